@@ -27,9 +27,9 @@ struct NormPrograms {
 // What is summed up (of infinite p: compared), and what is made of the sum; `exponent` is p and
 // `inverse` its inverse, where they are not known.
 Value power_of(const Value& x, double p, const Value& exponent) {
+  if (p == 2) return x * x;
   const Value a = abs(x);
   if (p == 1 || std::isinf(p)) return a;
-  if (p == 2) return a * a;
   if (p == 0) return where(a == 0.0, 0.0, expr::constant_like(a, 1));
   return pow(a, exponent);
 }

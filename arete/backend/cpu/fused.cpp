@@ -113,7 +113,10 @@ class Fusion {
       if (spec.kind == Kind::reduce)
         s.accumulations.emplace_back(spec.monoid, expr::compute_type(o.dtype));
     }
-    s.key.values = spec.kind == Kind::reduce;
+    if (spec.kind == Kind::reduce) {
+      s.key = s.accumulations[0].key();
+      for (const Accumulation& a : s.accumulations) s.key.products &= a.product_rows != nullptr;
+    }
   }
 
   void choose_mode() {
@@ -328,11 +331,10 @@ class Fusion {
       const int64_t elements = cursor.n() / n;
       for (size_t j = 0; j < s.accumulations.size(); ++j) {
         const Accumulation& a = s.accumulations[j];
-        const void* result = frame.result(int(j));
         if (mode_ == Mode::columns) {
-          a.cols(acc + j * stride, result, elements, n, n);
+          a.add_cols(acc + j * stride, frame, int(j), elements, n);
         } else {
-          a.rows(acc + j * stride, result, n, elements, elements);
+          a.add_rows(acc + j * stride, frame, int(j), n, elements);
         }
       }
     };

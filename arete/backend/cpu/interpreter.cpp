@@ -92,6 +92,9 @@ class Compiler {
     int defined = -1, last_use = -1;  // in steps of the body
     bool result = false;              // needed after the body
   };
+  struct Factors {
+    int value, factor;
+  };
   using Operands = std::array<int, 4>;
   struct Step {
     Kernel kernel;
@@ -341,7 +344,7 @@ class Compiler {
           v = out;
         }
         values_[size_t(v)].result = true;
-        results_.push_back(v);
+        results_.push_back({v, -1});
         continue;
       }
       const int slot = code_.n_inputs + k;
@@ -360,8 +363,28 @@ class Compiler {
         late.push_back({copy_kernel(size), add_value(false, size, slot), v});
       }
     }
+    if (key_.products) split_products();
     // All reads come before: an output may be in the place of any input.
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
+  }
+
+  /// Leaves products that are results only to who adds them up.
+  void split_products() {
+    for (Factors& r : results_) {
+      const auto step = std::ranges::find(body_, r.value, &Step::out);
+      if (step == body_.end()) continue;
+      const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
+      bool is_product = false;
+      for (Type t : {Type::f32, Type::f64})
+        is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
+      const int a = step->in[0], b = step->in[1];
+      if (!is_product || std::ranges::any_of(body_, reads) ||
+          std::ranges::count(results_, r.value, &Factors::value) > 1)
+        continue;
+      body_.erase(step);
+      r = {a, b};
+      values_[size_t(a)].result = values_[size_t(b)].result = true;
+    }
   }
 
   template <int kSize>
@@ -449,7 +472,7 @@ class Compiler {
       code_.registers.push_back({uint16_t(r.slot), uint32_t(code_.register_bytes)});
       code_.register_bytes += size_t(code_.block) * size_t(r.size);
     }
-    ARETE_ASSERT(code_.n_slots < 65536);
+    ARETE_ASSERT(code_.n_slots < Code::kNone);
     auto slot = [&](int v) { return uint16_t(v < 0 ? 0 : values_[size_t(v)].slot); };
     auto copy = [&](const std::vector<Step>& from, std::vector<Code::Step>& to) {
       for (const Step& s : from)
@@ -459,7 +482,9 @@ class Compiler {
     copy(once_, code_.once);
     copy(body_, code_.body);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back({slot(results_[k]), expr::compute_type(program_.outputs()[k].dtype)});
+      code_.results.push_back({slot(results_[k].value),
+                               results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
+                               expr::compute_type(program_.outputs()[k].dtype)});
   }
 
   const Program& program_;
@@ -467,7 +492,8 @@ class Compiler {
   const kernels::KernelTable& table_;
   Code code_;
   std::vector<Value> values_;
-  std::vector<int> raw_, value_of_, uses_, results_;
+  std::vector<int> raw_, value_of_, uses_;
+  std::vector<Factors> results_;
   std::vector<bool> delayed_, in_register_;
   std::vector<Step> once_, body_;
 };

@@ -1,7 +1,9 @@
 // Stable sort along a dimension.
 #include <algorithm>
+#include <bit>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/radix_sort.h"
 #include "arete/backend/cpu/sort_items.h"
 #include "arete/backend/cpu/walk.h"
@@ -12,7 +14,6 @@ namespace {
 
 using prim::SortArgs;
 
-constexpr int64_t kRadixFrom = 1024;        // shorter lanes: comparison sort
 constexpr int64_t kParallelFrom = 1 << 16;  // shorter lanes: one thread each
 
 template <class T>
@@ -35,18 +36,60 @@ void write_out(const Lane<T>& l, const Item* sorted, int parts) {
   });
 }
 
+/// Puts items with equal keys into the order of `key`, of which theirs are the upper bits.
+template <class Key>
+void settle_ties(PackedItem* items, int64_t n, int parts, Key&& key) {
+  const auto before = [&](const PackedItem& a, const PackedItem& b) {
+    const auto ka = key(a.position()), kb = key(b.position());
+    return ka < kb || (ka == kb && a.position() < b.position());
+  };
+  const auto tied = [&](int64_t i) { return items[i].key() == items[i - 1].key(); };
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    int64_t i = n * first / parts;
+    const int64_t end = n * last / parts;
+    while (i > 0 && i < end && tied(i)) ++i;  // the run of the part before
+    while (i < end) {
+      const int64_t begin = i++;
+      bool sorted = true;
+      for (; i < n && tied(i); ++i) sorted &= before(items[i - 1], items[i]);
+      if (!sorted) std::sort(items + begin, items + i, before);
+    }
+  });
+}
+
 template <class T, class Item>
 void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
-  const auto make = [&](int64_t i) {
-    return Item(typename Item::Key(sort_key(l.in[i * l.in_stride], descending)), i);
-  };
-  if (l.n >= kRadixFrom) {
+  using Key = typename Item::Key;
+  const auto key = [&](int64_t i) { return sort_key(l.in[i * l.in_stride], descending); };
+  if constexpr (std::is_same_v<Item, PackedItem>) {
+    // Keys of 64 bits: the upper 32 of those that differ decide nearly everything.
+    int bits = kOrderedKeyBits<T>, shift = 0;
+    if constexpr (sizeof(T) > 4) {
+      const auto first = key(0);
+      auto difference = first;
+      difference = 0;
+      for (int64_t i = 1; i < l.n; ++i) difference |= key(i) ^ first;
+      bits = std::bit_width(difference);
+      shift = std::max(0, bits - 32);
+      bits -= shift;
+    }
+    Item* sorted = a;
+    if (l.n <= kernels::kMostRanked) {
+      uint32_t keys[kernels::kMostRanked];
+      int32_t ranks[kernels::kMostRanked];
+      for (int64_t i = 0; i < l.n; ++i) keys[i] = Key(key(i) >> shift);
+      kernels::table().rank(keys, ranks, l.n);
+      for (int64_t i = 0; i < l.n; ++i) a[ranks[i]] = Item(keys[i], i);
+    } else {
+      const auto make = [&](int64_t i) { return Item(Key(key(i) >> shift), i); };
+      sorted = radix_sort(make, l.n, bits, parts, a, b);
+    }
+    if (shift > 0) settle_ties(sorted, l.n, parts, key);
+    write_out(l, sorted, parts);
+  } else {
+    const auto make = [&](int64_t i) { return Item(key(i), i); };
     write_out(l, radix_sort(make, l.n, kOrderedKeyBits<T>, parts, a, b), parts);
-    return;
   }
-  for (int64_t i = 0; i < l.n; ++i) a[i] = make(i);
-  std::sort(a, a + l.n);
-  write_out(l, a, 1);
 }
 
 template <class T, class Item>
@@ -97,9 +140,8 @@ void CpuBackend::sort(const SortArgs& args) {
       throw NotImplementedError("sort", "complex numbers have no order").argument("input");
     } else {
       const bool fits = args.in.rank() == 0 || args.in.sizes[args.dim] <= (int64_t(1) << 32);
-      using Small = std::conditional_t<sizeof(T) <= 4, PackedItem, WideItem>;
       if (fits)
-        sort_as<T, Small>(*this, args);
+        sort_as<T, PackedItem>(*this, args);
       else
         sort_as<T, WideItem>(*this, args);
     }

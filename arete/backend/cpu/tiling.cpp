@@ -14,11 +14,6 @@ void copy_run_as(std::byte* dst, int64_t dst_stride, const std::byte* src, int64
                  int64_t n) {
   if (dst_stride == int64_t(sizeof(T))) {
     T* d = reinterpret_cast<T*>(dst);
-    if (src_stride == 0) {
-      const T value = *reinterpret_cast<const T*>(src);
-      for (int64_t i = 0; i < n; ++i) d[i] = value;
-      return;
-    }
     for (int64_t i = 0; i < n; ++i, src += src_stride) d[i] = *reinterpret_cast<const T*>(src);
     return;
   }
@@ -52,7 +47,7 @@ struct BoxCopy {
     }
     // Two dimensions that are fastest on one side each: a transposition.
     int across = -1;
-    if (src_strides[0] != unit && dst_strides[0] == unit) {
+    if (src_strides[0] != unit && src_strides[0] != 0 && dst_strides[0] == unit) {
       for (int d = 1; d < rank && across < 0; ++d)
         if (src_strides[size_t(d)] == unit && sizes[size_t(d)] > 1) across = d;
     } else if (src_strides[0] == unit && dst_strides[0] != unit) {
@@ -142,6 +137,10 @@ void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t 
               int64_t n, size_t size) {
   if (dst_stride == int64_t(size) && src_stride == int64_t(size)) {
     std::memcpy(dst, src, size_t(n) * size);
+    return;
+  }
+  if (dst_stride == int64_t(size) && src_stride == 0 && size <= 8) {
+    kernels::table().splat[size](dst, src, nullptr, nullptr, n);
     return;
   }
   if (dst_stride == int64_t(size) && src_stride == -int64_t(size)) {

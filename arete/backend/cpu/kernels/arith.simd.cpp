@@ -297,6 +297,16 @@ void choose(void* out, const void* a, const void* b, const void* c, const void* 
   }
   auto* o = static_cast<T*>(out);
   int64_t i = 0;
+  if (scalars == 4 && a == b && a == d) {  // replaces what is NaN
+    V c_all;
+    __builtin_memcpy(&c_all, repeated[2], sizeof(V));
+    for (; i + kLanes <= n; i += kLanes) {
+      V v;
+      __builtin_memcpy(&v, p[0] + i, sizeof(V));
+      const V y = F::run(v, v) ? c_all : v;
+      __builtin_memcpy(o + i, &y, sizeof(V));
+    }
+  }
   for (; i + kLanes <= n; i += kLanes) {
     V v[4];
     for (int k = 0; k < 4; ++k) __builtin_memcpy(&v[k], p[k] + i * step[k], sizeof(V));

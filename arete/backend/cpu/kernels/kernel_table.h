@@ -113,6 +113,10 @@ enum Variant : int { vv, vs, sv, kNumVariants };
 using ReduceKernel = void (*)(void* acc, const void* in, int64_t rows, int64_t cols,
                               int64_t stride);
 
+/// Sums of products of two blocks' elements, which lie alike.
+using ProductKernel = void (*)(void* acc, const void* in, const void* factors, int64_t rows,
+                               int64_t cols, int64_t stride);
+
 /// dst[c * dst_stride + r] = src[r * src_stride + c]; strides in elements.
 using TransposeKernel = void (*)(void* dst, const void* src, int64_t rows, int64_t cols,
                                  int64_t dst_stride, int64_t src_stride);
@@ -134,6 +138,11 @@ using ChooseKernel = void (*)(void* out, const void* a, const void* b, const voi
                               int scalars, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
 
+/// ranks[i]: how many of n keys are less than the i-th or equal and before it; n <= kMostRanked.
+/// Both arrays have room for kMostRanked elements.
+using RankKernel = void (*)(const uint32_t* keys, int32_t* ranks, int64_t n);
+constexpr int64_t kMostRanked = 256;
+
 struct KernelTable {
   const char* name;
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
@@ -149,8 +158,11 @@ struct KernelTable {
   Kernel splat[17];             // by element size: out[i] = a[0]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
+  ProductKernel product_rows[kNumKTypes];  // of floating types
+  ProductKernel product_cols[kNumKTypes];
   TransposeKernel transpose[17];  // by element size
   Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
+  RankKernel rank;
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the
