@@ -33,6 +33,7 @@ enum class Mode : uint8_t { single, batch, columns };
 
 constexpr int64_t kShortRow = 256;  // rows up to this length are batched
 constexpr int64_t kStrip = 256;     // rows of a strip
+constexpr int64_t kWideStrip = 1 << 17;  // elements of a strip of more rows
 constexpr size_t kFewValues = 4;    // row values that are cheap to spread
 
 /// A value per row of a group.
@@ -172,9 +173,13 @@ class Fusion {
           extents[size_t(row_dim_)] = group_;
           break;
         case Mode::columns: {
-          // Many row values are better read as they are than spread over several elements.
-          group_ =
-              std::min({nest_.sizes[0], row_dtypes_.size() > kFewValues ? block : kStrip, block});
+          // Row values are better read as they are than spread over several elements, unless the
+          // strip outgrows the caches or leaves threads without work.
+          const bool wide =
+              row_dtypes_.size() > kFewValues ||
+              (elements_ * block <= kWideStrip &&
+               (rows_ >= 8 * block || rows_ * elements_ <= kWideStrip / 4));
+          group_ = std::min({nest_.sizes[0], wide ? block : kStrip, block});
           extents[0] = group_;
           int64_t room = block / group_;
           for (int d = 1; d <= inner_ && room > 1; ++d) {
@@ -258,22 +263,19 @@ class Fusion {
     }
     std::byte* acc = arena.take(size_t(group_) * 8 * std::max<size_t>(1, row_dtypes_.size()));
 
+    int64_t tiles = 1;
+    for (int d = 0; d < nest_.rank; ++d)
+      if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
+    // Groups of one tile follow each other as tiles do.
+    std::optional<TileCursor> cursor;
+    if (tiles == 1) cursor.emplace(tiling, first);
     for (int64_t g = first; g < last; ++g) {
-      Extents low{}, high = nest_.sizes;
-      int64_t rest = g;
-      for (int d = 0; d < nest_.rank; ++d) {
-        if (is_inner(d)) continue;
-        const int64_t step = d == row_dim_ ? group_ : 1;
-        const int64_t count = (nest_.sizes[size_t(d)] + step - 1) / step;
-        low[size_t(d)] = rest % count * step;
-        high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
-        rest /= count;
-      }
-      const int64_t n = row_dim_ < 0 ? 1 : high[size_t(row_dim_)] - low[size_t(row_dim_)];
-      int64_t tiles = 1;
-      for (int d = 0; d < nest_.rank; ++d)
-        if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
-      const TileCursor start(tiling, low, high);
+      if (tiles > 1)
+        start_of_group(g, tiling, cursor);
+      else if (g > first)
+        cursor->next();
+      const TileCursor& start = *cursor;
+      const int64_t n = row_dim_ < 0 ? 1 : start.extent(row_dim_);
       for (RowValue& v : values) v.is_spread = false;
       for (size_t k = 0; k < stages_.size(); ++k) {
         if (stages_[k].by_element) {
@@ -283,6 +285,19 @@ class Fusion {
         }
       }
     }
+  }
+
+  void start_of_group(int64_t g, const Tiling& tiling, std::optional<TileCursor>& cursor) const {
+    Extents low{}, high = nest_.sizes;
+    for (int d = 0; d < nest_.rank; ++d) {
+      if (is_inner(d)) continue;
+      const int64_t step = d == row_dim_ ? group_ : 1;
+      const int64_t count = (nest_.sizes[size_t(d)] + step - 1) / step;
+      low[size_t(d)] = g % count * step;
+      high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
+      g /= count;
+    }
+    cursor.emplace(tiling, low, high);
   }
 
   std::byte* gather_buffer(int operand, ArenaScope& arena) const {

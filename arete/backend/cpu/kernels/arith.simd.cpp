@@ -297,15 +297,21 @@ void choose(void* out, const void* a, const void* b, const void* c, const void* 
   }
   auto* o = static_cast<T*>(out);
   int64_t i = 0;
-  if (scalars == 4 && a == b && a == d) {  // replaces what is NaN
-    V c_all;
-    __builtin_memcpy(&c_all, repeated[2], sizeof(V));
-    for (; i + kLanes <= n; i += kLanes) {
-      V v;
-      __builtin_memcpy(&v, p[0] + i, sizeof(V));
-      const V y = F::run(v, v) ? c_all : v;
-      __builtin_memcpy(o + i, &y, sizeof(V));
-    }
+  if (a == b && ((scalars == 4 && a == d) || (scalars == 8 && a == c))) {  // what is NaN, or is not
+    V other;
+    __builtin_memcpy(&other, repeated[scalars == 4 ? 2 : 3], sizeof(V));
+    const auto replace = [&](auto choice) {
+      for (; i + kLanes <= n; i += kLanes) {
+        V v;
+        __builtin_memcpy(&v, p[0] + i, sizeof(V));
+        const V y = choice(v);
+        __builtin_memcpy(o + i, &y, sizeof(V));
+      }
+    };
+    if (scalars == 4)
+      replace([other](V v) { return F::run(v, v) ? other : v; });
+    else
+      replace([other](V v) { return F::run(v, v) ? v : other; });
   }
   for (; i + kLanes <= n; i += kLanes) {
     V v[4];
