@@ -31,10 +31,10 @@ using Kind = FusedStage::Kind;
 // shape.
 enum class Mode : uint8_t { single, batch, columns };
 
-constexpr int64_t kShortRow = 256;  // rows up to this length are batched
-constexpr int64_t kStrip = 256;     // rows of a strip
+constexpr int64_t kShortRow = 256;       // rows up to this length are batched
+constexpr int64_t kStrip = 256;          // rows of a strip
 constexpr int64_t kWideStrip = 1 << 17;  // elements of a strip of more rows
-constexpr size_t kFewValues = 4;    // row values that are cheap to spread
+constexpr size_t kFewValues = 4;         // row values that are cheap to spread
 
 /// A value per row of a group.
 struct RowValue {
@@ -175,10 +175,9 @@ class Fusion {
         case Mode::columns: {
           // Row values are better read as they are than spread over several elements, unless the
           // strip outgrows the caches or leaves threads without work.
-          const bool wide =
-              row_dtypes_.size() > kFewValues ||
-              (elements_ * block <= kWideStrip &&
-               (rows_ >= 8 * block || rows_ * elements_ <= kWideStrip / 4));
+          const bool wide = row_dtypes_.size() > kFewValues ||
+                            (elements_ * block <= kWideStrip &&
+                             (rows_ >= 8 * block || rows_ * elements_ <= kWideStrip / 4));
           group_ = std::min({nest_.sizes[0], wide ? block : kStrip, block});
           extents[0] = group_;
           int64_t room = block / group_;

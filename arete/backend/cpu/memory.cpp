@@ -60,7 +60,7 @@ void* system_allocate(size_t bytes) {
   void* p = nullptr;
   if (posix_memalign(&p, kAlignment, bytes) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
-  if (bytes >= 2 * kHugePage) {
+  if (bytes >= 4 * kHugePage) {
     const uintptr_t begin = (uintptr_t(p) + kHugePage - 1) / kHugePage * kHugePage;
     const uintptr_t end = (uintptr_t(p) + bytes) / kHugePage * kHugePage;
     madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // a wish: may fail

@@ -119,8 +119,7 @@ void rank(const uint32_t* keys, int32_t* ranks, int64_t n) {
       for (int k = 0; k < kVectors; ++k) count[k] -= own[j] <= key[k];
     for (int64_t j = i; j < end; ++j)
       for (int k = 0; k < kVectors; ++k)
-        count[k] -= (own[j] < key[k]) |
-                    ((own[j] == key[k]) & (int32_t(j - i) - k * kLanes < lane));
+        count[k] -= (own[j] < key[k]) | ((own[j] == key[k]) & (int32_t(j - i) - k * kLanes < lane));
     for (int64_t j = end; j < n; ++j)
       for (int k = 0; k < kVectors; ++k) count[k] -= own[j] < key[k];
     __builtin_memcpy(ranks + i, count, sizeof(count));

@@ -45,12 +45,12 @@ inline V most(V a, V b) {
   return a > b ? a : b;
 }
 #if defined(__x86_64__)
-#define ARETE_EXTREMES(T, lanes, prefix, suffix, V)                                             \
+#define ARETE_EXTREMES(T, lanes, prefix, suffix, V)                                               \
   inline VectorOf<T, lanes>::type least(VectorOf<T, lanes>::type a, VectorOf<T, lanes>::type b) { \
-    return (VectorOf<T, lanes>::type)prefix##_min_##suffix((V)a, (V)b);                         \
-  }                                                                                             \
-  inline VectorOf<T, lanes>::type most(VectorOf<T, lanes>::type a, VectorOf<T, lanes>::type b) { \
-    return (VectorOf<T, lanes>::type)prefix##_max_##suffix((V)a, (V)b);                         \
+    return (VectorOf<T, lanes>::type)prefix##_min_##suffix((V)a, (V)b);                           \
+  }                                                                                               \
+  inline VectorOf<T, lanes>::type most(VectorOf<T, lanes>::type a, VectorOf<T, lanes>::type b) {  \
+    return (VectorOf<T, lanes>::type)prefix##_max_##suffix((V)a, (V)b);                           \
   }
 ARETE_EXTREMES(float, 4, _mm, ps, __m128)
 ARETE_EXTREMES(double, 2, _mm, pd, __m128d)
@@ -198,7 +198,8 @@ A reduce_run(S in, int64_t begin, int64_t n, A acc) {
     if (kNarrow<M, typename S::Type, A> && n >= 4 * kGroup) {
       constexpr int kParts = kGroup / kLanes;
       VA part[kParts];
-      for (int k = 0; k < kParts; ++k) part[k] = folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup);
+      for (int k = 0; k < kParts; ++k)
+        part[k] = folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup);
       for (i += 4 * kGroup; i + 4 * kGroup <= end; i += 4 * kGroup)
         for (int k = 0; k < kParts; ++k)
           part[k] = M::run(part[k], folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup));
@@ -263,8 +264,7 @@ inline void cols_of(A* a, S in, int64_t n_rows, int64_t n, int64_t stride) {
   constexpr int kLanes = kVectorBytes / sizeof(A);
   constexpr int kMany = kNarrow<M, typename S::Type, A> ? 8 : 4;
   int64_t r = 0;
-  for (; r + kMany <= n_rows; r += kMany)
-    add_rows<M, kLanes, kMany>(a, in, r * stride, n, stride);
+  for (; r + kMany <= n_rows; r += kMany) add_rows<M, kLanes, kMany>(a, in, r * stride, n, stride);
   for (; r + 2 <= n_rows; r += 2) add_rows<M, kLanes, 2>(a, in, r * stride, n, stride);
   if (r < n_rows) add_rows<M, kLanes, 1>(a, in, r * stride, n, stride);
 }
