@@ -330,22 +330,34 @@ const OpRecord& embedding_op =
 
 // Offsets are looked at where that waits for nothing.
 bool can_read(const Tensor& offsets) {
-  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture) &&
-         (offsets.dtype() == kInt32 || offsets.dtype() == kInt64);
+  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture);
 }
-// Number i of 1-d int32 or int64 offsets in memory.
-int64_t offset_at(const Tensor& offsets, int64_t i) {
-  const int64_t at = i * offsets.stride(0);
-  return offsets.dtype() == kInt32 ? offsets.data<int32_t>()[at] : offsets.data<int64_t>()[at];
-}
+// 1-d offsets, of int32 or int64, in memory.
+class Offsets {
+ public:
+  explicit Offsets(const Tensor& t)
+      : narrow_(t.dtype() == kInt32 ? t.data<int32_t>() : nullptr),
+        wide_(narrow_ ? nullptr : t.data<int64_t>()),
+        stride_(t.stride(0)) {}
+  int64_t operator[](int64_t i) const {
+    return narrow_ ? narrow_[i * stride_] : wide_[i * stride_];
+  }
 
-// The bag of each of n indices: how many bags but for the first begin at or before it.
+ private:
+  const int32_t* narrow_;
+  const int64_t* wide_;
+  int64_t stride_;
+};
+
+// The bag of each of n indices: how many bags but for the first begin at or before it. There is one
+// bag at least.
 Tensor bags_of(const Tensor& offsets, int64_t n) {
   if (can_read(offsets)) {
     const Tensor all = empty({n}, TensorOptions(kInt64));
+    const Offsets begins(offsets);
     int64_t* const to = all.data<int64_t>();
     for (int64_t i = 0, bag = 0, bags = offsets.numel(); bag < bags; ++bag) {
-      const int64_t end = bag + 1 < bags ? std::min(offset_at(offsets, bag + 1), n) : n;
+      const int64_t end = bag + 1 < bags ? std::min(begins[bag + 1], n) : n;
       for (; i < end; ++i) to[i] = bag;
     }
     return all;
@@ -357,7 +369,8 @@ Tensor bags_of(const Tensor& offsets, int64_t n) {
 
 void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
   if (!can_read(offsets) || offsets.numel() == 0) return;
-  const int64_t first = offset_at(offsets, 0), last = offset_at(offsets, offsets.numel() - 1);
+  const Offsets begins(offsets);
+  const int64_t first = begins[0], last = begins[offsets.numel() - 1];
   ARETE_CHECK(first == 0, ValueError(op,
                                      "offsets[0] has to be 0, i.e., the first sequence in the "
                                      "mini-batch has to start from position 0. However, got " +
@@ -383,8 +396,11 @@ void check_bags(const Call& c) {
                 ValueError(op, "input has to be 1D or 2D Tensor, but got Tensor of dimension " +
                                    std::to_string(index.dim())));
     ARETE_CHECK(c.has(2), ValueError(op, "offsets has to be a 1D Tensor but got None"));
-    ARETE_CHECK(c.tensor(2).dim() == 1 && is_integer(c.tensor(2).dtype()),
-                ValueError(op, "offsets has to be a 1D Tensor").got(describe(c.tensor(2))));
+    const DType offsets = c.tensor(2).dtype();
+    ARETE_CHECK(c.tensor(2).dim() == 1 && (offsets == kInt32 || offsets == kInt64),
+                ValueError(op, "offsets has to be a 1D Tensor")
+                    .expected("int32 or int64")
+                    .got(describe(c.tensor(2))));
     ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
                 ValueError(op, "include_last_offset: number of offset should be at least 1"));
     check_offsets(op, c.tensor(2), index.numel());

@@ -170,9 +170,7 @@ const OpRecord& smooth_l1_loss_op =
           if (c.real(3) == 0) return {l1_loss(c.tensor(0), c.tensor(1), c[2].string())};
           static auto* const loss = new ElementLoss(2, 1, [](Values v) {
             const Value z = abs(v[0] - v[1]);
-            // Of numbers alone; kept finite for the smallest beta, where z^2 is 0.
-            const Value scale = min(0.5 / v[2], v[2].type() == expr::Type::f64 ? 1e308 : 1e38);
-            return where(z < v[2], z * z * scale, z - 0.5 * v[2]);
+            return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
           });
           return {(*loss)({c.tensor(0), c.tensor(1)}, {c.real(3)}, c[2].string(), c.name())};
         });
@@ -194,7 +192,7 @@ const OpRecord& huber_loss_op =
           warn_of_sizes(c);
           static auto* const loss = new ElementLoss(2, 1, [](Values v) {
             const Value z = abs(v[0] - v[1]);
-            return where(z <= v[2], 0.5 * z * z, v[2] * z - 0.5 * v[2] * v[2]);
+            return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
           });
           const std::string_view reduction = c.has(4) ? "none" : c[2].string();
           const Tensor losses =

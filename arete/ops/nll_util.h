@@ -81,7 +81,11 @@ inline void check_range(const char* op, const Tensor& target, int64_t classes, i
   if (!target.device().is_cpu() || (modes().word & Modes::kCapture) || target.numel() == 0) return;
   const Tensor t = plain(target, kInt64);
   const int64_t* p = static_cast<const int64_t*>(t.data_ptr());
-  for (int64_t i = 0; i < t.numel(); ++i)
+  const int64_t n = t.numel();
+  bool wrong = false;
+  for (int64_t i = 0; i < n; ++i)  // without a way out the loop is vector code
+    wrong |= (uint64_t(p[i]) >= uint64_t(classes)) & (p[i] != ignore);
+  for (int64_t i = 0; wrong && i < n; ++i)
     ARETE_CHECK((p[i] >= 0 && p[i] < classes) || p[i] == ignore,
                 IndexError(op, "Target " + std::to_string(p[i]) + " is out of bounds.")
                     .argument("target")

@@ -201,6 +201,9 @@ const OpRecord& isin_op =
           Tensor elements = value_tensor(c[0], beside);
           Tensor test = value_tensor(c[1], beside).reshape({-1});
           const DType t = promote_types(elements.dtype(), test.dtype());
+          ARETE_CHECK(!is_complex(t), TypeError(c.name(),
+                                                "Unsupported input type encountered for "
+                                                "isin(): complex numbers have no order"));
           if (t == kBool) {
             elements = elements.to(kUInt8);
             test = test.to(kUInt8);

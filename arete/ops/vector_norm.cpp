@@ -474,14 +474,13 @@ const OpRecord& pair_norms_op =
               const int64_t n = x.size(0);
               if (!is_grad_enabled()) {
                 const auto square = [&](const Tensor& t) { return call(pairs_square_op, {t, n}); };
-                if (p == 2 && x.device().is_cpu() && x.dtype() == kFloat32) {
-                  // Sums of x_i f_ij - x_j f_ij as products: in float64 they lose nothing by being
-                  // taken apart that float32 had.
-                  const Tensor zero = g.output() == 0;
-                  const Tensor factors =
-                      square(arete::where(zero, 0, g.grad() / arete::where(zero, 1, g.output())))
-                          .to(kFloat64);
-                  const Tensor wide = x.to(kFloat64);
+                if (p == 2 && n > 1 && x.device().is_cpu() && x.dtype() == kFloat32) {
+                  // Sums of (x_i - x_j) f_ij taken apart, as products in float64: of differences to
+                  // the first row, so that what all rows have in common loses nothing.
+                  const Tensor norms = g.output().to(kFloat64), zero = norms == 0;
+                  const Tensor factors = square(
+                      arete::where(zero, 0, g.grad().to(kFloat64) / arete::where(zero, 1, norms)));
+                  const Tensor wide = x.to(kFloat64) - x.narrow(0, 0, 1).to(kFloat64);
                   return {(wide * factors.sum(1, true) - mm(factors, wide)).to(kFloat32)};
                 }
                 return {norm_slopes(square(g.grad()), x.unsqueeze(1), x.unsqueeze(0),

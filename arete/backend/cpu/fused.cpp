@@ -31,8 +31,9 @@ using Kind = FusedStage::Kind;
 // shape. Where the rows of a dimension are few, a group has those of the next one, too.
 enum class Mode : uint8_t { single, batch, columns };
 
-constexpr int64_t kShortRow = 256;  // rows up to this length are batched
-constexpr int64_t kStrip = 256;     // rows of a strip
+constexpr int64_t kShortRow = 256;       // rows up to this length are batched
+constexpr int64_t kStrip = 256;          // rows of a strip
+constexpr int64_t kWideStrip = 1 << 17;  // elements of a strip of more rows
 // Rows of so few elements together, or of some more where they have many values, are joined by
 // those of the next dimension: more would be packed for it at a loss.
 constexpr int64_t kFewElements = 128, kSomeElements = 1024;
@@ -116,7 +117,10 @@ class Fusion {
       if (spec.kind == Kind::reduce)
         s.accumulations.emplace_back(spec.monoid, expr::compute_type(o.dtype));
     }
-    s.key.values = spec.kind == Kind::reduce;
+    if (spec.kind == Kind::reduce) {
+      s.key = s.accumulations[0].key();
+      for (const Accumulation& a : s.accumulations) s.key.products &= a.product_rows != nullptr;
+    }
   }
 
   // Moves a dimension of the nest forward.
@@ -199,8 +203,12 @@ class Fusion {
           choose_group(block / elements_, extents);
           break;
         case Mode::columns: {
-          // Many row values are better read as they are than spread over several elements.
-          choose_group(row_dtypes_.size() > kFewValues ? block : std::min(kStrip, block), extents);
+          // Row values are better read as they are than spread over several elements, unless the
+          // strip outgrows the caches or leaves threads without work.
+          const bool wide = row_dtypes_.size() > kFewValues ||
+                            (elements_ * block <= kWideStrip &&
+                             (rows_ >= 8 * block || rows_ * elements_ <= kWideStrip / 4));
+          choose_group(wide ? block : std::min(kStrip, block), extents);
           int64_t room = block / group_;
           for (int d = row_dims_; d < row_dims_ + inner_ && room > 1; ++d) {
             const int64_t take = std::min(nest_.sizes[size_t(d)], room);
@@ -280,21 +288,21 @@ class Fusion {
     }
     std::byte* acc = arena.take(size_t(group_) * 8 * std::max<size_t>(1, row_dtypes_.size()));
 
+    int64_t tiles = 1;
+    for (int d = 0; d < nest_.rank; ++d)
+      if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
+    // Groups of one tile follow each other as tiles do.
+    std::optional<TileCursor> cursor;
+    if (tiles == 1) cursor.emplace(tiling, first);
     for (int64_t g = first; g < last; ++g) {
-      Extents low{}, high = nest_.sizes;
-      int64_t rest = g, n = 1;
-      for (int d = 0; d < nest_.rank; ++d) {
-        if (is_inner(d)) continue;
-        const int64_t step = tiling.extents[size_t(d)], count = tiling.counts[size_t(d)];
-        low[size_t(d)] = rest % count * step;
-        high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
-        rest /= count;
-        if (is_row(d)) n *= high[size_t(d)] - low[size_t(d)];
-      }
-      int64_t tiles = 1;
+      if (tiles > 1)
+        start_of_group(g, tiling, cursor);
+      else if (g > first)
+        cursor->next();
+      const TileCursor& start = *cursor;
+      int64_t n = 1;
       for (int d = 0; d < nest_.rank; ++d)
-        if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
-      const TileCursor start(tiling, low, high);
+        if (is_row(d)) n *= start.extent(d);
       for (RowValue& v : values) v.is_spread = false;
       for (size_t k = 0; k < stages_.size(); ++k) {
         if (stages_[k].by_element) {
@@ -304,6 +312,18 @@ class Fusion {
         }
       }
     }
+  }
+
+  void start_of_group(int64_t g, const Tiling& tiling, std::optional<TileCursor>& cursor) const {
+    Extents low{}, high = nest_.sizes;
+    for (int d = 0; d < nest_.rank; ++d) {
+      if (is_inner(d)) continue;
+      const int64_t step = tiling.extents[size_t(d)], count = tiling.counts[size_t(d)];
+      low[size_t(d)] = g % count * step;
+      high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
+      g /= count;
+    }
+    cursor.emplace(tiling, low, high);
   }
 
   std::byte* gather_buffer(int operand, const Tiling& tiling, ArenaScope& arena) const {
@@ -373,11 +393,10 @@ class Fusion {
       const int64_t elements = cursor.n() / n;
       for (size_t j = 0; j < s.accumulations.size(); ++j) {
         const Accumulation& a = s.accumulations[j];
-        const void* result = frame.result(int(j));
         if (mode_ == Mode::columns) {
-          a.cols(acc + j * stride, result, elements, n, n);
+          a.add_cols(acc + j * stride, frame, int(j), elements, n);
         } else {
-          a.rows(acc + j * stride, result, n, elements, elements);
+          a.add_rows(acc + j * stride, frame, int(j), n, elements);
         }
       }
     };

@@ -94,6 +94,9 @@ class Compiler {
     bool result = false;              // needed after the body
     bool moved = false;               // its slot may point elsewhere: never another's
   };
+  struct Factors {
+    int value, factor;
+  };
   using Operands = std::array<int, 4>;
   struct Step {
     Kernel kernel;
@@ -111,7 +114,7 @@ class Compiler {
     bool wanted;           // the first arm
     std::vector<int> all;  // instructions, with those of arms in it
     int most_moved = 0;    // as of a step of `enter`
-    int depth = 0;         // of arms around it
+    int depth = 0;         // levels of arms in it
   };
 
   int add_value(bool uniform, int size, int slot = -1) {
@@ -487,7 +490,7 @@ class Compiler {
           v = out;
         }
         values_[size_t(v)].result = true;
-        results_.push_back(v);
+        results_.push_back({v, -1});
         continue;
       }
       const int slot = code_.n_inputs + k;
@@ -506,8 +509,28 @@ class Compiler {
         late.push_back({copy_kernel(size), add_value(false, size, slot), v});
       }
     }
+    if (key_.products) split_products();
     // All reads come before: an output may be in the place of any input.
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
+  }
+
+  /// Leaves products that are results only to who adds them up.
+  void split_products() {
+    for (Factors& r : results_) {
+      const auto step = std::ranges::find(body_, r.value, &Step::out);
+      if (step == body_.end()) continue;
+      const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
+      bool is_product = false;
+      for (Type t : {Type::f32, Type::f64})
+        is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
+      const int a = step->in[0], b = step->in[1];
+      if (!is_product || std::ranges::any_of(body_, reads) ||
+          std::ranges::count(results_, r.value, &Factors::value) > 1)
+        continue;
+      body_.erase(step);
+      r = {a, b};
+      values_[size_t(a)].result = values_[size_t(b)].result = true;
+    }
   }
 
   template <int kSize>
@@ -608,7 +631,7 @@ class Compiler {
       code_.registers.push_back({uint16_t(r.slot), uint32_t(code_.register_bytes)});
       code_.register_bytes += size_t(code_.block) * size_t(r.size);
     }
-    ARETE_ASSERT(code_.n_slots < 65536);
+    ARETE_ASSERT(code_.n_slots < Code::kNone && body_.size() < Code::kNone);
     auto slot = [&](int v) { return uint16_t(v < 0 ? 0 : values_[size_t(v)].slot); };
     auto copy = [&](const std::vector<Step>& from, std::vector<Code::Step>& to) {
       for (const Step& s : from)
@@ -622,7 +645,9 @@ class Compiler {
         for (size_t r = 0; r < code_.registers.size(); ++r)
           if (code_.registers[r].slot == s.out) s.number = uint16_t(r);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back({slot(results_[k]), expr::compute_type(program_.outputs()[k].dtype)});
+      code_.results.push_back({slot(results_[k].value),
+                               results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
+                               expr::compute_type(program_.outputs()[k].dtype)});
   }
 
   const Program& program_;
@@ -630,7 +655,8 @@ class Compiler {
   const kernels::KernelTable& table_;
   Code code_;
   std::vector<Value> values_;
-  std::vector<int> raw_, value_of_, uses_, results_;
+  std::vector<int> raw_, value_of_, uses_;
+  std::vector<Factors> results_;
   std::vector<bool> delayed_, in_register_;
   std::vector<Arm> arms_;
   std::vector<int> arm_of_;                  // per instruction; -1: of none
@@ -700,7 +726,12 @@ const Code::Step* Frame::run_arm(const Code::Step* s, int64_t& n) {
   if (s->kind == Code::Step::enter) {
     const int64_t ones = kernels::table().count(slots_[s->a], n),
                   count = s->wanted ? ones : n - ones;
-    if (count == 0) return s + s->number;
+    if (count == 0) {
+      // What nobody chooses is read all the same: not from where another tile had it.
+      const Code::Step* const leave = s + s->number;
+      slots_[leave->out] = registers_ + code_.registers[leave->number].offset;
+      return leave;
+    }
     outer_[size_t(depth_++)] = n;
     if (count * 256 <= n * s->most_moved) n = count;
     return s;

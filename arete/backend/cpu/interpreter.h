@@ -39,6 +39,7 @@ struct CodeKey {
   uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
+  bool products = false;          ///< with `values`: products may be left as their two factors
   bool operator==(const CodeKey&) const = default;
 
   static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
@@ -80,9 +81,11 @@ struct Code {
   };
   struct Result {
     uint16_t slot;
+    uint16_t factor;  // another, which the first is still to be multiplied by, or kNone
     expr::Type type;
   };
 
+  static constexpr uint16_t kNone = 0xffff;
   static constexpr int kMaxDepth = 8;  // of arms in arms
 
   std::vector<Step> once, body;  // `once` has kernels only
@@ -110,6 +113,11 @@ class Frame {
   void set_input(int k, const void* p) { slots_[size_t(k)] = const_cast<void*>(p); }
   void set_output(int k, void* p) { slots_[size_t(code_.n_inputs + k)] = p; }
   const void* result(int k) const { return slots_[code_.results[size_t(k)].slot]; }
+  /// What the result is still to be multiplied by, or null.
+  const void* factor(int k) const {
+    const uint16_t slot = code_.results[size_t(k)].factor;
+    return slot == Code::kNone ? nullptr : slots_[slot];
+  }
   const void* input(int k) const { return slots_[size_t(k)]; }
 
   /// Computes the cells; after setting uniform inputs.

@@ -75,7 +75,7 @@ bool is_2x2(const Geometry& g, bool has_index) {
 // Vectors of L numbers.
 template <class C, int L>
 struct Vectors {
-  // As wide as a value; planes have fewer elements than that (Geometry::way).
+  // As wide as a value; planes have fewer elements than that (way_of).
   using Number = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   typedef C V __attribute__((vector_size(L * sizeof(C))));
   typedef Number M __attribute__((vector_size(L * sizeof(C))));
@@ -324,7 +324,7 @@ void max_long(const T* x, T* y, int64_t* index, const Geometry& g) {
 template <bool kIndexed, class T>
 void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
   using C = Compute<T>;
-  // As wide as a value; there are fewer rows than that (Geometry::way).
+  // As wide as a value; there are fewer rows than that (way_of).
   using Row = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   const int64_t width = g.x.size[2];
   ArenaScope arena;

@@ -59,10 +59,15 @@ Accumulation::Accumulation(Monoid monoid, Type value_type) {
   const kernels::KType a = kernels::accumulator_type(m, t);
   rows = table.reduce_rows[m][t];
   cols = table.reduce_cols[m][t];
+  if (monoid == Monoid::sum) {
+    product_rows = table.product_rows[t];
+    product_cols = table.product_cols[t];
+  }
   combine = table.reduce_cols[m][a];
   ARETE_ASSERT(rows && cols && combine);
   dtype = expr::storage_type(Type(a));
   size = size_of(dtype);
+  value_size = size_of(expr::storage_type(value_type));
   identity_ = identity_of(monoid, a);
   splat_ = table.splat[size];
 }
@@ -152,8 +157,7 @@ class Reduction {
   explicit Reduction(const prim::ReduceArgs& args)
       : args_(args),
         program_(args.prologue ? *args.prologue : *read_program(args)),
-        value_type_(expr::compute_type(program_.outputs()[0].dtype)),
-        acc_(args.monoid, value_type_) {
+        acc_(args.monoid, expr::compute_type(program_.outputs()[0].dtype)) {
     SmallVector<View, 4> views{args.out};  // operand 0
     views.append(args.inputs.begin(), args.inputs.end());
     nest_ = LoopNest::plan_reduced(args.space, args.reduced, views, &inner_);
@@ -204,17 +208,12 @@ class Reduction {
   }
 
   CodeKey key_for(const Tiling& tiling) const {
-    CodeKey key;
-    key.values = true;
+    CodeKey key = acc_.key();
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (tiling.access[i + 1] == Tiling::Access::uniform) key.uniform |= uint32_t(1) << i;
     return key;
   }
-  int64_t default_block() const {
-    CodeKey key;
-    key.values = true;
-    return code_for(program_, key).block;
-  }
+  int64_t default_block() const { return code_for(program_, acc_.key()).block; }
   /// Tiles that fit the code which they need.
   template <class F>
   const Code& fit(F&& choose, Tiling& tiling) const {
@@ -280,7 +279,7 @@ class Reduction {
                      const int64_t rows = cursor.extent(inner_);
                      runner.run(cursor);
                      acc_.clear(acc, rows);
-                     acc_.rows(acc, runner.frame().result(0), rows, reduced_, reduced_);
+                     acc_.add_rows(acc, runner.frame(), 0, rows, reduced_);
                      finisher.store(acc, rows, cursor.base(0), stride);
                      if (++t == last) break;
                      cursor.next();
@@ -300,7 +299,7 @@ class Reduction {
                           std::byte* acc) {
       for (int64_t t = 0;;) {
         runner.run(cursor);
-        acc_.rows(acc, runner.frame().result(0), 1, cursor.n(), cursor.n());
+        acc_.add_rows(acc, runner.frame(), 0, 1, cursor.n());
         const bool last = ++t == tiles;
         if (!last || more) cursor.next();
         if (last) break;
@@ -380,7 +379,7 @@ class Reduction {
         tiling);
     // Where there is nothing to compute, rows are read where they are.
     const bool in_place =
-        code.body.empty() && code.results[0].slot == 0 &&
+        code.body.empty() && code.results[0].slot == 0 && code.results[0].factor == Code::kNone &&
         tiling.access[1] != Tiling::Access::uniform &&
         nest_.operands[1].strides[0] == int64_t(size_of(nest_.operands[1].dtype)) &&
         nest_.operands[1].strides[1] % int64_t(size_of(nest_.operands[1].dtype)) == 0;
@@ -447,19 +446,16 @@ class Reduction {
             for (int64_t left = tiles_in(tiling, low, high);;) {
               const int64_t w = cursor.extent(0), rows = cursor.n() / w;
               std::byte* const at = acc + size_t(cursor.start(0) - low[0]) * acc_.size;
-              if (!in_place) runner.run(cursor);
-              const auto* values = in_place
-                                       ? cursor.base(1)
-                                       : static_cast<const std::byte*>(runner.frame().result(0));
-              if (group == 1) {
+              const int64_t whole = rows / group, done = whole * group;
+              if (in_place) {
                 const LoopNest::Operand& in = nest_.operands[1];
-                acc_.cols(at, values, rows, w,
-                          in_place ? in.strides[1] / int64_t(size_of(in.dtype)) : w);
+                const int64_t unit = int64_t(size_of(in.dtype)), stride = in.strides[1] / unit;
+                acc_.cols(at, cursor.base(1), whole, w * group, stride * group);
+                acc_.cols(at, cursor.base(1) + done * stride * unit, rows - done, w, stride);
               } else {
-                const int64_t whole = rows / group;
-                acc_.cols(at, values, whole, w * group, w * group);
-                acc_.cols(at, values + size_t(whole * group * w) * value_size(),
-                          rows - whole * group, w, w);
+                runner.run(cursor);
+                acc_.add_cols(at, runner.frame(), 0, whole, w * group);
+                acc_.add_cols(at, runner.frame(), 0, rows - done, w, done * w);
               }
               if (--left == 0) break;
               cursor.next();
@@ -485,8 +481,6 @@ class Reduction {
       combine(partials.data(), chunks);
     }
   }
-
-  size_t value_size() const { return size_of(expr::storage_type(value_type_)); }
 
   static int64_t tiles_in(const Tiling& tiling, const Extents& low, const Extents& high) {
     int64_t n = 1;
@@ -535,7 +529,6 @@ class Reduction {
 
   const prim::ReduceArgs& args_;
   const expr::Program& program_;
-  const Type value_type_;
   const Accumulation acc_;
   LoopNest nest_;
   int inner_ = 1;

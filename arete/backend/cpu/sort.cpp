@@ -1,7 +1,10 @@
 // Stable sort along a dimension.
 #include <algorithm>
+#include <bit>
+#include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/radix_sort.h"
 #include "arete/backend/cpu/sort_items.h"
 #include "arete/backend/cpu/walk.h"
@@ -12,7 +15,6 @@ namespace {
 
 using prim::SortArgs;
 
-constexpr int64_t kRadixFrom = 1024;        // shorter lanes: comparison sort
 constexpr int64_t kParallelFrom = 1 << 16;  // shorter lanes: one thread each
 
 template <class T>
@@ -35,18 +37,96 @@ void write_out(const Lane<T>& l, const Item* sorted, int parts) {
   });
 }
 
+constexpr int64_t kLongRun = 2048;  // of ties, that a comparison each is too slow for
+
+/// Sorts items with equal keys by `rest`, the other `bits` bits; `other` holds n more items.
+template <class Rest>
+void settle_ties(PackedItem* items, PackedItem* other, int64_t n, int bits, int parts,
+                 Rest&& rest) {
+  const auto before = [&](const PackedItem& a, const PackedItem& b) {
+    const uint32_t ra = rest(a.position()), rb = rest(b.position());
+    return ra < rb || (ra == rb && a.position() < b.position());
+  };
+  const auto tied = [&](int64_t i) { return items[i].key() == items[i - 1].key(); };
+  // A run belongs to the part in which it begins.
+  std::vector<int64_t> begins(size_t(parts) + 1, n);
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      int64_t i = n * p / parts;
+      while (i > 0 && i < n && tied(i)) ++i;
+      begins[size_t(p)] = i;
+    }
+  });
+  struct Run {
+    int64_t begin, end;
+  };
+  std::vector<std::vector<Run>> long_runs(static_cast<size_t>(parts));
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      for (int64_t i = begins[size_t(p)], end = begins[size_t(p) + 1]; i < end;) {
+        const int64_t begin = i++;
+        bool sorted = true;
+        for (; i < end && tied(i); ++i) sorted &= before(items[i - 1], items[i]);
+        if (sorted) continue;
+        if (i - begin < kLongRun)
+          std::sort(items + begin, items + i, before);
+        else
+          long_runs[size_t(p)].push_back({begin, i});
+      }
+    }
+  });
+  for (const std::vector<Run>& runs : long_runs)
+    for (const Run& r : runs) {
+      PackedItem *const from = items + r.begin, *const to = other + r.begin;
+      const int64_t count = r.end - r.begin;
+      const auto make = [&](int64_t i) {
+        return PackedItem(rest(from[i].position()), from[i].position());
+      };
+      if (radix_sort(make, count, bits, parts, to, from) == to) std::copy_n(to, count, from);
+    }
+}
+
 template <class T, class Item>
 void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
-  const auto make = [&](int64_t i) {
-    return Item(typename Item::Key(sort_key(l.in[i * l.in_stride], descending)), i);
-  };
-  if (l.n >= kRadixFrom) {
+  using Key = typename Item::Key;
+  const auto key = [&](int64_t i) { return sort_key(l.in[i * l.in_stride], descending); };
+  if constexpr (std::is_same_v<Item, PackedItem>) {
+    // Keys of 64 bits: the upper 32 of those in which they differ from the least one decide nearly
+    // everything.
+    int bits = kOrderedKeyBits<T>, shift = 0;
+    OrderedKey<T> least = 0;
+    if constexpr (sizeof(T) > 4) {
+      OrderedKey<T> largest = least = key(0);
+      for (int64_t i = 1; i < l.n; ++i) {
+        least = std::min(least, key(i));
+        largest = std::max(largest, key(i));
+      }
+      bits = std::bit_width(OrderedKey<T>(largest - least));
+      shift = std::max(0, bits - 32);
+      bits -= shift;
+    }
+    const auto upper = [&](int64_t i) { return Key(OrderedKey<T>(key(i) - least) >> shift); };
+    Item* sorted = a;
+    if (l.n <= kernels::kMostRanked) {
+      uint32_t keys[kernels::kMostRanked];
+      int32_t ranks[kernels::kMostRanked];
+      for (int64_t i = 0; i < l.n; ++i) keys[i] = upper(i);
+      kernels::table().rank(keys, ranks, l.n);
+      for (int64_t i = 0; i < l.n; ++i) a[ranks[i]] = Item(keys[i], i);
+    } else {
+      const auto make = [&](int64_t i) { return Item(upper(i), i); };
+      sorted = radix_sort(make, l.n, bits, parts, a, b);
+    }
+    if constexpr (sizeof(T) > 4)
+      if (shift > 0)
+        settle_ties(sorted, sorted == a ? b : a, l.n, shift, parts, [&](int64_t i) {
+          return uint32_t((key(i) - least) & ((OrderedKey<T>(1) << shift) - 1));
+        });
+    write_out(l, sorted, parts);
+  } else {
+    const auto make = [&](int64_t i) { return Item(key(i), i); };
     write_out(l, radix_sort(make, l.n, kOrderedKeyBits<T>, parts, a, b), parts);
-    return;
   }
-  for (int64_t i = 0; i < l.n; ++i) a[i] = make(i);
-  std::sort(a, a + l.n);
-  write_out(l, a, 1);
 }
 
 template <class T, class Item>
@@ -97,9 +177,8 @@ void CpuBackend::sort(const SortArgs& args) {
       throw NotImplementedError("sort", "complex numbers have no order").argument("input");
     } else {
       const bool fits = args.in.rank() == 0 || args.in.sizes[args.dim] <= (int64_t(1) << 32);
-      using Small = std::conditional_t<sizeof(T) <= 4, PackedItem, WideItem>;
       if (fits)
-        sort_as<T, Small>(*this, args);
+        sort_as<T, PackedItem>(*this, args);
       else
         sort_as<T, WideItem>(*this, args);
     }

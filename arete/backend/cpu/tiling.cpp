@@ -47,7 +47,7 @@ struct BoxCopy {
     }
     // Two dimensions that are fastest on one side each: a transposition.
     int across = -1;
-    if (src_strides[0] != unit && dst_strides[0] == unit) {
+    if (src_strides[0] != unit && src_strides[0] != 0 && dst_strides[0] == unit) {
       for (int d = 1; d < rank && across < 0; ++d)
         if (src_strides[size_t(d)] == unit && sizes[size_t(d)] > 1) across = d;
     } else if (src_strides[0] == unit && dst_strides[0] != unit) {
@@ -327,7 +327,7 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
                        std::span<const int> outputs, ArenaScope& arena)
     : frame_(code, params, arena.take(code.register_bytes)) {
   auto port = [&](int operand, bool used) {
-    Port p{operand, Tiling::Access::direct, nullptr, nullptr, 0, 0, false};
+    Port p{operand, Tiling::Access::direct, nullptr, nullptr, {}, false};
     if (operand >= 0) {
       p.access = tiling.access[size_t(operand)];
       if (p.access == Tiling::Access::packed && used)
@@ -362,11 +362,10 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
       p.last = base;
     } else if (p.buffer) {
       // A broadcast pattern often repeats from tile to tile.
-      if (base != p.last || p.last_n != cursor.n() || p.last_extent != cursor.extent(0)) {
+      if (base != p.last || p.last_extents != cursor.extents()) {
         cursor.pack(p.operand, p.buffer);
         p.last = base;
-        p.last_n = cursor.n();
-        p.last_extent = cursor.extent(0);
+        p.last_extents = cursor.extents();
       }
       frame_.set_input(int(k), p.buffer);
     }

@@ -55,6 +55,7 @@ class TileCursor {
   void next();
   int64_t n() const { return n_; }
   int64_t extent(int d) const { return extent_[size_t(d)]; }
+  const Extents& extents() const { return extent_; }
   /// Index of the tile's first element along a dimension.
   int64_t start(int d) const { return position_[size_t(d)]; }
   std::byte* base(int operand) const { return bases_[size_t(operand)]; }
@@ -96,8 +97,8 @@ class TileRunner {
     Tiling::Access access;
     std::byte* buffer;
     const std::byte* last;  // what the buffer or cell was made from
-    int64_t last_n, last_extent;
-    bool interleaved;  // an output whose elements alternate with those of the next one
+    Extents last_extents;   // of the tile that `buffer` holds
+    bool interleaved;       // an output whose elements alternate with those of the next one
   };
   Frame frame_;
   SmallVector<Port, 8> inputs_, outputs_;

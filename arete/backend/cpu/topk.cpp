@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/sort_items.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
@@ -78,6 +79,8 @@ void topk_as(const TopkArgs& t) {
   const Walk<3> walk(t.in.sizes, t.dim, {&t.in, &t.values, &t.indices});
   ARETE_ASSERT(k <= n);
   if (k == 0 || walk.count() == 0) return;
+  // Short lanes of which not a few are wanted are put in order.
+  const bool ranked = sizeof(T) <= 4 && n <= kernels::kMostRanked && (k > 8 || n <= 32);
   const int64_t capacity = std::min(n, std::max<int64_t>(2 * k, k + 512)) + 1;
   const auto for_lanes = [&](int64_t begin, int64_t end, int parts) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
@@ -86,6 +89,18 @@ void topk_as(const TopkArgs& t) {
         T* values = reinterpret_cast<T*>(t.values.data + w.offset(1) + l * w.stride(1));
         int64_t* indices =
             reinterpret_cast<int64_t*>(t.indices.data + w.offset(2) + l * w.stride(2));
+        if (ranked) {
+          uint32_t keys[kernels::kMostRanked];
+          int32_t ranks[kernels::kMostRanked];
+          for (int64_t i = 0; i < n; ++i) keys[i] = uint32_t(sort_key(in[i * si], t.largest));
+          kernels::table().rank(keys, ranks, n);
+          for (int64_t i = 0; i < n; ++i) {
+            if (ranks[i] >= k) continue;
+            values[ranks[i] * sv] = in[i * si];
+            indices[ranks[i] * sx] = i;
+          }
+          continue;
+        }
         Selection<Item> selection(k, capacity);
         if (parts == 1) {
           select_range(selection, in, si, 0, n, t.largest);

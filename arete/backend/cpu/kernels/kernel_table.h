@@ -113,6 +113,10 @@ enum Variant : int { vv, vs, sv, kNumVariants };
 using ReduceKernel = void (*)(void* acc, const void* in, int64_t rows, int64_t cols,
                               int64_t stride);
 
+/// Sums of products of two blocks' elements, which lie alike.
+using ProductKernel = void (*)(void* acc, const void* in, const void* factors, int64_t rows,
+                               int64_t cols, int64_t stride);
+
 /// dst[c * dst_stride + r] = src[r * src_stride + c]; strides in elements.
 using TransposeKernel = void (*)(void* dst, const void* src, int64_t rows, int64_t cols,
                                  int64_t dst_stride, int64_t src_stride);
@@ -140,6 +144,10 @@ enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComp
 /// each operation rounded, and else i64 that wrap.
 using ProgressionKernel = void (*)(void* out, const void* start, const void* step, int64_t first,
                                    int64_t n);
+/// ranks[i]: how many of n keys are less than the i-th or equal and before it; n <= kMostRanked.
+/// Both arrays have room for kMostRanked elements.
+using RankKernel = void (*)(const uint32_t* keys, int32_t* ranks, int64_t n);
+constexpr int64_t kMostRanked = 256;
 
 struct KernelTable {
   const char* name;
@@ -162,11 +170,14 @@ struct KernelTable {
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
+  ProductKernel product_rows[kNumKTypes];  // of floating types
+  ProductKernel product_cols[kNumKTypes];
   TransposeKernel transpose[17];              // by element size
   Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];                      // by element size: out[i] = a[2 * i]
   ProgressionKernel progression[kNumKTypes];  // by type, but for t_bool
   Kernel interleave[9];  // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
+  RankKernel rank;
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

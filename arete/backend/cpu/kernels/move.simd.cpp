@@ -173,9 +173,36 @@ void progression(void* out, const void* start, const void* step, int64_t first, 
   if (i < n) __builtin_memcpy(o + i, &last, uint64_t(n - i) * sizeof(T));
 }
 
+// Each key is compared with all others: for few of them that is less work than it seems, as none of
+// it depends on what is found.
+void rank(const uint32_t* keys, int32_t* ranks, int64_t n) {
+  constexpr int kLanes = kVectorBytes / 4, kVectors = 2;
+  typedef int32_t V __attribute__((vector_size(kVectorBytes)));
+  int32_t own[kMostRanked], place[kLanes];  // comparisons of signed numbers are instructions
+  for (int64_t i = 0; i < n; ++i) own[i] = int32_t(keys[i] ^ 0x80000000u);
+  for (int64_t i = n; i % (kVectors * kLanes); ++i) own[i] = 0;
+  for (int k = 0; k < kLanes; ++k) place[k] = k;
+  V lane;
+  __builtin_memcpy(&lane, place, sizeof(V));
+  for (int64_t i = 0; i < n; i += kVectors * kLanes) {
+    V key[kVectors], count[kVectors]{};
+    __builtin_memcpy(key, own + i, sizeof(key));
+    const int64_t end = i + kVectors * kLanes < n ? i + kVectors * kLanes : n;
+    for (int64_t j = 0; j < i; ++j)
+      for (int k = 0; k < kVectors; ++k) count[k] -= own[j] <= key[k];
+    for (int64_t j = i; j < end; ++j)
+      for (int k = 0; k < kVectors; ++k)
+        count[k] -= (own[j] < key[k]) | ((own[j] == key[k]) & (int32_t(j - i) - k * kLanes < lane));
+    for (int64_t j = end; j < n; ++j)
+      for (int k = 0; k < kVectors; ++k) count[k] -= own[j] < key[k];
+    __builtin_memcpy(ranks + i, count, sizeof(count));
+  }
+}
+
 }  // namespace
 
 void ARETE_FILL(move)(KernelTable& t) {
+  t.rank = rank;
   t.transpose[1] = transpose<uint8_t>;
   t.transpose[2] = transpose<uint16_t>;
   t.transpose[4] = transpose<uint32_t>;

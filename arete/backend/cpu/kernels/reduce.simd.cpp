@@ -2,6 +2,10 @@
 // the block only.
 #include "arete/backend/cpu/kernels/simd.inl.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace arete::cpu::kernels {
 namespace {
 
@@ -30,17 +34,50 @@ struct Prod {
     return 1;
   }
 };
+// The smaller and the larger of two, b where either is NaN: instructions, which the compiler would
+// take apart.
+template <class V>
+inline V least(V a, V b) {
+  return a < b ? a : b;
+}
+template <class V>
+inline V most(V a, V b) {
+  return a > b ? a : b;
+}
+#if defined(__x86_64__)
+#define ARETE_EXTREMES(T, lanes, prefix, suffix, V)                                               \
+  inline VectorOf<T, lanes>::type least(VectorOf<T, lanes>::type a, VectorOf<T, lanes>::type b) { \
+    return (VectorOf<T, lanes>::type)prefix##_min_##suffix((V)a, (V)b);                           \
+  }                                                                                               \
+  inline VectorOf<T, lanes>::type most(VectorOf<T, lanes>::type a, VectorOf<T, lanes>::type b) {  \
+    return (VectorOf<T, lanes>::type)prefix##_max_##suffix((V)a, (V)b);                           \
+  }
+ARETE_EXTREMES(float, 4, _mm, ps, __m128)
+ARETE_EXTREMES(double, 2, _mm, pd, __m128d)
+#if defined(__AVX2__)
+ARETE_EXTREMES(float, 8, _mm256, ps, __m256)
+ARETE_EXTREMES(double, 4, _mm256, pd, __m256d)
+#endif
+#if defined(__AVX512F__)
+ARETE_EXTREMES(float, 16, _mm512, ps, __m512)
+ARETE_EXTREMES(double, 8, _mm512, pd, __m512d)
+#endif
+#undef ARETE_EXTREMES
+#endif
+
 // On vectors too: comparisons there give masks.
 struct Min {
   template <class A>
   static A run(A a, A b) {
-    return (a < b) | (a != a) ? a : b;
+    const A y = least(a, b);
+    return a != a ? a : y;
   }
 };
 struct Max {
   template <class A>
   static A run(A a, A b) {
-    return (a > b) | (a != a) ? a : b;
+    const A y = most(a, b);
+    return a != a ? a : y;
   }
 };
 
@@ -69,83 +106,178 @@ A reduce_lanes(typename VectorOf<A, kLanes>::type v) {
   }
 }
 
+template <class T, int kLanes>
+inline typename VectorOf<T, kLanes>::type load(const T* p) {
+  typename VectorOf<T, kLanes>::type v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+template <class T, class C, int kLanes>
+inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>::type v) {
+#if defined(__AVX512F__)  // the compiler does it by halves
+  if constexpr (kIsFloat<T> && kIsFloat<C> && sizeof(C) > sizeof(T) && kLanes == 8)
+    return (typename VectorOf<C, kLanes>::type)_mm512_cvtps_pd((__m256)v);
+  else
+#endif
+    return __builtin_convertvector(v, typename VectorOf<C, kLanes>::type);
+}
+
+// Note [Sums of floats]
+// Converting each float to the type of the accumulator takes longer than reading it. So a few are
+// added as floats, in a tree, before the sum of them is converted: its error is that of one or two
+// additions, however many there are. Which ones belong together does not depend on the instruction
+// set.
 template <class M, class T, class A>
-A reduce_run(const T* p, int64_t n, A acc) {
-  constexpr int kLanes = kVectorBytes / sizeof(A);
-  using VT = typename VectorOf<T, kLanes>::type;
-  using VA = typename VectorOf<A, kLanes>::type;
-  int64_t i = 0;
-  if (n >= kLanes) {
-    auto load = [&](int64_t at) {
-      VT v;
-      __builtin_memcpy(&v, p + at, sizeof(VT));
-      return __builtin_convertvector(v, VA);
-    };
-    VA lanes = load(0);
-    i = kLanes;
-    if (n >= 4 * kLanes) {
-      VA lane1 = load(kLanes), lane2 = load(2 * kLanes), lane3 = load(3 * kLanes);
-      for (i = 4 * kLanes; i + 4 * kLanes <= n; i += 4 * kLanes) {
-        lanes = M::run(lanes, load(i));
-        lane1 = M::run(lane1, load(i + kLanes));
-        lane2 = M::run(lane2, load(i + 2 * kLanes));
-        lane3 = M::run(lane3, load(i + 3 * kLanes));
-      }
-      lanes = M::run(M::run(lanes, lane1), M::run(lane2, lane3));
+inline constexpr bool kNarrow = false;
+template <>
+inline constexpr bool kNarrow<Sum, float, double> = true;
+constexpr int kGroup = 16;  // floats of a row that are added lane by lane
+
+/// What is reduced: elements, or products of two operands' elements.
+template <class T>
+struct Values {
+  using Type = T;
+  const T* p;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    return load<T, kLanes>(p + i);
+  }
+};
+template <class T>
+struct Products {
+  using Type = T;
+  const T *p, *q;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    return load<T, kLanes>(p + i) * load<T, kLanes>(q + i);
+  }
+};
+
+/// Of kCount vectors from element i on, `stride` elements apart, as vectors of C.
+template <class M, class C, int kLanes, int kCount, class S>
+inline typename VectorOf<C, kLanes>::type tree(S in, int64_t i, int64_t stride) {
+  if constexpr (kCount == 1)
+    return converted<typename S::Type, C, kLanes>(in.template vector<kLanes>(i));
+  else
+    return M::run(tree<M, C, kLanes, kCount / 2>(in, i, stride),
+                  tree<M, C, kLanes, kCount / 2>(in, i + kCount / 2 * stride, stride));
+}
+template <class M, class A, int kLanes, int kCount, class S>
+inline typename VectorOf<A, kLanes>::type folded(S in, int64_t i, int64_t stride) {
+  using T = typename S::Type;
+  if constexpr (kNarrow<M, T, A>)
+    return converted<T, A, kLanes>(tree<M, T, kLanes, kCount>(in, i, stride));
+  else
+    return tree<M, A, kLanes, kCount>(in, i, stride);
+}
+
+/// Elements [i, n), fewer than 2 kLanes.
+template <class M, class A, int kLanes, class S>
+inline A reduce_rest(S in, int64_t i, int64_t n, A acc) {
+  if constexpr (kLanes == 1) {
+    return i < n ? M::run(acc, A(in.template vector<1>(i)[0])) : acc;
+  } else {
+    if (i + kLanes <= n) {
+      acc = M::run(acc, reduce_lanes<M, A, kLanes>(folded<M, A, kLanes, 1>(in, i, 0)));
+      i += kLanes;
     }
-    for (; i + kLanes <= n; i += kLanes) lanes = M::run(lanes, load(i));
+    return reduce_rest<M, A, kLanes / 2>(in, i, n, acc);
+  }
+}
+
+template <class M, class A, class S>
+A reduce_run(S in, int64_t begin, int64_t n, A acc) {
+  constexpr int kLanes = kVectorBytes / sizeof(A);
+  using VA = typename VectorOf<A, kLanes>::type;
+  const int64_t end = begin + n;
+  const auto at = [in](int64_t i) { return folded<M, A, kLanes, 1>(in, i, 0); };
+  int64_t i = begin;
+  if (n >= kLanes) {
+    VA lanes;
+    if (kNarrow<M, typename S::Type, A> && n >= 4 * kGroup) {
+      constexpr int kParts = kGroup / kLanes;
+      VA part[kParts];
+      for (int k = 0; k < kParts; ++k)
+        part[k] = folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup);
+      for (i += 4 * kGroup; i + 4 * kGroup <= end; i += 4 * kGroup)
+        for (int k = 0; k < kParts; ++k)
+          part[k] = M::run(part[k], folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup));
+      lanes = part[0];
+      for (int k = 1; k < kParts; ++k) lanes = M::run(lanes, part[k]);
+    } else {
+      lanes = at(i);
+      if (n >= 4 * kLanes) {
+        VA lane1 = at(i + kLanes), lane2 = at(i + 2 * kLanes), lane3 = at(i + 3 * kLanes);
+        for (i += 4 * kLanes; i + 4 * kLanes <= end; i += 4 * kLanes) {
+          lanes = M::run(lanes, at(i));
+          lane1 = M::run(lane1, at(i + kLanes));
+          lane2 = M::run(lane2, at(i + 2 * kLanes));
+          lane3 = M::run(lane3, at(i + 3 * kLanes));
+        }
+        lanes = M::run(M::run(lanes, lane1), M::run(lane2, lane3));
+      } else {
+        i += kLanes;
+      }
+    }
+    for (; i + kLanes <= end; i += kLanes) lanes = M::run(lanes, at(i));
     if constexpr (kIdempotent<M>) {
-      lanes = M::run(lanes, load(n - kLanes));
-      i = n;
+      lanes = M::run(lanes, at(end - kLanes));
+      i = end;
     }
     acc = M::run(acc, reduce_lanes<M, A, kLanes>(lanes));
   }
-  for (; i < n; ++i) acc = M::run(acc, A(p[i]));
-  return acc;
+  return reduce_rest<M, A, kLanes / 2>(in, i, end, acc);
 }
 
+template <class M, class A, class S>
+inline void rows_of(A* a, S in, int64_t n_rows, int64_t n_cols, int64_t stride) {
+  for (int64_t r = 0; r < n_rows; ++r) a[r] = reduce_run<M>(in, r * stride, n_cols, a[r]);
+}
 template <class M, class T, class A>
 void rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int64_t stride) {
-  auto* a = static_cast<A*>(acc);
-  auto* p = static_cast<const T*>(in);
-  for (int64_t r = 0; r < n_rows; ++r, p += stride) a[r] = reduce_run<M, T, A>(p, n_cols, a[r]);
+  rows_of<M>(static_cast<A*>(acc), Values<T>{static_cast<const T*>(in)}, n_rows, n_cols, stride);
+}
+template <class T>
+void product_rows(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n_cols,
+                  int64_t stride) {
+  rows_of<Sum>(static_cast<double*>(acc),
+               Products<T>{static_cast<const T*>(in), static_cast<const T*>(factors)}, n_rows,
+               n_cols, stride);
 }
 
+/// kRows rows of n elements into the accumulators, kLanes columns at a time, then half as many.
+template <class M, int kLanes, int kRows, class A, class S>
+inline void add_rows(A* a, S in, int64_t at, int64_t n, int64_t stride) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto v = M::run(load<A, kLanes>(a + i), folded<M, A, kLanes, kRows>(in, at + i, stride));
+    __builtin_memcpy(a + i, &v, sizeof(v));
+  }
+  if constexpr (kLanes > 1) {
+    if (i < n) add_rows<M, kLanes / 2, kRows>(a + i, in, at + i, n - i, stride);
+  }
+}
+
+template <class M, class A, class S>
+inline void cols_of(A* a, S in, int64_t n_rows, int64_t n, int64_t stride) {
+  constexpr int kLanes = kVectorBytes / sizeof(A);
+  constexpr int kMany = kNarrow<M, typename S::Type, A> ? 8 : 4;
+  int64_t r = 0;
+  for (; r + kMany <= n_rows; r += kMany) add_rows<M, kLanes, kMany>(a, in, r * stride, n, stride);
+  for (; r + 2 <= n_rows; r += 2) add_rows<M, kLanes, 2>(a, in, r * stride, n, stride);
+  if (r < n_rows) add_rows<M, kLanes, 1>(a, in, r * stride, n, stride);
+}
 template <class M, class T, class A>
 void cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
-  auto* a = static_cast<A*>(acc);
-  auto* p = static_cast<const T*>(in);
-  constexpr int64_t kLanes = kVectorBytes / sizeof(A);
-  using VT = typename VectorOf<T, kLanes>::type;
-  using VA = typename VectorOf<A, kLanes>::type;
-  auto load = [](const T* from) {
-    VT v;
-    __builtin_memcpy(&v, from, sizeof(VT));
-    return __builtin_convertvector(v, VA);
-  };
-  int64_t r = 0;
-  for (; r + 4 <= n_rows; r += 4, p += 4 * stride) {
-    const T *p1 = p + stride, *p2 = p1 + stride, *p3 = p2 + stride;
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      VA v;
-      __builtin_memcpy(&v, a + i, sizeof(VA));
-      v = M::run(v, M::run(M::run(load(p + i), load(p1 + i)), M::run(load(p2 + i), load(p3 + i))));
-      __builtin_memcpy(a + i, &v, sizeof(VA));
-    }
-    for (; i < n; ++i)
-      a[i] = M::run(a[i], M::run(M::run(A(p[i]), A(p1[i])), M::run(A(p2[i]), A(p3[i]))));
-  }
-  for (; r < n_rows; ++r, p += stride) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      VA v;
-      __builtin_memcpy(&v, a + i, sizeof(VA));
-      v = M::run(v, load(p + i));
-      __builtin_memcpy(a + i, &v, sizeof(VA));
-    }
-    for (; i < n; ++i) a[i] = M::run(a[i], A(p[i]));
-  }
+  cols_of<M>(static_cast<A*>(acc), Values<T>{static_cast<const T*>(in)}, n_rows, n, stride);
+}
+template <class T>
+void product_cols(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n,
+                  int64_t stride) {
+  cols_of<Sum>(static_cast<double*>(acc),
+               Products<T>{static_cast<const T*>(in), static_cast<const T*>(factors)}, n_rows, n,
+               stride);
 }
 
 // Booleans are bytes 0 and 1.
@@ -199,6 +331,10 @@ void put_all(KernelTable& t) {
 void ARETE_FILL(reduce)(KernelTable& t) {
   put_all<float, double>(t);
   put_all<double, double>(t);
+  t.product_rows[t_f32] = product_rows<float>;
+  t.product_cols[t_f32] = product_cols<float>;
+  t.product_rows[t_f64] = product_rows<double>;
+  t.product_cols[t_f64] = product_cols<double>;
   // Accumulators wrap; unsigned arithmetic says so to the compiler, min and max compare signed.
   put<Min, int32_t, int32_t>(t, m_min);
   put<Max, int32_t, int32_t>(t, m_max);

@@ -115,7 +115,7 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
                              include_last_offset, padding_idx)
     with no_grad():
         starts = offsets[:-1] if include_last_offset else offsets
-        unused = starts if out.requires_grad else offsets  # as torch, whose two ways give different lengths
+        unused = starts if weight.requires_grad else offsets  # as torch, whose two ways give different lengths
         plain = per_sample_weights is None or per_sample_weights.stride(0) == 1
         if words == "sum" and padding_idx is None and plain and weight.device.type == "cpu" and weight.dtype in _SUMMED and \
                 weight.stride(1) == 1:
