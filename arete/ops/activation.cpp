@@ -35,8 +35,7 @@ const OpRecord& gelu_erf_op = define("gelu_erf(Tensor self) -> Tensor")
                                   .doc("gelu by its exact formula.")
                                   .surface(Surface::internal)
                                   .pointwise(activation(1, 0, [](Values v) {
-                                    const Value half = 0.5 * v[0];
-                                    return half * erf(v[0] * 0.70710678118654752440) + half;
+                                    return 0.5 * v[0] * (1.0 + erf(v[0] * 0.70710678118654752440));
                                   }));
 
 const OpRecord& gelu_tanh_op =
@@ -44,8 +43,8 @@ const OpRecord& gelu_tanh_op =
         .doc("gelu by its tanh approximation.")
         .surface(Surface::internal)
         .pointwise(activation(1, 0, [](Values v) {
-          const Value x = v[0], half = 0.5 * x;
-          return half * tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))) + half;
+          const Value x = v[0];
+          return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
         }));
 
 const OpRecord& gelu_op =

@@ -100,6 +100,29 @@ TEST_P(Linalg, EighReconstructs) {
   }
 }
 
+TEST_P(Linalg, EighOfLargeAndDeficientMatrices) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{65, 65}, {2, 150, 150}}) {
+    const Tensor x = random({shape.back(), 2}), few = matmul(x, x.mT());
+    for (const Tensor& a : {symmetric(shape), few, few * Scalar(0)}) {
+      const auto [w, v] = linalg::eigh(a);
+      const int64_t n = a.size(-1);
+      expect_close(matmul(v * w.unsqueeze(-2), v.mT()), a, 4 * n);
+      expect_close(matmul(v.mT(), v), identity(n).expand(a.sizes()), n);
+      expect_close(linalg::eigvalsh(a), w, 4 * n);
+    }
+  }
+  if (!test_device().is_cpu()) return;  // libraries of GPUs lose small numbers
+  for (const double scale : {1e-37, 1e-30, 1e30}) {
+    const Tensor a = symmetric({24, 24});
+    const Tensor w = linalg::eigvalsh(a * Scalar(scale)) / Scalar(scale);
+    EXPECT_LE((w - linalg::eigvalsh(a)).abs().max().item<double>(),
+              tolerance(GetParam(), 24 * 24, 8))
+        << scale;
+    const auto [q, r] = linalg::qr(a * Scalar(scale));
+    expect_close(matmul(q, r / Scalar(scale)), a, 24);
+  }
+}
+
 TEST_P(Linalg, EigSatisfiesItsEquation) {
   for (int64_t n : {1, 3, 4, 9}) {
     const Tensor a = random({2, n, n});
@@ -191,6 +214,10 @@ TEST_P(Linalg, SingularMatrices) {
   EXPECT_EQ(std::get<1>(linalg::solve_ex(zero, zero)).item<int64_t>(), 1);
   EXPECT_EQ(std::get<2>(linalg::lu_factor_ex(zero)).item<int64_t>(), 1);
   EXPECT_EQ(std::get<1>(linalg::cholesky_ex(zero)).item<int64_t>(), 1);
+  if (test_device().is_cpu()) {
+    const Tensor with_nan = tensor({{0.0, 1.0}, {double(NAN), 1.0}}, zero.options());
+    EXPECT_TRUE(std::isnan(linalg::det(with_nan).item<double>()));
+  }
 }
 
 TEST_P(Linalg, DistancesOfManyPoints) {

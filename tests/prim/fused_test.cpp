@@ -297,6 +297,36 @@ TEST(Fused, rows_across_the_fast_dimension) {
   }
 }
 
+// Groups of rows of two dimensions, whose tiles have the same number of elements in other forms:
+// what is packed for one is not what the next needs.
+TEST(Fused, rows_of_two_dimensions) {
+  const auto product = [](std::span<const Value> v) { return std::vector{v[0] * v[1]}; };
+  const auto quotient = [](std::span<const Value> v) { return std::vector{v[0] * v[1] / v[2]}; };
+  FusedSpec spec;
+  spec.n_inputs = 2, spec.n_outputs = 1;
+  spec.stages.push_back({Kind::reduce,
+                         expr::trace(product, {{kFloat32, kFloat32}}, {}, {{kFloat32}}),
+                         {0, 1},
+                         Monoid::sum});
+  spec.stages.push_back({Kind::store,
+                         expr::trace(quotient, {{kFloat32, kFloat32, kFloat32}}, {}, {{kFloat32}}),
+                         {0, 1, ~0}});
+  std::mt19937_64 rng(8);
+  for (const int64_t n : {96, 40, 7})
+    for (const int64_t inner : {2, 3})
+      for (int threads : {1, 3}) {
+        set_num_threads(threads);
+        // In memory [n, 3, inner, 4]; rows are the first and the last dimension.
+        const Shape space{n, 4, 3, inner};
+        const Layout x(space, {12 * inner, 1, 4 * inner, 4}), w({1, 1, 1, inner});
+        std::vector<GuardedBuffer> in, out;
+        in.emplace_back(kFloat32, x).fill([&](IntList) { return 1 + double(rng() % 100) / 50; });
+        in.emplace_back(kFloat32, w).fill([&](IntList) { return 1 + double(rng() % 100) / 50; });
+        out.emplace_back(kFloat32, x);
+        check(spec, space, 2, in, out);
+      }
+}
+
 TEST(Fused, layer_norm) {
   std::mt19937_64 rng(4);
   Literal eps;

@@ -97,6 +97,58 @@ TEST(Sort, LongLanesOnSeveralThreads) {
   }
 }
 
+void check_values(DType dtype, const std::vector<double>& v, bool descending) {
+  const Shape sizes{int64_t(v.size())};
+  GuardedBuffer in(dtype, sizes), values(dtype, sizes), indices(kInt64, sizes);
+  size_t at = 0;
+  in.fill([&](IntList) { return v[at++]; });
+  backend_under_test().sort({.in = in.view(),
+                             .values = values.view(),
+                             .indices = indices.view(),
+                             .dim = 0,
+                             .descending = descending});
+  const std::vector<int64_t> order = sorted_positions(in.values(), descending);
+  for (int64_t i = 0; i < sizes[0]; ++i)
+    ASSERT_EQ(indices.at<int64_t>(Shape{i}), order[size_t(i)])
+        << name_of(dtype) << " of " << v.size();
+  ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
+}
+
+// Of which the upper 32 bits decide little: small numbers of both signs, beside some far away, and
+// many that are equal in them.
+TEST(Sort, KeysOf64BitsWithTies) {
+  std::mt19937_64 rng(3);
+  for (const int64_t n : {int64_t(1000), int64_t(1 << 16) + 5})
+    for (const bool descending : {false, true})
+      for (int kind = 0; kind < 4; ++kind)
+        for (DType dtype : {kInt64, kFloat64}) {
+          std::vector<double> v(static_cast<size_t>(n));
+          for (double& x : v) {
+            const double small = double(int64_t(rng() % 2001) - 1000);
+            x = kind == 0   ? small
+                : kind == 1 ? (rng() % 1000 ? small : 4e18)
+                : kind == 2 ? double(int64_t(rng() % 3) << 40) + double(rng() % 500)
+                            : double(int64_t(rng() % (uint64_t(1) << 52)) - (int64_t(1) << 51));
+            if (dtype == kFloat64 && rng() % 500 == 0) x = std::nan("");
+          }
+          check_values(dtype, v, descending);
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(Sort, ShortLanes) {
+  std::mt19937_64 rng(4);
+  for (const int64_t n : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 257})
+    for (DType dtype : {kFloat32, kInt64, kFloat64, kInt8, kBFloat16})
+      for (const bool descending : {false, true}) {
+        std::vector<double> v(static_cast<size_t>(n));
+        for (double& x : v) x = double(int64_t(rng() % 41) - 20);
+        if (is_floating(dtype)) v[rng() % v.size()] = std::nan(""), v[rng() % v.size()] = -0.0;
+        check_values(dtype, v, descending);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST(Sort, FullRangeOf64Bits) {
   GuardedBuffer in(kInt64, Shape{5}), out(kInt64, Shape{5});
   const int64_t v[5] = {INT64_MAX, -1, INT64_MIN, 0, INT64_MAX - 1};

@@ -24,6 +24,21 @@ TEST(Fft, RealTransformsAreInverse) {
   }
 }
 
+// Lines that lie beside each other with a step of two, up to the end of their memory.
+TEST(Fft, LinesOfOverlappingWindows) {
+  for (DType t : {kFloat32, kFloat64})
+    for (int64_t width = 1; width <= 7; ++width)
+      for (int64_t lines : {1, 3, 8, 16, 17}) {
+        const Tensor x = rand({2 * (lines - 1) + width}, TensorOptions(t));
+        const Tensor windows = x.unfold(0, width, 2);
+        for (int64_t n : {width, width + 1}) {
+          const Tensor got = fft::rfft(windows, n), want = fft::rfft(windows.contiguous(), n);
+          EXPECT_TRUE(allclose(view_as_real_copy(got), view_as_real_copy(want), 1e-5, 1e-5))
+              << width << " " << lines;
+        }
+      }
+}
+
 TEST(Fft, IntegersBecomeTheDefaultType) {
   EXPECT_EQ(fft::fft(arange(Scalar(4))).dtype(), kComplex64);
   EXPECT_EQ(fft::irfft(arange(Scalar(4))).dtype(), kFloat32);

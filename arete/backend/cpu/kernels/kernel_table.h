@@ -180,8 +180,8 @@ struct KernelTable {
   RankKernel rank;
 };
 
-/// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the
-/// type itself.
+/// Sums and products of f32 accumulate in f64 (sums of a few elements, that are added as f32
+/// before: Note [Sums of floats]) and those of integers in i64; other monoids in the type itself.
 constexpr KType accumulator_type(KMonoid m, KType t) {
   if (m == m_all || m == m_any) return t_bool;
   if (m == m_min || m == m_max) return t;

@@ -125,9 +125,10 @@ inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>
 
 // Note [Sums of floats]
 // Converting each float to the type of the accumulator takes longer than reading it. So a few are
-// added as floats, in a tree, before the sum of them is converted: its error is that of one or two
-// additions, however many there are. Which ones belong together does not depend on the instruction
-// set.
+// added as floats, in a tree, before the sum of them is converted: its error is that of two
+// additions (three of columns), however many there are, and as in any sum of floats, what is beyond
+// their range on the way is infinite. Which ones belong together does not depend on the instruction
+// set; products are rounded before they are added only where it has no fused multiply-add.
 template <class M, class T, class A>
 inline constexpr bool kNarrow = false;
 template <>
