@@ -119,10 +119,11 @@ def text(table):
         ]
         lines += [_line(r) for r in rows[:60]]
     slow = [r for r in rows if r["ratio"] < least_ratio(table)]
-    unexplained = [r for r in slow if reason_of(r["name"]) is None]
+    reasons = {r["name"]: reason_of(r["name"], table["machine"]["device"]) for r in slow}
+    unexplained = [r for r in slow if reasons[r["name"]] is None]
     lines += _section(
         f"Below {least_ratio(table)}x for a reason that is written down (bench/breadth_reasons.py)",
-        [f"{n:4d} rows: {why}" for why, n in _counted(reason_of(r["name"]) for r in slow)],
+        [f"{n:4d} rows: {why}" for why, n in _counted(reasons[r["name"]] for r in slow)],
     )
     lines += _section(f"Below {least_ratio(table)}x without a reason", [_line(r) for r in unexplained], 20)
     heavy = sorted((r for r in rows if r.get("memory_ratio", 1) < 1 / 1.1), key=lambda r: r["memory_ratio"])
