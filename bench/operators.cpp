@@ -4,7 +4,9 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
+#include <memory>
 
+#include "arete/compile/plan.h"
 #include "arete/expr/value.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/call.h"
@@ -86,6 +88,13 @@ std::vector<Row> operator_rows() {
     return dropping(
         [inputs = std::array<Tensor, 2>{randn({kMany}), randn({kMany})},
          program = chain_program()] { return ops::apply_program(program, inputs, {}, "chain6"); });
+  }));
+  rows.push_back(over_many("chain6_plan_16M", Unit::ms, 3 * kManyBytes, at_most(25), [] {
+    const Tensor p = randn({kMany}), q = randn({kMany});
+    Tensor result;
+    // By value: what the plan reads and writes is alive as long as it.
+    return [plan = std::shared_ptr(compile::plan([&] { result = chain_eager(p, q); })), p, q,
+            result] { plan->run(); };
   }));
 
   Row softmax_row{.name = "softmax_512x32000", .unit = Unit::ms};
