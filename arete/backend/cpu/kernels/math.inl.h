@@ -326,11 +326,13 @@ constexpr float kLog1pF[] = {-0.0450744852f, 0.104630239f,  -0.131612241f,
                              -0.250000954f,  0.333334506f,  -0.5f};
 inline VF log1p_f(VF x) {
   const VF u = x + 1.0f;
-  const VI bits = __builtin_bit_cast(VI, u);
-  const VI whole = (bits - 0x3f400000) >> 23;
-  const VF m = __builtin_bit_cast(VF, bits - (whole << 23));
+  typedef uint32_t W __attribute__((vector_size(sizeof(VI))));  // wraps where u < 0
+  const W bits = __builtin_bit_cast(W, u);
+  const VI whole = __builtin_bit_cast(VI, bits - 0x3f400000u) >> 23;
+  const W exponent = __builtin_bit_cast(W, whole) << 23;
+  const VF m = __builtin_bit_cast(VF, bits - exponent);
   // Beyond 1e9 nothing that counts is lost, and the power may be none of this type.
-  const VF power = __builtin_bit_cast(VF, 0x3f800000 - (whole << 23));
+  const VF power = __builtin_bit_cast(VF, 0x3f800000u - exponent);
   const VF lost = x > 1e9f ? splat_f(0.0f) : (x - (u - 1.0f)) * power;
   const VF r = (m - 1.0f) + lost;
   const VF n = __builtin_bit_cast(VF, whole + 0x4b400000) - kMagic;
