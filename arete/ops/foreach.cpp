@@ -39,7 +39,15 @@ void check_lengths(const char* name, size_t a, size_t b) {
 }
 
 // How many places the lists have.
-size_t places(const char* name, std::span<const ListArg> args) {
+size_t places(const OpRecord& op, const char* name, std::span<const ListArg> args) {
+  // Others may look at arguments that lists do not have.
+  const std::vector<SchemaArg>& known = schema_of(op).args;
+  const auto least =
+      std::ranges::count_if(known, [](const SchemaArg& a) { return a.default_text.empty(); });
+  ARETE_CHECK(
+      (op.pointwise || op.compose) && args.size() >= size_t(least) && args.size() <= known.size(),
+      TypeError(name, "no operator on lists, or not its arguments")
+          .got(std::to_string(args.size()) + " arguments"));
   std::optional<size_t> n;
   for (const ListArg& a : args)
     if (const Tensors* list = std::get_if<Tensors>(&a)) {
@@ -204,7 +212,7 @@ std::vector<Tensor> reduce_all(const char* name, Tensors tensors, bool may_share
 
 std::vector<Tensor> foreach_call(const OpRecord& op, std::span<const ListArg> args) {
   const char* const name = name_of_list(op);
-  const size_t n = places(name, args);
+  const size_t n = places(op, name, args);
   const WithoutAutocast exact;
   std::vector<Tensor> results(n);
   Items items;
@@ -224,7 +232,7 @@ std::vector<Tensor> foreach_call(const OpRecord& op, std::span<const ListArg> ar
 
 void foreach_call_in_place(const OpRecord& op, std::span<const ListArg> args) {
   const char* const name = name_of_list(op);
-  const size_t n = places(name, args);
+  const size_t n = places(op, name, args);
   const WithoutAutocast exact;
   Items items;
   items.reserve(n);

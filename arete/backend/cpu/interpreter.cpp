@@ -189,6 +189,7 @@ class Compiler {
         Arm arm{int(i), side == 1, {}};
         double cost = 0;
         int border = 0;
+        bool loads = false;
         std::vector<int> uses_here(size_t(value) + 1, 0);
         uses_here[size_t(value)] = 1;
         for (int v = value; v >= 0; --v) {
@@ -199,11 +200,13 @@ class Compiler {
             continue;
           }
           arm.all.push_back(v);
+          loads |= code[size_t(v)].op == Op::load;
           if (!uniform[size_t(v)]) cost += cost_of(code[size_t(v)].op);
           for (int o : code[size_t(v)].operand)
             if (o >= 0) ++uses_here[size_t(o)];
         }
-        if (cost < 8) continue;
+        // Where the arm runs on all elements, positions may be none of those that do not choose it.
+        if (cost < 8 || loads) continue;
         // Each value from outside, and the result, are moved for about three additions.
         const double share = 1 - 3 * (border + 1) / cost;
         arm.most_moved = share > 0 ? int(256 * share) : 0;
