@@ -91,6 +91,7 @@ const OpRecord& reflector_columns_op =
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
+          common_device(c);
           out.push_back(matrix_spec(batch_sizes(a.sizes()), a.size(-2), a.size(-1), a));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
