@@ -88,7 +88,6 @@ class Recorder final : public Capture {
   };
 
   const std::vector<std::unique_ptr<RecordedCall>>& calls() const { return calls_; }
-  const std::unordered_map<const Storage*, Memory>& memory() const { return memory_; }
   /// Hands over the calls and the memory, and has none any more.
   std::vector<std::unique_ptr<RecordedCall>> take_calls();
   std::unordered_map<const Storage*, Memory> take_memory();

@@ -214,3 +214,15 @@ def test_results_besides_the_first():
     assert shapes(weight, 0, 1) == shapes(weight.double(), 0) == [(2, 3), (4,), (3,), (3,)]
     assert shapes(weight, 1) == [(2, 3), (4,), (2,), (2,)]
     assert shapes(weight, 2) == [(2, 3), (4,), (2,), (2, 3)]
+
+
+def test_arguments_that_crashed_or_meant_nothing():
+    square, line = arete.ones(3, 3), arete.ones(3)
+    for call in (lambda: arete.orgqr(square, line.to("meta")), lambda: arete.ormqr(square, line.to("meta"), square)):
+        with pytest.raises(RuntimeError, match="same device"):
+            call()
+    for name in ("_foreach", "_foreach_in_place"):  # of a reduction
+        with pytest.raises(TypeError, match="no operator on lists"):
+            getattr(arete._C, name)("sum", [square])
+    with pytest.raises((TypeError, RuntimeError), match="isin"):
+        arete.isin(square.to(arete.complex64), arete.ones(1))

@@ -18,55 +18,36 @@ namespace arete::test {
 namespace {
 
 using ops::OpRecord;
-using ops::SampleMaker;
 
 // Plans of all samples, forward and backward. `expect_same(results, eager ones, sample, text)`.
 template <class F>
 void run_planned(const OpRecord& op, const compile::PlanOptions& options, const F& expect_same) {
-  if (!samples_of(op).samples || op.uninitialized || op.random) return;
-  const ModesGuard guard;
-  modes().deterministic = test_device().is_cuda();
-  SampleMaker maker(op.dtypes[0], test_device(),
-                    samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
-  for (const ops::Sample& s : samples_of(op).samples(maker)) {
-    SCOPED_TRACE(op.name + " (" + s.note + ")");
-    prim::Recorder recorder;
-    std::vector<Tensor> results;
-    try {
-      const Recording recording(recorder);
-      results = forward_and_backward(op, s.args);
-    } catch (const NotImplementedError&) {
-      continue;  // no gradient of this sample
-    } catch (const Error& e) {
-      ASSERT_NE(std::string(e.what()).find("captur"), std::string::npos) << e.what();
-      continue;
-    }
-    // Sizes that depend on values do not change in a plan.
-    const bool by_value = std::ranges::any_of(recorder.calls(), [](const auto& call) {
-      return call->primitive() == prim::Primitive::compact;
-    });
-    std::vector<Tensor> eager;
-    for (Tensor& t : results) {
-      eager.push_back(t.detach().clone());
-      t = t.detach();  // what the graph saved is not kept
-    }
-    poison(recorder);
-    const compile::Plan plan(recorder, options);
-    EXPECT_LE(plan.stats().steps, plan.stats().recorded);
-    const auto run = [&] {
-      plan.run();
-      prim::backend_for(test_device()).synchronize();
-      ASSERT_EQ(results.size(), eager.size());
-      for (size_t k = 0; k < results.size(); ++k)
-        expect_same(results[k], eager[k], s,
-                    "result " + std::to_string(k) + "\n" + plan.to_string());
-    };
-    run();
-    if (by_value) continue;
-    change(s.args);
-    eager = forward_and_backward(op, s.args);
-    run();
-  }
+  if (op.random) return;
+  for_each_recorded(
+      op, [&](const ops::Sample& s, prim::Recorder& recorder, std::vector<Tensor>& results) {
+        const bool by_value = has_sizes_by_value(recorder);
+        std::vector<Tensor> eager;
+        for (Tensor& t : results) {
+          eager.push_back(t.detach().clone());
+          t = t.detach();  // what the graph saved is not kept
+        }
+        poison(recorder);
+        const compile::Plan plan(recorder, options);
+        EXPECT_LE(plan.stats().steps, plan.stats().recorded);
+        const auto run = [&] {
+          plan.run();
+          prim::backend_for(test_device()).synchronize();
+          ASSERT_EQ(results.size(), eager.size());
+          for (size_t k = 0; k < results.size(); ++k)
+            expect_same(results[k], eager[k], s,
+                        "result " + std::to_string(k) + "\n" + plan.to_string());
+        };
+        run();
+        if (by_value) return;
+        change(s.args);
+        eager = forward_and_backward(op, s.args);
+        run();
+      });
 }
 
 class Planned : public testing::TestWithParam<const OpRecord*> {};

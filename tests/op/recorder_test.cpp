@@ -24,7 +24,6 @@ namespace arete::test {
 namespace {
 
 using ops::OpRecord;
-using ops::SampleMaker;
 
 // Lets replays take every number from memory, where it is what it was.
 void put_numbers_in_memory(prim::Recorder& recorder) {
@@ -52,49 +51,28 @@ class Recorded : public testing::TestWithParam<const OpRecord*> {};
 
 TEST_P(Recorded, ReplaysBitForBit) {
   const OpRecord& op = *GetParam();
-  if (!samples_of(op).samples || op.uninitialized) return;
-  // Sums by atomic additions are in another order each time: as they are on GPUs by default.
-  const ModesGuard guard;
-  modes().deterministic = test_device().is_cuda();
-  SampleMaker maker(op.dtypes[0], test_device(),
-                    samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
-  for (const ops::Sample& s : samples_of(op).samples(maker)) {
-    SCOPED_TRACE(op.name + " (" + s.note + ")");
-    prim::Recorder recorder;
-    std::vector<Tensor> results;
-    try {
-      const Recording recording(recorder);
-      results = forward_and_backward(op, s.args);
-    } catch (const NotImplementedError&) {
-      continue;  // no gradient of this sample
-    } catch (const Error& e) {
-      // Where the host has to look at values no recording goes on.
-      ASSERT_NE(std::string(e.what()).find("captur"), std::string::npos) << e.what();
-      continue;
-    }
-    const auto want = bits_of(results);
-    poison(recorder);
-    recorder.replay();
-    prim::backend_for(test_device()).synchronize();
-    expect_bits(results, want, recorder);
+  for_each_recorded(
+      op, [&](const ops::Sample& s, prim::Recorder& recorder, const std::vector<Tensor>& results) {
+        const auto want = bits_of(results);
+        poison(recorder);
+        recorder.replay();
+        prim::backend_for(test_device()).synchronize();
+        expect_bits(results, want, recorder);
 
-    put_numbers_in_memory(recorder);
-    poison(recorder);
-    recorder.replay();
-    prim::backend_for(test_device()).synchronize();
-    expect_bits(results, want, recorder);
+        put_numbers_in_memory(recorder);
+        poison(recorder);
+        recorder.replay();
+        prim::backend_for(test_device()).synchronize();
+        expect_bits(results, want, recorder);
 
-    // Sizes that depend on values do not change in a replay, and random numbers were drawn.
-    const bool by_value = std::ranges::any_of(recorder.calls(), [](const auto& call) {
-      return call->primitive() == prim::Primitive::compact;
-    });
-    if (by_value || op.random) continue;
-    change(s.args);
-    poison(recorder);
-    recorder.replay();
-    prim::backend_for(test_device()).synchronize();
-    expect_bits(results, bits_of(forward_and_backward(op, s.args)), recorder);
-  }
+        // Random numbers were drawn.
+        if (has_sizes_by_value(recorder) || op.random) return;
+        change(s.args);
+        poison(recorder);
+        recorder.replay();
+        prim::backend_for(test_device()).synchronize();
+        expect_bits(results, bits_of(forward_and_backward(op, s.args)), recorder);
+      });
 }
 
 // ---- numbers that change

@@ -1,7 +1,11 @@
 // Calls of records that are recorded, and what they give as bits.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "arete/autograd/engine.h"
@@ -84,6 +88,41 @@ inline std::vector<std::vector<std::byte>> bits_of(const std::vector<Tensor>& te
   std::vector<std::vector<std::byte>> all;
   for (const Tensor& t : tensors) all.push_back(bits(t));
   return all;
+}
+
+/// Calls f(sample, recorder, results) for each of a record's samples after its calls, forward and
+/// backward, were recorded. Left out are those where the host has to look at values.
+template <class F>
+void for_each_recorded(const ops::OpRecord& op, F&& f) {
+  if (!samples_of(op).samples || op.uninitialized) return;
+  // Sums by atomic additions are in another order each time: as they are on GPUs by default.
+  const ModesGuard guard;
+  modes().deterministic = test_device().is_cuda();
+  ops::SampleMaker maker(op.dtypes[0], test_device(),
+                         samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
+    SCOPED_TRACE(op.name + " (" + s.note + ")");
+    prim::Recorder recorder;
+    std::vector<Tensor> results;
+    try {
+      const Recording recording(recorder);
+      results = forward_and_backward(op, s.args);
+    } catch (const NotImplementedError&) {
+      continue;  // no gradient of this sample
+    } catch (const Error& e) {
+      ASSERT_NE(std::string(e.what()).find("captur"), std::string::npos) << e.what();
+      continue;
+    }
+    f(s, recorder, results);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// Whether sizes depend on values: they do not change when calls run again.
+inline bool has_sizes_by_value(const prim::Recorder& recorder) {
+  return std::ranges::any_of(recorder.calls(), [](const auto& call) {
+    return call->primitive() == prim::Primitive::compact;
+  });
 }
 
 }  // namespace arete::test

@@ -8,25 +8,20 @@
 #include <cstdint>
 #include <limits>
 
+#include "arete/backend/cpu/kernels/simd.inl.h"
 #include "arete/backend/cpu/memory.h"
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
+using kernels::kVectorBytes;
 
 template <class T>
-constexpr int kWidth = kBytes / int(sizeof(T));
+constexpr int kWidth = kVectorBytes / int(sizeof(T));
 
 template <class T>
 struct Pack {
-  typedef T type __attribute__((vector_size(kBytes)));
+  typedef T type __attribute__((vector_size(kVectorBytes)));
 };
 template <class T>
 using PackOf = typename Pack<T>::type;
