@@ -65,8 +65,19 @@ class Pass {
       Entered() : PassState{++passes_begun, innermost} { innermost = this; }
       ~Entered() { innermost = outer; }
     } entered;
-    for (const auto& [node, state] : walk())
+    for (const auto& [node, state] : walk()) {
       if ((state->wanted || state->needed) && state->missing == 0) push(*node, *state);
+      if (!keeper_ && node->keeper) [[unlikely]]
+        keeper_ = node->keeper;
+    }
+    if (keeper_)
+      keeper_->keep([&] { go(entered); });
+    else
+      go(entered);
+  }
+
+ private:
+  void go(PassState& entered) {
     for (auto& [edge, gradient] : seeds_)
       if (leads_on(edge))
         deliver(*edge.node, states_.at(edge.node.get()), edge.slot,
@@ -79,7 +90,6 @@ class Pass {
     for (size_t i = 0; i < entered.at_end.size(); ++i) std::function(entered.at_end[i])();
   }
 
- private:
   // What the pass knows of a node.
   struct State {
     TensorList grads;
@@ -254,6 +264,7 @@ class Pass {
                                                        : node.forward_trace));
   }
 
+  std::shared_ptr<PassKeeper> keeper_;
   const bool keep_, create_;
   const Captures* captures_;
   const bool accumulate_;

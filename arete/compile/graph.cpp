@@ -16,17 +16,11 @@ bool collide(const std::vector<Use>& a, const std::vector<Use>& b) {
   return false;
 }
 
-Buffers::Buffers(std::unordered_map<const Storage*, prim::Recorder::Memory> memory) {
-  for (auto& [address, m] : memory) {
-    if (!m.used && !m.made) continue;
-    Buffer buffer;
-    // Beside this, only the recorder had it.
-    buffer.temporary = m.made && m.storage->use_count() == 1;
-    buffer.storage = std::move(m.storage);
-    by_storage_[address] = int(buffers_.size());
-    if (buffer.storage->data())
-      by_address_.push_back({buffer.storage->data(), int(buffers_.size())});
-    buffers_.push_back(std::move(buffer));
+Buffers::Buffers(std::vector<UsedMemory> memory) {
+  for (UsedMemory& m : memory) {
+    by_storage_[m.storage.get()] = int(buffers_.size());
+    if (m.storage->data()) by_address_.push_back({m.storage->data(), int(buffers_.size())});
+    buffers_.push_back({std::move(m.storage), m.temporary});
   }
   std::ranges::sort(by_address_);
 }

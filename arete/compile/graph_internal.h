@@ -32,10 +32,16 @@ struct Buffer {
   bool temporary = false;
 };
 
+/// Memory that recorded calls use.
+struct UsedMemory {
+  StoragePtr storage;
+  bool temporary = false;  // nobody else has it
+};
+
 /// The buffers of recorded calls. Views name them by their storage or, without one, by address.
 class Buffers {
  public:
-  explicit Buffers(std::unordered_map<const Storage*, prim::Recorder::Memory> memory);
+  explicit Buffers(std::vector<UsedMemory> memory);
 
   /// -1 if the view has no elements.
   int of(const prim::View& view);

@@ -8,6 +8,7 @@
 
 #include "arete/base/error.h"
 #include "arete/compile/fuse_internal.h"
+#include "arete/compile/stand_in_internal.h"
 #include "arete/core/modes.h"
 #include "arete/prim/recorder.h"
 
@@ -125,8 +126,22 @@ class Arena {
 }  // namespace
 
 Plan::Plan(prim::Recorder& recorder, const PlanOptions& options) {
-  std::vector<std::unique_ptr<prim::RecordedCall>> calls = recorder.take_calls();
-  Buffers buffers(recorder.take_memory());
+  Calls calls = recorder.take_calls();
+  std::vector<UsedMemory> memory;
+  for (auto& [address, m] : recorder.take_memory()) {
+    if (!m.used && !m.made) continue;
+    // Beside this, only the recorder had it.
+    const bool temporary = m.made && m.storage->use_count() == 1;
+    memory.push_back({std::move(m.storage), temporary});
+  }
+  make(std::move(calls), Buffers(std::move(memory)), options, false);
+}
+
+Plan::Plan(Calls calls, std::vector<UsedMemory> memory, const PlanOptions& options) {
+  make(std::move(calls), Buffers(std::move(memory)), options, true);
+}
+
+void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas) {
   stats_.recorded = int(calls.size());
   const bool several_streams = has_several_streams(calls);
 
@@ -163,7 +178,7 @@ Plan::Plan(prim::Recorder& recorder, const PlanOptions& options) {
   if (!several_streams) leave_out_copies(buffers);
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
-  place_temporaries(buffers, several_streams);
+  place_temporaries(buffers, several_streams, promise_arenas);
 }
 
 // A temporary whose last use is to be copied as it is lies where the copy would go.
@@ -212,7 +227,7 @@ void Plan::leave_out_copies(Buffers& buffers) {
   std::erase_if(steps_, [](const Step& s) { return !s.call; });
 }
 
-void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
+void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {
   struct Life {
     size_t first = SIZE_MAX, last = 0;
     size_t number = 0;
@@ -237,7 +252,7 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
     if (is_placed(b))
       lives[size_t(b)].number =
           arena_of(*storage).add(storage->bytes(), lives[size_t(b)].first, lives[size_t(b)].last);
-    else if (keep_places || !buffers[b].temporary)
+    else if (!promise_arenas && (keep_places || !buffers[b].temporary))
       memory_.push_back(storage);
   }
   std::map<const Arena*, StoragePtr> made;
@@ -250,8 +265,9 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
     const auto step =
         std::ranges::find(steps_, its, [](const Step& s) { return s.call->device(); });
     const prim::StreamScope scope(backend, step->call->stream());
-    made[&arena] = backend.new_storage(arena.bytes());
-    memory_.push_back(made[&arena]);
+    made[&arena] = promise_arenas ? Storage::promise(its, arena.bytes(), stand_in(arena.bytes()))
+                                  : backend.new_storage(arena.bytes());
+    arenas_.push_back(made[&arena]);
   }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {
@@ -270,6 +286,7 @@ Plan::~Plan() = default;
 static void refuse_capture(const char* what) {
   ARETE_CHECK(!(modes().word & Modes::kCapture),
               ValueError(what, "a plan is neither made nor run while calls are recorded"));
+  prim::make_calls_of_thread();
 }
 
 void Plan::run() const {
@@ -293,7 +310,7 @@ std::unique_ptr<Plan> plan(const std::function<void()>& f, const PlanOptions& op
   {
     const ModesGuard guard;
     modes().capture = &recorder;
-    modes().word |= Modes::kCapture;
+    modes().word = (modes().word & ~Modes::kPutOff) | Modes::kCapture;
     f();
   }
   return std::make_unique<Plan>(recorder, options);

@@ -46,6 +46,7 @@ struct PlanStats {
 // not among the calls.
 
 class Buffers;
+struct UsedMemory;
 
 /// Calls in an order, ready to run many times. Not thread-safe.
 class Plan {
@@ -53,6 +54,10 @@ class Plan {
   /// Takes the calls and the memory of a recorder, which has none after. Numbers that shall be
   /// read from memory (Recorder::put_in_memory) have been put there.
   explicit Plan(prim::Recorder& recorder, const PlanOptions& options = {});
+  /// Of calls and all memory that they use. The arenas are promises: who runs the steps provides
+  /// the memory.
+  Plan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, std::vector<UsedMemory> memory,
+       const PlanOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -62,17 +67,24 @@ class Plan {
   const PlanStats& stats() const { return stats_; }
   /// The steps, a line each: "pointwise(float32[2, 3] -> float32[2, 3])", and of how many calls.
   std::string to_string() const;
+  const std::vector<StoragePtr>& arenas() const { return arenas_; }
+  /// Calls f(call) for each step.
+  void for_each_step(const std::function<void(prim::RecordedCall&)>& f) const {
+    for (const Step& step : steps_) f(*step.call);
+  }
 
  private:
   struct Step {
     std::unique_ptr<prim::RecordedCall> call;
     int calls = 1;  // recorded ones
   };
+  using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
+  void make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas);
   void leave_out_copies(Buffers& buffers);
-  void place_temporaries(Buffers& buffers, bool keep_places);
+  void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;
-  std::vector<StoragePtr> memory_;
+  std::vector<StoragePtr> memory_, arenas_;
   PlanStats stats_;
 };
 

@@ -38,6 +38,14 @@ struct GradMeta {
 
 class AccumulateGrad;
 
+/// Who recorded nodes may see to the passes that reach them (compiled functions do).
+class PassKeeper {
+ public:
+  virtual ~PassKeeper() = default;
+  /// Runs `pass`.
+  virtual void keep(const std::function<void()>& pass) = 0;
+};
+
 /// One recorded function. backward() maps gradients of its outputs to gradients of its inputs.
 class Node : public RefCounted {
  public:
@@ -64,6 +72,7 @@ class Node : public RefCounted {
   uint64_t sequence;                 // creation order on this process: later runs first
   bool is_leaf = false;              // an AccumulateGrad
   std::string forward_trace;         // anomaly mode: where the forward call was made
+  std::shared_ptr<PassKeeper> keeper;
 
   struct Hooks {
     std::vector<std::pair<uint64_t, PreHook>> pre;

@@ -22,11 +22,12 @@ struct Modes {
     kObserve = 1u << 2,  // a listener of this thread's calls
     kAnomaly = 1u << 3,
     kInference = 1u << 4,
+    kPutOff = 1u << 5,  // primitive calls wait until somebody looks (compile/queue.h)
   };
   uint32_t word = 0;  // zero: nothing special, the fast path
   bool grad_enabled = true;
   bool deterministic = false;
-  prim::Capture* capture = nullptr;             // with kCapture
+  prim::Capture* capture = nullptr;             // with kCapture or kPutOff
   tracing::ThreadListener* listener = nullptr;  // with kObserve
   // Memory for the result of the composition under way: who takes it sets the pointer behind this
   // one to null (Note [Results into given memory] in ops/call.cpp).

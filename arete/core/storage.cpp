@@ -93,6 +93,29 @@ IntrusivePtr<Storage> Storage::map_shared(int file, size_t bytes) {
   }
 }
 
+IntrusivePtr<Storage> Storage::promise(Device device, size_t bytes, std::byte* stand_in) {
+  return IntrusivePtr<Storage>(new Storage(device, stand_in, bytes, nullptr, false));
+}
+
+void Storage::provide(void* data, Allocator* allocator) {
+  data_ = static_cast<std::byte*>(data);
+  allocator_ = allocator;
+  tell(MemoryEvent::Action::alloc, *this);
+}
+
+void Storage::forget_promise(const Promiser* by) const noexcept {
+  if (promiser() != by) return;
+  written_later_.store(false, std::memory_order_relaxed);
+  promiser_.store(nullptr, std::memory_order_release);
+}
+
+void Storage::wait(bool readers_too) const {
+  if (Promiser* const by = promiser();
+      by && (readers_too || written_later_.load(std::memory_order_relaxed)))
+    by->settle(*this);
+  if (has_pending_copies()) wait_for_copies(readers_too);
+}
+
 void Storage::share() {
   if (is_shared()) return;
   ARETE_CHECK(device_.is_cpu(),

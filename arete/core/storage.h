@@ -31,6 +31,16 @@ class PendingCopy {
   virtual const void* queue() const noexcept = 0;
 };
 
+class Storage;
+
+/// Who puts calls off and owes the memory that they use its values (compile/queue.h).
+class Promiser {
+ public:
+  virtual ~Promiser() = default;
+  /// Makes the calls that use the memory: after it the memory is there, and as they leave it.
+  virtual void settle(const Storage& memory) = 0;
+};
+
 /// A count of writes.
 class VersionCounter final : public RefCounted {
  public:
@@ -59,20 +69,35 @@ class Storage final : public RefCounted {
   /// has fewer bytes.
   static IntrusivePtr<Storage> map_shared(int file, size_t bytes);
 
-  /// The address. Whoever reads or writes host memory takes one of the next two instead.
+  /// Memory that calls which were put off will write. Its address is a stand-in, which nobody may
+  /// look behind, until provide() gives it memory.
+  static IntrusivePtr<Storage> promise(Device device, size_t bytes, std::byte* stand_in);
+  /// Gives promised memory its place, of bytes() from `allocator`.
+  void provide(void* data, Allocator* allocator);
+
+  /// The address. Whoever reads or writes the memory takes one of the next two instead.
   std::byte* data() const noexcept { return data_; }
-  /// The address once no copy writes to the memory any more.
+  /// The address once nothing that is under way or was put off writes to the memory any more.
   std::byte* readable_data() const {
-    if (pending_.load(std::memory_order_acquire)) [[unlikely]]
-      wait_for_copies(false);
+    if (is_awaited()) [[unlikely]]
+      wait(false);
     return data_;
   }
-  /// The address once no copy writes to the memory or reads from it any more.
+  /// The address once nothing that is under way or was put off uses the memory any more.
   std::byte* writable_data() const {
-    if (pending_.load(std::memory_order_acquire)) [[unlikely]]
-      wait_for_copies(true);
+    if (is_awaited()) [[unlikely]]
+      wait(true);
     return data_;
   }
+  /// Whose calls use the memory and were put off; null: nobody's.
+  Promiser* promiser() const noexcept { return promiser_.load(std::memory_order_acquire); }
+  /// Calls that use the memory, and may write it, were put off.
+  void put_off(Promiser* by, bool writes) const noexcept {
+    if (writes) written_later_.store(true, std::memory_order_relaxed);
+    promiser_.store(by, std::memory_order_release);
+  }
+  /// They were made. Of another one's nothing is forgotten.
+  void forget_promise(const Promiser* by) const noexcept;
   bool has_pending_copies() const noexcept {
     return pending_.load(std::memory_order_acquire) != nullptr;
   }
@@ -100,6 +125,7 @@ class Storage final : public RefCounted {
   /// Somebody was given the address, to whom this object does not answer (NumPy, DLPack): the
   /// memory stays there as long as this object lives.
   void mark_exported() noexcept { exported_.store(true, std::memory_order_relaxed); }
+  bool is_exported() const noexcept { return exported_.load(std::memory_order_relaxed); }
 
   /// Who starts a copy to (`writes`) or from this memory and does not wait for it calls the first
   /// before, which waits for copies in other queues that it would collide with, and the second
@@ -118,6 +144,10 @@ class Storage final : public RefCounted {
         device_(device.resolved()),
         pinned_(pinned) {}
   ~Storage();
+  bool is_awaited() const noexcept {
+    return pending_.load(std::memory_order_acquire) || promiser_.load(std::memory_order_acquire);
+  }
+  void wait(bool readers_too) const;
   void wait_for_copies(bool readers_too) const;
   void free_memory() noexcept;
   std::byte* data_;
@@ -125,6 +155,8 @@ class Storage final : public RefCounted {
   Allocator* allocator_;
   std::atomic<uint64_t> version_{0}, hidden_writes_{0};
   mutable std::atomic<Pending*> pending_{nullptr};
+  mutable std::atomic<Promiser*> promiser_{nullptr};
+  mutable std::atomic<bool> written_later_{false};  // by what was put off
   Device device_;
   bool pinned_;
   std::atomic<bool> exported_{false};

@@ -15,6 +15,7 @@
 #include "arete/core/tracing.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/plugin_internal.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::cuda {
 namespace {
@@ -100,6 +101,7 @@ bool can_device_access_peer(int device, int peer) {
 }
 
 void synchronize(int device) {
+  prim::make_calls_of_thread();
   checked(device);
   Backend* b = backend_if_used(device);
   if (!b) return;
@@ -136,8 +138,12 @@ Stream Stream::from_native(void* stream, int device) {
 int Stream::device() const noexcept { return state_->backend.device().index; }
 int Stream::priority() const noexcept { return state_->priority; }
 void* Stream::native_handle() const noexcept { return state_->handle; }
-bool Stream::query() const { return state_->backend.stream_is_done(state_->handle); }
+bool Stream::query() const {
+  prim::make_calls_of_thread();
+  return state_->backend.stream_is_done(state_->handle);
+}
 void Stream::synchronize() const {
+  prim::make_calls_of_thread();
   const tracing::HostScope traced(wait_of("Stream.synchronize", state_->backend));
   state_->backend.synchronize_stream(state_->handle);
 }
@@ -153,15 +159,18 @@ struct Event::State {
 };
 
 void Stream::wait_event(const Event& event) const {
+  prim::make_calls_of_thread();
   if (event.state_->handle) state_->backend.stream_wait_event(state_->handle, event.state_->handle);
 }
 
 void Stream::wait_stream(const Stream& other) const {
+  prim::make_calls_of_thread();
   if (*this == other) return;
   wait_event(other.record_event());
 }
 
 Event Stream::record_event() const {
+  prim::make_calls_of_thread();
   Event event;
   event.record(*this);
   return event;
@@ -180,6 +189,7 @@ Stream default_stream(int device) {
   return Stream(std::make_shared<Stream::State>(Stream::State{b, b.default_stream()}));
 }
 void set_stream(const Stream& stream) {
+  prim::make_calls_of_thread();
   stream.state_->backend.set_current_stream(stream.state_->handle);
 }
 
@@ -200,6 +210,7 @@ StreamGuard::~StreamGuard() {
 Event::Event(bool enable_timing) : state_(std::make_shared<State>(enable_timing)) {}
 void Event::record() { record(current_stream()); }
 void Event::record(const Stream& stream) {
+  prim::make_calls_of_thread();
   Backend& b = stream.state_->backend;
   if (!state_->handle) {
     state_->handle = b.create_event(state_->timing);
@@ -212,9 +223,11 @@ void Event::record(const Stream& stream) {
   b.record_event(state_->handle, stream.state_->handle);
 }
 bool Event::query() const {
+  prim::make_calls_of_thread();
   return !state_->handle || state_->backend->event_is_done(state_->handle);
 }
 void Event::synchronize() const {
+  prim::make_calls_of_thread();
   if (!state_->handle) return;
   const tracing::HostScope traced(wait_of("Event.synchronize", *state_->backend));
   state_->backend->synchronize_event(state_->handle);
@@ -267,6 +280,7 @@ struct Graph::State {
 };
 
 void Graph::replay() const {
+  prim::make_calls_of_thread();
   State::of(state_, "replay");
   const std::shared_ptr<State> s = state_;  // functions may forget the graph, or add others
   for (size_t i = 0, n = s->before_replay.size(); i < n; ++i) s->before_replay[i]();

@@ -125,7 +125,7 @@ void wait_for_copies(const Call& call, const Tensor& self) {
   for_each_tensor(call, [&](size_t, const Tensor& t) {
     from_device = from_device || (t.defined() && t.device() != self.device());
   });
-  if (!from_device) self.storage()->writable_data();
+  if (!from_device) wait_to_write(*self.storage());
 }
 
 Tensor make_view(const Call& call) {

@@ -42,12 +42,15 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   const size_t bytes = src.nbytes();
   if (bytes == 0) return;
   const auto address = [](const Tensor& t) {
+    // Copies see to their order with each other.
+    if (t.storage()->promiser()) t.storage()->writable_data();
     return t.storage()->data() + t.layout().offset * int64_t(t.element_size());
   };
   using Kind = tracing::HostEvent::Kind;
   if (src.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(dst.device());
-    const std::byte* from = view_of(src).data;
+    src.storage()->readable_data();
+    const std::byte* from = address(src);
     const bool async = non_blocking && src.is_pinned();
     const tracing::HostScope traced({Kind::from_host, "to", dst.device(), bytes, !async});
     if (async)
@@ -202,7 +205,7 @@ Tensor make_pinned(const Tensor& self) {
   const std::optional<Shape> strides = strides_for(self, MemoryFormat::preserve);
   const Tensor out = pinned_tensor(strides ? Layout(self.sizes(), *strides) : Layout(self.sizes()),
                                    self.dtype(), self.nbytes());
-  if (self.numel() > 0) prim::backend_for(kCPU).copy({view_of(out), view_of(self)});
+  if (self.numel() > 0) target(kCPU).copy({view_of(out), view_of(self)});
   return out;
 }
 

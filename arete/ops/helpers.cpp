@@ -9,8 +9,24 @@
 namespace arete::ops {
 
 prim::Primitives& target(Device device) {
-  if (modes().word & Modes::kCapture) return modes().capture->on(device);
+  if (modes().word & (Modes::kCapture | Modes::kPutOff)) return modes().capture->on(device);
   return prim::backend_for(device);
+}
+
+namespace {
+// Calls of the thread wait in order; what else is under way with the memory is copies.
+bool only_waits_here(const Storage& memory) {
+  return modes().word & Modes::kPutOff && !memory.has_pending_copies() &&
+         memory.promiser() == modes().capture->promiser();
+}
+}  // namespace
+
+std::byte* operand_data(const Storage& memory) {
+  return only_waits_here(memory) ? memory.data() : memory.readable_data();
+}
+
+void wait_to_write(const Storage& memory) {
+  if (!only_waits_here(memory)) memory.writable_data();
 }
 
 bool holds_nan(const Tensor& t) {
@@ -24,7 +40,7 @@ bool holds_nan(const Tensor& t) {
 prim::View view_of(const Tensor& t) { return view_of(t, t.layout()); }
 
 prim::View view_of(const Tensor& t, const Layout& l) {
-  std::byte* data = t.storage()->readable_data();
+  std::byte* data = operand_data(*t.storage());
   if (data) data += l.offset * int64_t(size_of(t.dtype()));
   return {data, t.dtype(), IntList(l.sizes.data(), l.sizes.size()),
           IntList(l.strides.data(), l.strides.size()), t.storage().get()};

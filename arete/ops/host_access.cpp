@@ -65,6 +65,7 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
   prim::Backend& backend = prim::backend_for(t.device());
   const tracing::HostScope traced({tracing::HostEvent::Kind::to_host, numel == 1 ? "item" : "read",
                                    t.device(), size_t(numel) * bytes, true});
+  t.storage()->readable_data();
   const prim::View from = ops::view_of(t, l);
   if (l.is_contiguous()) {
     backend.copy_to_host(dst, from.data, size_t(numel) * bytes);

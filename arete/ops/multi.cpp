@@ -54,9 +54,7 @@ void run(const char* name, const expr::Program& program, Device device,
   if (outputs.empty() || device.is_meta()) return;
   modes().current_op = name;
   // Host memory that a copy still reads or writes.
-  for (const View& v : outputs)
-    if (v.storage->has_pending_copies()) [[unlikely]]
-      v.storage->writable_data();
+  for (const View& v : outputs) wait_to_write(*v.storage);
   std::optional<Told> told;
   if (!tracing::is_plain()) told.emplace(name, program, inputs, params);
   launch(target(device));

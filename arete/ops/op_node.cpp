@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arete/ops/autocast.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::ops {
 
@@ -56,6 +57,7 @@ Attributes::Attributes(std::span<const Arg> args) {
 }
 
 OpNode::OpNode(const Call& call) : op_(call.op), attributes_(call.args()) {
+  if (modes().word & Modes::kPutOff) keeper = modes().capture->keeper();
   for_each_tensor(call, [&](size_t i, const Tensor& t) {
     InputMeta meta;
     SavedTensor saved;

@@ -7,6 +7,11 @@ namespace arete::ops {
 /// What captures the thread's calls, if anything does (Modes::capture), else the backend of
 /// `device`.
 prim::Primitives& target(Device device);
+/// The address of an operand of a call that goes to target(): nothing that is under way writes to
+/// the memory any more. Where the thread puts calls off it may be a stand-in.
+std::byte* operand_data(const Storage& memory);
+/// Before a call that goes to target() writes to the memory: waits for all that is under way there.
+void wait_to_write(const Storage& memory);
 /// Whether a graph of the device takes what is called now.
 inline bool is_capturing(Device device) {
   return device.is_cuda() && prim::backend_for(device).is_capturing();

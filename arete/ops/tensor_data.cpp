@@ -129,6 +129,7 @@ Tensor from_blob(void* data, IntList sizes, IntList strides, const TensorOptions
   std::function<void()> release = [] {};
   if (deleter) release = [deleter = std::move(deleter), data] { deleter(data); };
   StoragePtr storage = Storage::adopt(options.device_, data, bytes, std::move(release));
+  storage->mark_exported();
   Tensor t{IntrusivePtr<TensorImpl>(new TensorImpl(std::move(storage), std::move(layout), dtype))};
   if (options.requires_grad_) t.requires_grad_(true);
   return t;

@@ -39,12 +39,12 @@ enum Purpose : uint32_t { for_numbers, for_page, for_update, for_unscaling, for_
 using Views = std::vector<prim::View>;
 
 prim::View place_of(const Tensor& t) {
-  std::byte* const data = t.storage()->readable_data();
+  std::byte* const data = ops::operand_data(*t.storage());
   return {
       data + t.layout().offset * int64_t(t.element_size()), t.dtype(), {}, {}, t.storage().get()};
 }
 prim::View place_in(const Tensor& t, size_t k) {
-  std::byte* const data = t.storage()->readable_data();
+  std::byte* const data = ops::operand_data(*t.storage());
   return {data ? data + int64_t(k) * kPlace : nullptr, t.dtype(), {}, {}, t.storage().get()};
 }
 Tensor places(size_t n, DType dtype, Device device) {

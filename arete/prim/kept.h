@@ -1,11 +1,13 @@
 // Calls that outlive what they were made of.
 #pragma once
 
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
 
 #include "arete/prim/forward.h"
+#include "arete/prim/values.h"
 
 namespace arete::prim {
 
@@ -35,6 +37,23 @@ class Kept {
   template <class F>
   void for_each_operand(F&& f) {
     Args::describe(args_, Changer<F>{f});
+  }
+
+  /// Calls f(uint64_t&) for every number of number_fields(), then for the parameters.
+  template <class F>
+  void for_each_number(F&& f) {
+    const auto change = [&](auto& number) {
+      static_assert(sizeof(number) == sizeof(uint64_t));
+      uint64_t word;
+      std::memcpy(&word, &number, sizeof(word));
+      f(word);
+      std::memcpy(&number, &word, sizeof(word));
+    };
+    number_fields(args_, change);
+    for_each_program(args_, [&](const auto* program, auto& params, auto&) {
+      for (size_t k = 0; k < params_of(program).size(); ++k)
+        change(const_cast<expr::Literal&>(params[k]));  // they are numbers_
+    });
   }
 
   /// Parameters of its programs, in their order, as they were given.

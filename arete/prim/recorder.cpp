@@ -18,11 +18,19 @@ class Call final : public RecordedCall {
   void for_each_operand(const std::function<void(View&, Access)>& f) override {
     kept_.for_each_operand(f);
   }
-  void run(Primitives& on) const override {
-    kept_.template run<P>(on);
-    prim::for_each_operand(kept_.args(), [](const View& v, Access access) {
-      if (v.storage && access != Access::read) const_cast<Storage*>(v.storage)->bump_version();
-    });
+  int64_t run(Primitives& on) const override {
+    if constexpr (std::is_void_v<ResultOf<P>>) {
+      kept_.template run<P>(on);
+      return 0;
+    } else {
+      return kept_.template run<P>(on);
+    }
+  }
+  void for_each_number(const std::function<void(uint64_t&)>& f) override {
+    kept_.for_each_number(f);
+  }
+  std::unique_ptr<RecordedCall> clone() const override {
+    return std::make_unique<Call>(device(), kept_.args());
   }
   std::string to_string() const override {
     std::string read, written;
@@ -46,12 +54,12 @@ class Call final : public RecordedCall {
 
 }  // namespace
 
-std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& args) {
-  return std::make_unique<Call<Primitive::pointwise, PointwiseArgs>>(device, args);
-}
-std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args) {
-  return std::make_unique<Call<Primitive::reduce, ReduceArgs>>(device, args);
-}
+#define ARETE_AS_RECORDED(name, Args)                                              \
+  std::unique_ptr<RecordedCall> as_recorded(Device device, const Args& args) {     \
+    return std::make_unique<Call<Primitive::name, Args>>(device, args);            \
+  }
+ARETE_PRIMITIVES(ARETE_AS_RECORDED)
+#undef ARETE_AS_RECORDED
 
 // Writes down the calls for one device, and runs them.
 class Recorder::Tee final : public Forwarding<Primitives, Tee> {
@@ -69,7 +77,7 @@ class Recorder::Tee final : public Forwarding<Primitives, Tee> {
     });
     Args named = args;
     named.context.stream = backend_.current_stream();
-    recorder_.calls_.push_back(std::make_unique<Call<P, Args>>(device(), named));
+    recorder_.calls_.push_back(as_recorded(device(), named));
     return run_primitive<P>(backend_, args);
   }
   StoragePtr new_storage(size_t bytes) override {
@@ -139,10 +147,15 @@ void Recorder::put_random_state(const View& state) {
     if (call->device() == state.storage->device()) call->put_random_state(state);
 }
 
+int64_t RecordedCall::run_once() const { return run(backend_for(device_)); }
+
 void RecordedCall::run_again() const {
   Backend& backend = backend_for(device_);
   const StreamScope scope(backend, stream());
   run(backend);
+  const_cast<RecordedCall*>(this)->for_each_operand([](const View& v, Access access) {
+    if (v.storage && access != Access::read) const_cast<Storage*>(v.storage)->bump_version();
+  });
 }
 
 void Recorder::replay() const {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arete/core/history.h"
 #include "arete/prim/kept.h"
 
 namespace arete::prim {
@@ -17,7 +18,20 @@ class Capture {
   virtual ~Capture() = default;
   /// Takes the calls for a device.
   virtual Primitives& on(Device device) = 0;
+  /// Who owes memory the values that calls taken here will write; null: they are made at once.
+  virtual const Promiser* promiser() const { return nullptr; }
+  /// Who sees to the passes over history that is recorded meanwhile; null: nobody.
+  virtual std::shared_ptr<PassKeeper> keeper() { return nullptr; }
+  /// Makes the calls that were put off so far.
+  virtual void make_calls() {}
 };
+
+/// Makes the calls that the thread has put off, if it does so: before anything else is given to a
+/// device that has to come after them.
+inline void make_calls_of_thread() {
+  if (modes().word & Modes::kPutOff) [[unlikely]]
+    modes().capture->make_calls();
+}
 
 /// Makes a stream the device's current one while it lives.
 class StreamScope {
@@ -51,7 +65,13 @@ class RecordedCall {
   virtual const void* args() const = 0;
   /// Calls f(view, access) for every operand that is there: it may be given another address.
   virtual void for_each_operand(const std::function<void(View&, Access)>& f) = 0;
-  /// Runs it again, on the backend of its device and the stream that it was recorded on.
+  /// Calls f(word) for every number that may differ between calls which are otherwise the same:
+  /// 64 bits each, in an order of the kind of call; it may be replaced.
+  virtual void for_each_number(const std::function<void(uint64_t&)>& f) = 0;
+  virtual std::unique_ptr<RecordedCall> clone() const = 0;
+  /// Runs it on the backend of its device and the current stream; gives what `compact` returns.
+  int64_t run_once() const;
+  /// Runs it again, on the stream that it was recorded on. Versions of what it writes go up.
   void run_again() const;
   /// "gemm(float32[2, 3], float32[3, 4] -> float32[2, 4])".
   virtual std::string to_string() const = 0;
@@ -59,7 +79,7 @@ class RecordedCall {
  protected:
   explicit RecordedCall(Device device) : device_(device) {}
   friend class Recorder;
-  virtual void run(Primitives& on) const = 0;
+  virtual int64_t run(Primitives& on) const = 0;
   virtual void put_in_memory(size_t number, const View& value) = 0;
   virtual void put_random_state(const View& state) = 0;
 
@@ -68,8 +88,10 @@ class RecordedCall {
 };
 
 /// A call that was not made, as if it had been recorded on `device`; on the stream of its context.
-std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& args);
-std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args);
+#define ARETE_AS_RECORDED(name, Args) \
+  std::unique_ptr<RecordedCall> as_recorded(Device device, const Args& args);
+ARETE_PRIMITIVES(ARETE_AS_RECORDED)
+#undef ARETE_AS_RECORDED
 
 /// A capture that runs what it writes down. The calls can be replayed: all operands' memory is kept
 /// alive at its addresses, that of temporaries, too. Not thread-safe.

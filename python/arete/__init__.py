@@ -107,11 +107,9 @@ _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesti
              "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype")
 
 # What torch has and Arete does not, with the reason.
-_NO_COMPILER = ("functions are not compiled: call them as they are. With TORCH_COMPILE_DISABLE=1 in the environment, torch's own switch "
-                "for the same, torch.compile gives the function or module back")
 _NO_SPARSE, _NO_GRAPHS = "there are no sparse tensors", "programs are not taken apart into graphs"
 _ABSENT = {
-    "compile": _NO_COMPILER, "export": _NO_GRAPHS, "fx": _NO_GRAPHS, "onnx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
+    "export": _NO_GRAPHS, "fx": _NO_GRAPHS, "onnx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
     "ops": "operators are functions of arete", "hub": "nothing is fetched from the network", "nested": "there are no nested tensors",
     "quantization": "there are no quantised tensors", "ao": "there are no quantised tensors", "package": "programs are not packed",
     **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
@@ -158,8 +156,12 @@ def __getattr__(name: str):
         from . import autograd
 
         return autograd.is_anomaly_enabled if name == "is_anomaly_enabled" else _C._set_anomaly
-    if name == "compile" and _compilation_is_off():
-        return _as_it_is
+    if name == "compile":
+        if _compilation_is_off():
+            return _as_it_is
+        from .compiler import compile
+
+        return compile
     if name in ("seed", "initial_seed", "get_rng_state", "set_rng_state"):
         from . import random
 
@@ -179,7 +181,7 @@ def _as_it_is(model=None, *, fullgraph=False, dynamic=None, backend="inductor", 
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler", "vmap"})
+    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler", "vmap", "compile"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:

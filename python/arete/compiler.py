@@ -1,27 +1,138 @@
-"""What programs ask of torch.compiler in passing: whether they are being compiled (never), and marks for a compiler."""
+"""Functions and modules whose calls run as plans: `arete.compile` under torch's names, and what programs ask of torch.compiler.
+
+A compiled function is an eager function whose calls are put off: all of it runs in Python, each time, and so do branches, prints, hooks and
+exceptions, but the kernels of its operators wait until a value is looked at or the function ends, and then run as a plan, with element-wise
+operators in one kernel, without temporaries that nobody reads. There is nothing to guard and nothing that can be stale (docs/compile.md).
+"""
 from __future__ import annotations
+
+import functools as _functools
+import weakref as _weakref
+from typing import Any, Callable
+
+from arete import _C
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_STANCES = ("default", "force_eager")
+_stance = "default"
+# Programs of all compiled functions, for reset().
+_programs: Any = _weakref.WeakSet()
+
+
+class _Program:
+    """Plans of one function, and what its wrapper offers besides calling it."""
+
+    def __init__(self, exact: bool, fullgraph: bool) -> None:
+        self.exact, self.fullgraph = exact, fullgraph
+        self.program = _C._make_program(exact, fullgraph)
+        _programs.add(self)
+
+    def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if _stance == "force_eager":
+            return function(*args, **kwargs)
+        return self.program.call(function, args, kwargs)
+
+    # Plans are made anew where a copy is called.
+    def __reduce__(self) -> tuple:
+        return _Program, (self.exact, self.fullgraph)
+
+
+def _program_of(
+    *, fullgraph: bool = False, dynamic: Any = None, backend: Any = "inductor", mode: Any = None, options: Any = None, disable: bool = False
+) -> "_Program | None":
+    """Checks the arguments of compile(); none if it is disabled."""
+    if not isinstance(fullgraph, bool):
+        raise TypeError(f"compile(): fullgraph is True or False, not {fullgraph!r}")
+    if dynamic not in (None, True, False):
+        raise TypeError(f"compile(): dynamic is True, False or None, not {dynamic!r}")
+    if not (isinstance(backend, str) or callable(backend)):
+        raise TypeError(f"compile(): a backend is a name, not {backend!r}")
+    if callable(backend):
+        raise NotImplementedError("compile(): there is one backend; functions that are given graphs are not called, for there are none")
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    exact = bool((options or {}).get("exact", False))
+    return None if disable else _Program(exact, fullgraph)
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function or module whose calls run as plans; also as a decorator, with or without arguments.
+
+    With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
+    at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
+    all backends' names are one, and the modes are one, too; other options of compilers do not concern plans.
+
+    >>> @arete.compile
+    ... def f(x):
+    ...     return (2 * x + 1).sqrt().tanh().sum()
+    >>> f(arete.ones(3))
+    tensor(2.8177)
+    >>> f.stats()["plans"]
+    1
+    """
+    if model is None:
+        return lambda function: compile(function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+                                        disable=disable)
+    if not callable(model):
+        raise TypeError(f"compile(): a function or a module is compiled, not {type(model).__name__}")
+    own = _program_of(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+    if own is None:
+        return model
+    from arete import nn
+
+    if isinstance(model, nn.Module):
+        from arete.nn.modules._compiled import OptimizedModule
+
+        return OptimizedModule(model, own)
+    return _wrap(model, own)
+
+
+def _wrap(function: Callable, own: _Program) -> Callable:
+    program, run = own.program, own.run
+
+    @_functools.wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        return run(function, args, kwargs)
+
+    compiled._program = own  # type: ignore[attr-defined]
+    compiled._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
+    compiled.explain = program.explain  # type: ignore[attr-defined]
+    compiled.stats = program.stats  # type: ignore[attr-defined]
+    compiled.breaks = program.breaks  # type: ignore[attr-defined]
+    return compiled
 
 
 def is_compiling() -> bool:
-    """False: functions run as Python does.
+    """Whether the calls of a compiled function are being put off.
 
-    >>> arete.compiler.is_compiling(), arete.compiler.is_dynamo_compiling(), arete.compiler.is_exporting()
-    (False, False, False)
+    >>> arete.compiler.is_compiling(), arete.compile(arete.compiler.is_compiling)()
+    (False, True)
     """
-    return False
+    return _C._is_compiling()
 
 
 def is_dynamo_compiling() -> bool:
-    """False: see is_compiling().
+    """See is_compiling().
 
     >>> arete.compiler.is_dynamo_compiling()
     False
     """
-    return False
+    return _C._is_compiling()
 
 
 def is_exporting() -> bool:
-    """False: see is_compiling().
+    """False: nothing is exported.
 
     >>> arete.compiler.is_exporting()
     False
@@ -29,28 +140,104 @@ def is_exporting() -> bool:
     return False
 
 
-def disable(fn=None, recursive=True, *, reason=None):
-    """Marks a function that shall not be compiled, which none is: gives the function, as a decorator with or without arguments.
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Marks a function whose calls are made at once, also inside compiled ones; as a decorator with or without arguments. Compiled
+    functions that it calls are not put off either (`recursive=False` is refused: there is no other way).
 
     >>> @arete.compiler.disable
     ... def double(x):
-    ...     return 2 * x
-    >>> double(2)
-    4
+    ...     return 2 * x, arete.compiler.is_compiling()
+    >>> arete.compile(double)(2)
+    (4, False)
     """
-    return (lambda function: function) if fn is None else fn
+    if not recursive:
+        raise NotImplementedError("compiler.disable(): what a function calls is made at once, too (recursive=False is not there)")
+    if fn is None:
+        return lambda function: disable(function, reason=reason)
+
+    @_functools.wraps(fn)
+    def at_once(*args: Any, **kwargs: Any) -> Any:
+        return _C._call_eagerly(fn, args, kwargs)
+
+    return at_once
+
+
+class set_stance:
+    """How compiled functions run: "default", or "force_eager" as if they were not compiled. As a call, a context or a decorator.
+
+    >>> with arete.compiler.set_stance("force_eager"):
+    ...     arete.compile(arete.compiler.is_compiling)()
+    False
+    """
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+        if stance not in _STANCES:
+            raise NotImplementedError(f"compiler.set_stance(): {stance!r} is none of {', '.join(_STANCES)}: plans are made in milliseconds, "
+                                      "and what a function does is always what runs")
+        if force_backend is not None:
+            raise NotImplementedError("compiler.set_stance(): there is one backend")
+        global _stance
+        self._before, self._stance = _stance, stance
+        _stance = stance
+
+    def __call__(self, fn: Callable) -> Callable:
+        global _stance
+        stance, _stance = self._stance, self._before
+
+        @_functools.wraps(fn)
+        def with_stance(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(stance):
+                return fn(*args, **kwargs)
+
+        return with_stance
+
+    def __enter__(self) -> None:
+        global _stance
+        _stance = self._stance
+
+    def __exit__(self, *_: Any) -> None:
+        global _stance
+        _stance = self._before
 
 
 def reset() -> None:
-    """Forgets what was compiled, which is nothing.
+    """Forgets all plans.
 
     >>> arete.compiler.reset()
     """
+    for own in list(_programs):
+        own.program.reset()
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Tells compiled functions that results of before are no longer wanted: there are none, and graphs are the program's own
-    (`arete.cuda.CUDAGraph`).
+    """Tells compiled functions that results of before are no longer wanted. They stay anyway: nothing is overwritten.
 
     >>> arete.compiler.cudagraph_mark_step_begin()
     """
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Marks a function that a compiler shall not look into, as none does: gives the function.
+
+    >>> arete.compiler.allow_in_graph(len) is len
+    True
+    """
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Gives the function: it runs each time.
+
+    >>> arete.compiler.assume_constant_result(len) is len
+    True
+    """
+    return fn
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The names of backends, which are one.
+
+    >>> arete.compiler.list_backends()
+    ['inductor']
+    """
+    return ["inductor"]

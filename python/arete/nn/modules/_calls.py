@@ -95,8 +95,8 @@ _CALL_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_
 class Calls:
     """The part of Module that runs forward and hooks."""
 
-    # True in instances with hooks, and in this class while there are hooks on all modules, so that
-    # a call needs one look only.
+    # True in instances with hooks or compiled calls, and in this class while there are hooks on all
+    # modules, so that a call needs one look only.
     _hooked: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +111,15 @@ class Calls:
 
     _wrapped_call_impl = _call_impl
 
+    # What compile() made of this module's calls.
+    _compiled_call_impl: Any = None
+
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl.run(self._run_with_hooks, args, kwargs)
+        return self._run_with_hooks(args, kwargs)
+
+    def _run_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         called = set()
         result = None
         try:
@@ -194,7 +202,7 @@ class Calls:
                 )
 
     def _update_hooked(self) -> None:
-        if any(self.__dict__[name] for name in _CALL_HOOKS):
+        if self._compiled_call_impl is not None or any(self.__dict__[name] for name in _CALL_HOOKS):
             self.__dict__["_hooked"] = True
         else:
             self.__dict__.pop("_hooked", None)

@@ -533,6 +533,13 @@ class Module(Calls, State):
         """Casts floating parameters and buffers to bfloat16."""
         return self._cast(_C.bfloat16)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Makes calls of this module compiled ones; arguments as of arete.compile."""
+        from arete import compiler
+
+        self.__dict__["_compiled_call_impl"] = compiler._program_of(*args, **kwargs)
+        self._update_hooked()
+
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode for this module and those below."""
         if not isinstance(mode, bool):

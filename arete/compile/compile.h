@@ -1,0 +1,129 @@
+// Functions whose calls are put off and then made as plans: fewer kernels, less memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "arete/compile/plan.h"
+
+namespace arete::compile {
+
+struct CompileOptions {
+  /// The bits of eager code: PlanOptions::exact.
+  bool exact = false;
+  /// An error (ValueError) instead of a break, wherever a value is looked at on the way.
+  bool fullgraph = false;
+};
+
+/// What became of the calls of a compiled function, so far.
+struct CompileStats {
+  int64_t calls = 0;   ///< of the function
+  int64_t breaks = 0;  ///< where a value was looked at before a call had ended
+  int64_t traces = 0;  ///< different lists of primitive calls that were seen
+  int64_t plans = 0;   ///< made for them
+  int64_t runs = 0;    ///< of plans
+};
+
+/// A place where a value was looked at.
+struct Break {
+  std::string where;  ///< a line of the program, if known
+  std::string what;   ///< the operator or method
+  int64_t count = 0;
+};
+
+// Note [Compiled functions]
+// A compiled function is an eager function whose calls are promises. Everything of it runs each
+// time, with branches, hooks, schedules and exceptions; but the primitive calls that its operators
+// make are put off, and memory for their results is not there yet. They are made where somebody
+// looks at a value, and when the function ends, all at once: as a Plan, which is made when a list
+// of calls is seen for the first time and found again later. Numbers (learning rates, seeds,
+// scalars) belong to the calls and not to the plan. So there is nothing to guard and nothing to
+// invalidate: what the function does is what is run.
+
+// Where gradients of what it computed are asked for outside of it, the pass is run in the same way.
+
+/// Plans for a function's calls, and what is known about them. Thread-safe.
+class Program;
+
+/// While the outermost one of a thread lives, its primitive calls are put off.
+class PutOff {
+ public:
+  explicit PutOff(Program& program);
+  /// Makes the calls; errors of theirs are lost, memory that they owe is an error to look at.
+  ~PutOff();
+  PutOff(const PutOff&) = delete;
+  PutOff& operator=(const PutOff&) = delete;
+  /// Makes the calls. To be called at the end.
+  void finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;  // none inside another one
+};
+
+/// While it lives the thread's calls are made at once, whatever is put off around it.
+class MadeAtOnce {
+ public:
+  MadeAtOnce();
+  ~MadeAtOnce();
+  MadeAtOnce(const MadeAtOnce&) = delete;
+  MadeAtOnce& operator=(const MadeAtOnce&) = delete;
+
+ private:
+  const bool was_put_off_;
+};
+
+/// Shared by the copies of a compiled function.
+std::shared_ptr<Program> make_program(const CompileOptions& options);
+/// Counts a call of the function.
+void note_call(Program& program);
+CompileStats stats_of(const Program& program);
+/// For people: lists of calls, plans and their steps, breaks.
+std::string explain(const Program& program);
+std::vector<Break> breaks_of(const Program& program);
+/// Forgets all plans.
+void reset(Program& program);
+
+/// Says where the thread is in a program of another language ("file:line in function"), for breaks.
+void set_place_source(std::string (*source)()) noexcept;
+
+/// A function with its Program.
+template <class F>
+class Compiled {
+ public:
+  Compiled(F f, const CompileOptions& options)
+      : f_(std::move(f)), program_(make_program(options)) {}
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    note_call(*program_);
+    PutOff put_off(*program_);
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
+      f_(std::forward<Args>(args)...);
+      put_off.finish();
+    } else {
+      auto result = f_(std::forward<Args>(args)...);
+      put_off.finish();
+      return result;
+    }
+  }
+  CompileStats stats() const { return stats_of(*program_); }
+  std::string explain() const { return compile::explain(*program_); }
+
+ private:
+  F f_;
+  std::shared_ptr<Program> program_;
+};
+
+/// `f` as a function whose calls run as plans: Note [Compiled functions]. Whatever `f` may do it may
+/// do then; results and changes are those of `f` (with `exact`, their bits).
+template <class F>
+Compiled<F> compile(F f, const CompileOptions& options = {}) {
+  return Compiled<F>(std::move(f), options);
+}
+
+}  // namespace arete::compile

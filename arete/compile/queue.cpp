@@ -1,0 +1,550 @@
+#include "arete/compile/queue_internal.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "arete/base/error.h"
+#include "arete/compile/stand_in_internal.h"
+#include "arete/core/modes.h"
+
+namespace arete::compile {
+
+using prim::Access;
+using prim::Primitive;
+using prim::View;
+
+// Note [Traces]
+// What a call is, but for its memory and its numbers, is put into words: primitive, device, context,
+// dtypes, sizes and strides of its operands, programs (which are interned, so that their addresses
+// do), and its plain fields. Memory has the number of the buffer, in the order in which calls name
+// them, and the place in it. Equal words are equal plans. While the calls that come are those of a
+// trace that is known they are compared with it and not kept; at the first that differs the ones
+// before are taken from the trace.
+
+// The words of a call.
+struct Queue::Words {
+  Queue& queue;
+  bool may_put_off = true;  // no operand is memory that others see at once
+
+  void add(uint64_t word) { queue.words_.push_back(word); }
+  template <class T>
+  void add_field(const T& field) {
+    if constexpr (std::is_same_v<T, prim::Window>) {
+      add(uint64_t(field.spatial));
+      for (const auto* list : {&field.kernel, &field.stride, &field.padding, &field.dilation})
+        for (const int64_t x : *list) add(uint64_t(x));
+    } else {
+      static_assert(sizeof(T) <= sizeof(uint64_t) && std::is_trivially_copyable_v<T>);
+      uint64_t word = 0;
+      std::memcpy(&word, &field, sizeof(T));
+      add(word);
+    }
+  }
+  void add_context(const prim::Context& c) {
+    add(uint64_t(c.deterministic) | uint64_t(c.library_deterministic) << 1 |
+        uint64_t(c.convolution_tf32) << 2 | uint64_t(c.precision) << 8);
+  }
+
+  void operator()(IntList list) {
+    add(list.size());
+    for (const int64_t x : list) add(uint64_t(x));
+  }
+  void operator()(const View& v, Access access) {
+    if (!v) return add(~uint64_t{0});
+    add(uint64_t(v.dtype) | uint64_t(access) << 8);
+    (*this)(v.sizes);
+    (*this)(v.strides);
+    const Place place = queue.place_of(v);
+    if (!place.storage || v.numel() == 0) {
+      queue.operands_.push_back({-1, 0});
+      return add(v.numel() == 0 ? 0 : std::bit_cast<uint64_t>(v.data));
+    }
+    if (place.storage->is_exported()) may_put_off = false;
+    const size_t before = queue.used_.size();
+    const int number = queue.number_of(place.storage);
+    add(uint64_t(number));
+    add(uint64_t(place.offset));
+    if (size_t(number) == before) {
+      const Device device = place.storage->device();
+      add(place.storage->bytes());
+      add(uint64_t(device.type) << 8 | uint64_t(uint8_t(device.index)));
+    }
+    place.storage->put_off(&queue, access != Access::read);
+    queue.operands_.push_back({number, place.offset});
+  }
+  void operator()(std::span<const View> views, Access access) {
+    add(views.size());
+    for (const View& v : views) (*this)(v, access);
+  }
+  void operator()(const expr::Program* program, auto&, std::span<const prim::Slot> slots) {
+    add(std::bit_cast<uint64_t>(program));
+    (*this)(slots);
+  }
+  void operator()(const prim::FusedSpec* spec, auto&, std::span<const prim::Slot> slots) {
+    add(uint64_t(spec->n_inputs) << 32 | uint64_t(spec->n_outputs));
+    for (const prim::FusedStage& s : spec->stages) {
+      add(std::bit_cast<uint64_t>(s.program.get()));
+      add(uint64_t(s.kind) | uint64_t(s.monoid) << 8 | uint64_t(s.first_output) << 32);
+      add(s.inputs.size());
+      for (const int k : s.inputs) add(uint64_t(int64_t(k)));
+    }
+    (*this)(slots);
+  }
+  void operator()(std::span<const prim::Slot> slots) {
+    add(slots.size());
+    for (const prim::Slot& s : slots) {
+      add(uint64_t(s.number));
+      (*this)(s.value, Access::read);
+    }
+  }
+};
+
+// What takes the calls of a device.
+class Queue::Target final : public prim::Forwarding<prim::Primitives, Target> {
+ public:
+  Target(Queue& queue, Device device) : queue_(queue), device_(device) {}
+  Device device() const override { return device_; }
+  template <Primitive P, class Args>
+  prim::ResultOf<P> pass(const Args& args) {
+    return queue_.add<P>(device_, args);
+  }
+  StoragePtr new_storage(size_t bytes) override { return queue_.promise(device_, bytes); }
+  void* scratch(size_t bytes) override { return queue_.scratch(device_, bytes); }
+  void release_scratch(void* p, size_t) noexcept override { queue_.release_scratch(p); }
+
+ private:
+  Queue& queue_;
+  Device device_;
+};
+
+Queue::Queue(Program& program) : program_(program) {}
+Queue::~Queue() = default;
+
+prim::Primitives& Queue::on(Device device) {
+  const std::lock_guard lock(mutex_);
+  const Device its = prim::backend_for(device).device();
+  for (const auto& target : targets_)
+    if (target->device() == its) return *target;
+  return *targets_.emplace_back(std::make_unique<Target>(*this, its));
+}
+
+StoragePtr Queue::promise(Device device, size_t bytes) {
+  if (bytes == 0) return prim::backend_for(device).new_storage(0);
+  const std::lock_guard lock(mutex_);
+  StoragePtr memory = Storage::promise(device, bytes, stand_in(bytes));
+  memory->put_off(this, true);
+  known_[memory.get()] = -1;
+  held_.push_back(memory);
+  return memory;
+}
+
+void* Queue::scratch(Device device, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  StoragePtr memory = promise(device, bytes);
+  std::byte* const address = memory->data();
+  scratch_.push_back({std::move(memory), address});
+  return address;
+}
+
+void Queue::release_scratch(void* address) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(scratch_, [&](const Scratch& s) { return s.address == address; });
+}
+
+// Views keep the address that they were made with, also if the memory was provided since.
+Queue::Place Queue::place_of(const View& v) const {
+  if (!v.storage) {
+    for (const Scratch& s : scratch_)
+      if (v.data >= s.address && v.data < s.address + s.storage->bytes())
+        return {s.storage.get(), v.data - s.address};
+    return {};
+  }
+  const std::byte* from = v.storage->data();
+  if (is_stand_in(v.data) && !is_stand_in(from)) {
+    const auto found = settled_.find(v.storage);
+    ARETE_ASSERT(found != settled_.end());
+    from = found->second;
+  }
+  return {v.storage, v.data - from};
+}
+
+int Queue::number_of(const Storage* storage) {
+  const auto [entry, is_new] = known_.try_emplace(storage, -1);
+  if (is_new) held_.push_back(StoragePtr(const_cast<Storage*>(storage)));
+  if (entry->second < 0) {
+    entry->second = int(used_.size());
+    used_.push_back(StoragePtr(const_cast<Storage*>(storage)));
+  }
+  return entry->second;
+}
+
+template <Primitive P, class Args>
+prim::ResultOf<P> Queue::add(Device device, const Args& args) {
+  const std::lock_guard lock(mutex_);
+  if constexpr (P == Primitive::compact) {
+    flush();
+    program_.note_break("compact");
+    return run_now(device, args);
+  } else {
+    // Calls of one stream are in order; what orders streams is not put off.
+    prim::StreamHandle const stream = prim::backend_for(device).current_stream();
+    const auto [its, is_first] = streams_.insert({{int(device.type), device.index}, stream});
+    if (!is_first && its->second != stream) {
+      flush();
+      streams_[{int(device.type), device.index}] = stream;
+    }
+    words_.clear();
+    operands_.clear();
+    Words words{*this};
+    words.add(uint64_t(P) | uint64_t(device.type) << 16 | uint64_t(uint8_t(device.index)) << 24);
+    words.add_context(args.context);
+    Args::describe(args, words);
+    prim::plain_fields(args, [&](const auto& field) { words.add_field(field); });
+    // A graph takes what is called now.
+    if (!words.may_put_off || prim::backend_for(device).is_capturing()) {
+      flush();
+      run_now(device, args);
+      return;
+    }
+    prim::number_fields(args, [&](const auto& number) {
+      uint64_t word;
+      std::memcpy(&word, &number, sizeof(word));
+      numbers_.push_back(word);
+    });
+    prim::for_each_program(args, [&](const auto* program, const auto& params, const auto&) {
+      for (size_t k = 0; k < prim::params_of(program).size(); ++k)
+        numbers_.push_back(std::bit_cast<uint64_t>(params[k]));
+    });
+    number_ends_.push_back(numbers_.size());
+    if (recording_ || !follows(count_)) record(device, args);
+    ++count_;
+  }
+}
+
+// Whether the call with words_ is call k of a trace that the calls before are from.
+bool Queue::follows(size_t k) {
+  const auto is_next = [&](const Trace& t) {
+    if (k >= t.ends.size()) return false;
+    const size_t first = k == 0 ? 0 : t.ends[k - 1];
+    return t.ends[k] - first == words_.size() &&
+           std::memcmp(&t.words[first], words_.data(), words_.size() * sizeof(uint64_t)) == 0;
+  };
+  if (following_ && is_next(*following_)) return true;
+  Program::Words before;
+  if (following_ && k > 0) before = {following_->words.data(), following_->ends[k - 1]};
+  if (auto other = program_.find(before, k, words_)) {
+    following_ = std::move(other);
+    return true;
+  }
+  return false;
+}
+
+// The first `calls` calls are written down, if they have not been.
+void Queue::start_recording(size_t calls) {
+  if (recording_) return;
+  recording_ = std::make_shared<Trace>();
+  if (calls == 0) return;
+  Trace& t = *recording_;
+  const Trace& from = *following_;
+  t.words.assign(from.words.begin(), from.words.begin() + std::ptrdiff_t(from.ends[calls - 1]));
+  t.ends.assign(from.ends.begin(), from.ends.begin() + std::ptrdiff_t(calls));
+  t.operands.assign(from.operands.begin(), from.operands.begin() + std::ptrdiff_t(calls));
+  t.number_ends.assign(from.number_ends.begin(),
+                       from.number_ends.begin() + std::ptrdiff_t(calls));
+  for (size_t k = 0; k < calls; ++k) t.calls.push_back(from.calls[k]->clone());
+  following_ = nullptr;
+}
+
+template <class Args>
+void Queue::record(Device device, const Args& args) {
+  start_recording(count_);
+  Args named = args;
+  named.context.stream = prim::backend_for(device).current_stream();
+  Trace& t = *recording_;
+  t.calls.push_back(prim::as_recorded(device, named));
+  t.operands.push_back(operands_);
+  t.words.insert(t.words.end(), words_.begin(), words_.end());
+  t.ends.push_back(t.words.size());
+  t.number_ends.push_back(numbers_.size());
+}
+
+// At once, after all that was put off.
+template <class Args>
+int64_t Queue::run_now(Device device, const Args& args) {
+  const ModesGuard guard;
+  modes().word &= ~uint32_t(Modes::kPutOff);
+  const std::unique_ptr<prim::RecordedCall> call = prim::as_recorded(device, args);
+  call->for_each_operand([&](View& v, Access) {
+    const Place place = place_of(v);
+    if (!place.storage) return;
+    provide(place.storage);
+    v.storage = place.storage;
+    v.data = place.storage->data() + place.offset;
+  });
+  return call->run_once();
+}
+
+void Queue::provide(const Storage* storage) {
+  if (!is_stand_in(storage->data())) return;
+  std::byte* const before = storage->data();
+  prim::Backend& backend = prim::backend_for(storage->device());
+  const_cast<Storage*>(storage)->provide(backend.allocate(storage->bytes()), &backend);
+  settled_[storage] = before;
+  provided_.push_back(storage);
+  if (known_.contains(storage) && known_[storage] < 0) storage->forget_promise(this);
+}
+
+void Queue::make_calls() {
+  const std::lock_guard lock(mutex_);
+  flush();
+}
+
+void Queue::settle(const Storage& memory) {
+  const std::lock_guard lock(mutex_);
+  if (memory.promiser() != this) return;  // meanwhile
+  if (const auto known = known_.find(&memory); known != known_.end() && known->second < 0)
+    return provide(&memory);  // no call is concerned
+  const char* const what = modes().current_op;
+  ARETE_CHECK(!program_.options().fullgraph || modes().capture != this,
+              ValueError("compile", "a value is read before the function has ended, which "
+                                    "fullgraph=True does not allow")
+                  .got(what ? what : "a look at memory")
+                  .hint("keep the value in a tensor, or leave fullgraph out: then the function "
+                        "runs as several plans"));
+  program_.note_break(what);
+  flush();
+}
+
+void Queue::flush() {
+  try {
+    run();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  clear();
+}
+
+void Queue::run() {
+  const ModesGuard guard;
+  modes().word &= ~uint32_t(Modes::kPutOff);
+  // What only this object has is not there after it.
+  const auto is_wanted = [&](const StoragePtr& s, int64_t mine) {
+    return !is_stand_in(s->data()) || s->use_count() > mine;
+  };
+  if (count_ > 0) {
+    std::vector<bool> temporary;
+    for (const StoragePtr& s : used_) temporary.push_back(!is_wanted(s, 2));
+    if (!recording_ && following_->calls.size() != count_) {
+      const Program::Words words{following_->words.data(), following_->ends[count_ - 1]};
+      if (auto known = program_.find(words, count_, {}))
+        following_ = std::move(known);
+      else
+        start_recording(count_);
+    }
+    const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
+    const std::lock_guard lock(trace->mutex);
+    TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
+                                      {.exact = program_.options().exact});
+    if (recording_) program_.add(trace);
+    for (const int b : plan.used()) provide(used_[size_t(b)].get());
+    for (const StoragePtr& s : held_)
+      if (is_wanted(s, known_[s.get()] < 0 ? 1 : 2)) provide(s.get());
+    program_.note_run();
+    plan.run(used_, numbers_, lost_);
+    return;
+  }
+  for (const StoragePtr& s : held_)
+    if (is_wanted(s, 1)) provide(s.get());
+}
+
+namespace {
+// Who owes memory that he could not make.
+class Bankrupt final : public Promiser {
+ public:
+  void settle(const Storage&) override {
+    throw ValueError("compile",
+                     "the value was to be computed by a compiled function, which ended with an "
+                     "error before it was");
+  }
+};
+}  // namespace
+
+void Queue::give_up() noexcept {
+  static auto* const nobody = new Bankrupt;
+  for (const StoragePtr& s : held_)
+    if (is_stand_in(s->data())) s->put_off(nobody, true);
+  for (const int b : lost_)
+    if (const Storage* s = used_[size_t(b)].get(); std::ranges::count(provided_, s) > 0)
+      s->put_off(nobody, true);
+  clear();
+}
+
+void Queue::clear() noexcept {
+  for (const StoragePtr& s : held_) s->forget_promise(this);
+  held_.clear();
+  provided_.clear();
+  lost_.clear();
+  known_.clear();
+  used_.clear();
+  numbers_.clear();
+  number_ends_.clear();
+  streams_.clear();
+  count_ = 0;
+  following_ = recording_ = nullptr;
+}
+
+// ---- programs
+
+std::shared_ptr<Trace> Program::find(Words before, size_t calls, Words next) {
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Trace>* found = nullptr;
+  const auto equal = [](const uint64_t* at, Words words) {
+    return std::equal(words.begin(), words.end(), at);
+  };
+  for (const auto& t : traces_) {
+    if (next.empty() ? t->ends.size() != calls : t->ends.size() <= calls) continue;
+    const size_t first = calls == 0 ? 0 : t->ends[calls - 1];
+    if (first != before.size() || !equal(t->words.data(), before)) continue;
+    if (!next.empty() &&
+        (t->ends[calls] - first != next.size() || !equal(t->words.data() + first, next)))
+      continue;
+    if (!found || (*found)->last_used < t->last_used) found = &t;
+  }
+  if (!found) return nullptr;
+  (*found)->last_used = ++time_;
+  return *found;
+}
+
+void Program::add(const std::shared_ptr<Trace>& trace) {
+  constexpr size_t kMostTraces = 64;
+  const std::lock_guard lock(mutex_);
+  ++seen_;
+  trace->last_used = ++time_;
+  if (traces_.size() == kMostTraces)
+    traces_.erase(std::ranges::min_element(traces_, {}, [](const auto& t) { return t->last_used; }));
+  traces_.push_back(trace);
+}
+
+namespace {
+std::atomic<std::string (*)()> place_source{nullptr};
+}
+
+void Program::note_break(const char* what) {
+  std::string where;
+  if (auto* const source = place_source.load()) where = source();
+  const std::lock_guard lock(mutex_);
+  ++breaks_[{std::move(where), what ? what : ""}];
+}
+
+void Program::reset() {
+  const std::lock_guard lock(mutex_);
+  traces_.clear();
+  breaks_.clear();
+}
+
+CompileStats Program::stats() const {
+  const std::lock_guard lock(mutex_);
+  CompileStats s{.calls = calls_, .traces = seen_, .runs = runs_};
+  for (const auto& [place, count] : breaks_) s.breaks += count;
+  for (const auto& t : traces_) {
+    const std::lock_guard its(t->mutex);
+    s.plans += int64_t(t->plans().size());
+  }
+  return s;
+}
+
+std::vector<Break> Program::breaks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Break> all;
+  for (const auto& [place, count] : breaks_) all.push_back({place.first, place.second, count});
+  std::ranges::sort(all, std::greater(), &Break::count);
+  return all;
+}
+
+std::string Program::explain() const {
+  const CompileStats s = stats();
+  std::string text = std::to_string(s.calls) + " calls ran as " + std::to_string(s.runs) +
+                     " plans of " + std::to_string(s.plans) + ", for " + std::to_string(s.traces) +
+                     " lists of primitive calls\n";
+  for (const Break& b : breaks())
+    text += "break: " + (b.where.empty() ? std::string("a value is looked at") : b.where) +
+            (b.what.empty() ? "" : " (" + b.what + ")") + ", " + std::to_string(b.count) +
+            " times\n";
+  const std::lock_guard lock(mutex_);
+  for (const auto& t : traces_) {
+    const std::lock_guard its(t->mutex);
+    for (const auto& p : t->plans()) {
+      const PlanStats& stats = p->plan().stats();
+      text += "\nplan: " + std::to_string(stats.recorded) + " calls, " +
+              std::to_string(stats.steps) + " steps, " +
+              std::to_string(double(stats.bytes_moved) / 1e6) + " MB moved of " +
+              std::to_string(double(stats.bytes_recorded) / 1e6) + ", arena " +
+              std::to_string(double(stats.arena) / 1e6) + " MB of " +
+              std::to_string(double(stats.temporaries) / 1e6) + "\n" + p->plan().to_string();
+    }
+  }
+  return text;
+}
+
+// ---- front door
+
+struct PutOff::State {
+  explicit State(Program& program) : queue(program) {
+    modes().capture = &queue;
+    modes().word |= Modes::kPutOff;
+  }
+  // What else the function changed stays so, as gradients that it switched off.
+  ~State() {
+    modes().capture = nullptr;
+    modes().word &= ~uint32_t(Modes::kPutOff);
+  }
+  Queue queue;
+};
+
+// Inside another one its calls are the other's, and those that a recorder takes are recorded.
+PutOff::PutOff(Program& program) {
+  if (modes().word & (Modes::kCapture | Modes::kPutOff)) return;
+  state_ = std::make_unique<State>(program);
+}
+
+PutOff::~PutOff() {
+  if (!state_) return;
+  try {
+    state_->queue.make_calls();
+  } catch (...) {
+    // The error that ends the function is the one to be told.
+  }
+}
+
+void PutOff::finish() {
+  if (state_) state_->queue.make_calls();
+}
+
+void Program::keep(const std::function<void()>& pass) {
+  PutOff put_off(*this);
+  pass();
+  put_off.finish();
+}
+
+MadeAtOnce::MadeAtOnce() : was_put_off_(modes().word & Modes::kPutOff) {
+  prim::make_calls_of_thread();
+  modes().word &= ~uint32_t(Modes::kPutOff);
+}
+MadeAtOnce::~MadeAtOnce() {
+  if (was_put_off_) modes().word |= Modes::kPutOff;
+}
+
+std::shared_ptr<Program> make_program(const CompileOptions& options) {
+  return std::make_shared<Program>(options);
+}
+void note_call(Program& program) { program.note_call(); }
+CompileStats stats_of(const Program& program) { return program.stats(); }
+std::string explain(const Program& program) { return program.explain(); }
+std::vector<Break> breaks_of(const Program& program) { return program.breaks(); }
+void reset(Program& program) { program.reset(); }
+void set_place_source(std::string (*source)()) noexcept { place_source = source; }
+
+}  // namespace arete::compile

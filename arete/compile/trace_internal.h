@@ -1,0 +1,78 @@
+// Calls between two looks at values, as they will come again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "arete/compile/graph_internal.h"
+#include "arete/compile/plan.h"
+#include "arete/prim/recorder.h"
+
+namespace arete::compile {
+
+/// An operand of a call, by the number of its buffer in the order in which calls name them.
+struct Operand {
+  int buffer;      // -1: memory that no tensor has, at an address of its own
+  int64_t offset;  // of the first element, in bytes
+};
+
+/// A plan for the calls of a trace, with places for addresses and numbers.
+class TracePlan {
+ public:
+  /// `calls` are on `memory`; what number their numbers have is their own.
+  TracePlan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, std::vector<UsedMemory> memory,
+            const PlanOptions& options);
+
+  const std::vector<bool>& temporary() const { return temporary_; }
+  /// The buffers that its steps use and that are not in an arena.
+  const std::vector<int>& used() const { return used_; }
+  /// Runs it with the memory of each used buffer, and all numbers of the calls. Where a step fails
+  /// `lost` gets the buffers that it and later ones were to write.
+  void run(std::span<const StoragePtr> memory, std::span<const uint64_t> numbers,
+           std::vector<int>& lost);
+  const Plan& plan() const { return *plan_; }
+
+ private:
+  struct Address {
+    prim::View* view;
+    int buffer;  // or, negative, arena ~buffer
+    int64_t offset;
+  };
+  struct Number {
+    prim::RecordedCall* call;
+    std::vector<size_t> from;  // of each number of the call
+  };
+  std::vector<bool> temporary_;
+  std::vector<int> used_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<Address> addresses_;
+  std::vector<Number> numbers_;
+};
+
+/// What has to be equal of calls that a plan may stand for, in words: Note [Traces] in queue.cpp.
+class Trace {
+ public:
+  std::vector<uint64_t> words;
+  std::vector<size_t> ends;  // of each call's words
+  std::vector<std::unique_ptr<prim::RecordedCall>> calls;
+  std::vector<std::vector<Operand>> operands;  // of each call, as it names them
+  std::vector<size_t> number_ends;
+  int64_t last_used = 0;
+  std::mutex mutex;  // of the plans: they have one set of places
+
+  /// Call k on other memory and with other numbers.
+  std::unique_ptr<prim::RecordedCall> call_on(size_t k, std::span<const StoragePtr> memory,
+                                              std::span<const uint64_t> numbers) const;
+  /// The plan for these temporaries; made if there is none yet.
+  TracePlan& plan_for(std::span<const StoragePtr> memory, const std::vector<bool>& temporary,
+                      std::span<const uint64_t> numbers, const PlanOptions& options);
+  const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
+
+ private:
+  std::vector<std::unique_ptr<TracePlan>> plans_;
+};
+
+}  // namespace arete::compile

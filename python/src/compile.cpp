@@ -1,0 +1,105 @@
+// Compiled functions.
+#include "arete/compile/compile.h"
+
+#include "arete/core/modes.h"
+#include "bindings.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+
+namespace {
+
+nb::object call(nb::handle function, const nb::tuple& args, const nb::dict& kwargs) {
+  PyObject* const result = PyObject_Call(function.ptr(), args.ptr(), kwargs.ptr());
+  if (!result) nb::raise_python_error();
+  return nb::steal(result);
+}
+
+struct ProgramObject {
+  std::shared_ptr<compile::Program> program;
+};
+
+// The innermost line that is not this package's own.
+std::string current_place() {
+  if (!Py_IsInitialized() || !PyGILState_Check()) return "";
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  std::string place;
+  const nb::object package = nb::module_::import_("arete").attr("__file__");
+  const std::string own = nb::cast<std::string>(package);
+  const std::string folder = own.substr(0, own.rfind('/') + 1);
+  PyFrameObject* f = PyEval_GetFrame();
+  Py_XINCREF(reinterpret_cast<PyObject*>(f));
+  while (f) {
+    PyCodeObject* const code = PyFrame_GetCode(f);
+    const char* const file = PyUnicode_AsUTF8(code->co_filename);
+    const char* const name = PyUnicode_AsUTF8(code->co_name);
+    if (file && name && std::string_view(file).substr(0, folder.size()) != folder)
+      place = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(f)) + " in " + name;
+    Py_DECREF(reinterpret_cast<PyObject*>(code));
+    PyFrameObject* const back = place.empty() ? PyFrame_GetBack(f) : nullptr;
+    Py_DECREF(reinterpret_cast<PyObject*>(f));
+    f = back;
+  }
+  PyErr_Restore(type, value, traceback);
+  return place;
+}
+
+}  // namespace
+
+void bind_compile(nb::module_& m) {
+  compile::set_place_source(current_place);
+
+  nb::class_<ProgramObject>(m, "_Program")
+      .def(
+          "call",
+          [](const ProgramObject& p, nb::handle function, const nb::tuple& args,
+             const nb::dict& kwargs) {
+            const std::shared_ptr<compile::Program> mine = p.program;
+            compile::note_call(*mine);
+            compile::PutOff put_off(*mine);
+            nb::object result = call(function, args, kwargs);
+            put_off.finish();
+            return result;
+          },
+          "function"_a, "args"_a, "kwargs"_a)
+      .def("explain", [](const ProgramObject& p) { return compile::explain(*p.program); })
+      .def("reset", [](const ProgramObject& p) { compile::reset(*p.program); })
+      .def("stats",
+           [](const ProgramObject& p) {
+             const compile::CompileStats s = compile::stats_of(*p.program);
+             nb::dict all;
+             all["calls"] = s.calls;
+             all["breaks"] = s.breaks;
+             all["traces"] = s.traces;
+             all["plans"] = s.plans;
+             all["runs"] = s.runs;
+             return all;
+           })
+      .def("breaks", [](const ProgramObject& p) {
+        nb::list all;
+        for (const compile::Break& b : compile::breaks_of(*p.program))
+          all.append(nb::make_tuple(b.where, b.what, b.count));
+        return all;
+      });
+  m.def(
+      "_make_program",
+      [](bool exact, bool fullgraph) {
+        return ProgramObject{compile::make_program({.exact = exact, .fullgraph = fullgraph})};
+      },
+      "exact"_a, "fullgraph"_a);
+  m.def("_is_compiling", [] { return (modes().word & Modes::kPutOff) != 0; });
+  // Calls at once, whatever is put off around them.
+  m.def(
+      "_call_eagerly",
+      [](nb::handle function, const nb::tuple& args, const nb::dict& kwargs) {
+        const compile::MadeAtOnce scope;
+        return call(function, args, kwargs);
+      },
+      "function"_a, "args"_a, "kwargs"_a);
+}
+
+}  // namespace arete::python
