@@ -99,9 +99,10 @@ std::optional<ElementCall> element_call(const prim::ReduceArgs& a, Buffers& buff
   return e;
 }
 
-std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buffers& buffers) {
+std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buffers& buffers,
+                                            bool exact) {
   // The compilers of GPUs contract products with sums, whatever Builder::stored says.
-  if (!call.device().is_cpu()) return std::nullopt;
+  if (exact && !call.device().is_cpu()) return std::nullopt;
   switch (call.primitive()) {
     case Primitive::pointwise:
       return element_call(*static_cast<const prim::PointwiseArgs*>(call.args()), buffers);
@@ -131,7 +132,7 @@ bool may_contract(const expr::Program& program) {
 /// in a program: which products are contracted does.
 std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers& buffers,
                                         bool exact) {
-  std::optional<ElementCall> e = any_element_call(call, buffers);
+  std::optional<ElementCall> e = any_element_call(call, buffers, exact);
   if (!e || (exact && may_contract(*e->program))) return std::nullopt;
   const auto add_numbers = [&](std::span<const prim::Slot> slots) {
     for (const prim::Slot& s : slots) buffers.add_use(e->numbers, s.value, Access::read);

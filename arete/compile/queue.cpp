@@ -134,7 +134,7 @@ StoragePtr Queue::promise(Device device, size_t bytes) {
   const std::lock_guard lock(mutex_);
   StoragePtr memory = Storage::promise(device, bytes, stand_in(bytes));
   memory->put_off(this, true);
-  known_[memory.get()] = -1;
+  known_.set(memory.get(), Numbers::kUnused);
   held_.push_back(memory);
   return memory;
 }
@@ -163,21 +163,22 @@ Queue::Place Queue::place_of(const View& v) const {
   }
   const std::byte* from = v.storage->data();
   if (is_stand_in(v.data) && !is_stand_in(from)) {
-    const auto found = settled_.find(v.storage);
-    ARETE_ASSERT(found != settled_.end());
+    const auto found = std::ranges::find(settled_.rbegin(), settled_.rend(), v.storage,
+                                         [](const auto& s) { return s.first; });
+    ARETE_ASSERT(found != settled_.rend());
     from = found->second;
   }
   return {v.storage, v.data - from};
 }
 
 int Queue::number_of(const Storage* storage) {
-  const auto [entry, is_new] = known_.try_emplace(storage, -1);
-  if (is_new) held_.push_back(StoragePtr(const_cast<Storage*>(storage)));
-  if (entry->second < 0) {
-    entry->second = int(used_.size());
-    used_.push_back(StoragePtr(const_cast<Storage*>(storage)));
-  }
-  return entry->second;
+  int number = known_.find(storage);
+  if (number >= 0) return number;
+  if (number == Numbers::kNone) held_.push_back(StoragePtr(const_cast<Storage*>(storage)));
+  number = int(used_.size());
+  known_.set(storage, number);
+  used_.push_back(storage);
+  return number;
 }
 
 template <Primitive P, class Args>
@@ -219,7 +220,9 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
     });
     number_ends_.push_back(numbers_.size());
     if (recording_ || !follows(count_)) record(device, args);
-    ++count_;
+    // A function without an end shall not have a plan without one.
+    constexpr size_t kMostCalls = 8192;
+    if (++count_ == kMostCalls) flush();
   }
 }
 
@@ -291,9 +294,8 @@ void Queue::provide(const Storage* storage) {
   std::byte* const before = storage->data();
   prim::Backend& backend = prim::backend_for(storage->device());
   const_cast<Storage*>(storage)->provide(backend.allocate(storage->bytes()), &backend);
-  settled_[storage] = before;
-  provided_.push_back(storage);
-  if (known_.contains(storage) && known_[storage] < 0) storage->forget_promise(this);
+  settled_.push_back({storage, before});
+  if (known_.find(storage) == Numbers::kUnused) storage->forget_promise(this);
 }
 
 void Queue::make_calls() {
@@ -304,8 +306,7 @@ void Queue::make_calls() {
 void Queue::settle(const Storage& memory) {
   const std::lock_guard lock(mutex_);
   if (memory.promiser() != this) return;  // meanwhile
-  if (const auto known = known_.find(&memory); known != known_.end() && known->second < 0)
-    return provide(&memory);  // no call is concerned
+  if (known_.find(&memory) == Numbers::kUnused) return provide(&memory);  // no call is concerned
   const char* const what = modes().current_op;
   ARETE_CHECK(!program_.options().fullgraph || modes().capture != this,
               ValueError("compile", "a value is read before the function has ended, which "
@@ -331,12 +332,17 @@ void Queue::run() {
   const ModesGuard guard;
   modes().word &= ~uint32_t(Modes::kPutOff);
   // What only this object has is not there after it.
-  const auto is_wanted = [&](const StoragePtr& s, int64_t mine) {
-    return !is_stand_in(s->data()) || s->use_count() > mine;
+  const auto is_wanted = [](const Storage& s) {
+    return !is_stand_in(s.data()) || s.use_count() > 1;
   };
+  const auto provide_wanted = [&] {
+    for (const StoragePtr& s : held_)
+      if (is_wanted(*s)) provide(s.get());
+  };
+  settled_before_ = settled_.size();
   if (count_ > 0) {
     std::vector<bool> temporary;
-    for (const StoragePtr& s : used_) temporary.push_back(!is_wanted(s, 2));
+    for (const Storage* s : used_) temporary.push_back(!is_wanted(*s));
     if (!recording_ && following_->calls.size() != count_) {
       const Program::Words words{following_->words.data(), following_->ends[count_ - 1]};
       if (auto known = program_.find(words, count_, {}))
@@ -349,15 +355,13 @@ void Queue::run() {
     TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
                                       {.exact = program_.options().exact});
     if (recording_) program_.add(trace);
-    for (const int b : plan.used()) provide(used_[size_t(b)].get());
-    for (const StoragePtr& s : held_)
-      if (is_wanted(s, known_[s.get()] < 0 ? 1 : 2)) provide(s.get());
+    for (const int b : plan.used()) provide(used_[size_t(b)]);
+    provide_wanted();
     program_.note_run();
     plan.run(used_, numbers_, lost_);
-    return;
+  } else {
+    provide_wanted();
   }
-  for (const StoragePtr& s : held_)
-    if (is_wanted(s, 1)) provide(s.get());
 }
 
 namespace {
@@ -376,16 +380,18 @@ void Queue::give_up() noexcept {
   static auto* const nobody = new Bankrupt;
   for (const StoragePtr& s : held_)
     if (is_stand_in(s->data())) s->put_off(nobody, true);
-  for (const int b : lost_)
-    if (const Storage* s = used_[size_t(b)].get(); std::ranges::count(provided_, s) > 0)
-      s->put_off(nobody, true);
+  for (const int b : lost_) {
+    const Storage* const lost = used_[size_t(b)];
+    if (std::any_of(settled_.begin() + std::ptrdiff_t(settled_before_), settled_.end(),
+                    [&](const auto& s) { return s.first == lost; }))
+      lost->put_off(nobody, true);
+  }
   clear();
 }
 
 void Queue::clear() noexcept {
   for (const StoragePtr& s : held_) s->forget_promise(this);
   held_.clear();
-  provided_.clear();
   lost_.clear();
   known_.clear();
   used_.clear();

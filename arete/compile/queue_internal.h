@@ -1,12 +1,13 @@
 // Calls that are put off.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "arete/compile/compile.h"
@@ -43,6 +44,43 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::map<std::pair<std::string, std::string>, int64_t> breaks_;
   std::atomic<int64_t> calls_{0}, runs_{0}, seen_{0};
   int64_t time_ = 0;
+};
+
+/// Numbers of memory: a table without memory for each entry, which is soon empty again.
+class Numbers {
+ public:
+  static constexpr int kNone = -2, kUnused = -1;
+  int find(const Storage* key) const {
+    return table_.empty() ? kNone : table_[place_of(key)].second;
+  }
+  void set(const Storage* key, int number) {
+    if (2 * (size_ + 1) > table_.size()) grow();
+    auto& entry = table_[place_of(key)];
+    if (!entry.first) ++size_;
+    entry = {key, number};
+  }
+  void clear() {
+    if (size_ > 0) std::ranges::fill(table_, kEmpty);
+    size_ = 0;
+  }
+
+ private:
+  using Entry = std::pair<const Storage*, int>;
+  static constexpr Entry kEmpty{nullptr, kNone};
+  size_t place_of(const Storage* key) const {
+    const size_t mask = table_.size() - 1;
+    size_t k = (reinterpret_cast<uintptr_t>(key) >> 4) * 0x9E3779B97F4A7C15u >> 32 & mask;
+    while (table_[k].first && table_[k].first != key) k = (k + 1) & mask;
+    return k;
+  }
+  void grow() {
+    const std::vector<Entry> before =
+        std::exchange(table_, std::vector<Entry>(std::max<size_t>(64, 2 * table_.size()), kEmpty));
+    for (const Entry& e : before)
+      if (e.first) table_[place_of(e.first)] = e;
+  }
+  std::vector<Entry> table_;
+  size_t size_ = 0;
 };
 
 /// Puts the calls of one thread off. Other threads may look at the memory.
@@ -94,14 +132,15 @@ class Queue final : public prim::Capture, public Promiser {
   std::recursive_mutex mutex_;
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<Scratch> scratch_;
-  std::unordered_map<const Storage*, std::byte*> settled_;  // their stand-ins
+  // Memory that was provided since the queue began, with its stand-in.
+  std::vector<std::pair<const Storage*, std::byte*>> settled_;
 
   // Since the last flush:
-  std::vector<StoragePtr> held_;                   // all that is used or promised
-  std::vector<const Storage*> provided_;           // of it
-  std::vector<int> lost_;                          // numbers of what will not be written
-  std::unordered_map<const Storage*, int> known_;  // its number, -1 if no call has used it
-  std::vector<StoragePtr> used_;                   // by number
+  std::vector<StoragePtr> held_;       // all that is used or promised
+  Numbers known_;                      // its number, kUnused if no call has used it
+  std::vector<const Storage*> used_;   // by number
+  size_t settled_before_ = 0;          // of settled_
+  std::vector<int> lost_;              // numbers of what will not be written
   std::vector<uint64_t> numbers_;
   std::vector<size_t> number_ends_;
   std::map<std::pair<int, int>, prim::StreamHandle> streams_;

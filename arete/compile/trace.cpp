@@ -1,6 +1,7 @@
 #include "arete/compile/trace_internal.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 
 #include "arete/core/modes.h"
@@ -11,7 +12,7 @@ using prim::Access;
 using prim::RecordedCall;
 using prim::View;
 
-std::unique_ptr<RecordedCall> Trace::call_on(size_t k, std::span<const StoragePtr> memory,
+std::unique_ptr<RecordedCall> Trace::call_on(size_t k, std::span<const Storage* const> memory,
                                              std::span<const uint64_t> numbers) const {
   std::unique_ptr<RecordedCall> call = calls[k]->clone();
   size_t operand = 0;
@@ -19,23 +20,25 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, std::span<const StoragePt
     const Operand& its = operands[k][operand++];
     v.storage = nullptr;
     if (its.buffer < 0) return;
-    const StoragePtr& storage = memory[size_t(its.buffer)];
-    v.storage = storage.get();
+    const Storage* const storage = memory[size_t(its.buffer)];
+    v.storage = storage;
     v.data = storage->data() + its.offset;
   });
   size_t number = k == 0 ? 0 : number_ends[k - 1];
-  call->for_each_number([&](uint64_t& word) { word = numbers[number++]; });
+  call->for_each_number([&](void* place) {
+    std::memcpy(place, &numbers[number++], sizeof(uint64_t));
+  });
   return call;
 }
 
-TracePlan& Trace::plan_for(std::span<const StoragePtr> memory, const std::vector<bool>& temporary,
+TracePlan& Trace::plan_for(std::span<const Storage* const> memory, const std::vector<bool>& temporary,
                            std::span<const uint64_t> numbers, const PlanOptions& options) {
   for (const auto& plan : plans_)
     if (plan->temporary() == temporary) return *plan;
   std::vector<std::unique_ptr<RecordedCall>> mine;
   for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
   std::vector<UsedMemory> used;
-  for (size_t b = 0; b < memory.size(); ++b) used.push_back({memory[b], temporary[b]});
+  for (size_t b = 0; b < memory.size(); ++b) used.push_back({StoragePtr(const_cast<Storage*>(memory[b])), temporary[b]});
   // Who holds results differs seldom, but it may, again and again.
   constexpr size_t kMostPlans = 8;
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
@@ -52,7 +55,11 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls,
   }
   // Numbers stand for themselves while the plan is made: it moves them, and works with none.
   size_t count = 0;
-  for (const auto& call : calls) call->for_each_number([&](uint64_t& word) { word = count++; });
+  for (const auto& call : calls)
+    call->for_each_number([&](void* place) {
+      std::memcpy(place, &count, sizeof(count));
+      ++count;
+    });
   plan_ = std::make_unique<Plan>(std::move(calls), std::move(memory), options);
   for (size_t a = 0; a < plan_->arenas().size(); ++a)
     buffers[plan_->arenas()[a].get()] = ~int(a);
@@ -67,32 +74,31 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls,
       if (b >= 0) is_used[size_t(b)] = true;
       v.storage = nullptr;
     });
-    Number its{&call, {}};
-    call.for_each_number([&](uint64_t& word) { its.from.push_back(word); });
-    if (!its.from.empty()) numbers_.push_back(std::move(its));
+    call.for_each_number([&](void* place) {
+      size_t from = 0;
+      std::memcpy(&from, place, sizeof(from));
+      numbers_.push_back({place, from});
+    });
   });
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
 }
 
-void TracePlan::run(std::span<const StoragePtr> memory, std::span<const uint64_t> numbers,
+void TracePlan::run(std::span<const Storage* const> memory, std::span<const uint64_t> numbers,
                     std::vector<int>& lost) {
   std::vector<StoragePtr> arenas;
   for (const StoragePtr& arena : plan_->arenas())
     arenas.push_back(prim::backend_for(arena->device()).new_storage(arena->bytes()));
   for (const Address& a : addresses_) {
     const Storage* const storage =
-        a.buffer < 0 ? arenas[size_t(~a.buffer)].get() : memory[size_t(a.buffer)].get();
+        a.buffer < 0 ? arenas[size_t(~a.buffer)].get() : memory[size_t(a.buffer)];
     a.view->data = storage->data() + a.offset;
     a.view->storage = storage;
   }
-  for (const Number& n : numbers_) {
-    size_t k = 0;
-    n.call->for_each_number([&](uint64_t& word) { word = numbers[n.from[k++]]; });
-  }
+  for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
   const auto lose = [&](const View& v, Access access) {
     for (const int b : used_)
-      if (access != Access::read && memory[size_t(b)].get() == v.storage) lost.push_back(b);
+      if (access != Access::read && memory[size_t(b)] == v.storage) lost.push_back(b);
   };
   size_t done = 0, step = 0;
   try {

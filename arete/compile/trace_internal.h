@@ -31,7 +31,7 @@ class TracePlan {
   const std::vector<int>& used() const { return used_; }
   /// Runs it with the memory of each used buffer, and all numbers of the calls. Where a step fails
   /// `lost` gets the buffers that it and later ones were to write.
-  void run(std::span<const StoragePtr> memory, std::span<const uint64_t> numbers,
+  void run(std::span<const Storage* const> memory, std::span<const uint64_t> numbers,
            std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
 
@@ -42,8 +42,8 @@ class TracePlan {
     int64_t offset;
   };
   struct Number {
-    prim::RecordedCall* call;
-    std::vector<size_t> from;  // of each number of the call
+    void* place;
+    size_t from;
   };
   std::vector<bool> temporary_;
   std::vector<int> used_;
@@ -64,10 +64,10 @@ class Trace {
   std::mutex mutex;  // of the plans: they have one set of places
 
   /// Call k on other memory and with other numbers.
-  std::unique_ptr<prim::RecordedCall> call_on(size_t k, std::span<const StoragePtr> memory,
+  std::unique_ptr<prim::RecordedCall> call_on(size_t k, std::span<const Storage* const> memory,
                                               std::span<const uint64_t> numbers) const;
   /// The plan for these temporaries; made if there is none yet.
-  TracePlan& plan_for(std::span<const StoragePtr> memory, const std::vector<bool>& temporary,
+  TracePlan& plan_for(std::span<const Storage* const> memory, const std::vector<bool>& temporary,
                       std::span<const uint64_t> numbers, const PlanOptions& options);
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
 

@@ -1,7 +1,6 @@
 // Calls that outlive what they were made of.
 #pragma once
 
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -39,20 +38,17 @@ class Kept {
     Args::describe(args_, Changer<F>{f});
   }
 
-  /// Calls f(uint64_t&) for every number of number_fields(), then for the parameters.
+  /// Calls f(address) for every number of number_fields(), then for the parameters: 64 bits each.
   template <class F>
   void for_each_number(F&& f) {
-    const auto change = [&](auto& number) {
+    const auto give = [&](auto& number) {
       static_assert(sizeof(number) == sizeof(uint64_t));
-      uint64_t word;
-      std::memcpy(&word, &number, sizeof(word));
-      f(word);
-      std::memcpy(&number, &word, sizeof(word));
+      f(static_cast<void*>(&number));
     };
-    number_fields(args_, change);
+    number_fields(args_, give);
     for_each_program(args_, [&](const auto* program, auto& params, auto&) {
       for (size_t k = 0; k < params_of(program).size(); ++k)
-        change(const_cast<expr::Literal&>(params[k]));  // they are numbers_
+        give(const_cast<expr::Literal&>(params[k]));  // they are numbers_
     });
   }
 

@@ -26,7 +26,7 @@ class Call final : public RecordedCall {
       return kept_.template run<P>(on);
     }
   }
-  void for_each_number(const std::function<void(uint64_t&)>& f) override {
+  void for_each_number(const std::function<void(void*)>& f) override {
     kept_.for_each_number(f);
   }
   std::unique_ptr<RecordedCall> clone() const override {

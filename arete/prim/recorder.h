@@ -65,9 +65,9 @@ class RecordedCall {
   virtual const void* args() const = 0;
   /// Calls f(view, access) for every operand that is there: it may be given another address.
   virtual void for_each_operand(const std::function<void(View&, Access)>& f) = 0;
-  /// Calls f(word) for every number that may differ between calls which are otherwise the same:
-  /// 64 bits each, in an order of the kind of call; it may be replaced.
-  virtual void for_each_number(const std::function<void(uint64_t&)>& f) = 0;
+  /// Calls f(address) for every number that may differ between calls which are otherwise the same:
+  /// 64 bits each, in an order of the kind of call, which may be replaced at any time.
+  virtual void for_each_number(const std::function<void(void*)>& f) = 0;
   virtual std::unique_ptr<RecordedCall> clone() const = 0;
   /// Runs it on the backend of its device and the current stream; gives what `compact` returns.
   int64_t run_once() const;
