@@ -26,6 +26,8 @@ struct CompileStats {
   int64_t traces = 0;  ///< different lists of primitive calls that were seen
   int64_t plans = 0;   ///< made for them
   int64_t runs = 0;    ///< of plans
+  double planning = 0;   ///< seconds of the host that making plans took
+  double launching = 0;  ///< seconds of the host that running them took (on a CPU: all of it)
 };
 
 /// A place where a value was looked at.

@@ -271,6 +271,8 @@ bool Group::take(Group& next, const std::function<bool(const Use&)>& is_read_els
       if (writes) made.push_back(p);
     }
   if (operands.size() + 1 > prim::LoopNest::kMaxOperands) return false;
+  // Reductions read something.
+  if (second.back().reduce && operands.empty()) return false;
 
   if (!seen_mine.empty()) elements_ = std::move(seen_mine);
   std::ranges::move(second, std::back_inserter(elements_));

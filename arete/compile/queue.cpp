@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 
 #include "arete/base/error.h"
@@ -352,13 +353,17 @@ void Queue::run() {
     }
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
+    const auto seconds = [begun = std::chrono::steady_clock::now()] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    };
     TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
                                       {.exact = program_.options().exact});
+    const double planned = seconds();
     if (recording_) program_.add(trace);
     for (const int b : plan.used()) provide(used_[size_t(b)]);
     provide_wanted();
-    program_.note_run();
     plan.run(used_, numbers_, lost_);
+    program_.note_run(planned, seconds() - planned);
   } else {
     provide_wanted();
   }
@@ -445,6 +450,13 @@ void Program::note_break(const char* what) {
   ++breaks_[{std::move(where), what ? what : ""}];
 }
 
+void Program::note_run(double planning, double launching) {
+  const std::lock_guard lock(mutex_);
+  ++runs_;
+  planning_ += planning;
+  launching_ += launching;
+}
+
 void Program::reset() {
   const std::lock_guard lock(mutex_);
   traces_.clear();
@@ -453,7 +465,11 @@ void Program::reset() {
 
 CompileStats Program::stats() const {
   const std::lock_guard lock(mutex_);
-  CompileStats s{.calls = calls_, .traces = seen_, .runs = runs_};
+  CompileStats s{.calls = calls_,
+                 .traces = seen_,
+                 .runs = runs_,
+                 .planning = planning_,
+                 .launching = launching_};
   for (const auto& [place, count] : breaks_) s.breaks += count;
   for (const auto& t : traces_) {
     const std::lock_guard its(t->mutex);

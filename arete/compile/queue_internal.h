@@ -28,7 +28,7 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   void add(const std::shared_ptr<Trace>& trace);
   void note_call() { ++calls_; }
   void note_break(const char* what);
-  void note_run() { ++runs_; }
+  void note_run(double planning, double launching);
   void reset();
   /// What was recorded in the function is differentiated as it was computed.
   void keep(const std::function<void()>& pass) override;
@@ -42,8 +42,9 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Trace>> traces_;
   std::map<std::pair<std::string, std::string>, int64_t> breaks_;
-  std::atomic<int64_t> calls_{0}, runs_{0}, seen_{0};
-  int64_t time_ = 0;
+  std::atomic<int64_t> calls_{0};
+  int64_t runs_ = 0, seen_ = 0, time_ = 0;
+  double planning_ = 0, launching_ = 0;
 };
 
 /// Numbers of memory: a table without memory for each entry, which is soon empty again.

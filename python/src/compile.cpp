@@ -77,6 +77,8 @@ void bind_compile(nb::module_& m) {
              all["traces"] = s.traces;
              all["plans"] = s.plans;
              all["runs"] = s.runs;
+             all["planning"] = s.planning;
+             all["launching"] = s.launching;
              return all;
            })
       .def("breaks", [](const ProgramObject& p) {

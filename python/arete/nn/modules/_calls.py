@@ -116,7 +116,7 @@ class Calls:
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         if self._compiled_call_impl is not None:
-            return self._compiled_call_impl.run(self._run_with_hooks, args, kwargs)
+            return self._compiled_call_impl.run(self._run_with_hooks, (args, kwargs), {})
         return self._run_with_hooks(args, kwargs)
 
     def _run_with_hooks(self, args: tuple, kwargs: dict) -> Any:
