@@ -63,16 +63,17 @@ struct Queue::Words {
     }
     if (place.storage->is_exported()) may_put_off = false;
     const size_t before = queue.used_.size();
-    const int number = queue.number_of(place.storage);
+    const int number = queue.number_of(place);
+    const int64_t offset = place.offset - queue.used_[size_t(number)].origin;
     add(uint64_t(number));
-    add(uint64_t(place.offset));
+    add(uint64_t(offset));
     if (size_t(number) == before) {
       const Device device = place.storage->device();
       add(place.storage->bytes());
       add(uint64_t(device.type) << 8 | uint64_t(uint8_t(device.index)));
     }
     place.storage->put_off(&queue, access != Access::read);
-    queue.operands_.push_back({number, place.offset});
+    queue.operands_.push_back({number, offset});
   }
   void operator()(std::span<const View> views, Access access) {
     add(views.size());
@@ -172,13 +173,15 @@ Queue::Place Queue::place_of(const View& v) const {
   return {v.storage, v.data - from};
 }
 
-int Queue::number_of(const Storage* storage) {
+int Queue::number_of(const Place& place) {
+  const Storage* const storage = place.storage;
   int number = known_.find(storage);
   if (number >= 0) return number;
   if (number == Numbers::kNone) held_.push_back(StoragePtr(const_cast<Storage*>(storage)));
   number = int(used_.size());
   known_.set(storage, number);
-  used_.push_back(storage);
+  // Promised memory is used from its beginning on.
+  used_.push_back({storage, is_stand_in(storage->data()) ? 0 : place.offset});
   return number;
 }
 
@@ -343,7 +346,7 @@ void Queue::run() {
   settled_before_ = settled_.size();
   if (count_ > 0) {
     std::vector<bool> temporary;
-    for (const Storage* s : used_) temporary.push_back(!is_wanted(*s));
+    for (const UsedBuffer& b : used_) temporary.push_back(!is_wanted(*b.storage));
     if (!recording_ && following_->calls.size() != count_) {
       const Program::Words words{following_->words.data(), following_->ends[count_ - 1]};
       if (auto known = program_.find(words, count_, {}))
@@ -360,7 +363,7 @@ void Queue::run() {
                                       {.exact = program_.options().exact});
     const double planned = seconds();
     if (recording_) program_.add(trace);
-    for (const int b : plan.used()) provide(used_[size_t(b)]);
+    for (const int b : plan.used()) provide(used_[size_t(b)].storage);
     provide_wanted();
     plan.run(used_, numbers_, lost_);
     program_.note_run(planned, seconds() - planned);
@@ -386,7 +389,7 @@ void Queue::give_up() noexcept {
   for (const StoragePtr& s : held_)
     if (is_stand_in(s->data())) s->put_off(nobody, true);
   for (const int b : lost_) {
-    const Storage* const lost = used_[size_t(b)];
+    const Storage* const lost = used_[size_t(b)].storage;
     if (std::any_of(settled_.begin() + std::ptrdiff_t(settled_before_), settled_.end(),
                     [&](const auto& s) { return s.first == lost; }))
       lost->put_off(nobody, true);
@@ -505,7 +508,8 @@ std::string Program::explain() const {
               std::to_string(double(stats.bytes_moved) / 1e6) + " MB moved of " +
               std::to_string(double(stats.bytes_recorded) / 1e6) + ", arena " +
               std::to_string(double(stats.arena) / 1e6) + " MB of " +
-              std::to_string(double(stats.temporaries) / 1e6) + "\n" + p->plan().to_string();
+              std::to_string(double(stats.temporaries) / 1e6) +
+              (p->is_graph() ? ", one graph" : "") + "\n" + p->plan().to_string();
     }
   }
   return text;

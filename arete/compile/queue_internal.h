@@ -119,7 +119,7 @@ class Queue final : public prim::Capture, public Promiser {
   int64_t run_now(Device device, const Args& args);
 
   Place place_of(const prim::View& view) const;
-  int number_of(const Storage* storage);
+  int number_of(const Place& place);
   void provide(const Storage* storage);
   template <class Args>
   void record(Device device, const Args& args);
@@ -139,7 +139,7 @@ class Queue final : public prim::Capture, public Promiser {
   // Since the last flush:
   std::vector<StoragePtr> held_;       // all that is used or promised
   Numbers known_;                      // its number, kUnused if no call has used it
-  std::vector<const Storage*> used_;   // by number
+  std::vector<UsedBuffer> used_;       // by number
   size_t settled_before_ = 0;          // of settled_
   std::vector<int> lost_;              // numbers of what will not be written
   std::vector<uint64_t> numbers_;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "arete/compile/device_graph_internal.h"
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
 #include "arete/prim/recorder.h"
@@ -23,17 +24,18 @@ struct Operand {
 class TracePlan {
  public:
   /// `calls` are on `memory`; what number their numbers have is their own.
-  TracePlan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, std::vector<UsedMemory> memory,
-            const PlanOptions& options);
+  TracePlan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, UsedBuffers memory,
+            const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
   /// The buffers that its steps use and that are not in an arena.
   const std::vector<int>& used() const { return used_; }
   /// Runs it with the memory of each used buffer, and all numbers of the calls. Where a step fails
   /// `lost` gets the buffers that it and later ones were to write.
-  void run(std::span<const Storage* const> memory, std::span<const uint64_t> numbers,
+  void run(UsedBuffers memory, std::span<const uint64_t> numbers,
            std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
+  bool is_graph() const { return graph_->is_captured(); }
 
  private:
   struct Address {
@@ -45,11 +47,15 @@ class TracePlan {
     void* place;
     size_t from;
   };
+  std::vector<StoragePtr> prepare(UsedBuffers memory,
+                                  std::span<const uint64_t> numbers);
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
   std::vector<Address> addresses_;
   std::vector<Number> numbers_;
+  std::vector<GraphStep> steps_;
+  std::unique_ptr<DeviceGraph> graph_;
 };
 
 /// What has to be equal of calls that a plan may stand for, in words: Note [Traces] in queue.cpp.
@@ -64,10 +70,10 @@ class Trace {
   std::mutex mutex;  // of the plans: they have one set of places
 
   /// Call k on other memory and with other numbers.
-  std::unique_ptr<prim::RecordedCall> call_on(size_t k, std::span<const Storage* const> memory,
+  std::unique_ptr<prim::RecordedCall> call_on(size_t k, UsedBuffers memory,
                                               std::span<const uint64_t> numbers) const;
   /// The plan for these temporaries; made if there is none yet.
-  TracePlan& plan_for(std::span<const Storage* const> memory, const std::vector<bool>& temporary,
+  TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                       std::span<const uint64_t> numbers, const PlanOptions& options);
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
 

@@ -69,6 +69,10 @@ class RecordedCall {
   /// 64 bits each, in an order of the kind of call, which may be replaced at any time.
   virtual void for_each_number(const std::function<void(void*)>& f) = 0;
   virtual std::unique_ptr<RecordedCall> clone() const = 0;
+  /// From now on the number of that position in numbers() is read from memory of the device.
+  virtual void put_in_memory(size_t number, const View& value) = 0;
+  /// Gives a random call its state; others have none.
+  virtual void put_random_state(const View& state) = 0;
   /// Runs it on the backend of its device and the current stream; gives what `compact` returns.
   int64_t run_once() const;
   /// Runs it again, on the stream that it was recorded on. Versions of what it writes go up.
@@ -78,10 +82,7 @@ class RecordedCall {
 
  protected:
   explicit RecordedCall(Device device) : device_(device) {}
-  friend class Recorder;
   virtual int64_t run(Primitives& on) const = 0;
-  virtual void put_in_memory(size_t number, const View& value) = 0;
-  virtual void put_random_state(const View& state) = 0;
 
  private:
   Device device_;

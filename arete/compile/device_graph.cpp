@@ -1,0 +1,231 @@
+#include "arete/compile/device_graph_internal.h"
+
+#include <algorithm>
+#include <array>
+
+#include "arete/base/error.h"
+
+namespace arete::compile {
+
+using prim::Access;
+using prim::Primitive;
+using prim::View;
+
+namespace {
+
+// The host needs some microseconds for a launch, in which a device moves so many bytes.
+constexpr size_t kBytesPerLaunch = size_t{4} << 20;
+constexpr size_t kFewestSteps = 4;
+// Runs before the first capture: libraries choose their kernels, and it is seen what changes.
+constexpr int kRunsBefore = 4;
+constexpr int kMostCaptures = 4;
+// Larger ones are not worth a copy.
+constexpr int64_t kMostMovedBytes = int64_t{8} << 20;
+constexpr size_t kWordsApart = 2;  // 16 bytes
+
+// Numbers of a call that are no parameters of programs come first.
+size_t count_fields(const prim::RecordedCall& call, size_t numbers) {
+  return numbers - call.numbers().size();
+}
+bool is_random(const prim::RecordedCall& call) {
+  return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout;
+}
+// The addresses from the first to behind the last.
+std::pair<int64_t, int64_t> extent_of(const View& v) {
+  const int64_t size = int64_t(size_of(v.dtype));
+  int64_t first = reinterpret_cast<intptr_t>(v.data), last = first + size;
+  for (int d = 0; d < v.rank(); ++d) {
+    const int64_t reach = (v.sizes[size_t(d)] - 1) * v.strides[size_t(d)] * size;
+    (reach < 0 ? first : last) += reach;
+  }
+  return {first, last};
+}
+View bytes_view(std::byte* data, const int64_t& size, const int64_t& one, const Storage* storage) {
+  return {data, kUInt8, {&size, 1}, {&one, 1}, storage};
+}
+
+}  // namespace
+
+DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) {
+  if (steps.size() < kFewestSteps || bytes > steps.size() * kBytesPerLaunch) return;
+  const Device device = steps[0].call->device();
+  if (!device.is_cuda()) return;
+  for (const GraphStep& step : steps) {
+    if (step.call->device() != device || step.call->primitive() == Primitive::linalg) return;
+    size_t k = 0;
+    const_cast<prim::RecordedCall*>(step.call)->for_each_operand([&](View&, Access access) {
+      const int b = step.buffers[k++];
+      if (b < 0) return;
+      if (uses_.size() <= size_t(b)) uses_.resize(size_t(b) + 1);
+      Use& use = uses_[size_t(b)];
+      use.is_used = true;
+      use.is_read |= access != Access::write;
+      use.is_written |= access != Access::read;
+    });
+  }
+  backend_ = &prim::backend_for(device);
+  may_ = true;
+}
+
+DeviceGraph::~DeviceGraph() {
+  drop();
+  if (stream_) backend_->destroy_stream(stream_);
+  if (pool_) backend_->release_pool(pool_);
+}
+
+void DeviceGraph::drop() noexcept {
+  if (graph_) backend_->destroy_graph(graph_);
+  graph_ = nullptr;
+  arenas_.clear();
+  calls_.clear();
+  words_.clear();
+  page_ = nullptr;
+  for (Use& use : uses_) use.place = nullptr;
+}
+
+void DeviceGraph::give_up() noexcept {
+  drop();
+  may_ = false;
+}
+
+bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
+  is_due_ = false;
+  if (!may_) return false;
+  bool is_as_captured = graph_ && backend_->current_stream() == launched_on_;
+  for (size_t b = 0; b < uses_.size(); ++b) {
+    Use& use = uses_[b];
+    if (!use.is_used) continue;
+    const std::byte* const at = memory[b].base();
+    if (runs_ > 0 && at != use.at) {
+      if (!use.moves) is_as_captured = false;
+      use.moves = true;
+    }
+    use.at = at;
+  }
+  varies_.resize(numbers.size());
+  for (size_t k = 0; k < last_.size(); ++k)
+    if (last_[k] != numbers[k] && !varies_[k]) {
+      varies_[k] = true;
+      is_as_captured = false;
+    }
+  last_.assign(numbers.begin(), numbers.end());
+  ++runs_;
+  if (!is_as_captured) {
+    if (graph_) {
+      drop();
+      runs_ = 1;  // it is seen anew what changes
+    }
+    if (captures_ == kMostCaptures) give_up();
+    is_due_ = may_ && runs_ >= kRunsBefore && !backend_->is_capturing();
+    return false;
+  }
+  const int64_t one = 1;
+  const auto copy = [&](size_t b, bool in) {
+    const Use& use = uses_[b];
+    if (!use.place) return;
+    const int64_t size = use.last - use.first;
+    const View there = bytes_view(memory[b].base() + use.first, size, one, memory[b].storage);
+    const View here = bytes_view(use.place->data(), size, one, use.place.get());
+    if (in)
+      backend_->copy({here, there});
+    else if (use.is_written)
+      backend_->copy({there, here});
+  };
+  // Also what is only written, of which parts may stay as they are.
+  for (size_t b = 0; b < uses_.size(); ++b) copy(b, true);
+  bool changed = !written_;
+  for (size_t w = 0; w < words_.size(); ++w) {
+    const Word& word = words_[w];
+    uint64_t value = numbers[word.number];
+    if (word.is_seed) value ^= captured_[word.number];
+    if (word.is_offset) value -= captured_[word.number];
+    const size_t at = (w - size_t(word.is_offset)) * kWordsApart + size_t(word.is_offset);
+    changed |= host_page_[at] != value;
+    host_page_[at] = value;
+  }
+  if (changed && !words_.empty())
+    backend_->copy_from_host(page_->data(), host_page_.data(),
+                             host_page_.size() * sizeof(uint64_t));
+  written_ = true;
+  backend_->launch_graph(graph_, launched_on_);
+  for (size_t b = 0; b < uses_.size(); ++b) copy(b, false);
+  return true;
+}
+
+void DeviceGraph::capture(std::span<const GraphStep> steps,
+                          UsedBuffers memory,
+                          std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas) {
+  is_due_ = false;
+  ++captures_;
+  arenas_ = std::move(arenas);
+  captured_.assign(numbers.begin(), numbers.end());
+  const auto for_each_moving = [&](prim::RecordedCall& call, const GraphStep& step, auto&& f) {
+    size_t k = 0;
+    call.for_each_operand([&](View& v, Access) {
+      const int b = step.buffers[k++];
+      if (b >= 0 && uses_[size_t(b)].moves) f(v, uses_[size_t(b)], memory[size_t(b)].base());
+    });
+  };
+  for (Use& use : uses_) use.first = INT64_MAX, use.last = INT64_MIN;
+  for (const GraphStep& step : steps)
+    for_each_moving(const_cast<prim::RecordedCall&>(*step.call), step,
+                    [](const View& v, Use& use, const std::byte* base) {
+                      const auto [first, last] = extent_of(v);
+                      use.first = std::min(use.first, first - reinterpret_cast<intptr_t>(base));
+                      use.last = std::max(use.last, last - reinterpret_cast<intptr_t>(base));
+                    });
+  for (Use& use : uses_) {
+    if (use.last <= use.first) continue;
+    if (use.last - use.first > kMostMovedBytes) return give_up();
+    use.place = backend_->new_storage(size_t(use.last - use.first));
+  }
+  size_t count = 0;
+  for (const GraphStep& step : steps) count += step.numbers.size();
+  page_ = backend_->new_storage(std::max<size_t>(1, count) * kWordsApart * sizeof(uint64_t));
+  const int64_t two = 2, one = 1;
+  for (const GraphStep& step : steps) {
+    std::unique_ptr<prim::RecordedCall> call = step.call->clone();
+    for_each_moving(*call, step, [](View& v, const Use& use, const std::byte* base) {
+      v.data = use.place->data() + (v.data - base - use.first);
+      v.storage = use.place.get();
+    });
+    const size_t fields = count_fields(*step.call, step.numbers.size());
+    const auto address = [&] { return page_->data() + words_.size() * kWordsApart * sizeof(uint64_t); };
+    for (size_t n = 0; n < step.numbers.size(); ++n) {
+      if (!varies_[step.numbers[n]]) continue;
+      if (n >= fields) {
+        const DType dtype = call->numbers()[n - fields].dtype;
+        call->put_in_memory(n - fields, View(address(), dtype, {}, {}, page_.get()));
+        words_.push_back({step.numbers[n], false, false});
+      } else if (!is_random(*call) || n > 1) {
+        return give_up();  // a number that no slot is for
+      }
+    }
+    if (is_random(*call) && (varies_[step.numbers[0]] || varies_[step.numbers[1]])) {
+      call->put_random_state(View(address(), kInt64, {&two, 1}, {&one, 1}, page_.get()));
+      words_.push_back({step.numbers[0], true, false});
+      words_.push_back({step.numbers[1], false, true});
+    }
+    calls_.push_back(std::move(call));
+  }
+  host_page_.assign(words_.size() * kWordsApart, 0);
+  written_ = false;
+  launched_on_ = backend_->current_stream();
+  try {
+    if (!stream_) stream_ = backend_->create_stream(0);
+    if (!pool_) pool_ = backend_->create_pool();
+    const prim::StreamScope scope(*backend_, stream_);
+    backend_->begin_capture(stream_, pool_);
+    try {
+      for (const auto& call : calls_) call->run_once();
+    } catch (...) {
+      backend_->discard_capture(stream_);
+      throw;
+    }
+    graph_ = backend_->end_capture(stream_);
+  } catch (const Error&) {
+    give_up();  // something waits for the host
+  }
+}
+
+}  // namespace arete::compile

@@ -1,0 +1,91 @@
+// Plans as graphs of a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arete/prim/recorder.h"
+
+namespace arete::compile {
+
+// Note [Graphs of plans]
+// Where a device takes less time for the steps of a plan than the host needs to launch them, they
+// are captured once, after a few runs, and launched as one graph. It works on the memory that they
+// had then. What has moved between runs (batches, results) has a place of its own, which is copied
+// to or from; the other addresses are compared before each launch. Numbers that have changed are
+// read from memory, which is written before a launch, and so is what random calls begin with. What
+// is not as the graph has it is run step by step, and captured again, a few times.
+
+/// What a buffer of a trace is in one run: addresses in it count from `origin`, the place where it
+/// was used first, so that other slices of one tensor are the same trace.
+struct UsedBuffer {
+  const Storage* storage;
+  int64_t origin = 0;
+  std::byte* base() const { return storage->data() + origin; }
+};
+using UsedBuffers = std::span<const UsedBuffer>;
+
+/// A step, with where its operands and numbers come from.
+struct GraphStep {
+  const prim::RecordedCall* call;
+  std::vector<int> buffers;     // of each operand; -1: as it is; below: an arena
+  std::vector<size_t> numbers;  // of each number
+};
+
+/// The graph of one plan; it does nothing where a graph would not help, or cannot be.
+class DeviceGraph {
+ public:
+  /// `bytes`: that the steps move.
+  DeviceGraph(std::span<const GraphStep> steps, size_t bytes);
+  ~DeviceGraph();
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  /// To be called before each run, with the memory of all buffers. True: the graph has run.
+  bool run(UsedBuffers memory, std::span<const uint64_t> numbers);
+  bool is_captured() const { return graph_ != nullptr; }
+  /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
+  bool is_due() const { return is_due_; }
+  /// The steps have the addresses and numbers of this run; `arenas` are the graph's from now on.
+  void capture(std::span<const GraphStep> steps, UsedBuffers memory,
+               std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas);
+
+ private:
+  struct Use {
+    bool is_used = false, is_read = false, is_written = false, moves = false;
+    const std::byte* at = nullptr;  // in the last run
+    // Of one that moves: where it is for the graph, and which bytes of it are used.
+    StoragePtr place;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+  };
+  struct Word {  // of the page
+    size_t number;
+    bool is_seed, is_offset;
+  };
+  void drop() noexcept;
+
+  void give_up() noexcept;
+
+  prim::Backend* backend_ = nullptr;
+  bool may_ = false;       // a graph would help, and nothing is against it
+  bool written_ = false;   // the page
+  std::vector<Use> uses_;             // of buffers
+  std::vector<uint64_t> last_;        // numbers
+  std::vector<bool> varies_;
+  int runs_ = 0, captures_ = 0;
+  bool is_due_ = false;
+  // Of the graph:
+  prim::GraphHandle graph_ = nullptr;
+  prim::StreamHandle stream_ = nullptr, launched_on_ = nullptr;
+  uint64_t pool_ = 0;
+  std::vector<StoragePtr> arenas_;
+  std::vector<std::unique_ptr<prim::RecordedCall>> calls_;
+  std::vector<Word> words_;
+  std::vector<uint64_t> captured_;  // numbers
+  std::vector<uint64_t> host_page_;
+  StoragePtr page_;
+};
+
+}  // namespace arete::compile
