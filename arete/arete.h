@@ -50,6 +50,7 @@
 #include "arete/autograd/save_on_cpu.h"
 
 // Calls that are recorded once and run many times.
+#include "arete/compile/compile.h"
 #include "arete/compile/plan.h"
 
 // Networks.

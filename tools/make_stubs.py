@@ -48,6 +48,7 @@ from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
 from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .amp.grad_scaler import GradScaler as GradScaler
+from .compiler import compile as compile
 from .func import vmap as vmap
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window

@@ -21,11 +21,11 @@ struct CompileOptions {
 
 /// What became of the calls of a compiled function, so far.
 struct CompileStats {
-  int64_t calls = 0;   ///< of the function
-  int64_t breaks = 0;  ///< where a value was looked at before a call had ended
-  int64_t traces = 0;  ///< different lists of primitive calls that were seen
-  int64_t plans = 0;   ///< made for them
-  int64_t runs = 0;    ///< of plans
+  int64_t calls = 0;     ///< of the function
+  int64_t breaks = 0;    ///< where a value was looked at before a call had ended
+  int64_t traces = 0;    ///< different lists of primitive calls that were seen
+  int64_t plans = 0;     ///< made for them
+  int64_t runs = 0;      ///< of plans
   double planning = 0;   ///< seconds of the host that making plans took
   double launching = 0;  ///< seconds of the host that running them took (on a CPU: all of it)
 };
@@ -121,8 +121,8 @@ class Compiled {
   std::shared_ptr<Program> program_;
 };
 
-/// `f` as a function whose calls run as plans: Note [Compiled functions]. Whatever `f` may do it may
-/// do then; results and changes are those of `f` (with `exact`, their bits).
+/// `f` as a function whose calls run as plans: Note [Compiled functions]. Whatever `f` may do it
+/// may do then; results and changes are those of `f` (with `exact`, their bits).
 template <class F>
 Compiled<F> compile(F f, const CompileOptions& options = {}) {
   return Compiled<F>(std::move(f), options);

@@ -122,7 +122,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   const int64_t one = 1;
   const auto copy = [&](size_t b, bool in) {
     const Use& use = uses_[b];
-    if (!use.place) return;
+    if (!use.place || (in && memory[b].is_new)) return;
     const int64_t size = use.last - use.first;
     const View there = bytes_view(memory[b].base() + use.first, size, one, memory[b].storage);
     const View here = bytes_view(use.place->data(), size, one, use.place.get());
@@ -152,8 +152,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   return true;
 }
 
-void DeviceGraph::capture(std::span<const GraphStep> steps,
-                          UsedBuffers memory,
+void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
                           std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas) {
   is_due_ = false;
   ++captures_;
@@ -190,7 +189,9 @@ void DeviceGraph::capture(std::span<const GraphStep> steps,
       v.storage = use.place.get();
     });
     const size_t fields = count_fields(*step.call, step.numbers.size());
-    const auto address = [&] { return page_->data() + words_.size() * kWordsApart * sizeof(uint64_t); };
+    const auto address = [&] {
+      return page_->data() + words_.size() * kWordsApart * sizeof(uint64_t);
+    };
     for (size_t n = 0; n < step.numbers.size(); ++n) {
       if (!varies_[step.numbers[n]]) continue;
       if (n >= fields) {

@@ -23,6 +23,7 @@ namespace arete::compile {
 struct UsedBuffer {
   const Storage* storage;
   int64_t origin = 0;
+  bool is_new = false;  // nothing has been written there
   std::byte* base() const { return storage->data() + origin; }
 };
 using UsedBuffers = std::span<const UsedBuffer>;
@@ -69,10 +70,10 @@ class DeviceGraph {
   void give_up() noexcept;
 
   prim::Backend* backend_ = nullptr;
-  bool may_ = false;       // a graph would help, and nothing is against it
-  bool written_ = false;   // the page
-  std::vector<Use> uses_;             // of buffers
-  std::vector<uint64_t> last_;        // numbers
+  bool may_ = false;            // a graph would help, and nothing is against it
+  bool written_ = false;        // the page
+  std::vector<Use> uses_;       // of buffers
+  std::vector<uint64_t> last_;  // numbers
   std::vector<bool> varies_;
   int runs_ = 0, captures_ = 0;
   bool is_due_ = false;

@@ -16,12 +16,12 @@ using prim::Primitive;
 using prim::View;
 
 // Note [Traces]
-// What a call is, but for its memory and its numbers, is put into words: primitive, device, context,
-// dtypes, sizes and strides of its operands, programs (which are interned, so that their addresses
-// do), and its plain fields. Memory has the number of the buffer, in the order in which calls name
-// them, and the place in it. Equal words are equal plans. While the calls that come are those of a
-// trace that is known they are compared with it and not kept; at the first that differs the ones
-// before are taken from the trace.
+// What a call is, but for its memory and its numbers, is put into words: primitive, device,
+// context, dtypes, sizes and strides of its operands, programs (which are interned, so that their
+// addresses do), and its plain fields. Memory has the number of the buffer, in the order in which
+// calls name them, and the place in it. Equal words are equal plans. While the calls that come are
+// those of a trace that is known they are compared with it and not kept; at the first that differs
+// the ones before are taken from the trace.
 
 // The words of a call.
 struct Queue::Words {
@@ -258,8 +258,7 @@ void Queue::start_recording(size_t calls) {
   t.words.assign(from.words.begin(), from.words.begin() + std::ptrdiff_t(from.ends[calls - 1]));
   t.ends.assign(from.ends.begin(), from.ends.begin() + std::ptrdiff_t(calls));
   t.operands.assign(from.operands.begin(), from.operands.begin() + std::ptrdiff_t(calls));
-  t.number_ends.assign(from.number_ends.begin(),
-                       from.number_ends.begin() + std::ptrdiff_t(calls));
+  t.number_ends.assign(from.number_ends.begin(), from.number_ends.begin() + std::ptrdiff_t(calls));
   for (size_t k = 0; k < calls; ++k) t.calls.push_back(from.calls[k]->clone());
   following_ = nullptr;
 }
@@ -309,12 +308,13 @@ void Queue::make_calls() {
 
 void Queue::settle(const Storage& memory) {
   const std::lock_guard lock(mutex_);
-  if (memory.promiser() != this) return;  // meanwhile
+  if (memory.promiser() != this) return;                                  // meanwhile
   if (known_.find(&memory) == Numbers::kUnused) return provide(&memory);  // no call is concerned
   const char* const what = modes().current_op;
   ARETE_CHECK(!program_.options().fullgraph || modes().capture != this,
-              ValueError("compile", "a value is read before the function has ended, which "
-                                    "fullgraph=True does not allow")
+              ValueError("compile",
+                         "a value is read before the function has ended, which "
+                         "fullgraph=True does not allow")
                   .got(what ? what : "a look at memory")
                   .hint("keep the value in a tensor, or leave fullgraph out: then the function "
                         "runs as several plans"));
@@ -346,7 +346,10 @@ void Queue::run() {
   settled_before_ = settled_.size();
   if (count_ > 0) {
     std::vector<bool> temporary;
-    for (const UsedBuffer& b : used_) temporary.push_back(!is_wanted(*b.storage));
+    for (UsedBuffer& b : used_) {
+      b.is_new = is_stand_in(b.storage->data());
+      temporary.push_back(!is_wanted(*b.storage));
+    }
     if (!recording_ && following_->calls.size() != count_) {
       const Program::Words words{following_->words.data(), following_->ends[count_ - 1]};
       if (auto known = program_.find(words, count_, {}))
@@ -359,8 +362,8 @@ void Queue::run() {
     const auto seconds = [begun = std::chrono::steady_clock::now()] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     };
-    TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
-                                      {.exact = program_.options().exact});
+    TracePlan& plan =
+        trace->plan_for(used_, temporary, numbers_, {.exact = program_.options().exact});
     const double planned = seconds();
     if (recording_) program_.add(trace);
     for (const int b : plan.used()) provide(used_[size_t(b)].storage);
@@ -438,7 +441,8 @@ void Program::add(const std::shared_ptr<Trace>& trace) {
   ++seen_;
   trace->last_used = ++time_;
   if (traces_.size() == kMostTraces)
-    traces_.erase(std::ranges::min_element(traces_, {}, [](const auto& t) { return t->last_used; }));
+    traces_.erase(
+        std::ranges::min_element(traces_, {}, [](const auto& t) { return t->last_used; }));
   traces_.push_back(trace);
 }
 

@@ -137,11 +137,11 @@ class Queue final : public prim::Capture, public Promiser {
   std::vector<std::pair<const Storage*, std::byte*>> settled_;
 
   // Since the last flush:
-  std::vector<StoragePtr> held_;       // all that is used or promised
-  Numbers known_;                      // its number, kUnused if no call has used it
-  std::vector<UsedBuffer> used_;       // by number
-  size_t settled_before_ = 0;          // of settled_
-  std::vector<int> lost_;              // numbers of what will not be written
+  std::vector<StoragePtr> held_;  // all that is used or promised
+  Numbers known_;                 // its number, kUnused if no call has used it
+  std::vector<UsedBuffer> used_;  // by number
+  size_t settled_before_ = 0;     // of settled_
+  std::vector<int> lost_;         // numbers of what will not be written
   std::vector<uint64_t> numbers_;
   std::vector<size_t> number_ends_;
   std::map<std::pair<int, int>, prim::StreamHandle> streams_;

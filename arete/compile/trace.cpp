@@ -25,9 +25,8 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, UsedBuffers memory,
     v.data = buffer.base() + its.offset;
   });
   size_t number = k == 0 ? 0 : number_ends[k - 1];
-  call->for_each_number([&](void* place) {
-    std::memcpy(place, &numbers[number++], sizeof(uint64_t));
-  });
+  call->for_each_number(
+      [&](void* place) { std::memcpy(place, &numbers[number++], sizeof(uint64_t)); });
   return call;
 }
 
@@ -44,9 +43,8 @@ TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporar
       std::make_unique<TracePlan>(std::move(mine), memory, temporary, options));
 }
 
-TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls,
-                     UsedBuffers memory, const std::vector<bool>& temporary,
-                     const PlanOptions& options)
+TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffers memory,
+                     const std::vector<bool>& temporary, const PlanOptions& options)
     : temporary_(temporary) {
   std::unordered_map<const Storage*, int> buffers;
   std::vector<UsedMemory> used;
@@ -62,8 +60,7 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls,
       ++count;
     });
   plan_ = std::make_unique<Plan>(std::move(calls), std::move(used), options);
-  for (size_t a = 0; a < plan_->arenas().size(); ++a)
-    buffers[plan_->arenas()[a].get()] = ~int(a);
+  for (size_t a = 0; a < plan_->arenas().size(); ++a) buffers[plan_->arenas()[a].get()] = ~int(a);
 
   std::vector<bool> is_used(temporary_.size());
   plan_->for_each_step([&](RecordedCall& call) {
@@ -92,14 +89,13 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls,
 }
 
 // Gives the steps their addresses and numbers; the memory of the arenas.
-std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory,
-                                           std::span<const uint64_t> numbers) {
+std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory, std::span<const uint64_t> numbers) {
   std::vector<StoragePtr> arenas;
   for (const StoragePtr& arena : plan_->arenas())
     arenas.push_back(prim::backend_for(arena->device()).new_storage(arena->bytes()));
   for (const Address& a : addresses_) {
-    const UsedBuffer at = a.buffer < 0 ? UsedBuffer{arenas[size_t(~a.buffer)].get()}
-                                       : memory[size_t(a.buffer)];
+    const UsedBuffer at =
+        a.buffer < 0 ? UsedBuffer{arenas[size_t(~a.buffer)].get()} : memory[size_t(a.buffer)];
     a.view->data = at.base() + a.offset;
     a.view->storage = at.storage;
   }
@@ -107,8 +103,7 @@ std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory,
   return arenas;
 }
 
-void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
-                    std::vector<int>& lost) {
+void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost) {
   if (graph_->run(memory, numbers)) return;
   if (graph_->is_due()) {
     graph_->capture(steps_, memory, numbers, prepare(memory, numbers));

@@ -32,8 +32,7 @@ class TracePlan {
   const std::vector<int>& used() const { return used_; }
   /// Runs it with the memory of each used buffer, and all numbers of the calls. Where a step fails
   /// `lost` gets the buffers that it and later ones were to write.
-  void run(UsedBuffers memory, std::span<const uint64_t> numbers,
-           std::vector<int>& lost);
+  void run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
   bool is_graph() const { return graph_->is_captured(); }
 
@@ -47,8 +46,7 @@ class TracePlan {
     void* place;
     size_t from;
   };
-  std::vector<StoragePtr> prepare(UsedBuffers memory,
-                                  std::span<const uint64_t> numbers);
+  std::vector<StoragePtr> prepare(UsedBuffers memory, std::span<const uint64_t> numbers);
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;

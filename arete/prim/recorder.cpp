@@ -26,9 +26,7 @@ class Call final : public RecordedCall {
       return kept_.template run<P>(on);
     }
   }
-  void for_each_number(const std::function<void(void*)>& f) override {
-    kept_.for_each_number(f);
-  }
+  void for_each_number(const std::function<void(void*)>& f) override { kept_.for_each_number(f); }
   std::unique_ptr<RecordedCall> clone() const override {
     return std::make_unique<Call>(device(), kept_.args());
   }
@@ -54,9 +52,9 @@ class Call final : public RecordedCall {
 
 }  // namespace
 
-#define ARETE_AS_RECORDED(name, Args)                                              \
-  std::unique_ptr<RecordedCall> as_recorded(Device device, const Args& args) {     \
-    return std::make_unique<Call<Primitive::name, Args>>(device, args);            \
+#define ARETE_AS_RECORDED(name, Args)                                          \
+  std::unique_ptr<RecordedCall> as_recorded(Device device, const Args& args) { \
+    return std::make_unique<Call<Primitive::name, Args>>(device, args);        \
   }
 ARETE_PRIMITIVES(ARETE_AS_RECORDED)
 #undef ARETE_AS_RECORDED

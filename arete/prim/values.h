@@ -35,7 +35,7 @@ constexpr size_t count_fields() {
 
 }  // namespace detail
 
-#define ARETE_FIELDS(Args, count)                             \
+#define ARETE_FIELDS(Args, count)                              \
   static_assert(detail::count_fields<Args>() == size_t(count), \
                 "a field was added: it belongs to describe(), plain_fields() or number_fields()")
 

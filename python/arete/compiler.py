@@ -15,6 +15,8 @@ from arete import _C
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _STANCES = ("default", "force_eager")
 _stance = "default"
+# Classes whose objects become other objects, and what makes these: modules.
+_wrappers: list[tuple[type, Callable]] = []
 # Programs of all compiled functions, for reset().
 _programs: Any = _weakref.WeakSet()
 
@@ -77,7 +79,7 @@ def compile(
     ... def f(x):
     ...     return (2 * x + 1).sqrt().tanh().sum()
     >>> f(arete.ones(3))
-    tensor(2.8177)
+    tensor(2.8179)
     >>> f.stats()["plans"]
     1
     """
@@ -89,12 +91,9 @@ def compile(
     own = _program_of(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
     if own is None:
         return model
-    from arete import nn
-
-    if isinstance(model, nn.Module):
-        from arete.nn.modules._compiled import OptimizedModule
-
-        return OptimizedModule(model, own)
+    for kind, wrapper in _wrappers:
+        if isinstance(model, kind):
+            return wrapper(model, own)
     return _wrap(model, own)
 
 
@@ -172,8 +171,8 @@ class set_stance:
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
         if stance not in _STANCES:
-            raise NotImplementedError(f"compiler.set_stance(): {stance!r} is none of {', '.join(_STANCES)}: plans are made in milliseconds, "
-                                      "and what a function does is always what runs")
+            raise NotImplementedError(f"compiler.set_stance(): {stance!r} is none of {', '.join(_STANCES)}: plans are made in "
+                                      "milliseconds, and what a function does is always what runs")
         if force_backend is not None:
             raise NotImplementedError("compiler.set_stance(): there is one backend")
         global _stance

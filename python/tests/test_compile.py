@@ -2,6 +2,7 @@
 import copy
 import gc
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -190,12 +191,16 @@ def zero_sizes(wrap):
 @program
 def changing_shapes_and_dtypes(wrap):
     f = wrap(lambda x: (x.float() * 2 + 1).mean() if x.is_floating_point() else x + 1)
-    return [f(arete.ones(n, dtype=t, device=DEVICE) * n) for n in (1, 5, 3) for t in (arete.float32, arete.bfloat16, arete.int64, arete.bool)]
+    kinds = (arete.float32, arete.bfloat16, arete.int64, arete.bool)
+    return [f(arete.ones(n, dtype=t, device=DEVICE) * n) for n in (1, 5, 3) for t in kinds]
 
 
 @program
 def random_numbers(wrap):
-    f = wrap(lambda x: F.dropout(x, 0.3) + arete.rand_like(x) + arete.randn(3, device=x.device) + arete.randint(0, 5, (3,), device=x.device))
+    def f(x):
+        return F.dropout(x, 0.3) + arete.rand_like(x) + arete.randn(3, device=x.device) + arete.randint(0, 5, (3,), device=x.device)
+
+    f = wrap(f)
     arete.manual_seed(3)
     return [f(rand(3)) for _ in range(5)]
 
@@ -362,8 +367,10 @@ PROGRAMS["step_with_dropout"] = lambda wrap: train(wrap, lambda p: arete.optim.A
 PROGRAMS["step_with_autocast"] = lambda wrap: train(wrap, lambda p: arete.optim.AdamW(p, 0.01), autocast=True)
 PROGRAMS["step_with_clipping"] = lambda wrap: train(wrap, lambda p: arete.optim.SGD(p, 0.1), clip=True)
 PROGRAMS["step_with_scaler"] = lambda wrap: train(wrap, lambda p: arete.optim.AdamW(p, 0.01), scaler=True, clip=True)
-PROGRAMS["step_with_schedule"] = lambda wrap: train(wrap, lambda p: arete.optim.SGD(p, 0.1), schedule=lambda o: arete.optim.lr_scheduler.CosineAnnealingLR(o, 5))
-PROGRAMS["step_with_one_cycle"] = lambda wrap: train(wrap, lambda p: arete.optim.AdamW(p, 0.1), schedule=lambda o: arete.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=14))
+PROGRAMS["step_with_schedule"] = lambda wrap: train(
+    wrap, lambda p: arete.optim.SGD(p, 0.1), schedule=lambda o: arete.optim.lr_scheduler.CosineAnnealingLR(o, 5))
+PROGRAMS["step_with_one_cycle"] = lambda wrap: train(
+    wrap, lambda p: arete.optim.AdamW(p, 0.1), schedule=lambda o: arete.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=14))
 
 
 @program
@@ -770,7 +777,8 @@ def attention(wrap):
 
 @program
 def convolutional(wrap):
-    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5)).to(DEVICE)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5))
+    net.to(DEVICE)
     opt = arete.optim.SGD(net.parameters(), 0.05, momentum=0.9)
 
     def f(x, y):
@@ -1138,6 +1146,12 @@ def test_stances():
     assert f.stats()["calls"] == 1
     arete.compiler.reset()
     assert f.stats()["plans"] == 0
+
+
+def test_the_example_runs():
+    example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "compiled_training.py"
+    printed = subprocess.run([sys.executable, example], check=True, capture_output=True, text=True).stdout
+    assert "and the same when compiled" in printed
 
 
 def test_switched_off_by_the_environment():

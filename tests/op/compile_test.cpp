@@ -89,8 +89,8 @@ TensorOptions floats() { return TensorOptions(kFloat32, test_device()); }
 void expect_bits(const Tensor& got, const Tensor& want) { EXPECT_EQ(bits(got), bits(want)); }
 
 TEST(Compile, IsOnePlanForSeveralCalls) {
-  auto f = compile::compile([](const Tensor& x) { return (x * 2 + 1).sqrt().tanh(); },
-                            {.exact = true});
+  auto f =
+      compile::compile([](const Tensor& x) { return (x * 2 + 1).sqrt().tanh(); }, {.exact = true});
   for (int k = 1; k <= 4; ++k) {
     const Tensor x = full({3, 4}, double(k), floats());
     expect_bits(f(x), (x * 2 + 1).sqrt().tanh());
@@ -170,9 +170,8 @@ TEST(Compile, ErrorsLeaveWhatWasCalledBefore) {
 
 TEST(Compile, AnErrorOfACallIsRaisedAndItsResultIsNone) {
   Tensor kept;
-  auto f = compile::compile([&](const Tensor& x, const Tensor& index) {
-    kept = x.index_select(0, index) + 1;
-  });
+  auto f = compile::compile(
+      [&](const Tensor& x, const Tensor& index) { kept = x.index_select(0, index) + 1; });
   const Tensor x = ones({3}, floats());
   f(x, zeros({1}, TensorOptions(kInt64, test_device())));
   expect_bits(kept, full({1}, 2.0, floats()));
@@ -183,8 +182,8 @@ TEST(Compile, AnErrorOfACallIsRaisedAndItsResultIsNone) {
 
 TEST(Compile, NestedFunctionsAreOne) {
   auto inner = compile::compile([](const Tensor& x) { return x * 2; });
-  auto outer = compile::compile([&](const Tensor& x) { return inner(x + 1) + inner(x); },
-                                {.exact = true});
+  auto outer =
+      compile::compile([&](const Tensor& x) { return inner(x + 1) + inner(x); }, {.exact = true});
   const Tensor x = ones({3}, floats());
   expect_bits(outer(x), (x + 1) * 2 + x * 2);
   EXPECT_EQ(outer.stats().runs, 1);

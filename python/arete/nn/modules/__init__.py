@@ -1,6 +1,7 @@
 """The layers, in the files that torch has them in."""
 
 from .module import Module
+from . import _compiled
 from .linear import Bilinear, Identity, LazyLinear, Linear
 from .container import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .activation import (

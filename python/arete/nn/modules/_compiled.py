@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import compiler
 from .module import Module
 
 
@@ -57,3 +58,6 @@ class OptimizedModule(Module):
 
     def __dir__(self) -> list:
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+compiler._wrappers.append((Module, OptimizedModule))
