@@ -209,6 +209,7 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
     prim::plain_fields(args, [&](const auto& field) { words.add_field(field); });
     // A graph takes what is called now.
     if (!words.may_put_off || prim::backend_for(device).is_capturing()) {
+      if (count_ > 0) program_.note_break("memory that others see");
       flush();
       run_now(device, args);
       return;
@@ -302,11 +303,14 @@ void Queue::provide(const Storage* storage) {
 }
 
 void Queue::make_calls() {
+  std::vector<StoragePtr> done;  // given up without the lock: memory may be another language's
   const std::lock_guard lock(mutex_);
   flush();
+  done.swap(done_);
 }
 
 void Queue::settle(const Storage& memory) {
+  std::vector<StoragePtr> done;
   const std::lock_guard lock(mutex_);
   if (memory.promiser() != this) return;                                  // meanwhile
   if (known_.find(&memory) == Numbers::kUnused) return provide(&memory);  // no call is concerned
@@ -320,6 +324,7 @@ void Queue::settle(const Storage& memory) {
                         "runs as several plans"));
   program_.note_break(what);
   flush();
+  done.swap(done_);
 }
 
 void Queue::flush() {
@@ -401,7 +406,10 @@ void Queue::give_up() noexcept {
 }
 
 void Queue::clear() noexcept {
-  for (const StoragePtr& s : held_) s->forget_promise(this);
+  for (StoragePtr& s : held_) {
+    s->forget_promise(this);
+    done_.push_back(std::move(s));
+  }
   held_.clear();
   lost_.clear();
   known_.clear();

@@ -136,6 +136,8 @@ class Queue final : public prim::Capture, public Promiser {
   // Memory that was provided since the queue began, with its stand-in.
   std::vector<std::pair<const Storage*, std::byte*>> settled_;
 
+  std::vector<StoragePtr> done_;  // used by calls that were made
+
   // Since the last flush:
   std::vector<StoragePtr> held_;  // all that is used or promised
   Numbers known_;                 // its number, kUnused if no call has used it
