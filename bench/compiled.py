@@ -1,4 +1,4 @@
-"""Functions that are called, and the same ones compiled, in Arete or PyTorch: milliseconds of a call, peak memory, seconds of the first call.
+"""Functions that are called, and the same ones compiled, in Arete or PyTorch: milliseconds of a call, peak memory, seconds of the first.
 
     python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [ROW ...]
 

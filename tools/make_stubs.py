@@ -28,6 +28,7 @@ HEAD = '''\
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
+from . import _dynamo as _dynamo
 from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
 from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft
 from . import func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing

@@ -2,6 +2,7 @@
 #include "arete/compile/compile.h"
 
 #include "arete/core/modes.h"
+#include "arete/prim/recorder.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -94,6 +95,7 @@ void bind_compile(nb::module_& m) {
       },
       "exact"_a, "fullgraph"_a);
   m.def("_is_compiling", [] { return (modes().word & Modes::kPutOff) != 0; });
+  m.def("_make_calls", [] { prim::make_calls_of_thread(); });
   // Calls at once, whatever is put off around them.
   m.def(
       "_call_eagerly",

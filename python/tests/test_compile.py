@@ -1171,3 +1171,18 @@ def test_a_new_shape_takes_milliseconds():
     begun = time.perf_counter()
     step(arete.randn(7, 16))
     assert time.perf_counter() - begun < 1.0
+
+
+def test_names_of_dynamo():
+    dynamo = arete._dynamo
+    dynamo.config.suppress_errors = True
+    with pytest.raises(AttributeError):
+        dynamo.config.cache_size_limit = 8
+    x = arete.ones(3)
+    dynamo.mark_dynamic(x, 0)
+    told = dynamo.explain(lambda x: (x + 1).sum().item() + x)(x)
+    assert told.graph_break_count == 1 and told.graph_count == 2 and "break" in repr(told)
+    f = exact(lambda x: (x + 1, dynamo.graph_break())[0] * 2)
+    assert bits(f(x)) == bits((x + 1) * 2) and f.stats()["runs"] == 2
+    dynamo.reset()
+    assert f.stats()["plans"] == 0
