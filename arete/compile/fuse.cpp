@@ -99,10 +99,7 @@ std::optional<ElementCall> element_call(const prim::ReduceArgs& a, Buffers& buff
   return e;
 }
 
-std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buffers& buffers,
-                                            bool exact) {
-  // The compilers of GPUs contract products with sums, whatever Builder::stored says.
-  if (exact && !call.device().is_cpu()) return std::nullopt;
+std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buffers& buffers) {
   switch (call.primitive()) {
     case Primitive::pointwise:
       return element_call(*static_cast<const prim::PointwiseArgs*>(call.args()), buffers);
@@ -117,23 +114,10 @@ std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buff
   }
 }
 
-/// Whether a backend may contract a product with the sum that it is used in.
-bool may_contract(const expr::Program& program) {
-  const auto code = program.code();
-  return std::ranges::any_of(code, [&](const expr::Instruction& in) {
-    if ((in.op != expr::Op::add && in.op != expr::Op::sub) || !expr::is_float(in.type))
-      return false;
-    return code[size_t(in.operand[0])].op == expr::Op::mul ||
-           code[size_t(in.operand[1])].op == expr::Op::mul;
-  });
-}
-
-/// The call as one of element by element, if it is one and its bits do not depend on what else is
-/// in a program: which products are contracted does.
-std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers& buffers,
-                                        bool exact) {
-  std::optional<ElementCall> e = any_element_call(call, buffers, exact);
-  if (!e || (exact && may_contract(*e->program))) return std::nullopt;
+/// The call as one of element by element, if it is one.
+std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers& buffers) {
+  std::optional<ElementCall> e = any_element_call(call, buffers);
+  if (!e) return std::nullopt;
   const auto add_numbers = [&](std::span<const prim::Slot> slots) {
     for (const prim::Slot& s : slots) buffers.add_use(e->numbers, s.value, Access::read);
   };
@@ -210,7 +194,7 @@ Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const P
   call->for_each_operand([&](View& view, Access access) { buffers.add_use(uses_, view, access); });
   for (const Use& u : uses_)
     if (u.access != Access::write && readers(u.buffer) == 0) read_.push_back(u.buffer);
-  if (auto e = element_call(*call, buffers, exact_)) elements_.push_back(*std::move(e));
+  if (auto e = element_call(*call, buffers)) elements_.push_back(*std::move(e));
   calls_.push_back(std::move(call));
 }
 

@@ -57,6 +57,9 @@ Rule rule_of(Op op) {
     case Op::atan2:
     case Op::copysign:
     case Op::nextafter:
+    case Op::mul_add:
+    case Op::mul_sub:
+    case Op::sub_mul:
       return Rule::floating;
     case Op::select:
       return Rule::other;
@@ -81,7 +84,8 @@ bool is_lossless(Type from, Type to) {
 
 bool is_commutative(Op op) {
   return op == Op::add || op == Op::mul || op == Op::bit_and || op == Op::bit_or ||
-         op == Op::bit_xor || op == Op::eq || op == Op::ne;
+         op == Op::bit_xor || op == Op::eq || op == Op::ne ||
+         (op >= Op::mul_add && op <= Op::sub_mul);  // the factors
 }
 
 }  // namespace
@@ -192,6 +196,7 @@ int32_t Builder::Impl::emit(Op op, int32_t a, int32_t b, int32_t c) {
     return emit_typed(op, t, a, cast(b, t), cast(c, t));
   }
   Type t = b < 0 ? type(a) : std::max(type(a), type(b));
+  if (c >= 0) t = std::max(t, type(c));
   switch (rule) {
     case Rule::float_keep:
       if (!is_float(t)) return a;
@@ -224,6 +229,7 @@ int32_t Builder::Impl::emit(Op op, int32_t a, int32_t b, int32_t c) {
   }
   a = cast(a, t);
   if (b >= 0) b = cast(b, t);
+  if (c >= 0) c = cast(c, t);
   const bool tests = rule == Rule::comparison || rule == Rule::float_test;
   return emit_typed(op, tests ? Type::boolean : t, a, b, c);
 }
@@ -239,6 +245,33 @@ int32_t Builder::Impl::emit_typed(Op op, Type result, int32_t a, int32_t b, int3
   // One order for operands that may be exchanged: constants last, then by age.
   if (is_commutative(op) && (is_constant(a) || (!is_constant(b) && b < a))) std::swap(a, b);
   return push({op, result, {a, b, c}, 0, {}});
+}
+
+std::optional<int32_t> Builder::Impl::contracted(Op op, int32_t a, int32_t b) {
+  if (op != Op::add && op != Op::sub) return std::nullopt;
+  const Type t = std::max(type(a), type(b));
+  if (!is_float(t)) return std::nullopt;
+  if (op == Op::add && b < a) std::swap(a, b);
+  struct Side {
+    int32_t id;
+    bool negative;
+  };
+  const auto without_sign = [this](int32_t id, bool negative) {
+    return this->op(id) == Op::neg ? Side{operand(id), !negative} : Side{id, negative};
+  };
+  const Side first = without_sign(a, false), second = without_sign(b, op == Op::sub);
+  // A product less itself is zero.
+  if (first.id == second.id) return std::nullopt;
+  const auto with = [&](const Side& product, int32_t other, bool minus) -> std::optional<int32_t> {
+    if (this->op(product.id) != Op::mul || type(product.id) != t || (product.negative && minus))
+      return std::nullopt;
+    return emit(product.negative ? Op::sub_mul
+                : minus          ? Op::mul_sub
+                                 : Op::mul_add,
+                operand(product.id, 0), operand(product.id, 1), other);
+  };
+  if (const auto v = with(first, b, op == Op::sub)) return v;
+  return with(second, a, false);
 }
 
 // ---- Builder ------------------------------------------------------------------------------------
@@ -307,7 +340,9 @@ Value Builder::emit(Op op, Value a) {
 }
 Value Builder::emit(Op op, Value a, Value b) {
   check_arity(op, 2);
-  return {this, impl_->emit(op, own_id(this, a), own_id(this, b))};
+  const int32_t x = own_id(this, a), y = own_id(this, b);
+  const std::optional<int32_t> contracted = impl_->contracted(op, x, y);
+  return {this, contracted ? *contracted : impl_->emit(op, x, y)};
 }
 Value Builder::emit(Op op, Value a, Value b, Value c) {
   check_arity(op, 3);
@@ -325,10 +360,8 @@ bool Builder::is_number(Value v, double number) const {
 
 Value Builder::stored(Value a, DType storage) {
   const int32_t id = impl_->round_to(own_id(this, a), storage);
-  const Type t = impl_->type(id);
-  const bool may_contract = impl_->op(id) == Op::mul || impl_->op(id) == Op::neg;
-  if (!may_contract || !is_float(t)) return {this, id};
-  return {this, impl_->push({Op::round_to, t, {id, -1, -1}, int32_t(storage), {}})};
+  if (impl_->op(id) != Op::erf && impl_->op(id) != Op::tanh) return {this, id};
+  return {this, impl_->push({Op::round_to, impl_->type(id), {id, -1, -1}, int32_t(storage), {}})};
 }
 
 std::vector<Value> Builder::inline_program(const Program& program, std::span<const Value> inputs,
@@ -374,7 +407,7 @@ std::vector<Value> Builder::inline_code(const Program& program, std::span<const 
         id = impl_->cast(operand(0), in.type);
         break;
       case Op::round_to:
-        id = impl_->round_to(operand(0), DType(in.index));
+        id = stored({this, operand(0)}, DType(in.index)).id();
         break;
       default:
         id = impl_->emit(in.op, operand(0), operand(1), operand(2));

@@ -36,6 +36,8 @@ struct Builder::Impl {
   int32_t literal(Type type, Literal value);
   /// Promotes operands, folds constants, simplifies.
   int32_t emit(Op op, int32_t a, int32_t b = -1, int32_t c = -1);
+  /// A sum or difference with a product in one operation, if it is that: Note [Contraction].
+  std::optional<int32_t> contracted(Op op, int32_t a, int32_t b);
   int32_t cast(int32_t a, Type to);
   int32_t round_to(int32_t a, DType storage);
 
@@ -62,6 +64,7 @@ struct Builder::Impl {
   std::optional<int32_t> simplify_pow(int32_t a, int32_t b);
   std::optional<int32_t> simplify_bits(Op op, int32_t a, int32_t b);
   std::optional<int32_t> simplify_select(int32_t c, int32_t a, int32_t b);
+  std::optional<int32_t> simplify_contracted(Op op, int32_t a, int32_t b, int32_t c);
 };
 
 }  // namespace arete::expr

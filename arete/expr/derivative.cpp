@@ -130,6 +130,8 @@ class Reverse {
       const Value condition = forward_[size_t(in.operand[0])];
       add_masked(in.operand[1], adj, condition, true);
       add_masked(in.operand[2], adj, condition, false);
+    } else if (arity_of(in.op) == 3) {
+      contracted(in, adj);
     } else if (arity_of(in.op) == 2) {
       binary(in, y, adj);
     }
@@ -207,6 +209,15 @@ class Reverse {
       default:
         ARETE_BUG("an operation without a differentiation rule");
     }
+  }
+
+  void contracted(const Instruction& in, const Adjoint& adj) {
+    const Value minus = -adj.value;
+    const Value of_product = in.op == Op::sub_mul ? minus : adj.value;
+    for (int k = 0; k < 2; ++k)
+      if (const int32_t factor = in.operand[size_t(k)]; wants(factor))
+        add(factor, {of_product * forward_[size_t(in.operand[size_t(1 - k)])], adj.mask});
+    add(in.operand[2], {in.op == Op::mul_sub ? minus : adj.value, adj.mask});
   }
 
   void binary(const Instruction& in, Value y, const Adjoint& adj) {

@@ -108,7 +108,7 @@ I apply_int(Op op, I a, I b) {
 
 // Arithmetic is done in F; transcendental functions in double, then rounded.
 template <class F>
-F apply_float(Op op, F a, F b) {
+F apply_float(Op op, F a, F b, F c) {
   const double x = a, y = b;
   switch (op) {
     case Op::neg:
@@ -207,6 +207,12 @@ F apply_float(Op op, F a, F b) {
       return scalar::min(a, b);
     case Op::max:
       return scalar::max(a, b);
+    case Op::mul_add:
+      return std::fma(a, b, c);
+    case Op::mul_sub:
+      return std::fma(a, b, -c);
+    case Op::sub_mul:
+      return std::fma(-a, b, c);
     default:
       ARETE_BUG("an operation that floating numbers do not have");
   }
@@ -321,9 +327,9 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
     case Type::i64:
       return from_int(apply_int(op, a.i, b.i));
     case Type::f32:
-      return from_float(apply_float(op, float(a.f), float(b.f)));
+      return from_float(apply_float(op, float(a.f), float(b.f), float(c.f)));
     case Type::f64:
-      return from_float(apply_float(op, a.f, b.f));
+      return from_float(apply_float(op, a.f, b.f, c.f));
   }
   __builtin_unreachable();
 }

@@ -149,7 +149,8 @@ Program::~Program() {
 int Program::flops() const {
   int count = 0;
   for (const Instruction& in : code_)
-    count += arity_of(in.op) > 0 && in.op != Op::cast && in.op != Op::round_to && in.op != Op::load;
+    if (arity_of(in.op) > 0 && in.op != Op::cast && in.op != Op::round_to && in.op != Op::load)
+      count += in.op >= Op::mul_add && in.op <= Op::sub_mul ? 2 : 1;
   return count;
 }
 

@@ -107,7 +107,10 @@ enum class Op : uint8_t {
   gt,
   ge,  ///< result boolean
   // ternary
-  select,  ///< (boolean, t, t)
+  select,   ///< (boolean, t, t)
+  mul_add,  ///< floating: a * b + c, rounded once; see Note [Contraction]
+  mul_sub,  ///< floating: a * b - c
+  sub_mul,  ///< floating: c - a * b
   // conversion
   cast,      ///< to `type`; to boolean: x != 0; float to integer: truncates and saturates
   round_to,  ///< rounds (wraps) to storage type `index` (a DType) and back: fusion's barrier
@@ -180,7 +183,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::span<const Output> outputs() const { return outputs_; }
   const Hash128& hash() const { return hash_; }
 
-  /// Number of arithmetic instructions (for costs).
+  /// Number of arithmetic operations (for costs).
   int flops() const;
 
   /// A readable listing, one instruction a line: "%3:f32 = mul %0 %2".

@@ -34,6 +34,7 @@ bool Builder::Impl::is_number(int32_t id, double value) const {
 
 std::optional<int32_t> Builder::Impl::simplify(Op op, int32_t a, int32_t b, int32_t c) {
   if (op == Op::select) return simplify_select(a, b, c);
+  if (arity_of(op) == 3) return simplify_contracted(op, a, b, c);
   if (arity_of(op) == 1) return simplify_unary(op, a);
   if (op == Op::pow) return simplify_pow(a, b);
   if (op == Op::bit_and || op == Op::bit_or || op == Op::bit_xor || op == Op::shl || op == Op::shr)
@@ -114,6 +115,21 @@ std::optional<int32_t> Builder::Impl::simplify_arithmetic(Op op, int32_t a, int3
       break;
     default:
       break;
+  }
+  return std::nullopt;
+}
+
+std::optional<int32_t> Builder::Impl::simplify_contracted(Op op, int32_t a, int32_t b, int32_t c) {
+  if (this->op(c) == Op::neg && op != Op::sub_mul)
+    return emit(op == Op::mul_add ? Op::mul_sub : Op::mul_add, a, b, operand(c));
+  if (is_number(c, op == Op::mul_add ? -0.0 : 0.0) && op != Op::sub_mul) return emit(Op::mul, a, b);
+  for (int side = 0; side < 2; ++side, std::swap(a, b)) {
+    if (this->op(a) == Op::neg && op != Op::mul_sub)
+      return emit(op == Op::mul_add ? Op::sub_mul : Op::mul_add, operand(a), b, c);
+    if (!is_number(a, 1) && !is_number(a, -1)) continue;
+    const int32_t product = emit(Op::mul, a, b);  // which is exact
+    return op == Op::sub_mul ? emit(Op::sub, c, product)
+                             : emit(op == Op::mul_add ? Op::add : Op::sub, product, c);
   }
   return std::nullopt;
 }

@@ -32,6 +32,14 @@ class Value {
 };
 
 /// Builds programs: folds constants, shares equal subexpressions, drops dead code.
+///
+/// Note [Contraction]
+/// A program says itself which products are added without a rounding in between: where add or sub
+/// is emitted for a product of floats, mul_add, mul_sub or sub_mul takes its place (of two products
+/// the first is taken, of a sum the older one, so that sums commute). Backends contract nothing
+/// else. Code that is inlined keeps the instructions that it has: what was rounded stays so,
+/// however programs are put together, and the bits of a program do not depend on what else is in a
+/// kernel.
 class Builder {
  public:
   Builder();
@@ -55,8 +63,8 @@ class Builder {
   Value emit(Op op, Value a, Value b, Value c);
   Value cast(Value a, Type to);
   Value round_to(Value a, DType storage);
-  /// The value as it is read again after it was stored: rounded, and a product is not contracted
-  /// with a sum that it is used in.
+  /// The value as it is read again after it was stored: rounded, and what is computed from it is
+  /// not computed in one with it (backends have forms of 1 + erf(x) and its like).
   Value stored(Value a, DType storage);
   /// Copies `program` in, reading `inputs` and `params`; returns its outputs, each rounded to its
   /// storage type. This is how programs concatenate.

@@ -4,14 +4,7 @@ namespace arete::ops {
 
 double no_flops(const Call&) { return 0; }
 
-double operations_per_element(const expr::Program& program) {
-  using expr::Op;
-  double n = 0;
-  for (const expr::Instruction& i : program.code())
-    n += i.op != Op::input && i.op != Op::param && i.op != Op::constant && i.op != Op::cast &&
-         i.op != Op::round_to && i.op != Op::load;
-  return n;
-}
+double operations_per_element(const expr::Program& program) { return program.flops(); }
 
 int64_t bytes_under(const prim::View& view) {
   int64_t elements = 1;

@@ -169,6 +169,72 @@ TEST(Pointwise, quotients_remainders_and_neighbours_are_exact) {
   check_exact<int64_t>(kInt64, {Op::fmod, Op::remainder, Op::floor_div, Op::div, Op::gcd}, rng);
 }
 
+// Products that are contracted with sums, and those that are not: as the program says.
+template <class T>
+void check_contraction(DType dtype, const std::function<Value(Value, Value, Value)>& f, int scalars,
+                       std::mt19937_64& rng) {
+  constexpr int64_t n = 1031;
+  const auto program =
+      expr::trace([&](std::span<const Value> v) { return std::vector{f(v[0], v[1], v[2])}; },
+                  std::vector<DType>(3, dtype), {}, {});
+  std::vector<GuardedBuffer> in;
+  std::vector<View> views;
+  for (int k = 0; k < 3; ++k) {
+    GuardedBuffer& t = in.emplace_back(dtype, Shape{scalars >> k & 1 ? 1 : n});
+    for (int64_t i = 0; i < t.layout().sizes[0]; ++i) {
+      const uint64_t bits = rng();
+      T v;
+      std::memcpy(&v, &bits, sizeof(T));
+      // Most are near each other, so that roundings show, and some products are halfway.
+      if (rng() % 4) v = T(std::ldexp(double(int64_t(rng() >> 11)), -int(rng() % 8) - 48));
+      if (rng() % 4 == 0) v = T(1) + T(int64_t(rng() % 9) - 4) * std::numeric_limits<T>::epsilon();
+      if (rng() % 16 == 0)
+        v = std::array<T, 5>{0, T(INFINITY), T(NAN), std::numeric_limits<T>::denorm_min(),
+                             std::numeric_limits<T>::min()}[rng() % 5];
+      t.set_at<T>(Shape{i}, rng() % 2 ? v : -v);
+    }
+  }
+  for (GuardedBuffer& t : in) views.push_back(t.view());
+  GuardedBuffer out(dtype, Shape{n});
+  const View to = out.view();
+  backend_under_test().pointwise({program.get(), views, {&to, 1}, {}});
+  EXPECT_TRUE(out.guards_intact());
+  for (int64_t i = 0; i < n; ++i) {
+    std::vector<expr::Literal> values;
+    for (int k = 0; k < 3; ++k)
+      values.push_back(literal_of(in[size_t(k)], Shape{scalars >> k & 1 ? 0 : i}));
+    const expr::Literal want = expr::evaluate(*program, values, {})[0],
+                        got = literal_of(out, Shape{i});
+    ASSERT_TRUE(got.i == want.i || (std::isnan(got.f) && std::isnan(want.f)))
+        << values[0].f << " " << values[1].f << " " << values[2].f << ": " << got.f << " for "
+        << want.f << "\n"
+        << program->text();
+  }
+}
+
+TEST(Pointwise, contraction_is_what_the_program_says) {
+  std::mt19937_64 rng(11);
+  const std::function<Value(Value, Value, Value)> forms[] = {
+      [](Value a, Value b, Value c) { return a * b + c; },
+      [](Value a, Value b, Value c) { return a * b - c; },
+      [](Value a, Value b, Value c) { return c - a * b; },
+      [](Value a, Value b, Value c) { return a * b + b * c; },
+      [](Value a, Value b, Value c) { return a * a - b * c; },
+      [](Value a, Value b, Value c) { return (a * b + c) * (a * b); },
+      [](Value a, Value b, Value c) { return a + b * (c - a); },
+      // Rounded in between.
+      [](Value a, Value b, Value c) { return where(c == 0.0, c, a * b) + c; },
+      [](Value a, Value b, Value c) { return c.builder()->cast(a * b, Type::f64) - c; }};
+  for (int scalars = 0; scalars < 8; ++scalars)
+    for (const auto& f : forms) {
+      check_contraction<float>(
+          kFloat32,
+          [&](Value a, Value b, Value c) { return a.builder()->cast(f(a, b, c), Type::f32); },
+          scalars, rng);
+      check_contraction<double>(kFloat64, f, scalars, rng);
+    }
+}
+
 TEST(Pointwise, booleans) {
   std::mt19937_64 rng(2);
   const auto program = expr::trace(

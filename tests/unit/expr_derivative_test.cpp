@@ -124,7 +124,7 @@ const std::set<Op> kNotDifferentiable = {Op::nextafter};
 TEST(Derivative, EveryOperationAgainstDifferences) {
   for (int i = 0; i < kNumOps; ++i) {
     const Op op = Op(i);
-    if (arity_of(op) == 0 || op == Op::select || op == Op::cast || op == Op::round_to) continue;
+    if (arity_of(op) == 0 || arity_of(op) == 3 || op == Op::cast || op == Op::round_to) continue;
     if (op == Op::bit_not || (op >= Op::bit_and && op <= Op::ge)) continue;
     if (op == Op::is_nan || op == Op::is_inf || op == Op::load) continue;
     SCOPED_TRACE(name_of(op));
@@ -144,6 +144,20 @@ TEST(Derivative, EveryOperationAgainstDifferences) {
       ASSERT_TRUE(kBinaryPoints.count(op)) << "no points";
       for (auto [x, y] : kBinaryPoints.at(op)) check_gradient(p, {x, y});
     }
+  }
+}
+
+TEST(Derivative, OfContractedProducts) {
+  for (Op op : {Op::mul_add, Op::mul_sub, Op::sub_mul}) {
+    SCOPED_TRACE(name_of(op));
+    const DType f64[] = {kFloat64, kFloat64, kFloat64};
+    const auto of = [&](const std::function<Value(std::span<const Value>)>& f) {
+      return trace([&](std::span<const Value> v) { return std::vector{f(v)}; }, f64, {}, {});
+    };
+    check_gradient(of([op](auto v) { return v[0].builder()->emit(op, v[0], v[1], v[2]); }),
+                   {1.3, -0.7, 2.1});
+    check_gradient(of([op](auto v) { return exp(v[0].builder()->emit(op, v[0], v[0], v[1])); }),
+                   {0.6, -0.7, 0});
   }
 }
 

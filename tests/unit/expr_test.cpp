@@ -69,12 +69,11 @@ TEST(Program, TextOfMixedTypesAndParameters) {
             "%0:i32 = input 0 int8\n"
             "%1:f32 = input 1 float16\n"
             "%2:f32 = param 0\n"
-            "%3:f32 = mul %1 %2\n"
-            "%4:f32 = cast %0\n"
-            "%5:f32 = add %3 %4\n"
-            "%6:f32 = constant 2.5\n"
-            "%7:bool = gt %4 %6\n"
-            "return %5:float16 %7:bool\n");
+            "%3:f32 = cast %0\n"
+            "%4:f32 = mul_add %1 %2 %3\n"
+            "%5:f32 = constant 2.5\n"
+            "%6:bool = gt %3 %5\n"
+            "return %4:float16 %6:bool\n");
   EXPECT_EQ(p->flops(), 3);
 }
 
@@ -82,7 +81,7 @@ TEST(Program, SharesEqualSubexpressions) {
   const ProgramPtr p = make_program({kFloat32, kFloat32}, [](Values v) {
     return std::vector{exp(v[0] + v[1]) * 2 + exp(v[1] + v[0])};
   });
-  EXPECT_EQ(p->flops(), 4);  // add, exp, mul, add
+  EXPECT_EQ(p->flops(), 4);  // add, exp, mul_add
 }
 
 TEST(Program, DropsDeadCodeButKeepsInputsAndParameters) {
@@ -192,6 +191,144 @@ TEST(Simplify, RewritesToCheaperForms) {
             "%0:bool = constant true\nreturn %0:bool\n");
   EXPECT_EQ(text1(kFloat32, [](Value x) { return pow(x, 0); }),
             "%0:f32 = constant 1\nreturn %0:float32\n");
+}
+
+// Note [Contraction]: what the definition says decides, and nothing else.
+TEST(Contraction, OfProductsWithSums) {
+  const auto operation = [](const std::function<Value(Values)>& f) {
+    const ProgramPtr p =
+        make_program({kFloat32, kFloat32, kFloat32}, [&](Values v) { return std::vector{f(v)}; });
+    const Instruction& last = p->code()[size_t(p->outputs()[0].value)];
+    std::string s = name_of(last.op);
+    for (int32_t o : last.operand)
+      if (o >= 0)
+        s += std::string(" ") + (p->code()[size_t(o)].op == Op::input
+                                     ? std::string(1, char('x' + p->code()[size_t(o)].index))
+                                     : name_of(p->code()[size_t(o)].op));
+    return s;
+  };
+  EXPECT_EQ(operation([](Values v) { return v[0] * v[1] + v[2]; }), "mul_add x y z");
+  EXPECT_EQ(operation([](Values v) { return v[2] + v[1] * v[0]; }), "mul_add x y z");
+  EXPECT_EQ(operation([](Values v) { return v[0] * v[1] - v[2]; }), "mul_sub x y z");
+  EXPECT_EQ(operation([](Values v) { return v[2] - v[0] * v[1]; }), "sub_mul x y z");
+  EXPECT_EQ(operation([](Values v) { return -(v[0] * v[1]) + v[2]; }), "sub_mul x y z");
+  EXPECT_EQ(operation([](Values v) { return v[2] - -(v[0] * v[1]); }), "mul_add x y z");
+  EXPECT_EQ(operation([](Values v) { return -(v[0] * v[1]) - v[2]; }), "sub neg z");
+  EXPECT_EQ(operation([](Values v) { return v[0] * -v[1] + v[2]; }), "sub_mul x y z");
+  EXPECT_EQ(operation([](Values v) { return v[0] * v[1] + -v[2]; }), "mul_sub x y z");
+  // Of two products the first, and in a sum the older one.
+  EXPECT_EQ(operation([](Values v) { return v[0] * v[1] - v[1] * v[2]; }), "mul_sub x y mul");
+  EXPECT_EQ(operation([](Values v) {
+              const Value a = v[0] * v[1], b = v[1] * v[2];
+              return b + a;
+            }),
+            "mul_add x y mul");
+  // Not what is no product of floats of the sum's type.
+  EXPECT_EQ(
+      operation([](Values v) { return cast(v[0] * v[1], Type::f64) + cast(v[2], Type::f64); }),
+      "add cast cast");
+  EXPECT_EQ(text2(kInt32, [](Value x, Value y) { return x * y + x; }),
+            "%0:i32 = input 0 int32\n%1:i32 = input 1 int32\n%2:i32 = mul %0 %1\n"
+            "%3:i32 = add %0 %2\nreturn %3:int32\n");
+  // What is subtracted from itself is zero.
+  for (const auto& f : {+[](Value m) { return m - m; }, +[](Value m) { return -m + m; }}) {
+    const ProgramPtr p =
+        make_program({kFloat32, kFloat32}, [&](Values v) { return std::vector{f(v[0] * v[1])}; });
+    EXPECT_EQ(run(p, {1.1, 1.3}), 0);
+  }
+}
+
+TEST(Contraction, RoundsOnce) {
+  const double e = std::ldexp(1, -12), x = 1 + e, y = 1 - e;
+  const auto of = [&](const std::function<Value(Values)>& f) {
+    return run(make_program({kFloat32, kFloat32}, [&](Values v) { return std::vector{f(v)}; }),
+               {x, y});
+  };
+  EXPECT_EQ(of([](Values v) { return v[0] * v[1] - 1; }), -e * e);
+  EXPECT_EQ(of([](Values v) { return 1 - v[0] * v[1]; }), e * e);
+  EXPECT_EQ(of([](Values v) { return v[0] * v[1] + -1.0; }), -e * e);
+}
+
+// However programs are put together, each has the instructions that it had.
+TEST(Contraction, StopsAtTheBordersOfPrograms) {
+  const ProgramPtr product =
+      make_program({kFloat32, kFloat32}, [](Values v) { return std::vector{v[0] * v[1]}; });
+  const ProgramPtr sum =
+      make_program({kFloat32, kFloat32}, [](Values v) { return std::vector{v[0] + v[1]}; });
+  Builder b;
+  const Value x = b.input(kFloat32), y = b.input(kFloat32), z = b.input(kFloat32);
+  const Value xy = b.inline_program(*product, std::vector{x, y}, {})[0];
+  const Value r = b.inline_program(*sum, std::vector{xy, z}, {})[0];
+  const ProgramPtr joined = b.build(std::vector{r}, std::vector{kFloat32});
+  EXPECT_EQ(joined->text(),
+            "%0:f32 = input 0 float32\n%1:f32 = input 1 float32\n%2:f32 = input 2 float32\n"
+            "%3:f32 = mul %0 %1\n%4:f32 = add %2 %3\nreturn %4:float32\n");
+  Builder again;
+  const std::vector<Value> inputs = again.inputs_of(*joined);
+  const Value same = again.inline_program(*joined, inputs, {})[0];
+  EXPECT_EQ(again.build(std::vector{same}, std::vector{kFloat32}), joined);
+  // A sum with a function that was stored is not computed in one with it, however often inlined.
+  const ProgramPtr plus = make_program({kFloat32}, [](Values v) { return std::vector{v[0] + 1}; });
+  for (int level = 0; level < 2; ++level) {
+    Builder c;
+    const Value stored = c.stored(tanh(c.input(kFloat32)), kFloat32);
+    const Value one = c.inline_program(*plus, std::vector{stored}, {})[0];
+    ProgramPtr p = c.build(std::vector{one}, std::vector{kFloat32});
+    if (level) {
+      Builder d;
+      const Value v = d.inline_program(*p, d.inputs_of(*p), {})[0];
+      p = d.build(std::vector{v}, std::vector{kFloat32});
+    }
+    EXPECT_EQ(p->text(),
+              "%0:f32 = input 0 float32\n%1:f32 = tanh %0\n%2:f32 = round_to %1 float32\n"
+              "%3:f32 = constant 1\n%4:f32 = add %2 %3\nreturn %4:float32\n");
+  }
+}
+
+// Rewrites of the operations: the same bits, for all numbers.
+TEST(Contraction, IsSimplifiedExactly) {
+  const double points[] = {0.0, -0.0, 1, -1, 1.1, -0.3, 1e-30, 3e38, kInfinity, -kInfinity, kNan};
+  for (Op op : {Op::mul_add, Op::mul_sub, Op::sub_mul})
+    for (int form = 0; form < 9; ++form)
+      for (double x : points)
+        for (double y : points) {
+          Builder b;
+          const Value u = b.input(kFloat32), v = b.input(kFloat32);
+          const auto numbers = [&](int k) -> std::array<Value, 3> {
+            const auto number = [&](double n) { return b.constant(Type::f32, n); };
+            switch (k) {
+              case 0:
+                return {-u, v, u};
+              case 1:
+                return {u, -v, v};
+              case 2:
+                return {u, v, -u};
+              case 3:
+                return {u, number(1), v};
+              case 4:
+                return {number(-1), u, v};
+              case 5:
+                return {u, v, number(0.0)};
+              case 6:
+                return {u, v, number(-0.0)};
+              case 7:
+                return {-u, -v, -v};
+              default:
+                return {number(1.1), number(1.3), u};
+            }
+          };
+          const std::array<Value, 3> o = numbers(form);
+          const Value r = b.emit(op, o[0], o[1], o[2]);
+          const ProgramPtr p = b.build(std::vector{r, o[0], o[1], o[2]},
+                                       std::vector{kFloat32, kFloat32, kFloat32, kFloat32});
+          const auto got = evaluate(*p, std::vector{real(x), real(y)}, {});
+          const float a = float(got[1].f), c = float(got[3].f);
+          const float want =
+              std::fma(op == Op::sub_mul ? -a : a, float(got[2].f), op == Op::mul_sub ? -c : c);
+          EXPECT_TRUE(std::isnan(want) ? std::isnan(got[0].f) : got[0].i == real(want).i)
+              << name_of(op) << " " << form << " " << x << " " << y << "\n"
+              << p->text();
+        }
 }
 
 // Constants fold through the code that evaluates, so both give the same bits.

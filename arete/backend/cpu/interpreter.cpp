@@ -322,9 +322,6 @@ class Compiler {
         }
         return v;
       }
-      case Op::mul:
-        if (expr::is_float(in.type) && uses_[position] == 1) return delay(position);
-        break;
       case Op::min:
       case Op::max:
         if (const int v = limits(in); v >= 0) return v;
@@ -344,11 +341,6 @@ class Compiler {
           if (condition == in.operand[0]) return operand(in, is_true ? 1 : 2);
         if (const int v = by_arms(in, position); v >= 0) return v;
         if (const int v = choice(in); v >= 0) return v;
-        break;
-      case Op::add:
-      case Op::sub:
-        if (expr::is_float(in.type))
-          if (const int v = fused_pair(in); v >= 0) return v;
         break;
       default:
         break;
@@ -371,8 +363,9 @@ class Compiler {
     const Instruction& inner = program_.code()[size_t(in.operand[0])];
     if (inner.op != (in.op == Op::max ? Op::min : Op::max)) return -1;
     const int a = operand(inner, 0), b = operand(inner, 1), c = operand(in, 1);
-    const kernels::Pair pair = in.op == Op::max ? kernels::pair_min_max : kernels::pair_max_min;
-    const Kernel kernel = table_.pair[pair][int(in.type)][6];
+    const kernels::Triple limits =
+        in.op == Op::max ? kernels::triple_min_max : kernels::triple_max_min;
+    const Kernel kernel = table_.triple[limits][int(in.type)][6];
     if (uniform(a) || !uniform(b) || !uniform(c) || !kernel) return -1;
     code_.cost += 1;
     return compute(kernel, size_of_type(in.type), {a, b, c});
@@ -405,27 +398,6 @@ class Compiler {
     return out;
   }
 
-  /// a * b + c and its like as one step, if the product is used here only and is no scalar.
-  int fused_pair(const Instruction& in) {
-    for (int side = 0; side < 2; ++side) {
-      const int product = in.operand[size_t(side)], other = in.operand[size_t(1 - side)];
-      if (!is_delayed(product)) continue;
-      const Instruction& mul = program_.code()[size_t(product)];
-      if (mul.op != Op::mul) continue;
-      const int a = operand(mul, 0), b = operand(mul, 1);
-      if (uniform(a) && uniform(b)) continue;
-      const int c = operand(in, 1 - side);
-      (void)other;
-      const kernels::Pair pair = in.op == Op::add ? kernels::pair_mul_add
-                                 : side == 0      ? kernels::pair_mul_sub
-                                                  : kernels::pair_sub_mul;
-      const int mask = int(uniform(a)) | int(uniform(b)) << 1 | int(uniform(c)) << 2;
-      code_.cost += 1;
-      return compute(table_.pair[pair][int(in.type)][mask], size_of_type(in.type), {a, b, c});
-    }
-    return -1;
-  }
-
   int simple(const Instruction& in) {
     const auto code = program_.code();
     const int size = size_of_type(in.type);
@@ -447,11 +419,18 @@ class Compiler {
         code_.cost += uniform(v[1]) ? 0 : 2;
         return compute(table_.look_up[int(program_.inputs()[input])], size, v);
       }
-      case Op::select: {
+      case Op::select:
+      case Op::mul_add:
+      case Op::mul_sub:
+      case Op::sub_mul: {
         int mask = 0;
         for (int k = 0; k < 3; ++k) mask |= int(uniform(v[size_t(k)])) << k;
         code_.cost += 1;
-        return compute(table_.select[size][mask == 7 ? 0 : mask], size, v);
+        const Kernel* const kernels =
+            in.op == Op::select
+                ? table_.select[size]
+                : table_.triple[kernels::triple_mul_add + int(in.op) - int(Op::mul_add)][int(type)];
+        return compute(kernels[mask == 7 ? 0 : mask], size, v);
       }
       default:
         break;

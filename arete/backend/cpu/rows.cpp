@@ -35,7 +35,7 @@ void add_row(A* to, int64_t so, const T* from, int64_t sf, int64_t width,
           row = block;
         }
         if (factor)
-          k.pair[kernels::pair_mul_add][type][1](to + j, factor, row, to + j, n);
+          k.triple[kernels::triple_mul_add][type][1](to + j, factor, row, to + j, n);
         else
           k.binary[kernels::op_add][type][kernels::vv](to + j, to + j, row, nullptr, n);
       }

@@ -236,19 +236,19 @@ struct Select {
 struct MulAdd {
   template <class T>
   static T run(T a, T b, T c) {
-    return a * b + c;
+    return fma_of(a, b, c);
   }
 };
 struct MulSub {
   template <class T>
   static T run(T a, T b, T c) {
-    return a * b - c;
+    return fma_of(a, b, -c);
   }
 };
 struct SubMul {
   template <class T>
   static T run(T a, T b, T c) {
-    return c - a * b;
+    return fma_of(-a, b, c);
   }
 };
 // max(min(a, b), c), or min(max(a, b), c), for scalars b and c that are numbers: one instruction of
@@ -353,14 +353,14 @@ void put_choices(KernelTable& t) {
   t.choose[compare_ne][kTypeOf<T>] = choose<IsUnequal, T>;
   t.choose[compare_lt][kTypeOf<T>] = choose<IsLess, T>;
   t.choose[compare_le][kTypeOf<T>] = choose<IsLessEqual, T>;
-  t.pair[pair_min_max][kTypeOf<T>][6] = limits<T, true>;
-  t.pair[pair_max_min][kTypeOf<T>][6] = limits<T, false>;
+  t.triple[triple_min_max][kTypeOf<T>][6] = limits<T, true>;
+  t.triple[triple_max_min][kTypeOf<T>][6] = limits<T, false>;
 }
 template <class T>
-void put_pairs(KernelTable& t) {
-  put3<MulAdd, T, T>(t.pair[pair_mul_add][kTypeOf<T>]);
-  put3<MulSub, T, T>(t.pair[pair_mul_sub][kTypeOf<T>]);
-  put3<SubMul, T, T>(t.pair[pair_sub_mul][kTypeOf<T>]);
+void put_products(KernelTable& t) {
+  put3<MulAdd, T, T>(t.triple[triple_mul_add][kTypeOf<T>]);
+  put3<MulSub, T, T>(t.triple[triple_mul_sub][kTypeOf<T>]);
+  put3<SubMul, T, T>(t.triple[triple_sub_mul][kTypeOf<T>]);
 }
 
 #if defined(__AVX512F__)
@@ -519,8 +519,8 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_choices<double>(t);
   put_choices<int32_t>(t);
   put_choices<int64_t>(t);
-  put_pairs<float>(t);
-  put_pairs<double>(t);
+  put_products<float>(t);
+  put_products<double>(t);
   put3<Select, uint8_t, uint8_t>(t.select[1]);
   put3<Select, uint8_t, uint32_t>(t.select[4]);
   put3<Select, uint8_t, uint64_t>(t.select[8]);

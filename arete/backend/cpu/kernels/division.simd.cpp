@@ -28,8 +28,6 @@ inline float floor_of(float a) { return __builtin_floorf(a); }
 inline double floor_of(double a) { return __builtin_floor(a); }
 inline float copysign_of(float a, float b) { return __builtin_copysignf(a, b); }
 inline double copysign_of(double a, double b) { return __builtin_copysign(a, b); }
-inline float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline float fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
 inline double fmod_of(double a, double b) { return __builtin_fmod(a, b); }
 

@@ -76,6 +76,9 @@ enum KOp : int {
   op_gt,
   op_ge,
   op_select,
+  op_mul_add,
+  op_mul_sub,
+  op_sub_mul,
   op_cast,
   op_round_to,
   op_load,
@@ -121,15 +124,15 @@ using ProductKernel = void (*)(void* acc, const void* in, const void* factors, i
 using TransposeKernel = void (*)(void* dst, const void* src, int64_t rows, int64_t cols,
                                  int64_t dst_stride, int64_t src_stride);
 
-/// Fused pairs of instructions: products on f32 and f64, limits on numbers where b and c are
-/// scalars.
-enum Pair : int {
-  pair_mul_add,  ///< a * b + c
-  pair_mul_sub,  ///< a * b - c
-  pair_sub_mul,  ///< c - a * b
-  pair_min_max,  ///< max(min(a, b), c)
-  pair_max_min,  ///< min(max(a, b), c)
-  kNumPairs
+/// Of three operands: products with a sum, rounded once, on f32 and f64; pairs of limits on numbers
+/// where b and c are scalars.
+enum Triple : int {
+  triple_mul_add,  ///< a * b + c
+  triple_mul_sub,  ///< a * b - c
+  triple_sub_mul,  ///< c - a * b
+  triple_min_max,  ///< max(min(a, b), c)
+  triple_max_min,  ///< min(max(a, b), c)
+  kNumTriples
 };
 
 /// out[i] = a[i] < b[i] ? c[i] : d[i], or by another comparison, for operands of one size. Bit k of
@@ -153,7 +156,7 @@ struct KernelTable {
   const char* name;
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
   Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
-  Kernel pair[kNumPairs][kNumKTypes][8];              // bit k: operand k is a scalar
+  Kernel triple[kNumTriples][kNumKTypes][8];          // bit k: operand k is a scalar
   ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
   Kernel select[9][8];                                // by element size; bit k: scalar
   CountKernel count;

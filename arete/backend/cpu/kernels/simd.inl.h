@@ -77,6 +77,24 @@ inline constexpr KType kTypeOf = TypeIndex<T>::value;
 template <class V>
 using Element = __typeof__(V{}[0] + V{}[0]);
 
+/// a * b + c, rounded once, on every processor.
+inline double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+inline float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+inline float fma_of(float a, float b, float c) {
+  // The product is exact in double, and the sum with its error is the exact result. If it has one,
+  // the double next to it that is odd is taken: it rounds to float as the exact result does.
+  const double product = double(a) * double(b), sum = product + double(c);
+  const double part = sum - product;
+  const double error = (product - (sum - part)) + (double(c) - part);
+  const int64_t bits = __builtin_bit_cast(int64_t, sum);
+  const int64_t step = (error > 0) == (sum > 0) ? 1 : -1;
+  const bool moves = (bits & 1) == 0 && (error > 0 || error < 0);
+  return float(__builtin_bit_cast(double, moves ? bits + step : bits));
+}
+#endif
+
 /// a < b ? a : b and so on, NaN if either is NaN.
 template <class T>
 inline T min_of(T a, T b) {

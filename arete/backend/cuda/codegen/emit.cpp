@@ -150,17 +150,17 @@ int weight_of(const expr::Program& program, const Instruction& c) {
 
 namespace {
 
-// For an addition that makes 1 + erf(x) or 1 + tanh(x): the position of the erf or tanh, if nothing
-// else reads it; else -1. The sum has a cheaper form than its parts (device/math.cuh).
-int one_plus_operand(const expr::Program& program, std::span<const int> uses, size_t at) {
+// For an addition that makes 1 + erf(x) or 1 + tanh(x): the position of the erf or tanh; else -1.
+// The sum has a cheaper form than its parts (device/math.cuh), even where others read these: what
+// else is in a program must not change its bits.
+int one_plus_operand(const expr::Program& program, size_t at) {
   const auto code = program.code();
   if (code[at].op != Op::add || !expr::is_float(code[at].type)) return -1;
   for (int k = 0; k < 2; ++k) {
     const Instruction& one = code[size_t(code[at].operand[size_t(k)])];
     const int other = code[at].operand[size_t(1 - k)];
     const Op op = code[size_t(other)].op;
-    if (one.op == Op::constant && one.value.f == 1 && (op == Op::erf || op == Op::tanh) &&
-        uses[size_t(other)] == 1)
+    if (one.op == Op::constant && one.value.f == 1 && (op == Op::erf || op == Op::tanh))
       return other;
   }
   return -1;
@@ -237,17 +237,17 @@ class Regions {
 std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
                                      std::span<const std::string> inputs,
                                      std::span<const std::string> params, std::string_view prefix,
-                                     std::string_view indent, const char* product) {
+                                     std::string_view indent, bool for_sums) {
   const auto code = program.code();
   std::vector<int> uses(code.size());
   for (const Instruction& c : code)
     for (const int32_t o : c.operand)
       if (o >= 0) ++uses[size_t(o)];
-  for (const auto& o : program.outputs()) ++uses[size_t(o.value)];
-  std::vector<int> part_of_sum(code.size());
+  std::vector<int> stored(code.size());
+  for (const auto& o : program.outputs()) ++stored[size_t(o.value)];
+  std::vector<int> sums(code.size());  // that have a form without it
   for (size_t i = 0; i < code.size(); ++i)
-    if (const int part = one_plus_operand(program, uses, i); part >= 0)
-      part_of_sum[size_t(part)] = 1;
+    if (const int part = one_plus_operand(program, i); part >= 0) ++sums[size_t(part)];
 
   const Regions regions(program);
   std::vector<std::vector<size_t>> members(1 + 2 * code.size());
@@ -259,10 +259,7 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
       const auto operand = [&](int k) -> const std::string& {
         return names[size_t(c.operand[size_t(k)])];
       };
-      if (part_of_sum[i]) {
-        names[i] = operand(0);  // the argument; the sum computes the function
-        continue;
-      }
+      if (sums[i] > 0 && sums[i] == uses[i] + stored[i]) continue;  // the sum computes the function
       std::string value;
       switch (c.op) {
         case Op::input:
@@ -299,15 +296,19 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
                   operand(0) + "))";
           break;
         default: {
-          if (const int part = one_plus_operand(program, uses, i); part >= 0) {
-            value = std::string("op_one_plus_") + expr::name_of(code[size_t(part)].op) + "(" +
-                    names[size_t(part)] + ")";
+          if (const int part = one_plus_operand(program, i); part >= 0) {
+            const Instruction& function = code[size_t(part)];
+            value = std::string("op_one_plus_") + expr::name_of(function.op) + "(" +
+                    names[size_t(function.operand[0])] + ")";
             break;
           }
-          value = c.op == Op::mul && expr::is_float(c.type)
-                      ? product
-                      : std::string("op_") + expr::name_of(c.op);
-          value += "(";
+          if (for_sums && c.op == Op::mul && expr::is_float(c.type) && uses[i] == 0 &&
+              stored[i] == 1) {
+            names[i] = std::string("Product<") + compute_name(c.type) + ">{" + operand(0) + ", " +
+                       operand(1) + "}";
+            continue;
+          }
+          value = std::string("op_") + expr::name_of(c.op) + "(";
           for (int k = 0; k < expr::arity_of(c.op); ++k) value += (k ? ", " : "") + operand(k);
           value += ")";
         }

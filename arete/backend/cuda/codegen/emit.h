@@ -24,12 +24,13 @@ std::vector<std::string> emit_program(std::string& text, const expr::Program& pr
                                       std::span<const std::string> inputs,
                                       std::span<const std::string> params, std::string_view prefix,
                                       std::string_view indent);
-/// The same, returning expressions of the compute types, not rounded. `product`: the function that
-/// multiplies floats.
+/// The same, returning expressions of the compute types, not rounded. `for_sums`: what may be
+/// added up, and is not used otherwise: a product may be left as Product<T>{a, b}, which
+/// device/monoid.cuh adds without a rounding.
 std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
                                      std::span<const std::string> inputs,
                                      std::span<const std::string> params, std::string_view prefix,
-                                     std::string_view indent, const char* product = "op_mul");
+                                     std::string_view indent, bool for_sums = false);
 
 /// About how many machine instructions an operation takes in a kernel's text; slow paths count.
 int weight_of(const expr::Program& program, const expr::Instruction& instruction);

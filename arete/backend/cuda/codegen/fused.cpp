@@ -200,7 +200,7 @@ bool FusedWriter::is_copied_async(int i) const { return is_fresh(i) && chunk_byt
 // The values of a program's outputs, as the compute types of the outputs' dtypes.
 std::vector<std::string> FusedWriter::values(const expr::Program& program,
                                              const std::vector<std::string>& inputs, int depth,
-                                             const char* product) {
+                                             bool for_sums) {
   std::vector<std::string> params;
   for (size_t k = 0; k < program.params().size(); ++k) {
     const std::string at = number(int64_t(k));
@@ -208,7 +208,7 @@ std::vector<std::string> FusedWriter::values(const expr::Program& program,
     params.push_back(number_expression(program.params()[k], slot));
   }
   std::vector<std::string> r = emit_values(text_, program, inputs, params, "v",
-                                           std::string(size_t(2 * depth), ' '), product);
+                                           std::string(size_t(2 * depth), ' '), for_sums);
   for (size_t k = 0; k < r.size(); ++k) {
     const auto& o = program.outputs()[k];
     const expr::Type wanted = expr::compute_type(o.dtype);
@@ -416,9 +416,7 @@ void FusedWriter::row(size_t s) {
   declare_rows(s);
   line(2, "{");
   open_rows(3);
-  // With numbers that are arguments ptxas moves products into the loops over elements and makes
-  // fused multiply-adds of them, with numbers from memory it does not: none may be moved.
-  const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3, "op_rounded_mul");
+  const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3);
   for (size_t k = 0; k < outputs.size(); ++k)
     line(3, row_name(first_row_[s] + int(k)) + of_row() + " = " + rounded(r[k], outputs[k].dtype) +
                 ";");

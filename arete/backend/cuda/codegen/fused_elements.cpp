@@ -80,7 +80,8 @@ void FusedWriter::compute(const FusedStage& stage, int depth,
                             ")");
     }
   }
-  body.inside(values(*stage.program, expressions, depth + 1), depth + 1);
+  const bool for_sums = stage.kind != Kind::store;
+  body.inside(values(*stage.program, expressions, depth + 1, for_sums), depth + 1);
   line(depth, "}");
   if (body.after) body.after(depth);
 }

@@ -52,7 +52,7 @@ class FusedWriter {
   std::vector<std::string> row_inputs(const Stage& stage) const;
   std::vector<std::string> values(const expr::Program& program,
                                   const std::vector<std::string>& inputs, int depth,
-                                  const char* product = "op_mul");
+                                  bool for_sums = false);
   std::string rounded(const std::string& value, DType t) const;
 
   // fused_elements.cpp: stages over elements

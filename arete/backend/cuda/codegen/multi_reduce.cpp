@@ -43,12 +43,12 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
   const std::string input = "x";
   std::string body;
   const std::vector<std::string> value =
-      emit_values(body, prologue, {&input, 1}, params, "v", "  ");
+      emit_values(body, prologue, {&input, 1}, params, "v", "  ", true);
 
   std::string t = common(tensors);
   t += "typedef " + monoid_name(monoid, work) + " M;\n";
-  t += "DEVICE M::type term(compute_of<" + element + "> x, const Slots& p) {\n" + body +
-       "  return op_cast<" + compute_name(work) + ">(" + value[0] + ");\n}\n";
+  t += "DEVICE auto term(compute_of<" + element + "> x, const Slots& p) {\n" + body + "  return " +
+       value[0] + ";\n}\n";
   t += "static constexpr int kWidth = " + std::to_string(width) + ";\n";
   t += "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
        "multi_reduce_chunks(const __grid_constant__ MultiReduceTable table,\n"

@@ -39,6 +39,11 @@ expr::ProgramPtr every_operation(Type type, Op first, Op last) {
   }
   results.push_back(b.emit(Op::select, b.emit(Op::lt, x, y), x, y));
   dtypes.push_back(storage);
+  if (expr::is_float(type))
+    for (const Op op : {Op::mul_add, Op::mul_sub, Op::sub_mul}) {
+      results.push_back(b.emit(op, x, y, x));
+      dtypes.push_back(storage);
+    }
   for (const Type to : {Type::boolean, Type::i32, Type::i64, Type::f32, Type::f64}) {
     results.push_back(b.cast(x, to));
     dtypes.push_back(expr::storage_type(to));

@@ -109,8 +109,7 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
        monoid_name(kernel.monoid, acc.wide) + "> Fold;\n";
   t += std::string("  static const int kFlush = ") + (acc.fast == acc.wide ? "0" : "16") + ";\n";
 
-  t += std::string("  template <int V> DEVICE ") + compute_name(value) +
-       " value(const Loaded<V>& l, int v, const Arguments& a) {\n";
+  t += "  template <int V> DEVICE auto value(const Loaded<V>& l, int v, const Arguments& a) {\n";
   std::vector<std::string> elements;
   for (size_t k = 0; k < stored.size(); ++k)
     elements.push_back(kernel.prologue && kernel.prologue->is_table(k)
@@ -120,7 +119,7 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
   std::string result = elements[0];
   if (kernel.prologue) {
     result = emit_values(t, *kernel.prologue, elements,
-                         param_expressions(*kernel.prologue, "a.params"), "t", "    ")[0];
+                         param_expressions(*kernel.prologue, "a.params"), "t", "    ", true)[0];
     const auto& output = kernel.prologue->outputs()[0];
     if (kernel.prologue->code()[size_t(output.value)].type != value)
       result = std::string("op_cast<") + compute_name(value) + ">(" + result + ")";

@@ -131,11 +131,20 @@ INTEGER(i64, u64, 64)
 #undef INTEGER
 
 // ---- floats
+// Products and sums are rounded as the program says, whatever reads them: compilers make no fused
+// multiply-adds of these.
+#define ROUNDED(F, p, fma)                                              \
+  DEVICE F op_add(F a, F b) { return __##p##add_rn(a, b); }             \
+  DEVICE F op_sub(F a, F b) { return __##p##sub_rn(a, b); }             \
+  DEVICE F op_mul(F a, F b) { return __##p##mul_rn(a, b); }             \
+  DEVICE F op_mul_add(F a, F b, F c) { return __##fma##_rn(a, b, c); }  \
+  DEVICE F op_mul_sub(F a, F b, F c) { return __##fma##_rn(a, b, -c); } \
+  DEVICE F op_sub_mul(F a, F b, F c) { return __##fma##_rn(-a, b, c); }
+ROUNDED(f32, f, fmaf)
+ROUNDED(f64, d, fma)
+#undef ROUNDED
 #define FLOATING(F, f)                                                         \
   DEVICE F op_neg(F a) { return -a; }                                          \
-  DEVICE F op_add(F a, F b) { return a + b; }                                  \
-  DEVICE F op_sub(F a, F b) { return a - b; }                                  \
-  DEVICE F op_mul(F a, F b) { return a * b; }                                  \
   DEVICE F op_div(F a, F b) { return a / b; }                                  \
   DEVICE F op_reciprocal(F a) { return F(1) / a; }                             \
   DEVICE F op_fmod(F a, F b) { return f(fmod)(a, b); }                         \
@@ -163,9 +172,6 @@ INTEGER(i64, u64, 64)
 #define DOUBLE(name) name
 FLOATING(f32, SINGLE)
 FLOATING(f64, DOUBLE)
-// Products that are rounded whatever reads them: compilers make no fused multiply-adds of them.
-DEVICE f32 op_rounded_mul(f32 a, f32 b) { return __fmul_rn(a, b); }
-DEVICE f64 op_rounded_mul(f64 a, f64 b) { return __dmul_rn(a, b); }
 #undef FLOATING
 #undef SINGLE
 #undef DOUBLE

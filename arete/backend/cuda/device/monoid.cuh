@@ -72,11 +72,23 @@ DEVICE f32 nan_max(f32 a, f32 b) {
 #endif
 }
 
+DEVICE f32 rounded_product(f32 a, f32 b) { return __fmul_rn(a, b); }
+DEVICE f64 rounded_product(f64 a, f64 b) { return __dmul_rn(a, b); }
+DEVICE f32 add_product(f32 sum, f32 a, f32 b) { return __fmaf_rn(a, b, sum); }
+DEVICE f64 add_product(f64 sum, f64 a, f64 b) { return __fma_rn(a, b, sum); }
+/// The product of two floats, which a sum takes without a rounding.
+template <class T>
+struct Product {
+  T a, b;
+  __device__ __forceinline__ operator T() const { return rounded_product(a, b); }
+};
+
 template <class T>
 struct Sum {
   typedef T type;
   DEVICE T identity() { return T(0); }
   DEVICE T combine(T a, T b) { return wrapping_add(a, b); }
+  DEVICE T combine(T a, Product<T> b) { return add_product(a, b.a, b.b); }
 };
 template <class T>
 struct Prod {

@@ -279,6 +279,10 @@ struct MonoidFold {
     __device__ __forceinline__ void add(T value, P) {
       v = Fast::combine(v, typename Fast::type(value));
     }
+    template <class T, class P>
+    __device__ __forceinline__ void add(Product<T> value, P) {
+      v = Fast::combine(v, value);
+    }
     __device__ __forceinline__ Partial partial() const { return Partial(v); }
   };
   DEVICE Partial identity() { return Wide::identity(); }
