@@ -12,7 +12,6 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
-#include "arete/ops/op_node.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
@@ -198,15 +197,16 @@ bool has_kernel(const Tensor& q, const Tensor& k, const Tensor& v) {
   return backend && backend->has_own(prim::Primitive::attention, q.dtype());
 }
 
-// Whether all scores are more than the device likes to have in memory at one time.
-bool has_many_scores(const Tensor& q, const Tensor& k) {
+// Whether to compute in bands. A few scores are cheaper to keep for the backward pass than to
+// compute again: on a CPU, measured, below 8 MiB. Bands of a causal mask leave half of them out.
+bool has_many_scores(const Tensor& q, const Tensor& k, bool causal) {
   const prim::Backend* backend = prim::find_backend(q.device());
   if (!backend || q.numel() == 0 || k.numel() == 0) return false;
   const int64_t batch =
       std::max(q.numel() / q.size(-2) / q.size(-1), k.numel() / k.size(-2) / k.size(-1));
-  return double(batch) * double(q.size(-2)) * double(k.size(-2)) *
-             double(size_of(expr::work_dtype(q.dtype()))) >
-         double(backend->band_bytes());
+  const double bytes = double(batch) * double(q.size(-2)) * double(k.size(-2)) *
+                       double(size_of(expr::work_dtype(q.dtype())));
+  return bytes * (causal ? 2 : 1) >= double(std::max<int64_t>(backend->band_bytes(), 8 << 20));
 }
 
 // A call of scaled_dot_product_attention in four dimensions.
@@ -298,13 +298,9 @@ Tensor attention(const Call& c) {
     mask = mask.to(q.dtype());
   const bool takes_kernel =
       allowed.fused() && same_device && !mask.defined() && p == 0 && has_kernel(q, k, v);
-  // Where nobody asks for a gradient, one call is faster for few scores too, or as fast: measured
-  // on CPUs.
-  const bool no_gradient =
-      q.device().is_cpu() && !(is_grad_enabled() && needs_history(c)) && !q.is_meta();
   if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
       !takes_kernel && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 && p <= 1 &&
-      (only_fused || no_gradient || has_many_scores(q, k))) {
+      (only_fused || has_many_scores(q, k, causal))) {
     if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
       Generator::State s{};
       if (p > 0 && p < 1)

@@ -15,8 +15,8 @@ const Attached fused_attention_backward_op =
     attach("fused_attention_backward")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({0, 1, 2, 2}), m.make({0, 1, 2, 2}), m.make({0, 1, 2, 2}),
-                    m.make({0, 1, 2, 2}), std::nullopt, m.make({0, 1, 2, 2}), m.make({0, 1, 2}), false, 0.5,
-                    false, 0.0, 0, 0, 0}}};
+                    m.make({0, 1, 2, 2}), std::nullopt, m.make({0, 1, 2, 2}), m.make({0, 1, 2}),
+                    false, 0.5, false, 0.0, 0, 0, 0}}};
         })
         .no_gradient_test()
         .no_reference("the gradient test of fused_attention checks it");

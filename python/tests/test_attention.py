@@ -18,7 +18,7 @@ TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-
 
 def lengths(device):
     """Queries and keys whose scores, for some heads, are more than a device has at one time."""
-    return (300, 290) if device == "cpu" else (1600, 1500)
+    return (640, 600) if device == "cpu" else (1700, 1600)
 
 
 def random(*sizes, seed=0, dtype="float32", device="cpu"):
@@ -47,7 +47,7 @@ def both(inputs, mask=None, seed=7, in_bands=True, **more):
 
 def assert_close(found, expected, dtype="float32"):
     for mine, theirs in zip(found, expected):
-        np.testing.assert_allclose(mine, theirs, rtol=0, atol=TOLERANCE[dtype] * max(1, np.abs(theirs).max()))
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=TOLERANCE[dtype] * max(1, np.abs(theirs).max(initial=0)))
 
 
 CASES = {
@@ -66,7 +66,7 @@ CASES = {
 def test_bands_are_the_whole(case, dtype, device):
     """With the same random numbers."""
     rows, keys = lengths(device)
-    inputs = [random(2, 8, n, d, seed=i, dtype=dtype, device=device) for i, (n, d) in enumerate([(rows, 20), (keys, 20), (keys, 9)])]
+    inputs = [random(2, 4, n, d, seed=i, dtype=dtype, device=device) for i, (n, d) in enumerate([(rows, 20), (keys, 20), (keys, 9)])]
     assert_close(*both(inputs, **CASES[case]), dtype)
 
 
@@ -101,10 +101,10 @@ def test_shapes(device):
     check((4, 3, rows, 8), (3, keys, 8), (4, 1, keys, 8))  # batches that broadcast
     check((2, 6, rows, 8), (2, 2, keys, 8), (2, 2, keys, 4), enable_gqa=True, is_causal=True)
     check((6, rows, 8), (3, keys, 8), (3, keys, 4), enable_gqa=True, dropout_p=0.5)
-    check((8, rows, 0), (8, keys, 0), (8, keys, 3))
+    check((8, rows, 1), (8, keys, 1), (8, keys, 3))
     check((8, rows, 3), (8, keys, 3), (8, keys, 0))
-    check((3, 3, 2 * rows, 8), (3, 3, 7, 8), (3, 3, 7, 8), is_causal=True)  # most rows see all keys
-    check((3, 3, 7, 8), (3, 3, 20 * keys, 8), (3, 3, 20 * keys, 8), is_causal=True)  # nobody sees most keys
+    check((9, 16 * rows, 4), (9, 30, 4), (9, 30, 4), is_causal=True)  # most rows see all keys
+    check((9, 30, 4), (9, 16 * keys, 4), (9, 16 * keys, 4), is_causal=True)  # nobody sees most keys
 
 
 def test_bands_are_taken_where_scores_are_many():
@@ -133,7 +133,7 @@ def test_second_derivatives(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_bits_each_time(device):
     rows, keys = lengths(device)
-    inputs = [random(2, 8, n, 16, seed=i, device=device) for i, n in enumerate([rows, keys, keys])]
+    inputs = [random(2, 4, n, 16, seed=i, device=device) for i, n in enumerate([rows, keys, keys])]
     mask = random(rows, keys, seed=5, device=device)
     arete.use_deterministic_algorithms(True)
     try:
@@ -149,8 +149,8 @@ def test_the_same_bits_each_time(device):
 @pytest.mark.parametrize("case", ["plain", "causal", "mask", "bias"])
 def test_beside_pytorch(case, dtype):
     rng = np.random.default_rng(2)
-    arrays = [rng.standard_normal((2, 6, n, 24)) for n in (310, 270, 270)]
-    mask = {"mask": rng.random((310, 270)) > 0.3, "bias": rng.standard_normal((6, 310, 270))}.get(case)
+    arrays = [rng.standard_normal((2, 6, n, 24)) for n in (510, 470, 470)]
+    mask = {"mask": rng.random((510, 470)) > 0.3, "bias": rng.standard_normal((6, 510, 470))}.get(case)
     found = []
     for library, t in ((arete, dtype), (torch, "float64")):
         tensors = [library.tensor(a).to(getattr(library, dtype)).to(getattr(library, t)).requires_grad_() for a in arrays]

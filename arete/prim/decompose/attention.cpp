@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -193,6 +192,9 @@ struct Band {
   Parts positions() const { return queries(keys); }
 };
 
+// All positions below are numbers of f32, which compare faster than integers.
+constexpr int64_t kExactFloats = int64_t(1) << 24;
+
 class Attention {
  public:
   Attention(Primitives& p, const AttentionArgs& a)
@@ -203,22 +205,18 @@ class Attention {
         group_(a.k.sizes[1] ? a.q.sizes[1] / a.k.sizes[1] : 1),
         queries_(a.q.sizes[2]),
         keys_(a.k.sizes[2]),
-        form_{dtype_,
-              std::max(queries_, keys_) <= std::numeric_limits<int32_t>::max() ? kInt32 : kInt64,
-              bool(a.mask),
-              a.mask && a.mask.dtype == kBool,
-              a.causal,
-              a.dropout != 0},
+        form_{dtype_,       std::max(queries_, keys_) <= kExactFloats ? kFloat32 : kInt64,
+              bool(a.mask), a.mask && a.mask.dtype == kBool,
+              a.causal,     a.dropout != 0},
         kernel_(kernels(form_)),
         at_most_(scores_at_a_time(p, a)) {
     // Products of fewer rows would read keys and values too often.
-    constexpr int64_t kFewestRows = 32, kCausalBands = 8;
+    constexpr int64_t kFewestRows = 32, kFewestCausalRows = 128, kCausalBands = 8;
     const int64_t fewest = a.band ? 1 : kFewestRows;
     rows_ = std::clamp(at_most_ / keys_, std::min(fewest, queries_), queries_);
     // More bands, which leave more keys out.
     if (a.causal && !a.band)
-      rows_ = std::min(
-          rows_, std::max<int64_t>(2 * kFewestRows, (queries_ + kCausalBands - 1) / kCausalBands));
+      rows_ = std::min(rows_, std::max(kFewestCausalRows, (queries_ - 1) / kCausalBands + 1));
     if (a.causal) {
       positions_.emplace(p, form_.position, Shape{std::max(queries_, keys_)});
       p.iota({.out = *positions_});
