@@ -1,15 +1,19 @@
 // scaled_dot_product_attention (declared in nn.h): two products around a masked softmax.
 #include "arete/ops/attention.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
 
 namespace arete {
@@ -46,38 +50,85 @@ OutputSpec spec_like(const Tensor& like, Shape sizes) {
   return spec;
 }
 
+// What both records end with; `i` is the first of them.
+#define ARETE_ATTENTION_NUMBERS \
+  "float scale, bool is_causal, float dropout_p=0.0, int seed=0, int offset=0, int band=0"
+prim::AttentionArgs numbers_of(const Call& c, size_t i) {
+  prim::AttentionArgs a{};
+  a.scale = c.real(i), a.causal = c.boolean(i + 1), a.dropout = c.real(i + 2);
+  a.seed = uint64_t(c.integer(i + 3)), a.offset = uint64_t(c.integer(i + 4));
+  a.band = c.integer(i + 5);
+  return a;
+}
+
 const OpRecord& fused_attention_backward_op =
     define(
-        "fused_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor "
-        "output, Tensor lse, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)")
-        .doc("Gradients of fused_attention with respect to query, key and value.")
+        "fused_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? "
+        "mask, Tensor output, Tensor lse, bool mask_grad, " ARETE_ATTENTION_NUMBERS
+        ") -> (Tensor, Tensor, Tensor, Tensor)")
+        .doc(
+            "Gradients of fused_attention with respect to query, key and value, and with mask_grad "
+            "to the mask (else an empty tensor).")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           for (size_t i : {1, 2, 3})
             out.push_back(spec_like(c.tensor(i), Shape(c.tensor(i).sizes())));
+          const bool mask = c.boolean(7);
+          out.push_back({mask ? Shape(c.tensor(4).sizes()) : Shape{0},
+                         c.tensor(1).dtype(),
+                         common_device(c),
+                         {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          p.attention({.backward = true,
-                       .q = view_of(c.tensor(1)),
-                       .k = view_of(c.tensor(2)),
-                       .v = view_of(c.tensor(3)),
-                       .out = view_of(c.tensor(4)),
-                       .lse = view_of(c.tensor(5)),
-                       .grad_out = view_of(c.tensor(0)),
-                       .grad_q = view_of(out[0]),
-                       .grad_k = view_of(out[1]),
-                       .grad_v = view_of(out[2]),
-                       .scale = c.real(6),
-                       .causal = c.boolean(7)});
+          prim::AttentionArgs a = numbers_of(c, 8);
+          a.backward = true;
+          a.q = view_of(c.tensor(1)), a.k = view_of(c.tensor(2)), a.v = view_of(c.tensor(3));
+          if (c.has(4)) a.mask = view_of(c.tensor(4));
+          a.out = view_of(c.tensor(5)), a.lse = view_of(c.tensor(6));
+          a.grad_out = view_of(c.tensor(0));
+          a.grad_q = view_of(out[0]), a.grad_k = view_of(out[1]), a.grad_v = view_of(out[2]);
+          if (c.boolean(7)) a.grad_mask = view_of(out[3]);
+          p.attention(a);
         });
+
+// The same gradients in operators, to be differentiated again: the scores are stored.
+TensorList composed_attention_gradients(const GradCall& g) {
+  const Tensor q = g.input(0), gy = g.grad();
+  Tensor k = g.input(1), v = g.input(2), mask = g.has_input(3) ? g.input(3) : Tensor();
+  const double p = g.real(6);
+  const int64_t group = q.size(1) / k.size(1);
+  if (group > 1) k = k.repeat_interleave(group, 1), v = v.repeat_interleave(group, 1);
+  if (g.boolean(5)) {
+    const Tensor causal = causal_mask(q.size(2), k.size(2), q.device());
+    mask = !mask.defined()         ? causal
+           : mask.dtype() == kBool ? logical_and(mask, causal)
+                                   : where(causal, mask, Scalar(-INFINITY));
+  }
+  const auto kept = [&](const Tensor& x) {
+    return p == 0 ? x : seeded_dropout(x, p, g.integer(7), g.integer(8));
+  };
+  const auto of_groups = [&](const Tensor& x) {
+    if (group == 1) return x;
+    return x.reshape({x.size(0), x.size(1) / group, group, x.size(2), x.size(3)}).sum(2);
+  };
+  const Tensor weights = masked_softmax(matmul_scaled(q, k.mT(), g.real(4)), mask);
+  const Tensor scores = softmax_backward(kept(matmul(gy, v.mT())), weights, -1);
+  TensorList out(4);
+  if (g.needs(0)) out[0] = matmul_scaled(scores, k, g.real(4));
+  if (g.needs(1)) out[1] = of_groups(matmul_scaled(scores.mT(), q, g.real(4)));
+  if (g.needs(2)) out[2] = of_groups(matmul(kept(weights).mT(), gy));
+  if (g.needs(3)) out[3] = sum_to_size(scores, g.input_sizes(3));
+  return out;
+}
 
 const OpRecord& fused_attention_op =
     define(
-        "fused_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> "
-        "(Tensor, Tensor)")
+        "fused_attention(Tensor query, Tensor key, Tensor value, Tensor? "
+        "mask, " ARETE_ATTENTION_NUMBERS ") -> (Tensor, Tensor)")
         .doc(
-            "scaled_dot_product_attention of (B, H, L, D) tensors without storing the scores, and "
-            "the logarithm of each row's sum of exponentials. Differentiable once.")
+            "scaled_dot_product_attention of (B, H, L, D) tensors without storing all scores, and "
+            "the logarithm of each row's sum of exponentials. The mask has four dimensions. band: "
+            "how many scores to have at one time (0: as the device likes).")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
@@ -88,6 +139,17 @@ const OpRecord& fused_attention_op =
                       ValueError(c.name(), "query, key and value do not fit together")
                           .expected("(B, H, Lq, D), (B, Hk, Lk, D) and (B, Hk, Lk, Dv)")
                           .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+          if (c.has(3)) {
+            const Tensor& mask = c.tensor(3);
+            bool fits = mask.dim() == 4 && (mask.dtype() == kBool || mask.dtype() == q.dtype());
+            const int64_t scores[] = {q.size(0), q.size(1), q.size(2), k.size(2)};
+            for (int d = 0; fits && d < 4; ++d)
+              fits = mask.size(d) == 1 || mask.size(d) == scores[d];
+            ARETE_CHECK(fits, ValueError(c.name(), "the mask does not fit the scores")
+                                  .expected("bool or " + std::string(name_of(q.dtype())) +
+                                            ", broadcasting to " + to_string(IntList(scores)))
+                                  .got(describe(mask)));
+          }
           Shape sizes(q.sizes());
           sizes[3] = v.size(3);
           out.push_back(spec_like(q, sizes));
@@ -95,24 +157,25 @@ const OpRecord& fused_attention_op =
           out.push_back({sizes, q.dtype() == kFloat64 ? kFloat64 : kFloat32, common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          p.attention({.q = view_of(c.tensor(0)),
-                       .k = view_of(c.tensor(1)),
-                       .v = view_of(c.tensor(2)),
-                       .out = view_of(out[0]),
-                       .lse = view_of(out[1]),
-                       .scale = c.real(3),
-                       .causal = c.boolean(4)});
+          prim::AttentionArgs a = numbers_of(c, 4);
+          a.q = view_of(c.tensor(0)), a.k = view_of(c.tensor(1)), a.v = view_of(c.tensor(2));
+          if (c.has(3)) a.mask = view_of(c.tensor(3));
+          a.out = view_of(out[0]), a.lse = view_of(out[1]);
+          p.attention(a);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
+              if (is_grad_enabled()) return composed_attention_gradients(g);
+              const Tensor mask = g.has_input(3) ? g.input(3) : Tensor();
+              const bool mask_grad = g.has_input(3) && g.needs(3);
               Results r = call_all(fused_attention_backward_op,
-                                   {g.grad(), g.input(0), g.input(1), g.input(2), g.output(0),
-                                    g.output(1), g.real(3), g.boolean(4)});
-              return {r[0], r[1], r[2]};
+                                   {g.grad(), g.input(0), g.input(1), g.input(2), mask, g.output(0),
+                                    g.output(1), mask_grad, g.real(4), g.boolean(5), g.real(6),
+                                    g.integer(7), g.integer(8), g.integer(9)});
+              return {r[0], r[1], r[2], mask_grad ? r[3] : Tensor()};
             },
-            0b111, 0b11)
+            0b1111, 0b11)
         .no_grad_outputs(0b10)
-        .once_differentiable()
         // The logarithms are f32 where the scores may have been rounded to half: tested with those
         // through scaled_dot_product_attention.
         .dtypes({kFloat32, kFloat64})
@@ -121,17 +184,69 @@ const OpRecord& fused_attention_op =
           const Tensor& q = c.tensor(0);
           const double all = 2.0 * double(q.numel()) * double(c.tensor(1).size(2)) *
                              (1 + double(c.tensor(2).size(3)) / double(q.size(3)));
-          return c.boolean(4) ? all / 2 : all;
+          return c.boolean(5) ? all / 2 : all;
         });
+#undef ARETE_ATTENTION_NUMBERS
 
-// Whether the device has a kernel for this call, not only the composition below.
-bool runs_fused(const Tensor& q, const Tensor& k, const Tensor& v) {
+// Whether the device has a kernel for this call, not only one in bands.
+bool has_kernel(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || q.is_meta() || q.size(0) != k.size(0) ||
-      k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) != k.size(1) ||
-      q.device() != k.device() || q.device() != v.device())
+      k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) != k.size(1))
     return false;
   const prim::Backend* backend = prim::find_backend(q.device());
   return backend && backend->has_own(prim::Primitive::attention, q.dtype());
+}
+
+// Whether to compute in bands. A few scores are cheaper to keep for the backward pass than to
+// compute again: on a CPU, measured, below 8 MiB. Bands of a causal mask leave half of them out.
+bool has_many_scores(const Tensor& q, const Tensor& k, bool causal) {
+  const prim::Backend* backend = prim::find_backend(q.device());
+  if (!backend || q.numel() == 0 || k.numel() == 0) return false;
+  const int64_t batch =
+      std::max(q.numel() / q.size(-2) / q.size(-1), k.numel() / k.size(-2) / k.size(-1));
+  const double bytes = double(batch) * double(q.size(-2)) * double(k.size(-2)) *
+                       double(size_of(expr::work_dtype(q.dtype())));
+  return bytes * (causal ? 2 : 1) >= double(std::max<int64_t>(backend->band_bytes(), 8 << 20));
+}
+
+// A call of scaled_dot_product_attention in four dimensions.
+struct Heads {
+  Tensor q, k, v, mask;
+  Shape lead;  // dimensions before the last two of the result
+};
+
+// In four dimensions without copies of scores or masks, if that can be.
+std::optional<Heads> heads_of(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& mask, bool grouped) {
+  const auto lead_of = [](const Tensor& t) { return t.sizes().first(size_t(t.dim()) - 2); };
+  Heads h{q, k, v, mask, Shape(lead_of(q))};
+  const bool shared = grouped && q.size(-3) != k.size(-3);
+  if (shared) {
+    // Heads of q that share one of k stay that: of batches of one shape.
+    if (q.dim() > 4 || k.dim() != q.dim() || v.dim() != q.dim() ||
+        (q.dim() == 4 && (q.size(0) != k.size(0) || q.size(0) != v.size(0))))
+      return std::nullopt;
+  } else {
+    h.lead = broadcast_shapes(broadcast_shapes(lead_of(q), lead_of(k), op), lead_of(v), op);
+  }
+  const int64_t rank = int64_t(h.lead.size()) + 2;
+  if (mask.defined()) {
+    if (mask.dim() > rank || (rank > 4 && mask.dim() > 2)) return std::nullopt;
+    while (h.mask.dim() < 4) h.mask = h.mask.unsqueeze(0);
+  }
+  for (Tensor* t : {&h.q, &h.k, &h.v}) {
+    if (!shared) {
+      Shape sizes = h.lead;
+      for (int64_t d : {-2, -1}) sizes.push_back(t->size(d));
+      *t = t->expand(sizes);
+      if (rank > 4) *t = t->flatten(0, rank - 4);
+    }
+    while (t->dim() < 4) *t = t->unsqueeze(0);
+  }
+  const int64_t scores[] = {h.q.size(0), h.q.size(1), h.q.size(2), h.k.size(2)};
+  for (int d = 0; mask.defined() && d < 4; ++d)
+    if (h.mask.size(d) != 1 && h.mask.size(d) != scores[d]) return std::nullopt;
+  return h;
 }
 
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -165,38 +280,56 @@ Tensor attention(const Call& c) {
           "scaled_dot_product_attention: query and key must have one last size, key and value one "
           "length")
           .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
-  if (c.boolean(7)) {
-    ARETE_CHECK(
-        q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 &&
-            q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3),
-        ValueError(op, "Number of heads in key and value must divide the number of heads in query")
-            .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
-    const int64_t repeats = q.size(-3) / k.size(-3);
-    if (repeats > 1) {
-      k = k.repeat_interleave(repeats, k.dim() - 3);
-      v = v.repeat_interleave(repeats, v.dim() - 3);
-    }
-  }
-  const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
+  const bool grouped = c.boolean(7);
+  ARETE_CHECK(
+      !grouped || (q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 &&
+                   q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3)),
+      ValueError(op, "Number of heads in key and value must divide the number of heads in query")
+          .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+  const double p = c.real(4), scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
   const AttentionBackends allowed = attention_backends();
   ARETE_CHECK(allowed.fused() || allowed.math,
               DeviceError(op,
                           "No viable backend for scaled_dot_product_attention was found. This is "
                           "likely due to turning off both the math kernel and the fused kernels."));
-  if (allowed.fused() && !mask.defined() && c.real(4) == 0 && runs_fused(q, k, v))
-    return call_all(fused_attention_op, {q, k, v, scale, causal})[0];
-  ARETE_CHECK(allowed.math || !q.device().is_cuda(),
+  const bool same_device = q.device() == k.device() && q.device() == v.device();
+  const bool only_fused = q.device().is_cuda() && !allowed.math;
+  if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
+    mask = mask.to(q.dtype());
+  const bool takes_kernel =
+      allowed.fused() && same_device && !mask.defined() && p == 0 && has_kernel(q, k, v);
+  if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
+      !takes_kernel && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 && p <= 1 &&
+      (only_fused || has_many_scores(q, k, causal))) {
+    if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
+      Generator::State s{};
+      if (p > 0 && p < 1)
+        s = default_generator().reserve(
+            uint64_t(h->q.size(0) * h->q.size(1) * h->q.size(2) * h->k.size(2) + 3) / 4);
+      const Tensor out = call_all(fused_attention_op, {h->q, h->k, h->v, h->mask, scale, causal, p,
+                                                       int64_t(s.seed), int64_t(s.offset), 0})[0];
+      if (h->lead.size() == 2) return out;
+      Shape sizes = h->lead;
+      for (int64_t d : {q.size(-2), v.size(-1)}) sizes.push_back(d);
+      return out.reshape(sizes);
+    }
+  }
+  if (grouped && q.size(-3) != k.size(-3)) {
+    const int64_t repeats = q.size(-3) / k.size(-3);
+    k = k.repeat_interleave(repeats, k.dim() - 3);
+    v = v.repeat_interleave(repeats, v.dim() - 3);
+  }
+  if (takes_kernel)
+    return call_all(fused_attention_op, {q, k, v, {}, scale, causal, 0.0, 0, 0, 0})[0];
+  ARETE_CHECK(!only_fused,
               DeviceError(op, "No available kernel. Aborting execution.")
                   .got(describe(q))
                   .expected("float16 or bfloat16 in four dimensions, as many heads in query as in "
                             "key, no mask, no dropout")
-                  .hint("the math backend, which is turned off, can do it"));
+                  .hint("the math and mem_efficient backends, which are turned off, can do it"));
   if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
-  const Tensor scores = matmul_scaled(q, k.mT(), scale);
-  if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
-    mask = mask.to(scores.dtype());
-  const Tensor weights = masked_softmax(scores, mask);
-  return matmul(dropout(weights, c.real(4), c.real(4) > 0), v);
+  const Tensor weights = masked_softmax(matmul_scaled(q, k.mT(), scale), mask);
+  return matmul(dropout(weights, p, p > 0), v);
 }
 
 const OpRecord& attention_op =

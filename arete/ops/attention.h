@@ -3,10 +3,10 @@
 
 namespace arete {
 
-/// Under PyTorch's names. There is one kernel that does not store the scores, cuDNN's on GPUs, for
-/// half types, no mask, no dropout; it may be taken while any of the first three is true. `math`
-/// are two products around a softmax, which can do everything. CPUs have nothing else and take it
-/// whichever of the four is true.
+/// Under PyTorch's names. cuDNN's kernel on GPUs, for half types, no mask, no dropout, may be taken
+/// while any of the first three is true. Bands (Note [Attention in bands]), which are taken where
+/// scores are many, are mem_efficient; `math` are two products around a softmax, which store all
+/// scores. CPUs have these two, whichever of the four is true, but no bands under `math` alone.
 struct AttentionBackends {
   bool flash = true, mem_efficient = true, cudnn = true, math = true;
   bool fused() const { return flash || mem_efficient || cudnn; }

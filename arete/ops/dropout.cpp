@@ -9,6 +9,7 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
+#include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
 #include "arete/prim/philox.h"
 
@@ -90,7 +91,7 @@ const OpRecord& dropout_op =
           Generator* g = generator_of(c, 3);
           const Generator::State s =
               (g ? *g : default_generator()).reserve(uint64_t(x.numel() + 3) / 4);
-          return {call(seeded_dropout_op, {x, p, int64_t(s.seed), int64_t(s.offset)})};
+          return {seeded_dropout(x, p, int64_t(s.seed), int64_t(s.offset))};
         })
         .random()
         .in_place();
@@ -261,6 +262,10 @@ const OpRecord& gumbel_softmax_op =
         .random();
 
 }  // namespace
+
+Tensor seeded_dropout(const Tensor& input, double p, int64_t seed, int64_t offset) {
+  return call(seeded_dropout_op, {input, p, seed, offset});
+}
 }  // namespace ops
 
 Tensor dropout(const Tensor& input, double p, bool training, Generator* generator) {

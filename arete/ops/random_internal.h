@@ -14,6 +14,9 @@ namespace arete::ops {
 
 using Distribution = prim::RandomArgs::Distribution;
 
+/// dropout by the random numbers of a given seed and offset (dropout.cpp).
+Tensor seeded_dropout(const Tensor& input, double p, int64_t seed, int64_t offset);
+
 /// Reserves what the call takes from the generator (null: the default one) and runs it.
 inline void draw(prim::Primitives& p, prim::RandomArgs args, const Arg& generator) {
   Generator* g = generator.generator();

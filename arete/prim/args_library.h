@@ -99,23 +99,33 @@ struct ConvArgs {
   }
 };
 
-/// out = softmax(scale * q @ k^T [+ causal mask]) @ v, per batch and head, never storing the
-/// scores. q, out (B, H, Lq, D or Dv); k (B, Hk, Lk, D), v (B, Hk, Lk, Dv); H is a multiple of Hk.
-/// Any strides, one floating dtype. lse (B, H, Lq), f32 (f64 for f64): the logarithm of each row's
-/// sum, written forward if present, read backward. causal: key j counts for query i if
-/// j <= i. Backward: from q, k, v, out, lse and grad_out come grad_q, grad_k, grad_v.
+/// out = dropout(softmax(mask(scale * q @ k^T))) @ v, per batch and head, never storing all scores.
+/// q, out (B, H, Lq, D or Dv); k (B, Hk, Lk, D), v (B, Hk, Lk, Dv); H is a multiple of Hk. Any
+/// strides, one floating dtype. lse (B, H, Lq), f32 (f64 for f64): the logarithm of each row's sum,
+/// written forward if present, read backward. causal: key j counts for query i if j <= i. mask
+/// (optional, four dimensions, of size 1 where it broadcasts): of booleans, key j counts for query
+/// i where it is true, or of the dtype, added to the scores. Rows without any key give 0.
+/// dropout: with that probability a weight counts 0, else 1 / (1 - dropout) of it: the numbers of
+/// RandomArgs with the position in (B, H, Lq, Lk). Backward: from q, k, v, mask, out, lse and
+/// grad_out come grad_q, grad_k, grad_v, and grad_mask of an added mask if present.
+/// band: how many scores to have in memory at one time; 0: as the backend likes.
 struct AttentionArgs {
   bool backward = false;
   View q, k, v, out, lse;
   View grad_out, grad_q, grad_k, grad_v;
   double scale = 1;
   bool causal = false;
+  View mask{}, grad_mask{};
+  double dropout = 0;
+  uint64_t seed = 0, offset = 0;
+  View state{};  // as in RandomArgs
+  int64_t band = 0;
   Context context{};
 
   static void describe(auto& a, auto&& v) {
-    for (auto* in : {&a.q, &a.k, &a.v, &a.grad_out}) v(*in, Access::read);
+    for (auto* in : {&a.q, &a.k, &a.v, &a.mask, &a.grad_out, &a.state}) v(*in, Access::read);
     for (auto* out : {&a.out, &a.lse}) v(*out, a.backward ? Access::read : Access::write);
-    for (auto* out : {&a.grad_q, &a.grad_k, &a.grad_v}) v(*out, Access::write);
+    for (auto* out : {&a.grad_q, &a.grad_k, &a.grad_v, &a.grad_mask}) v(*out, Access::write);
   }
 };
 

@@ -48,6 +48,8 @@ class Primitives {
   virtual void fft(const FftArgs&) = 0;
   virtual void linalg(const LinalgArgs&) = 0;
 
+  /// How many bytes of an intermediate result that is computed band by band to have at one time.
+  virtual int64_t band_bytes() const { return int64_t(64) << 20; }
   /// Memory for a tensor, as calls will write and read it.
   virtual StoragePtr new_storage(size_t bytes) = 0;
   /// Temporary memory for decompositions and kernels, at least 64-byte aligned; usable until

@@ -100,10 +100,13 @@ TEST(AttentionBackends, AreAskedByEachCall) {
   set_attention_backends({.flash = false, .mem_efficient = false, .cudnn = false, .math = false});
   EXPECT_ERROR(run(), "No viable backend for scaled_dot_product_attention was found");
   set_attention_backends({.math = false});
-  EXPECT_TRUE(equal(run(), exact));  // CPUs have one way only
+  EXPECT_TRUE(equal(run(), exact));  // CPUs need no permission
   if (cuda::is_available()) {
-    const Tensor there = q.to(kCUDA);  // cuDNN's is for half types
-    EXPECT_ERROR(scaled_dot_product_attention(there, there, there), "No available kernel");
+    const Tensor there = q.to(kCUDA);  // cuDNN's is for half types, bands are for all
+    const auto run_there = [&] { return scaled_dot_product_attention(there, there, there); };
+    EXPECT_TRUE(allclose(run_there().to(kCPU), exact, 1e-4, 1e-5));
+    set_attention_backends({.mem_efficient = false, .math = false});
+    EXPECT_ERROR(run_there(), "No available kernel");
   }
   set_attention_backends({});
   EXPECT_TRUE(attention_backends().fused() && attention_backends().math);

@@ -41,6 +41,10 @@ class CpuBackend final : public prim::Backend {
   void gemm(const prim::GemmArgs&) override;
   void conv(const prim::ConvArgs&) override;
   void pool(const prim::PoolArgs&) override;
+  // attention.cpp
+  void attention(const prim::AttentionArgs&) override;
+  /// A part of one core's own cache: bands are computed side by side.
+  int64_t band_bytes() const override { return int64_t(512) << 10; }
 
   // fft.cpp, linalg.cpp
   void fft(const prim::FftArgs&) override;

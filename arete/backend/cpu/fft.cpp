@@ -153,8 +153,8 @@ Shape2 matrix_of(int64_t n, int64_t width) {
   return best;
 }
 template <class T>
-struct Matrix {
-  explicit Matrix(int64_t n) {
+struct TransformMatrix {
+  explicit TransformMatrix(int64_t n) {
     const int64_t width = width_of<T>();
     shape = matrix_of(n, width);
     columns = cached<Passes<T>>(shape.rows);
@@ -224,8 +224,8 @@ void run_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t co
 
 // Numbers without gaps, from `in` through `between` to `out`, which may be `in`.
 template <class T>
-void run_matrix(const Matrix<T>& m, const T* in, bool swap_in, T* between, T* out, bool swap_out,
-                T scale) {
+void run_matrix(const TransformMatrix<T>& m, const T* in, bool swap_in, T* between, T* out,
+                bool swap_out, T scale) {
   const int64_t near = 2, n1 = m.shape.rows, n2 = m.shape.columns;
   const auto side = [&](const T* data, int64_t stride, int64_t count, bool swap) {
     return FftSide<T>{const_cast<T*>(data), &near, 2 * stride, 1, 2 * count, false, swap};
@@ -265,8 +265,8 @@ class Buffer {
 };
 
 template <class T>
-void run_long_line(const FftLines<T>& l, const Matrix<T>& matrix, T* in, T* out, Buffer<T>& x,
-                   Buffer<T>& y) {
+void run_long_line(const FftLines<T>& l, const TransformMatrix<T>& matrix, T* in, T* out,
+                   Buffer<T>& x, Buffer<T>& y) {
   const FftSteps<T>& steps = *l.steps;
   const auto is_plain = [&](const FftSide<T>& s, FftEdge edge, const T* window) {
     return !steps.chirp && edge == FftEdge::none && !window && !s.single && s.step == 2 &&
@@ -298,7 +298,8 @@ void run_long_line(const FftLines<T>& l, const Matrix<T>& matrix, T* in, T* out,
 
 template <class T>
 void run_long_lines(const FftLines<T>& l) {
-  const std::shared_ptr<const Matrix<T>> matrix = cached<Matrix<T>>(l.steps->work);
+  const std::shared_ptr<const TransformMatrix<T>> matrix =
+      cached<TransformMatrix<T>>(l.steps->work);
   int64_t lines = 1;
   for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
   const auto run = [&](int64_t first, int64_t last) {

@@ -409,6 +409,16 @@ void gemm_through_f32(CpuBackend& backend, const GemmArgs& g) {
   prim::finish_gemm(backend, out, g);
 }
 
+// A product of bf16 in f32, which oneDNN sums in anyway.
+bool gemm_bf16_to_f32(CpuBackend& backend, const GemmArgs& g) {
+  if (!onednn::has_bf16() || g.a.dtype != kBFloat16 || g.out.dtype != kFloat32 || g.bias || g.aux ||
+      g.activation != Activation::none)
+    return false;
+  Problem p = make_problem(g);
+  p.dtype = kBFloat16;  // of the operands
+  return multiply_batched(backend, p, kFloat32, nullptr);
+}
+
 // bf16 in oneDNN, which accumulates in f32. An activation needs the f32 value, so that it is
 // rounded once; without one the result is stored directly.
 bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
@@ -422,9 +432,7 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
   wide.out = out;
   wide.bias = wide.aux = View{};
   wide.activation = Activation::none;
-  Problem p = make_problem(wide);
-  p.dtype = kBFloat16;  // of the operands
-  if (!multiply_batched(backend, p, kFloat32, nullptr)) return false;
+  if (!gemm_bf16_to_f32(backend, wide)) return false;
   prim::finish_gemm(backend, out, g);
   return true;
 }
@@ -447,7 +455,10 @@ void CpuBackend::gemm(const GemmArgs& g) {
                 TypeError("matmul", "activations are not defined for complex numbers"));
   }
 
-  if (g.a.dtype != dtype) return gemm_through_f32(*this, g);
+  if (g.a.dtype != dtype) {
+    if (!gemm_bf16_to_f32(*this, g)) gemm_through_f32(*this, g);
+    return;
+  }
   if (needs_blas_layout(dtype)) {
     const bool a_fits = bool(blas_layout(matrix_of(g.a))),
                b_fits = bool(blas_layout(matrix_of(g.b)));

@@ -1,0 +1,35 @@
+// Attention on the CPU: heads side by side, each in bands whose scores stay in the cache of a core.
+#include <algorithm>
+#include <cstdint>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/base/thread_pool.h"
+#include "arete/prim/decompose/attention_internal.h"
+
+namespace arete::cpu {
+
+void CpuBackend::attention(const prim::AttentionArgs& a) {
+  const int64_t heads = a.k.sizes[0] * a.k.sizes[1], of_head = a.q.sizes[2] * a.k.sizes[2];
+  const int64_t threads = in_parallel_region() ? 1 : num_threads();
+  // Little to do for several threads.
+  constexpr int64_t kLeastWork = 1 << 17;
+  const int64_t work = a.q.sizes[0] * a.q.sizes[1] * of_head * (a.q.sizes[3] + a.v.sizes[3]);
+  if (threads == 1 || of_head == 0 || work < kLeastWork) return Primitives::attention(a);
+  const int64_t at_most = scores_at_a_time(*this, a);
+  if (heads < threads || !prim::has_independent_heads(a)) {
+    // What each band is made of runs on all threads: bands for all of their caches.
+    prim::AttentionArgs larger = a;
+    if (a.band == 0) larger.band = at_most * threads;
+    return Primitives::attention(larger);
+  }
+  // The heads of one band are multiplied in one call; as many for each thread.
+  const int64_t bands = (heads * of_head + at_most - 1) / at_most,
+                parts = std::min(heads, (bands + threads - 1) / threads * threads);
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    const prim::ContextScope scope(a.context);
+    for (int64_t i = first; i < last; ++i)
+      prim::attention_of_heads(*this, a, i * heads / parts, (i + 1) * heads / parts);
+  });
+}
+
+}  // namespace arete::cpu

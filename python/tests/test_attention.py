@@ -1,0 +1,202 @@
+"""scaled_dot_product_attention in bands of the scores: beside the one that stores them all and beside PyTorch, and in
+memory that grows with the length, not with its square."""
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from peer import peer
+
+import arete
+from arete.nn.attention import SDPBackend, sdpa_kernel
+
+torch = peer()
+DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
+attention = arete.nn.functional.scaled_dot_product_attention
+TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3}
+
+
+def lengths(device):
+    """Queries and keys whose scores, for some heads, are more than a device has at one time."""
+    return (640, 600) if device == "cpu" else (1700, 1600)
+
+
+def random(*sizes, seed=0, dtype="float32", device="cpu"):
+    x = arete.tensor(np.random.default_rng(seed).standard_normal(sizes, dtype=np.float32), device=device)
+    return x.to(getattr(arete, dtype)).requires_grad_()
+
+
+def operators_of(call):
+    with arete.profiler.profile() as p:
+        call()
+    return {e.key for e in p.key_averages()}
+
+
+def both(inputs, mask=None, seed=7, in_bands=True, **more):
+    """Output and gradients in bands and with all scores stored."""
+    needed = [t for t in (*inputs, mask) if t is not None and t.requires_grad]
+    found = []
+    for backends in [list(SDPBackend.__members__.values())[1:], SDPBackend.MATH]:
+        with sdpa_kernel(backends):
+            arete.manual_seed(seed)
+            out = attention(*inputs, mask, **more)
+            grad = arete.cos(arete.arange(out.numel(), device=out.device)).reshape(out.shape).to(out.dtype)
+            found.append([out.detach(), *arete.autograd.grad(out, needed, grad)])
+    return [[t.double().cpu().numpy() for t in part] for part in found]
+
+
+def assert_close(found, expected, dtype="float32"):
+    for mine, theirs in zip(found, expected):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=TOLERANCE[dtype] * max(1, np.abs(theirs).max(initial=0)))
+
+
+CASES = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scaled": {"scale": 0.4},
+    "dropout": {"dropout_p": 0.3},
+    "causal, dropout": {"is_causal": True, "dropout_p": 0.5},
+    "nothing stays": {"dropout_p": 1.0},
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES)
+def test_bands_are_the_whole(case, dtype, device):
+    """With the same random numbers."""
+    rows, keys = lengths(device)
+    inputs = [random(2, 4, n, d, seed=i, dtype=dtype, device=device) for i, (n, d) in enumerate([(rows, 20), (keys, 20), (keys, 9)])]
+    assert_close(*both(inputs, **CASES[case]), dtype)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["bool", "float", "gradient"])
+@pytest.mark.parametrize("shape", ["ls", "1l1", "b11s", "bhls", "1hls", "b1ls"])
+def test_masks(shape, kind, device):
+    rows, keys = lengths(device)
+    sizes = [{"b": 3, "h": 5, "l": rows, "s": keys, "1": 1}[c] for c in shape]
+    mask = random(*sizes, seed=4, device=device)
+    if kind == "bool":
+        mask = mask.detach() > -0.5
+        if sizes[-1] > 1:
+            mask[..., :1, :] = False  # rows that see nothing
+    elif kind == "float":
+        mask = mask.detach().masked_fill(mask.detach() > 1, float("-inf"))
+    inputs = [random(3, 5, n, 16, seed=i, device=device) for i, n in enumerate([rows, keys, keys])]
+    for p in (0.0, 0.2):
+        assert_close(*both(inputs, mask, dropout_p=p))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_shapes(device):
+    rows, keys = lengths(device)
+
+    def check(q, k, v, **more):
+        both_ways = both([random(*sizes, seed=i, device=device) for i, sizes in enumerate([q, k, v])], **more)
+        assert_close(*both_ways)
+
+    check((12, rows, 8), (12, keys, 8), (12, keys, 8))  # no heads
+    check((2, 3, 2, rows, 8), (2, 3, 2, keys, 8), (2, 3, 2, keys, 4))  # more dimensions
+    check((4, 3, rows, 8), (3, keys, 8), (4, 1, keys, 8))  # batches that broadcast
+    check((2, 6, rows, 8), (2, 2, keys, 8), (2, 2, keys, 4), enable_gqa=True, is_causal=True)
+    check((6, rows, 8), (3, keys, 8), (3, keys, 4), enable_gqa=True, dropout_p=0.5)
+    check((8, rows, 1), (8, keys, 1), (8, keys, 3))
+    check((8, rows, 3), (8, keys, 3), (8, keys, 0))
+    check((9, 16 * rows, 4), (9, 30, 4), (9, 30, 4), is_causal=True)  # most rows see all keys
+    check((9, 30, 4), (9, 16 * keys, 4), (9, 16 * keys, 4), is_causal=True)  # nobody sees most keys
+
+
+def test_bands_are_taken_where_scores_are_many():
+    rows, keys = lengths("cpu")
+    q, k = random(8, rows, 8), random(8, keys, 8)
+    assert "fused_attention" in operators_of(lambda: attention(q, k, k))
+    assert "fused_attention" not in operators_of(lambda: attention(q[:1, :9], k[:1, :9], k[:1, :9]))
+    with sdpa_kernel(SDPBackend.MATH):
+        assert "fused_attention" not in operators_of(lambda: attention(q, k, k))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_second_derivatives(device):
+    rows, keys = lengths(device)
+    inputs = [random(8, n, 4, seed=i, dtype="float64", device=device) for i, n in enumerate([rows, keys, keys])]
+    found = []
+    for backends in (list(SDPBackend.__members__.values())[1:], SDPBackend.MATH):
+        with sdpa_kernel(backends):
+            arete.manual_seed(3)
+            first = arete.autograd.grad(attention(*inputs, dropout_p=0.25).square().sum(), inputs, create_graph=True)
+            second = arete.autograd.grad(sum(g.square().sum() for g in first), inputs)
+            found.append([t.detach().cpu().numpy() for t in (*first, *second)])
+    assert_close(*found, "float64")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_same_bits_each_time(device):
+    rows, keys = lengths(device)
+    inputs = [random(2, 4, n, 16, seed=i, device=device) for i, n in enumerate([rows, keys, keys])]
+    mask = random(rows, keys, seed=5, device=device)
+    arete.use_deterministic_algorithms(True)
+    try:
+        first, again = (both(inputs, mask, dropout_p=0.5)[0] for _ in range(2))
+    finally:
+        arete.use_deterministic_algorithms(False)
+    for a, b in zip(first, again):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.skipif(torch is None, reason="no PyTorch")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", ["plain", "causal", "mask", "bias"])
+def test_beside_pytorch(case, dtype):
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal((2, 6, n, 24)) for n in (510, 470, 470)]
+    mask = {"mask": rng.random((510, 470)) > 0.3, "bias": rng.standard_normal((6, 510, 470))}.get(case)
+    found = []
+    for library, t in ((arete, dtype), (torch, "float64")):
+        tensors = [library.tensor(a).to(getattr(library, dtype)).to(getattr(library, t)).requires_grad_() for a in arrays]
+        m = None if mask is None else library.tensor(mask)
+        if case == "bias":
+            m = m.to(getattr(library, dtype)).to(getattr(library, t)).requires_grad_()
+            tensors.append(m)
+        out = library.nn.functional.scaled_dot_product_attention(*tensors[:3], m, is_causal=case == "causal")
+        grads = library.autograd.grad(out, tensors, library.ones_like(out))
+        found.append([x.detach().to(library.float64).numpy() for x in (out, *grads)])
+    assert_close(*found, dtype)
+
+
+LONG = """
+import resource
+import arete
+q, k, v = (arete.randn(1, 8, 2048, 32, dtype=arete.{dtype}).requires_grad_() for _ in range(3))
+mask = {mask}
+attend = arete.nn.functional.scaled_dot_product_attention
+attend(q[:, :1], k[:, :1], v[:, :1]).sum().backward()  # what is made at the first call
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+attend(q, k, v, mask, {more}).sum().backward()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("dtype, mask, more, limit", [
+    ("float32", "None", "", 32),
+    ("bfloat16", "None", "is_causal=True", 32),
+    ("float32", "arete.rand(2048, 2048) > 0.2", "dropout_p=0.1", 32),
+    ("float32", "arete.randn(1, 1, 2048, 2048).requires_grad_()", "", 80),  # the gradient is as large as the bias
+])
+def test_memory(dtype, mask, more, limit):
+    """All scores would take 128 MiB, several times."""
+    run = subprocess.run([sys.executable, "-c", LONG.format(dtype=dtype, mask=mask, more=more)], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert int(run.stdout) < limit, f"{run.stdout} MiB"
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("more", [{}, {"is_causal": True}, {"dropout_p": 0.1}])
+def test_memory_on_gpus(more):
+    """All scores would take 2 GiB, several times."""
+    q, k, v = (arete.randn(2, 16, 4096, 64, device="cuda").requires_grad_() for _ in range(3))
+    attention(q, k, v, **more).sum().backward()
+    arete.cuda.reset_peak_memory_stats()
+    before = arete.cuda.memory_allocated()
+    attention(q, k, v, **more).sum().backward()
+    assert arete.cuda.max_memory_allocated() - before < 512 << 20
