@@ -27,8 +27,10 @@ constexpr size_t kWordsApart = 2;  // 16 bytes
 size_t count_fields(const prim::RecordedCall& call, size_t numbers) {
   return numbers - call.numbers().size();
 }
+// Whose numbers begin with a seed and an offset.
 bool is_random(const prim::RecordedCall& call) {
-  return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout;
+  return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout ||
+         call.primitive() == Primitive::attention;
 }
 // The addresses from the first to behind the last.
 std::pair<int64_t, int64_t> extent_of(const View& v) {

@@ -122,10 +122,12 @@ void plain_fields(const Args& a, F&& f) {
     f(a.window);
     f(a.groups);
   } else if constexpr (std::is_same_v<Args, AttentionArgs>) {
-    ARETE_FIELDS(Args, 13);
+    ARETE_FIELDS(Args, 20);
     f(a.backward);
     f(a.scale);
     f(a.causal);
+    f(a.dropout);
+    f(a.band);
   } else if constexpr (std::is_same_v<Args, PoolArgs>) {
     ARETE_FIELDS(Args, 11);
     f(a.kind);
@@ -177,6 +179,9 @@ void number_fields(Args& a, F&& f) {
     f(a.b);
     f(a.ia);
     f(a.ib);
+  } else if constexpr (std::is_same_v<Its, AttentionArgs>) {
+    f(a.seed);
+    f(a.offset);
   } else if constexpr (std::is_same_v<Its, DropoutArgs>) {
     f(a.seed);
     f(a.offset);
