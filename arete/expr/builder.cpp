@@ -4,6 +4,7 @@
 #include "arete/base/error.h"
 #include "arete/expr/builder_impl.h"
 #include "arete/expr/evaluate.h"
+#include "arete/expr/orthogonal.h"
 
 namespace arete::expr {
 
@@ -146,6 +147,11 @@ int32_t Builder::Impl::round_to(int32_t a, DType storage) {
   if (op(a) == Op::round_to && DType(code[size_t(a)].index) == storage) return a;
   if (op(a) == Op::input && inputs[size_t(code[size_t(a)].index)] == storage) return a;
   return push({Op::round_to, t, {a, -1, -1}, int32_t(storage), {}});
+}
+
+int32_t Builder::Impl::polynomial(int32_t x, int32_t degree, int32_t index) {
+  const Type t = type(x) == Type::f64 || type(degree) == Type::f64 ? Type::f64 : Type::f32;
+  return push({Op::polynomial, t, {cast(x, t), cast(degree, t), -1}, index, {}});
 }
 
 std::optional<int32_t> Builder::Impl::emit_boolean(Op op, int32_t a, int32_t b) {
@@ -327,7 +333,7 @@ int32_t own_id(const Builder* builder, Value v) {
   return v.id();
 }
 void check_arity(Op op, int arity) {
-  ARETE_CHECK(arity_of(op) == arity && op != Op::cast && op != Op::round_to,
+  ARETE_CHECK(arity_of(op) == arity && op != Op::cast && op != Op::round_to && op != Op::polynomial,
               ValueError(name_of(op), "emit with a wrong number of operands")
                   .expected(std::to_string(arity_of(op)))
                   .got(std::to_string(arity)));
@@ -351,6 +357,14 @@ Value Builder::emit(Op op, Value a, Value b, Value c) {
 Value Builder::cast(Value a, Type to) { return {this, impl_->cast(own_id(this, a), to)}; }
 Value Builder::round_to(Value a, DType storage) {
   return {this, impl_->round_to(own_id(this, a), storage)};
+}
+Value Builder::polynomial(Value x, Value degree, int family, int order) {
+  if (order >= kOrthogonalOrders)
+    throw NotImplementedError(
+        "polynomial",
+        "orthogonal polynomials have " + std::to_string(kOrthogonalOrders - 1) + " derivatives");
+  return {this, impl_->polynomial(own_id(this, x), own_id(this, degree),
+                                  polynomial_index(family, order))};
 }
 
 Type Builder::type_of(int32_t id) const { return impl_->type(id); }
@@ -408,6 +422,9 @@ std::vector<Value> Builder::inline_code(const Program& program, std::span<const 
         break;
       case Op::round_to:
         id = stored({this, operand(0)}, DType(in.index)).id();
+        break;
+      case Op::polynomial:
+        id = impl_->polynomial(operand(0), operand(1), in.index);
         break;
       default:
         id = impl_->emit(in.op, operand(0), operand(1), operand(2));

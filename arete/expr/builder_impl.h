@@ -40,6 +40,7 @@ struct Builder::Impl {
   std::optional<int32_t> contracted(Op op, int32_t a, int32_t b);
   int32_t cast(int32_t a, Type to);
   int32_t round_to(int32_t a, DType storage);
+  int32_t polynomial(int32_t x, int32_t degree, int32_t index);
 
   Type type(int32_t id) const { return code[size_t(id)].type; }
   Op op(int32_t id) const { return code[size_t(id)].op; }

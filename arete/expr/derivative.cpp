@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "arete/base/error.h"
+#include "arete/expr/orthogonal.h"
 #include "arete/expr/special.h"
 #include "arete/expr/value.h"
 
@@ -279,6 +280,11 @@ class Reverse {
         if (wants(pb)) add_masked(pb, {share(), adj.mask}, is_min ? b > a : b < a, false);
         break;
       }
+      case Op::polynomial:
+        give(pa, [&] {
+          return g * builder_.polynomial(a, b, family_of(in.index), order_of(in.index) + 1);
+        });
+        break;
       case Op::nextafter:
         no_derivative("nextafter", "");
       default:

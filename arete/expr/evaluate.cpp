@@ -310,6 +310,10 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
       return convert(a, operand, result);
     case Op::round_to:
       return round_literal(a, DType(index));
+    case Op::polynomial:
+      return from_float(operand == Type::f32
+                            ? double(scalar::polynomial(index, float(a.f), float(b.f)))
+                            : scalar::polynomial(index, a.f, b.f));
     case Op::is_nan:
       return from_int(std::isnan(a.f));
     case Op::is_inf:

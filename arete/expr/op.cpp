@@ -86,6 +86,7 @@ constexpr OpInfo kOps[] = {
     {Op::cast, "cast", 1},
     {Op::round_to, "round_to", 1},
     {Op::load, "load", 2},
+    {Op::polynomial, "polynomial", 2},
 };
 constexpr bool in_order() {
   for (int i = 0; i < kNumOps; ++i)

@@ -116,8 +116,10 @@ enum class Op : uint8_t {
   round_to,  ///< rounds (wraps) to storage type `index` (a DType) and back: fusion's barrier
   // memory
   load,  ///< (table, i64): an element of an input that is a table; see Program::tables
+  // a loop, as long as the data say
+  polynomial,  ///< (x, degree): an orthogonal polynomial; floating; `index` as in orthogonal.h
 };
-inline constexpr int kNumOps = int(Op::load) + 1;
+inline constexpr int kNumOps = int(Op::polynomial) + 1;
 /// The printable name, e.g. "log1p".
 const char* name_of(Op op);
 /// Number of operands.
@@ -134,7 +136,7 @@ struct Instruction {
   Op op;
   Type type;                       // of the result
   std::array<int32_t, 3> operand;  // positions
-  int32_t index = 0;               // for input, param, round_to
+  int32_t index = 0;               // for input, param, round_to, polynomial
   Literal value{};                 // for constant
 };
 

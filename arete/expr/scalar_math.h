@@ -8,6 +8,8 @@
 #include <numbers>
 #include <type_traits>
 
+#include "arete/expr/orthogonal.h"
+
 namespace arete::expr::scalar {
 
 /// Unsigned arithmetic wraps without undefined behaviour.
@@ -219,6 +221,32 @@ inline double digamma(double x) {
                 z * (1.0 / 252 -
                      z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
   return result + (std::log(x) - inverse / 2 - series - sum);
+}
+
+/// Op::polynomial.
+template <class F>
+F polynomial(int index, F x, F n) {
+  const OrthogonalFamily& f = kOrthogonal[family_of(index)];
+  const int order = order_of(index);
+  if (!(n > -1 && double(n) < kLargestDegree)) return 0;
+  const double degree = std::trunc(double(n));
+  F p[kOrthogonalOrders] = {F(f.f1) * x + F(f.f0), F(f.f1)}, before[kOrthogonalOrders] = {1};
+  if (degree == 0) return before[order];
+  double k = 1;
+  for (; k < degree && p[0] == p[0]; ++k) {  // what has become NaN stays so
+    const F a = F(f.a0 + f.a1 * k), factor = a * x + F(f.b0 + f.b1 * k), c = F(f.c0 + f.c1 * k),
+            d = F(1 + f.d1 * k);
+    F next[kOrthogonalOrders];
+    for (int o = 0; o <= order; ++o) {
+      next[o] = factor * p[o] + (o > 0 ? F(o) * a * p[o - 1] : F(0));
+      next[o] = (next[o] - c * before[o]) / d;
+    }
+    for (int o = 0; o <= order; ++o) {
+      before[o] = p[o];
+      p[o] = next[o];
+    }
+  }
+  return k < degree ? std::numeric_limits<F>::quiet_NaN() : p[order];
 }
 
 /// lgamma without the C library's global sign.

@@ -66,6 +66,9 @@ class Builder {
   /// The value as it is read again after it was stored: rounded, and what is computed from it is
   /// not computed in one with it (backends have forms of 1 + erf(x) and its like).
   Value stored(Value a, DType storage);
+  /// An orthogonal polynomial of degrees that are data (see orthogonal.h), or one of its first
+  /// derivatives in x. It has no derivative in the degree.
+  Value polynomial(Value x, Value degree, int family, int order = 0);
   /// Copies `program` in, reading `inputs` and `params`; returns its outputs, each rounded to its
   /// storage type. This is how programs concatenate.
   std::vector<Value> inline_program(const Program& program, std::span<const Value> inputs,

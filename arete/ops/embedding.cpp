@@ -129,8 +129,7 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows,
 struct Routes {
   Tensor source, target;
   int64_t no_source = -1, no_target = -1;
-  bool sorted = false;  // target ascends
-  Routes reversed() const { return {target, source, no_target, no_source, false}; }
+  Routes reversed() const { return {target, source, no_target, no_source}; }
 };
 
 Tensor route_rows(const Tensor& src, const Routes& r, const Tensor& factors, int64_t rows);
@@ -139,7 +138,7 @@ Tensor row_dots(const Tensor& a, const Tensor& b, const Routes& r);
 const OpRecord& route_rows_op =
     define(
         "embedding_bag_sums(Tensor src, Tensor source, Tensor target, Tensor? factors, int rows, "
-        "int no_source, int no_target, bool sorted) -> Tensor")
+        "int no_source, int no_target) -> Tensor")
         .indexed({0})
         .doc("Row target[i] of the result is the sum of factors[i] * src[source[i]].")
         .flops([](const Call& c) {
@@ -162,8 +161,7 @@ const OpRecord& route_rows_op =
                       .op = "embedding_bag",
                       .source = view_of(from),
                       .factors = factors.defined() ? view_of(factors) : prim::View(),
-                      .left_out = c.integer(5),
-                      .sorted = c.boolean(7)});
+                      .left_out = c.integer(5)});
           const int64_t none = c.integer(6);
           if (none < 0) return;
           const Layout row = narrow(out[0].layout(), 0, none, 1);
@@ -260,8 +258,7 @@ const OpRecord& row_dots_op =
             0b1111);
 
 Tensor route_rows(const Tensor& src, const Routes& r, const Tensor& factors, int64_t rows) {
-  return call(route_rows_op,
-              {src, r.source, r.target, factors, rows, r.no_source, r.no_target, r.sorted});
+  return call(route_rows_op, {src, r.source, r.target, factors, rows, r.no_source, r.no_target});
 }
 Tensor row_dots(const Tensor& a, const Tensor& b, const Routes& r) {
   return call(row_dots_op, {a, b, r.source, r.target, r.no_source, r.no_target});
@@ -423,6 +420,85 @@ void check_bags(const Call& c) {
                          to_string(index.sizes()) + ")"));
 }
 
+// What there is to know of bags besides the entries: where they begin, or that each is a row of an
+// index of two dimensions.
+struct Bags {
+  Tensor begins;  // int64, one at least; undefined: rows
+  int64_t bags, entries;
+  // The bag of each entry.
+  Tensor numbers(Device device) const {
+    if (begins.defined()) return bags_of(begins, entries);
+    const int64_t run = bags ? entries / bags : 0;
+    return arange(Scalar(bags), TensorOptions(kInt64, device))
+        .unsqueeze(1)
+        .expand({bags, run})
+        .reshape({entries});
+  }
+  // How many entries of each bag that count (bags, 1), or one number for all.
+  Tensor counts(const Tensor& index, int64_t padding) const {
+    const TensorOptions ints(kInt64, index.device());
+    if (padding >= 0)
+      return zeros({bags}, ints)
+          .scatter_add(0, numbers(index.device()), ne(index, Scalar(padding)).to(kInt64))
+          .unsqueeze(1);
+    if (!begins.defined()) return full({1, 1}, Scalar(bags ? entries / bags : 0), ints);
+    const Tensor end = full({1}, Scalar(entries), ints);
+    return cat({begins.narrow(0, 1, bags - 1), end}, 0).sub(begins).unsqueeze(1);
+  }
+};
+
+const OpRecord& embedding_bag_rows_op =
+    define(
+        "embedding_bag_rows(Tensor weight, Tensor index, Tensor? begins, Tensor? factors, int "
+        "bags, int padding, bool mean) -> Tensor")
+        .indexed({0})
+        .doc(
+            "Sums or means of rows of weight, times factors, over bags that begin at positions of "
+            "the index, or that each have as many of them; the row `padding` (-1: none) counts "
+            "nothing.")
+        .flops([](const Call& c) {
+          return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)) * (c.has(3) ? 2 : 1);
+        })
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& weight = c.tensor(0);
+          out.push_back(
+              {Shape{c.integer(4), weight.size(1)}, weight.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor &weight = c.tensor(0), index = plain(c.tensor(1), kInt64);
+          const Tensor begins = c.has(2) ? plain(c.tensor(2), kInt64) : Tensor();
+          const Tensor factors = c.has(3) ? plain(c.tensor(3), weight.dtype()) : Tensor();
+          p.add_rows({.out = view_of(out[0]),
+                      .index = {},
+                      .src = view_of(weight),
+                      .op = "embedding_bag",
+                      .source = view_of(index),
+                      .factors = factors.defined() ? view_of(factors) : prim::View(),
+                      .left_out = c.integer(5),
+                      .begins = begins.defined() ? view_of(begins) : prim::View(),
+                      .run = index.numel() / c.integer(4),
+                      .mean = c.boolean(6)});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(4);
+              const Tensor index = g.input(1);
+              const Bags bags{g.has_input(2) ? g.input(2) : Tensor(), g.integer(4), index.numel()};
+              const int64_t padding = g.integer(5);
+              const Routes back =
+                  Routes{index, bags.numbers(index.device()), padding, -1}.reversed();
+              const Tensor factors = g.has_input(3) ? g.input(3) : Tensor();
+              const Tensor grad = g.boolean(6)
+                                      ? g.grad().div(bags.counts(index, padding).clamp(Scalar(1)))
+                                      : g.grad();
+              if (g.needs(0)) out[0] = route_rows(grad, back, factors, g.input_sizes(0)[0]);
+              if (g.has_input(3) && g.needs(3)) out[3] = row_dots(grad, g.input(0), back);
+              return out;
+            },
+            0b1111);
+
 Tensor bag_embeddings(const Call& c) {
   if (c.tensor(1).dtype() == kInt64 && c.tensor(0).is_floating_point()) {
     warn(
@@ -438,44 +514,29 @@ Tensor bag_embeddings(const Call& c) {
   const Tensor index = c.tensor(0).flatten();
   const int64_t n = index.numel(), width = weight.size(1);
   const int64_t padding = padding_row(c.name(), weight, optional_int(c, 10));
-  const TensorOptions ints(kInt64, index.device());
-  int64_t bags = 0;
-  Tensor bag;
-  if (rows_are_bags) {
-    bags = c.tensor(0).size(0);
-    bag = arange(Scalar(bags), ints).unsqueeze(1).expand({bags, c.tensor(0).size(1)}).reshape({n});
-  } else {
-    bags = c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
-    bag = bags > 0 ? bags_of(c.tensor(2).narrow(0, 0, bags), n) : empty({0}, ints);
-  }
+  const int64_t bags =
+      rows_are_bags ? c.tensor(0).size(0) : c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
+  const Bags in_bags{
+      rows_are_bags || bags <= 0 ? Tensor() : c.tensor(2).narrow(0, 0, bags).to(kInt64), bags, n};
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
   const std::string_view mode = c[6].string();
-  const auto counted = [&] {
-    return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
-                       : ne(index, Scalar(padding));
-  };
-  // Of each bag, or one for all: where nothing is left out, how long they are.
-  const auto counts = [&]() -> Tensor {
-    if (padding >= 0)
-      return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
-    if (rows_are_bags) return full({1, 1}, Scalar(c.tensor(0).size(1)), ints);
-    const Tensor begins = c.tensor(2).narrow(0, 0, bags).to(kInt64);
-    const Tensor end = full({1}, Scalar(n), ints);
-    return cat({begins.narrow(0, 1, bags - 1), end}, 0).sub(begins).unsqueeze(1);
-  };
   // Weights of another dtype, and what complex numbers are multiplied with, take operators.
-  const bool multiplies = c.has(8) || padding >= 0;
-  const bool routed = !multiplies || (!is_complex(weight.dtype()) &&
-                                      (!c.has(8) || c.tensor(8).dtype() == weight.dtype()));
-  if (mode != "max" && !c.boolean(5) && bags > 0 && routed) {
-    const Tensor factors = c.has(8) ? c.tensor(8).flatten() : Tensor();
-    const Tensor sums = route_rows(weight, {index, bag, padding, -1, true}, factors, bags);
-    return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)));
-  }
+  const bool routed =
+      !is_complex(weight.dtype()) && (!c.has(8) || c.tensor(8).dtype() == weight.dtype());
+  if (mode != "max" && !c.boolean(5) && bags > 0 && routed)
+    return call(embedding_bag_rows_op,
+                {weight, index, in_bags.begins, c.has(8) ? c.tensor(8).flatten() : Tensor(), bags,
+                 padding, mode == "mean"});
   Tensor rows = embedding_rows(index, weight, padding);
   if (c.boolean(5) && !index.is_meta()) rows = scaled_by_frequency(rows, index, weight.size(0));
   const TensorOptions o = rows.options();
   if (bags == 0) return zeros({bags, width}, o);
+  const Tensor bag = in_bags.numbers(index.device());
+  const auto counted = [&] {
+    return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
+                       : ne(index, Scalar(padding));
+  };
+  const auto counts = [&] { return in_bags.counts(index, padding); };
   if (mode == "max") {
     const Tensor lowest = where(counted().unsqueeze(1), rows, Scalar(-double(INFINITY)));
     const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,

@@ -84,6 +84,7 @@ struct Expression {
   struct Entry {
     int64_t dim;
     Tensor index;
+    bool once = false;  // no position is named twice
   };
   std::vector<Entry> tensors;
 };
@@ -107,7 +108,7 @@ void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim)
   if (mask.dim() == 0) e.base = e.base.unsqueeze(dim);
   const Tensor flat = flat_nonzero(mask.dim() == 0 ? mask.reshape({1}) : mask);
   if (mask.dim() <= 1) {
-    e.tensors.push_back({dim++, flat});
+    e.tensors.push_back({dim++, flat, true});
     return;
   }
   // The mask's dimensions as one, if the memory allows.
@@ -116,7 +117,7 @@ void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim)
   merged[size_t(dim)] = mask.numel();
   if (view(e.base.layout(), merged)) {
     e.base = e.base.view(merged);
-    e.tensors.push_back({dim++, flat});
+    e.tensors.push_back({dim++, flat, true});
     return;
   }
   for (const Tensor& t : coordinates(flat, mask.sizes())) e.tensors.push_back({dim++, t});
@@ -275,9 +276,9 @@ Shape without(IntList sizes, int64_t dim) {
 Tensor read(const Expression& e) {
   if (e.tensors.empty()) return e.base;
   if (e.tensors.size() == 1) {
-    const auto& [dim, index] = e.tensors[0];
+    const auto& [dim, index, once] = e.tensors[0];
     if (index.dim() == 1)
-      return dim == 0 ? ordered_select(e.base, dim, index) : index_select(e.base, dim, index);
+      return dim == 0 ? ordered_select(e.base, dim, index, once) : index_select(e.base, dim, index);
     const Tensor r = index_select(e.base, dim, index.reshape({-1}));
     return r.reshape(result_sizes(without(e.base.sizes(), dim), index.sizes(), dim));
   }
@@ -330,7 +331,7 @@ void write(Expression e, const Tensor& values, bool accumulate) {
     return;
   }
   if (e.tensors.size() == 1) {
-    const auto& [dim, index] = e.tensors[0];
+    const auto& [dim, index, once] = e.tensors[0];
     Shape flat(x.sizes());
     flat[size_t(dim)] = index.numel();
     const Tensor v = fit(values, result_sizes(without(x.sizes(), dim), index.sizes(), dim), x);

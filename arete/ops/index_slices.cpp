@@ -110,19 +110,27 @@ const OpRecord& index_select_op =
         .grad(select_grad, 0b10);
 
 const OpRecord& ordered_select_op =
-    define("ordered_select(Tensor self, int dim, Tensor index) -> Tensor")
+    define("ordered_select(Tensor self, int dim, Tensor index, bool once) -> Tensor")
         .indexed({0})
-        .doc("index_select that keeps channels-last order.")
+        .doc("index_select that keeps channels-last order. once: no position is named twice.")
         .surface(Surface::internal)
         .flops(no_flops)
         .infer(select_infer<true>)
         .lower(select_lower)
-        .grad(select_grad, 0b10);
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              if (!g.boolean(3)) return select_grad(g);
+              // Nothing is added up, which would take an order of the positions.
+              Tensor r = zeros(g.input_sizes(0), g.grad().options());
+              index_copy_into(r, g.integer(1), g.input(1), g.grad());
+              return {r, Tensor()};
+            },
+            0b10);
 
 }  // namespace
 
-Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index) {
-  return call(ordered_select_op, {self, dim, index});
+Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index, bool once) {
+  return call(ordered_select_op, {self, dim, index, once});
 }
 
 void slices_infer(const Call& c, OutputSpecs& out) {

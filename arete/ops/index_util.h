@@ -29,8 +29,8 @@ class IndexView {
 };
 
 /// index_select whose result keeps channels-last order, as what is made of picks does (index_select
-/// itself gives row-major results).
-Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index);
+/// itself gives row-major results). `once`: no position is named twice.
+Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index, bool once = false);
 
 /// A number seen as a tensor of any sizes.
 class NumberView {

@@ -162,7 +162,8 @@ const OpRecord& masked_select_op =
           const Tensor &x = c.tensor(0), &mask = c.tensor(1);
           check_mask(c.name(), mask);
           const Shape sizes = broadcast_shapes(x.sizes(), mask.sizes(), c.name());
-          return {index_select(x.expand(sizes).reshape({-1}), 0, flat_nonzero(mask.expand(sizes)))};
+          return {ordered_select(x.expand(sizes).reshape({-1}), 0, flat_nonzero(mask.expand(sizes)),
+                                 true)};
         });
 
 const OpRecord& masked_scatter_op =

@@ -202,7 +202,10 @@ const OpRecord& bernoulli_op =
           if (c.has(1)) return draw(p, Distribution::bernoulli, to, c.real(1), 1, c[2]);
           const Tensor& self = c.tensor(0);
           const DType t = self.dtype() == kFloat64 ? kFloat64 : kFloat32;
-          const prim::ScratchView u(p, t, self.sizes());
+          // Drawn where the results go, if that is not where the probabilities are.
+          std::optional<prim::ScratchView> scratch;
+          if (c.in_place() || out[0].dtype() != t) scratch.emplace(p, t, self.sizes());
+          const prim::View u = scratch ? scratch->view() : to;
           draw(p, Distribution::uniform, u, 0, 1, c[2]);
           const prim::View in[] = {u, view_of(self)};
           apply(

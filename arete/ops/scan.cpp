@@ -124,7 +124,7 @@ const OpRecord& cumprod_op =
               const Tensor factors = conj(x);
               Tensor dx = call(linear_scan_op, {g.grad(), factors, d, true});
               if (n == 1) return {dx.to(g.input_dtype(0))};
-              const Tensor before = factors.narrow(d, 0, n - 1).cumprod(d);
+              const Tensor before = conj(g.output()).narrow(d, 0, n - 1);
               Tensor others = dx.narrow(d, 1, n - 1);
               if (is_grad_enabled())
                 dx = cat({dx.narrow(d, 0, 1), others.mul(before)}, d);
@@ -132,7 +132,7 @@ const OpRecord& cumprod_op =
                 others.mul_(before);
               return {dx.to(g.input_dtype(0))};
             },
-            1)
+            1, 1)
         .in_place(true)
         .dtypes(kScanTypes);
 

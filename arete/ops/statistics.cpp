@@ -2,6 +2,7 @@
 #include "arete/ops/statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "arete/expr/program_cache.h"
@@ -12,6 +13,8 @@
 #include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/sort.h"
+#include "arete/ops/work.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -42,8 +45,7 @@ void check_rows(const Call& c, const Row& row) {
 // The elements at `positions` (size 1 along the dim). The gradient goes straight to them, and not
 // through what found them.
 Results elements(const Row& row, const Tensor& positions, bool keepdim) {
-  return {row.finish(gather(row.x, row.dim, positions), keepdim),
-          row.finish(positions, keepdim).clone(MemoryFormat::contiguous)};
+  return {row.finish(gather(row.x, row.dim, positions), keepdim), row.finish(positions, keepdim)};
 }
 // Those at places `at` of the sorted rows.
 Results picked(const Row& row, const Tensor& indices, const Tensor& at, bool keepdim) {
@@ -55,20 +57,7 @@ Results kth(const Row& row, int64_t k, bool keepdim) {
   // A few of many are found without an order of all.
   const bool few = k <= 64 && 4 * k <= row.size();
   const Tensor indices = std::get<1>(few ? topk(x, k, row.dim, false) : sort(x, row.dim));
-  return elements(row, indices.narrow(row.dim, k - 1, 1), keepdim);
-}
-
-// How many elements of each row are not NaN (kept dim).
-Tensor valid_count(const Row& row) {
-  static auto* const cache = new expr::ProgramCache;
-  const DType t = row.x.dtype();
-  const expr::Program& program =
-      cache->get(pack_key({int(t)}), {t}, {}, {kInt64}, [](std::span<const expr::Value> v) {
-        return std::vector{cast(!is_nan(v[0]), expr::Type::i64)};
-      });
-  const Tensor x = row.x.detach();
-  return apply_reduce(program.shared_from_this(), prim::Monoid::sum, {&x, 1}, {}, {row.dim}, true,
-                      "median");
+  return elements(row, indices.narrow(row.dim, k - 1, 1).clone(MemoryFormat::contiguous), keepdim);
 }
 
 // The lower median; a NaN in the row wins unless it is skipped.
@@ -76,19 +65,22 @@ Results median_of(const Row& row, bool keepdim, bool skip_nan) {
   const int64_t n = row.size();
   if (!is_floating(row.x.dtype())) return kth(row, (n + 1) / 2, keepdim);
   const Tensor indices = std::get<1>(sort(row.x.detach(), row.dim));
-  const Tensor valid = valid_count(row);
-  static auto* const cache = new expr::ProgramCache;
-  const expr::Program& place =
-      cache->get(pack_key({skip_nan}), {kInt64}, {expr::Type::i64}, {kInt64},
-                 [=](std::span<const expr::Value> v) {
+  static auto* const cache = new RowProgramCache;
+  const DType t = row.x.dtype();
+  const RowProgramPtr& place =
+      cache->get(pack_key({int(t), skip_nan}), {t}, {expr::Type::i64}, {kInt64},
+                 [=](Rows& rows, std::span<const expr::Value> v) {
+                   const expr::Value valid =
+                       rows.reduce(prim::Monoid::sum, cast(!is_nan(v[0]), expr::Type::i64));
                    const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
-                   const expr::Value lower = max(v[0] - 1.0, 0.0) >> one;
+                   const expr::Value lower = max(valid - 1.0, 0.0) >> one;
                    // The first NaN stands right behind the others.
-                   return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
+                   return std::vector{skip_nan ? lower : where(valid < v[1], valid, lower)};
                  });
+  const Tensor x = row.x.detach();
   const Scalar length[] = {Scalar(n)};
-  return picked(row, indices,
-                apply_program(place.shared_from_this(), {&valid, 1}, length, "median")[0], keepdim);
+  const int64_t dims[] = {row.dim};
+  return picked(row, indices, apply_rows(place, {&x, 1}, length, dims, "median")[0], keepdim);
 }
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
@@ -155,28 +147,89 @@ const OpRecord& nanmedian_dim_op =
         .no_grad_outputs(2)
         .dtypes(kReal);
 
-// In the sorted row every element's distance from the start of its run of equal ones; the first
-// largest belongs to the end of the first longest run.
+// The longest run of equal neighbours in a sorted row: the place of its last element. Each element
+// looks for the first one of its value; of the pairs of length and place, as one number, the
+// largest is that of the end of the first longest run. Every NaN is a run of its own.
+const expr::Program& longest_run_program(DType t, int64_t n) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const int steps = std::bit_width(uint64_t(n));
+  // Inputs: the element, all of them, its place in its row, where in memory the row begins: what
+  // comes before it in outer and in inner dimensions. Parameters: n, and the steps in memory from
+  // one place to the next and from one outer row to the next.
+  return cache.get(
+      pack_key({int(t), steps / 32, steps % 32}), {t, t, kInt64, kInt64, kInt64},
+      std::vector<Type>(3, Type::i64), {kInt64},
+      [&](std::span<const Value> v) {
+        expr::Builder& b = *v[0].builder();
+        const Value place = v[2], begin = v[3] * v[7] + v[4];
+        Value low = b.constant(Type::i64, 0), high = place;
+        for (int k = 0; k < steps; ++k) {
+          const Value middle = (low + high) >> b.constant(Type::i64, 1);
+          const Value before = expr::load(v[1], begin + middle * v[6]) < v[0];
+          low = where(before, middle + 1.0, low);
+          high = where(before, high, middle);
+        }
+        const Value first = expr::is_float(v[0].type()) ? where(is_nan(v[0]), place, low) : low,
+                    length = place - first;
+        return std::vector{(length << b.constant(Type::i64, 32)) + (v[5] - 1.0 - place)};
+      },
+      0b10);
+}
+
+const OpRecord& longest_run_op =
+    define("longest_run(Tensor sorted, int dim) -> Tensor")
+        .doc(
+            "The place of the last element of the first longest run of equal ones (size 1 in dim).")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          Shape sizes(x.sizes());
+          sizes[size_t(normalize_dim(c.integer(1), int(x.dim()), c.name()))] = 1;
+          out.push_back({std::move(sizes), kInt64, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor x = plain(c.tensor(0), c.tensor(0).dtype());
+          const size_t dim = size_t(normalize_dim(c.integer(1), int(x.dim()), c.name()));
+          const int64_t n = x.sizes()[dim], inner = numel_of(x.sizes().subspan(dim + 1)),
+                        outer = x.numel() / (n * inner);
+          const Shape space{outer, n, inner};
+          const Layout all(space, contiguous_strides(space), x.storage_offset()),
+              of_out(Shape{outer, 1, inner}, Shape{inner, 0, 1}, out[0].storage_offset());
+          const prim::View view = view_of(x, all);
+          prim::Positions numbers(p, kInt64, std::max({outer, n, inner}));
+          const prim::View inputs[] = {view, view, numbers.along(space, 1, 1),
+                                       numbers.along(space, 0, 0), numbers.along(space, 2, 2)};
+          const expr::Literal params[] = {{.i = n}, {.i = inner}, {.i = n * inner}};
+          static auto& cache = *new expr::ProgramCache;  // used until exit
+          const expr::Program& place = cache.get(
+              0, {kInt64}, {expr::Type::i64}, {kInt64}, [](std::span<const expr::Value> v) {
+                const expr::Value low =
+                    v[0].builder()->constant(expr::Type::i64, int64_t{0xffffffff});
+                return std::vector{v[1] - 1.0 - (v[0] & low)};
+              });
+          p.reduce({.monoid = prim::Monoid::max,
+                    .space = space,
+                    .reduced = 0b010,
+                    .inputs = inputs,
+                    .out = view_of(out[0], of_out),
+                    .prologue = &longest_run_program(x.dtype(), n),
+                    .params = params,
+                    .epilogue = &place,
+                    .epilogue_params = {params, 1}});
+        })
+        .dtypes(kReal);
+
 const OpRecord& mode_op =
     define("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The most frequent value along dim (the smallest of several) and its last position.")
         .compose([](const Call& c) -> Results {
           const Row row(c, c.tensor(0), c.integer(1));
           check_rows(c, row);
-          const int64_t n = row.size();
           const auto [v, indices] = sort(row.x.detach(), row.dim);
-          Shape along(size_t(row.x.dim()), 1);
-          along[size_t(row.dim)] = n;
-          const Tensor place =
-              arange(Scalar(n), TensorOptions(kInt64, row.x.device())).reshape(along);
-          const Tensor changes = v.narrow(row.dim, 1, n - 1).ne(v.narrow(row.dim, 0, n - 1));
-          Shape one(row.x.sizes());
-          one[size_t(row.dim)] = 1;
-          const Tensor starts =
-              cat({ones(one, TensorOptions(kBool, row.x.device())), changes}, row.dim);
-          const Tensor start = std::get<0>(cummax(where(starts, place, Scalar(0)), row.dim));
-          const Tensor at = place.sub(start).argmax(row.dim, true);
-          return picked(row, indices, at, c.boolean(2));
+          return picked(row, indices, call(longest_run_op, {v, row.dim}), c.boolean(2));
         })
         .no_grad_outputs(2)
         .dtypes(kReal);

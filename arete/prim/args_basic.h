@@ -304,6 +304,10 @@ struct TakeRowsArgs {
 /// rows `left_out` of src count nothing (-1: none), and with factors (dtype of out) what is added
 /// is multiplied with factors[i] first. sorted: the caller knows that index is ascending and not
 /// negative.
+/// With a source the entries may also come in runs, one for each row of out, in place of an index:
+/// run r begins at begins[r] (i64, contiguous, ascending) and ends where the next one does or with
+/// the entries, or each is of `run` entries. out is written then, and not added to; mean: divided
+/// by the number of a run's entries that count, if that is not 0.
 struct AddRowsArgs {
   View out, index, src;
   const char* op = "index_add";
@@ -311,6 +315,11 @@ struct AddRowsArgs {
   View source{}, factors{};
   int64_t left_out = -1;
   bool sorted = false;
+  View begins{};
+  int64_t run = 0;
+  bool mean = false;
+
+  bool in_runs() const { return !index; }
 
   static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
@@ -318,6 +327,7 @@ struct AddRowsArgs {
     v(a.src, Access::read);
     v(a.source, Access::read);
     v(a.factors, Access::read);
+    v(a.begins, Access::read);
   }
 };
 

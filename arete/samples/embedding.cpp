@@ -56,24 +56,17 @@ const Attached embedding_backward_op =
 const Attached embedding_bag_sums_op =
     attach("embedding_bag_sums")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto ascending = [&](std::vector<int64_t> v) {
-            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
-                                    TensorOptions(kInt64, m.device));
-          };
-          return {{{m.make({4, 3}), m.make_index({6}, 4), m.make_index({6}, 3), std::nullopt, 3, -1,
-                    -1, false}},
-                  {{m.make_strided({4, 2}), m.make_index({5}, 4), m.make_index({5}, 2), m.make({5}),
-                    3, -1, 1, false},
-                   "factors"},
-                  {{m.make({4, 5}), m.make_index({7}, 4), ascending({0, 0, 1, 1, 1, 3, 3}),
-                    std::nullopt, 4, 2, -1, true},
-                   "sorted"},
-                  {{m.make({4, 16}), m.make_index({6}, 4), ascending({1, 1, 1, 1, 2, 2}),
-                    m.make_strided({6}), 3, 0, 2, true},
-                   "sorted, factors"},
-                  {{m.make({4, 3}), m.make_index({0}, 4), m.make_index({0}, 3), std::nullopt, 2, -1,
-                    -1, true},
-                   "nothing"}};
+          return {
+              {{m.make({4, 3}), m.make_index({6}, 4), m.make_index({6}, 3), std::nullopt, 3, -1,
+                -1}},
+              {{m.make_strided({4, 2}), m.make_index({5}, 4), m.make_index({5}, 2), m.make({5}), 3,
+                -1, 1},
+               "factors"},
+              {{m.make({4, 5}), m.make_index({7}, 4), m.make_index({7}, 4), std::nullopt, 4, 2, -1},
+               "left out"},
+              {{m.make({4, 3}), m.make_index({0}, 4), m.make_index({0}, 3), std::nullopt, 2, -1,
+                -1},
+               "nothing"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& src = c.tensor(0);
@@ -88,6 +81,52 @@ const Attached embedding_bag_sums_op =
                     at(src, {from, j}) * (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
             }
           return {from_values(out, {c.integer(4), width})};
+        });
+const Attached embedding_bag_rows_op =
+    attach("embedding_bag_rows")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto begins = [&](std::vector<int64_t> v) {
+            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
+                                    TensorOptions(kInt64, m.device));
+          };
+          return {
+              {{m.make({4, 3}), m.make_index({6}, 4), begins({0, 2, 2}), std::nullopt, 3, -1,
+                false}},
+              {{m.make_strided({4, 2}), m.make_index({5}, 4), begins({0, 0, 3, 5}),
+                m.make_strided({5}), 4, 1, false},
+               "factors, padding, empty bags"},
+              {{m.make({4, 5}), m.make_index({7}, 4), begins({0, 4}), std::nullopt, 2, -1, true},
+               "means"},
+              {{m.make({4, 16}), m.make_index({40}, 4), begins({0, 34, 35}), std::nullopt, 3, 0,
+                true},
+               "means, padding"},
+              {{m.make({4, 2}), m.make_index({6}, 4), std::nullopt, m.make({6}), 2, -1, false},
+               "rows, factors"},
+              {{m.make({4, 8}), m.make_index({6}, 4), std::nullopt, std::nullopt, 3, 2, true},
+               "rows, means, padding"},
+              {{m.make({4, 3}), m.make_index({0}, 4), begins({0, 0}), std::nullopt, 2, -1, true},
+               "nothing"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& src = c.tensor(0);
+          const int64_t width = src.size(1), n = c.tensor(1).numel(), bags = c.integer(4);
+          std::vector<double> out(size_t(bags * width), 0.0), counts(size_t(bags), 0.0);
+          for (int64_t i = 0, bag = 0; i < n; ++i) {
+            if (c.has(2))
+              while (bag + 1 < bags && int64_t(at(c.tensor(2), {bag + 1})) <= i) ++bag;
+            else
+              bag = i / (n / bags);
+            const int64_t from = int64_t(at(c.tensor(1), {i}));
+            if (from == c.integer(5)) continue;
+            ++counts[size_t(bag)];
+            for (int64_t j = 0; j < width; ++j)
+              out[size_t(bag * width + j)] +=
+                  at(src, {from, j}) * (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
+          }
+          if (c.boolean(6))
+            for (size_t k = 0; k < out.size(); ++k)
+              out[k] /= std::max(1.0, counts[k / size_t(width)]);
+          return {from_values(out, {bags, width})};
         });
 const Attached row_dots_op =
     attach("row_dots")

@@ -53,10 +53,15 @@ const Attached ordered_select_op =
           const auto last = [&](IntList sizes) {
             return m.make(sizes).contiguous(MemoryFormat::channels_last);
           };
-          return {{{last({4, 3, 2, 2}), 0, m.make_index({5}, 4)}, "rows"},
-                  {{last({2, 3, 2, 4}), 3, m.make_index({3}, 4)}, "columns"},
-                  {{last({2, 3, 2, 1, 2}), 1, m.make_index({2}, 3)}, "channels"},
-                  {{m.make({2, 3}), 1, m.make_index({2}, 3)}, "matrix"}};
+          const Tensor different =
+              arange(Scalar(3), Scalar(0), Scalar(-1), TensorOptions(kInt64, m.device));
+          return {{{last({4, 3, 2, 2}), 0, m.make_index({5}, 4), false}, "rows"},
+                  {{last({2, 3, 2, 4}), 3, m.make_index({3}, 4), false}, "columns"},
+                  {{last({2, 3, 2, 1, 2}), 1, m.make_index({2}, 3), false}, "channels"},
+                  {{m.make({2, 3}), 1, m.make_index({2}, 3), false}, "matrix"},
+                  {{last({4, 3, 2, 2}), 0, different, true}, "different rows"},
+                  {{m.make({2, 5}), 1, different, true}, "different columns"},
+                  {{m.make({4}), 0, different, true}, "different elements"}};
         })
         .reference(select_reference);
 

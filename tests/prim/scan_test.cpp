@@ -140,8 +140,9 @@ TEST(Scan, LongLanesInChunks) {
 TEST(Scan, FactorsLogarithmsAndPositions) {
   std::mt19937_64 rng(4);
   for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
-    for (const Shape& sizes : {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2},
-                               Shape{3, 1000}, Shape{700, 40}, Shape{20000}, Shape{3, 9000, 2}})
+    for (const Shape& sizes :
+         {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2}, Shape{3, 1000},
+          Shape{700, 40}, Shape{100, 72}, Shape{2, 33, 41}, Shape{20000}, Shape{3, 9000, 2}})
       for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
         for (const Layout& layout : dense_and_strided_layouts(sizes)) {
           Layout of_all(sizes);

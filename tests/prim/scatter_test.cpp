@@ -180,5 +180,61 @@ TEST(AddRows, OfSourcesWithFactors) {
         }
 }
 
+TEST(AddRows, InRuns) {
+  std::mt19937_64 rng(6);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
+    for (int64_t width : {1, 8, 300})
+      for (int64_t n : {0, 6, 120})
+        for (int bits = 0; bits < 32; ++bits) {
+          const bool decomposed = bits & 1, with_factors = bits & 2, leaves = bits & 4,
+                     equal = bits & 8, mean = bits & 16;
+          constexpr int64_t kRows = 6, kSources = 7, kLeftOut = 2;
+          GuardedBuffer out(dtype, Shape{kRows, width}), src(dtype, Shape{kSources, width}),
+              begins(kInt64, Shape{kRows}), source(kInt64, Shape{n}), factors(dtype, Shape{n});
+          out.fill([&](IntList) { return 7.0; });  // what is there does not matter
+          src.fill([&](IntList) { return double(rng() % 4 == 0); });
+          factors.fill([&](IntList) { return double(1 + rng() % 2); });
+          std::vector<int64_t> from{0};
+          while (int64_t(from.size()) < kRows) from.push_back(int64_t(rng() % uint64_t(n + 1)));
+          std::sort(from.begin(), from.end());
+          for (int64_t r = 0; r < kRows; ++r) {
+            if (equal) from[size_t(r)] = r * (n / kRows);
+            begins.set_at<int64_t>(Shape{r}, from[size_t(r)]);
+          }
+          from.push_back(n);
+          GuardedBuffer expected(dtype, Shape{kRows, width});
+          for (int64_t r = 0; r < kRows; ++r) {
+            std::vector<double> sums(size_t(width), 0.0);
+            double count = 0;
+            for (int64_t i = from[size_t(r)]; i < from[size_t(r) + 1]; ++i) {
+              const int64_t named = int64_t(rng() % (2 * kSources)) - kSources;
+              const int64_t row = named < 0 ? named + kSources : named;
+              source.set_at<int64_t>(Shape{i}, named);
+              if (leaves && row == kLeftOut) continue;
+              ++count;
+              for (int64_t j = 0; j < width; ++j)
+                sums[size_t(j)] +=
+                    src.get(Shape{row, j}) * (with_factors ? factors.get(Shape{i}) : 1);
+            }
+            for (int64_t j = 0; j < width; ++j)
+              expected.set(Shape{r, j}, sums[size_t(j)] / (mean ? std::max(count, 1.0) : 1));
+          }
+          const prim::AddRowsArgs args{.out = out.view(),
+                                       .index = {},
+                                       .src = src.view(),
+                                       .source = source.view(),
+                                       .factors = with_factors ? factors.view() : prim::View{},
+                                       .left_out = leaves ? kLeftOut : -1,
+                                       .begins = equal ? prim::View{} : begins.view(),
+                                       .run = n / kRows,
+                                       .mean = mean};
+          decomposed ? backend_under_test().Primitives::add_rows(args)
+                     : backend_under_test().add_rows(args);
+          ASSERT_TRUE(out.guards_intact());
+          ASSERT_EQ(out.values(), expected.values())
+              << name_of(dtype) << " " << width << " " << n << " " << bits;
+        }
+}
+
 }  // namespace
 }  // namespace arete::test

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "arete/base/error.h"
+#include "arete/expr/orthogonal.h"
 #include "arete/expr/program.h"
 #include "arete/expr/value.h"
 #include "tests/unit/expr_test_support.h"
@@ -126,7 +127,7 @@ TEST(Derivative, EveryOperationAgainstDifferences) {
     const Op op = Op(i);
     if (arity_of(op) == 0 || arity_of(op) == 3 || op == Op::cast || op == Op::round_to) continue;
     if (op == Op::bit_not || (op >= Op::bit_and && op <= Op::ge)) continue;
-    if (op == Op::is_nan || op == Op::is_inf || op == Op::load) continue;
+    if (op == Op::is_nan || op == Op::is_inf || op == Op::load || op == Op::polynomial) continue;
     SCOPED_TRACE(name_of(op));
     const bool one = arity_of(op) == 1;
     const ProgramPtr p =
@@ -159,6 +160,22 @@ TEST(Derivative, OfContractedProducts) {
     check_gradient(of([op](auto v) { return exp(v[0].builder()->emit(op, v[0], v[0], v[1])); }),
                    {0.6, -0.7, 0});
   }
+}
+
+TEST(Derivative, OfPolynomialsAgainstDifferences) {
+  for (int family = 0; family <= int(Orthogonal::legendre_p); ++family)
+    for (int order = 0; order + 1 < kOrthogonalOrders; ++order)
+      for (double degree : {0, 1, 2, 5}) {
+        SCOPED_TRACE(std::to_string(family) + " " + std::to_string(order));
+        const ProgramPtr p = make1([&](Value x) {
+          return x.builder()->polynomial(x, x.builder()->constant(x.type(), degree), family, order);
+        });
+        for (double x : {-0.7, 0.3, 1.2}) check_gradient(p, {x});
+      }
+  const ProgramPtr last = make1([](Value x) {
+    return x.builder()->polynomial(x, x, Orthogonal::hermite_h, kOrthogonalOrders - 1);
+  });
+  EXPECT_THROW(last->derivative(1), NotImplementedError);
 }
 
 TEST(Derivative, OfTablesIsRefused) {

@@ -43,6 +43,7 @@ double cost_of(Op op) {
   if (op >= Op::exp && op <= Op::sigmoid) return op >= Op::erfinv && op <= Op::digamma ? 60 : 8;
   switch (op) {
     case Op::pow:
+    case Op::polynomial:
       return 20;
     case Op::atan2:
       return 15;
@@ -434,6 +435,10 @@ class Compiler {
       }
       default:
         break;
+    }
+    if (in.op == Op::polynomial) {  // what it is of is a third operand
+      v[2] = add_cell(8);
+      code_.cells.back().bits = uint64_t(in.index);
     }
     bool all_uniform = true;
     for (int k = 0; k < n; ++k) all_uniform &= uniform(v[size_t(k)]);

@@ -235,6 +235,7 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
 }
 
 void CpuBackend::add_rows(const prim::AddRowsArgs& args) {
+  if (args.in_runs()) return Primitives::add_rows(args);
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(args.out.rank() == 2 && args.src.rank() == 2 && args.out.dtype == args.src.dtype &&
                args.out.sizes[1] == args.src.sizes[1] &&

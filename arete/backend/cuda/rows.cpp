@@ -52,16 +52,53 @@ void CudaBackend::take_rows(const prim::TakeRowsArgs& args) {
 
 void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   const prim::View &out = args.out, &src = args.src;
-  ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
+  const bool routed = bool(args.source), in_runs = args.in_runs();
+  ARETE_ASSERT(in_runs || (args.index.dtype == kInt64 && args.index.is_contiguous()));
   ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
-               out.sizes[1] == src.sizes[1] &&
-               args.index.numel() == (args.source ? args.source : src).sizes[0]);
-  const bool routed = bool(args.source);
-  ARETE_ASSERT(routed || (!args.factors && args.left_out < 0));
+               out.sizes[1] == src.sizes[1]);
+  ARETE_ASSERT(in_runs || args.index.numel() == (routed ? args.source : src).sizes[0]);
+  ARETE_ASSERT(routed || (!in_runs && !args.factors && args.left_out < 0));
   ARETE_ASSERT(!routed || is_differentiable(out.dtype));
+  const int64_t n = (routed ? args.source : src).sizes[0], width = src.sizes[1],
+                rows = out.sizes[0];
+  // One warp goes along a run: long ones are cut into pieces elsewhere.
+  if (in_runs && n > indexing::kPiece * rows) return Primitives::add_rows(args);
   const CUstream stream = enter(args);
-  const int64_t n = args.index.numel(), width = src.sizes[1], rows = out.sizes[0];
-  if (n == 0 || width == 0) return;
+  if (width == 0 || (in_runs ? rows : n) == 0) return;
+
+  const int64_t size = int64_t(size_of(out.dtype));
+  const bool aligned = out.strides[1] == 1 && src.strides[1] == 1 &&
+                       common_power(width * size, out.strides[0] * size, src.strides[0] * size,
+                                    address_of(out.data), address_of(src.data)) == 16;
+  const int columns = aligned ? indexing::add_rows_columns(out.dtype) : 1;
+  constexpr int64_t kWarps = indexing::kThreads / 32;
+  indexing::AddRowsArgs a{};
+  a.out = address_of(out.data);
+  a.src = address_of(src.data);
+  a.source = routed ? address_of(args.source.data) : 0;
+  a.factors = args.factors ? address_of(args.factors.data) : 0;
+  a.src_rows = src.sizes[0];
+  a.left_out = args.left_out < 0 ? -1 : args.left_out;
+  a.error = error_sink(*this, args.op, 0);
+  a.count = n;
+  a.rows = rows;
+  a.width = width;
+  a.out_stride = out.strides[0];
+  a.src_stride = src.strides[0];
+  a.out_step = out.strides[1];
+  a.src_step = src.strides[1];
+  a.slices = (width + 32 * columns - 1) / (32 * columns);
+  if (in_runs) {
+    a.begins = args.begins ? address_of(args.begins.data) : 0;
+    a.run = args.run;
+    a.mean = args.mean;
+    static KernelTable<kNumDTypes * 2> run_kernels;
+    const Kernel& k = run_kernels.get(*this, size_t(out.dtype) * 2 + (columns > 1), [&] {
+      return indexing::add_runs_source(out.dtype, columns);
+    });
+    launch(k, {blocks_for(rows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
+    return;
+  }
 
   SortedPairs pairs(*this, stream, n, uint64_t(rows));
   const bool wide = pairs.wide();
@@ -76,40 +113,17 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
          {blocks_for(n, indexing::kThreads)}, {indexing::kThreads}, 0, stream, keys);
   if (!args.sorted) pairs.sort();
 
-  const int64_t size = int64_t(size_of(out.dtype));
-  const bool aligned = out.strides[1] == 1 && src.strides[1] == 1 &&
-                       common_power(width * size, out.strides[0] * size, src.strides[0] * size,
-                                    address_of(out.data), address_of(src.data)) == 16;
-  const int columns = aligned ? indexing::add_rows_columns(out.dtype) : 1;
-  indexing::AddRowsArgs a;
-  a.out = address_of(out.data);
-  a.src = address_of(src.data);
   a.keys = args.sorted ? pairs.unsorted() : pairs.keys();
   a.positions = args.sorted ? 0 : pairs.positions();
-  a.source = args.source ? address_of(args.source.data) : 0;
-  a.factors = args.factors ? address_of(args.factors.data) : 0;
-  a.src_rows = src.sizes[0];
-  a.left_out = args.left_out < 0 ? -1 : args.left_out;
-  a.error = error_sink(*this, args.op, 0);
-  a.count = n;
-  a.rows = rows;
-  a.width = width;
-  a.out_stride = out.strides[0];
-  a.src_stride = src.strides[0];
-  a.out_step = out.strides[1];
-  a.src_step = src.strides[1];
-  a.slices = (width + 32 * columns - 1) / (32 * columns);
   const bool may_cut = n > indexing::kPiece;
   const int64_t windows = (n + indexing::kPiece - 1) / indexing::kPiece;
   std::optional<Scratch> partial;
-  a.partial = 0;
   if (may_cut) {
     partial.emplace(*this, size_t(2 * windows * width) * indexing::sum_bytes(out.dtype));
     a.partial = partial->address();
   }
   const size_t number = (size_t(out.dtype) * 2 + (columns > 1)) * 2 + wide;
   static KernelTable<kNumDTypes * 4> add_kernels, routed_kernels, piece_kernels;
-  constexpr int64_t kWarps = indexing::kThreads / 32;
   const Kernel& add = (routed ? routed_kernels : add_kernels).get(*this, number, [&] {
     return indexing::add_rows_source(out.dtype, columns, wide, routed);
   });

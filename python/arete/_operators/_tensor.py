@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copyreg
+import functools
 import sys
 import warnings
 
@@ -378,6 +379,15 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
     return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
+@functools.cache
+def _old_type(dtype, kind):
+    """The name of the old class of tensors of a dtype in the memory of a kind of device."""
+    name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
+            "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+            "complex128": "ComplexDouble"}.get(dtype._name, dtype._name.capitalize())
+    return f"torch.{'' if kind == 'cpu' else kind + '.'}{name}Tensor"
+
+
 def _type(self, dtype=None, non_blocking=False):
     """The name of the old tensor class ("torch.FloatTensor"), or a conversion.
 
@@ -389,10 +399,7 @@ def _type(self, dtype=None, non_blocking=False):
     tensor([1, 1])
     """
     if dtype is None:
-        name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
-                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-                "complex128": "ComplexDouble"}.get(self.dtype._name, self.dtype._name.capitalize())
-        return f"torch.{'' if self.device.type == 'cpu' else self.device.type + '.'}{name}Tensor"
+        return _old_type(self.dtype, self.device.type)
     old = _tensor_types.named(dtype)
     if old is not None:
         return self.to(old.place, old.dtype, non_blocking=non_blocking)

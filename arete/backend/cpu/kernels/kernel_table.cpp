@@ -28,7 +28,7 @@ ARETE_SAME(copysign); ARETE_SAME(nextafter); ARETE_SAME(min); ARETE_SAME(max); A
 ARETE_SAME(bit_or); ARETE_SAME(bit_xor); ARETE_SAME(gcd); ARETE_SAME(shl); ARETE_SAME(shr); ARETE_SAME(eq);
 ARETE_SAME(ne); ARETE_SAME(lt); ARETE_SAME(le); ARETE_SAME(gt); ARETE_SAME(ge); ARETE_SAME(select);
 ARETE_SAME(mul_add); ARETE_SAME(mul_sub); ARETE_SAME(sub_mul);
-ARETE_SAME(cast); ARETE_SAME(round_to); ARETE_SAME(load);
+ARETE_SAME(cast); ARETE_SAME(round_to); ARETE_SAME(load); ARETE_SAME(polynomial);
 // clang-format on
 #undef ARETE_SAME
 static_assert(kNumKOps == expr::kNumOps && kNumKDTypes == kNumDTypes);

@@ -82,6 +82,7 @@ enum KOp : int {
   op_cast,
   op_round_to,
   op_load,
+  op_polynomial,
   kNumKOps
 };
 enum KType : int { t_bool, t_i32, t_i64, t_f32, t_f64, kNumKTypes };

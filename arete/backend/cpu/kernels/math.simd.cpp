@@ -3,6 +3,7 @@
 
 #include "arete/backend/cpu/kernels/math.inl.h"
 #include "arete/backend/cpu/kernels/simd.inl.h"
+#include "arete/expr/orthogonal.h"
 
 namespace arete::cpu::kernels {
 namespace {
@@ -251,6 +252,79 @@ void digamma_wide(void* out, const void* a, const void*, const void*, int64_t n)
   }
 }
 
+// Of blocks of elements, as far as the largest degree among them goes.
+template <class T, int kOrder, int kVariant>
+void polynomials(const expr::OrthogonalFamily& f, T* out, const T* x, const T* degrees, int64_t n) {
+  constexpr int kBlock = 2 * kVectorBytes / int(sizeof(T));
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t here = n - first < kBlock ? n - first : kBlock;
+    T at[kBlock], degree[kBlock], p[kOrder + 1][kBlock], before[kOrder + 1][kBlock], result[kBlock];
+    T most = 0;
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const int64_t from = first + (i < here ? i : 0);
+      at[i] = x[kVariant == sv ? 0 : from];
+      const T d = degrees[kVariant == vs ? 0 : from];
+      degree[i] = d > T(-1) && double(d) < expr::kLargestDegree ? T(int64_t(d)) : T(-1);
+      most = degree[i] > most ? degree[i] : most;
+    }
+    for (int i = 0; i < kBlock; ++i) {
+      for (int o = 0; o <= kOrder; ++o) before[o][i] = o == 0, p[o][i] = o == 1 ? T(f.f1) : T(0);
+      p[0][i] = T(f.f1) * at[i] + T(f.f0);
+      result[i] = degree[i] == 0 ? before[kOrder][i] : degree[i] == 1 ? p[kOrder][i] : T(0);
+    }
+    for (int64_t k = 1; T(k) < most; ++k) {
+      const T a = T(f.a0 + f.a1 * double(k)), b = T(f.b0 + f.b1 * double(k)),
+              c = T(f.c0 + f.c1 * double(k)), d = T(1 + f.d1 * double(k)), next_degree = T(k + 1);
+      for (int i = 0; i < kBlock; ++i) {
+        const T factor = a * at[i] + b;
+        T next[kOrder + 1];
+        for (int o = 0; o <= kOrder; ++o) {
+          next[o] = factor * p[o][i];
+          if (o > 0) next[o] += T(o) * a * p[o - 1][i];
+          next[o] = (next[o] - c * before[o][i]) / d;
+        }
+        for (int o = 0; o <= kOrder; ++o) before[o][i] = p[o][i], p[o][i] = next[o];
+        result[i] = degree[i] == next_degree ? p[kOrder][i] : result[i];
+      }
+      if (k % 256 != 0) continue;
+      // What has become NaN stays so.
+      bool any = false;
+      for (int i = 0; i < kBlock; ++i) any |= degree[i] > next_degree && p[0][i] == p[0][i];
+      if (any) continue;
+      for (int i = 0; i < kBlock; ++i)
+        result[i] = degree[i] > next_degree ? T(__builtin_nan("")) : result[i];
+      break;
+    }
+    for (int64_t i = 0; i < here; ++i) out[first + i] = result[i];
+  }
+}
+template <class T, int kVariant>
+void polynomial(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  int64_t index;
+  __builtin_memcpy(&index, c, sizeof index);
+  const expr::OrthogonalFamily& f = expr::kOrthogonal[expr::family_of(int(index))];
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  auto* y = static_cast<const T*>(b);
+  static_assert(expr::kOrthogonalOrders == 4);
+  switch (expr::order_of(int(index))) {
+    case 0:
+      return polynomials<T, 0, kVariant>(f, o, x, y, n);
+    case 1:
+      return polynomials<T, 1, kVariant>(f, o, x, y, n);
+    case 2:
+      return polynomials<T, 2, kVariant>(f, o, x, y, n);
+    default:
+      return polynomials<T, 3, kVariant>(f, o, x, y, n);
+  }
+}
+template <class T>
+void put_polynomials(KernelTable& t) {
+  t.binary[op_polynomial][kTypeOf<T>][vv] = polynomial<T, vv>;
+  t.binary[op_polynomial][kTypeOf<T>][vs] = polynomial<T, vs>;
+  t.binary[op_polynomial][kTypeOf<T>][sv] = polynomial<T, sv>;
+}
+
 VF pow_f(VF x, VF y) { return ARETE_SLEEF_F(pow, u10)(x, y); }
 VD pow_d(VD x, VD y) { return ARETE_SLEEF_D(pow, u10)(x, y); }
 // Exponents that are products, quotients and roots: faster and more exact than the general power,
@@ -308,6 +382,8 @@ void ARETE_FILL(math)(KernelTable& t) {
   put2<pow_d, double, VD>(t, op_pow);
   t.binary[op_pow][t_f32][vs] = power_of_scalar<pow_f, float, VF>;
   t.binary[op_pow][t_f64][vs] = power_of_scalar<pow_d, double, VD>;
+  put_polynomials<float>(t);
+  put_polynomials<double>(t);
   put2<atan2_f, float, VF>(t, op_atan2);
   put2<atan2_d, double, VD>(t, op_atan2);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "arete/base/error.h"
+#include "arete/expr/orthogonal.h"
 
 namespace arete::cuda {
 
@@ -112,6 +113,8 @@ int weight_of(const expr::Program& program, const Instruction& c) {
     case Op::lgamma:
     case Op::digamma:
       return 700;
+    case Op::polynomial:
+      return wide ? 400 : 200;
     case Op::sin:
     case Op::cos:
     case Op::tan:
@@ -291,6 +294,14 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
         case Op::load:
           value = "to_compute(" + operand(0) + "[" + operand(1) + "])";
           break;
+        case Op::polynomial: {
+          const expr::OrthogonalFamily& f = expr::kOrthogonal[expr::family_of(c.index)];
+          value = "op_polynomial<" + std::to_string(expr::order_of(c.index));
+          for (double v : {f.f1, f.f0, f.a0, f.a1, f.b0, f.b1, f.c0, f.c1, f.d1})
+            value += ", " + std::to_string(int(v));
+          value += ">(" + operand(0) + ", " + operand(1) + ")";
+          break;
+        }
         case Op::round_to:
           value = std::string("to_compute(from_compute<") + storage_name(DType(c.index)) + ">(" +
                   operand(0) + "))";

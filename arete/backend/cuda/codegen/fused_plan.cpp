@@ -293,7 +293,8 @@ class Planner {
     v.count = int(count);
     v.exact = chunks == threads * count;
     if (columns) {
-      v.rows = std::max(32, 128 / threads);
+      // Several blocks on a multiprocessor, so that some load while others combine.
+      v.rows = threads == 32 ? 16 : std::max(32, 128 / threads);
     } else {
       v.rows = std::max(1, 128 / threads);
       if (threads > 32) v.rows = 1;

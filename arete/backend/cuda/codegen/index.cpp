@@ -144,6 +144,14 @@ KernelSource add_row_pieces_source(DType dtype, int columns, bool wide) {
                     std::to_string(columns) + ", " + integer(wide) + ">");
 }
 
+KernelSource add_runs_source(DType dtype, int columns) {
+  return kernel(
+      "add_rows.cuh",
+      std::string("add_runs_") + storage_name(dtype) + "_" + std::to_string(columns), "AddRowsArgs",
+      std::string("add_runs<") + storage_name(dtype) + ", " + std::to_string(columns) + ">",
+      columns <= 4 ? "256, 4" : "256, 3");
+}
+
 size_t sum_bytes(DType dtype) {
   switch (dtype) {
     case kInt64:
@@ -193,6 +201,10 @@ std::vector<KernelSource> index_samples() {
       out.push_back(add_rows_source(dtype, columns, wide));
       if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));
       out.push_back(add_row_pieces_source(dtype, columns, wide));
+      if (!wide && is_differentiable(dtype)) {
+        out.push_back(add_runs_source(dtype, columns));
+        if (columns > 1) out.push_back(add_runs_source(dtype, 1));
+      }
       if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
       if (dtype == kFloat32) out.push_back(add_rows_source(dtype, 1, wide, true));
       if (dtype == kFloat32) out.push_back(add_row_pieces_source(dtype, 1, wide));

@@ -74,6 +74,9 @@ struct AddRowsArgs {
   uint64_t source, factors;
   int64_t src_rows, left_out;
   ErrorSink error;
+  uint64_t begins;
+  int64_t run;
+  int32_t mean;
 };
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
@@ -98,6 +101,8 @@ KernelSource add_rows_keys_source(bool wide);
 /// sources and factors, for dtypes of floating numbers.
 KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed = false);
 KernelSource add_row_pieces_source(DType dtype, int columns, bool wide);
+/// For dtypes of floating numbers.
+KernelSource add_runs_source(DType dtype, int columns);
 
 /// Elements in 16 bytes.
 constexpr int add_rows_columns(DType dtype) { return int(16 / size_of(dtype)); }

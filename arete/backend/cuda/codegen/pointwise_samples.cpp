@@ -3,6 +3,7 @@
 
 #include "arete/backend/cuda/codegen/iota.h"
 #include "arete/backend/cuda/codegen/pointwise.h"
+#include "arete/expr/orthogonal.h"
 #include "arete/expr/value.h"
 
 namespace arete::cuda {
@@ -95,6 +96,16 @@ std::vector<KernelSource> pointwise_samples() {
       },
       std::array{kFloat32}, {}, std::array{kFloat32});
   add(all, element_code(*branches), {.vector = 1});
+  for (const DType t : {kFloat32, kFloat64})
+    add(all,
+        element_code(*expr::trace(
+            [](std::span<const Value> v) {
+              return std::vector<Value>{
+                  v[0].builder()->polynomial(v[0], v[1], expr::Orthogonal::legendre_p),
+                  v[0].builder()->polynomial(v[0], v[1], expr::Orthogonal::shifted_chebyshev_w, 3)};
+            },
+            std::array{t, t}, {}, std::array{t, t})),
+        {.vector = 1});
   // Shapes of kernels and lengths of vectors.
   for (const DType t : {kFloat32, kBFloat16, kFloat64}) {
     const ElementCode code =

@@ -137,6 +137,8 @@ class Planner {
       return;
     }
     h.parts = divide_up(vectors, kWarps * 32 * most);
+    // As many rounds as give all warps work.
+    plan_.rounds = int(divide_up(vectors, kWarps * 32 * h.parts));
     plan_.form = ScanPlan::Form::tiles;
     h.chunk = h.parts;
     const int64_t blocks = 4 * int64_t(multiprocessors_);
@@ -151,11 +153,24 @@ class Planner {
     plan_.form = ScanPlan::Form::columns;
     const int64_t vector = widest(32);
     if (vector > 1 && whole_vectors(vector)) plan_.vector = int(vector);
-    const int64_t groups = h.lanes / plan_.vector;
+    int64_t groups = h.lanes / plan_.vector;
     const int64_t wanted = 1024 * int64_t(multiprocessors_);
+    // The shortest chunk that is worth launches of its own, and one that is worth a barrier.
+    constexpr int64_t kChunk = 64, kShort = 4;
     h.chunk = h.n;
-    if (groups < wanted / 2)
-      h.chunk = std::max<int64_t>(64, divide_up(h.n, divide_up(wanted, groups)));
+    if (groups < wanted / 2) {
+      if (h.n >= kWarps * kShort && (h.n <= kWarps * kChunk || h.lanes * kWarps >= wanted / 4)) {
+        plan_.form = ScanPlan::Form::teams;
+        while (plan_.vector > 1 && groups * kWarps < wanted / 2) {
+          plan_.vector /= 2;
+          groups *= 2;
+        }
+        h.chunk = divide_up(h.n, kWarps);
+        plan_.grid = unsigned(std::min(kMaxGrid, divide_up(groups, 32)));
+        return;
+      }
+      h.chunk = std::max(kChunk, divide_up(h.n, divide_up(wanted, groups)));
+    }
     h.parts = divide_up(h.n, h.chunk);
     if (h.parts > 1) plan_.carries_bytes = h.lanes * h.parts * types_.wide_bytes;
     plan_.grid =
@@ -210,7 +225,11 @@ ScanTypes scan_types(const ScanArgs& args) {
   if (is_complex(out)) return same(of("c128"), 16);
   const expr::Type type = expr::compute_type(out);
   const char* const name = compute_name(type);
-  if (args.logarithmic) return same(std::string("LogSum<") + name + ">", 16);
+  if (args.logarithmic) {
+    const std::string top = std::string("LogSum<") + name + ", ";
+    if (type == expr::Type::f32) return {top + "f32>", top + "f64>", 8, 16};
+    return same(top + "f64>", 16);
+  }
   if (args.indices)
     return same(
         std::string("ArgExtreme<") + name + (monoid == Monoid::max ? ", true>" : ", false>"), 16);
@@ -226,7 +245,7 @@ ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
 
 KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
-  static constexpr const char* kForms[] = {"rows", "tiles", "columns"};
+  static constexpr const char* kForms[] = {"rows", "tiles", "columns", "teams"};
   const std::string in = storage_name(args.in.dtype), out = storage_name(args.out.dtype);
   const ScanTypes types = scan_types(args);
   const bool converts = args.in.dtype != args.out.dtype;
@@ -285,11 +304,11 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
                                                : kNames[int(args.monoid)]) +
                            (args.indices ? "_at_" : "_") + out;
   static constexpr const char* kCalls[] = {"scan_rows<Scan, Scan::kRounds>", "scan_tiles<Scan>",
-                                           "scan_columns<Scan>"};
+                                           "scan_columns<Scan>", "scan_teams<Scan>"};
   // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
   const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
   const bool large = types.local_bytes > (complex ? 16 : 8);
-  const int blocks = large ? 2 : plan.form == ScanPlan::Form::columns ? 3 : few ? 5 : 4;
+  const int blocks = large ? 2 : plan.form >= ScanPlan::Form::columns ? 3 : few ? 5 : 4;
   t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";
@@ -351,6 +370,8 @@ std::vector<KernelSource> scan_samples() {
     const DType t = DType(k);
     add(Monoid::sum, t, t, Shape{50'000'000}, 0, k % 2);
     add(Monoid::sum, t, t, Shape{4096, 1000}, 0);
+    add(Monoid::prod, t, t, Shape{125, 15625}, 0, true);
+    if (!is_complex(t)) add(Monoid::max, t, t, Shape{8, 125, 8192}, 1);
     add(Monoid::prod, t, t, Shape{1000, 10000}, 1);
     if (!is_complex(t)) add(Monoid::max, t, t, Shape{1000, 500}, 1, true);
     if (!is_complex(t)) add(Monoid::min, t, t, Shape{1000, 10}, 1);
@@ -364,6 +385,8 @@ std::vector<KernelSource> scan_samples() {
       for (int64_t step : {1, 2}) {
         add(Monoid::sum, t, t, Shape{100000, 20}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 512}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{100000, 1000}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{125, 15625}, 0, reverse, step);
         add(Monoid::sum, t, t, Shape{16384, 16384}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{8, 33, 10'000'000}, 2, reverse, step);
         add(Monoid::sum, t, t, Shape{8, 1000, 1024}, 1, reverse, step);

@@ -27,6 +27,7 @@ struct ScanPlan {
     rows,     ///< some threads of a warp for each lane
     tiles,    ///< a block walks along each lane, or chunk of one
     columns,  ///< a thread for each lane, or chunk of one
+    teams,    ///< the warps of a block for 32 of these lanes, or vectors of them
   } form = Form::rows;
   prim::LoopNest lanes;  ///< without the scanned dimension; operands: out, in, indices if there
   int vector = 1, rounds = 1;

@@ -42,6 +42,10 @@ struct AddRowsArgs {
   u64 source, factors;
   i64 src_rows, left_out;
   ErrorSink error;
+  // Of add_runs: where runs begin, or 0 if each has `run` entries.
+  u64 begins;
+  i64 run;
+  i32 mean;
 };
 
 // What sums are formed in.
@@ -66,6 +70,13 @@ DEVICE f64 times(f64 a, f64 b) { return a * b; }
 template <class C>
 DEVICE C times(C a, C b) {
   return C{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+DEVICE f32 divided(f32 a, i64 n) { return a / f32(n); }
+DEVICE f64 divided(f64 a, i64 n) { return a / f64(n); }
+template <class C>
+DEVICE C divided(C a, i64 n) {
+  return C{divided(a.re, n), divided(a.im, n)};
 }
 
 // Booleans count: any true gives a sum that is not 0. Counts of one run fit in 31 bits.
@@ -109,6 +120,10 @@ struct Columns {
   DEVICE void scale(Columns& c, S factor) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) c.v[k] = times(factor, c.v[k]);
+  }
+  DEVICE void divide(Columns& c, i64 n) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) c.v[k] = divided(c.v[k], n);
   }
   DEVICE void save(S* p, const Columns& c) {
 #pragma unroll
@@ -266,6 +281,53 @@ DEVICE void add_rows(const AddRowsArgs& a) {
                   i64(start / kPiece * 2 + (is_first ? 1 : 0)) * a.width + column,
               sum);
   }
+}
+
+/// out[r, :] = the sum (or mean) of what the entries of run r add, in order: a warp for each run
+/// and slice of columns.
+template <class T, int kWidth>
+DEVICE void add_runs(const AddRowsArgs& a) {
+  typedef Columns<T, kWidth> C;
+  typedef RowEntry<typename C::S, u64, true> Entry;
+  const int lane = int(threadIdx.x & 31);
+  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const i64 row = i64(warp / u64(a.slices));
+  if (row >= a.rows) return;
+  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
+  const bool active = column < a.width;  // idle lanes still take part in exchanges
+  const T* const src = reinterpret_cast<const T*>(a.src) + column * a.src_step;
+  i64 begin = row * a.run, end = begin + a.run;
+  if (a.begins) {
+    const i64* const begins = reinterpret_cast<const i64*>(a.begins);
+    begin = begins[row] > 0 ? begins[row] : 0;
+    end = row + 1 < a.rows && begins[row + 1] < a.count ? begins[row + 1] : a.count;
+  }
+  C sum = C::zero();
+  i64 counted = 0;
+  for (i64 at = begin; at < end; at += 32) {
+    const Entry entry = at + lane < end ? Entry::template of<T>(a, u64(at + lane)) : Entry::none();
+    counted += __popc(__ballot_sync(kAllLanes, entry.row >= 0));
+    const int count = end - at < 32 ? int(end - at) : 32;
+    int k = 0;
+    for (; k + 4 <= count; k += 4) {
+      C c[4];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        const Entry e = entry.from(k + u);
+        c[u] = C::zero();
+        if (active) c[u] = e.template load<C>(a, src);
+      }
+#pragma unroll
+      for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
+    }
+    for (; k < count; ++k) {
+      const Entry e = entry.from(k);
+      if (active) C::add(sum, e.template load<C>(a, src));
+    }
+  }
+  if (!active) return;
+  if (a.mean && counted > 1) C::divide(sum, counted);
+  C::store(reinterpret_cast<T*>(a.out) + row * a.out_stride + column * a.out_step, sum);
 }
 
 /// A warp for each window of kPiece entries and slice of columns.

@@ -279,6 +279,39 @@ DEVICE f32 op_sigmoid(f32 x) {
 }
 DEVICE f64 op_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 
+// Orthogonal polynomials and their derivatives, as expr/orthogonal.h says.
+template <class T>
+DEVICE T along(int first, int step, T k) {  // with no product where there is no step
+  return step == 0 ? T(first) : T(first) + T(step) * k;
+}
+template <int kOrder, int f1, int f0, int a0, int a1, int b0, int b1, int c0, int c1, int d1,
+          class T>
+DEVICE T op_polynomial(T x, T n) {
+  if (!(n > T(-1) && n < T(9007199254740992.0))) return T(0);
+  const i64 degree = i64(n);
+  T p[kOrder + 1], before[kOrder + 1];
+#pragma unroll
+  for (int o = 0; o <= kOrder; ++o) {
+    before[o] = T(o == 0);
+    p[o] = o == 0 ? T(f1) * x + T(f0) : T(o == 1 ? f1 : 0);
+  }
+  if (degree == 0) return before[kOrder];
+  T at = 1;
+  for (i64 k = 1; k < degree; ++k, at += T(1)) {
+    if (p[0] != p[0]) return p[0];  // what has become NaN stays so
+    const T a = along(a0, a1, at), factor = a * x + along(b0, b1, at), c = along(c0, c1, at);
+#pragma unroll
+    for (int o = kOrder; o >= 0; --o) {  // the lower ones are still those of k
+      T next = factor * p[o] - c * before[o];
+      if (o > 0) next += T(o) * a * p[o > 0 ? o - 1 : 0];
+      if (d1 != 0) next /= along(1, d1, at);
+      before[o] = p[o];
+      p[o] = next;
+    }
+  }
+  return p[kOrder];
+}
+
 // The library's lgammaf loses the digits near its zeros, which lie below -2.45 (but for 1 and 2)
 // and, below -10, next to the poles.
 DEVICE f64 op_lgamma(f64 a) { return lgamma(a); }

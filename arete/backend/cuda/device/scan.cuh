@@ -30,18 +30,23 @@ struct Prod<c128> {
 };
 
 // A sum of exponentials: sum * exp(top).
-template <class T>
+template <class T, class S>
 struct Scaled {
   T top;
-  f64 sum;
+  S sum;
+  Scaled() = default;
+  __device__ __forceinline__ Scaled(T top, S sum) : top(top), sum(sum) {}
+  template <class Other>
+  __device__ __forceinline__ explicit Scaled(const Scaled<T, Other>& o)
+      : top(o.top), sum(S(o.sum)) {}
 };
-template <class T>
+template <class T, class S>
 struct LogSum {
-  typedef Scaled<T> type;
+  typedef Scaled<T, S> type;
   DEVICE type identity() { return {Limits<T>::lowest(), 0}; }
   DEVICE type combine(type a, type b) {
     // Infinities that are alike have no difference.
-    const f64 less = a.top == b.top ? 1 : f64(decay(a.top > b.top ? b.top - a.top : a.top - b.top));
+    const S less = a.top == b.top ? 1 : S(decay(a.top > b.top ? b.top - a.top : a.top - b.top));
     return a.top >= b.top ? type{a.top, a.sum + less * b.sum}
                           : type{nan_max(a.top, b.top), b.sum + less * a.sum};
   }
@@ -110,16 +115,16 @@ DEVICE c128 lane_at(c128 v, int lane, int width) {
 }
 DEVICE c128 lane_xor(c128 v, int n) { return {lane_xor(v.re, n), lane_xor(v.im, n)}; }
 
-template <class T>
-DEVICE Scaled<T> lane_up(Scaled<T> v, int n, int width) {
+template <class T, class S>
+DEVICE Scaled<T, S> lane_up(Scaled<T, S> v, int n, int width) {
   return {lane_up(v.top, n, width), lane_up(v.sum, n, width)};
 }
-template <class T>
-DEVICE Scaled<T> lane_at(Scaled<T> v, int lane, int width) {
+template <class T, class S>
+DEVICE Scaled<T, S> lane_at(Scaled<T, S> v, int lane, int width) {
   return {lane_at(v.top, lane, width), lane_at(v.sum, lane, width)};
 }
-template <class T>
-DEVICE Scaled<T> lane_xor(Scaled<T> v, int n) {
+template <class T, class S>
+DEVICE Scaled<T, S> lane_xor(Scaled<T, S> v, int n) {
   return {lane_xor(v.top, n), lane_xor(v.sum, n)};
 }
 template <class T>
@@ -540,9 +545,11 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
 
 // ---- across neighbouring lanes
 
-/// A thread owns kVector neighbouring lanes (along dimension 0) or, of each, one chunk.
+/// Steps [begin, end) of kVector neighbouring lanes (along dimension 0) by one thread; `carry` is
+/// what comes before them, and then what comes before `end`. `store`: the results are written.
 template <class S>
-DEVICE void scan_columns(const typename S::Arguments& a) {
+DEVICE void scan_part(const typename S::Arguments& a, const Lane<S>& lane, i64 begin, i64 end,
+                      bool store, typename S::Wide::type (&carry)[S::kVector]) {
   typedef typename S::In In;
   typedef typename S::Out Out;
   typedef typename S::Local M;
@@ -550,6 +557,50 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
   typedef typename S::Wide Wide;
   typedef typename Wide::type W;
   const int V = S::kVector, U = V > 2 ? 4 : 8;
+  const auto element = [&](i64 i) { return S::kReverse ? a.n - 1 - i : i; };
+  // Some tens of elements in the narrow type, then on to the wide one.
+  for (i64 i = begin; i < end; i += U) {
+    Vec<In, V> in[U], factors[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      if (i + u < end) {
+        const char* const p = lane.in + element(i + u) * a.in_stride;
+        in[u] = elements_at<S, V>(p);
+        factors[u] = factors_at<S, V>(a, p);
+      }
+    T sum[V], start[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      sum[v] = M::identity();
+      start[v] = T(carry[v]);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      if (i + u < end) {
+        Vec<Out, V> out;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], i + u));
+          if (!store) continue;
+          const T y = M::combine(start[v], sum[v]);
+          out.v[v] = S::store(y);
+          if constexpr (S::kIndices)
+            *reinterpret_cast<i64*>(lane.indices + v * a.index_strides[0] +
+                                    element(i + u) * a.index_stride) = y.at;
+        }
+        if (store) *reinterpret_cast<Vec<Out, V>*>(lane.out + element(i + u) * a.out_stride) = out;
+      }
+#pragma unroll
+    for (int v = 0; v < V; ++v) carry[v] = Wide::combine(carry[v], W(sum[v]));
+  }
+}
+
+/// A thread owns kVector lanes or, of each, one chunk.
+template <class S>
+DEVICE void scan_columns(const typename S::Arguments& a) {
+  typedef typename S::Wide Wide;
+  typedef typename Wide::type W;
+  const int V = S::kVector;
   W* const carries = static_cast<W*>(a.carries);
   if (a.phase == 2) return scan_carries<S>(a, a.parts);
   const i64 threads = i64(gridDim.x) * blockDim.x;
@@ -559,50 +610,47 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
     const i64 chunk = item / groups, number = (item - chunk * groups) * V;
     const Lane<S> lane = find_lane<S>(a, number);
     const i64 begin = chunk * a.chunk, end = begin + a.chunk < a.n ? begin + a.chunk : a.n;
-    const auto element = [&](i64 i) { return S::kReverse ? a.n - 1 - i : i; };
-    // Some tens of elements in the narrow type, then on to the wide one.
     W carry[V];
 #pragma unroll
     for (int v = 0; v < V; ++v)
       carry[v] =
           a.phase == 3 && a.parts > 1 ? carries[(number + v) * a.parts + chunk] : Wide::identity();
-    for (i64 i = begin; i < end; i += U) {
-      Vec<In, V> in[U], factors[U];
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        if (i + u < end) {
-          const char* const p = lane.in + element(i + u) * a.in_stride;
-          in[u] = elements_at<S, V>(p);
-          factors[u] = factors_at<S, V>(a, p);
-        }
-      T sum[V], start[V];
-#pragma unroll
-      for (int v = 0; v < V; ++v) {
-        sum[v] = M::identity();
-        start[v] = T(carry[v]);
-      }
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        if (i + u < end) {
-          Vec<Out, V> out;
-#pragma unroll
-          for (int v = 0; v < V; ++v) {
-            sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], i + u));
-            const T y = M::combine(start[v], sum[v]);
-            out.v[v] = S::store(y);
-            if constexpr (S::kIndices)
-              if (a.phase == 3)
-                *reinterpret_cast<i64*>(lane.indices + v * a.index_strides[0] +
-                                        element(i + u) * a.index_stride) = y.at;
-          }
-          if (a.phase == 3)
-            *reinterpret_cast<Vec<Out, V>*>(lane.out + element(i + u) * a.out_stride) = out;
-        }
-#pragma unroll
-      for (int v = 0; v < V; ++v) carry[v] = Wide::combine(carry[v], W(sum[v]));
-    }
+    scan_part<S>(a, lane, begin, end, a.phase == 3, carry);
     if (a.phase == 1)
 #pragma unroll
       for (int v = 0; v < V; ++v) carries[(number + v) * a.parts + chunk] = carry[v];
+  }
+}
+
+/// The same in one launch: the warps of a block share 32 kVector lanes, a chunk for each. All but
+/// the last add theirs up first, and read it again, from the cache, when all know what comes
+/// before.
+template <class S>
+DEVICE void scan_teams(const typename S::Arguments& a) {
+  typedef typename S::Wide Wide;
+  typedef typename Wide::type W;
+  const int V = S::kVector;
+  __shared__ W totals[kScanWarps][V][32];
+  const int thread = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
+  const i64 groups = a.lanes / V, from = warp * a.chunk;
+  const i64 begin = from < a.n ? from : a.n, end = begin + a.chunk < a.n ? begin + a.chunk : a.n;
+  for (i64 first = i64(blockIdx.x) * 32; first < groups; first += i64(gridDim.x) * 32) {
+    const bool active = first + thread < groups;
+    const Lane<S> lane = find_lane<S>(a, (active ? first + thread : first) * V);
+    W carry[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) carry[v] = Wide::identity();
+    if (active && warp + 1 < kScanWarps) scan_part<S>(a, lane, begin, end, false, carry);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      totals[warp][v][thread] = carry[v];
+      carry[v] = Wide::identity();
+    }
+    __syncthreads();
+    for (int w = 0; w < warp; ++w)
+#pragma unroll
+      for (int v = 0; v < V; ++v) carry[v] = Wide::combine(carry[v], totals[w][v][thread]);
+    __syncthreads();
+    if (active) scan_part<S>(a, lane, begin, end, true, carry);
   }
 }
