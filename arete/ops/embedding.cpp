@@ -289,7 +289,7 @@ void limit_norms(const Tensor& index, const Tensor& weight, double max_norm, dou
   if (weight.is_meta() || index.numel() == 0) return;
   const NoGradGuard no_grad;
   const Tensor norms = weight.norm(p, {1}, true);
-  const Tensor used = zeros({weight.size(0)}, TensorOptions(kBool, weight.device()))
+  const Tensor used = zeros_to_copy({weight.size(0)}, TensorOptions(kBool, weight.device()))
                           .scatter(0, index.to(kInt64).flatten(), Scalar(true));
   const Tensor factors = norms.add(Scalar(1e-7)).reciprocal().mul(Scalar(max_norm));
   const Tensor too_long = gt(norms, Scalar(max_norm)).logical_and(used.unsqueeze(1));
@@ -457,7 +457,7 @@ Tensor bag_embeddings(const Call& c) {
   // Of each bag, or one for all: where nothing is left out, how long they are.
   const auto counts = [&]() -> Tensor {
     if (padding >= 0)
-      return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+      return zeros_to_copy({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
     if (rows_are_bags) return full({1, 1}, Scalar(c.tensor(0).size(1)), ints);
     const Tensor begins = c.tensor(2).narrow(0, 0, bags).to(kInt64);
     const Tensor end = full({1}, Scalar(n), ints);
@@ -484,7 +484,7 @@ Tensor bag_embeddings(const Call& c) {
   }
   if (padding >= 0) rows = where(counted().unsqueeze(1), rows, Scalar(0.0));
   if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
-  const Tensor sums = index_add(zeros({bags, width}, rows.options()), 0, bag, rows);
+  const Tensor sums = index_add(zeros_to_copy({bags, width}, rows.options()), 0, bag, rows);
   return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));
 }
 

@@ -81,7 +81,7 @@ void topk_as(const TopkArgs& t) {
   if (k == 0 || walk.count() == 0) return;
   // Short lanes of which not a few are wanted are put in order.
   const bool ranked = sizeof(T) <= 4 && n <= kernels::kMostRanked && (k > 8 || n <= 32);
-  const int64_t capacity = std::min(n, std::max<int64_t>(2 * k, k + 512)) + 1;
+  const int64_t capacity = std::min(n, 2 * k + 32) + 1;
   const auto for_lanes = [&](int64_t begin, int64_t end, int parts) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       for (int64_t l = 0; l < lanes; ++l) {
