@@ -50,7 +50,7 @@ class Picking {
   void pick(int64_t k) const {
     // A few of many are found without an order of all.
     const int64_t n = x.sizes[size_t(dim)];
-    const bool few = k <= 64 && 4 * k <= n;
+    const bool few = k <= 64 && 2 * k <= n;
     Shape sizes(x.sizes);
     if (few) sizes[size_t(dim)] = k;
     const prim::ScratchView values(p_, x.dtype, sizes), positions(p_, kInt64, sizes);
