@@ -23,6 +23,40 @@ REASONS = (
     ("CPU", r"(Replication|Reflection)Pad", "a call for each band of the border"),
     ("CPU", r"max_unpool", "gathers of rows of two or three elements"),
     ("CPU", r"^torch\.unfold_copy ", "sums of overlapping windows go through an index"),
+    ("CPU", r"([Gg]roup|[Ll]ayer)_?[Nn]orm ",
+     "mean, squares of differences and result are passes through the first cache, with channels' weights in tiles of one channel; "
+     "PyTorch sums and squares in one pass"),
+    ("CPU", r"^torch\.diff ", "rows that are no whole block are calls of a kernel each: 14 ns a row, PyTorch's 8"),
+    ("CPU", r"^(torch\.(column_stack|expand_copy|roll|fliplr)|fft\.i?fftshift|nn\.ChannelShuffle|"
+     r"nn\.functional\.(native_channel_shuffle|pad)) ",
+     "rows of 0.3 to 2.5 KiB are a memcpy each, 10 ns more a row than PyTorch's loops; a two-dimensional copy in vectors would mend it"),
+    ("CPU", r"^torch\.index_select .*over middle \| cache", "rows of 80 bytes: 4 ns each, PyTorch's 3"),
+    ("CPU", r"^(torch\.mode|Tensor\.mode|(torch|Tensor)\.(nan)?median|torch\.kthvalue) .*\| host ",
+     "all rows are put in order, which takes half of it, and a few primitives follow; PyTorch selects within a row"),
+    ("CPU", r"[Mm]ulti_?[Ll]abel_?[Mm]argin_?[Ll]oss .*\| host ",
+     "classes are put in order instead of compared in pairs: a dozen calls, which few classes do not pay"),
+    ("CPU", r"multi_margin_loss .*\| host |MultiMarginLoss .*\| host ",
+     "a look-up, a fused row program and checks of the classes; a microsecond or two more than one loop"),
+    ("CPU", r"special\.(shifted_)?(chebyshev|hermite|laguerre|legendre)_polynomial",
+     "steps of the recurrence are passes over a block, up to its largest degree; PyTorch's loop ends with each element's own"),
+    ("CPU", r"^special\.ndtr ", "within one unit in the last place in the lower tail, too, where PyTorch's is off by thousands and then 0"),
+    ("CPU", r"^(torch\.gcd_?|torch\.lcm_?) ",
+     "Euclid's divisions, one pair after the other, as PyTorch's: equal but for how well the processor guesses when they end"),
+    ("CPU", r"(embedding_bag|EmbeddingBag) .*forward$",
+     "each row of a bag is a call of a kernel that adds it; PyTorch adds a bag in registers"),
+    ("CPU", r"^nn\.CrossMapLRN2d .*\| memory .*forward$",
+     "sums over channels by a general pool take a quarter, powers another; PyTorch keeps sums of its neighbours"),
+    ("CPU", r"^linalg\.vander .*backward", "the gradient of running products is a scan from behind, 44 % of it, and products anew"),
+    ("CPU", r"^torch\.istft ", "transforms of 4 numbers take 39 %, adding frames up through an index 19 %"),
+    ("CPU", r"^linalg\.pinv ", "small decompositions, nearly all of it OpenBLAS's"),
+    ("CPU", r"^(Tensor\.(untyped_storage|new|type|stride|resize_as_|argwhere)|torch\.(typename|get_device|asarray|"
+     r"is_same_size|conj|real|resolve_neg|resolve_conj|"
+     r"resize_as_|trace|argwhere|searchsorted|bucketize)) .*forward$",
+     "0.02 to 0.4 us of the call itself"),
+    ("CPU", r"^(nn\.functional\.one_hot|torch\.unique|Tensor\.unique|torch\.bincount|Tensor\.bincount) .*\| host ",
+     "a few operators after each other, 0.3 us each"),
+    ("CPU", r"^Tensor\.cfloat .*backward",
+     "interleaving takes half and taking the real parts of the gradient the other half, both at the speed of memory"),
 )
 
 

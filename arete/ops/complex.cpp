@@ -110,59 +110,74 @@ const OpRecord& complex_parts_op =
 
 // ---- of two real tensors
 
+void complex_infer(const Call& c, OutputSpecs& out) {
+  const Tensor &re = c.tensor(0), &im = c.tensor(1);
+  const auto fits = [](DType t) { return t == kFloat32 || t == kFloat64; };
+  ARETE_CHECK(fits(re.dtype()) && fits(im.dtype()),
+              TypeError(c.name(), "Expected both inputs to be Float or Double tensors")
+                  .got(describe(re) + " and " + describe(im)));
+  ARETE_CHECK(re.dtype() == im.dtype(),
+              TypeError(c.name(), "Expected object of scalar type " +
+                                      std::string(name_of(re.dtype())) + " but got " +
+                                      std::string(name_of(im.dtype())) + " for second argument"));
+  out.push_back({broadcast_shapes(re.sizes(), im.sizes(), c.name()),
+                 complex_of(re.dtype()),
+                 common_device(c),
+                 {}});
+}
+// The parts in one kernel: they lie in each other.
+template <bool kPolar>
+void complex_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  static auto& cache = *new expr::ProgramCache;
+  const DType t = c.tensor(0).dtype();
+  const Tensor re = part_of(out[0], 0), im = part_of(out[0], 1);
+  const Layout from[] = {expand(c.tensor(0).layout(), re.sizes()),
+                         expand(c.tensor(1).layout(), re.sizes())};
+  const prim::View inputs[] = {view_of(c.tensor(0), from[0]), view_of(c.tensor(1), from[1])},
+                   outputs[] = {view_of(re), view_of(im)};
+  p.pointwise({&cache.get(uint64_t(t), {t, t}, {}, {t, t},
+                          [](std::span<const Value> v) {
+                            return kPolar ? std::vector{v[0] * cos(v[1]), v[0] * sin(v[1])}
+                                          : std::vector{v[0], v[1]};
+                          }),
+               inputs,
+               outputs,
+               {}});
+}
+
 const OpRecord& complex_op =
     define("complex(Tensor real, Tensor imag) -> Tensor")
         .doc("Complex numbers with the given parts.")
         .surface(Surface::function)
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor &re = c.tensor(0), &im = c.tensor(1);
-          const auto fits = [](DType t) { return t == kFloat32 || t == kFloat64; };
-          ARETE_CHECK(fits(re.dtype()) && fits(im.dtype()),
-                      TypeError(c.name(), "Expected both inputs to be Float or Double tensors")
-                          .got(describe(re) + " and " + describe(im)));
-          ARETE_CHECK(
-              re.dtype() == im.dtype(),
-              TypeError(c.name(), "Expected object of scalar type " +
-                                      std::string(name_of(re.dtype())) + " but got " +
-                                      std::string(name_of(im.dtype())) + " for second argument"));
-          out.push_back({broadcast_shapes(re.sizes(), im.sizes(), c.name()),
-                         complex_of(re.dtype()),
-                         common_device(c),
-                         {}});
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          // Both in one kernel: their parts of memory lie in each other.
-          static auto& cache = *new expr::ProgramCache;
-          const DType t = c.tensor(0).dtype();
-          const Tensor re = part_of(out[0], 0), im = part_of(out[0], 1);
-          const Layout from[] = {expand(c.tensor(0).layout(), re.sizes()),
-                                 expand(c.tensor(1).layout(), re.sizes())};
-          const prim::View inputs[] = {view_of(c.tensor(0), from[0]),
-                                       view_of(c.tensor(1), from[1])},
-                           outputs[] = {view_of(re), view_of(im)};
-          p.pointwise({&cache.get(uint64_t(t), {t, t}, {}, {t, t},
-                                  [](std::span<const Value> v) {
-                                    return std::vector{v[0], v[1]};
-                                  }),
-                       inputs,
-                       outputs,
-                       {}});
-        })
+        .infer(complex_infer)
+        .lower(complex_lower<false>)
         .grad([](const GradCall& g) -> TensorList {
           const Results both = parts_of(g.grad());
           return {sum_to_size(both[0], g.input_sizes(0)), sum_to_size(both[1], g.input_sizes(1))};
         })
         .dtypes({kFloat32, kFloat64});
 
-const OpRecord& polar_op = define("polar(Tensor abs, Tensor angle) -> Tensor")
-                               .autocast(autocast_on_cpu(Autocast::f32))
-                               .doc("Complex numbers with the given sizes and angles.")
-                               .surface(Surface::function)
-                               .compose([](const Call& c) -> Results {
-                                 const Tensor &r = c.tensor(0), &a = c.tensor(1);
-                                 return {complex(r * a.cos(), r * a.sin())};
-                               })
-                               .dtypes({kFloat32, kFloat64});
+const OpRecord& polar_op =
+    define("polar(Tensor abs, Tensor angle) -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
+        .doc("Complex numbers with the given sizes and angles.")
+        .surface(Surface::function)
+        .infer(complex_infer)
+        .lower(complex_lower<true>)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Results both = parts_of(g.grad());
+              const Tensor cosine = g.input(1).cos(), sine = g.input(1).sin();
+              TensorList r(2);
+              if (g.needs(0))
+                r[0] = sum_to_size(both[0] * cosine + both[1] * sine, g.input_sizes(0));
+              if (g.needs(1))
+                r[1] =
+                    sum_to_size(g.input(0) * (both[1] * cosine - both[0] * sine), g.input_sizes(1));
+              return r;
+            },
+            0b11)
+        .dtypes({kFloat32, kFloat64});
 
 // ---- of any tensor
 

@@ -104,6 +104,13 @@ Tensor from_blob(void* data, IntList sizes, const TensorOptions& options = {},
 Tensor from_blob(void* data, IntList sizes, IntList strides, const TensorOptions& options = {},
                  std::function<void(void*)> deleter = {});
 
+namespace ops {
+/// Zeros of these sizes that take no memory: for operators whose result begins as a copy of them.
+inline Tensor zeros_to_copy(IntList sizes, const TensorOptions& options) {
+  return zeros({}, options).expand(sizes);
+}
+}  // namespace ops
+
 namespace detail {
 /// The dtype of a tensor made from host numbers of type `source`.
 DType data_dtype(DType source, const TensorOptions& options);

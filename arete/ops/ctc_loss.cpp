@@ -91,11 +91,12 @@ Lengths known_lengths(const Call& c, int64_t steps, int64_t batch, int64_t class
                                        ", the sum of target_lengths, but got " +
                                        to_string(targets.sizes())));
   if (targets.device().is_cpu()) {
-    const std::vector<int64_t> labels = targets.to_vector<int64_t>();
+    const bool padded = targets.dim() == 2;
+    const std::vector<int64_t> labels =
+        (padded ? targets.narrow(1, 0, l.longest) : targets).to_vector<int64_t>();
     for (size_t n = 0; n < target.size(); ++n)
       for (int64_t k = 0; k < target[n]; ++k) {
-        const int64_t first = targets.dim() == 2 ? int64_t(n) * targets.size(1)
-                                                 : all[2 * target.size() + n],
+        const int64_t first = padded ? int64_t(n) * l.longest : all[2 * target.size() + n],
                       label = labels[size_t(first + k)];
         ARETE_CHECK(label >= 0 && label < classes,
                     IndexError(c.name(), "a target is out of bounds for log_probs with " +
@@ -435,7 +436,7 @@ Tensor composed_gradient(const GradCall& g) {
                             .unsqueeze(2)
                             .logical_and(gt(total, Scalar(kNever / 10)));
   const Tensor shares = where(counts, (both - total).exp(), Scalar(0.0));
-  const Tensor by_class = zeros(x.sizes(), x.options()).scatter_add(2, index, shares);
+  const Tensor by_class = zeros_to_copy(x.sizes(), x.options()).scatter_add(2, index, shares);
   return where(counts, x.exp() - by_class, Scalar(0.0)) * grad.unsqueeze(1);
 }
 

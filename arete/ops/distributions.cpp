@@ -152,7 +152,8 @@ const OpRecord& normal_tensor_tensor_op =
           const Tensor pair[] = {mean, std};
           const TensorOptions o(result_type(pair), mean.device());
           const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
-          return {randn(sizes, o, c[2].generator()).mul(std).add(mean)};
+          Tensor drawn = randn(sizes, o, c[2].generator());
+          return {drawn.mul_(std).add_(mean)};
         });
 
 const OpRecord& normal_tensor_float_op =
@@ -162,7 +163,8 @@ const OpRecord& normal_tensor_float_op =
         .compose([](const Call& c) -> Results {
           const NoGradGuard guard;
           const Tensor& mean = c.tensor(0);
-          return {normal(0, c.real(1), mean.sizes(), mean.options(), c[2].generator()).add(mean)};
+          Tensor drawn = normal(0, c.real(1), mean.sizes(), mean.options(), c[2].generator());
+          return {drawn.add_(mean)};
         });
 
 const OpRecord& normal_float_tensor_op =
@@ -173,8 +175,8 @@ const OpRecord& normal_float_tensor_op =
           const NoGradGuard guard;
           const Tensor& std = c.tensor(1);
           check_std(c, std);
-          return {
-              randn(std.sizes(), std.options(), c[2].generator()).mul(std).add(Scalar(c.real(0)))};
+          Tensor drawn = randn(std.sizes(), std.options(), c[2].generator());
+          return {drawn.mul_(std).add_(Scalar(c.real(0)))};
         });
 
 const OpRecord& bernoulli_tensor_op =

@@ -286,7 +286,7 @@ void limit_norms(const Tensor& index, const Tensor& weight, double max_norm, dou
   if (weight.is_meta() || index.numel() == 0) return;
   const NoGradGuard no_grad;
   const Tensor norms = weight.norm(p, {1}, true);
-  const Tensor used = zeros({weight.size(0)}, TensorOptions(kBool, weight.device()))
+  const Tensor used = zeros_to_copy({weight.size(0)}, TensorOptions(kBool, weight.device()))
                           .scatter(0, index.to(kInt64).flatten(), Scalar(true));
   const Tensor factors = norms.add(Scalar(1e-7)).reciprocal().mul(Scalar(max_norm));
   const Tensor too_long = gt(norms, Scalar(max_norm)).logical_and(used.unsqueeze(1));
@@ -545,7 +545,7 @@ Tensor bag_embeddings(const Call& c) {
   }
   if (padding >= 0) rows = where(counted().unsqueeze(1), rows, Scalar(0.0));
   if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
-  const Tensor sums = index_add(zeros({bags, width}, rows.options()), 0, bag, rows);
+  const Tensor sums = index_add(zeros_to_copy({bags, width}, rows.options()), 0, bag, rows);
   return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));
 }
 

@@ -4,6 +4,18 @@
 
 namespace arete::ops {
 
+TensorList grad_of_picked(const GradCall& g, int64_t dim, bool keepdim) {
+  const IntList sizes = g.input_sizes(0);
+  if (sizes.empty()) return {g.grad()};
+  const int64_t d = normalize_dim(dim, int(sizes.size()), "max");
+  Tensor index = g.output(1), dy = g.grad();
+  if (!keepdim) {
+    index = index.unsqueeze(d);
+    dy = dy.unsqueeze(d);
+  }
+  return {zeros_to_copy(sizes, dy.options()).scatter(d, index, dy)};
+}
+
 namespace {
 
 using expr::Value;
@@ -106,15 +118,7 @@ void lower_with_index(const Call& c, std::span<const Tensor> out, prim::Primitiv
 }
 
 TensorList grad_with_index(const GradCall& g) {
-  const IntList sizes = g.input_sizes(0);
-  if (sizes.empty()) return {g.grad()};
-  const int64_t d = normalize_dim(g.integer(1), int(sizes.size()), "max");
-  Tensor index = g.output(1), dy = g.grad();
-  if (!g.boolean(2)) {
-    index = index.unsqueeze(d);
-    dy = dy.unsqueeze(d);
-  }
-  return {zeros(sizes, dy.options()).scatter(d, index, dy)};
+  return grad_of_picked(g, g.integer(1), g.boolean(2));
 }
 
 const OpRecord& max_dim_op =

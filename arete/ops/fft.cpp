@@ -256,9 +256,6 @@ const OpRecord& define_shift(const char* schema) {
         if (dims.empty()) return {x.clone()};
         Shape shifts;
         for (int64_t d : dims) shifts.push_back(shift_of(x.size(d), back));
-        // As real numbers: the gradient of roll is a sum.
-        if (is_complex(x.dtype()))
-          return {view_as_complex_copy(view_as_real_copy(x).roll(shifts, dims))};
         return {x.roll(shifts, dims)};
       })
       .dtypes({kFloat32, kFloat64, kInt64, kComplex64});

@@ -60,8 +60,8 @@ const OpRecord& index_fill_tensor_op =
           const int d = dim_argument(c);
           // A mask along the dimension; one error text for all index_* operators.
           const int64_t n = self.dim() ? self.size(d) : 1;
-          const Tensor named = index_fill(zeros({n}, TensorOptions(kBool, self.device())), 0,
-                                          c.tensor(2), Scalar(true));
+          const Tensor named = index_fill(zeros_to_copy({n}, TensorOptions(kBool, self.device())),
+                                          0, c.tensor(2), Scalar(true));
           Shape shape(size_t(self.dim()), 1);
           if (self.dim()) shape[size_t(d)] = n;
           return {where(named.reshape(shape), v, self)};

@@ -55,7 +55,7 @@ const OpRecord& histc_op =
                                     Scalar(double(bins - 1))};
           const Results r = apply_program(program.shared_from_this(), {&x, 1}, numbers, c.name());
           const Tensor count =
-              scatter_add(zeros({bins}, TensorOptions(kInt64, x.device())), 0, r[0], r[1]);
+              scatter_add(zeros_to_copy({bins}, TensorOptions(kInt64, x.device())), 0, r[0], r[1]);
           return {count.to(x.dtype())};
         })
         .dtypes({kFloat32, kFloat64});
@@ -110,8 +110,8 @@ Results counted(const Call& c, const Tensor& self, const Tensor& edges, const Te
       weight.defined() ? weight.detach().reshape({-1}).to(x.dtype()) : ones(x.sizes(), x.options());
   Placed placed;
   placed.add(edges, x);
-  Tensor sums =
-      scatter_add(zeros({bins}, x.options()), 0, placed.at, where(placed.inside, each, Scalar(0)));
+  Tensor sums = scatter_add(zeros_to_copy({bins}, x.options()), 0, placed.at,
+                            where(placed.inside, each, Scalar(0)));
   if (density) sums = sums.div(sums.sum()).div(diff(edges));
   return {sums, edges};
 }
@@ -185,7 +185,7 @@ const OpRecord& histogramdd_op =
                             .got(describe(c.tensor(2))));
             each = c.tensor(2).detach().reshape({-1}).to(x.dtype());
           }
-          Tensor sums = scatter_add(zeros({numel_of(sizes)}, x.options()), 0, placed.at,
+          Tensor sums = scatter_add(zeros_to_copy({numel_of(sizes)}, x.options()), 0, placed.at,
                                     where(placed.inside, each, Scalar(0)))
                             .reshape(sizes);
           if (!c.boolean(3)) return {sums};

@@ -83,7 +83,7 @@ const OpRecord& gather_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              return {scatter_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1),
+              return {scatter_add(zeros_to_copy(g.input_sizes(0), g.grad().options()), g.integer(1),
                                   g.input(1), g.grad()),
                       Tensor()};
             },

@@ -95,9 +95,9 @@ void select_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& 
   p.gather({view_of(self), i, view_of(out[0]), dim, c.name()});
 }
 TensorList select_grad(const GradCall& g) {
-  return {
-      index_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1), g.input(1), g.grad()),
-      Tensor()};
+  return {index_add(zeros_to_copy(g.input_sizes(0), g.grad().options()), g.integer(1), g.input(1),
+                    g.grad()),
+          Tensor()};
 }
 
 const OpRecord& index_select_op =

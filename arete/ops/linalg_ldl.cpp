@@ -4,6 +4,7 @@
 // host.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "arete/base/thread_pool.h"
 #include "arete/core/host_access.h"
@@ -21,9 +22,6 @@ struct Rows {
   T* data;
   int64_t columns;
   T& operator()(int64_t i, int64_t j) const { return data[i * columns + j]; }
-  void swap_rows(int64_t i, int64_t j) const {
-    if (i != j) std::swap_ranges(data + i * columns, data + (i + 1) * columns, data + j * columns);
-  }
 };
 
 // Which of the rows `from` to n has the largest element of column k.
@@ -112,46 +110,45 @@ void factor(const Rows<T>& a, int64_t n, int32_t* pivots, int32_t& info, T* colu
   }
 }
 
-// b becomes the solution: L and D from the first row on, then L^T from the last.
+// What a step of the factorization exchanged and divided by.
+struct Step {
+  int64_t first, size;  // of its pivot
+  int64_t row, with;    // exchanged
+};
+// Calls f(step) for each step, backwards if asked.
+template <class F>
+void for_steps(const int32_t* pivots, int64_t n, bool backwards, const F& f) {
+  for (int64_t k = backwards ? n - 1 : 0; backwards ? k >= 0 : k < n;) {
+    const int64_t size = pivots[k] > 0 ? 1 : 2, first = backwards ? k + 1 - size : k;
+    f(Step{first, size, first + size - 1, std::abs(int64_t(pivots[k])) - 1});
+    k += backwards ? -size : size;
+  }
+}
+
+// Leaves L alone in a, whose rows each step exchanged as far as they were done, and so with P A P^T
+// = L D L^T; `off` gets what D has below its diagonal.
 template <class T>
-void solve(const Rows<T>& a, int64_t n, const int32_t* pivots, const Rows<T>& b) {
-  const int64_t columns = b.columns;
-  const auto subtract = [&](int64_t from, int64_t row, T factor) {
-    for (int64_t c = 0; c < columns; ++c) b(row, c) -= factor * b(from, c);
-  };
-  for (int64_t k = 0; k < n;) {
-    if (pivots[k] > 0) {
-      b.swap_rows(k, pivots[k] - 1);
-      for (int64_t i = k + 1; i < n; ++i) subtract(k, i, a(i, k));
-      for (int64_t c = 0; c < columns; ++c) b(k, c) /= a(k, k);
-      ++k;
-      continue;
+void unfold(const Rows<T>& a, int64_t n, const int32_t* pivots, T* off) {
+  for_steps(pivots, n, false, [&](const Step& s) {
+    if (s.row != s.with) std::swap_ranges(&a(s.row, 0), &a(s.row, 0) + s.first, &a(s.with, 0));
+    if (s.size == 2) off[s.first] = std::exchange(a(s.row, s.first), T(0));
+  });
+}
+
+// A column of the right side becomes D^-1 of it.
+template <class T>
+void divide(const Rows<T>& a, int64_t n, const int32_t* pivots, const T* off, T* b) {
+  for_steps(pivots, n, false, [&](const Step& s) {
+    const int64_t k = s.first;
+    if (s.size == 1) {
+      b[k] /= a(k, k);
+      return;
     }
-    b.swap_rows(k + 1, -pivots[k] - 1);
-    for (int64_t i = k + 2; i < n; ++i) {
-      subtract(k, i, a(i, k));
-      subtract(k + 1, i, a(i, k + 1));
-    }
-    const T off = a(k + 1, k), d11 = a(k, k) / off, d22 = a(k + 1, k + 1) / off;
-    const T determinant = d11 * d22 - 1;
-    for (int64_t c = 0; c < columns; ++c) {
-      const T b0 = b(k, c) / off, b1 = b(k + 1, c) / off;
-      b(k, c) = (d22 * b0 - b1) / determinant;
-      b(k + 1, c) = (d11 * b1 - b0) / determinant;
-    }
-    k += 2;
-  }
-  for (int64_t k = n - 1; k >= 0;) {
-    for (int64_t i = k + 1; i < n; ++i) subtract(i, k, a(i, k));
-    if (pivots[k] > 0) {
-      b.swap_rows(k, pivots[k] - 1);
-      --k;
-      continue;
-    }
-    for (int64_t i = k + 1; i < n; ++i) subtract(i, k - 1, a(i, k - 1));
-    b.swap_rows(k, -pivots[k] - 1);
-    k -= 2;
-  }
+    const T d11 = a(k, k) / off[k], d22 = a(k + 1, k + 1) / off[k];
+    const T determinant = d11 * d22 - 1, b0 = b[k] / off[k], b1 = b[k + 1] / off[k];
+    b[k] = (d22 * b0 - b1) / determinant;
+    b[k + 1] = (d11 * b1 - b0) / determinant;
+  });
 }
 
 // f(first, last) in parallel over matrices that take some `work` each.
@@ -190,25 +187,59 @@ void run_factor(const Tensor& a, std::span<const Tensor> out) {
 }
 
 template <class T>
-void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Tensor& out) {
+void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Tensor& out,
+               prim::Primitives& p) {
   const Shape batch = batch_sizes(out.sizes());
   const int64_t n = ld.size(-1), columns = b.size(-1), count = numel_of(batch);
-  std::vector<T> a = on_host<T>(ld, batch), x = on_host<T>(b, batch);
-  const std::vector<int32_t> p = on_host<int32_t>(pivots, batch);
+  std::vector<T> a = on_host<T>(ld, batch), x = on_host<T>(b.mT(), batch);  // x: columns
+  const std::vector<int32_t> exchanges = on_host<int32_t>(pivots, batch);
   for (int64_t i = 0; i < count * n; ++i) {  // blocks of two have the same negative number twice
-    const bool block = p[size_t(i)] < 0;
-    ARETE_CHECK(p[size_t(i)] != 0 && std::abs(int64_t(p[size_t(i)])) <= n &&
-                    (!block || ((i + 1) % n != 0 && p[size_t(i + 1)] == p[size_t(i)])),
+    const int32_t e = exchanges[size_t(i)];
+    const bool block = e < 0;
+    ARETE_CHECK(e != 0 && std::abs(int64_t(e)) <= n &&
+                    (!block || ((i + 1) % n != 0 && exchanges[size_t(i + 1)] == e)),
                 ValueError("linalg.ldl_solve", "pivots are not those of ldl_factor")
-                    .got(std::to_string(p[size_t(i)])));
+                    .got(std::to_string(e)));
     i += block;
   }
-  for_matrices(count, n * n * columns, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)
-      solve(Rows<T>{a.data() + i * n * n, n}, n, p.data() + i * n,
-            Rows<T>{x.data() + i * n * columns, columns});
+  if (out.numel() == 0) return;
+  std::vector<T> off(size_t(count * n));
+  // f(L and D, exchanges, what D has beside its diagonal, number of the matrix) for each matrix.
+  const auto for_each = [&](const auto& f) {
+    for_matrices(count, n * (n + columns), [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i)
+        f(Rows<T>{a.data() + i * n * n, n}, exchanges.data() + i * n, off.data() + i * n, i);
+    });
+  };
+  const auto for_columns = [&](int64_t matrix, const auto& f) {
+    for (int64_t c = 0; c < columns; ++c) f(x.data() + (matrix * columns + c) * n);
+  };
+  for_each([&](const Rows<T>& m, const int32_t* e, T* o, int64_t matrix) {
+    unfold(m, n, e, o);
+    for_columns(matrix, [&](T* y) {
+      for_steps(e, n, false, [&](const Step& s) { std::swap(y[s.row], y[s.with]); });
+    });
   });
-  write_from_host(out, x.data());
+  const Tensor l = empty_tensor(with_sizes(batch, {n, n}), ld.dtype(), out.device());
+  write_from_host(l, a.data());
+  const TriangularFactor factor(l, batch, false, p);
+  const Tensor turned = out.mT();  // as x
+  const auto solve = [&](bool adjoint) {
+    write_from_host(turned, x.data());
+    factor.solve(out, p, adjoint, true, true);
+    read_to_host(turned, turned.layout(), x.data());
+  };
+  solve(false);
+  for_each([&](const Rows<T>& m, const int32_t* e, T* o, int64_t matrix) {
+    for_columns(matrix, [&](T* y) { divide(m, n, e, o, y); });
+  });
+  solve(true);
+  for_each([&](const Rows<T>&, const int32_t* e, T*, int64_t matrix) {
+    for_columns(matrix, [&](T* y) {
+      for_steps(e, n, true, [&](const Step& s) { std::swap(y[s.row], y[s.with]); });
+    });
+  });
+  write_from_host(turned, x.data());
 }
 
 std::string zero_in_d_text(int64_t info) {
@@ -278,13 +309,13 @@ const OpRecord& linalg_ldl_solve_op =
                                            " by " + std::to_string(b.size(-1))));
           const Shape batch =
               broadcast_shapes(batch_sizes(ld.sizes()), batch_sizes(b.sizes()), c.name());
-          out.push_back(
-              {with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype(), common_device(c), {}});
+          common_device(c);
+          out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
         })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
-          (out[0].dtype() == kFloat64 ? run_solve<double> : run_solve<float>)(c.tensor(0),
-                                                                              c.tensor(1),
-                                                                              c.tensor(2), out[0]);
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          (out[0].dtype() == kFloat64
+               ? run_solve<double>
+               : run_solve<float>)(c.tensor(0), c.tensor(1), c.tensor(2), out[0], p);
         })
         .no_grad_outputs(1)
         .autocast(Autocast::f32)

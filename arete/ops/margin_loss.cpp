@@ -206,7 +206,7 @@ const OpRecord& multilabel_margin_loss_op =
           const int64_t classes = number ? 1 : input.size(-1);
           const Shape sizes{input.dim() == 2 ? input.size(0) : 1, classes};
           const Tensor x = input.reshape(sizes), value = x.detach(), target = given.reshape(sizes);
-          const Tensor none = zeros({1, 1}, TensorOptions(kInt64, x.device())).expand(sizes);
+          const Tensor none = zeros_to_copy(sizes, TensorOptions(kInt64, x.device()));
 
           const Tensor ended = lt(target, Scalar(0)).cumsum(-1);
           const Results labels =

@@ -9,6 +9,7 @@
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise_family.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -110,8 +111,7 @@ const OpRecord& ldexp_op =
         .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }));
 
 // Exact: multiplications by powers of two bring |x| to 1 or more, and then bit by bit of the
-// exponent below 2. The factors are constants that are chosen, so that the gradient is their
-// product.
+// exponent below 2.
 const expr::Program& frexp_program(DType t) {
   static expr::ProgramCache cache;
   return cache.get(pack_key({int(t)}), {t}, {}, {t, kInt32}, [](Values v) {
@@ -134,13 +134,20 @@ const expr::Program& frexp_program(DType t) {
 const OpRecord& frexp_op =
     define("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)")
         .doc("Mantissas in [1/2, 1) and powers of two that make up the numbers.")
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "torch.frexp() only supports floating-point dtypes")
                           .got(name_of(x.dtype())));
-          return apply_program(frexp_program(x.dtype()).shared_from_this(), {&x, 1}, {}, c.name());
+          for (DType t : {x.dtype(), kInt32})
+            out.push_back({Shape(x.sizes()), t, x.device(), strides_like(x)});
         })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View in = view_of(c.tensor(0)), to[] = {view_of(out[0]), view_of(out[1])};
+          if (in.numel() > 0) p.pointwise({&frexp_program(in.dtype), {&in, 1}, to, {}});
+        })
+        .grad([](const GradCall& g) -> TensorList { return {ldexp(g.grad(), g.output(1).neg())}; },
+              0, 0b10)
         .no_grad_outputs(2);
 
 const OpRecord& logaddexp2_op =

@@ -76,36 +76,39 @@ TensorList ProgramNode::backward(const TensorList& grads, uint64_t needed) {
   TensorList result(edges.size());
   const uint32_t wanted = wanted_ & uint32_t(needed);
   if (!wanted) return result;
-  const Derivative& d = wanted == wanted_ ? *derivative_ : derivative(wanted);
-  SmallVector<Tensor, 3> inputs;
-  for (const DerivativeInput& in : d.inputs) {
+  const auto value_of = [&](const DerivativeInput& in) {
     if (in.from == DerivativeInput::From::grad) {
       const Tensor& g = grads[in.index];
-      inputs.push_back(
-          g.defined() ? g
-                      : zeros(outputs[in.index].sizes,
-                              TensorOptions(outputs[in.index].dtype, outputs[in.index].device)));
-    } else {
-      const auto kept = std::ranges::find(derivative_->inputs, in);
-      ARETE_ASSERT(kept != derivative_->inputs.end());
-      const SavedTensor& saved = saved_[size_t(kept - derivative_->inputs.begin())];
-      inputs.push_back(saved.unpack(this, uint32_t(in.index), name_));
+      return g.defined() ? g
+                         : zeros(outputs[in.index].sizes,
+                                 TensorOptions(outputs[in.index].dtype, outputs[in.index].device));
     }
-  }
-  // Outputs that are an input as it stands need no kernel.
-  Results values;
+    const auto kept = std::ranges::find(derivative_->inputs, in);
+    ARETE_ASSERT(kept != derivative_->inputs.end());
+    const SavedTensor& saved = saved_[size_t(kept - derivative_->inputs.begin())];
+    return saved.unpack(this, uint32_t(in.index), name_);
+  };
+  // Gradients that are an input as it stands need no kernel.
+  const Derivative& whole = wanted == wanted_ ? *derivative_ : derivative(wanted);
+  uint32_t computed = 0;
   size_t out = 0;
   for (size_t i = 0; i < edges.size(); ++i) {
     if (!(wanted >> i & 1)) continue;
-    const auto& o = d.program->outputs()[out];
-    const auto& instruction = d.program->code()[o.value];
-    const bool is_input =
-        instruction.op == expr::Op::input && d.program->inputs()[instruction.index] == o.dtype;
-    if (!is_input && values.empty())
-      values = run_derivative(d.program, {inputs.data(), inputs.size()});
-    result[i] = sum_to_size(is_input ? inputs[instruction.index] : values[out], input_sizes_[i]);
-    ++out;
+    const auto& o = whole.program->outputs()[out++];
+    const auto& instruction = whole.program->code()[o.value];
+    if (instruction.op == expr::Op::input && whole.program->inputs()[instruction.index] == o.dtype)
+      result[i] = sum_to_size(value_of(whole.inputs[instruction.index]), input_sizes_[i]);
+    else
+      computed |= 1u << i;
   }
+  if (!computed) return result;
+  const Derivative& d = computed == wanted ? whole : derivative(computed);
+  SmallVector<Tensor, 3> inputs;
+  for (const DerivativeInput& in : d.inputs) inputs.push_back(value_of(in));
+  const Results values = run_derivative(d.program, {inputs.data(), inputs.size()});
+  out = 0;
+  for (size_t i = 0; i < edges.size(); ++i)
+    if (computed >> i & 1) result[i] = sum_to_size(values[out++], input_sizes_[i]);
   return result;
 }
 

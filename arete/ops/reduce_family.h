@@ -86,6 +86,9 @@ inline Tensor spread(const GradCall& g, const Tensor& grad) {
   return with_dims(t, sizes, mask).expand(sizes);
 }
 
+/// The gradient of elements picked along `dim` at the positions that are output 1: back to them.
+TensorList grad_of_picked(const GradCall& g, int64_t dim, bool keepdim);
+
 /// The same call of another first argument.
 inline Tensor again(const Call& c, const Tensor& self) {
   SmallVector<Arg, 8> args(c.args().begin(), c.args().end());

@@ -160,7 +160,7 @@ void running_lower(const Call& c, std::span<const Tensor> out, prim::Primitives&
 }
 
 TensorList running_grad(const GradCall& g) {
-  const Tensor start = zeros(g.input_sizes(0), g.grad().options());
+  const Tensor start = zeros_to_copy(g.input_sizes(0), g.grad().options());
   return {scatter_add(start, g.integer(1), g.output(1), g.grad())};
 }
 

@@ -249,9 +249,11 @@ const OpRecord& bincount_op =
                     .argument("weights"));
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
-            // The largest number, or the least where one is negative, by a single read.
-            const Tensor low = self.min().to(kInt64), high = self.max().to(kInt64);
-            const int64_t largest = where(low.lt(Scalar(0)), low, high).item<int64_t>();
+            // Whether one is negative, and the largest number, by a single read of a device.
+            const Tensor low = self.min(), high = self.max();
+            const int64_t largest = (self.device().is_cpu() ? (low.item<int64_t>() < 0 ? low : high)
+                                                            : where(low.lt(Scalar(0)), low, high))
+                                        .item<int64_t>();
             ARETE_CHECK(
                 largest >= 0,
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
@@ -263,7 +265,7 @@ const OpRecord& bincount_op =
                                                             : kFloat64;
           const TensorOptions o(t, self.device());
           const Tensor add = weighted ? c.tensor(1).to(t) : ones({}, o).expand(self.sizes());
-          return {scatter_add(zeros({n}, o), 0, self.to(kInt64), add)};
+          return {scatter_add(zeros_to_copy({n}, o), 0, self.to(kInt64), add)};
         });
 
 }  // namespace

@@ -232,6 +232,41 @@ const OpRecord& flip_op =
         })
         .grad([](const GradCall& g) -> TensorList { return {flip(g.grad(), g.ints(1))}; });
 
+// Copies x, of which what lies behind position n - shift of a dimension goes to its front, from
+// dimension d on.
+void copy_rolled(const Tensor& out, const Layout& to, const Tensor& x, const Layout& from,
+                 const Shape& shifts, int d, prim::Primitives& p) {
+  while (d < int(shifts.size()) && shifts[size_t(d)] == 0) ++d;
+  if (d == int(shifts.size())) return p.copy({view_of(out, to), view_of(x, from)});
+  const int64_t shift = shifts[size_t(d)], rest = from.sizes[size_t(d)] - shift;
+  copy_rolled(out, arete::narrow(to, d, shift, rest), x, arete::narrow(from, d, 0, rest), shifts,
+              d + 1, p);
+  copy_rolled(out, arete::narrow(to, d, 0, shift), x, arete::narrow(from, d, rest, shift), shifts,
+              d + 1, p);
+}
+
+const OpRecord& roll_dims_op =
+    define("_roll_dims(Tensor self, int[] shifts) -> Tensor")
+        .doc("Shifted cyclically, by one number for each dimension, from 0 to its size.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x, x.sizes())});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          if (x.numel() > 0)
+            copy_rolled(out[0], out[0].layout(), x, x.layout(), Shape(c.ints(1)), 0, p);
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          Shape back;
+          for (size_t d = 0; d < g.ints(1).size(); ++d) {
+            const int64_t shift = g.ints(1)[d];
+            back.push_back(shift ? g.input_sizes(0)[d] - shift : 0);
+          }
+          return {call(roll_dims_op, {g.grad(), IntList(back)})};
+        });
+
 const OpRecord& roll_op =
     define("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor")
         .doc("Shifted cyclically.")
@@ -249,20 +284,16 @@ const OpRecord& roll_op =
                       ValueError(c.name(), "shifts and dimensions must align. shifts: " +
                                                std::to_string(shifts.size()) +
                                                ", dims:" + std::to_string(dims.size())));
-          Tensor out = x;
-          bool copied = false;
+          Shape total(size_t(x.dim()), 0);
           for (size_t k = 0; k < dims.size(); ++k) {
             ARETE_CHECK(x.dim() > 0,
                         IndexError(c.name(), "Dimension specified as " + std::to_string(dims[k]) +
                                                  " but tensor has no dimensions"));
-            const int d = normalize_dim(dims[k], int(x.dim()), c.name());
-            const int64_t n = x.size(d);
-            const int64_t shift = n ? (shifts[k] % n + n) % n : 0;
-            if (shift == 0) continue;
-            out = arete::cat({narrow(out, d, n - shift, shift), narrow(out, d, 0, n - shift)}, d);
-            copied = true;
+            const size_t d = size_t(normalize_dim(dims[k], int(x.dim()), c.name()));
+            if (const int64_t n = x.size(int64_t(d)))
+              total[d] = ((total[d] + shifts[k] % n) % n + n) % n;
           }
-          return {copied ? out : x.clone()};
+          return {call(roll_dims_op, {x, IntList(total)})};
         });
 
 const OpRecord& rot90_op =

@@ -8,14 +8,6 @@ namespace arete::ops {
 
 namespace {
 
-// The gradient of values picked along a dimension: back to the places they came from.
-TensorList grad_of_picked(const GradCall& g, int64_t dim) {
-  const IntList sizes = g.input_sizes(0);
-  if (sizes.empty()) return {g.grad()};
-  const int64_t d = normalize_dim(dim, int(sizes.size()), "sort");
-  return {zeros(sizes, g.grad().options()).scatter(d, g.output(1), g.grad())};
-}
-
 const OpRecord& sort_op =
     define(
         "sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor "
@@ -38,7 +30,7 @@ const OpRecord& sort_op =
           p.sort({view_of(x), view_of(out[0]), view_of(out[1]),
                   normalize_dim(c.integer(1), int(x.dim()), "sort"), c.boolean(2)});
         })
-        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(1)); }, 0, 2)
+        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(1), true); }, 0, 2)
         .no_grad_outputs(2);
 
 const OpRecord& topk_op =
@@ -70,7 +62,7 @@ const OpRecord& topk_op =
           p.topk({view_of(x), view_of(out[0]), view_of(out[1]),
                   normalize_dim(c.integer(2), int(x.dim()), "topk"), c.boolean(3)});
         })
-        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2)); }, 0, 2)
+        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2), true); }, 0, 2)
         .no_grad_outputs(2);
 
 const OpRecord& argsort_op =

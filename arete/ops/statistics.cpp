@@ -1,4 +1,4 @@
-// Records of order statistics: compositions of sort, gather and search.
+// Records of order statistics: elements of sorted rows.
 #include "arete/ops/statistics.h"
 
 #include <algorithm>
@@ -8,144 +8,121 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/index.h"
+#include "arete/ops/index_util.h"
+#include "arete/prim/positions.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/sort.h"
-#include "arete/ops/work.h"
-#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-// A 0-d tensor as one row; `dim` normalized.
-struct Row {
-  Tensor x;
-  int64_t dim;
-  bool scalar;
-  Row(const Call& c, const Tensor& self, int64_t d)
-      : x(self.dim() ? self : self.reshape({1})),
-        dim(normalize_dim(d, int(self.dim()), c.name())),
-        scalar(self.dim() == 0) {}
-  int64_t size() const { return x.size(dim); }
-  // One element of each row, in the shape that keepdim asks for.
-  Tensor finish(const Tensor& t, bool keepdim) const {
-    return keepdim && !scalar ? t : t.squeeze(dim);
-  }
+// Rows along dimension `dim`; a 0-d tensor is one row.
+struct Rows {
+  const Tensor& x;
+  int dim;
+  Rows(const Call& c, int64_t d) : x(c.tensor(0)), dim(normalize_dim(d, int(x.dim()), c.name())) {}
+  int64_t size() const { return x.dim() ? x.size(dim) : 1; }
+  uint32_t mask() const { return x.dim() ? 1u << dim : 0; }
 };
 
-void check_rows(const Call& c, const Row& row) {
-  ARETE_CHECK(row.size() > 0,
-              IndexError(c.name(), std::string(c.name()) + "(): Expected reduction dim " +
-                                       std::to_string(row.dim) + " to have non-zero size."));
+// One element of each row and its position.
+void push_picked(OutputSpecs& out, const Rows& rows, bool keepdim) {
+  const Shape sizes = reduced_sizes(rows.x.sizes(), rows.mask(), keepdim);
+  out.push_back({sizes, rows.x.dtype(), rows.x.device(), {}});
+  out.push_back({sizes, kInt64, rows.x.device(), {}});
 }
 
-// The elements at `positions` (size 1 along the dim). The gradient goes straight to them, and not
-// through what found them.
-Results elements(const Row& row, const Tensor& positions, bool keepdim) {
-  return {row.finish(gather(row.x, row.dim, positions), keepdim), row.finish(positions, keepdim)};
-}
-// Those at places `at` of the sorted rows.
-Results picked(const Row& row, const Tensor& indices, const Tensor& at, bool keepdim) {
-  return elements(row, gather(indices, row.dim, at), keepdim);
-}
+// The outputs, one element for each row, from the rows in order.
+class Picking {
+ public:
+  Picking(const Rows& rows, std::span<const Tensor> out, prim::Primitives& p)
+      : p_(p),
+        layouts_{keepdim_layout(out[0], rows.x.sizes(), rows.mask()),
+                 keepdim_layout(out[1], rows.x.sizes(), rows.mask())},
+        x(ops::at_least_1d(view_of(rows.x))),
+        value(ops::at_least_1d(view_of(out[0], layouts_[0]))),
+        position(ops::at_least_1d(view_of(out[1], layouts_[1]))),
+        dim(rows.dim) {}
 
-Results kth(const Row& row, int64_t k, bool keepdim) {
-  const Tensor x = row.x.detach();
-  // A few of many are found without an order of all.
-  const bool few = k <= 64 && 4 * k <= row.size();
-  const Tensor indices = std::get<1>(few ? topk(x, k, row.dim, false) : sort(x, row.dim));
-  return elements(row, indices.narrow(row.dim, k - 1, 1).clone(MemoryFormat::contiguous), keepdim);
+  // The k-th of each row.
+  void pick(int64_t k) const {
+    // A few of many are found without an order of all.
+    const int64_t n = x.sizes[size_t(dim)];
+    const bool few = k <= 64 && 2 * k <= n;
+    Shape sizes(x.sizes);
+    if (few) sizes[size_t(dim)] = k;
+    const prim::ScratchView values(p_, x.dtype, sizes), positions(p_, kInt64, sizes);
+    if (few)
+      p_.topk({x, values, positions, dim, false});
+    else
+      p_.sort({x, values, positions, dim});
+    for (const auto& [to, from] : {std::pair{value, values.view()}, {position, positions.view()}}) {
+      prim::View at = from;
+      at.sizes = to.sizes;
+      at.data += (k - 1) * from.strides[size_t(dim)] * int64_t(size_of(from.dtype));
+      p_.copy({to, at});
+    }
+  }
+  // Those at places `at` of rows in order, of which `positions` says where they were.
+  void pick(const prim::View& positions, const prim::View& at) const {
+    p_.gather({positions, at, position, dim});
+    p_.gather({x, position, value, dim});
+  }
+
+ private:
+  prim::Primitives& p_;
+  const Layout layouts_[2];
+
+ public:
+  const prim::View x, value, position;
+  const int dim;
+};
+
+// How many elements of a row are not NaN, and from that the place of the median.
+const expr::Program& number_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t}, {}, {kInt64}, [](std::span<const expr::Value> v) {
+    return std::vector{cast(!is_nan(v[0]), expr::Type::i64)};
+  });
+}
+const expr::Program& median_program(bool skip_nan) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({skip_nan}), {kInt64}, {expr::Type::i64}, {kInt64},
+                    [=](std::span<const expr::Value> v) {
+                      const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
+                      const expr::Value lower = max(v[0] - 1.0, 0.0) >> one;
+                      // The first NaN stands right behind the others.
+                      return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
+                    });
 }
 
 // The lower median; a NaN in the row wins unless it is skipped.
-Results median_of(const Row& row, bool keepdim, bool skip_nan) {
-  const int64_t n = row.size();
-  if (!is_floating(row.x.dtype())) return kth(row, (n + 1) / 2, keepdim);
-  const Tensor indices = std::get<1>(sort(row.x.detach(), row.dim));
-  static auto* const cache = new RowProgramCache;
-  const DType t = row.x.dtype();
-  const RowProgramPtr& place =
-      cache->get(pack_key({int(t), skip_nan}), {t}, {expr::Type::i64}, {kInt64},
-                 [=](Rows& rows, std::span<const expr::Value> v) {
-                   const expr::Value valid =
-                       rows.reduce(prim::Monoid::sum, cast(!is_nan(v[0]), expr::Type::i64));
-                   const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
-                   const expr::Value lower = max(valid - 1.0, 0.0) >> one;
-                   // The first NaN stands right behind the others.
-                   return std::vector{skip_nan ? lower : where(valid < v[1], valid, lower)};
-                 });
-  const Tensor x = row.x.detach();
-  const Scalar length[] = {Scalar(n)};
-  const int64_t dims[] = {row.dim};
-  return picked(row, indices, apply_rows(place, {&x, 1}, length, dims, "median")[0], keepdim);
-}
-
-const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
-
-const OpRecord& kthvalue_op =
-    define(
-        "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
-        "indices)")
-        .doc("The k-th smallest value along dim and its position.")
-        .compose([](const Call& c) -> Results {
-          const Row row(c, c.tensor(0), c.integer(2));
-          const int64_t k = c.integer(1);
-          ARETE_CHECK(
-              k >= 1 && k <= row.size(),
-              ValueError(c.name(), "kthvalue(): selected number k out of range for dimension " +
-                                       std::to_string(row.dim))
-                  .argument("k")
-                  .expected("1 to " + std::to_string(row.size()))
-                  .got(std::to_string(k)));
-          return kth(row, k, c.boolean(3));
-        })
-        .no_grad_outputs(2)
-        .dtypes(kReal);
-
 template <bool kSkipNan>
-Results median_compose(const Call& c) {
-  const Row row(c, c.tensor(0), c.integer(1));
-  check_rows(c, row);
-  return median_of(row, c.boolean(2), kSkipNan);
+void median_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Rows rows(c, c.integer(1));
+  const int64_t n = rows.size();
+  if (out[0].numel() == 0) return;
+  const Picking picking(rows, out, p);
+  if (!is_floating(rows.x.dtype())) return picking.pick((n + 1) / 2);
+  const prim::View &x = picking.x, &one = picking.value;
+  const prim::ScratchView values(p, x.dtype, x.sizes), positions(p, kInt64, x.sizes),
+      at(p, kInt64, one.sizes);
+  p.sort({x, values, positions, picking.dim});
+  const expr::Literal length[] = {{.i = n}};
+  p.reduce({.monoid = prim::Monoid::sum,
+            .space = x.sizes,
+            .reduced = 1u << picking.dim,
+            .inputs = {&x, 1},
+            .out = at,
+            .prologue = &number_program(x.dtype),
+            .epilogue = &median_program(kSkipNan),
+            .epilogue_params = length});
+  picking.pick(positions, at);
 }
-template <bool kSkipNan>
-Results whole_median_compose(const Call& c) {
-  const Tensor& x = c.tensor(0);
-  if (x.numel() == 0) {
-    ARETE_CHECK(is_floating(x.dtype()),
-                ValueError(c.name(), "median of an empty tensor of integers"));
-    return {full({}, Scalar(NAN), TensorOptions(x.dtype(), x.device()))};
-  }
-  return {median_of(Row(c, x.reshape({-1}), 0), false, kSkipNan)[0]};
-}
-
-const OpRecord& median_op = define("median(Tensor self) -> Tensor")
-                                .doc("The lower median of all elements; NaN wins.")
-                                .compose(whole_median_compose<false>)
-                                .dtypes(kReal);
-const OpRecord& nanmedian_op = define("nanmedian(Tensor self) -> Tensor")
-                                   .doc("The lower median of the elements that are not NaN.")
-                                   .compose(whole_median_compose<true>)
-                                   .dtypes(kReal);
-const OpRecord& median_dim_op =
-    define(
-        "median.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
-        "indices)")
-        .doc("The lower median along dim and its position; NaN wins.")
-        .compose(median_compose<false>)
-        .no_grad_outputs(2)
-        .dtypes(kReal);
-const OpRecord& nanmedian_dim_op =
-    define(
-        "nanmedian.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
-        "indices)")
-        .doc("The lower median along dim of what is not NaN, and its position.")
-        .compose(median_compose<true>)
-        .no_grad_outputs(2)
-        .dtypes(kReal);
 
 // The longest run of equal neighbours in a sorted row: the place of its last element. Each element
 // looks for the first one of its value; of the pairs of length and place, as one number, the
@@ -178,61 +155,120 @@ const expr::Program& longest_run_program(DType t, int64_t n) {
       0b10);
 }
 
-const OpRecord& longest_run_op =
-    define("longest_run(Tensor sorted, int dim) -> Tensor")
-        .doc(
-            "The place of the last element of the first longest run of equal ones (size 1 in dim).")
-        .surface(Surface::internal)
+// From the largest pair, the place.
+const expr::Program& place_program() {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(0, {kInt64}, {expr::Type::i64}, {kInt64}, [](std::span<const expr::Value> v) {
+    const expr::Value low = v[0].builder()->constant(expr::Type::i64, int64_t{0xffffffff});
+    return std::vector{v[1] - 1.0 - (v[0] & low)};
+  });
+}
+
+void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Rows rows(c, c.integer(1));
+  const int64_t n = rows.size();
+  if (out[0].numel() == 0) return;
+  const Picking picking(rows, out, p);
+  const prim::View& x = picking.x;
+  const size_t d = size_t(picking.dim);
+  const prim::ScratchView values(p, x.dtype, x.sizes), positions(p, kInt64, x.sizes),
+      at(p, kInt64, picking.value.sizes);
+  p.sort({x, values, positions, picking.dim});
+  const int64_t inner = numel_of(x.sizes.subspan(d + 1)), outer = x.numel() / (n * inner);
+  const Shape space{outer, n, inner}, one_each{outer, 1, inner};
+  const Shape steps = contiguous_strides(space), steps_of_one = contiguous_strides(one_each);
+  prim::Positions numbers(p, kInt64, std::max({outer, n, inner}));
+  const prim::View sorted(values.view().data, x.dtype, space, steps, values.view().storage);
+  const prim::View inputs[] = {sorted, sorted, numbers.along(space, 1, 1),
+                               numbers.along(space, 0, 0), numbers.along(space, 2, 2)};
+  const expr::Literal params[] = {{.i = n}, {.i = inner}, {.i = n * inner}};
+  p.reduce({.monoid = prim::Monoid::max,
+            .space = space,
+            .reduced = 0b010,
+            .inputs = inputs,
+            .out = prim::View(at.view().data, kInt64, one_each, steps_of_one, at.view().storage),
+            .prologue = &longest_run_program(x.dtype, n),
+            .params = params,
+            .epilogue = &place_program(),
+            .epilogue_params = {params, 1}});
+  picking.pick(positions, at);
+}
+
+const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+
+const OpRecord& kthvalue_op =
+    define(
+        "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "indices)")
+        .doc("The k-th smallest value along dim and its position.")
         .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& x = c.tensor(0);
-          Shape sizes(x.sizes());
-          sizes[size_t(normalize_dim(c.integer(1), int(x.dim()), c.name()))] = 1;
-          out.push_back({std::move(sizes), kInt64, x.device(), {}});
+          const Rows rows(c, c.integer(2));
+          const int64_t k = c.integer(1);
+          ARETE_CHECK(
+              k >= 1 && k <= rows.size(),
+              ValueError(c.name(), "kthvalue(): selected number k out of range for dimension " +
+                                       std::to_string(rows.dim))
+                  .argument("k")
+                  .expected("1 to " + std::to_string(rows.size()))
+                  .got(std::to_string(k)));
+          push_picked(out, rows, c.boolean(3));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          if (out[0].numel() == 0) return;
-          const Tensor x = plain(c.tensor(0), c.tensor(0).dtype());
-          const size_t dim = size_t(normalize_dim(c.integer(1), int(x.dim()), c.name()));
-          const int64_t n = x.sizes()[dim], inner = numel_of(x.sizes().subspan(dim + 1)),
-                        outer = x.numel() / (n * inner);
-          const Shape space{outer, n, inner};
-          const Layout all(space, contiguous_strides(space), x.storage_offset()),
-              of_out(Shape{outer, 1, inner}, Shape{inner, 0, 1}, out[0].storage_offset());
-          const prim::View view = view_of(x, all);
-          prim::Positions numbers(p, kInt64, std::max({outer, n, inner}));
-          const prim::View inputs[] = {view, view, numbers.along(space, 1, 1),
-                                       numbers.along(space, 0, 0), numbers.along(space, 2, 2)};
-          const expr::Literal params[] = {{.i = n}, {.i = inner}, {.i = n * inner}};
-          static auto& cache = *new expr::ProgramCache;  // used until exit
-          const expr::Program& place = cache.get(
-              0, {kInt64}, {expr::Type::i64}, {kInt64}, [](std::span<const expr::Value> v) {
-                const expr::Value low =
-                    v[0].builder()->constant(expr::Type::i64, int64_t{0xffffffff});
-                return std::vector{v[1] - 1.0 - (v[0] & low)};
-              });
-          p.reduce({.monoid = prim::Monoid::max,
-                    .space = space,
-                    .reduced = 0b010,
-                    .inputs = inputs,
-                    .out = view_of(out[0], of_out),
-                    .prologue = &longest_run_program(x.dtype(), n),
-                    .params = params,
-                    .epilogue = &place,
-                    .epilogue_params = {params, 1}});
+          if (out[0].numel() > 0) Picking(Rows(c, c.integer(2)), out, p).pick(c.integer(1));
         })
-        .dtypes(kReal);
-
-const OpRecord& mode_op =
-    define("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
-        .doc("The most frequent value along dim (the smallest of several) and its last position.")
-        .compose([](const Call& c) -> Results {
-          const Row row(c, c.tensor(0), c.integer(1));
-          check_rows(c, row);
-          const auto [v, indices] = sort(row.x.detach(), row.dim);
-          return picked(row, indices, call(longest_run_op, {v, row.dim}), c.boolean(2));
-        })
+        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2), g.boolean(3)); }, 0, 2)
         .no_grad_outputs(2)
         .dtypes(kReal);
+
+void picked_infer(const Call& c, OutputSpecs& out) {
+  const Rows rows(c, c.integer(1));
+  ARETE_CHECK(rows.size() > 0,
+              IndexError(c.name(), std::string(c.name()) + "(): Expected reduction dim " +
+                                       std::to_string(rows.dim) + " to have non-zero size."));
+  push_picked(out, rows, c.boolean(2));
+}
+TensorList picked_grad(const GradCall& g) { return grad_of_picked(g, g.integer(1), g.boolean(2)); }
+const OpRecord& define_picked(const char* schema, const char* doc,
+                              void (*lower)(const Call&, std::span<const Tensor>,
+                                            prim::Primitives&)) {
+  return define(schema)
+      .doc(doc)
+      .infer(picked_infer)
+      .lower(lower)
+      .grad(picked_grad, 0, 2)
+      .no_grad_outputs(2)
+      .dtypes(kReal);
+}
+
+const OpRecord& median_dim_op = define_picked(
+    "median.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    "The lower median along dim and its position; NaN wins.", median_lower<false>);
+const OpRecord& nanmedian_dim_op = define_picked(
+    "nanmedian.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    "The lower median along dim of what is not NaN, and its position.", median_lower<true>);
+const OpRecord& mode_op = define_picked(
+    "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    "The most frequent value along dim (the smallest of several) and its last position.",
+    mode_lower);
+
+template <bool kSkipNan>
+Results whole_median_compose(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  if (x.numel() == 0) {
+    ARETE_CHECK(is_floating(x.dtype()),
+                ValueError(c.name(), "median of an empty tensor of integers"));
+    return {full({}, Scalar(NAN), TensorOptions(x.dtype(), x.device()))};
+  }
+  return {call_all(kSkipNan ? nanmedian_dim_op : median_dim_op, {x.reshape({-1}), 0, false})[0]};
+}
+const OpRecord& median_op = define("median(Tensor self) -> Tensor")
+                                .doc("The lower median of all elements; NaN wins.")
+                                .compose(whole_median_compose<false>)
+                                .dtypes(kReal);
+const OpRecord& nanmedian_op = define("nanmedian(Tensor self) -> Tensor")
+                                   .doc("The lower median of the elements that are not NaN.")
+                                   .compose(whole_median_compose<true>)
+                                   .dtypes(kReal);
 
 // ---- quantiles: (self, q, dim, keepdim, interpolation)
 

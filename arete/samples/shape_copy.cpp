@@ -182,6 +182,23 @@ const Attached flip_op =
             return at(x, i);
           })};
         });
+const Attached roll_dims_op =
+    attach("_roll_dims")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), {0, 1}}, "one dimension"},
+                                     {{m.make_strided({2, 3, 4}), {1, 0, 3}}, "strided"},
+                                     {{m.make({2, 3, 4}), {1, 2, 1}}, "all dimensions"},
+                                     {{m.make({5}), {0}}, "not at all"},
+                                     {{m.make({0, 2}), {0, 1}}, "empty"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(x.sizes(), [&](Shape i) {
+            for (size_t d = 0; d < i.size(); ++d)
+              i[d] = (i[d] - c.ints(1)[d] + x.sizes()[d]) % x.sizes()[d];
+            return at(x, i);
+          })};
+        });
 const Attached roll_op =
     attach("roll")
         .samples([](SampleMaker& m) {

@@ -151,29 +151,6 @@ const Attached mode_op =
           });
         });
 
-const Attached longest_run_op =
-    attach("longest_run")
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto sorted = [&](IntList sizes, int64_t dim) {
-            return std::get<0>(sort(m.make(sizes).detach().round(), dim));
-          };
-          return {{{sorted({4, 9}, 1), -1}, "rows"},
-                  {{sorted({9, 5}, 0), 0}, "columns"},
-                  {{sorted({2, 8, 3}, 1), 1}, "middle"},
-                  {{sorted({5, 1}, 1), 1}, "one"},
-                  {{sorted({0, 3}, 1), 1}, "nothing"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {position_in_rows(c.tensor(0), c.integer(1), true, [](const auto& row) {
-            size_t best = 0, most = 0, length = 0;
-            for (size_t i = 0; i < row.size(); ++i) {
-              length = i > 0 && row[i] == row[i - 1] ? length + 1 : 1;
-              if (length > most) most = length, best = i;
-            }
-            return best;
-          })[1]};
-        });
-
 std::vector<Tensor> quantile_reference(const Call& c, bool skip_nan) {
   const Tensor& x = c.tensor(0);
   const bool number = c[1].kind() != Arg::Kind::tensor;

@@ -64,13 +64,16 @@ PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool str
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"dim", nullptr};
     PyObject* dim = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim))
+    const bool given = kwargs || PyTuple_GET_SIZE(args) > 0;
+    if (given && !PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim))
       return nullptr;
     const Tensor& t = tensor_of(o);
     if (dim == Py_None) {
       if (!stride) return wrap_size(t.sizes());
-      const Ref size(wrap_size(t.strides()));
-      return PySequence_Tuple(size.get());
+      Ref all(checked(PyTuple_New(t.dim())));
+      for (int64_t d = 0; d < t.dim(); ++d)
+        PyTuple_SET_ITEM(all.get(), d, checked(PyLong_FromLongLong(t.strides()[size_t(d)])));
+      return all.release();
     }
     int64_t d = 0;
     if (!to_int(dim, d))

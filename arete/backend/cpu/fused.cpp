@@ -119,7 +119,7 @@ class Fusion {
     }
     if (spec.kind == Kind::reduce) {
       s.key = s.accumulations[0].key();
-      for (const Accumulation& a : s.accumulations) s.key.products &= a.product_rows != nullptr;
+      for (const Accumulation& a : s.accumulations) s.key.sums &= a.product_rows != nullptr;
     }
   }
 

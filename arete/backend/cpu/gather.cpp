@@ -1,5 +1,6 @@
 // Reading elements at computed positions.
-#include <cstring>
+#include <algorithm>
+#include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
@@ -10,14 +11,39 @@
 namespace arete::cpu {
 namespace {
 
-// memcpy, short ones without the call.
-void copy_bytes(void* out, const void* in, size_t bytes) {
-  constexpr size_t kStep = 16;
-  if (bytes < kStep || bytes > 16 * kStep) return void(std::memcpy(out, in, bytes));
-  auto* to = static_cast<std::byte*>(out);
-  auto* from = static_cast<const std::byte*>(in);
-  for (size_t i = 0; i + kStep <= bytes; i += kStep) std::memcpy(to + i, from + i, kStep);
-  std::memcpy(to + bytes - kStep, from + bytes - kStep, kStep);
+// How many elements the slices behind dimension `dim` have, if they are picked as a whole and lie
+// side by side in `in` and `out`; else 0.
+int64_t slice_of(const prim::GatherArgs& a) {
+  int64_t n = 1;
+  for (int d = a.out.rank() - 1; d >= 0; --d) {
+    if (d == a.dim) continue;
+    if (a.index.sizes[d] != 1 && a.index.strides[d] != 0) return 0;
+    if (d < a.dim || a.out.sizes[d] == 1) continue;
+    if (a.out.strides[d] != n || a.in.strides[d] != n) return 0;
+    n *= a.out.sizes[d];
+  }
+  return n;
+}
+void gather_slices(const prim::GatherArgs& a, int64_t slice, IndexCheck& check) {
+  const int64_t size = int64_t(size_of(a.out.dtype)), n = a.out.sizes[a.dim],
+                so = a.out.strides[a.dim] * size, sb = a.in.strides[a.dim] * size;
+  std::vector<int64_t> from;
+  for (int64_t i = 0; i < n; ++i)
+    from.push_back(check.resolve(a.index.as<int64_t>()[i * a.index.strides[a.dim]]));
+  const Walk<2> outer(a.out.sizes.first(size_t(a.dim)), -1, {&a.out, &a.in});
+  parallel_for(
+      0, outer.count() * n, std::max<int64_t>(1, 16384 / slice), [&](int64_t begin, int64_t end) {
+        Walk<2> w = outer;
+        w.seek(begin / n);
+        for (int64_t k = begin, i = begin % n; k < end; ++k) {
+          if (from[size_t(i)] >= 0)
+            copy_bytes(a.out.data + w.offset(0) + i * so,
+                       a.in.data + w.offset(1) + from[size_t(i)] * sb, size_t(slice * size));
+          if (++i < n || k + 1 == end) continue;
+          i = 0;
+          w.advance(1);
+        }
+      });
 }
 
 // Element by element in row-major order of the output; `in` walks with stride 0 along the dimension
@@ -69,8 +95,12 @@ void CpuBackend::gather(const prim::GatherArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.out.dtype == args.in.dtype);
   ARETE_ASSERT(args.out.rank() == args.in.rank() && args.index.rank() == args.in.rank());
   IndexCheck check(args.in.rank() == 0 ? 1 : args.in.sizes[args.dim]);
-  visit_size(size_of(args.in.dtype),
-             [&](auto tag) { gather_as<typename decltype(tag)::type>(args, check); });
+  const int64_t slice = args.out.numel() > 0 && args.out.rank() > 0 ? slice_of(args) : 0;
+  if (slice > 1)
+    gather_slices(args, slice, check);
+  else
+    visit_size(size_of(args.in.dtype),
+               [&](auto tag) { gather_as<typename decltype(tag)::type>(args, check); });
   check.raise(args.op, args.dim);
 }
 

@@ -97,6 +97,7 @@ class Compiler {
   };
   struct Factors {
     int value, factor;
+    bool numbers_only = false;
   };
   using Operands = std::array<int, 4>;
   struct Step {
@@ -496,28 +497,38 @@ class Compiler {
         late.push_back({copy_kernel(size), add_value(false, size, slot), v});
       }
     }
-    if (key_.products) split_products();
+    if (key_.sums) split_sums();
     // All reads come before: an output may be in the place of any input.
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
   }
 
-  /// Leaves products that are results only to who adds them up.
-  void split_products() {
+  /// Leaves products, and selections of what is not NaN, that are results only to who adds them up.
+  void split_sums() {
     for (Factors& r : results_) {
       const auto step = std::ranges::find(body_, r.value, &Step::out);
       if (step == body_.end()) continue;
       const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
-      bool is_product = false;
-      for (Type t : {Type::f32, Type::f64})
+      bool is_product = false, is_number = false;
+      for (Type t : {Type::f32, Type::f64}) {
         is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
-      const int a = step->in[0], b = step->in[1];
-      if (!is_product || std::ranges::any_of(body_, reads) ||
+        is_number |= step->choose == table_.choose[kernels::compare_eq][int(t)];
+      }
+      const auto [a, b, c, d] = step->in;
+      is_product &= step->kind == Code::Step::kernel;
+      is_number &= step->kind == Code::Step::choose && a == b && a == c && is_zero(d);
+      if ((!is_product && !is_number) || std::ranges::any_of(body_, reads) ||
           std::ranges::count(results_, r.value, &Factors::value) > 1)
         continue;
+      r = {a, is_product ? b : -1, is_number};
       body_.erase(step);
-      r = {a, b};
       values_[size_t(a)].result = values_[size_t(b)].result = true;
     }
+  }
+  bool is_zero(int value) const {
+    return uniform(value) && std::ranges::any_of(code_.cells, [&](const Code::Cell& cell) {
+             return cell.slot == values_[size_t(value)].slot && cell.param < 0 && cell.bits == 0 &&
+                    std::ranges::find(once_, value, &Step::out) == once_.end();
+           });
   }
 
   template <int kSize>
@@ -632,9 +643,9 @@ class Compiler {
         for (size_t r = 0; r < code_.registers.size(); ++r)
           if (code_.registers[r].slot == s.out) s.number = uint16_t(r);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back({slot(results_[k].value),
-                               results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
-                               expr::compute_type(program_.outputs()[k].dtype)});
+      code_.results.push_back(
+          {slot(results_[k].value), results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
+           results_[k].numbers_only, expr::compute_type(program_.outputs()[k].dtype)});
   }
 
   const Program& program_;

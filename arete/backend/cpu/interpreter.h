@@ -39,7 +39,7 @@ struct CodeKey {
   uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
-  bool products = false;          ///< with `values`: products may be left as their two factors
+  bool sums = false;  ///< with `values`: products may be left as their two factors, and NaN to skip
   bool operator==(const CodeKey&) const = default;
 
   static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
@@ -81,7 +81,8 @@ struct Code {
   };
   struct Result {
     uint16_t slot;
-    uint16_t factor;  // another, which the first is still to be multiplied by, or kNone
+    uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
+    bool numbers_only;  // what is NaN counts as 0
     expr::Type type;
   };
 
@@ -112,12 +113,15 @@ class Frame {
 
   void set_input(int k, const void* p) { slots_[size_t(k)] = const_cast<void*>(p); }
   void set_output(int k, void* p) { slots_[size_t(code_.n_inputs + k)] = p; }
+  void** input_slot(int k) { return &slots_[size_t(k)]; }
+  void** output_slot(int k) { return &slots_[size_t(code_.n_inputs + k)]; }
   const void* result(int k) const { return slots_[code_.results[size_t(k)].slot]; }
   /// What the result is still to be multiplied by, or null.
   const void* factor(int k) const {
     const uint16_t slot = code_.results[size_t(k)].factor;
     return slot == Code::kNone ? nullptr : slots_[slot];
   }
+  bool numbers_only(int k) const { return code_.results[size_t(k)].numbers_only; }
   const void* input(int k) const { return slots_[size_t(k)]; }
 
   /// Computes the cells; after setting uniform inputs.

@@ -60,6 +60,8 @@ Accumulation::Accumulation(Monoid monoid, Type value_type) {
   rows = table.reduce_rows[m][t];
   cols = table.reduce_cols[m][t];
   if (monoid == Monoid::sum) {
+    number_rows = table.number_rows[t];
+    number_cols = table.number_cols[t];
     product_rows = table.product_rows[t];
     product_cols = table.product_cols[t];
   }
@@ -448,10 +450,11 @@ class Reduction {
               std::byte* const at = acc + size_t(cursor.start(0) - low[0]) * acc_.size;
               const int64_t whole = rows / group, done = whole * group;
               if (in_place) {
+                const auto add = code.results[0].numbers_only ? acc_.number_cols : acc_.cols;
                 const LoopNest::Operand& in = nest_.operands[1];
                 const int64_t unit = int64_t(size_of(in.dtype)), stride = in.strides[1] / unit;
-                acc_.cols(at, cursor.base(1), whole, w * group, stride * group);
-                acc_.cols(at, cursor.base(1) + done * stride * unit, rows - done, w, stride);
+                add(at, cursor.base(1), whole, w * group, stride * group);
+                add(at, cursor.base(1) + done * stride * unit, rows - done, w, stride);
               } else {
                 runner.run(cursor);
                 acc_.add_cols(at, runner.frame(), 0, whole, w * group);

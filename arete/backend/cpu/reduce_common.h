@@ -14,6 +14,7 @@ struct Accumulation {
   Accumulation(prim::Monoid monoid, expr::Type value_type);
 
   kernels::ReduceKernel rows, cols;                                       ///< of values
+  kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;     ///< of those not NaN
   kernels::ProductKernel product_rows = nullptr, product_cols = nullptr;  ///< of products
   kernels::ReduceKernel combine;  ///< columns of accumulators
   DType dtype;                    ///< of an accumulator
@@ -25,7 +26,7 @@ struct Accumulation {
   CodeKey key() const {
     CodeKey k;
     k.values = true;
-    k.products = product_rows != nullptr;
+    k.sums = product_rows != nullptr;
     return k;
   }
   /// Rows and columns of the frame's result number k, from element `at` on.
@@ -33,7 +34,7 @@ struct Accumulation {
     if (const void* factors = frame.factor(k))
       product_rows(acc, frame.result(k), factors, n_rows, n, n);
     else
-      rows(acc, frame.result(k), n_rows, n, n);
+      (frame.numbers_only(k) ? number_rows : rows)(acc, frame.result(k), n_rows, n, n);
   }
   void add_cols(void* acc, const Frame& frame, int k, int64_t n_rows, int64_t n,
                 int64_t at = 0) const {
@@ -42,7 +43,7 @@ struct Accumulation {
       product_cols(acc, values, static_cast<const std::byte*>(factors) + size_t(at) * value_size,
                    n_rows, n, n);
     else
-      cols(acc, values, n_rows, n, n);
+      (frame.numbers_only(k) ? number_cols : cols)(acc, values, n_rows, n, n);
   }
 
   /// Sets n accumulators to the monoid's identity.

@@ -229,7 +229,7 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
     take_short.operator()<16>();
   } else if (row > 0) {
     take(to_step, from_step,
-         [&](std::byte* to, const std::byte* from) { std::memcpy(to, from, size_t(row)); });
+         [&](std::byte* to, const std::byte* from) { copy_bytes(to, from, size_t(row)); });
   }
   check.raise(args.op, 0);
 }

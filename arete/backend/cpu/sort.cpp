@@ -112,6 +112,13 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
       int32_t ranks[kernels::kMostRanked];
       for (int64_t i = 0; i < l.n; ++i) keys[i] = upper(i);
       kernels::table().rank(keys, ranks, l.n);
+      if constexpr (sizeof(T) <= 4) {  // without ties to settle
+        for (int64_t i = 0; i < l.n; ++i) {
+          l.values[ranks[i] * l.value_stride] = l.in[i * l.in_stride];
+          if (l.indices) l.indices[ranks[i] * l.index_stride] = i;
+        }
+        return;
+      }
       for (int64_t i = 0; i < l.n; ++i) a[ranks[i]] = Item(keys[i], i);
     } else {
       const auto make = [&](int64_t i) { return Item(upper(i), i); };

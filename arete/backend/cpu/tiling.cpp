@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "arete/backend/cpu/walk.h"
+
 namespace arete::cpu {
 namespace {
 
@@ -77,6 +79,14 @@ struct BoxCopy {
         for (int64_t i = 0; i < sizes[0]; ++i)
           copy_run(d + i * dst_strides[0], dst_strides[1], s + i * src_strides[0], src_strides[1],
                    sizes[1], size);
+      });
+      return;
+    }
+    if (rank > 1 && src_strides[0] == unit && dst_strides[0] == unit) {
+      const size_t bytes = size_t(sizes[0]) * size;
+      outer(dst, src, 1, [&](std::byte* d, const std::byte* s) {
+        for (int64_t i = 0; i < sizes[1]; ++i)
+          copy_bytes(d + i * dst_strides[1], s + i * src_strides[1], bytes);
       });
       return;
     }
@@ -339,6 +349,7 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
   for (size_t k = 0; k < inputs.size(); ++k)
     inputs_.push_back(port(inputs[k], (code.reads >> k) & 1));
   for (int operand : outputs) outputs_.push_back(port(operand, true));
+  by_rows_ = goes_by_rows(tiling, code);
   for (size_t k = 0; k + 1 < outputs_.size(); ++k) {
     Port &a = outputs_[k], &b = outputs_[k + 1];
     if (!a.buffer || !b.buffer || !TileCursor::are_interleaved(tiling, a.operand, b.operand))
@@ -346,6 +357,43 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
     a.interleaved = true;
     ++k;
   }
+}
+
+// Starting the steps once more for each row costs less than moving its elements, if they are few
+// and the row is not short.
+bool TileRunner::goes_by_rows(const Tiling& tiling, const Code& code) const {
+  constexpr int64_t kShortest = 32;
+  if (tiling.extents[0] < kShortest || !code.results.empty()) return false;
+  size_t moved = 0;
+  for (const SmallVector<Port, 8>* ports : {&inputs_, &outputs_})
+    for (const Port& p : *ports) {
+      if (p.operand < 0) return false;
+      if (p.access == Tiling::Access::uniform) continue;
+      const LoopNest::Operand& o = tiling.nest->operands[size_t(p.operand)];
+      if (p.access == Tiling::Access::packed && !p.buffer) continue;  // not read
+      if (o.strides[0] != int64_t(size_of(o.dtype))) return false;
+      moved += p.buffer != nullptr;
+    }
+  return moved > 0 && code.body.size() <= 2 * moved;
+}
+
+void TileRunner::run_rows(const TileCursor& cursor) {
+  SmallVector<int, 8> operands;
+  SmallVector<void**, 8> slots;
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (inputs_[k].access == Tiling::Access::uniform) continue;
+    operands.push_back(inputs_[k].operand);
+    slots.push_back(frame_.input_slot(int(k)));
+  }
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    operands.push_back(outputs_[k].operand);
+    slots.push_back(frame_.output_slot(int(k)));
+  }
+  const int64_t n = cursor.extent(0);
+  cursor.for_each_row({operands.data(), operands.size()}, [&](std::byte* const* at) {
+    for (size_t k = 0; k < slots.size(); ++k) *slots[k] = at[k];
+    frame_.run(n);
+  });
 }
 
 void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
@@ -360,7 +408,7 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
       once |= base != p.last;
       frame_.set_input(int(k), base);
       p.last = base;
-    } else if (p.buffer) {
+    } else if (p.buffer && !by_rows_) {
       // A broadcast pattern often repeats from tile to tile.
       if (base != p.last || p.last_extents != cursor.extents()) {
         cursor.pack(p.operand, p.buffer);
@@ -376,6 +424,7 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
   }
   if (once) frame_.run_once();
   first_ = false;
+  if (by_rows_) return run_rows(cursor);
   frame_.run(cursor.n());
   for (size_t k = 0; k < outputs_.size(); ++k) {
     const Port& p = outputs_[k];

@@ -60,6 +60,29 @@ class TileCursor {
   int64_t start(int d) const { return position_[size_t(d)]; }
   std::byte* base(int operand) const { return bases_[size_t(operand)]; }
 
+  /// Calls f for each row of the tile, which is along dimension 0, with pointers to it, one for
+  /// each of `operands`.
+  template <class F>
+  void for_each_row(std::span<const int> operands, F&& f) const {
+    const prim::LoopNest& nest = *tiling_.nest;
+    SmallVector<std::byte*, 8> at;
+    for (int o : operands) at.push_back(bases_[size_t(o)]);
+    Extents index{};
+    for (;;) {
+      f(at.data());
+      int d = 1;
+      for (; d < nest.rank; ++d) {
+        const size_t k = size_t(d);
+        if (extent_[k] == 1) continue;
+        const int64_t steps = ++index[k] < extent_[k] ? 1 : 1 - extent_[k];
+        for (size_t i = 0; i < at.size(); ++i)
+          at[i] += steps * nest.operands[size_t(operands[i])].strides[k];
+        if (steps == 1) break;
+        index[k] = 0;
+      }
+      if (d == nest.rank) return;
+    }
+  }
   /// Copies the operand's elements of this tile to `dst` or from `src`, which are contiguous.
   void pack(int operand, void* dst) const;
   void unpack(int operand, const void* src) const;
@@ -100,9 +123,13 @@ class TileRunner {
     Extents last_extents;   // of the tile that `buffer` holds
     bool interleaved;       // an output whose elements alternate with those of the next one
   };
+  bool goes_by_rows(const Tiling& tiling, const Code& code) const;
+  void run_rows(const TileCursor& cursor);
+
   Frame frame_;
   SmallVector<Port, 8> inputs_, outputs_;
   bool first_ = true;
+  bool by_rows_ = false;  // the code runs on each row of a tile, where the operands are
 };
 
 /// Copies a strided run of elements of `size` bytes (strides in bytes).

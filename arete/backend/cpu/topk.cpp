@@ -15,25 +15,39 @@ namespace {
 
 using prim::TopkArgs;
 
-// Keeps the k smallest of the items offered, in growing order of position: candidates gather in
-// a buffer of 2 k or more; when it is full the k smallest stay and the largest of them is the
-// bound that later ones must beat.
+// Keeps the k smallest of the items offered, in growing order of position. A few are kept in order.
+// Candidates for more gather in a buffer of 2 k or more; when it is full the k smallest stay. The
+// largest that is kept is the bound that later ones must beat.
 template <class Item>
 class Selection {
  public:
   Selection(int64_t k, int64_t capacity) : k_(k), capacity_(capacity), items_(new Item[capacity]) {}
 
+  static constexpr int64_t kFew = 8;
+
+  void clear() {
+    count_ = 0;
+    bounded_ = false;
+  }
   void offer(Item item) {
     if (bounded_ && !(item < bound_)) return;
-    items_[count_++] = item;
-    if (count_ == capacity_) prune();
+    if (k_ > kFew) {
+      items_[count_++] = item;
+      if (count_ == capacity_) prune();
+      return;
+    }
+    int64_t at = bounded_ ? k_ - 1 : count_++;
+    for (; at > 0 && item < items_[at - 1]; --at) items_[at] = items_[at - 1];
+    items_[at] = item;
+    bounded_ = count_ == k_;
+    if (bounded_) bound_ = items_[k_ - 1];
   }
   /// No later item with this key is wanted.
   bool rejects(typename Item::Key key) const { return bounded_ && key >= bound_.key(); }
   /// The k smallest, in order.
   const Item* finish() {
     if (count_ > k_) prune();
-    std::sort(items_.get(), items_.get() + count_);
+    if (k_ > kFew) std::sort(items_.get(), items_.get() + count_);
     return items_.get();
   }
   int64_t count() const { return count_; }
@@ -80,9 +94,11 @@ void topk_as(const TopkArgs& t) {
   ARETE_ASSERT(k <= n);
   if (k == 0 || walk.count() == 0) return;
   // Short lanes of which not a few are wanted are put in order.
-  const bool ranked = sizeof(T) <= 4 && n <= kernels::kMostRanked && (k > 8 || n <= 32);
-  const int64_t capacity = std::min(n, std::max<int64_t>(2 * k, k + 512)) + 1;
+  const bool ranked =
+      sizeof(T) <= 4 && n <= kernels::kMostRanked && (k > Selection<Item>::kFew || 4 * k > n);
+  const int64_t capacity = std::min(n, 2 * k + 32) + 1;
   const auto for_lanes = [&](int64_t begin, int64_t end, int parts) {
+    Selection<Item> selection(k, capacity);
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       for (int64_t l = 0; l < lanes; ++l) {
         const T* in = reinterpret_cast<const T*>(t.in.data + w.offset(0) + l * w.stride(0));
@@ -101,7 +117,7 @@ void topk_as(const TopkArgs& t) {
           }
           continue;
         }
-        Selection<Item> selection(k, capacity);
+        selection.clear();
         if (parts == 1) {
           select_range(selection, in, si, 0, n, t.largest);
         } else {

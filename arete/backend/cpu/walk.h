@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "arete/prim/view.h"
 
@@ -95,6 +96,25 @@ void for_each_run(const Walk<N>& walk, int64_t begin, int64_t end, F&& body) {
     w.advance(n);
     i += n;
   }
+}
+
+/// memcpy, short ones without the call.
+inline void copy_bytes(void* out, const void* in, size_t bytes) {
+  auto* to = static_cast<std::byte*>(out);
+  auto* from = static_cast<const std::byte*>(in);
+  // All of it in steps, the last of which ends where it does.
+  const auto in_steps = [&]<size_t kStep>() {
+    for (size_t i = 0; i + kStep < bytes; i += kStep) std::memcpy(to + i, from + i, kStep);
+    std::memcpy(to + bytes - kStep, from + bytes - kStep, kStep);
+  };
+  if (bytes < 4 || bytes > 256)
+    std::memcpy(out, in, bytes);
+  else if (bytes >= 16)
+    in_steps.operator()<16>();
+  else if (bytes >= 8)
+    in_steps.operator()<8>();
+  else
+    in_steps.operator()<4>();
 }
 
 /// A grain for parallel_for over items of `work` elementary steps each: about 32k steps.

@@ -524,6 +524,8 @@ class UntypedStorage:
     True
     """
 
+    __slots__ = ("_tensor",)
+
     def __init__(self, tensor):
         self._tensor = tensor
 

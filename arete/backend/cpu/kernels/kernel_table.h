@@ -174,6 +174,8 @@ struct KernelTable {
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
+  ReduceKernel number_rows[kNumKTypes];  // sums, without NaN, of floating types
+  ReduceKernel number_cols[kNumKTypes];
   ProductKernel product_rows[kNumKTypes];  // of floating types
   ProductKernel product_cols[kNumKTypes];
   TransposeKernel transpose[17];              // by element size

@@ -135,7 +135,7 @@ template <>
 inline constexpr bool kNarrow<Sum, float, double> = true;
 constexpr int kGroup = 16;  // floats of a row that are added lane by lane
 
-/// What is reduced: elements, or products of two operands' elements.
+/// What is reduced: elements, those that are numbers, or products of two operands' elements.
 template <class T>
 struct Values {
   using Type = T;
@@ -143,6 +143,16 @@ struct Values {
   template <int kLanes>
   auto vector(int64_t i) const {
     return load<T, kLanes>(p + i);
+  }
+};
+template <class T>
+struct Numbers {
+  using Type = T;
+  const T* p;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    const auto v = load<T, kLanes>(p + i);
+    return v == v ? v : decltype(v){};
   }
 };
 template <class T>
@@ -240,6 +250,11 @@ void rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int64_t str
   rows_of<M>(static_cast<A*>(acc), Values<T>{static_cast<const T*>(in)}, n_rows, n_cols, stride);
 }
 template <class T>
+void number_rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int64_t stride) {
+  rows_of<Sum>(static_cast<double*>(acc), Numbers<T>{static_cast<const T*>(in)}, n_rows, n_cols,
+               stride);
+}
+template <class T>
 void product_rows(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n_cols,
                   int64_t stride) {
   rows_of<Sum>(static_cast<double*>(acc),
@@ -272,6 +287,10 @@ inline void cols_of(A* a, S in, int64_t n_rows, int64_t n, int64_t stride) {
 template <class M, class T, class A>
 void cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
   cols_of<M>(static_cast<A*>(acc), Values<T>{static_cast<const T*>(in)}, n_rows, n, stride);
+}
+template <class T>
+void number_cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
+  cols_of<Sum>(static_cast<double*>(acc), Numbers<T>{static_cast<const T*>(in)}, n_rows, n, stride);
 }
 template <class T>
 void product_cols(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n,
@@ -332,6 +351,10 @@ void put_all(KernelTable& t) {
 void ARETE_FILL(reduce)(KernelTable& t) {
   put_all<float, double>(t);
   put_all<double, double>(t);
+  t.number_rows[t_f32] = number_rows<float>;
+  t.number_cols[t_f32] = number_cols<float>;
+  t.number_rows[t_f64] = number_rows<double>;
+  t.number_cols[t_f64] = number_cols<double>;
   t.product_rows[t_f32] = product_rows<float>;
   t.product_cols[t_f32] = product_cols<float>;
   t.product_rows[t_f64] = product_rows<double>;
