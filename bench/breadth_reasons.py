@@ -37,8 +37,6 @@ REASONS = (
      "classes are put in order instead of compared in pairs: a dozen calls, which few classes do not pay"),
     ("CPU", r"multi_margin_loss .*\| host |MultiMarginLoss .*\| host ",
      "a look-up, a fused row program and checks of the classes; a microsecond or two more than one loop"),
-    ("CPU", r"special\.(shifted_)?(chebyshev|hermite|laguerre|legendre)_polynomial",
-     "steps of the recurrence are passes over a block, up to its largest degree; PyTorch's loop ends with each element's own"),
     ("CPU", r"^special\.ndtr ", "within one unit in the last place in the lower tail, too, where PyTorch's is off by thousands and then 0"),
     ("CPU", r"^(torch\.gcd_?|torch\.lcm_?) ",
      "Euclid's divisions, one pair after the other, as PyTorch's: equal but for how well the processor guesses when they end"),
@@ -57,6 +55,12 @@ REASONS = (
      "a few operators after each other, 0.3 us each"),
     ("CPU", r"^Tensor\.cfloat .*backward",
      "interleaving takes half and taking the real parts of the gradient the other half, both at the speed of memory"),
+    ("NVIDIA", r"\b(nanmedian|median|kthvalue) ", "rows are put in order as a whole; PyTorch finds the element digit by digit"),
+    ("NVIDIA", r"^torch\.embedding_bag .*\| (host|cache) ", "six kernels for its four results"),
+    ("NVIDIA", r"scaled_dot_product_attention .*\| host \| float32",
+     "few scores of f32 are two products and a softmax; PyTorch has one kernel"),
+    ("NVIDIA", r"grid_sampl.*backward", "each tap is a scatter of its own"),
+    ("NVIDIA", r"\bpdist ", "sums, and the root that finds a pair's rows, are in f64"),
 )
 
 

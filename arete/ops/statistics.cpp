@@ -9,12 +9,12 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
-#include "arete/prim/positions.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/sort.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {

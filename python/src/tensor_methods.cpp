@@ -1,5 +1,6 @@
 // Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
 #include "arete/autograd/engine.h"
+#include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
@@ -29,7 +30,12 @@ METHOD(is_floating_point, return PyBool_FromLong(t.is_floating_point()))
 METHOD(is_complex, return PyBool_FromLong(is_complex(t.dtype())))
 METHOD(is_signed, return PyBool_FromLong(t.dtype() != kUInt8 && t.dtype() != kBool))
 METHOD(is_inference, return PyBool_FromLong(t.is_inference()))
-METHOD(data_ptr, return PyLong_FromVoidPtr(t.data_ptr()))
+// Whoever has an address looks at the memory without asking.
+void* address_for_others(const Tensor& t, void* address) {
+  if (address && modes().word & Modes::kPutOff) t.storage()->mark_exported();
+  return address;
+}
+METHOD(data_ptr, return PyLong_FromVoidPtr(address_for_others(t, t.data_ptr())))
 METHOD(storage_offset, return PyLong_FromLongLong(t.storage_offset()))
 METHOD(element_size, return PyLong_FromSize_t(t.element_size()))
 METHOD(get_device, return PyLong_FromLong(t.is_cuda() ? t.device().index : -1))
@@ -39,7 +45,7 @@ METHOD(retain_grad, t.retain_grad(); Py_RETURN_NONE)
 METHOD(zero_, t.zero_(); return Py_NewRef(o))
 METHOD(storage_key, return PyLong_FromVoidPtr(t.storage().get()))
 METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
-METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
+METHOD(storage_data, return PyLong_FromVoidPtr(address_for_others(t, t.storage()->writable_data())))
 METHOD(share_memory_, {
   const WithoutGil free;
   t.storage()->share();

@@ -185,7 +185,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 ])
 def test_memory(dtype, mask, more, limit):
     """All scores would take 128 MiB, several times."""
-    run = subprocess.run([sys.executable, "-c", LONG.format(dtype=dtype, mask=mask, more=more)], capture_output=True, text=True, timeout=120)
+    code = LONG.format(dtype=dtype, mask=mask, more=more)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr[-2000:]
     assert int(run.stdout) < limit, f"{run.stdout} MiB"
 

@@ -651,6 +651,22 @@ def numpy_input(wrap):
 
 
 @program
+def addresses_given_to_others(wrap):
+    import ctypes
+
+    def f(x):
+        y = (x * 2).cpu()
+        memory = (ctypes.c_float * 3).from_address(y.data_ptr())
+        y.add_(1)
+        seen = list(memory)
+        memory[0] = 9
+        return y * 2, seen
+
+    f = wrap(f)
+    return [f(rand(3)) for _ in range(3)]
+
+
+@program
 def custom_function(wrap):
     class Cube(arete.autograd.Function):
         @staticmethod
