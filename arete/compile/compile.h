@@ -44,7 +44,8 @@ struct Break {
 // looks at a value, and when the function ends, all at once: as a Plan, which is made when a list
 // of calls is seen for the first time and found again later. Numbers (learning rates, seeds,
 // scalars) belong to the calls and not to the plan. So there is nothing to guard and nothing to
-// invalidate: what the function does is what is run.
+// invalidate: what the function does is what is run. An address that the function asked for
+// (data_ptr, data) is right until its next call: it has to ask again.
 
 // Where gradients of what it computed are asked for outside of it, the pass is run in the same way.
 
@@ -63,11 +64,14 @@ class PutOff {
   void finish();
 
  private:
+  friend class Program;
   struct State;
+  PutOff(Program& program, bool may_break);
   std::unique_ptr<State> state_;  // none inside another one
 };
 
-/// While it lives the thread's calls are made at once, whatever is put off around it.
+/// While it lives the thread's calls are made at once, whatever is put off around it, and compiled
+/// functions inside that put nothing off.
 class MadeAtOnce {
  public:
   MadeAtOnce();

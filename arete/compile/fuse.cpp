@@ -198,6 +198,11 @@ Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const P
   calls_.push_back(std::move(call));
 }
 
+// Of GPUs errors are found later in any case.
+bool Group::may_refuse() const {
+  return call().device().is_cpu() && compile::may_refuse(call().primitive());
+}
+
 bool Group::take(Group& next, const std::function<bool(const Use&)>& is_read_elsewhere) {
   if (elements_.empty() || next.elements_.empty() || elements_.back().reduce ||
       call().device() != next.call().device() ||
@@ -362,7 +367,8 @@ std::vector<View> views_of(const std::vector<const Place*>& places) {
 
 std::unique_ptr<prim::RecordedCall> Group::build(const std::function<bool(const Use&)>& is_needed) {
   const auto writes = [&](const Use& u) { return u.access != Access::read && is_needed(u); };
-  if (std::ranges::none_of(uses_, writes) && !may_refuse(call().primitive())) return nullptr;
+  if (std::ranges::none_of(uses_, writes) && !compile::may_refuse(call().primitive()))
+    return nullptr;
   const bool all = std::ranges::all_of(
       uses_, [&](const Use& u) { return u.access == Access::read || is_needed(u); });
   if (elements_.empty() || (elements_.size() == 1 && all)) return std::move(calls_[0]);

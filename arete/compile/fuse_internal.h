@@ -49,6 +49,8 @@ class Group {
   const prim::RecordedCall& call() const { return *calls_.front(); }
   int calls() const { return int(calls_.size()); }
   const std::vector<Use>& uses() const { return uses_; }
+  /// Whether it may end in an error because of values: what is written before and after stays so.
+  bool may_refuse() const;
   /// How many of its calls look at what a buffer holds.
   int readers(int buffer) const { return int(std::ranges::count(read_, buffer)); }
   /// The buffers that each call looks at.

@@ -52,6 +52,18 @@ bool share_a_buffer(const Group& a, const Group& b) {
 
 using Groups = std::vector<std::unique_ptr<Group>>;
 
+/// Whether two groups may change places: one does not need what the other does, and nothing that
+/// somebody sees is written before an error that was to come first, or the other way round.
+bool may_swap(const Group& a, const Group& b, Buffers& buffers) {
+  const auto writes_results = [&](const Group& g) {
+    return std::ranges::any_of(g.uses(), [&](const Use& u) {
+      return u.access != Access::read && !buffers[u.buffer].temporary;
+    });
+  };
+  return !collide(a.uses(), b.uses()) && !(a.may_refuse() && writes_results(b)) &&
+         !(b.may_refuse() && writes_results(a));
+}
+
 /// Puts a group into an earlier one that can take it, or at the end. Calls that have
 /// nothing to do with each other may change places. `readers`: of each buffer.
 void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
@@ -62,7 +74,7 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
     const auto behind = groups.begin() + std::ptrdiff_t(k) + 1;
     const auto group_may_move = [&] {
       return std::all_of(behind, groups.end(),
-                         [&](const auto& g) { return !collide(g->uses(), group.uses()); });
+                         [&](const auto& g) { return may_swap(*g, group, buffers); });
     };
     const auto is_read_elsewhere = [&](const Use& u) {
       return !buffers[u.buffer].temporary ||
@@ -73,7 +85,7 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
       if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
       return;
     }
-    next_may_move = next_may_move && !collide(group.uses(), next->uses());
+    next_may_move = next_may_move && may_swap(group, *next, buffers);
   }
   groups.push_back(std::move(next));
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <deque>
 
 #include "arete/base/error.h"
 #include "arete/compile/stand_in_internal.h"
@@ -61,7 +62,7 @@ struct Queue::Words {
       queue.operands_.push_back({-1, 0});
       return add(v.numel() == 0 ? 0 : std::bit_cast<uint64_t>(v.data));
     }
-    if (place.storage->is_exported()) may_put_off = false;
+    if (place.storage->is_exported() || place.storage->is_shared()) may_put_off = false;
     const size_t before = queue.used_.size();
     const int number = queue.number_of(place);
     const int64_t offset = place.offset - queue.used_[size_t(number)].origin;
@@ -120,7 +121,49 @@ class Queue::Target final : public prim::Forwarding<prim::Primitives, Target> {
   Device device_;
 };
 
-Queue::Queue(Program& program) : program_(program) {}
+// Note [Queues are not freed]
+// A thread that looks at memory may have found its promiser just before the calls were made by
+// another one, and still ask it: it finds the memory settled, but must find the queue alive. So
+// queues are kept for the next function.
+namespace {
+struct Pool {
+  std::mutex mutex;
+  std::vector<Queue*> free;
+};
+Pool& pool() {
+  static auto* const p = new Pool;
+  return *p;
+}
+}  // namespace
+
+Queue& Queue::take(Program& program, bool may_break) {
+  Queue* queue = nullptr;
+  {
+    const std::lock_guard lock(pool().mutex);
+    if (!pool().free.empty()) {
+      queue = pool().free.back();
+      pool().free.pop_back();
+    }
+  }
+  if (!queue) queue = new Queue;
+  const std::lock_guard lock(queue->mutex_);
+  queue->program_ = &program;
+  queue->may_break_ = may_break;
+  return *queue;
+}
+
+void Queue::give_back() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    program_ = nullptr;
+    settled_.clear();
+    done_.clear();
+  }
+  const std::lock_guard lock(pool().mutex);
+  pool().free.push_back(this);
+}
+
+Queue::Queue() = default;
 Queue::~Queue() = default;
 
 prim::Primitives& Queue::on(Device device) {
@@ -190,7 +233,7 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
   const std::lock_guard lock(mutex_);
   if constexpr (P == Primitive::compact) {
     flush();
-    program_.note_break("compact");
+    program_->note_break("compact");
     return run_now(device, args);
   } else {
     // Calls of one stream are in order; what orders streams is not put off.
@@ -209,7 +252,7 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
     prim::plain_fields(args, [&](const auto& field) { words.add_field(field); });
     // A graph takes what is called now.
     if (!words.may_put_off || prim::backend_for(device).is_capturing()) {
-      if (count_ > 0) program_.note_break("memory that others see");
+      if (count_ > 0) program_->note_break("memory that others see");
       flush();
       run_now(device, args);
       return;
@@ -242,7 +285,7 @@ bool Queue::follows(size_t k) {
   if (following_ && is_next(*following_)) return true;
   Program::Words before;
   if (following_ && k > 0) before = {following_->words.data(), following_->ends[k - 1]};
-  if (auto other = program_.find(before, k, words_)) {
+  if (auto other = program_->find(before, k, words_)) {
     following_ = std::move(other);
     return true;
   }
@@ -315,14 +358,15 @@ void Queue::settle(const Storage& memory) {
   if (memory.promiser() != this) return;                                  // meanwhile
   if (known_.find(&memory) == Numbers::kUnused) return provide(&memory);  // no call is concerned
   const char* const what = modes().current_op;
-  ARETE_CHECK(!program_.options().fullgraph || modes().capture != this,
+  const bool is_inside = modes().word & Modes::kPutOff && modes().capture == this;
+  ARETE_CHECK(may_break_ || !is_inside,
               ValueError("compile",
                          "a value is read before the function has ended, which "
                          "fullgraph=True does not allow")
                   .got(what ? what : "a look at memory")
                   .hint("keep the value in a tensor, or leave fullgraph out: then the function "
                         "runs as several plans"));
-  program_.note_break(what);
+  program_->note_break(what);
   flush();
   done.swap(done_);
 }
@@ -340,6 +384,11 @@ void Queue::flush() {
 void Queue::run() {
   const ModesGuard guard;
   modes().word &= ~uint32_t(Modes::kPutOff);
+  // Whichever thread it is.
+  std::deque<prim::StreamScope> on_their_streams;
+  for (const auto& [device, stream] : streams_)
+    on_their_streams.emplace_back(
+        prim::backend_for(Device(DeviceType(device.first), device.second)), stream);
   // What only this object has is not there after it.
   const auto is_wanted = [](const Storage& s) {
     return !is_stand_in(s.data()) || s.use_count() > 1;
@@ -357,7 +406,7 @@ void Queue::run() {
     }
     if (!recording_ && following_->calls.size() != count_) {
       const Program::Words words{following_->words.data(), following_->ends[count_ - 1]};
-      if (auto known = program_.find(words, count_, {}))
+      if (auto known = program_->find(words, count_, {}))
         following_ = std::move(known);
       else
         start_recording(count_);
@@ -368,13 +417,13 @@ void Queue::run() {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     };
     TracePlan& plan =
-        trace->plan_for(used_, temporary, numbers_, {.exact = program_.options().exact});
+        trace->plan_for(used_, temporary, numbers_, {.exact = program_->options().exact});
     const double planned = seconds();
-    if (recording_) program_.add(trace);
+    if (recording_) program_->add(trace);
     for (const int b : plan.used()) provide(used_[size_t(b)].storage);
     provide_wanted();
     plan.run(used_, numbers_, lost_);
-    program_.note_run(planned, seconds() - planned);
+    program_->note_run(planned, seconds() - planned);
   } else {
     provide_wanted();
   }
@@ -530,7 +579,7 @@ std::string Program::explain() const {
 // ---- front door
 
 struct PutOff::State {
-  explicit State(Program& program) : queue(program) {
+  State(Program& program, bool may_break) : queue(Queue::take(program, may_break)) {
     modes().capture = &queue;
     modes().word |= Modes::kPutOff;
   }
@@ -538,14 +587,17 @@ struct PutOff::State {
   ~State() {
     modes().capture = nullptr;
     modes().word &= ~uint32_t(Modes::kPutOff);
+    queue.give_back();
   }
-  Queue queue;
+  Queue& queue;
 };
 
-// Inside another one its calls are the other's, and those that a recorder takes are recorded.
-PutOff::PutOff(Program& program) {
-  if (modes().word & (Modes::kCapture | Modes::kPutOff)) return;
-  state_ = std::make_unique<State>(program);
+// Inside another one its calls are the other's, also where those are made at once, and those that a
+// recorder takes are recorded.
+PutOff::PutOff(Program& program) : PutOff(program, !program.options().fullgraph) {}
+PutOff::PutOff(Program& program, bool may_break) {
+  if (modes().word & Modes::kCapture || modes().capture) return;
+  state_ = std::make_unique<State>(program, may_break);
 }
 
 PutOff::~PutOff() {
@@ -562,7 +614,7 @@ void PutOff::finish() {
 }
 
 void Program::keep(const std::function<void()>& pass) {
-  PutOff put_off(*this);
+  PutOff put_off(*this, true);
   pass();
   put_off.finish();
 }

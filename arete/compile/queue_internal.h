@@ -87,11 +87,12 @@ class Numbers {
 /// Puts the calls of one thread off. Other threads may look at the memory.
 class Queue final : public prim::Capture, public Promiser {
  public:
-  explicit Queue(Program& program);
-  ~Queue() override;
+  /// One for the calls of a function; `may_break`: values may be looked at. Until give_back().
+  static Queue& take(Program& program, bool may_break);
+  void give_back() noexcept;
   prim::Primitives& on(Device device) override;
   const Promiser* promiser() const override { return this; }
-  std::shared_ptr<PassKeeper> keeper() override { return program_.shared_from_this(); }
+  std::shared_ptr<PassKeeper> keeper() override { return program_->shared_from_this(); }
   void make_calls() override;
   void settle(const Storage& memory) override;
   /// Whatever is not there by now never will be.
@@ -110,6 +111,8 @@ class Queue final : public prim::Capture, public Promiser {
     int64_t offset;
   };
 
+  Queue();
+  ~Queue() override;
   StoragePtr promise(Device device, size_t bytes);
   void* scratch(Device device, size_t bytes);
   void release_scratch(void* address) noexcept;
@@ -129,7 +132,8 @@ class Queue final : public prim::Capture, public Promiser {
   void run();
   void clear() noexcept;
 
-  Program& program_;
+  Program* program_ = nullptr;
+  bool may_break_ = true;
   std::recursive_mutex mutex_;
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<Scratch> scratch_;

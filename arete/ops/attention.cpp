@@ -296,11 +296,12 @@ Tensor attention(const Call& c) {
   const bool only_fused = q.device().is_cuda() && !allowed.math;
   if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
     mask = mask.to(q.dtype());
+  const bool is_mask = !mask.defined() || mask.dtype() == kBool || is_floating(mask.dtype());
   const bool takes_kernel =
       allowed.fused() && same_device && !mask.defined() && p == 0 && has_kernel(q, k, v);
   if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
-      !takes_kernel && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 && p <= 1 &&
-      (only_fused || has_many_scores(q, k, causal))) {
+      !takes_kernel && is_mask && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 &&
+      p <= 1 && (only_fused || has_many_scores(q, k, causal))) {
     if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
       Generator::State s{};
       if (p > 0 && p < 1)

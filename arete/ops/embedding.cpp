@@ -375,6 +375,11 @@ void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
   ARETE_CHECK(last <= n, ValueError(op, "offsets[-1] can not be greater than input's length " +
                                             std::to_string(n) + " but got offsets[-1] of " +
                                             std::to_string(last)));
+  for (int64_t i = 1; i < offsets.numel(); ++i)
+    ARETE_CHECK(begins[i - 1] <= begins[i],
+                ValueError(op, "offsets have to ascend, but offsets[" + std::to_string(i - 1) +
+                                   "] is " + std::to_string(begins[i - 1]) + " and offsets[" +
+                                   std::to_string(i) + "] is " + std::to_string(begins[i])));
 }
 
 void check_bags(const Call& c) {
@@ -520,7 +525,7 @@ Tensor bag_embeddings(const Call& c) {
       rows_are_bags || bags <= 0 ? Tensor() : c.tensor(2).narrow(0, 0, bags).to(kInt64), bags, n};
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
   const std::string_view mode = c[6].string();
-  // Weights of another dtype, and what complex numbers are multiplied with, take operators.
+  // Weights of another dtype, and complex numbers, take operators.
   const bool routed =
       !is_complex(weight.dtype()) && (!c.has(8) || c.tensor(8).dtype() == weight.dtype());
   if (mode != "max" && !c.boolean(5) && bags > 0 && routed)

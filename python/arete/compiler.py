@@ -13,6 +13,10 @@ from typing import Any, Callable
 from arete import _C
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+# Options of torch's compiler that its documentation names: none concerns what a plan computes.
+_OPTIONS = ("exact", "epilogue_fusion", "max_autotune", "fallback_random", "shape_padding", "triton.cudagraphs", "trace.enabled",
+            "trace.graph_diagram", "guard_filter_fn")
+_BACKENDS = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition", "onnxrt", "openxla", "tvm", "tensorrt")
 _STANCES = ("default", "force_eager")
 _stance = "default"
 # Classes whose objects become other objects, and what makes these: modules.
@@ -31,7 +35,7 @@ class _Program:
 
     def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         if _stance == "force_eager":
-            return function(*args, **kwargs)
+            return _C._call_eagerly(function, args, kwargs)
         return self.program.call(function, args, kwargs)
 
     # Plans are made anew where a copy is called.
@@ -55,6 +59,11 @@ def _program_of(
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}: the names that are known are {', '.join(_BACKENDS)}, and mean one")
+    for key in options or ():
+        if key not in _OPTIONS:
+            raise RuntimeError(f"Unexpected optimization option {key}, known options are {', '.join(_OPTIONS)}")
     exact = bool((options or {}).get("exact", False))
     return None if disable else _Program(exact, fullgraph)
 
@@ -140,8 +149,8 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Marks a function whose calls are made at once, also inside compiled ones; as a decorator with or without arguments. Compiled
-    functions that it calls are not put off either (`recursive=False` is refused: there is no other way).
+    """Marks a function whose calls are made at once inside compiled ones; as a decorator with or without arguments. Compiled functions
+    that it calls there put nothing off either (`recursive=False` is refused: there is no other way).
 
     >>> @arete.compiler.disable
     ... def double(x):

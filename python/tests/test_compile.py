@@ -1133,6 +1133,11 @@ def test_arguments():
         arete.compile(f, fullgraph=3)
     with pytest.raises(NotImplementedError):
         arete.compile(f, backend=lambda g, i: g)
+    with pytest.raises(RuntimeError, match="backend"):
+        arete.compile(f, backend="nope")
+    with pytest.raises(RuntimeError, match="option"):
+        arete.compile(f, options={"exakt": True})
+    assert arete.compile(f, options={"triton.cudagraphs": True})(3) == 3
     with pytest.raises(NotImplementedError):
         arete.compiler.set_stance("fail_on_recompile")
 
@@ -1149,6 +1154,60 @@ def test_disabled_functions_are_called_at_once():
     assert bits(f(arete.ones(2))) == bits(arete.full((2,), 9.0)) and seen == [False]
 
 
+def test_compiled_functions_inside_disabled_ones():
+    inner = exact(lambda a: a * 2)
+    net = nn.Linear(2, 2).to(DEVICE)
+    net.compile(options={"exact": True})
+    disabled = arete.compiler.disable(lambda a: net(inner(a)))
+    f = exact(lambda x: ((b := x + 1), disabled(b) + b)[1])
+    x = rand(2)
+    for _ in range(3):
+        assert bits(f(x)) == bits(net.forward((x + 1) * 2) + x + 1)
+
+
+def test_memory_shared_between_processes():
+    a = arete.zeros(2).share_memory_()
+
+    def f(a):
+        c = a * 2
+        a.add_(1)
+        return c, a * 2
+
+    assert bits(exact(f)(a)) == [bits(arete.zeros(2)), bits(arete.full((2,), 2.0))]
+
+
+def test_what_was_called_after_an_error_of_a_kernel_is_not_done():
+    w, table = arete.ones(2), arete.ones(3, 2)
+
+    @arete.compile
+    def f(i):
+        w.mul_(2)
+        y = F.embedding(i, table)
+        w.add_(1)
+        return y
+
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            f(arete.tensor([7]))
+    if DEVICE == "cpu":
+        assert bits(w) == bits(arete.full((2,), 4.0))
+
+
+def test_hooks_and_fullgraph():
+    net, seen = nn.Linear(2, 2).to(DEVICE), []
+    c = arete.compile(net, fullgraph=True)
+    c.register_forward_hook(lambda m, a, y: seen.append("after") or y * 2)
+    net.register_forward_pre_hook(lambda m, a: seen.append("before"))
+    x = rand(1, 2)
+    y = c(x)
+    assert seen == ["before", "after"] and bits(y) == bits(net(x) * 2)
+    y.register_hook(lambda g: seen.append(g.sum().item()))
+    y.sum().backward()  # the function has ended: values may be looked at
+    assert seen[-1] == 2.0 and net.weight.grad is not None
+    net.eval()
+    assert not c.training and len(arete.compile(mlp())) == 3
+
+
 def test_stances():
     f = exact(lambda x: x * 2)
     with arete.compiler.set_stance("force_eager"):
@@ -1159,6 +1218,12 @@ def test_stances():
     arete.compiler.set_stance("force_eager")
     f(arete.ones(1))
     arete.compiler.set_stance("default")
+
+    def inside():
+        with arete.compiler.set_stance("force_eager"):
+            return arete.compile(arete.compiler.is_compiling)()
+
+    assert arete.compile(inside)() is False
     assert f.stats()["calls"] == 1
     arete.compiler.reset()
     assert f.stats()["plans"] == 0

@@ -15,18 +15,19 @@ void CpuBackend::attention(const prim::AttentionArgs& a) {
   constexpr int64_t kLeastWork = 1 << 17;
   const int64_t work = a.q.sizes[0] * a.q.sizes[1] * of_head * (a.q.sizes[3] + a.v.sizes[3]);
   if (threads == 1 || of_head == 0 || work < kLeastWork) return Primitives::attention(a);
-  const int64_t at_most = scores_at_a_time(*this, a);
-  if (heads < threads || !prim::has_independent_heads(a)) {
-    // What each band is made of runs on all threads: bands for all of their caches.
-    prim::AttentionArgs larger = a;
-    if (a.band == 0) larger.band = at_most * threads;
-    return Primitives::attention(larger);
+  // Bands are small: threads that change hands within them, the libraries' and ours, take longer
+  // than they help. So each head, or all where heads add to one mask, is one thread's.
+  if (!prim::has_independent_heads(a)) {
+    const SerialRegion serial;
+    return Primitives::attention(a);
   }
+  const int64_t at_most = scores_at_a_time(*this, a);
   // The heads of one band are multiplied in one call; as many for each thread.
   const int64_t bands = (heads * of_head + at_most - 1) / at_most,
                 parts = std::min(heads, (bands + threads - 1) / threads * threads);
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     const prim::ContextScope scope(a.context);
+    const SerialRegion serial;  // also where there is one part
     for (int64_t i = first; i < last; ++i)
       prim::attention_of_heads(*this, a, i * heads / parts, (i + 1) * heads / parts);
   });

@@ -28,6 +28,7 @@ void gather_slices(const prim::GatherArgs& a, int64_t slice, IndexCheck& check) 
   const int64_t size = int64_t(size_of(a.out.dtype)), n = a.out.sizes[a.dim],
                 so = a.out.strides[a.dim] * size, sb = a.in.strides[a.dim] * size;
   std::vector<int64_t> from;
+  from.reserve(size_t(n));
   for (int64_t i = 0; i < n; ++i)
     from.push_back(check.resolve(a.index.as<int64_t>()[i * a.index.strides[a.dim]]));
   const Walk<2> outer(a.out.sizes.first(size_t(a.dim)), -1, {&a.out, &a.in});

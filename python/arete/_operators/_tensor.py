@@ -524,7 +524,7 @@ class UntypedStorage:
     True
     """
 
-    __slots__ = ("_tensor",)
+    __slots__ = ("_tensor", "__dict__", "__weakref__")
 
     def __init__(self, tensor):
         self._tensor = tensor

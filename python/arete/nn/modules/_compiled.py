@@ -16,13 +16,22 @@ class OptimizedModule(Module):
         super().__init__()
         self._orig_mod = module
         self.__dict__["_own"] = own
-        self.__dict__["training"] = module.training
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", {}):
+            self._orig_mod.training = mode
+
+    # Hooks of this object run around it, those of the module inside.
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._own.run(self._orig_mod, args, kwargs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self(*args, **kwargs)
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
 
     def explain(self) -> str:
         """What became of the calls so far: plans with their steps, and where values were looked at."""
@@ -34,7 +43,6 @@ class OptimizedModule(Module):
 
     def train(self, mode: bool = True) -> "OptimizedModule":
         self._orig_mod.train(mode)
-        self.__dict__["training"] = mode
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -48,8 +56,6 @@ class OptimizedModule(Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if "_orig_mod" in self.__dict__.get("_modules", {}) and name != "_orig_mod":
             setattr(self._orig_mod, name, value)
-            if name == "training":
-                self.__dict__["training"] = value
         else:
             super().__setattr__(name, value)
 
