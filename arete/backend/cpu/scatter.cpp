@@ -64,7 +64,7 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
           if (so == 1 && ss == 1) {
             for (int64_t i = 0; i < n; ++i)
               if (const int64_t k = position(i); k >= 0) op(to[k], from[i]);
-          } else if (ss == 0) {  // the same for all, which is not read again
+          } else if (ss == 0 && n > 0) {  // the same for all, which is not read again
             const T value = *from;
             for (int64_t i = 0; i < n; ++i)
               if (const int64_t k = position(i); k >= 0) op(to[k * so], value);
