@@ -1,9 +1,9 @@
 #include "arete/compile/device_graph_internal.h"
 
 #include <algorithm>
-#include <array>
 
 #include "arete/base/error.h"
+#include "arete/compile/graph_internal.h"
 
 namespace arete::compile {
 
@@ -32,16 +32,6 @@ bool is_random(const prim::RecordedCall& call) {
   return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout ||
          call.primitive() == Primitive::attention;
 }
-// The addresses from the first to behind the last.
-std::pair<int64_t, int64_t> extent_of(const View& v) {
-  const int64_t size = int64_t(size_of(v.dtype));
-  int64_t first = reinterpret_cast<intptr_t>(v.data), last = first + size;
-  for (int d = 0; d < v.rank(); ++d) {
-    const int64_t reach = (v.sizes[size_t(d)] - 1) * v.strides[size_t(d)] * size;
-    (reach < 0 ? first : last) += reach;
-  }
-  return {first, last};
-}
 View bytes_view(std::byte* data, const int64_t& size, const int64_t& one, const Storage* storage) {
   return {data, kUInt8, {&size, 1}, {&one, 1}, storage};
 }
@@ -61,7 +51,6 @@ DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) {
       if (uses_.size() <= size_t(b)) uses_.resize(size_t(b) + 1);
       Use& use = uses_[size_t(b)];
       use.is_used = true;
-      use.is_read |= access != Access::write;
       use.is_written |= access != Access::read;
     });
   }

@@ -51,13 +51,9 @@ void Buffers::add_use(std::vector<Use>& uses, const View& view, Access access) {
     uses.push_back({buffer, 0, INT64_MAX, access});
     return;
   }
-  const int64_t size = int64_t(size_of(view.dtype));
-  int64_t first = reinterpret_cast<intptr_t>(view.data), last = first + size;
-  for (int d = 0; d < view.rank(); ++d) {
-    const int64_t reach = (view.sizes[size_t(d)] - 1) * view.strides[size_t(d)] * size;
-    (reach < 0 ? first : last) += reach;
-  }
-  uses.push_back({buffer, first, last, access, last - first == view.numel() * size});
+  const auto [first, last] = extent_of(view);
+  uses.push_back(
+      {buffer, first, last, access, last - first == view.numel() * int64_t(size_of(view.dtype))});
 }
 
 void Buffers::look_for_host_writes(const std::vector<std::vector<Use>>& calls) {

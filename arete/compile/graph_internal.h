@@ -10,6 +10,17 @@
 
 namespace arete::compile {
 
+/// The addresses of a view's elements, from the first to behind the last.
+inline std::pair<int64_t, int64_t> extent_of(const prim::View& view) {
+  const int64_t size = int64_t(size_of(view.dtype));
+  int64_t first = reinterpret_cast<intptr_t>(view.data), last = first + size;
+  for (int d = 0; d < view.rank(); ++d) {
+    const int64_t reach = (view.sizes[size_t(d)] - 1) * view.strides[size_t(d)] * size;
+    (reach < 0 ? first : last) += reach;
+  }
+  return {first, last};
+}
+
 /// Addresses [first, last) of a buffer, as a call uses them.
 struct Use {
   int buffer;

@@ -266,7 +266,6 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
       for (size_t k = 0; k < prim::params_of(program).size(); ++k)
         numbers_.push_back(std::bit_cast<uint64_t>(params[k]));
     });
-    number_ends_.push_back(numbers_.size());
     if (recording_ || !follows(count_)) record(device, args);
     // A function without an end shall not have a plan without one.
     constexpr size_t kMostCalls = 8192;
@@ -464,7 +463,6 @@ void Queue::clear() noexcept {
   known_.clear();
   used_.clear();
   numbers_.clear();
-  number_ends_.clear();
   streams_.clear();
   count_ = 0;
   following_ = recording_ = nullptr;
@@ -527,15 +525,25 @@ void Program::reset() {
   breaks_.clear();
 }
 
-CompileStats Program::stats() const {
+// Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other
+// way round.
+std::vector<std::shared_ptr<Trace>> Program::traces() const {
   const std::lock_guard lock(mutex_);
-  CompileStats s{.calls = calls_,
-                 .traces = seen_,
-                 .runs = runs_,
-                 .planning = planning_,
-                 .launching = launching_};
-  for (const auto& [place, count] : breaks_) s.breaks += count;
-  for (const auto& t : traces_) {
+  return traces_;
+}
+
+CompileStats Program::stats() const {
+  CompileStats s;
+  {
+    const std::lock_guard lock(mutex_);
+    s = {.calls = calls_,
+         .traces = seen_,
+         .runs = runs_,
+         .planning = planning_,
+         .launching = launching_};
+    for (const auto& [place, count] : breaks_) s.breaks += count;
+  }
+  for (const auto& t : traces()) {
     const std::lock_guard its(t->mutex);
     s.plans += int64_t(t->plans().size());
   }
@@ -559,8 +567,7 @@ std::string Program::explain() const {
     text += "break: " + (b.where.empty() ? std::string("a value is looked at") : b.where) +
             (b.what.empty() ? "" : " (" + b.what + ")") + ", " + std::to_string(b.count) +
             " times\n";
-  const std::lock_guard lock(mutex_);
-  for (const auto& t : traces_) {
+  for (const auto& t : traces()) {
     const std::lock_guard its(t->mutex);
     for (const auto& p : t->plans()) {
       const PlanStats& stats = p->plan().stats();

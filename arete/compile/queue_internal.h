@@ -38,6 +38,8 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::string explain() const;
 
  private:
+  std::vector<std::shared_ptr<Trace>> traces() const;
+
   const CompileOptions options_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Trace>> traces_;
@@ -149,7 +151,6 @@ class Queue final : public prim::Capture, public Promiser {
   size_t settled_before_ = 0;     // of settled_
   std::vector<int> lost_;         // numbers of what will not be written
   std::vector<uint64_t> numbers_;
-  std::vector<size_t> number_ends_;
   std::map<std::pair<int, int>, prim::StreamHandle> streams_;
   size_t count_ = 0;                  // of calls
   std::shared_ptr<Trace> following_;  // whose first calls these are

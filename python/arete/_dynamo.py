@@ -12,10 +12,10 @@ from .compiler import reset as reset
 
 class _Config:
     """What programs switch that speaks of a compiler of Python. `suppress_errors` has nothing to suppress: what is not put together runs
-    as it is called. `verbose` shows nothing: explain() does. Other settings are refused."""
+    as it is called. Other settings are refused."""
 
     def __init__(self) -> None:
-        self.__dict__.update(suppress_errors=False, verbose=False)
+        self.__dict__.update(suppress_errors=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__:

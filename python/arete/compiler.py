@@ -13,9 +13,8 @@ from typing import Any, Callable
 from arete import _C
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-# Options of torch's compiler that its documentation names: none concerns what a plan computes.
-_OPTIONS = ("exact", "epilogue_fusion", "max_autotune", "fallback_random", "shape_padding", "triton.cudagraphs", "trace.enabled",
-            "trace.graph_diagram", "guard_filter_fn")
+# Options, with the values that are true of plans: random numbers are eager code's in any case, and graphs are used where they help.
+_OPTIONS = {"exact": (True, False), "fallback_random": (True, False), "triton.cudagraphs": (True,)}
 _BACKENDS = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition", "onnxrt", "openxla", "tvm", "tensorrt")
 _STANCES = ("default", "force_eager")
 _stance = "default"
@@ -61,9 +60,9 @@ def _program_of(
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if backend not in _BACKENDS:
         raise RuntimeError(f"Invalid backend: {backend!r}: the names that are known are {', '.join(_BACKENDS)}, and mean one")
-    for key in options or ():
-        if key not in _OPTIONS:
-            raise RuntimeError(f"Unexpected optimization option {key}, known options are {', '.join(_OPTIONS)}")
+    for key, value in (options or {}).items():
+        if value not in _OPTIONS.get(key, ()):
+            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}")
     exact = bool((options or {}).get("exact", False))
     return None if disable else _Program(exact, fullgraph)
 
@@ -82,7 +81,7 @@ def compile(
 
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
-    all backends' names are one, and the modes are one, too; other options of compilers do not concern plans.
+    all backends' names are one, and the modes are one, too; other options are refused.
 
     >>> @arete.compile
     ... def f(x):

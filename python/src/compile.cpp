@@ -29,9 +29,10 @@ std::string current_place() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   std::string place;
-  const nb::object package = nb::module_::import_("arete").attr("__file__");
-  const std::string own = nb::cast<std::string>(package);
-  const std::string folder = own.substr(0, own.rfind('/') + 1);
+  static const std::string& folder = *new std::string([] {
+    const std::string own = nb::cast<std::string>(nb::module_::import_("arete").attr("__file__"));
+    return own.substr(0, own.rfind('/') + 1);
+  }());
   PyFrameObject* f = PyEval_GetFrame();
   Py_XINCREF(reinterpret_cast<PyObject*>(f));
   while (f) {
