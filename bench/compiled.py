@@ -52,6 +52,9 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         x, y = data(batch, length, 256), data(batch, length, 256)
         return trainer(wrap, nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), x, y, F.mse_loss, amp=device == "cuda")
 
+    def tiny(wrap):
+        return trainer(wrap, nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10)), data(8, 16), data(8, classes=10))
+
     def perceptron(wrap):
         return trainer(wrap, nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)), data(64, 784), data(64, classes=10))
 
@@ -90,6 +93,7 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
     if device == "cpu":
         return {
             "chain6 f32 16M": (lambda w: chain(w, torch.float32, 1 << 24), 1),
+            "tiny b8": (tiny, 200),
             "perceptron b64": (perceptron, 20),
             "convolutional b32": (lambda w: convolutional(w, 32, 32), 1),
             "encoder 4x256 b8": (lambda w: encoder(w, 8, 64), 1),
