@@ -25,6 +25,11 @@ Buffers::Buffers(std::vector<UsedMemory> memory) {
   std::ranges::sort(by_address_);
 }
 
+void Buffers::add(UsedMemory memory) {
+  by_storage_[memory.storage.get()] = int(buffers_.size());
+  buffers_.push_back({std::move(memory.storage), memory.temporary});
+}
+
 int Buffers::of(const View& view) {
   if (view.numel() == 0) return -1;
   if (const auto found = by_storage_.find(view.storage); found != by_storage_.end())

@@ -54,6 +54,8 @@ class Buffers {
  public:
   explicit Buffers(std::vector<UsedMemory> memory);
 
+  /// Memory that calls were given meanwhile.
+  void add(UsedMemory memory);
   /// -1 if the view has no elements.
   int of(const prim::View& view);
   /// Nothing if the view has no elements.

@@ -21,10 +21,8 @@ using prim::View;
 // How many kernels back one is looked for that may take a call in.
 constexpr size_t kWindow = 64;
 
-// Of temporaries in an arena, and how equally a temporary and its copy have to lie, in bytes:
-// kernels choose by alignment.
+// Of temporaries in an arena, in bytes.
 constexpr size_t kAlignment = 256;
-constexpr int64_t kSameAlignment = 64;
 
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
@@ -81,7 +79,7 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
              readers[size_t(u.buffer)] > group.readers(u.buffer) + next->readers(u.buffer);
     };
     if (share_a_buffer(group, *next) && (next_may_move || group_may_move()) &&
-        group.take(*next, is_read_elsewhere)) {
+        !group.take(*next, is_read_elsewhere)) {
       if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
       return;
     }
@@ -165,6 +163,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
   buffers.look_for_host_writes(uses);
+  if (!several_streams) read_before_casts(groups, buffers, options);
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
     for (const int b : g->reads()) ++readers[size_t(b)];
@@ -187,56 +186,10 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
     steps_.push_back({std::move(call), count});
   }
   std::ranges::reverse(steps_);
-  if (!several_streams) leave_out_copies(buffers);
+  if (!several_streams) leave_out_copies(buffers, options);
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
   place_temporaries(buffers, several_streams, promise_arenas);
-}
-
-// A temporary whose last use is to be copied as it is lies where the copy would go.
-void Plan::leave_out_copies(Buffers& buffers) {
-  std::vector<std::vector<Use>> uses(steps_.size());
-  for (size_t k = 0; k < steps_.size(); ++k)
-    steps_[k].call->for_each_operand(
-        [&](View& v, Access access) { buffers.add_use(uses[k], v, access); });
-  for (size_t k = 0; k < steps_.size(); ++k) {
-    if (steps_[k].call->primitive() != prim::Primitive::copy || uses[k].size() != 2) continue;
-    const auto& copy = *static_cast<const prim::CopyArgs*>(steps_[k].call->args());
-    const Use to = uses[k][0], from = uses[k][1];
-    const bool same = copy.in.dtype == copy.out.dtype &&
-                      std::ranges::equal(copy.in.sizes, copy.out.sizes) &&
-                      std::ranges::equal(copy.in.strides, copy.out.strides) && from.is_whole &&
-                      (to.first - from.first) % kSameAlignment == 0;
-    if (!same || to.buffer == from.buffer || !buffers[from.buffer].temporary ||
-        !buffers[to.buffer].storage)
-      continue;
-    // Between the first use of the temporary and the copy nobody else may need the place.
-    bool may = true, began = false;
-    for (size_t j = 0; j < steps_.size(); ++j) {
-      const auto its = [&](const Use& u) { return u.buffer == from.buffer; };
-      began = began || std::ranges::any_of(uses[j], its);
-      for (const Use& u : uses[j]) {
-        if (its(u)) may = may && j <= k && from.first <= u.first && u.last <= from.last;
-        if (began && j < k) may = may && !overlap(u, to);
-      }
-    }
-    if (!may) continue;
-    for (size_t j = 0; j < k; ++j) {
-      if (!steps_[j].call) continue;
-      steps_[j].call->for_each_operand([&](View& v, Access) {
-        if (buffers.of(v) != from.buffer) return;
-        v.data += copy.out.data - copy.in.data;
-        v.storage = copy.out.storage;
-      });
-      for (Use& u : uses[j])
-        if (u.buffer == from.buffer)
-          u = {to.buffer, u.first + to.first - from.first, u.last + to.first - from.first,
-               u.access};
-    }
-    uses[k].clear();
-    steps_[k].call.reset();
-  }
-  std::erase_if(steps_, [](const Step& s) { return !s.call; });
 }
 
 void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {

@@ -1,11 +1,13 @@
 // Recorded calls as a plan: fewer kernels, less memory, the same bits.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "arete/core/layout.h"
 #include "arete/core/storage.h"
 
 namespace arete::prim {
@@ -39,7 +41,8 @@ struct PlanStats {
 //  - Calls that work element by element on one space become one program (fuse.cpp). It rounds
 //    where they rounded, unless PlanOptions says otherwise, so nothing shows but the time.
 //  - Calls whose results nobody reads are left out, unless they may refuse their input.
-//  - A temporary that is copied as it is, and used no more, lies where the copy would go.
+//  - A temporary that is copied, and used no more, lies where the copy would go (copies.cpp).
+//  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
 //    the same place in it.
 // Calls of several streams of one device are left as they are, since what orders them (events) is
@@ -80,11 +83,12 @@ class Plan {
   };
   using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   void make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas);
-  void leave_out_copies(Buffers& buffers);
+  void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;
   std::vector<StoragePtr> memory_, arenas_;
+  std::deque<Shape> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
 };
 

@@ -80,7 +80,8 @@ inline void check_weight(const char* op, const Tensor& x, const Tensor& weight) 
 inline void check_range(const char* op, const Tensor& target, int64_t classes, int64_t ignore) {
   if (!target.device().is_cpu() || (modes().word & Modes::kCapture) || target.numel() == 0) return;
   const Tensor t = plain(target, kInt64);
-  const int64_t* p = static_cast<const int64_t*>(t.data_ptr());
+  const int64_t* p =
+      reinterpret_cast<const int64_t*>(t.storage()->readable_data()) + t.layout().offset;
   const int64_t n = t.numel();
   bool wrong = false;
   for (int64_t i = 0; i < n; ++i)  // without a way out the loop is vector code

@@ -1,0 +1,163 @@
+// Copies that are left out: what they would copy is made where they would put it.
+#include <algorithm>
+#include <optional>
+
+#include "arete/compile/graph_internal.h"
+#include "arete/compile/plan.h"
+
+namespace arete::compile {
+namespace {
+
+using prim::Access;
+using prim::Primitive;
+using prim::View;
+
+// How equally a temporary and its copy have to lie, in bytes: kernels choose by alignment.
+constexpr int64_t kSameAlignment = 64;
+// Of so many elements in one run neither more nor fewer bytes are fetched than of others.
+constexpr int64_t kLongRun = 16;
+
+/// Where elements of one view lie in another one of the same sizes.
+class Relayout {
+ public:
+  Relayout(const View& from, const View& to) : from_(from.data), to_(to.data), size_(int64_t(size_of(from.dtype))) {
+    for (size_t d = 0; d < from.sizes.size(); ++d)
+      if (from.sizes[d] != 1) dims_.push_back({from.sizes[d], from.strides[d], to.strides[d]});
+    std::ranges::sort(dims_, [](const Dim& a, const Dim& b) { return a.stride > b.stride; });
+    // Neighbours that are one run on both sides are one dimension.
+    for (size_t d = dims_.size(); d-- > 1;) {
+      Dim &outer = dims_[d - 1], &inner = dims_[d];
+      if (outer.stride != inner.size * inner.stride || outer.to != inner.size * inner.to) continue;
+      outer = {outer.size * inner.size, inner.stride, inner.to};
+      dims_.erase(dims_.begin() + std::ptrdiff_t(d));
+    }
+    // Each position has one way to be written as a sum of steps.
+    for (size_t d = 0; d < dims_.size(); ++d)
+      is_valid_ = is_valid_ && dims_[d].stride > 0 && dims_[d].to > 0 &&
+                  (d == 0 || dims_[d - 1].stride >= dims_[d].size * dims_[d].stride);
+  }
+  bool is_valid() const { return is_valid_; }
+
+  /// The view of the same elements over there; its strides go to `strides`.
+  std::optional<std::byte*> map(const View& v, Shape& strides) const {
+    int64_t rest = (v.data - from_) / size_, to = 0;
+    if (rest < 0 || (v.data - from_) % size_ != 0 || int64_t(size_of(v.dtype)) != size_)
+      return std::nullopt;
+    SmallVector<int64_t, 8> first;  // position in each dimension
+    for (const Dim& d : dims_) {
+      first.push_back(rest / d.stride);
+      rest %= d.stride;
+      to += first.back() * d.to;
+      if (first.back() >= d.size) return std::nullopt;
+    }
+    if (rest != 0) return std::nullopt;
+    strides = Shape(v.strides);
+    for (size_t d = 0; d < v.sizes.size(); ++d) {
+      if (v.sizes[d] == 1 || v.strides[d] == 0) continue;
+      size_t k = 0;
+      while (k < dims_.size() && (v.strides[d] % dims_[k].stride != 0 || v.strides[d] < 0)) ++k;
+      if (k == dims_.size()) return std::nullopt;
+      const int64_t step = v.strides[d] / dims_[k].stride;
+      first[k] += step * (v.sizes[d] - 1);
+      if (first[k] >= dims_[k].size) return std::nullopt;
+      strides[d] = step * dims_[k].to;
+    }
+    return to_ + to * size_;
+  }
+
+ private:
+  struct Dim {
+    int64_t size, stride, to;
+  };
+  std::byte *from_, *to_;
+  int64_t size_;
+  SmallVector<Dim, 8> dims_;
+  bool is_valid_ = true;
+};
+
+/// Whether a call of this kind is as quick on an operand that lies so, instead of as it did.
+bool takes(Primitive p, const View& was, const Shape& strides) {
+  const size_t rank = was.sizes.size();
+  const auto runs = [&](size_t d) { return was.sizes[d] == 1 || strides[d] == 1; };
+  if (p == Primitive::gemm) return rank >= 2 && (runs(rank - 1) || runs(rank - 2));
+  for (size_t d = 0; d < rank; ++d)
+    if (was.sizes[d] >= kLongRun && was.strides[d] == 1 && strides[d] != 1) return false;
+  switch (p) {
+    case Primitive::fill:
+    case Primitive::copy:
+    case Primitive::pointwise:
+    case Primitive::fused:
+      return true;
+    case Primitive::attention:
+      return rank == 4 && runs(3);
+    default:
+      return false;
+  }
+}
+
+bool lies_alike(const View& a, const View& b) { return std::ranges::equal(a.strides, b.strides); }
+
+}  // namespace
+
+// A temporary whose last use is to be copied lies where the copy would go.
+void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
+  std::vector<std::vector<Use>> uses(steps_.size());
+  const auto find_uses = [&](size_t k) {
+    uses[k].clear();
+    steps_[k].call->for_each_operand(
+        [&](View& v, Access access) { buffers.add_use(uses[k], v, access); });
+  };
+  for (size_t k = 0; k < steps_.size(); ++k) find_uses(k);
+  for (size_t k = 0; k < steps_.size(); ++k) {
+    if (steps_[k].call->primitive() != Primitive::copy || uses[k].size() != 2) continue;
+    const auto& copy = *static_cast<const prim::CopyArgs*>(steps_[k].call->args());
+    const Use to = uses[k][0], from = uses[k][1];
+    if (copy.in.dtype != copy.out.dtype || !std::ranges::equal(copy.in.sizes, copy.out.sizes) ||
+        to.buffer == from.buffer || !buffers[from.buffer].temporary || !buffers[to.buffer].storage)
+      continue;
+    // How something is summed may depend on where it lies.
+    const bool same = lies_alike(copy.in, copy.out) && from.is_whole &&
+                      (to.first - from.first) % kSameAlignment == 0;
+    const Relayout relayout(copy.in, copy.out);
+    if (!same && (options.exact || !relayout.is_valid())) continue;
+    // Between the first use of the temporary and the copy nobody else may need the place.
+    bool may = true, began = false;
+    for (size_t j = 0; j < steps_.size() && may; ++j) {
+      const auto its = [&](const Use& u) { return u.buffer == from.buffer; };
+      began = began || std::ranges::any_of(uses[j], its);
+      for (const Use& u : uses[j]) {
+        if (its(u)) may = may && j <= k && from.first <= u.first && u.last <= from.last;
+        if (began && j < k) may = may && !overlap(u, to);
+      }
+      if (same || j >= k || !may || !steps_[j].call || !std::ranges::any_of(uses[j], its)) continue;
+      steps_[j].call->for_each_operand([&](View& v, Access) {
+        if (!may || buffers.of(v) != from.buffer) return;
+        Shape strides;
+        may = relayout.map(v, strides) && takes(steps_[j].call->primitive(), v, strides);
+      });
+    }
+    if (!may) continue;
+    for (size_t j = 0; j < k; ++j) {
+      if (!steps_[j].call) continue;
+      bool moved = false;
+      steps_[j].call->for_each_operand([&](View& v, Access) {
+        if (buffers.of(v) != from.buffer) return;
+        moved = true;
+        if (same) {
+          v.data += copy.out.data - copy.in.data;
+        } else {
+          Shape& strides = strides_.emplace_back();
+          v.data = *relayout.map(v, strides);
+          v.strides = strides;
+        }
+        v.storage = copy.out.storage;
+      });
+      if (moved) find_uses(j);
+    }
+    uses[k].clear();
+    steps_[k].call.reset();
+  }
+  std::erase_if(steps_, [](const Step& s) { return !s.call; });
+}
+
+}  // namespace arete::compile
