@@ -1,4 +1,4 @@
-// Values that are only converted to a wider type, and read as they were.
+// Values that are only converted to a wider type: read as they were, or made so.
 #include <algorithm>
 
 #include "arete/compile/fuse_internal.h"
@@ -70,9 +70,52 @@ std::optional<Groups> gather_before(const Group& reader, const Stage& cast, Buff
   return both;
 }
 
+/// The sums of rows beside a product as a call of their own, where they are only converted: so the
+/// conversion is part of it.
+void split_sums(Groups& groups, Buffers& buffers, const PlanOptions& options) {
+  for (size_t k = 0; k < groups.size(); ++k) {
+    if (groups[k]->call().primitive() != Primitive::gemm) continue;
+    const auto& gemm = *static_cast<const prim::GemmArgs*>(groups[k]->call().args());
+    if (!gemm.a_sum) continue;
+    const int b = buffers.of(gemm.a_sum);
+    if (b < 0 || !buffers[b].temporary) continue;
+    int others = 0;
+    bool converts = false;
+    for (size_t r = k + 1; r < groups.size(); ++r)
+      if (touches(*groups[r], b)) {
+        ++others;
+        const StagedCall* s = groups[r]->staged();
+        converts = s && s->stages.size() == 1 && s->stages[0].inputs.size() == 1 &&
+                   s->stages[0].kind == Stage::Kind::elements &&
+                   size_of(s->stages[0].outputs[0].dtype) > size_of(gemm.a_sum.dtype);
+      }
+    if (others != 1 || !converts) continue;
+    const Device device = groups[k]->call().device();
+    const size_t rank = gemm.a.sizes.size();
+    const int64_t rows = gemm.a.sizes[rank - 2];
+    const Shape sizes{rows, 1}, strides{gemm.a_sum.strides[0], 1};
+    View a = gemm.a;
+    a.sizes = a.sizes.last(2), a.strides = a.strides.last(2);
+    const View sums(gemm.a_sum.data, gemm.a_sum.dtype, sizes, strides, gemm.a_sum.storage);
+    auto sum = std::make_unique<Group>(
+        prim::as_recorded(device, prim::ReduceArgs{.monoid = prim::Monoid::sum,
+                                                   .space = a.sizes,
+                                                   .reduced = 0b10,
+                                                   .inputs = {&a, 1},
+                                                   .out = sums,
+                                                   .context = gemm.context}),
+        buffers, options);
+    prim::GemmArgs alone = gemm;
+    alone.a_sum = View{};
+    groups[k] = std::make_unique<Group>(prim::as_recorded(device, alone), buffers, options);
+    groups.insert(groups.begin() + std::ptrdiff_t(++k), std::move(sum));
+  }
+}
+
 }  // namespace
 
 void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& options) {
+  if (!options.exact) split_sums(groups, buffers, options);
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
     for (const int b : g->reads()) ++readers[size_t(b)];

@@ -39,7 +39,9 @@ bool may_refuse(Primitive p) {
 
 /// Sums of floats are rounded in an order, and of zeros and NaN the first or the last wins.
 bool depends_on_order(const StagedCall& s) {
-  return is_floating(s.stages[s.stages.size() - 2].program->outputs()[0].dtype);
+  return std::ranges::any_of(s.stages, [](const Stage& stage) {
+    return stage.kind == Stage::Kind::reduce && is_floating(stage.program->outputs()[0].dtype);
+  });
 }
 
 using Stages = std::vector<Stage>;
@@ -127,6 +129,20 @@ bool same_context(const prim::Context& a, const prim::Context& b) {
   return a.stream == b.stream && a.deterministic == b.deterministic &&
          a.library_deterministic == b.library_deterministic && a.precision == b.precision &&
          a.convolution_tf32 == b.convolution_tf32;
+}
+
+/// What is made of the results of a reduction, one by one: stages of it, if they read nothing else.
+std::optional<Stages> seen_behind(const StagedCall& elements, const StagedCall& reduction) {
+  if (!reduction.reduce || elements.reduced || elements.stages.size() != 1 ||
+      elements.stages[0].outputs.size() != 1 ||
+      numel_of(elements.space) != numel_of(row_sizes(reduction)))
+    return std::nullopt;
+  std::optional<Stages> seen = seen_in_rows(elements, reduction);
+  if (seen && std::ranges::any_of((*seen)[0].inputs, [&](const Place& p) {
+        return !(p == reduction.stages.back().outputs[0]);
+      }))
+    return std::nullopt;
+  return seen;
 }
 
 /// Whether rows of a reduction are such as kernels over rows are good at.
@@ -251,6 +267,11 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     // memory and which program the elements come from.
     if (exact_ && depends_on_order(its)) return "sums of floats are not joined under exact";
     in_rows = false;
+  } else if (std::optional<Stages> behind = exact_ ? std::nullopt : seen_behind(its, mine);
+             behind && !is_read_elsewhere(mine.stages.back().outputs[0].use)) {
+    first = mine.stages;
+    second = std::move(behind);
+    in_rows = false;
   } else if (in_rows) {
     if (exact_) return "what works on rows is not joined under exact";
     if (!has_row_call_ && !next.has_row_call_ && !has_good_rows(mine.reduced ? mine : its))
@@ -324,7 +345,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   mine.stages = std::move(all);
   if (seen_as_its) mine.space = its.space;
   if (mine.reduced == 0) mine.reduced = its.reduced;
-  mine.reduce = in_rows ? nullptr : its.reduce;
+  mine.reduce = in_rows ? nullptr : its.reduce ? its.reduce : mine.reduce;
   mine.numbers.insert(mine.numbers.end(), its.numbers.begin(), its.numbers.end());
   has_row_call_ = has_row_call_ || next.has_row_call_;
   std::ranges::move(next.calls_, std::back_inserter(calls_));

@@ -384,8 +384,9 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
   if (staged.reduced != 0 && !staged.reduce) return RowsWriter(staged, graph).write(device);
 
   // Element by element, and perhaps reduced.
-  const RowValues none(graph.stages.size());
-  const int last = int(graph.stages.size()) - 2;  // the reduction
+  RowValues rows(graph.stages.size());
+  const auto is_reduction = [](const Stage& s) { return s.kind == Kind::reduce; };
+  const int last = int(std::ranges::find_if(graph.stages, is_reduction) - graph.stages.begin());
   std::vector<DType> dtypes;
   std::vector<View> inputs, outputs;
   if (staged.reduce) {
@@ -396,7 +397,7 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
       outputs.push_back(graph.place(s).view());
     }
   }
-  const Written written = write(graph, none, exact, dtypes, [&](Writer& w) {
+  const Written written = write(graph, rows, exact, dtypes, [&](Writer& w) {
     std::vector<Value> values;
     if (staged.reduce)
       values.push_back(w.unrounded({last, 0}));
@@ -412,16 +413,25 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
                                                          .params = graph.params,
                                                          .slots = graph.slots,
                                                          .context = staged.context});
-  // The epilogue keeps its own parameters.
-  const size_t params = graph.first_param.back();
-  std::vector<prim::Slot> slots;
-  for (const prim::Slot& s : graph.slots)
-    if (size_t(s.number) < params) slots.push_back(s);
   prim::ReduceArgs reduce = *staged.reduce;
   reduce.prologue = written.program.get();
   reduce.inputs = inputs;
-  reduce.params = {graph.params.data(), graph.params.size()};
-  reduce.slots = slots;
+  reduce.params = graph.params;
+  reduce.slots = graph.slots;
+  if (last + 2 == int(graph.stages.size())) return prim::as_recorded(device, reduce);
+  // Of the results something else is made.
+  rows[size_t(last)] = 0;
+  const Place& out = graph.place(graph.stored[0]);
+  const Written epilogue = write(graph, rows, exact, {out.dtype}, [&](Writer& w) {
+    return std::vector{w.value(graph.stored[0])};
+  });
+  Shape sizes = out.layout.sizes;
+  for (int d = 0; d < int(sizes.size()); ++d)
+    if (staged.reduced >> d & 1) sizes[size_t(d)] = 1;
+  reduce.out = View(out.data, out.dtype, sizes, out.layout.strides, out.storage);
+  reduce.epilogue = epilogue.program.get();
+  reduce.epilogue_params = graph.params;
+  reduce.epilogue_slots = graph.slots;
   return prim::as_recorded(device, reduce);
 }
 

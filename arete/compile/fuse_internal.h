@@ -64,8 +64,8 @@ struct StagedCall {
 std::optional<StagedCall> stages_of(const prim::RecordedCall& call, Buffers& buffers,
                                     const PlanOptions& options);
 
-/// The stages as one call that stores what is needed. With `reduce` the last two are those of that
-/// call, and the others work element by element.
+/// The stages as one call that stores what is needed. With `reduce` two are those of that call; the
+/// ones before work element by element, and those behind make something else of each result.
 std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& staged,
                                             const std::function<bool(const Use&)>& is_needed,
                                             bool exact);
@@ -106,7 +106,8 @@ class Group {
 };
 
 /// Of groups of one call each: who reads a temporary that is a narrower operand converted to a wider
-/// type reads the operand, and converts it himself, if all its readers can.
+/// type reads the operand, and converts it himself, if all its readers can. Sums of rows beside a
+/// product that are only converted become calls of their own.
 void read_before_casts(std::vector<std::unique_ptr<Group>>& groups, Buffers& buffers,
                        const PlanOptions& options);
 

@@ -186,7 +186,13 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
     steps_.push_back({std::move(call), count});
   }
   std::ranges::reverse(steps_);
-  if (!several_streams) leave_out_copies(buffers, options);
+  if (!several_streams) {
+    leave_out_copies(buffers, options);
+    if (!options.exact) {
+      end_products(buffers);
+      choose_orders(buffers);
+    }
+  }
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
   place_temporaries(buffers, several_streams, promise_arenas);

@@ -42,6 +42,8 @@ struct PlanStats {
 //    where they rounded, unless PlanOptions says otherwise, so nothing shows but the time.
 //  - Calls whose results nobody reads are left out, unless they may refuse their input.
 //  - A temporary that is copied, and used no more, lies where the copy would go (copies.cpp).
+//  - Products are converted and activated on their way out (products.cpp).
+//  - Pictures lie in the order in which convolutions are quick (orders.cpp).
 //  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
 //    the same place in it.
@@ -84,6 +86,8 @@ class Plan {
   using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   void make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas);
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
+  void end_products(Buffers& buffers);
+  void choose_orders(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;

@@ -29,7 +29,8 @@ struct ElementProgram {
 
 /// out[b] = activation(alpha * a[b] @ b[b] + beta * c + bias). Ranks equal and >= 2; leading
 /// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
-/// dtype; f16/bf16 accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
+/// dtype, but out may be f32 for a and b of a half type (with a, b and out only); f16/bf16
+/// accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
 /// values are `c`. aux (optional, shape of out) receives the value before the activation.
 /// With `differentiate` aux is read instead, there is no bias, and the derivative takes the place
 /// of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).

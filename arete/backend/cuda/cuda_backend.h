@@ -59,8 +59,10 @@ class CudaBackend final : public prim::Backend {
   void topk(const prim::TopkArgs&) override;
   // gemm.cpp
   void gemm(const prim::GemmArgs&) override;
+  bool has_epilogue(prim::Activation, DType) const override;
   // conv.cpp, pool.cpp
   void conv(const prim::ConvArgs&) override;
+  bool prefers_channels_last(const prim::ConvArgs&) const override;
   void pool(const prim::PoolArgs&) override;
 
   // backend.cpp

@@ -382,6 +382,10 @@ bool is_f8_layout(const LibraryPlan& plan) {
 
 }  // namespace
 
+bool CudaBackend::has_epilogue(Activation activation, DType dtype) const {
+  return activation == Activation::gelu_tanh && (dtype == kFloat16 || dtype == kBFloat16);
+}
+
 void CudaBackend::gemm(const GemmArgs& g) {
   check_args(g);
   const CUstream stream = enter(g);
