@@ -42,6 +42,16 @@ struct InfoOptions {
 };
 int info(const InfoOptions& options);
 
+struct ExplainOptions {
+  std::string python = "python3";    ///< which has the package arete
+  std::string json, html;            ///< files to write
+  std::vector<std::string> program;  ///< and its arguments
+};
+/// What is run: Python with arete.explain. ValueError without a program.
+std::vector<std::string> explain_command(const ExplainOptions& options);
+/// Becomes that process. IoError if there is no such Python.
+int explain(const ExplainOptions& options);
+
 struct BenchOptions {
   std::string device = "auto";
   std::vector<std::string> groups;  ///< of bench_groups(); none: all

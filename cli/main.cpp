@@ -98,6 +98,22 @@ void add_bench(CLI::App& app, BenchOptions& o, int& code) {
   c->callback([&] { code = o.ceilings ? ceilings(o) : bench(o); });
 }
 
+void add_explain(CLI::App& app, ExplainOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "explain",
+      "Run a Python program (prog.py [arguments], behind the options) and say what became "
+      "of its compiled functions; the exit code is the program's");
+  c->add_option("--json", o.json, "Also write all that is known to this file");
+  c->add_option("--html", o.html, "Also write a page with the plans drawn to this file");
+  c->add_option("--python", o.python, "The Python that has the package arete")
+      ->capture_default_str();
+  c->prefix_command();
+  c->callback([&o, &code, c] {
+    o.program = c->remaining();
+    code = explain(o);
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -114,6 +130,8 @@ int main(int argc, char** argv) {
   add_eval(app, eval_options, code);
   BenchOptions bench_options;
   add_bench(app, bench_options, code);
+  ExplainOptions explain_options;
+  add_explain(app, explain_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
   info_command->add_flag("--json", info_options.json, "As JSON");
   info_command->add_flag("--check", info_options.check,

@@ -1,5 +1,6 @@
 // Values that are only converted to a wider type: read as they were, or made so.
 #include <algorithm>
+#include <iterator>
 
 #include "arete/compile/fuse_internal.h"
 #include "arete/compile/stand_in_internal.h"
@@ -161,6 +162,8 @@ void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& opti
     if (!may || instead.empty()) continue;
     for (size_t k = instead.size(); k-- > 0;) {
       auto& [at, its] = instead[k];
+      its.front()->numbers = groups[at]->numbers;
+      std::ranges::copy(groups[c]->numbers, std::back_inserter(its.back()->numbers));
       groups.erase(groups.begin() + std::ptrdiff_t(at));
       groups.insert(groups.begin() + std::ptrdiff_t(at), std::make_move_iterator(its.begin()),
                     std::make_move_iterator(its.end()));

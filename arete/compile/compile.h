@@ -17,6 +17,8 @@ struct CompileOptions {
   bool exact = false;
   /// An error (ValueError) instead of a break, wherever a value is looked at on the way.
   bool fullgraph = false;
+  /// For explanations.
+  std::string name;
 };
 
 /// What became of the calls of a compiled function, so far.
@@ -33,8 +35,10 @@ struct CompileStats {
 /// A place where a value was looked at.
 struct Break {
   std::string where;  ///< a line of the program, if known
-  std::string what;   ///< the operator or method
+  std::string what;   ///< the operator whose result that was
   int64_t count = 0;
+  double making = 0;   ///< seconds of the host that it took to make the calls that were put off
+  double waiting = 0;  ///< seconds that the host then waited for a GPU
 };
 
 // Note [Compiled functions]
@@ -66,7 +70,7 @@ class PutOff {
  private:
   friend class Program;
   struct State;
-  PutOff(Program& program, bool may_break);
+  PutOff(Program& program, bool may_break, int segment);
   std::unique_ptr<State> state_;  // none inside another one
 };
 
@@ -88,7 +92,8 @@ std::shared_ptr<Program> make_program(const CompileOptions& options);
 /// Counts a call of the function.
 void note_call(Program& program);
 CompileStats stats_of(const Program& program);
-/// For people: lists of calls, plans and their steps, breaks.
+/// For people: breaks, lists of calls and why there are several, plans with their steps, and what
+/// stayed apart. explain.h has all of it as data, JSON and a page.
 std::string explain(const Program& program);
 std::vector<Break> breaks_of(const Program& program);
 /// Forgets all plans.
@@ -119,6 +124,7 @@ class Compiled {
   }
   CompileStats stats() const { return stats_of(*program_); }
   std::string explain() const { return compile::explain(*program_); }
+  const Program& program() const { return *program_; }
 
  private:
   F f_;

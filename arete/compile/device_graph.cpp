@@ -32,6 +32,21 @@ bool is_random(const prim::RecordedCall& call) {
   return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout ||
          call.primitive() == Primitive::attention;
 }
+// Why the steps shall be no graph; null: they may be one.
+const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
+  if (steps.empty()) return "it has no steps";
+  const Device device = steps[0].call->device();
+  if (!device.is_cuda()) return "it does not run on a GPU";
+  if (steps.size() < kFewestSteps) return "so few steps are launched as fast one by one";
+  if (bytes > steps.size() * kBytesPerLaunch)
+    return "its steps take longer than the host needs to launch them";
+  for (const GraphStep& step : steps) {
+    if (step.call->device() != device) return "its steps run on several devices";
+    if (step.call->primitive() == Primitive::linalg)
+      return "a factorization or solver looks at values on the host";
+  }
+  return nullptr;
+}
 View bytes_view(std::byte* data, const int64_t& size, const int64_t& one, const Storage* storage) {
   return {data, kUInt8, {&size, 1}, {&one, 1}, storage};
 }
@@ -39,11 +54,11 @@ View bytes_view(std::byte* data, const int64_t& size, const int64_t& one, const 
 }  // namespace
 
 DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) {
-  if (steps.size() < kFewestSteps || bytes > steps.size() * kBytesPerLaunch) return;
-  const Device device = steps[0].call->device();
-  if (!device.is_cuda()) return;
+  if (const char* const why = obstacle_to(steps, bytes)) {
+    why_not_ = why;
+    return;
+  }
   for (const GraphStep& step : steps) {
-    if (step.call->device() != device || step.call->primitive() == Primitive::linalg) return;
     size_t k = 0;
     const_cast<prim::RecordedCall*>(step.call)->for_each_operand([&](View&, Access access) {
       const int b = step.buffers[k++];
@@ -54,8 +69,9 @@ DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) {
       use.is_written |= access != Access::read;
     });
   }
-  backend_ = &prim::backend_for(device);
+  backend_ = &prim::backend_for(steps[0].call->device());
   may_ = true;
+  why_not_ = "it has not run often enough yet";
 }
 
 DeviceGraph::~DeviceGraph() {
@@ -74,9 +90,10 @@ void DeviceGraph::drop() noexcept {
   for (Use& use : uses_) use.place = nullptr;
 }
 
-void DeviceGraph::give_up() noexcept {
+void DeviceGraph::give_up(const char* why) noexcept {
   drop();
   may_ = false;
+  why_not_ = why;
 }
 
 bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
@@ -106,7 +123,8 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
       drop();
       runs_ = 1;  // it is seen anew what changes
     }
-    if (captures_ == kMostCaptures) give_up();
+    if (captures_ == kMostCaptures)
+      give_up("what it works on changed again after each of several captures");
     is_due_ = may_ && runs_ >= kRunsBefore && !backend_->is_capturing();
     return false;
   }
@@ -166,7 +184,8 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
                     });
   for (Use& use : uses_) {
     if (use.last <= use.first) continue;
-    if (use.last - use.first > kMostMovedBytes) return give_up();
+    if (use.last - use.first > kMostMovedBytes)
+      return give_up("memory of more than 8 MB lies elsewhere from run to run");
     use.place = backend_->new_storage(size_t(use.last - use.first));
   }
   size_t count = 0;
@@ -190,7 +209,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
         call->put_in_memory(n - fields, View(address(), dtype, {}, {}, page_.get()));
         words_.push_back({step.numbers[n], false, false});
       } else if (!is_random(*call) || n > 1) {
-        return give_up();  // a number that no slot is for
+        return give_up("a number changes from run to run that a graph cannot read from memory");
       }
     }
     if (is_random(*call) && (varies_[step.numbers[0]] || varies_[step.numbers[1]])) {
@@ -216,7 +235,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
     }
     graph_ = backend_->end_capture(stream_);
   } catch (const Error&) {
-    give_up();  // something waits for the host
+    give_up("a step waits for the host");
   }
 }
 

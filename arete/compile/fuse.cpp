@@ -349,6 +349,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   mine.numbers.insert(mine.numbers.end(), its.numbers.begin(), its.numbers.end());
   has_row_call_ = has_row_call_ || next.has_row_call_;
   std::ranges::move(next.calls_, std::back_inserter(calls_));
+  std::ranges::copy(next.numbers, std::back_inserter(numbers));
   uses_.insert(uses_.end(), next.uses_.begin(), next.uses_.end());
   read_.insert(read_.end(), next.read_.begin(), next.read_.end());
   return nullptr;

@@ -80,6 +80,8 @@ class Group {
 
   const prim::RecordedCall& call() const { return *calls_.front(); }
   int calls() const { return int(calls_.size()); }
+  /// The recorded calls that it does, by their numbers, for people.
+  std::vector<int> numbers;
   /// Null if it is none that others can be put together with.
   const StagedCall* staged() const { return staged_ ? &*staged_ : nullptr; }
   const std::vector<Use>& uses() const { return uses_; }

@@ -5,9 +5,11 @@
 #include <map>
 #include <ranges>
 #include <tuple>
+#include <unordered_map>
 
 #include "arete/base/error.h"
 #include "arete/compile/fuse_internal.h"
+#include "arete/compile/plan_notes_internal.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/core/modes.h"
 #include "arete/prim/recorder.h"
@@ -49,6 +51,11 @@ bool share_a_buffer(const Group& a, const Group& b) {
 }
 
 using Groups = std::vector<std::unique_ptr<Group>>;
+// Of groups that use the same memory and stay apart.
+struct Refusal {
+  const Group *earlier, *later;
+  const char* why;
+};
 
 /// Whether two groups may change places: one does not need what the other does, and nothing that
 /// somebody sees is written before an error that was to come first, or the other way round.
@@ -65,7 +72,7 @@ bool may_swap(const Group& a, const Group& b, Buffers& buffers) {
 /// Puts a group into an earlier one that can take it, or at the end. Calls that have
 /// nothing to do with each other may change places. `readers`: of each buffer.
 void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
-               const std::vector<int>& readers) {
+               const std::vector<int>& readers, std::vector<Refusal>& refusals) {
   bool next_may_move = true;  // to right behind groups[k]
   for (size_t k = groups.size(); k-- > 0 && groups.size() - k <= kWindow;) {
     Group& group = *groups[k];
@@ -78,22 +85,43 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
       return !buffers[u.buffer].temporary ||
              readers[size_t(u.buffer)] > group.readers(u.buffer) + next->readers(u.buffer);
     };
-    if (share_a_buffer(group, *next) && (next_may_move || group_may_move()) &&
-        !group.take(*next, is_read_elsewhere)) {
-      if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
-      return;
+    if (share_a_buffer(group, *next)) {
+      const char* const why = next_may_move || group_may_move()
+                                  ? group.take(*next, is_read_elsewhere)
+                                  : "steps between them keep them from standing side by side";
+      if (!why) {
+        if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
+        return;
+      }
+      refusals.push_back({&group, next.get(), why});
     }
     next_may_move = next_may_move && may_swap(group, *next, buffers);
   }
   groups.push_back(std::move(next));
 }
 
-// Groups that were joined may be joined with others.
-void join_groups(Groups& groups, Buffers& buffers, const std::vector<int>& readers) {
+// Groups that were joined may be joined with others. Gives the refusals of the last round, which
+// are those of the groups that there are.
+std::vector<Refusal> join_groups(Groups& groups, Buffers& buffers,
+                                 const std::vector<int>& readers) {
+  std::vector<Refusal> refusals;
   for (size_t before = groups.size() + 1; groups.size() < before;) {
     before = groups.size();
-    for (auto& g : std::exchange(groups, {})) add_group(groups, std::move(g), buffers, readers);
+    refusals.clear();
+    for (auto& g : std::exchange(groups, {}))
+      add_group(groups, std::move(g), buffers, readers, refusals);
   }
+  return refusals;
+}
+
+void note_refusals(PlanNotes& notes, const Groups& groups, const std::vector<Refusal>& refusals) {
+  std::unordered_map<const Group*, int> index;
+  for (const auto& g : groups) {
+    index[g.get()] = int(index.size());
+    notes.is_alone.push_back(!g->staged());
+  }
+  for (const Refusal& r : refusals)
+    notes.apart.push_back({index.at(r.earlier), index.at(r.later), r.why});
 }
 
 // Note [Arenas]
@@ -159,6 +187,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   for (auto& call : calls) {
     stats_.bytes_recorded += bytes_of(*call);
     groups.push_back(std::make_unique<Group>(std::move(call), buffers, options));
+    groups.back()->numbers = {int(groups.size()) - 1};
   }
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
@@ -167,7 +196,10 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
     for (const int b : g->reads()) ++readers[size_t(b)];
-  if (!several_streams) join_groups(groups, buffers, readers);
+  notes_ = std::make_unique<PlanNotes>();
+  notes_->several_streams = several_streams;
+  note_refusals(*notes_, groups,
+                several_streams ? std::vector<Refusal>() : join_groups(groups, buffers, readers));
 
   // From the last step to the first, so that what a step reads is known to those before it.
   std::vector<Use> later;
@@ -175,19 +207,25 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
     return several_streams || !buffers[u.buffer].temporary ||
            std::ranges::any_of(later, [&](const Use& v) { return collide(u, v); });
   };
-  for (auto& g : groups | std::views::reverse) {
+  for (int k = int(groups.size()); k-- > 0;) {
+    const auto& g = groups[size_t(k)];
     const int count = g->calls();
     auto call = g->build(is_needed);
-    if (!call) continue;
+    if (!call) {
+      notes_->left_out += count;
+      continue;
+    }
     std::vector<Use> uses;
     call->for_each_operand([&](View& v, Access access) { buffers.add_use(uses, v, access); });
     for (const Use& u : uses)
       if (u.access != Access::write) later.push_back(u);
-    steps_.push_back({std::move(call), count});
+    steps_.push_back({std::move(call), count, std::move(g->numbers), k});
   }
   std::ranges::reverse(steps_);
   if (!several_streams) {
+    const size_t with_copies = steps_.size();
     leave_out_copies(buffers, options);
+    notes_->left_out += int(with_copies - steps_.size());
     if (!options.exact) {
       end_products(buffers);
       choose_orders(buffers);
@@ -195,7 +233,19 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   }
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
+  note_steps(buffers);
   place_temporaries(buffers, several_streams, promise_arenas);
+}
+
+void Plan::note_steps(Buffers& buffers) {
+  for (Step& step : steps_) {
+    PlanNotes::Step its{std::move(step.numbers), {}, step.group};
+    step.call->for_each_operand([&](View& v, Access) { its.buffers.push_back(buffers.of(v)); });
+    notes_->steps.push_back(std::move(its));
+  }
+  for (int b = 0; b < buffers.size(); ++b)
+    notes_->memory.push_back(
+        {buffers[b].storage ? buffers[b].storage->bytes() : 0, buffers[b].temporary});
 }
 
 void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {

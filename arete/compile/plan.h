@@ -51,6 +51,7 @@ struct PlanStats {
 // not among the calls.
 
 class Buffers;
+struct PlanNotes;
 struct UsedMemory;
 
 /// Calls in an order, ready to run many times. Not thread-safe.
@@ -77,23 +78,29 @@ class Plan {
   void for_each_step(const std::function<void(prim::RecordedCall&)>& f) const {
     for (const Step& step : steps_) f(*step.call);
   }
+  /// How it came to be, for people.
+  const PlanNotes& notes() const { return *notes_; }
 
  private:
   struct Step {
     std::unique_ptr<prim::RecordedCall> call;
-    int calls = 1;  // recorded ones
+    int calls = 1;             // recorded ones
+    std::vector<int> numbers;  // of these, as far as they are known
+    int group = -1;            // of those that calls were put together in
   };
   using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   void make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas);
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void end_products(Buffers& buffers);
   void choose_orders(Buffers& buffers);
+  void note_steps(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;
   std::vector<StoragePtr> memory_, arenas_;
   std::deque<Shape> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
+  std::unique_ptr<PlanNotes> notes_;
 };
 
 /// Runs `f` once, and gives what repeats it: its primitive calls, on the memory of its tensors.

@@ -24,6 +24,10 @@ using prim::View;
 // those of a trace that is known they are compared with it and not kept; at the first that differs
 // the ones before are taken from the trace.
 
+static double seconds_since(std::chrono::steady_clock::time_point begun) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+}
+
 // The words of a call.
 struct Queue::Words {
   Queue& queue;
@@ -136,7 +140,7 @@ Pool& pool() {
 }
 }  // namespace
 
-Queue& Queue::take(Program& program, bool may_break) {
+Queue& Queue::take(Program& program, bool may_break, int segment) {
   Queue* queue = nullptr;
   {
     const std::lock_guard lock(pool().mutex);
@@ -149,6 +153,7 @@ Queue& Queue::take(Program& program, bool may_break) {
   const std::lock_guard lock(queue->mutex_);
   queue->program_ = &program;
   queue->may_break_ = may_break;
+  queue->segment_ = segment;
   return *queue;
 }
 
@@ -158,6 +163,7 @@ void Queue::give_back() noexcept {
     program_ = nullptr;
     settled_.clear();
     done_.clear();
+    last_break_.reset();
   }
   const std::lock_guard lock(pool().mutex);
   pool().free.push_back(this);
@@ -232,9 +238,11 @@ template <Primitive P, class Args>
 prim::ResultOf<P> Queue::add(Device device, const Args& args) {
   const std::lock_guard lock(mutex_);
   if constexpr (P == Primitive::compact) {
-    flush();
-    program_->note_break("compact");
-    return run_now(device, args);
+    break_here("compact");
+    const auto begun = std::chrono::steady_clock::now();
+    const int64_t count = run_now(device, args);
+    note_wait(seconds_since(begun));
+    return count;
   } else {
     // Calls of one stream are in order; what orders streams is not put off.
     prim::StreamHandle const stream = prim::backend_for(device).current_stream();
@@ -252,8 +260,10 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
     prim::plain_fields(args, [&](const auto& field) { words.add_field(field); });
     // A graph takes what is called now.
     if (!words.may_put_off || prim::backend_for(device).is_capturing()) {
-      if (count_ > 0) program_->note_break("memory that others see");
-      flush();
+      if (count_ > 0)
+        break_here("memory that others see");
+      else
+        flush();
       run_now(device, args);
       return;
     }
@@ -266,6 +276,7 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
       for (size_t k = 0; k < prim::params_of(program).size(); ++k)
         numbers_.push_back(std::bit_cast<uint64_t>(params[k]));
     });
+    last_break_.reset();
     if (recording_ || !follows(count_)) record(device, args);
     // A function without an end shall not have a plan without one.
     constexpr size_t kMostCalls = 8192;
@@ -295,6 +306,7 @@ bool Queue::follows(size_t k) {
 void Queue::start_recording(size_t calls) {
   if (recording_) return;
   recording_ = std::make_shared<Trace>();
+  recording_->segment = segment_;
   if (calls == 0) return;
   Trace& t = *recording_;
   const Trace& from = *following_;
@@ -302,6 +314,7 @@ void Queue::start_recording(size_t calls) {
   t.ends.assign(from.ends.begin(), from.ends.begin() + std::ptrdiff_t(calls));
   t.operands.assign(from.operands.begin(), from.operands.begin() + std::ptrdiff_t(calls));
   t.number_ends.assign(from.number_ends.begin(), from.number_ends.begin() + std::ptrdiff_t(calls));
+  t.origins.assign(from.origins.begin(), from.origins.begin() + std::ptrdiff_t(calls));
   for (size_t k = 0; k < calls; ++k) t.calls.push_back(from.calls[k]->clone());
   following_ = nullptr;
 }
@@ -314,6 +327,7 @@ void Queue::record(Device device, const Args& args) {
   Trace& t = *recording_;
   t.calls.push_back(prim::as_recorded(device, named));
   t.operands.push_back(operands_);
+  t.origins.push_back({modes().current_op, program_->place_now()});
   t.words.insert(t.words.end(), words_.begin(), words_.end());
   t.ends.push_back(t.words.size());
   t.number_ends.push_back(numbers_.size());
@@ -365,9 +379,37 @@ void Queue::settle(const Storage& memory) {
                   .got(what ? what : "a look at memory")
                   .hint("keep the value in a tensor, or leave fullgraph out: then the function "
                         "runs as several plans"));
-  program_->note_break(what);
-  flush();
+  const char* const maker = maker_of(memory);
+  break_here(maker ? maker : what);
   done.swap(done_);
+}
+
+// The operator whose call, of those put off, writes the memory last.
+const char* Queue::maker_of(const Storage& memory) const {
+  const int number = known_.find(&memory);
+  const Trace* const t = recording_ ? recording_.get() : following_.get();
+  if (number < 0 || !t) return nullptr;
+  for (size_t k = count_; k-- > 0;) {
+    bool writes = false;
+    size_t operand = 0;
+    t->calls[k]->for_each_operand([&](View&, Access access) {
+      writes |= t->operands[k][operand++].buffer == number && access != Access::read;
+    });
+    if (writes) return t->origins[k].op;
+  }
+  return nullptr;
+}
+
+void Queue::break_here(const char* what) {
+  last_break_ = program_->note_break(what);
+  const auto begun = std::chrono::steady_clock::now();
+  flush();
+  program_->add_to_break(*last_break_, seconds_since(begun), 0);
+}
+
+void Queue::note_wait(double seconds) {
+  const std::lock_guard lock(mutex_);
+  if (last_break_) program_->add_to_break(*last_break_, 0, seconds);
 }
 
 void Queue::flush() {
@@ -378,6 +420,7 @@ void Queue::flush() {
     throw;
   }
   clear();
+  if (segment_ != Trace::kPass) ++segment_;
 }
 
 void Queue::run() {
@@ -412,17 +455,19 @@ void Queue::run() {
     }
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
-    const auto seconds = [begun = std::chrono::steady_clock::now()] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    };
+    const auto begun = std::chrono::steady_clock::now();
     TracePlan& plan =
         trace->plan_for(used_, temporary, numbers_, {.exact = program_->options().exact});
-    const double planned = seconds();
+    const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
     for (const int b : plan.used()) provide(used_[size_t(b)].storage);
     provide_wanted();
     plan.run(used_, numbers_, lost_);
-    program_->note_run(planned, seconds() - planned);
+    const double launched = seconds_since(begun) - planned;
+    plan.account.runs += 1;
+    plan.account.planning += planned;
+    plan.account.launching += launched;
+    program_->note_run(planned, launched);
   } else {
     provide_wanted();
   }
@@ -467,181 +512,5 @@ void Queue::clear() noexcept {
   count_ = 0;
   following_ = recording_ = nullptr;
 }
-
-// ---- programs
-
-std::shared_ptr<Trace> Program::find(Words before, size_t calls, Words next) {
-  const std::lock_guard lock(mutex_);
-  const std::shared_ptr<Trace>* found = nullptr;
-  const auto equal = [](const uint64_t* at, Words words) {
-    return std::equal(words.begin(), words.end(), at);
-  };
-  for (const auto& t : traces_) {
-    if (next.empty() ? t->ends.size() != calls : t->ends.size() <= calls) continue;
-    const size_t first = calls == 0 ? 0 : t->ends[calls - 1];
-    if (first != before.size() || !equal(t->words.data(), before)) continue;
-    if (!next.empty() &&
-        (t->ends[calls] - first != next.size() || !equal(t->words.data() + first, next)))
-      continue;
-    if (!found || (*found)->last_used < t->last_used) found = &t;
-  }
-  if (!found) return nullptr;
-  (*found)->last_used = ++time_;
-  return *found;
-}
-
-void Program::add(const std::shared_ptr<Trace>& trace) {
-  constexpr size_t kMostTraces = 64;
-  const std::lock_guard lock(mutex_);
-  ++seen_;
-  trace->last_used = ++time_;
-  if (traces_.size() == kMostTraces)
-    traces_.erase(
-        std::ranges::min_element(traces_, {}, [](const auto& t) { return t->last_used; }));
-  traces_.push_back(trace);
-}
-
-namespace {
-std::atomic<std::string (*)()> place_source{nullptr};
-}
-
-void Program::note_break(const char* what) {
-  std::string where;
-  if (auto* const source = place_source.load()) where = source();
-  const std::lock_guard lock(mutex_);
-  ++breaks_[{std::move(where), what ? what : ""}];
-}
-
-void Program::note_run(double planning, double launching) {
-  const std::lock_guard lock(mutex_);
-  ++runs_;
-  planning_ += planning;
-  launching_ += launching;
-}
-
-void Program::reset() {
-  const std::lock_guard lock(mutex_);
-  traces_.clear();
-  breaks_.clear();
-}
-
-// Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other
-// way round.
-std::vector<std::shared_ptr<Trace>> Program::traces() const {
-  const std::lock_guard lock(mutex_);
-  return traces_;
-}
-
-CompileStats Program::stats() const {
-  CompileStats s;
-  {
-    const std::lock_guard lock(mutex_);
-    s = {.calls = calls_,
-         .traces = seen_,
-         .runs = runs_,
-         .planning = planning_,
-         .launching = launching_};
-    for (const auto& [place, count] : breaks_) s.breaks += count;
-  }
-  for (const auto& t : traces()) {
-    const std::lock_guard its(t->mutex);
-    s.plans += int64_t(t->plans().size());
-  }
-  return s;
-}
-
-std::vector<Break> Program::breaks() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<Break> all;
-  for (const auto& [place, count] : breaks_) all.push_back({place.first, place.second, count});
-  std::ranges::sort(all, std::greater(), &Break::count);
-  return all;
-}
-
-std::string Program::explain() const {
-  const CompileStats s = stats();
-  std::string text = std::to_string(s.calls) + " calls ran as " + std::to_string(s.runs) +
-                     " plans of " + std::to_string(s.plans) + ", for " + std::to_string(s.traces) +
-                     " lists of primitive calls\n";
-  for (const Break& b : breaks())
-    text += "break: " + (b.where.empty() ? std::string("a value is looked at") : b.where) +
-            (b.what.empty() ? "" : " (" + b.what + ")") + ", " + std::to_string(b.count) +
-            " times\n";
-  for (const auto& t : traces()) {
-    const std::lock_guard its(t->mutex);
-    for (const auto& p : t->plans()) {
-      const PlanStats& stats = p->plan().stats();
-      text += "\nplan: " + std::to_string(stats.recorded) + " calls, " +
-              std::to_string(stats.steps) + " steps, " +
-              std::to_string(double(stats.bytes_moved) / 1e6) + " MB moved of " +
-              std::to_string(double(stats.bytes_recorded) / 1e6) + ", arena " +
-              std::to_string(double(stats.arena) / 1e6) + " MB of " +
-              std::to_string(double(stats.temporaries) / 1e6) +
-              (p->is_graph() ? ", one graph" : "") + "\n" + p->plan().to_string();
-    }
-  }
-  return text;
-}
-
-// ---- front door
-
-struct PutOff::State {
-  State(Program& program, bool may_break) : queue(Queue::take(program, may_break)) {
-    modes().capture = &queue;
-    modes().word |= Modes::kPutOff;
-  }
-  // What else the function changed stays so, as gradients that it switched off.
-  ~State() {
-    modes().capture = nullptr;
-    modes().word &= ~uint32_t(Modes::kPutOff);
-    queue.give_back();
-  }
-  Queue& queue;
-};
-
-// Inside another one its calls are the other's, also where those are made at once, and those that a
-// recorder takes are recorded.
-PutOff::PutOff(Program& program) : PutOff(program, !program.options().fullgraph) {}
-PutOff::PutOff(Program& program, bool may_break) {
-  if (modes().word & Modes::kCapture || modes().capture) return;
-  state_ = std::make_unique<State>(program, may_break);
-}
-
-PutOff::~PutOff() {
-  if (!state_) return;
-  try {
-    state_->queue.make_calls();
-  } catch (...) {
-    // The error that ends the function is the one to be told.
-  }
-}
-
-void PutOff::finish() {
-  if (state_) state_->queue.make_calls();
-}
-
-void Program::keep(const std::function<void()>& pass) {
-  PutOff put_off(*this, true);
-  pass();
-  put_off.finish();
-}
-
-MadeAtOnce::MadeAtOnce() : was_put_off_(modes().word & Modes::kPutOff) {
-  prim::make_calls_of_thread();
-  modes().word &= ~uint32_t(Modes::kPutOff);
-}
-MadeAtOnce::~MadeAtOnce() {
-  if (was_put_off_) modes().word |= Modes::kPutOff;
-}
-
-std::shared_ptr<Program> make_program(const CompileOptions& options) {
-  return std::make_shared<Program>(options);
-}
-void note_call(Program& program) { program.note_call(); }
-CompileStats stats_of(const Program& program) { return program.stats(); }
-std::string explain(const Program& program) { return program.explain(); }
-std::vector<Break> breaks_of(const Program& program) { return program.breaks(); }
-void reset(Program& program) { program.reset(); }
-void set_place_source(std::string (*source)()) noexcept { place_source = source; }
 
 }  // namespace arete::compile

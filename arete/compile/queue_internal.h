@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,23 +29,31 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::shared_ptr<Trace> find(Words before, size_t calls, Words next);
   void add(const std::shared_ptr<Trace>& trace);
   void note_call() { ++calls_; }
-  void note_break(const char* what);
+  using BreakKey = std::pair<std::string, std::string>;  // where, what
+  BreakKey note_break(const char* what);
+  /// What it cost, if it is still known.
+  void add_to_break(const BreakKey& key, double making, double waiting);
   void note_run(double planning, double launching);
+  /// The number of the line that the thread is at.
+  int place_now();
   void reset();
   /// What was recorded in the function is differentiated as it was computed.
   void keep(const std::function<void()>& pass) override;
 
   CompileStats stats() const;
   std::vector<Break> breaks() const;
-  std::string explain() const;
+  /// From the one that was seen first.
+  std::vector<std::shared_ptr<Trace>> traces() const;
+  /// Lines of the program, by number.
+  std::vector<std::string> places() const;
 
  private:
-  std::vector<std::shared_ptr<Trace>> traces() const;
-
   const CompileOptions options_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Trace>> traces_;
-  std::map<std::pair<std::string, std::string>, int64_t> breaks_;
+  std::map<BreakKey, Break> breaks_;
+  std::vector<std::string> places_;
+  std::unordered_map<std::string, int> place_numbers_;
   std::atomic<int64_t> calls_{0};
   int64_t runs_ = 0, seen_ = 0, time_ = 0;
   double planning_ = 0, launching_ = 0;
@@ -90,7 +100,7 @@ class Numbers {
 class Queue final : public prim::Capture, public Promiser {
  public:
   /// One for the calls of a function; `may_break`: values may be looked at. Until give_back().
-  static Queue& take(Program& program, bool may_break);
+  static Queue& take(Program& program, bool may_break, int segment);
   void give_back() noexcept;
   prim::Primitives& on(Device device) override;
   const Promiser* promiser() const override { return this; }
@@ -99,10 +109,13 @@ class Queue final : public prim::Capture, public Promiser {
   void settle(const Storage& memory) override;
   /// Whatever is not there by now never will be.
   void give_up() noexcept;
+  /// The thread has waited for what it looked at.
+  void note_wait(double seconds);
 
  private:
   class Target;
   struct Words;
+  using BreakKey = Program::BreakKey;
   // Temporary memory of an operator that runs at present.
   struct Scratch {
     StoragePtr storage;
@@ -131,11 +144,15 @@ class Queue final : public prim::Capture, public Promiser {
   void start_recording(size_t calls);
   bool follows(size_t end);
   void flush();
+  void break_here(const char* what);
+  const char* maker_of(const Storage& memory) const;
   void run();
   void clear() noexcept;
 
   Program* program_ = nullptr;
   bool may_break_ = true;
+  int segment_ = 0;                    // Trace::segment
+  std::optional<BreakKey> last_break_;  // until the next call
   std::recursive_mutex mutex_;
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<Scratch> scratch_;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "arete/core/modes.h"
+#include "arete/prim/compiled_kernels.h"
 
 namespace arete::compile {
 
@@ -103,6 +104,19 @@ std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory, std::span<const u
   return arenas;
 }
 
+// The first time it is noted what is compiled for them.
+void TracePlan::run_steps(size_t& done) {
+  const bool is_first = account.runs == 0;
+  plan_->for_each_step([&](const RecordedCall& call) {
+    const size_t known = prim::count_compiled_kernels();
+    call.run_once();
+    if (is_first && prim::count_compiled_kernels() > known)
+      for (prim::CompiledKernel& k : prim::compiled_kernels(known))
+        account.kernels.push_back({done, std::move(k.name), k.seconds});
+    ++done;
+  });
+}
+
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost) {
   if (graph_->run(memory, numbers)) return;
   if (graph_->is_due()) {
@@ -116,10 +130,7 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers, std::
   };
   size_t done = 0, step = 0;
   try {
-    plan_->for_each_step([&](const RecordedCall& call) {
-      call.run_once();
-      ++done;
-    });
+    run_steps(done);
   } catch (...) {
     plan_->for_each_step([&](RecordedCall& call) {
       if (step++ >= done) call.for_each_operand(lose);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "arete/compile/device_graph_internal.h"
@@ -18,6 +19,26 @@ namespace arete::compile {
 struct Operand {
   int buffer;      // -1: memory that no tensor has, at an address of its own
   int64_t offset;  // of the first element, in bytes
+};
+
+/// Where a call comes from.
+struct Origin {
+  const char* op = nullptr;  // the operator; lives as long as the process
+  int place = 0;             // Program::places()
+};
+
+/// A kernel that was compiled when a step ran first.
+struct StepKernel {
+  size_t step;
+  std::string name;
+  double seconds;
+};
+
+/// What became of a plan.
+struct PlanAccount {
+  int64_t runs = 0;
+  double planning = 0, launching = 0;  // seconds of the host
+  std::vector<StepKernel> kernels;
 };
 
 /// A plan for the calls of a trace, with places for addresses and numbers.
@@ -35,6 +56,8 @@ class TracePlan {
   void run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
   bool is_graph() const { return graph_->is_captured(); }
+  const char* why_no_graph() const { return graph_->why_not(); }
+  PlanAccount account;
 
  private:
   struct Address {
@@ -47,6 +70,7 @@ class TracePlan {
     size_t from;
   };
   std::vector<StoragePtr> prepare(UsedBuffers memory, std::span<const uint64_t> numbers);
+  void run_steps(size_t& done);
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
@@ -64,6 +88,11 @@ class Trace {
   std::vector<std::unique_ptr<prim::RecordedCall>> calls;
   std::vector<std::vector<Operand>> operands;  // of each call, as it names them
   std::vector<size_t> number_ends;
+  std::vector<Origin> origins;
+  // After how many others of one call of the function it began first; kPass: it is a backward pass
+  // outside of it.
+  static constexpr int kPass = -1;
+  int segment = 0;
   int64_t last_used = 0;
   std::mutex mutex;  // of the plans: they have one set of places
 

@@ -8,6 +8,7 @@
 #include "arete/ops/pinned.h"
 #include "arete/ops/target.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/host_wait.h"
 
 namespace arete::ops {
 
@@ -65,7 +66,9 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
       gpu.copy_to_host_async(*dst.storage(), address(dst), address(src), bytes);
     } else {
       dst.storage()->writable_data();
-      gpu.copy_to_host(address(dst), address(src), bytes);
+      const std::byte* const from = address(src);
+      const prim::HostWait wait;
+      gpu.copy_to_host(address(dst), from, bytes);
     }
   } else {
     const tracing::HostScope traced({Kind::peer, "to", dst.device(), bytes, false});

@@ -5,6 +5,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/prim/host_wait.h"
 
 namespace arete {
 namespace {
@@ -67,6 +68,7 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
                                    t.device(), size_t(numel) * bytes, true});
   t.storage()->readable_data();
   const prim::View from = ops::view_of(t, l);
+  const prim::HostWait wait;
   if (l.is_contiguous()) {
     backend.copy_to_host(dst, from.data, size_t(numel) * bytes);
     return;

@@ -1,10 +1,14 @@
 """The names of torch._dynamo that programs use beside torch.compile (arete.compiler has what they are about)."""
 from __future__ import annotations
 
+import dataclasses as _dataclasses
+import json as _json
+import re as _re
+import traceback as _traceback
 from typing import Any, Callable
 
 from . import _C
-from .compiler import _program_of, _wrap
+from .compiler import _program_of
 from .compiler import disable as disable
 from .compiler import is_compiling as is_compiling
 from .compiler import reset as reset
@@ -52,28 +56,76 @@ def graph_break(msg: str = "") -> None:
     _C._make_calls()
 
 
-class _Explanation:
-    def __init__(self, program: Any) -> None:
-        self.stats, self.break_reasons = program.stats(), program.breaks()
-        self.graph_count = self.stats["runs"]
-        self.graph_break_count = self.stats["breaks"]
-        self._text = program.explain()
+@_dataclasses.dataclass
+class GraphCompileReason:
+    """Why a plan ended before the function did: `user_stack` has the line, if it is known."""
+
+    reason: str
+    user_stack: list[_traceback.FrameSummary]
+    graph_break: bool = True
+
+
+@_dataclasses.dataclass(repr=False)
+class ExplainOutput:
+    """What became of one call, under torch's names: a graph is a plan that ran. `explanation` is all that is known, as a dictionary."""
+
+    graphs: list[dict]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[GraphCompileReason]
+    op_count: int
+    ops_per_graph: list[list[str]]
+    out_guards: list
+    compile_times: str
+    explanation: dict
+    text: str
 
     def __repr__(self) -> str:
-        return self._text
+        return (f"Graph Count: {self.graph_count}\nGraph Break Count: {self.graph_break_count}\nOp Count: {self.op_count}\n\n{self.text}")
+
+
+_LINE = _re.compile(r"(.*):(\d+) in (.*)")
+
+
+def _reason_of(its: dict) -> GraphCompileReason:
+    line = _LINE.fullmatch(its["where"])
+    stack = [_traceback.FrameSummary(line[1], int(line[2]), line[3])] if line else []
+    return GraphCompileReason(f"a value is looked at, of {its['what']}: {its['advice']}", stack)
+
+
+def _output_of(own: Any) -> ExplainOutput:
+    (its,) = _json.loads(own.explain("json"))["functions"]
+    # A plan that ran several times is as many graphs of the call.
+    plans = [p for t in its["traces"] for p in t["plans"] for _ in range(p["runs"])]
+    operators = [[name for step in p["steps"] for name in step["operators"]] for p in plans]
+    stats = its["stats"]
+    return ExplainOutput(
+        graphs=plans,
+        graph_count=stats["runs"],
+        graph_break_count=stats["breaks"],
+        break_reasons=[_reason_of(b) for b in its["breaks"] for _ in range(b["count"])],
+        op_count=sum(map(len, operators)),
+        ops_per_graph=operators,
+        out_guards=[],  # there is nothing to guard
+        compile_times=f"planning: {stats['planning']:.4f} s",
+        explanation=its,
+        text=own.explain(),
+    )
 
 
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """Calls `f` compiled, and says what became of it: text, with `graph_count`, `graph_break_count`, `break_reasons`.
+    """Calls `f` compiled, and says what became of it, as torch does: `graph_count` plans ran, between `graph_break_count` looks at values,
+    for `break_reasons`, of `op_count` operators.
 
-    >>> arete._dynamo.explain(lambda x: x * 2 + 1)(arete.ones(2)).graph_break_count
-    0
+    >>> told = arete._dynamo.explain(lambda x: x * 2 + 1)(arete.ones(2))
+    >>> told.graph_count, told.graph_break_count, told.ops_per_graph
+    (1, 0, [['mul', 'add']])
     """
 
-    def call(*args: Any, **kwargs: Any) -> _Explanation:
-        own = _program_of()
+    def call(*args: Any, **kwargs: Any) -> ExplainOutput:
+        own = _program_of(f)
         assert own is not None
-        _wrap(f, own)(*args, **kwargs)
-        return _Explanation(own.program)
+        own.run(f, args, kwargs)
+        return _output_of(own)
 
     return call(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else call

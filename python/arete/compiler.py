@@ -20,32 +20,61 @@ _STANCES = ("default", "force_eager")
 _stance = "default"
 # Classes whose objects become other objects, and what makes these: modules.
 _wrappers: list[tuple[type, Callable]] = []
-# Programs of all compiled functions, for reset().
+# Programs of all compiled functions, for reset(); and where all that are made are kept, if somebody wants to explain them.
 _programs: Any = _weakref.WeakSet()
+_kept: "list[_Program] | None" = None
+_FORMATS = ("text", "json", "html")
+
+
+def _name_of(function: Any) -> str:
+    """What a function is called in explanations: with its line, where it has one."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
 
 class _Program:
     """Plans of one function, and what its wrapper offers besides calling it."""
 
-    def __init__(self, exact: bool, fullgraph: bool) -> None:
-        self.exact, self.fullgraph = exact, fullgraph
-        self.program = _C._make_program(exact, fullgraph)
+    def __init__(self, exact: bool, fullgraph: bool, name: str = "") -> None:
+        self.exact, self.fullgraph, self.name = exact, fullgraph, name
+        self.program = _C._make_program(exact, fullgraph, name)
         _programs.add(self)
+        if _kept is not None:
+            _kept.append(self)
 
     def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         if _stance == "force_eager":
             return _C._call_eagerly(function, args, kwargs)
         return self.program.call(function, args, kwargs)
 
+    def explain(self, format: str = "text", file: Any = None) -> "str | None":
+        """What became of the calls so far: breaks with their lines and cost, lists of calls and what made them differ, plans with their
+        steps, and what stayed apart, with the reason. `format`: "text" for people, "json" with all of it, or "html", a page that needs
+        nothing else, with the plans drawn. Gives the text, or writes it to `file` (a path).
+        """
+        if format not in _FORMATS:
+            raise ValueError(f"explain(): format is one of {', '.join(_FORMATS)}, not {format!r}")
+        return _hand_out(_C._explain([self.program], format), file)
+
     # Plans are made anew where a copy is called.
     def __reduce__(self) -> tuple:
-        return _Program, (self.exact, self.fullgraph)
+        return _Program, (self.exact, self.fullgraph, self.name)
+
+
+def _hand_out(text: str, file: Any) -> "str | None":
+    if file is None:
+        return text
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(text)
+    return None
 
 
 def _program_of(
-    *, fullgraph: bool = False, dynamic: Any = None, backend: Any = "inductor", mode: Any = None, options: Any = None, disable: bool = False
+    model: Any, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = "inductor", mode: Any = None, options: Any = None,
+    disable: bool = False,
 ) -> "_Program | None":
-    """Checks the arguments of compile(); none if it is disabled."""
+    """Checks the arguments of compile(); none if it is disabled. `model` gives the name."""
     if not isinstance(fullgraph, bool):
         raise TypeError(f"compile(): fullgraph is True or False, not {fullgraph!r}")
     if dynamic not in (None, True, False):
@@ -64,7 +93,7 @@ def _program_of(
         if value not in _OPTIONS.get(key, ()):
             raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}")
     exact = bool((options or {}).get("exact", False))
-    return None if disable else _Program(exact, fullgraph)
+    return None if disable else _Program(exact, fullgraph, _name_of(model))
 
 
 def compile(
@@ -96,7 +125,7 @@ def compile(
                                         disable=disable)
     if not callable(model):
         raise TypeError(f"compile(): a function or a module is compiled, not {type(model).__name__}")
-    own = _program_of(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+    own = _program_of(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
     if own is None:
         return model
     for kind, wrapper in _wrappers:
@@ -114,7 +143,7 @@ def _wrap(function: Callable, own: _Program) -> Callable:
 
     compiled._program = own  # type: ignore[attr-defined]
     compiled._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
-    compiled.explain = program.explain  # type: ignore[attr-defined]
+    compiled.explain = own.explain  # type: ignore[attr-defined]
     compiled.stats = program.stats  # type: ignore[attr-defined]
     compiled.breaks = program.breaks  # type: ignore[attr-defined]
     return compiled

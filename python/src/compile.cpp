@@ -1,10 +1,12 @@
 // Compiled functions.
-#include "arete/compile/compile.h"
+
+#include "arete/compile/explain.h"
 
 #include "arete/core/modes.h"
 #include "arete/prim/recorder.h"
 #include "bindings.h"
 #include "caster.h"
+#include "convert.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,9 +25,13 @@ struct ProgramObject {
   std::shared_ptr<compile::Program> program;
 };
 
+// Of a thread that has released the GIL: where it did so.
+thread_local std::string remembered_place;
+
 // The innermost line that is not this package's own.
 std::string current_place() {
-  if (!Py_IsInitialized() || !PyGILState_Check()) return "";
+  if (!Py_IsInitialized()) return "";
+  if (!PyGILState_Check()) return remembered_place;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   std::string place;
@@ -50,7 +56,17 @@ std::string current_place() {
   return place;
 }
 
+std::vector<compile::Explanation> explanations_of(
+    const std::vector<std::shared_ptr<compile::Program>>& programs) {
+  std::vector<compile::Explanation> all;
+  for (const auto& p : programs) all.push_back(compile::explanation_of(*p));
+  return all;
+}
+
 }  // namespace
+
+std::string remember_place() { return std::exchange(remembered_place, current_place()); }
+void restore_place(std::string before) noexcept { remembered_place = std::move(before); }
 
 void bind_compile(nb::module_& m) {
   compile::set_place_source(current_place);
@@ -68,7 +84,6 @@ void bind_compile(nb::module_& m) {
             return result;
           },
           "function"_a, "args"_a, "kwargs"_a)
-      .def("explain", [](const ProgramObject& p) { return compile::explain(*p.program); })
       .def("reset", [](const ProgramObject& p) { compile::reset(*p.program); })
       .def("stats",
            [](const ProgramObject& p) {
@@ -91,10 +106,26 @@ void bind_compile(nb::module_& m) {
       });
   m.def(
       "_make_program",
-      [](bool exact, bool fullgraph) {
-        return ProgramObject{compile::make_program({.exact = exact, .fullgraph = fullgraph})};
+      [](bool exact, bool fullgraph, const std::string& name) {
+        return ProgramObject{
+            compile::make_program({.exact = exact, .fullgraph = fullgraph, .name = name})};
       },
-      "exact"_a, "fullgraph"_a);
+      "exact"_a, "fullgraph"_a, "name"_a);
+  m.def(
+      "_explain",
+      [](const std::vector<ProgramObject*>& objects, const std::string& format) {
+        std::vector<std::shared_ptr<compile::Program>> programs;
+        for (const ProgramObject* o : objects) programs.push_back(o->program);
+        const WithoutGil free;  // a thread that runs a plan may want it
+        const std::vector<compile::Explanation> all = explanations_of(programs);
+        if (format == "json") return compile::to_json(all);
+        if (format == "html") return compile::to_html(all);
+        std::string text;
+        for (const compile::Explanation& e : all)
+          text += (text.empty() ? "" : "\n") + compile::to_text(e);
+        return text;
+      },
+      "programs"_a, "format"_a);
   m.def("_is_compiling", [] { return (modes().word & Modes::kPutOff) != 0; });
   m.def("_make_calls", [] { prim::make_calls_of_thread(); });
   // Calls at once, whatever is put off around them.

@@ -10,6 +10,7 @@
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
 #include "arete/core/generator.h"
+#include "arete/core/modes.h"
 #include "arete/core/scalar.h"
 #include "arete/core/tensor.h"
 
@@ -60,10 +61,19 @@ extern std::atomic<bool> remembers_frames;
 void remember_frames() noexcept;
 void forget_frames() noexcept;
 
+/// While calls are put off: keeps the line that the calling thread is at for who asks without the
+/// GIL, and gives the one of before (compile.cpp).
+std::string remember_place();
+void restore_place(std::string before) noexcept;
+
 /// Releases the GIL while it lives.
 class WithoutGil {
  public:
   WithoutGil() {
+    if (modes().word & Modes::kPutOff) [[unlikely]] {
+      place_before_ = remember_place();
+      has_place_ = true;
+    }
     if (remembers_frames.load(std::memory_order_relaxed)) [[unlikely]] {
       remember_frames();
       remembered_ = true;
@@ -73,12 +83,16 @@ class WithoutGil {
   ~WithoutGil() {
     PyEval_RestoreThread(state_);
     if (remembered_) forget_frames();
+    if (has_place_) [[unlikely]]
+      restore_place(std::move(place_before_));
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
   PyThreadState* state_;
+  std::string place_before_;
+  bool has_place_ = false;
   bool remembered_ = false;
 };
 /// Holds the GIL while it lives.

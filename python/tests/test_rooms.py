@@ -18,7 +18,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 ORDER = """
     _C
     compiler distributed jit types
-    _dynamo _grad_mode _streams _snippets amp backends multiprocessing profiler random version xpu
+    _dynamo _grad_mode _streams explain _snippets amp backends multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
     _kernels _scaled autograd fft kernels linalg overrides signal special testing

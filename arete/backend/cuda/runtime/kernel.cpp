@@ -11,6 +11,7 @@
 #include "arete/backend/cuda/runtime/nvrtc.h"
 #include "arete/base/error.h"
 #include "arete/core/modes.h"
+#include "arete/prim/compiled_kernels.h"
 
 namespace arete::cuda {
 namespace {
@@ -58,6 +59,7 @@ std::string machine_code(DeviceContext& device, const KernelSource& source, cons
     ++statistics.compiled;
     statistics.compile_seconds += took.count();
   }
+  prim::note_compiled_kernel(source.name, took.count());
   device.store().save(key, code);
   return code;
 }

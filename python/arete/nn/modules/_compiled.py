@@ -33,9 +33,9 @@ class OptimizedModule(Module):
     def __len__(self) -> int:
         return len(self._orig_mod)  # type: ignore[arg-type]
 
-    def explain(self) -> str:
-        """What became of the calls so far: plans with their steps, and where values were looked at."""
-        return self._own.program.explain()
+    def explain(self, format: str = "text", file: Any = None) -> "str | None":
+        """What became of the calls so far, as "text", "json" or "html"; `file` is a path to write it to (docs/compile.md)."""
+        return self._own.explain(format, file)
 
     def stats(self) -> dict:
         """How many calls, breaks, lists of primitive calls, plans and runs of plans there were."""

@@ -537,7 +537,7 @@ class Module(Calls, State):
         """Makes calls of this module compiled ones; arguments as of arete.compile."""
         from arete import compiler
 
-        self.__dict__["_compiled_call_impl"] = compiler._program_of(*args, **kwargs)
+        self.__dict__["_compiled_call_impl"] = compiler._program_of(self, *args, **kwargs)
         self._update_hooked()
 
     def train(self: T, mode: bool = True) -> T:

@@ -1,0 +1,191 @@
+// Programs: the traces of a function, and the front door.
+#include <algorithm>
+
+#include "arete/compile/queue_internal.h"
+#include "arete/core/modes.h"
+#include "arete/prim/host_wait.h"
+
+namespace arete::compile {
+
+std::shared_ptr<Trace> Program::find(Words before, size_t calls, Words next) {
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Trace>* found = nullptr;
+  const auto equal = [](const uint64_t* at, Words words) {
+    return std::equal(words.begin(), words.end(), at);
+  };
+  for (const auto& t : traces_) {
+    if (next.empty() ? t->ends.size() != calls : t->ends.size() <= calls) continue;
+    const size_t first = calls == 0 ? 0 : t->ends[calls - 1];
+    if (first != before.size() || !equal(t->words.data(), before)) continue;
+    if (!next.empty() &&
+        (t->ends[calls] - first != next.size() || !equal(t->words.data() + first, next)))
+      continue;
+    if (!found || (*found)->last_used < t->last_used) found = &t;
+  }
+  if (!found) return nullptr;
+  (*found)->last_used = ++time_;
+  return *found;
+}
+
+void Program::add(const std::shared_ptr<Trace>& trace) {
+  constexpr size_t kMostTraces = 64;
+  const std::lock_guard lock(mutex_);
+  ++seen_;
+  trace->last_used = ++time_;
+  if (traces_.size() == kMostTraces)
+    traces_.erase(
+        std::ranges::min_element(traces_, {}, [](const auto& t) { return t->last_used; }));
+  traces_.push_back(trace);
+}
+
+namespace {
+std::atomic<std::string (*)()> place_source{nullptr};
+}
+
+Program::BreakKey Program::note_break(const char* what) {
+  BreakKey key{"", what ? what : ""};
+  if (auto* const source = place_source.load()) key.first = source();
+  const std::lock_guard lock(mutex_);
+  Break& its = breaks_[key];
+  its.where = key.first;
+  its.what = key.second;
+  ++its.count;
+  return key;
+}
+
+void Program::add_to_break(const BreakKey& key, double making, double waiting) {
+  const std::lock_guard lock(mutex_);
+  const auto its = breaks_.find(key);
+  if (its == breaks_.end()) return;
+  its->second.making += making;
+  its->second.waiting += waiting;
+}
+
+int Program::place_now() {
+  std::string place;
+  if (auto* const source = place_source.load()) place = source();
+  const std::lock_guard lock(mutex_);
+  const auto [its, is_new] = place_numbers_.try_emplace(std::move(place), int(places_.size()));
+  if (is_new) places_.push_back(its->first);
+  return its->second;
+}
+
+std::vector<std::string> Program::places() const {
+  const std::lock_guard lock(mutex_);
+  return places_;
+}
+
+void Program::note_run(double planning, double launching) {
+  const std::lock_guard lock(mutex_);
+  ++runs_;
+  planning_ += planning;
+  launching_ += launching;
+}
+
+void Program::reset() {
+  const std::lock_guard lock(mutex_);
+  traces_.clear();
+  breaks_.clear();
+}
+
+// Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other
+// way round.
+std::vector<std::shared_ptr<Trace>> Program::traces() const {
+  const std::lock_guard lock(mutex_);
+  return traces_;
+}
+
+CompileStats Program::stats() const {
+  CompileStats s;
+  {
+    const std::lock_guard lock(mutex_);
+    s = {.calls = calls_,
+         .traces = seen_,
+         .runs = runs_,
+         .planning = planning_,
+         .launching = launching_};
+    for (const auto& [key, its] : breaks_) s.breaks += its.count;
+  }
+  for (const auto& t : traces()) {
+    const std::lock_guard its(t->mutex);
+    s.plans += int64_t(t->plans().size());
+  }
+  return s;
+}
+
+std::vector<Break> Program::breaks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Break> all;
+  for (const auto& [key, its] : breaks_) all.push_back(its);
+  std::ranges::sort(all, std::greater(), &Break::count);
+  return all;
+}
+
+// ---- front door
+
+struct PutOff::State {
+  State(Program& program, bool may_break, int segment)
+      : queue(Queue::take(program, may_break, segment)) {
+    modes().capture = &queue;
+    modes().word |= Modes::kPutOff;
+  }
+  // What else the function changed stays so, as gradients that it switched off.
+  ~State() {
+    modes().capture = nullptr;
+    modes().word &= ~uint32_t(Modes::kPutOff);
+    queue.give_back();
+  }
+  Queue& queue;
+};
+
+// Inside another one its calls are the other's, also where those are made at once, and those that a
+// recorder takes are recorded.
+PutOff::PutOff(Program& program) : PutOff(program, !program.options().fullgraph, 0) {}
+PutOff::PutOff(Program& program, bool may_break, int segment) {
+  if (modes().word & Modes::kCapture || modes().capture) return;
+  [[maybe_unused]] static const bool listens = [] {
+    prim::set_wait_listener([](double seconds) {
+      if (auto* const queue = dynamic_cast<Queue*>(modes().capture)) queue->note_wait(seconds);
+    });
+    return true;
+  }();
+  state_ = std::make_unique<State>(program, may_break, segment);
+}
+
+PutOff::~PutOff() {
+  if (!state_) return;
+  try {
+    state_->queue.make_calls();
+  } catch (...) {
+    // The error that ends the function is the one to be told.
+  }
+}
+
+void PutOff::finish() {
+  if (state_) state_->queue.make_calls();
+}
+
+void Program::keep(const std::function<void()>& pass) {
+  PutOff put_off(*this, true, Trace::kPass);
+  pass();
+  put_off.finish();
+}
+
+MadeAtOnce::MadeAtOnce() : was_put_off_(modes().word & Modes::kPutOff) {
+  prim::make_calls_of_thread();
+  modes().word &= ~uint32_t(Modes::kPutOff);
+}
+MadeAtOnce::~MadeAtOnce() {
+  if (was_put_off_) modes().word |= Modes::kPutOff;
+}
+
+std::shared_ptr<Program> make_program(const CompileOptions& options) {
+  return std::make_shared<Program>(options);
+}
+void note_call(Program& program) { program.note_call(); }
+CompileStats stats_of(const Program& program) { return program.stats(); }
+std::vector<Break> breaks_of(const Program& program) { return program.breaks(); }
+void reset(Program& program) { program.reset(); }
+void set_place_source(std::string (*source)()) noexcept { place_source = source; }
+
+}  // namespace arete::compile
