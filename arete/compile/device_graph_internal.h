@@ -72,7 +72,7 @@ class DeviceGraph {
   void give_up(const char* why) noexcept;
 
   prim::Backend* backend_ = nullptr;
-  bool may_ = false;            // a graph would help, and nothing is against it
+  bool may_ = false;  // a graph would help, and nothing is against it
   const char* why_not_ = "";
   bool written_ = false;        // the page
   std::vector<Use> uses_;       // of buffers

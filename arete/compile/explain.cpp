@@ -81,17 +81,23 @@ std::string sentence(const WhyNot& why, const RecordedCall& earlier, const Recor
       return "a step between them uses the same memory, so that they cannot stand side by side";
     case WhyNot::streams:
       return "the calls were made on several streams, and stay as they are";
-    case WhyNot::far:
-      return "too many steps are between them";
+    case WhyNot::unseen:
+      return "too many steps were between them, or a copy that was left out later";
     case WhyNot::none:
       break;
   }
   return "";
 }
 
+// Of the kernels that are put together for what they read.
+bool works_by_element(const RecordedCall& call) {
+  using enum prim::Primitive;
+  const prim::Primitive p = call.primitive();
+  return p == pointwise || p == copy || p == fill || p == reduce;
+}
+
 // Steps that could have been one: the later one reads what the earlier one made, or both read one
-// memory and nothing writes to it in between. Of kernels that never take in anything only the
-// first kind.
+// memory element by element and nothing writes to it in between.
 void find_apart(const PlanNotes& notes, const Plan& plan, bool exact, ExplainedPlan& p) {
   std::vector<const RecordedCall*> calls;
   const_cast<Plan&>(plan).for_each_step([&](RecordedCall& call) { calls.push_back(&call); });
@@ -119,13 +125,16 @@ void find_apart(const PlanNotes& notes, const Plan& plan, bool exact, ExplainedP
     for (const auto* list : {&made, &read})
       for (const auto& [other, bytes] : *list) {
         if (list == &read && made.contains(other)) continue;
+        const RecordedCall &mine = *calls[size_t(s)], &its = *calls[size_t(other)];
         const auto found = known.find({other, s});
-        WhyNot why{notes.several_streams ? WhyNot::streams : WhyNot::far};
+        const bool by_element = works_by_element(mine) && works_by_element(its);
+        if (list == &read && (!by_element || found == known.end())) continue;
+        WhyNot why{notes.several_streams    ? WhyNot::streams
+                   : !works_by_element(its) ? WhyNot::earlier_kind
+                   : !by_element            ? WhyNot::kind
+                                            : WhyNot::unseen};
         if (found != known.end()) why = found->second;
-        const bool alone = why.reason == WhyNot::kind || why.reason == WhyNot::earlier_kind;
-        if (list == &read && (alone || found == known.end())) continue;
-        p.apart.push_back(
-            {other, s, bytes, sentence(why, *calls[size_t(other)], *calls[size_t(s)], exact)});
+        p.apart.push_back({other, s, bytes, sentence(why, its, mine, exact)});
       }
     operand = 0;
     look_at_operands(*calls[size_t(s)], [&](const View&, Access access) {
@@ -143,8 +152,8 @@ void add_unique(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
-                      const std::vector<std::string>& places, bool exact) {
+ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<std::string>& places,
+                      bool exact) {
   const Plan& plan = from.plan();
   const PlanNotes& notes = plan.notes();
   ExplainedPlan p;
@@ -210,10 +219,9 @@ size_t common_calls(const Trace& a, const Trace& b) {
   size_t k = 0;
   for (; k < most; ++k) {
     const size_t first = k == 0 ? 0 : a.ends[k - 1];
-    if (a.ends[k] != b.ends[k] ||
-        !std::equal(a.words.begin() + std::ptrdiff_t(first),
-                    a.words.begin() + std::ptrdiff_t(a.ends[k]),
-                    b.words.begin() + std::ptrdiff_t(first)))
+    if (a.ends[k] != b.ends[k] || !std::equal(a.words.begin() + std::ptrdiff_t(first),
+                                              a.words.begin() + std::ptrdiff_t(a.ends[k]),
+                                              b.words.begin() + std::ptrdiff_t(first)))
       break;
   }
   return k;
@@ -221,8 +229,7 @@ size_t common_calls(const Trace& a, const Trace& b) {
 
 // What differs between call k of two traces, which are equal up to it.
 std::string difference(const Trace& before, const Trace& after, size_t k) {
-  if (k == after.calls.size())
-    return "it ends where " + name_of_call(before, k) + " followed";
+  if (k == after.calls.size()) return "it ends where " + name_of_call(before, k) + " followed";
   const std::string name = name_of_call(after, k);
   if (k == before.calls.size()) return name + ": it goes on where the other one ended";
   const std::string was = name_of_call(before, k);
@@ -254,7 +261,8 @@ std::string difference(const Trace& before, const Trace& after, size_t k) {
   for (const bool reads : {true, false})
     for (size_t i = 0; i < x.size(); ++i) {
       if ((y[i].access == Access::read) != reads) continue;
-      if (x[i].view.dtype != y[i].view.dtype || !std::ranges::equal(x[i].view.sizes, y[i].view.sizes))
+      if (x[i].view.dtype != y[i].view.dtype ||
+          !std::ranges::equal(x[i].view.sizes, y[i].view.sizes))
         return name + ": " + role(i) + " " + text_of(x[i].view) + " became " + text_of(y[i].view);
     }
   for (size_t i = 0; i < x.size(); ++i)
@@ -311,8 +319,7 @@ Explanation explanation_of(const Program& program) {
   const std::vector<std::string> places = program.places();
   for (size_t k = 0; k < traces.size(); ++k) {
     const Trace& t = *traces[k];
-    ExplainedTrace its{
-        .number = int(k) + 1, .segment = t.segment, .calls = int(t.calls.size())};
+    ExplainedTrace its{.number = int(k) + 1, .segment = t.segment, .calls = int(t.calls.size())};
     add_change(traces, k, places, its);
     const std::lock_guard lock(traces[k]->mutex);
     for (const auto& p : t.plans()) {

@@ -32,7 +32,7 @@ struct ExplainedStep {
   std::string where;                   ///< line of the program of the first one, if known
   std::vector<int> reads, writes;      ///< buffers
   size_t bytes_read = 0, bytes_written = 0;
-  size_t bytes_before = 0;                    ///< that the calls read and wrote
+  size_t bytes_before = 0;                        ///< that the calls read and wrote
   size_t live_temporaries = 0, live_results = 0;  ///< bytes that are needed after it
 };
 

@@ -119,7 +119,7 @@ function draw(){
   [time(s.planning),'planning, in all'],[time(s.launching/per),'host time of a call in plans']].map(([v,l])=>{
    const e=html('div','','figure');e.append(html('b',String(v)),html('span',l));return e}));
  table('breaks','Breaks: where a value is looked at',['where','value of','#times','#calls made there','#wait for the GPU','what would help'],
-  f.breaks.map(b=>[b.where||'?',b.what||'?',b.count,time(b.making/b.count),time(b.waiting/b.count),b.advice]),
+  f.breaks.map(b=>[b.where||'?',b.what||'?',b.count,time(b.making/b.count),b.waiting?time(b.waiting/b.count):'–',b.advice]),
   'None: each call of the function is one plan.');
  table('traces','Lists of calls, and why there are several',['#list','part','#calls','#ran','differs','where'],
   f.traces.map(t=>[t.number,t.segment<0?'backward pass outside':t.segment===0?'from the beginning':'after look '+t.segment,t.calls,t.runs,

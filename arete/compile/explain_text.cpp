@@ -11,8 +11,9 @@ namespace arete::compile {
 namespace {
 
 // What people read at once.
-constexpr size_t kMostBreaks = 12, kMostTraces = 12, kMostPlans = 6, kMostSteps = 24, kMostApart = 8;
-constexpr size_t kMostKernels = 5, kMostOperators = 6;
+constexpr size_t kMostBreaks = 12, kMostTraces = 12, kMostSteps = 24, kMostApart = 8;
+constexpr size_t kMostPlans = 8, kMostPlansWithSteps = 2;
+constexpr size_t kMostKernels = 5, kMostOperators = 6, kMostOperands = 5;
 
 std::string number(double value, const char* unit) {
   char buffer[48];
@@ -32,6 +33,26 @@ std::string seconds_text(double s) {
 }
 std::string counted(int64_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+// The text of a step, of long lists of operands only the first.
+std::string step_text(const std::string& text) {
+  std::string out;
+  size_t operands = 0, left_out = 0;
+  const auto end_list = [&] {
+    if (left_out) out += ", ... " + std::to_string(left_out) + " more";
+    operands = left_out = 0;
+  };
+  int depth = 0;  // of brackets: sizes have commas, too
+  for (size_t k = 0; k < text.size(); ++k) {
+    const char c = text[k];
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    const bool ends = depth == 0 && (c == ')' || text.compare(k, 3, " ->") == 0);
+    if (ends) end_list();
+    if (depth == 0 && c == ',' && ++operands >= kMostOperands) ++left_out;
+    if (operands < kMostOperands) out += c;
+  }
+  return out;
 }
 
 std::string operators_text(const std::vector<std::string>& operators) {
@@ -123,13 +144,13 @@ void add_steps(std::string& text, const ExplainedPlan& p) {
   std::ranges::sort(shown);
   for (const size_t s : shown) {
     const ExplainedStep& step = p.steps[s];
-    text += "  " + std::to_string(s) + " " + step.text;
+    text += "  " + std::to_string(s) + " " + step_text(step.text);
     if (step.calls.size() > 1) text += "  of " + std::to_string(step.calls.size()) + " calls";
     text += ": " + operators_text(step.operators) + "\n";
   }
   if (p.steps.size() > shown.size())
-    text += "  (and " + counted(int64_t(p.steps.size() - shown.size()), "step") +
-            " that move less)\n";
+    text +=
+        "  (and " + counted(int64_t(p.steps.size() - shown.size()), "step") + " that move less)\n";
 }
 
 // By reason, that through which most goes first.
@@ -156,19 +177,21 @@ void add_apart(std::string& text, const ExplainedPlan& p) {
   }
 }
 
-void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p) {
+void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p, bool with_steps) {
   size_t most_live = 0;
   for (const ExplainedStep& s : p.steps)
     most_live = std::max(most_live, s.live_temporaries + s.live_results);
-  text += "\nplan: list " + std::to_string(t.number) + ", " + counted(p.stats.recorded, "call") +
-          ", " + counted(p.stats.steps, "step") + ", " + bytes_text(p.stats.bytes_moved) +
-          " moved of " + bytes_text(p.stats.bytes_recorded) + ", arena " +
-          bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) + ", at most " +
-          bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
+  text += (with_steps ? "\nplan: list " : "plan: list ") + std::to_string(t.number) + ", " +
+          counted(p.stats.recorded, "call") + ", " + counted(p.stats.steps, "step") + ", " +
+          bytes_text(p.stats.bytes_moved) + " moved of " + bytes_text(p.stats.bytes_recorded) +
+          ", arena " + bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) +
+          ", at most " + bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
           (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) + "\n";
+  if (!with_steps) return;
   add_steps(text, p);
   if (p.left_out)
-    text += "  left out: " + counted(p.left_out, "call") + " whose results nobody reads, or that copy\n";
+    text += "  left out: " + counted(p.left_out, "call") +
+            " whose results nobody reads, or that copy\n";
   add_apart(text, p);
   std::vector<ExplainedKernel> kernels = p.kernels;
   std::ranges::stable_sort(kernels, std::greater(), &ExplainedKernel::seconds);
@@ -197,14 +220,13 @@ std::string to_text(const Explanation& e) {
     return double(plan.second->runs) *
            (double(plan.second->stats.bytes_moved) + 1e3 * plan.second->stats.steps);
   };
-  const size_t all = plans.size();
-  if (all > kMostPlans) {
-    std::ranges::stable_sort(plans, std::greater(), importance);
-    plans.resize(kMostPlans);
+  std::ranges::stable_sort(plans, std::greater(), importance);
+  for (size_t k = 0; k < std::min(plans.size(), kMostPlans); ++k) {
+    if (k == kMostPlansWithSteps) text += "\n";
+    add_plan(text, *plans[k].first, *plans[k].second, k < kMostPlansWithSteps);
   }
-  for (const auto& [trace, plan] : plans) add_plan(text, *trace, *plan);
-  if (all > kMostPlans)
-    text += "\nand " + counted(int64_t(all - kMostPlans), "plan") + " that did less\n";
+  if (plans.size() > kMostPlans)
+    text += "and " + counted(int64_t(plans.size() - kMostPlans), "plan") + " that did less\n";
   return text;
 }
 
@@ -233,10 +255,8 @@ class Json {
   void add(const char* key, bool b) { next(key) += b ? "true" : "false"; }
   void add(const char* key, double x) { next(key) += io::json_number(x); }
   template <class T>
-    requires std::is_integral_v<T>
-  void add(const char* key, T n) {
-    next(key) += std::to_string(n);
-  }
+  requires std::is_integral_v<T>
+  void add(const char* key, T n) { next(key) += std::to_string(n); }
   template <class T>
   void add(const char* key, const std::vector<T>& list) {
     Json its(next(key), '[');

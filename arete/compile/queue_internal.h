@@ -151,7 +151,7 @@ class Queue final : public prim::Capture, public Promiser {
 
   Program* program_ = nullptr;
   bool may_break_ = true;
-  int segment_ = 0;                    // Trace::segment
+  int segment_ = 0;                     // Trace::segment
   std::optional<BreakKey> last_break_;  // until the next call
   std::recursive_mutex mutex_;
   std::vector<std::unique_ptr<Target>> targets_;

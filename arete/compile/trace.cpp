@@ -108,7 +108,7 @@ std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory, std::span<const u
 void TracePlan::run_steps(size_t& done) {
   const bool is_first = account.runs == 0;
   plan_->for_each_step([&](const RecordedCall& call) {
-    const size_t known = prim::count_compiled_kernels();
+    const size_t known = is_first ? prim::count_compiled_kernels() : 0;
     call.run_once();
     if (is_first && prim::count_compiled_kernels() > known)
       for (prim::CompiledKernel& k : prim::compiled_kernels(known))

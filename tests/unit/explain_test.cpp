@@ -65,7 +65,9 @@ TEST(Explain, temporaries_live_from_their_first_use_to_the_last) {
   EXPECT_THAT(live, ElementsAre(128u, 256u, 128u));
   EXPECT_THAT(p.steps[2].live_results, 128u);
   EXPECT_EQ(p.given, 8 * 8 * 4 + 128u);
-  const auto count = [&](Kind kind) { return std::ranges::count(p.buffers, kind, &ExplainedBuffer::kind); };
+  const auto count = [&](Kind kind) {
+    return std::ranges::count(p.buffers, kind, &ExplainedBuffer::kind);
+  };
   EXPECT_EQ(count(Kind::temporary), 2);
   EXPECT_EQ(count(Kind::result), 1);
   // Products are not one kernel, and share what goes between them.
@@ -113,8 +115,9 @@ TEST(Explain, what_changed_between_lists_of_calls) {
   EXPECT_EQ(e.traces[1].call, 1);
   EXPECT_EQ(e.traces[2].changed, "it ends where exp followed");
   // Memory: a tensor with itself is another list than two tensors.
-  e = explained([other = ones({3}), n = 0](const Tensor& x) mutable { return x + (n++ ? x : other); },
-                {}, ones({3}), ones({3}));
+  e = explained(
+      [other = ones({3}), n = 0](const Tensor& x) mutable { return x + (n++ ? x : other); }, {},
+      ones({3}), ones({3}));
   ASSERT_EQ(e.traces.size(), 2u);
   EXPECT_THAT(e.traces[1].changed, HasSubstr("input 2 float32[3] lies in other memory"));
   EXPECT_THAT(to_text(e), HasSubstr("another list: 2 is 1 up to call 0; add: input 2"));
@@ -173,7 +176,8 @@ TEST(Explain, json_and_page) {
   const auto& plan = its["traces"][0]["plans"][0];
   EXPECT_EQ(plan["recorded"], 3);
   size_t moved = 0;
-  for (const auto& s : plan["steps"]) moved += s["bytes_read"].get<size_t>() + s["bytes_written"].get<size_t>();
+  for (const auto& s : plan["steps"])
+    moved += s["bytes_read"].get<size_t>() + s["bytes_written"].get<size_t>();
   EXPECT_EQ(moved, plan["bytes_moved"].get<size_t>());
   for (const auto& a : plan["apart"]) EXPECT_LT(a["earlier"], a["later"]);
   const std::string page = explain_html(f.program());

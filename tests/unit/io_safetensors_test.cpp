@@ -11,7 +11,7 @@ namespace {
 using test::bytes_of;
 using test::expect_error;
 
-std::string file_of(const std::string& json, size_t data_bytes) {
+std::string safetensors_of(const std::string& json, size_t data_bytes) {
   std::string out(8, '\0');
   const uint64_t length = json.size();
   std::memcpy(out.data(), &length, 8);
@@ -19,7 +19,7 @@ std::string file_of(const std::string& json, size_t data_bytes) {
 }
 
 SafetensorsHeader parse(const std::string& json, size_t data_bytes) {
-  return parse_safetensors_header(bytes_of(file_of(json, data_bytes)), "model.safetensors");
+  return parse_safetensors_header(bytes_of(safetensors_of(json, data_bytes)), "model.safetensors");
 }
 
 void expect_bad(const std::string& json, size_t data_bytes,
@@ -56,7 +56,7 @@ TEST(Safetensors, RejectsWrongLengths) {
   for (size_t n : {0, 1, 7})
     expect_error(ErrorKind::io, {"too short"},
                  [&] { parse_safetensors_header(bytes_of(std::string(n, 'x'))); });
-  std::string file = file_of(one(kGood), 24);
+  std::string file = safetensors_of(one(kGood), 24);
   const uint64_t beyond = file.size() - 7;
   std::memcpy(file.data(), &beyond, 8);
   expect_error(ErrorKind::io, {"longer than the file"},
@@ -66,7 +66,7 @@ TEST(Safetensors, RejectsWrongLengths) {
     expect_error(ErrorKind::io, {"header is too long", "100000000"},
                  [&] { parse_safetensors_header(bytes_of(file)); });
   }
-  EXPECT_EQ(parse_safetensors_header(bytes_of(file_of(one(kGood), 24))).entries.size(), 1u);
+  EXPECT_EQ(parse_safetensors_header(bytes_of(safetensors_of(one(kGood), 24))).entries.size(), 1u);
   expect_bad(one(kGood), 23, {"'w'", "beyond the end", "truncated"});
   expect_bad(one(kGood), 25, {"1 bytes at the end of the file belong to no tensor"});
 }
