@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
-#include <unordered_map>
 
 #include "arete/compile/plan_notes_internal.h"
 #include "arete/compile/queue_internal.h"
@@ -37,111 +35,59 @@ std::string name_of_call(const Trace& t, size_t k) {
 
 // ---- why steps are apart
 
-std::string sentence(const WhyNot& why, const RecordedCall& earlier, const RecordedCall& later,
-                     bool exact) {
-  const std::string n = std::to_string(why.number);
-  const auto alone = [](const RecordedCall& call) {
-    return std::string(prim::name_of(call.primitive())) +
-           " is a kernel that takes in no calls around it";
-  };
-  switch (why.reason) {
-    case WhyNot::kind:
-      return alone(later);
-    case WhyNot::earlier_kind:
-      return alone(earlier);
-    case WhyNot::reduces:
-      return "what follows a reduction is not computed in its kernel";
-    case WhyNot::device:
-      return "they run on different devices";
-    case WhyNot::context:
-      return "they run with different settings of precision or determinism, or on other streams";
-    case WhyNot::shape:
-      return "their shapes differ, and neither can be seen as the other";
-    case WhyNot::places:
-      return "elements of the one are needed at other positions of the other";
-    case WhyNot::unconnected:
-      return "they use other elements, or other views, of the memory";
-    case WhyNot::rounding:
-      return exact ? "a sum of floats would be added in another order, which exact does not allow"
-                   : "a sum of floats would be added in another order";
-    case WhyNot::kept:
-      return "a kernel that reduces stores nothing else, and what it would take in is read by "
-             "another step or kept";
-    case WhyNot::numbers:
-      return "the one writes a number that the other reads as a parameter";
-    case WhyNot::instructions:
-      return "together they have " + n + " instructions, more than fit one kernel";
-    case WhyNot::params:
-      return "together they have " + n + " parameters, more than fit one kernel";
-    case WhyNot::operands:
-      return "together they have " + n + " operands, more than fit one kernel";
-    case WhyNot::nothing_read:
-      return "nothing would be left to read";
-    case WhyNot::order:
-      return "a step between them uses the same memory, so that they cannot stand side by side";
-    case WhyNot::streams:
-      return "the calls were made on several streams, and stay as they are";
-    case WhyNot::unseen:
-      return "too many steps were between them, or a copy that was left out later";
-    case WhyNot::none:
-      break;
-  }
-  return "";
-}
-
-// Of the kernels that are put together for what they read.
-bool works_by_element(const RecordedCall& call) {
-  using enum prim::Primitive;
-  const prim::Primitive p = call.primitive();
-  return p == pointwise || p == copy || p == fill || p == reduce;
-}
-
 // Steps that could have been one: the later one reads what the earlier one made, or both read one
-// memory element by element and nothing writes to it in between.
-void find_apart(const PlanNotes& notes, const Plan& plan, bool exact, ExplainedPlan& p) {
+// memory and nothing writes to it in between. Of those that never become one with others only the
+// first kind.
+void find_apart(const PlanNotes& notes, const Plan& plan, ExplainedPlan& p) {
   std::vector<const RecordedCall*> calls;
-  const_cast<Plan&>(plan).for_each_step([&](RecordedCall& call) { calls.push_back(&call); });
-  std::unordered_map<int, int> step_of_call;
-  for (size_t s = 0; s < p.steps.size(); ++s)
-    for (const int c : p.steps[s].calls) step_of_call[c] = int(s);
-  std::map<std::pair<int, int>, WhyNot> known;
-  for (const PlanNotes::Apart& a : notes.apart) {
-    const auto x = step_of_call.find(a.earlier), y = step_of_call.find(a.later);
-    if (x != step_of_call.end() && y != step_of_call.end()) known[{x->second, y->second}] = a.why;
-  }
-  std::vector<int> writer(notes.memory.size(), -1), reader(notes.memory.size(), -1);
-  for (int s = 0; s < int(p.steps.size()); ++s) {
+  plan.for_each_step([&](const RecordedCall& call) { calls.push_back(&call); });
+  std::map<std::pair<int, int>, const char*> known;  // of groups
+  for (const PlanNotes::Apart& a : notes.apart) known[{a.earlier, a.later}] = a.why;
+  // Of two steps; empty: it is not known, since other steps were made of them later.
+  const auto reason = [&](size_t earlier, size_t later) -> std::string {
+    if (notes.several_streams)
+      return "the calls were made on several streams, and stay as they are";
+    for (const size_t s : {later, earlier}) {
+      const int group = notes.steps[s].group;
+      if (group < 0 || notes.is_alone[size_t(group)])
+        return std::string(prim::name_of(calls[s]->primitive())) + " takes in no calls around it";
+    }
+    const auto found = known.find({notes.steps[earlier].group, notes.steps[later].group});
+    return found == known.end() ? "" : found->second;
+  };
+  const auto is_alone = [&](size_t s) {
+    const int group = notes.steps[s].group;
+    return group < 0 || notes.is_alone[size_t(group)];
+  };
+  constexpr size_t kNone = SIZE_MAX;
+  std::vector<size_t> writer(notes.memory.size(), kNone), reader(notes.memory.size(), kNone);
+  for (size_t s = 0; s < p.steps.size(); ++s) {
     // Of each earlier step what this one shares with it, in bytes as this one uses them.
-    std::map<int, size_t> made, read;
+    std::map<size_t, size_t> made, read;
     size_t operand = 0;
-    look_at_operands(*calls[size_t(s)], [&](const View& v, Access access) {
-      const int b = notes.buffers[size_t(s)][operand++];
+    look_at_operands(*calls[s], [&](const View& v, Access access) {
+      const int b = notes.steps[s].buffers[operand++];
       if (b < 0 || access == Access::write) return;
-      if (const int w = writer[size_t(b)]; w >= 0)
+      if (const size_t w = writer[size_t(b)]; w != kNone)
         made[w] += extent_bytes(v);
-      else if (const int r = reader[size_t(b)]; r >= 0)
+      else if (const size_t r = reader[size_t(b)]; r != kNone)
         read[r] += extent_bytes(v);
     });
     for (const auto* list : {&made, &read})
       for (const auto& [other, bytes] : *list) {
-        if (list == &read && made.contains(other)) continue;
-        const RecordedCall &mine = *calls[size_t(s)], &its = *calls[size_t(other)];
-        const auto found = known.find({other, s});
-        const bool by_element = works_by_element(mine) && works_by_element(its);
-        if (list == &read && (!by_element || found == known.end())) continue;
-        WhyNot why{notes.several_streams    ? WhyNot::streams
-                   : !works_by_element(its) ? WhyNot::earlier_kind
-                   : !by_element            ? WhyNot::kind
-                                            : WhyNot::unseen};
-        if (found != known.end()) why = found->second;
-        p.apart.push_back({other, s, bytes, sentence(why, its, mine, exact)});
+        if (list == &read && (made.contains(other) || is_alone(other) || is_alone(s))) continue;
+        std::string why = reason(other, s);
+        if (why.empty() && list == &read) continue;
+        if (why.empty())
+          why = "too many steps were between them, or a copy that was left out later";
+        p.apart.push_back({int(other), int(s), bytes, std::move(why)});
       }
     operand = 0;
-    look_at_operands(*calls[size_t(s)], [&](const View&, Access access) {
-      const int b = notes.buffers[size_t(s)][operand++];
+    look_at_operands(*calls[s], [&](const View&, Access access) {
+      const int b = notes.steps[s].buffers[operand++];
       if (b < 0) return;
       if (access != Access::write) reader[size_t(b)] = s;
-      if (access != Access::read) writer[size_t(b)] = s, reader[size_t(b)] = -1;
+      if (access != Access::read) writer[size_t(b)] = s, reader[size_t(b)] = kNone;
     });
   }
 }
@@ -152,8 +98,8 @@ void add_unique(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<std::string>& places,
-                      bool exact) {
+ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
+                      const std::vector<std::string>& places) {
   const Plan& plan = from.plan();
   const PlanNotes& notes = plan.notes();
   ExplainedPlan p;
@@ -167,9 +113,9 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<s
     p.kernels.push_back({int(k.step), k.name, k.seconds});
 
   std::vector<int> number(notes.memory.size(), -1);  // in p.buffers
-  const_cast<Plan&>(plan).for_each_step([&](RecordedCall& call) {
+  plan.for_each_step([&](const RecordedCall& call) {
     const int s = int(p.steps.size());
-    ExplainedStep step{.text = call.to_string(), .calls = plan.calls_of(size_t(s))};
+    ExplainedStep step{.text = call.to_string(), .calls = notes.steps[size_t(s)].calls};
     for (const int c : step.calls) {
       step.operators.push_back(name_of_call(t, size_t(c)));
       step.bytes_before += traffic_of(*t.calls[size_t(c)]);
@@ -179,7 +125,7 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<s
     look_at_operands(call, [&](const View& v, Access access) {
       if (access != Access::write) step.bytes_read += extent_bytes(v);
       if (access != Access::read) step.bytes_written += extent_bytes(v);
-      const int b = notes.buffers[size_t(s)][operand++];
+      const int b = notes.steps[size_t(s)].buffers[operand++];
       if (b < 0) return;
       int& its = number[size_t(b)];
       if (its < 0) {
@@ -197,9 +143,7 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<s
     });
     p.steps.push_back(std::move(step));
   });
-  size_t done = 0;
-  for (const ExplainedStep& s : p.steps) done += s.calls.size();
-  p.left_out = p.stats.recorded - int(done);
+  p.left_out = notes.left_out;
   for (const ExplainedBuffer& b : p.buffers) {
     using Kind = ExplainedBuffer::Kind;
     if (b.kind == Kind::given) p.given += b.bytes;
@@ -208,7 +152,7 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from, const std::vector<s
       (b.kind == Kind::result ? p.steps[size_t(s)].live_results
                               : p.steps[size_t(s)].live_temporaries) += b.bytes;
   }
-  find_apart(notes, plan, exact, p);
+  find_apart(notes, plan, p);
   return p;
 }
 
@@ -323,7 +267,7 @@ Explanation explanation_of(const Program& program) {
     add_change(traces, k, places, its);
     const std::lock_guard lock(traces[k]->mutex);
     for (const auto& p : t.plans()) {
-      its.plans.push_back(plan_of(t, *p, places, e.exact));
+      its.plans.push_back(plan_of(t, *p, places));
       its.runs += p->account.runs;
     }
     e.traces.push_back(std::move(its));

@@ -198,8 +198,9 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
     for (const int b : g->reads()) ++readers[size_t(b)];
   notes_ = std::make_unique<PlanNotes>();
   notes_->several_streams = several_streams;
-  note_refusals(*notes_, groups,
-                several_streams ? std::vector<Refusal>() : join_groups(groups, buffers, readers));
+  std::vector<Refusal> refusals;
+  if (!several_streams) refusals = join_groups(groups, buffers, readers);
+  note_refusals(*notes_, groups, refusals);
 
   // From the last step to the first, so that what a step reads is known to those before it.
   std::vector<Use> later;
