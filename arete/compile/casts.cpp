@@ -108,7 +108,9 @@ void split_sums(Groups& groups, Buffers& buffers, const PlanOptions& options) {
         buffers, options);
     prim::GemmArgs alone = gemm;
     alone.a_sum = View{};
+    sum->numbers = groups[k]->numbers;
     groups[k] = std::make_unique<Group>(prim::as_recorded(device, alone), buffers, options);
+    groups[k]->numbers = sum->numbers;
     groups.insert(groups.begin() + std::ptrdiff_t(++k), std::move(sum));
   }
 }

@@ -50,7 +50,7 @@ void find_apart(const PlanNotes& notes, const Plan& plan, ExplainedPlan& p) {
     for (const size_t s : {later, earlier}) {
       const int group = notes.steps[s].group;
       if (group < 0 || notes.is_alone[size_t(group)])
-        return std::string(prim::name_of(calls[s]->primitive())) + " takes in no calls around it";
+        return std::string(prim::name_of(calls[s]->primitive())) + " is a kernel of its own";
     }
     const auto found = known.find({notes.steps[earlier].group, notes.steps[later].group});
     return found == known.end() ? "" : found->second;

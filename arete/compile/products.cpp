@@ -135,6 +135,7 @@ void Plan::end_products(Buffers& buffers) {
     }
     steps_[j].call = prim::as_recorded(steps_[j].call->device(), product);
     steps_[j].calls += steps_[k].calls;
+    std::ranges::copy(steps_[k].numbers, std::back_inserter(steps_[j].numbers));
     steps_[k].call.reset();
     uses[k].clear();
     uses[j].clear();
