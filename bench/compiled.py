@@ -104,7 +104,7 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         "perceptron b64": (perceptron, 200),
         "convolutional b128": (lambda w: convolutional(w, 128, 64), 20),
         "encoder 4x256 b32": (lambda w: encoder(w, 32, 128), 20),
-        "GPT-2 124M b8": (language_model, 4),
+        "GPT-2 124M b8": (language_model, 10),
     }
 
 

@@ -1,9 +1,11 @@
 #include "arete/compile/device_graph_internal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arete/base/error.h"
 #include "arete/compile/graph_internal.h"
+#include "arete/expr/value.h"
 
 namespace arete::compile {
 
@@ -13,8 +15,8 @@ using prim::View;
 
 namespace {
 
-// The host needs some microseconds for a launch, in which a device moves so many bytes.
-constexpr size_t kBytesPerLaunch = size_t{4} << 20;
+// The host needs some five microseconds for a step, in which a device moves so many bytes.
+constexpr size_t kBytesPerLaunch = size_t{16} << 20;
 constexpr size_t kFewestSteps = 4;
 // Runs before the first capture: libraries choose their kernels, and it is seen what changes.
 constexpr int kRunsBefore = 4;
@@ -47,9 +49,44 @@ const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
   }
   return nullptr;
 }
-View bytes_view(std::byte* data, const int64_t& size, const int64_t& one, const Storage* storage) {
-  return {data, kUInt8, {&size, 1}, {&one, 1}, storage};
-}
+// Copies of memory from place to place, all in one launch.
+class Copies {
+ public:
+  void add(std::byte* to, const std::byte* from, int64_t bytes) {
+    const auto all = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | uintptr_t(bytes);
+    (all % 4 == 0 ? words_ : bytes_).push_back({to, const_cast<std::byte*>(from), bytes});
+  }
+  void run(prim::Backend& backend) const {
+    run(backend, words_, kInt32);
+    run(backend, bytes_, kUInt8);
+  }
+
+ private:
+  struct Copy {
+    std::byte *to, *from;
+    int64_t size;
+  };
+  static void run(prim::Backend& backend, const std::vector<Copy>& copies, DType dtype) {
+    if (copies.empty()) return;
+    expr::Builder b;
+    const expr::Value value = b.input(dtype);
+    const expr::ProgramPtr program = b.build({&value, 1}, {&dtype, 1});
+    const int64_t one = 1;
+    std::vector<int64_t> sizes;
+    for (const Copy& c : copies) sizes.push_back(c.size / int64_t(size_of(dtype)));
+    std::vector<View> from, to;
+    for (size_t k = 0; k < copies.size(); ++k) {
+      from.push_back(View(copies[k].from, dtype, {&sizes[k], 1}, {&one, 1}));
+      to.push_back(View(copies[k].to, dtype, {&sizes[k], 1}, {&one, 1}));
+    }
+    backend.multi_pointwise({.program = program.get(),
+                             .n_tensors = int64_t(copies.size()),
+                             .inputs = from,
+                             .outputs = to,
+                             .params = {}});
+  }
+  std::vector<Copy> words_, bytes_;
+};
 
 }  // namespace
 
@@ -90,10 +127,10 @@ void DeviceGraph::drop() noexcept {
   for (Use& use : uses_) use.place = nullptr;
 }
 
-void DeviceGraph::give_up(const char* why) noexcept {
+void DeviceGraph::give_up(std::string why) noexcept {
   drop();
   may_ = false;
-  why_not_ = why;
+  why_not_ = std::move(why);
 }
 
 bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
@@ -104,7 +141,8 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
     const std::byte* const at = memory[b].base();
-    if (runs_ > 0 && at != use.at) {
+    // What is made for its results is somewhere else each time, sooner or later.
+    if (memory[b].is_new || (runs_ > 0 && at != use.at)) {
       if (!use.moves) is_as_captured = false;
       use.moves = true;
     }
@@ -128,20 +166,16 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     is_due_ = may_ && runs_ >= kRunsBefore && !backend_->is_capturing();
     return false;
   }
-  const int64_t one = 1;
-  const auto copy = [&](size_t b, bool in) {
-    const Use& use = uses_[b];
-    if (!use.place || (in && memory[b].is_new)) return;
-    const int64_t size = use.last - use.first;
-    const View there = bytes_view(memory[b].base() + use.first, size, one, memory[b].storage);
-    const View here = bytes_view(use.place->data(), size, one, use.place.get());
-    if (in)
-      backend_->copy({here, there});
-    else if (use.is_written)
-      backend_->copy({there, here});
-  };
   // Also what is only written, of which parts may stay as they are.
-  for (size_t b = 0; b < uses_.size(); ++b) copy(b, true);
+  Copies in, out;
+  for (size_t b = 0; b < uses_.size(); ++b) {
+    const Use& use = uses_[b];
+    if (!use.place) continue;
+    std::byte* const there = memory[b].base() + use.first;
+    if (!memory[b].is_new) in.add(use.place->data(), there, use.last - use.first);
+    if (use.is_written) out.add(there, use.place->data(), use.last - use.first);
+  }
+  in.run(*backend_);
   bool changed = !written_;
   for (size_t w = 0; w < words_.size(); ++w) {
     const Word& word = words_[w];
@@ -157,7 +191,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
                              host_page_.size() * sizeof(uint64_t));
   written_ = true;
   backend_->launch_graph(graph_, launched_on_);
-  for (size_t b = 0; b < uses_.size(); ++b) copy(b, false);
+  out.run(*backend_);
   return true;
 }
 
@@ -234,8 +268,8 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
       throw;
     }
     graph_ = backend_->end_capture(stream_);
-  } catch (const Error&) {
-    give_up("a step waits for the host");
+  } catch (const Error& e) {
+    give_up(std::string("a step cannot be captured: ") + e.what());
   }
 }
 

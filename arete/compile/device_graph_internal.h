@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "arete/prim/recorder.h"
@@ -46,9 +47,11 @@ class DeviceGraph {
 
   /// To be called before each run, with the memory of all buffers. True: the graph has run.
   bool run(UsedBuffers memory, std::span<const uint64_t> numbers);
+  /// Whether it may run one day.
+  bool may_run() const { return may_; }
   bool is_captured() const { return graph_ != nullptr; }
   /// Why it is not, for people.
-  const char* why_not() const { return why_not_; }
+  const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
   bool is_due() const { return is_due_; }
   /// The steps have the addresses and numbers of this run; `arenas` are the graph's from now on.
@@ -69,11 +72,11 @@ class DeviceGraph {
   };
   void drop() noexcept;
 
-  void give_up(const char* why) noexcept;
+  void give_up(std::string why) noexcept;
 
   prim::Backend* backend_ = nullptr;
   bool may_ = false;  // a graph would help, and nothing is against it
-  const char* why_not_ = "";
+  std::string why_not_;
   bool written_ = false;        // the page
   std::vector<Use> uses_;       // of buffers
   std::vector<uint64_t> last_;  // numbers

@@ -291,6 +291,15 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
                                   : backend.new_storage(arena.bytes());
     arenas_.push_back(made[&arena]);
   }
+  for (int b = 0; b < buffers.size(); ++b) {
+    if (!buffers[b].storage || !is_placed(b)) continue;
+    const Storage& storage = *buffers[b].storage;
+    const Arena& arena = arena_of(storage);
+    const Life& life = lives[size_t(b)];
+    const auto its = std::ranges::find(arenas_, made[&arena]);
+    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(life.number),
+                           storage.bytes(), life.first, life.last});
+  }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {
       const int b = buffers.of(v);

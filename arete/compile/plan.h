@@ -74,6 +74,11 @@ class Plan {
   /// The steps, a line each: "pointwise(float32[2, 3] -> float32[2, 3])", and of how many calls.
   std::string to_string() const;
   const std::vector<StoragePtr>& arenas() const { return arenas_; }
+  /// Of a temporary in an arena: its steps are first to last.
+  struct Placement {
+    size_t arena, offset, bytes, first, last;
+  };
+  const std::vector<Placement>& placements() const { return placements_; }
   /// Calls f(call) for each step.
   void for_each_step(const std::function<void(prim::RecordedCall&)>& f) const {
     for (const Step& step : steps_) f(*step.call);
@@ -98,6 +103,7 @@ class Plan {
 
   std::vector<Step> steps_;
   std::vector<StoragePtr> memory_, arenas_;
+  std::vector<Placement> placements_;
   std::deque<Shape> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
   std::unique_ptr<PlanNotes> notes_;

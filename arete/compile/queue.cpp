@@ -460,9 +460,11 @@ void Queue::run() {
         trace->plan_for(used_, temporary, numbers_, {.exact = program_->options().exact});
     const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
-    for (const int b : plan.used()) provide(used_[size_t(b)].storage);
+    // Of what no call uses; of the others the plan sees to it.
+    for (const StoragePtr& s : held_)
+      if (is_wanted(*s) && known_.find(s.get()) == Numbers::kUnused) provide(s.get());
+    plan.run(used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); }, lost_);
     provide_wanted();
-    plan.run(used_, numbers_, lost_);
     const double launched = seconds_since(begun) - planned;
     plan.account.runs += 1;
     plan.account.planning += planned;

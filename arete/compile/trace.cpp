@@ -4,10 +4,15 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "arete/base/error.h"
+#include "arete/compile/stand_in_internal.h"
 #include "arete/core/modes.h"
 #include "arete/prim/compiled_kernels.h"
 
 namespace arete::compile {
+
+// Bytes.
+static constexpr size_t kLargeArena = size_t{64} << 20;
 
 using prim::Access;
 using prim::RecordedCall;
@@ -83,33 +88,88 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
       numbers_.push_back({place, from});
       its.numbers.push_back(from);
     });
+    address_ends_.push_back(addresses_.size());
   });
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
+  if (!graph_->may_run() && plan_->stats().arena >= kLargeArena) divide_arenas();
 }
 
-// Gives the steps their addresses and numbers; the memory of the arenas.
-std::vector<StoragePtr> TracePlan::prepare(UsedBuffers memory, std::span<const uint64_t> numbers) {
+// Note [Memory of large plans]
+// Small plans have one arena for all temporaries, and memory for their results from the beginning.
+// That is more than what there is at any one time: so large ones take and give back the memory of
+// each temporary, and take that of each result, where it is needed, as eager code does.
+void TracePlan::divide_arenas() {
+  const std::vector<Plan::Placement>& placements = plan_->placements();
+  begins_.resize(steps_.size());
+  ends_.resize(steps_.size());
+  for (size_t p = 0; p < placements.size(); ++p) {
+    begins_[placements[p].first].push_back(int(p));
+    ends_[placements[p].last].push_back(int(p));
+  }
+  std::vector<int> alive;
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    alive.insert(alive.end(), begins_[k].begin(), begins_[k].end());
+    for (; a < address_ends_[k]; ++a) {
+      Address& address = addresses_[a];
+      if (address.buffer >= 0) continue;
+      for (const int p : alive) {
+        const Plan::Placement& its = placements[size_t(p)];
+        if (its.arena != size_t(~address.buffer) || size_t(address.offset) < its.offset ||
+            size_t(address.offset) >= its.offset + its.bytes)
+          continue;
+        address.piece = p;
+        address.offset -= int64_t(its.offset);
+        break;
+      }
+      ARETE_ASSERT(address.piece >= 0);
+    }
+    std::erase_if(alive, [&](int p) { return placements[size_t(p)].last == k; });
+  }
+}
+
+std::vector<StoragePtr> TracePlan::make_arenas() const {
   std::vector<StoragePtr> arenas;
   for (const StoragePtr& arena : plan_->arenas())
     arenas.push_back(prim::backend_for(arena->device()).new_storage(arena->bytes()));
-  for (const Address& a : addresses_) {
-    const UsedBuffer at =
-        a.buffer < 0 ? UsedBuffer{arenas[size_t(~a.buffer)].get()} : memory[size_t(a.buffer)];
-    a.view->data = at.base() + a.offset;
-    a.view->storage = at.storage;
-  }
-  for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
   return arenas;
 }
 
+void TracePlan::set_address(const Address& a, UsedBuffers memory,
+                            std::span<const StoragePtr> arenas) {
+  const UsedBuffer at = a.piece >= 0   ? UsedBuffer{arenas[size_t(a.piece)].get()}
+                        : a.buffer < 0 ? UsedBuffer{arenas[size_t(~a.buffer)].get()}
+                                       : memory[size_t(a.buffer)];
+  a.view->data = at.base() + a.offset;
+  a.view->storage = at.storage;
+}
+
 // The first time it is noted what is compiled for them.
-void TracePlan::run_steps(size_t& done) {
-  const bool is_first = account.runs == 0;
+void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
+                          size_t& done) {
+  const bool is_first = account.runs == 0, in_pieces = !begins_.empty();
+  std::vector<StoragePtr> arenas;
+  if (in_pieces)
+    arenas.resize(plan_->placements().size());
+  else
+    arenas = make_arenas();
   plan_->for_each_step([&](const RecordedCall& call) {
     const size_t known = is_first ? prim::count_compiled_kernels() : 0;
+    if (in_pieces)
+      for (const int p : begins_[done]) {
+        const Plan::Placement& its = plan_->placements()[size_t(p)];
+        prim::Backend& backend = prim::backend_for(plan_->arenas()[its.arena]->device());
+        arenas[size_t(p)] = backend.new_storage(its.bytes);
+      }
+    for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < address_ends_[done]; ++a) {
+      const int b = addresses_[a].buffer;
+      if (b >= 0 && is_stand_in(memory[size_t(b)].storage->data())) provide(b);
+      set_address(addresses_[a], memory, arenas);
+    }
     call.run_once();
+    if (in_pieces)
+      for (const int p : ends_[done]) arenas[size_t(p)].reset();
     if (is_first && prim::count_compiled_kernels() > known)
       for (prim::CompiledKernel& k : prim::compiled_kernels(known))
         account.kernels.push_back({done, std::move(k.name), k.seconds});
@@ -117,21 +177,31 @@ void TracePlan::run_steps(size_t& done) {
   });
 }
 
-void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost) {
-  if (graph_->run(memory, numbers)) return;
-  if (graph_->is_due()) {
-    graph_->capture(steps_, memory, numbers, prepare(memory, numbers));
+void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
+                    const std::function<void(int)>& provide, std::vector<int>& lost) {
+  if (begins_.empty()) {
+    for (const int b : used_)
+      if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
     if (graph_->run(memory, numbers)) return;
   }
-  const std::vector<StoragePtr> arenas = prepare(memory, numbers);
+  for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
+  if (begins_.empty() && graph_->is_due()) {
+    std::vector<StoragePtr> arenas = make_arenas();
+    for (const Address& a : addresses_) set_address(a, memory, arenas);
+    graph_->capture(steps_, memory, numbers, std::move(arenas));
+    if (graph_->run(memory, numbers)) return;
+  }
   const auto lose = [&](const View& v, Access access) {
     for (const int b : used_)
       if (access != Access::read && memory[size_t(b)].storage == v.storage) lost.push_back(b);
   };
   size_t done = 0, step = 0;
   try {
-    run_steps(done);
+    run_steps(memory, provide, done);
   } catch (...) {
+    for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < addresses_.size(); ++a)
+      if (const int b = addresses_[a].buffer; b >= 0)
+        addresses_[a].view->storage = memory[size_t(b)].storage;
     plan_->for_each_step([&](RecordedCall& call) {
       if (step++ >= done) call.for_each_operand(lose);
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -49,14 +50,14 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
-  /// The buffers that its steps use and that are not in an arena.
-  const std::vector<int>& used() const { return used_; }
-  /// Runs it with the memory of each used buffer, and all numbers of the calls. Where a step fails
-  /// `lost` gets the buffers that it and later ones were to write.
-  void run(UsedBuffers memory, std::span<const uint64_t> numbers, std::vector<int>& lost);
+  /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)` is
+  /// called for buffers that are still promises before they are used. Where a step fails `lost` gets
+  /// the buffers that it and later ones were to write.
+  void run(UsedBuffers memory, std::span<const uint64_t> numbers,
+           const std::function<void(int)>& provide, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
   bool is_graph() const { return graph_->is_captured(); }
-  const char* why_no_graph() const { return graph_->why_not(); }
+  const std::string& why_no_graph() const { return graph_->why_not(); }
   PlanAccount account;
 
  private:
@@ -64,17 +65,24 @@ class TracePlan {
     prim::View* view;
     int buffer;  // or, negative, arena ~buffer
     int64_t offset;
+    int piece = -1;  // the number of its placement in the arena
   };
   struct Number {
     void* place;
     size_t from;
   };
-  std::vector<StoragePtr> prepare(UsedBuffers memory, std::span<const uint64_t> numbers);
-  void run_steps(size_t& done);
+  void divide_arenas();
+  std::vector<StoragePtr> make_arenas() const;
+  void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas);
+  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, size_t& done);
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
   std::vector<Address> addresses_;
+  std::vector<size_t> address_ends_;  // of each step
+  // Of each step: the placements that begin and end with it, where temporaries have memory of their
+  // own.
+  std::vector<std::vector<int>> begins_, ends_;
   std::vector<Number> numbers_;
   std::vector<GraphStep> steps_;
   std::unique_ptr<DeviceGraph> graph_;
