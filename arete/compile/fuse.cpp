@@ -104,6 +104,17 @@ std::optional<Stages> seen_in_rows(const StagedCall& elements, const StagedCall&
   return seen;
 }
 
+/// What is made once for all, seen at each element of a space.
+StagedCall seen_everywhere(const StagedCall& once, const Shape& space) {
+  StagedCall seen = once;
+  seen.space = space;
+  for (Stage& s : seen.stages)
+    for (std::vector<Place>* places : {&s.inputs, &s.outputs})
+      for (Place& p : *places)
+        if (!p.is_table) p.layout = Layout(space, Shape(space.size(), 0));
+  return seen;
+}
+
 /// Whether the reduced dimensions are the last ones, but for some of size 1.
 bool reduces_last(const StagedCall& s) {
   bool reduced = false;
@@ -237,8 +248,16 @@ bool Group::may_refuse() const {
 
 const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_read_elsewhere) {
   if (!staged_ || !next.staged_) return "one of them is no call for elements or rows";
-  StagedCall& mine = *staged_;
   const StagedCall& its = *next.staged_;
+  // One element that nobody else wants is made again for each element that reads it. (Functions of
+  // one element and of many may differ in last bits.)
+  std::optional<StagedCall> spread;
+  if (!exact_ && !staged_->reduced && numel_of(staged_->space) == 1 && numel_of(its.space) > 1 &&
+      std::ranges::none_of(uses_, [&](const Use& u) {
+        return u.access != Access::read && is_read_elsewhere(u);
+      }))
+    spread = seen_everywhere(*staged_, its.space);
+  StagedCall& mine = spread ? *spread : *staged_;
   if (call().device() != next.call().device()) return "they are of different devices";
   if (!same_context(mine.context, its.context))
     return "they are of different streams, or compute with different precision";
@@ -347,6 +366,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   if (mine.reduced == 0) mine.reduced = its.reduced;
   mine.reduce = in_rows ? nullptr : its.reduce ? its.reduce : mine.reduce;
   mine.numbers.insert(mine.numbers.end(), its.numbers.begin(), its.numbers.end());
+  if (spread) staged_ = std::move(spread);
   has_row_call_ = has_row_call_ || next.has_row_call_;
   std::ranges::move(next.calls_, std::back_inserter(calls_));
   std::ranges::copy(next.numbers, std::back_inserter(numbers));

@@ -165,11 +165,6 @@ class Planner {
       // At least 32 rows for each thread: partial results are few.
       const int64_t most = h.reduced >> (log_y + 5);
       h.splits = std::clamp<int64_t>(divide_up(target, blocks), 1, std::max<int64_t>(most, 1));
-      // Fewer where the GPU would not have enough blocks.
-      const int64_t few = 4 * int64_t(limits_.multiprocessors);
-      if (blocks * h.splits < few)
-        h.splits = std::clamp<int64_t>(divide_up(few, blocks), h.splits,
-                                       std::max<int64_t>(h.reduced >> (log_y + 3), h.splits));
     }
     h.log_x = log_x;
     h.log_y = log_y;
