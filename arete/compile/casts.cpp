@@ -59,8 +59,7 @@ std::optional<Groups> gather_before(const Group& reader, const Stage& cast, Buff
   gather.in = View(in.data, in.dtype, before->sizes, before->strides, in.storage);
   gather.out = values;
   Groups both;
-  both.push_back(
-      std::make_unique<Group>(prim::as_recorded(device, gather), buffers, options));
+  both.push_back(std::make_unique<Group>(prim::as_recorded(device, gather), buffers, options));
   both.push_back(std::make_unique<Group>(
       prim::as_recorded(device, prim::PointwiseArgs{.program = cast.program.get(),
                                                     .inputs = {&values, 1},
@@ -147,8 +146,10 @@ void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& opti
         Groups its;
         if (reader.call().primitive() == Primitive::gather) {
           std::optional<Groups> both = gather_before(reader, *cast, buffers, options);
-          if (!both) may = false;
-          else its = *std::move(both);
+          if (!both)
+            may = false;
+          else
+            its = *std::move(both);
         } else {
           auto joined = std::make_unique<Group>(groups[c]->call().clone(), buffers, options);
           Group next(reader.call().clone(), buffers, options);
@@ -158,8 +159,8 @@ void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& opti
         instead.emplace_back(r, std::move(its));
       }
       is_over = is_over || std::ranges::any_of(reader.uses(), [&](const Use& u) {
-        return u.access != Access::read && collide(u, in.use);
-      });
+                  return u.access != Access::read && collide(u, in.use);
+                });
     }
     if (!may || instead.empty()) continue;
     for (size_t k = instead.size(); k-- > 0;) {

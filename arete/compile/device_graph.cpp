@@ -53,7 +53,8 @@ const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
 class Copies {
  public:
   void add(std::byte* to, const std::byte* from, int64_t bytes) {
-    const auto all = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | uintptr_t(bytes);
+    const auto all =
+        reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | uintptr_t(bytes);
     (all % 4 == 0 ? words_ : bytes_).push_back({to, const_cast<std::byte*>(from), bytes});
   }
   void run(prim::Backend& backend) const {

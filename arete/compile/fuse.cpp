@@ -253,9 +253,8 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   // one element and of many may differ in last bits.)
   std::optional<StagedCall> spread;
   if (!exact_ && !staged_->reduced && numel_of(staged_->space) == 1 && numel_of(its.space) > 1 &&
-      std::ranges::none_of(uses_, [&](const Use& u) {
-        return u.access != Access::read && is_read_elsewhere(u);
-      }))
+      std::ranges::none_of(
+          uses_, [&](const Use& u) { return u.access != Access::read && is_read_elsewhere(u); }))
     spread = seen_everywhere(*staged_, its.space);
   StagedCall& mine = spread ? *spread : *staged_;
   if (call().device() != next.call().device()) return "they are of different devices";
@@ -328,12 +327,14 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   // Parameters are read before anything is written.
   const auto writes = [&](const std::vector<Use>& numbers, const std::vector<StageOperand>& by) {
     return std::ranges::any_of(numbers, [&](const Use& u) {
-      return std::ranges::any_of(by, [&](const StageOperand& o) { return collide(u, o.place->use); });
+      return std::ranges::any_of(by,
+                                 [&](const StageOperand& o) { return collide(u, o.place->use); });
     });
   };
   if (writes(mine.numbers, later) || writes(its.numbers, earlier))
     return "one of them writes a number that the other one computes with";
-  if (instructions > kMostInstructions || params > kMostParams) return "the kernel would be too long";
+  if (instructions > kMostInstructions || params > kMostParams)
+    return "the kernel would be too long";
   // The operands that the kernel would have: what is made and used in it is none.
   std::vector<const Place*> operands, made;
   const auto has = [](const std::vector<const Place*>& list, const Place* p) {
@@ -347,7 +348,8 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
         operands.push_back(o.place);
       if (written) made.push_back(o.place);
     }
-  if (operands.size() + 1 > prim::LoopNest::kMaxOperands) return "the kernel would have too many operands";
+  if (operands.size() + 1 > prim::LoopNest::kMaxOperands)
+    return "the kernel would have too many operands";
   // Reductions read something.
   if (its.reduce && operands.empty()) return "nothing is read";
 
@@ -357,7 +359,8 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   if (in_rows) {
     const Depth depth = depth_of(all);
     if (depth.columns_need_rows) return "a sum over all rows would need what is known of one row";
-    if (depth.has_columns && depth.in_place) return "a sum over all rows may read what is written over";
+    if (depth.has_columns && depth.in_place)
+      return "a sum over all rows may read what is written over";
     if (functions * (depth.reductions + 1) > kMostFunctions)
       return "what reductions read would be computed too often";
   }

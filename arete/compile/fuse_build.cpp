@@ -116,7 +116,7 @@ class Writer {
       for (const expr::Program::Output& out : s.program->outputs()) {
         // A float that nobody stored on the way is not rounded unless that is asked for.
         const Value v = code[size_t(out.value)];
-        mine.push_back(exact_                    ? b_.stored(v, out.dtype)
+        mine.push_back(exact_                   ? b_.stored(v, out.dtype)
                        : is_floating(out.dtype) ? b_.cast(v, expr::compute_type(out.dtype))
                                                 : b_.round_to(v, out.dtype));
       }
@@ -136,8 +136,8 @@ class Writer {
     for (size_t i = 0; i < s.inputs.size(); ++i) {
       // A program takes what was stored, in its own dtype.
       const Value v = value(graph_.sources[size_t(stage)][i]);
-      inputs.push_back(s.inputs[i].is_table ? v
-                                            : b_.cast(v, expr::compute_type(s.program->inputs()[i])));
+      inputs.push_back(
+          s.inputs[i].is_table ? v : b_.cast(v, expr::compute_type(s.program->inputs()[i])));
     }
     return b_.inline_code(*s.program, inputs, params_[size_t(stage)]);
   }
@@ -260,13 +260,16 @@ class RowsWriter {
         dtypes.push_back(stage.outputs[k].dtype);
       }
     }
-    add(FusedStage::Kind::reduce, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
-          std::vector<Value> values;
-          for (size_t k = 0; k < of.size(); ++k)
-            values.push_back(
-                w.builder().cast(w.unrounded(of[k]), expr::compute_type(dtypes[k])));
-          return values;
-        })).monoid = monoid;
+    add(FusedStage::Kind::reduce,
+        compile::write(graph_, rows_, false, dtypes,
+                       [&](Writer& w) {
+                         std::vector<Value> values;
+                         for (size_t k = 0; k < of.size(); ++k)
+                           values.push_back(
+                               w.builder().cast(w.unrounded(of[k]), expr::compute_type(dtypes[k])));
+                         return values;
+                       }))
+        .monoid = monoid;
     for (const Source& o : of)
       if (o.number == 0) rows_[size_t(o.stage)] = count_ + int(&o - of.data());
     count_ += int(of.size());
@@ -278,8 +281,7 @@ class RowsWriter {
     add(FusedStage::Kind::row, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
           std::vector<Value> values;
           for (size_t k = 0; k < dtypes.size(); ++k)
-            values.push_back(
-                w.builder().cast(w.value({s, int(k)}), expr::compute_type(dtypes[k])));
+            values.push_back(w.builder().cast(w.value({s, int(k)}), expr::compute_type(dtypes[k])));
           return values;
         }));
     rows_[size_t(s)] = count_;
@@ -304,15 +306,13 @@ class RowsWriter {
     const bool columns = kind == FusedStage::Kind::reduce_columns;
     if (columns)
       for (size_t k = 0; k < of.size(); ++k)
-        dtypes[k] =
-            graph_.stages[size_t(stage)].program->outputs()[size_t(of[k].number)].dtype;
-    FusedStage& added =
-        add(kind, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
-              std::vector<Value> values;
-              for (const Source& s : of)
-                values.push_back(columns ? w.unrounded(s) : w.value(s));
-              return values;
-            }));
+        dtypes[k] = graph_.stages[size_t(stage)].program->outputs()[size_t(of[k].number)].dtype;
+    FusedStage& added = add(kind, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
+                              std::vector<Value> values;
+                              for (const Source& s : of)
+                                values.push_back(columns ? w.unrounded(s) : w.value(s));
+                              return values;
+                            }));
     added.first_output = first;
     if (columns) added.monoid = graph_.stages[size_t(stage)].monoid;
   }
@@ -337,17 +337,17 @@ class RowsWriter {
     std::vector<View> inputs, outputs;
     for (const int i : inputs_) inputs.push_back(view_of(*graph_.inputs[size_t(i)], 0));
     for (const auto& [place, kind] : outputs_)
-      outputs.push_back(view_of(*place, kind == FusedStage::Kind::store_row        ? staged_.reduced
-                                        : kind == FusedStage::Kind::reduce_columns ? ~staged_.reduced
-                                                                                   : 0));
+      outputs.push_back(view_of(*place, kind == FusedStage::Kind::store_row ? staged_.reduced
+                                        : kind == FusedStage::Kind::reduce_columns
+                                            ? ~staged_.reduced
+                                            : 0));
     if (spec_.stages.size() == 1 && spec_.stages[0].kind == FusedStage::Kind::store)
-      return prim::as_recorded(device,
-                               prim::PointwiseArgs{.program = spec_.stages[0].program.get(),
-                                                   .inputs = inputs,
-                                                   .outputs = outputs,
-                                                   .params = graph_.params,
-                                                   .slots = graph_.slots,
-                                                   .context = staged_.context});
+      return prim::as_recorded(device, prim::PointwiseArgs{.program = spec_.stages[0].program.get(),
+                                                           .inputs = inputs,
+                                                           .outputs = outputs,
+                                                           .params = graph_.params,
+                                                           .slots = graph_.slots,
+                                                           .context = staged_.context});
     spec_.n_inputs = int(inputs.size());
     spec_.n_outputs = int(outputs.size());
     Shape space;
@@ -422,9 +422,8 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
   // Of the results something else is made.
   rows[size_t(last)] = 0;
   const Place& out = graph.place(graph.stored[0]);
-  const Written epilogue = write(graph, rows, exact, {out.dtype}, [&](Writer& w) {
-    return std::vector{w.value(graph.stored[0])};
-  });
+  const Written epilogue = write(graph, rows, exact, {out.dtype},
+                                 [&](Writer& w) { return std::vector{w.value(graph.stored[0])}; });
   Shape sizes = out.layout.sizes;
   for (int d = 0; d < int(sizes.size()); ++d)
     if (staged.reduced >> d & 1) sizes[size_t(d)] = 1;

@@ -113,8 +113,8 @@ std::optional<StagedCall> staged(const prim::ReduceArgs& a, Buffers& buffers) {
   const ProgramPtr program = a.prologue ? a.prologue->shared_from_this()
                                         : conversion(a.inputs[0].dtype, a.inputs[0].dtype);
   const expr::Program::Output& out = program->outputs()[0];
-  const Place row = row_value(row_dtype(a.monoid, program->code()[size_t(out.value)].type), a.space,
-                              s.reduced);
+  const Place row =
+      row_value(row_dtype(a.monoid, program->code()[size_t(out.value)].type), a.space, s.reduced);
   s.stages.push_back({.kind = Stage::Kind::reduce,
                       .program = program,
                       .inputs = inputs_of(a.inputs, program->tables(), s.space, buffers),
@@ -122,13 +122,13 @@ std::optional<StagedCall> staged(const prim::ReduceArgs& a, Buffers& buffers) {
                       .params = a.params,
                       .slots = {a.slots.begin(), a.slots.end()},
                       .monoid = a.monoid});
-  s.stages.push_back({.kind = Stage::Kind::rows,
-                      .program = a.epilogue ? a.epilogue->shared_from_this()
-                                            : conversion(row.dtype, a.out.dtype),
-                      .inputs = {row},
-                      .outputs = {place_of(a.out, s.space, Access::write, buffers)},
-                      .params = a.epilogue_params,
-                      .slots = {a.epilogue_slots.begin(), a.epilogue_slots.end()}});
+  s.stages.push_back(
+      {.kind = Stage::Kind::rows,
+       .program = a.epilogue ? a.epilogue->shared_from_this() : conversion(row.dtype, a.out.dtype),
+       .inputs = {row},
+       .outputs = {place_of(a.out, s.space, Access::write, buffers)},
+       .params = a.epilogue_params,
+       .slots = {a.epilogue_slots.begin(), a.epilogue_slots.end()}});
   return s;
 }
 
@@ -153,16 +153,16 @@ std::optional<StagedCall> staged(const prim::FusedArgs& a, Buffers& buffers) {
       if (in < 0)
         stage.inputs.push_back(rows[size_t(~in)]);  // which collides with nothing
       else
-        stage.inputs.push_back(inputs_of(a.inputs.subspan(size_t(in), 1), program.is_table(i),
-                                         s.space, buffers)[0]);
+        stage.inputs.push_back(
+            inputs_of(a.inputs.subspan(size_t(in), 1), program.is_table(i), s.space, buffers)[0]);
     }
     for (size_t k = 0; k < program.outputs().size(); ++k) {
       if (from.kind == Kind::reduce || from.kind == Kind::row) {
         rows.push_back(row_value(program.outputs()[k].dtype, a.space, s.reduced));
         stage.outputs.push_back(rows.back());
       } else {
-        stage.outputs.push_back(place_of(a.outputs[size_t(from.first_output) + k], s.space,
-                                         Access::write, buffers));
+        stage.outputs.push_back(
+            place_of(a.outputs[size_t(from.first_output) + k], s.space, Access::write, buffers));
       }
     }
     // Each program has a prefix of the parameters.

@@ -107,9 +107,9 @@ class Group {
   bool exact_;
 };
 
-/// Of groups of one call each: who reads a temporary that is a narrower operand converted to a wider
-/// type reads the operand, and converts it himself, if all its readers can. Sums of rows beside a
-/// product that are only converted become calls of their own.
+/// Of groups of one call each: who reads a temporary that is a narrower operand converted to a
+/// wider type reads the operand, and converts it himself, if all its readers can. Sums of rows
+/// beside a product that are only converted become calls of their own.
 void read_before_casts(std::vector<std::unique_ptr<Group>>& groups, Buffers& buffers,
                        const PlanOptions& options);
 

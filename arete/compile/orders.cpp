@@ -109,8 +109,9 @@ void Plan::choose_orders(Buffers& buffers) {
         Shape strides;
         if (!may || buffers.of(v) != its->first) return;
         may = relayout.map(v, strides) &&
-              (takes_any_order(p) || (p == Primitive::conv && v.rank() == int(its->second.sizes.size()) &&
-                                      is_channels_last(v.sizes, strides)));
+              (takes_any_order(p) ||
+               (p == Primitive::conv && v.rank() == int(its->second.sizes.size()) &&
+                is_channels_last(v.sizes, strides)));
       });
     }
     its = may ? std::next(its) : chosen.erase(its);

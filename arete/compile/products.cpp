@@ -91,7 +91,8 @@ void Plan::end_products(Buffers& buffers) {
         (end->input && !end->input->is_contiguous()))
       continue;
     const Use from = use_of(*end->product, Access::read), to = use_of(*end->out, Access::write);
-    if (from.buffer < 0 || to.buffer < 0 || from.buffer == to.buffer || !buffers[from.buffer].storage)
+    if (from.buffer < 0 || to.buffer < 0 || from.buffer == to.buffer ||
+        !buffers[from.buffer].storage)
       continue;
     // The step that makes the product, and whether others want it, too.
     size_t j = k;

@@ -463,7 +463,8 @@ void Queue::run() {
     // Of what no call uses; of the others the plan sees to it.
     for (const StoragePtr& s : held_)
       if (is_wanted(*s) && known_.find(s.get()) == Numbers::kUnused) provide(s.get());
-    plan.run(used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); }, lost_);
+    plan.run(
+        used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); }, lost_);
     provide_wanted();
     const double launched = seconds_since(begun) - planned;
     plan.account.runs += 1;

@@ -6,7 +6,8 @@ namespace arete::compile {
 
 using prim::View;
 
-Relayout::Relayout(const View& from, const View& to) : from_(from.data), to_(to.data), size_(int64_t(size_of(from.dtype))) {
+Relayout::Relayout(const View& from, const View& to)
+    : from_(from.data), to_(to.data), size_(int64_t(size_of(from.dtype))) {
   for (size_t d = 0; d < from.sizes.size(); ++d)
     if (from.sizes[d] != 1) dims_.push_back({from.sizes[d], from.strides[d], to.strides[d]});
   std::ranges::sort(dims_, [](const Dim& a, const Dim& b) { return a.stride > b.stride; });

@@ -50,9 +50,9 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
-  /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)` is
-  /// called for buffers that are still promises before they are used. Where a step fails `lost` gets
-  /// the buffers that it and later ones were to write.
+  /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)`
+  /// is called for buffers that are still promises before they are used. Where a step fails `lost`
+  /// gets the buffers that it and later ones were to write.
   void run(UsedBuffers memory, std::span<const uint64_t> numbers,
            const std::function<void(int)>& provide, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }

@@ -22,6 +22,11 @@ class ReferencePrimitives : public prim::Backend {
   int64_t compact(const prim::CompactArgs&) override;
   void random(const prim::RandomArgs&) override;
   void gemm(const prim::GemmArgs&) override;
+  // So that plans do on it what they do for libraries that are quicker so.
+  bool prefers_channels_last(const prim::ConvArgs&) const override { return true; }
+  bool has_epilogue(prim::Activation a, DType) const override {
+    return a == prim::Activation::gelu_tanh;
+  }
 };
 
 /// A device that computes with them; it says that it is the first GPU, since operators must take it

@@ -1,0 +1,209 @@
+// What plans join besides element-wise calls: rows, products with what follows them, conversions,
+// copies, the order of channels. How many kernels are left is part of it.
+#include <functional>
+
+#include "arete/autograd/engine.h"
+#include "arete/compile/plan.h"
+#include "arete/ops/activation.h"
+#include "arete/ops/conv.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/norm.h"
+#include "arete/ops/pool.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/ops/softmax.h"
+#include "arete/prim/recorder.h"
+#include "tests/op/recording.h"
+
+namespace arete::test {
+namespace {
+
+std::vector<Tensor> grads(const Tensor& loss, std::vector<Tensor> of) {
+  const TensorList all = autograd::grad({&loss, 1}, of);
+  return {all.begin(), all.end()};
+}
+
+struct Joined {
+  int steps;
+  std::string text;
+  int convolutions = 0, channels_last = 0;
+};
+
+/// Runs `f` called and as a plan, twice with other inputs; values agree up to `rounding`.
+Joined run_both(std::span<const Tensor> inputs,
+                const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
+                double rounding) {
+  std::vector<Tensor> results;
+  const auto plan = compile::plan([&] { results = f(inputs); }, {.exact = false});
+  for (Tensor& t : results) t = t.detach();
+  for (int round = 0; round < 2; ++round) {
+    plan->run();
+    const std::vector<Tensor> want = f(inputs);
+    for (size_t k = 0; k < want.size(); ++k) {
+      EXPECT_EQ(results[k].layout().sizes, want[k].layout().sizes);
+      const double far =
+          (results[k].to(kFloat64) - want[k].detach().to(kFloat64)).abs().max().item<double>();
+      const double large = want[k].detach().to(kFloat64).abs().max().item<double>();
+      EXPECT_LE(far, rounding * std::max(1.0, large)) << "result " << k << "\n"
+                                                      << plan->to_string();
+    }
+    const NoGradGuard no_history;
+    for (const Tensor& t : inputs)
+      if (t.is_floating_point()) Tensor(t).mul_(-0.75);
+  }
+  Joined joined{plan->stats().steps, plan->to_string()};
+  plan->for_each_step([&](prim::RecordedCall& call) {
+    if (call.primitive() != prim::Primitive::conv) return;
+    const auto& conv = *static_cast<const prim::ConvArgs*>(call.args());
+    ++joined.convolutions;
+    joined.channels_last += conv.x.strides[1] == 1 && conv.y.strides[1] == 1;
+  });
+  return joined;
+}
+
+Tensor input(IntList sizes, DType dtype = kFloat32) {
+  return (randn(sizes, TensorOptions(kFloat32)) * 0.5).to(dtype).to(test_device());
+}
+
+TEST(PlanJoins, RowsOfMeansAreOneKernel) {
+  const Tensor x = input({96, 3, 40}), w = input({40});
+  const Tensor inputs[] = {x, w};
+  const auto rms = [](std::span<const Tensor> in) {
+    const Tensor &x = in[0], &w = in[1];
+    return std::vector{x * (x.square().mean({-1}, true) + 1e-5).rsqrt() * w};
+  };
+  EXPECT_EQ(run_both(inputs, rms, 1e-5).steps, 1);
+  const auto standardized = [](std::span<const Tensor> in) {
+    const Tensor centred = in[0] - in[0].mean({-1}, true);
+    return std::vector{centred / (centred.square().mean({-1}, true) + 1e-5).sqrt() + in[1]};
+  };
+  EXPECT_EQ(run_both(inputs, standardized, 1e-5).steps, 1);
+  const auto softmax_by_hand = [](std::span<const Tensor> in) {
+    const Tensor e = (in[0] - in[0].amax({-1}, true)).exp();
+    return std::vector{e / e.sum({-1}, true)};
+  };
+  EXPECT_EQ(run_both(inputs, softmax_by_hand, 1e-5).steps, 1);
+  // Without keeping the dimension, and with other results that are stored.
+  const auto several = [](std::span<const Tensor> in) {
+    const Tensor doubled = in[0] * 2, mean = doubled.mean({-1});
+    return std::vector{doubled, mean, (doubled - mean.unsqueeze(-1)).relu()};
+  };
+  EXPECT_EQ(run_both(inputs, several, 1e-5).steps, 1);
+}
+
+TEST(PlanJoins, NormsTakeWhatIsAroundThem) {
+  const Tensor inputs[] = {input({4, 32, 48}), input({4, 32, 48}), input({48}), input({48})};
+  const auto block = [](std::span<const Tensor> in) {
+    const Tensor sum = in[0] + in[1];
+    return std::vector{sum, layer_norm(sum, {48}, in[2], in[3]).to(kBFloat16)};
+  };
+  EXPECT_EQ(run_both(inputs, block, 1e-2).steps, 1);
+  const auto backward = [](std::span<const Tensor> in) {
+    const Tensor x = in[0].detach().requires_grad_(), w = in[2].detach().requires_grad_();
+    const Tensor y = x + layer_norm(x, {48}, w, in[3]).to(kBFloat16).to(kFloat32) * in[1];
+    return grads((y * in[1]).sum(), {x, w});
+  };
+  const Joined joined = run_both(inputs, backward, 2e-2);
+  EXPECT_LE(joined.steps, 6) << joined.text;
+}
+
+TEST(PlanJoins, SumsOverAllRowsStayRight) {
+  // What is written over, and sums that would need a value of their row.
+  const Tensor inputs[] = {input({64, 48}), input({64, 48}), input({48})};
+  const auto f = [](std::span<const Tensor> in) {
+    const Tensor x = in[0].detach().requires_grad_(), w = in[2].detach().requires_grad_();
+    const Tensor g = grads((layer_norm(x, {48}, w) * in[1]).sum(), {x, w})[0];
+    Tensor centred = g - g.mean({-1}, true);
+    const Tensor sums = centred.sum({0});
+    return std::vector{centred, sums, g.sum({0}), Tensor(centred.add_(1))};
+  };
+  run_both(inputs, f, 1e-4);
+}
+
+TEST(PlanJoins, ProductsAreConvertedAndActivatedOnTheirWay) {
+  const Tensor inputs[] = {input({64, 32}, kBFloat16), input({48, 32}), input({48}),
+                           input({64, 48}, kBFloat16)};
+  const auto gradient = [](std::span<const Tensor> in) {
+    const Tensor w = in[1].detach().requires_grad_(), b = in[2].detach().requires_grad_();
+    const Tensor y = linear(in[0], w.to(kBFloat16), b.to(kBFloat16));
+    return grads((y * in[3]).to(kFloat32).sum(), {w, b});
+  };
+  const Joined joined = run_both(inputs, gradient, 3e-2);
+  EXPECT_NE(joined.text.find("-> float32[48, 32])"), std::string::npos) << joined.text;
+  EXPECT_NE(joined.text.find("-> float32[48, 1])"), std::string::npos) << joined.text;
+
+  const auto activated = [](std::span<const Tensor> in) {
+    const Tensor x = in[0].detach().requires_grad_();
+    const Tensor y = linear(gelu(linear(x, in[1].to(kBFloat16), in[2].to(kBFloat16)), "tanh"),
+                            in[1].t().contiguous().to(kBFloat16));
+    return std::vector{y, grads(y.to(kFloat32).square().sum(), {x})[0]};
+  };
+  const Joined both = run_both(inputs, activated, 3e-2);
+  if (test_device().is_cpu()) return;
+  EXPECT_EQ(both.text.find("pointwise(bfloat16[64, 48]"), std::string::npos) << both.text;
+}
+
+TEST(PlanJoins, ConversionsAreMadeByThoseWhoRead) {
+  const Tensor inputs[] = {input({64, 96}, kBFloat16)};
+  const auto f = [](std::span<const Tensor> in) {
+    const Tensor wide = (in[0] * 1).to(kFloat32);
+    return std::vector{softmax(wide, -1), wide.exp().sum({-1}),
+                       wide.gather(1, full({64, 1}, 3, TensorOptions(kInt64, wide.device()))),
+                       wide.tanh()};
+  };
+  const Joined joined = run_both(inputs, f, 1e-2);
+  EXPECT_EQ(joined.text.find("-> float32[64, 96], float32[64, 96]"), std::string::npos);
+}
+
+TEST(PlanJoins, PartsAreMadeWhereTheyGo) {
+  const Tensor inputs[] = {input({2, 4, 16, 24}), input({2, 4, 24, 32})};
+  const auto f = [](std::span<const Tensor> in) {
+    std::vector<Tensor> parts;
+    for (int k = 0; k < 3; ++k) parts.push_back(matmul(in[0] + k, in[1]));
+    return std::vector{
+        stack(parts, 0).permute({1, 3, 0, 2, 4}).contiguous().view({2 * 16, 3 * 4 * 32})};
+  };
+  const Joined joined = run_both(inputs, f, 1e-4);
+  EXPECT_EQ(joined.text.find("copy("), std::string::npos) << joined.text;
+}
+
+TEST(PlanJoins, ConvolutionsFindTheirOrder) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const Tensor inputs[] = {input({4, 3, 12, 10}, dtype), input({16, 3, 3, 3}),
+                             input({8, 16, 1, 1}), input({16}), input({16})};
+    const auto net = [&](std::span<const Tensor> in) {
+      std::vector<Tensor> w;
+      for (const Tensor& t : in.subspan(1)) w.push_back(t.detach().requires_grad_());
+      Tensor y = conv2d(in[0], w[0].to(dtype), {}, 1, 1);
+      y = batch_norm_relu(y, {}, {}, w[2], w[3], true);
+      y = max_pool2d(y, 2);
+      y = conv2d(y + y.tanh(), w[1].to(dtype));
+      const Tensor loss = y.relu().mean({2, 3}).to(kFloat32).square().sum();
+      std::vector<Tensor> all{loss, y};
+      for (const Tensor& g : grads(loss, {w[0], w[1], w[2], w[3]})) all.push_back(g);
+      return all;
+    };
+    const Joined joined = run_both(inputs, net, dtype == kFloat32 ? 1e-4 : 0.05);
+    EXPECT_EQ(joined.convolutions, 5);
+    // The first one's input and the last one's result are no temporaries.
+    if (test_device().is_cuda() && dtype == kFloat32) continue;  // as tf32 is allowed or not
+    const auto& backend = prim::backend_for(test_device());
+    const bool wanted = backend.prefers_channels_last(
+        {.pass = prim::ConvArgs::Pass::forward, .x = prim::View(nullptr, dtype, {}, {})});
+    EXPECT_EQ(joined.channels_last > 0, wanted) << joined.text;
+  }
+}
+
+TEST(PlanJoins, OneElementIsMadeByThoseWhoReadIt) {
+  const Tensor inputs[] = {input({64, 5}), input({1})};
+  const auto f = [](std::span<const Tensor> in) {
+    const Tensor scale = (in[1] * 2 + 1).tanh();
+    return std::vector{in[0] * scale + 1};
+  };
+  EXPECT_EQ(run_both(inputs, f, 1e-5).steps, 1);
+}
+
+}  // namespace
+}  // namespace arete::test
