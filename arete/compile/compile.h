@@ -18,7 +18,7 @@ struct CompileOptions {
   /// An error (ValueError) instead of a break, wherever a value is looked at on the way.
   bool fullgraph = false;
   /// For explanations.
-  std::string name;
+  std::string name{};
 };
 
 /// What became of the calls of a compiled function, so far.

@@ -1,7 +1,5 @@
 // Compiled functions.
-
 #include "arete/compile/explain.h"
-
 #include "arete/core/modes.h"
 #include "arete/prim/recorder.h"
 #include "bindings.h"
