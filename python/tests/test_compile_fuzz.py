@@ -1,7 +1,7 @@
 """Random programs, called and compiled: with `exact` bit for bit, else in float64 up to the rounding of a few operations.
 
-A program is a list of small functions over a pool of tensors, some of which are views of others, some written in place, with backward passes
-and host reads in between. ARETE_FUZZ_SECONDS sets the time, ARETE_FUZZ_SEED the first seed.
+A program is a list of small functions over a pool of tensors, some of which are views of others, some written in place, with backward
+passes and host reads in between. ARETE_FUZZ_SECONDS sets the time, ARETE_FUZZ_SEED the first seed.
 """
 from __future__ import annotations
 
