@@ -505,9 +505,13 @@ namespace {
 std::atomic<std::string (*)()> place_source{nullptr};
 }
 
+std::string current_place() {
+  auto* const source = place_source.load();
+  return source ? source() : "";
+}
+
 void Program::note_break(const char* what) {
-  std::string where;
-  if (auto* const source = place_source.load()) where = source();
+  std::string where = current_place();
   const std::lock_guard lock(mutex_);
   ++breaks_[{std::move(where), what ? what : ""}];
 }
