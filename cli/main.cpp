@@ -1,4 +1,4 @@
-// arete: trains, evaluates, measures and describes.
+// arete: trains, evaluates, runs saved programs, measures and describes.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -98,6 +98,22 @@ void add_bench(CLI::App& app, BenchOptions& o, int& code) {
   c->callback([&] { code = o.ceilings ? ceilings(o) : bench(o); });
 }
 
+void add_run_program(CLI::App& app, RunProgramOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "run-program", "Run a saved program (arete.jit.save, arete.export.save) on arrays");
+  c->add_option("file", o.file, "The program")->required();
+  c->add_option("--input", o.inputs, "A .npy file; once for each input, in their order");
+  c->add_option("--output", o.output,
+                "Write the results to this .npy file, or .npz for several; else they are printed");
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_option("--repeat", o.repeat, "Run it so often, and say how long that takes")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(1000000)));
+  c->callback([&] { code = run_program(o); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,6 +128,8 @@ int main(int argc, char** argv) {
   InfoOptions info_options;
   add_train(app, train_options, code);
   add_eval(app, eval_options, code);
+  RunProgramOptions run_program_options;
+  add_run_program(app, run_program_options, code);
   BenchOptions bench_options;
   add_bench(app, bench_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
