@@ -132,6 +132,7 @@ class Listener final : public tracing::ThreadListener {
 
   int value_of(const Tensor& t);
   int alias_of(const Tensor& t, const std::vector<const TensorImpl*>& others);
+  void forget(const Storage& memory);
   int add_constant(const Tensor& t, State state);
   int add_result(const Tensor& t, RecordedCall& call);
   void know(const Tensor& t, int value);
@@ -142,9 +143,13 @@ class Listener final : public tracing::ThreadListener {
   std::unordered_map<const TensorImpl*, Known> known_;
   // Values over each memory, the last one last.
   std::unordered_map<const Storage*, std::vector<const TensorImpl*>> over_;
+  // Memory that nothing was written to since an operator made it (empty): if the host writes there,
+  // it is a constant.
+  std::unordered_set<const Storage*> blank_;
   // Memory that holds what depends on the inputs, or on chance.
   std::unordered_set<const Storage*> depends_;
   std::unordered_map<const Storage*, std::vector<int>> constants_over_;
+  std::vector<Tensor> kept_;
   std::vector<Frame> frames_;
   int opaque_ = 0;
   std::vector<std::string> functions_;
@@ -187,6 +192,18 @@ Listener::Listener(const std::vector<Tensor>& inputs, const RecordOptions& optio
 void Listener::know(const Tensor& t, int value) {
   known_.insert_or_assign(t.impl(), Known{t, value, t.storage(), t.layout()});
   over_[t.storage().get()].push_back(t.impl());
+}
+
+// What lies in the memory comes from the host.
+void Listener::forget(const Storage& memory) {
+  const auto found = over_.find(&memory);
+  if (found == over_.end()) return;
+  for (const TensorImpl* impl : found->second)
+    if (const auto k = known_.find(impl); k != known_.end()) {
+      kept_.push_back(k->second.tensor);  // or its address may become another tensor's
+      known_.erase(k);
+    }
+  over_.erase(found);
 }
 
 int Listener::add_constant(const Tensor& t, State state) {
@@ -458,11 +475,13 @@ void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results)
     for (size_t i = 0; i < results.size; ++i) {
       add_result(results.data[i], call);
       depend(results.data[i]);
+      if (op.uninitialized) blank_.insert(results.data[i].storage().get());
     }
   } else {
     // What was written is what it was, but for its shape (out=).
     for (size_t i = 0; i < results.size; ++i) {
       depend(results.data[i]);
+      blank_.erase(results.data[i].storage().get());
       if (call.form != Form::out) continue;
       Known& k = known_.at(results.data[i].impl());
       k.storage = results.data[i].storage();
@@ -474,7 +493,9 @@ void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results)
 }
 
 void Listener::read(const Tensor& t) {
-  if (is_busy_ || opaque_ > 0 || !t.defined() || !depends(t)) return;
+  if (is_busy_ || opaque_ > 0 || !t.defined()) return;
+  if (blank_.erase(t.storage().get())) forget(*t.storage());
+  if (!depends(t)) return;
   const std::string place = compile::current_place();
   ValueError error("program",
                    "a value that depends on the inputs was looked at on the host while a program "

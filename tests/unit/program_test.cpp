@@ -116,6 +116,19 @@ TEST(Program, ViewsAndInPlaceCalls) {
   expect_same(reloaded(p)({x}), f({x}));
 }
 
+TEST(Program, WhatTheHostWritesIsAConstant) {
+  const auto f = [](const Tensors& in) {
+    Tensor t = empty({2});
+    t.data<float>()[0] = 3, t.data<float>()[1] = 4;
+    Tensor filled = empty({2});
+    filled.fill_(2.0);
+    return Tensors{in[0] * t, filled + in[0]};
+  };
+  const Program p = Program::record(f, {ones({2})});
+  EXPECT_EQ(p.state().size(), 1u) << p.to_string();
+  expect_same(reloaded(p)({ones({2})}), f({ones({2})}));
+}
+
 TEST(Program, InputsAreWrittenAsInEagerCode) {
   const auto f = [](const Tensors& in) {
     Tensor x = in[0];
