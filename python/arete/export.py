@@ -10,12 +10,12 @@ import enum as _enum
 from collections import namedtuple as _namedtuple
 from typing import Any
 
-from ._program import Graph, ProgramModule, Recorded, state_of
+from ._program import Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, state_of as _state_of
 from .nn import Module as _Module
 
 __all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "save"]
 
-ValueRanges = _namedtuple("ValueRanges", "lower upper")
+_ValueRanges = _namedtuple("ValueRanges", "lower upper")
 
 
 class _Hint(_enum.Enum):
@@ -84,23 +84,28 @@ class ExportGraphSignature:
 
 
 class ExportedProgram:
-    """A program with a signature: see export() and load()."""
+    """A program with a signature: see export() and load().
 
-    def __init__(self, recorded: Recorded, example_inputs: Any = None) -> None:
+    >>> ep = arete.export.export(arete.nn.ReLU(), (arete.ones(2),))
+    >>> ep.module()(arete.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
+
+    def __init__(self, recorded: _Recorded, example_inputs: Any = None) -> None:
         self._recorded = recorded
         self.example_inputs = example_inputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
 
-    def module(self) -> ProgramModule:
+    def module(self) -> _ProgramModule:
         """A module that runs the program and shares its parameters and buffers."""
-        return ProgramModule(self._recorded)
+        return _ProgramModule(self._recorded)
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> _Graph:
         """The calls; print it."""
-        return Graph(self._recorded.program)
+        return _Graph(self._recorded.program)
 
     @property
     def graph_signature(self) -> ExportGraphSignature:
@@ -120,7 +125,7 @@ class ExportedProgram:
     @property
     def range_constraints(self) -> dict:
         """The range of each dynamic size by its name; an upper bound of None is none."""
-        return {name: ValueRanges(low, high) for name, low, high in self._recorded.program.sizes()}
+        return {name: _ValueRanges(low, high) for name, low, high in self._recorded.program.sizes()}
 
     def named_parameters(self) -> Any:
         """(name, parameter) of all."""
@@ -144,7 +149,7 @@ class ExportedProgram:
                                   "are taken apart where they run")
 
     def __str__(self) -> str:
-        return f"ExportedProgram:\n{self.graph}Graph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
+        return f"ExportedProgram:\n{self.graph}_Graph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
 
 
 def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:
@@ -234,7 +239,7 @@ def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes:
     True
     >>> ep.module()(arete.ones(65, 4))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: program: Expected input 'input' at dimension 0 to be <= 64, but got 65...
+    arete.ArgumentError: Expected input 'input' at dimension 0 to be <= 64, but got 65. ...
     """
     if not isinstance(mod, _Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
@@ -250,7 +255,7 @@ def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes:
         kept[:] = form, tensors
         return _dynamic(form, tensors, dynamic_shapes) if dynamic_shapes else ([], [])
 
-    recorded = Recorded.record(mod, args, kwargs or {}, what="export()", kind="exported", state=state_of(mod), dynamic=dynamic,
+    recorded = _Recorded.record(mod, args, kwargs or {}, what="export()", kind="exported", state=_state_of(mod), dynamic=dynamic,
                                training=mod.training)
     if dynamic_shapes:
         _check_dynamic(recorded.program, *kept, dynamic_shapes)
@@ -278,6 +283,6 @@ def load(f: Any, *, extra_files: dict | None = None) -> ExportedProgram:
 
     >>> arete.export.load("no such file")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    FileNotFoundError: ...
+    OSError: cannot open 'no such file': No such file or directory...
     """
-    return ExportedProgram(Recorded.load(f, extra=extra_files))
+    return ExportedProgram(_Recorded.load(f, extra=extra_files))

@@ -7,16 +7,21 @@ from __future__ import annotations
 import os as _os
 from typing import Any
 
-from .._program import Recorded
-from ..export import ExportedProgram, _dynamic
-from ..jit import ScriptModule
+from .._program import Recorded as _Recorded
+from ..export import ExportedProgram as _ExportedProgram, _dynamic
+from ..jit import ScriptModule as _ScriptModule
 from ..nn import Module as _Module
 
 __all__ = ["ONNXProgram", "export", "supported_operators"]
 
 
 class ONNXProgram:
-    """An ONNX model: `model_proto` is onnx's object, save() writes it."""
+    """An ONNX model: `model_proto` is onnx's object, save() writes it.
+
+    >>> program = arete.onnx.ONNXProgram(None)  # export() makes them
+    >>> program.model_proto is None
+    True
+    """
 
     def __init__(self, model_proto: Any) -> None:
         self.model_proto = model_proto
@@ -39,7 +44,8 @@ def supported_operators() -> list[str]:
     >>> "linear" in arete.onnx.supported_operators()
     True
     """
-    from ._model import HANDLERS
+    from . import _layers, _shapes  # noqa: F401
+    from ._operators import HANDLERS
 
     return sorted(HANDLERS)
 
@@ -71,8 +77,8 @@ def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = N
     Traceback (most recent call last):
     TypeError: onnx.export(): a module or a program is exported, not int
     """
-    if isinstance(model, ExportedProgram) or isinstance(model, ScriptModule):
-        if args not in ((), None) and not isinstance(model, ScriptModule) or dynamic_axes or dynamic_shapes:
+    if isinstance(model, _ExportedProgram) or isinstance(model, _ScriptModule):
+        if args not in ((), None) and not isinstance(model, _ScriptModule) or dynamic_axes or dynamic_shapes:
             raise ValueError("onnx.export(): a program that is recorded has its arguments and sizes")
         recorded = model._recorded
         if recorded.form.get("training"):
@@ -94,7 +100,7 @@ def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = N
         modes = [(m, m.training) for m in model.modules()]
         model.eval()
         try:
-            recorded = Recorded.record(model, args if isinstance(args, tuple) else (args,), kwargs or {}, what="onnx.export()",
+            recorded = _Recorded.record(model, args if isinstance(args, tuple) else (args,), kwargs or {}, what="onnx.export()",
                                        kind="exported", dynamic=dynamic, training=False)
         finally:
             for m, training in modes:

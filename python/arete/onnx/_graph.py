@@ -4,13 +4,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
 
 from .. import _C
 
-TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16,
-          "int64": TensorProto.INT64, "int32": TensorProto.INT32, "int16": TensorProto.INT16, "int8": TensorProto.INT8,
-          "uint8": TensorProto.UINT8, "bool": TensorProto.BOOL}
+# The numbers of onnx.TensorProto.
+TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11, "bfloat16": 16}
 _NUMPY = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16,
           "int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
 
@@ -59,6 +57,9 @@ class Graph:
     """Nodes and constants of the model that is being made."""
 
     def __init__(self, opset: int) -> None:
+        from onnx import helper, numpy_helper
+
+        self.helper, self.from_array = helper, numpy_helper.from_array
         self.opset = opset
         self.nodes: list = []
         self.initializers: dict[str, Any] = {}
@@ -75,16 +76,16 @@ class Graph:
         given = [x.name if isinstance(x, Value) else x or "" for x in inputs]
         while given and not given[-1]:
             given.pop()
-        self.nodes.append(helper.make_node(kind, given, names, **attributes))
+        self.nodes.append(self.helper.make_node(kind, given, names, **attributes))
         return names[0] if outputs == 1 else names
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
         array = np.asarray(value, _NUMPY.get(dtype, dtype) if isinstance(dtype, str) and dtype != "bfloat16" else
                            np.float32 if dtype == "bfloat16" else dtype)
         name = self.name()
-        self.initializers[name] = numpy_helper.from_array(array, name)
+        self.initializers[name] = self.from_array(array, name)
         if dtype == "bfloat16":
-            return self.op("Cast", name, to=TensorProto.BFLOAT16)
+            return self.op("Cast", name, to=TYPES["bfloat16"])
         return name
 
     def like(self, value: Any, v: Value) -> str:
@@ -124,6 +125,6 @@ class Graph:
             raise NotImplementedError(f"onnx.export(): the constant '{name}' has the dtype {dtype}, which the model cannot have")
         if dtype == "bfloat16":
             data = t.view(_C.int16).numpy().tobytes()
-            self.initializers[name] = helper.make_tensor(name, TensorProto.BFLOAT16, list(t.shape), data, raw=True)
+            self.initializers[name] = self.helper.make_tensor(name, TYPES["bfloat16"], list(t.shape), data, raw=True)
         else:
-            self.initializers[name] = numpy_helper.from_array(t.numpy(), name)
+            self.initializers[name] = self.from_array(t.numpy(), name)
