@@ -105,6 +105,7 @@
 #include "arete/profile/profiler.h"
 #include "arete/profile/roofline.h"
 #include "arete/profile/trace.h"
+#include "arete/program/program.h"
 
 // Measuring.
 #include "arete/profile/benchmark.h"

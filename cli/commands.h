@@ -36,6 +36,15 @@ struct EvalOptions {
 };
 int evaluate(const EvalOptions& options);
 
+struct RunProgramOptions {
+  std::string file;                 ///< a saved program
+  std::vector<std::string> inputs;  ///< .npy files, in the order of the program's inputs
+  std::string output;               ///< .npy, or .npz of several results; "": they are printed
+  std::string device = "cpu";
+  int64_t repeat = 1;
+};
+int run_program(const RunProgramOptions& options);
+
 struct InfoOptions {
   bool json = false;
   bool check = false;  ///< start the GPU, too

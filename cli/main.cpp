@@ -1,4 +1,4 @@
-// arete: trains, evaluates, measures and describes.
+// arete: trains, evaluates, runs saved programs, measures and describes.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -114,6 +114,22 @@ void add_explain(CLI::App& app, ExplainOptions& o, int& code) {
   });
 }
 
+void add_run_program(CLI::App& app, RunProgramOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "run-program", "Run a saved program (arete.jit.save, arete.export.save) on arrays");
+  c->add_option("file", o.file, "The program")->required();
+  c->add_option("--input", o.inputs, "A .npy file; once for each input, in their order");
+  c->add_option("--output", o.output,
+                "Write the results to this .npy file, or .npz for several; else they are printed");
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_option("--repeat", o.repeat, "Run it so often, and say how long that takes")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(1000000)));
+  c->callback([&] { code = run_program(o); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -128,6 +144,8 @@ int main(int argc, char** argv) {
   InfoOptions info_options;
   add_train(app, train_options, code);
   add_eval(app, eval_options, code);
+  RunProgramOptions run_program_options;
+  add_run_program(app, run_program_options, code);
   BenchOptions bench_options;
   add_bench(app, bench_options, code);
   ExplainOptions explain_options;

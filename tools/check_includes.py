@@ -33,6 +33,7 @@ ARROWS.update(
         "profile": _CORE,
         "io": _CORE,
         "nn": _CORE + ["amp", "io"],
+        "program": _CORE + ["amp", "io", "nn"],
         "optim": _CORE + ["amp", "io", "nn"],
         "data": _CORE + ["io"],
         "distributed": _CORE + ["amp", "io", "nn", "optim", "data"],

@@ -101,6 +101,8 @@ void reset(Program& program);
 
 /// Says where the thread is in a program of another language ("file:line in function"), for breaks.
 void set_place_source(std::string (*source)()) noexcept;
+/// What it says now; "" without one.
+std::string current_place();
 
 /// A function with its Program.
 template <class F>

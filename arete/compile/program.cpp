@@ -42,9 +42,13 @@ namespace {
 std::atomic<std::string (*)()> place_source{nullptr};
 }
 
+std::string current_place() {
+  auto* const source = place_source.load();
+  return source ? source() : "";
+}
+
 Program::BreakKey Program::note_break(const char* what) {
-  BreakKey key{"", what ? what : ""};
-  if (auto* const source = place_source.load()) key.first = source();
+  BreakKey key{current_place(), what ? what : ""};
   const std::lock_guard lock(mutex_);
   Break& its = breaks_[key];
   its.where = key.first;
@@ -62,8 +66,7 @@ void Program::add_to_break(const BreakKey& key, double making, double waiting) {
 }
 
 int Program::place_now() {
-  std::string place;
-  if (auto* const source = place_source.load()) place = source();
+  std::string place = current_place();
   const std::lock_guard lock(mutex_);
   const auto [its, is_new] = place_numbers_.try_emplace(std::move(place), int(places_.size()));
   if (is_new) places_.push_back(its->first);

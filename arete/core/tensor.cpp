@@ -8,6 +8,7 @@
 #include "arete/core/history.h"
 #include "arete/core/host_access.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 
 namespace arete {
 
@@ -89,6 +90,7 @@ Tensor Tensor::variable_data() const {
 
 void* Tensor::data_ptr() const {
   check_defined(*this, "data_ptr");
+  tracing::note_read(*this);
   std::byte* const base = impl_->storage->writable_data();
   if (!base || numel() == 0) return nullptr;
   return base + impl_->layout.offset * int64_t(element_size());

@@ -30,6 +30,12 @@ ThreadListener::~ThreadListener() {
   if (!outer_) modes().word &= ~uint32_t(Modes::kObserve);
 }
 
+void note_read(const Tensor& t) {
+  if (!(modes().word & Modes::kObserve)) [[likely]]
+    return;
+  for (ThreadListener* l = modes().listener; l; l = l->outer_) l->read(t);
+}
+
 std::string backward_name(std::string node_name) {
   if (node_name.empty() || node_name == "AccumulateGrad") return node_name;
   node_name[0] = char(std::toupper(static_cast<unsigned char>(node_name[0])));

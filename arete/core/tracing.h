@@ -70,19 +70,32 @@ class Listener {
   virtual void end_host_event(uint64_t /*id*/) noexcept {}
 };
 
-/// Hears the calls of the thread that made it, while it lives; of those that failed only how they
-/// began. Listeners of one thread end in the opposite order to that in which they began.
+/// Hears the calls of the thread that made it, while it lives. Listeners of one thread end in the
+/// opposite order to that in which they began.
 class ThreadListener : public Listener {
  public:
   ThreadListener();
   ~ThreadListener() override;
   ThreadListener(const ThreadListener&) = delete;
   ThreadListener& operator=(const ThreadListener&) = delete;
+  /// A call that writes its results into tensors that were given to it.
+  virtual uint64_t begin_call_into(const ops::OpRecord& op, Items<ops::Arg> args,
+                                   Items<Tensor* const> /*outs*/) noexcept {
+    return begin_call(op, args, false);
+  }
+  /// In the place of end_call() where a call has failed.
+  virtual void fail_call() noexcept {}
+  /// The host looks at values of the tensor, or asks for their address. May throw.
+  virtual void read(const Tensor&) {}
 
  private:
   friend class CallScope;
+  friend void note_read(const Tensor& t);
   ThreadListener* const outer_;
 };
+
+/// Tells the thread's listeners of a look at values.
+void note_read(const Tensor& t);
 
 namespace detail {
 extern constinit std::atomic<Listener*> current;
@@ -104,20 +117,25 @@ inline bool is_plain() noexcept {
 /// Tells of a call while it lives.
 class CallScope {
  public:
-  CallScope(const ops::OpRecord& op, Items<ops::Arg> args, bool in_place)
+  CallScope(const ops::OpRecord& op, Items<ops::Arg> args, bool in_place,
+            Items<Tensor* const> outs = {})
       : listener_(listener()), op_(op), args_(args) {
     if (listener_) [[unlikely]]
       id_ = listener_->begin_call(op, args, in_place);
-    for (ThreadListener* l = of_thread(); l; l = l->outer_) l->begin_call(op, args, in_place);
+    for (ThreadListener* l = of_thread(); l; l = l->outer_)
+      outs.size ? l->begin_call_into(op, args, outs) : l->begin_call(op, args, in_place);
   }
   ~CallScope() {
+    if (ended_) return;
     if (listener_) [[unlikely]]
       listener_->end_call(id_, op_, args_, {});
+    for (ThreadListener* l = of_thread(); l; l = l->outer_) l->fail_call();
   }
   /// The call went well.
   void end(Items<Tensor> results) {
-    if (listener_) listener_->end_call(id_, op_, args_, results);
-    listener_ = nullptr;
+    ended_ = true;
+    if (listener_) [[unlikely]]
+      listener_->end_call(id_, op_, args_, results);
     for (ThreadListener* l = of_thread(); l; l = l->outer_) l->end_call(0, op_, args_, results);
   }
   CallScope(const CallScope&) = delete;
@@ -128,6 +146,7 @@ class CallScope {
     return modes().word & Modes::kObserve ? modes().listener : nullptr;
   }
   Listener* listener_;
+  bool ended_ = false;
   uint64_t id_ = 0;
   const ops::OpRecord& op_;
   Items<ops::Arg> args_;

@@ -84,8 +84,8 @@ std::string npy_header(const Tensor& t, const std::string& name) {
 
 }  // namespace
 
-void save_safetensors(const std::string& path, const NamedTensors& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+SafetensorsImage::SafetensorsImage(const NamedTensors& tensors,
+                                   const std::map<std::string, std::string>& metadata) {
   std::vector<TensorEntry> entries;
   std::map<std::string, Tensor> by_name;
   for (const auto& [name, t] : tensors) {
@@ -97,26 +97,51 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors,
     entries.push_back(std::move(e));
     by_name[name] = std::move(host);
   }
-  const std::string header = write_safetensors_header(entries, metadata);
+  header_ = write_safetensors_header(entries, metadata);
+  for (const TensorEntry& e : entries) tensors_.push_back(by_name.at(e.name));
+}
+
+std::vector<std::span<const std::byte>> SafetensorsImage::parts() const {
+  std::vector<std::span<const std::byte>> all{std::as_bytes(std::span(header_))};
+  for (const Tensor& t : tensors_) all.push_back(bytes_of(t));
+  return all;
+}
+
+void save_safetensors(const std::string& path, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  const SafetensorsImage image(tensors, metadata);
   AtomicFile file(path);
-  file.write(header);
-  for (const TensorEntry& e : entries) file.write(bytes_of(by_name.at(e.name)));
+  for (const auto part : image.parts()) file.write(part);
   file.commit();
+}
+
+namespace {
+
+// `check` is called before bytes are read.
+template <class Check>
+SafetensorsFile read_all(std::span<const std::byte> bytes, const std::string& file_name,
+                         const Check& check) {
+  const SafetensorsHeader h = parse_safetensors_header(bytes, file_name);
+  SafetensorsFile result;
+  result.metadata = h.metadata;
+  for (const TensorEntry& e : h.entries) {
+    check();
+    const DType dtype = dtype_of_code(e.dtype, "tensor '" + e.name + "' of " + file_name);
+    result.tensors[e.name] = tensor_from(
+        bytes.subspan(size_t(h.data_offset + e.begin), size_t(e.end - e.begin)), e.shape, dtype);
+  }
+  return result;
+}
+
+}  // namespace
+
+SafetensorsFile read_safetensors(std::span<const std::byte> bytes, const std::string& file_name) {
+  return read_all(bytes, file_name, [] {});
 }
 
 SafetensorsFile load_safetensors(const std::string& path) {
   const MappedFile file(path);
-  const SafetensorsHeader h = parse_safetensors_header(file.bytes(), path);
-  SafetensorsFile result;
-  result.metadata = h.metadata;
-  for (const TensorEntry& e : h.entries) {
-    file.check_not_truncated();
-    const DType dtype = dtype_of_code(e.dtype, "tensor '" + e.name + "' of " + path);
-    result.tensors[e.name] =
-        tensor_from(file.bytes().subspan(size_t(h.data_offset + e.begin), size_t(e.end - e.begin)),
-                    e.shape, dtype);
-  }
-  return result;
+  return read_all(file.bytes(), path, [&] { file.check_not_truncated(); });
 }
 
 void save_npy(const std::string& path, const Tensor& t) {

@@ -1,7 +1,9 @@
 // Tensors in files: safetensors, .npy and .npz.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,22 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors,
 /// Reads a file that may be hostile: IoError names what is wrong with it. Tensors are CPU copies.
 /// TypeError for dtypes that Arete has not (U16, U32, U64).
 SafetensorsFile load_safetensors(const std::string& path);
+
+/// The same of a file that lies in memory.
+SafetensorsFile read_safetensors(std::span<const std::byte> bytes, const std::string& file_name);
+
+/// What save_safetensors() writes, for files that hold such a file.
+class SafetensorsImage {
+ public:
+  explicit SafetensorsImage(const NamedTensors& tensors,
+                            const std::map<std::string, std::string>& metadata = {});
+  /// One after another they are the file. They live as long as this object.
+  std::vector<std::span<const std::byte>> parts() const;
+
+ private:
+  std::string header_;
+  std::vector<Tensor> tensors_;  // on the host, in the order of the file
+};
 
 /// One array in NumPy's format. bfloat16 and f8 have no NumPy dtype (TypeError).
 void save_npy(const std::string& path, const Tensor& t);

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "arete/autograd/function.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/expr/value.h"
 #include "arete/nn/rnn_internal.h"
 #include "arete/ops/call.h"
@@ -322,8 +325,15 @@ bool can_run_at_once(const DirectionWeights& w, const Tensor& x, const std::vect
          w.bias_ih.defined() == w.bias_hh.defined();
 }
 
-Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
-                   std::vector<Tensor>& state) {
+namespace {
+
+constexpr std::pair<std::string_view, Recurrence> kKinds[] = {{"tanh", Recurrence::tanh},
+                                                              {"relu", Recurrence::relu},
+                                                              {"lstm", Recurrence::lstm},
+                                                              {"gru", Recurrence::gru}};
+
+Tensor run_function(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
+                    std::vector<Tensor>& state) {
   const std::vector<Tensor> in{
       x, state[0], state.size() > 1 ? state[1] : Tensor(), w.ih, w.hh, w.bias_ih, w.bias_hh};
   const int64_t last = reverse ? 0 : x.size(0) - 1;
@@ -350,6 +360,70 @@ Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, 
   const std::vector<Tensor> r = autograd::apply(def, in);
   state[0] = r[0].select(0, last);
   if (kind == Recurrence::lstm) state[1] = r[2].select(0, last);
+  return r[0];
+}
+
+// Of a call that a program makes, which may come from a file.
+ops::Results compose_direction(const ops::Call& c) {
+  const auto found =
+      std::ranges::find(kKinds, c[7].string(), &std::pair<std::string_view, Recurrence>::first);
+  ARETE_CHECK(found != std::end(kKinds),
+              ValueError(c.name(), "unknown kind of recurrence").got(std::string(c[7].string())));
+  const Recurrence kind = found->second;
+  const DirectionWeights w{c.tensor(3), c.tensor(4), c.tensor(5), c.tensor(6), {}};
+  const Tensor& x = c.tensor(0);
+  std::vector<Tensor> state{c.tensor(1)};
+  if (kind == Recurrence::lstm) state.push_back(c.tensor(2));
+  const int64_t gates = kind == Recurrence::lstm ? 4 : kind == Recurrence::gru ? 3 : 1;
+  bool fits = x.dim() == 3 && x.size(0) > 0 && w.hh.dim() == 2 && w.ih.dim() == 2;
+  const int64_t hidden = fits ? w.hh.size(1) : 0;
+  fits = fits && w.hh.size(0) == gates * hidden && w.ih.size(0) == gates * hidden &&
+         w.ih.size(1) == x.size(2);
+  const Shape of_state = fits ? Shape{x.size(1), hidden} : Shape{}, of_bias{gates * hidden};
+  const auto has = [&](const Tensor& t, const Shape& sizes) {
+    return t.defined() && Shape(t.sizes()) == sizes && t.dtype() == x.dtype() &&
+           t.device() == x.device();
+  };
+  for (const Tensor& s : state) fits = fits && has(s, of_state);
+  for (const Tensor& b : {w.bias_ih, w.bias_hh}) fits = fits && (!b.defined() || has(b, of_bias));
+  ARETE_CHECK(fits && can_run_at_once(w, x, state),
+              ValueError(c.name(), "input, state and weights do not fit").got(ops::describe(x)));
+  const RecurrentPrecision precision(x);
+  ops::Results results{run_function(kind, w, x, c.boolean(8), state)};
+  for (const Tensor& s : state) results.push_back(s);
+  return results;
+}
+
+}  // namespace
+
+const ops::OpRecord& direction_record() {
+  static const ops::OpRecord* const record = [] {
+    auto* const r = new ops::OpRecord;
+    r->name = "recurrent_direction";
+    r->schema = r->name +
+                "(Tensor x, Tensor h, Tensor? c, Tensor weight_ih, Tensor weight_hh, "
+                "Tensor? bias_ih, Tensor? bias_hh, str kind, bool reverse) -> Tensor[]";
+    r->surface = ops::Surface::internal;
+    r->compose = compose_direction;
+    return r;
+  }();
+  return *record;
+}
+
+Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
+                   std::vector<Tensor>& state) {
+  if (tracing::is_plain()) [[likely]]
+    return run_function(kind, w, x, reverse, state);
+  using ops::Arg;
+  static const Tensor none;
+  const ops::Results r = ops::call_all(
+      direction_record(),
+      {Arg(x), Arg(state[0]), Arg(state.size() > 1 ? state[1] : none), Arg(w.ih), Arg(w.hh),
+       Arg(w.bias_ih), Arg(w.bias_hh),
+       Arg(std::ranges::find(kKinds, kind, &std::pair<std::string_view, Recurrence>::second)
+               ->first),
+       Arg(reverse)});
+  for (size_t i = 0; i < state.size(); ++i) state[i] = r[i + 1];
   return r[0];
 }
 

@@ -11,6 +11,7 @@
 
 #include "arete/expr/value.h"
 #include "arete/nn/rnn.h"
+#include "arete/ops/record.h"
 #include "arete/prim/context.h"
 
 namespace arete::nn {
@@ -94,5 +95,8 @@ Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x
 Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
                    std::vector<Tensor>& state);
 bool can_run_at_once(const DirectionWeights& w, const Tensor& x, const std::vector<Tensor>& state);
+/// The record under which listeners hear run_at_once(): h and, of an LSTM, c of the last step
+/// follow the outputs. It is no operator: find_record() does not know it.
+const ops::OpRecord& direction_record();
 
 }  // namespace arete::nn

@@ -428,7 +428,7 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
     if (out->storage()->has_pending_copies()) [[unlikely]]
       wait_for_copies(call, *out);
   }
-  tracing::CallScope traced(op, {given.data(), given.size()}, false);
+  tracing::CallScope traced(op, {given.data(), given.size()}, false, {outs.data(), outs.size()});
   const bool composed = complex && op.compose_complex;
   on_device(call, [&] {
     if (op.pointwise && outs.size() == 1 && call_pointwise_out(call, *outs[0], fit)) return;

@@ -97,9 +97,9 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "jit", "kernels",
-         "linalg", "masked", "multiprocessing", "nn", "numpy", "optim", "overrides", "random", "special", "testing", "types", "utils",
-         "serialization", "amp", "profiler", "signal", "version", "vision", "xpu", "_dynamo")
+_LAZY = ("accelerator", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "jit",
+         "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy", "onnx", "optim", "overrides", "random", "special", "testing",
+         "types", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu", "_dynamo")
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
@@ -109,7 +109,7 @@ _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesti
 # What torch has and Arete does not, with the reason.
 _NO_SPARSE, _NO_GRAPHS = "there are no sparse tensors", "programs are not taken apart into graphs"
 _ABSENT = {
-    "export": _NO_GRAPHS, "fx": _NO_GRAPHS, "onnx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
+    "fx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
     "ops": "operators are functions of arete", "hub": "nothing is fetched from the network", "nested": "there are no nested tensors",
     "quantization": "there are no quantised tensors", "ao": "there are no quantised tensors", "package": "programs are not packed",
     **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor",

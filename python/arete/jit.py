@@ -1,38 +1,356 @@
-"""What programs ask of torch.jit in passing: whether they are being compiled (never), and marks for a compiler.
+"""Functions and modules as programs that run without their Python: torch.jit's names over recorded programs (docs/program.md).
 
-There is no compiler of Python functions: `script` and `trace` are missing, unless the environment has PYTORCH_JIT=0, torch's own switch
-for running what they would compile as it is.
+`trace` records at once, `script` at the first call; both write down the calls of operators that are made, so a branch that depends on
+values is an error with its line, and Python that is run while recording (numbers, loops over lists, hooks) leaves only its calls.
 """
 from __future__ import annotations
 
 import builtins as _builtins
+import functools as _functools
 import os as _os
-from typing import Any, Final  # noqa: F401
+from typing import Any, Callable, Final  # noqa: F401
 
-_REASON = ("there is no compiler of Python functions. With PYTORCH_JIT=0 in the environment, as in torch, jit.script and jit.trace give "
-           "the function or module as it is")
+from . import _C
+from ._program import Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, every_dimension as _every_dimension
+from .nn import Module as _Module
+
+__all__ = ["ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance", "load",
+           "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
 
 
 def is_scripting() -> bool:
-    """False: code runs as Python does.
+    """False: code runs as Python does, and is recorded meanwhile.
 
-    >>> arete.jit.is_scripting(), arete.jit.is_tracing()
-    (False, False)
-    """
-    return False
-
-
-def is_tracing() -> bool:
-    """False: calls are not traced.
-
-    >>> arete.jit.is_tracing()
+    >>> arete.jit.is_scripting()
     False
     """
     return False
 
 
+def is_tracing() -> bool:
+    """Whether calls are being recorded.
+
+    >>> arete.jit.is_tracing()
+    False
+    >>> seen = []
+    >>> _ = arete.jit.trace(lambda x: seen.append(arete.jit.is_tracing()) or x + 1, arete.ones(2))
+    >>> True in seen
+    True
+    """
+    return _C._is_recording_program()
+
+
+class ScriptModule(_ProgramModule):
+    """A module that is a recorded program: `graph` and `code` print it, `save(file)` keeps it, and its parameters and buffers are
+    those of the program. See trace(), script() and load().
+
+    >>> net = arete.jit.trace(arete.nn.Linear(2, 3), arete.ones(4, 2))
+    >>> net(arete.ones(7, 2)).shape, [name for name, _ in net.named_parameters()]
+    (arete.Size([7, 3]), ['weight', 'bias'])
+    """
+
+    def save(self, f: Any, _extra_files: dict | None = None) -> None:
+        """Writes the program to a path or an open file."""
+        self._recorded.save(f, _extra_files)
+
+    @property
+    def inlined_graph(self) -> _Graph:
+        """`graph`: there are no calls of other programs in it."""
+        return self.graph
+
+
+class ScriptFunction:
+    """A function that is a recorded program: see trace().
+
+    >>> f = arete.jit.trace(lambda x, y: x.exp() * y, (arete.ones(2), arete.ones(2)))
+    >>> f(arete.zeros(3), arete.ones(3))
+    tensor([1., 1., 1.])
+    """
+
+    def __init__(self, recorded: _Recorded) -> None:
+        self._recorded = recorded
+        self.__name__ = self.__qualname__ = recorded.form.get("name", "program")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._recorded(*args, **kwargs)
+
+    @property
+    def graph(self) -> _Graph:
+        """The calls; print it."""
+        return _Graph(self._recorded.program)
+
+    inlined_graph = graph
+
+    @property
+    def code(self) -> str:
+        """The calls as text: what `graph` prints."""
+        return str(self._recorded.program)
+
+    @property
+    def name(self) -> str:
+        """That of the function that was recorded."""
+        return self.__name__
+
+    def save(self, f: Any, _extra_files: dict | None = None) -> None:
+        """Writes the program to a path or an open file."""
+        self._recorded.save(f, _extra_files)
+
+
+def _record(function: Any, args: tuple, kwargs: dict, what: str, any_size: bool) -> _Recorded:
+    is_module = _builtins.isinstance(function, _Module)
+    more = {"training": function.training} if is_module else {"name": getattr(function, "__name__", type(function).__name__)}
+    return _Recorded.record(function, args, kwargs, what=what, kind="module" if is_module else "function",
+                           dynamic=(lambda form, tensors: ([], _every_dimension(tensors))) if any_size else None, **more)
+
+
+def trace(func: Any, example_inputs: Any = None, optimize: Any = None, check_trace: bool = True, check_inputs: Any = None,
+          check_tolerance: float = 1e-5, strict: bool = True, *, example_kwarg_inputs: dict | None = None) -> Any:
+    """The calls that a function or module makes on example inputs, as a ScriptFunction or ScriptModule. It shares its parameters with
+    the module, and what recording wrote into buffers is undone.
+
+    With `check_trace` the function is also run with other sizes, and dimensions that it lets differ are dynamic: those of one position
+    and size in several inputs together (a batch). It is then compared with the program, on the example and each of `check_inputs`.
+    Without it sizes are those of the example. Inputs of other sizes than those are refused when the program is called, and so is
+    training it in another mode.
+
+    A value that is looked at (`item()`, a branch on a tensor) is a ValueError with its line. `optimize` must be None and `strict`
+    True: results are trees of tuples, lists and dicts in any case.
+
+    >>> net = arete.nn.Sequential(arete.nn.Linear(4, 8), arete.nn.ReLU(), arete.nn.Linear(8, 2))
+    >>> traced = arete.jit.trace(net, arete.ones(1, 4))
+    >>> arete.equal(traced(arete.ones(5, 4)), net(arete.ones(5, 4)))
+    True
+    >>> arete.jit.trace(lambda x: x if x.sum() > 0 else -x, arete.ones(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    arete.ArgumentError: a value that depends on the inputs was looked at on the host while a program was recorded ...
+    """
+    if _os.environ.get("PYTORCH_JIT") == "0":
+        return func
+    if optimize is not None or strict is not True:
+        raise NotImplementedError("jit.trace(): `optimize` is an old switch without meaning, and results may be trees (strict=True)")
+    if not callable(func):
+        raise TypeError(f"jit.trace(): a function or a module is traced, not {type(func).__name__}")
+    if example_inputs is None and example_kwarg_inputs is None:
+        raise RuntimeError("Either example_inputs or example_kwarg_inputs must be given")
+    as_tuple = lambda x: x if type(x) is tuple else tuple(x) if type(x) is list else (x,)  # noqa: E731
+    args = () if example_inputs is None else as_tuple(example_inputs)
+    kwargs = example_kwarg_inputs or {}
+    recorded = _record(func, args, kwargs, "jit.trace()", check_trace)
+    if check_trace:
+        recorded.compare(func, args, kwargs, check_tolerance)
+    for more in check_inputs or ():
+        recorded.compare(func, as_tuple(more), {}, check_tolerance)
+    return ScriptModule(recorded) if _builtins.isinstance(func, _Module) else ScriptFunction(recorded)
+
+
+class _Scripted:
+    """Programs of one function or module, recorded when they are first called for."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.programs: list[tuple[Any, _Recorded]] = []
+        self.last: _Recorded | None = None
+
+    def key(self) -> Any:
+        function = self.function
+        return (tuple(m.training for m in function.modules()) if _builtins.isinstance(function, _Module) else None,
+                *(_C._is_autocast_enabled(_C.device(d)) and _C._autocast_dtype(_C.device(d)) for d in ("cpu", "cuda")))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_tracing():  # a part of the program that is being recorded
+            return self.function(*args, **kwargs)
+        key = self.key()
+        for known, recorded in self.programs:
+            if known != key:
+                continue
+            try:
+                tensors = recorded.tensors_of(args, kwargs)
+            except TypeError:
+                continue
+            if recorded.program.fits(tensors):
+                self.last = recorded
+                return recorded.run(tensors)
+        recorded = _record(self.function, args, kwargs, "jit.script()", True)
+        self.programs.append((key, recorded))
+        self.last = recorded
+        return recorded(*args, **kwargs)
+
+    def recorded(self) -> _Recorded:
+        if self.last is None:
+            raise RuntimeError("a scripted function is recorded when it is first called, which it was not: call it, or use jit.trace()")
+        return self.last
+
+
+class _Record(ScriptFunction):
+    def __init__(self, function: Callable) -> None:
+        self._scripted = _Scripted(function)
+        _functools.update_wrapper(self, function)
+
+    @property
+    def _recorded(self) -> _Recorded:  # type: ignore[override]
+        return self._scripted.recorded()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._scripted(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else _functools.partial(self, instance)
+
+
+class _RecordModule(ScriptModule):
+    """A module whose calls are recorded; everything else is the module's own."""
+
+    def __init__(self, module: Any) -> None:
+        _Module.__init__(self)
+        self.__dict__["_scripted"] = _Scripted(module)
+        for own in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            self.__dict__[own] = getattr(module, own)
+        self.__dict__["training"] = module.training
+
+    @property
+    def _recorded(self) -> _Recorded:  # type: ignore[override]
+        return self._scripted.recorded()
+
+    @property
+    def original_name(self) -> str:
+        """The class of the module."""
+        return type(self._scripted.function).__name__
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._scripted(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_scripted"].function, name)
+
+    def train(self, mode: bool = True) -> Any:
+        self._scripted.function.train(mode)
+        self.__dict__["training"] = mode
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        self._scripted.programs.clear()
+        self._scripted.function.to(*args, **kwargs)
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self._scripted.programs.clear()
+        self._scripted.function._apply(fn)
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        import copy
+
+        return type(self)(copy.deepcopy(self._scripted.function, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self._scripted.function,)
+
+    def extra_repr(self) -> str:
+        return f"original_name={self.original_name}"
+
+
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
+    """A function or module whose calls are recorded as a program when they are first made, and run as that from then on; as a
+    decorator, too. There is no compiler of Python: what is recorded is the path that was taken. Branches and loops that depend on
+    values of tensors are refused with their line; those that depend on numbers, shapes or types are taken when recording.
+
+    Arguments of another structure, dtypes, numbers, sizes that the program does not take, another mode of the module or of autocast
+    are recorded anew. `example_inputs`, a list of tuples of arguments, are recorded at once. save() keeps the program that ran last.
+
+    >>> @arete.jit.script
+    ... def f(x, n: int):
+    ...     for _ in range(n):
+    ...         x = x * 2
+    ...     return x
+    >>> f(arete.ones(2), 3), f(arete.ones(2), 1)
+    (tensor([8., 8.]), tensor([2., 2.]))
+    >>> str(f.graph).count("mul")
+    1
+    """
+    if _os.environ.get("PYTORCH_JIT") == "0":
+        return obj
+    if _builtins.isinstance(obj, (ScriptFunction, ScriptModule)):
+        return obj
+    if _builtins.isinstance(obj, type):
+        return obj  # objects of the class are made by Python, while recording
+    if optimize is not None:
+        raise NotImplementedError("jit.script(): `optimize` is an old switch without meaning")
+    if not callable(obj):
+        raise TypeError(f"jit.script(): a function or a module is scripted, not {type(obj).__name__}")
+    made = _RecordModule(obj) if _builtins.isinstance(obj, _Module) else _Record(obj)
+    for args in example_inputs or ():
+        made(*args)
+    return made
+
+
+def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
+    """Writes a traced or scripted module or function to a path or an open file; at a path the file appears complete or not at all.
+    `_extra_files`: texts or bytes by name, which load() gives back.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> arete.jit.save(arete.jit.trace(arete.nn.Linear(2, 2), arete.ones(1, 2)), file)
+    >>> _ = file.seek(0)
+    >>> arete.jit.load(file)(arete.ones(3, 2)).shape
+    arete.Size([3, 2])
+    """
+    if not _builtins.isinstance(m, (ScriptModule, ScriptFunction)):
+        raise TypeError(f"jit.save(): what jit.trace() and jit.script() give is saved, not {type(m).__name__}")
+    m.save(f, _extra_files)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict | None = None) -> Any:
+    """A program from a path or an open file, which may be hostile: OSError says what is wrong with it. A ScriptModule, or a
+    ScriptFunction if a function was saved. `map_location`: the device of its tensors, by default that on which it was recorded.
+    `_extra_files`: a dict whose names get their contents, as bytes.
+
+    >>> arete.jit.load("no such file")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    OSError: cannot open 'no such file': No such file or directory...
+    """
+    recorded = _Recorded.load(f, map_location, _extra_files)
+    return ScriptFunction(recorded) if recorded.form["kind"] == "function" else ScriptModule(recorded)
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """A copy of a traced or scripted module in evaluation mode, whose parameters and buffers are constants: it has no state_dict, and
+    no gradient flows to them. `preserved_attrs` must be None: a program has no attributes.
+
+    >>> net = arete.jit.trace(arete.nn.Linear(2, 2).eval(), arete.ones(1, 2))
+    >>> frozen = arete.jit.freeze(net)
+    >>> len(frozen.state_dict()), frozen(arete.ones(1, 2)).requires_grad
+    (0, False)
+    """
+    if not _builtins.isinstance(mod, ScriptModule):
+        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your "
+                           f"'nn.Module'. Got: {type(mod).__name__}")
+    if mod.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before "
+                           "freezing.")
+    if preserved_attrs:
+        raise NotImplementedError("jit.freeze(): a recorded program has no attributes to preserve")
+    recorded = mod._recorded.clone()
+    recorded.program.freeze()
+    return ScriptModule(recorded)
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """freeze(), if it is not frozen: kernels are chosen where the program runs, and arete.compile() of it puts them together.
+
+    >>> net = arete.jit.trace(arete.nn.Linear(2, 2).eval(), arete.ones(1, 2))
+    >>> len(arete.jit.optimize_for_inference(net).state_dict())
+    0
+    """
+    if other_methods:
+        raise NotImplementedError("jit.optimize_for_inference(): a recorded program has one method")
+    return freeze(mod)
+
+
 def ignore(drop=False, **kwargs):
-    """Marks a function that a compiler shall leave to Python, which all are: gives the function, as a decorator with or without
+    """Marks a function that is left to Python, which all are, while recording: gives the function, as a decorator with or without
     arguments.
 
     >>> @arete.jit.ignore
@@ -45,7 +363,7 @@ def ignore(drop=False, **kwargs):
 
 
 def unused(fn):
-    """Marks a function that compiled code does not call: gives the function.
+    """Marks a function that recorded code does not call: gives the function.
 
     >>> arete.jit.unused(len) is len
     True
@@ -54,7 +372,7 @@ def unused(fn):
 
 
 def export(fn):
-    """Marks a method that a compiler shall compile, too: gives the method.
+    """Marks a method that is to be kept, too: gives the method, since a program has one.
 
     >>> arete.jit.export(len) is len
     True
@@ -63,7 +381,7 @@ def export(fn):
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value, of which a compiler would know the type.
+    """The value.
 
     >>> arete.jit.annotate(int, 3)
     3
@@ -81,7 +399,7 @@ def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001
 
 
 def script_if_tracing(fn):
-    """Gives the function: nothing is traced.
+    """Gives the function: what it calls is recorded with the rest.
 
     >>> arete.jit.script_if_tracing(len) is len
     True
@@ -89,12 +407,6 @@ def script_if_tracing(fn):
     return fn
 
 
-def _as_it_is(obj, *args, **kwargs):
-    return obj
-
-
 def __getattr__(name: str):
-    if name in ("script", "trace") and _os.environ.get("PYTORCH_JIT") == "0":
-        return _as_it_is
-    why = f": {_REASON}" if name in ("script", "trace", "ScriptModule", "ScriptFunction", "freeze", "load", "save", "fork") else ""
+    why = ": tasks of programs are not run beside each other; Python's threads are" if name in ("fork", "wait") else ""
     raise AttributeError(f"module 'arete.jit' has no attribute '{name}'{why}")

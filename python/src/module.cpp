@@ -239,6 +239,7 @@ NB_MODULE(_C, m) {
   bind_expressions(m);
   bind_foreach(m);
   bind_optim(m);
+  bind_program(m);
   bind_layers(m);
   bind_cpp_layers(m);
   bind_rnn(m);

@@ -10,8 +10,8 @@ import arete
 from arete import _C
 
 MODULES = [
-    "arete.compiler", "arete.distributed", "arete.func", "arete.jit", "arete.overrides", "arete.utils._pytree",
-    "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
+    "arete.compiler", "arete.distributed", "arete.export", "arete.func", "arete.jit", "arete.onnx", "arete.overrides",
+    "arete.utils._pytree", "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
     "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
     "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.distributions",

@@ -17,14 +17,16 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 # know each other. The package itself ("") is above all of them, but for the two old addresses that only pickles know.
 ORDER = """
     _C
-    compiler distributed jit types
+    compiler distributed types
     _dynamo _grad_mode _streams explain _snippets amp backends multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
     _kernels _scaled autograd fft kernels linalg overrides signal special testing
     masked nn
     _formats cuda distributions optim utils
-    accelerator func numpy serialization vision
+    _program accelerator func numpy serialization vision
+    export jit
+    onnx
 """
 ADDRESSES = {"_functions", "_tensor"}
 # Those that hand the whole package to texts of others: examples in documentation, statements that are timed.

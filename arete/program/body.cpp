@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "arete/base/error.h"
+#include "arete/base/text.h"
+#include "arete/nn/rnn_internal.h"
+#include "arete/program/body_internal.h"
+
+namespace arete::program {
+
+int64_t value_of(const Extent& e, std::span<const int64_t> sizes) {
+  int64_t sum = e.constant;
+  bool fits = true;
+  for (const Term& t : e.terms) {
+    int64_t product = t.factor;
+    for (const int s : {t.a, t.b})
+      if (s >= 0) fits = fits && !__builtin_mul_overflow(product, sizes[size_t(s)], &product);
+    fits = fits && !__builtin_add_overflow(sum, product, &sum);
+  }
+  ARETE_CHECK(fits,
+              ValueError("program", "an integer that the sizes decide has more than 64 bits"));
+  return sum;
+}
+
+std::string text_of(const Extent& e, const std::vector<SizeInfo>& symbols) {
+  if (!e.is_known) return "?";
+  std::string s;
+  const auto add = [&s](int64_t n, const std::string& what) {
+    const bool negative = n < 0;
+    const std::string number = std::to_string(n);
+    const std::string absolute = negative ? number.substr(1) : number;
+    if (!s.empty())
+      s += negative ? " - " : " + ";
+    else if (negative)
+      s += "-";
+    if (what.empty())
+      s += absolute;
+    else
+      s += absolute == "1" ? what : absolute + "*" + what;
+  };
+  for (const Term& t : e.terms) {
+    std::string what = symbols[size_t(t.a)].name;
+    if (t.b >= 0) what += "*" + symbols[size_t(t.b)].name;
+    add(t.factor, what);
+  }
+  if (e.constant || e.terms.empty()) add(e.constant, "");
+  return s;
+}
+
+int Body::n_results() const {
+  int n = 0;
+  for (const RecordedCall& c : calls) n += int(c.results.size());
+  return n;
+}
+
+int Body::n_values() const { return int(inputs.size() + constants.size()) + n_results(); }
+
+void Body::finish() {
+  int next = int(inputs.size() + constants.size());
+  const int first = next;
+  for (RecordedCall& c : calls) {
+    c.first_result = next;
+    next += int(c.results.size());
+    c.last_uses.clear();
+  }
+  std::vector<char> seen(size_t(next), 0);
+  for (const int v : outputs) seen[size_t(v)] = 1;
+  for (size_t k = calls.size(); k-- > 0;) {
+    RecordedCall& c = calls[k];
+    const auto use = [&](int v) {
+      if (v < first || seen[size_t(v)]) return;
+      seen[size_t(v)] = 1;
+      c.last_uses.push_back(v);
+    };
+    for_each_value(std::as_const(c), use);
+    for (size_t r = 0; r < c.results.size(); ++r) use(c.first_result + int(r));
+  }
+}
+
+std::string Body::name_of(int value) const {
+  if (value < 0) return "None";
+  size_t v = size_t(value);
+  if (v < inputs.size()) return "%" + inputs[v].name;
+  v -= inputs.size();
+  if (v < constants.size()) return "%" + constants[v].name;
+  return "%" + std::to_string(v - constants.size());
+}
+
+std::string call_text(const Body& body, size_t call) {
+  const RecordedCall& c = body.calls[call];
+  return "call " + std::to_string(call + 1) + " (" + (c.op ? c.op->full_name() : "detach") +
+         (c.place.empty() ? "" : ", " + c.place) + ")";
+}
+
+const ops::OpRecord* find_callable(std::string_view name) {
+  const ops::OpRecord& direction = nn::direction_record();
+  return name == direction.name ? &direction : ops::find_record(name);
+}
+
+bool is_for_files(const ops::OpRecord& op) {
+  static constexpr std::string_view kParts[] = {"batch_norm_relu", "copy", "feed_forward",
+                                                "recurrent_direction", "to_copy"};
+  return op.surface != ops::Surface::internal || op.pointwise || takes_program(op) ||
+         std::ranges::find(kParts, op.name) != std::end(kParts);
+}
+
+bool takes_program(const ops::OpRecord& op) {
+  return op.apply && op.schema == op.name + "(Program program, Tensor[] inputs) -> Tensor[]";
+}
+
+}  // namespace arete::program

@@ -1,0 +1,556 @@
+// Writes calls down while they are made.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "arete/autograd/engine.h"
+#include "arete/compile/compile.h"
+#include "arete/core/generator.h"
+#include "arete/core/modes.h"
+#include "arete/core/tracing.h"
+#include "arete/ops/autocast.h"
+#include "arete/ops/call.h"
+#include "arete/ops/shape.h"
+#include "arete/program/body_internal.h"
+
+namespace arete::program {
+
+namespace {
+
+using Kind = ops::Arg::Kind;
+
+constexpr int constant_value(size_t k) { return -int(k) - 2; }
+
+// "name(Tensor[] inputs) -> Tensor[]": a custom function of differentiation, or a checkpoint.
+bool is_function(const ops::OpRecord& op) {
+  return op.compose && op.schema == op.name + "(Tensor[] inputs) -> Tensor[]";
+}
+
+std::string at(const std::string& place) { return place.empty() ? "" : " (" + place + ")"; }
+
+// Another tensor over the memory of `t`, for its values alone.
+Tensor bytes_of(const Tensor& t) {
+  const StoragePtr& memory = t.storage();
+  return Tensor(IntrusivePtr<TensorImpl>(
+      new TensorImpl(memory, Layout(Shape{int64_t(memory->bytes())}), kUInt8)));
+}
+
+// Copies of what is written meanwhile, written back in the end.
+class Snapshots {
+ public:
+  void take(const Tensor& t) {
+    if (t.is_meta() || !taken_.insert(t.storage().get()).second) return;
+    const ModesGuard quiet;
+    modes().word = 0;
+    modes().grad_enabled = false;
+    const Tensor bytes = bytes_of(t);
+    copies_.push_back({bytes, bytes.clone(), t.storage()->writes()});
+  }
+  ~Snapshots() {
+    const ModesGuard quiet;
+    modes().word = 0;
+    modes().grad_enabled = false;
+    for (Copy& c : copies_) try {
+        if (c.memory.storage()->writes() != c.writes) c.memory.copy_(c.before);
+      } catch (const Error&) {
+        // A device that fails says so again at the next call.
+      }
+  }
+  Snapshots() = default;
+  Snapshots(const Snapshots&) = delete;
+  Snapshots& operator=(const Snapshots&) = delete;
+
+ private:
+  struct Copy {
+    Tensor memory, before;
+    uint64_t writes;
+  };
+  std::vector<Copy> copies_;
+  std::unordered_set<const Storage*> taken_;
+};
+
+class Listener final : public tracing::ThreadListener {
+ public:
+  Listener(const std::vector<Tensor>& inputs, const RecordOptions& options);
+
+  uint64_t begin_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
+                      bool in_place) noexcept override {
+    guarded([&] { begin(op, args, in_place ? Form::in_place : Form::call, {}); });
+    return 0;
+  }
+  uint64_t begin_call_into(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
+                           tracing::Items<Tensor* const> outs) noexcept override {
+    guarded([&] { begin(op, args, Form::out, outs); });
+    return 0;
+  }
+  void end_call(uint64_t, const ops::OpRecord& op, tracing::Items<ops::Arg>,
+                tracing::Items<Tensor> results) noexcept override {
+    guarded([&] {
+      if (leave() && pending_) complete(op, results);
+    });
+  }
+  void fail_call() noexcept override {
+    guarded([&] { leave(); });
+  }
+  void read(const Tensor& t) override;
+
+  Body finish(const std::vector<Tensor>& outputs);
+
+ private:
+  // What a value was when it was last seen.
+  struct Known {
+    Tensor tensor;
+    int value;
+    StoragePtr storage;
+    Layout layout;
+  };
+  struct Frame {
+    bool is_opaque;
+    bool has_name = false;  // in functions_
+  };
+
+  template <class F>
+  void guarded(F&& f) noexcept {
+    if (is_busy_) return;
+    is_busy_ = true;
+    try {
+      f();
+    } catch (const std::exception& e) {
+      if (failure_.empty()) failure_ = e.what() + at(compile::current_place());
+    }
+    is_busy_ = false;
+  }
+
+  void begin(const ops::OpRecord& op, tracing::Items<ops::Arg> args, Form form,
+             tracing::Items<Tensor* const> outs);
+  // Whether the call that ends is one of the function's own.
+  bool leave();
+  void note_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args, Form form,
+                 tracing::Items<Tensor* const> outs);
+  void complete(const ops::OpRecord& op, tracing::Items<Tensor> results);
+  Argument argument(const ops::OpRecord& op, const ops::Arg& a);
+
+  int value_of(const Tensor& t);
+  int alias_of(const Tensor& t, const std::vector<const TensorImpl*>& others);
+  void forget(const Storage& memory);
+  int add_constant(const Tensor& t, State state);
+  int add_result(const Tensor& t, RecordedCall& call);
+  void know(const Tensor& t, int value);
+  void set_modes(RecordedCall& call) const;
+  bool depends(const Tensor& t) const { return depends_.contains(t.storage().get()); }
+
+  Body body_;
+  std::unordered_map<const TensorImpl*, Known> known_;
+  // Values over each memory, the last one last.
+  std::unordered_map<const Storage*, std::vector<const TensorImpl*>> over_;
+  // Memory that nothing was written to since an operator made it (empty): if the host writes there,
+  // it is a constant.
+  std::unordered_set<const Storage*> blank_;
+  // Memory that holds what depends on the inputs, or on chance.
+  std::unordered_set<const Storage*> depends_;
+  std::unordered_map<const Storage*, std::vector<int>> constants_over_;
+  std::vector<Tensor> kept_;
+  std::vector<Frame> frames_;
+  int opaque_ = 0;
+  std::vector<std::string> functions_;
+  int checkpoints_ = 0;
+  std::optional<RecordedCall> pending_;
+  bool pending_depends_ = false;
+  std::vector<std::pair<int, uint64_t>> writes_before_;  // of constants among the arguments
+  int n_results_ = 0;
+  const bool had_grad_ = is_grad_enabled();
+  bool is_busy_ = false;
+  std::string failure_, looked_at_;
+  Snapshots snapshots_;
+};
+
+Listener::Listener(const std::vector<Tensor>& inputs, const RecordOptions& options) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TensorType type{inputs[i].dtype(), {}};
+    for (const int64_t n : inputs[i].sizes()) type.sizes.emplace_back(n);
+    body_.inputs.push_back(
+        {i < options.input_names.size() ? options.input_names[i] : "input_" + std::to_string(i),
+         std::move(type)});
+    depends_.insert(inputs[i].storage().get());
+    know(inputs[i], int(i));
+  }
+  is_busy_ = true;
+  for (const State& s : options.state) {
+    if (!s.tensor.defined()) continue;
+    if (const auto found = known_.find(s.tensor.impl()); found != known_.end())
+      body_.more_names.emplace_back(s.name, found->second.value);
+    else
+      add_constant(s.tensor, s);
+  }
+  is_busy_ = false;
+  const Device cpu;
+  body_.device = !inputs.empty()            ? inputs[0].device()
+                 : !body_.constants.empty() ? body_.constants[0].tensor.device()
+                                            : cpu;
+}
+
+void Listener::know(const Tensor& t, int value) {
+  known_.insert_or_assign(t.impl(), Known{t, value, t.storage(), t.layout()});
+  over_[t.storage().get()].push_back(t.impl());
+}
+
+// What lies in the memory comes from the host.
+void Listener::forget(const Storage& memory) {
+  const auto found = over_.find(&memory);
+  if (found == over_.end()) return;
+  for (const TensorImpl* impl : found->second)
+    if (const auto k = known_.find(impl); k != known_.end()) {
+      kept_.push_back(k->second.tensor);  // or its address may become another tensor's
+      known_.erase(k);
+    }
+  over_.erase(found);
+}
+
+int Listener::add_constant(const Tensor& t, State state) {
+  const size_t k = body_.constants.size();
+  if (state.name.empty()) state.name = "constant_" + std::to_string(k);
+  state.tensor = t;
+  body_.constants.push_back(std::move(state));
+  know(t, constant_value(k));
+  constants_over_[t.storage().get()].push_back(int(k));
+  // Buffers may be written inside of an operator. Weights are not, but by calls in place.
+  if (!t.requires_grad() && t.numel() <= 1 << 20) snapshots_.take(t);
+  return constant_value(k);
+}
+
+int Listener::add_result(const Tensor& t, RecordedCall& call) {
+  TensorType type{t.dtype(), {}};
+  for (const int64_t n : t.sizes()) type.sizes.emplace_back(n);
+  call.results.push_back(std::move(type));
+  const int value = int(body_.inputs.size()) + n_results_++;
+  know(t, value);
+  return value;
+}
+
+void Listener::set_modes(RecordedCall& call) const {
+  call.place = compile::current_place();
+  if (!functions_.empty())
+    call.function = functions_.front();
+  else
+    call.no_grad = had_grad_ && !is_grad_enabled() && checkpoints_ == 0;
+}
+
+// The value behind a tensor that no call gave, over memory that is known: a handle that C++ or
+// detach() made.
+int Listener::alias_of(const Tensor& t, const std::vector<const TensorImpl*>& others) {
+  const Known* same = nullptr;
+  const Known* root = nullptr;
+  for (const TensorImpl* impl : others) {
+    const Known& k = known_.at(impl);
+    if (k.tensor.dtype() != t.dtype() || k.storage != t.storage()) continue;
+    root = &k;
+    if (!(k.layout == t.layout())) continue;
+    same = &k;
+    if (k.tensor.requires_grad() == t.requires_grad()) {
+      know(t, k.value);
+      return k.value;
+    }
+  }
+  ARETE_CHECK(root, NotImplementedError("program",
+                                        "a tensor shows memory of another one in "
+                                        "another dtype, by no operator")
+                        .got(ops::describe(t)));
+  RecordedCall call;
+  set_modes(call);
+  Argument self{.kind = Kind::tensor, .values = {(same ? same : root)->value}};
+  call.args.push_back(std::move(self));
+  if (same) {
+    call.form = Form::detach;
+    call.requires_grad = t.requires_grad();
+  } else {
+    const auto list = [&](IntList l) {
+      Argument a{.kind = Kind::ints};
+      a.value = ops::OwnedArg(std::vector<int64_t>(l.begin(), l.end()));
+      call.args.push_back(std::move(a));
+    };
+    call.op = ops::find_record("as_strided");
+    list(t.sizes());
+    list(t.strides());
+    Argument offset{.kind = Kind::integer};
+    offset.value = ops::OwnedArg(t.storage_offset());
+    call.args.push_back(std::move(offset));
+  }
+  const int value = add_result(t, call);
+  body_.calls.push_back(std::move(call));
+  return value;
+}
+
+int Listener::value_of(const Tensor& t) {
+  if (!t.defined()) return kUndefined;
+  if (const auto found = known_.find(t.impl()); found != known_.end()) {
+    const Known k = found->second;
+    ARETE_CHECK(k.storage == t.storage(),
+                NotImplementedError("program",
+                                    "a tensor was given other memory by no operator (.data, set_)")
+                    .got(ops::describe(t)));
+    if (k.layout == t.layout()) return k.value;
+    // Another shape, in place.
+    std::vector<const TensorImpl*> others;
+    for (const TensorImpl* impl : over_[t.storage().get()])
+      if (impl != t.impl()) others.push_back(impl);
+    if (others.empty()) {
+      // A handle that shows what it showed.
+      const Tensor before(t.impl()->alias(k.layout, t.dtype()));
+      know(before, k.value);
+      others.push_back(before.impl());
+    }
+    return alias_of(t, others);
+  }
+  if (const auto found = over_.find(t.storage().get()); found != over_.end())
+    return alias_of(t, std::vector(found->second));
+  return add_constant(t, {.name = "", .tensor = t, .kind = StateKind::constant});
+}
+
+Argument Listener::argument(const ops::OpRecord& op, const ops::Arg& a) {
+  Argument r{.kind = a.kind()};
+  switch (a.kind()) {
+    case Kind::tensor:
+      r.values.push_back(value_of(a.tensor()));
+      break;
+    case Kind::tensors:
+      for (const Tensor& t : a.tensors()) r.values.push_back(value_of(t));
+      break;
+    case Kind::none:
+      break;
+    case Kind::boolean:
+      r.value = a.boolean();
+      break;
+    case Kind::integer:
+      r.value = a.integer();
+      break;
+    case Kind::real:
+      r.value = a.real();
+      break;
+    case Kind::scalar:
+      r.value = a.scalar();
+      break;
+    case Kind::ints:
+      r.value = std::vector<int64_t>(a.ints().begin(), a.ints().end());
+      break;
+    case Kind::reals:
+      r.value = std::vector<double>(a.reals().begin(), a.reals().end());
+      break;
+    case Kind::string:
+      r.value = std::string(a.string()).c_str();
+      break;
+    case Kind::dtype:
+      r.value = a.dtype();
+      break;
+    case Kind::device:
+      r.value = a.device();
+      break;
+    case Kind::generator:
+      ARETE_CHECK(a.generator() == &default_generator(),
+                  NotImplementedError(op.name, "a generator cannot be part of a program")
+                      .hint("leave generator= out: the program then draws from the default one"));
+      r.kind = Kind::none;
+      break;
+    case Kind::program: {
+      const ops::AppliedProgram& p = a.program();
+      ARETE_CHECK(
+          takes_program(op) && p.program && !p.program->tables() && !p.program->params_in_memory(),
+          NotImplementedError(op.name, "the kernel '" + op.name +
+                                           "' cannot be part of a program: of kernels that "
+                                           "users write, those that work element by "
+                                           "element can"));
+      r.program = p.program->shared_from_this();
+      r.params.assign(p.params.begin(), p.params.end());
+      break;
+    }
+  }
+  return r;
+}
+
+void Listener::begin(const ops::OpRecord& op, tracing::Items<ops::Arg> args, Form form,
+                     tracing::Items<Tensor* const> outs) {
+  // At any depth: a constant that is about to be written.
+  if (form == Form::in_place && args.size && args.data[0].kind() == Kind::tensor) {
+    const Tensor& self = args.data[0].tensor();
+    const Storage* const memory = self.storage().get();
+    if (constants_over_.contains(memory) || (opaque_ == 0 && !over_.contains(memory)))
+      snapshots_.take(self);
+  }
+  if (opaque_ == 0 && is_function(op)) {
+    frames_.push_back({false, op.name != "checkpoint" && op.name != "checkpoint_forward"});
+    if (frames_.back().has_name)
+      functions_.push_back(op.name);
+    else
+      ++checkpoints_;
+    return;
+  }
+  frames_.push_back({true});
+  if (opaque_++ == 0) note_call(op, args, form, outs);
+}
+
+void Listener::note_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args, Form form,
+                         tracing::Items<Tensor* const> outs) {
+  pending_.reset();
+  pending_depends_ = op.random;
+  writes_before_.clear();
+  RecordedCall call;
+  call.form = form;
+  call.op = &op;
+  if (!takes_program(op))
+    ARETE_CHECK(find_callable(op.full_name()) == &op,
+                NotImplementedError(op.name, "the kernel '" + op.name +
+                                                 "' cannot be part of a program: of kernels that "
+                                                 "users write, those that work element by element "
+                                                 "can"));
+  const auto use = [&](const Tensor& t) {
+    if (!t.defined()) return;
+    pending_depends_ = pending_depends_ || depends(t);
+    if (const auto found = constants_over_.find(t.storage().get()); found != constants_over_.end())
+      for (const int k : found->second) writes_before_.emplace_back(k, t.storage()->writes());
+  };
+  for (size_t i = 0; i < args.size; ++i) {
+    const ops::Arg& a = args.data[i];
+    call.args.push_back(argument(op, a));
+    if (a.kind() == Kind::tensor) use(a.tensor());
+    if (a.kind() == Kind::tensors)
+      for (const Tensor& t : a.tensors()) use(t);
+  }
+  // Who calls in C++ may leave arguments out that have defaults.
+  call.args.resize(std::max(call.args.size(), ops::schema_of(op).args.size()));
+  for (size_t i = 0; i < outs.size; ++i) {
+    if (!over_.contains(outs.data[i]->storage().get()) ||
+        constants_over_.contains(outs.data[i]->storage().get()))
+      snapshots_.take(*outs.data[i]);
+    call.outs.push_back(value_of(*outs.data[i]));
+    use(*outs.data[i]);
+  }
+  set_modes(call);
+  if (op.compose && modes().word & Modes::kAutocast) {
+    ops::AutocastState& s = ops::autocast_state();
+    call.autocast.emplace();
+    if (s.cpu.enabled) call.autocast->cpu = s.cpu.dtype;
+    if (s.cuda.enabled) call.autocast->cuda = s.cuda.dtype;
+  }
+  pending_ = std::move(call);
+}
+
+bool Listener::leave() {
+  if (frames_.empty()) return false;
+  const Frame frame = frames_.back();
+  frames_.pop_back();
+  if (frame.is_opaque) return --opaque_ == 0;
+  if (frame.has_name)
+    functions_.pop_back();
+  else
+    --checkpoints_;
+  return false;
+}
+
+void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results) {
+  RecordedCall call = std::move(*pending_);
+  const auto depend = [&](const Tensor& t) {
+    if (pending_depends_ && t.defined()) depends_.insert(t.storage().get());
+  };
+  for (const auto& [k, writes] : writes_before_) {
+    const Tensor& t = body_.constants[size_t(k)].tensor;
+    if (t.storage()->writes() == writes) continue;
+    ARETE_CHECK(constants_over_[t.storage().get()].size() == 1,
+                NotImplementedError(op.name,
+                                    "a constant of the program that shares its memory "
+                                    "with another one was written")
+                    .got("'" + body_.constants[size_t(k)].name + "'"));
+    if (std::ranges::find(body_.written, k) == body_.written.end()) body_.written.push_back(k);
+    depend(t);
+  }
+  if (call.form == Form::call) {
+    if (takes_program(op)) {
+      bool is_new = results.size == call.args[0].program->outputs().size();
+      for (size_t i = 0; i < results.size; ++i)
+        is_new = is_new && !over_.contains(results.data[i].storage().get());
+      ARETE_CHECK(is_new, NotImplementedError(op.name, "'" + op.name +
+                                                           "' works on lists of tensors or writes "
+                                                           "into them, and cannot be part of a "
+                                                           "program")
+                              .hint("optimizers and foreach operators stay outside"));
+    }
+    for (size_t i = 0; i < results.size; ++i) {
+      add_result(results.data[i], call);
+      depend(results.data[i]);
+      if (op.uninitialized) blank_.insert(results.data[i].storage().get());
+    }
+  } else {
+    // What was written is what it was, but for its shape (out=).
+    for (size_t i = 0; i < results.size; ++i) {
+      depend(results.data[i]);
+      blank_.erase(results.data[i].storage().get());
+      if (call.form != Form::out) continue;
+      Known& k = known_.at(results.data[i].impl());
+      k.storage = results.data[i].storage();
+      k.layout = results.data[i].layout();
+      over_[k.storage.get()].push_back(results.data[i].impl());
+    }
+  }
+  body_.calls.push_back(std::move(call));
+}
+
+void Listener::read(const Tensor& t) {
+  if (is_busy_ || opaque_ > 0 || !t.defined()) return;
+  if (blank_.erase(t.storage().get())) forget(*t.storage());
+  if (!depends(t)) return;
+  const std::string place = compile::current_place();
+  ValueError error("program",
+                   "a value that depends on the inputs was looked at on the host while a program "
+                   "was recorded" +
+                       at(place));
+  error.got(ops::describe(t))
+      .hint(
+          "what follows would depend on it, and a program is a list of calls: choose with "
+          "where(), keep the number in a tensor, or look at it outside");
+  if (failure_.empty()) looked_at_ = error.what();
+  throw error;
+}
+
+Body Listener::finish(const std::vector<Tensor>& outputs) {
+  guarded([&] {
+    for (const Tensor& t : outputs) {
+      ARETE_CHECK(t.defined(), ValueError("program", "an output is undefined"));
+      body_.outputs.push_back(value_of(t));
+    }
+  });
+  // The function went on after the error.
+  ARETE_CHECK(looked_at_.empty(), ValueError("", looked_at_));
+  ARETE_CHECK(failure_.empty(), NotImplementedError("", failure_));
+  const int n_inputs = int(body_.inputs.size()), n_constants = int(body_.constants.size());
+  const auto number = [&](int& v) {
+    if (v == kUndefined) return;
+    if (v <= constant_value(0))
+      v = n_inputs - v - 2;
+    else if (v >= n_inputs)
+      v += n_constants;
+  };
+  for (RecordedCall& c : body_.calls) for_each_value(c, number);
+  for (int& v : body_.outputs) number(v);
+  for (auto& [name, v] : body_.more_names) {
+    number(v);
+    v -= n_inputs;
+  }
+  return std::move(body_);
+}
+
+}  // namespace
+
+Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
+                 const RecordOptions& options) {
+  // Casts that are kept would be constants.
+  ops::clear_autocast_cache();
+  struct Restore {
+    const Generator::State state = default_generator().state();
+    ~Restore() {
+      default_generator().set_state(state);
+      ops::clear_autocast_cache();
+    }
+  } const restore;
+  Listener listener(inputs, options);
+  return listener.finish(f(inputs));
+}
+
+}  // namespace arete::program

@@ -1,0 +1,265 @@
+// Makes the calls of a program.
+#include <algorithm>
+
+#include "arete/amp/autocast.h"
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/program_arguments.h"
+#include "arete/program/body_internal.h"
+
+namespace arete::program {
+
+namespace {
+
+using Kind = ops::Arg::Kind;
+
+const Tensor& undefined() {
+  static const Tensor none;
+  return none;
+}
+
+// The arguments of one call; keeps what they borrow.
+class Arguments {
+ public:
+  Arguments(const RecordedCall& c, const std::vector<Tensor>& values,
+            const std::vector<int64_t>& sizes) {
+    const size_t n = c.args.size();
+    lists_.reserve(n), shapes_.reserve(n), scalars_.reserve(n);
+    const auto tensor = [&](int v) -> const Tensor& {
+      return v == kUndefined ? undefined() : values[size_t(v)];
+    };
+    for (const Argument& a : c.args) {
+      switch (a.kind) {
+        case Kind::tensor:
+          args_.push_back(ops::Arg(tensor(a.values[0])));
+          break;
+        case Kind::tensors: {
+          std::vector<Tensor>& list = lists_.emplace_back();
+          for (const int v : a.values) list.push_back(tensor(v));
+          args_.push_back(ops::Arg(list));
+          break;
+        }
+        case Kind::ints: {
+          if (a.extents.empty()) {
+            args_.push_back(a.value.borrow());
+            break;
+          }
+          Shape& s = shapes_.emplace_back();
+          for (const Extent& e : a.extents) s.push_back(value_of(e, sizes));
+          args_.push_back(ops::Arg(IntList(s)));
+          break;
+        }
+        case Kind::program:
+          program_ = {.program = a.program.get(), .params = a.params};
+          args_.push_back(ops::Arg(program_));
+          break;
+        case Kind::none:
+          // Where a tensor is looked for, an undefined one is found.
+          args_.push_back(ops::Arg(undefined()));
+          break;
+        default:
+          if (a.extents.empty())
+            args_.push_back(a.value.borrow());
+          else
+            add_number(a, value_of(a.extents[0], sizes));
+      }
+    }
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+  std::span<const ops::Arg> get() const { return {args_.data(), args_.size()}; }
+
+ private:
+  void add_number(const Argument& a, int64_t v) {
+    if (a.kind == Kind::integer)
+      args_.push_back(ops::Arg(v));
+    else if (a.kind == Kind::real)
+      args_.push_back(ops::Arg(double(v)));
+    else
+      args_.push_back(ops::Arg(
+          scalars_.emplace_back(a.value.scalar.is_floating() ? Scalar(double(v)) : Scalar(v))));
+  }
+  SmallVector<ops::Arg, 8> args_;
+  std::vector<std::vector<Tensor>> lists_;
+  std::vector<Shape> shapes_;
+  std::vector<Scalar> scalars_;
+  ops::AppliedProgram program_;
+};
+
+// Autocast as it was inside a composition.
+class Region {
+ public:
+  explicit Region(const AutocastOf& a) : cpu_(kCPU, a.cpu, a.cpu.has_value(), false) {
+    // Where there is no GPU a region for it says so on stderr.
+    if (a.cuda) cuda_.emplace(kCUDA, a.cuda, true, false);
+  }
+
+ private:
+  amp::Autocast cpu_;
+  std::optional<amp::Autocast> cuda_;
+};
+
+void check_function(const RecordedCall& c, std::span<const ops::Arg> args) {
+  bool any = false;
+  for (const ops::Arg& a : args) {
+    if (a.kind() == Kind::tensor) any = any || a.tensor().requires_grad();
+    if (a.kind() == Kind::tensors)
+      for (const Tensor& t : a.tensors()) any = any || (t.defined() && t.requires_grad());
+  }
+  ARETE_CHECK(!any || !is_grad_enabled(),
+              AutogradError("program", "the backward function of '" + c.function +
+                                           "' is no part of the program, and a gradient would "
+                                           "have to pass it")
+                  .hint("run the program under no_grad(), or with inputs and parameters that do "
+                        "not require grad"));
+}
+
+ops::Results make_call(const RecordedCall& c, std::vector<Tensor>& values,
+                       const std::vector<int64_t>& sizes) {
+  if (c.form == Form::detach) {
+    Tensor t = values[size_t(c.args[0].values[0])].detach();
+    if (c.requires_grad) t.requires_grad_();
+    return {t};
+  }
+  const Arguments args(c, values, sizes);
+  if (!c.function.empty()) check_function(c, args.get());
+  const ModesGuard before;
+  if (c.no_grad || !c.function.empty()) modes().grad_enabled = false;
+  std::optional<Region> region;
+  if (c.autocast) region.emplace(*c.autocast);
+  switch (c.form) {
+    case Form::in_place:
+      ops::call_in_place(values[size_t(c.args[0].values[0])], *c.op, args.get());
+      return {};
+    case Form::out: {
+      SmallVector<Tensor*, 2> outs;
+      for (const int v : c.outs) outs.push_back(&values[size_t(v)]);
+      ops::call_into({outs.data(), outs.size()}, *c.op, args.get());
+      return {};
+    }
+    default:
+      if (c.args.size() == 2 && c.args[0].kind == Kind::program)
+        ops::check_program_inputs(c.args[0].program->inputs(), args.get()[1].tensors(),
+                                  c.op->name.c_str());
+      return ops::call_all(*c.op, args.get());
+  }
+}
+
+// The same error, which says where in the program it happened, too.
+template <ErrorKind K>
+[[noreturn]] void throw_again(const Error& e, const std::string& where) {
+  ErrorOf<K> again(e.op(), e.message());
+  if (!e.argument().empty()) again.argument(e.argument());
+  if (!e.expected().empty()) again.expected(e.expected());
+  if (!e.got().empty()) again.got(e.got());
+  throw again.hint((e.hint().empty() ? "" : e.hint() + "; ") + "in " + where + " of a program");
+}
+[[noreturn]] void throw_with_place(const Error& e, const std::string& where) {
+  switch (e.kind()) {
+    case ErrorKind::value:
+      throw_again<ErrorKind::value>(e, where);
+    case ErrorKind::type:
+      throw_again<ErrorKind::type>(e, where);
+    case ErrorKind::index:
+      throw_again<ErrorKind::index>(e, where);
+    case ErrorKind::device:
+      throw_again<ErrorKind::device>(e, where);
+    case ErrorKind::autograd:
+      throw_again<ErrorKind::autograd>(e, where);
+    case ErrorKind::io:
+      throw_again<ErrorKind::io>(e, where);
+    case ErrorKind::not_implemented:
+      throw_again<ErrorKind::not_implemented>(e, where);
+    case ErrorKind::out_of_memory:
+      throw_again<ErrorKind::out_of_memory>(e, where);
+    case ErrorKind::bug:
+      throw_again<ErrorKind::bug>(e, where);
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& inputs) {
+  ARETE_CHECK(inputs.size() == body.inputs.size(),
+              ValueError("program", "the program takes " + std::to_string(body.inputs.size()) +
+                                        " tensors, but got " + std::to_string(inputs.size())));
+  std::vector<int64_t> sizes(body.symbols.size(), -1);
+  std::vector<std::string> from(body.symbols.size());
+  const auto dimension = [&](size_t i, size_t d) {
+    return "Expected input '" + body.inputs[i].name + "' at dimension " + std::to_string(d) +
+           " to be ";
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [name, type] = body.inputs[i];
+    const Tensor& t = inputs[i];
+    ARETE_CHECK(t.defined(), ValueError("program", "input '" + name + "' is undefined"));
+    ARETE_CHECK(t.dtype() == type.dtype,
+                TypeError("program", "Expected input '" + name + "' to be of dtype " +
+                                         std::string(name_of(type.dtype)) + ", but got " +
+                                         std::string(name_of(t.dtype()))));
+    ARETE_CHECK(size_t(t.dim()) == type.sizes.size(),
+                ValueError("program", "Expected input '" + name + "' to have " +
+                                          std::to_string(type.sizes.size()) +
+                                          " dimensions, but got " + ops::describe(t)));
+    for (size_t d = 0; d < type.sizes.size(); ++d) {
+      const Extent& e = type.sizes[d];
+      const int64_t n = t.size(int64_t(d));
+      if (e.is_constant()) {
+        ARETE_CHECK(n == e.constant, ValueError("program", dimension(i, d) + "equal to " +
+                                                               std::to_string(e.constant) +
+                                                               ", but got " + std::to_string(n)));
+        continue;
+      }
+      const size_t s = size_t(e.terms[0].a);
+      const SizeInfo& info = body.symbols[s];
+      if (sizes[s] < 0) {
+        ARETE_CHECK(n >= info.min && n <= info.max,
+                    ValueError("program", dimension(i, d) +
+                                              (n < info.min ? ">= " + std::to_string(info.min)
+                                                            : "<= " + std::to_string(info.max)) +
+                                              ", but got " + std::to_string(n))
+                        .hint("this is the range of '" + info.name + "'"));
+        sizes[s] = n;
+        from[s] = "dimension " + std::to_string(d) + " of '" + name + "'";
+      }
+      ARETE_CHECK(
+          n == sizes[s],
+          ValueError("program", dimension(i, d) + "equal to " + std::to_string(sizes[s]) +
+                                    ", but got " + std::to_string(n))
+              .hint("it was the same size as " + from[s] + " when the program was recorded"));
+    }
+  }
+  return sizes;
+}
+
+std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
+  const std::vector<int64_t> sizes = sizes_of(body, inputs);
+  std::vector<Tensor> values(size_t(body.n_values()));
+  std::ranges::copy(inputs, values.begin());
+  for (size_t k = 0; k < body.constants.size(); ++k)
+    values[inputs.size() + k] = body.constants[k].tensor;
+  for (size_t k = 0; k < body.calls.size(); ++k) {
+    const RecordedCall& c = body.calls[k];
+    ops::Results results;
+    try {
+      results = make_call(c, values, sizes);
+      ARETE_CHECK(results.size() == c.results.size(),
+                  ValueError("program",
+                             "a call gives another number of tensors than when it was "
+                             "recorded")
+                      .expected(std::to_string(c.results.size()))
+                      .got(std::to_string(results.size())));
+    } catch (const Error& e) {
+      throw_with_place(e, call_text(body, k));
+    }
+    for (size_t r = 0; r < results.size(); ++r)
+      values[size_t(c.first_result) + r] = std::move(results[r]);
+    for (const int v : c.last_uses) values[size_t(v)] = Tensor();
+  }
+  std::vector<Tensor> outputs;
+  for (const int v : body.outputs) outputs.push_back(values[size_t(v)]);
+  return outputs;
+}
+
+}  // namespace arete::program

@@ -1,0 +1,288 @@
+"""`arete.export`: a module's calls as a program with a signature, under torch.export's names (docs/program.md).
+
+    ep = arete.export.export(net, (x,), dynamic_shapes={"x": {0: arete.export.Dim("batch")}})
+    arete.export.save(ep, "net.arete")
+    arete.export.load("net.arete").module()(x)
+"""
+from __future__ import annotations
+
+import enum as _enum
+from collections import namedtuple as _namedtuple
+from typing import Any
+
+from ._program import Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, state_of as _state_of
+from .nn import Module as _Module
+
+__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "save"]
+
+_ValueRanges = _namedtuple("ValueRanges", "lower upper")
+
+
+class _Hint(_enum.Enum):
+    AUTO = "auto"
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
+
+class Dim:
+    """A size that differs from call to call, from `min` to `max`; dimensions with one Dim are equal.
+
+    Dim.AUTO is a dimension that is dynamic if the function lets it differ, Dim.DYNAMIC one that must be, Dim.STATIC (or None) one that
+    is as in the example. Sums and products of a Dim are refused: what sizes of other dimensions follow is not checked.
+
+    >>> arete.export.Dim("batch", min=1, max=64)
+    Dim('batch', min=1, max=64)
+    """
+
+    AUTO, DYNAMIC, STATIC = _Hint.AUTO, _Hint.DYNAMIC, _Hint.STATIC
+
+    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"Dim name must be a valid identifier, got {name!r}")
+        self.__name__ = name
+        self.min, self.max = 1 if min is None else min, max
+        if self.min < 0 or (max is not None and max <= self.min):
+            raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+
+    def __repr__(self) -> str:
+        return f"Dim({self.__name__!r}, min={self.min}, max={self.max})"
+
+    def _derived(self, *_: Any) -> Any:
+        raise NotImplementedError("export.Dim: sizes that follow from others are not there; give both dimensions Dim.AUTO, or a name each")
+
+    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = _derived
+
+
+def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
+    """Several of one range.
+
+    >>> [d.__name__ for d in arete.export.dims("height", "width")]
+    ['height', 'width']
+    """
+    return tuple(Dim(n, min=min, max=max) for n in names)
+
+
+class ExportGraphSignature:
+    """What the inputs, outputs and state of a program are called.
+
+    >>> arete.export.export(arete.nn.Linear(2, 2), (arete.ones(1, 2),)).graph_signature.parameters
+    ('weight', 'bias')
+    """
+
+    def __init__(self, program: Any) -> None:
+        state = program.state()
+        self.user_inputs = tuple(i[0] for i in program.inputs())
+        self.user_outputs = tuple(f"output_{k}" for k in range(program.output_count()))
+        self.parameters = tuple(name for name, _, kind, _ in state if kind == "parameter")
+        self.buffers = tuple(name for name, _, kind, _ in state if kind == "buffer")
+        self.non_persistent_buffers = frozenset(name for name, _, kind, lasting in state if kind == "buffer" and not lasting)
+        self.lifted_tensor_constants = tuple(name for name, _, kind, _ in state if kind == "constant")
+        self.buffers_to_mutate = {name: name for name in program.written()}
+
+    def __repr__(self) -> str:
+        return f"ExportGraphSignature({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+class ExportedProgram:
+    """A program with a signature: see export() and load().
+
+    >>> ep = arete.export.export(arete.nn.ReLU(), (arete.ones(2),))
+    >>> ep.module()(arete.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
+
+    def __init__(self, recorded: _Recorded, example_inputs: Any = None) -> None:
+        self._recorded = recorded
+        self.example_inputs = example_inputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+
+    def module(self) -> _ProgramModule:
+        """A module that runs the program and shares its parameters and buffers."""
+        return _ProgramModule(self._recorded)
+
+    @property
+    def graph(self) -> _Graph:
+        """The calls; print it."""
+        return _Graph(self._recorded.program)
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """Names of inputs, outputs, parameters and buffers."""
+        return ExportGraphSignature(self._recorded.program)
+
+    @property
+    def state_dict(self) -> dict:
+        """Parameters and persistent buffers by name."""
+        return {name: t for name, t, kind, lasting in self._recorded.program.state() if kind != "constant" and lasting}
+
+    @property
+    def constants(self) -> dict:
+        """Tensors that are neither parameters nor persistent buffers, by name."""
+        return {name: t for name, t, kind, lasting in self._recorded.program.state() if kind == "constant" or not lasting}
+
+    @property
+    def range_constraints(self) -> dict:
+        """The range of each dynamic size by its name; an upper bound of None is none."""
+        return {name: _ValueRanges(low, high) for name, low, high in self._recorded.program.sizes()}
+
+    def named_parameters(self) -> Any:
+        """(name, parameter) of all."""
+        return ((name, t) for name, t, kind, _ in self._recorded.program.state() if kind == "parameter")
+
+    def parameters(self) -> Any:
+        """All parameters."""
+        return (t for _, t in self.named_parameters())
+
+    def named_buffers(self) -> Any:
+        """(name, buffer) of all."""
+        return ((name, t) for name, t, kind, _ in self._recorded.program.state() if kind == "buffer")
+
+    def buffers(self) -> Any:
+        """All buffers."""
+        return (t for _, t in self.named_buffers())
+
+    def run_decompositions(self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False) -> Any:
+        """NotImplementedError: calls are those of operators, and are taken apart where they run."""
+        raise NotImplementedError("ExportedProgram.run_decompositions(): a program has the calls of operators that the function made; they "
+                                  "are taken apart where they run")
+
+    def __str__(self) -> str:
+        return f"ExportedProgram:\n{self.graph}_Graph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
+
+
+def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:
+    """(form of an argument, what is said of it)."""
+    arguments = dict(zip(form["names"], form["args"]))
+    arguments.update(form["kwargs"])
+    if isinstance(dynamic_shapes, dict):
+        unknown = [k for k in dynamic_shapes if k not in arguments]
+        if unknown:
+            raise ValueError(f"dynamic_shapes names {unknown}, but the arguments are {list(arguments)}")
+        return [(arguments[k], v) for k, v in dynamic_shapes.items()]
+    if len(dynamic_shapes) != len(arguments):
+        raise ValueError(f"dynamic_shapes says something of {len(dynamic_shapes)} arguments, but there are {len(arguments)}")
+    return list(zip(arguments.values(), dynamic_shapes))
+
+
+def _dimensions(form: Any, said: Any, found: list) -> None:
+    """Adds (number of the tensor, dimension, Dim) of what is said of a tree."""
+    if said is None:
+        return
+    if "tensor" in form:
+        pairs = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, (tuple, list)) else None
+        if pairs is None:
+            raise TypeError(f"dynamic_shapes: of a tensor a dict from dimensions to Dims or a list of Dims is wanted, not {said!r}")
+        found += [(form["tensor"], dim, size) for dim, size in pairs]
+        return
+    (kind, value), *rest = form.items()
+    if kind in ("tuple", "list", "namedtuple"):
+        items = value if kind != "namedtuple" else dict(rest)["items"]
+        if not isinstance(said, (tuple, list)) or len(said) != len(items):
+            raise ValueError(f"dynamic_shapes has another structure than the arguments: {said!r} for {len(items)} items")
+        for part, more in zip(items, said):
+            _dimensions(part, more, found)
+    elif kind in ("dict", "OrderedDict"):
+        for key, part in value:
+            _dimensions(part, said.get(key) if isinstance(said, dict) else None, found)
+    else:
+        raise ValueError(f"dynamic_shapes says {said!r} of an argument that is no tensor")
+
+
+def _dynamic(form: dict, tensors: list, dynamic_shapes: Any) -> tuple[list, list]:
+    found: list = []
+    for argument, said in _specifications(form, dynamic_shapes):
+        _dimensions(argument, said, found)
+    exact, maybe = [], []
+    for tensor, dim, size in found:
+        if size is None or size is Dim.STATIC:
+            continue
+        if isinstance(size, int) and not isinstance(size, bool):
+            if tensors[tensor].shape[dim] != size:
+                raise ValueError(f"dynamic_shapes says that dimension {dim} is {size}, but the example has {tensors[tensor].shape[dim]}")
+        elif size is Dim.AUTO or size is Dim.DYNAMIC:
+            maybe.append((tensor, dim))
+        elif isinstance(size, Dim):
+            exact.append((size.__name__, tensor, dim, size.min, size.max))
+        else:
+            raise TypeError(f"dynamic_shapes: a Dim, an integer or None is wanted, not {size!r}")
+    return exact, maybe
+
+
+def _check_dynamic(program: Any, form: dict, tensors: list, dynamic_shapes: Any) -> None:
+    """What had to be dynamic is."""
+    found: list = []
+    for argument, said in _specifications(form, dynamic_shapes):
+        _dimensions(argument, said, found)
+    inputs = program.inputs()
+    for tensor, dim, size in found:
+        if size is Dim.DYNAMIC and inputs[tensor][2][dim].isdigit():
+            raise RuntimeError(f"dimension {dim} of '{inputs[tensor][0]}' was said to be dynamic, but the function runs, or makes the same "
+                               f"calls, with the size {inputs[tensor][2][dim]} alone")
+
+
+def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
+           preserve_module_call_signature: tuple = ()) -> ExportedProgram:
+    """The calls that a module makes on example arguments, with a signature.
+
+    `dynamic_shapes` says which sizes may differ: a dict by the names of forward's arguments, or a tuple in their order, of what is said
+    of each: for a tensor a dict from dimensions to Dims (or Dim.AUTO, Dim.DYNAMIC, None), or a tuple of such; for trees trees. The
+    module is recorded with three values of each, so integers that it computes from them are right for all; a loop over a dynamic size,
+    or a branch on a value, is a ValueError with its line. The program shares its parameters with the module.
+
+    `strict=True` and `preserve_module_call_signature` are refused: Python runs while recording, and modules leave no trace.
+
+    >>> net = arete.nn.Linear(4, 2)
+    >>> ep = arete.export.export(net, (arete.ones(3, 4),), dynamic_shapes={"input": {0: arete.export.Dim("batch", max=64)}})
+    >>> arete.equal(ep.module()(arete.ones(9, 4)), net(arete.ones(9, 4)))
+    True
+    >>> ep.module()(arete.ones(65, 4))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    arete.ArgumentError: Expected input 'input' at dimension 0 to be <= 64, but got 65. ...
+    """
+    if not isinstance(mod, _Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if not isinstance(args, tuple):
+        raise ValueError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+    if strict:
+        raise NotImplementedError("export(): strict=True is an analysis of Python's code; calls are recorded (strict=False)")
+    if preserve_module_call_signature:
+        raise NotImplementedError("export(): modules inside leave nothing but their calls in a program")
+    kept: list = []
+
+    def dynamic(form: dict, tensors: list) -> tuple[list, list]:
+        kept[:] = form, tensors
+        return _dynamic(form, tensors, dynamic_shapes) if dynamic_shapes else ([], [])
+
+    recorded = _Recorded.record(mod, args, kwargs or {}, what="export()", kind="exported", state=_state_of(mod), dynamic=dynamic,
+                               training=mod.training)
+    if dynamic_shapes:
+        _check_dynamic(recorded.program, *kept, dynamic_shapes)
+    return ExportedProgram(recorded, (args, kwargs or {}))
+
+
+def save(ep: ExportedProgram, f: Any, *, extra_files: dict | None = None) -> None:
+    """Writes a program to a path or an open file; `extra_files`: texts or bytes by name, which load() gives back.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> arete.export.save(arete.export.export(arete.nn.ReLU(), (arete.ones(2),)), file)
+    >>> _ = file.seek(0)
+    >>> arete.export.load(file).module()(arete.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+    ep._recorded.save(f, extra_files)
+
+
+def load(f: Any, *, extra_files: dict | None = None) -> ExportedProgram:
+    """A program from a path or an open file, which may be hostile: OSError says what is wrong with it. What jit.save() wrote is read,
+    too.
+
+    >>> arete.export.load("no such file")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    OSError: cannot open 'no such file': No such file or directory...
+    """
+    return ExportedProgram(_Recorded.load(f, extra=extra_files))

@@ -1,0 +1,119 @@
+"""`arete.onnx.export`: recorded programs as ONNX models, for other runtimes (docs/program.md). Needs the package `onnx` from PyPI.
+
+    arete.onnx.export(net, (x,), "net.onnx", input_names=["image"], dynamic_axes={"image": {0: "batch"}})
+"""
+from __future__ import annotations
+
+import os as _os
+from typing import Any
+
+from .._program import Recorded as _Recorded
+from ..export import ExportedProgram as _ExportedProgram, _dynamic
+from ..jit import ScriptModule as _ScriptModule
+from ..nn import Module as _Module
+
+__all__ = ["ONNXProgram", "export", "supported_operators"]
+
+
+class ONNXProgram:
+    """An ONNX model: `model_proto` is onnx's object, save() writes it.
+
+    >>> program = arete.onnx.ONNXProgram(None)  # export() makes them
+    >>> program.model_proto is None
+    True
+    """
+
+    def __init__(self, model_proto: Any) -> None:
+        self.model_proto = model_proto
+
+    def save(self, destination: Any) -> None:
+        """Writes the model to a path or an open file."""
+        data = self.model_proto.SerializeToString()
+        if hasattr(destination, "write"):
+            destination.write(data)
+            return
+        from ..serialization import _replacing
+
+        with _replacing(_os.fspath(destination)) as file:
+            file.write(data)
+
+
+def supported_operators() -> list[str]:
+    """Names of the operators that models can have.
+
+    >>> "linear" in arete.onnx.supported_operators()
+    True
+    """
+    from . import _layers, _shapes  # noqa: F401
+    from ._operators import HANDLERS
+
+    return sorted(HANDLERS)
+
+
+def _dynamic_axes(axes: dict, names: list[str], tensors: list, outputs: Any) -> list:
+    """torch's dynamic_axes as dynamic sizes."""
+    exact = []
+    for name, said in axes.items():
+        if name not in names:
+            if name in (outputs or ()):
+                continue  # sizes of results follow
+            raise ValueError(f"onnx.export(): dynamic_axes names {name!r}, but the inputs are {names}")
+        tensor = names.index(name)
+        pairs = said.items() if isinstance(said, dict) else [(d, f"{name}_dim_{d}") for d in said]
+        exact += [(text, tensor, dim, 1, None) for dim, text in pairs]
+    return exact
+
+
+def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = None, input_names: Any = None, output_names: Any = None,
+           opset_version: int | None = None, dynamic_axes: dict | None = None, dynamic_shapes: Any = None) -> ONNXProgram:
+    """A module, a traced module or an exported program as an ONNX model, which is also written to `f` (a path or an open file) if given.
+
+    A module is recorded on `args` in evaluation mode. `dynamic_axes` ({"name": {0: "batch"}} or {"name": [0]}, by `input_names`) or
+    `dynamic_shapes` (as of arete.export.export) say which sizes may differ. `opset_version` is 18 (the default) to 21.
+
+    ImportError without the package onnx; NotImplementedError names an operator that ONNX has no counterpart of here.
+
+    >>> arete.onnx.export(3)
+    Traceback (most recent call last):
+    TypeError: onnx.export(): a module or a program is exported, not int
+    """
+    if isinstance(model, _ExportedProgram) or isinstance(model, _ScriptModule):
+        if args not in ((), None) and not isinstance(model, _ScriptModule) or dynamic_axes or dynamic_shapes:
+            raise ValueError("onnx.export(): a program that is recorded has its arguments and sizes")
+        recorded = model._recorded
+        if recorded.form.get("training"):
+            raise RuntimeError("onnx.export(): the program was recorded in training mode; record the module after eval()")
+    elif isinstance(model, _Module):
+        if dynamic_axes and dynamic_shapes:
+            raise ValueError("onnx.export(): dynamic_axes and dynamic_shapes say the same: give one")
+
+        def dynamic(form: dict, tensors: list) -> tuple[list, list]:
+            if dynamic_axes:
+                names = list(input_names or ())
+                if not names:
+                    from .._program import _names
+
+                    names = [n for a, name in zip(form["args"], form["names"]) for n in _names(a, name)]
+                return _dynamic_axes(dynamic_axes, names, tensors, output_names), []
+            return _dynamic(form, tensors, dynamic_shapes) if dynamic_shapes else ([], [])
+
+        modes = [(m, m.training) for m in model.modules()]
+        model.eval()
+        try:
+            recorded = _Recorded.record(model, args if isinstance(args, tuple) else (args,), kwargs or {}, what="onnx.export()",
+                                       kind="exported", dynamic=dynamic, training=False)
+        finally:
+            for m, training in modes:
+                m.training = training
+    else:
+        raise TypeError(f"onnx.export(): a module or a program is exported, not {type(model).__name__}")
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise ImportError("onnx.export() needs the package onnx: pip install onnx") from None
+    from ._model import to_model
+
+    program = ONNXProgram(to_model(recorded.program, input_names, output_names, opset_version or 18))
+    if f is not None:
+        program.save(f)
+    return program

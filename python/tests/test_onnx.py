@@ -1,0 +1,147 @@
+"""ONNX models of recorded programs, run by onnxruntime beside the modules they came from."""
+import io
+
+import pytest
+from peer import peer
+
+import arete
+import arete.nn.functional as F
+from arete import nn
+
+onnxruntime = peer("onnxruntime")
+onnx = peer("onnx")
+
+
+def runs(net, *args, tolerance=2e-5, others=(), **options):
+    """Exports, runs both on the arguments and on others."""
+    onnx.helper.make_opsetid("", 18)  # skips where it is missing
+    file = io.BytesIO()
+    arete.onnx.export(net, args, file, **options)
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    net.eval()
+    for given in (args, *others):
+        feed = {i.name: x.numpy() for i, x in zip(session.get_inputs(), given)}
+        got = session.run(None, feed)
+        with arete.no_grad():
+            wanted = net(*given)
+        wanted = arete.utils._pytree.tree_leaves(wanted)
+        assert len(got) == len(wanted)
+        for a, b in zip(got, wanted):
+            assert tuple(a.shape) == tuple(b.shape)
+            arete.testing.assert_close(arete.from_numpy(a.copy()), b, rtol=tolerance, atol=tolerance)
+    return session
+
+
+class Function(nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+
+    def forward(self, *args):
+        return self.f(*args)
+
+
+@pytest.mark.parametrize("name", ["exp", "sin", "tanh", "sigmoid", "erf", "reciprocal", "abs", "neg", "floor", "ceil", "sign", "relu",
+                                  "rsqrt", "log1p", "expm1", "log2"])
+def test_functions_of_one_tensor(name):
+    runs(Function(lambda x: getattr(x, name)()), arete.rand(3, 4) + 0.1)
+
+
+@pytest.mark.parametrize("layer", [nn.ReLU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU(), nn.ELU(0.7), nn.SELU(), nn.CELU(1.2),
+                                   nn.LeakyReLU(0.2), nn.Hardtanh(-0.5, 0.7), nn.Hardsigmoid(), nn.Hardswish(), nn.Softplus(),
+                                   nn.Softsign(), nn.Mish(),
+                                   nn.LogSigmoid(), nn.PReLU(4), nn.ReLU6(), nn.Softmax(1), nn.LogSoftmax(-1), nn.Dropout(0.5), nn.Tanh()],
+                         ids=repr)
+def test_activations(layer):
+    runs(layer, 3 * arete.randn(2, 4, 5))
+
+
+FUNCTIONS = {
+    "arithmetic": lambda x, y: (x + y * 2 - 3, x / (y.abs() + 1), x.sub(y, alpha=0.5), 1 - x, x ** 2, -x % 3),
+    "comparisons": lambda x, y: (x > y, (x <= 0) & (y != x), ~(x == y), arete.where(x > 0, x, y), x.clamp(-1, 0.5), arete.maximum(x, y)),
+    "reductions": lambda x, y: (x.sum(), x.mean(1), x.amax((0, 2), keepdim=True), x.argmax(1), x.logsumexp(-1), x.var(1), x.std(2),
+                                x.max(1)[0], x.cumsum(1), x.prod(2)),
+    "shapes": lambda x, y: (x.view(4, -1), x.transpose(0, 2), x.permute(2, 0, 1), x[:, 1], x[..., 1:3], x.unsqueeze(1).squeeze(1),
+                            arete.cat((x, y), 1), arete.stack((x, y)), x.flatten(1), x[0].expand(3, 3, 4), x.repeat(1, 2, 1)),
+    "parts": lambda x, y: (*x.split(2, 2), *x.chunk(3, 1), *x.unbind(0), x.narrow(2, 1, 2), x.topk(2)[0], x.tril(),
+                           F.pad(x, (1, 2), value=0.5)),
+    "products": lambda x, y: (x @ y.mT, arete.addmm(arete.ones(3), x[0], y[0].t()), x[0].mv(y[0, 0]),
+                              arete.baddbmm(x @ y.mT, x, y.mT, alpha=0.5)),
+    "masks": lambda x, y: (x.masked_fill(y > 0, -1.0), x.masked_fill(arete.triu(arete.ones(3, 4), 1) == 1, float("-inf"))),
+    "dtypes": lambda x, y: (x.double() + 1, x.to(arete.int64), (x > 0).float() * y, arete.full((2,), 3.0), arete.arange(4) * 2),
+    "writes": lambda x, y: (x.clone().add_(1).relu_().mul_(2),),
+    "positions": lambda x, y: (x.index_select(1, arete.tensor([2, 0])), x.gather(1, arete.zeros(2, 1, 4, dtype=arete.int64)),
+                               x[:, arete.tensor([0, 2, 2])]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    runs(Function(FUNCTIONS[name]), arete.randn(2, 3, 4), arete.randn(2, 3, 4))
+
+
+def test_convolutions_pools_and_norms():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding="same", groups=2),
+                        nn.GroupNorm(2, 8), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2), nn.AvgPool2d(2, 1, 1), nn.AdaptiveAvgPool2d(1),
+                        nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, 2))
+    net(arete.randn(8, 3, 16, 16))  # running statistics
+    runs(net, arete.randn(2, 3, 16, 16), others=[(arete.randn(5, 3, 16, 16),)], input_names=["image"], output_names=["scores"],
+         dynamic_axes={"image": {0: "batch"}, "scores": {0: "batch"}})
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(3, 4, 2, bidirectional=True), nn.GRU(3, 4, batch_first=True), nn.RNN(3, 4, nonlinearity="relu")],
+                         ids=["lstm", "gru", "rnn"])
+def test_recurrences_of_any_length(layer):
+    runs(layer, arete.randn(5, 2, 3), others=[(arete.randn(7, 4, 3),)], dynamic_axes={"input": {0: "a", 1: "b"}})
+
+
+def test_a_transformer_of_any_length():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.position = nn.Embedding(20, 8), nn.Embedding(64, 8)
+            self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False)
+
+        def forward(self, tokens):
+            batch, time = tokens.shape
+            x = self.embed(tokens) + self.position(arete.arange(time))
+            y = self.layers(x, mask=nn.Transformer.generate_square_subsequent_mask(time))
+            return y.view(batch * time, 8).sum(-1)
+
+    tokens = lambda *shape: (arete.randint(0, 20, shape),)  # noqa: E731
+    session = runs(Encoder(), *tokens(2, 5), others=[tokens(3, 9), tokens(1, 1)],
+                   dynamic_shapes={"tokens": {0: arete.export.Dim("batch"), 1: arete.export.Dim("time")}})
+    assert session.get_inputs()[0].shape == ["batch", "time"]
+
+
+def test_what_is_exported_and_what_is_not(tmp_path):
+    net = nn.Linear(2, 2).eval()
+    x = arete.ones(1, 2)
+    with pytest.raises(TypeError, match="not function"):
+        arete.onnx.export(lambda x: x, x)
+    onnx.helper.make_opsetid("", 18)  # skips where it is missing
+    for model in (arete.export.export(net, (x,)), arete.jit.trace(net.eval(), x)):
+        program = arete.onnx.export(model, (), tmp_path / "net.onnx", input_names=["x"], output_names=["y"], opset_version=20)
+        assert [o.version for o in program.model_proto.opset_import] == [20]
+        onnx.checker.check_model(str(tmp_path / "net.onnx"))
+    with pytest.raises(NotImplementedError, match=r"no counterpart of the operator 'special_i1 \(.*test_onnx.py"):
+        arete.onnx.export(Function(lambda x: arete.special.i1(x)), x)
+    with pytest.raises(NotImplementedError, match="writes into memory that other values show"):
+        arete.onnx.export(Function(lambda x: x.clone()[0].add_(1)), x)
+    with pytest.raises(ValueError, match="opset_version is 18"):
+        arete.onnx.export(net, x, opset_version=9)
+    with pytest.raises(ValueError, match="names are given"):
+        arete.onnx.export(net, x, input_names=["a", "b"])
+    with pytest.raises(ValueError, match="dynamic_axes names 'z'"):
+        arete.onnx.export(net, x, dynamic_axes={"z": [0]})
+    training = arete.jit.trace(nn.BatchNorm1d(2), arete.ones(3, 2))
+    with pytest.raises(RuntimeError, match="training mode"):
+        arete.onnx.export(training)
+
+
+def test_without_the_package(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match="pip install onnx"):
+        arete.onnx.export(nn.Linear(2, 2), arete.ones(1, 2))

@@ -1,0 +1,523 @@
+"""Recorded programs: jit.trace, jit.script, their files, and what runs them."""
+import collections
+import copy
+import io
+import os
+import pathlib
+import pickle
+import subprocess
+import warnings
+
+import numpy as np
+import pytest
+
+import arete
+import arete.nn.functional as F
+from arete import nn
+
+PROGRAM = pathlib.Path(arete._C.__file__).resolve().parents[2] / "bin" / "arete"
+
+
+def reloaded(traced):
+    file = io.BytesIO()
+    arete.jit.save(traced, file)
+    file.seek(0)
+    return arete.jit.load(file)
+
+
+def same(a, b):
+    if isinstance(a, arete.Tensor):
+        return a.shape == b.shape and a.dtype == b.dtype and arete.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (tuple, list)):
+        return type(a).__name__ == type(b).__name__ and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3),
+                                  nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.position = nn.Embedding(64, 8)
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0), 2,
+                                            enable_nested_tensor=False)
+        self.register_buffer("scale", arete.tensor(0.5), persistent=False)
+
+    def forward(self, tokens):
+        batch, time = tokens.shape
+        x = self.embed(tokens) + self.position(arange_like(tokens, time))
+        mask = nn.Transformer.generate_square_subsequent_mask(time)
+        y = self.layers(x, mask=mask)
+        return (y * self.scale).view(batch * time, 8).sum(-1).reshape(batch, time)
+
+
+def arange_like(tokens, n):
+    return arete.arange(n, device=tokens.device)
+
+
+class Attention(nn.Module):
+    """As many write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(12, 36), nn.Linear(12, 12)
+
+    def forward(self, x):
+        B, T, C = x.size()
+        q, k, v = (p.view(B, T, 3, C // 3).transpose(1, 2) for p in self.qkv(x).split(C, dim=2))
+        att = (q @ k.transpose(-2, -1)) * (1.0 / (C // 3) ** 0.5)
+        att = att.masked_fill(arete.tril(arete.ones(T, T)).view(1, 1, T, T) == 0, float("-inf"))
+        return self.out((F.softmax(att, dim=-1) @ v).transpose(1, 2).contiguous().view(B, T, C))
+
+
+def tokens(batch, time):
+    return arete.randint(0, 20, (batch, time))
+
+
+NETWORKS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)), lambda b: (arete.randn(b, 4),)),
+    "convolutions": (Convolutions, lambda b: (arete.randn(b, 3, 12, 12),)),
+    "encoder": (Encoder, lambda b: (tokens(b, b + 5),)),
+    "attention": (Attention, lambda b: (arete.randn(b, b + 3, 12),)),
+    "lstm": (lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda b: (arete.randn(b + 4, b, 3),)),
+    "gru": (lambda: nn.GRU(3, 4, batch_first=True), lambda b: (arete.randn(b, b + 4, 3),)),
+    "bilinear": (lambda: nn.Bilinear(3, 4, 5), lambda b: (arete.randn(b, 3), arete.randn(b, 4))),
+    "groups": (lambda: nn.Sequential(nn.Conv1d(4, 4, 3, groups=2), nn.GroupNorm(2, 4), nn.PReLU()), lambda b: (arete.randn(b, 4, 9),)),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_with_any_batch(name, training):
+    make, example = NETWORKS[name]
+    net = make().train(training)
+    before = copy.deepcopy(net.state_dict())
+    traced = arete.jit.trace(net, example(2))
+    assert same(dict(net.state_dict()), dict(before))  # recording wrote nothing
+    loaded = reloaded(traced)
+    assert list(loaded.state_dict()) == list(net.state_dict()) and loaded.training == training
+    for size in (1, 2, 5):
+        args = example(size)
+        twin = copy.deepcopy(net)
+        wanted = net(*args)
+        assert same(loaded(*args), wanted), loaded.graph
+        assert same(dict(loaded.state_dict()), dict(net.state_dict()))  # running statistics
+        # Gradients of inputs and parameters are those of eager code.
+        if size == 5:
+            again = reloaded(arete.jit.trace(twin, args))
+            losses = [sum(t.double().square().sum() for t in arete.utils._pytree.tree_leaves(f(*args))) for f in (twin, again)]
+            wanted, got = (arete.autograd.grad(loss, list(m.parameters())) for loss, m in zip(losses, (twin, again)))
+            assert all(map(arete.equal, wanted, got))
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def trees(x, pair, scale: float = 2.0, *, flags=None):
+    y = x.clone()
+    y[0] += 1
+    y[:, 1:].mul_(scale)
+    y.t_()
+    parts = y.detach().chunk(2)
+    return {"y": y, "pair": Pair(pair["a"] + 1, [parts[0], x.shape[1]]), 3: None}
+
+
+def test_trees_views_and_writes_in_place():
+    x, pair = arete.randn(2, 4), {"a": arete.ones(3)}
+    f = arete.jit.trace(trees, (x, pair))
+    assert same(f(x, pair), trees(x, pair)) and same(reloaded(f)(x, pair), trees(x, pair))
+    assert f.graph is not None and "mul_" in f.code and f.name == "trees"
+    with pytest.raises(TypeError, match="argument 'pair' is another one"):
+        f(x, {"b": arete.ones(3)})
+    with pytest.raises(TypeError, match="missing argument 'pair'"):
+        f(x)
+    with pytest.raises(TypeError, match="recorded with 2 arguments"):
+        f(x, pair, 2.0)
+    f = arete.jit.trace(trees, (x, pair), example_kwarg_inputs={"scale": 3.0})
+    assert same(f(x, pair, scale=3.0), trees(x, pair, 3.0)) and same(f(x, pair, 3.0), trees(x, pair, 3.0))
+    with pytest.raises(TypeError, match="4.0 in place of 3.0"):
+        f(x, pair, scale=4.0)
+
+
+def test_inputs_by_name():
+    f = arete.jit.trace(lambda a, b: a - b, (arete.ones(2), arete.ones(2)))
+    assert f(b=arete.ones(2), a=arete.zeros(2)).tolist() == [-1, -1]
+    assert str(f.graph).startswith("program(%a: float32[s0], %b: float32[s0])")
+
+
+def test_values_are_not_looked_at():
+    def branch(x):
+        if x.sum() > 0:  # here
+            return x
+        return -x
+
+    with pytest.raises(ValueError, match=r"looked at on the host.*test_saved_programs.py:\d+ in branch"):
+        arete.jit.trace(branch, arete.ones(2))
+    for look in (lambda x: x * float(x.sum()), lambda x: x * x.numpy().sum(), lambda x: x * x.tolist()[0], lambda x: print(x) or x):
+        with pytest.raises(ValueError, match="looked at"):
+            arete.jit.trace(look, arete.ones(2))
+    # Numbers of tensors that no input decides are numbers.
+    assert arete.jit.trace(lambda x: x * float(arete.arange(4).sum()), arete.ones(2))(arete.ones(2)).tolist() == [6, 6]
+
+
+def test_sizes_that_cannot_differ_are_fixed():
+    def loop(x):
+        for row in x:
+            x = x + row.sum()
+        return x
+
+    f = arete.jit.trace(loop, arete.ones(3, 2))
+    assert same(f(arete.ones(3, 5)), loop(arete.ones(3, 5)))
+    with pytest.raises(ValueError, match="Expected input 'x' at dimension 0 to be equal to 3, but got 4"):
+        f(arete.ones(4, 2))
+    with pytest.raises(TypeError, match="to be of dtype float32, but got int64"):
+        f(arete.ones(3, 2, dtype=arete.int64))
+    fixed = arete.jit.trace(lambda x: x + 1, arete.ones(3), check_trace=False)
+    with pytest.raises(ValueError, match="equal to 3"):
+        fixed(arete.ones(4))
+
+
+def test_random_numbers_are_drawn_anew():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    arete.manual_seed(1)
+    state = arete.get_rng_state()
+    traced = reloaded(arete.jit.trace(net, arete.ones(2, 4)))
+    assert arete.equal(arete.get_rng_state(), state)
+    x = arete.ones(3, 4)
+    arete.manual_seed(5)
+    wanted = [net(x), net(x)]
+    arete.manual_seed(5)
+    assert same([traced(x), traced(x)], wanted)
+    with pytest.raises(NotImplementedError, match="a generator cannot be part of a program"):
+        g = arete.Generator()
+        arete.jit.trace(lambda x: x + arete.rand(2, generator=g), arete.ones(2))
+
+
+def test_modes_inside():
+    net = nn.Linear(4, 4)
+
+    def f(x):
+        with arete.no_grad():
+            a = net(x)
+        with arete.autocast("cpu", dtype=arete.bfloat16):
+            b = net(x)
+            c = F.scaled_dot_product_attention(x, x, x)
+        return a, b, c, net(x).detach()
+
+    x = arete.randn(1, 2, 4)
+    wanted, got = f(x), reloaded(arete.jit.trace(f, x))(x)
+    assert same(got, wanted)
+    assert [t.requires_grad for t in got[:2]] == [False, True] and not got[3].requires_grad
+    # A region around recording is part of it.
+    with arete.autocast("cpu", dtype=arete.bfloat16):
+        traced = arete.jit.trace(net, x)
+    assert traced(x).dtype == arete.bfloat16
+    assert "to_copy" in traced.code
+
+
+def test_custom_functions_have_no_gradient():
+    class Twice(arete.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * g
+
+    f = arete.jit.trace(Twice.apply, arete.ones(2))
+    assert f(arete.ones(2)).tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="the backward function of 'Twice' is no part of the program"):
+        f(arete.ones(2, requires_grad=True))
+    with arete.no_grad():
+        assert f(arete.ones(2, requires_grad=True)).tolist() == [2, 2]
+
+
+def test_what_cannot_be_recorded_says_so():
+    net, x = nn.Linear(2, 2), arete.ones(1, 2)
+    opt = arete.optim.SGD(net.parameters(), 0.1)
+
+    def step(x):
+        net(x).sum().backward()
+        opt.step()
+        return x
+
+    weight = net.weight.detach().clone()
+    with pytest.raises(NotImplementedError):
+        arete.jit.trace(step, x)
+    with pytest.raises(TypeError, match="no builtins.set"):
+        arete.jit.trace(lambda x: {x}, x)
+    with pytest.raises(TypeError, match="is traced, not int"):
+        arete.jit.trace(3, x)
+    with pytest.raises(NotImplementedError):
+        arete.jit.trace(net, x, strict=False)
+    with pytest.raises(RuntimeError, match="must be given"):
+        arete.jit.trace(net)
+    assert net.weight.shape == weight.shape
+
+
+def test_a_function_that_is_not_the_same_each_time():
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return x + len(calls)
+
+    with pytest.raises(RuntimeError, match="differs from the function's"):
+        arete.jit.trace(f, arete.ones(2))
+    g = arete.jit.trace(lambda x: x.exp(), arete.ones(2), check_inputs=[(arete.zeros(4),)])
+    assert g(arete.zeros(1)).item() == 1
+
+
+def test_the_module_of_a_program():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    traced = arete.jit.trace(net, arete.ones(4, 2))
+    x = arete.randn(3, 2)
+    assert [n for n, _ in traced.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert traced.eval() is traced
+    with pytest.raises(RuntimeError, match="recorded in evaluation mode and cannot be switched to training mode"):
+        traced.train()
+    with pytest.raises(RuntimeError, match="dtypes of a recorded program are fixed"):
+        traced.half()
+    with arete.no_grad():
+        traced.get_parameter("0.weight").zero_()  # shared
+    assert net[0].weight.abs().sum() == 0 and same(traced(x), net(x))
+    twin = copy.deepcopy(traced)
+    twin.load_state_dict({k: v + 1 for k, v in twin.state_dict().items()})
+    assert not same(twin(x), traced(x)) and same(pickle.loads(pickle.dumps(twin))(x), twin(x))
+    frozen = arete.jit.optimize_for_inference(arete.jit.freeze(traced))
+    assert len(frozen.state_dict()) == 0 and same(frozen(x), traced(x).detach()) and not frozen(x).requires_grad
+    assert same(traced.to("cpu")(x), net(x))
+    opt = arete.optim.SGD(twin.parameters(), 1e-5)
+    before = twin(x).square().sum()
+    before.backward()
+    opt.step()
+    assert twin(x).square().sum() < before
+
+
+def test_tied_weights_and_shared_modules():
+    net = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5, bias=False))
+    net[1].weight = net[0].weight
+    traced = reloaded(arete.jit.trace(net, arete.zeros(2, dtype=arete.int64)))
+    assert list(traced.state_dict()) == ["0.weight", "1.weight"]
+    assert traced.get_parameter("0.weight") is traced.get_parameter("1.weight") and len(list(traced.parameters())) == 1
+
+
+def test_programs_inside_programs_and_compiled():
+    inner = arete.jit.trace(lambda x: x.exp() + 1, arete.ones(2))
+    outer = arete.jit.trace(lambda x: inner(x) * inner(x + 1), arete.ones(2))
+    x = arete.randn(5)
+    assert same(outer(x), (x.exp() + 1) * ((x + 1).exp() + 1))
+    compiled = arete.compile(outer, options={"exact": True})
+    assert same([compiled(x) for _ in range(3)], [outer(x)] * 3)
+
+
+@pytest.mark.parametrize("where", ["path", "file"])
+def test_files(tmp_path, where):
+    traced = arete.jit.trace(nn.Linear(2, 2), arete.ones(1, 2))
+    path = tmp_path / "net.arete"
+    if where == "path":
+        traced.save(path, {"note": "text", "data": b"\0\1"})
+    else:
+        with open(path, "wb") as f:
+            arete.jit.save(traced, f, {"note": "text", "data": b"\0\1"})
+    extra = {"note": "", "data": "", "none": ""}
+    loaded = arete.jit.load(path, map_location="cpu", _extra_files=extra)
+    assert extra == {"note": b"text", "data": b"\0\1", "none": b""}
+    assert same(loaded(arete.ones(3, 2)), traced(arete.ones(3, 2)))
+    data = path.read_bytes()
+    for wrong in (b"", data[: len(data) // 2], data.replace(b'"format"', b'"farmot"')):
+        path.write_bytes(wrong)
+        with pytest.raises(OSError):
+            arete.jit.load(path)
+    with pytest.raises(TypeError):
+        arete.jit.load(3)
+    with pytest.raises(TypeError):
+        arete.jit.save(nn.Linear(2, 2), path)
+
+
+def test_hostile_arguments(tmp_path):
+    f = arete.jit.trace(lambda x: x + 1, arete.ones(2))
+    for form in ("{", "[]", '{"args": [{"tensor": 7}], "kwargs": [], "names": ["x"], "kind": "function", "out": {"tensor": 0}}',
+                 '{"args": [{"tensor": 0}], "kwargs": [], "names": [], "kind": "function", "out": {"tensor": 0}}',
+                 '{"args": [{"tensor": 0}], "kwargs": [], "names": ["x"], "kind": "function", "out": {"evil": 0}}'):
+        f._recorded.program.set_metadata("python", form)
+        f._recorded.program.save(str(tmp_path / "p"))
+        with pytest.raises(OSError):
+            arete.jit.load(tmp_path / "p")
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="the program arete is not built")
+def test_the_command_line_runs_programs(tmp_path):
+    net = Convolutions().eval()
+    arete.jit.save(arete.jit.trace(net, arete.randn(1, 3, 12, 12)), tmp_path / "net.arete")
+    x = arete.randn(4, 3, 12, 12)
+    np.save(tmp_path / "x.npy", x.numpy())
+    run = lambda *more: subprocess.run([PROGRAM, "run-program", "net.arete", *more], cwd=tmp_path, capture_output=True,  # noqa: E731
+                                       text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    done = run("--input", "x.npy", "--output", "y.npy", "--repeat", "3")
+    assert done.returncode == 0, done.stderr
+    assert arete.equal(arete.from_numpy(np.load(tmp_path / "y.npy")), net(x).detach())
+    assert "input  x            float32[s0, 3, s1, s2]" in done.stdout and "in the median of 2" in done.stdout
+    assert "tensor(" in run("--input", "x.npy").stdout
+    assert "has 1 inputs, but 0 files" in run().stderr
+    assert run("--input", "none.npy").returncode == 1
+
+
+# ---- jit.script
+
+def test_script_records_what_it_is_called_with():
+    seen = []
+
+    @arete.jit.script
+    def f(x, n: int = 2):
+        seen.append(n)
+        for _ in range(n):
+            x = x * 2
+        return x
+
+    with pytest.raises(RuntimeError, match="it was not"):
+        f.graph  # noqa: B018
+    assert f(arete.ones(2)).tolist() == [4, 4]
+    runs = len(seen)
+    assert f(arete.ones(7)).tolist() == [4] * 7 and len(seen) == runs  # the program ran
+    assert f(arete.ones(2), 3).tolist() == [8, 8] and f(arete.ones(2, dtype=arete.int64)).dtype == arete.int64
+    assert f.__name__ == "f" and same(reloaded(f)(arete.ones(2, dtype=arete.int64)), f(arete.ones(2, dtype=arete.int64)))
+
+
+def test_script_of_modules():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    net.note = "mine"
+    scripted = arete.jit.script(net)
+    assert list(scripted.state_dict()) == list(net.state_dict()) and scripted.note == "mine"
+    assert scripted.original_name == "Sequential" and isinstance(scripted, arete.jit.ScriptModule)
+    x = arete.ones(2, 3)
+    scripted.eval()
+    assert not net.training and same(scripted(x), net(x)) and "training=False" in scripted.code
+    scripted.train()
+    assert (scripted(arete.ones(50, 3)) == 0).any()
+    assert reloaded(scripted).training
+    scripted.double()
+    assert scripted(x.double()).dtype == arete.float64
+    assert same(copy.deepcopy(scripted).eval()(x.double()), net.eval()(x.double()))
+    frozen = arete.jit.freeze(scripted.eval())
+    assert frozen is not None
+
+
+def test_script_refuses_branches_on_values():
+    @arete.jit.script
+    def f(x):
+        while x.sum() < 10:  # here
+            x = x * 2
+        return x
+
+    with pytest.raises(ValueError, match=r"looked at.*test_saved_programs.py:\d+ in f"):
+        f(arete.ones(2))
+
+
+def test_names_of_jit(monkeypatch):
+    assert not arete.jit.is_scripting() and not arete.jit.is_tracing()
+    with pytest.raises(AttributeError, match="fork"):
+        arete.jit.fork  # noqa: B018
+    monkeypatch.setenv("PYTORCH_JIT", "0")
+    assert arete.jit.trace(len, 1) is len and arete.jit.script(len) is len
+
+
+# ---- export
+
+def test_export_with_named_sizes(tmp_path):
+    net = Attention()
+    batch, time = arete.export.Dim("batch", min=1, max=8), arete.export.Dim("time", max=32)
+    ep = arete.export.export(net, (arete.randn(2, 5, 12),), dynamic_shapes={"x": {0: batch, 1: time}})
+    arete.export.save(ep, tmp_path / "net")
+    ep = arete.export.load(tmp_path / "net")
+    for size in ((1, 1, 12), (3, 7, 12), (8, 32, 12)):
+        x = arete.randn(*size)
+        assert same(ep.module()(x), net(x))
+    with pytest.raises(ValueError, match="dimension 0 to be <= 8, but got 9"):
+        ep.module()(arete.randn(9, 2, 12))
+    assert ep.range_constraints == {"batch": (1, 8), "time": (1, 32)}
+    signature = ep.graph_signature
+    assert signature.parameters == tuple(dict(net.named_parameters())) and signature.user_inputs == ("x",)
+    assert list(ep.state_dict) == list(net.state_dict()) and "float32[batch, time, 12]" in str(ep)
+    with pytest.raises(RuntimeError, match="Unable to call"):
+        ep(arete.randn(1, 1, 12))
+    with pytest.raises(NotImplementedError):
+        ep.run_decompositions()
+
+
+def test_export_says_what_does_not_fit():
+    class Loop(nn.Module):
+        def forward(self, x, y):
+            for k in range(x.shape[0]):
+                y = y + x[k]
+            return y
+
+    n = arete.export.Dim("n")
+    args = (arete.ones(3, 2), arete.ones(2))
+    with pytest.raises(ValueError, match="the calls of the function depend on the sizes"):
+        arete.export.export(Loop(), args, dynamic_shapes=({0: n}, None))
+    with pytest.raises(RuntimeError, match="dimension 0 of 'x' was said to be dynamic"):
+        arete.export.export(Loop(), args, dynamic_shapes={"x": {0: arete.export.Dim.DYNAMIC}})
+    ep = arete.export.export(Loop(), args, dynamic_shapes={"x": {0: arete.export.Dim.AUTO, 1: arete.export.Dim.AUTO},
+                                                           "y": {0: arete.export.Dim.AUTO}})
+    with pytest.raises(ValueError):
+        ep.module()(arete.ones(4, 2), arete.ones(2))
+    for wrong in ({"z": {0: n}}, ({0: n},), {"x": {0: 4}}):
+        with pytest.raises(ValueError):
+            arete.export.export(Loop(), args, dynamic_shapes=wrong)
+    with pytest.raises(NotImplementedError):
+        arete.export.export(Loop(), args, strict=True)
+    with pytest.raises(NotImplementedError):
+        2 * n
+    with pytest.raises(ValueError):
+        arete.export.Dim("n", min=3, max=2)
+
+
+def test_export_of_trees_and_buffers():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", arete.zeros(()))
+            self.register_buffer("scale", arete.ones(()), persistent=False)
+
+        def forward(self, batch, flag=True):
+            self.count += 1
+            return {"sum": batch["x"] * self.scale + batch["parts"][0], "flag": flag}
+
+    n = arete.export.Dim("n")
+    net = Net()
+    example = {"x": arete.ones(3), "parts": [arete.ones(3)]}
+    ep = arete.export.export(net, (example,), {"flag": False}, dynamic_shapes={"batch": {"x": {0: n}, "parts": [{0: n}]}, "flag": None})
+    assert net.count.item() == 0
+    out = ep.module()({"x": arete.ones(5), "parts": [arete.ones(5)]}, flag=False)
+    assert out["sum"].tolist() == [2] * 5 and out["flag"] is False and net.count.item() == 1
+    signature = ep.graph_signature
+    assert signature.user_inputs == ("batch_x", "batch_parts_0") and signature.buffers_to_mutate == {"count": "count"}
+    assert signature.non_persistent_buffers == {"scale"} and list(ep.state_dict) == ["count"]
+    with pytest.raises(ValueError, match="same size"):
+        ep.module()({"x": arete.ones(5), "parts": [arete.ones(4)]}, flag=False)
+
+
+def test_packed_sequences_of_fixed_lengths():
+    lstm = nn.LSTM(2, 3)
+
+    def f(x):
+        return nn.utils.rnn.pad_packed_sequence(lstm(nn.utils.rnn.pack_padded_sequence(x, [3, 1]))[0])[0]
+
+    x = arete.randn(3, 2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert same(reloaded(arete.jit.trace(f, x))(x), f(x))
