@@ -328,8 +328,8 @@ Tensor attention(const Call& c) {
                   .expected("float16 or bfloat16 in four dimensions, as many heads in query as in "
                             "key, no mask, no dropout")
                   .hint("the math and mem_efficient backends, which are turned off, can do it"));
-  if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
-  const Tensor weights = masked_softmax(matmul_scaled(q, k.mT(), scale), mask);
+  const Tensor scores = matmul_scaled(q, k.mT(), scale),
+               weights = causal ? causal_softmax(scores) : masked_softmax(scores, mask);
   return matmul(dropout(weights, p, p > 0), v);
 }
 

@@ -264,18 +264,35 @@ const OpRecord& clamp_tensor_op =
         })
         .in_place();
 
+const OpRecord& limited_logit_op = []() -> const OpRecord& {
+  PointwiseDef d;
+  d.n_params = 1;
+  d.result = Result::floating;
+  d.definition = [](Values v) {
+    const Value low = v[1], high = 1.0 - low;
+    const Value x = where(v[0] < low, low, where(v[0] > high, high, v[0]));
+    return std::vector{log(x / (1.0 - x))};
+  };
+  return define("limited_logit(Tensor self, float eps) -> Tensor")
+      .doc("log(x / (1 - x)) of x limited to [eps, 1 - eps].")
+      .surface(Surface::internal)
+      .pointwise(std::move(d))
+      .in_place();
+}();
+
 const OpRecord& logit_op =
     define("logit(Tensor self, float? eps=None) -> Tensor")
         .doc("log(x / (1 - x)), of x limited to [eps, 1 - eps] if eps is given.")
         .compose([](const Call& c) -> Results {
           if (!c.has(1)) return {logit(c.tensor(0))};
-          const double eps = c.real(1);
-          const Tensor x = is_integral_or_bool(c.tensor(0).dtype())
-                               ? c.tensor(0).to(default_dtype())
-                               : c.tensor(0);
-          return {logit(clamp(x, Scalar(eps), Scalar(1 - eps)))};
+          return {call(limited_logit_op, {c[0], c[1]})};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          if (c.has(1))
+            call_in_place(self, limited_logit_op, {c[0], c[1]});
+          else
+            self.logit_();
+        });
 
 const OpRecord& nan_to_num_op =
     define(

@@ -5,6 +5,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -232,21 +233,34 @@ Value masked_score(Values v) {
   return v[1].type() == expr::Type::boolean ? where(v[1], x, -INFINITY) : x + v[1];
 }
 
+// softmax of scores that a program makes of all inputs.
+std::unique_ptr<prim::FusedSpec> softmax_of(const std::vector<DType>& inputs,
+                                            Value (*score)(Values)) {
+  FusedBuilder b(inputs, {inputs[0]});
+  const size_t n = inputs.size();
+  std::vector<int> reads;
+  for (size_t i = 0; i < n; ++i) reads.push_back(int(i));
+  const auto with = [&](std::initializer_list<int> rows) {
+    std::vector<int> all = reads;
+    all.insert(all.end(), rows);
+    return all;
+  };
+  const int m = b.reduce(Monoid::max, reads, [=](Values v) { return std::vector{score(v)}; });
+  const int safe =
+      b.row({m}, [](Values v) { return std::vector{where(v[0] == -INFINITY, 0.0, v[0])}; });
+  const int s = b.reduce(Monoid::sum, with({safe}),
+                         [=](Values v) { return std::vector{exp(score(v) - v[n])}; });
+  const int r =
+      b.row({s}, [](Values v) { return std::vector{where(v[0] == 0.0, 0.0, reciprocal(v[0]))}; });
+  b.store(with({safe, r}), 0, 1,
+          [=](Values v) { return std::vector{exp(score(v) - v[n]) * v[n + 1]}; });
+  return b.finish();
+}
+
 const prim::FusedSpec& masked_softmax_spec(DType in, DType mask) {
   static SpecCache cache;
   return cache.get(pack_key({int(in), int(mask)}), [&] {
-    FusedBuilder b({in, mask}, {in});
-    const int m =
-        b.reduce(Monoid::max, {0, 1}, [](Values v) { return std::vector{masked_score(v)}; });
-    const int safe =
-        b.row({m}, [](Values v) { return std::vector{where(v[0] == -INFINITY, 0.0, v[0])}; });
-    const int s = b.reduce(Monoid::sum, {0, 1, safe},
-                           [](Values v) { return std::vector{exp(masked_score(v) - v[2])}; });
-    const int r =
-        b.row({s}, [](Values v) { return std::vector{where(v[0] == 0.0, 0.0, reciprocal(v[0]))}; });
-    b.store({0, 1, safe, r}, 0, 1,
-            [](Values v) { return std::vector{exp(masked_score(v) - v[2]) * v[3]}; });
-    return b.finish();
+    return softmax_of({in, mask}, masked_score);
   });
 }
 
@@ -291,6 +305,51 @@ const OpRecord& masked_softmax_op =
             0, 1)
         .autocast(Autocast::f32);
 
+// Positions in place of a mask: of row and column.
+const prim::FusedSpec& causal_softmax_spec(DType in, DType position) {
+  static SpecCache cache;
+  return cache.get(pack_key({int(in), int(position)}), [&] {
+    return softmax_of({in, position, position},
+                      [](Values v) { return where(v[2] <= v[1], to_float(v[0]), -INFINITY); });
+  });
+}
+
+const OpRecord& causal_softmax_op =
+    define("causal_softmax(Tensor scores) -> Tensor")
+        .doc(
+            "softmax along the last dimension of matrices of scores, of which row i has weights at "
+            "columns up to i only.")
+        .surface(Surface::internal)
+        .infer([](const Call& call, OutputSpecs& out) {
+          const Tensor& x = call.tensor(0);
+          check_floating(call, x.dtype());
+          ARETE_CHECK(x.dim() > 1,
+                      ValueError(call.name(), "scores must have at least two dimensions"));
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = call.tensor(0);
+          if (out[0].numel() == 0) return;
+          const size_t rank = x.sizes().size();
+          const int64_t most = std::max(x.size(-2), x.size(-1));
+          prim::Positions numbers(p, prim::position_dtype(most), most);
+          const prim::View inputs[3] = {view_of(x), numbers.along(x.sizes(), rank - 2, rank - 2),
+                                        numbers.along(x.sizes(), rank - 1, rank - 1)},
+                           o = view_of(out[0]);
+          p.fused({&causal_softmax_spec(x.dtype(), inputs[1].dtype),
+                   o.sizes,
+                   o.rank() - 1,
+                   inputs,
+                   {&o, 1},
+                   {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {softmax_backward(g.grad(), g.output(), -1)};
+            },
+            0, 1)
+        .autocast(Autocast::f32);
+
 }  // namespace
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim) {
@@ -299,6 +358,7 @@ Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim) {
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim) {
   return call(log_softmax_backward_op, {grad, output, dim});
 }
+Tensor causal_softmax(const Tensor& scores) { return call(causal_softmax_op, {scores}); }
 Tensor masked_softmax(const Tensor& scores, const Tensor& mask) {
   if (!mask.defined()) return softmax(scores, -1);
   return call(masked_softmax_op, {scores, mask});

@@ -24,6 +24,8 @@ Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t di
 /// mask is false the result is 0, a floating one is added to the scores. Rows without any allowed
 /// element are 0. `mask` may be undefined.
 Tensor masked_softmax(const Tensor& scores, const Tensor& mask);
+/// The same under the mask of causal attention: row i has weights at columns up to i only.
+Tensor causal_softmax(const Tensor& scores);
 }  // namespace ops
 
 }  // namespace arete

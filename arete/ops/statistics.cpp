@@ -36,45 +36,18 @@ void push_picked(OutputSpecs& out, const Rows& rows, bool keepdim) {
   out.push_back({sizes, kInt64, rows.x.device(), {}});
 }
 
-// The outputs, one element for each row, from the rows in order.
+// The views of a row's element and its position, which have the rows' dimensions, and the rows.
 class Picking {
  public:
-  Picking(const Rows& rows, std::span<const Tensor> out, prim::Primitives& p)
-      : p_(p),
-        layouts_{keepdim_layout(out[0], rows.x.sizes(), rows.mask()),
+  Picking(const Rows& rows, std::span<const Tensor> out)
+      : layouts_{keepdim_layout(out[0], rows.x.sizes(), rows.mask()),
                  keepdim_layout(out[1], rows.x.sizes(), rows.mask())},
         x(ops::at_least_1d(view_of(rows.x))),
         value(ops::at_least_1d(view_of(out[0], layouts_[0]))),
         position(ops::at_least_1d(view_of(out[1], layouts_[1]))),
         dim(rows.dim) {}
 
-  // The k-th of each row.
-  void pick(int64_t k) const {
-    // A few of many are found without an order of all.
-    const int64_t n = x.sizes[size_t(dim)];
-    const bool few = k <= 64 && 2 * k <= n;
-    Shape sizes(x.sizes);
-    if (few) sizes[size_t(dim)] = k;
-    const prim::ScratchView values(p_, x.dtype, sizes), positions(p_, kInt64, sizes);
-    if (few)
-      p_.topk({x, values, positions, dim, false});
-    else
-      p_.sort({x, values, positions, dim});
-    for (const auto& [to, from] : {std::pair{value, values.view()}, {position, positions.view()}}) {
-      prim::View at = from;
-      at.sizes = to.sizes;
-      at.data += (k - 1) * from.strides[size_t(dim)] * int64_t(size_of(from.dtype));
-      p_.copy({to, at});
-    }
-  }
-  // Those at places `at` of rows in order, of which `positions` says where they were.
-  void pick(const prim::View& positions, const prim::View& at) const {
-    p_.gather({positions, at, position, dim});
-    p_.gather({x, position, value, dim});
-  }
-
  private:
-  prim::Primitives& p_;
   const Layout layouts_[2];
 
  public:
@@ -82,46 +55,19 @@ class Picking {
   const int dim;
 };
 
-// How many elements of a row are not NaN, and from that the place of the median.
-const expr::Program& number_program(DType t) {
-  static auto* const cache = new expr::ProgramCache;
-  return cache->get(pack_key({int(t)}), {t}, {}, {kInt64}, [](std::span<const expr::Value> v) {
-    return std::vector{cast(!is_nan(v[0]), expr::Type::i64)};
-  });
-}
-const expr::Program& median_program(bool skip_nan) {
-  static auto* const cache = new expr::ProgramCache;
-  return cache->get(pack_key({skip_nan}), {kInt64}, {expr::Type::i64}, {kInt64},
-                    [=](std::span<const expr::Value> v) {
-                      const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
-                      const expr::Value lower = max(v[0] - 1.0, 0.0) >> one;
-                      // The first NaN stands right behind the others.
-                      return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
-                    });
-}
+using Place = prim::SelectArgs::Place;
 
-// The lower median; a NaN in the row wins unless it is skipped.
-template <bool kSkipNan>
-void median_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const Rows rows(c, c.integer(1));
-  const int64_t n = rows.size();
+void select_lower(const Call& c, const Rows& rows, std::span<const Tensor> out, prim::Primitives& p,
+                  Place place, int64_t rank = 0) {
   if (out[0].numel() == 0) return;
-  const Picking picking(rows, out, p);
-  if (!is_floating(rows.x.dtype())) return picking.pick((n + 1) / 2);
-  const prim::View &x = picking.x, &one = picking.value;
-  const prim::ScratchView values(p, x.dtype, x.sizes), positions(p, kInt64, x.sizes),
-      at(p, kInt64, one.sizes);
-  p.sort({x, values, positions, picking.dim});
-  const expr::Literal length[] = {{.i = n}};
-  p.reduce({.monoid = prim::Monoid::sum,
-            .space = x.sizes,
-            .reduced = 1u << picking.dim,
-            .inputs = {&x, 1},
-            .out = at,
-            .prologue = &number_program(x.dtype),
-            .epilogue = &median_program(kSkipNan),
-            .epilogue_params = length});
-  picking.pick(positions, at);
+  const Picking to(rows, out);
+  p.select({.in = to.x,
+            .values = to.value,
+            .indices = to.position,
+            .dim = to.dim,
+            .place = place,
+            .rank = rank,
+            .op = c.name()});
 }
 
 // The longest run of equal neighbours in a sorted row: the place of its last element. Each element
@@ -168,7 +114,7 @@ void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
   const Rows rows(c, c.integer(1));
   const int64_t n = rows.size();
   if (out[0].numel() == 0) return;
-  const Picking picking(rows, out, p);
+  const Picking picking(rows, out);
   const prim::View& x = picking.x;
   const size_t d = size_t(picking.dim);
   const prim::ScratchView values(p, x.dtype, x.sizes), positions(p, kInt64, x.sizes),
@@ -191,7 +137,8 @@ void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
             .params = params,
             .epilogue = &place_program(),
             .epilogue_params = {params, 1}});
-  picking.pick(positions, at);
+  p.gather({positions, at, picking.position, picking.dim});
+  p.gather({x, picking.position, picking.value, picking.dim});
 }
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
@@ -214,9 +161,51 @@ const OpRecord& kthvalue_op =
           push_picked(out, rows, c.boolean(3));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          if (out[0].numel() > 0) Picking(Rows(c, c.integer(2)), out, p).pick(c.integer(1));
+          select_lower(c, Rows(c, c.integer(2)), out, p, Place::rank, c.integer(1) - 1);
         })
         .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2), g.boolean(3)); }, 0, 2)
+        .no_grad_outputs(2)
+        .dtypes(kReal);
+
+// Of quantiles, whose places are in memory.
+const OpRecord& select_ranks_op =
+    define(
+        "_select_ranks(Tensor self, Tensor ranks, int dim=-1) -> (Tensor values, Tensor indices)")
+        .doc(
+            "The elements at places `ranks` (int64, as gather's index) of the order along dim, and "
+            "their positions.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &x = c.tensor(0), &ranks = c.tensor(1);
+          const Rows rows(c, c.integer(2));
+          bool fits = ranks.dtype() == kInt64 && x.dim() > 0 && ranks.dim() == x.dim();
+          for (int d = 0; fits && d < int(x.dim()); ++d)
+            fits = d == rows.dim || ranks.size(d) == x.size(d);
+          ARETE_CHECK(fits, ValueError(c.name(), "ranks must be int64, and lie as the rows do")
+                                .argument("ranks")
+                                .got(describe(ranks)));
+          ARETE_CHECK(rows.size() > 0 || ranks.numel() == 0,
+                      IndexError(c.name(), "rows of nothing have no elements").argument("self"));
+          out.push_back({Shape(ranks.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(ranks.sizes()), kInt64, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          p.select({.in = view_of(c.tensor(0)),
+                    .values = view_of(out[0]),
+                    .indices = view_of(out[1]),
+                    .dim = Rows(c, c.integer(2)).dim,
+                    .place = Place::ranks,
+                    .ranks = view_of(c.tensor(1)),
+                    .op = c.name()});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              // An element may stand at several of the places asked for.
+              return {zeros_to_copy(g.input_sizes(0), g.grad().options())
+                          .scatter_add(g.integer(2), g.output(1), g.grad())};
+            },
+            0, 2)
         .no_grad_outputs(2)
         .dtypes(kReal);
 
@@ -240,12 +229,19 @@ const OpRecord& define_picked(const char* schema, const char* doc,
       .dtypes(kReal);
 }
 
+// The lower median; a NaN in the row wins unless it is skipped.
+template <Place kPlace>
+void median_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  select_lower(c, Rows(c, c.integer(1)), out, p, kPlace);
+}
+
 const OpRecord& median_dim_op = define_picked(
     "median.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    "The lower median along dim and its position; NaN wins.", median_lower<false>);
+    "The lower median along dim and its position; NaN wins.", median_lower<Place::median>);
 const OpRecord& nanmedian_dim_op = define_picked(
     "nanmedian.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    "The lower median along dim of what is not NaN, and its position.", median_lower<true>);
+    "The lower median along dim of what is not NaN, and its position.",
+    median_lower<Place::nanmedian>);
 const OpRecord& mode_op = define_picked(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     "The most frequent value along dim (the smallest of several) and its last position.",
@@ -303,27 +299,46 @@ Results quantile_of(const Call& c, bool skip_nan) {
                                std::string(mode))
           .argument("interpolation"));
 
-  // The rows as the last dimension, sorted; the ranks [rows..., q].
+  // The rows as the last dimension, and the ranks [rows..., q].
   const bool whole = !c.has(2);
   const int64_t d =
       whole ? 0 : normalize_dim(c.integer(2), int(std::max<int64_t>(self.dim(), 1)), c.name());
   const Tensor rows = whole || self.dim() == 0 ? self.reshape({-1}) : self.movedim(d, -1);
   const int64_t n = rows.size(-1);
-  const Tensor sorted = std::get<0>(sort(rows, -1)), nan = rows.detach().isnan();
-  const Tensor count = nan.logical_not().sum({-1}, true).to(self.dtype());
-  const Tensor flat_q = q.reshape({-1});
-  Tensor rank = flat_q.mul(skip_nan ? count.sub(Scalar(1)).clamp(Scalar(0))
-                                    : full(count.sizes(), Scalar(double(n - 1)), count.options()));
-  // Where a row has a NaN, its last element is one.
-  if (!skip_nan) rank = where(count.lt(Scalar(n)), Scalar(double(n - 1)), rank);
-  const auto pick = [&](const Tensor& r) { return gather(sorted, -1, r.detach().to(kInt64)); };
-  Tensor y;
-  if (mode == "lower" || mode == "higher" || mode == "nearest") {
-    y = pick(mode == "lower" ? rank.floor() : mode == "higher" ? rank.ceil() : rank.round());
+  const Tensor plain = rows.detach(), flat_q = q.reshape({-1});
+  Tensor rank;
+  if (skip_nan) {
+    const Tensor count = plain.eq(plain).sum({-1}, true).to(self.dtype());
+    rank = flat_q.mul(count.sub(Scalar(1)).clamp(Scalar(0)));
   } else {
-    const Tensor below = rank.floor(), low = pick(below), high = pick(rank.ceil());
-    y = mode == "linear" ? lerp(low, high, rank.sub(below)) : lerp(low, high, Scalar(0.5));
+    // Where a row has a NaN, its last element is one.
+    const Scalar last(double(n - 1));
+    rank = where(plain.amax({-1}, true).isnan(), last, flat_q.mul(last));
   }
+  const Tensor places = rank.detach();
+  const bool between = mode == "linear" || mode == "midpoint";
+  const Tensor one_of = mode == "higher"    ? places.ceil()
+                        : mode == "nearest" ? places.round()
+                                            : places.floor();
+  // A few elements of each row are found without an order of all.
+  const int64_t n_q = flat_q.numel();
+  const prim::Backend* backend = prim::find_backend(self.device());
+  const bool few = (between ? 2 : 1) * n_q <= 4 && !self.is_meta() && backend &&
+                   backend->has_own(prim::Primitive::select, self.dtype());
+  Tensor low, high;
+  if (few) {
+    const Tensor all = between ? cat({one_of, places.ceil()}, -1) : one_of;
+    const Tensor picked = call_all(select_ranks_op, {rows, all.to(kInt64), -1})[0];
+    low = between ? picked.narrow(-1, 0, n_q) : picked;
+    if (between) high = picked.narrow(-1, n_q, n_q);
+  } else {
+    const Tensor sorted = std::get<0>(sort(rows, -1));
+    low = gather(sorted, -1, one_of.to(kInt64));
+    if (between) high = gather(sorted, -1, places.ceil().to(kInt64));
+  }
+  Tensor y = !between           ? low
+             : mode == "linear" ? lerp(low, high, rank.sub(one_of))
+                                : lerp(low, high, Scalar(0.5));
   // [q, rows...] with the reduced dimensions if they are kept.
   y = q.dim() == 0 ? y.squeeze(-1) : y.movedim(-1, 0);
   if (c.boolean(3)) {

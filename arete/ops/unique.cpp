@@ -1,4 +1,5 @@
 // Different values, and different slices along a dimension.
+#include "arete/expr/program_cache.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/sort.h"
@@ -6,6 +7,8 @@
 namespace arete {
 namespace ops {
 namespace {
+
+const std::vector<DType> kTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
 // The order of the rows of a matrix by their first column, then the second, ...: stable sorts from
 // the last column to the first.
@@ -18,8 +21,54 @@ Tensor lexicographic_order(const Tensor& rows) {
   return order;
 }
 
-// Which of values (1-d) or rows differ from the one before.
+const expr::Program& differs_program(DType t) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t)}), {t, t}, {}, {kBool},
+                   [](std::span<const expr::Value> v) { return std::vector{v[0] != v[1]}; });
+}
+
+const OpRecord& changes_op =
+    define("changes_between_rows(Tensor self) -> Tensor")
+        .doc("Which values (1-d) or rows (2-d) differ from the one before; the first does.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(x.dim() == 1 || x.dim() == 2,
+                      ValueError(c.name(), "expected values or rows").got(describe(x)));
+          ARETE_CHECK(!is_complex(x.dtype()),
+                      NotImplementedError(c.name(), "complex numbers are not compared here")
+                          .got(describe(x)));
+          out.push_back({Shape{x.size(0)}, kBool, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          const int64_t n = x.size(0);
+          if (n == 0) return;
+          const Layout first = narrow(out[0].layout(), 0, 0, 1),
+                       others = narrow(out[0].layout(), 0, 1, n - 1),
+                       behind = narrow(x.layout(), 0, 1, n - 1),
+                       before = narrow(x.layout(), 0, 0, n - 1);
+          p.fill({.out = view_of(out[0], first), .value = {.i = 1}, .value_is_integer = true});
+          if (n == 1) return;
+          const prim::View pairs[] = {view_of(x, behind), view_of(x, before)},
+                           to = view_of(out[0], others);
+          if (x.dim() == 1) {
+            p.pointwise({&differs_program(x.dtype()), pairs, {&to, 1}, {}});
+            return;
+          }
+          const Layout column = unsqueeze(others, 1);
+          p.reduce({.monoid = prim::Monoid::any,
+                    .space = behind.sizes,
+                    .reduced = 0b10,
+                    .inputs = pairs,
+                    .out = view_of(out[0], column),
+                    .prologue = &differs_program(x.dtype())});
+        })
+        .dtypes(kTypes);
+
+// Which of values or rows differ from the one before.
 Tensor changes_in(const Tensor& values) {
+  if (!is_complex(values.dtype())) return call(changes_op, {values});
   const int64_t n = values.size(0);
   const Tensor first = ones({std::min<int64_t>(n, 1)}, TensorOptions(kBool, values.device()));
   if (n <= 1) return first;
@@ -82,8 +131,6 @@ Results different(const Call& c, size_t dim_arg, bool sorted) {
   const Tensor at = sorted ? order.index_select(0, first) : first;
   return {x.index_select(d, at), inverse, counts};
 }
-
-const std::vector<DType> kTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
 const OpRecord& unique_op =
     define(

@@ -92,6 +92,7 @@ struct FusedArgs {
   X(random, RandomArgs)                  \
   X(gemm, GemmArgs)                      \
   X(topk, TopkArgs)                      \
+  X(select, SelectArgs)                  \
   X(take_rows, TakeRowsArgs)             \
   X(add_rows, AddRowsArgs)               \
   X(conv, ConvArgs)                      \

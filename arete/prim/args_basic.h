@@ -247,6 +247,31 @@ struct TopkArgs {
   }
 };
 
+/// Elements of each row along `dim` by their place in its order (that of SortArgs, ascending) and
+/// their positions (i64). in has at least one dimension and, where there are outputs, elements
+/// along `dim`; outputs have one element for each row, or the sizes of `ranks`.
+///   rank       the place `rank`, counted from 0
+///   ranks      those that `ranks` (i64) names, as gather's index: one outside is an IndexError
+///   median     the lower median; of floats the first NaN, if there is one
+///   nanmedian  the lower median of what is not NaN; where there is nothing else, the first NaN
+struct SelectArgs {
+  enum class Place : uint8_t { rank, ranks, median, nanmedian };
+  View in, values, indices;
+  int dim;
+  Place place = Place::rank;
+  int64_t rank = 0;
+  View ranks{};
+  const char* op = "select";
+  Context context{};
+
+  static void describe(auto& a, auto&& v) {
+    v(a.in, Access::read);
+    v(a.ranks, Access::read);
+    v(a.values, Access::write);
+    v(a.indices, Access::write);
+  }
+};
+
 /// out[.., i, ..] = in[.., index[.., i, ..], ..] along `dim`; index (i64) has out's shape, in's
 /// other dimensions are at least as long. Negative indices count from the end. An index out of
 /// range is an IndexError naming `op`, the index and the size (CUDA: at the next sync).

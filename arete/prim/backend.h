@@ -35,6 +35,7 @@ class Primitives {
   virtual void gemm(const GemmArgs&) = 0;
 
   virtual void topk(const TopkArgs&);
+  virtual void select(const SelectArgs&);
   virtual void take_rows(const TakeRowsArgs&);
   virtual void add_rows(const AddRowsArgs&);
   virtual void conv(const ConvArgs&);

@@ -86,6 +86,12 @@ void plain_fields(const Args& a, F&& f) {
     ARETE_FIELDS(Args, 6);
     f(a.dim);
     f(a.largest);
+  } else if constexpr (std::is_same_v<Args, SelectArgs>) {
+    ARETE_FIELDS(Args, 9);
+    f(a.dim);
+    f(a.place);
+    f(a.rank);
+    f(a.op);
   } else if constexpr (std::is_same_v<Args, GatherArgs>) {
     ARETE_FIELDS(Args, 6);
     f(a.dim);

@@ -214,6 +214,19 @@ const Attached logit_op =
             return std::log(v / (1 - v));
           })};
         });
+const Attached limited_logit_op =
+    attach("limited_logit")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}, 0.05, 0.95), 0.2}, "eps"},
+                                     {{m.make_strided({3, 4}, 0.05, 0.95), 0.01}, "strided"},
+                                     {{m.make({4}, -1, 2), 0.3}, "outside"}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            const double v = std::fmin(std::fmax(at(c.tensor(0), i), c.real(1)), 1 - c.real(1));
+            return std::log(v / (1 - v));
+          })};
+        });
 const Attached nan_to_num_op =
     attach("nan_to_num")
         .no_gradient_test()

@@ -148,5 +148,24 @@ const Attached masked_softmax_op =
           })};
         });
 
+const Attached causal_softmax_op =
+    attach("causal_softmax")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3})}},
+                  {{m.make({2, 4, 2})}, "more rows"},
+                  {{m.make_strided({2, 5})}, "more columns"},
+                  {{m.make({0, 3, 3})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3})}, ErrorKind::value, "scores must have at least two dimensions"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const Tensor scores = build_tensor(x.sizes(), [&](const Shape& i) {
+            return i[i.size() - 1] <= i[i.size() - 2] ? at(x, i) : -INFINITY;
+          });
+          return {map_rows(scores, -1, softmax_row)};
+        });
+
 }  // namespace
 }  // namespace arete::ops

@@ -85,6 +85,39 @@ const Attached kthvalue_op =
           });
         });
 
+const Attached select_ranks_op =
+    attach("_select_ranks")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto ranks = [&](const std::vector<double>& v, IntList sizes) {
+            return from_values(v, sizes, kInt64).to(m.device);
+          };
+          return {{{m.make_distinct({2, 5}), ranks({4, 0, 2, 2, 1, 1}, {2, 3}), -1}, "rows"},
+                  {{m.make_distinct({4, 3}), ranks({0, 3, -1}, {1, 3}), 0}, "columns"},
+                  {{m.make_distinct({3}), ranks({}, {0}), 0}, "none"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({2, 3}), 1},
+                   ErrorKind::value,
+                   "ranks must be int64, and lie as the rows do"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &ranks = c.tensor(1);
+          const size_t d = size_t(normalize_dim(c.integer(2), int(x.dim()), "reference"));
+          std::vector<double> values, positions;
+          for_each_index(ranks.sizes(), [&](const Shape& o) {
+            std::vector<double> row;
+            Shape i = o;
+            for (i[d] = 0; i[d] < x.sizes()[d]; ++i[d]) row.push_back(at(x, i));
+            const double rank = at(ranks, o);
+            const size_t p =
+                position_of_rank(row, size_t(rank < 0 ? rank + double(row.size()) : rank));
+            values.push_back(row[p]);
+            positions.push_back(double(p));
+          });
+          return {from_values(values, ranks.sizes(), x.dtype() == kFloat64 ? kFloat64 : kInt64),
+                  from_values(positions, ranks.sizes(), kInt64)};
+        });
+
 template <bool kSkipNan>
 std::vector<Tensor> median_reference(const Call& c) {
   return position_in_rows(c.tensor(0), c.integer(1), c.boolean(2),

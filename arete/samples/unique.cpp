@@ -94,5 +94,36 @@ const Attached unique_consecutive_op =
         })
         .reference([](const Call& c) { return different_reference(c, 3, false); });
 
+const Attached changes_op =
+    attach("changes_between_rows")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor few = m.make({9, 2}, -1, 1).detach().round();
+          return {{{few}, "rows"},
+                  {{few.select(1, 0)}, "values, strided"},
+                  {{few.transpose(0, 1)}, "columns"},
+                  {{m.make({1, 3}).detach()}, "one"},
+                  {{m.make({0}).detach()}, "none"},
+                  {{m.make({3, 0}).detach()}, "rows of nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3, 4})}, ErrorKind::value, "expected values or rows"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(
+              {x.size(0)},
+              [&](const Shape& i) {
+                if (i[0] == 0) return 1.0;
+                for (int64_t column = 0; column < (x.dim() > 1 ? x.size(1) : 1); ++column) {
+                  Shape here{i[0]}, before{i[0] - 1};
+                  if (x.dim() > 1) here.push_back(column), before.push_back(column);
+                  if (at(x, here) != at(x, before)) return 1.0;
+                }
+                return 0.0;
+              },
+              kBool)};
+        });
+
 }  // namespace
 }  // namespace arete::ops

@@ -49,6 +49,7 @@ void CudaBackend::note_use(const void* p, CUstream stream) {
 }
 
 bool CudaBackend::has_own(prim::Primitive p, DType dtype) const {
+  if (p == prim::Primitive::select) return !is_complex(dtype);
   return p == prim::Primitive::attention && (dtype == kFloat16 || dtype == kBFloat16);
 }
 

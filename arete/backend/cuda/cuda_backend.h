@@ -57,6 +57,8 @@ class CudaBackend final : public prim::Backend {
   // sort.cpp
   void sort(const prim::SortArgs&) override;
   void topk(const prim::TopkArgs&) override;
+  // select.cpp
+  void select(const prim::SelectArgs&) override;
   // gemm.cpp
   void gemm(const prim::GemmArgs&) override;
   bool has_epilogue(prim::Activation, DType) const override;

@@ -54,6 +54,18 @@ struct Space {
   }
 };
 
+// What the sums of all windows are divided by, if that is one number, else 0.
+int64_t divisor_of_all(const PoolArguments& k) {
+  int64_t product = 1;
+  for (size_t d = 0; d < 3; ++d) {
+    const int64_t beside = k.count_include_pad ? k.padding[d] : 0,
+                  begin = (k.y_size[d] - 1) * k.stride[d] - k.padding[d];  // of the last window
+    if (k.padding[d] > beside || begin + k.kernel[d] > k.x_size[d] + beside) return 0;
+    product *= k.kernel[d];
+  }
+  return product;
+}
+
 }  // namespace
 
 void CudaBackend::pool(const PoolArgs& p) {
@@ -88,6 +100,8 @@ void CudaBackend::pool(const PoolArgs& p) {
     const int64_t span = k.kernel[d] * k.dilation[d] + k.stride[d] + k.padding[d];
     reach = std::max({reach, k.y_size[d] * k.stride[d] + span, k.x_size[d] + span});
   }
+  if (k.divisor == 0 && !max && p.placement == PoolArgs::Placement::strided)
+    k.divisor = divisor_of_all(k);
   // Positions in a plane and windows are counted too, where strides of 0 make them many.
   const double plane = double(x.size[2]) * double(x.size[3]) * double(x.size[4]);
   const double window = double(k.kernel[0]) * double(k.kernel[1]) * double(k.kernel[2]);
@@ -124,7 +138,9 @@ void CudaBackend::pool(const PoolArgs& p) {
     const FastDivisor f = fast_divisor(uint32_t(k.size[d]));
     k.size_magic[d] = f.magic, k.size_shift[d] = f.shift;
     if (d >= 3) continue;
-    const FastDivisor g = fast_divisor(uint32_t(k.stride[d]));
+    const bool adaptive = p.placement == PoolArgs::Placement::adaptive;
+    const FastDivisor g =
+        fast_divisor(uint32_t(adaptive ? std::max<int64_t>(k.y_size[d], 1) : k.stride[d]));
     k.stride_magic[d] = g.magic, k.stride_shift[d] = g.shift;
   }
   k.count = computed.numel() / (kernel.vector ? vector : 1);

@@ -61,8 +61,6 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(!routed || is_differentiable(out.dtype));
   const int64_t n = (routed ? args.source : src).sizes[0], width = src.sizes[1],
                 rows = out.sizes[0];
-  // One warp goes along a run: long ones are cut into pieces elsewhere.
-  if (in_runs && n > indexing::kPiece * rows) return Primitives::add_rows(args);
   const CUstream stream = enter(args);
   if (width == 0 || (in_runs ? rows : n) == 0) return;
 
@@ -88,15 +86,33 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   a.out_step = out.strides[1];
   a.src_step = src.strides[1];
   a.slices = (width + 32 * columns - 1) / (32 * columns);
+  const int64_t windows = (n + indexing::kPiece - 1) / indexing::kPiece;
+  std::optional<Scratch> partial;
+  const auto make_partial = [&] {
+    partial.emplace(*this, size_t(2 * windows * width) * indexing::sum_bytes(out.dtype));
+    a.partial = partial->address();
+  };
   if (in_runs) {
     a.begins = args.begins ? address_of(args.begins.data) : 0;
     a.run = args.run;
     a.mean = args.mean;
-    static KernelTable<kNumDTypes * 2> run_kernels;
-    const Kernel& k = run_kernels.get(*this, size_t(out.dtype) * 2 + (columns > 1), [&] {
-      return indexing::add_runs_source(out.dtype, columns);
-    });
-    launch(k, {blocks_for(rows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
+    // Another launch is worth it only for runs that take a warp long.
+    const bool may_cut = n > 2 * indexing::kPiece && (args.begins || args.run > indexing::kPiece);
+    std::optional<Scratch> piece_counts;
+    if (may_cut) {
+      make_partial();
+      if (args.mean) a.counts = piece_counts.emplace(*this, size_t(windows) * 16).address();
+    }
+    static KernelTable<kNumDTypes * 2> run_kernels, run_piece_kernels;
+    const size_t number = size_t(out.dtype) * 2 + (columns > 1);
+    const Kernel& k = run_kernels.get(
+        *this, number, [&] { return indexing::add_runs_source(out.dtype, columns); });
+    launch(k, {blocks_for((rows + (may_cut ? windows : 0)) * a.slices, kWarps)},
+           {indexing::kThreads}, 0, stream, a);
+    if (!may_cut) return;
+    const Kernel& pieces = run_piece_kernels.get(
+        *this, number, [&] { return indexing::add_run_pieces_source(out.dtype, columns); });
+    launch(pieces, {blocks_for(windows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
     return;
   }
 
@@ -116,12 +132,7 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   a.keys = args.sorted ? pairs.unsorted() : pairs.keys();
   a.positions = args.sorted ? 0 : pairs.positions();
   const bool may_cut = n > indexing::kPiece;
-  const int64_t windows = (n + indexing::kPiece - 1) / indexing::kPiece;
-  std::optional<Scratch> partial;
-  if (may_cut) {
-    partial.emplace(*this, size_t(2 * windows * width) * indexing::sum_bytes(out.dtype));
-    a.partial = partial->address();
-  }
+  if (may_cut) make_partial();
   const size_t number = (size_t(out.dtype) * 2 + (columns > 1)) * 2 + wide;
   static KernelTable<kNumDTypes * 4> add_kernels, routed_kernels, piece_kernels;
   const Kernel& add = (routed ? routed_kernels : add_kernels).get(*this, number, [&] {

@@ -151,6 +151,13 @@ KernelSource add_runs_source(DType dtype, int columns) {
       std::string("add_runs<") + storage_name(dtype) + ", " + std::to_string(columns) + ">",
       columns <= 4 ? "256, 4" : "256, 3");
 }
+KernelSource add_run_pieces_source(DType dtype, int columns) {
+  return kernel(
+      "add_rows.cuh",
+      std::string("add_run_pieces_") + storage_name(dtype) + "_" + std::to_string(columns),
+      "AddRowsArgs",
+      std::string("add_run_pieces<") + storage_name(dtype) + ", " + std::to_string(columns) + ">");
+}
 
 size_t sum_bytes(DType dtype) {
   switch (dtype) {
@@ -202,8 +209,11 @@ std::vector<KernelSource> index_samples() {
       if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));
       out.push_back(add_row_pieces_source(dtype, columns, wide));
       if (!wide && is_differentiable(dtype)) {
-        out.push_back(add_runs_source(dtype, columns));
-        if (columns > 1) out.push_back(add_runs_source(dtype, 1));
+        for (int each : {columns, 1}) {
+          if (each == 1 && columns == 1) continue;
+          out.push_back(add_runs_source(dtype, each));
+          out.push_back(add_run_pieces_source(dtype, each));
+        }
       }
       if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
       if (dtype == kFloat32) out.push_back(add_rows_source(dtype, 1, wide, true));

@@ -77,6 +77,7 @@ struct AddRowsArgs {
   uint64_t begins;
   int64_t run;
   int32_t mean;
+  uint64_t counts;
 };
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
@@ -103,6 +104,7 @@ KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed = 
 KernelSource add_row_pieces_source(DType dtype, int columns, bool wide);
 /// For dtypes of floating numbers.
 KernelSource add_runs_source(DType dtype, int columns);
+KernelSource add_run_pieces_source(DType dtype, int columns);
 
 /// Elements in 16 bytes.
 constexpr int add_rows_columns(DType dtype) { return int(16 / size_of(dtype)); }

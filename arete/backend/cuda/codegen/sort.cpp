@@ -1,5 +1,8 @@
 #include "arete/backend/cuda/codegen/sort.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "arete/backend/cuda/codegen/emit.h"
 
 namespace arete::cuda {
@@ -52,14 +55,18 @@ KernelSource row_sort_source(Element element, bool candidates) {
                     (candidates ? "true" : "false") + ">");
 }
 
-KernelSource topk_count_source(DType dtype) {
-  return kernel("topk.cuh", kTopkThreads, std::string("topk_count_") + storage_name(dtype),
-                "TopkArgs", std::string("topk_count<") + storage_name(dtype) + ">");
+KernelSource topk_count_source(DType dtype, bool selects) {
+  return kernel(
+      "topk.cuh", kTopkThreads,
+      std::string(selects ? "select_count_" : "topk_count_") + storage_name(dtype), "TopkArgs",
+      std::string("topk_count<") + storage_name(dtype) + (selects ? ", true>" : ", false>"));
 }
 
-KernelSource topk_collect_source(DType dtype) {
-  return kernel("topk.cuh", kTopkThreads, std::string("topk_collect_") + storage_name(dtype),
-                "TopkArgs", std::string("topk_collect<") + storage_name(dtype) + ">");
+KernelSource topk_collect_source(DType dtype, bool selects) {
+  return kernel(
+      "topk.cuh", kTopkThreads,
+      std::string(selects ? "select_collect_" : "topk_collect_") + storage_name(dtype), "TopkArgs",
+      std::string("topk_collect<") + storage_name(dtype) + (selects ? ", true>" : ", false>"));
 }
 
 KernelSource topk_bound_source(DType dtype) {
@@ -70,6 +77,27 @@ KernelSource topk_bound_source(DType dtype) {
 KernelSource topk_filter_source(DType dtype) {
   return kernel("topk.cuh", kTopkThreads, std::string("topk_filter_") + storage_name(dtype),
                 "TopkArgs", std::string("topk_filter<") + storage_name(dtype) + ">");
+}
+
+SelectShape select_shape(int64_t length, bool apart) {
+  const int slots = int(std::bit_ceil(uint64_t(length)));
+  if (slots <= (apart ? 32 : 8)) return {1, slots};
+  if (slots <= kSelectInWarp) {
+    const int items = apart ? slots / 32 : 8;
+    return slots / items <= 32 ? SelectShape{slots / items, items} : SelectShape{32, slots / 32};
+  }
+  const int group = std::clamp(slots / 16, 256, 1024);
+  return {group, slots / group};
+}
+
+KernelSource select_source(DType dtype, SelectShape shape, bool candidates) {
+  const std::string numbers =
+      std::to_string(shape.group) + (candidates ? "c" : "x") + std::to_string(shape.items);
+  return kernel("select.cuh", shape.threads(),
+                std::string("select_") + storage_name(dtype) + "_" + numbers, "SelectArgs",
+                std::string("select_rows<") + storage_name(dtype) + ", " +
+                    std::to_string(shape.group) + ", " + std::to_string(shape.items) + ", " +
+                    (candidates ? "true" : "false") + ">");
 }
 
 }  // namespace sorting
@@ -93,10 +121,17 @@ std::vector<KernelSource> sort_samples() {
     }
     for (bool candidates : {false, true})
       out.push_back(row_sort_source(Element::of(dtype), candidates));
-    out.push_back(topk_count_source(dtype));
-    out.push_back(topk_collect_source(dtype));
+    for (bool selects : {false, true}) {
+      out.push_back(topk_count_source(dtype, selects));
+      out.push_back(topk_collect_source(dtype, selects));
+    }
     out.push_back(topk_bound_source(dtype));
     out.push_back(topk_filter_source(dtype));
+    const bool all = dtype == kFloat32 || dtype == kFloat64;
+    for (int64_t length = 1; length <= longest_select(size_of(dtype)); length *= all ? 2 : 32)
+      for (bool apart : {false, true})
+        out.push_back(select_source(dtype, select_shape(length, apart), false));
+    out.push_back(select_source(dtype, select_shape(kRowSortLength, false), true));
   }
   return out;
 }

@@ -1,6 +1,7 @@
-// Kernels of sort and topk.
+// Kernels of sort, topk and select.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -10,7 +11,8 @@
 
 namespace arete::cuda::sorting {
 
-// The structs mirror device/radix_sort.cuh, device/row_sort.cuh and device/topk.cuh.
+// The structs mirror device/radix_sort.cuh, device/row_sort.cuh, device/topk.cuh,
+// device/place.cuh and device/select.cuh.
 struct SortHistogramArgs {
   uint64_t in, counts;
   int64_t rows, length, parts, part_length;
@@ -39,6 +41,14 @@ struct TopkState {
   uint32_t below, ticket;
   int32_t key_shift, position_shift;
   uint32_t by_position, done;
+  uint32_t nans, unused;
+};
+struct Place {
+  int32_t kind, unused;
+  int64_t rank;
+  indexing::Walk walk;
+  uint64_t ranks;
+  indexing::ErrorSink error;
 };
 struct TopkArgs {
   indexing::Walk rows;
@@ -50,6 +60,15 @@ struct TopkArgs {
   int32_t on_positions, shift, width, is_first, bound_rank, unused;
   int64_t filter_capacity;
   uint64_t bounds, filter_counts, filter_keys, filter_positions;
+  Place place;
+};
+struct SelectArgs {
+  indexing::Walk rows;
+  uint64_t in, values, indices;
+  int64_t step, length;
+  Place place;
+  uint64_t states, candidate_keys, candidate_positions, candidate_counts;
+  int64_t capacity, first_row;
 };
 
 /// What is sorted: a dtype, or the keys that this backend itself sorts.
@@ -86,14 +105,34 @@ constexpr size_t row_sort_item(size_t key_bytes, bool candidates) {
 inline constexpr int kTopkThreads = 512, kTopkItems = 8, kTopkBins = 2048, kTopkDigitBits = 11,
                      kTopkSamples = 64;
 
+/// The longest rows that a warp selects from, and those that a block does.
+inline constexpr int64_t kSelectInWarp = 1024;
+constexpr int64_t longest_select(size_t key_bytes) { return key_bytes == 8 ? 16384 : 32768; }
+/// How many threads hold a row, and elements in each (Note [Selection by bisection]).
+struct SelectShape {
+  int group, items;
+  /// Of a block, which has several rows where a warp is enough for one.
+  int threads() const { return group <= 32 ? 512 : group; }
+  size_t number() const {
+    return size_t(std::bit_width(unsigned(group)) - 1) * 6 +
+           size_t(std::bit_width(unsigned(items)) - 1);
+  }
+  static constexpr size_t kNumbers = 11 * 6;
+};
+/// For rows of `length`, up to 32768. `apart`: elements of a row do not lie side by side, those of
+/// neighbouring rows may.
+SelectShape select_shape(int64_t length, bool apart);
+
 KernelSource sort_histogram_source(Element element, bool wide);
 KernelSource sort_bases_source(bool wide);
 KernelSource sort_pass_source(Element element, bool wide);
 /// Elements of key32() give positions of 32 bits, all others i64.
 KernelSource row_sort_source(Element element, bool candidates);
-KernelSource topk_count_source(DType dtype);
-KernelSource topk_collect_source(DType dtype);
+/// `selects`: for select.
+KernelSource topk_count_source(DType dtype, bool selects);
+KernelSource topk_collect_source(DType dtype, bool selects);
 KernelSource topk_bound_source(DType dtype);
 KernelSource topk_filter_source(DType dtype);
+KernelSource select_source(DType dtype, SelectShape shape, bool candidates);
 
 }  // namespace arete::cuda::sorting

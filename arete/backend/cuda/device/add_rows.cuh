@@ -6,7 +6,8 @@
 // entries, counted from its beginning; each piece is summed in order by one warp. The sum of a run
 // of one piece begins with the row of out and goes back there. Longer runs (a padding token) leave
 // the sums of their pieces in scratch memory, and add_row_pieces adds those up in order. All
-// depends on the data alone, so results are the same from run to run. Slots of scratch memory:
+// depends on the data alone, so results are the same from run to run. Runs that are given as such
+// (add_runs) are cut in the same way. Slots of scratch memory:
 // within kPiece consecutive entries at most one run of several pieces begins (slot 2 w + 1 for
 // window w), and at most one other piece of such runs (slot 2 w).
 #pragma once
@@ -46,6 +47,7 @@ struct AddRowsArgs {
   u64 begins;
   i64 run;
   i32 mean;
+  u64 counts;  // of means: how many entries of each piece count, by slot
 };
 
 // What sums are formed in.
@@ -283,27 +285,38 @@ DEVICE void add_rows(const AddRowsArgs& a) {
   }
 }
 
-/// out[r, :] = the sum (or mean) of what the entries of run r add, in order: a warp for each run
-/// and slice of columns.
-template <class T, int kWidth>
-DEVICE void add_runs(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth> C;
+/// Where a run given as such begins and ends.
+struct RunBounds {
+  i64 begin, end;
+  __device__ __forceinline__ RunBounds(const AddRowsArgs& a, i64 run)
+      : begin(run * a.run), end(begin + a.run) {
+    if (!a.begins) return;
+    const i64* const begins = reinterpret_cast<const i64*>(a.begins);
+    begin = begins[run] > 0 ? begins[run] : 0;
+    end = run + 1 < a.rows && begins[run + 1] < a.count ? begins[run + 1] : a.count;
+  }
+};
+/// The run that entry `at` belongs to. By a whole warp.
+DEVICE i64 run_at(const AddRowsArgs& a, i64 at) {
+  if (!a.begins) return at / a.run < a.rows ? at / a.run : a.rows - 1;
+  const i64* const begins = reinterpret_cast<const i64*>(a.begins);
+  const int lane = int(threadIdx.x & 31);
+  i64 low = 0, high = a.rows;  // it is in [low, high)
+  while (high - low > 1) {
+    const i64 step = (high - low + 31) / 32, probe = low + (lane + 1) * step;
+    const u32 before = __ballot_sync(kAllLanes, probe < high && begins[probe] <= at);
+    low += i64(__popc(before)) * step;
+    high = low + step < high ? low + step : high;
+  }
+  return low;
+}
+
+/// Adds what the entries of [begin, end) add, in order, and how many of them count.
+template <class T, class C>
+DEVICE void add_entries(const AddRowsArgs& a, const T* src, bool active, i64 begin, i64 end, C& sum,
+                        i64& counted) {
   typedef RowEntry<typename C::S, u64, true> Entry;
   const int lane = int(threadIdx.x & 31);
-  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  const i64 row = i64(warp / u64(a.slices));
-  if (row >= a.rows) return;
-  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
-  const bool active = column < a.width;  // idle lanes still take part in exchanges
-  const T* const src = reinterpret_cast<const T*>(a.src) + column * a.src_step;
-  i64 begin = row * a.run, end = begin + a.run;
-  if (a.begins) {
-    const i64* const begins = reinterpret_cast<const i64*>(a.begins);
-    begin = begins[row] > 0 ? begins[row] : 0;
-    end = row + 1 < a.rows && begins[row + 1] < a.count ? begins[row + 1] : a.count;
-  }
-  C sum = C::zero();
-  i64 counted = 0;
   for (i64 at = begin; at < end; at += 32) {
     const Entry entry = at + lane < end ? Entry::template of<T>(a, u64(at + lane)) : Entry::none();
     counted += __popc(__ballot_sync(kAllLanes, entry.row >= 0));
@@ -325,9 +338,95 @@ DEVICE void add_runs(const AddRowsArgs& a) {
       if (active) C::add(sum, e.template load<C>(a, src));
     }
   }
+}
+
+/// out[r, :] = the sum (or mean) of what the entries of run r add, in order: a warp for each run
+/// and slice of columns. Where there is scratch memory, runs are cut as in Note [Pieces of long
+/// runs]: further warps, one for each window, sum pieces behind the first one, and add_run_pieces
+/// adds up.
+template <class T, int kWidth>
+DEVICE void add_runs(const AddRowsArgs& a) {
+  typedef Columns<T, kWidth> C;
+  const int lane = int(threadIdx.x & 31);
+  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const i64 number = i64(warp / u64(a.slices)), slice = i64(warp % u64(a.slices)),
+            window = number - a.rows;
+  const bool is_first = window < 0;
+  if (!is_first && (a.partial == 0 || window * kPiece >= a.count)) return;
+  const i64 run = is_first ? number : run_at(a, window * kPiece);
+  const RunBounds bounds(a, run);
+  i64 begin = bounds.begin, end = bounds.end, slot = 2 * window;
+  if (is_first) {
+    slot = 2 * (begin / kPiece) + 1;
+  } else {
+    // The one piece behind a first one that may begin within the window.
+    if (begin >= window * kPiece) return;
+    begin += (window * kPiece - begin + kPiece - 1) / kPiece * kPiece;
+    if (begin >= end || begin >= (window + 1) * kPiece) return;
+  }
+  const bool cut = a.partial != 0 && (!is_first || end - begin > kPiece);
+  if (cut && end - begin > kPiece) end = begin + kPiece;
+  const i64 column = (slice * 32 + lane) * kWidth;
+  const bool active = column < a.width;  // idle lanes still take part in exchanges
+  C sum = C::zero();
+  i64 counted = 0;
+  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, active, begin, end, sum,
+              counted);
+  if (cut && a.mean && slice == 0 && lane == 0) reinterpret_cast<i64*>(a.counts)[slot] = counted;
   if (!active) return;
+  if (cut) {
+    C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, sum);
+    return;
+  }
   if (a.mean && counted > 1) C::divide(sum, counted);
-  C::store(reinterpret_cast<T*>(a.out) + row * a.out_stride + column * a.out_step, sum);
+  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, sum);
+}
+
+/// Adds to the first of a run's pieces those behind it: of entries from `at` on, where goes_on(p)
+/// says whether entry p is the run's.
+template <class C, class F>
+DEVICE void add_pieces(C& sum, const typename C::S* partial, i64 width, i64 at, F goes_on) {
+  const auto slot = [&](i64 p) { return partial + p / kPiece * 2 * width; };
+  for (; goes_on(at + 3 * kPiece); at += 4 * kPiece) {
+    C c[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      c[u] = C::zero();
+      C::add_saved(c[u], slot(at + u * kPiece));
+    }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
+  }
+  for (; goes_on(at); at += kPiece) C::add_saved(sum, slot(at));
+}
+
+/// Puts the pieces of runs together that begin in a window: a warp for each window and slice.
+template <class T, int kWidth>
+DEVICE void add_run_pieces(const AddRowsArgs& a) {
+  typedef Columns<T, kWidth> C;
+  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const i64 window = i64(warp / u64(a.slices)), behind = (window + 1) * kPiece;
+  if (behind >= a.count) return;  // no run of several pieces begins here
+  // One that does has the first entry behind the window, too.
+  const i64 run = run_at(a, behind);
+  const RunBounds bounds(a, run);
+  if (bounds.begin < behind - kPiece || bounds.begin >= behind ||
+      bounds.end - bounds.begin <= kPiece)
+    return;
+  const i64 column = (i64(warp % u64(a.slices)) * 32 + i64(threadIdx.x & 31)) * kWidth;
+  if (column >= a.width) return;
+  const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
+  C sum = C::zero();
+  C::add_saved(sum, partial + (2 * window + 1) * a.width);
+  const i64 first = bounds.begin + kPiece;
+  add_pieces(sum, partial, a.width, first, [&](i64 at) { return at < bounds.end; });
+  if (a.mean) {
+    const i64* const counts = reinterpret_cast<const i64*>(a.counts);
+    i64 counted = counts[2 * window + 1];
+    for (i64 at = first; at < bounds.end; at += kPiece) counted += counts[at / kPiece * 2];
+    if (counted > 1) C::divide(sum, counted);
+  }
+  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, sum);
 }
 
 /// A warp for each window of kPiece entries and slice of columns.
@@ -357,18 +456,7 @@ DEVICE void add_row_pieces(const AddRowsArgs& a) {
   const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
   C sum = C::zero();
   C::add_saved(sum, partial + i64(2 * window + 1) * a.width);
-  u64 at = start + kPiece;
-  const auto slot = [&](u64 p) { return partial + i64(p / kPiece * 2) * a.width; };
-  for (; at + 3 * kPiece < n && keys[at + 3 * kPiece] == row; at += 4 * kPiece) {
-    C c[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      c[u] = C::zero();
-      C::add_saved(c[u], slot(at + u64(u) * kPiece));
-    }
-#pragma unroll
-    for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
-  }
-  for (; at < n && keys[at] == row; at += kPiece) C::add_saved(sum, slot(at));
+  add_pieces(sum, partial, a.width, i64(start) + kPiece,
+             [&](i64 at) { return u64(at) < n && keys[at] == row; });
   C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, sum);
 }

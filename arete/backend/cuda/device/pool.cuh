@@ -19,6 +19,7 @@ struct PoolArguments {
   // strides but offsets.
   const void* samples;
   i64 sample_stride[5];
+  // fast_divisor() of size, and of stride, in whose place adaptive windows have y_size.
   u32 size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
   i32 count_include_pad, samples_f64;
 };
@@ -86,6 +87,17 @@ struct PoolRange {
 /// prim::PoolArgs::Placement.
 enum { kPoolStrided, kPoolAdaptive, kPoolRandom };
 
+/// Where the adaptive window of output `out` begins, and behind which element it ends.
+template <class I>
+DEVICE I pool_adaptive_begin(const PoolArguments& p, I out, int d) {
+  return pool_divide(out * I(p.x_size[d]), p.y_size[d], p.stride_magic[d], p.stride_shift[d]);
+}
+template <class I>
+DEVICE I pool_adaptive_end(const PoolArguments& p, I out, int d) {
+  return pool_divide((out + 1) * I(p.x_size[d]) + I(p.y_size[d]) - 1, p.y_size[d],
+                     p.stride_magic[d], p.stride_shift[d]);
+}
+
 /// Where the window of output `out` that is placed at random begins, by the sample `u`.
 template <class I, class S>
 DEVICE I pool_random_start(I out, I outputs, I last, S u) {
@@ -100,11 +112,10 @@ DEVICE PoolRange<I> pool_range(const PoolArguments& p, const I (&at)[5], int d) 
   PoolRange<I> r;
   const I out = at[2 + d];
   if (kPlace == kPoolAdaptive) {
-    const I n = I(p.x_size[d]), m = I(p.y_size[d]);
-    r.start = out * n / m;
+    r.start = pool_adaptive_begin(p, out, d);
     r.step = 1;
     r.first = 0;
-    r.last = ((out + 1) * n + m - 1) / m - r.start;
+    r.last = pool_adaptive_end(p, out, d) - r.start;
     return r;
   }
   if (kPlace == kPoolRandom) {
@@ -224,8 +235,7 @@ DEVICE C pool_divisor(const PoolArguments& p, const I (&out)[3]) {
 #pragma unroll
   for (int d = 0; d < 3; ++d) {
     if (kPlace == kPoolAdaptive) {
-      const I n = I(p.x_size[d]), m = I(p.y_size[d]);
-      product *= ((out[d] + 1) * n + m - 1) / m - out[d] * n / m;
+      product *= pool_adaptive_end(p, out[d], d) - pool_adaptive_begin(p, out[d], d);
       continue;
     }
     I first = out[d] * I(p.stride[d]) - I(p.padding[d]), last = first + I(p.kernel[d]);
@@ -271,8 +281,12 @@ DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
   for (int d = 0; d < 3; ++d) {
     if (kPlace == kPoolAdaptive) {
       const I n = I(p.x_size[d]), m = I(p.y_size[d]);
-      first[d] = at[2 + d] * m / n;
-      last[d] = ((at[2 + d] + 1) * m + n - 1) / n - 1;
+      // What threads compute has the sizes of x here.
+      const auto by_n = [&](I number) {
+        return pool_divide(number, p.x_size[d], p.size_magic[2 + d], p.size_shift[2 + d]);
+      };
+      first[d] = by_n(at[2 + d] * m);
+      last[d] = by_n((at[2 + d] + 1) * m + n - 1) - 1;
       continue;
     }
     if (kPlace == kPoolRandom) {
@@ -363,9 +377,18 @@ DEVICE void avg_pool_backward(const PoolArguments& p) {
   pool_windows_of<kPlace>(p, at, [&](const I(&out)[3]) {
     const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
         static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
+    if (p.divisor != 0) {  // that of all windows
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]);
+      return;
+    }
     const C divisor = pool_divisor<C, kPlace>(p, out);
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]) / divisor;
   });
+  if (p.divisor != 0) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] /= C(p.divisor);
+  }
   pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
 }

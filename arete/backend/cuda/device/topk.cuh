@@ -1,4 +1,4 @@
-// topk of long rows.
+// topk of long rows, and the part of select's work that leaves few elements of such rows.
 //
 // Note [Selection by digits]
 // Each row's elements have a key under which the wanted ones are the smallest, and a position; the
@@ -9,6 +9,8 @@
 // the row is done, and the remaining launches return at once. topk_collect then writes down these
 // elements in any order, and row_sort sorts them. So an input is read two or three times as a rule,
 // and never more often than its digits demand.
+// Where select wants one element, it is enough that its group is no larger than `capacity`, and the
+// group alone is collected.
 //
 // Note [Selection from a sample]
 // Very long rows are first reduced to their likely candidates, in one reading: topk_bound takes a
@@ -20,6 +22,7 @@
 #include "index.cuh"
 #include "lanes.cuh"
 #include "ordered_key.cuh"
+#include "place.cuh"
 
 constexpr int kTopkThreads = 512, kTopkItems = 8, kTopkBins = 2048;
 constexpr int kTopkSamples = 64;  // of a thread
@@ -30,6 +33,7 @@ struct TopkState {                  // all 0 at first
   u32 ticket;                       // blocks that have counted
   i32 key_shift, position_shift;    // bits of key and position not yet known
   u32 by_position, done;
+  u32 nans, unused;  // elements that are NaN, where the place asks for them
 };
 
 struct TopkArgs {
@@ -47,11 +51,13 @@ struct TopkArgs {
   i32 on_positions, shift, width;  // the digit
   i32 is_first;                    // boolean
   i32 bound_rank;                  // topk_bound: which of the threads' smallest keys
+  i32 unused;
   // See Note [Selection from a sample]; filter_capacity is 0 for rows that are not filtered.
   i64 filter_capacity;
   u64* bounds;
   u32* filter_counts;  // elements up to the bound, 0 at first
   u64 filter_keys, filter_positions;
+  Place place;
 };
 
 /// Where the candidates of a row are: those elements that the filter wrote down, or all.
@@ -176,7 +182,8 @@ DEVICE void topk_filter(const TopkArgs& a) {
   }
 }
 
-template <class T>
+/// kSelects: for the element at `place`, not the first `keep`.
+template <class T, bool kSelects>
 DEVICE void topk_count(const TopkArgs& a) {
   typedef typename OrderedKey<T>::U U;
   __shared__ u32 counts[kTopkBins];
@@ -194,6 +201,8 @@ DEVICE void topk_count(const TopkArgs& a) {
   i64 begin, end;
   source.part(a, part, begin, end);
   const u32 mask = (1u << a.width) - 1;
+  const bool counts_nans = kSelects && a.is_first && a.place.asks_for_nans();
+  u32 nans = 0;
   for (i64 base = begin; base < end; base += kTopkThreads * kTopkItems) {
     U keys[kTopkItems];
 #pragma unroll
@@ -206,6 +215,7 @@ DEVICE void topk_count(const TopkArgs& a) {
       const i64 i = base + k * kTopkThreads + thread;
       const u64 key = u64(keys[k]);
       bool used = i < end;
+      if (kSelects) nans += used && keys[k] == U(~U(0));
       u64 position = 0;
       if (a.on_positions) {
         used = used && key == key_prefix;
@@ -230,6 +240,10 @@ DEVICE void topk_count(const TopkArgs& a) {
   u32* const histogram = a.histograms + row * kTopkBins;
   for (int i = thread; i < kTopkBins; i += kTopkThreads)
     if (counts[i]) atomicAdd(&histogram[i], counts[i]);
+  if (counts_nans) {
+    nans = __reduce_add_sync(kAllLanes, nans);
+    if (lane == 0 && nans) atomicAdd(&state.nans, nans);
+  }
   __threadfence();
   __syncthreads();
   if (thread == 0) is_last = atomicAdd(&state.ticket, 1u) + 1 == u32(a.parts);
@@ -253,7 +267,11 @@ DEVICE void topk_count(const TopkArgs& a) {
     if (lane >= d) sum += before;
   }
   if (lane == 31) warp_sums[warp] = sum;
-  const u32 below = state.below, wanted = u32(a.keep) - below;  // the wanted-th of the group
+  u32 last = u32(a.keep);
+  if (kSelects)
+    last = 1 + a.place.of(u64(a.first_row + row), a.length,
+                          i64(*reinterpret_cast<volatile u32*>(&state.nans)));
+  const u32 below = state.below, wanted = last - below;  // the wanted-th of the group
   __syncthreads();
   u32 before = sum - total;
   for (int w = 0; w < warp; ++w) before += warp_sums[w];
@@ -270,14 +288,14 @@ DEVICE void topk_count(const TopkArgs& a) {
         state.key_shift = a.shift;
       }
       state.below = below + before;
-      state.done = u64(below) + before + own[k] <= u64(a.capacity);
+      state.done = (kSelects ? 0 : u64(below) + before) + own[k] <= u64(a.capacity);
       state.ticket = 0;
     }
     before += own[k];
   }
 }
 
-template <class T>
+template <class T, bool kSelects>
 DEVICE void topk_collect(const TopkArgs& a) {
   typedef typename OrderedKey<T>::U U;
   const int thread = int(threadIdx.x), lane = thread & 31;
@@ -298,11 +316,14 @@ DEVICE void topk_collect(const TopkArgs& a) {
     for (int k = 0; k < kTopkItems; ++k) {
       const i64 i = base + k * kTopkThreads + thread;
       const u64 group = u64(keys[k]) >> state.key_shift;
+      // Up to the end of the group, or of the group alone.
       const bool chosen =
-          i < end && (everything || group < state.key_prefix ||
-                      (group == state.key_prefix &&
-                       (!state.by_position ||
-                        source.position(i) >> state.position_shift <= state.position_prefix)));
+          i < end &&
+          (everything || (!kSelects && group < state.key_prefix) ||
+           (group == state.key_prefix &&
+            (!state.by_position ||
+             (kSelects ? source.position(i) >> state.position_shift == state.position_prefix
+                       : source.position(i) >> state.position_shift <= state.position_prefix))));
       const u32 all = __ballot_sync(kAllLanes, chosen);
       if (all == 0) continue;
       const int leader = __ffs(i32(all)) - 1;

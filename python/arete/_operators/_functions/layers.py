@@ -121,19 +121,26 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
                 weight.stride(1) == 1:
             bag = offsets.new_empty(0)
         else:
+            # The first bag begins at 0: the number of the others that have begun is the bag.
             places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
-            bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
+            bag = _ops.searchsorted(starts[1:], places, right=True, out_int32=starts.dtype == _C.int32)
         if words == "sum":
-            return out, bag, _ops.zeros_like(unused), _ops.zeros_like(unused)
-        counted = _ops.ones_like(bag) if padding_idx is None else (indices != padding_idx % weight.shape[0]).to(bag.dtype)
-        size = _ops.zeros_like(starts).index_add(0, bag, counted)
+            return out, bag, *_ops.zeros((2, unused.numel()), dtype=unused.dtype, device=unused.device).unbind()
+        counted = None
+        if padding_idx is None:
+            size = _ops.diff(starts, append=starts.new_full((1,), indices.numel()))
+        else:
+            counted = indices != padding_idx % weight.shape[0]
+            size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
         return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
 
 
 def _places_of_maxima(out, weight, indices, bag, counted):
     """For each element of a bag's maximum the index of the row that has it, the first of them; 0 for empty bags."""
     rows = weight[indices]
-    has = (rows == out[bag]) & (counted != 0).unsqueeze(1)
+    has = rows == out[bag]
+    if counted is not None:
+        has &= counted.unsqueeze(1)
     count = indices.numel()
     place = _ops.where(has, _ops.arange(count, device=rows.device).unsqueeze(1), count)
     first = _ops.full(out.shape, count, dtype=_C.int64, device=out.device)

@@ -1,0 +1,141 @@
+// select, the backend's own and the decomposition, against a stable sort.
+#include <gtest/gtest.h>
+
+#include "arete/prim/backend.h"
+#include "tests/prim/ordering_reference.h"
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
+
+namespace arete::test {
+namespace {
+
+using Place = prim::SelectArgs::Place;
+
+int64_t place_of_median(const std::vector<double>& lane, bool skip_nan) {
+  const int64_t n = int64_t(lane.size());
+  const int64_t numbers =
+      std::count_if(lane.begin(), lane.end(), [](double v) { return !std::isnan(v); });
+  if (!skip_nan && numbers < n) return numbers;
+  return std::max<int64_t>(numbers - 1, 0) / 2;
+}
+
+// `ranks`: how many of them for each row, where they are what is asked for.
+void check(const GuardedBuffer& in, int dim, Place place, int64_t ranks, bool decomposed,
+           std::mt19937_64& rng) {
+  const Shape sizes = in.layout().sizes;
+  const int64_t n = sizes[size_t(dim)];
+  Shape out_sizes = sizes;
+  out_sizes[size_t(dim)] = place == Place::ranks ? ranks : 1;
+  const auto layouts = dense_and_strided_layouts(out_sizes);
+  const auto any = [&]() -> const Layout& { return layouts[rng() % layouts.size()]; };
+  GuardedBuffer values(in.dtype(), any()), indices(kInt64, any()), at(kInt64, any());
+  at.fill([&](IntList) { return double(rng() % uint64_t(n)) - (rng() % 3 == 0 ? double(n) : 0); });
+  prim::SelectArgs args{.in = in.view(),
+                        .values = values.view(),
+                        .indices = indices.view(),
+                        .dim = dim,
+                        .place = place};
+  if (place == Place::rank) args.rank = int64_t(rng() % uint64_t(n));
+  if (place == Place::ranks) args.ranks = at.view();
+  decomposed ? backend_under_test().Primitives::select(args) : backend_under_test().select(args);
+  ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
+  Shape last;
+  std::vector<double> lane;
+  std::vector<int64_t> order;
+  for (IndexWalk w(out_sizes); w; ++w) {
+    Shape row = *w;
+    row[size_t(dim)] = 0;
+    if (lane.empty() || row != last) {
+      last = row;
+      lane.clear();
+      for (int64_t& i = row[size_t(dim)]; i < n; ++i) lane.push_back(in.get(row));
+      order = sorted_positions(lane, false);
+    }
+    int64_t rank = args.rank;
+    if (place == Place::ranks) {
+      rank = at.at<int64_t>(*w);
+      if (rank < 0) rank += n;
+    } else if (place != Place::rank) {
+      rank = place_of_median(lane, place == Place::nanmedian);
+    }
+    const int64_t position = order[size_t(rank)];
+    ASSERT_EQ(indices.at<int64_t>(*w), position)
+        << name_of(in.dtype()) << " n=" << n << " dim " << dim << " place " << int(place)
+        << " rank " << rank;
+    ASSERT_TRUE(same_value(values.get(*w), lane[size_t(position)]));
+  }
+}
+
+void check_all(DType dtype, const Layout& layout, int dim, std::mt19937_64& rng) {
+  GuardedBuffer in(dtype, layout);
+  // Many ties, or hardly any.
+  in.fill_random(rng, -100, rng() % 2 ? 100 : -95);
+  if (is_floating(dtype))
+    for (IndexWalk w(layout.sizes); w; ++w) {
+      if (rng() % 50 == 0) in.set(*w, std::nan(""));
+      if (rng() % 50 == 0) in.set(*w, rng() % 2 ? 0.0 : -0.0);
+    }
+  for (Place place : {Place::rank, Place::ranks, Place::median, Place::nanmedian})
+    for (bool decomposed : {false, true}) check(in, dim, place, 1 + rng() % 3, decomposed, rng);
+}
+
+TEST(Select, EveryDtype) {
+  std::mt19937_64 rng(1);
+  for (DType dtype : real_dtypes())
+    for (const Shape& sizes : {Shape{1}, Shape{50}, Shape{4, 7}, Shape{7, 2, 3}, Shape{2, 900},
+                               Shape{3, 0}, Shape{5, 33, 9}})
+      for (int dim = 0; dim < int(sizes.size()); ++dim) {
+        if (sizes[size_t(dim)] == 0) continue;
+        const auto layouts = input_layouts(sizes);
+        check_all(dtype, layouts[rng() % layouts.size()], dim, rng);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Every number of elements that threads, warps and blocks of a GPU hold.
+TEST(Select, RowsOfEveryLength) {
+  std::mt19937_64 rng(2);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kInt64})
+    for (int64_t n : {1,   2,   3,   5,   8,    9,    16,   17,   32,   40,   64,   65,   128,
+                      129, 250, 256, 300, 1000, 1024, 1025, 2048, 3000, 4097, 9000, 16384})
+      for (int dim : {0, 1}) {
+        const int64_t rows = n > 1024 ? 2 : n > 64 ? 19 : 70;
+        const Shape sizes = dim == 1 ? Shape{rows, n} : Shape{n, rows};
+        check_all(dtype, Layout(sizes), dim, rng);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Rows that a GPU narrows digit by digit first.
+TEST(Select, LongRows) {
+  std::mt19937_64 rng(3);
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kInt8, kInt32, kInt64})
+    for (int dim : {0, 1}) {
+      const int64_t n = (1 << 16) + 11;
+      check_all(dtype, Layout(dim == 1 ? Shape{2, n} : Shape{n, 2}), dim, rng);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Select, NothingButNanOrOneValue) {
+  for (int64_t n : {5, 700, 70000}) {
+    for (double fill : {std::nan(""), 3.0}) {
+      GuardedBuffer in(kFloat32, Shape{n}), values(kFloat32, Shape{1}), indices(kInt64, Shape{1});
+      in.fill([&](IntList) { return fill; });
+      for (Place place : {Place::rank, Place::median, Place::nanmedian}) {
+        backend_under_test().select({.in = in.view(),
+                                     .values = values.view(),
+                                     .indices = indices.view(),
+                                     .dim = 0,
+                                     .place = place,
+                                     .rank = n - 2});
+        EXPECT_TRUE(same_value(values.get({0}), fill));
+        const int64_t position = place == Place::rank ? n - 2 : std::isnan(fill) ? 0 : (n - 1) / 2;
+        EXPECT_EQ(indices.at<int64_t>(Shape{0}), position) << n << " " << int(place);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arete::test
