@@ -1,6 +1,9 @@
 // select, the backend's own and the decomposition, against a stable sort.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
@@ -19,12 +22,41 @@ int64_t place_of_median(const std::vector<double>& lane, bool skip_nan) {
   return std::max<int64_t>(numbers - 1, 0) / 2;
 }
 
+// An input's rows along a dimension, and their orders.
+class SortedRows {
+ public:
+  SortedRows(const GuardedBuffer& in, int dim) : dim_(size_t(dim)) {
+    Shape rows = in.layout().sizes;
+    const int64_t n = rows[dim_];
+    rows[dim_] = 1;
+    for (IndexWalk w(rows); w; ++w) {
+      Row row;
+      Shape at = *w;
+      for (int64_t& i = at[dim_]; i < n; ++i) row.elements.push_back(in.get(at));
+      row.order = sorted_positions(row.elements, false);
+      rows_.emplace(to_string(*w), std::move(row));
+    }
+  }
+  struct Row {
+    std::vector<double> elements;
+    std::vector<int64_t> order;
+  };
+  const Row& of(IntList element) const {
+    Shape at(element);
+    at[dim_] = 0;
+    return rows_.at(to_string(at));
+  }
+
+ private:
+  size_t dim_;
+  std::map<std::string, Row> rows_;
+};
+
 // `ranks`: how many of them for each row, where they are what is asked for.
-void check(const GuardedBuffer& in, int dim, Place place, int64_t ranks, bool decomposed,
-           std::mt19937_64& rng) {
-  const Shape sizes = in.layout().sizes;
-  const int64_t n = sizes[size_t(dim)];
-  Shape out_sizes = sizes;
+void check(const GuardedBuffer& in, const SortedRows& rows, int dim, Place place, int64_t ranks,
+           bool decomposed, std::mt19937_64& rng) {
+  Shape out_sizes = in.layout().sizes;
+  const int64_t n = out_sizes[size_t(dim)];
   out_sizes[size_t(dim)] = place == Place::ranks ? ranks : 1;
   const auto layouts = dense_and_strided_layouts(out_sizes);
   const auto any = [&]() -> const Layout& { return layouts[rng() % layouts.size()]; };
@@ -39,30 +71,20 @@ void check(const GuardedBuffer& in, int dim, Place place, int64_t ranks, bool de
   if (place == Place::ranks) args.ranks = at.view();
   decomposed ? backend_under_test().Primitives::select(args) : backend_under_test().select(args);
   ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
-  Shape last;
-  std::vector<double> lane;
-  std::vector<int64_t> order;
   for (IndexWalk w(out_sizes); w; ++w) {
-    Shape row = *w;
-    row[size_t(dim)] = 0;
-    if (lane.empty() || row != last) {
-      last = row;
-      lane.clear();
-      for (int64_t& i = row[size_t(dim)]; i < n; ++i) lane.push_back(in.get(row));
-      order = sorted_positions(lane, false);
-    }
+    const SortedRows::Row& row = rows.of(*w);
     int64_t rank = args.rank;
     if (place == Place::ranks) {
       rank = at.at<int64_t>(*w);
       if (rank < 0) rank += n;
     } else if (place != Place::rank) {
-      rank = place_of_median(lane, place == Place::nanmedian);
+      rank = place_of_median(row.elements, place == Place::nanmedian);
     }
-    const int64_t position = order[size_t(rank)];
+    const int64_t position = row.order[size_t(rank)];
     ASSERT_EQ(indices.at<int64_t>(*w), position)
         << name_of(in.dtype()) << " n=" << n << " dim " << dim << " place " << int(place)
         << " rank " << rank;
-    ASSERT_TRUE(same_value(values.get(*w), lane[size_t(position)]));
+    ASSERT_TRUE(same_value(values.get(*w), row.elements[size_t(position)]));
   }
 }
 
@@ -75,8 +97,10 @@ void check_all(DType dtype, const Layout& layout, int dim, std::mt19937_64& rng)
       if (rng() % 50 == 0) in.set(*w, std::nan(""));
       if (rng() % 50 == 0) in.set(*w, rng() % 2 ? 0.0 : -0.0);
     }
+  const SortedRows rows(in, dim);
   for (Place place : {Place::rank, Place::ranks, Place::median, Place::nanmedian})
-    for (bool decomposed : {false, true}) check(in, dim, place, 1 + rng() % 3, decomposed, rng);
+    for (bool decomposed : {false, true})
+      check(in, rows, dim, place, 1 + rng() % 3, decomposed, rng);
 }
 
 TEST(Select, EveryDtype) {
