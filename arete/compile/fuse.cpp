@@ -337,6 +337,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     return "the kernel would be too long";
   // The operands that the kernel would have: what is made and used in it is none.
   std::vector<const Place*> operands, made;
+  bool reads = false;
   const auto has = [](const std::vector<const Place*>& list, const Place* p) {
     return std::ranges::any_of(list, [p](const Place* q) { return *q == *p; });
   };
@@ -344,14 +345,16 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     for (const StageOperand& o : *list) {
       const bool written = o.place->use.access != Access::read;
       const bool counts = written ? is_read_elsewhere(o.place->use) : !has(made, o.place);
-      if (counts && o.place->use.buffer >= 0 && !has(operands, o.place))
-        operands.push_back(o.place);
+      if (counts && o.place->use.buffer >= 0) {
+        reads = reads || !written;
+        if (!has(operands, o.place)) operands.push_back(o.place);
+      }
       if (written) made.push_back(o.place);
     }
   if (operands.size() + 1 > prim::LoopNest::kMaxOperands)
     return "the kernel would have too many operands";
   // Reductions read something.
-  if (its.reduce && operands.empty()) return "nothing is read";
+  if ((mine.reduced || its.reduced) && !reads) return "nothing is read";
 
   seen_as_its = in_rows ? mine.reduced == 0 : seen_as_its;
   Stages all = *std::move(first);

@@ -169,9 +169,10 @@ struct Written {
   std::vector<int> reads;
 };
 
-/// The program whose outputs `make(writer)` gives, in these dtypes; it reads only what matters.
+/// The program whose outputs `make(writer)` gives, in these dtypes; it reads only what matters, and
+/// something in any case if it is `reduced`.
 Written write(const Graph& graph, const RowValues& rows, bool exact,
-              const std::vector<DType>& dtypes,
+              const std::vector<DType>& dtypes, bool reduced,
               const std::function<std::vector<Value>(Writer&)>& make) {
   std::vector<bool> left_out;
   for (;;) {
@@ -182,6 +183,7 @@ Written write(const Graph& graph, const RowValues& rows, bool exact,
     std::vector<bool> used(program.inputs().size());
     for (const expr::Instruction& in : program.code())
       if (in.op == expr::Op::input) used[size_t(in.index)] = true;
+    if (reduced && !used.empty() && std::ranges::count(used, true) == 0) used[0] = true;
     bool all = true;
     for (size_t i = 0; i < used.size(); ++i) {
       used[i] = used[i] || program.is_table(i);
@@ -261,7 +263,7 @@ class RowsWriter {
       }
     }
     add(FusedStage::Kind::reduce,
-        compile::write(graph_, rows_, false, dtypes,
+        compile::write(graph_, rows_, false, dtypes, true,
                        [&](Writer& w) {
                          std::vector<Value> values;
                          for (size_t k = 0; k < of.size(); ++k)
@@ -278,7 +280,7 @@ class RowsWriter {
     const Stage& stage = graph_.stages[size_t(s)];
     std::vector<DType> dtypes;
     for (const Place& p : stage.outputs) dtypes.push_back(row_dtype(p.dtype));
-    add(FusedStage::Kind::row, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
+    add(FusedStage::Kind::row, compile::write(graph_, rows_, false, dtypes, true, [&](Writer& w) {
           std::vector<Value> values;
           for (size_t k = 0; k < dtypes.size(); ++k)
             values.push_back(w.builder().cast(w.value({s, int(k)}), expr::compute_type(dtypes[k])));
@@ -307,7 +309,7 @@ class RowsWriter {
     if (columns)
       for (size_t k = 0; k < of.size(); ++k)
         dtypes[k] = graph_.stages[size_t(stage)].program->outputs()[size_t(of[k].number)].dtype;
-    FusedStage& added = add(kind, compile::write(graph_, rows_, false, dtypes, [&](Writer& w) {
+    FusedStage& added = add(kind, compile::write(graph_, rows_, false, dtypes, columns, [&](Writer& w) {
                               std::vector<Value> values;
                               for (const Source& s : of)
                                 values.push_back(columns ? w.unrounded(s) : w.value(s));
@@ -397,7 +399,7 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
       outputs.push_back(graph.place(s).view());
     }
   }
-  const Written written = write(graph, rows, exact, dtypes, [&](Writer& w) {
+  const Written written = write(graph, rows, exact, dtypes, staged.reduce, [&](Writer& w) {
     std::vector<Value> values;
     if (staged.reduce)
       values.push_back(w.unrounded({last, 0}));
@@ -422,7 +424,7 @@ std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& sta
   // Of the results something else is made.
   rows[size_t(last)] = 0;
   const Place& out = graph.place(graph.stored[0]);
-  const Written epilogue = write(graph, rows, exact, {out.dtype},
+  const Written epilogue = write(graph, rows, exact, {out.dtype}, true,
                                  [&](Writer& w) { return std::vector{w.value(graph.stored[0])}; });
   Shape sizes = out.layout.sizes;
   for (int d = 0; d < int(sizes.size()); ++d)

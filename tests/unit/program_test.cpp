@@ -9,6 +9,7 @@
 #include "arete/io/zip.h"
 #include "arete/ops/call.h"
 #include "arete/program/body_internal.h"
+#include "tests/support/errors.h"
 #include "tests/unit/io_test_support.h"
 
 namespace arete {
@@ -35,16 +36,6 @@ Program reloaded(const Program& p) {
   const test::TempDir folder;
   p.save(folder / "p.arete");
   return Program::load(folder / "p.arete");
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 RecordOptions with_state(const nn::Module& net) {
@@ -181,20 +172,20 @@ TEST(Program, SizesAreSumsOfProducts) {
     expect_same(reloaded(p)({x}), f({x}));
   }
   EXPECT_NE(p.to_string().find("[batch*time, 3]"), std::string::npos) << p.to_string();
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(test::error_of([&] {
               p({randn({2, 65, 3})});
             }).find("Expected input 'input_0' at dimension 1 to be <= 64, but got 65"),
             std::string::npos);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(test::error_of([&] {
               p({randn({2, 3, 4})});
             }).find("Expected input 'input_0' at dimension 2 to be equal to 3, but got 4"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { p({randn({2, 3})}); }).find("to have 3 dimensions"), std::string::npos);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(test::error_of([&] { p({randn({2, 3})}); }).find("to have 3 dimensions"), std::string::npos);
+  EXPECT_NE(test::error_of([&] {
               p({ones({2, 3, 3}, kInt64)});
             }).find("to be of dtype float32"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { p({}); }).find("takes 1 tensors, but got 0"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { p({}); }).find("takes 1 tensors, but got 0"), std::string::npos);
 }
 
 TEST(Program, FindsWhatMayDiffer) {
@@ -214,7 +205,7 @@ TEST(Program, RefusesWhatDependsOnValuesOrSizes) {
   const auto record = [](auto f, std::vector<program::DynamicSize> dynamic = {}) {
     RecordOptions o;
     o.dynamic = std::move(dynamic);
-    return error_of([&] { Program::record(f, {ones({4, 2})}, o); });
+    return test::error_of([&] { Program::record(f, {ones({4, 2})}, o); });
   };
   const std::vector<program::DynamicSize> rows{{"rows", 0, 0}};
   EXPECT_NE(record([](const Tensors& in) {
@@ -294,7 +285,7 @@ TEST(Program, CustomFunctionsRunButHaveNoGradient) {
   const Program p = Program::record(
       [](const Tensors& in) { return Tensors{Twice::apply({in[0]})[0] + 1}; }, {ones({2})});
   expect_same(p({ones({2})}), {full({2}, 3.0)});
-  EXPECT_NE(error_of([&] { p({ones({2}).requires_grad_()}); }).find("backward function of 'Twice'"),
+  EXPECT_NE(test::error_of([&] { p({ones({2}).requires_grad_()}); }).find("backward function of 'Twice'"),
             std::string::npos);
   const Program q = Program::record(
       [](const Tensors& in) {
@@ -367,7 +358,7 @@ TEST(Program, ErrorsSayWhereTheyHappened) {
         return Tensors{in[0].exp(), in[0].index_select(0, in[1])};
       },
       {ones({3}), zeros({2}, kInt64)});
-  const std::string error = error_of([&] { p({ones({3}), full({2}, 7, kInt64)}); });
+  const std::string error = test::error_of([&] { p({ones({3}), full({2}, 7, kInt64)}); });
   EXPECT_NE(error.find("in call 2 (index_select) of a program"), std::string::npos) << error;
 }
 
@@ -466,7 +457,7 @@ TEST(ProgramFiles, RefuseWhatIsNone) {
     fill(zip);
     zip.finish();
     file.commit();
-    return error_of([&] { Program::load(folder / "p"); });
+    return test::error_of([&] { Program::load(folder / "p"); });
   };
   const auto bytes = [](const std::string& s) { return std::as_bytes(std::span(s)); };
   EXPECT_NE(archive([](io::ZipWriter&) {}).find("it has no program.json"), std::string::npos);
