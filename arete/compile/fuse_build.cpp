@@ -309,12 +309,12 @@ class RowsWriter {
     if (columns)
       for (size_t k = 0; k < of.size(); ++k)
         dtypes[k] = graph_.stages[size_t(stage)].program->outputs()[size_t(of[k].number)].dtype;
-    FusedStage& added = add(kind, compile::write(graph_, rows_, false, dtypes, columns, [&](Writer& w) {
-                              std::vector<Value> values;
-                              for (const Source& s : of)
-                                values.push_back(columns ? w.unrounded(s) : w.value(s));
-                              return values;
-                            }));
+    FusedStage& added =
+        add(kind, compile::write(graph_, rows_, false, dtypes, columns, [&](Writer& w) {
+              std::vector<Value> values;
+              for (const Source& s : of) values.push_back(columns ? w.unrounded(s) : w.value(s));
+              return values;
+            }));
     added.first_output = first;
     if (columns) added.monoid = graph_.stages[size_t(stage)].monoid;
   }

@@ -260,9 +260,8 @@ class Reader {
                   IoError("load", file_ + ": files may not call the operator " +
                                       io::quote_text(full_name, 60)));
       const std::vector<ops::SchemaArg>& now = ops::schema_of(*o.op).args;
-      for (const auto& [type, n] : parsed(schema)) {
-        const auto found =
-            std::ranges::find_if(now, [&](const ops::SchemaArg& a) { return a.name == n; });
+      for (const auto& argument : parsed(schema)) {
+        const auto found = std::ranges::find(now, argument.second, &ops::SchemaArg::name);
         o.position.push_back(found == now.end() ? -1 : int(found - now.begin()));
       }
       operators_[full_name] = std::move(o);

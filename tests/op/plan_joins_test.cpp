@@ -200,7 +200,8 @@ TEST(PlanJoins, ReductionsReadSomething) {
   const Tensor inputs[] = {input({96, 5})};
   const auto f = [](std::span<const Tensor> in) {
     const Tensor ones = full({96, 5}, 1, TensorOptions(kFloat32, in[0].device()));
-    return std::vector{ones.sum({-1}), (ones * 2).sum({0}), (full({96, 5}, 3, in[0].options()) - in[0].isnan()).mean({-1}, true) + 1};
+    return std::vector{ones.sum({-1}), (ones * 2).sum({0}),
+                       (full({96, 5}, 3, in[0].options()) - in[0].isnan()).mean({-1}, true) + 1};
   };
   const Joined joined = run_both(inputs, f, 1e-5);
   EXPECT_EQ(joined.text.find("reduce(->"), std::string::npos) << joined.text;

@@ -180,7 +180,10 @@ TEST(Program, SizesAreSumsOfProducts) {
               p({randn({2, 3, 4})});
             }).find("Expected input 'input_0' at dimension 2 to be equal to 3, but got 4"),
             std::string::npos);
-  EXPECT_NE(test::error_of([&] { p({randn({2, 3})}); }).find("to have 3 dimensions"), std::string::npos);
+  EXPECT_NE(test::error_of([&] {
+              p({randn({2, 3})});
+            }).find("to have 3 dimensions"),
+            std::string::npos);
   EXPECT_NE(test::error_of([&] {
               p({ones({2, 3, 3}, kInt64)});
             }).find("to be of dtype float32"),
@@ -285,8 +288,9 @@ TEST(Program, CustomFunctionsRunButHaveNoGradient) {
   const Program p = Program::record(
       [](const Tensors& in) { return Tensors{Twice::apply({in[0]})[0] + 1}; }, {ones({2})});
   expect_same(p({ones({2})}), {full({2}, 3.0)});
-  EXPECT_NE(test::error_of([&] { p({ones({2}).requires_grad_()}); }).find("backward function of 'Twice'"),
-            std::string::npos);
+  EXPECT_NE(
+      test::error_of([&] { p({ones({2}).requires_grad_()}); }).find("backward function of 'Twice'"),
+      std::string::npos);
   const Program q = Program::record(
       [](const Tensors& in) {
         return autograd::checkpoint([](const Tensors& x) { return Tensors{x[0].square()}; }, in);
