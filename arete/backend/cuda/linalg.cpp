@@ -26,10 +26,14 @@ Handles& handles_of(int ordinal) {
 }
 
 // Up to here factorizations of batches, which give each matrix to one block of threads, are the
-// faster ones.
-constexpr int64_t kBatched = 512;
+// faster ones; larger matrices need more of them to fill the GPU.
+constexpr int64_t kBatched = 512, kManyBatched = 1024, kMany = 32;
 // What cuBLAS may use. A workspace of its own would be shared by all streams.
 constexpr size_t kBlasWorkspace = size_t(8) << 20;
+
+bool is_batched(int64_t count, int64_t n) {
+  return count > 1 && n <= (count >= kMany ? kManyBatched : kBatched);
+}
 
 bool runs_here(const LinalgArgs& l) {
   if (l.a.numel() == 0) return false;
@@ -78,7 +82,7 @@ template <class T>
 void lu(LinalgCall<T>& c) {
   const int m = library_int(c.rows), n = library_int(c.columns);
   int32_t* const pivots = c.args.b.template as<int32_t>();
-  if (c.count > 1 && m == n && n <= kBatched) {
+  if (m == n && is_batched(c.count, n)) {
     const MatrixPointers<T> at(c.backend, c.a(), c.rows * c.columns, c.count);
     check_cublas(
         c.blas.getrf_batched(c.blas_handle, n, at.get(), n, pivots, c.info, library_int(c.count)),
@@ -104,7 +108,7 @@ void lu_solve(LinalgCall<T>& c) {
   const int64_t size = c.rows * columns;
   const cublasOperation_t op = c.args.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   // For few right sides the batched function is faster than triangular systems by themselves.
-  if (c.count > 1 && (n <= 16 || columns <= (n <= 64 ? 8 : 2)) && n <= kBatched) {
+  if (is_batched(c.count, n) && (n <= 16 || columns <= (n <= 64 ? 8 : 2))) {
     const MatrixPointers<T> factors(c.backend, c.a(), c.rows * c.rows, c.count);
     const MatrixPointers<T> solutions(c.backend, x, size, c.count);
     int wrong_argument = 0;
@@ -113,7 +117,7 @@ void lu_solve(LinalgCall<T>& c) {
                  "getrsBatched");
     return c.all_succeeded();
   }
-  if (c.count > 1 && n <= kBatched) {
+  if (is_batched(c.count, n)) {
     const Matrices<T> factors{c.a(), c.rows * c.rows, n}, solutions{x, size, n};
     const RowExchanges exchanges{pivots, n, n, 0};
     const TriangularSystem lower{.unit = true}, upper{.upper = true};
