@@ -247,6 +247,8 @@ bool Group::may_refuse() const {
 }
 
 const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_read_elsewhere) {
+  // Row values are nobody's.
+  const auto is_wanted = [&](const Use& u) { return u.buffer >= 0 && is_read_elsewhere(u); };
   if (!staged_ || !next.staged_) return "one of them is no call for elements or rows";
   const StagedCall& its = *next.staged_;
   // One element that nobody else wants is made again for each element that reads it. (Functions of
@@ -254,7 +256,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   std::optional<StagedCall> spread;
   if (!exact_ && !staged_->reduced && numel_of(staged_->space) == 1 && numel_of(its.space) > 1 &&
       std::ranges::none_of(
-          uses_, [&](const Use& u) { return u.access != Access::read && is_read_elsewhere(u); }))
+          uses_, [&](const Use& u) { return u.access != Access::read && is_wanted(u); }))
     spread = seen_everywhere(*staged_, its.space);
   StagedCall& mine = spread ? *spread : *staged_;
   if (call().device() != next.call().device()) return "they are of different devices";
@@ -277,7 +279,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   };
   const auto stores_too = [&] {
     return std::ranges::any_of(operands_of(*first), [&](const StageOperand& o) {
-      return o.place->use.access != Access::read && is_read_elsewhere(o.place->use);
+      return o.place->use.access != Access::read && is_wanted(o.place->use);
     });
   };
   if (reduces && see_as_elements() && !stores_too()) {
@@ -286,7 +288,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     if (exact_ && depends_on_order(its)) return "sums of floats are not joined under exact";
     in_rows = false;
   } else if (std::optional<Stages> behind = exact_ ? std::nullopt : seen_behind(its, mine);
-             behind && !is_read_elsewhere(mine.stages.back().outputs[0].use)) {
+             behind && !is_wanted(mine.stages.back().outputs[0].use)) {
     first = mine.stages;
     second = std::move(behind);
     in_rows = false;
@@ -344,7 +346,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   for (const auto* list : {&earlier, &later})
     for (const StageOperand& o : *list) {
       const bool written = o.place->use.access != Access::read;
-      const bool counts = written ? is_read_elsewhere(o.place->use) : !has(made, o.place);
+      const bool counts = written ? is_wanted(o.place->use) : !has(made, o.place);
       if (counts && o.place->use.buffer >= 0) {
         reads = reads || !written;
         if (!has(operands, o.place)) operands.push_back(o.place);
