@@ -216,10 +216,9 @@ TEST(Program, RefusesWhatDependsOnValuesOrSizes) {
             }).find("a value that depends on the inputs was looked at"),
             std::string::npos);
   // What does not depend on them is a number like any other.
-  EXPECT_EQ(record([](const Tensors& in) {
-              return Tensors{in[0] * arange(0, 3, 1).sum().item<double>()};
-            }),
-            "");
+  const auto takes = [](auto f) { Program::record(f, {ones({4, 2})}); };
+  EXPECT_NO_THROW(takes(
+      [](const Tensors& in) { return Tensors{in[0] * arange(0, 3, 1).sum().item<double>()}; }));
   EXPECT_NE(record(
                 [](const Tensors& in) {
                   Tensor y = in[0];
@@ -236,9 +235,7 @@ TEST(Program, RefusesWhatDependsOnValuesOrSizes) {
                 rows)
                 .find("is no sum of products"),
             std::string::npos);
-  EXPECT_NE(
-      record([](const Tensors& in) { return Tensors{in[0] / double(in[0].size(0))}; }, {}).size(),
-      1u);
+  EXPECT_NO_THROW(takes([](const Tensors& in) { return Tensors{in[0] / double(in[0].size(0))}; }));
   EXPECT_NE(record([](const Tensors& in) { return Tensors{in[0] * (1.0 / in[0].size(0))}; }, rows)
                 .find("no whole number"),
             std::string::npos);
