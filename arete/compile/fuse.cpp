@@ -255,8 +255,8 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   // one element and of many may differ in last bits.)
   std::optional<StagedCall> spread;
   if (!exact_ && !staged_->reduced && numel_of(staged_->space) == 1 && numel_of(its.space) > 1 &&
-      std::ranges::none_of(
-          uses_, [&](const Use& u) { return u.access != Access::read && is_wanted(u); }))
+      std::ranges::none_of(uses_,
+                           [&](const Use& u) { return u.access != Access::read && is_wanted(u); }))
     spread = seen_everywhere(*staged_, its.space);
   StagedCall& mine = spread ? *spread : *staged_;
   if (call().device() != next.call().device()) return "they are of different devices";
