@@ -4,11 +4,26 @@
 #include <cstdio>
 
 #include "arete/base/error.h"
+#include "arete/base/hash.h"
+#include "arete/core/generator.h"
 #include "arete/core/matmul_precision.h"
 #include "tests/support/test_device.h"
 
+namespace {
+
+// Each test draws the same numbers, whichever others run before it.
+class Seeds final : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    const std::string name = std::string(test.test_suite_name()) + "." + test.name();
+    arete::manual_seed(arete::hash_bytes(name).low);
+  }
+};
+
+}  // namespace
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  testing::UnitTest::GetInstance()->listeners().Append(new Seeds);
   // References are of f32, not of the tf32 that convolutions and recurrent layers on GPUs have by
   // default.
   for (const auto scope : {arete::Float32Scope::convolutions, arete::Float32Scope::recurrences})
