@@ -67,7 +67,7 @@ class Ends {
 
   /// The same values with an end as history.
   Tensor alias(const Tensor& t) {
-    Tensor a = t.detach();
+    Tensor a = ops::alias(t, t.layout());
     if (t.requires_grad()) set_history(a, end(t), 0);
     return a;
   }

@@ -498,6 +498,7 @@ uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const 
   ARETE_CHECK(requires_grad(),
               AutogradError("register_hook",
                             "cannot register a hook on a tensor that doesn't require gradient"));
+  tracing::note_hook(*this);
   const Edge e = gradient_edge(*this);
   const uint64_t id = next_hook_id();
   hooks_of(*e.node).pre.emplace_back(
@@ -555,6 +556,7 @@ void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id) {
 Tensor Tensor::detach() const {
   Tensor t = ops::alias(*this, layout());
   t.impl()->inference = is_inference();
+  tracing::note_detached(*this, t);
   return t;
 }
 
@@ -563,6 +565,7 @@ Tensor& Tensor::detach_() {
       !is_view(),
       AutogradError("detach_", "Can't detach views in-place.").hint("use detach() instead"));
   impl_->autograd.reset();
+  tracing::note_detached(*this, *this);
   return *this;
 }
 

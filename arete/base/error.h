@@ -1,10 +1,12 @@
 // Typed errors. `ARETE_CHECK` reports a mistake of the user, `ARETE_BUG` one of ours.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace arete {
 
@@ -81,6 +83,25 @@ using BugError = ErrorOf<ErrorKind::bug>;
 
 namespace detail {
 [[noreturn]] void throw_bug(const char* file, int line, const char* condition, const char* text);
+
+template <size_t... K>
+void throw_as_it_is(const Error& e, std::string_view message, std::string_view hint,
+                    std::index_sequence<K...>) {
+  ((e.kind() == ErrorKind(K) ? throw ErrorOf<ErrorKind(K)>(e.op(), message)
+                                   .argument(e.argument())
+                                   .expected(e.expected())
+                                   .got(e.got())
+                                   .hint(hint)
+                             : void()),
+   ...);
+}
+}  // namespace detail
+
+/// Throws `e` again, as the kind of error that it is, with another message and hint.
+[[noreturn]] inline void throw_again(const Error& e, std::string_view message,
+                                     std::string_view hint) {
+  detail::throw_as_it_is(e, message, hint, std::make_index_sequence<size_t(ErrorKind::bug) + 1>());
+  __builtin_unreachable();
 }
 
 /// Throws `error` (an expression such as `ValueError("op", "text").hint("...")`, evaluated only

@@ -85,12 +85,13 @@ Tensor Tensor::variable_data() const {
   Tensor t(impl_->alias());
   t.impl_->inference = impl_->inference;
   t.impl_->own_version = IntrusivePtr<VersionCounter>(new VersionCounter(0));
+  tracing::note_detached(*this, t);
   return t;
 }
 
 void* Tensor::data_ptr() const {
   check_defined(*this, "data_ptr");
-  tracing::note_read(*this);
+  tracing::note_read(*this, /*address=*/true);
   std::byte* const base = impl_->storage->writable_data();
   if (!base || numel() == 0) return nullptr;
   return base + impl_->layout.offset * int64_t(element_size());

@@ -30,10 +30,22 @@ ThreadListener::~ThreadListener() {
   if (!outer_) modes().word &= ~uint32_t(Modes::kObserve);
 }
 
-void note_read(const Tensor& t) {
+void note_read(const Tensor& t, bool address) {
   if (!(modes().word & Modes::kObserve)) [[likely]]
     return;
-  for (ThreadListener* l = modes().listener; l; l = l->outer_) l->read(t);
+  for (ThreadListener* l = modes().listener; l; l = l->outer_) l->read(t, address);
+}
+
+void note_hook(const Tensor& t) {
+  if (!(modes().word & Modes::kObserve)) [[likely]]
+    return;
+  for (ThreadListener* l = modes().listener; l; l = l->outer_) l->hooked(t);
+}
+
+void note_detached(const Tensor& from, const Tensor& to) {
+  if (!(modes().word & Modes::kObserve)) [[likely]]
+    return;
+  for (ThreadListener* l = modes().listener; l; l = l->outer_) l->detached(from, to);
 }
 
 std::string backward_name(std::string node_name) {

@@ -85,17 +85,28 @@ class ThreadListener : public Listener {
   }
   /// In the place of end_call() where a call has failed.
   virtual void fail_call() noexcept {}
-  /// The host looks at values of the tensor, or asks for their address. May throw.
-  virtual void read(const Tensor&) {}
+  /// The host looks at values of the tensor, or asks for their address, by which it may write. May
+  /// throw.
+  virtual void read(const Tensor&, bool /*address*/) {}
+  /// A hook is put on the tensor's gradient. May throw.
+  virtual void hooked(const Tensor&) {}
+  /// `to` is `from` without history, by detach() or .data; or the same tensor, by detach_().
+  virtual void detached(const Tensor& /*from*/, const Tensor& /*to*/) noexcept {}
 
  private:
   friend class CallScope;
-  friend void note_read(const Tensor& t);
+  friend void note_read(const Tensor& t, bool address);
+  friend void note_hook(const Tensor& t);
+  friend void note_detached(const Tensor& from, const Tensor& to);
   ThreadListener* const outer_;
 };
 
-/// Tells the thread's listeners of a look at values.
-void note_read(const Tensor& t);
+/// Tells the thread's listeners of a look at values, or of an address that is given away.
+void note_read(const Tensor& t, bool address);
+/// Tells them of a hook on its gradient.
+void note_hook(const Tensor& t);
+/// Tells them of a tensor that lost its history, or of a handle without it.
+void note_detached(const Tensor& from, const Tensor& to);
 
 namespace detail {
 extern constinit std::atomic<Listener*> current;

@@ -18,18 +18,6 @@ constexpr int64_t kTogether = 32;
 
 thread_local constinit int64_t example_at_work = -1;
 
-// Throws e again, as what it is, with more to its message.
-template <size_t... K>
-void throw_again(const Error& e, const std::string& more, std::index_sequence<K...>) {
-  ((e.kind() == ErrorKind(K) ? throw ErrorOf<ErrorKind(K)>(e.op(), e.message() + more)
-                                   .argument(e.argument())
-                                   .expected(e.expected())
-                                   .got(e.got())
-                                   .hint(e.hint())
-                             : void()),
-   ...);
-}
-
 }  // namespace
 
 void at_example(int64_t index) { example_at_work = index; }
@@ -89,8 +77,7 @@ Batch Made::get(const std::string& where) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    throw_again(e, " (" + place + ")", std::make_index_sequence<size_t(ErrorKind::bug) + 1>());
-    throw;
+    throw_again(e, e.message() + " (" + place + ")", e.hint());
   }
 }
 

@@ -404,6 +404,7 @@ const ops::OpRecord& direction_record() {
                 "(Tensor x, Tensor h, Tensor? c, Tensor weight_ih, Tensor weight_hh, "
                 "Tensor? bias_ih, Tensor? bias_hh, str kind, bool reverse) -> Tensor[]";
     r->surface = ops::Surface::internal;
+    r->for_files = true;
     r->compose = compose_direction;
     return r;
   }();

@@ -109,6 +109,7 @@ const OpRecord& to_copy_op =
         "bool non_blocking=False) -> Tensor")
         .doc("A copy with another dtype, device or memory order.")
         .surface(Surface::internal)
+        .for_files()
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& t = c.tensor(0);
           out.push_back({Shape(t.sizes()), c[1].dtype(), c[2].device(),
@@ -135,6 +136,7 @@ const OpRecord& copy_op =
     define("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
         .doc("src broadcast to self's sizes, in self's dtype.")
         .surface(Surface::internal)
+        .for_files()
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
           const Tensor& src = c.tensor(1);

@@ -203,6 +203,7 @@ const OpRecord& feed_forward_op =
         "str activation=\"relu\") -> (Tensor output, Tensor hidden, Tensor pre)")
         .doc("Two linear layers with an activation between them: relu, gelu or gelu_tanh.")
         .surface(Surface::internal)
+        .for_files()
         .infer(feed_forward_infer)
         .lower(feed_forward_lower)
         .grad(feed_forward_grad, 0b01111, 0b110)

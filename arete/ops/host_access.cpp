@@ -40,7 +40,7 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
                   .got(ops::describe(t))
                   .hint("values exist only when the captured program runs; keep the number in a "
                         "tensor, or read it outside the compiled function"));
-  tracing::note_read(t);
+  tracing::note_read(t, /*address=*/false);
   const int64_t numel = l.numel();
   if (numel == 0) return;
   const size_t bytes = t.element_size();

@@ -401,6 +401,7 @@ const OpRecord& unfold_op =
         .doc("The windows of images as columns: (N, C, H, W) to (N, C kh kw, windows).")
         .indexed({0})
         .surface(Surface::internal)
+        .for_files()
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 3 || x.dim() == 4,

@@ -23,8 +23,18 @@ const OpRecord& flat_index_op =
             "Index tensors of one shape, for dimensions of the given sizes and strides, as one "
             "position; dims are the numbers of the dimensions for error texts.")
         .surface(Surface::internal)
+        .for_files()
         .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& first = c.tensors(0)[0];
+          const std::span<const Tensor> indices = c.tensors(0);
+          const size_t n = indices.size();
+          bool fits =
+              n > 0 && c.ints(1).size() == n && c.ints(2).size() == n && c.ints(3).size() == n;
+          for (size_t k = 0; fits && k < n; ++k)
+            fits = is_integer(indices[k].dtype()) &&
+                   indices[k].layout().sizes == indices[0].layout().sizes && c.ints(1)[k] >= 0 &&
+                   c.ints(3)[k] >= 0 && c.ints(3)[k] < kMaxRank;
+          ARETE_CHECK(fits, ValueError("flat_index", "indices and dimensions do not fit together"));
+          const Tensor& first = indices[0];
           out.push_back({Shape(first.sizes()), kInt64, common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -389,6 +399,7 @@ const OpRecord& index_op =
             "Elements at index tensors (integers or masks), which broadcast together; a missing "
             "one "
             "stands for the whole dimension.")
+        .takes_gaps()
         .compose([](const Call& c) -> Results {
           return {arete::index(c.tensor(0), entries(c.tensors(1)))};
         });
@@ -397,6 +408,7 @@ const OpRecord& index_put_op =
     define(
         "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
+        .takes_gaps()
         .doc(
             "self with the elements at index tensors replaced by values (broadcast), or with "
             "accumulate added to; a missing index stands for the whole dimension.")

@@ -114,6 +114,7 @@ const OpRecord& ordered_select_op =
         .indexed({0})
         .doc("index_select that keeps channels-last order. once: no position is named twice.")
         .surface(Surface::internal)
+        .for_files()
         .flops(no_flops)
         .infer(select_infer<true>)
         .lower(select_lower)

@@ -300,6 +300,7 @@ const OpRecord& batch_norm_relu_op =
         .autocast(Autocast::as_is)
         .doc("relu(batch_norm(input, ...) [+ residual]) in one pass.")
         .surface(Surface::internal)
+        .for_files()
         .compose([](const Call& c) -> Results { return {channel_norm(c, false, true)}; });
 
 const OpRecord& instance_norm_op =

@@ -349,6 +349,10 @@ struct OpRecord {
   /// Bindings take a number where a tensor is wanted: pointwise operators of several tensors always
   /// do.
   bool takes_numbers = false;
+  /// Files may call it although it is internal: it checks its arguments as what users call does.
+  bool for_files = false;
+  /// Tensors of its list may be undefined: positions that nothing indexes.
+  bool takes_gaps = false;
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
   double (*flops)(const Call&) = nullptr;
 
@@ -451,6 +455,14 @@ class Definer {
     r_.takes_numbers = true;
     return *this;
   }
+  Definer& for_files() {
+    r_.for_files = true;
+    return *this;
+  }
+  Definer& takes_gaps() {
+    r_.takes_gaps = true;
+    return *this;
+  }
   Definer& flops(double (*f)(const Call&)) {
     r_.flops = f;
     return *this;
@@ -517,6 +529,9 @@ struct Schema {
   std::vector<SchemaArg> args;
   std::vector<std::string> returns;
 };
+/// Of a text that may be anything, with "-> ..." or, as a face, without: nothing if it is
+/// malformed.
+std::optional<Schema> parse_schema(std::string_view text);
 /// Parsed on first use; BugError for a malformed schema.
 const Schema& schema_of(const OpRecord& op);
 

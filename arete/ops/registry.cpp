@@ -43,38 +43,6 @@ std::vector<std::string_view> split_list(std::string_view s) {
   return parts;
 }
 
-Schema parse_schema(const std::string& text) {
-  const auto fail = [&] { ARETE_BUG(("malformed schema: " + text).c_str()); };
-  Schema schema;
-  const auto open = text.find('('), arrow = text.find("->");
-  if (open == std::string::npos || arrow == std::string::npos) fail();
-  const auto close = text.rfind(')', arrow);
-  if (close == std::string::npos || close < open) fail();
-  bool keyword_only = false;
-  for (std::string_view part :
-       split_list(std::string_view(text).substr(open + 1, close - open - 1))) {
-    if (part == "*") {
-      keyword_only = true;
-      continue;
-    }
-    SchemaArg arg;
-    arg.keyword_only = keyword_only;
-    if (const auto eq = part.find('='); eq != std::string_view::npos) {
-      arg.default_text = trim(part.substr(eq + 1));
-      part = trim(part.substr(0, eq));
-    }
-    const auto space = part.rfind(' ');
-    if (space == std::string_view::npos) fail();
-    arg.type = trim(part.substr(0, space));
-    arg.name = part.substr(space + 1);
-    schema.args.push_back(std::move(arg));
-  }
-  std::string_view returns = trim(std::string_view(text).substr(arrow + 2));
-  if (!returns.empty() && returns.front() == '(') returns = returns.substr(1, returns.size() - 2);
-  for (std::string_view part : split_list(returns)) schema.returns.emplace_back(part);
-  return schema;
-}
-
 void check(const OpRecord& record, bool holds, const char* what) {
   if (!holds) ARETE_BUG(("the record of " + record.name + ": " + what).c_str());
 }
@@ -115,12 +83,48 @@ const OpRecord* find_record(std::string_view name) {
   return it == registry().records.end() ? nullptr : it->second.get();
 }
 
+std::optional<Schema> parse_schema(std::string_view text) {
+  Schema schema;
+  const size_t open = text.find('('), arrow = std::min(text.find("->"), text.size());
+  const size_t close = text.rfind(')', arrow);
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  bool keyword_only = false;
+  for (std::string_view part : split_list(text.substr(open + 1, close - open - 1))) {
+    if (part == "*") {
+      keyword_only = true;
+      continue;
+    }
+    SchemaArg arg;
+    arg.keyword_only = keyword_only;
+    if (const auto eq = part.find('='); eq != part.npos) {
+      arg.default_text = trim(part.substr(eq + 1));
+      part = trim(part.substr(0, eq));
+    }
+    const auto space = part.rfind(' ');
+    if (space == part.npos) return std::nullopt;
+    arg.type = trim(part.substr(0, space));
+    arg.name = part.substr(space + 1);
+    schema.args.push_back(std::move(arg));
+  }
+  if (arrow == text.size()) return schema;
+  std::string_view returns = trim(text.substr(arrow + 2));
+  if (returns.starts_with('(') && returns.ends_with(')'))
+    returns = returns.substr(1, returns.size() - 2);
+  for (std::string_view part : split_list(returns)) schema.returns.emplace_back(part);
+  return schema;
+}
+
 const Schema& schema_of(const OpRecord& op) {
   static std::mutex mutex;
   static std::unordered_map<const OpRecord*, std::unique_ptr<Schema>> parsed;
   const std::lock_guard lock(mutex);
   auto& slot = parsed[&op];
-  if (!slot) slot = std::make_unique<Schema>(parse_schema(op.schema));
+  if (!slot) {
+    std::optional<Schema> schema = parse_schema(op.schema);
+    if (!schema || op.schema.find("->") == std::string::npos)
+      ARETE_BUG(("malformed schema: " + op.schema).c_str());
+    slot = std::make_unique<Schema>(*std::move(schema));
+  }
   return *slot;
 }
 

@@ -97,10 +97,7 @@ const ops::OpRecord* find_callable(std::string_view name) {
 }
 
 bool is_for_files(const ops::OpRecord& op) {
-  static constexpr std::string_view kParts[] = {"batch_norm_relu", "copy", "feed_forward",
-                                                "recurrent_direction", "to_copy"};
-  return op.surface != ops::Surface::internal || op.pointwise || takes_program(op) ||
-         std::ranges::find(kParts, op.name) != std::end(kParts);
+  return op.surface != ops::Surface::internal || op.pointwise || takes_program(op) || op.for_files;
 }
 
 bool takes_program(const ops::OpRecord& op) {

@@ -85,6 +85,7 @@ struct RecordedCall {
   int first_result = 0;  // the value
   bool no_grad = false;
   bool requires_grad = false;  // detach: afterwards
+  bool writes = false;         // into tensors among its arguments, as it was seen
   std::string function{};      // a custom function, around it, whose backward is not in the program
   std::optional<AutocastOf> autocast{};
   std::string place{};
@@ -138,8 +139,8 @@ void for_each_value(const RecordedCall& c, F&& f) {
 /// library that is none; null if there is none.
 const ops::OpRecord* find_callable(std::string_view name);
 /// Whether a file may call it. Parts of other operators check less of their arguments than what
-/// users call: of them those may that element by element cannot go wrong, and those that were
-/// looked at.
+/// users call: of them those may that element by element cannot go wrong, and those whose
+/// records say so.
 bool is_for_files(const ops::OpRecord& op);
 /// Whether it is one of an expression program ("name(Program program, Tensor[] inputs)").
 bool takes_program(const ops::OpRecord& op);
@@ -149,7 +150,7 @@ Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
                  const RecordOptions& options);
 
 /// Recordings with other sizes as one program. sizes[r][s]: size s in recording r; the first one is
-/// the base, then one for each size, one for each pair of them, and the last one is a check.
+/// the base, then one for each size, one for each pair of them, and the rest are checks.
 Body merge(std::vector<Body> recordings, const std::vector<std::vector<int64_t>>& sizes,
            const std::vector<SizeInfo>& symbols);
 

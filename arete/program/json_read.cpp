@@ -260,40 +260,16 @@ class Reader {
                   IoError("load", file_ + ": files may not call the operator " +
                                       io::quote_text(full_name, 60)));
       const std::vector<ops::SchemaArg>& now = ops::schema_of(*o.op).args;
-      for (const auto& argument : parsed(schema)) {
-        const auto found = std::ranges::find(now, argument.second, &ops::SchemaArg::name);
+      const std::optional<ops::Schema> saved =
+          schema.size() < 10'000 ? ops::parse_schema(schema) : std::nullopt;
+      check(saved && !saved->returns.empty(), "schemas");
+      for (const ops::SchemaArg& argument : saved->args) {
+        const auto found = std::ranges::find(now, argument.name, &ops::SchemaArg::name);
         o.position.push_back(found == now.end() ? -1 : int(found - now.begin()));
       }
       operators_[full_name] = std::move(o);
     }
     where_.clear();
-  }
-
-  // "f(Tensor self, *, int[2] dim=[0, 1]) -> Tensor": Tensor and self, int[2] and dim.
-  std::vector<std::pair<std::string, std::string>> parsed(std::string_view schema) const {
-    const size_t open = schema.find('(');
-    const size_t arrow = std::min(schema.rfind(") -> "), schema.rfind(')'));
-    check(open != std::string::npos && arrow != std::string::npos && open < arrow &&
-              schema.size() < 10'000,
-          "schemas");
-    std::vector<std::pair<std::string, std::string>> found;
-    int depth = 0;
-    std::string part;
-    for (size_t i = open + 1; i <= arrow; ++i) {
-      const char c = schema[i];
-      if (i < arrow && !(c == ',' && depth == 0)) {
-        depth += (c == '[' || c == '(') - (c == ']' || c == ')');
-        part += c;
-        continue;
-      }
-      std::string n = part.substr(0, part.find('='));
-      while (!n.empty() && n.back() == ' ') n.pop_back();
-      const size_t space = n.rfind(' '), first = n.find_first_not_of(' ');
-      if (space != std::string::npos && first < space)
-        found.emplace_back(n.substr(first, space - first), n.substr(space + 1));
-      part.clear();
-    }
-    return found;
   }
 
   int value(const json& j, const std::string& what) const {
@@ -421,10 +397,8 @@ class Reader {
       a.values.push_back(value(v, s.name));
     } else if (key == "tensors") {
       a.kind = Kind::tensors;
-      // Positions that index nothing are undefined tensors.
-      const bool gaps = op.name == "index" || op.name == "index_put";
       for (const json& t : array(v, s.name))
-        a.values.push_back(gaps && t.is_null() ? kUndefined : value(t, s.name));
+        a.values.push_back(op.takes_gaps && t.is_null() ? kUndefined : value(t, s.name));
     } else if (key == "bool") {
       a.kind = Kind::boolean;
       a.value = boolean(v, s.name);
@@ -481,9 +455,8 @@ class Reader {
     if (wanted == Kind::tensor && is_number(kind)) {
       // A signature with a number in this place says that the operator takes one.
       const auto has_number = [&](std::string_view face) {
-        if (!face.ends_with(')')) return false;
-        const auto arguments = parsed(face);
-        return position < arguments.size() && arguments[position].first == "Scalar";
+        const std::optional<ops::Schema> s = ops::parse_schema(face);
+        return s && position < s->args.size() && s->args[position].type == "Scalar";
       };
       return op.pointwise || op.takes_numbers || std::ranges::any_of(op.faces, has_number);
     }

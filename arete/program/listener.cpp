@@ -10,6 +10,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/program/body_internal.h"
 
@@ -92,7 +93,11 @@ class Listener final : public tracing::ThreadListener {
   void fail_call() noexcept override {
     guarded([&] { leave(); });
   }
-  void read(const Tensor& t) override;
+  void read(const Tensor& t, bool address) override;
+  void hooked(const Tensor& t) override;
+  void detached(const Tensor& from, const Tensor& to) noexcept override {
+    guarded([&] { note_detached(from, to); });
+  }
 
   Body finish(const std::vector<Tensor>& outputs);
 
@@ -132,7 +137,10 @@ class Listener final : public tracing::ThreadListener {
 
   int value_of(const Tensor& t);
   int alias_of(const Tensor& t, const std::vector<const TensorImpl*>& others);
+  void note_detached(const Tensor& from, const Tensor& to);
   void forget(const Storage& memory);
+  // What the host may have written since an operator made it, as a constant that is copied.
+  void take_from_host(const Tensor& t);
   int add_constant(const Tensor& t, State state);
   int add_result(const Tensor& t, RecordedCall& call);
   void know(const Tensor& t, int value);
@@ -143,9 +151,8 @@ class Listener final : public tracing::ThreadListener {
   std::unordered_map<const TensorImpl*, Known> known_;
   // Values over each memory, the last one last.
   std::unordered_map<const Storage*, std::vector<const TensorImpl*>> over_;
-  // Memory that nothing was written to since an operator made it (empty): if the host writes there,
-  // it is a constant.
-  std::unordered_set<const Storage*> blank_;
+  // Memory whose address the host has, with its bytes as they were when a call used it last.
+  std::unordered_map<const Storage*, Tensor> exposed_;
   // Memory that holds what depends on the inputs, or on chance.
   std::unordered_set<const Storage*> depends_;
   std::unordered_map<const Storage*, std::vector<int>> constants_over_;
@@ -156,11 +163,12 @@ class Listener final : public tracing::ThreadListener {
   int checkpoints_ = 0;
   std::optional<RecordedCall> pending_;
   bool pending_depends_ = false;
-  std::vector<std::pair<int, uint64_t>> writes_before_;  // of constants among the arguments
+  std::vector<std::pair<StoragePtr, uint64_t>> writes_before_;  // of what the arguments lie in
+  std::vector<std::pair<size_t, Tensor>> detached_;             // by calls
   int n_results_ = 0;
-  const bool had_grad_ = is_grad_enabled();
   bool is_busy_ = false;
   std::string failure_, looked_at_;
+  std::unordered_set<std::string> taken_;  // names
   Snapshots snapshots_;
 };
 
@@ -174,6 +182,8 @@ Listener::Listener(const std::vector<Tensor>& inputs, const RecordOptions& optio
     depends_.insert(inputs[i].storage().get());
     know(inputs[i], int(i));
   }
+  for (const Input& i : body_.inputs) taken_.insert(i.name);
+  for (const State& s : options.state) taken_.insert(s.name);
   is_busy_ = true;
   for (const State& s : options.state) {
     if (!s.tensor.defined()) continue;
@@ -194,7 +204,7 @@ void Listener::know(const Tensor& t, int value) {
   over_[t.storage().get()].push_back(t.impl());
 }
 
-// What lies in the memory comes from the host.
+// What lies in the memory is none of the values that lay there.
 void Listener::forget(const Storage& memory) {
   const auto found = over_.find(&memory);
   if (found == over_.end()) return;
@@ -206,9 +216,40 @@ void Listener::forget(const Storage& memory) {
   over_.erase(found);
 }
 
+void Listener::take_from_host(const Tensor& t) {
+  Tensor& before = exposed_.at(t.storage().get());
+  const ModesGuard quiet;
+  modes().word = 0;
+  modes().grad_enabled = false;
+  const Tensor now = bytes_of(t);
+  if (before.defined() && equal(before, now)) return;
+  before = now.clone();
+  forget(*t.storage());
+  // Calls may write there later, and the next run is to find what this one found.
+  const int64_t n = int64_t(t.storage()->bytes()) / t.element_size();
+  const Tensor all(
+      IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), Layout(Shape{n}), t.dtype())));
+  RecordedCall call;
+  call.op = ops::find_record("to_copy");
+  set_modes(call);
+  call.args.push_back(
+      {.kind = Kind::tensor, .values = {add_constant(all.clone(), {.kind = StateKind::constant})}});
+  const auto add = [&](Kind kind, auto value) {
+    call.args.push_back({.kind = kind, .value = ops::OwnedArg(value)});
+  };
+  add(Kind::dtype, t.dtype());
+  add(Kind::device, t.device());
+  add(Kind::integer, int64_t(MemoryFormat::preserve));
+  add(Kind::boolean, false);
+  add_result(all, call);
+  body_.calls.push_back(std::move(call));
+}
+
 int Listener::add_constant(const Tensor& t, State state) {
   const size_t k = body_.constants.size();
-  if (state.name.empty()) state.name = "constant_" + std::to_string(k);
+  for (size_t n = k; state.name.empty(); ++n)
+    if (std::string name = "constant_" + std::to_string(n); !taken_.contains(name))
+      state.name = std::move(name);
   state.tensor = t;
   body_.constants.push_back(std::move(state));
   know(t, constant_value(k));
@@ -232,11 +273,24 @@ void Listener::set_modes(RecordedCall& call) const {
   if (!functions_.empty())
     call.function = functions_.front();
   else
-    call.no_grad = had_grad_ && !is_grad_enabled() && checkpoints_ == 0;
+    call.no_grad = !is_grad_enabled() && checkpoints_ == 0;
 }
 
-// The value behind a tensor that no call gave, over memory that is known: a handle that C++ or
-// detach() made.
+void Listener::note_detached(const Tensor& from, const Tensor& to) {
+  // A tensor that no call has used, without history: a constant, if one will.
+  if (opaque_ > 0 || !is_differentiable(from.dtype()) ||
+      (!over_.contains(from.storage().get()) && !from.requires_grad()))
+    return;
+  RecordedCall call;
+  call.form = Form::detach;
+  set_modes(call);
+  call.args.push_back({.kind = Kind::tensor, .values = {value_of(from)}});
+  add_result(to, call);
+  detached_.emplace_back(body_.calls.size(), to);
+  body_.calls.push_back(std::move(call));
+}
+
+// The value behind a tensor that no call gave, over memory that is known: a handle that C++ made.
 int Listener::alias_of(const Tensor& t, const std::vector<const TensorImpl*>& others) {
   const Known* same = nullptr;
   const Known* root = nullptr;
@@ -282,6 +336,7 @@ int Listener::alias_of(const Tensor& t, const std::vector<const TensorImpl*>& ot
 
 int Listener::value_of(const Tensor& t) {
   if (!t.defined()) return kUndefined;
+  if (exposed_.contains(t.storage().get()) && !depends(t)) take_from_host(t);
   if (const auto found = known_.find(t.impl()); found != known_.end()) {
     const Known k = found->second;
     ARETE_CHECK(k.storage == t.storage(),
@@ -404,8 +459,7 @@ void Listener::note_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
   const auto use = [&](const Tensor& t) {
     if (!t.defined()) return;
     pending_depends_ = pending_depends_ || depends(t);
-    if (const auto found = constants_over_.find(t.storage().get()); found != constants_over_.end())
-      for (const int k : found->second) writes_before_.emplace_back(k, t.storage()->writes());
+    writes_before_.emplace_back(t.storage(), t.storage()->writes());
   };
   for (size_t i = 0; i < args.size; ++i) {
     const ops::Arg& a = args.data[i];
@@ -450,17 +504,21 @@ void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results)
   const auto depend = [&](const Tensor& t) {
     if (pending_depends_ && t.defined()) depends_.insert(t.storage().get());
   };
-  for (const auto& [k, writes] : writes_before_) {
-    const Tensor& t = body_.constants[size_t(k)].tensor;
-    if (t.storage()->writes() == writes) continue;
-    ARETE_CHECK(constants_over_[t.storage().get()].size() == 1,
+  for (const auto& [memory, writes] : writes_before_) {
+    if (memory->writes() == writes) continue;
+    call.writes = true;
+    if (pending_depends_) depends_.insert(memory.get());
+    const auto found = constants_over_.find(memory.get());
+    if (found == constants_over_.end()) continue;
+    const int k = found->second[0];
+    ARETE_CHECK(found->second.size() == 1,
                 NotImplementedError(op.name,
                                     "a constant of the program that shares its memory "
                                     "with another one was written")
                     .got("'" + body_.constants[size_t(k)].name + "'"));
     if (std::ranges::find(body_.written, k) == body_.written.end()) body_.written.push_back(k);
-    depend(t);
   }
+  writes_before_.clear();
   if (call.form == Form::call) {
     if (takes_program(op)) {
       bool is_new = results.size == call.args[0].program->outputs().size();
@@ -475,15 +533,15 @@ void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results)
     for (size_t i = 0; i < results.size; ++i) {
       add_result(results.data[i], call);
       depend(results.data[i]);
-      if (op.uninitialized) blank_.insert(results.data[i].storage().get());
     }
   } else {
     // What was written is what it was, but for its shape (out=).
     for (size_t i = 0; i < results.size; ++i) {
       depend(results.data[i]);
-      blank_.erase(results.data[i].storage().get());
       if (call.form != Form::out) continue;
       Known& k = known_.at(results.data[i].impl());
+      if (k.storage != results.data[i].storage())
+        std::erase(over_[k.storage.get()], results.data[i].impl());
       k.storage = results.data[i].storage();
       k.layout = results.data[i].layout();
       over_[k.storage.get()].push_back(results.data[i].impl());
@@ -492,10 +550,15 @@ void Listener::complete(const ops::OpRecord& op, tracing::Items<Tensor> results)
   body_.calls.push_back(std::move(call));
 }
 
-void Listener::read(const Tensor& t) {
+void Listener::read(const Tensor& t, bool address) {
   if (is_busy_ || opaque_ > 0 || !t.defined()) return;
-  if (blank_.erase(t.storage().get())) forget(*t.storage());
-  if (!depends(t)) return;
+  if (!depends(t)) {
+    // A constant's memory is that of the tensor it was.
+    const Storage* const memory = t.storage().get();
+    if (address && over_.contains(memory) && !constants_over_.contains(memory))
+      exposed_.try_emplace(memory);
+    return;
+  }
   const std::string place = compile::current_place();
   ValueError error("program",
                    "a value that depends on the inputs was looked at on the host while a program "
@@ -506,6 +569,15 @@ void Listener::read(const Tensor& t) {
           "what follows would depend on it, and a program is a list of calls: choose with "
           "where(), keep the number in a tensor, or look at it outside");
   if (failure_.empty()) looked_at_ = error.what();
+  throw error;
+}
+
+void Listener::hooked(const Tensor& t) {
+  if (is_busy_ || opaque_ > 0 || !depends(t)) return;  // those of parameters stay where they are
+  NotImplementedError error(
+      "program", "a hook on a gradient cannot be part of a program" + at(compile::current_place()));
+  error.hint("put it on the program's result or on a parameter");
+  if (failure_.empty()) failure_ = error.what();
   throw error;
 }
 
@@ -528,6 +600,8 @@ Body Listener::finish(const std::vector<Tensor>& outputs) {
       v += n_constants;
   };
   for (RecordedCall& c : body_.calls) for_each_value(c, number);
+  for (const auto& [k, t] : detached_)
+    body_.calls[k].requires_grad = t.requires_grad() && t.is_leaf();
   for (int& v : body_.outputs) number(v);
   for (auto& [name, v] : body_.more_names) {
     number(v);
@@ -549,6 +623,9 @@ Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
       ops::clear_autocast_cache();
     }
   } const restore;
+  // Whoever records may want no gradients; whoever runs the program may.
+  const ModesGuard guard;
+  modes().grad_enabled = true;
   Listener listener(inputs, options);
   return listener.finish(f(inputs));
 }

@@ -16,7 +16,7 @@ using Points = std::vector<std::vector<int64_t>>;
 using Values = std::vector<int64_t>;
 
 // What the integers of several recordings have in common. With s sizes there are 1 + s + s (s-1)/2
-// recordings, which decide the factors, and one to check them.
+// recordings, which decide the factors, and others to check them.
 class Fitter {
  public:
   explicit Fitter(const Points& points) : points_(points) {}

@@ -193,7 +193,10 @@ std::vector<std::string> Program::operators() const {
 const std::map<std::string, std::string>& Program::metadata() const { return body_->metadata; }
 
 void Program::set_metadata(const std::string& key, const std::string& value) {
-  body_->metadata[key] = value;
+  if (value.empty())
+    body_->metadata.erase(key);
+  else
+    body_->metadata[key] = value;
 }
 
 }  // namespace arete::program

@@ -85,6 +85,10 @@ class Recorder {
     if (n) {
       points.push_back(points[0]);
       for (size_t s = 0; s < n; ++s) points.back()[s] = choice[s][2];
+      // Sizes of 1, with which others are not recorded, are checked if the examples have them.
+      std::vector<int64_t> given;
+      for (const Symbol& s : symbols) given.push_back(s.example);
+      if (std::ranges::find(points, given) == points.end()) points.push_back(given);
     }
     std::vector<Body> bodies;
     std::vector<SizeInfo> infos;
@@ -152,8 +156,13 @@ class Recorder {
     // The error that counts is the one with the sizes of the examples.
     Body best = record(symbols);
     for (const auto& [where, group] : groups) {
+      const auto is_taken = [&](const std::string& name) {
+        return std::ranges::any_of(symbols, [&](const Symbol& s) { return s.info.name == name; });
+      };
+      size_t number = symbols.size();
+      while (is_taken("s" + std::to_string(number))) ++number;
       symbols.push_back(group);
-      symbols.back().info.name = "s" + std::to_string(symbols.size() - 1);
+      symbols.back().info.name = "s" + std::to_string(number);
       try {
         best = record(symbols);
       } catch (const std::exception&) {
@@ -194,12 +203,8 @@ void drop_dead_calls(Body& body) {
   for (const int v : body.outputs) needed[size_t(v)] = 1;
   for (size_t k = body.calls.size(); k-- > 0;) {
     RecordedCall& c = body.calls[k];
-    // What an operator writes besides its results are arguments: constants.
-    bool keep = c.form == Form::in_place || c.form == Form::out || (c.op && c.op->random);
-    for_each_value(c, [&](int v) {
-      keep = keep ||
-             std::ranges::find(body.written, v - int(body.inputs.size())) != body.written.end();
-    });
+    bool keep =
+        c.form == Form::in_place || c.form == Form::out || c.writes || (c.op && c.op->random);
     for (size_t r = 0; r < c.results.size(); ++r) keep = keep || needed[size_t(c.first_result) + r];
     if (!keep) continue;
     kept[k] = 1;

@@ -145,39 +145,6 @@ ops::Results make_call(const RecordedCall& c, std::vector<Tensor>& values,
   }
 }
 
-// The same error, which says where in the program it happened, too.
-template <ErrorKind K>
-[[noreturn]] void throw_again(const Error& e, const std::string& where) {
-  ErrorOf<K> again(e.op(), e.message());
-  if (!e.argument().empty()) again.argument(e.argument());
-  if (!e.expected().empty()) again.expected(e.expected());
-  if (!e.got().empty()) again.got(e.got());
-  throw again.hint((e.hint().empty() ? "" : e.hint() + "; ") + "in " + where + " of a program");
-}
-[[noreturn]] void throw_with_place(const Error& e, const std::string& where) {
-  switch (e.kind()) {
-    case ErrorKind::value:
-      throw_again<ErrorKind::value>(e, where);
-    case ErrorKind::type:
-      throw_again<ErrorKind::type>(e, where);
-    case ErrorKind::index:
-      throw_again<ErrorKind::index>(e, where);
-    case ErrorKind::device:
-      throw_again<ErrorKind::device>(e, where);
-    case ErrorKind::autograd:
-      throw_again<ErrorKind::autograd>(e, where);
-    case ErrorKind::io:
-      throw_again<ErrorKind::io>(e, where);
-    case ErrorKind::not_implemented:
-      throw_again<ErrorKind::not_implemented>(e, where);
-    case ErrorKind::out_of_memory:
-      throw_again<ErrorKind::out_of_memory>(e, where);
-    case ErrorKind::bug:
-      throw_again<ErrorKind::bug>(e, where);
-  }
-  __builtin_unreachable();
-}
-
 }  // namespace
 
 std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& inputs) {
@@ -251,7 +218,9 @@ std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
                       .expected(std::to_string(c.results.size()))
                       .got(std::to_string(results.size())));
     } catch (const Error& e) {
-      throw_with_place(e, call_text(body, k));
+      throw_again(
+          e, e.message(),
+          (e.hint().empty() ? "" : e.hint() + "; ") + "in " + call_text(body, k) + " of a program");
     }
     for (size_t r = 0; r < results.size(); ++r)
       values[size_t(c.first_result) + r] = std::move(results[r]);

@@ -6,18 +6,28 @@ from __future__ import annotations
 
 import base64
 import collections
+import contextlib
+import copy
+import functools
 import inspect
 import io
+import itertools
 import json
+import operator
 import os
 import tempfile
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, Iterator
 
 from . import _C
-from ._grad_mode import no_grad
+from ._grad_mode import enable_grad, inference_mode, no_grad
 from .nn import Module, Parameter
+from .nn.parameter import is_lazy
 
 Tensor = _C.Tensor
+
+
+class Different(RuntimeError):
+    """A program does something else than the function from which it came."""
 
 
 class Graph:
@@ -38,52 +48,127 @@ class Graph:
 
 # ---- trees as JSON: tensors are numbers in the order of their leaves, everything else stands for itself
 
-def _encode(tree: Any, tensors: list, what: str) -> Any:
+_DTYPES = {str(x).rpartition(".")[2]: x for x in vars(_C).values() if isinstance(x, _C.dtype)}
+
+
+class _Hole:
+    """Stands for a tensor."""
+
+    def __repr__(self) -> str:
+        return "Tensor"
+
+
+def _fields(tree: Any) -> tuple | None:
+    """Those of a named tuple, or of what operators with several results give."""
+    if not isinstance(tree, tuple):
+        return None
+    if hasattr(tree, "_fields"):
+        return tree._fields
+    return type(tree).__match_args__ if hasattr(tree, "n_sequence_fields") else None
+
+
+def _refused(tree: Any, what: str) -> TypeError:
+    return TypeError(f"{what}: a program takes and gives tensors, numbers, texts and None, in tuples, lists and dicts, and no "
+                     f"{type(tree).__module__}.{type(tree).__qualname__}")
+
+
+def _check_keys(tree: dict, what: str) -> None:
+    if not all(type(k) in (str, int) for k in tree):
+        raise TypeError(f"{what}: the keys of dicts are texts and integers, not {[type(k).__name__ for k in tree]}")
+
+
+def _encode(tree: Any, tensors: list, what: str, classes: list | None = None) -> Any:
+    """The form of a tree, which JSON can hold; `classes` gets those of its named tuples, which JSON cannot."""
+    kind = type(tree)
     if isinstance(tree, Tensor):
         tensors.append(tree)
         return {"tensor": len(tensors) - 1}
-    if tree is None or isinstance(tree, (bool, int, float, str)) and type(tree) in (bool, int, float, str):
-        return {"is": tree} if not isinstance(tree, float) else {"float": repr(tree)}
-    if isinstance(tree, _C.dtype):
+    if tree is None or kind in (bool, int, str):
+        return {"is": tree}
+    if kind in (float, complex):
+        return {kind.__name__: repr(tree)}
+    if kind is _C.dtype:
         return {"dtype": str(tree).rpartition(".")[2]}
-    if isinstance(tree, _C.device):
+    if kind is _C.device:
         return {"device": str(tree)}
-    if type(tree) in (tuple, list):
-        return {type(tree).__name__: [_encode(x, tensors, what) for x in tree]}
-    if type(tree) in (dict, collections.OrderedDict):
-        keys = list(tree)
-        if not all(type(k) in (str, int) for k in keys):
-            raise TypeError(f"{what}: the keys of dicts are texts and integers, not {[type(k).__name__ for k in keys]}")
-        return {type(tree).__name__: [[k, _encode(tree[k], tensors, what)] for k in keys]}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return {"namedtuple": type(tree).__name__, "fields": list(tree._fields), "items": [_encode(x, tensors, what) for x in tree]}
-    raise TypeError(f"{what}: a program takes and gives tensors, numbers, texts and None, in tuples, lists and dicts, and no "
-                    f"{type(tree).__module__}.{type(tree).__qualname__}")
+    if kind in (tuple, list, _C.Size):
+        return {kind.__name__: [_encode(x, tensors, what, classes) for x in tree]}
+    if kind in (dict, collections.OrderedDict):
+        _check_keys(tree, what)
+        return {kind.__name__: [[k, _encode(x, tensors, what, classes)] for k, x in tree.items()]}
+    if (fields := _fields(tree)) is not None:
+        if classes is not None:
+            classes.append(kind)
+        return {"namedtuple": kind.__name__, "fields": list(fields), "items": [_encode(x, tensors, what, classes) for x in tree]}
+    raise _refused(tree, what)
 
 
-def _decode(form: Any, tensors: list) -> Any:
-    (kind, value), *rest = form.items()
-    if kind == "tensor":
-        return tensors[value]
-    if kind == "is":
+def _signature(tree: Any, tensors: list, what: str) -> Any:
+    """What two trees have in common that differ in their tensors alone: by type and value, so 1 is neither True nor 1.0."""
+    if isinstance(tree, Tensor):
+        tensors.append(tree)
+        return Tensor
+    kind = type(tree)
+    if kind is _Hole:
+        return Tensor
+    if tree is None or kind in (bool, int, str):
+        return kind, tree
+    if kind in (float, complex, _C.dtype, _C.device):
+        return kind, repr(tree)  # of -0.0 and nan, too
+    if kind in (tuple, list, _C.Size):
+        return (kind, *[_signature(x, tensors, what) for x in tree])
+    if kind in (dict, collections.OrderedDict):
+        _check_keys(tree, what)
+        return (kind, *[(k, _signature(x, tensors, what)) for k, x in tree.items()])
+    if (fields := _fields(tree)) is not None:
+        return (kind.__name__, fields, *[_signature(x, tensors, what) for x in tree])
+    raise _refused(tree, what)
+
+
+@functools.lru_cache(maxsize=256)
+def _named_tuple(name: str, fields: tuple) -> type:
+    return collections.namedtuple(name, fields)
+
+
+def _leaf(kind: str, value: Any) -> Any:
+    if kind == "is" and (value is None or type(value) in (bool, int, str)):
         return value
-    if kind == "float":
-        return float(value)
-    if kind == "dtype":
-        return getattr(_C, value)
-    if kind == "device":
-        return _C.device(value)
-    if kind in ("tuple", "list"):
-        items = [_decode(x, tensors) for x in value]
-        return tuple(items) if kind == "tuple" else items
+    if kind in ("float", "complex", "dtype", "device") and type(value) is str:
+        return {"float": float, "complex": complex, "dtype": _DTYPES.__getitem__, "device": _C.device}[kind](value)
+    raise ValueError(f"a saved program has an argument or result of an unknown kind, {kind!r}")
+
+
+def _builder(form: Any, classes: Iterator, order: list) -> Callable[[list], Any]:
+    """A function that makes the tree from its tensors; `order` gets their numbers. The form may be hostile."""
+    (kind, value), *rest = form.items()
+    if kind == "tensor" and type(value) is int:
+        order.append(value)
+        return operator.itemgetter(value)
     if kind in ("dict", "OrderedDict"):
-        pairs = [(k, _decode(x, tensors)) for k, x in value]
-        return dict(pairs) if kind == "dict" else collections.OrderedDict(pairs)
+        make: Callable = dict if kind == "dict" else collections.OrderedDict
+        keys = [k for k, _ in value]
+        _check_keys(dict.fromkeys(keys), "load")
+        items = [_builder(x, classes, order) for _, x in value]
+        return lambda tensors: make(zip(keys, [item(tensors) for item in items]))
     if kind == "namedtuple":
         fields = dict(rest)
-        made = collections.namedtuple(value, fields["fields"])  # noqa: PYI024
-        return made(*(_decode(x, tensors) for x in fields["items"]))
-    raise ValueError(f"a saved program has a result of an unknown kind, {kind!r}")
+        known = next(classes, None)
+        cls = _named_tuple(value, tuple(fields["fields"])) if known is None else known
+        make, parts = getattr(cls, "_make", cls), fields["items"]
+        if len(parts) != len(fields["fields"]):
+            raise ValueError(f"a saved program has a {value!r} of {len(parts)} items")
+    elif kind in ("tuple", "list", "Size"):
+        make, parts = {"tuple": tuple, "list": list, "Size": _C.Size}[kind], value
+    else:
+        leaf = _leaf(kind, value)
+        return lambda tensors: leaf
+    before = len(order)
+    items = [_builder(x, classes, order) for x in parts]
+    if before == 0 and order == list(range(len(items))) and all("tensor" in x for x in parts):
+        # The whole tree, or a part before all others: the tensors as they come.
+        count = len(items)
+        return lambda tensors: make(tensors if len(tensors) == count else tensors[:count])
+    return lambda tensors: make([item(tensors) for item in items])
 
 
 def _names(form: Any, name: str) -> list[str]:
@@ -91,7 +176,7 @@ def _names(form: Any, name: str) -> list[str]:
     (kind, value), *rest = form.items()
     if kind == "tensor":
         return [name]
-    if kind in ("tuple", "list"):
+    if kind in ("tuple", "list", "Size"):
         parts = enumerate(value)
     elif kind in ("dict", "OrderedDict"):
         parts = value
@@ -127,53 +212,130 @@ def state_of(*modules: Any) -> list:
     return entries
 
 
+def check_module(module: Module) -> None:
+    """ValueError for hooks whose Python a program would leave out, in the backward pass, and for parameters that are not there yet."""
+    for m in module.modules():
+        if m._backward_hooks or m._backward_pre_hooks:
+            raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {m}")
+        for name, p in m._parameters.items():
+            if is_lazy(p):
+                raise ValueError(f"'{name}' of {m} is an uninitialized parameter: call the module once before it is recorded")
+
+
+class _Registered:
+    """The parameters and buffers that a module has."""
+
+    def __init__(self, module: Any) -> None:
+        modules = module.named_modules() if isinstance(module, Module) else ()
+        self.before = [(prefix, d, dict(d)) for prefix, m in modules for d in (m._parameters, m._buffers)]
+
+    def changed(self) -> str | None:
+        """The name of one that is another tensor now."""
+        for prefix, now, before in self.before:
+            for k in {**before, **now}:
+                if now.get(k) is not before.get(k):
+                    return f"{prefix}.{k}" if prefix else k
+        return None
+
+    def restore(self) -> None:
+        for _, now, before in self.before:
+            now.clear()
+            now.update(before)
+
+
 class Recorded:
     """A program that is called as the function was from which it came."""
 
-    def __init__(self, program: Any, form: dict) -> None:
-        self.program, self.form = program, form
+    def __init__(self, program: Any, form: dict, classes: Iterable[type] = ()) -> None:
+        self.program, self.form, self.classes = program, form, list(classes)
+        left, order = iter(self.classes), []
+        make = [(name, _builder(a, left, order)) for name, a in zip(form["names"], form["args"])]
+        make += [(k, _builder(a, left, order)) for k, a in form["kwargs"]]
+        results: list[int] = []
+        self._result = _builder(form["out"], left, results)
+        if order != list(range(len(order))) or results != list(range(len(results))):
+            raise ValueError("the tensors of a saved program are not in their order")
+        self.counts = len(order), len(results)
+        holes = [_Hole()] * len(order)
+        self._wanted = [(name, _signature(f(holes), [], ""), f) for name, f in make]
+        # With nothing but tensors by position.
+        self._plain = len(make) if not form["kwargs"] and all("tensor" in a for a in form["args"]) else -1
+        self.shown_by: Any = None  # of the modules that show its state, the one that did last
 
     @classmethod
     def record(cls, function: Callable, args: tuple, kwargs: dict, *, what: str, kind: str, state: Any = None,
-               dynamic: Callable[[dict, list], tuple[list, list]] | None = None, **more: Any) -> "Recorded":
+               dynamic: Callable[[dict, list], tuple[list, list]] | None = None, no_gradients: bool = False,
+               **more: Any) -> "Recorded":
         """Runs the function on copies of the arguments. `dynamic` gives, for the form of the arguments and their tensors,
         dimensions that are dynamic, (name, tensor, dimension, least, most), and dimensions that may be, (tensor, dimension);
-        `more` is kept with the program."""
+        `no_gradients`: it runs, and so will the program, under no_grad(); `more` is kept with the program."""
         tensors: list = []
+        classes: list[type] = []
         names = _parameter_names(function, args, kwargs)
-        form = {"args": [_encode(a, tensors, what) for a in args], "kwargs": [[k, _encode(v, tensors, what)] for k, v in kwargs.items()],
-                "names": names, "kind": kind, **more}
+        form = {"args": [_encode(a, tensors, what, classes) for a in args],
+                "kwargs": [[k, _encode(v, tensors, what, classes)] for k, v in kwargs.items()], "names": names, "kind": kind, **more}
         input_names = [n for a, name in zip(form["args"], names) for n in _names(a, name)]
         input_names += [n for k, v in form["kwargs"] for n in _names(v, k)]
-        if state is None:
-            owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
-            state = state_of(owner) if isinstance(owner, Module) else []
-        input_names = _apart(input_names, [s[0] for s in state])
+        owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
         stopped: list[BaseException] = []
+        result_classes: list[type] = []
 
         def run(given: list) -> list:
             if stopped:
                 raise stopped[0]
             try:
-                result = function(*(_decode(a, given) for a in form["args"]), **{k: _decode(v, given) for k, v in form["kwargs"]})
+                args, kwargs = _trees(form, classes, given)
+                with no_grad() if no_gradients else contextlib.nullcontext():
+                    result = function(*args, **kwargs)
             except (KeyboardInterrupt, SystemExit) as e:  # not a reason to try other sizes
                 stopped.append(e)
                 raise
             found: list = []
-            out = _encode(result, found, f"{what}, result")
-            if form.setdefault("out", out) != out:
+            met: list[type] = []
+            out = _encode(result, found, f"{what}, result", met)
+            if "out" not in form:
+                form["out"] = out
+                result_classes[:] = met
+            elif json.dumps(form["out"]) != json.dumps(out):  # as texts True is not 1
                 raise RuntimeError(f"{what}: the structure of the result, or a number in it, depends on the sizes of the inputs")
             return found
 
         exact, maybe = dynamic(form, tensors) if dynamic else ([], [])
-        program = _C._SavedProgram.record(run, tensors, input_names, exact, maybe, state)
+
+        def recording(given: list) -> Any:
+            form.pop("out", None)
+            held = state if state is not None else state_of(owner) if isinstance(owner, Module) else []
+            return _C._SavedProgram.record(run, given, _apart(input_names, [s[0] for s in held]), exact, maybe, held)
+
+        def recording_of_any() -> Any:
+            try:
+                return recording(tensors)
+            except _C.AutogradError:
+                # Copies of inputs are leaves of the graph, which must not be written: these may be.
+                if all(t.is_leaf for t in tensors):
+                    raise
+                return recording([t if t.is_leaf else t.detach() for t in tensors])
+
+        registered = _Registered(owner)
+        try:
+            with inference_mode(False):  # the program may be run to get gradients
+                program = recording_of_any()
+                if registered.changed():  # tables that are made when they are first wanted are there now
+                    again = _Registered(owner)
+                    program = recording_of_any()
+                    if name := again.changed():
+                        raise NotImplementedError(f"{what}: the function puts another tensor in the place of '{name}' of its module, which "
+                                                  "a program cannot do: write into it (copy_(), add_())")
+        except BaseException:
+            registered.restore()
+            raise
         if stopped:
             raise stopped[0]
         program.set_metadata("python", json.dumps(form))
-        return cls(program, form)
+        return cls(program, form, classes + result_classes)
 
-    def tensors_of(self, args: tuple, kwargs: dict) -> list:
-        """The program's inputs; TypeError for arguments of another structure than those it was recorded with."""
+    def _arranged(self, args: tuple, kwargs: dict) -> list:
+        """The arguments in the order of the recording's, however they are given."""
         form = self.form
         args, kwargs = list(args), dict(kwargs)
         names = form["names"]
@@ -187,58 +349,84 @@ class Recorded:
         if len(args) != len(form["args"]) or kwargs.keys() != {k for k, _ in form["kwargs"]}:
             raise TypeError(f"the program was recorded with {len(form['args'])} arguments"
                             f"{''.join(', ' + k + '=' for k, _ in form['kwargs'])} but got {len(args)}{''.join(f', {k}=' for k in kwargs)}")
+        return args + [kwargs[k] for k, _ in form["kwargs"]]
+
+    def tensors_of(self, args: tuple, kwargs: dict) -> list:
+        """The program's inputs; TypeError for arguments of another structure than those it was recorded with."""
         tensors: list = []
-        for position, (recorded, given) in enumerate(zip(form["args"], args)):
-            self._match(recorded, _encode(given, tensors, "a program's argument"), names[position])
-        for k, recorded in form["kwargs"]:
-            self._match(recorded, _encode(kwargs[k], tensors, "a program's argument"), k)
+        for (name, wanted, make), given in zip(self._wanted, self._arranged(args, kwargs)):
+            if _signature(given, tensors, "a program's argument") != wanted:
+                met: list[type] = []
+                leaves: list = []
+                tree = _builder(_encode(given, leaves, "", met), iter(met), [])
+                shown = [f([_Hole()] * n) for f, n in ((tree, len(leaves)), (make, self.counts[0]))]
+                raise TypeError(f"argument '{name}' is another one than when the program was recorded: {shown[0]!r} in place of "
+                                f"{shown[1]!r}")
         return tensors
 
-    @staticmethod
-    def _match(recorded: Any, given: Any, name: str) -> None:
-        if _strip(recorded) != _strip(given):
-            shown = [_shown(_decode(f, ["Tensor"] * 1000)) for f in (recorded, given)]
-            raise TypeError(f"argument '{name}' is another one than when the program was recorded: {shown[1]} in place of {shown[0]}")
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self.tensors_of(args, kwargs))
+        if len(args) == self._plain and not kwargs:
+            for a in args:
+                if not isinstance(a, Tensor):
+                    break
+            else:
+                return self._result(self.program(args))
+        return self._result(self.program(self.tensors_of(args, kwargs)))
 
     def run(self, tensors: list) -> Any:
         """The results for the program's inputs."""
-        return _decode(self.form["out"], self.program(tensors))
+        return self._result(self.program(tensors))
 
     def compare(self, function: Callable, args: tuple, kwargs: dict, tolerance: float) -> None:
-        """RuntimeError unless program and function give the same, from the same buffers and random numbers."""
+        """Different unless program and function give the same, and leave the same in their arguments, from the same buffers and
+        random numbers, in the caller's modes."""
         written = set(self.program.written())
         state = [(t, t.detach().clone()) for name, t, _, _ in self.program.state() if name in written]
         random = _C.default_generator.get_state()
+        tensors: list = []
+        classes: list[type] = []
+        form = {"args": [_encode(a, tensors, "trace", classes) for a in args],
+                "kwargs": [(k, _encode(v, tensors, "trace", classes)) for k, v in kwargs.items()]}
         results = []
-        with no_grad():
-            for run in (function, self):
-                tensors: list = []
-                forms = [_encode(a, tensors, "trace") for a in args], {k: _encode(v, tensors, "trace") for k, v in kwargs.items()}
-                copies = [t.detach().clone() for t in tensors]
-                found: list = []
-                result = run(*(_decode(a, copies) for a in forms[0]), **{k: _decode(v, copies) for k, v in forms[1].items()})
-                _encode(result, found, "trace")
-                results.append(found)
+        for run in (function, self):
+            with no_grad():
+                copies = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+            with enable_grad():
+                copies = [c if t.is_leaf else c.clone() for c, t in zip(copies, tensors)]
+            found: list = []
+            args, kwargs = _trees(form, classes, copies)
+            try:
+                result = run(*args, **kwargs)
+            except _C.AutogradError:
+                if run is function:
+                    raise
+                with no_grad():  # what has no gradient, such as a custom function, may serve without
+                    result = run(*args, **kwargs)
+            out = _encode(result, found, "trace")
+            results.append((json.dumps(out), found + copies))
+            with no_grad():
                 for t, before in state:
-                    t.detach().copy_(before)
-                _C.default_generator.set_state(random)
-        for k, (wanted, got) in enumerate(zip(*results)):
-            if wanted.shape != got.shape or wanted.dtype != got.dtype or not _close(wanted, got, tolerance):
-                raise RuntimeError(f"result {k} of the program differs from the function's: the function does not make the same calls "
-                                   "each time")
+                    t.copy_(before)
+            _C.default_generator.set_state(random)
+        (wanted_form, all_wanted), (got_form, all_got) = results
+        if wanted_form != got_form:
+            raise Different("the structure of the program's result differs from that of the function's")
+        with no_grad():
+            for k, (wanted, got) in enumerate(zip(all_wanted, all_got)):
+                if wanted.shape != got.shape or wanted.dtype != got.dtype or not _close(wanted, got, tolerance):
+                    count = len(all_wanted) - len(tensors)
+                    which = f"result {k}" if k < count else f"what is left in input {k - count}"
+                    raise Different(f"{which} of the program differs from the function's: the function does not make the same calls "
+                                    "each time, or for sizes of 1 and others")
 
     def clone(self) -> "Recorded":
-        return Recorded(self.program.clone(), self.form)
+        return Recorded(self.program.clone(), self.form, self.classes)
 
     def save(self, f: Any, extra: dict | None = None) -> None:
-        for key in [k for k in self.program.metadata() if k.startswith("file:")]:
-            self.program.set_metadata(key, "")
-        for name, content in (extra or {}).items():
-            data = content.encode() if isinstance(content, str) else bytes(content)
-            self.program.set_metadata(f"file:{name}", base64.b64encode(data).decode() or "=")
+        files = {name: base64.b64encode(content.encode() if isinstance(content, str) else bytes(content)).decode()
+                 for name, content in (extra or {}).items()}
+        if files or "files" in self.program.metadata():  # of an earlier save() none are left
+            self.program.set_metadata("files", json.dumps(files) if files else "")
         if isinstance(f, (str, os.PathLike)):
             self.program.save(os.fspath(f))
         elif hasattr(f, "write"):
@@ -260,10 +448,33 @@ class Recorded:
         else:
             raise TypeError(f"a program is loaded from a path or an open file, not from a {type(f).__name__}")
         metadata = program.metadata()
-        for name in extra or {}:
-            content = metadata.get(f"file:{name}", "")
-            extra[name] = b"" if content in ("", "=") else base64.b64decode(content)
-        return cls(program, _read_form(metadata.get("python"), program))
+        try:
+            files = json.loads(metadata.get("files") or "{}")
+            for name in extra or {}:
+                extra[name] = base64.b64decode(files.get(name, ""), validate=True)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise OSError("load: the file says nothing sensible about the files that were saved with its program") from None
+        return cls._read(metadata.get("python"), program)
+
+    @classmethod
+    def _read(cls, text: str | None, program: Any) -> "Recorded":
+        """How a program that was loaded is called: one that Python did not save takes and gives its tensors one by one."""
+        inputs, outputs = [i[0] for i in program.inputs()], program.output_count()
+        if text is None:
+            out = [{"tensor": k} for k in range(outputs)]
+            return cls(program, {"args": [{"tensor": k} for k in range(len(inputs))], "kwargs": [], "names": inputs, "kind": "program",
+                                 "out": out[0] if outputs == 1 else {"tuple": out}})
+        try:
+            form = json.loads(text)
+            texts = [form["kind"], form.get("name", ""), *form["names"], *(k for k, _ in form["kwargs"])]
+            if not all(type(x) is str for x in texts) or type(form["names"]) is not list or len(form["names"]) < len(form["args"]):
+                raise ValueError
+            made = cls(program, form)
+            if made.counts != (len(inputs), outputs):
+                raise ValueError
+            return made
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, RuntimeError):
+            raise OSError("load: the file says nothing sensible about the arguments of its program") from None
 
 
 def _close(a: Any, b: Any, tolerance: float) -> bool:
@@ -286,45 +497,39 @@ def _apart(names: list[str], taken: list[str]) -> list[str]:
     return result
 
 
-def _strip(form: Any) -> Any:
-    """The form with all tensors alike."""
-    if isinstance(form, dict):
-        return {k: 0 if k == "tensor" else _strip(v) for k, v in form.items()}
-    if isinstance(form, list):
-        return [_strip(x) for x in form]
-    return form
+def _trees(form: dict, classes: Iterable[type], tensors: list) -> tuple[tuple, dict]:
+    """The arguments of a form."""
+    left, order = iter(classes), []
+    args = tuple(_builder(a, left, order)(tensors) for a in form["args"])
+    return args, {k: _builder(a, left, order)(tensors) for k, a in form["kwargs"]}
 
 
-def _shown(tree: Any) -> str:
-    return repr(tree).replace("'Tensor'", "Tensor")
+def every_dimension(tensors: list, least: int = 0) -> list[tuple[int, int]]:
+    """(input, dimension) of all of at least this size."""
+    return [(i, d) for i, t in enumerate(tensors) for d, n in enumerate(t.shape) if n >= least]
 
 
-def _read_form(text: str | None, program: Any) -> dict:
-    """How a program that was loaded is called: one that Python did not save takes and gives its tensors one by one."""
-    inputs, outputs = [i[0] for i in program.inputs()], program.output_count()
-    if text is None:
-        out = [{"tensor": k} for k in range(outputs)]
-        return {"args": [{"tensor": k} for k in range(len(inputs))], "kwargs": [], "names": inputs, "kind": "program",
-                "out": out[0] if outputs == 1 else {"tuple": out}}
-    try:
-        form = json.loads(text)
-        given = ["Tensor"] * len(inputs)
-        for a in form["args"]:
-            _decode(a, given)
-        for _, v in form["kwargs"]:
-            _decode(v, given)
-        _decode(form["out"], ["Tensor"] * outputs)
-        names = form["names"]
-        if not all(isinstance(n, str) for n in names) or len(names) < len(form["args"]) or not isinstance(form["kind"], str):
-            raise ValueError
-        return form
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise OSError("load: the file says nothing sensible about the arguments of its program") from None
+def addresses(dicts: list[dict]) -> tuple[int, ...]:
+    """Which objects the dicts hold: quick, but whoever compares has to keep them, or an address may become another object's."""
+    return tuple(map(id, itertools.chain.from_iterable(map(dict.values, dicts))))
 
 
-def every_dimension(tensors: list) -> list[tuple[int, int]]:
-    """(input, dimension) of all."""
-    return [(i, d) for i, t in enumerate(tensors) for d in range(t.dim())]
+class _Part(Module):
+    """Where the parameters of a module inside of a program are."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a module inside of a recorded program left its calls and parameters there and cannot be called: call "
+                                  "the whole, or record this one, too")
+
+    def _no_hook(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("a module inside of a recorded program is not called, so a hook would never run: register it before recording, "
+                           "if it calls operators, or on the whole")
+
+    register_forward_hook = register_forward_pre_hook = _no_hook
+    register_full_backward_hook = register_full_backward_pre_hook = register_backward_hook = _no_hook
+
+    def _get_name(self) -> str:
+        return "Module"
 
 
 class ProgramModule(Module):
@@ -332,19 +537,24 @@ class ProgramModule(Module):
 
     def __init__(self, recorded: Recorded) -> None:
         super().__init__()
-        self._recorded = recorded
+        own = self.__dict__
+        own["_program"] = recorded
+        own["_mark"] = object()
         self.training = bool(recorded.form.get("training", False))
         made: dict[int, tuple] = {}
+        first: dict[int, str] = {}  # tied tensors are set by their first names
+        own["_places"], own["_parts"] = [], {}
         for name, tensor, kind, persistent in recorded.program.state():
             if kind == "constant":
                 continue
             *path, last = name.split(".")
             place: Module = self
-            for part in path:
+            for depth, part in enumerate(path):
                 if part not in place._modules:
-                    place._modules[part] = Module()
+                    place._modules[part] = self._parts[tuple(path[: depth + 1])] = _Part()
                     place._modules[part].training = self.training
                 place = place._modules[part]
+            tied = first.setdefault(id(tensor), name)
             if kind == "parameter":
                 if not isinstance(tensor, Parameter):  # of a program that was loaded
                     if id(tensor) not in made:
@@ -356,6 +566,49 @@ class ProgramModule(Module):
                 place._buffers[last] = tensor
                 if not persistent:
                     place._non_persistent_buffers_set.add(last)
+            self._places.append((name, tied, place._buffers if kind == "buffer" else place._parameters, last))
+        own["_dicts"] = [d for m in (self, *self._parts.values()) for d in (m._parameters, m._buffers, m._modules)]
+        own["_kept"] = ()
+        own["_seen"] = None
+
+    @property
+    def _recorded(self) -> Recorded:
+        """The program, with the tensors that this module has now."""
+        program = self._program
+        if program.shown_by is not self._mark or addresses(self._dicts) != self._seen:
+            self._hand_over()
+        return program
+
+    def _hand_over(self) -> None:
+        """Gives the program what was assigned; RuntimeError for what it cannot use."""
+        for path, part in self._parts.items():
+            place: Any = self
+            for name in path:
+                place = None if place is None else place._modules.get(name)
+            if place is not part:
+                raise RuntimeError(f"Cannot re-assign modules in a recorded program, but '{'.'.join(path)}' was replaced or deleted: "
+                                   "record it again")
+        found: dict[str, Tensor] = {}
+        for name, tied, tensors, last in self._places:
+            tensor = tensors.get(last)
+            if tensor is None:
+                raise RuntimeError(f"the program needs '{name}', which was taken from its module: record it again")
+            if found.setdefault(tied, tensor) is not tensor:
+                raise RuntimeError(f"'{tied}' and '{name}' were one tensor when the program was recorded, and are two now: assign one "
+                                   "tensor to both, or record it again")
+        program = self._program.program
+        for name, old, _, _ in program.state():
+            new = found.pop(name, old)
+            if new is old:
+                continue
+            if (new.dtype, new.shape, new.device) != (old.dtype, old.shape, old.device):
+                shown = [f"{str(t.dtype).rpartition('.')[2]}{list(t.shape)} on {t.device}" for t in (new, old)]
+                raise RuntimeError(f"'{name}' was replaced by a tensor that does not fit the program, {shown[0]} in place of {shown[1]}: "
+                                   "record it again")
+            program.set_state(name, new)
+        own = self.__dict__
+        own["_kept"], own["_seen"] = [list(d.values()) for d in self._dicts], addresses(self._dicts)
+        self._program.shown_by = self._mark
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._recorded(*args, **kwargs)
@@ -390,7 +643,10 @@ class ProgramModule(Module):
         return self
 
     def __deepcopy__(self, memo: Any) -> "ProgramModule":
-        return type(self)(self._recorded.clone())
+        twin = type(self)(self._recorded.clone())
+        for (_, _, tensors, last), (_, _, copies, _) in zip(self._places, twin._places):
+            copies[last] = copy.deepcopy(tensors[last], memo)  # with its gradient, and tied to what is copied beside it
+        return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         file = io.BytesIO()

@@ -10,7 +10,8 @@ import enum as _enum
 from collections import namedtuple as _namedtuple
 from typing import Any
 
-from ._program import Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, state_of as _state_of
+from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
+                       check_module as _check_module, state_of as _state_of)
 from .nn import Module as _Module
 
 __all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "save"]
@@ -177,7 +178,7 @@ def _dimensions(form: Any, said: Any, found: list) -> None:
         found += [(form["tensor"], dim, size) for dim, size in pairs]
         return
     (kind, value), *rest = form.items()
-    if kind in ("tuple", "list", "namedtuple"):
+    if kind in ("tuple", "list", "Size", "namedtuple"):
         items = value if kind != "namedtuple" else dict(rest)["items"]
         if not isinstance(said, (tuple, list)) or len(said) != len(items):
             raise ValueError(f"dynamic_shapes has another structure than the arguments: {said!r} for {len(items)} items")
@@ -249,6 +250,7 @@ def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes:
         raise NotImplementedError("export(): strict=True is an analysis of Python's code; calls are recorded (strict=False)")
     if preserve_module_call_signature:
         raise NotImplementedError("export(): modules inside leave nothing but their calls in a program")
+    _check_module(mod)
     kept: list = []
 
     def dynamic(form: dict, tensors: list) -> tuple[list, list]:

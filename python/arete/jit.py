@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import builtins as _builtins
 import functools as _functools
+import io as _io
+import operator as _operator
 import os as _os
+import sys as _sys
+import threading as _threading
+import types as _types
+import warnings as _warnings
 from typing import Any, Callable, Final  # noqa: F401
 
 from . import _C
-from ._program import Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, every_dimension as _every_dimension
+from ._program import (Different as _Different, Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
+                       addresses as _addresses, every_dimension as _every_dimension, check_module as _check_module,
+                       _signature)
 from .nn import Module as _Module
 
 __all__ = ["ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance", "load",
@@ -71,6 +79,14 @@ class ScriptFunction:
         self._recorded = recorded
         self.__name__ = self.__qualname__ = recorded.form.get("name", "program")
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        return ScriptFunction(self._recorded.clone())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        file = _io.BytesIO()
+        self._recorded.save(file)
+        return _load_bytes, (file.getvalue(),)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._recorded(*args, **kwargs)
 
@@ -96,11 +112,31 @@ class ScriptFunction:
         self._recorded.save(f, _extra_files)
 
 
-def _record(function: Any, args: tuple, kwargs: dict, what: str, any_size: bool) -> _Recorded:
+def _load_bytes(data: bytes) -> Any:
+    return load(_io.BytesIO(data))
+
+
+def _record(function: Any, args: tuple, kwargs: dict, what: str, least: int | None, **more: Any) -> _Recorded:
+    """Dimensions of at least this size may be dynamic; None: no one is."""
     is_module = _builtins.isinstance(function, _Module)
-    more = {"training": function.training} if is_module else {"name": getattr(function, "__name__", type(function).__name__)}
+    if is_module:
+        _check_module(function)
+    more.update({"training": function.training} if is_module else {"name": getattr(function, "__name__", type(function).__name__)})
     return _Recorded.record(function, args, kwargs, what=what, kind="module" if is_module else "function",
-                           dynamic=(lambda form, tensors: ([], _every_dimension(tensors))) if any_size else None, **more)
+                           dynamic=None if least is None else lambda form, tensors: ([], _every_dimension(tensors, least)), **more)
+
+
+def _record_and_compare(function: Any, args: tuple, kwargs: dict, what: str, least: int, tolerance: float) -> _Recorded:
+    recorded = _record(function, args, kwargs, what, least)
+    try:
+        recorded.compare(function, args, kwargs, tolerance)
+    except _Different:
+        # Gradients are wanted while recording, so that the program can give some; perhaps the function asks for that.
+        if _C.is_grad_enabled():
+            raise
+        recorded = _record(function, args, kwargs, what, least, no_gradients=True)
+        recorded.compare(function, args, kwargs, tolerance)
+    return recorded
 
 
 def trace(func: Any, example_inputs: Any = None, optimize: Any = None, check_trace: bool = True, check_inputs: Any = None,
@@ -135,12 +171,96 @@ def trace(func: Any, example_inputs: Any = None, optimize: Any = None, check_tra
     as_tuple = lambda x: x if type(x) is tuple else tuple(x) if type(x) is list else (x,)  # noqa: E731
     args = () if example_inputs is None else as_tuple(example_inputs)
     kwargs = example_kwarg_inputs or {}
-    recorded = _record(func, args, kwargs, "jit.trace()", check_trace)
     if check_trace:
-        recorded.compare(func, args, kwargs, check_tolerance)
+        recorded = _record_and_compare(func, args, kwargs, "jit.trace()", 1, check_tolerance)
+    else:
+        recorded = _record(func, args, kwargs, "jit.trace()", None)
     for more in check_inputs or ():
         recorded.compare(func, as_tuple(more), {}, check_tolerance)
     return ScriptModule(recorded) if _builtins.isinstance(func, _Module) else ScriptFunction(recorded)
+
+
+_CPU, _CUDA = _C.device("cpu"), _C.device("cuda")
+_MOST = 64  # programs of a scripted function
+_recording = _threading.RLock()
+_flags_of_module = _operator.attrgetter("training", "_hooked")
+
+
+def _modes() -> tuple:
+    """What a recording depends on besides the function and its arguments."""
+    return (_C.is_grad_enabled(), _C.is_inference_mode_enabled(), _C.get_default_dtype(),
+            _C._is_autocast_enabled(_CPU) and _C._autocast_dtype(_CPU), _C._is_autocast_enabled(_CUDA) and _C._autocast_dtype(_CUDA))
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+class _Watched:
+    """The modules and tensors that a function sees without being given them: what is assigned in their place is noticed. As in torch
+    numbers are those of the recording."""
+
+    def __init__(self, function: Any) -> None:
+        self.roots: list[_Module] = []
+        self.cells: list[Any] = []
+        self.globals: list[tuple[dict, str]] = []
+        self.seen: set[int] = set()
+        self.visit(function)
+        self.modules = list(dict.fromkeys(m for root in self.roots for m in root.modules()))
+        self.dicts: list[dict] = []
+        for m in self.modules:
+            self.dicts += [m._parameters, m._buffers, m._modules]
+            if m._hooked:
+                self.dicts += [m._forward_pre_hooks, m._forward_hooks, m._backward_pre_hooks, m._backward_hooks]
+        # Buffers that nobody registered.
+        self.globals += [(m.__dict__, k) for m in self.modules for k, x in m.__dict__.items() if _builtins.isinstance(x, _C.Tensor)]
+        self.parameters = list(dict.fromkeys(p for m in self.modules for p in m._parameters.values() if p is not None))
+        self.first = self.parameters[:1]
+        self.kept = [list(d.values()) for d in self.dicts], self.outside()
+        self.objects = self.addresses()
+        self.is_empty = not self.objects and not self.modules
+
+    def visit(self, function: Any) -> None:
+        if _builtins.isinstance(function, _Module):
+            self.roots.append(function)
+        elif _builtins.isinstance(function, _types.MethodType):
+            self.visit(function.__self__)
+            self.visit(function.__func__)
+        elif _builtins.isinstance(function, _functools.partial):
+            for x in (function.func, *function.args, *function.keywords.values()):
+                self.visit(x)
+        elif _builtins.isinstance(function, _Record):
+            self.visit(function._scripted.function)
+        elif _builtins.isinstance(function, _types.FunctionType) and id(function) not in self.seen:
+            self.seen.add(id(function))
+            for cell in function.__closure__ or ():
+                if _builtins.isinstance(x := _content(cell), (_C.Tensor, _Module)):
+                    self.cells.append(cell)
+                self.visit(x)
+            codes = [function.__code__]
+            for code in codes:
+                codes += [c for c in code.co_consts if _builtins.isinstance(c, _types.CodeType)]
+                for name in code.co_names:
+                    x = function.__globals__.get(name)
+                    if _builtins.isinstance(x, (_C.Tensor, _Module)):
+                        self.globals.append((function.__globals__, name))
+                    if not _builtins.isinstance(x, _types.FunctionType) or x.__globals__ is function.__globals__:  # no library's
+                        self.visit(x)
+
+    def outside(self) -> list:
+        return [_content(c) for c in self.cells] + [g.get(name) for g, name in self.globals]
+
+    def addresses(self) -> tuple:
+        found = _addresses(self.dicts)
+        return found + tuple(map(id, self.outside())) if self.cells or self.globals else found
+
+    def flags(self) -> tuple:
+        """Modes of the modules, and of which kind their parameters are."""
+        return (*map(_flags_of_module, self.modules), *[p.requires_grad for p in self.parameters],
+                *[(p.dtype, p.device) for p in self.first])
 
 
 class _Scripted:
@@ -148,37 +268,111 @@ class _Scripted:
 
     def __init__(self, function: Any) -> None:
         self.function = function
-        self.programs: list[tuple[Any, _Recorded]] = []
-        self.last: _Recorded | None = None
+        self.watched: _Watched | None = None
+        self.flags_then: tuple = ()
+        self.changes = 0  # of what is watched, since a program was of use
+        self.warned: set[str] = set()
+        self.forget()
 
-    def key(self) -> Any:
-        function = self.function
-        return (tuple(m.training for m in function.modules()) if _builtins.isinstance(function, _Module) else None,
-                *(_C._is_autocast_enabled(_C.device(d)) and _C._autocast_dtype(_C.device(d)) for d in ("cpu", "cuda")))
+    def forget(self) -> None:
+        self.programs: dict[Any, list[_Recorded]] = {}  # by all that they depend on but sizes of at least 2
+        self.known: dict[Any, _Recorded] = {}  # by sizes, too
+        self.last: dict[Any, _Recorded] = {}  # by flags
+        self.count = 0
+
+    def flags(self) -> tuple:
+        """Those of the function now; forgets programs of what it saw before."""
+        watched = self.watched
+        if watched is not None and (
+            watched.is_empty or watched.addresses() == watched.objects and watched.flags() == self.flags_then
+        ):
+            return self.flags_then
+        with _recording:
+            self.watched, before = _Watched(self.function), watched
+            self.flags_then = self.watched.flags()
+            if before is not None and before.objects != self.watched.objects:
+                self.forget()
+                self.changes += 1
+        return self.flags_then
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_tracing():  # a part of the program that is being recorded
             return self.function(*args, **kwargs)
-        key = self.key()
-        for known, recorded in self.programs:
-            if known != key:
-                continue
-            try:
-                tensors = recorded.tensors_of(args, kwargs)
-            except TypeError:
-                continue
-            if recorded.program.fits(tensors):
-                self.last = recorded
-                return recorded.run(tensors)
-        recorded = _record(self.function, args, kwargs, "jit.script()", True)
-        self.programs.append((key, recorded))
-        self.last = recorded
-        return recorded(*args, **kwargs)
+        flags = self.flags()
+        tensors: list = []
+        given = [_signature(a, tensors, "jit.script()") for a in args]
+        if kwargs:
+            given += [(k, _signature(a, tensors, "jit.script()")) for k, a in kwargs.items()]
+        key = (*given, flags, _modes(), *[(t.dtype, t.shape, t.device, t.requires_grad, t.is_contiguous()) for t in tensors])
+        recorded = self.known.get(key)
+        if recorded is None:
+            recorded = self.find(key, len(tensors), tensors, args, kwargs)
+            if recorded is None:
+                return self.function(*args, **kwargs)
+            if len(self.known) >= 1024:
+                self.known.clear()
+            self.known[key] = recorded
+        else:
+            self.changes = 0
+        self.last[flags] = recorded
+        return recorded.run(tensors)
+
+    def find(self, key: tuple, count: int, tensors: list, args: tuple, kwargs: dict) -> _Recorded | None:
+        """A program for the arguments; None where the function has to run."""
+        # Sizes of 0 and 1 are the program's own: they broadcast, are squeezed, and are asked for.
+        free = (*key[: len(key) - count], *[(dtype, tuple([n if n < 2 else -1 for n in shape]), *rest)
+                                            for dtype, shape, *rest in key[len(key) - count :]])
+        with _recording:
+            for recorded in self.programs.get(free, ()):
+                if recorded.program.fits(tensors):
+                    self.changes = 0
+                    return recorded
+            if self.count >= _MOST:
+                self.warn(f"has {_MOST} programs, for other arguments, modes or sizes: it is not recorded again but runs as it is")
+                return None
+            if self.changes > 8:
+                self.changes = 8  # recorded if the next call sees the same
+                self.warn("is called with other parameters each time: it is not recorded each time but runs as it is")
+                return None
+            if _C.is_grad_enabled():
+                recorded = _record(self.function, args, kwargs, "jit.script()", 2)
+            else:
+                recorded = self.record_without_gradients(args, kwargs)
+            # What the function keeps of a call was not assigned by others, and it may have met its globals first here.
+            self.watched = _Watched(self.function)
+            self.programs.setdefault(free, []).append(recorded)
+            self.count += 1
+            return recorded
+
+    def record_without_gradients(self, args: tuple, kwargs: dict) -> _Recorded:
+        try:
+            return _record_and_compare(self.function, args, kwargs, "jit.script()", 2, 1e-5)
+        except _Different:  # of what is not the same each time the first call counts, as with gradients
+            return _record(self.function, args, kwargs, "jit.script()", 2, no_gradients=True)
+
+    def warn(self, what: str) -> None:
+        if what not in self.warned:
+            self.warned.add(what)
+            name = getattr(self.function, "__qualname__", type(self.function).__name__)
+            _warnings.warn(f"jit.script(): '{name}' {what}", stacklevel=5)
 
     def recorded(self) -> _Recorded:
-        if self.last is None:
-            raise RuntimeError("a scripted function is recorded when it is first called, which it was not: call it, or use jit.trace()")
-        return self.last
+        """The one that ran last, of those that are for the function as it is now."""
+        recorded = self.last.get(self.flags())
+        if recorded is None:
+            raise RuntimeError("a scripted function is recorded when it is first called, which it was not, or not since its mode or its "
+                               "parameters are others: call it, or use jit.trace()")
+        return recorded
+
+
+class _Methods(dict):
+    """Scripted methods of a module, which copies of it do not get."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return _Methods()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _Methods, ()
 
 
 class _Record(ScriptFunction):
@@ -194,7 +388,24 @@ class _Record(ScriptFunction):
         return self._scripted(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else _functools.partial(self, instance)
+        if instance is None:
+            return self
+        if not _builtins.isinstance(instance, _Module):
+            return _functools.partial(self, instance)
+        # A method, whose programs are those of one module.
+        methods = instance.__dict__.setdefault("_scripted_methods", _Methods())
+        if id(self) not in methods:
+            methods[id(self)] = _Record(_types.MethodType(self._scripted.function, instance))
+        return methods[id(self)]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        found: Any = _sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else (type(self), (self._scripted.function,))
 
 
 class _RecordModule(ScriptModule):
@@ -205,11 +416,14 @@ class _RecordModule(ScriptModule):
         self.__dict__["_scripted"] = _Scripted(module)
         for own in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[own] = getattr(module, own)
-        self.__dict__["training"] = module.training
 
     @property
     def _recorded(self) -> _Recorded:  # type: ignore[override]
         return self._scripted.recorded()
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        return self.__dict__["_scripted"].function.training
 
     @property
     def original_name(self) -> str:
@@ -225,18 +439,43 @@ class _RecordModule(ScriptModule):
         except AttributeError:
             return getattr(self.__dict__["_scripted"].function, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "training" and name in self.__dict__ or name.startswith("_compiled"):
+            object.__setattr__(self, name, value)  # of its calls
+            return
+        setattr(self._scripted.function, name, value)
+        self._scripted.forget()  # programs have numbers and texts inside
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._scripted.function, name)
+        self._scripted.forget()
+
+    def __len__(self) -> int:
+        return len(self._scripted.function)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return iter(self._scripted.function)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._scripted.function[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._scripted.function
+
     def train(self, mode: bool = True) -> Any:
         self._scripted.function.train(mode)
-        self.__dict__["training"] = mode
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        self._scripted.programs.clear()
+        self._scripted.forget()
         self._scripted.function.to(*args, **kwargs)
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        self._scripted.programs.clear()
+        self._scripted.forget()
         self._scripted.function._apply(fn)
         return self
 
@@ -257,8 +496,10 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
     decorator, too. There is no compiler of Python: what is recorded is the path that was taken. Branches and loops that depend on
     values of tensors are refused with their line; those that depend on numbers, shapes or types are taken when recording.
 
-    Arguments of another structure, dtypes, numbers, sizes that the program does not take, another mode of the module or of autocast
-    are recorded anew. `example_inputs`, a list of tuples of arguments, are recorded at once. save() keeps the program that ran last.
+    Arguments of another structure, dtypes, numbers, sizes that the program does not take, sizes of 0 and 1, other modes of the module,
+    of gradients or of autocast are recorded anew, and so is a module whose parameters, buffers, submodules or hooks are others than
+    they were. Beyond 64 programs the function itself runs, with a warning. `example_inputs`, a list of tuples of arguments, are
+    recorded at once. save() keeps the program that ran last in the present mode.
 
     >>> @arete.jit.script
     ... def f(x, n: int):

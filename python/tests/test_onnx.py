@@ -126,17 +126,87 @@ def test_what_is_exported_and_what_is_not(tmp_path):
         onnx.checker.check_model(str(tmp_path / "net.onnx"))
     with pytest.raises(NotImplementedError, match=r"no counterpart of the operator 'special_i1 \(.*test_onnx.py"):
         arete.onnx.export(Function(lambda x: arete.special.i1(x)), x)
-    with pytest.raises(NotImplementedError, match="writes into memory that other values show"):
-        arete.onnx.export(Function(lambda x: x.clone()[0].add_(1)), x)
+    with pytest.raises(ValueError, match="gives no tensors"):
+        arete.onnx.export(Function(lambda x: ()), x)
     with pytest.raises(ValueError, match="opset_version is 18"):
         arete.onnx.export(net, x, opset_version=9)
     with pytest.raises(ValueError, match="names are given"):
         arete.onnx.export(net, x, input_names=["a", "b"])
+    with pytest.raises(ValueError, match="different from each other"):
+        arete.onnx.export(net, x, input_names=["a"], output_names=["a"])
     with pytest.raises(ValueError, match="dynamic_axes names 'z'"):
         arete.onnx.export(net, x, dynamic_axes={"z": [0]})
+    with pytest.raises(ValueError, match="2 input_names are given for 1 inputs"):
+        arete.onnx.export(net, x, input_names=["a", "b"], dynamic_axes={"a": [0]})
     training = arete.jit.trace(nn.BatchNorm1d(2), arete.ones(3, 2))
     with pytest.raises(RuntimeError, match="training mode"):
         arete.onnx.export(training)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self._1, self.output = nn.Parameter(arete.rand(3)), nn.Parameter(arete.rand(3))
+
+    def forward(self, x, *, scale, mask=None):
+        y = x * scale * self._1 + self.output
+        return y if mask is None else y.masked_fill(mask, 0.0)
+
+
+def test_arguments_by_name():
+    file, net, x = io.BytesIO(), Scaled(), arete.rand(2, 3)
+    given = {"scale": arete.rand(3), "mask": arete.tensor([[True, False, True], [False] * 3])}
+    onnx.helper.make_opsetid("", 18)  # skips where it is missing
+    arete.onnx.export(net, x, file, kwargs=given, dynamic_axes={"x": {0: "n"}, "mask": {-2: "n"}})
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    # Parameters and nodes have names, too, which are not in the way.
+    assert [(i.name, i.shape) for i in session.get_inputs()] == [("x", ["n", 3]), ("scale", [3]), ("mask", ["n", 3])]
+    given = {"scale": given["scale"], "mask": arete.rand(4, 3) > 0.5}
+    x = arete.rand(4, 3)
+    got, = session.run(None, {"x": x.numpy(), **{k: v.numpy() for k, v in given.items()}})
+    arete.testing.assert_close(arete.from_numpy(got), net(x, **given).detach())
+
+
+def test_names_that_parameters_have():
+    names = {"input_names": ["weight"], "output_names": ["bias"], "dynamic_axes": {"weight": [0], "bias": [0]}}
+    session = runs(nn.Linear(3, 2), arete.rand(2, 3), others=[(arete.rand(5, 3),)], **names)
+    assert [(x.name, x.shape) for x in session.get_inputs() + session.get_outputs()] == [
+        ("weight", ["weight_dim_0", 3]), ("bias", ["weight_dim_0", 2])]
+    runs(nn.Linear(3, 2), arete.rand(2, 3), input_names=["_1"], output_names=["_2"])  # as nodes may be called
+
+
+def test_layers_that_write_in_place():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(True), nn.MaxPool2d(2), nn.Flatten(),
+                        nn.ReLU(True), nn.Dropout(0.2, True), nn.Hardtanh(0, 0.5, True), nn.Linear(128, 5))
+    runs(net, arete.randn(2, 3, 8, 8), others=[(arete.randn(5, 3, 8, 8),)], dynamic_axes={"input": {0: "batch"}})
+
+
+def test_masks_of_any_length():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.layer = nn.Embedding(10, 8, padding_idx=0), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+        def forward(self, ids):
+            return self.layer(self.embed(ids), src_key_padding_mask=ids == 0)
+
+    runs(Masked(), arete.tensor([[1, 2, 0], [3, 4, 5]]), others=[(arete.tensor([[1, 2, 0, 0], [3, 4, 5, 0], [1, 1, 1, 1]]),)],
+         dynamic_axes={"ids": {0: "b", 1: "t"}})
+    layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True, activation="gelu")
+    runs(layer, arete.rand(2, 5, 8), arete.rand(2, 4, 8), others=[(arete.rand(3, 9, 8), arete.rand(3, 6, 8))],
+         dynamic_axes={"tgt": {0: "b", 1: "t"}, "memory": {0: "b", 1: "s"}})
+
+
+def test_what_is_not_carried_is_refused():
+    """An argument that a handler does not look at is one the model would not heed."""
+    from arete.onnx._graph import Call
+
+    call = Call("pool", {"self": 1, "size": [2, 2], "padding": [0, 0], "divisor": 3, "device": "cpu", "mode": None}, [])
+    assert call.first == 1 and call["size"] == [2, 2]
+    with pytest.raises(NotImplementedError, match=r"heeds the argument 'divisor' \(3\)"):
+        call.finish({"padding": 0, "mode": None})
+    call.leave("divisor")
+    call.finish({"padding": 0})
 
 
 def test_without_the_package(monkeypatch):

@@ -412,8 +412,10 @@ def test_script_of_modules():
     scripted.double()
     assert scripted(x.double()).dtype == arete.float64
     assert same(copy.deepcopy(scripted).eval()(x.double()), net.eval()(x.double()))
-    frozen = arete.jit.freeze(scripted.eval())
-    assert frozen is not None
+    with pytest.raises(RuntimeError, match="not since its mode"):
+        arete.jit.freeze(scripted.eval())  # it was recorded in training mode alone
+    wanted = scripted(x.double())
+    assert same(arete.jit.freeze(scripted)(x.double()), wanted.detach())
 
 
 def test_script_refuses_branches_on_values():

@@ -120,6 +120,141 @@ TEST(Program, WhatTheHostWritesIsAConstant) {
   expect_same(reloaded(p)({ones({2})}), f({ones({2})}));
 }
 
+TEST(Program, WhatTheHostWritesLaterIsSeen) {
+  const auto f = [](const Tensors& in) {
+    Tensor a = zeros({2, 2});
+    const Tensor row = a[1];
+    float* const data = a.data<float>();
+    data[0] = 3;
+    const Tensor first = in[0] * row + a[0];
+    data[2] = 5;
+    const Tensor second = in[0] + row;
+    // Whatever the host wrote is the same in each run.
+    a.add_(in[0]);
+    return Tensors{first, second, a.clone()};
+  };
+  const Program p = reloaded(Program::record(f, {ones({2})}));
+  const Tensor x = randn({2});
+  for (int k = 0; k < 2; ++k) expect_same(p({x}), f({x}));
+}
+
+TEST(Program, WhatOperatorsWriteBesidesTheirResultsIsKept) {
+  // Running statistics that are inputs, or that calls made.
+  const auto f = [](const Tensors& in) {
+    const Tensor mean = zeros({3}), variance = ones({3});
+    batch_norm(in[0], in[1], in[2], {}, {}, true);
+    batch_norm(in[0], mean, variance, {}, {}, true);
+    return Tensors{mean, variance};
+  };
+  const Tensor x = randn({8, 3});
+  Tensors mine{zeros({3}), ones({3})}, want{zeros({3}), ones({3})};
+  const Program p = Program::record(f, {x, mine[0], mine[1]});
+  expect_same(p({x, mine[0], mine[1]}), f({x, want[0], want[1]}));
+  expect_same(mine, want);
+}
+
+TEST(Program, GradientsAreThoseOfEagerCode) {
+  const Tensor w = full({2}, 3.0).requires_grad_();
+  const auto f = [&](const Tensors& in) {
+    const Tensor& x = in[0];
+    Tensor stopped = x * 2;
+    stopped.detach_();
+    const Tensor plain = x.detach();
+    Tensor y = x * plain + w.detach() * x + x.variable_data() * w + stopped * x, without;
+    {
+      const NoGradGuard guard;
+      without = x * w;
+    }
+    y = y + without * 0.5;
+    const Tensor again = autograd::checkpoint(
+        [](const Tensors& t) { return Tensors{t[0] * t[0].detach() * 3}; }, {x})[0];
+    return Tensors{y * x + again, x.detach().requires_grad_() * w};
+  };
+  for (const bool records_with_grad : {false, true})
+    for (const bool under_no_grad : {false, true}) {
+      const Tensor example = full({2}, 0.5).requires_grad_(records_with_grad);
+      const auto record = [&] {
+        const ModesGuard guard;
+        modes().grad_enabled = !under_no_grad;
+        RecordOptions o;
+        o.state.push_back({"w", w, StateKind::parameter});
+        return Program::record(f, {example}, o);
+      };
+      const Program p = record();
+      const Tensor x = randn({2}).requires_grad_();
+      const Tensors got = p({x}), want = f({x});
+      expect_same(got, want);
+      for (size_t k = 0; k < 2; ++k) {
+        EXPECT_EQ(got[k].requires_grad(), want[k].requires_grad());
+        ASSERT_TRUE(got[k].requires_grad()) << p.to_string();
+        const auto mine = gradients(got[k].sum(), {w}), eager = gradients(want[k].sum(), {w});
+        EXPECT_TRUE(equal(mine[0], eager[0])) << k;
+      }
+      EXPECT_TRUE(equal(gradients(p({x})[0].sum(), {x})[0], gradients(f({x})[0].sum(), {x})[0]))
+          << p.to_string();
+    }
+}
+
+TEST(Program, ReusedMemoryIsAnotherValue) {
+  const auto f = [](const Tensors& in) {
+    Tensor out = empty({0});
+    Tensor* const outs[] = {&out};
+    // The memory it had is given back.
+    ops::call_into(outs, *ops::find_record("cat"),
+                   std::initializer_list<ops::Arg>{ops::Arg(std::span<const Tensor>(in)), 0});
+    const Tensor other = ones({2});
+    return Tensors{out + 1, in[0] * other};
+  };
+  const Tensors x{randn({2}), randn({2})};
+  expect_same(Program::record(f, x)(x), f(x));
+}
+
+TEST(Program, ExamplesOfSizeOneAreChecked) {
+  // Sizes of 1 are a case of their own: the program would be another one for the examples.
+  const auto f = [](const Tensors& in) {
+    return Tensors{in[0].size(0) == 1 ? in[0] * 2 : in[0] + 1};
+  };
+  RecordOptions o;
+  o.maybe_dynamic.emplace_back(0, 0);
+  expect_same(Program::record(f, {ones({1})}, o)({ones({1})}), {full({1}, 2.0)});
+  o.maybe_dynamic.clear();
+  o.dynamic.push_back({"n", 0, 0});
+  EXPECT_NE(test::error_of([&] { Program::record(f, {ones({1})}, o); }).find("depend on the sizes"),
+            std::string::npos);
+}
+
+TEST(Program, PlacesAndWindowsAreSaved) {
+  const auto f = [](const Tensors& in) {
+    const Tensor places = tensor({int64_t(2), int64_t(0)});
+    return Tensors{index(in[0], {places}), index(in[0], {in[0].gt(0)}),
+                   index(in[1], {kEllipsis, places, places}), im2col(in[1], {2, 2})};
+  };
+  const Tensors x{randn({3, 2}), randn({1, 2, 4, 4})};
+  expect_same(reloaded(Program::record(f, x))(x), f(x));
+}
+
+TEST(Program, HooksOnGradientsAreRefused) {
+  const Tensor x = ones({2}).requires_grad_();
+  const auto f = [](const Tensors& in) {
+    const Tensor h = in[0] * 2;
+    h.register_hook([](const Tensor& g) { return g * 10; });
+    return Tensors{h};
+  };
+  EXPECT_NE(test::error_of([&] { Program::record(f, {x}); }).find("hook"), std::string::npos);
+}
+
+TEST(Program, NamesAreApart) {
+  const Tensor table = ones({4});
+  RecordOptions o;
+  o.input_names = {"constant_0"};
+  o.dynamic.push_back({"s1", 0, 0});
+  o.maybe_dynamic.emplace_back(0, 1);
+  const Program p = reloaded(Program::record(
+      [&](const Tensors& in) { return Tensors{in[0].sum() * table}; }, {ones({3, 5})}, o));
+  expect_same(p({ones({2, 7})}), {full({4}, 14.0)});
+  EXPECT_EQ(p.state()[0].name, "constant_1");
+}
+
 TEST(Program, InputsAreWrittenAsInEagerCode) {
   const auto f = [](const Tensors& in) {
     Tensor x = in[0];

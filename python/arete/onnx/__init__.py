@@ -4,10 +4,11 @@
 """
 from __future__ import annotations
 
+import functools as _functools
 import os as _os
 from typing import Any
 
-from .._program import Recorded as _Recorded
+from .._program import Recorded as _Recorded, state_of as _state_of
 from ..export import ExportedProgram as _ExportedProgram, _dynamic
 from ..jit import ScriptModule as _ScriptModule
 from ..nn import Module as _Module
@@ -50,7 +51,7 @@ def supported_operators() -> list[str]:
     return sorted(HANDLERS)
 
 
-def _dynamic_axes(axes: dict, names: list[str], tensors: list, outputs: Any) -> list:
+def _dynamic_axes(axes: dict, names: list[str], outputs: Any) -> list:
     """torch's dynamic_axes as dynamic sizes."""
     exact = []
     for name, said in axes.items():
@@ -62,6 +63,13 @@ def _dynamic_axes(axes: dict, names: list[str], tensors: list, outputs: Any) -> 
         pairs = said.items() if isinstance(said, dict) else [(d, f"{name}_dim_{d}") for d in said]
         exact += [(text, tensor, dim, 1, None) for dim, text in pairs]
     return exact
+
+
+def _input_names(model: Any, args: tuple, kwargs: dict, state: list) -> list[str]:
+    """What the inputs of the model's program are called: a program of the same arguments that does nothing tells."""
+    nothing = _functools.wraps(model.forward)(lambda *args, **kwargs: ())
+    recorded = _Recorded.record(nothing, args, kwargs, what="onnx.export()", kind="exported", state=state)
+    return [i[0] for i in recorded.program.inputs()]
 
 
 def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = None, input_names: Any = None, output_names: Any = None,
@@ -89,19 +97,19 @@ def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = N
 
         def dynamic(form: dict, tensors: list) -> tuple[list, list]:
             if dynamic_axes:
-                names = list(input_names or ())
-                if not names:
-                    from .._program import _names
-
-                    names = [n for a, name in zip(form["args"], form["names"]) for n in _names(a, name)]
-                return _dynamic_axes(dynamic_axes, names, tensors, output_names), []
+                names = list(input_names or _input_names(model, args, kwargs, state))
+                if len(names) != len(tensors):
+                    raise ValueError(f"onnx.export(): {len(names)} input_names are given for {len(tensors)} inputs")
+                return _dynamic_axes(dynamic_axes, names, output_names), []
             return _dynamic(form, tensors, dynamic_shapes) if dynamic_shapes else ([], [])
 
+        args, kwargs = args if isinstance(args, tuple) else (args,), kwargs or {}
+        state = _state_of(model)
         modes = [(m, m.training) for m in model.modules()]
         model.eval()
         try:
-            recorded = _Recorded.record(model, args if isinstance(args, tuple) else (args,), kwargs or {}, what="onnx.export()",
-                                       kind="exported", dynamic=dynamic, training=False)
+            recorded = _Recorded.record(model, args, kwargs, what="onnx.export()", kind="exported", state=state, dynamic=dynamic,
+                                       training=False)
         finally:
             for m, training in modes:
                 m.training = training

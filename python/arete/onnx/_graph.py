@@ -1,6 +1,7 @@
 """Nodes and constants of an ONNX graph."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,28 @@ _NUMPY = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "
           "int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
 
 
-class Value:
-    """A tensor of the graph: its name there, its dtype, and its sizes (numbers, sums of dynamic ones, None)."""
+def same_in(number: float, dtype: str) -> bool:
+    """Whether a number is itself in a dtype of two bytes."""
+    if not math.isfinite(number):
+        return True
+    if dtype == "float16":
+        return abs(number) <= 65504 and float(np.float16(number)) == number  # as Python compares: numpy would narrow the other one, too
+    single = np.float32(number)
+    return float(single) == number and int(single.view(np.int32)) & 0xFFFF == 0
 
-    def __init__(self, name: str, dtype: str, shape: list) -> None:
-        self.name, self.dtype, self.shape = name, dtype, shape
+
+def wrapped(value: int, dtype: str) -> int:
+    """What an integer is in an integer dtype: the rest of it that fits."""
+    kind = np.iinfo(_NUMPY[dtype])
+    return (int(value) - int(kind.min)) % 2**kind.bits + int(kind.min)
+
+
+class Value:
+    """A tensor of the graph: its name there, its dtype, its sizes (numbers, sums of dynamic ones, None), and whether its memory is known
+    to be its own."""
+
+    def __init__(self, name: str, dtype: str, shape: list, own: bool = False) -> None:
+        self.name, self.dtype, self.shape, self.own = name, dtype, shape, own
 
     @property
     def rank(self) -> int:
@@ -28,26 +46,68 @@ class Value:
         return "float" in self.dtype
 
 
-class Call:
-    """One call of the program: arguments by their names."""
+# Arguments that say where a result is and how it lies there, which a model does not decide.
+_OF_MEMORY = {"device", "memory_format", "non_blocking"}
 
-    def __init__(self, op: str, args: dict, results: list[Value]) -> None:
-        self.op, self.args, self.results = op, args, results
+
+class Call:
+    """One call of the program: arguments by their names. It notes which of them a handler looks at, since another one may be left
+    out of the model only where it has its default: finish()."""
+
+    def __init__(self, op: str, args: dict, results: list[Value], where: str | None = None) -> None:
+        self.op, self.results, self.where = op, results, where or op
+        self._args = args
+        self._read: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
-        return self.args[name]
+        self._read.add(name)
+        return self._args[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._args else default
+
+    def leading(self, count: int) -> list:
+        """The first arguments, whatever they are called (operators call their operands differently)."""
+        return [self[name] for name in list(self._args)[:count]]
+
+    @property
+    def first(self) -> Any:
+        return self.leading(1)[0]
+
+    @property
+    def dtype(self) -> str:
+        """The first result's, which is what an argument `dtype` asks for."""
+        self._read.add("dtype")
+        return self.results[0].dtype
+
+    def leave(self, *names: str) -> None:
+        """Arguments that the model does not need, for a reason that the caller tells."""
+        self._read.update(names)
 
     def refuse(self, why: str) -> Any:
-        raise NotImplementedError(f"onnx.export(): the operator '{self.op}' {why}")
+        raise NotImplementedError(f"onnx.export(): the operator '{self.where}' {why}")
+
+    def finish(self, defaults: dict) -> None:
+        """Refuses arguments that the handler did not look at and that are not as the schema has them."""
+        for name, value in self._args.items():
+            if name in self._read or name in _OF_MEMORY:
+                continue
+            default = defaults.get(name)  # where there is none, None still says nothing
+            # One number stands for a list of it.
+            if value != default and not (isinstance(value, list) and value and all(v == default for v in value)):
+                self.refuse(f"has no counterpart that heeds the argument '{name}'"
+                            f"{'' if isinstance(value, (Value, list)) else f' ({value!r})'}")
 
     def dim(self, name: str = "dim", rank: int | None = None) -> int:
-        d = self.args[name]
-        rank = self.args[next(iter(self.args))].rank if rank is None else rank
+        d = self[name]
+        rank = self.first.rank if rank is None else rank
+        if rank == 0:
+            self.refuse("has a counterpart for tensors with dimensions only")
         return d + rank if d < 0 else d
 
     def fixed(self, name: str) -> list[int]:
-        """Integers that no size decides."""
-        given = self.args[name]
+        """Integers that no size decides; none for None."""
+        given = self[name] or []
         if not all(isinstance(n, int) for n in given):
             self.refuse(f"has an argument '{name}' that depends on dynamic sizes")
         return given
@@ -56,11 +116,11 @@ class Call:
 class Graph:
     """Nodes and constants of the model that is being made."""
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, taken: set[str]) -> None:
         from onnx import helper, numpy_helper
 
         self.helper, self.from_array = helper, numpy_helper.from_array
-        self.opset = opset
+        self.opset, self.taken = opset, taken  # names that the inputs, results and constants have
         self.nodes: list = []
         self.initializers: dict[str, Any] = {}
         self.sizes: list[str] = []  # of each dynamic size a tensor [n]
@@ -68,7 +128,7 @@ class Graph:
 
     def name(self) -> str:
         self.count += 1
-        return f"_{self.count}"
+        return f"_{self.count}" if f"_{self.count}" not in self.taken else self.name()
 
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Adds a node; the name of its output, or their names."""
@@ -88,9 +148,20 @@ class Graph:
             return self.op("Cast", name, to=TYPES["bfloat16"])
         return name
 
-    def like(self, value: Any, v: Value) -> str:
+    def number(self, value: Any, dtype: str) -> Any:
+        """A number of the program in this dtype; sizes may decide it."""
+        if isinstance(value, list):
+            return self.cast(self.op("Squeeze", self.integer(value), self.constant([0])), dtype)
+        if "int" in dtype and isinstance(value, int):
+            value = wrapped(value, dtype)
+        elif dtype == "float16" and math.isfinite(value) and abs(value) > float(np.finfo(np.float16).max):
+            # Operators take numbers in float32, in which this one is finite.
+            raise NotImplementedError(f"onnx.export(): the number {value} does not fit into float16, and a model has no wider one there")
+        return self.constant(value, dtype)
+
+    def like(self, value: Any, v: Value) -> Any:
         """A number of v's dtype."""
-        return self.constant(value, v.dtype)
+        return self.number(value, v.dtype)
 
     def integer(self, extent: Any) -> str:
         """A tensor [n] with an integer, which sizes may decide."""
@@ -116,6 +187,16 @@ class Graph:
     def as_dtype(self, x: Value, dtype: str) -> Any:
         """x in this dtype."""
         return x if x.dtype == dtype else self.cast(x, dtype)
+
+    def value(self, x: Value, dtype: str) -> Value:
+        """x in this dtype, with its sizes."""
+        return x if x.dtype == dtype else Value(self.cast(x, dtype), dtype, x.shape)
+
+    def where(self, condition: Any, a: Any, b: Any, dtype: str) -> Any:
+        if dtype != "bool":
+            return self.op("Where", condition, a, b)
+        # Runtimes choose no truths.
+        return self.op("Or", self.op("And", condition, a), self.op("And", self.op("Not", condition), b))
 
     def tensor(self, name: str, t: Any) -> None:
         """A constant of the program."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ._graph import Call, Graph
-from ._operators import _first, handles
+from ._graph import Call, Graph, Value
+from ._operators import handles, widened
 
 
 # ---- convolutions, pooling, norms
@@ -25,7 +25,7 @@ def _conv(g: Graph, c: Call) -> Any:
         pads = [n // 2 for n in total] + [n - n // 2 for n in total]
     else:
         pads = _spread(c.fixed("padding"), rank) * 2
-    inputs = [x, weight, c.args.get("bias")]
+    inputs = [x, weight, c.get("bias")]
     alone = x.rank == rank + 1
     if alone:
         inputs[0] = g.op("Unsqueeze", x, g.constant([0]))
@@ -39,21 +39,24 @@ def _conv_transpose(g: Graph, c: Call) -> Any:
     rank = weight.rank - 2
     if c["input"].rank != weight.rank:
         c.refuse("has a counterpart with batches only")
-    return g.op("ConvTranspose", c["input"], weight, c.args.get("bias"), strides=_spread(c.fixed("stride"), rank),
-                dilations=_spread(c.fixed("dilation"), rank), pads=_spread(c.fixed("padding"), rank) * 2,
-                output_padding=_spread(c.fixed("output_padding"), rank), group=c["groups"])
+    stride, more = _spread(c.fixed("stride"), rank), _spread(c.fixed("output_padding"), rank)
+    if any(m >= s for m, s in zip(more, stride)):
+        c.refuse("has a counterpart with output_padding below the stride only")
+    return g.op("ConvTranspose", c["input"], weight, c.get("bias"), strides=stride, dilations=_spread(c.fixed("dilation"), rank),
+                pads=_spread(c.fixed("padding"), rank) * 2, output_padding=more, group=c["groups"])
 
 
 @handles("batch_norm", "batch_norm_relu")
 def _batch_norm(g: Graph, c: Call) -> Any:
-    x, mean, variance = c["input"], c.args.get("running_mean"), c.args.get("running_var")
+    x, mean, variance = c["input"], c.get("running_mean"), c.get("running_var")
     if c["training"] or mean is None:
         c.refuse("has a counterpart in evaluation only, with running statistics")
+    c.leave("momentum")  # the statistics stay
     n = mean.shape[0]
-    weight = c.args.get("weight") or g.constant(np.ones(n), x.dtype)
-    bias = c.args.get("bias") or g.constant(np.zeros(n), x.dtype)
+    weight = c.get("weight") or g.constant(np.ones(n), x.dtype)
+    bias = c.get("bias") or g.constant(np.zeros(n), x.dtype)
     y = g.op("BatchNormalization", x, weight, bias, mean, variance, epsilon=float(c["eps"]))
-    if c.args.get("residual") is not None:
+    if c.get("residual") is not None:
         y = g.op("Add", y, c["residual"])
     return g.op("Relu", y) if c.op == "batch_norm_relu" else y
 
@@ -61,63 +64,68 @@ def _batch_norm(g: Graph, c: Call) -> Any:
 @handles("layer_norm")
 def _layer_norm(g: Graph, c: Call) -> Any:
     x, shape = c["input"], c.fixed("normalized_shape")
-    weight = c.args.get("weight") or g.constant(np.ones(shape), x.dtype)
-    return g.op("LayerNormalization", x, weight, c.args.get("bias"), axis=-len(shape), epsilon=float(c["eps"]))
+    weight = c.get("weight") or g.constant(np.ones(shape), x.dtype)
+    return g.op("LayerNormalization", x, weight, c.get("bias"), axis=-len(shape), epsilon=float(c["eps"]))
 
 
 @handles("rms_norm")
-def _rms_norm(g: Graph, c: Call) -> Any:
-    x, shape = c["input"], c.fixed("normalized_shape")
-    eps = c.args.get("eps")
+@widened
+def _rms_norm(g: Graph, c: Call, x: Value) -> Any:
+    shape, eps, weight = c.fixed("normalized_shape"), c.get("eps"), c.get("weight")
     axes = g.constant(list(range(-len(shape), 0)))
     mean = g.op("ReduceMean", g.op("Mul", x, x), axes, keepdims=1)
-    eps = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[x.dtype] if eps is None else eps
+    eps = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[c.dtype] if eps is None else eps
     y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, g.like(eps, x))))
-    return y if c.args.get("weight") is None else g.op("Mul", y, c["weight"])
+    return y if weight is None else g.op("Mul", y, g.as_dtype(weight, x.dtype))
 
 
 @handles("group_norm")
 def _group_norm(g: Graph, c: Call) -> Any:
     x = c["input"]
     groups, channels = c["num_groups"], x.shape[1]
+    if not isinstance(channels, int):
+        c.refuse("has a counterpart with a fixed number of channels only")
     flat = g.op("Reshape", x, g.constant([0, groups, -1]))
     one, zero = g.constant(np.ones(groups), x.dtype), g.constant(np.zeros(groups), x.dtype)
     y = g.op("Reshape", g.op("InstanceNormalization", flat, one, zero, epsilon=float(c["eps"])), g.op("Shape", x))
     shape = g.constant([channels] + [1] * (x.rank - 2))
-    if c.args.get("weight") is not None:
+    if c.get("weight") is not None:
         y = g.op("Mul", y, g.op("Reshape", c["weight"], shape))
-    return y if c.args.get("bias") is None else g.op("Add", y, g.op("Reshape", c["bias"], shape))
+    return y if c.get("bias") is None else g.op("Add", y, g.op("Reshape", c["bias"], shape))
 
 
 @handles("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(g: Graph, c: Call) -> Any:
     rank = int(c.op[8])
-    if _first(c).rank != rank + 2:
+    if c.first.rank != rank + 2:
         c.refuse("has a counterpart with batches only")
     kernel = _spread(c.fixed("kernel_size"), rank)
-    return g.op("MaxPool", _first(c), kernel_shape=kernel, strides=_spread(c.fixed("stride") or kernel, rank),
+    return g.op("MaxPool", c.first, kernel_shape=kernel, strides=_spread(c.fixed("stride") or kernel, rank),
                 pads=_spread(c.fixed("padding"), rank) * 2, dilations=_spread(c.fixed("dilation"), rank), ceil_mode=int(c["ceil_mode"]))
 
 
 @handles("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _avg_pool(g: Graph, c: Call) -> Any:
     rank = int(c.op[8])
-    if _first(c).rank != rank + 2 or c.args.get("divisor_override"):
+    if c.first.rank != rank + 2 or c.get("divisor_override"):
         c.refuse("has a counterpart with batches and without divisor_override only")
     kernel = _spread(c.fixed("kernel_size"), rank)
-    return g.op("AveragePool", _first(c), kernel_shape=kernel, strides=_spread(c.fixed("stride") or kernel, rank),
+    return g.op("AveragePool", c.first, kernel_shape=kernel, strides=_spread(c.fixed("stride") or kernel, rank),
                 pads=_spread(c.fixed("padding"), rank) * 2, ceil_mode=int(c["ceil_mode"]), count_include_pad=int(c["count_include_pad"]))
 
 
 @handles("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive_avg_pool(g: Graph, c: Call) -> Any:
-    x = _first(c)
+    x = c.first
     rank = int(c.op[17])
+    if x.rank != rank + 2:
+        c.refuse("has a counterpart with batches only")
     size = _spread(c.fixed("output_size"), rank)
     if all(n == 1 for n in size):
         return g.op("GlobalAveragePool", x)
     have = x.shape[-rank:]
-    if not all(isinstance(h, int) and h % n == 0 for h, n in zip(have, size)):
+    size = [h if n == -1 else n for h, n in zip(have, size)]  # None: as it is
+    if not all(isinstance(h, int) and n and h % n == 0 for h, n in zip(have, size)):
         c.refuse("has a counterpart for output sizes that divide the input's only")
     kernel = [h // n for h, n in zip(have, size)]
     return g.op("AveragePool", x, kernel_shape=kernel, strides=kernel)
@@ -141,7 +149,7 @@ def _recurrence(g: Graph, c: Call) -> Any:
 
     first = lambda t: g.op("Unsqueeze", t, g.constant([0]))  # noqa: E731
     bias = None
-    if c.args.get("bias_ih") is not None:
+    if c.get("bias_ih") is not None:
         bias = first(g.op("Concat", gates(c["bias_ih"]), gates(c["bias_hh"]), axis=0))
     inputs = [x, first(gates(c["weight_ih"])), first(gates(c["weight_hh"])), bias, None, first(h)]
     attributes: dict = {"hidden_size": hidden, "direction": "reverse" if c["reverse"] else "forward"}
