@@ -1,14 +1,18 @@
 """Functions that are called, and the same ones compiled, in Arete or PyTorch: milliseconds of a call, peak memory, seconds of the first.
 
-    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [ROW ...]
+    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N] [ROW ...]
 
-In PyTorch the network is compiled and the optimizer called, which is what its programs do; in Arete the whole step is.
+`--kernels` also lists, of a step on a GPU, the N kernels that take longest. In PyTorch the network is compiled and the optimizer called,
+which is what its programs do; in Arete the whole step is.
 """
 from __future__ import annotations
 
 import argparse
+import collections
 import gc
 import importlib
+import json
+import tempfile
 import time
 
 
@@ -40,12 +44,12 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         f = wrap(step) if compiles_steps else step
         return lambda: f(x, y)
 
-    def convolutional(wrap, batch, side):
+    def convolutional(wrap, batch, side, amp=device == "cuda"):
         layers = []
         for channels, out, stride in ((3, 64, 1), (64, 128, 2), (128, 128, 1)):
             layers += [nn.Conv2d(channels, out, 3, stride=stride, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
         net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
-        return trainer(wrap, net, data(batch, 3, side, side), data(batch, classes=10), amp=device == "cuda")
+        return trainer(wrap, net, data(batch, 3, side, side), data(batch, classes=10), amp=amp)
 
     def encoder(wrap, batch, length):
         layer = nn.TransformerEncoderLayer(256, 4, 1024, 0.1, "gelu", batch_first=True, norm_first=True)
@@ -103,9 +107,31 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         "chain6 bf16 64M": (lambda w: chain(w, torch.bfloat16, 1 << 26), 20),
         "perceptron b64": (perceptron, 200),
         "convolutional b128": (lambda w: convolutional(w, 128, 64), 20),
+        "convolutional b128 f32": (lambda w: convolutional(w, 128, 64, amp=False), 20),
         "encoder 4x256 b32": (lambda w: encoder(w, 32, 128), 20),
         "GPT-2 124M b8": (language_model, 10),
     }
+
+
+def kernels_of(torch, call, most: int) -> list[str]:
+    """Lines: microseconds of a step, how often a kernel runs, its name."""
+    profiler = torch.profiler
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]) as seen:
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        seen.export_chrome_trace(f"{folder}/trace.json")
+        with open(f"{folder}/trace.json", encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    times: dict = collections.defaultdict(list)
+    for event in events:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            times[event["name"]].append(event["dur"])
+    lines = [f"{sum(map(sum, times.values())) / 3:10.1f} us in all"]
+    for name, its in sorted(times.items(), key=lambda item: -sum(item[1]))[:most]:
+        lines.append(f"{sum(its) / 3:10.1f} us {len(its) / 3:6.1f}x {name[:100]}")
+    return lines
 
 
 def main() -> None:
@@ -113,6 +139,7 @@ def main() -> None:
     parser.add_argument("--library", default="arete", choices=("arete", "torch"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--kernels", type=int, default=0)
     parser.add_argument("rows", nargs="*")
     options = parser.parse_args()
     torch = importlib.import_module(options.library)
@@ -147,6 +174,8 @@ def main() -> None:
                 best = min(best, (time.perf_counter() - begun) / repeats)
             peak = f"{torch.cuda.max_memory_allocated() / 2**20:7.0f} MiB" if on_gpu else ""
             print(f"{options.library:6s} {row:20s} {kind:9s} {best * 1e3:10.4f} ms {peak}  first {first:.2f} s", flush=True)
+            if on_gpu and options.kernels:
+                print(*kernels_of(torch, call, options.kernels), sep="\n", flush=True)
             del call
 
 

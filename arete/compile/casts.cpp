@@ -116,11 +116,16 @@ void split_sums(Groups& groups, Buffers& buffers, const PlanOptions& options) {
 
 }  // namespace
 
-void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& options) {
-  if (!options.exact) split_sums(groups, buffers, options);
+std::vector<int> readers_of(const Groups& groups, const Buffers& buffers) {
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
     for (const int b : g->reads()) ++readers[size_t(b)];
+  return readers;
+}
+
+void read_before_casts(Groups& groups, Buffers& buffers, const PlanOptions& options) {
+  if (!options.exact) split_sums(groups, buffers, options);
+  const std::vector<int> readers = readers_of(groups, buffers);
   for (size_t c = 0; c < groups.size(); ++c) {
     const Stage* const cast = conversion_of(*groups[c], buffers);
     if (!cast) continue;

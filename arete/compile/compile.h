@@ -17,6 +17,8 @@ struct CompileOptions {
   bool exact = false;
   /// An error (ValueError) instead of a break, wherever a value is looked at on the way.
   bool fullgraph = false;
+  /// PlanOptions::band, in bytes.
+  size_t band = PlanOptions().band;
   /// For explanations.
   std::string name{};
 };
@@ -30,6 +32,11 @@ struct CompileStats {
   int64_t runs = 0;      ///< of plans
   double planning = 0;   ///< seconds of the host that making plans took
   double launching = 0;  ///< seconds of the host that running them took (on a CPU: all of it)
+  // Of all runs together:
+  int64_t primitive_calls = 0;  ///< that plans were made of
+  int64_t steps = 0;            ///< kernels and calls of libraries
+  int64_t bytes_recorded = 0;   ///< that the calls would have read and written
+  int64_t bytes_moved = 0;      ///< that the steps did
 };
 
 /// A place where a value was looked at.
@@ -89,6 +96,9 @@ class MadeAtOnce {
 
 /// Shared by the copies of a compiled function.
 std::shared_ptr<Program> make_program(const CompileOptions& options);
+/// Makes the calls that the thread has put off, and counts that as a look at a value; an error with
+/// `fullgraph`. Nothing outside of compiled functions.
+void graph_break();
 /// Counts a call of the function.
 void note_call(Program& program);
 CompileStats stats_of(const Program& program);
@@ -96,7 +106,7 @@ CompileStats stats_of(const Program& program);
 /// stayed apart. explain.h has all of it as data, JSON and a page.
 std::string explain(const Program& program);
 std::vector<Break> breaks_of(const Program& program);
-/// Forgets all plans.
+/// Forgets all plans, and what was counted.
 void reset(Program& program);
 
 /// Says where the thread is in a program of another language ("file:line in function"), for breaks.

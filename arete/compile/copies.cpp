@@ -43,13 +43,8 @@ bool lies_alike(const View& a, const View& b) { return std::ranges::equal(a.stri
 
 // A temporary whose last use is to be copied lies where the copy would go.
 void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
-  std::vector<std::vector<Use>> uses(steps_.size());
-  const auto find_uses = [&](size_t k) {
-    uses[k].clear();
-    steps_[k].call->for_each_operand(
-        [&](View& v, Access access) { buffers.add_use(uses[k], v, access); });
-  };
-  for (size_t k = 0; k < steps_.size(); ++k) find_uses(k);
+  std::vector<std::vector<Use>> uses;
+  for (const Step& step : steps_) uses.push_back(uses_of(*step.call, buffers));
   for (size_t k = 0; k < steps_.size(); ++k) {
     if (steps_[k].call->primitive() != Primitive::copy || uses[k].size() != 2) continue;
     const auto& copy = *static_cast<const prim::CopyArgs*>(steps_[k].call->args());
@@ -94,7 +89,7 @@ void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
         }
         v.storage = copy.out.storage;
       });
-      if (moved) find_uses(j);
+      if (moved) uses[j] = uses_of(*steps_[j].call, buffers);
     }
     uses[k].clear();
     steps_[k].call.reset();

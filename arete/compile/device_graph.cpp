@@ -69,9 +69,6 @@ class Copies {
   };
   static void run(prim::Backend& backend, const std::vector<Copy>& copies, DType dtype) {
     if (copies.empty()) return;
-    expr::Builder b;
-    const expr::Value value = b.input(dtype);
-    const expr::ProgramPtr program = b.build({&value, 1}, {&dtype, 1});
     const int64_t one = 1;
     std::vector<int64_t> sizes;
     for (const Copy& c : copies) sizes.push_back(c.size / int64_t(size_of(dtype)));
@@ -80,7 +77,7 @@ class Copies {
       from.push_back(View(copies[k].from, dtype, {&sizes[k], 1}, {&one, 1}));
       to.push_back(View(copies[k].to, dtype, {&sizes[k], 1}, {&one, 1}));
     }
-    backend.multi_pointwise({.program = program.get(),
+    backend.multi_pointwise({.program = expr::conversion(dtype, dtype).get(),
                              .n_tensors = int64_t(copies.size()),
                              .inputs = from,
                              .outputs = to,

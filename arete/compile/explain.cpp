@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "arete/compile/graph_internal.h"
 #include "arete/compile/plan_notes_internal.h"
 #include "arete/compile/queue_internal.h"
 
@@ -23,11 +24,6 @@ template <class F>
 void look_at_operands(const RecordedCall& call, F&& f) {
   const_cast<RecordedCall&>(call).for_each_operand([&](View& v, Access access) { f(v, access); });
 }
-size_t traffic_of(const RecordedCall& call) {
-  size_t bytes = 0;
-  look_at_operands(call, [&](const View& v, Access) { bytes += extent_bytes(v); });
-  return bytes;
-}
 std::string name_of_call(const Trace& t, size_t k) {
   const char* const op = t.origins[k].op;
   return op ? op : prim::name_of(t.calls[k]->primitive());
@@ -43,21 +39,19 @@ void find_apart(const PlanNotes& notes, const Plan& plan, ExplainedPlan& p) {
   plan.for_each_step([&](const RecordedCall& call) { calls.push_back(&call); });
   std::map<std::pair<int, int>, const char*> known;  // of groups
   for (const PlanNotes::Apart& a : notes.apart) known[{a.earlier, a.later}] = a.why;
+  const auto is_alone = [&](size_t s) {
+    const int group = notes.steps[s].group;
+    return group < 0 || notes.is_alone[size_t(group)];
+  };
   // Of two steps; empty: it is not known, since other steps were made of them later.
   const auto reason = [&](size_t earlier, size_t later) -> std::string {
     if (notes.several_streams)
       return "the calls were made on several streams, and stay as they are";
-    for (const size_t s : {later, earlier}) {
-      const int group = notes.steps[s].group;
-      if (group < 0 || notes.is_alone[size_t(group)])
+    for (const size_t s : {later, earlier})
+      if (is_alone(s))
         return std::string(prim::name_of(calls[s]->primitive())) + " is a kernel of its own";
-    }
     const auto found = known.find({notes.steps[earlier].group, notes.steps[later].group});
     return found == known.end() ? "" : found->second;
-  };
-  const auto is_alone = [&](size_t s) {
-    const int group = notes.steps[s].group;
-    return group < 0 || notes.is_alone[size_t(group)];
   };
   constexpr size_t kNone = SIZE_MAX;
   std::vector<size_t> writer(notes.memory.size(), kNone), reader(notes.memory.size(), kNone);
@@ -118,7 +112,7 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
     ExplainedStep step{.text = call.to_string(), .calls = notes.steps[size_t(s)].calls};
     for (const int c : step.calls) {
       step.operators.push_back(name_of_call(t, size_t(c)));
-      step.bytes_before += traffic_of(*t.calls[size_t(c)]);
+      step.bytes_before += bytes_of(*t.calls[size_t(c)]);
     }
     if (!step.calls.empty()) step.where = places[size_t(t.origins[size_t(step.calls[0])].place)];
     size_t operand = 0;

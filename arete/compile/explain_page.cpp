@@ -95,7 +95,7 @@ function table(id,title,heads,rows,none){
 const COLOURS={pointwise:'pointwise',multi_pointwise:'pointwise',dropout:'pointwise',reduce:'reduce',fused:'reduce',
  multi_reduce:'reduce',arg_reduce:'reduce',scan:'reduce',gemm:'product',conv:'product',attention:'product',recurrence:'product',
  linalg:'product',fft:'product',copy:'data',fill:'data',iota:'data',gather:'data',scatter:'data',take_rows:'data',add_rows:'data',
- random:'data',sort:'data',topk:'data',compact:'data',pool:'reduce'};
+ random:'data',sort:'data',topk:'data',select:'data',compact:'data',pool:'reduce'};
 const NAMES=[['pointwise','element by element'],['reduce','reduction'],['product','product, convolution, attention'],
  ['data','copies, indices, random numbers'],['other','other']];
 const kind=s=>COLOURS[s.text.split('(')[0]]||'other';
@@ -109,9 +109,7 @@ which.addEventListener('change',draw);planOf.addEventListener('change',drawPlan)
 function draw(){
  const f=F[+which.value];if(!f)return;
  const s=f.stats,per=Math.max(1,s.calls);
- let before=0,after=0,calls=0,steps=0;
- f.traces.forEach(t=>t.plans.forEach(p=>{const r=p.runs/per;
-  before+=r*p.bytes_recorded;after+=r*p.bytes_moved;calls+=r*p.recorded;steps+=r*p.steps.length}));
+ const before=s.bytes_recorded/per,after=s.bytes_moved/per,calls=s.primitive_calls/per,steps=s.steps/per;
  $('sub').textContent=count(F.length,'function')+'. '+(f.exact?'Results have the bits of eager code (exact).':
   'Floats are not rounded between operators of one kernel.');
  $('figures').replaceChildren(...[[s.calls,'calls'],[Math.round(calls)+' → '+Math.round(steps),'kernels a call, before → now'],

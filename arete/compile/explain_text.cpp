@@ -64,37 +64,20 @@ std::string operators_text(const std::vector<std::string>& operators) {
   return text;
 }
 
-// Of a call of the function, on average.
-struct Work {
-  double calls = 0, steps = 0, before = 0, after = 0;
-};
-Work work_of(const Explanation& e) {
-  Work w;
-  const double calls = double(std::max<int64_t>(1, e.stats.calls));
-  for (const ExplainedTrace& t : e.traces)
-    for (const ExplainedPlan& p : t.plans) {
-      const double runs = double(p.runs) / calls;
-      w.calls += runs * p.stats.recorded;
-      w.steps += runs * p.stats.steps;
-      w.before += runs * double(p.stats.bytes_recorded);
-      w.after += runs * double(p.stats.bytes_moved);
-    }
-  return w;
-}
-
 void add_summary(std::string& text, const Explanation& e) {
   const CompileStats& s = e.stats;
   if (!e.name.empty()) text += e.name + ": ";
   text += counted(s.calls, "call") + " ran as " + counted(s.runs, "plan") + " of " +
           std::to_string(s.plans) + ", for " + counted(s.traces, "list") + " of primitive calls\n";
   if (s.runs == 0) return;
-  const Work w = work_of(e);
-  const double calls = double(std::max<int64_t>(1, s.calls));
-  text += "a call: " + std::to_string(int64_t(w.calls + 0.5)) + " primitive calls in " +
-          std::to_string(int64_t(w.steps + 0.5)) + " kernels, " + bytes_text(size_t(w.before)) +
-          " moved before, " + bytes_text(size_t(w.after)) + " now; the host runs them in " +
-          seconds_text(s.launching / calls) + "; planning took " + seconds_text(s.planning) +
-          " in all\n";
+  const int64_t calls = std::max<int64_t>(1, s.calls);
+  const auto per_call = [&](int64_t n) { return (n + calls / 2) / calls; };
+  text += "a call: " + counted(per_call(s.primitive_calls), "primitive call") + " in " +
+          counted(per_call(s.steps), "kernel") + ", " +
+          bytes_text(size_t(per_call(s.bytes_recorded))) + " moved before, " +
+          bytes_text(size_t(per_call(s.bytes_moved))) + " now; the host runs them in " +
+          seconds_text(s.launching / double(calls)) + "; planning took " +
+          seconds_text(s.planning) + " in all\n";
 }
 
 void add_breaks(std::string& text, const Explanation& e) {
@@ -336,6 +319,10 @@ void add_function(Json& j, const Explanation& e) {
     stats.add("runs", e.stats.runs);
     stats.add("planning", e.stats.planning);
     stats.add("launching", e.stats.launching);
+    stats.add("primitive_calls", e.stats.primitive_calls);
+    stats.add("steps", e.stats.steps);
+    stats.add("bytes_recorded", e.stats.bytes_recorded);
+    stats.add("bytes_moved", e.stats.bytes_moved);
   }
   j.add_objects("breaks", e.breaks, [](Json& o, const ExplainedBreak& b) {
     o.add("where", b.look.where);

@@ -217,7 +217,7 @@ Depth depth_of(const Stages& stages) {
 
 int functions_of(const expr::Program& program) {
   return int(std::ranges::count_if(program.code(), [](const expr::Instruction& in) {
-    return in.op >= expr::Op::exp && in.op <= expr::Op::sigmoid;
+    return (in.op >= expr::Op::exp && in.op <= expr::Op::sigmoid) || in.op == expr::Op::pow;
   }));
 }
 
@@ -233,8 +233,7 @@ bool Place::operator==(const Place& o) const {
 
 Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const PlanOptions& options)
     : staged_(stages_of(*call, buffers, options)), exact_(options.exact) {
-  call->for_each_operand(
-      [&](prim::View& view, Access access) { buffers.add_use(uses_, view, access); });
+  uses_ = uses_of(*call, buffers);
   for (const Use& u : uses_)
     if (u.access != Access::write && readers(u.buffer) == 0) read_.push_back(u.buffer);
   has_row_call_ = call->primitive() == Primitive::fused;
@@ -383,10 +382,13 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   return nullptr;
 }
 
-std::unique_ptr<prim::RecordedCall> Group::build(const std::function<bool(const Use&)>& is_needed) {
+bool Group::may_be_left_out(const std::function<bool(const Use&)>& is_needed) const {
   const auto writes = [&](const Use& u) { return u.access != Access::read && is_needed(u); };
-  if (std::ranges::none_of(uses_, writes) && !compile::may_refuse(call().primitive()))
-    return nullptr;
+  return std::ranges::none_of(uses_, writes) && !compile::may_refuse(call().primitive());
+}
+
+std::unique_ptr<prim::RecordedCall> Group::build(const std::function<bool(const Use&)>& is_needed) {
+  if (may_be_left_out(is_needed)) return nullptr;
   const bool all = std::ranges::all_of(
       uses_, [&](const Use& u) { return u.access == Access::read || is_needed(u); });
   if (!staged_ || (calls_.size() == 1 && all)) return std::move(calls_[0]);

@@ -30,7 +30,6 @@ struct Graph {
     for (size_t s = 0; s < stages.size(); ++s) {
       std::vector<Source>& its = sources.emplace_back();
       for (const Place& p : stages[s].inputs) its.push_back(source_of(p, s));
-      first_param.push_back(params.size());
       for (const prim::Slot& slot : stages[s].slots)
         slots.push_back({slot.number + int(params.size()), slot.value});
       const auto given = stages[s].params.first(stages[s].program->params().size());
@@ -60,7 +59,6 @@ struct Graph {
   const std::vector<Stage>& stages;
   std::vector<std::vector<Source>> sources;  // of each stage's inputs
   std::vector<const Place*> inputs;          // of all
-  std::vector<size_t> first_param;           // of each stage
   std::vector<expr::Literal> params;
   std::vector<prim::Slot> slots;
   std::vector<Source> stored;

@@ -43,12 +43,6 @@ Place row_value(DType dtype, IntList space, uint32_t reduced) {
   return {stand_in(1), dtype, std::move(layout), nullptr, {-1, 0, 0, Access::write}};
 }
 
-ProgramPtr conversion(DType from, DType to) {
-  Builder b;
-  const Value value = b.input(from);
-  return b.build({&value, 1}, {&to, 1});
-}
-
 int64_t rows_of(IntList space, uint32_t reduced) {
   int64_t rows = 1;
   for (size_t d = 0; d < space.size(); ++d)
@@ -74,7 +68,7 @@ std::optional<StagedCall> staged(const prim::CopyArgs& a, Buffers& buffers) {
   if (a.out.numel() == 0 || is_complex(a.in.dtype) || is_complex(a.out.dtype)) return std::nullopt;
   StagedCall s{.space = Shape(a.out.sizes), .context = a.context};
   s.stages.push_back({.kind = Stage::Kind::elements,
-                      .program = conversion(a.in.dtype, a.out.dtype),
+                      .program = expr::conversion(a.in.dtype, a.out.dtype),
                       .inputs = {place_of(a.in, s.space, Access::read, buffers)},
                       .outputs = {place_of(a.out, s.space, Access::write, buffers)}});
   return s;
@@ -111,7 +105,7 @@ std::optional<StagedCall> staged(const prim::ReduceArgs& a, Buffers& buffers) {
     if (a.space[d] != 1 && (a.reduced >> d & 1)) s.reduced |= 1u << d;
   if (s.reduced == 0) return std::nullopt;
   const ProgramPtr program = a.prologue ? a.prologue->shared_from_this()
-                                        : conversion(a.inputs[0].dtype, a.inputs[0].dtype);
+                                        : expr::conversion(a.inputs[0].dtype, a.inputs[0].dtype);
   const expr::Program::Output& out = program->outputs()[0];
   const Place row =
       row_value(row_dtype(a.monoid, program->code()[size_t(out.value)].type), a.space, s.reduced);
@@ -122,13 +116,13 @@ std::optional<StagedCall> staged(const prim::ReduceArgs& a, Buffers& buffers) {
                       .params = a.params,
                       .slots = {a.slots.begin(), a.slots.end()},
                       .monoid = a.monoid});
-  s.stages.push_back(
-      {.kind = Stage::Kind::rows,
-       .program = a.epilogue ? a.epilogue->shared_from_this() : conversion(row.dtype, a.out.dtype),
-       .inputs = {row},
-       .outputs = {place_of(a.out, s.space, Access::write, buffers)},
-       .params = a.epilogue_params,
-       .slots = {a.epilogue_slots.begin(), a.epilogue_slots.end()}});
+  s.stages.push_back({.kind = Stage::Kind::rows,
+                      .program = a.epilogue ? a.epilogue->shared_from_this()
+                                            : expr::conversion(row.dtype, a.out.dtype),
+                      .inputs = {row},
+                      .outputs = {place_of(a.out, s.space, Access::write, buffers)},
+                      .params = a.epilogue_params,
+                      .slots = {a.epilogue_slots.begin(), a.epilogue_slots.end()}});
   return s;
 }
 

@@ -95,6 +95,8 @@ class Group {
   /// and store the same bits (`exact`) or numbers. Else it gives the reason.
   /// `is_read_elsewhere(use)`: whether other groups than these two look at what is written there.
   const char* take(Group& next, const std::function<bool(const Use&)>& is_read_elsewhere);
+  /// Whether nothing of it is needed.
+  bool may_be_left_out(const std::function<bool(const Use&)>& is_needed) const;
   /// As one call that stores what is needed: null if nothing is. Once only.
   std::unique_ptr<prim::RecordedCall> build(const std::function<bool(const Use&)>& is_needed);
 
@@ -106,6 +108,10 @@ class Group {
   bool has_row_call_ = false;  // one of the calls works on rows, which kernels for rows are good at
   bool exact_;
 };
+
+/// How many groups' calls look at each buffer.
+std::vector<int> readers_of(const std::vector<std::unique_ptr<Group>>& groups,
+                            const Buffers& buffers);
 
 /// Of groups of one call each: who reads a temporary that is a narrower operand converted to a
 /// wider type reads the operand, and converts it himself, if all its readers can. Sums of rows

@@ -16,6 +16,19 @@ bool collide(const std::vector<Use>& a, const std::vector<Use>& b) {
   return false;
 }
 
+size_t bytes_of(const prim::RecordedCall& call) {
+  size_t bytes = 0;
+  const_cast<prim::RecordedCall&>(call).for_each_operand(
+      [&](View& v, Access) { bytes += size_t(v.numel()) * size_of(v.dtype); });
+  return bytes;
+}
+
+std::vector<Use> uses_of(prim::RecordedCall& call, Buffers& buffers) {
+  std::vector<Use> uses;
+  call.for_each_operand([&](View& v, Access access) { buffers.add_use(uses, v, access); });
+  return uses;
+}
+
 Buffers::Buffers(std::vector<UsedMemory> memory) {
   for (UsedMemory& m : memory) {
     by_storage_[m.storage.get()] = int(buffers_.size());

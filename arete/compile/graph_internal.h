@@ -36,6 +36,13 @@ inline bool collide(const Use& a, const Use& b) {
 }
 bool collide(const std::vector<Use>& a, const std::vector<Use>& b);
 
+/// Each operand counted once.
+size_t bytes_of(const prim::RecordedCall& call);
+
+class Buffers;
+/// What a call uses, operand by operand.
+std::vector<Use> uses_of(prim::RecordedCall& call, Buffers& buffers);
+
 /// Memory that calls use.
 struct Buffer {
   StoragePtr storage;  // null: memory that no recorder knew

@@ -71,7 +71,7 @@ void Plan::choose_orders(Buffers& buffers) {
   for (const Step& step : steps_) {
     if (step.call->primitive() != Primitive::conv) continue;
     const auto& conv = *static_cast<const prim::ConvArgs*>(step.call->args());
-    if (!prim::backend_for(step.call->device()).prefers_channels_last(conv)) continue;
+    if (!prim::backend_for(step.call->device()).wants_channels_last(conv)) continue;
     if (conv.x.sizes[1] % kChannels != 0 && conv.y.sizes[1] % kChannels != 0) continue;
     for (const View* v : {&conv.x, &conv.y, &conv.w})
       if (is_free(*v) && v->is_contiguous() && v->numel() > v->sizes[0] * v->sizes[1])

@@ -26,13 +26,6 @@ constexpr size_t kWindow = 64;
 // Of temporaries in an arena, in bytes.
 constexpr size_t kAlignment = 256;
 
-size_t bytes_of(const prim::RecordedCall& call) {
-  size_t bytes = 0;
-  const_cast<prim::RecordedCall&>(call).for_each_operand(
-      [&](View& v, Access) { bytes += size_t(v.numel()) * size_of(v.dtype); });
-  return bytes;
-}
-
 // Whether calls of one device were recorded on several streams.
 bool has_several_streams(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls) {
   std::map<std::pair<int, int>, prim::StreamHandle> streams;
@@ -98,6 +91,27 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
     next_may_move = next_may_move && may_swap(group, *next, buffers);
   }
   groups.push_back(std::move(next));
+}
+
+/// Leaves out the calls whose results nobody reads, and gives how many these were.
+int leave_out_unread(Groups& groups, Buffers& buffers) {
+  std::vector<Use> later;
+  const auto is_needed = [&](const Use& u) {
+    return !buffers[u.buffer].temporary ||
+           std::ranges::any_of(later, [&](const Use& v) { return collide(u, v); });
+  };
+  int count = 0;
+  for (auto& g : groups | std::views::reverse) {
+    if (g->may_be_left_out(is_needed)) {
+      count += g->calls();
+      g = nullptr;
+      continue;
+    }
+    for (const Use& u : g->uses())
+      if (u.access != Access::write) later.push_back(u);
+  }
+  std::erase(groups, nullptr);
+  return count;
 }
 
 // Groups that were joined may be joined with others. Gives the refusals of the last round, which
@@ -192,12 +206,13 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
   buffers.look_for_host_writes(uses);
-  if (!several_streams) read_before_casts(groups, buffers, options);
-  std::vector<int> readers(size_t(buffers.size()));
-  for (const auto& g : groups)
-    for (const int b : g->reads()) ++readers[size_t(b)];
   notes_ = std::make_unique<PlanNotes>();
   notes_->several_streams = several_streams;
+  if (!several_streams) {
+    notes_->left_out = leave_out_unread(groups, buffers);
+    read_before_casts(groups, buffers, options);
+  }
+  const std::vector<int> readers = readers_of(groups, buffers);
   std::vector<Refusal> refusals;
   if (!several_streams) refusals = join_groups(groups, buffers, readers);
   note_refusals(*notes_, groups, refusals);
@@ -216,9 +231,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
       notes_->left_out += count;
       continue;
     }
-    std::vector<Use> uses;
-    call->for_each_operand([&](View& v, Access access) { buffers.add_use(uses, v, access); });
-    for (const Use& u : uses)
+    for (const Use& u : uses_of(*call, buffers))
       if (u.access != Access::write) later.push_back(u);
     steps_.push_back({std::move(call), count, std::move(g->numbers), k});
   }
@@ -230,6 +243,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
     if (!options.exact) {
       end_products(buffers);
       choose_orders(buffers);
+      divide_into_bands(buffers, options.band);
     }
   }
   stats_.steps = int(steps_.size());
@@ -240,6 +254,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
 
 void Plan::note_steps(Buffers& buffers) {
   for (Step& step : steps_) {
+    std::ranges::sort(step.numbers);
     PlanNotes::Step its{std::move(step.numbers), {}, step.group};
     step.call->for_each_operand([&](View& v, Access) { its.buffers.push_back(buffers.of(v)); });
     notes_->steps.push_back(std::move(its));
@@ -251,14 +266,18 @@ void Plan::note_steps(Buffers& buffers) {
 
 void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {
   struct Life {
-    size_t first = SIZE_MAX, last = 0;
+    size_t first = SIZE_MAX, last = 0, bytes = 0;
     size_t number = 0;
   };
   std::vector<Life> lives(size_t(buffers.size()));
   for (size_t k = 0; k < steps_.size(); ++k)
     steps_[k].call->for_each_operand([&](View& v, Access) {
-      if (const int b = buffers.of(v); b >= 0)
-        lives[size_t(b)] = {std::min(lives[size_t(b)].first, k), k};
+      const int b = buffers.of(v);
+      if (b < 0 || !buffers[b].storage) return;
+      Life& life = lives[size_t(b)];
+      const int64_t end = extent_of(v).second;
+      const auto base = reinterpret_cast<intptr_t>(buffers[b].storage->data());
+      life = {std::min(life.first, k), k, std::max(life.bytes, size_t(end - base))};
     });
   std::map<std::pair<int, int>, Arena> arenas;  // of devices
   const auto arena_of = [&](const Storage& s) -> Arena& {
@@ -272,8 +291,8 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
     if (!storage) continue;
     if (buffers[b].temporary) stats_.temporaries += storage->bytes();
     if (is_placed(b))
-      lives[size_t(b)].number =
-          arena_of(*storage).add(storage->bytes(), lives[size_t(b)].first, lives[size_t(b)].last);
+      lives[size_t(b)].number = arena_of(*storage).add(
+          lives[size_t(b)].bytes, lives[size_t(b)].first, lives[size_t(b)].last);
     else if (!promise_arenas && (keep_places || !buffers[b].temporary))
       memory_.push_back(storage);
   }
@@ -297,8 +316,8 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
     const Arena& arena = arena_of(storage);
     const Life& life = lives[size_t(b)];
     const auto its = std::ranges::find(arenas_, made[&arena]);
-    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(life.number),
-                           storage.bytes(), life.first, life.last});
+    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(life.number), life.bytes,
+                           life.first, life.last});
   }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {

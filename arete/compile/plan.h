@@ -22,6 +22,9 @@ struct PlanOptions {
   /// and sums of them take in the calls that make what they sum: less memory is read and written,
   /// and results differ by the rounding of a few operations, mostly to the better.
   bool exact = true;
+  /// Unless `exact`: temporaries of so many bytes and more, which calls make and use row by row,
+  /// are made in bands of rows of about this size.
+  size_t band = size_t(256) << 20;
 };
 
 /// What became of the calls that a plan was made of.
@@ -45,6 +48,7 @@ struct PlanStats {
 //  - Products are converted and activated on their way out (products.cpp).
 //  - Pictures lie in the order in which convolutions are quick (orders.cpp).
 //  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
+//  - Large temporaries are made and used some rows at a time (bands.cpp).
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
 //    the same place in it.
 // Calls of several streams of one device are left as they are, since what orders them (events) is
@@ -98,6 +102,7 @@ class Plan {
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void end_products(Buffers& buffers);
   void choose_orders(Buffers& buffers);
+  void divide_into_bands(Buffers& buffers, size_t band);
   void note_steps(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 

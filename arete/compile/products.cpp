@@ -4,7 +4,7 @@
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
 #include "arete/expr/value.h"
-#include "arete/ops/record.h"
+#include "arete/ops/activation_program_internal.h"
 #include "arete/prim/backend.h"
 
 namespace arete::compile {
@@ -28,11 +28,6 @@ struct End {
   const View* out;
 };
 
-expr::ProgramPtr activation_program(const char* record, DType dtype) {
-  const ops::OpRecord* const op = ops::find_record(record);
-  return expr::trace(op->pointwise->definition, {&dtype, 1}, {}, {&dtype, 1});
-}
-
 std::optional<End> end_of(const prim::RecordedCall& call) {
   if (call.primitive() == Primitive::copy) {
     const auto& c = *static_cast<const prim::CopyArgs*>(call.args());
@@ -43,18 +38,16 @@ std::optional<End> end_of(const prim::RecordedCall& call) {
   const auto& e = *static_cast<const PointwiseArgs*>(call.args());
   if (e.outputs.size() != 1 || e.program->tables() || !e.slots.empty()) return std::nullopt;
   const View& out = e.outputs[0];
-  const auto code = e.program->code();
+  const expr::Instruction& last = e.program->code()[size_t(e.program->outputs()[0].value)];
   if (e.inputs.size() == 1 && is_half(e.inputs[0].dtype) && out.dtype == kFloat32 &&
-      std::ranges::all_of(code, [](const expr::Instruction& in) {
-        return in.op == expr::Op::input || in.op == expr::Op::param;
-      }))
+      last.op == expr::Op::input)
     return End{End::Kind::widen, Activation::none, &e.inputs[0], nullptr, &out};
   const DType dtype = out.dtype;
   if (!is_half(dtype) || !e.params.empty() || e.inputs.size() > 2) return std::nullopt;
-  const expr::ProgramPtr gelu = activation_program("gelu_tanh", dtype);
-  if (e.program == gelu.get())
+  const expr::Program& gelu = ops::activation_program(Activation::gelu_tanh, dtype);
+  if (e.program == &gelu)
     return End{End::Kind::activate, Activation::gelu_tanh, &e.inputs[0], nullptr, &out};
-  const expr::Derivative& d = gelu->derivative(1);
+  const expr::Derivative& d = gelu.derivative(1);
   if (e.program != d.program.get() || e.inputs.size() != 2) return std::nullopt;
   const bool first = d.inputs[0].from == expr::DerivativeInput::From::grad;
   return End{End::Kind::differentiate, Activation::gelu_tanh, &e.inputs[first ? 0 : 1],
@@ -76,10 +69,8 @@ View in_form_of(const GemmArgs& g, const View& v) {
 // A product in a half type that is only converted is made in f32, and one that is only activated
 // is stored activated. (Rounded once instead of twice.)
 void Plan::end_products(Buffers& buffers) {
-  std::vector<std::vector<Use>> uses(steps_.size());
-  for (size_t k = 0; k < steps_.size(); ++k)
-    steps_[k].call->for_each_operand(
-        [&](View& v, Access access) { buffers.add_use(uses[k], v, access); });
+  std::vector<std::vector<Use>> uses;
+  for (const Step& step : steps_) uses.push_back(uses_of(*step.call, buffers));
   const auto use_of = [&](const View& v, Access access) {
     std::vector<Use> one;
     buffers.add_use(one, v, access);
@@ -139,9 +130,7 @@ void Plan::end_products(Buffers& buffers) {
     std::ranges::copy(steps_[k].numbers, std::back_inserter(steps_[j].numbers));
     steps_[k].call.reset();
     uses[k].clear();
-    uses[j].clear();
-    steps_[j].call->for_each_operand(
-        [&](View& v, Access access) { buffers.add_use(uses[j], v, access); });
+    uses[j] = uses_of(*steps_[j].call, buffers);
   }
   std::erase_if(steps_, [](const Step& s) { return !s.call; });
 }

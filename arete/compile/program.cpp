@@ -3,7 +3,6 @@
 
 #include "arete/compile/queue_internal.h"
 #include "arete/core/modes.h"
-#include "arete/prim/host_wait.h"
 
 namespace arete::compile {
 
@@ -30,7 +29,7 @@ std::shared_ptr<Trace> Program::find(Words before, size_t calls, Words next) {
 void Program::add(const std::shared_ptr<Trace>& trace) {
   constexpr size_t kMostTraces = 64;
   const std::lock_guard lock(mutex_);
-  ++seen_;
+  ++totals_.traces;
   trace->last_used = ++time_;
   if (traces_.size() == kMostTraces)
     traces_.erase(
@@ -78,17 +77,23 @@ std::vector<std::string> Program::places() const {
   return places_;
 }
 
-void Program::note_run(double planning, double launching) {
+void Program::note_run(const PlanStats& plan, double planning, double launching) {
   const std::lock_guard lock(mutex_);
-  ++runs_;
-  planning_ += planning;
-  launching_ += launching;
+  ++totals_.runs;
+  totals_.planning += planning;
+  totals_.launching += launching;
+  totals_.primitive_calls += plan.recorded;
+  totals_.steps += plan.steps;
+  totals_.bytes_recorded += int64_t(plan.bytes_recorded);
+  totals_.bytes_moved += int64_t(plan.bytes_moved);
 }
 
 void Program::reset() {
   const std::lock_guard lock(mutex_);
   traces_.clear();
   breaks_.clear();
+  calls_ = 0;
+  totals_ = {};
 }
 
 // Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other
@@ -102,11 +107,8 @@ CompileStats Program::stats() const {
   CompileStats s;
   {
     const std::lock_guard lock(mutex_);
-    s = {.calls = calls_,
-         .traces = seen_,
-         .runs = runs_,
-         .planning = planning_,
-         .launching = launching_};
+    s = totals_;
+    s.calls = calls_;
     for (const auto& [key, its] : breaks_) s.breaks += its.count;
   }
   for (const auto& t : traces()) {
@@ -146,12 +148,6 @@ struct PutOff::State {
 PutOff::PutOff(Program& program) : PutOff(program, !program.options().fullgraph, 0) {}
 PutOff::PutOff(Program& program, bool may_break, int segment) {
   if (modes().word & Modes::kCapture || modes().capture) return;
-  [[maybe_unused]] static const bool listens = [] {
-    prim::set_wait_listener([](double seconds) {
-      if (auto* const queue = dynamic_cast<Queue*>(modes().capture)) queue->note_wait(seconds);
-    });
-    return true;
-  }();
   state_ = std::make_unique<State>(program, may_break, segment);
 }
 
@@ -185,6 +181,10 @@ MadeAtOnce::~MadeAtOnce() {
 std::shared_ptr<Program> make_program(const CompileOptions& options) {
   return std::make_shared<Program>(options);
 }
+void graph_break() {
+  if (modes().word & Modes::kPutOff) static_cast<Queue*>(modes().capture)->break_on_request();
+}
+
 void note_call(Program& program) { program.note_call(); }
 CompileStats stats_of(const Program& program) { return program.stats(); }
 std::vector<Break> breaks_of(const Program& program) { return program.breaks(); }

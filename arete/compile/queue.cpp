@@ -238,10 +238,11 @@ template <Primitive P, class Args>
 prim::ResultOf<P> Queue::add(Device device, const Args& args) {
   const std::lock_guard lock(mutex_);
   if constexpr (P == Primitive::compact) {
+    check_may_break("compact");
     break_here("compact");
     const auto begun = std::chrono::steady_clock::now();
     const int64_t count = run_now(device, args);
-    note_wait(seconds_since(begun));
+    if (!device.is_cpu()) waited(seconds_since(begun));
     return count;
   } else {
     // Calls of one stream are in order; what orders streams is not put off.
@@ -371,16 +372,27 @@ void Queue::settle(const Storage& memory) {
   if (memory.promiser() != this) return;                                  // meanwhile
   if (known_.find(&memory) == Numbers::kUnused) return provide(&memory);  // no call is concerned
   const char* const what = modes().current_op;
-  const bool is_inside = modes().word & Modes::kPutOff && modes().capture == this;
-  ARETE_CHECK(may_break_ || !is_inside,
-              ValueError("compile",
-                         "a value is read before the function has ended, which "
-                         "fullgraph=True does not allow")
-                  .got(what ? what : "a look at memory")
-                  .hint("keep the value in a tensor, or leave fullgraph out: then the function "
-                        "runs as several plans"));
+  if (modes().word & Modes::kPutOff && modes().capture == this)
+    check_may_break(what ? what : "a look at memory");
   const char* const maker = maker_of(memory);
   break_here(maker ? maker : what);
+  done.swap(done_);
+}
+
+void Queue::check_may_break(const char* what) const {
+  ARETE_CHECK(may_break_, ValueError("compile",
+                                     "a value is read before the function has ended, which "
+                                     "fullgraph=True does not allow")
+                              .got(what)
+                              .hint("keep the value in a tensor, or leave fullgraph out: then the "
+                                    "function runs as several plans"));
+}
+
+void Queue::break_on_request() {
+  std::vector<StoragePtr> done;
+  const std::lock_guard lock(mutex_);
+  check_may_break("graph_break");
+  break_here("graph_break");
   done.swap(done_);
 }
 
@@ -405,9 +417,10 @@ void Queue::break_here(const char* what) {
   const auto begun = std::chrono::steady_clock::now();
   flush();
   program_->add_to_break(*last_break_, seconds_since(begun), 0);
+  if (segment_ != Trace::kPass) ++segment_;
 }
 
-void Queue::note_wait(double seconds) {
+void Queue::waited(double seconds) noexcept {
   const std::lock_guard lock(mutex_);
   if (last_break_) program_->add_to_break(*last_break_, 0, seconds);
 }
@@ -420,7 +433,6 @@ void Queue::flush() {
     throw;
   }
   clear();
-  if (segment_ != Trace::kPass) ++segment_;
 }
 
 void Queue::run() {
@@ -457,7 +469,8 @@ void Queue::run() {
     const std::lock_guard lock(trace->mutex);
     const auto begun = std::chrono::steady_clock::now();
     TracePlan& plan =
-        trace->plan_for(used_, temporary, numbers_, {.exact = program_->options().exact});
+        trace->plan_for(used_, temporary, numbers_,
+                        {.exact = program_->options().exact, .band = program_->options().band});
     const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
     // Of what no call uses; of the others the plan sees to it.
@@ -470,7 +483,7 @@ void Queue::run() {
     plan.account.runs += 1;
     plan.account.planning += planned;
     plan.account.launching += launched;
-    program_->note_run(planned, launched);
+    program_->note_run(plan.plan().stats(), planned, launched);
   } else {
     provide_wanted();
   }

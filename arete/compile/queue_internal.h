@@ -33,7 +33,7 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   BreakKey note_break(const char* what);
   /// What it cost, if it is still known.
   void add_to_break(const BreakKey& key, double making, double waiting);
-  void note_run(double planning, double launching);
+  void note_run(const PlanStats& plan, double planning, double launching);
   /// The number of the line that the thread is at.
   int place_now();
   void reset();
@@ -55,8 +55,8 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::vector<std::string> places_;
   std::unordered_map<std::string, int> place_numbers_;
   std::atomic<int64_t> calls_{0};
-  int64_t runs_ = 0, seen_ = 0, time_ = 0;
-  double planning_ = 0, launching_ = 0;
+  CompileStats totals_;  // but for calls, breaks and plans
+  int64_t time_ = 0;
 };
 
 /// Numbers of memory: a table without memory for each entry, which is soon empty again.
@@ -109,8 +109,9 @@ class Queue final : public prim::Capture, public Promiser {
   void settle(const Storage& memory) override;
   /// Whatever is not there by now never will be.
   void give_up() noexcept;
-  /// The thread has waited for what it looked at.
-  void note_wait(double seconds);
+  /// For what was looked at by the last break.
+  void waited(double seconds) noexcept override;
+  void break_on_request();
 
  private:
   class Target;
@@ -144,6 +145,7 @@ class Queue final : public prim::Capture, public Promiser {
   void start_recording(size_t calls);
   bool follows(size_t end);
   void flush();
+  void check_may_break(const char* what) const;
   void break_here(const char* what);
   const char* maker_of(const Storage& memory) const;
   void run();

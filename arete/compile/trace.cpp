@@ -93,7 +93,6 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
-  if (!graph_->may_run() && plan_->stats().arena >= kLargeArena) divide_arenas();
 }
 
 // Note [Memory of large plans]
@@ -155,7 +154,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
   else
     arenas = make_arenas();
   plan_->for_each_step([&](const RecordedCall& call) {
-    const size_t known = is_first ? prim::count_compiled_kernels() : 0;
+    const size_t known = prim::compiled_kernels().size();
     if (in_pieces)
       for (const int p : begins_[done]) {
         const Plan::Placement& its = plan_->placements()[size_t(p)];
@@ -170,15 +169,17 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
     call.run_once();
     if (in_pieces)
       for (const int p : ends_[done]) arenas[size_t(p)].reset();
-    if (is_first && prim::count_compiled_kernels() > known)
-      for (prim::CompiledKernel& k : prim::compiled_kernels(known))
-        account.kernels.push_back({done, std::move(k.name), k.seconds});
+    const auto& compiled = prim::compiled_kernels();
+    for (size_t k = known; is_first && k < compiled.size(); ++k)
+      account.kernels.push_back({done, compiled[k].name, compiled[k].seconds});
     ++done;
   });
 }
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
                     const std::function<void(int)>& provide, std::vector<int>& lost) {
+  if (begins_.empty() && !graph_->may_run() && plan_->stats().arena >= kLargeArena)
+    divide_arenas();  // it was to be a graph once
   if (begins_.empty()) {
     for (const int b : used_)
       if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);

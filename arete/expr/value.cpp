@@ -1,5 +1,7 @@
 #include "arete/expr/value.h"
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -130,6 +132,22 @@ ProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
   if (dtypes.empty())
     for (const Value& v : outputs) dtypes.push_back(storage_type(v.type()));
   return builder.build(outputs, dtypes);
+}
+
+const ProgramPtr& conversion(DType from, DType to) {
+  static std::array<std::array<std::atomic<const ProgramPtr*>, kNumDTypes>, kNumDTypes> all;
+  std::atomic<const ProgramPtr*>& entry = all[size_t(from)][size_t(to)];
+  const ProgramPtr* program = entry.load(std::memory_order_acquire);
+  if (!program) {
+    Builder b;
+    const Value y = b.cast(b.input(from), compute_type(to));
+    const auto* const made = new ProgramPtr(b.build({&y, 1}, {&to, 1}));
+    if (entry.compare_exchange_strong(program, made, std::memory_order_acq_rel))
+      program = made;
+    else
+      delete made;
+  }
+  return *program;
 }
 
 }  // namespace arete::expr

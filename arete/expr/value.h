@@ -169,4 +169,8 @@ ProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
                  std::span<const Type> params, std::span<const DType> out_dtypes,
                  uint32_t tables = 0);
 
+/// The program that only converts: one input of type `from`, one output of type `to`. Not for
+/// complex types. Kept for the process: there are no more than pairs of types.
+const ProgramPtr& conversion(DType from, DType to);
+
 }  // namespace arete::expr

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "arete/base/error.h"
+#include "arete/expr/program_cache.h"
+#include "arete/ops/activation_program_internal.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
@@ -323,6 +326,17 @@ const OpRecord& glu_op =
         });
 
 }  // namespace
+
+const expr::Program& activation_program(prim::Activation activation, DType dtype) {
+  static auto& programs = *new expr::ProgramCache;
+  ARETE_ASSERT(activation != prim::Activation::none);
+  const OpRecord* const op = activation == prim::Activation::relu   ? find_record("relu")
+                             : activation == prim::Activation::gelu ? &gelu_erf_op
+                                                                    : &gelu_tanh_op;
+  return programs.get(pack_key({int(activation), int(dtype)}), {dtype}, {}, {dtype},
+                      op->pointwise->definition);
+}
+
 }  // namespace ops
 
 Tensor gelu(const Tensor& self, std::string_view approximate) {

@@ -152,12 +152,6 @@ bool are_independent(const Items& items) {
   return true;
 }
 
-// The program of a copy.
-expr::ProgramPtr conversion(DType from, DType to) {
-  return expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0]}; }, {&from, 1},
-                     {}, {&to, 1});
-}
-
 // Modes whose places in the code are single calls.
 bool must_be_single() { return modes().word & Modes::kAnomaly; }
 
@@ -277,7 +271,7 @@ void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, boo
                std::ranges::equal(self[i].sizes(), src[i].sizes());
     if (!together) continue;
     expr::ProgramPtr& program = programs[{from, to}];
-    if (!program) program = conversion(from, to);
+    if (!program) program = expr::conversion(from, to);
     items.push_back({program, {src[i]}, {}, self[i]});
   }
   if (together && are_independent(items)) return launch(name, items);
@@ -340,7 +334,8 @@ std::vector<Tensor> foreach_max(Tensors tensors) {
       "_foreach_max", tensors, true,
       [&](const std::vector<Tensor>& some) {
         const DType dtype = some[0].dtype();
-        return reduce_each("_foreach_max", prim::Monoid::max, *conversion(dtype, dtype), some);
+        return reduce_each("_foreach_max", prim::Monoid::max, *expr::conversion(dtype, dtype),
+                           some);
       },
       [](const Tensor& t) { return t.max(); });
 }

@@ -93,6 +93,7 @@ Tensor through_product(const Tensor& f, bool upper, const Tensor& s) {
 
 const OpRecord& cholesky_solve_op =
     define("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
+        .converts_out()
         .doc("X with A X = B from the Cholesky factor of A.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &b = c.tensor(0), &f = c.tensor(1);
@@ -147,6 +148,7 @@ const OpRecord& cholesky_solve_op =
 
 const OpRecord& cholesky_inverse_op =
     define("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
+        .converts_out()
         .doc("The inverse of A from its Cholesky factor.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& f = c.tensor(0);

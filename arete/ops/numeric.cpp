@@ -273,7 +273,7 @@ const OpRecord& limited_logit_op = []() -> const OpRecord& {
     const Value x = where(v[0] < low, low, where(v[0] > high, high, v[0]));
     return std::vector{log(x / (1.0 - x))};
   };
-  return define("limited_logit(Tensor self, float eps) -> Tensor")
+  return define("logit.eps(Tensor self, float eps) -> Tensor")
       .doc("log(x / (1 - x)) of x limited to [eps, 1 - eps].")
       .surface(Surface::internal)
       .pointwise(std::move(d))

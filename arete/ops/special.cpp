@@ -98,6 +98,7 @@ const expr::Program& polygamma_program(int64_t n, DType in, DType out) {
 
 const OpRecord& polygamma_op =
     define("polygamma(int n, Tensor self) -> Tensor")
+        .converts_out()
         .doc("The n-th derivative of digamma.")
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.integer(0);

@@ -305,10 +305,14 @@ Results quantile_of(const Call& c, bool skip_nan) {
       whole ? 0 : normalize_dim(c.integer(2), int(std::max<int64_t>(self.dim(), 1)), c.name());
   const Tensor rows = whole || self.dim() == 0 ? self.reshape({-1}) : self.movedim(d, -1);
   const int64_t n = rows.size(-1);
-  const Tensor plain = rows.detach(), flat_q = q.reshape({-1});
+  const Tensor plain = rows.detach();
+  // Places in rows so long are no numbers of 32 bits.
+  constexpr int64_t kExactPlaces = int64_t(1) << 24;
+  const bool is_long = self.dtype() == kFloat32 && n > kExactPlaces;
+  const Tensor flat_q = is_long ? q.reshape({-1}).to(kFloat64) : q.reshape({-1});
   Tensor rank;
   if (skip_nan) {
-    const Tensor count = plain.eq(plain).sum({-1}, true).to(self.dtype());
+    const Tensor count = plain.eq(plain).sum({-1}, true).to(flat_q.dtype());
     rank = flat_q.mul(count.sub(Scalar(1)).clamp(Scalar(0)));
   } else {
     // Where a row has a NaN, its last element is one.
@@ -337,7 +341,7 @@ Results quantile_of(const Call& c, bool skip_nan) {
     if (between) high = gather(sorted, -1, places.ceil().to(kInt64));
   }
   Tensor y = !between           ? low
-             : mode == "linear" ? lerp(low, high, rank.sub(one_of))
+             : mode == "linear" ? lerp(low, high, rank.sub(one_of).to(self.dtype()))
                                 : lerp(low, high, Scalar(0.5));
   // [q, rows...] with the reduced dimensions if they are kept.
   y = q.dim() == 0 ? y.squeeze(-1) : y.movedim(-1, 0);

@@ -27,6 +27,17 @@ const expr::Program& differs_program(DType t) {
                    [](std::span<const expr::Value> v) { return std::vector{v[0] != v[1]}; });
 }
 
+// Of complex numbers, for which there are no programs.
+Results changes_of_complex(const Call& c) {
+  const Tensor& values = c.tensor(0);
+  const int64_t n = values.size(0);
+  const Tensor first = ones({std::min<int64_t>(n, 1)}, TensorOptions(kBool, values.device()));
+  if (n <= 1) return {first};
+  Tensor changes = values.narrow(0, 1, n - 1).ne(values.narrow(0, 0, n - 1));
+  if (changes.dim() > 1) changes = changes.any({1});
+  return {cat({first, changes})};
+}
+
 const OpRecord& changes_op =
     define("changes_between_rows(Tensor self) -> Tensor")
         .doc("Which values (1-d) or rows (2-d) differ from the one before; the first does.")
@@ -35,9 +46,6 @@ const OpRecord& changes_op =
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 1 || x.dim() == 2,
                       ValueError(c.name(), "expected values or rows").got(describe(x)));
-          ARETE_CHECK(!is_complex(x.dtype()),
-                      NotImplementedError(c.name(), "complex numbers are not compared here")
-                          .got(describe(x)));
           out.push_back({Shape{x.size(0)}, kBool, x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -64,18 +72,11 @@ const OpRecord& changes_op =
                     .out = view_of(out[0], column),
                     .prologue = &differs_program(x.dtype())});
         })
+        .complex(changes_of_complex)
         .dtypes(kTypes);
 
 // Which of values or rows differ from the one before.
-Tensor changes_in(const Tensor& values) {
-  if (!is_complex(values.dtype())) return call(changes_op, {values});
-  const int64_t n = values.size(0);
-  const Tensor first = ones({std::min<int64_t>(n, 1)}, TensorOptions(kBool, values.device()));
-  if (n <= 1) return first;
-  Tensor changes = values.narrow(0, 1, n - 1).ne(values.narrow(0, 0, n - 1));
-  if (changes.dim() > 1) changes = changes.any({1});
-  return cat({first, changes});
-}
+Tensor changes_in(const Tensor& values) { return call(changes_op, {values}); }
 
 // (self, ..., return_inverse, return_counts, dim) with the dim as argument `dim_arg`. What is not
 // wanted is empty, as in PyTorch.

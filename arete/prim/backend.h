@@ -52,7 +52,7 @@ class Primitives {
   /// How many bytes of an intermediate result that is computed band by band to have at one time.
   virtual int64_t band_bytes() const { return int64_t(64) << 20; }
   /// Whether such a convolution is quicker where channels lie side by side.
-  virtual bool prefers_channels_last(const ConvArgs&) const { return false; }
+  virtual bool wants_channels_last(const ConvArgs&) const { return false; }
   /// Whether products of a dtype take this activation, or its derivative, along on their way out.
   virtual bool has_epilogue(Activation, DType) const { return false; }
   /// Memory for a tensor, as calls will write and read it.

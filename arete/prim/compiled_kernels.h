@@ -1,7 +1,6 @@
 // What compiling kernels took, by kernel.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,11 +12,9 @@ struct CompiledKernel {
   double seconds;
 };
 
-/// Called by backends that compile kernels. Thread-safe, as the others.
+/// Called by backends that compile kernels, on the thread that asked for one.
 void note_compiled_kernel(std::string name, double seconds);
-/// How many since the process started.
-size_t count_compiled_kernels() noexcept;
-/// Those behind the first `skip`.
-std::vector<CompiledKernel> compiled_kernels(size_t skip);
+/// Those that were compiled for this thread so far.
+const std::vector<CompiledKernel>& compiled_kernels() noexcept;
 
 }  // namespace arete::prim

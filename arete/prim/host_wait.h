@@ -6,7 +6,7 @@
 namespace arete::prim {
 
 /// While it lives the host may wait for a device to hand over values. If the thread puts calls off,
-/// who listens is told of it afterwards.
+/// who takes them is told of it afterwards: Capture::waited().
 class HostWait {
  public:
   HostWait();
@@ -18,8 +18,5 @@ class HostWait {
   std::chrono::steady_clock::time_point begun_;
   bool is_told_;
 };
-
-/// `listener(seconds)` is called on the thread that waited.
-void set_wait_listener(void (*listener)(double seconds)) noexcept;
 
 }  // namespace arete::prim

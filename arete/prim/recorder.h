@@ -24,6 +24,8 @@ class Capture {
   virtual std::shared_ptr<PassKeeper> keeper() { return nullptr; }
   /// Makes the calls that were put off so far.
   virtual void make_calls() {}
+  /// The host waited so many seconds for a device.
+  virtual void waited(double /*seconds*/) noexcept {}
 };
 
 /// Makes the calls that the thread has put off, if it does so: before anything else is given to a

@@ -215,7 +215,7 @@ const Attached logit_op =
           })};
         });
 const Attached limited_logit_op =
-    attach("limited_logit")
+    attach("logit.eps")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 3}, 0.05, 0.95), 0.2}, "eps"},
                                      {{m.make_strided({3, 4}, 0.05, 0.95), 0.01}, "strided"},

@@ -53,7 +53,7 @@ def graph_break(msg: str = "") -> None:
     >>> arete.compile(lambda x: (x + 1, arete._dynamo.graph_break())[0] * 2)(arete.ones(1))
     tensor([4.])
     """
-    _C._make_calls()
+    _C._graph_break()
 
 
 @_dataclasses.dataclass

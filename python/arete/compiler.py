@@ -7,6 +7,7 @@ operators in one kernel, without temporaries that nobody reads. There is nothing
 from __future__ import annotations
 
 import functools as _functools
+import types as _types
 import weakref as _weakref
 from typing import Any, Callable
 
@@ -28,17 +29,19 @@ _FORMATS = ("text", "json", "html")
 
 def _name_of(function: Any) -> str:
     """What a function is called in explanations: with its line, where it has one."""
-    name = getattr(function, "__qualname__", type(function).__name__)
+    name = str(getattr(function, "__qualname__", type(function).__name__))
     code = getattr(function, "__code__", None)
-    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
+    if isinstance(code, _types.CodeType):
+        name += f" ({code.co_filename}:{code.co_firstlineno})"
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 class _Program:
     """Plans of one function, and what its wrapper offers besides calling it."""
 
-    def __init__(self, exact: bool, fullgraph: bool, name: str = "") -> None:
-        self.exact, self.fullgraph, self.name = exact, fullgraph, name
-        self.program = _C._make_program(exact, fullgraph, name)
+    def __init__(self, exact: bool, fullgraph: bool, name: str = "", band: int | None = None) -> None:
+        self.exact, self.fullgraph, self.name, self.band = exact, fullgraph, name, band
+        self.program = _C._make_program(exact, fullgraph, name, band)
         _programs.add(self)
         if _kept is not None:
             _kept.append(self)
@@ -59,7 +62,7 @@ class _Program:
 
     # Plans are made anew where a copy is called.
     def __reduce__(self) -> tuple:
-        return _Program, (self.exact, self.fullgraph, self.name)
+        return _Program, (self.exact, self.fullgraph, self.name, self.band)
 
 
 def _hand_out(text: str, file: Any) -> "str | None":
@@ -89,11 +92,14 @@ def _program_of(
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if backend not in _BACKENDS:
         raise RuntimeError(f"Invalid backend: {backend!r}: the names that are known are {', '.join(_BACKENDS)}, and mean one")
-    for key, value in (options or {}).items():
+    options = dict(options or {})
+    band = options.pop("band_bytes", None)
+    if band is not None and (not isinstance(band, int) or isinstance(band, bool) or band <= 0):
+        raise RuntimeError(f"compile(): band_bytes is a number of bytes, not {band!r}")
+    for key, value in options.items():
         if value not in _OPTIONS.get(key, ()):
-            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}")
-    exact = bool((options or {}).get("exact", False))
-    return None if disable else _Program(exact, fullgraph, _name_of(model))
+            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS} and band_bytes")
+    return None if disable else _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band)
 
 
 def compile(
@@ -110,7 +116,8 @@ def compile(
 
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
-    all backends' names are one, and the modes are one, too; other options are refused.
+    all backends' names are one, and the modes are one, too; other options are refused. Without `exact`, temporaries of
+    `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of about that size.
 
     >>> @arete.compile
     ... def f(x):

@@ -49,9 +49,12 @@ def _run(program: str, arguments: list[str]) -> int:
             frames = frames.tb_next
         traceback.print_exception(type(error), error, frames)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    try:
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+    except KeyboardInterrupt:
+        status = 130
     return status
 
 
@@ -60,22 +63,20 @@ def _steps_in(program: str) -> list[str]:
     try:
         with open(program, "rb") as file:
             tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return []
     found = []
-
-    def visit(node: ast.AST, inside: "ast.AST | None") -> None:
+    nodes: list[tuple[ast.AST, Any]] = [(tree, None)]  # expressions may be nested deeper than Python calls
+    while nodes:
+        node, inside = nodes.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)):
             inside = node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward" and inside is not None:
             what = f"the function {inside.name}()" if isinstance(inside, (ast.FunctionDef, ast.AsyncFunctionDef)) else (
                 "the body of the loop, as a function,")
             found.append(f"{program}:{inside.lineno}: {what} has a backward pass (line {node.lineno})")
-        for child in ast.iter_child_nodes(node):
-            visit(child, inside)
-
-    visit(tree, None)
-    return list(dict.fromkeys(found))
+        nodes += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return sorted(dict.fromkeys(found))
 
 
 def _nothing_compiled(program: str) -> str:
@@ -107,18 +108,28 @@ def main(argv: "list[str] | None" = None) -> int:
                 parser.error(f"--{format}: {error}")
     kept: list[Any] = []
     compiler._kept = kept
+    output = sys.stdout  # the program may close or replace it
     try:
         status = _run(options.program, options.arguments)
     finally:
         compiler._kept = None
-    sys.stdout.flush()
-    print(f"\n== what became of the compiled functions of {options.program} ==")
     programs = [own.program for own in kept]
-    print(_C._explain(programs, "text") if programs else _nothing_compiled(options.program), end="")
     for file, format in files:
         with file:
             file.write(_C._explain(programs, format))
-        print(f"wrote {file.name}")
+    told = f"\n== what became of the compiled functions of {options.program} ==\n"
+    told += _C._explain(programs, "text") if programs else _nothing_compiled(options.program)
+    told += "".join(f"wrote {file.name}\n" for file, _ in files)
+    try:
+        if sys.stdout is not None and sys.stdout is not output:
+            sys.stdout.flush()
+    except (AttributeError, OSError, ValueError):
+        pass
+    try:
+        if output is not None:
+            print(told, end="", file=output, flush=True)
+    except (OSError, ValueError):
+        pass
     return status
 
 

@@ -78,14 +78,20 @@ void bind_compile(nb::module_& m) {
             compile::note_call(*mine);
             compile::PutOff put_off(*mine);
             nb::object result = call(function, args, kwargs);
-            put_off.finish();
+            {
+              const WithoutGil free;
+              put_off.finish();
+            }
             return result;
           },
           "function"_a, "args"_a, "kwargs"_a)
       .def("reset", [](const ProgramObject& p) { compile::reset(*p.program); })
       .def("stats",
            [](const ProgramObject& p) {
-             const compile::CompileStats s = compile::stats_of(*p.program);
+             const compile::CompileStats s = [&] {
+               const WithoutGil free;  // a thread that runs a plan may want it
+               return compile::stats_of(*p.program);
+             }();
              nb::dict all;
              all["calls"] = s.calls;
              all["breaks"] = s.breaks;
@@ -104,16 +110,22 @@ void bind_compile(nb::module_& m) {
       });
   m.def(
       "_make_program",
-      [](bool exact, bool fullgraph, const std::string& name) {
+      [](bool exact, bool fullgraph, const std::string& name, std::optional<size_t> band) {
         return ProgramObject{
-            compile::make_program({.exact = exact, .fullgraph = fullgraph, .name = name})};
+            compile::make_program({.exact = exact,
+                                   .fullgraph = fullgraph,
+                                   .band = band.value_or(compile::PlanOptions().band),
+                                   .name = name})};
       },
-      "exact"_a, "fullgraph"_a, "name"_a);
+      "exact"_a, "fullgraph"_a, "name"_a, "band"_a.none());
   m.def(
       "_explain",
       [](const std::vector<ProgramObject*>& objects, const std::string& format) {
         std::vector<std::shared_ptr<compile::Program>> programs;
-        for (const ProgramObject* o : objects) programs.push_back(o->program);
+        for (const ProgramObject* o : objects) {
+          if (!o) throw nb::type_error("_explain(): programs of compiled functions, not None");
+          programs.push_back(o->program);
+        }
         const WithoutGil free;  // a thread that runs a plan may want it
         const std::vector<compile::Explanation> all = explanations_of(programs);
         if (format == "json") return compile::to_json(all);
@@ -125,7 +137,7 @@ void bind_compile(nb::module_& m) {
       },
       "programs"_a, "format"_a);
   m.def("_is_compiling", [] { return (modes().word & Modes::kPutOff) != 0; });
-  m.def("_make_calls", [] { prim::make_calls_of_thread(); });
+  m.def("_graph_break", [] { compile::graph_break(); });
   // Calls at once, whatever is put off around them.
   m.def(
       "_call_eagerly",

@@ -44,7 +44,6 @@ OperatorObject* operator_in(PyObject* o) { return reinterpret_cast<OperatorObjec
 // ---- the call
 
 bool is_long(std::span<const Arg> args) {
-  if (modes().word & Modes::kPutOff) return false;  // it is only noted
   for (const Arg& a : args) {
     if (a.kind() == Kind::tensor && a.tensor().numel() >= kLongCall) return true;
     if (a.kind() == Kind::tensors) return true;

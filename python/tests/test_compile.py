@@ -201,6 +201,10 @@ def test_arguments():
         arete.compile(f, backend="nope")
     with pytest.raises(RuntimeError, match="option"):
         arete.compile(f, options={"exakt": True})
+    for wrong in (0, -1, 1.5, True, "64"):
+        with pytest.raises(RuntimeError, match="band_bytes"):
+            arete.compile(f, options={"band_bytes": wrong})
+    assert arete.compile(f, options={"band_bytes": 1 << 20})(3) == 3
     assert arete.compile(f, options={"triton.cudagraphs": True})(3) == 3
     with pytest.raises(NotImplementedError):
         arete.compiler.set_stance("fail_on_recompile")

@@ -214,6 +214,29 @@ def test_results_besides_the_first():
     assert shapes(weight, 0, 1) == shapes(weight.double(), 0) == [(2, 3), (4,), (3,), (3,)]
     assert shapes(weight, 1) == [(2, 3), (4,), (2,), (2,)]
     assert shapes(weight, 2) == [(2, 3), (4,), (2,), (2, 3)]
+    nothing = arete.tensor([], dtype=arete.int64)
+    assert [tuple(t.shape) for t in arete.embedding_bag(weight, index, nothing, mode=2)][::3] == [(0, 3), (0, 3)]
+    *_, counts, places = arete.embedding_bag(weight, index, ends)
+    places.add_(1)
+    assert counts.tolist() == [0, 0, 0] and counts._version == 0
+    for mode in (3, -1, "sum"):
+        with pytest.raises(ValueError, match="mode is 0"):
+            arete.embedding_bag(weight, index, ends, mode=mode)
+
+
+def test_quantiles_of_more_elements_than_floats_count():
+    x = arete.zeros((1 << 24) + 2)
+    x[-1] = 5
+    assert arete.quantile(x, 1.0).item() == 5 and arete.quantile(x, arete.tensor([0.0, 0.5])).tolist() == [0, 0]
+    assert arete.nanquantile(x, 1.0).item() == 5
+
+
+def test_errors_name_what_was_called():
+    with pytest.raises(RuntimeError) as error:
+        arete.tensor([1, 2, 3]).logit_(0.2)
+    assert "logit" in str(error.value) and "limited" not in str(error.value)
+    z = arete.tensor([1 + 1j, 1 + 1j, 2 + 0j])
+    assert arete.unique_consecutive(z).tolist() == [1 + 1j, 2 + 0j]
 
 
 def test_arguments_that_crashed_or_meant_nothing():

@@ -273,6 +273,8 @@ def test_losses_of_torch_itself(torch):
 
 @in_both
 def test_warnings_of_gradients(torch):
+    if torch is not arete:
+        torch.set_warn_always(True)  # another test may have seen them
     x = torch.ones(2, requires_grad=True)
     y = 2 * x
     with pytest.warns(UserWarning, match="The .grad attribute of a Tensor that is not a leaf Tensor is being accessed"):

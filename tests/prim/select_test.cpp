@@ -6,6 +6,7 @@
 
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
+#include "tests/support/errors.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/test_device.h"
 
@@ -90,8 +91,11 @@ void check(const GuardedBuffer& in, const SortedRows& rows, int dim, Place place
 
 void check_all(DType dtype, const Layout& layout, int dim, std::mt19937_64& rng) {
   GuardedBuffer in(dtype, layout);
-  // Many ties, or hardly any.
-  in.fill_random(rng, -100, rng() % 2 ? 100 : -95);
+  // Many ties, some, or of floats hardly any.
+  if (is_floating(dtype) && rng() % 3 == 0)
+    in.fill([&](IntList) { return std::ldexp(double(rng() >> 11), -40) - 4000; });
+  else
+    in.fill_random(rng, -100, rng() % 2 ? 100 : -95);
   if (is_floating(dtype))
     for (IndexWalk w(layout.sizes); w; ++w) {
       if (rng() % 50 == 0) in.set(*w, std::nan(""));
@@ -141,18 +145,45 @@ TEST(Select, LongRows) {
     }
 }
 
+// More rows than a GPU narrows at one time.
+TEST(Select, ManyLongRows) {
+  if (!test_device().is_cuda() || too_large_for_reference(int64_t(1100) * 32779)) GTEST_SKIP();
+  std::mt19937_64 rng(4);
+  check_all(kInt8, Layout(Shape{1100, 32779}), 1, rng);
+}
+
+TEST(Select, ARankOutOfRangeIsAnError) {
+  GuardedBuffer in(kFloat32, Shape{2, 5}), values(kFloat32, Shape{2, 1}),
+      indices(kInt64, Shape{2, 1}), ranks(kInt64, Shape{2, 1});
+  in.fill([](IntList at) { return double(at[1]); });
+  ranks.fill([](IntList at) { return at[0] == 0 ? 1.0 : 5.0; });
+  const auto select = [&] {
+    backend_under_test().select({.in = in.view(),
+                                 .values = values.view(),
+                                 .indices = indices.view(),
+                                 .dim = 1,
+                                 .place = Place::ranks,
+                                 .ranks = ranks.view()});
+    prim::backend_for(test_device()).synchronize();
+  };
+  expect_error(ErrorKind::index, {"index 5 is out of bounds", "size 5"}, select);
+}
+
 TEST(Select, NothingButNanOrOneValue) {
+  std::mt19937_64 rng(5);
   for (int64_t n : {5, 700, 70000}) {
     for (double fill : {std::nan(""), 3.0}) {
       GuardedBuffer in(kFloat32, Shape{n}), values(kFloat32, Shape{1}), indices(kInt64, Shape{1});
       in.fill([&](IntList) { return fill; });
-      for (Place place : {Place::rank, Place::median, Place::nanmedian}) {
-        backend_under_test().select({.in = in.view(),
-                                     .values = values.view(),
-                                     .indices = indices.view(),
-                                     .dim = 0,
-                                     .place = place,
-                                     .rank = n - 2});
+      for (Place place : {Place::rank, Place::median, Place::nanmedian, Place::rank}) {
+        const prim::SelectArgs args{.in = in.view(),
+                                    .values = values.view(),
+                                    .indices = indices.view(),
+                                    .dim = 0,
+                                    .place = place,
+                                    .rank = n - 2};
+        rng() % 2 ? backend_under_test().Primitives::select(args)
+                  : backend_under_test().select(args);
         EXPECT_TRUE(same_value(values.get({0}), fill));
         const int64_t position = place == Place::rank ? n - 2 : std::isnan(fill) ? 0 : (n - 1) / 2;
         EXPECT_EQ(indices.at<int64_t>(Shape{0}), position) << n << " " << int(place);

@@ -23,7 +23,7 @@ class ReferencePrimitives : public prim::Backend {
   void random(const prim::RandomArgs&) override;
   void gemm(const prim::GemmArgs&) override;
   // So that plans do on it what they do for libraries that are quicker so.
-  bool prefers_channels_last(const prim::ConvArgs&) const override { return true; }
+  bool wants_channels_last(const prim::ConvArgs&) const override { return true; }
   bool has_epilogue(prim::Activation a, DType) const override {
     return a == prim::Activation::gelu_tanh;
   }

@@ -51,7 +51,7 @@ void move_elements(const View& out, const View& in) {
 /// Real numbers as the real parts of complex ones, in row-major order.
 template <class R>
 void widen_to_complex(const View& out, const View& in, DType part) {
-  const Code& code = code_for(*conversion(in.dtype, part), CodeKey{});
+  const Code& code = code_for(*expr::conversion(in.dtype, part), CodeKey{});
   const int64_t block = std::min<int64_t>(code.block, 512), n = out.numel();
   parallel_for(0, (n + block - 1) / block, 64, [&](int64_t first, int64_t last) {
     ArenaScope arena;
@@ -85,7 +85,7 @@ void CpuBackend::copy(const prim::CopyArgs& args) {
     return widen_to_complex<double>(out, in, kFloat64);
   }
   if (prim::copy_by_parts(*this, args)) return;
-  const expr::ProgramPtr& program = conversion(in.dtype, out.dtype);
+  const expr::ProgramPtr& program = expr::conversion(in.dtype, out.dtype);
   pointwise({program.get(), std::span<const View>(&in, 1), std::span<const View>(&out, 1), {}});
 }
 

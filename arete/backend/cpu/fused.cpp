@@ -8,6 +8,7 @@
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/expr/value.h"
 #include "arete/prim/fused_forms.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
@@ -280,7 +281,7 @@ class Fusion {
         const Accumulation& a = s.accumulations[j];
         const size_t row = size_t(s.first_row) + j;
         if (a.dtype != row_dtypes_[row]) {
-          const Code& code = code_for(*conversion(a.dtype, row_dtypes_[row]), CodeKey{});
+          const Code& code = code_for(*expr::conversion(a.dtype, row_dtypes_[row]), CodeKey{});
           converters[row] = std::make_unique<Frame>(code, std::span<const expr::Literal>(),
                                                     arena.take(code.register_bytes));
         }

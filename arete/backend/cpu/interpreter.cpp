@@ -746,24 +746,4 @@ const Code::Step* Frame::run_arm(const Code::Step* s, int64_t& n) {
   return s;
 }
 
-const expr::ProgramPtr& conversion(DType from, DType to) {
-  static std::array<std::array<std::atomic<const expr::ProgramPtr*>, kNumDTypes>, kNumDTypes> all;
-  std::atomic<const expr::ProgramPtr*>& entry = all[size_t(from)][size_t(to)];
-  const expr::ProgramPtr* program = entry.load(std::memory_order_acquire);
-  if (!program) {
-    expr::Builder builder;
-    const expr::Value x = builder.input(from);
-    const expr::Value y = builder.cast(x, expr::compute_type(to));
-    // Kept for the process: there are no more than pairs of types.
-    const expr::ProgramPtr* made = new expr::ProgramPtr(
-        builder.build(std::span<const expr::Value>(&y, 1), std::span<const DType>(&to, 1)));
-    if (entry.compare_exchange_strong(program, made, std::memory_order_acq_rel)) {
-      program = made;
-    } else {
-      delete made;
-    }
-  }
-  return *program;
-}
-
 }  // namespace arete::cpu

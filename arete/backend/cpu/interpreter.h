@@ -155,8 +155,4 @@ class Frame {
   SmallVector<uint64_t, 16> cells_;
 };
 
-/// Programs that only convert: one input of type `from`, one output of type `to`. Not for complex
-/// types.
-const expr::ProgramPtr& conversion(DType from, DType to);
-
 }  // namespace arete::cpu

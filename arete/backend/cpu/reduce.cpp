@@ -9,6 +9,7 @@
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/expr/value.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
 #include "arete/prim/tables.h"
@@ -96,7 +97,7 @@ class Finisher {
   Finisher(const prim::ReduceArgs& args, const Accumulation& acc, ArenaScope& arena)
       : out_size_(size_of(args.out.dtype)) {
     const DType between = args.epilogue ? args.epilogue->inputs()[0] : args.out.dtype;
-    start(convert_, *conversion(acc.dtype, between), {}, arena);
+    start(convert_, *expr::conversion(acc.dtype, between), {}, arena);
     acc_size_ = acc.size;
     block_ = convert_->code().block;
     if (args.epilogue) {
@@ -187,7 +188,7 @@ class Reduction {
   static const expr::Program* read_program(const prim::ReduceArgs& args) {
     const DType in = args.inputs[0].dtype;
     const bool logical = args.monoid == Monoid::all || args.monoid == Monoid::any;
-    return conversion(in, logical ? kBool : expr::storage_type(expr::compute_type(in))).get();
+    return expr::conversion(in, logical ? kBool : expr::storage_type(expr::compute_type(in))).get();
   }
 
   /// The kept dimension along which the data run fastest, if it is one.

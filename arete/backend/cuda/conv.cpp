@@ -294,9 +294,10 @@ void sum_bias_gradient(CudaBackend& backend, const ConvArgs& c) {
 }  // namespace
 
 // cuDNN's kernels for tensor cores know no other order: it copies for them.
-bool CudaBackend::prefers_channels_last(const ConvArgs& c) const {
+bool CudaBackend::wants_channels_last(const ConvArgs& c) const {
   const bool half = c.x.dtype == kFloat16 || c.x.dtype == kBFloat16;
-  return c.window.spatial > 1 && (half || (c.x.dtype == kFloat32 && c.context.convolution_tf32));
+  return c.groups == 1 && c.window.spatial > 1 &&
+         (half || (c.x.dtype == kFloat32 && c.context.convolution_tf32));
 }
 
 void CudaBackend::conv(const ConvArgs& args) {

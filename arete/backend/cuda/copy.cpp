@@ -1,6 +1,5 @@
 // Copies of any strides, between any dtypes.
 #include <array>
-#include <atomic>
 #include <cstdlib>
 
 #include "arete/backend/cuda/codegen/copy.h"
@@ -95,23 +94,6 @@ bool launch_transpose(CudaBackend& backend, const LoopNest& nest, CUstream strea
   return true;
 }
 
-// Programs that only convert. Kept for the process: there are no more than pairs of types.
-const expr::Program& conversion(DType from, DType to) {
-  static std::array<std::array<std::atomic<const expr::ProgramPtr*>, kNumDTypes>, kNumDTypes> all{};
-  std::atomic<const expr::ProgramPtr*>& entry = all[size_t(from)][size_t(to)];
-  const expr::ProgramPtr* program = entry.load(std::memory_order_acquire);
-  if (!program) {
-    expr::Builder builder;
-    const expr::Value y = builder.cast(builder.input(from), expr::compute_type(to));
-    const auto* made = new expr::ProgramPtr(builder.build({&y, 1}, {&to, 1}));
-    if (entry.compare_exchange_strong(program, made, std::memory_order_acq_rel))
-      program = made;
-    else
-      delete made;
-  }
-  return **program;
-}
-
 }  // namespace
 
 // Bytes below which the driver copies.
@@ -142,7 +124,7 @@ void CudaBackend::copy(const prim::CopyArgs& args) {
     return;
   }
   if (prim::copy_by_parts(*this, args)) return;
-  pointwise({&conversion(in.dtype, out.dtype), {&in, 1}, {&out, 1}, {}});
+  pointwise({expr::conversion(in.dtype, out.dtype).get(), {&in, 1}, {&out, 1}, {}});
 }
 
 }  // namespace arete::cuda

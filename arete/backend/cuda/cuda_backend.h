@@ -64,7 +64,7 @@ class CudaBackend final : public prim::Backend {
   bool has_epilogue(prim::Activation, DType) const override;
   // conv.cpp, pool.cpp
   void conv(const prim::ConvArgs&) override;
-  bool prefers_channels_last(const prim::ConvArgs&) const override;
+  bool wants_channels_last(const prim::ConvArgs&) const override;
   void pool(const prim::PoolArgs&) override;
 
   // backend.cpp

@@ -192,6 +192,10 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
   return true;
 }
 
+bool takes_gelu(Activation activation, DType dtype) {
+  return activation == Activation::gelu_tanh && (dtype == kFloat16 || dtype == kBFloat16);
+}
+
 bool is_aligned(const void* p, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % uint64_t(bytes) == 0;
 }
@@ -214,7 +218,7 @@ GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const Lib
   const bool aux_fits =
       !g.aux || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
                  call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
-  o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits && half;
+  o.gelu_tanh = takes_gelu(g.activation, dtype) && bias_is_done && aux_fits && half;
   o.aux = o.gelu_tanh && g.aux;
   o.derivative = o.aux && g.differentiate;
   // Where rows of half types do not begin at whole 16 bytes the library has sums only in a kernel
@@ -383,7 +387,7 @@ bool is_f8_layout(const LibraryPlan& plan) {
 }  // namespace
 
 bool CudaBackend::has_epilogue(Activation activation, DType dtype) const {
-  return activation == Activation::gelu_tanh && (dtype == kFloat16 || dtype == kBFloat16);
+  return takes_gelu(activation, dtype);
 }
 
 void CudaBackend::gemm(const GemmArgs& g) {

@@ -61,12 +61,6 @@ expr::ProgramPtr two_results(std::span<const DType> inputs, std::span<const DTyp
       inputs, std::array{Type::f32}, outputs);
 }
 
-expr::ProgramPtr conversion(DType from, DType to) {
-  expr::Builder b;
-  const Value y = b.cast(b.input(from), expr::compute_type(to));
-  return b.build({&y, 1}, {&to, 1});
-}
-
 }  // namespace
 
 std::vector<KernelSource> pointwise_samples() {
@@ -130,9 +124,9 @@ std::vector<KernelSource> pointwise_samples() {
     const DType type = DType(t);
     all.push_back(iota_source(type));
     if (is_complex(type)) continue;
-    add(all, element_code(*conversion(type, kFloat32)), {.vector = 0});
-    add(all, element_code(*conversion(kFloat64, type)), {.vector = 0});
-    add(all, element_code(*conversion(type, kInt64)), {.vector = 0});
+    add(all, element_code(*expr::conversion(type, kFloat32)), {.vector = 0});
+    add(all, element_code(*expr::conversion(kFloat64, type)), {.vector = 0});
+    add(all, element_code(*expr::conversion(type, kInt64)), {.vector = 0});
   }
   // Loads from tables.
   expr::Builder loads;

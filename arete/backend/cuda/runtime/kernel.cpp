@@ -16,9 +16,6 @@
 namespace arete::cuda {
 namespace {
 
-std::mutex statistics_mutex;
-KernelStatistics statistics;
-
 struct Table {
   std::mutex mutex;
   // A future, so that threads asking for one kernel wait for one compilation.
@@ -46,19 +43,10 @@ const std::string& common_key() {
 std::string machine_code(DeviceContext& device, const KernelSource& source, const Hash128& key,
                          bool fresh) {
   if (!fresh)
-    if (std::optional<std::string> saved = device.store().load(key)) {
-      const std::lock_guard lock(statistics_mutex);
-      ++statistics.from_disk;
-      return std::move(*saved);
-    }
+    if (std::optional<std::string> saved = device.store().load(key)) return std::move(*saved);
   const auto begin = std::chrono::steady_clock::now();
   std::string code = compile_to_cubin(source, device.limits().arch(), source.options);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  {
-    const std::lock_guard lock(statistics_mutex);
-    ++statistics.compiled;
-    statistics.compile_seconds += took.count();
-  }
   prim::note_compiled_kernel(source.name, took.count());
   device.store().save(key, code);
   return code;
@@ -109,13 +97,7 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
       table.kernels.emplace(key, promise.get_future().share());
     }
   }
-  if (future.valid()) {
-    {
-      const std::lock_guard lock(statistics_mutex);
-      ++statistics.in_memory;
-    }
-    return *future.get();
-  }
+  if (future.valid()) return *future.get();
   try {
     const Kernel* kernel = load(device, source, key);
     promise.set_value(kernel);
@@ -126,11 +108,6 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
     table.kernels.erase(key);  // the next call tries again
     throw;
   }
-}
-
-KernelStatistics kernel_statistics() {
-  const std::lock_guard lock(statistics_mutex);
-  return statistics;
 }
 
 bool has_long_arguments() {

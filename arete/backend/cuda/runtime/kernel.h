@@ -30,13 +30,6 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source);
 /// Key of a kernel: source, embedded headers, options, architecture and NVRTC version.
 Hash128 kernel_key(const KernelSource& source, int arch);
 
-/// Counts since the process started.
-struct KernelStatistics {
-  int64_t compiled = 0, from_disk = 0, in_memory = 0;
-  double compile_seconds = 0;
-};
-KernelStatistics kernel_statistics();
-
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };

@@ -110,7 +110,9 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
     >>> out.tolist(), bag.tolist(), size.tolist(), index.tolist()
     ([[1.0], [2.0]], [0, 1, 1], [1, 2], [[0], [1]])
     """
-    words = _BAG_MODES[mode] if isinstance(mode, int) else mode
+    if mode not in (0, 1, 2):
+        raise ValueError(f"embedding_bag(): mode is 0 (sum), 1 (mean) or 2 (max), not {mode!r}")
+    words = _BAG_MODES[mode]
     out = _ops.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, words, sparse, per_sample_weights,
                              include_last_offset, padding_idx)
     with no_grad():
@@ -125,7 +127,7 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
             places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
             bag = _ops.searchsorted(starts[1:], places, right=True, out_int32=starts.dtype == _C.int32)
         if words == "sum":
-            return out, bag, *_ops.zeros((2, unused.numel()), dtype=unused.dtype, device=unused.device).unbind()
+            return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
         counted = None
         if padding_idx is None:
             size = _ops.diff(starts, append=starts.new_full((1,), indices.numel()))
@@ -137,6 +139,8 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
 
 def _places_of_maxima(out, weight, indices, bag, counted):
     """For each element of a bag's maximum the index of the row that has it, the first of them; 0 for empty bags."""
+    if out.shape[0] == 0:
+        return indices.new_zeros(out.shape)
     rows = weight[indices]
     has = rows == out[bag]
     if counted is not None:
