@@ -83,7 +83,7 @@ void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
         if (same) {
           v.data += copy.out.data - copy.in.data;
         } else {
-          Shape& strides = strides_.emplace_back();
+          Shape& strides = *strides_.emplace_back(std::make_unique<Shape>());
           v.data = *relayout.map(v, strides);
           v.strides = strides;
         }

@@ -121,7 +121,7 @@ void Plan::choose_orders(Buffers& buffers) {
     for (const Step& step : steps_)
       step.call->for_each_operand([&](View& v, Access) {
         if (buffers.of(v) != buffer) return;
-        Shape& strides = strides_.emplace_back();
+        Shape& strides = *strides_.emplace_back(std::make_unique<Shape>());
         v.data = *relayout.map(v, strides);
         v.strides = strides;
       });

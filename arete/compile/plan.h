@@ -1,7 +1,6 @@
 // Recorded calls as a plan: fewer kernels, less memory, the same bits.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -109,7 +108,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<StoragePtr> memory_, arenas_;
   std::vector<Placement> placements_;
-  std::deque<Shape> strides_;  // of operands that lie elsewhere than recorded
+  std::vector<std::unique_ptr<Shape>> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
   std::unique_ptr<PlanNotes> notes_;
 };

@@ -1,5 +1,6 @@
 #include "arete/core/generator.h"
 
+#include <mutex>
 #include <random>
 #include <utility>
 
@@ -11,22 +12,30 @@ namespace {
 thread_local constinit Generator* of_thread = nullptr;
 }
 
+struct Generator::Guarded {
+  std::mutex mutex;
+  State state;
+};
+
+Generator::Generator(uint64_t seed) : guarded_(new Guarded{{}, {seed, 0}}) {}
+Generator::~Generator() = default;
+
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
 Generator::State Generator::state() const {
-  const std::lock_guard lock(mutex_);
-  return state_;
+  const std::lock_guard lock(guarded_->mutex);
+  return guarded_->state;
 }
 
 void Generator::set_state(State s) {
-  const std::lock_guard lock(mutex_);
-  state_ = s;
+  const std::lock_guard lock(guarded_->mutex);
+  guarded_->state = s;
 }
 
 Generator::State Generator::reserve(uint64_t blocks) {
-  const std::lock_guard lock(mutex_);
-  const State before = state_;
-  state_.offset += blocks;
+  const std::lock_guard lock(guarded_->mutex);
+  const State before = guarded_->state;
+  guarded_->state.offset += blocks;
   return before;
 }
 

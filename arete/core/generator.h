@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include <memory>
 
 #include "arete/core/device.h"
 
@@ -11,7 +11,8 @@ namespace arete {
 /// The state of a Philox stream: a seed and a counter of 4-lane blocks already used. Thread-safe.
 class Generator {
  public:
-  explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
+  explicit Generator(uint64_t seed = 0);
+  ~Generator();
   struct State {
     uint64_t seed = 0, offset = 0;
     bool operator==(const State&) const = default;
@@ -23,8 +24,8 @@ class Generator {
   State reserve(uint64_t blocks);
 
  private:
-  mutable std::mutex mutex_;
-  State state_;
+  struct Guarded;  // <mutex> is slow to compile
+  const std::unique_ptr<Guarded> guarded_;
 };
 
 /// The generator used where none is given. One for all devices, so that a program draws the same

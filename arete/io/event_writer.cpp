@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 
 #include "arete/base/error.h"
 #include "arete/base/file.h"
@@ -15,7 +16,7 @@
 namespace arete::io {
 namespace {
 
-constexpr auto kFlushInterval = std::chrono::seconds(2);
+constexpr double kFlushSeconds = 2;
 constexpr size_t kFlushBytes = 1 << 16;
 
 // Field numbers of tensorflow.Event, SessionLog, Summary and Summary.Value.
@@ -32,11 +33,12 @@ enum : uint32_t {
 };
 constexpr int64_t kSessionStart = 1;
 
-double wall_time() {
-  using Seconds = std::chrono::duration<double>;
-  return std::chrono::duration_cast<Seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
+template <class Clock>
+double seconds_of() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
+double wall_time() { return seconds_of<std::chrono::system_clock>(); }
+double steady_seconds() { return seconds_of<std::chrono::steady_clock>(); }
 
 std::string host_name() {
   char buffer[256] = {};
@@ -63,7 +65,7 @@ void append_record(std::string& out, std::string_view data) {
 }  // namespace
 
 EventWriter::EventWriter(const std::string& folder, std::optional<int64_t> resume_step)
-    : last_flush_(std::chrono::steady_clock::now()) {
+    : last_flush_(steady_seconds()) {
   make_directories(folder);
   const double now = wall_time();
   std::string second = std::to_string(static_cast<int64_t>(now));
@@ -119,9 +121,7 @@ void EventWriter::scalar(std::string_view tag, double value, int64_t step) {
                 .integer(kEventStep, step)
                 .bytes(kEventSummary, summary.message())
                 .message());
-  if (buffer_.size() >= kFlushBytes ||
-      std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval)
-    flush();
+  if (buffer_.size() >= kFlushBytes || steady_seconds() - last_flush_ >= kFlushSeconds) flush();
 }
 
 void EventWriter::flush() {
@@ -137,7 +137,7 @@ void EventWriter::flush() {
     done += static_cast<size_t>(put);
   }
   buffer_.clear();
-  last_flush_ = std::chrono::steady_clock::now();
+  last_flush_ = steady_seconds();
 }
 
 }  // namespace arete::io

@@ -1,7 +1,6 @@
 // Event files that TensorBoard shows.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,7 +33,7 @@ class EventWriter {
   void add_event(std::string_view message);
   std::string path_;
   std::string buffer_;
-  std::chrono::steady_clock::time_point last_flush_;
+  double last_flush_;  // seconds of a steady clock
   int fd_ = -1;
 };
 

@@ -9,6 +9,13 @@ using ops::Arg;
 
 std::string numbered(const char* base, int n) { return base + std::to_string(n) + "d"; }
 
+OptionList::OptionList(std::initializer_list<Entry> entries) : entries_(entries) {}
+OptionList::~OptionList() = default;
+OptionList::OptionList(const OptionList& other) = default;
+void OptionList::add(std::string_view name, Option value) {
+  entries_.emplace_back(name, std::move(value));
+}
+
 DescribedLayer::DescribedLayer(std::string_view layer, const OptionList& options)
     : record_(&layer_record(layer)), options_(LayerOptions(*record_, options).values()) {
   if (record_->check) record_->check(this->options());

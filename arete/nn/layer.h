@@ -37,8 +37,21 @@ Option option(const std::optional<T>& v) {
   else
     return *v;
 }
-/// Options by name; those left out have their defaults.
-using OptionList = std::vector<std::pair<std::string_view, Option>>;
+/// Options by name; those left out have their defaults. (A class, since programs that include this
+/// would compile the vector's functions again.)
+class OptionList {
+ public:
+  using Entry = std::pair<std::string_view, Option>;
+  OptionList(std::initializer_list<Entry> entries);
+  ~OptionList();
+  OptionList(const OptionList& other);
+  OptionList& operator=(const OptionList&) = delete;
+  void add(std::string_view name, Option value);
+  std::span<const Entry> entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
 
 /// "MaxPool" and 2: "MaxPool2d".
 std::string numbered(const char* base, int n);

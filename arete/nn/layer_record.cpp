@@ -56,7 +56,7 @@ std::vector<Option> completed(const LayerRecord& r, std::vector<Option> values) 
 
 std::vector<Option> with_defaults(const LayerRecord& r, const OptionList& given) {
   std::vector<Option> values = r.defaults;
-  for (const auto& [name, value] : given) values[r.option(name)] = value;
+  for (const auto& [name, value] : given.entries()) values[r.option(name)] = value;
   return completed(r, std::move(values));
 }
 

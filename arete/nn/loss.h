@@ -21,7 +21,7 @@ class WeightedLoss : public Loss {
   Buffer weight;
 
  protected:
-  WeightedLoss(std::string_view layer, const Tensor& weights, OptionList options)
+  WeightedLoss(std::string_view layer, const Tensor& weights, const OptionList& options)
       : Loss(layer, options), weight(register_buffer("weight", weights)) {}
 };
 

@@ -205,7 +205,7 @@ OptionList RNNBase::options_of(std::string_view layer, int64_t input_size, int64
                      {"num_layers", o.num_layers},       {"bias", o.bias},
                      {"batch_first", o.batch_first},     {"dropout", o.dropout},
                      {"bidirectional", o.bidirectional}, {"proj_size", o.proj_size}};
-  if (layer == "RNN") options.emplace_back("nonlinearity", option(o.nonlinearity));
+  if (layer == "RNN") options.add("nonlinearity", option(o.nonlinearity));
   return options;
 }
 

@@ -201,6 +201,10 @@ class Table {
 
 }  // namespace
 
+void Compare::extend(std::span<const Measurement> results) {
+  results_.insert(results_.end(), results.begin(), results.end());
+}
+
 std::string Compare::to_string() const {
   const std::vector<Measurement> merged = Measurement::merge(results_);
   std::vector<std::optional<std::string>> labels;

@@ -86,9 +86,7 @@ class Compare {
   enum class Colorize : uint8_t { none, columnwise, rowwise };
 
   explicit Compare(std::vector<Measurement> results) : results_(std::move(results)) {}
-  void extend(std::span<const Measurement> results) {
-    results_.insert(results_.end(), results.begin(), results.end());
-  }
+  void extend(std::span<const Measurement> results);
   /// Shows the figures that mean something only.
   void trim_significant_figures() noexcept { trim_ = true; }
   /// Colours for terminals: the best of its column (or row) green, much worse ones red.
