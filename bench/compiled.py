@@ -86,8 +86,8 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         def forward(self, i):
             return self.head(self.norm(self.blocks(self.words(i) + self.places(torch.arange(i.shape[1], device=i.device)))))
 
-    def language_model(wrap):
-        i = data(8, 1024, classes=50257)
+    def language_model(wrap, batch):
+        i = data(batch, 1024, classes=50257)
 
         def loss(out, y):
             return F.cross_entropy(out.view(-1, out.shape[-1]).float(), y.view(-1))
@@ -109,7 +109,8 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         "convolutional b128": (lambda w: convolutional(w, 128, 64), 20),
         "convolutional b128 f32": (lambda w: convolutional(w, 128, 64, amp=False), 20),
         "encoder 4x256 b32": (lambda w: encoder(w, 32, 128), 20),
-        "GPT-2 124M b8": (language_model, 10),
+        "GPT-2 124M b8": (lambda w: language_model(w, 8), 10),
+        "GPT-2 124M b32": (lambda w: language_model(w, 32), 5),
     }
 
 
