@@ -1,7 +1,6 @@
 // Large temporaries that are made and used row by row: some of their rows at a time.
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 
@@ -171,41 +170,15 @@ bool may_refuse(const prim::RecordedCall& call) {
   return call.device().is_cpu() && call.primitive() == Primitive::gather;
 }
 
-/// Addresses of memory that a temporary's calls use, and when.
-struct Life {
-  size_t first = SIZE_MAX, last = 0;
-  int64_t end = 0;
-};
-
-/// The most bytes of temporaries that there are at any one time.
-size_t peak_of(const std::vector<prim::RecordedCall*>& steps, Buffers& buffers) {
-  std::map<int, Life> lives;
-  for (size_t k = 0; k < steps.size(); ++k)
-    for (const Use& u : uses_of(*steps[k], buffers))
-      if (buffers[u.buffer].temporary && buffers[u.buffer].storage) {
-        Life& life = lives[u.buffer];
-        life = {std::min(life.first, k), k, std::max(life.end, u.last)};
-      }
-  std::vector<int64_t> change(steps.size() + 1);
-  for (const auto& [b, life] : lives) {
-    const int64_t bytes = life.end - reinterpret_cast<intptr_t>(buffers[b].storage->data());
-    change[life.first] += bytes;
-    change[life.last + 1] -= bytes;
-  }
-  int64_t now = 0, most = 0;
-  for (const int64_t c : change) most = std::max(most, now += c);
-  return size_t(most);
-}
-
 /// Steps of a plan as bands.
 class Bands {
  public:
-  Bands(const std::vector<prim::RecordedCall*>& steps, Buffers& buffers)
-      : steps_(steps), buffers_(buffers) {
-    for (prim::RecordedCall* call : steps) uses_.push_back(uses_of(*call, buffers));
-  }
+  Bands(const Steps& steps, const std::vector<std::vector<Use>>& uses, Buffers& buffers)
+      : steps_(steps), uses_(uses), buffers_(buffers) {}
 
-  /// Divides the calls that use these buffers: false if that cannot be. Once only.
+  /// Chooses the calls that use these buffers, and orders the others: false if that cannot be.
+  bool choose(std::span<const int> banded);
+  /// Divides them: false if that cannot be. Once only.
   bool divide(const std::vector<int>& banded, int64_t count);
 
   /// A step of the plan, one of its bands, or what converts sums.
@@ -228,14 +201,13 @@ class Bands {
       return std::ranges::find(banded, u.buffer) != banded.end();
     });
   }
-  bool order(std::span<const int> banded);
   bool make(size_t step, std::span<const int> banded, int64_t count);
   bool are_apart(std::span<const int> banded, int64_t count);
   void widen_sums(int64_t count);
 
-  const std::vector<prim::RecordedCall*>& steps_;
+  const Steps& steps_;
+  const std::vector<std::vector<Use>>& uses_;
   Buffers& buffers_;
-  std::vector<std::vector<Use>> uses_;
   // Of the steps from the first to the last divided one.
   std::vector<size_t> before_, divided_, after_;
   std::vector<std::vector<Call>> bands_;  // of each divided one
@@ -243,8 +215,7 @@ class Bands {
   std::vector<Step> conversions_;
 };
 
-// Which steps are divided, and where the others go.
-bool Bands::order(std::span<const int> banded) {
+bool Bands::choose(std::span<const int> banded) {
   size_t first = steps_.size(), last = 0;
   std::vector<char> is_divided(steps_.size(), 0);
   for (size_t s = 0; s < steps_.size(); ++s)
@@ -341,7 +312,6 @@ void Bands::widen_sums(int64_t count) {
 }
 
 bool Bands::divide(const std::vector<int>& banded, int64_t count) {
-  if (!order(banded)) return false;
   for (const size_t s : divided_)
     if (!make(s, banded, count)) return false;
   if (!are_apart(banded, count)) return false;
@@ -380,20 +350,31 @@ void Plan::divide_into_bands(Buffers& buffers, size_t band) {
       large.push_back(b);
   const auto bytes = [&](int b) { return buffers[b].storage->bytes(); };
   std::ranges::stable_sort(large, std::ranges::greater(), bytes);
+  if (large.empty()) return;
+  Steps calls;
+  std::vector<std::vector<Use>> uses;
+  const auto look = [&] {
+    calls.clear(), uses.clear();
+    for (const Step& step : steps_) {
+      calls.push_back(step.call.get());
+      uses.push_back(uses_of(*step.call, buffers));
+    }
+  };
+  look();
   while (!large.empty()) {
     const int64_t least = std::max<int64_t>(2, int64_t((bytes(large[0]) + band - 1) / band));
-    std::vector<prim::RecordedCall*> calls;
-    for (const Step& step : steps_) calls.push_back(step.call.get());
     std::vector<int> banded{large[0]};
     int64_t count = least;
     std::unique_ptr<Bands> best;
+    bool may = true;
     const auto attempt = [&](const std::vector<int>& all) {
-      auto one = std::make_unique<Bands>(calls, buffers);
-      if (!one->divide(all, count)) return false;
+      auto one = std::make_unique<Bands>(calls, uses, buffers);
+      may = one->choose(all);
+      if (!may || !one->divide(all, count)) return false;
       best = std::move(one);
       return true;
     };
-    while (!attempt(banded) && count < std::min(kMostBands, 4 * least)) ++count;
+    while (!attempt(banded) && may && count < std::min(kMostBands, 4 * least)) ++count;
     large.erase(large.begin());
     if (!best) continue;
     // The more of what these calls use is divided, the better.
@@ -405,7 +386,7 @@ void Plan::divide_into_bands(Buffers& buffers, size_t band) {
       return false;
     });
     std::vector<Bands::Step> order = best->take_steps();
-    std::vector<prim::RecordedCall*> next;
+    Steps next;
     for (const Bands::Step& s : order) next.push_back(s.band ? s.band.get() : calls[s.step]);
     if (peak_of(next, buffers) + band / 2 > peak_of(calls, buffers)) continue;
     std::vector<Step> steps;
@@ -418,6 +399,7 @@ void Plan::divide_into_bands(Buffers& buffers, size_t band) {
                          s.is_first ? was.numbers : std::vector<int>(), was.group});
     }
     steps_ = std::move(steps);
+    look();
   }
 }
 

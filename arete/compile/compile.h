@@ -19,6 +19,8 @@ struct CompileOptions {
   bool fullgraph = false;
   /// PlanOptions::band, in bytes.
   size_t band = PlanOptions().band;
+  /// PlanOptions::memory_budget.
+  double memory_budget = 1;
   /// For explanations.
   std::string name{};
 };

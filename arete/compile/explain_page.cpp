@@ -135,7 +135,8 @@ function drawPlan(){
  if(!plan){$('plansub').textContent='No plan was made.';$('legend').replaceChildren();svg.setAttribute('height',0);
   drawMemory();table('apart','What stayed apart, and why',[],[],'Nothing.');table('kernels','Kernels compiled',[],[],'None.');return}
  const p=plan,S=p.steps;
- $('plansub').textContent=p.recorded+' calls became '+count(S.length,'step')+(p.left_out?', '+p.left_out+' left out':'')+'; '+
+ $('plansub').textContent=p.recorded+' calls became '+count(S.length,'step')+(p.left_out?', '+p.left_out+' left out':'')+
+  (p.recomputed?', '+count(p.recomputed,'step')+' run again to save memory':'')+'; '+
   bytes(p.bytes_recorded)+' → '+bytes(p.bytes_moved)+' moved; '+bytes(p.temporaries)+' of temporaries in an arena of '+bytes(p.arena)+'; '+
   (p.is_graph?'launched as one graph':'no graph: '+p.why_no_graph)+'; the host takes '+time(p.launching/Math.max(1,p.runs))+' for a run.';
  const legend=NAMES.filter(([k])=>S.some(s=>kind(s)===k)).map(([k,n])=>['i',k,n]);

@@ -168,6 +168,7 @@ void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p
           counted(p.stats.recorded, "call") + ", " + counted(p.stats.steps, "step") + ", " +
           bytes_text(p.stats.bytes_moved) + " moved of " + bytes_text(p.stats.bytes_recorded) +
           ", arena " + bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) +
+          (p.stats.recomputed ? ", " + counted(p.stats.recomputed, "step") + " run again" : "") +
           ", at most " + bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
           (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) + "\n";
   if (!with_steps) return;
@@ -266,6 +267,7 @@ void add_plan_object(Json& j, const ExplainedPlan& p) {
   j.add("left_out", p.left_out);
   j.add("bytes_moved", p.stats.bytes_moved);
   j.add("bytes_recorded", p.stats.bytes_recorded);
+  j.add("recomputed", p.stats.recomputed);
   j.add("arena", p.stats.arena);
   j.add("temporaries", p.stats.temporaries);
   j.add("given", p.given);

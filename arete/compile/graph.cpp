@@ -101,4 +101,35 @@ void Buffers::look_for_host_writes(const std::vector<std::vector<Use>>& calls) {
   }
 }
 
+std::vector<Life> lives_of(const Steps& steps, Buffers& buffers) {
+  std::vector<Life> lives(size_t(buffers.size()));
+  for (size_t k = 0; k < steps.size(); ++k)
+    steps[k]->for_each_operand([&](View& v, Access) {
+      const int b = buffers.of(v);
+      if (b < 0 || !buffers[b].storage) return;
+      const auto base = reinterpret_cast<intptr_t>(buffers[b].storage->data());
+      Life& life = lives[size_t(b)];
+      life = {std::min(life.first, k), k, std::max(life.bytes, size_t(extent_of(v).second - base))};
+    });
+  return lives;
+}
+
+std::vector<size_t> live_bytes(const Steps& steps, const std::vector<Life>& lives,
+                               Buffers& buffers) {
+  std::vector<size_t> bytes(steps.size() + 1);  // first as changes, which may wrap around
+  for (size_t b = 0; b < lives.size(); ++b) {
+    if (!buffers[int(b)].temporary || !lives[b].is_used()) continue;
+    bytes[lives[b].first] += lives[b].bytes;
+    bytes[lives[b].last + 1] -= lives[b].bytes;
+  }
+  for (size_t k = 1; k < bytes.size(); ++k) bytes[k] += bytes[k - 1];
+  bytes.pop_back();
+  return bytes;
+}
+
+size_t peak_of(const Steps& steps, Buffers& buffers) {
+  const std::vector<size_t> bytes = live_bytes(steps, lives_of(steps, buffers), buffers);
+  return bytes.empty() ? 0 : *std::ranges::max_element(bytes);
+}
+
 }  // namespace arete::compile

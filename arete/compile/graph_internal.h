@@ -1,6 +1,7 @@
 // Recorded calls by what they read and write.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -81,5 +82,19 @@ class Buffers {
   std::vector<std::pair<const std::byte*, int>> by_address_;  // sorted
   int unknown_ = -1;
 };
+
+/// When calls use a buffer, and how much of it from its beginning.
+struct Life {
+  size_t first = SIZE_MAX, last = 0, bytes = 0;
+  bool is_used() const { return first != SIZE_MAX; }
+};
+using Steps = std::vector<prim::RecordedCall*>;
+/// By buffer, of those whose memory is known.
+std::vector<Life> lives_of(const Steps& steps, Buffers& buffers);
+/// How many bytes of temporaries there are at each step.
+std::vector<size_t> live_bytes(const Steps& steps, const std::vector<Life>& lives,
+                               Buffers& buffers);
+/// The most of them at any one time.
+size_t peak_of(const Steps& steps, Buffers& buffers);
 
 }  // namespace arete::compile

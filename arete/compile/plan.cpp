@@ -206,6 +206,9 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
   buffers.look_for_host_writes(uses);
+  for (int b = 0; b < buffers.size(); ++b)
+    if (buffers[b].storage && buffers[b].temporary)
+      stats_.temporaries += buffers[b].storage->bytes();
   notes_ = std::make_unique<PlanNotes>();
   notes_->several_streams = several_streams;
   if (!several_streams) {
@@ -245,6 +248,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
       choose_orders(buffers);
       divide_into_bands(buffers, options.band);
     }
+    recompute(buffers, options.memory_budget);
   }
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
@@ -259,40 +263,33 @@ void Plan::note_steps(Buffers& buffers) {
     step.call->for_each_operand([&](View& v, Access) { its.buffers.push_back(buffers.of(v)); });
     notes_->steps.push_back(std::move(its));
   }
+  Steps calls;
+  for (const Step& step : steps_) calls.push_back(step.call.get());
+  const std::vector<Life> lives = lives_of(calls, buffers);
   for (int b = 0; b < buffers.size(); ++b)
     notes_->memory.push_back(
-        {buffers[b].storage ? buffers[b].storage->bytes() : 0, buffers[b].temporary});
+        {size_t(b) < lives.size() ? lives[size_t(b)].bytes : 0, buffers[b].temporary});
 }
 
 void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {
-  struct Life {
-    size_t first = SIZE_MAX, last = 0, bytes = 0;
-    size_t number = 0;
-  };
-  std::vector<Life> lives(size_t(buffers.size()));
-  for (size_t k = 0; k < steps_.size(); ++k)
-    steps_[k].call->for_each_operand([&](View& v, Access) {
-      const int b = buffers.of(v);
-      if (b < 0 || !buffers[b].storage) return;
-      Life& life = lives[size_t(b)];
-      const int64_t end = extent_of(v).second;
-      const auto base = reinterpret_cast<intptr_t>(buffers[b].storage->data());
-      life = {std::min(life.first, k), k, std::max(life.bytes, size_t(end - base))};
-    });
+  Steps calls;
+  for (const Step& step : steps_) calls.push_back(step.call.get());
+  std::vector<Life> lives = lives_of(calls, buffers);
+  lives.resize(size_t(buffers.size()));
+  std::vector<size_t> numbers(lives.size());
   std::map<std::pair<int, int>, Arena> arenas;  // of devices
   const auto arena_of = [&](const Storage& s) -> Arena& {
     return arenas[{int(s.device().type), s.device().index}];
   };
   const auto is_placed = [&](int b) {
-    return !keep_places && buffers[b].temporary && lives[size_t(b)].first != SIZE_MAX;
+    return !keep_places && buffers[b].temporary && lives[size_t(b)].is_used();
   };
   for (int b = 0; b < buffers.size(); ++b) {
     const StoragePtr& storage = buffers[b].storage;
     if (!storage) continue;
-    if (buffers[b].temporary) stats_.temporaries += storage->bytes();
     if (is_placed(b))
-      lives[size_t(b)].number = arena_of(*storage).add(
-          lives[size_t(b)].bytes, lives[size_t(b)].first, lives[size_t(b)].last);
+      numbers[size_t(b)] = arena_of(*storage).add(lives[size_t(b)].bytes, lives[size_t(b)].first,
+                                                  lives[size_t(b)].last);
     else if (!promise_arenas && (keep_places || !buffers[b].temporary))
       memory_.push_back(storage);
   }
@@ -316,8 +313,8 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
     const Arena& arena = arena_of(storage);
     const Life& life = lives[size_t(b)];
     const auto its = std::ranges::find(arenas_, made[&arena]);
-    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(life.number), life.bytes,
-                           life.first, life.last});
+    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(numbers[size_t(b)]),
+                           life.bytes, life.first, life.last});
   }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {
@@ -326,7 +323,7 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
       if (b < 0 || !is_placed(b)) return;
       const Storage& was = *buffers[b].storage;
       const Arena& arena = arena_of(was);
-      v.data += made[&arena]->data() + arena.offset(lives[size_t(b)].number) - was.data();
+      v.data += made[&arena]->data() + arena.offset(numbers[size_t(b)]) - was.data();
       v.storage = made[&arena].get();
     });
 }

@@ -24,6 +24,9 @@ struct PlanOptions {
   /// Unless `exact`: temporaries of so many bytes and more, which calls make and use row by row,
   /// are made in bands of rows of about this size.
   size_t band = size_t(256) << 20;
+  /// From 0 to 1: of the most memory that temporaries take at one time, the part that they may
+  /// take. What is wanted again is then computed again where that is cheap, as far as needed.
+  double memory_budget = 1;
 };
 
 /// What became of the calls that a plan was made of.
@@ -33,6 +36,7 @@ struct PlanStats {
   size_t bytes_moved = 0;     ///< that steps read and write, each operand counted once a step
   size_t bytes_recorded = 0;  ///< the same of the calls as they were recorded
   size_t arena = 0;           ///< memory for temporaries of all steps, in bytes
+  int recomputed = 0;         ///< steps that run again to save memory
   size_t temporaries = 0;     ///< what the temporaries took while recording
 };
 
@@ -48,6 +52,7 @@ struct PlanStats {
 //  - Pictures lie in the order in which convolutions are quick (orders.cpp).
 //  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
 //  - Large temporaries are made and used some rows at a time (bands.cpp).
+//  - What lies idle at the fullest step is computed again, if asked for (recompute.cpp).
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
 //    the same place in it.
 // Calls of several streams of one device are left as they are, since what orders them (events) is
@@ -102,6 +107,7 @@ class Plan {
   void end_products(Buffers& buffers);
   void choose_orders(Buffers& buffers);
   void divide_into_bands(Buffers& buffers, size_t band);
+  void recompute(Buffers& buffers, double budget);
   void note_steps(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 

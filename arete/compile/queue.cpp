@@ -468,9 +468,10 @@ void Queue::run() {
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
     const auto begun = std::chrono::steady_clock::now();
-    TracePlan& plan =
-        trace->plan_for(used_, temporary, numbers_,
-                        {.exact = program_->options().exact, .band = program_->options().band});
+    TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
+                                      {.exact = program_->options().exact,
+                                       .band = program_->options().band,
+                                       .memory_budget = program_->options().memory_budget});
     const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
     // Of what no call uses; of the others the plan sees to it.

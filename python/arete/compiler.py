@@ -39,9 +39,10 @@ def _name_of(function: Any) -> str:
 class _Program:
     """Plans of one function, and what its wrapper offers besides calling it."""
 
-    def __init__(self, exact: bool, fullgraph: bool, name: str = "", band: int | None = None) -> None:
-        self.exact, self.fullgraph, self.name, self.band = exact, fullgraph, name, band
-        self.program = _C._make_program(exact, fullgraph, name, band)
+    def __init__(self, exact: bool, fullgraph: bool, name: str = "", band: int | None = None,
+                 memory_budget: float = 1.0) -> None:
+        self._made_by = exact, fullgraph, name, band, memory_budget
+        self.program = _C._make_program(*self._made_by)
         _programs.add(self)
         if _kept is not None:
             _kept.append(self)
@@ -62,7 +63,7 @@ class _Program:
 
     # Plans are made anew where a copy is called.
     def __reduce__(self) -> tuple:
-        return _Program, (self.exact, self.fullgraph, self.name, self.band)
+        return _Program, self._made_by
 
 
 def _hand_out(text: str, file: Any) -> "str | None":
@@ -96,10 +97,14 @@ def _program_of(
     band = options.pop("band_bytes", None)
     if band is not None and (not isinstance(band, int) or isinstance(band, bool) or band <= 0):
         raise RuntimeError(f"compile(): band_bytes is a number of bytes, not {band!r}")
+    budget = options.pop("memory_budget", 1)
+    if not isinstance(budget, (int, float)) or isinstance(budget, bool) or not 0 <= budget <= 1:
+        raise RuntimeError(f"compile(): memory_budget is a number from 0 to 1, not {budget!r}")
     for key, value in options.items():
         if value not in _OPTIONS.get(key, ()):
-            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS} and band_bytes")
-    return None if disable else _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band)
+            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}, band_bytes and "
+                               "memory_budget")
+    return None if disable else _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band, float(budget))
 
 
 def compile(
@@ -117,7 +122,9 @@ def compile(
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
     all backends' names are one, and the modes are one, too; other options are refused. Without `exact`, temporaries of
-    `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of about that size.
+    `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of about that size;
+    `options={"memory_budget": b}`, from 0 to 1, is the part of the memory for temporaries that plans may take: with less than 1 they
+    compute again what is cheap to compute.
 
     >>> @arete.compile
     ... def f(x):

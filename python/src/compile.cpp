@@ -110,14 +110,16 @@ void bind_compile(nb::module_& m) {
       });
   m.def(
       "_make_program",
-      [](bool exact, bool fullgraph, const std::string& name, std::optional<size_t> band) {
+      [](bool exact, bool fullgraph, const std::string& name, std::optional<size_t> band,
+         double memory_budget) {
         return ProgramObject{
             compile::make_program({.exact = exact,
                                    .fullgraph = fullgraph,
                                    .band = band.value_or(compile::PlanOptions().band),
+                                   .memory_budget = memory_budget,
                                    .name = name})};
       },
-      "exact"_a, "fullgraph"_a, "name"_a, "band"_a.none());
+      "exact"_a, "fullgraph"_a, "name"_a, "band"_a.none(), "memory_budget"_a);
   m.def(
       "_explain",
       [](const std::vector<ProgramObject*>& objects, const std::string& format) {

@@ -204,7 +204,10 @@ def test_arguments():
     for wrong in (0, -1, 1.5, True, "64"):
         with pytest.raises(RuntimeError, match="band_bytes"):
             arete.compile(f, options={"band_bytes": wrong})
-    assert arete.compile(f, options={"band_bytes": 1 << 20})(3) == 3
+    for wrong in (-0.1, 1.1, True, "1", None):
+        with pytest.raises(RuntimeError, match="memory_budget"):
+            arete.compile(f, options={"memory_budget": wrong})
+    assert arete.compile(f, options={"band_bytes": 1 << 20, "memory_budget": 0})(3) == 3
     assert arete.compile(f, options={"triton.cudagraphs": True})(3) == 3
     with pytest.raises(NotImplementedError):
         arete.compiler.set_stance("fail_on_recompile")

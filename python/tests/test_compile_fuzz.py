@@ -172,8 +172,8 @@ def program(seed, dtype):
 def check(seed, exact):
     dtype = random.Random(seed).choice((arete.float32, arete.float64, arete.bfloat16)) if exact else arete.float64
     f, inputs = program(seed, dtype)
-    # Bands of a few rows.
-    compiled = arete.compile(f, options={"exact": exact, "band_bytes": 64})
+    # Bands of a few rows, and as little memory as can be.
+    compiled = arete.compile(f, options={"exact": exact, "band_bytes": 64, "memory_budget": random.Random(seed).choice((0, 0.5, 1))})
     for _ in range(3):
         expected, got = f(*inputs), compiled(*inputs)
         assert len(expected) == len(got)

@@ -31,15 +31,16 @@ struct Joined {
   int steps;
   std::string text;
   size_t arena;
+  int recomputed;
   int convolutions = 0, channels_last = 0;
 };
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
 /// Runs `f` called and as a plan, twice with other inputs; values agree up to `rounding`.
-Joined run_in_bands(std::span<const Tensor> inputs, const Function& f, double rounding,
-                    size_t band) {
+Joined run_with(const compile::PlanOptions& options, std::span<const Tensor> inputs,
+                const Function& f, double rounding) {
   std::vector<Tensor> results;
-  const auto plan = compile::plan([&] { results = f(inputs); }, {.exact = false, .band = band});
+  const auto plan = compile::plan([&] { results = f(inputs); }, options);
   for (Tensor& t : results) t = t.detach();
   for (int round = 0; round < 2; ++round) {
     plan->run();
@@ -56,7 +57,8 @@ Joined run_in_bands(std::span<const Tensor> inputs, const Function& f, double ro
     for (const Tensor& t : inputs)
       if (t.is_floating_point()) Tensor(t).mul_(-0.75);
   }
-  Joined joined{plan->stats().steps, plan->to_string(), plan->stats().arena};
+  Joined joined{plan->stats().steps, plan->to_string(), plan->stats().arena,
+                plan->stats().recomputed};
   plan->for_each_step([&](prim::RecordedCall& call) {
     if (call.primitive() != prim::Primitive::conv) return;
     const auto& conv = *static_cast<const prim::ConvArgs*>(call.args());
@@ -66,9 +68,17 @@ Joined run_in_bands(std::span<const Tensor> inputs, const Function& f, double ro
   return joined;
 }
 
-/// Of the plan without bands. One in small bands is right, too.
+Joined run_in_bands(std::span<const Tensor> inputs, const Function& f, double rounding,
+                    size_t band) {
+  return run_with({.exact = false, .band = band}, inputs, f, rounding);
+}
+
+/// Of the plan without bands, which keeps everything. Others are right, too.
 Joined run_both(std::span<const Tensor> inputs, const Function& f, double rounding) {
   for (const size_t band : {64, 2048}) run_in_bands(inputs, f, rounding, band);
+  for (const double budget : {0.0, 0.6})
+    run_with({.exact = false, .memory_budget = budget}, inputs, f, rounding);
+  run_with({.exact = false, .band = 64, .memory_budget = 0}, inputs, f, rounding);
   return run_in_bands(inputs, f, rounding, SIZE_MAX);
 }
 
@@ -279,6 +289,52 @@ TEST(PlanBands, WhatNeedsAllRowsIsNotDivided) {
     return std::vector{matmul(scores, in[2])};
   };
   run_in_bands(inputs, columns, 1e-5, 1024);
+}
+
+// ---- memory
+
+TEST(PlanMemory, WhatIsCheapIsComputedAgain) {
+  const auto network = [](std::span<const Tensor> in) {
+    const Tensor x = in[0].detach().requires_grad_();
+    std::vector<Tensor> all{x};
+    Tensor h = x;
+    for (size_t k = 1; k < in.size(); ++k) {
+      all.push_back(in[k].detach().requires_grad_());
+      h = matmul(gelu(matmul(h, all.back()), "tanh"), all.back());
+    }
+    return grads(h.square().mean(), all);
+  };
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    std::vector<Tensor> inputs{input({80, 32}, dtype)};
+    for (int k = 0; k < 6; ++k) inputs.push_back(input({32, 32}, dtype) * 0.5);
+    const double rounding = dtype == kFloat32 ? 1e-5 : 5e-2;
+    for (const bool exact : {false, true}) {
+      const Joined all = run_with({.exact = exact}, inputs, network, exact ? 0 : rounding);
+      const Joined half =
+          run_with({.exact = exact, .memory_budget = 0.7}, inputs, network, exact ? 0 : rounding);
+      const Joined least =
+          run_with({.exact = exact, .memory_budget = 0}, inputs, network, exact ? 0 : rounding);
+      EXPECT_EQ(all.recomputed, 0);
+      EXPECT_GT(half.recomputed, 0);
+      EXPECT_GE(least.recomputed, half.recomputed);
+      EXPECT_LT(double(half.arena), 0.8 * double(all.arena)) << half.text;
+      EXPECT_LE(least.arena, half.arena) << least.text;
+    }
+  }
+}
+
+TEST(PlanMemory, WhatChangesMeanwhileIsKept) {
+  const Tensor inputs[] = {input({64, 64}), input({64, 64})};
+  const auto f = [](std::span<const Tensor> in) {
+    Tensor x = in[0] * 2;
+    const Tensor y = x.sin();  // of what is written over
+    x.mul_(3);
+    Tensor m = y;
+    for (int k = 0; k < 4; ++k) m = matmul(m, in[1]).softmax(-1);
+    return std::vector{matmul(y, m), x};
+  };
+  for (const bool exact : {false, true})
+    run_with({.exact = exact, .memory_budget = 0}, inputs, f, exact ? 0 : 1e-4);
 }
 
 }  // namespace
