@@ -166,10 +166,6 @@ Call part_of(const prim::RecordedCall& call, Part& part) {
   }
 }
 
-bool may_refuse(const prim::RecordedCall& call) {
-  return call.device().is_cpu() && call.primitive() == Primitive::gather;
-}
-
 /// Steps of a plan as bands.
 class Bands {
  public:
@@ -375,6 +371,12 @@ void Plan::divide_into_bands(Buffers& buffers, size_t band) {
       return true;
     };
     while (!attempt(banded) && may && count < std::min(kMostBands, 4 * least)) ++count;
+    // Few large ones (of a batch of few) are better than none.
+    if (!best) count = least;
+    while (!best && may && count > 2) {
+      --count;
+      attempt(banded);
+    }
     large.erase(large.begin());
     if (!best) continue;
     // The more of what these calls use is divided, the better.

@@ -22,21 +22,6 @@ constexpr int kMostFunctions = 12;
 // none that would better be divided.
 constexpr int64_t kManyRows = 64, kLongestRow = 16384;
 
-/// Whether the call may be an error because of values: it stays, even if nobody reads its results.
-bool may_refuse(Primitive p) {
-  switch (p) {
-    case Primitive::gather:
-    case Primitive::scatter:
-    case Primitive::compact:
-    case Primitive::take_rows:
-    case Primitive::add_rows:
-    case Primitive::linalg:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// Sums of floats are rounded in an order, and of zeros and NaN the first or the last wins.
 bool depends_on_order(const StagedCall& s) {
   return std::ranges::any_of(s.stages, [](const Stage& stage) {
@@ -241,9 +226,7 @@ Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const P
 }
 
 // Of GPUs errors are found later in any case.
-bool Group::may_refuse() const {
-  return call().device().is_cpu() && compile::may_refuse(call().primitive());
-}
+bool Group::may_refuse() const { return compile::may_refuse(call()); }
 
 const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_read_elsewhere) {
   // Row values are nobody's.
@@ -384,7 +367,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
 
 bool Group::may_be_left_out(const std::function<bool(const Use&)>& is_needed) const {
   const auto writes = [&](const Use& u) { return u.access != Access::read && is_needed(u); };
-  return std::ranges::none_of(uses_, writes) && !compile::may_refuse(call().primitive());
+  return std::ranges::none_of(uses_, writes) && !refuses_values(call().primitive());
 }
 
 std::unique_ptr<prim::RecordedCall> Group::build(const std::function<bool(const Use&)>& is_needed) {

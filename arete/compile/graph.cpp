@@ -7,6 +7,7 @@
 namespace arete::compile {
 
 using prim::Access;
+using prim::Primitive;
 using prim::View;
 
 bool collide(const std::vector<Use>& a, const std::vector<Use>& b) {
@@ -14,6 +15,24 @@ bool collide(const std::vector<Use>& a, const std::vector<Use>& b) {
     for (const Use& y : b)
       if (collide(x, y)) return true;
   return false;
+}
+
+bool refuses_values(Primitive p) {
+  switch (p) {
+    case Primitive::gather:
+    case Primitive::scatter:
+    case Primitive::compact:
+    case Primitive::take_rows:
+    case Primitive::add_rows:
+    case Primitive::linalg:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool may_refuse(const prim::RecordedCall& call) {
+  return call.device().is_cpu() && refuses_values(call.primitive());
 }
 
 size_t bytes_of(const prim::RecordedCall& call) {

@@ -37,6 +37,11 @@ inline bool collide(const Use& a, const Use& b) {
 }
 bool collide(const std::vector<Use>& a, const std::vector<Use>& b);
 
+/// Whether a call may be an error because of values: it stays, even if nobody reads its results.
+bool refuses_values(prim::Primitive p);
+/// Whether it may be one when it is made: on GPUs such errors come later.
+bool may_refuse(const prim::RecordedCall& call);
+
 /// Each operand counted once.
 size_t bytes_of(const prim::RecordedCall& call);
 

@@ -268,6 +268,18 @@ TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
   }
 }
 
+TEST(PlanBands, BatchesAreDividedAsFarAsTheyCanBe) {
+  // Three matrices, of which bands of a few rows would be parts.
+  const Tensor inputs[] = {input({3, 32, 8}), input({3, 8, 32}), input({3, 32, 8})};
+  const auto attention = [](std::span<const Tensor> in) {
+    return std::vector{matmul(matmul(in[0], in[1]).softmax(-1), in[2])};
+  };
+  const size_t scores = 3 * 32 * 32 * sizeof(float);
+  EXPECT_GE(run_in_bands(inputs, attention, 1e-5, SIZE_MAX).arena, 2 * scores);
+  const Joined bands = run_in_bands(inputs, attention, 1e-5, 256);
+  EXPECT_LE(bands.arena, scores) << bands.text;
+}
+
 TEST(PlanBands, WhatNeedsAllRowsIsNotDivided) {
   const Tensor inputs[] = {input({64, 16}), input({16, 64}), input({64, 8})};
   // The largest of all elements is needed by each.
