@@ -1,9 +1,9 @@
 """Functions that are called, and the same ones compiled, in Arete or PyTorch: milliseconds of a call, peak memory, seconds of the first.
 
-    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N] [ROW ...]
+    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N] [--options JSON] [ROW ...]
 
-`--kernels` also lists, of a step on a GPU, the N kernels that take longest. In PyTorch the network is compiled and the optimizer called,
-which is what its programs do; in Arete the whole step is.
+`--kernels` also lists, of a step on a GPU, the N kernels that take longest; `--options` are compile's. In PyTorch the network is compiled
+and the optimizer called, which is what its programs do; in Arete the whole step is.
 """
 from __future__ import annotations
 
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--kernels", type=int, default=0)
+    parser.add_argument("--options", type=json.loads, default=None)
     parser.add_argument("rows", nargs="*")
     options = parser.parse_args()
     torch = importlib.import_module(options.library)
@@ -148,7 +149,7 @@ def main() -> None:
     on_gpu = options.device == "cuda"
     wait = torch.cuda.synchronize if on_gpu else lambda: None
     rows = rows_of(torch, options.device, options.library == "arete")
-    wraps = {"called": lambda f: f, "compiled": torch.compile}
+    wraps = {"called": lambda f: f, "compiled": lambda f: torch.compile(f, options=options.options)}
     if options.library == "arete":
         wraps["exact"] = lambda f: torch.compile(f, options={"exact": True})
     for row in options.rows or rows:

@@ -6,7 +6,6 @@
 
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
-#include "arete/compile/stand_in_internal.h"
 #include "arete/prim/recorder.h"
 
 // Note [Bands]
@@ -32,8 +31,6 @@ using Call = std::unique_ptr<prim::RecordedCall>;
 constexpr int64_t kMostBands = 64;
 // Of steps from the first to the last one that uses a temporary: it lives for a few calls only.
 constexpr size_t kFewSteps = 64;
-
-bool is_half(DType t) { return t == kFloat16 || t == kBFloat16; }
 
 /// One of equal parts of the first dimension that has several elements.
 class Part {
@@ -295,8 +292,7 @@ void Bands::widen_sums(int64_t count) {
     if (!is_half(g.out.dtype)) continue;
     const Layout layout{Shape(g.out.sizes)};
     const size_t bytes = size_t(g.out.numel()) * sizeof(float);
-    const StoragePtr memory = Storage::promise(call.device(), bytes, stand_in(bytes));
-    buffers_.add({memory, true});
+    const StoragePtr memory = buffers_.add_temporary(call.device(), bytes);
     const View sum(memory->data(), kFloat32, layout.sizes, layout.strides, memory.get());
     for (int64_t k = 0; k < count; ++k) {
       Part part(k, count);

@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "arete/compile/fuse_internal.h"
-#include "arete/compile/stand_in_internal.h"
 #include "arete/prim/recorder.h"
 
 namespace arete::compile {
@@ -51,8 +50,7 @@ std::optional<Groups> gather_before(const Group& reader, const Stage& cast, Buff
   const Layout found{Shape(args.out.sizes)};
   const size_t bytes = size_t(args.out.numel()) * size_of(in.dtype);
   const Device device = reader.call().device();
-  const StoragePtr memory = Storage::promise(device, bytes, stand_in(bytes));
-  buffers.add({memory, true});
+  const StoragePtr memory = buffers.add_temporary(device, bytes);
   const View values(memory->data(), in.dtype, found.sizes, found.strides, memory.get());
 
   prim::GatherArgs gather = args;

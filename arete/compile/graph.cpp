@@ -3,6 +3,7 @@
 #include <map>
 
 #include "arete/compile/graph_internal.h"
+#include "arete/compile/stand_in_internal.h"
 
 namespace arete::compile {
 
@@ -57,9 +58,11 @@ Buffers::Buffers(std::vector<UsedMemory> memory) {
   std::ranges::sort(by_address_);
 }
 
-void Buffers::add(UsedMemory memory) {
-  by_storage_[memory.storage.get()] = int(buffers_.size());
-  buffers_.push_back({std::move(memory.storage), memory.temporary});
+StoragePtr Buffers::add_temporary(Device device, size_t bytes) {
+  const StoragePtr memory = Storage::promise(device, bytes, stand_in(bytes));
+  by_storage_[memory.get()] = int(buffers_.size());
+  buffers_.push_back({memory, true});
+  return memory;
 }
 
 int Buffers::of(const View& view) {

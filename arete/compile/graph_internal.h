@@ -45,6 +45,8 @@ bool may_refuse(const prim::RecordedCall& call);
 /// Each operand counted once.
 size_t bytes_of(const prim::RecordedCall& call);
 
+inline bool is_half(DType t) { return t == kFloat16 || t == kBFloat16; }
+
 class Buffers;
 /// What a call uses, operand by operand.
 std::vector<Use> uses_of(prim::RecordedCall& call, Buffers& buffers);
@@ -67,8 +69,8 @@ class Buffers {
  public:
   explicit Buffers(std::vector<UsedMemory> memory);
 
-  /// Memory that calls were given meanwhile.
-  void add(UsedMemory memory);
+  /// A temporary that steps were given meanwhile: its memory is not there yet.
+  StoragePtr add_temporary(Device device, size_t bytes);
   /// -1 if the view has no elements.
   int of(const prim::View& view);
   /// Nothing if the view has no elements.

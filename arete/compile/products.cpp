@@ -17,8 +17,6 @@ using prim::PointwiseArgs;
 using prim::Primitive;
 using prim::View;
 
-bool is_half(DType t) { return t == kFloat16 || t == kBFloat16; }
-
 /// What a call does to each element of a product.
 struct End {
   enum class Kind : uint8_t { widen, activate, differentiate } kind;

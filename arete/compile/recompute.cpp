@@ -6,7 +6,6 @@
 
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
-#include "arete/compile/stand_in_internal.h"
 #include "arete/ops/activation_program_internal.h"
 #include "arete/prim/recorder.h"
 
@@ -15,9 +14,10 @@
 // wanted (PlanOptions::memory_budget), temporaries that lie idle at the step with the most memory
 // are given back after the last use before that, and the kernel that made them runs again before
 // the next one: of those that read and write memory only (element by element, rows, copies), which
-// leave the same bits, the one that moves the fewest bytes for those that it saves comes first.
-// Products, convolutions, attention and sorts are never done again, nor is dropout; but activations
-// that a product has on its way out are, where it stored what they were made of.
+// leave the same bits (an activation one rounding), the one that moves the fewest bytes for those
+// that it saves comes first. Products, convolutions, attention and sorts are never done again, nor
+// is dropout; but activations that a product has on its way out are, where it stored what they were
+// made of.
 //  - Everything that is read is unchanged by then, and there anyway, or small.
 
 namespace arete::compile {
@@ -173,10 +173,8 @@ void Plan::recompute(Buffers& buffers, double budget) {
       const int b = buffers.of(v);
       if (!moved.contains(b)) {
         const Storage& was = *buffers[b].storage;
-        StoragePtr memory = Storage::promise(was.device(), was.bytes(), stand_in(was.bytes()));
-        buffers.add({memory, true});
-        const std::ptrdiff_t distance = memory->data() - buffers[b].storage->data();
-        moved[b] = {std::move(memory), distance};
+        const StoragePtr memory = buffers.add_temporary(was.device(), was.bytes());
+        moved[b] = {memory, memory->data() - was.data()};
       }
       move(v);
     });
