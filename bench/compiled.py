@@ -1,8 +1,9 @@
 """Functions that are called, and the same ones compiled, in Arete or PyTorch: milliseconds of a call, peak memory, seconds of the first.
 
-    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N] [--options JSON] [ROW ...]
+    python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N]
+                             [--options JSON] [--mode MODE] [ROW ...]
 
-`--kernels` also lists, of a step on a GPU, the N kernels that take longest; `--options` are compile's. In PyTorch the network is compiled
+`--kernels` also lists, of a step on a GPU, the N kernels that take longest; `--options` and `--mode` are compile's. In PyTorch the network is compiled
 and the optimizer called, which is what its programs do; in Arete the whole step is.
 """
 from __future__ import annotations
@@ -12,8 +13,13 @@ import collections
 import gc
 import importlib
 import json
+import os
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import models
 
 
 def rows_of(torch, device: str, compiles_steps: bool) -> dict:
@@ -94,6 +100,66 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
 
         return trainer(wrap, LanguageModel(), i, i, loss, amp=True)
 
+    def pictures(wrap, batch):
+        if compiles_steps:
+            return wrap(models.image_step(torch, device, 50, batch, 224, "float16"))
+        return models.image_step(torch, device, 50, batch, 224, "float16", wrap)
+
+    class Layer(nn.Module):
+        """Of BERT: norms behind the sums."""
+
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.norm1, self.norm2 = nn.LayerNorm(width, 1e-12), nn.LayerNorm(width, 1e-12)
+
+        def forward(self, x):
+            b, t, d = x.shape
+            q, k, v = (p(x).view(b, t, self.heads, d // self.heads).transpose(1, 2) for p in (self.q, self.k, self.v))
+            x = self.norm1(self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, d)) + x)
+            return self.norm2(self.down(F.gelu(self.up(x))) + x)
+
+    class Bert(nn.Module):
+        def __init__(self, width=1024, heads=16, layers=24, words=30522):
+            super().__init__()
+            self.words, self.places, self.kinds = nn.Embedding(words, width), nn.Embedding(512, width), nn.Embedding(2, width)
+            self.norm, self.layers = nn.LayerNorm(width, 1e-12), nn.Sequential(*[Layer(width, heads) for _ in range(layers)])
+            self.pool = nn.Linear(width, width)
+
+        def forward(self, i):
+            x = self.words(i) + self.places(torch.arange(i.shape[1], device=i.device)) + self.kinds(torch.zeros_like(i))
+            x = self.layers(self.norm(x))
+            return x, torch.tanh(self.pool(x[:, 0]))
+
+    def sentences(wrap, batch, length):
+        f, i = wrap(Bert().to(device).half().eval()), data(batch, length, classes=30522)
+
+        def call():
+            with torch.inference_mode():
+                return f(i)
+
+        return call
+
+    def bodies(wrap, n):
+        places = torch.rand(n, 3, device=device)
+
+        def step(p):
+            d = p[None] - p[:, None]
+            inverse = (d.pow(2).sum(-1) + 1e-4).rsqrt()
+            return (d * (inverse**3)[..., None]).sum(1)
+
+        f = wrap(step)
+        return lambda: f(places)
+
+    def circle(wrap, n):
+        def points():
+            u, v = torch.rand(n, device=device), torch.rand(n, device=device)
+            return 4.0 * ((u**2 + v**2) <= 1.0).float().mean()
+
+        return wrap(points)
+
     if device == "cpu":
         return {
             "chain6 f32 16M": (lambda w: chain(w, torch.float32, 1 << 24), 1),
@@ -111,6 +177,13 @@ def rows_of(torch, device: str, compiles_steps: bool) -> dict:
         "encoder 4x256 b32": (lambda w: encoder(w, 32, 128), 20),
         "GPT-2 124M b8": (lambda w: language_model(w, 8), 10),
         "GPT-2 124M b32": (lambda w: language_model(w, 32), 5),
+        "ResNet-50 f16 b64": (lambda w: pictures(w, 64), 10),
+        "ResNet-50 f16 b256": (lambda w: pictures(w, 256), 5),
+        "BERT-Large f16 b32x128": (lambda w: sentences(w, 32, 128), 10),
+        "BERT-Large f16 b32x384": (lambda w: sentences(w, 32, 384), 5),
+        "BERT-Large f16 b1x128": (lambda w: sentences(w, 1, 128), 20),
+        "N-body 16384": (lambda w: bodies(w, 16384), 5),
+        "pi 100M": (lambda w: circle(w, 100_000_000), 10),
     }
 
 
@@ -142,6 +215,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--kernels", type=int, default=0)
     parser.add_argument("--options", type=json.loads, default=None)
+    parser.add_argument("--mode", default=None)
     parser.add_argument("rows", nargs="*")
     options = parser.parse_args()
     torch = importlib.import_module(options.library)
@@ -149,7 +223,7 @@ def main() -> None:
     on_gpu = options.device == "cuda"
     wait = torch.cuda.synchronize if on_gpu else lambda: None
     rows = rows_of(torch, options.device, options.library == "arete")
-    wraps = {"called": lambda f: f, "compiled": lambda f: torch.compile(f, options=options.options)}
+    wraps = {"called": lambda f: f, "compiled": lambda f: torch.compile(f, options=options.options, mode=options.mode)}
     if options.library == "arete":
         wraps["exact"] = lambda f: torch.compile(f, options={"exact": True})
     for row in options.rows or rows:

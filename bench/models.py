@@ -109,19 +109,20 @@ def autocast(lib, device, dtype):
     return lib.autocast(device, dtype=getattr(lib, dtype) if half else lib.bfloat16, enabled=half)
 
 
-def image_step(lib, device, depth, batch, size, dtype):
-    """A training step of a ResNet on pictures, under autocast to `dtype`; gives the loss."""
+def image_step(lib, device, depth, batch, size, dtype, wrap=lambda net: net):
+    """A training step of a ResNet on pictures, under autocast to `dtype`; gives the loss. `wrap(network)` is what is called."""
     F, last = lib.nn.functional, lib.channels_last
     x = lib.randn(batch, 3, size, size, device=device).to(memory_format=last)
     y = lib.randint(0, 1000, (batch,), device=device)
     net = resnet(lib, depth).to(device).to(memory_format=last)
     optimizer = lib.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=True)
     scaler = lib.amp.GradScaler(device, init_scale=1024.0, enabled=dtype == "float16")
+    called = wrap(net)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         with autocast(lib, device, dtype):
-            loss = F.cross_entropy(net(x), y)
+            loss = F.cross_entropy(called(x), y)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()

@@ -1,6 +1,10 @@
 // Extreme values and their positions.
+#include <optional>
+
+#include "arete/ops/fused_builder.h"
 #include "arete/ops/index.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/prim/loop_nest.h"
 
 namespace arete::ops {
 
@@ -48,18 +52,20 @@ void lower_extreme(const Call& c, std::span<const Tensor> out, prim::Primitives&
             {}});
 }
 
-// The gradient is shared evenly among equal extreme values.
-TensorList grad_extreme(const GradCall& g) {
-  const Tensor x = g.input(0);
-  const uint32_t dims = dims_of_grad(g, 1);
-  const Tensor y = with_dims(g.output().detach(), x.sizes(), dims);
-  const Tensor dy = with_dims(g.grad(), x.sizes(), dims);
+// The gradient `grad` of the extremes `out` over `dims` is shared evenly among equal ones.
+Tensor extreme_share(const Tensor& x, uint32_t dims, const Tensor& out, const Tensor& grad) {
+  const Tensor y = with_dims(out.detach(), x.sizes(), dims);
+  const Tensor dy = with_dims(grad, x.sizes(), dims);
   Shape list;
   for (int d = 0; d < int(x.dim()); ++d)
     if (dims >> d & 1) list.push_back(d);
   const Tensor hit = ((x.detach() == y) | (x.detach().isnan() & y.isnan())).to(x.dtype());
   const Tensor count = list.empty() ? hit : hit.sum(list, true);
-  return {hit * (dy / count)};
+  return hit * (dy / count);
+}
+
+TensorList grad_extreme(const GradCall& g) {
+  return {extreme_share(g.input(0), dims_of_grad(g, 1), g.output(), g.grad())};
 }
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
@@ -78,6 +84,88 @@ const OpRecord& amin_op =
         .infer(infer_extreme)
         .lower(lower_extreme<Monoid::min>)
         .grad(grad_extreme, 1, 1)
+        .dtypes(kReal);
+
+// ---- both extremes
+
+uint32_t aminmax_dims(IntList sizes, std::optional<int64_t> dim) {
+  if (!dim) return (1u << sizes.size()) - 1;
+  const int d = normalize_dim(*dim, int(sizes.size()), "aminmax");
+  return sizes.empty() ? 0 : 1u << d;
+}
+std::optional<int64_t> aminmax_dim(const Call& c) {
+  return c.has(1) ? std::optional(c.integer(1)) : std::nullopt;
+}
+
+void infer_aminmax(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  const uint32_t dims = aminmax_dims(x.sizes(), aminmax_dim(c));
+  ARETE_CHECK(c.has(1) || x.numel() > 0,
+              ValueError(c.name(),
+                         "aminmax(): cannot compute aminmax over an empty dimension as "
+                         "the operation has no identity."));
+  for (size_t d = 0; d < x.sizes().size(); ++d)
+    ARETE_CHECK(!(dims >> d & 1) || x.sizes()[d] > 0,
+                IndexError(c.name(), "aminmax: Expected reduction dim " +
+                                         std::to_string(c.integer(1)) + " to have non-zero size."));
+  for (int i = 0; i < 2; ++i)
+    out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype(), x.device(), {}});
+}
+
+// Both in one pass, as one kind of reduction: the largest is the smallest in the reverse order.
+const prim::FusedSpec& aminmax_spec(DType t) {
+  static SpecCache cache;
+  return cache.get(pack_key({int(t)}), [&] {
+    const auto reversed = [&](const Value& v) {
+      return is_floating(t) ? -v : ~v;  // the smallest integer has no opposite
+    };
+    FusedBuilder b({t}, {t, t});
+    const int low =
+        b.reduce(t == kBool ? Monoid::all : Monoid::min, {0}, [&](FusedBuilder::Values v) {
+          return std::vector{v[0], reversed(v[0])};
+        });
+    b.store_row({low, low - 1}, 0, 2, [&](FusedBuilder::Values v) {
+      return std::vector{v[0], reversed(v[1])};
+    });
+    return b.finish();
+  });
+}
+
+void lower_aminmax(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  if (out[0].numel() == 0) return;
+  const Tensor x = c.tensor(0).dim() ? c.tensor(0) : c.tensor(0).reshape({1});
+  const uint32_t dims = c.tensor(0).dim() ? aminmax_dims(x.sizes(), aminmax_dim(c)) : 1;
+  const Layout layouts[2] = {keepdim_layout(out[0], x.sizes(), dims),
+                             keepdim_layout(out[1], x.sizes(), dims)};
+  const prim::View views[] = {view_of(x), view_of(out[0], layouts[0]), view_of(out[1], layouts[1])};
+  const prim::ReducedLast order(x.sizes(), dims, views);
+  p.fused({&aminmax_spec(x.dtype()),
+           order.space(),
+           order.kept(),
+           order.views().first(1),
+           order.views().subspan(1),
+           {}});
+}
+
+TensorList grad_aminmax(const GradCall& g) {
+  const Tensor x = g.input(0);
+  const uint32_t dims =
+      aminmax_dims(x.sizes(), g.arg(1).is_none() ? std::nullopt : std::optional(g.integer(1)));
+  Tensor r;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!g.grad(i).defined()) continue;
+    const Tensor share = extreme_share(x, dims, g.output(i), g.grad(i));
+    r = r.defined() ? r + share : share;
+  }
+  return {r};
+}
+
+const OpRecord& aminmax_op =
+    define("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
+        .doc("Smallest and largest value, of everything or along dim; NaN wins.")
+        .infer(infer_aminmax)
+        .lower(lower_aminmax)
+        .grad(grad_aminmax, 1, 3)
         .dtypes(kReal);
 
 // ---- values and positions along one dimension
@@ -190,6 +278,10 @@ Tensor amin(const Tensor& self, IntList dims, bool keepdim) {
 }
 Tensor amax(const Tensor& self, IntList dims, bool keepdim) {
   return ops::call(ops::amax_op, {self, dims, keepdim});
+}
+std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  const auto r = ops::call_all(ops::aminmax_op, {self, dim, keepdim});
+  return {r[0], r[1]};
 }
 Tensor min(const Tensor& self) { return amin(self); }
 Tensor max(const Tensor& self) { return amax(self); }

@@ -1,4 +1,5 @@
 // Records of histograms: search in the edges, then scattered additions.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/expr/program_cache.h"
@@ -40,22 +41,29 @@ const OpRecord& histc_op =
           ARETE_CHECK(std::isfinite(low) && std::isfinite(high),
                       ValueError(c.name(), "range of [" + Scalar(low).to_string() + ", " +
                                                Scalar(high).to_string() + "] is not finite"));
-          // Of a value: its place, and whether it counts.
+          // A value's place; those that do not count go behind the last.
           static auto* const cache = new expr::ProgramCache;
           const expr::Type work = expr::work_type(x.dtype());
-          const expr::Program& program =
-              cache->get(pack_key({int(x.dtype())}), {x.dtype()}, {work, work, work, work},
-                         {kInt64, kInt64}, [=](Values v) {
-                           const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
-                           const Value place = max(min((z - v[1]) * v[3], v[4]), 0.0);
-                           return std::vector{cast(where(inside, place, 0.0), expr::Type::i64),
-                                              cast(inside, expr::Type::i64)};
-                         });
+          const expr::Program& program = cache->get(
+              pack_key({int(x.dtype())}), {x.dtype()}, {work, work, work, work}, {kInt64},
+              [=](Values v) {
+                const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
+                const Value place = max(min((z - v[1]) * v[3], v[4]), 0.0);
+                return std::vector{cast(where(inside, place, v[4] + 1.0), expr::Type::i64)};
+              });
           const Scalar numbers[] = {Scalar(low), Scalar(high), Scalar(double(bins) / (high - low)),
                                     Scalar(double(bins - 1))};
-          const Results r = apply_program(program.shared_from_this(), {&x, 1}, numbers, c.name());
-          const Tensor count =
-              scatter_add(zeros_to_copy({bins}, TensorOptions(kInt64, x.device())), 0, r[0], r[1]);
+          const TensorOptions o(kInt64, x.device());
+          Tensor count = zeros({bins + 1}, o);
+          // Places take twice the memory of float32: a piece of them is there at a time.
+          constexpr int64_t kPiece = 1 << 22;
+          for (int64_t at = 0; at < x.numel(); at += kPiece) {
+            const Tensor piece = x.narrow(0, at, std::min(kPiece, x.numel() - at));
+            const Tensor place =
+                apply_program(program.shared_from_this(), {&piece, 1}, numbers, c.name())[0];
+            count.scatter_add_(0, place, ones({}, o).expand(place.sizes()));
+          }
+          count = count.narrow(0, 0, bins);
           return {count.to(x.dtype())};
         })
         .dtypes({kFloat32, kFloat64});

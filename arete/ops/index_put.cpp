@@ -295,7 +295,7 @@ Tensor read(const Expression& e) {
   const Combined c = combine(e);
   const Tensor front = e.base.permute(c.order);
   // Few elements of many: looked up where they are, so that not all are moved for them.
-  if (e.base.device().is_cpu() && e.base.is_contiguous() && !view(front.layout(), c.merged) &&
+  if (e.base.is_contiguous() && !view(front.layout(), c.merged) &&
       8 * c.count() * numel_of(c.rest) <= e.base.numel()) {
     const Tensor places = c.places(front.layout());
     return reorder(index_select(e.base.view({-1}), 0, places.view({-1})).view(places.sizes()),

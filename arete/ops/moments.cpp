@@ -69,6 +69,15 @@ struct Place {
   size_t correction() const { return with_mean ? 2 : 3; }
 };
 
+// A GPU's threads hold columns of up to 256 elements; longer ones are read once.
+int64_t one_pass_from(const prim::ReducedLast& order, Device device) {
+  const prim::View& x = order.views()[0];
+  bool columns = device.is_cuda();
+  for (size_t d = size_t(order.kept()); d < order.space().size(); ++d)
+    columns &= order.space()[d] == 1 || x.strides[d] != 1;
+  return columns ? 257 : kOnePass;
+}
+
 double divisor(int64_t n, double correction) { return std::max(0.0, double(n) - correction); }
 
 // Inputs: x [, pivots]; outputs: variance or deviation [, mean]. Parameters: 1 / n and
@@ -115,7 +124,7 @@ void moments_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   const double n = double(reduced_count(x.sizes(), mask));
   SmallVector<prim::View, 9> inputs{order.views()[0]};
   Shape one_of_row;
-  const bool pivots = n >= double(kOnePass);
+  const bool pivots = n >= double(one_pass_from(order, x.device()));
   if (pivots) append_pivots(inputs, order.kept(), one_of_row);
   expr::Literal params[2];
   params[0].f = 1 / n;

@@ -250,7 +250,7 @@ const OpRecord& bincount_op =
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
             // Whether one is negative, and the largest number, by a single read of a device.
-            const Tensor low = self.min(), high = self.max();
+            const auto [low, high] = aminmax(self);
             const int64_t largest = (self.device().is_cpu() ? (low.item<int64_t>() < 0 ? low : high)
                                                             : where(low.lt(Scalar(0)), low, high))
                                         .item<int64_t>();

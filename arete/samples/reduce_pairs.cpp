@@ -47,6 +47,7 @@ const Attached aminmax_op =
           return std::vector<Sample>{{{m.make_distinct({3, 4}), std::nullopt, false}, "all"},
                                      {{m.make_distinct({3, 4}), 1, false}, "rows"},
                                      {{m.make_distinct({3, 4}), 0, true}, "columns, keepdim"},
+                                     {{m.make_distinct({3, 37, 5}), 1, false}, "middle"},
                                      {{m.make_distinct({}), 0, false}, "0-d"}};
         })
         .errors([](SampleMaker& m) {

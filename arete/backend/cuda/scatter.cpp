@@ -1,4 +1,6 @@
 // Writing and combining elements at computed positions.
+#include <algorithm>
+
 #include "arete/backend/cuda/index_common.h"
 #include "arete/base/error.h"
 
@@ -33,6 +35,13 @@ struct Target {
   int64_t size, step;
 };
 
+/// Whether so many elements are added to so few that they would wait for each other.
+bool are_few(const ScatterArgs& a) {
+  const int64_t count = a.index.numel(), size = a.out.rank() == 1 ? a.out.sizes[0] : 0;
+  return a.mode == ScatterMode::add && !a.factors && indexing::has_few(a.out.dtype, size) &&
+         count >= (1 << 15) && count >= 16 * size;
+}
+
 size_t kernel_number(const ScatterArgs& a, bool wide) {
   const size_t mode = a.factors ? 5 : size_t(a.mode);
   return (mode * kNumDTypes + size_t(a.out.dtype)) * 2 + wide;
@@ -52,8 +61,19 @@ void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs&
   a.size = target.size;
   a.step = target.step;
   a.error = error_sink(backend, args.op, args.dim);
-  static KernelTable<kKernelNumbers> kernels;
   const bool wide = !nest.fits_32bit();
+  if (are_few(args)) {
+    const bool equal = is_integer(args.out.dtype) && args.src.strides[0] == 0;
+    const int64_t most = 8 * int64_t(backend.limits().multiprocessors);
+    static KernelTable<kNumDTypes * 4> few_kernels;
+    const Kernel& k =
+        few_kernels.get(backend, (size_t(args.out.dtype) * 2 + equal) * 2 + wide,
+                        [&] { return indexing::scatter_few_source(args.out.dtype, wide, equal); });
+    const int64_t blocks =
+        std::min(most, int64_t(blocks_for(a.walk.count, 4 * indexing::kElementsPerBlock)));
+    return backend.launch(k, {unsigned(blocks)}, {indexing::kThreads}, 0, stream, a);
+  }
+  static KernelTable<kKernelNumbers> kernels;
   const Kernel& k = kernels.get(backend, kernel_number(args, wide), [&] {
     return args.mode == ScatterMode::set
                ? indexing::scatter_set_source(size_of(args.out.dtype), wide)

@@ -282,6 +282,11 @@ class Planner {
     while (threads < limit &&
            ceil_div(chunks, threads) > (!columns && threads < 32 ? std::min(usual, 2) : usual))
       threads *= 2;
+    // Long columns that are read once need not be held, and 32 of them are whole cache lines.
+    if (columns && threads == limit && v.cached == 0) {
+      v.vector = vector;
+      return false;
+    }
     int64_t count = ceil_div(chunks, threads);
     if (count > 8) count = ceil_div(count, 4) * 4;
     if (count > std::min(most, 16)) {

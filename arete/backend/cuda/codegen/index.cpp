@@ -95,6 +95,18 @@ KernelSource scatter_set_source(size_t bytes, bool wide) {
                 std::string("scatter<") + word(bytes) + ", OpSet, " + integer(wide) + ", false>");
 }
 
+KernelSource scatter_few_source(DType dtype, bool wide, bool equal) {
+  const std::string type = storage_name(dtype), sum = equal ? "i32" : type;
+  return kernel(
+      "scatter.cuh", "scatter_few_" + type + (equal ? "_equal" : "") + suffix(wide), "ScatterArgs",
+      "scatter_few<" + type + ", " + sum + ", " + integer(wide) + (equal ? ", true>" : ", false>"));
+}
+
+bool has_few(DType dtype, int64_t size) {
+  const bool known = dtype == kInt32 || dtype == kInt64 || dtype == kFloat32 || dtype == kFloat64;
+  return known && size > 0 && size * int64_t(size_of(dtype)) <= kFewBytes;
+}
+
 bool has_atomic(ScatterMode mode, DType dtype) {
   return !is_complex(dtype) || mode == ScatterMode::set || mode == ScatterMode::add;
 }
@@ -204,6 +216,9 @@ std::vector<KernelSource> index_samples() {
         out.push_back(scatter_source(ScatterMode::add, dtype, wide, true));
         out.push_back(scatter_sorted_source(ScatterMode::add, dtype, wide, true));
       }
+      if (has_few(dtype, 1)) out.push_back(scatter_few_source(dtype, wide, false));
+      if (has_few(dtype, 1) && is_integer(dtype))
+        out.push_back(scatter_few_source(dtype, wide, true));
       const int columns = add_rows_columns(dtype);
       out.push_back(add_rows_source(dtype, columns, wide));
       if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));

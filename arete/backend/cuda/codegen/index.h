@@ -82,6 +82,8 @@ struct AddRowsArgs {
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
 inline constexpr int64_t kThreads = 256, kElementsPerBlock = 1024;
+/// Shared memory of scatter_few.
+inline constexpr int64_t kFewBytes = 16384;
 /// Entries after which add_rows cuts a sum (Note [Pieces of long runs] in device/add_rows.cuh).
 inline constexpr int64_t kPiece = 256;
 
@@ -92,6 +94,10 @@ KernelSource take_rows_source(size_t bytes, bool wide);
 /// Modes other than set, for dtypes that has_atomic() names. `factors`: of add, f32 and f64 only.
 KernelSource scatter_source(prim::ScatterMode mode, DType dtype, bool wide, bool factors = false);
 KernelSource scatter_set_source(size_t bytes, bool wide);
+/// Additions to a vector of few elements (has_few): i32, i64, f32 or f64. `equal`: all add one
+/// number, i32 or i64, and each block handles less than 2^31 of them.
+KernelSource scatter_few_source(DType dtype, bool wide, bool equal);
+bool has_few(DType dtype, int64_t size);
 bool has_atomic(prim::ScatterMode mode, DType dtype);
 KernelSource scatter_keys_source(bool wide);
 KernelSource scatter_sorted_source(prim::ScatterMode mode, DType dtype, bool wide,

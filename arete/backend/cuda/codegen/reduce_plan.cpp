@@ -16,6 +16,7 @@ int log2_ceil(int64_t n) { return n <= 1 ? 0 : int(std::bit_width(uint64_t(n - 1
 namespace {
 
 constexpr int64_t kMaxGrid = INT32_MAX;
+constexpr int64_t kRounds = 16;  // blocks of rows for each multiprocessor
 // Kernels step beyond the last element by less than this before they compare.
 constexpr int64_t kIndexSlack = int64_t(1) << 17;
 
@@ -125,7 +126,17 @@ class Planner {
     const int64_t vectors = divide_up(h.reduced, plan_.vector);
     const int64_t many = 8 * int64_t(limits_.multiprocessors);
     int log_group;
-    if (vectors <= 32) {
+    if (h.outputs >= many && vectors <= 128) {
+      // A thread has four vectors or eight elements under way: few threads have little to exchange.
+      const int64_t at_once = plan_.vector > 1 ? 4 : 8;
+      log_group = log2_ceil(divide_up(vectors, at_once));
+      // Fewer in turns, where more than a seventh of the loads would be beyond the end.
+      const auto beyond = [&] {
+        const int64_t turn = at_once << log_group;
+        return divide_up(vectors, turn) * turn - vectors;
+      };
+      while (plan_.vector > 1 && log_group > 1 && 6 * beyond() > vectors) --log_group;
+    } else if (vectors <= 32) {
       log_group = log2_ceil(vectors);
     } else if (h.outputs >= many) {
       // Enough rows to keep every thread busy for a while.
@@ -137,14 +148,15 @@ class Planner {
     constexpr int64_t kOneBlock = 128 << 10, kPart = 32 << 10;
     if (h.outputs < 2 * int64_t(limits_.multiprocessors) && bytes > kOneBlock) {
       log_group = 8;
-      h.splits =
-          std::min({divide_up(2 * many, h.outputs), divide_up(bytes, kPart), vectors / 256 + 1});
+      h.splits = std::min({divide_up(many, h.outputs), divide_up(bytes, kPart), vectors / 256 + 1});
     }
     h.log_x = log_group;
     plan_.threads = std::max(256u, 1u << log_group);
     if (log_group > 5) plan_.threads = 1u << log_group;
     const int64_t per_block = plan_.threads >> log_group;
-    plan_.grid = unsigned(std::min(kMaxGrid, divide_up(h.outputs * h.splits, per_block)));
+    // Blocks that take one result after another begin less often.
+    const int64_t most = h.splits > 1 ? kMaxGrid : kRounds * int64_t(limits_.multiprocessors);
+    plan_.grid = unsigned(std::min(most, divide_up(h.outputs * h.splits, per_block)));
   }
 
   void shape_columns() {

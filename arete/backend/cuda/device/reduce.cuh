@@ -99,12 +99,17 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) add(l[u], i + u * step);
     }
-    if (whole)
-      for (; i < end; i += step) {
-        Loaded l;
-        load(l, i);
-        add(l, i);
-      }
+    if (whole && i < end) {
+      // The last loads, fewer than kUnroll, are under way together, too.
+      Loaded l[kUnroll];
+#pragma unroll
+      for (int u = 0; u + 1 < kUnroll; ++u)
+        if (u * step < end - i) load(l[u], i + u * step);
+#pragma unroll
+      for (int u = 0; u + 1 < kUnroll; ++u)
+        if (u * step < end - i) add(l[u], i + u * step);
+      i = end;
+    }
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       const int to = kAlong ? 0 : v;

@@ -250,6 +250,50 @@ DEVICE void scatter(const ScatterArgs& a) {
   }
 }
 
+/// Additions to few destinations (a.size of them, at most kFewBytes / sizeof(S)): blocks sum in
+/// shared memory, in copies that neighbouring lanes have of their own, since elements of one
+/// destination wait for each other. kEqual: src is one number, whose occurrences are counted in S.
+constexpr int kFewBytes = 16384, kFewCopies = 8, kFewItems = 8;
+
+template <class T, class S, class I, bool kEqual>
+DEVICE void scatter_few(const ScatterArgs& a) {
+  constexpr int kSlots = kFewBytes / int(sizeof(S));
+  __shared__ S sums[kSlots];
+  const int size = int(a.size);
+  const int copies = kSlots / size < kFewCopies ? kSlots / size : kFewCopies;
+  for (int k = int(threadIdx.x); k < size * copies; k += kGatherThreads) sums[k] = S(0);
+  __syncthreads();
+  S* const own = sums + int(threadIdx.x) % copies * size;
+  const I count = I(a.walk.count), round = I(kGatherThreads) * kFewItems;
+  for (I base = I(blockIdx.x) * round; base < count; base += I(gridDim.x) * round) {
+    i64 index[kFewItems];
+    T values[kFewItems];
+#pragma unroll
+    for (int k = 0; k < kFewItems; ++k) {
+      const I i = base + I(threadIdx.x) + k * kGatherThreads;
+      if (i >= count) continue;
+      const Offsets<I> offsets = offsets_of(a.walk, i);
+      index[k] = *at_byte<const i64>(a.index, offsets.at[1]);
+      if (!kEqual) values[k] = *at_byte<const T>(a.src, offsets.at[0]);
+    }
+#pragma unroll
+    for (int k = 0; k < kFewItems; ++k) {
+      i64 position;
+      if (base + I(threadIdx.x) + k * kGatherThreads < count &&
+          resolve_index(index[k], a.size, a.error, &position))
+        Atomic<S, OpAdd>::run(own + position, kEqual ? S(1) : S(values[k]));
+    }
+  }
+  __syncthreads();
+  for (int k = int(threadIdx.x); k < size; k += kGatherThreads) {
+    S sum = sums[k];
+    for (int c = 1; c < copies; ++c) sum = Combine<S>::add(sum, sums[c * size + k]);
+    if (sum == S(0)) continue;
+    const T total = kEqual ? Combine<T>::mul(T(sum), *at_byte<const T>(a.src, 0)) : T(sum);
+    Atomic<T, OpAdd>::run(at_byte<T>(a.out, i64(k) * a.step), total);
+  }
+}
+
 // ---- in order. Entries are the elements of index in row-major order, so that those of one
 // destination come in the order of the dimension; their keys number the destinations. Sorted
 // stably by key, the entries of a destination are one run.
