@@ -21,6 +21,8 @@ constexpr int kMostFunctions = 12;
 // Rows that calls are put together for which were none before: enough of them for all threads, and
 // none that would better be divided.
 constexpr int64_t kManyRows = 64, kLongestRow = 16384;
+// Elements of a row that are seen one by one, where that lets more calls be put together.
+constexpr int64_t kFew = 4;
 
 /// Sums of floats are rounded in an order, and of zeros and NaN the first or the last wins.
 bool depends_on_order(const StagedCall& s) {
@@ -160,6 +162,17 @@ bool has_good_rows(const StagedCall& s) {
   return false;
 }
 
+/// The dimension of a few elements that `rows` are, where the next call reduces others, of many
+/// rows: -1 if it is not so.
+int few_in_rows(const StagedCall& rows, const StagedCall& next) {
+  if (!std::has_single_bit(rows.reduced) || next.reduced == 0 || (rows.reduced & next.reduced) ||
+      rows.space != next.space)
+    return -1;
+  const int dim = std::countr_zero(rows.reduced);
+  const int64_t few = rows.space[size_t(dim)];
+  return few <= kFew && numel_of(row_sizes(next)) / few >= kManyRows ? dim : -1;
+}
+
 struct Depth {
   int reductions = 0;  // that have to follow each other
   bool has_columns = false, columns_need_rows = false;
@@ -248,6 +261,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   // Over one space, of another shape perhaps: the one or the other is seen in the other's.
   std::optional<Stages> first = mine.stages, second = its.stages;
   bool in_rows = mine.reduced != 0 || its.reduced != 0, seen_as_its = false;
+  int few = -1;
   // Reductions are quickest alone, with what makes their elements: Primitive::reduce.
   const bool reduces = its.reduce && !mine.reduced;
   const auto see_as_elements = [&] {
@@ -276,12 +290,14 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     in_rows = false;
   } else if (in_rows) {
     if (exact_) return "what works on rows is not joined under exact";
-    if (!has_row_call_ && !next.has_row_call_ && !has_good_rows(mine.reduced ? mine : its))
+    few = stores_too() ? -1 : few_in_rows(mine, its);
+    if (few < 0 && !has_row_call_ && !next.has_row_call_ &&
+        !has_good_rows(mine.reduced ? mine : its))
       return "its rows are too few, too long or not in one piece";
     first = mine.reduced ? mine.stages : seen_in_rows(mine, its);
-    second = !mine.reduced ? its.stages
-             : its.reduced ? rows_in_rows(its, mine)
-                           : seen_in_rows(its, mine);
+    second = !mine.reduced || few >= 0 ? its.stages
+             : its.reduced             ? rows_in_rows(its, mine)
+                                       : seen_in_rows(its, mine);
     if (!first || !second) return "their shapes do not fit together";
   } else if (!see_as_elements()) {
     return "their shapes do not fit together";
@@ -289,7 +305,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
 
   // What one element's calls do must not matter to another's: memory that both use is used at the
   // same positions. Sums over all rows are there when all is done.
-  const std::vector<StageOperand> earlier = operands_of(*first), later = operands_of(*second);
+  std::vector<StageOperand> earlier = operands_of(*first), later = operands_of(*second);
   bool connected = false;
   for (const StageOperand& q : earlier)
     for (const StageOperand& p : later) {
@@ -300,6 +316,15 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
       connected |= same && p.place->use.buffer >= 0;
     }
   if (!connected) return "they have no operand in common";
+  // What they use at the same positions, they use so at each of a few, too.
+  std::optional<StagedCall> apart;
+  if (few >= 0) {
+    std::optional<StagedCall> a = one_by_one(mine, few);
+    apart = one_by_one(its, few);
+    if (!a || !apart) return "their shapes do not fit together";
+    first = std::move(a->stages), second = std::move(apart->stages);
+    earlier = operands_of(*first), later = operands_of(*second);
+  }
   size_t instructions = 0, params = 0;
   int functions = 0;
   for (const auto* list : {&*first, &*second})
@@ -354,6 +379,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   mine.stages = std::move(all);
   if (seen_as_its) mine.space = its.space;
   if (mine.reduced == 0) mine.reduced = its.reduced;
+  if (apart) mine.space = apart->space, mine.reduced = apart->reduced;
   mine.reduce = in_rows ? nullptr : its.reduce ? its.reduce : mine.reduce;
   mine.numbers.insert(mine.numbers.end(), its.numbers.begin(), its.numbers.end());
   if (spread) staged_ = std::move(spread);

@@ -64,6 +64,11 @@ struct StagedCall {
 std::optional<StagedCall> stages_of(const prim::RecordedCall& call, Buffers& buffers,
                                     const PlanOptions& options);
 
+/// The stages with each position along a dimension of few elements by itself, and without that
+/// dimension; what was a reduction of these elements is computed of all of them at once. Empty if
+/// it is not the only dimension of rows, or something is reduced over all rows.
+std::optional<StagedCall> one_by_one(const StagedCall& of, int dim);
+
 /// The stages as one call that stores what is needed. With `reduce` two are those of that call; the
 /// ones before work element by element, and those behind make something else of each result.
 std::unique_ptr<prim::RecordedCall> call_of(Device device, const StagedCall& staged,

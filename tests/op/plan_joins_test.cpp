@@ -240,6 +240,30 @@ TEST(PlanJoins, OneElementIsMadeByThoseWhoReadIt) {
 
 // ---- bands
 
+TEST(PlanJoins, RowsOfAFewElementsAreSeenOneByOne) {
+  // Bodies that attract each other, and other reductions of three and two numbers.
+  const Tensor places = randn({150, 3}), pairs = randn({80, 90, 2});
+  const auto bodies = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor d = in[0].unsqueeze(0) - in[0].unsqueeze(1);
+    const Tensor inverse = (d.pow(Scalar(2)).sum({-1}) + Scalar(1e-2)).rsqrt();
+    return {(d * inverse.pow(Scalar(3)).unsqueeze(-1)).sum({1})};
+  };
+  EXPECT_EQ(run_both({&places, 1}, bodies, 1e-5).steps, 1);
+  const auto others = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor x = in[0].tanh();
+    const Tensor large = x.amax({-1}, true), low = x.prod({-1}, true);
+    const Tensor positive = (x > Scalar(0)).to(kFloat32).amax({-1}, true);
+    return {(x * large).sum({1}), (x - low).amax({0}), (x * positive).mean({1})};
+  };
+  run_both({&pairs, 1}, others, 1e-5);
+  // What is needed besides stays a kernel of rows.
+  const auto kept = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor x = in[0] * in[0].sum({-1}, true);
+    return {x, x.sum({1})};
+  };
+  run_both({&pairs, 1}, kept, 1e-5);
+}
+
 TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
   constexpr int64_t kTokens = 96, kWords = 512, kWidth = 16;
   for (const DType dtype : {kFloat32, kBFloat16}) {
