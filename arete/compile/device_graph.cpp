@@ -15,14 +15,16 @@ using prim::View;
 
 namespace {
 
-// The host needs some five microseconds for a step, in which a device moves so many bytes.
-constexpr size_t kBytesPerLaunch = size_t{16} << 20;
+// Between kernels that are launched one by one a device waits a microsecond, and a host that is busy
+// with other things needs five or more for a step: of kernels that move so many bytes, which takes
+// some fifteen, it is worth while.
+constexpr size_t kBytesPerLaunch = size_t{64} << 20;
 constexpr size_t kFewestSteps = 4;
 // Runs before the first capture: libraries choose their kernels, and it is seen what changes.
 constexpr int kRunsBefore = 4;
 constexpr int kMostCaptures = 4;
-// Larger ones are not worth a copy.
-constexpr int64_t kMostMovedBytes = int64_t{8} << 20;
+// Larger memory is not worth a copy, unless it is little beside what the steps move.
+constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
 
 // Numbers of a call that are no parameters of programs come first.
@@ -88,7 +90,7 @@ class Copies {
 
 }  // namespace
 
-DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) {
+DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes_(bytes) {
   if (const char* const why = obstacle_to(steps, bytes)) {
     why_not_ = why;
     return;
@@ -216,8 +218,8 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
                     });
   for (Use& use : uses_) {
     if (use.last <= use.first) continue;
-    if (use.last - use.first > kMostMovedBytes)
-      return give_up("memory of more than 8 MB lies elsewhere from run to run");
+    if (size_t(use.last - use.first) > std::max(kMostMovedBytes, bytes_ / kMostMovedPart))
+      return give_up("much memory lies elsewhere from run to run");
     use.place = backend_->new_storage(size_t(use.last - use.first));
   }
   size_t count = 0;

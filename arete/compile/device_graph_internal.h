@@ -74,6 +74,7 @@ class DeviceGraph {
 
   void give_up(std::string why) noexcept;
 
+  size_t bytes_;  // that the steps move
   prim::Backend* backend_ = nullptr;
   bool may_ = false;  // a graph would help, and nothing is against it
   std::string why_not_;

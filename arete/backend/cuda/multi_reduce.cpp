@@ -6,6 +6,7 @@
 
 #include "arete/backend/cuda/codegen/multi_reduce.h"
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/core/layout.h"
 #include "arete/prim/slots.h"
 
 namespace arete::cuda {
@@ -71,7 +72,7 @@ void CudaBackend::multi_reduce(const prim::MultiReduceArgs& a) {
                 prologue.inputs().size() == 1 && a.out.is_contiguous();
   bool aligned = true;
   for (const prim::View& v : a.inputs) {
-    simple = simple && v.is_contiguous();
+    simple = simple && Layout(v.sizes, v.strides).is_dense();  // in any order
     aligned = aligned && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
   }
   if (!simple) return prim::Primitives::multi_reduce(a);
