@@ -263,6 +263,71 @@ TEST_P(PoolOfType, AdaptiveAndRandomWindows) {
   }
 }
 
+// Few windows of hundreds of elements, of every placement.
+TEST_P(PoolOfType, LargeWindows) {
+  std::mt19937_64 rng(uint64_t(GetParam()) + 4);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
+  using Placement = PoolArgs::Placement;
+  for (int i = 0; i < 24; ++i) {
+    Case c{};
+    c.dtype = GetParam();
+    c.placement = std::array{Placement::adaptive, Placement::strided, Placement::random}[i % 3];
+    c.kind =
+        i % 2 && i % 3 != 2 && GetParam() != kInt64 ? PoolArgs::Kind::avg : PoolArgs::Kind::max;
+    const int s = c.window.spatial = int(pick(1, 3));
+    c.x = {pick(1, 2), std::array<int64_t, 3>{1, 3, 8}[rng() % 3]};
+    c.y = c.x;
+    for (int d = 0; d < s; ++d) {
+      const int64_t n = s == 1 ? pick(600, 1300) : s == 2 ? pick(30, 60) : pick(9, 14);
+      const int64_t k = c.window.kernel[d] = n - pick(0, n / 2);
+      c.window.dilation[d] = 1;
+      const int64_t step = c.window.stride[d] = pick(1, k),
+                    p = c.window.padding[d] = pick(0, 1) ? pick(0, k / 2) : 0;
+      c.x.push_back(n);
+      c.y.push_back(c.placement == Placement::adaptive  ? pick(1, 3)
+                    : c.placement == Placement::strided ? (n + 2 * p - k) / step + 1
+                                                        : pick(1, std::min<int64_t>(n - k + 1, 4)));
+    }
+    if (c.placement == Placement::random)
+      for (int64_t n = c.x[0] * c.x[1] * s; n > 0; --n)
+        c.samples.push_back(double(rng() % 4096) / 4096);
+    c.channels_last = pick(0, 1), c.gap = pick(0, 2) ? 0 : pick(-2, 3);
+    c.count_include_pad = pick(0, 1);
+    run_case(c, rng);
+    if (HasFatalFailure() || HasFailure()) {
+      ADD_FAILURE() << "case " << i << " x " << to_string(c.x) << " y " << to_string(c.y);
+      return;
+    }
+  }
+}
+
+// Of equal maxima the first is found, and of NaNs the first, by whichever thread they are met.
+TEST(Pool, LargeWindowsFindTheFirst) {
+  for (const int64_t width : {40, 700}) {
+    const int64_t n = 3 * width;
+    StridedBuffer x(kFloat32, {1, 1, 3, width}), y(kFloat32, {1, 1, 1, 1}),
+        index(kInt64, y.sizes());
+    PoolArgs p{};
+    p.kind = PoolArgs::Kind::max, p.placement = PoolArgs::Placement::adaptive;
+    p.window.spatial = 2, p.window.kernel = p.window.stride = {1, 1, 1};
+    p.x = x.view(), p.y = y.view(), p.indices = index.view();
+    const auto found = [&](double rest, double v, std::initializer_list<int64_t> where) {
+      std::vector<double> values(size_t(n), rest);
+      for (int64_t i : where) values[size_t(i)] = v;
+      x.set(values);
+      backend_under_test().pool(p);
+      return int64_t(index.values()[0]);
+    };
+    EXPECT_EQ(found(-INFINITY, -INFINITY, {}), 0);
+    EXPECT_EQ(found(-INFINITY, -1, {n - 1}), n - 1);
+    EXPECT_EQ(found(0, 1, {n - 2, width + 7, 2 * width + 1}), width + 7);
+    EXPECT_EQ(found(INFINITY, NAN, {n - 2, width + 7, 2 * width + 1}), width + 7);
+    EXPECT_EQ(found(NAN, 1, {0, 1}), 2);
+  }
+}
+
 TEST_P(PoolOfType, TwoByTwoWindows) {
   std::mt19937_64 rng(9);
   for (auto [h, w] : {std::array<int64_t, 2>{28, 28}, {7, 9}, {2, 300}})

@@ -44,11 +44,11 @@ struct Space {
       if (size[d] != 1) step = std::min(step, std::abs(stride[d]));
     return step;
   }
-  // Vectors of `n` channels can be read and written at once.
-  bool has_vectors(const void* data, int64_t n, size_t element_size) const {
-    if (size[1] % n != 0 || stride[1] != 1) return false;
-    for (size_t d : {0, 2, 3, 4})
-      if (stride[d] % n != 0) return false;
+  // Vectors of `n` elements along `dim` can be read and written at once.
+  bool has_vectors(const void* data, int64_t n, size_t element_size, size_t dim = 1) const {
+    if (size[dim] % n != 0 || stride[dim] != 1) return false;
+    for (size_t d = 0; d < 5; ++d)
+      if (d != dim && stride[d] % n != 0) return false;
     const uint64_t bytes = std::min<uint64_t>(uint64_t(n) * element_size, 16);
     return reinterpret_cast<uintptr_t>(data) % bytes == 0;
   }
@@ -64,6 +64,24 @@ int64_t divisor_of_all(const PoolArguments& k) {
     product *= k.kernel[d];
   }
   return product;
+}
+
+// How many threads share a window. A window for each thread reads best what windows that lie close
+// together share; where they are large, and few or side by side, threads are to read neighbours.
+int team_of(const PoolArguments& k, const PoolArgs& p, const PoolKernel& kernel, int64_t outputs) {
+  int64_t window[3], all = 1;  // elements of the largest
+  for (size_t d = 0; d < 3; ++d) {
+    const int64_t n = k.x_size[d], m = k.y_size[d];
+    window[d] = p.placement == PoolArgs::Placement::adaptive ? std::min(n, (n + m - 1) / m + 1)
+                                                             : std::min(n, k.kernel[d]);
+    all *= window[d];
+  }
+  const bool apart = p.placement != PoolArgs::Placement::strided || k.stride[2] >= k.kernel[2];
+  const bool few = outputs <= int64_t(1) << 17;
+  if (all < kPoolWarp || !(few || (apart && !kernel.channels_last && window[2] >= kPoolWarp)))
+    return 1;
+  const bool fills = outputs * kPoolWarp >= int64_t(1) << 17;  // a GPU
+  return fills || kernel.channels_last || all < 2 * kPoolThreads ? kPoolWarp : kPoolThreads;
 }
 
 }  // namespace
@@ -107,8 +125,8 @@ void CudaBackend::pool(const PoolArgs& p) {
   const double window = double(k.kernel[0]) * double(k.kernel[1]) * double(k.kernel[2]);
   PoolKernel kernel{dtype, max, p.backward};
   kernel.placement = int(p.placement);
-  const bool strided = p.placement == PoolArgs::Placement::strided;
-  for (size_t d = 0; !strided && d < 3; ++d)
+  const bool adaptive = p.placement == PoolArgs::Placement::adaptive;
+  for (size_t d = 0; adaptive && d < 3; ++d)
     reach = std::max(reach, (k.x_size[d] + 2) * (k.y_size[d] + 2));
   if (p.samples) {
     k.samples = p.samples.data;
@@ -117,37 +135,55 @@ void CudaBackend::pool(const PoolArgs& p) {
     for (size_t d = 5 - size_t(p.window.spatial), i = 0; d < 5; ++d, ++i)
       k.sample_stride[d] = int64_t(i) * p.samples.strides[2];
   }
+  for (size_t d = 0; p.placement == PoolArgs::Placement::random && d < 3; ++d) {
+    const int64_t last = k.x_size[d] - k.kernel[d], m = k.y_size[d];
+    if (p.backward)
+      k.random_step[d] = last > 0 ? double(m - 1) / double(last) : 0;
+    else if (m > 1)
+      k.random_step[d] = k.samples_f64 ? double(last) / double(m - 1) : float(last) / float(m - 1);
+    // Three roundings, each of at most 2^-24 of the place.
+    k.random_slack = std::max(k.random_slack, 0x1p-7 + 0x1p-21 * double(k.x_size[d]));
+  }
 
-  kernel.wide = reach > INT32_MAX || plane > INT32_MAX || window > INT32_MAX;
+  kernel.wide = reach > INT32_MAX - kPoolThreads || plane > INT32_MAX || window > INT32_MAX;
   kernel.channels_last = x.size[1] > 1 && std::abs(x.stride[1]) < x.spatial_step();
   const int64_t vector = pool_vector(dtype);
   kernel.vector =
       kernel.channels_last && !kernel.wide && p.placement != PoolArgs::Placement::random &&
       x.has_vectors(k.x, vector, size_of(dtype)) && y.has_vectors(k.y, vector, size_of(dtype)) &&
       (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
-  if (!p.backward && !kernel.wide && strided && k.kernel[1] == k.kernel[2] &&
+  const int64_t run = size_of(dtype) < 8 ? 4 : 2;
+  if (!p.backward)
+    kernel.team = team_of(k, p, kernel, computed.numel() / (kernel.vector ? vector : 1));
+  else if (!kernel.channels_last && !kernel.wide)
+    for (int64_t n = run; n > 1 && kernel.run == 1; n /= 2)
+      if (x.has_vectors(k.x, n, size_of(dtype), 4)) kernel.run = int(n);
+  if (!p.backward && !kernel.wide && !adaptive && kernel.team == 1 && k.kernel[1] == k.kernel[2] &&
       (k.kernel[2] == 2 || k.kernel[2] == 3))
     kernel.window = int(k.kernel[2]);
 
   for (size_t d = 0; d < 5; ++d) {
-    const int64_t step = d == 1 && kernel.vector ? vector : 1;
+    const int64_t step = d == 1 && kernel.vector ? vector : d == 4 ? kernel.run : 1;
     k.size[d] = computed.size[d] / step;
-    k.x_stride[d] = x.stride[d] * step, k.y_stride[d] = y.stride[d] * step;
-    k.index_stride[d] = index.stride[d] * step;
+    const int64_t channels = d == 1 ? step : 1;
+    k.x_stride[d] = x.stride[d] * channels, k.y_stride[d] = y.stride[d] * channels;
+    k.index_stride[d] = index.stride[d] * channels;
     if (kernel.wide) continue;
     const FastDivisor f = fast_divisor(uint32_t(k.size[d]));
     k.size_magic[d] = f.magic, k.size_shift[d] = f.shift;
     if (d >= 3) continue;
-    const bool adaptive = p.placement == PoolArgs::Placement::adaptive;
     const FastDivisor g =
         fast_divisor(uint32_t(adaptive ? std::max<int64_t>(k.y_size[d], 1) : k.stride[d]));
     k.stride_magic[d] = g.magic, k.stride_shift[d] = g.shift;
+    const FastDivisor h = fast_divisor(uint32_t(std::max<int64_t>(k.x_size[d], 1)));
+    k.x_magic[d] = h.magic, k.x_shift[d] = h.shift;
   }
-  k.count = computed.numel() / (kernel.vector ? vector : 1);
+  k.count = computed.numel() / ((kernel.vector ? vector : 1) * kernel.run);
 
   static KernelTable<PoolKernel::kNumbers> kernels;
   const Kernel& code = kernels.get(*this, kernel.number(), [&] { return pool_source(kernel); });
-  launch(code, {blocks_for(k.count, kPoolThreads), 1, 1}, {kPoolThreads, 1, 1}, 0, stream, k);
+  launch(code, {blocks_for(k.count, kPoolThreads / kernel.team), 1, 1}, {kPoolThreads, 1, 1}, 0,
+         stream, k);
 }
 
 }  // namespace arete::cuda

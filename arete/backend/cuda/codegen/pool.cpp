@@ -7,14 +7,16 @@
 
 namespace arete::cuda {
 
-static_assert(sizeof(PoolArguments) == (9 + 6 + 15 + 12 + 1 + 6) * 8 + 18 * 4);
+static_assert(sizeof(PoolArguments) == (9 + 6 + 15 + 12 + 1 + 6 + 4) * 8 + 24 * 4);
 
 int pool_vector(DType dtype) { return int(std::min<size_t>(16 / size_of(dtype), 8)); }
 
 KernelSource pool_source(const PoolKernel& k) {
   ARETE_ASSERT(k.dtype != kBool && !is_complex(k.dtype) && (k.max || is_floating(k.dtype)));
   ARETE_ASSERT(!k.vector || (k.channels_last && k.placement < 2));
-  ARETE_ASSERT(k.placement == 0 || k.window == 0);
+  ARETE_ASSERT(k.placement != 1 || k.window == 0);
+  ARETE_ASSERT(k.team == 1 || (!k.backward && k.window == 0));
+  ARETE_ASSERT(k.run == 1 || (k.backward && !k.channels_last));
   const std::string function =
       std::string(k.max ? "max_pool_" : "avg_pool_") + (k.backward ? "backward" : "forward");
   const int vector = k.vector ? pool_vector(k.dtype) : 1;
@@ -28,9 +30,14 @@ KernelSource pool_source(const PoolKernel& k) {
   arguments += ", " + std::to_string(k.placement);
   source.name += placements[k.placement];
   if (!k.backward) {
-    const std::string size = std::to_string(k.window);
-    arguments += ", " + size + ", " + size;
+    const std::string size = std::to_string(k.window), team = std::to_string(k.team);
+    arguments += ", " + size + ", " + size + ", " + team;
     if (k.window > 0) source.name += "_" + size + "x" + size;
+    if (k.team > 1) source.name += "_team" + team;
+  } else {
+    const std::string run = std::to_string(k.run);
+    arguments += ", " + run;
+    if (k.run > 1) source.name += "_run" + run;
   }
   source.text = "#include \"pool.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
                 std::to_string(kPoolThreads) + ") " + source.name +
@@ -50,6 +57,10 @@ std::vector<KernelSource> pool_samples() {
       for (bool backward : {false, true}) {
         add({dtype, max, backward});
         add({dtype, max, backward, true, true});
+        if (backward)
+          add({dtype, max, backward, false, false, false, 0, 0, 1, size_of(dtype) < 8 ? 4 : 2});
+        else
+          add({dtype, max, backward, false, false, false, 0, 0, kPoolWarp});
       }
     }
   }
@@ -61,6 +72,18 @@ std::vector<KernelSource> pool_samples() {
         add({kBFloat16, max, backward, true, placement == 1, false, 0, placement});
         add({kFloat32, max, backward, false, false, false, 0, placement});
         add({kFloat64, max, backward, false, false, true, 0, placement});
+        if (backward) {
+          add({kFloat32, max, backward, false, false, false, 0, placement, 1, 4});
+          add({kFloat64, max, backward, false, false, false, 0, placement, 1, 2});
+          continue;
+        }
+        if (placement == 2) add({kFloat32, max, backward, false, false, false, 2, placement});
+        for (int team : {kPoolWarp, kPoolThreads}) {
+          add({kFloat32, max, backward, false, false, false, 0, placement, team});
+          add({kFloat64, max, backward, false, false, true, 0, placement, team});
+        }
+        add({kFloat16, max, backward, true, placement == 1, false, 0, placement, kPoolWarp});
+        add({kFloat64, max, backward, true, placement == 1, false, 0, placement, kPoolWarp});
       }
       add({kFloat16, max, backward, true, false});
       add({kFloat32, max, backward, false, false, true});

@@ -20,10 +20,11 @@ struct PoolArguments {
   int64_t divisor;
   const void* samples;
   int64_t sample_stride[5];
-  uint32_t size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
+  double random_step[3], random_slack;
+  uint32_t size_magic[5], size_shift[5], x_magic[3], x_shift[3], stride_magic[3], stride_shift[3];
   int32_t count_include_pad, samples_f64;
 };
-inline constexpr int kPoolThreads = 256;
+inline constexpr int kPoolThreads = 256, kPoolWarp = 32;
 
 /// What one kernel is made for.
 struct PoolKernel {
@@ -37,15 +38,21 @@ struct PoolKernel {
   bool wide = false;
   /// 2 or 3: windows of 2 x 2 or 3 x 3 in the last two dimensions; 0: of any size. 0 if backward.
   int window = 0;
-  /// prim::PoolArgs::Placement; without `vector` if random, without `window` unless strided.
+  /// prim::PoolArgs::Placement; without `vector` if random, without `window` if adaptive.
   int placement = 0;
+  /// 1, kPoolWarp or kPoolThreads: how many threads share a window. 1 if backward or `window`.
+  int team = 1;
+  /// 1, 2 or 4: how many neighbours in a row of x a thread takes. 1 unless backward, and with
+  /// channels_last.
+  int run = 1;
 
-  static constexpr size_t kNumbers = size_t(kNumDTypes) * 96 * 3;
+  static constexpr size_t kNumbers = size_t(kNumDTypes) * 32 * 15;
   /// Different for different kernels.
   size_t number() const {
     size_t n = size_t(dtype);
     for (bool b : {max, backward, channels_last, vector, wide}) n = 2 * n + size_t(b);
-    return 9 * n + size_t(3 * placement + (window == 0 ? 0 : window - 1));
+    const int form = team > 1 ? (team == kPoolWarp ? 3 : 4) : window > 0 ? window - 1 : run / 2;
+    return 15 * n + size_t(5 * placement + form);
   }
 };
 /// As many elements as fit in 16 bytes, at most 8.

@@ -1,6 +1,7 @@
 // Pooling over windows: one thread computes an element of the result, or 16 bytes of neighbouring
-// channels. Gradients too are gathered: each element of the input looks at the windows that hold
-// it, in one order, so that results do not change from run to run.
+// channels; where windows are large and few, a team of threads. Gradients too are gathered: each
+// element of the input looks at the windows that hold it, in one order, so that results do not
+// change from run to run. Neighbours in a row look together.
 // Mirrors PoolArguments in codegen/pool.h.
 #pragma once
 #include "dtype.cuh"
@@ -19,10 +20,15 @@ struct PoolArguments {
   // strides but offsets.
   const void* samples;
   i64 sample_stride[5];
-  // fast_divisor() of size, and of stride, in whose place adaptive windows have y_size.
-  u32 size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
+  // How far apart random windows lie on average, a number of the samples' type; backward the
+  // inverse, 0 where all lie in one place. Windows begin less than 1 + random_slack beside where
+  // they would at that distance, those of samples below 0 less than 2 before it.
+  f64 random_step[3], random_slack;
+  // fast_divisor() of size and x_size, and of stride, in whose place adaptive windows have y_size.
+  u32 size_magic[5], size_shift[5], x_magic[3], x_shift[3], stride_magic[3], stride_shift[3];
   i32 count_include_pad, samples_f64;
 };
+enum { kPoolBlock = 256 };  // threads: kPoolThreads
 
 // n / divisor for 0 <= n; the constants are fast_divisor()'s.
 DEVICE i32 pool_divide(i32 n, i64, u32 magic, u32 shift) {
@@ -54,6 +60,12 @@ DEVICE bool pool_beats(f32 v, f32 best) { return !(v <= best) && best == best; }
 DEVICE bool pool_beats(f64 v, f64 best) { return !(v <= best) && best == best; }
 DEVICE bool pool_beats(i32 v, i32 best) { return v > best; }
 DEVICE bool pool_beats(i64 v, i64 best) { return v > best; }
+/// The same for maxima of parts of a window, of which any may come first in it.
+template <class C, class I>
+DEVICE bool pool_beats(C v, I where, C best, I best_where) {
+  const bool same = v == best || (v != v && best != best);
+  return pool_beats(v, best) || (same && where < best_where);
+}
 
 /// The coordinates of element `i` of what threads compute. kLast: channels change fastest.
 template <class I, bool kLast>
@@ -100,9 +112,8 @@ DEVICE I pool_adaptive_end(const PoolArguments& p, I out, int d) {
 
 /// Where the window of output `out` that is placed at random begins, by the sample `u`.
 template <class I, class S>
-DEVICE I pool_random_start(I out, I outputs, I last, S u) {
+DEVICE I pool_random_start(I out, I outputs, I last, S u, S step) {
   if (out + 1 == outputs) return last;
-  const S step = S(last) / S(outputs - 1);
   const I start = I((S(out) + u) * step) - I(u * step);
   return start < 0 ? I(0) : start > last ? last : start;
 }
@@ -122,9 +133,12 @@ DEVICE PoolRange<I> pool_range(const PoolArguments& p, const I (&at)[5], int d) 
     const I last = I(p.x_size[d]) - I(p.kernel[d]), m = I(p.y_size[d]);
     const i64 from =
         at[0] * p.sample_stride[0] + at[1] * p.sample_stride[1] + p.sample_stride[2 + d];
-    r.start = p.samples_f64
-                  ? pool_random_start(out, m, last, static_cast<const f64*>(p.samples)[from])
-                  : pool_random_start(out, m, last, static_cast<const f32*>(p.samples)[from]);
+    if (p.samples_f64)
+      r.start = pool_random_start(out, m, last, static_cast<const f64*>(p.samples)[from],
+                                  p.random_step[d]);
+    else
+      r.start = pool_random_start(out, m, last, static_cast<const f32*>(p.samples)[from],
+                                  f32(p.random_step[d]));
     r.step = 1;
     r.first = 0;
     r.last = I(p.kernel[d]);
@@ -132,9 +146,13 @@ DEVICE PoolRange<I> pool_range(const PoolArguments& p, const I (&at)[5], int d) 
   }
   r.start = out * I(p.stride[d]) - I(p.padding[d]);
   r.step = I(p.dilation[d]);
-  r.first = r.start < 0 ? (r.step - 1 - r.start) / r.step : I(0);
+  r.first = r.start < 0 ? -r.start : I(0);
   const I room = I(p.x_size[d]) - r.start;  // positions from the start on
-  r.last = room <= 0 ? I(0) : (room + r.step - 1) / r.step;
+  r.last = room < 0 ? I(0) : room;
+  if (r.step != 1) {  // divisions are what takes time here
+    r.first = (r.first + r.step - 1) / r.step;
+    r.last = (r.last + r.step - 1) / r.step;
+  }
   if (r.last > I(p.kernel[d])) r.last = I(p.kernel[d]);
   return r;
 }
@@ -185,13 +203,72 @@ DEVICE void pool_window(const PoolArguments& p, const I (&at)[5], const PoolRang
   }
 }
 
-template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW>
+/// The same for every kTeam-th element, from that of number `member` on.
+template <class T, class I, int V, int kTeam, class F>
+DEVICE void pool_share(const PoolArguments& p, const I (&at)[5], const PoolRange<I> (&range)[3],
+                       int member, F&& take) {
+  I size[3], count = 1;
+#pragma unroll
+  for (int d = 0; d < 3; ++d) {
+    size[d] = range[d].last > range[d].first ? range[d].last - range[d].first : I(0);
+    count *= size[d];
+  }
+  if (member >= count) return;
+  const T* from =
+      static_cast<const T*>(p.x) + (at[0] * I(p.x_stride[0]) + at[1] * I(p.x_stride[1]));
+  I w = member % size[2], h = member / size[2] % size[1], d = member / size[2] / size[1];
+  const I step_w = kTeam % size[2], step_h = kTeam / size[2] % size[1],
+          step_d = kTeam / size[2] / size[1];
+#pragma unroll 4
+  for (I i = member; i < count; i += kTeam) {
+    const I x = range[2].start + (range[2].first + w) * range[2].step;
+    const I y = range[1].start + (range[1].first + h) * range[1].step;
+    const I z = range[0].start + (range[0].first + d) * range[0].step;
+    take(*reinterpret_cast<const Vec<T, V>*>(
+             from + (z * I(p.x_stride[2]) + y * I(p.x_stride[3]) + x * I(p.x_stride[4]))),
+         (z * I(p.x_size[1]) + y) * I(p.x_size[2]) + x);
+    w += step_w, h += step_h, d += step_d;
+    if (w >= size[2]) w -= size[2], ++h;
+    if (h >= size[1]) h -= size[1], ++d;
+  }
+}
+
+/// Who a thread is: `member` of the team that computes element `number` of the result, which is
+/// none of p's for the last teams of a grid if not `exists`. Without a team every thread is one.
+template <bool kLast, int kTeam>
+struct PoolThread {
+  // From one member to the next: those of channels last have neighbouring channels beside them.
+  static const int kTeams = kPoolBlock / kTeam, kNext = kLast ? kTeams : 1;
+  i64 number;
+  int member;
+  bool exists;
+
+  __device__ __forceinline__ explicit PoolThread(const PoolArguments& p) {
+    const int t = int(threadIdx.x);
+    member = kLast ? t / kTeams : t % kTeam;
+    number = i64(blockIdx.x) * kTeams + (kLast ? t % kTeams : t / kTeam);
+    exists = number < p.count;
+    if (!exists) number = p.count - 1;
+  }
+};
+
+/// Joins what the members of a team found, until the first has it all: join(other) joins that of
+/// thread `other` to the caller's.
+template <bool kLast, int kTeam, class F>
+DEVICE void pool_join(int member, F&& join) {
+  for (int half = kTeam / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (member < half) join(int(threadIdx.x) + half * PoolThread<kLast, kTeam>::kNext);
+  }
+}
+
+template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW, int kTeam>
 DEVICE void max_pool_forward(const PoolArguments& p) {
   typedef compute_of<T> C;
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= p.count) return;
+  const PoolThread<kLast, kTeam> thread(p);
+  if (kTeam == 1 && !thread.exists) return;
   I at[5];
-  pool_position<I, kLast>(p, I(number), at);
+  pool_position<I, kLast>(p, I(thread.number), at);
   PoolRange<I> range[3];
 #pragma unroll
   for (int d = 0; d < 3; ++d) range[d] = pool_range<kPlace>(p, at, d);
@@ -204,13 +281,32 @@ DEVICE void max_pool_forward(const PoolArguments& p) {
   I where[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) best[v] = PoolLowest<C>::get(), where[v] = start;
-  pool_window<T, I, V, kH, kW>(p, at, range, [&](const Vec<T, V>& element, I position) {
+  const auto take = [&](const Vec<T, V>& element, I position) {
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       const C value = to_compute(element.v[v]);
       if (pool_beats(value, best[v])) best[v] = value, where[v] = position;
     }
-  });
+  };
+  if constexpr (kTeam == 1) {
+    pool_window<T, I, V, kH, kW>(p, at, range, take);
+  } else {
+    __shared__ C bests[V][kPoolBlock];
+    __shared__ I places[V][kPoolBlock];
+    const int self = int(threadIdx.x);
+    pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
+#pragma unroll
+    for (int v = 0; v < V; ++v) bests[v][self] = best[v], places[v][self] = where[v];
+    pool_join<kLast, kTeam>(thread.member, [&](int other) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        if (!pool_beats(bests[v][other], places[v][other], best[v], where[v])) continue;
+        bests[v][self] = best[v] = bests[v][other];
+        places[v][self] = where[v] = places[v][other];
+      }
+    });
+    if (thread.member != 0 || !thread.exists) return;
+  }
   Vec<T, V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(best[v]);
@@ -247,23 +343,36 @@ DEVICE C pool_divisor(const PoolArguments& p, const I (&out)[3]) {
   return C(product);
 }
 
-template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW>
+template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW, int kTeam>
 DEVICE void avg_pool_forward(const PoolArguments& p) {
   typedef compute_of<T> C;
-  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= p.count) return;
+  const PoolThread<kLast, kTeam> thread(p);
+  if (kTeam == 1 && !thread.exists) return;
   I at[5];
-  pool_position<I, kLast>(p, I(number), at);
+  pool_position<I, kLast>(p, I(thread.number), at);
   PoolRange<I> range[3];
 #pragma unroll
   for (int d = 0; d < 3; ++d) range[d] = pool_range<kPlace>(p, at, d);
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_window<T, I, V, kH, kW>(p, at, range, [&](const Vec<T, V>& element, I) {
+  const auto take = [&](const Vec<T, V>& element, I) {
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += to_compute(element.v[v]);
-  });
+  };
+  if constexpr (kTeam == 1) {
+    pool_window<T, I, V, kH, kW>(p, at, range, take);
+  } else {
+    __shared__ C sums[V][kPoolBlock];
+    pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
+#pragma unroll
+    for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v];
+    pool_join<kLast, kTeam>(thread.member, [&](int other) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v] += sums[v][other];
+    });
+    if (thread.member != 0 || !thread.exists) return;
+  }
   const I out[3] = {at[2], at[3], at[4]};
   const C divisor = pool_divisor<C, kPlace>(p, out);
   Vec<T, V> result;
@@ -272,43 +381,42 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
   *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(p.y) + pool_offset(at, p.y_stride)) = result;
 }
 
-/// Calls f(output position) for the windows that may hold the input element `at`: all that reach
-/// it, with a dilation also some that step over it, of random ones also some beside it.
-template <int kPlace, class I, class F>
+/// Calls f(output position) for the windows that may hold the input element `at` or one of the
+/// kRun - 1 behind it in its row: all that reach one, with a dilation also some that step over it,
+/// of random ones also some beside it.
+template <int kPlace, int kRun, class I, class F>
 DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
   I first[3], last[3];
 #pragma unroll
   for (int d = 0; d < 3; ++d) {
+    const I n = I(p.x_size[d]), m = I(p.y_size[d]);
+    const I from = at[2 + d], to = from + (d == 2 ? kRun - 1 : 0);
     if (kPlace == kPoolAdaptive) {
-      const I n = I(p.x_size[d]), m = I(p.y_size[d]);
-      // What threads compute has the sizes of x here.
       const auto by_n = [&](I number) {
-        return pool_divide(number, p.x_size[d], p.size_magic[2 + d], p.size_shift[2 + d]);
+        return pool_divide(number, p.x_size[d], p.x_magic[d], p.x_shift[d]);
       };
-      first[d] = by_n(at[2 + d] * m);
-      last[d] = by_n((at[2 + d] + 1) * m + n - 1) - 1;
+      first[d] = by_n(from * m);
+      last[d] = by_n((to + 1) * m + n - 1) - 1;
       continue;
     }
     if (kPlace == kPoolRandom) {
-      // Output o begins less than one element beside o times this step, or two where numbers are
-      // rounded; backward passes compare positions.
-      const I k = I(p.kernel[d]), step = I(p.x_size[d]) - k, m = I(p.y_size[d]), i = at[2 + d];
       first[d] = 0;
       last[d] = m - 1;
-      if (step > 0 && m > 1) {
-        const I low = i < k + 2 ? I(0) : (i - k - 1) * (m - 1) / step - 1;
-        const I high = (i + 2) * (m - 1) / step + 1;
+      const f64 outputs = p.random_step[d];  // to an element of the input
+      if (outputs > 0) {
+        const I low = I(floor((f64(from - I(p.kernel[d])) - p.random_slack) * outputs)) + 1;
+        const I high = I(ceil((f64(to + 2) + p.random_slack) * outputs)) - 1;
         if (low > 0) first[d] = low;
         if (high < last[d]) last[d] = high;
       }
       continue;
     }
-    const I end = at[2 + d] + I(p.padding[d]);
-    const I begin = end - (I(p.kernel[d]) - 1) * I(p.dilation[d]) + (I(p.stride[d]) - 1);
+    const I begin =
+        from + I(p.padding[d]) - (I(p.kernel[d]) - 1) * I(p.dilation[d]) + (I(p.stride[d]) - 1);
     first[d] =
         begin <= 0 ? I(0) : pool_divide(begin, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
-    last[d] = pool_divide(end, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
-    if (last[d] >= I(p.y_size[d])) last[d] = I(p.y_size[d]) - 1;
+    last[d] = pool_divide(to + I(p.padding[d]), p.stride[d], p.stride_magic[d], p.stride_shift[d]);
+    if (last[d] >= m) last[d] = m - 1;
   }
   I out[3];
   for (out[0] = first[0]; out[0] <= last[0]; ++out[0])
@@ -330,65 +438,92 @@ DEVICE void pool_store_gradient(void* x, i64 offset, const compute_of<T> (&sum)[
   *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(x) + offset) = result;
 }
 
-template <class T, class I, int V, bool kLast, int kPlace>
+// V channels or, if V is 1, kRun neighbours in a row.
+template <class T, class I, int V, bool kLast, int kPlace, int kRun>
 DEVICE void max_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (number >= p.count) return;
   I at[5];
   pool_position<I, kLast>(p, I(number), at);
+  at[4] *= kRun;
   const i64 position = (at[2] * I(p.x_size[1]) + at[3]) * I(p.x_size[2]) + at[4];
-  C sum[V];
+  C sum[V * kRun];
 #pragma unroll
-  for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<kPlace>(p, at, [&](const I(&out)[3]) {
+  for (int v = 0; v < V * kRun; ++v) sum[v] = C(0);
+  pool_windows_of<kPlace, kRun>(p, at, [&](const I(&out)[3]) {
     const i64* index = p.indices + pool_output_offset(at, out, p.index_stride);
     const int kPair = V > 1 ? 2 : 1;
-    bool chosen[V], any = false;
+    bool chosen[V * kRun], any = false;
+    if (kRun > 1) {
+      const i64 ahead = *index - position;
 #pragma unroll
-    for (int v = 0; v < V; v += kPair) {
-      const Vec<i64, kPair> pair = *reinterpret_cast<const Vec<i64, kPair>*>(index + v);
+      for (int v = 0; v < kRun; ++v) chosen[v] = ahead == v;
+      any = u64(ahead) < kRun;
+    } else {
 #pragma unroll
-      for (int k = 0; k < kPair; ++k) {
-        chosen[v + k] = pair.v[k] == position;
-        any |= chosen[v + k];
+      for (int v = 0; v < V; v += kPair) {
+        const Vec<i64, kPair> pair = *reinterpret_cast<const Vec<i64, kPair>*>(index + v);
+#pragma unroll
+        for (int k = 0; k < kPair; ++k) {
+          chosen[v + k] = pair.v[k] == position;
+          any |= chosen[v + k];
+        }
       }
     }
     if (!any) return;
     const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
         static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      if (chosen[v]) sum[v] += to_compute(y.v[v]);
+    for (int v = 0; v < V * kRun; ++v)
+      if (chosen[v]) sum[v] += to_compute(y.v[v / kRun]);
   });
-  pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
+  pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
 }
 
-template <class T, class I, int V, bool kLast, int kPlace>
+template <class T, class I, int V, bool kLast, int kPlace, int kRun>
 DEVICE void avg_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (number >= p.count) return;
   I at[5];
   pool_position<I, kLast>(p, I(number), at);
-  C sum[V];
+  at[4] *= kRun;
+  C sum[V * kRun];
 #pragma unroll
-  for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<kPlace>(p, at, [&](const I(&out)[3]) {
+  for (int v = 0; v < V * kRun; ++v) sum[v] = C(0);
+  pool_windows_of<kPlace, kRun>(p, at, [&](const I(&out)[3]) {
+    // Which of the run the window holds: one that is asked for holds all of a run of one.
+    bool held[kRun];
+    held[0] = true;
+    if (kRun > 1) {
+      const bool adaptive = kPlace == kPoolAdaptive;
+      const I begin = (adaptive ? pool_adaptive_begin(p, out[2], 2)
+                                : out[2] * I(p.stride[2]) - I(p.padding[2])) -
+                      at[4];
+      const I end = adaptive ? pool_adaptive_end(p, out[2], 2) - at[4] : begin + I(p.kernel[2]);
+#pragma unroll
+      for (int v = 0; v < kRun; ++v) held[v] = begin <= v && v < end;
+    }
     const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
         static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
     if (p.divisor != 0) {  // that of all windows
 #pragma unroll
-      for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]);
+      for (int v = 0; v < V * kRun; ++v)
+        if (held[v % kRun]) sum[v] += to_compute(y.v[v / kRun]);
       return;
     }
     const C divisor = pool_divisor<C, kPlace>(p, out);
+    C share[V];
 #pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]) / divisor;
+    for (int v = 0; v < V; ++v) share[v] = to_compute(y.v[v]) / divisor;
+#pragma unroll
+    for (int v = 0; v < V * kRun; ++v)
+      if (held[v % kRun]) sum[v] += share[v / kRun];
   });
   if (p.divisor != 0) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] /= C(p.divisor);
+    for (int v = 0; v < V * kRun; ++v) sum[v] /= C(p.divisor);
   }
-  pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
+  pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
 }
