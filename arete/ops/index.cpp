@@ -152,13 +152,15 @@ void scatter_mode_infer(const Call& c, OutputSpecs& out) {
   mode_of(c);
   scatter_infer(c, out);
 }
-// Gradient of self: what was set has none. As in PyTorch, products have no gradient here.
+// Gradient of self, if it needs one: what was set has none. As in PyTorch, products have no
+// gradient here.
 Tensor scatter_self_grad(const GradCall& g, const char* op) {
   const ScatterMode mode = mode_of(op, g.arg(4));
   ARETE_CHECK(mode != ScatterMode::mul,
               NotImplementedError(op, std::string("derivative for ") + op +
                                           " with reduce=\"multiply\" is not implemented")
                   .hint("use scatter_reduce with \"prod\""));
+  if (!g.needs(0)) return Tensor();
   if (mode == ScatterMode::add) return g.grad();
   return scatter(g.grad(), g.integer(1), g.input(1), Scalar(0));
 }
@@ -182,8 +184,7 @@ const OpRecord& scatter_op =
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList r(3);
-              const Tensor self_grad = scatter_self_grad(g, "scatter");
-              if (g.needs(0)) r[0] = self_grad;
+              r[0] = scatter_self_grad(g, "scatter");
               if (g.needs(2)) r[2] = covered(g, gather(g.grad(), g.integer(1), g.input(1)));
               return r;
             },
