@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/nn.h"
 
 namespace arete {
 namespace ops {
@@ -188,9 +189,18 @@ const OpRecord& unfold_op =
         .view([](const Call& c) {
           return arete::unfold(layout_of(c), c.integer(1), c.integer(2), c.integer(3));
         })
-        .grad([](const GradCall& g) {
-          return into_zeros(
-              g, arete::unfold(Layout(g.input_sizes(0)), g.integer(1), g.integer(2), g.integer(3)));
+        .grad([](const GradCall& g) -> TensorList {
+          const Tensor grad = g.grad();
+          const IntList sizes = g.input_sizes(0);
+          const int64_t size = g.integer(2), step = g.integer(3);
+          if (sizes.empty() || grad.numel() == 0)
+            return into_zeros(g, arete::unfold(Layout(sizes), g.integer(1), size, step));
+          // Images whose rows are the dimension, and whose columns all that is behind it.
+          const auto dim = size_t(normalize_dim(g.integer(1), int(sizes.size()), "unfold"));
+          const int64_t images = numel_of(sizes.first(dim)), rows = sizes[dim],
+                        columns = numel_of(sizes.subspan(dim + 1));
+          const Tensor windows = grad.movedim(-1, int64_t(dim)).reshape({images, size, -1});
+          return {fold(windows, {rows, columns}, {size, 1}, 1, 0, {step, 1}).reshape(sizes)};
         });
 
 // self_stride and self_offset repeat where self lies in its storage, because the gradient is found

@@ -335,6 +335,9 @@ const Attached unfold_op =
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({6}), 0, 3, 1}, "overlapping"},
                                      {{m.make_strided({2, 5}), -1, 2, 2}, "apart"},
+                                     {{m.make({2, 6, 3}), 1, 3, 2}, "middle"},
+                                     {{m.make({8, 1}), 0, 2, 3}, "between others"},
+                                     {{m.make({0, 4}), 1, 3, 1}, "empty"},
                                      {{m.make({}), 0, 1, 1}, "0-d"}};
         })
         .errors([](SampleMaker& m) {
