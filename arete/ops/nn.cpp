@@ -1,5 +1,6 @@
 #include "arete/ops/nn.h"
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
@@ -37,19 +38,26 @@ const OpRecord& one_hot_op =
           ARETE_CHECK(
               classes > 0,
               ValueError(c.name(), "Can not infer total number of classes from empty tensor."));
-          const Tensor columns = arange(Scalar(classes), TensorOptions(kInt64, x.device()));
           const Tensor index = x.unsqueeze(-1);
-          if (x.device().is_cpu() || x.is_meta()) return {eq(index, columns).to(kInt64)};
+          if (x.device().is_cpu() || x.is_meta()) {
+            const Tensor columns = arange(Scalar(classes), TensorOptions(kInt64, x.device()));
+            return {eq(index, columns).to(kInt64)};
+          }
           // Elsewhere nobody has looked at the values yet: writing with them finds those that are
           // out of range (negative ones are moved there).
           Shape sizes(x.sizes());
           sizes.push_back(classes);
-          const Tensor classes_of = index.to(kInt64);
-          Tensor out = zeros(sizes, TensorOptions(kInt64, x.device()));
-          out.scatter_(
-              -1, where(lt(classes_of, Scalar(0)), classes_of.sub(Scalar(classes)), classes_of),
-              Scalar(1));
-          return {out};
+          static auto& cache = *new expr::ProgramCache;
+          const expr::Program& moved =
+              cache.get(pack_key({int(x.dtype())}), {x.dtype()}, {expr::Type::i64}, {kInt64},
+                        [](std::span<const expr::Value> v) {
+                          const expr::Value k = cast(v[0], expr::Type::i64);
+                          return std::vector{where(k < 0.0, k - v[1], k)};
+                        });
+          const Scalar params[] = {Scalar(classes)};
+          const Tensor place =
+              apply_program(moved.shared_from_this(), {&index, 1}, params, c.name())[0];
+          return {zeros(sizes, TensorOptions(kInt64, x.device())).scatter_(-1, place, Scalar(1))};
         })
         .dtypes({kInt64});
 
