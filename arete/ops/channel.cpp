@@ -57,9 +57,10 @@ const OpRecord& local_response_norm_op =
                                                std::to_string(x.dim()) + " dimensions)"));
           ARETE_CHECK(size > 0, ValueError(c.name(), "size must be positive").argument("size"));
           if (x.numel() == 0) return {x};
-          const Tensor squares = pad(x.square().reshape({x.size(0), 1, x.size(1), -1}),
-                                     {0, 0, size / 2, (size - 1) / 2});
-          const Tensor mean = avg_pool2d(squares, {size, 1}, Extent(1)).reshape(x.sizes());
+          const Tensor squares = x.square().reshape({x.size(0), 1, x.size(1), -1});
+          Tensor mean = avg_pool2d(squares, {size, 1}, Extent(1), {size / 2, 0});
+          if (size % 2 == 0) mean = mean.narrow(2, 0, x.size(1));  // padded by one less behind
+          mean = mean.reshape(x.sizes());
           return {x.div(mean.mul(Scalar(c.real(2))).add(Scalar(c.real(4))).pow(Scalar(c.real(3))))};
         });
 
