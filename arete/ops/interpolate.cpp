@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <utility>
 
+#include "arete/core/modes.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -13,6 +16,7 @@
 #include "arete/ops/pool.h"
 #include "arete/ops/pool_internal.h"
 #include "arete/ops/resample_filter.h"
+#include "arete/ops/target.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -579,13 +583,15 @@ std::optional<Shape> whole_factors(const Tensor& x, const Resampling& r) {
   return factors;
 }
 
-Tensor resample(const Tensor& x, const Resampling& r) {
-  if (chooses(r))
-    if (const std::optional<Shape> factors = whole_factors(x, r))
-      return call(repeat_elements_op, {x, *factors});
+// A table of Note [Resampling by tables] on its device, and the axes' taps.
+struct Table {
+  Tensor numbers;
+  Shape taps;
+};
+
+Table make_table(const Tensor& x, const Resampling& r, DType work) {
   std::vector<int64_t> table(size_t(longest_dimension(x.sizes(), r.sizes)));
   std::iota(table.begin(), table.end(), 0);
-  const DType work = expr::work_dtype(x.dtype());
   Shape taps;
   for (size_t d = 0; d < r.sizes.size(); ++d) {
     const int64_t n = x.sizes()[d + 2], out = r.sizes[d];
@@ -608,10 +614,58 @@ Tensor resample(const Tensor& x, const Resampling& r) {
       std::memcpy(table.data() + at, weights.data(), weights.size() * sizeof(float));
     }
   }
-  const Tensor on_device = tensor_from_host(table.data(), kInt64, {int64_t(table.size())},
-                                            TensorOptions(kInt64, x.device()));
-  return call(resample_op, {x, on_device, r.sizes, taps, r.scales, int64_t(r.mode), r.align,
-                            r.antialias, r.transposed});
+  return {tensor_from_host(table.data(), kInt64, {int64_t(table.size())},
+                           TensorOptions(kInt64, x.device())),
+          std::move(taps)};
+}
+
+// Programs resample the same sizes again and again, and on a GPU making the table and waiting for
+// its copy takes longer than using it: those used last are kept. Not what a capture would hold on
+// to, and no tensors of inference, which no other mode may use.
+Table table_for(const Tensor& x, const Resampling& r) {
+  using Key = std::vector<double>;
+  constexpr size_t kMost = 16;
+  constexpr int64_t kLargest = int64_t{1} << 16;  // elements
+  static auto& mutex = *new std::mutex;
+  static auto& recent = *new std::vector<std::pair<Key, Table>>;  // the last one in front
+  const DType work = expr::work_dtype(x.dtype());
+  if (x.is_meta() || is_capturing(x.device()) ||
+      modes().word & (Modes::kCapture | Modes::kPutOff | Modes::kInference))
+    return make_table(x, r, work);
+  Key key{double(x.device().type),
+          double(x.device().index),
+          double(work),
+          double(r.mode),
+          double(r.align),
+          double(r.antialias),
+          double(r.transposed),
+          double(longest_dimension(x.sizes(), r.sizes))};
+  for (size_t d = 0; d < r.sizes.size(); ++d)
+    for (double v : {double(x.sizes()[d + 2]), double(r.sizes[d]), r.scales[d]}) key.push_back(v);
+  {
+    const std::lock_guard lock(mutex);
+    const auto at =
+        std::find_if(recent.begin(), recent.end(), [&](const auto& e) { return e.first == key; });
+    if (at != recent.end()) {
+      std::rotate(recent.begin(), at, at + 1);
+      return recent.front().second;
+    }
+  }
+  Table made = make_table(x, r, work);
+  if (made.numbers.numel() > kLargest) return made;
+  const std::lock_guard lock(mutex);
+  if (recent.size() == kMost) recent.pop_back();
+  recent.emplace(recent.begin(), std::move(key), made);
+  return made;
+}
+
+Tensor resample(const Tensor& x, const Resampling& r) {
+  if (chooses(r))
+    if (const std::optional<Shape> factors = whole_factors(x, r))
+      return call(repeat_elements_op, {x, *factors});
+  const Table table = table_for(x, r);
+  return call(resample_op, {x, table.numbers, r.sizes, table.taps, r.scales, int64_t(r.mode),
+                            r.align, r.antialias, r.transposed});
 }
 
 Tensor run_plan(const Tensor& x, const Plan& p, bool align, bool antialias) {
