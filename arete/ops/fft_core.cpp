@@ -1,6 +1,8 @@
 // Complex numbers as pairs of real ones, and the Fourier transform that all others are made of.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
@@ -61,6 +63,28 @@ const OpRecord& view_as_complex_copy_op =
 
 // ---- transforms ----
 
+// The strides of a result on a GPU: the transformed dimensions are the innermost ones, wherever
+// they stand, as cuFFT writes them best (Note [Transforms by cuFFT]); the others have the input's
+// order.
+Shape inner_strides(const Tensor& x, IntList dims, IntList sizes, bool complex) {
+  Shape order(sizes.size());
+  std::iota(order.begin(), order.end(), int64_t(0));
+  const auto place = [&](int64_t d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) return 0;
+    return d == dims.back() && !complex ? 2 : 1;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t d, int64_t e) {
+    return place(d) != place(e) ? place(d) < place(e) : x.stride(d) > x.stride(e);
+  });
+  Shape strides(sizes.size(), 0);
+  int64_t stride = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    strides[size_t(order[k])] = stride;
+    stride *= std::max<int64_t>(sizes[size_t(order[k])], 1);
+  }
+  return strides;
+}
+
 FourierKind kind_of(int64_t kind) { return FourierKind(kind); }
 bool from_reals(FourierKind k) { return k == FourierKind::to_half || k == FourierKind::from_real; }
 bool to_reals(FourierKind k) { return k == FourierKind::from_half || k == FourierKind::to_real; }
@@ -114,10 +138,12 @@ const OpRecord& fourier_op =
             // Its gradient would need the input: callers multiply by such a window themselves.
             ARETE_ASSERT(!modes().grad_enabled || !window.requires_grad());
           }
+          std::optional<Shape> strides;
+          if (x.device().is_cuda())
+            strides = inner_strides(x, dims, sizes, kind == FourierKind::complex);
           out.push_back({std::move(sizes),
-                         to_reals(kind) ? real_of(x.dtype()) : complex_of(x.dtype()),
-                         x.device(),
-                         {}});
+                         to_reals(kind) ? real_of(x.dtype()) : complex_of(x.dtype()), x.device(),
+                         std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           using Kind = prim::FftArgs::Kind;

@@ -1,34 +1,55 @@
 // Fourier transforms.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "arete/backend/cuda/codegen/fft.h"
+#include "arete/backend/cuda/codegen/pointwise.h"
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cufft.h"
 #include "arete/backend/cuda/scale_program.h"
 #include "arete/backend/cuda/scratch_memory.h"
-#include "arete/expr/program_cache.h"
 
 // Note [Transforms by cuFFT]
 // cuFFT transforms up to three dimensions at once, reads and writes strided numbers, and takes many
-// transforms at one distance from each other. What it does not do costs passes of ours, which are
-// joined: windows, padding, real numbers that become complex, and, where complex numbers become
-// real, which may destroy what they come from, also the scale and the weights, in one copy of the
-// input; the scale and weights of other transforms in place of the output; what is cut off or
-// filled up, or loses its imaginary parts, in one copy to the output. Batches that are several
-// distances are several runs where those are few, else a copy in between.
+// transforms at one distance from each other. What it does not do costs passes over memory, of
+// which each does all that is to be done at its place (device/fft.cuh): windows, padding, the scale
+// and weights, conjugates, and a change of the order of dimensions.
+// - Where complex numbers become real ones, cuFFT destroys what it reads, and does not ignore
+//   imaginary parts that a real signal cannot have. So these read a copy, without such parts.
+// - A side of real numbers is half the work: real numbers are transformed to the first half of a
+//   spectrum, from which a pass makes the other half. The real part of what complex numbers are
+//   transformed to comes from the half spectrum of it, which a pass makes of both halves.
+// - Lines that are far apart are read well, but written badly where a length takes several kernels.
+//   So operators give results in which the transformed dimensions are the innermost ones.
+// Batches that are several distances are several runs where those are few, else a copy in between.
 namespace arete::cuda {
 namespace {
 
 using prim::View;
 using Kind = prim::FftArgs::Kind;
 
-const expr::Program& product_program(DType dtype) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(dtype)}), {dtype, dtype}, {}, {dtype},
-                   [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; });
-}
+// Mirrors device/fft.cuh.
+struct FftPassArgs {
+  const std::byte* in;
+  std::byte* out;
+  const std::byte* window;
+  double factor, factor_twice;
+  std::array<int64_t, 16> in_stride, out_stride, size, in_size, points;
+  int64_t last_points;
+  std::array<uint32_t, 16> blocks, magic, shift;
+  uint32_t rank, width;
+  int32_t last;
+  uint32_t flags;
+};
+constexpr uint32_t kConjugate = 1, kFold = 2, kEdges = 4, kSpread = 8, kPairsIn = 16,
+                   kPairsOut = 32;
+constexpr int64_t kPassThreads = 256;
 
 // An array on its way. Sizes and strides are those of its numbers, strides in real numbers.
 struct FftArray {
@@ -46,20 +67,18 @@ struct FftArray {
         strides(v.strides.first(sizes.size())) {}
   int64_t parts() const { return real ? 1 : 2; }
   size_t bytes() const { return size_t(numel_of(sizes)) * size_t(parts()) * size_of(dtype); }
-  // From number `first` of a dimension on every step-th, `count` of them.
-  FftArray part(size_t dim, int64_t first, int64_t count, int64_t step = 1) const {
+  // The first `count` numbers of a dimension.
+  FftArray first(size_t dim, int64_t count) const {
     FftArray a = *this;
-    a.data += first * strides[dim] * int64_t(size_of(dtype));
     a.sizes[dim] = count;
-    a.strides[dim] *= step;
     return a;
   }
-  // Real or imaginary parts as real numbers.
-  FftArray reals(int which) const {
-    FftArray a = *this;
-    a.data += which * int64_t(size_of(dtype));
-    a.real = true;
-    return a;
+  // Whether complex numbers can be read as such.
+  bool is_aligned() const {
+    const auto step = [](uint64_t bits, int64_t s) { return bits | uint64_t(s); };
+    const uint64_t strides_bits =
+        std::accumulate(strides.begin(), strides.end(), uint64_t(0), step);
+    return reinterpret_cast<uintptr_t>(data) % (2 * size_of(dtype)) == 0 && strides_bits % 2 == 0;
   }
   // All parts as real numbers.
   FftArray flat() const {
@@ -76,153 +95,220 @@ struct FftArray {
   }
 };
 
+// What a pass does to numbers besides moving them.
+struct FftPass {
+  double factor = 1, twice = 1;  // `twice`: of numbers of a half spectrum that stand for two
+  uint32_t flags = 0;
+  bool window = false;
+};
+
 class CudaTransform {
  public:
   CudaTransform(CudaBackend& backend, const prim::FftArgs& a, CUstream stream)
       : backend_(backend),
         a_(a),
         stream_(stream),
+        dims_(a.dims.begin(), a.dims.end()),
         last_(size_t(a.dims.back())),
-        half_in_(a.kind == Kind::from_half),
-        half_out_(a.kind == Kind::to_half) {}
+        full_(a.kind == Kind::complex),
+        to_half_(a.real_in()),
+        from_half_(a.real_out()),
+        factor_(a.scale) {}
 
   void run() {
-    FftArray in(a_.in, a_.real_in()), out(a_.out, a_.real_out());
-    // The sizes between which the transforms are.
-    Shape from = in.sizes, to = out.sizes;
-    for (size_t i = 0; i < a_.dims.size(); ++i) {
-      const auto d = size_t(a_.dims[i]);
-      const int64_t half = a_.points[i] / 2 + 1;
-      from[d] = half_in_ && d == last_ ? half : a_.points[i];
-      to[d] = half_out_ && d == last_ ? half : a_.points[i];
-      if (in.sizes[d] > from[d]) in = in.part(d, 0, from[d]);
+    FftArray in(a_.in, to_half_), out(a_.out, from_half_);
+    // The sizes that the input is cut or filled up to, those between which the transforms are, and
+    // those of all that comes of them.
+    Shape given = in.sizes, from = in.sizes, to = out.sizes, made = out.sizes;
+    for (size_t i = 0; i < dims_.size(); ++i) {
+      const size_t d = dims_[i];
+      const int64_t n = a_.points[i], half = d == last_ ? n / 2 + 1 : n;
+      given[d] = from_half_ && !full_ ? half : n;
+      from[d] = from_half_ ? half : n;
+      to[d] = to_half_ ? half : n;
+      made[d] = to_half_ && !full_ ? half : n;
+      if (in.sizes[d] > given[d]) in = in.first(d, given[d]);
     }
-    FftArray now = prepared(in, from);
-    const bool drops = !half_in_ && out.real, fits = to == out.sizes && !drops;
-    FftArray result = fits ? out : scratch(to, out.real && !drops, out.dtype);
-    transform(now, result);
-    if (!half_in_) scale(result, result, a_.scale, a_.weighted ? 2 : 1, half_out_ && !a_.forward);
-    if (!fits) {
-      FftArray target = out;
-      bool fills = false;
-      for (int64_t dim : a_.dims) {
-        const auto d = size_t(dim);
-        fills |= target.sizes[d] > to[d];
-        const int64_t n = std::min(target.sizes[d], to[d]);
-        target = target.part(d, 0, n), result = result.part(d, 0, n);
-      }
-      const FftArray all = out.flat(), target_reals = target.flat(),
-                     result_reals = drops ? result.reals(0) : result.flat();
-      if (fills) backend_.fill({all.view(), {.f = 0}});
-      backend_.copy({target_reals.view(), result_reals.view()});
+    const std::vector<size_t> inner = groups().back();
+    const std::vector<size_t> order = order_of(out, inner);
+    const bool window = a_.window && !a_.window_after,
+               aligned = reinterpret_cast<uintptr_t>(in.data) % (2 * size_of(in.dtype)) == 0;
+    if (window || (!from_half_ && (in.sizes != given || !aligned))) {
+      const FftArray copy = scratch(given, to_half_, in.dtype, order);
+      pass(in, copy, {.factor = take_factor(), .window = window});
+      in = copy;
     }
-    if (a_.window && a_.window_after) multiply_by_window(out, out);
+    if (from_half_) {
+      const FftArray copy = scratch(from, false, in.dtype, order);
+      pass(in, copy,
+           {take_factor(), a_.weighted ? 0.5 : 1,
+            (full_ ? kFold : kEdges) | (a_.forward ? kConjugate : 0u)});
+      in = copy;
+    }
+    const bool fits = made == out.sizes, after = a_.window && a_.window_after;
+    const FftArray all = fits ? out : scratch(made, from_half_, out.dtype, order);
+    const FftArray result = all.first(last_, to[last_]);
+    transform(in, result);
+    FftPass rest{take_factor(), a_.weighted && to_half_ ? 2.0 : 1,
+                 to_half_ && !a_.forward ? kConjugate : 0u};
+    if (full_ && to_half_) {
+      rest.flags |= kSpread;
+      pass(result, result, rest);
+      rest = {};
+    }
+    rest.window = after;
+    pass(all, out, rest);
   }
 
  private:
-  FftArray scratch(const Shape& sizes, bool real, DType dtype) {
+  double take_factor() { return std::exchange(factor_, 1.0); }
+
+  // The order of an array's dimensions, the outermost first: `inner` are the last ones, and of
+  // these a half spectrum's dimension.
+  std::vector<size_t> order_of(const FftArray& a, const std::vector<size_t>& inner) const {
+    std::vector<size_t> order(a.sizes.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    const auto place = [&](size_t d) {
+      const bool is_inner = std::find(inner.begin(), inner.end(), d) != inner.end();
+      return !is_inner ? 0 : d == last_ && (to_half_ || from_half_) ? 2 : 1;
+    };
+    std::stable_sort(order.begin(), order.end(), [&](size_t d, size_t e) {
+      return place(d) != place(e) ? place(d) < place(e) : a.strides[d] > a.strides[e];
+    });
+    return order;
+  }
+  static FftArray laid_out(const Shape& sizes, bool real, DType dtype,
+                           const std::vector<size_t>& order) {
     FftArray a;
     a.dtype = dtype;
     a.real = real;
     a.sizes = sizes;
     a.strides = Shape(sizes.size(), 0);
     int64_t stride = a.parts();
-    for (size_t d = sizes.size(); d-- > 0;) {
-      a.strides[d] = stride;
-      stride *= std::max<int64_t>(sizes[d], 1);
+    for (size_t k = order.size(); k-- > 0;) {
+      a.strides[order[k]] = stride;
+      stride *= std::max<int64_t>(sizes[order[k]], 1);
     }
+    return a;
+  }
+  FftArray with_memory(FftArray a) {
     a.data = memory_.emplace_back(std::make_unique<Scratch>(backend_, a.bytes()))->data();
     return a;
   }
-
-  // The input with the sizes `from`, its window, and as the transforms take it.
-  FftArray prepared(const FftArray& in, const Shape& from) {
-    const bool window = a_.window && !a_.window_after, pads = in.sizes != from,
-               becomes_complex = in.real && !half_out_,
-               aligned = reinterpret_cast<uintptr_t>(in.data) % (2 * size_of(in.dtype)) == 0;
-    if (!half_in_ && !window && !pads && !becomes_complex && aligned) return in;
-    const FftArray copy = scratch(from, half_out_, in.dtype);
-    if (pads || becomes_complex) {
-      const FftArray all = copy.flat();
-      backend_.fill({all.view(), {.f = 0}});
-    }
-    FftArray to = copy;
-    for (int64_t d : a_.dims) to = to.part(size_t(d), 0, in.sizes[size_t(d)]);
-    if (becomes_complex) to = to.reals(0);
-    if (window)
-      multiply_by_window(in, to);
-    else if (half_in_)
-      scale(in, to, a_.scale, a_.weighted ? 0.5 : 1, a_.forward);
-    else
-      scale(in, to, 1, 1, false);
-    if (window && half_in_) scale(to, to, a_.scale, a_.weighted ? 0.5 : 1, a_.forward);
-    return copy;
+  FftArray scratch(const Shape& sizes, bool real, DType dtype, const std::vector<size_t>& order) {
+    return with_memory(laid_out(sizes, real, dtype, order));
   }
 
-  void multiply_by_window(const FftArray& in, const FftArray& out) {
-    const FftArray from = in.flat(), to = out.flat();
-    Shape strides(from.sizes.size(), 0);
-    strides[last_] = 1;
-    // As far as the input goes.
-    const View window(a_.window.data, a_.window.dtype, from.sizes, strides, a_.window.storage);
-    const std::array<View, 2> operands{from.view(), window};
-    const View target = to.view();
-    backend_.pointwise({&product_program(in.dtype), operands, {&target, 1}, {}});
-  }
-
-  // out = factor * in, times `inner` for the numbers of a half spectrum that stand for two; the
-  // conjugates.
-  void scale(const FftArray& in, const FftArray& out, double factor, double inner, bool conjugate) {
-    if (inner != 1) {
-      const int64_t n = a_.points.back(), have = in.sizes[last_],
-                    count = std::clamp<int64_t>((n - 1) / 2, 0, std::max<int64_t>(have - 1, 0));
-      const auto piece = [&](int64_t first, int64_t numbers, int64_t step, double f) {
-        if (numbers > 0)
-          scale(in.part(last_, first, numbers, step), out.part(last_, first, numbers, step), f, 1,
-                conjugate);
-      };
-      piece(1, count, 1, factor * inner);
-      const bool both = n % 2 == 0 && have > n / 2;
-      piece(0, both ? 2 : std::min<int64_t>(have, 1), both ? n / 2 : 1, factor);
+  // The numbers of `out` from those of `in` at the same place, which are zeros beyond its sizes.
+  void pass(const FftArray& in, const FftArray& out, const FftPass& p) {
+    if (numel_of(out.sizes) == 0) return;
+    const bool plain = !p.flags && !p.window && p.twice == 1 && in.sizes == out.sizes;
+    if (plain && p.factor == 1) {
+      const FftArray from = in.flat(), to = out.flat();
+      if (in.data != out.data) backend_.copy({to.view(), from.view()});
       return;
     }
-    if (conjugate) {
-      scale(in.reals(0), out.reals(0), factor, 1, false);
-      scale(in.reals(1), out.reals(1), -factor, 1, false);
-      return;
-    }
-    const FftArray from = in.flat(), to = out.flat();
-    const View source = from.view(), target = to.view();
-    if (source.numel() == 0) return;
-    if (factor == 1) {
-      if (source.data != target.data) backend_.copy({target, source});
-      return;
-    }
-    const expr::Literal number{.f = factor};
-    backend_.pointwise({&scale_program(in.dtype), {&source, 1}, {&target, 1}, {&number, 1}});
-  }
-
-  // All dimensions, three at a time.
-  void transform(FftArray now, const FftArray& to) {
-    std::vector<size_t> dims;
-    for (int64_t d : a_.dims) dims.push_back(size_t(d));
-    // Half spectra are made first, with the last dimensions, and used last: alone, because
-    // imaginary parts that a real signal cannot have are to be ignored, which cuFFT does not.
-    while (!dims.empty()) {
-      const bool alone = half_in_ && dims.size() == 1;
-      const auto take = int64_t(std::min<size_t>(3, dims.size() - (half_in_ && !alone ? 1 : 0)));
-      const auto first = half_in_ ? dims.begin() : dims.end() - take;
-      const std::vector<size_t> group(first, first + take);
-      dims.erase(first, first + take);
-      if (alone) {
-        const int64_t n = a_.points.back();
-        const FftArray none =
-            now.reals(1).part(last_, 0, n % 2 ? 1 : 2, std::max<int64_t>(n / 2, 1));
-        backend_.fill({none.view(), {.f = 0}});
+    FftPassArgs a{};
+    a.in = in.data;
+    a.out = out.data;
+    if (p.window) a.window = a_.window.data;
+    a.factor = p.factor;
+    a.factor_twice = p.factor * p.twice;
+    a.flags = p.flags | (in.is_aligned() ? kPairsIn : 0) | (out.is_aligned() ? kPairsOut : 0);
+    a.last = -1;
+    a.last_points = a_.points.back();
+    const bool uses_last = p.window || p.twice != 1 || p.flags & (kEdges | kSpread),
+               mirrors = p.flags & (kFold | kEdges | kSpread);
+    std::vector<size_t> order = order_of(out, {});
+    for (size_t k = order.size(); k-- > 0;) {
+      const size_t d = order[k];
+      if (out.sizes[d] == 1 && in.sizes[d] >= 1) continue;
+      const auto which = std::find(dims_.begin(), dims_.end(), d);
+      const bool is_last = uses_last && d == last_, mirrored = mirrors && which != dims_.end();
+      // One with the dimension before, if nothing is to be known of either.
+      if (a.rank > 0 && !is_last && !mirrored && in.sizes[d] == out.sizes[d]) {
+        const size_t e = a.rank - 1;
+        if (a.last != int32_t(e) && a.points[e] == 0 && a.in_size[e] == a.size[e] &&
+            in.strides[d] == a.in_stride[e] * a.size[e] &&
+            out.strides[d] == a.out_stride[e] * a.size[e]) {
+          a.size[e] *= out.sizes[d];
+          a.in_size[e] = a.size[e];
+          continue;
+        }
       }
-      const FftArray target = half_in_ && !alone ? now : to;
-      transform_group(group, alone || (half_out_ && group.back() == last_),
-                      half_out_ || (!half_in_ && a_.forward), now, target);
+      if (is_last) a.last = int32_t(a.rank);
+      a.size[a.rank] = out.sizes[d];
+      a.in_size[a.rank] = in.sizes[d];
+      a.in_stride[a.rank] = in.strides[d];
+      a.out_stride[a.rank] = out.strides[d];
+      if (mirrored) a.points[a.rank] = a_.points[size_t(which - dims_.begin())];
+      ++a.rank;
+    }
+    while (a.rank < 2) {
+      a.size[a.rank] = a.in_size[a.rank] = 1;
+      ++a.rank;
+    }
+    // Through tiles if the innermost dimension of `in` is another one and both are long.
+    constexpr int64_t kShort = 16;
+    uint32_t column = 0;
+    for (uint32_t d = 1; d < a.rank; ++d)
+      if (a.size[d] > 1 && std::abs(a.in_stride[d]) < std::abs(a.in_stride[column])) column = d;
+    const bool tiles = column > 0 && a.size[0] >= kShort && a.size[column] >= kShort;
+    if (plain && !tiles) {
+      const FftArray from = in.flat(), to = out.flat();
+      const View source = from.view(), target = to.view();
+      const expr::Literal number{.f = p.factor};
+      backend_.pointwise({&scale_program(in.dtype), {&source, 1}, {&target, 1}, {&number, 1}});
+      return;
+    }
+    if (tiles && column > 1) {
+      for (auto* list : {&a.size, &a.in_size, &a.in_stride, &a.out_stride, &a.points})
+        std::swap((*list)[1], (*list)[column]);
+      if (a.last == 1 || a.last == int32_t(column)) a.last = a.last == 1 ? int32_t(column) : 1;
+    }
+    // Rows as wide as they are long, but narrower where there are enough of them.
+    const auto height = [&] { return 4 * (kPassThreads >> a.width); };
+    a.width = std::min(8u, uint32_t(std::bit_width(uint64_t(a.size[0] - 1))));
+    while (a.width > 5 && a.size[1] >= 2 * height()) --a.width;
+    int64_t blocks = 1;
+    for (uint32_t d = 0; d < a.rank; ++d) {
+      const int64_t extent = d > 1 ? 1 : tiles ? 32 : d == 0 ? int64_t(1) << a.width : height();
+      const int64_t n = (a.size[d] + extent - 1) / extent;
+      ARETE_CHECK(n <= INT32_MAX / blocks, NotImplementedError("fft", "more than 2^39 numbers"));
+      blocks *= n;
+      a.blocks[d] = uint32_t(n);
+      const FastDivisor divisor = fast_divisor(uint32_t(n));
+      a.magic[d] = divisor.magic;
+      a.shift[d] = divisor.shift;
+    }
+    static KernelTable<8> kernels;
+    const bool complex = !in.real;
+    const auto number = size_t((in.dtype == kFloat64 ? 4 : 0) + (complex ? 2 : 0) + tiles);
+    const Kernel& kernel =
+        kernels.get(backend_, number, [&] { return fft_pass_source(in.dtype, complex, tiles); });
+    backend_.launch(kernel, Dim3{unsigned(blocks)}, Dim3{unsigned(kPassThreads)}, 0, stream_, a);
+  }
+
+  // The dimensions that one plan transforms, at most three.
+  std::vector<std::vector<size_t>> groups() const {
+    std::vector<std::vector<size_t>> groups;
+    for (size_t end = dims_.size(); end > 0;) {
+      const size_t begin = end - std::min<size_t>(3, end);
+      groups.insert(groups.begin(),
+                    std::vector<size_t>(&dims_[begin], &dims_[begin] + (end - begin)));
+      end = begin;
+    }
+    return groups;
+  }
+
+  // Half spectra are made first, with the last dimensions, and used last.
+  void transform(FftArray now, const FftArray& to) {
+    std::vector<std::vector<size_t>> all = groups();
+    if (!from_half_) std::reverse(all.begin(), all.end());
+    for (size_t k = 0; k < all.size(); ++k) {
+      const bool real = to_half_ ? k == 0 : from_half_ && k + 1 == all.size();
+      const FftArray target = from_half_ && !real ? now : to;
+      transform_group(all[k], real, to_half_ || (!from_half_ && a_.forward), now, target);
       now = target;
     }
   }
@@ -246,33 +332,44 @@ class CudaTransform {
     return true;
   }
 
-  void transform_group(std::vector<size_t> dims, bool real, bool forward, const FftArray& in,
-                       const FftArray& out) {
-    // The order of strides, but that a half spectrum's dimension is the innermost one.
-    std::stable_sort(dims.begin(), dims.end() - (real ? 1 : 0),
-                     [&](size_t a, size_t b) { return in.strides[a] > in.strides[b]; });
-    FftGeometry g;
+  // A plan's geometry and the runs of it.
+  struct Runs {
+    struct Batch {
+      int64_t size, in, out;
+    };
+    FftGeometry geometry;
+    std::vector<Batch> batches;  // the plan's own last
+    int64_t count = 1;
+  };
+
+  // False if no plan does it, or if it would take many runs.
+  bool find_runs(std::vector<size_t> dims, bool real, const FftArray& in, const FftArray& out,
+                 Runs& r) const {
+    // The order of strides, but that a half spectrum's dimension is the innermost one. (One of size
+    // 1 may have the stride of another one, and is inside of it.)
+    std::stable_sort(dims.begin(), dims.end() - (real ? 1 : 0), [&](size_t a, size_t b) {
+      return std::pair(in.strides[a], in.sizes[a]) > std::pair(in.strides[b], in.sizes[b]);
+    });
+    r = {};
+    FftGeometry& g = r.geometry;
     g.rank = int32_t(dims.size());
     for (size_t i = 0; i < dims.size(); ++i)
       g.n[i] = std::max(in.sizes[dims[i]], out.sizes[dims[i]]);
     if (real) g.n[dims.size() - 1] = a_.points.back();
     const bool doubles = in.dtype == kFloat64;
-    g.type = !real       ? (doubles ? CUFFT_Z2Z : CUFFT_C2C)
-             : half_out_ ? (doubles ? CUFFT_D2Z : CUFFT_R2C)
-                         : (doubles ? CUFFT_Z2D : CUFFT_C2R);
+    g.type = !real      ? (doubles ? CUFFT_Z2Z : CUFFT_C2C)
+             : to_half_ ? (doubles ? CUFFT_D2Z : CUFFT_R2C)
+                        : (doubles ? CUFFT_Z2D : CUFFT_C2R);
     // The other dimensions, merged where they are one for both sides, the largest one last.
-    struct Batch {
-      int64_t size, in, out;
-    };
     std::vector<size_t> others;
     for (size_t d = 0; d < in.sizes.size(); ++d)
       if (in.sizes[d] != 1 && std::find(dims.begin(), dims.end(), d) == dims.end())
         others.push_back(d);
     std::stable_sort(others.begin(), others.end(),
                      [&](size_t a, size_t b) { return in.strides[a] > in.strides[b]; });
-    std::vector<Batch> batches;
+    std::vector<Runs::Batch>& batches = r.batches;
     for (size_t d : others) {
-      const Batch b{in.sizes[d], in.strides[d], out.strides[d]};
+      const Runs::Batch b{in.sizes[d], in.strides[d], out.strides[d]};
       if (!batches.empty() && batches.back().in == b.size * b.in &&
           batches.back().out == b.size * b.out)
         batches.back() = {batches.back().size * b.size, b.in, b.out};
@@ -280,70 +377,83 @@ class CudaTransform {
         batches.push_back(b);
     }
     std::stable_sort(batches.begin(), batches.end(),
-                     [](const Batch& a, const Batch& b) { return a.size < b.size; });
-    int64_t runs = 1;
-    for (size_t i = 0; i + 1 < batches.size(); ++i) runs *= batches[i].size;
-    bool fits = layout_of(in, dims, g.in) && layout_of(out, dims, g.out);
+                     [](const auto& a, const auto& b) { return a.size < b.size; });
+    for (size_t i = 0; i + 1 < batches.size(); ++i) r.count *= batches[i].size;
+    constexpr int64_t kMostRuns = 8;
+    if (r.count > kMostRuns || !layout_of(in, dims, g.in) || !layout_of(out, dims, g.out))
+      return false;
     g.in.distance = g.out.distance = 2 * std::max(numel_of(in.sizes), numel_of(out.sizes));
     if (!batches.empty()) {
-      g.batch = batches.back().size;
-      g.in.distance = batches.back().in / in.parts();
-      g.out.distance = batches.back().out / out.parts();
+      const Runs::Batch& b = batches.back();
+      if (b.in <= 0 || b.out <= 0 || b.in % in.parts() || b.out % out.parts()) return false;
+      g.batch = b.size;
+      g.in.distance = b.in / in.parts();
+      g.out.distance = b.out / out.parts();
       // Real numbers of a run must start where a complex one could.
       for (size_t i = 0; i + 1 < batches.size(); ++i)
-        fits = fits && batches[i].in % 2 == 0 && batches[i].out % 2 == 0;
-      fits = fits && batches.back().in % in.parts() == 0 && batches.back().in > 0 &&
-             batches.back().out > 0;
+        if (batches[i].in % 2 || batches[i].out % 2) return false;
     }
-    // An even number of real ones is read in pairs, which want to be aligned.
+    // An even number of real ones side by side is read in pairs, which want to be aligned, and
+    // written in pairs.
     if (real && a_.points.back() % 2 == 0) {
-      const FftLayout& reals = half_out_ ? g.in : g.out;
-      fits = fits && reals.distance % 2 == 0 &&
-             (dims.size() == 1 || reals.embed[dims.size() - 1] % 2 == 0);
+      const FftLayout& reals = to_half_ ? g.in : g.out;
+      const bool apart = to_half_ && dims.size() == 1 && reals.stride > 1;
+      if (!apart && (reals.distance % 2 || (dims.size() > 1 && reals.embed[dims.size() - 1] % 2)))
+        return false;
     }
-    constexpr int64_t kMostRuns = 8;
-    if (!fits || runs > kMostRuns) {
-      const FftArray from = scratch_with_last(dims, in), to = scratch_with_last(dims, out);
-      scale(in, from, 1, 1, false);
-      transform_group(dims, real, forward, from, to);
-      scale(to, out, 1, 1, false);
-      return;
-    }
-    const std::shared_ptr<FftPlan> plan = find_fft_plan(backend_.context().ordinal(), g);
-    const std::lock_guard lock(plan->mutex);
-    const Scratch work(backend_, plan->work_bytes());
-    for (int64_t run = 0; run < runs; ++run) {
-      int64_t from = 0, to = 0, rest = run;
-      for (size_t i = 0; i + 1 < batches.size(); ++i) {
-        from += rest % batches[i].size * batches[i].in;
-        to += rest % batches[i].size * batches[i].out;
-        rest /= batches[i].size;
-      }
-      const auto size = int64_t(size_of(in.dtype));
-      plan->run(in.data + from * size, out.data + to * size, forward, work.data(), stream_);
-    }
+    return true;
   }
 
-  // Memory for an array whose dimensions `dims` are the inner ones, in that order.
-  FftArray scratch_with_last(const std::vector<size_t>& dims, const FftArray& like) {
-    std::vector<size_t> order;
-    for (size_t d = 0; d < like.sizes.size(); ++d)
-      if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
-    order.insert(order.end(), dims.begin(), dims.end());
-    Shape sizes;
-    for (size_t d : order) sizes.push_back(like.sizes[d]);
-    const FftArray made = scratch(sizes, like.real, like.dtype);
-    FftArray a = made;
-    a.sizes = like.sizes;
-    for (size_t i = 0; i < order.size(); ++i) a.strides[order[i]] = made.strides[i];
-    return a;
+  void transform_group(const std::vector<size_t>& dims, bool real, bool forward, FftArray in,
+                       const FftArray& out) {
+    // What lies as no plan takes it is copied, the input if that is enough.
+    FftArray to = out;
+    Runs runs;
+    if (!find_runs(dims, real, in, out, runs)) {
+      const auto copy_in = [&](const std::vector<size_t>& order) {
+        const FftArray copy = scratch(in.sizes, in.real, in.dtype, order);
+        pass(in, copy, {.factor = take_factor()});
+        in = copy;
+      };
+      const std::vector<size_t> order = order_of(out, dims), order_in = order_of(in, dims);
+      const FftArray copied = laid_out(in.sizes, in.real, in.dtype, order),
+                     made = laid_out(out.sizes, out.real, out.dtype, order_in);
+      if (find_runs(dims, real, copied, out, runs)) {
+        copy_in(order);
+      } else {
+        if (!find_runs(dims, real, in, made, runs)) copy_in(order_in);
+        to = with_memory(made);
+        const bool possible = find_runs(dims, real, in, to, runs);
+        ARETE_ASSERT(possible);
+      }
+    }
+    const std::shared_ptr<FftPlan> plan =
+        find_fft_plan(backend_.context().ordinal(), runs.geometry);
+    {
+      const std::lock_guard lock(plan->mutex);
+      const Scratch work(backend_, plan->work_bytes());
+      for (int64_t run = 0; run < runs.count; ++run) {
+        int64_t from = 0, target = 0, rest = run;
+        for (size_t i = 0; i + 1 < runs.batches.size(); ++i) {
+          from += rest % runs.batches[i].size * runs.batches[i].in;
+          target += rest % runs.batches[i].size * runs.batches[i].out;
+          rest /= runs.batches[i].size;
+        }
+        const auto size = int64_t(size_of(in.dtype));
+        plan->run(in.data + from * size, to.data + target * size, forward, work.data(), stream_);
+      }
+    }
+    if (to.data != out.data) pass(to, out, {.factor = take_factor()});
   }
 
   CudaBackend& backend_;
   const prim::FftArgs& a_;
   const CUstream stream_;
+  std::vector<size_t> dims_;
   const size_t last_;
-  const bool half_in_, half_out_;
+  // Whether all numbers of complex sides are wanted, and which side is real.
+  const bool full_, to_half_, from_half_;
+  double factor_;  // which the next pass takes
   std::vector<std::unique_ptr<Scratch>> memory_;
 };
 

@@ -1,0 +1,13 @@
+// Kernels around Fourier transforms.
+#pragma once
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/core/dtype.h"
+
+namespace arete::cuda {
+
+/// fft_pass(FftPassArgs) with blocks of 256 threads for real numbers of `dtype`, or pairs of them;
+/// `tiles`: for operands that are contiguous along different dimensions. See device/fft.cuh.
+KernelSource fft_pass_source(DType dtype, bool complex, bool tiles);
+
+}  // namespace arete::cuda
