@@ -145,15 +145,17 @@ const OpRecord& multi_margin_loss_op =
 // that label y has above x_y - 1, and m_k of labels that class k has below x_k + 1, it is
 //   sum_y n_y (1 - x_y) + sum_k m_k x_k,
 // and these numbers, which are all of the gradient, too, come from sorting both and searching one
-// in the other. The sum of all n_y is that of all m_k, so that any number may be taken off x: with
-// the largest of the other classes no term is larger than the largest margin by more than 1.
+// in the other; from counting pairs, which takes fewer calls, where there are few. The sum of all
+// n_y is that of all m_k, so that any number may be taken off x: with the largest of the other
+// classes no term is larger than the largest margin by more than 1.
 
-// Of the place of a label in the row: which class it is (0 where it does not count), and whether it
-// counts, which is while no negative one has come before it.
-const expr::Program& label_program() {
-  static auto* const cache = new expr::ProgramCache;
-  return cache->get(0, {kInt64, kInt64}, {}, {kInt64, kInt64}, [](Values v) {
-    const Value counts = v[1] == 0, none = v[0].builder()->constant(expr::Type::i64, 0);
+// Of the places of labels in a row, and their numbers: which class it is (0 where it does not
+// count), and whether it counts, which is while no negative one has come before it.
+const RowProgramPtr& label_program() {
+  static auto* const cache = new RowProgramCache;
+  return cache->get(0, {kInt64, kInt64}, {}, {kInt64, kInt64}, [](Rows& rows, Values v) {
+    const Value none = v[0].builder()->constant(expr::Type::i64, 0), never = none + 0x1p62;
+    const Value counts = v[1] < rows.reduce(prim::Monoid::min, where(v[0] < 0, v[1], never));
     return std::vector{where(counts, v[0], none), cast(counts, expr::Type::i64)};
   });
 }
@@ -181,6 +183,60 @@ const expr::Program& multilabel_margin_program(DType t) {
                     });
 }
 
+// What multilabel_margin_program adds up for the classes of x, besides x.
+struct MarginCounts {
+  Tensor is_label, n_of_class, m, n, top;
+};
+
+// By sorting. `chosen`: x at the labels.
+MarginCounts sorted_counts(const char* op, const Tensor& x, const Tensor& chosen,
+                           const Tensor& label, const Tensor& counts) {
+  const int64_t classes = x.size(1);
+  const Tensor none = zeros_to_copy(x.sizes(), TensorOptions(kInt64, x.device()));
+  const Tensor hits = none.scatter_add(-1, label, counts);
+  const Results keys = apply_program(margin_keys_program(x.dtype()).shared_from_this(),
+                                     {{x, hits, chosen, counts}}, {}, op);
+  const Tensor others = std::get<0>(sort(keys[0])), limits = std::get<0>(sort(keys[1]));
+  const Tensor n = searchsorted(others, keys[1], true).neg().add(Scalar(classes)).mul(counts);
+  return {hits, none.scatter_add(-1, label, n), searchsorted(limits, x), n,
+          others.narrow(-1, classes - 1, 1)};
+}
+
+// By counting pairs of a label's place and a class: (rows, places, classes).
+MarginCounts counted_pairs(const char* op, const Tensor& x, const Tensor& chosen,
+                           const Tensor& label, const Tensor& counts, const Tensor& numbers) {
+  static auto* const caches = new RowProgramCache[3];
+  const DType t = x.dtype();
+  const auto all = [](Rows& rows, const Value& v) { return rows.sum(cast(v, expr::Type::i64)); };
+  const int64_t places[] = {1}, classes[] = {2};
+  const Tensor at_label = label.unsqueeze(2), at_chosen = chosen.unsqueeze(2),
+               at_counts = counts.unsqueeze(2), all_x = x.unsqueeze(1);
+  const RowProgramPtr& of_class =
+      caches[0].get(pack_key({int(t)}), {kInt64, t, kInt64, t, kInt64}, {}, {kInt64, kInt64},
+                    [&](Rows& rows, Values v) {
+                      const Value counts = v[2] != 0;
+                      return std::vector{all(rows, counts & (v[0] == v[4])),
+                                         all(rows, counts & (v[1] - 1 < v[3]))};
+                    });
+  const Results r =
+      apply_rows(of_class, {{at_label, at_chosen, at_counts, all_x, numbers}}, {}, places, op);
+  const RowProgramPtr& of_place = caches[1].get(
+      pack_key({int(t)}), {t, kInt64, t, kInt64}, {}, {kInt64, t}, [&](Rows& rows, Values v) {
+        const Value other = v[3] == 0;
+        const Value top = where(other & !is_nan(v[2]), v[2], -HUGE_VAL);
+        return std::vector{all(rows, other & (v[1] != 0) & (v[2] > v[0] - 1)),
+                           rows.reduce(prim::Monoid::max, top)};
+      });
+  const Results n = apply_rows(of_place, {{at_chosen, at_counts, all_x, r[0]}}, {}, classes, op);
+  const RowProgramPtr& of_labels =
+      caches[2].get(0, {kInt64, kInt64, kInt64}, {}, {kInt64}, [&](Rows& rows, Values v) {
+        return std::vector{rows.sum(where(v[0] == v[2], v[1], v[1] * 0.0))};
+      });
+  const Tensor s = apply_rows(of_labels, {{at_label, n[0], numbers}}, {}, places, op)[0];
+  return {r[0].squeeze(1), s.squeeze(1), r[1].squeeze(1), n[0].squeeze(2),
+          n[1].squeeze(2).narrow(1, 0, 1)};
+}
+
 const OpRecord& multilabel_margin_loss_op =
     define("multilabel_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
         .autocast(Autocast::f32)
@@ -206,22 +262,17 @@ const OpRecord& multilabel_margin_loss_op =
           const int64_t classes = number ? 1 : input.size(-1);
           const Shape sizes{input.dim() == 2 ? input.size(0) : 1, classes};
           const Tensor x = input.reshape(sizes), value = x.detach(), target = given.reshape(sizes);
-          const Tensor none = zeros_to_copy(sizes, TensorOptions(kInt64, x.device()));
-
-          const Tensor ended = lt(target, Scalar(0)).cumsum(-1);
+          const Tensor numbers = arange(classes, TensorOptions(kInt64, x.device()));
+          const int64_t row[] = {1};
           const Results labels =
-              apply_program(label_program().shared_from_this(), {{target, ended}}, {}, c.name());
-          const Tensor &label = labels[0], &counts = labels[1];
-          const Tensor hits = none.scatter_add(-1, label, counts);
-          const Results keys =
-              apply_program(margin_keys_program(x.dtype()).shared_from_this(),
-                            {{value, hits, value.gather(-1, label), counts}}, {}, c.name());
-          const Tensor others = std::get<0>(sort(keys[0])), limits = std::get<0>(sort(keys[1]));
-          const Tensor m = searchsorted(limits, value);
-          const Tensor n =
-              searchsorted(others, keys[1], true).neg().add(Scalar(classes)).mul(counts);
-          const Tensor inputs[] = {x, hits, none.scatter_add(-1, label, n),
-                                   m, n,    others.narrow(-1, classes - 1, 1)};
+              apply_rows(label_program(), {{target, numbers}}, {}, row, c.name());
+          const Tensor chosen = value.gather(-1, labels[0]);
+          const double pairs = double(sizes[0]) * double(classes) * double(classes);
+          const bool few = pairs <= (x.device().is_cpu() ? 1 << 12 : 1 << 22);
+          const MarginCounts k =
+              few ? counted_pairs(c.name(), value, chosen, labels[0], labels[1], numbers)
+                  : sorted_counts(c.name(), value, chosen, labels[0], labels[1]);
+          const Tensor inputs[] = {x, k.is_label, k.n_of_class, k.m, k.n, k.top};
           Shape losses(input.sizes());
           if (!losses.empty()) losses.pop_back();
           return {reduce_classes(c, multilabel_margin_program(x.dtype()), inputs, {}, losses,

@@ -7,11 +7,15 @@
 #include <random>
 
 #include "arete/core/generator.h"
+#include "arete/ops/activation.h"
 #include "arete/ops/linalg.h"
+#include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/softmax.h"
 #include "tests/op/recording.h"
 
 namespace arete::test {
