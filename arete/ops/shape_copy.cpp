@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "arete/core/host_access.h"
+#include "arete/core/modes.h"
+#include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
@@ -10,6 +12,40 @@
 namespace arete {
 namespace ops {
 namespace {
+
+// ---- parts
+
+// Elements of x that go to a place of the result.
+struct Part {
+  Layout to;
+  const Tensor* x;
+  Layout from;
+};
+
+// On a GPU, where small copies are nothing but launches, many of them are one.
+void copy_parts(const Tensor& out, const std::vector<Part>& parts, prim::Primitives& p) {
+  const DType t = out.dtype();
+  const bool joined =
+      out.device().is_cuda() && parts.size() > 1 && !is_complex(t) && !modes().capture &&
+      std::all_of(parts.begin(), parts.end(), [&](const Part& k) { return k.x->dtype() == t; });
+  if (!joined) {
+    for (const Part& k : parts) p.copy({view_of(out, k.to), view_of(*k.x, k.from)});
+    return;
+  }
+  constexpr size_t kMost = 32;
+  for (size_t begin = 0; begin < parts.size(); begin += kMost) {
+    SmallVector<prim::View, kMost> inputs, outputs;
+    for (size_t k = begin; k < std::min(begin + kMost, parts.size()); ++k) {
+      inputs.push_back(view_of(*parts[k].x, parts[k].from));
+      outputs.push_back(view_of(out, parts[k].to));
+    }
+    p.multi_pointwise({expr::conversion(t, t).get(),
+                       int64_t(inputs.size()),
+                       {inputs.data(), inputs.size()},
+                       {outputs.data(), outputs.size()},
+                       {}});
+  }
+}
 
 // ---- cat, stack
 
@@ -71,13 +107,16 @@ const OpRecord& cat_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int d = normalize_dim(c.integer(1), int(out[0].dim()), c.name());
           int64_t start = 0;
+          std::vector<Part> parts;
+          parts.reserve(c.tensors(0).size());
           for (const Tensor& x : c.tensors(0)) {
             if (ignored(x.sizes())) continue;
             const int64_t n = x.size(d);
-            const Layout part = arete::narrow(out[0].layout(), d, start, n);
-            if (x.numel() > 0) p.copy({view_of(out[0], part), view_of(x)});
+            if (x.numel() > 0)
+              parts.push_back({arete::narrow(out[0].layout(), d, start, n), &x, x.layout()});
             start += n;
           }
+          copy_parts(out[0], parts, p);
         })
         .grad([](const GradCall& g) {
           const int rank = int(g.grad().dim());
@@ -127,7 +166,7 @@ const OpRecord& hstack_op =
           ARETE_CHECK(!c.tensors(0).empty(),
                       ValueError(c.name(), "hstack expects a non-empty TensorList"));
           std::vector<Tensor> parts;
-          for (const Tensor& x : c.tensors(0)) parts.push_back(atleast_1d(x));
+          for (const Tensor& x : c.tensors(0)) parts.push_back(x.dim() ? x : unsqueeze(x, 0));
           return {arete::cat(parts, parts[0].dim() == 1 ? 0 : 1)};
         });
 
@@ -139,7 +178,7 @@ const OpRecord& vstack_op =
           ARETE_CHECK(!c.tensors(0).empty(),
                       ValueError(c.name(), "vstack expects a non-empty TensorList"));
           std::vector<Tensor> parts;
-          for (const Tensor& x : c.tensors(0)) parts.push_back(atleast_2d(x));
+          for (const Tensor& x : c.tensors(0)) parts.push_back(x.dim() >= 2 ? x : atleast_2d(x));
           return {arete::cat(parts, 0)};
         });
 
@@ -232,17 +271,17 @@ const OpRecord& flip_op =
         })
         .grad([](const GradCall& g) -> TensorList { return {flip(g.grad(), g.ints(1))}; });
 
-// Copies x, of which what lies behind position n - shift of a dimension goes to its front, from
-// dimension d on.
-void copy_rolled(const Tensor& out, const Layout& to, const Tensor& x, const Layout& from,
-                 const Shape& shifts, int d, prim::Primitives& p) {
+// The parts of x, of which what lies behind position n - shift of a dimension goes to its front,
+// from dimension d on.
+void find_rolled(const Tensor& x, const Layout& to, const Layout& from, const Shape& shifts, int d,
+                 std::vector<Part>& parts) {
   while (d < int(shifts.size()) && shifts[size_t(d)] == 0) ++d;
-  if (d == int(shifts.size())) return p.copy({view_of(out, to), view_of(x, from)});
+  if (d == int(shifts.size())) return parts.push_back({to, &x, from});
   const int64_t shift = shifts[size_t(d)], rest = from.sizes[size_t(d)] - shift;
-  copy_rolled(out, arete::narrow(to, d, shift, rest), x, arete::narrow(from, d, 0, rest), shifts,
-              d + 1, p);
-  copy_rolled(out, arete::narrow(to, d, 0, shift), x, arete::narrow(from, d, rest, shift), shifts,
-              d + 1, p);
+  find_rolled(x, arete::narrow(to, d, shift, rest), arete::narrow(from, d, 0, rest), shifts, d + 1,
+              parts);
+  find_rolled(x, arete::narrow(to, d, 0, shift), arete::narrow(from, d, rest, shift), shifts, d + 1,
+              parts);
 }
 
 const OpRecord& roll_dims_op =
@@ -255,8 +294,10 @@ const OpRecord& roll_dims_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
-          if (x.numel() > 0)
-            copy_rolled(out[0], out[0].layout(), x, x.layout(), Shape(c.ints(1)), 0, p);
+          if (x.numel() == 0) return;
+          std::vector<Part> parts;
+          find_rolled(x, out[0].layout(), x.layout(), Shape(c.ints(1)), 0, parts);
+          copy_parts(out[0], parts, p);
         })
         .grad([](const GradCall& g) -> TensorList {
           Shape back;

@@ -1,6 +1,8 @@
 // What works on many tensors, or on random numbers, at once: multi_pointwise with an operand shared
 // by all elements, multi_reduce, dropout; each against plain loops.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "arete/prim/philox.h"
 #include "tests/prim/program_reference.h"
@@ -69,6 +71,53 @@ TEST_P(MultiPointwise, AnOperandForAllElements) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Views, MultiPointwise, ::testing::Bool());
+
+// Copies of many pieces: a program that changes nothing, from and to parts in any order with gaps.
+TEST(MultiPointwise, PiecesAreCopied) {
+  std::mt19937_64 rng(7);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
+  for (DType t : {kFloat32, kBFloat16, kFloat64, kUInt8})
+    for (int round = 0; round < 12; ++round) {
+      const int64_t count = pick(2, 40);
+      std::vector<GuardedBuffer> in, out, expected;
+      std::vector<Layout> from, to;
+      for (int64_t k = 0; k < count; ++k) {
+        const auto rank = size_t(pick(1, 5));
+        Shape sizes;
+        for (size_t d = 0; d < rank; ++d) sizes.push_back(pick(1, rank < 3 ? 70 : 6));
+        const auto side = [&] {
+          Layout l(sizes);
+          int64_t stride = pick(0, 3) ? 1 : 2;
+          std::vector<size_t> order(rank);
+          std::iota(order.begin(), order.end(), size_t(0));
+          if (pick(0, 2) == 0) std::shuffle(order.begin(), order.end(), rng);
+          for (size_t d = rank; d-- > 0;) {
+            l.strides[order[d]] = stride;
+            stride *= sizes[order[d]] + (pick(0, 2) ? 0 : pick(1, 4));
+          }
+          return l;
+        };
+        in.emplace_back(t, side());
+        fill_values(in.back(), rng);
+        out.emplace_back(t, side());
+        fill_values(out.back(), rng);
+        expected.push_back(out.back());
+        for (IndexWalk w(sizes); w; ++w) expected.back().set(*w, in.back().get(*w));
+      }
+      std::vector<View> inputs, outputs;
+      for (size_t k = 0; k < in.size(); ++k) {
+        inputs.push_back(in[k].view());
+        outputs.push_back(out[k].view());
+      }
+      backend_under_test().multi_pointwise(
+          {expr::conversion(t, t).get(), count, inputs, outputs, {}});
+      for (size_t k = 0; k < in.size(); ++k)
+        for (IndexWalk w(in[k].layout().sizes); w; ++w)
+          ASSERT_EQ(out[k].get(*w), expected[k].get(*w)) << name_of(t) << " piece " << k;
+    }
+}
 
 TEST(MultiReduce, OneNumberForEachTensor) {
   for (DType t : {kFloat32, kFloat16, kFloat64})

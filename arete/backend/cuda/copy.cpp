@@ -94,10 +94,68 @@ bool launch_transpose(CudaBackend& backend, const LoopNest& nest, CUstream strea
   return true;
 }
 
-}  // namespace
+// Mirror device/copy.cuh.
+struct CopyPiece {
+  const std::byte* in;
+  std::byte* out;
+  int64_t in_stride[3], out_stride[3];
+  uint32_t size[2], magic[2], shift[2];
+  uint32_t total, width, first, unused;
+};
+struct CopyPieces {
+  CopyPiece pieces[kMostPieces];
+  uint32_t used;
+};
 
 // Bytes below which the driver copies.
 constexpr int64_t kSmallCopy = int64_t(1) << 20;
+
+}  // namespace
+
+void CudaBackend::copy_pieces(const prim::MultiPointwiseArgs& args) {
+  ARETE_ASSERT(args.inputs.size() <= kMostPieces);
+  const CUstream stream = enter(args);
+  CopyPieces a;
+  a.used = 0;
+  unsigned blocks = 0;
+  for (size_t k = 0; k < args.inputs.size(); ++k) {
+    const View &out = args.outputs[k], &in = args.inputs[k];
+    if (out.numel() == 0) continue;
+    const View views[] = {out, in};
+    LoopNest nest = LoopNest::plan(out.sizes, views);
+    const int64_t element = int64_t(size_of(out.dtype)), bytes = nest.numel() * element;
+    const bool turns = nest.operands[1].strides[0] != element && nest.rank > 1;
+    const int64_t width = widen_elements(nest);
+    // What is large by itself, and has a better kernel.
+    if (nest.rank > 3 || nest.numel() > INT32_MAX ||
+        (bytes >= kSmallCopy && (turns || width < 4))) {
+      copy({out, in});
+      continue;
+    }
+    CopyPiece& p = a.pieces[a.used++];
+    p = {};
+    p.in = nest.operands[1].data;
+    p.out = nest.operands[0].data;
+    p.total = uint32_t(nest.numel());
+    p.width = uint32_t(width);
+    p.first = blocks;
+    for (int d = 0; d < 3; ++d) {
+      const auto e = size_t(d);
+      const bool there = d < nest.rank;
+      p.in_stride[d] = there ? nest.operands[1].strides[e] : 0;
+      p.out_stride[d] = there ? nest.operands[0].strides[e] : 0;
+      if (d == 2) break;
+      p.size[d] = there ? uint32_t(nest.sizes[e]) : 1;
+      const FastDivisor divisor = fast_divisor(p.size[d]);
+      p.magic[d] = divisor.magic;
+      p.shift[d] = divisor.shift;
+    }
+    blocks += (p.total + 1023) / 1024;
+  }
+  if (a.used == 0) return;
+  static KernelTable<1> kernels;
+  launch(kernels.get(*this, 0, pieces_source), Dim3{blocks}, Dim3{256}, 0, stream, a);
+}
 
 void CudaBackend::copy(const prim::CopyArgs& args) {
   const View &out = args.out, &in = args.in;

@@ -35,6 +35,8 @@ class CudaBackend final : public prim::Backend {
   void pointwise(const prim::PointwiseArgs&) override;
   void multi_pointwise(const prim::MultiPointwiseArgs&) override;
   void copy(const prim::CopyArgs&) override;
+  /// multi_pointwise of a program that changes nothing, for up to kMostPieces tensors.
+  void copy_pieces(const prim::MultiPointwiseArgs&);
   // multi_reduce.cpp, dropout.cpp, attention.cpp
   void multi_reduce(const prim::MultiReduceArgs&) override;
   void dropout(const prim::DropoutArgs&) override;

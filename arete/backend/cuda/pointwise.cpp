@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arete/backend/cuda/codegen/copy.h"
 #include "arete/base/error.h"
+#include "arete/expr/value.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/slots.h"
 #include "arete/prim/tables.h"
@@ -151,6 +153,9 @@ void CudaBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
   const size_t n_in = args.program->inputs().size(), n_out = args.program->outputs().size();
   if (n_out == 0) return;
   const size_t n_tensors = size_t(args.n_tensors);
+  if (n_tensors > 1 && n_tensors <= kMostPieces && n_in == 1 &&
+      args.program == expr::conversion(args.inputs[0].dtype, args.inputs[0].dtype).get())
+    return copy_pieces(args);
   PointwiseKernels& kernels = kernels_of(*args.program);
   const ElementCode& code = kernels.code();
   const int short_capacity = multi_capacity(code.operands(), code.n_params, false);

@@ -22,8 +22,14 @@ KernelSource transpose_source(int bytes, int vector) {
                     name + "(const __grid_constant__ TransposeArgs a) {\n  " + call + ";\n}\n"};
 }
 
+KernelSource pieces_source() {
+  return {"copy_pieces",
+          "#include \"copy.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) "
+          "copy_pieces(const __grid_constant__ CopyPieces a) {\n  copy_by_blocks(a);\n}\n"};
+}
+
 std::vector<KernelSource> copy_samples() {
-  std::vector<KernelSource> all;
+  std::vector<KernelSource> all{pieces_source()};
   for (const int bytes : {1, 2, 4, 8, 16}) {
     for (int vector = 1; vector <= transpose_vector(bytes); vector *= 2)
       all.push_back(transpose_source(bytes, vector));

@@ -1,4 +1,4 @@
-// Kernels that transpose.
+// Kernels that transpose, and that copy many pieces.
 #pragma once
 
 #include <vector>
@@ -15,5 +15,8 @@ KernelSource transpose_source(int bytes, int vector);
 int transpose_tile(int bytes, int vector);
 /// The longest vector worth using: 16 bytes, for single bytes 8.
 constexpr int transpose_vector(int bytes) { return bytes == 1 ? 8 : 16 / bytes; }
+/// Copies up to kMostPieces pieces at once, in blocks of 256 threads. The argument is a CopyPieces.
+KernelSource pieces_source();
+inline constexpr size_t kMostPieces = 36;
 
 }  // namespace arete::cuda
