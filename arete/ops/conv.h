@@ -40,4 +40,8 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
                         const Extent& output_padding = 0, int64_t groups = 1,
                         const Extent& dilation = 1);
 
+/// conv1d over the first dimension: input (T, N, Cin), weight (k, Cin, Cout), bias (Cout), result
+/// (T + 2 pad - k + 1, N, Cout).
+Tensor conv_tbc(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t pad = 0);
+
 }  // namespace arete

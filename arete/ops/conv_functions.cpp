@@ -1,9 +1,12 @@
 // conv1d ... conv_transpose3d: what users call, in terms of the passes in conv.cpp.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "arete/ops/call.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/conv_internal.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
@@ -228,6 +231,176 @@ const OpRecord* const conv_transpose_ops[3] = {
 #undef ARETE_CONV_ARGS
 #undef ARETE_CONV_TRANSPOSE_ARGS
 
+// ---- over the first dimension, with channels last
+
+// Calls f(output step, input step, count) with the steps that tap `tap` leads from one to the
+// other.
+template <class F>
+void for_steps_of(int64_t tap, int64_t steps, int64_t outputs, int64_t pad, F&& f) {
+  const int64_t first = std::max<int64_t>(0, pad - tap),
+                last = std::min(outputs, steps + pad - tap);
+  if (first < last) f(first, first + tap - pad, last - first);
+}
+// A tensor in row-major order.
+class RowMajor {
+ public:
+  RowMajor(prim::Primitives& p, const Tensor& t) : view_(view_of(t)) {
+    if (t.is_contiguous()) return;
+    copy_.emplace(p, t.dtype(), t.sizes());
+    p.copy({*copy_, view_});
+    view_ = *copy_;
+  }
+  operator const prim::View&() const { return view_; }
+
+ private:
+  std::optional<prim::ScratchView> copy_;
+  prim::View view_;
+};
+// Rows [from, from + count) of a row-major `v`, taken as a matrix with its last dimension's
+// columns.
+class MatrixRows {
+ public:
+  MatrixRows(const prim::View& v, int64_t from, int64_t count, bool transposed = false)
+      : sizes_{count, v.sizes.back()}, strides_{v.sizes.back(), 1}, view_(v) {
+    view_.data += from * strides_[0] * int64_t(size_of(v.dtype));
+    if (transposed) std::swap(sizes_[0], sizes_[1]), std::swap(strides_[0], strides_[1]);
+    view_.sizes = sizes_;
+    view_.strides = strides_;
+  }
+  MatrixRows(const MatrixRows&) = delete;
+  operator const prim::View&() const { return view_; }
+
+ private:
+  Shape sizes_, strides_;
+  prim::View view_;
+};
+
+Tensor tap_products(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad);
+Tensor tap_weights(const Tensor& x, const Tensor& grad, int64_t taps, int64_t pad);
+// The gradient of x: each of `steps` steps takes part in the outputs that its taps lead to.
+Tensor tap_inputs(const Tensor& grad, const Tensor& weight, int64_t pad) {
+  const int64_t turned = weight.size(0) - 1 - pad;
+  const Tensor w = weight.flip({0}).transpose(1, 2);
+  return turned >= 0 ? tap_products(grad, w, {}, turned)
+                     : tap_products(grad.narrow(0, -turned, grad.size(0) + 2 * turned), w, {}, 0);
+}
+
+const OpRecord& tap_products_op =
+    define("tap_products(Tensor input, Tensor weight, Tensor? bias, int pad) -> Tensor")
+        .doc("Sums over taps of products of the steps (T, N, C) with matrices (k, C, O).")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &x = c.tensor(0), &w = c.tensor(1);
+          ARETE_CHECK(x.dim() == 3 && w.dim() == 3 && x.size(2) == w.size(1),
+                      ValueError(c.name(), "input and weight do not fit").got(describe(w)));
+          const int64_t outputs = x.size(0) + 2 * c.integer(3) - w.size(0) + 1;
+          ARETE_CHECK(outputs > 0, ValueError(c.name(), "more taps than steps").got(describe(x)));
+          out.push_back({Shape{outputs, x.size(1), w.size(2)}, x.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor &x = c.tensor(0), &w = c.tensor(1);
+          const prim::View y = view_of(out[0]);
+          const RowMajor in(p, x), matrices(p, w);
+          if (c.has(2)) {
+            prim::View bias = view_of(c.tensor(2));
+            const Shape strides{0, 0, bias.strides[0]};
+            bias.sizes = y.sizes;
+            bias.strides = strides;
+            p.copy({y, bias});
+          } else {
+            p.fill(filling(y, 0, "tap_products"));
+          }
+          if (x.numel() == 0) return;
+          const int64_t batch = x.size(1), channels = x.size(2);
+          for (int64_t tap = 0; tap < w.size(0); ++tap)
+            for_steps_of(tap, x.size(0), y.sizes[0], c.integer(3),
+                         [&](int64_t to, int64_t from, int64_t count) {
+                           const MatrixRows a(in, from * batch, count * batch),
+                               b(matrices, tap * channels, channels),
+                               sum(y, to * batch, count * batch);
+                           p.gemm({.a = a, .b = b, .out = sum, .beta = 1});
+                         });
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList r(3);
+              const int64_t pad = g.integer(3);
+              if (g.needs(0)) r[0] = tap_inputs(g.grad(), g.input(1), pad);
+              if (g.needs(1)) r[1] = tap_weights(g.input(0), g.grad(), g.input_sizes(1)[0], pad);
+              if (g.has_input(2) && g.needs(2)) r[2] = g.grad().sum({0, 1});
+              return r;
+            },
+            0b11);
+
+const OpRecord& tap_weights_op =
+    define("tap_weights(Tensor input, Tensor grad, int taps, int pad) -> Tensor")
+        .doc("The gradient of the matrices of tap_products.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &x = c.tensor(0), &g = c.tensor(1);
+          ARETE_CHECK(x.dim() == 3 && g.dim() == 3 && x.size(1) == g.size(1) &&
+                          g.size(0) == x.size(0) + 2 * c.integer(3) - c.integer(2) + 1,
+                      ValueError(c.name(), "input and grad do not fit").got(describe(g)));
+          out.push_back(
+              {Shape{c.integer(2), x.size(2), g.size(2)}, x.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor &x = c.tensor(0), &g = c.tensor(1);
+          const prim::View w = view_of(out[0]);
+          const RowMajor in(p, x), grad(p, g);
+          const int64_t batch = x.size(1), channels = x.size(2);
+          for (int64_t tap = 0; tap < w.sizes[0]; ++tap) {
+            const MatrixRows matrix(w, tap * channels, channels);
+            bool any = false;
+            for_steps_of(tap, x.size(0), g.size(0), c.integer(3),
+                         [&](int64_t to, int64_t from, int64_t count) {
+                           if (any = batch > 0; !any) return;
+                           const MatrixRows a(in, from * batch, count * batch, true),
+                               b(grad, to * batch, count * batch);
+                           p.gemm({.a = a, .b = b, .out = matrix});
+                         });
+            if (!any) p.fill(filling(matrix, 0, "tap_weights"));
+          }
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const int64_t pad = g.integer(3);
+              return {tap_inputs(g.input(1), g.grad(), pad),
+                      tap_products(g.input(0), g.grad(), {}, pad)};
+            },
+            0b11);
+
+Tensor tap_products(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad) {
+  return call(tap_products_op, {x, weight, bias.defined() ? Arg(bias) : Arg(), pad});
+}
+Tensor tap_weights(const Tensor& x, const Tensor& grad, int64_t taps, int64_t pad) {
+  return call(tap_weights_op, {x, grad, taps, pad});
+}
+
+const OpRecord& conv_tbc_op =
+    define("conv_tbc(Tensor input, Tensor weight, Tensor bias, int pad=0) -> Tensor")
+        .autocast(Autocast::lower)
+        .doc("conv1d of (T, N, Cin) with weight (k, Cin, Cout) -> (T', N, Cout).")
+        .surface(Surface::functional)
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), &w = c.tensor(1), &bias = c.tensor(2);
+          ARETE_CHECK(x.dim() == 3 && w.dim() == 3 && bias.dim() == 1,
+                      ValueError(c.name(),
+                                 "Input must have 3 dims: time, batch, in_channel, weight 3: "
+                                 "kernel_width, in_channels, out_channels, bias 1")
+                          .got(describe(x) + ", " + describe(w) + ", " + describe(bias)));
+          ARETE_CHECK(x.size(2) == w.size(1) && w.size(2) == bias.size(0),
+                      ValueError(c.name(), "channels of input, weight and bias do not fit")
+                          .got(describe(x) + ", " + describe(w) + ", " + describe(bias)));
+          // On GPUs products, as precise as those are, not as convolutions are.
+          if (x.device().is_cuda() && (x.dtype() == kFloat32 || x.dtype() == kFloat64))
+            return {tap_products(x, w, bias, c.integer(3))};
+          return {conv1d(x.permute({1, 2, 0}), w.permute({2, 1, 0}), bias, 1, c.integer(3))
+                      .permute({2, 0, 1})};
+        });
+
 Tensor call_conv(int spatial, const Tensor& input, const Tensor& weight, const Tensor& bias,
                  const Extent& stride, const Padding& padding, const Extent& dilation,
                  int64_t groups) {
@@ -264,6 +437,10 @@ ARETE_CONV(1)
 ARETE_CONV(2)
 ARETE_CONV(3)
 #undef ARETE_CONV
+
+Tensor conv_tbc(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t pad) {
+  return ops::call(ops::conv_tbc_op, {input, weight, bias, pad});
+}
 
 }  // namespace arete
 

@@ -174,6 +174,73 @@ void attach_conv_transpose(std::string_view name) {
       });
 }
 
+// Sums over taps of products, (T, N, C) with (k, C, O).
+Tensor reference_taps(const Tensor& x, const Tensor& w, const Tensor& bias, int64_t pad) {
+  return build_tensor({x.size(0) + 2 * pad - w.size(0) + 1, x.size(1), w.size(2)},
+                      [&](const Shape& i) {
+                        double sum = bias.defined() ? at(bias, {i[2]}) : 0;
+                        for (int64_t k = 0; k < w.size(0); ++k) {
+                          const int64_t t = i[0] + k - pad;
+                          for (int64_t c = 0; c < x.size(2) && t >= 0 && t < x.size(0); ++c)
+                            sum += at(x, {t, i[1], c}) * at(w, {k, c, i[2]});
+                        }
+                        return sum;
+                      });
+}
+
+const Attached tap_products_op =
+    attach("tap_products")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({5, 2, 3}), m.make({3, 3, 2}), m.make({2}), 0}},
+                  {{m.make_strided({2, 1, 2}), m.make({3, 2, 3}), std::nullopt, 2}, "padded"},
+                  {{m.make({3, 2, 1}), m.make_strided({2, 1, 2}), std::nullopt, 3}, "padded far"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 1, 2}), m.make({3, 2, 1}), std::nullopt, 0},
+                   ErrorKind::value,
+                   "more taps than steps"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {reference_taps(c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                                 c.integer(3))};
+        });
+const Attached tap_weights_op =
+    attach("tap_weights")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({4, 2, 2}), m.make({3, 2, 3}), 2, 0}},
+                  {{m.make_strided({2, 1, 2}), m.make({4, 1, 1}), 3, 2}, "padded"},
+                  {{m.make({1, 1, 2}), m.make({6, 1, 1}), 2, 3}, "padded far"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &g = c.tensor(1);
+          return {build_tensor({c.integer(2), x.size(2), g.size(2)}, [&](const Shape& i) {
+            double sum = 0;
+            for (int64_t t = 0; t < g.size(0); ++t) {
+              const int64_t from = t + i[0] - c.integer(3);
+              for (int64_t n = 0; n < x.size(1) && from >= 0 && from < x.size(0); ++n)
+                sum += at(x, {from, n, i[1]}) * at(g, {t, n, i[2]});
+            }
+            return sum;
+          })};
+        });
+const Attached conv_tbc_op =
+    attach("conv_tbc")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({5, 2, 3}), m.make({3, 3, 2}), m.make({2}), 0}},
+                  {{m.make_strided({4, 1, 2}), m.make({3, 2, 3}), m.make({3}), 2}, "padded"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({4, 1, 2}), m.make({3, 3, 2}), m.make({2}), 0},
+                   ErrorKind::value,
+                   "channels of input, weight and bias do not fit"},
+                  {{m.make({4, 2}), m.make({3, 2, 2}), m.make({2}), 0},
+                   ErrorKind::value,
+                   "Input must have 3 dims"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {reference_taps(c.tensor(0), c.tensor(1), c.tensor(2), c.integer(3))};
+        });
+
 const bool conv_functions_attached = [] {
   attach_conv<1>("conv1d");
   attach_conv_mode<1>("conv1d.padding");

@@ -78,7 +78,7 @@ def test_dtypes_are_torchs_for_the_operator_database(dtype, monkeypatch):
 
 
 # torch's names of operators that have another name or several records here, or none.
-RECORDS = {"_convolution": ["convolution"], "conv_tbc": [], "conv_transpose2d": ["conv_transpose2d"],
+RECORDS = {"_convolution": ["convolution"], "conv_transpose2d": ["conv_transpose2d"],
            "_thnn_fused_lstm_cell": [], "_thnn_fused_gru_cell": [], "lstm_cell": [], "gru_cell": [], "rnn_tanh_cell": [],
            "rnn_relu_cell": [], "_scaled_dot_product_flash_attention": ["fused_attention"], "frobenius_norm": ["norm"],
            "nuclear_norm": ["norm"], "nll_loss2d": ["nll_loss"], "grid_sampler": ["grid_sample"],
