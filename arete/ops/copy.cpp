@@ -3,6 +3,7 @@
 #include "arete/core/tracing.h"
 #include "arete/device/cuda.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/pinned.h"
@@ -129,7 +130,11 @@ const OpRecord& to_copy_op =
           move_to_device(out[0], t, non_blocking);
         })
         .grad([](const GradCall& g) -> TensorList {
-          return {g.grad().to(g.input_device(0), g.input_dtype(0))};
+          const Tensor& grad = g.grad();
+          // Of what became complex: a view of the real parts.
+          const bool takes_part = is_complex(grad.dtype()) && !is_complex(g.input_dtype(0)) &&
+                                  grad.device() == g.input_device(0);
+          return {(takes_part ? real(grad) : grad).to(g.input_device(0), g.input_dtype(0))};
         });
 
 const OpRecord& copy_op =
