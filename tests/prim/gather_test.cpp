@@ -44,6 +44,33 @@ TEST(Gather, EveryDtypeAndLayout) {
         }
 }
 
+// One index for all that lies behind it, as index_select has it.
+TEST(Gather, AnIndexMovesRuns) {
+  std::mt19937_64 rng(3);
+  for (DType t : {kUInt8, kBFloat16, kFloat32, kFloat64})
+    for (int64_t run : {1, 3, 4, 6, 8, 16, 20})
+      for (int64_t gap : {0, 1, 8}) {
+        const Shape in_sizes{3, 5, run}, out_sizes{3, 7, run};
+        Layout from(in_sizes), one(Shape{7});
+        from.strides = {5 * (run + gap), run + gap, 1};
+        GuardedBuffer in(t, from), out(t, out_sizes), index(kInt64, one);
+        in.fill_random(rng, 0, 100);
+        for (IndexWalk w(one.sizes); w; ++w) index.set_at<int64_t>(*w, pick_index(rng, 5));
+        prim::View positions = index.view();
+        const Shape steps{0, 1, 0};
+        positions.sizes = out_sizes;
+        positions.strides = steps;
+        backend_under_test().gather(
+            {.in = in.view(), .index = positions, .out = out.view(), .dim = 1});
+        ASSERT_TRUE(out.guards_intact());
+        for (IndexWalk w(out_sizes); w; ++w) {
+          const int64_t i = index.at<int64_t>(Shape{(*w)[1]});
+          ASSERT_EQ(out.get(*w), in.get(Shape{(*w)[0], i < 0 ? i + 5 : i, (*w)[2]}))
+              << name_of(t) << " runs of " << run;
+        }
+      }
+}
+
 void expect_index_error(auto&& f, std::string_view op, std::string_view text) {
   try {
     f();

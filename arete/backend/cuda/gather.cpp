@@ -1,4 +1,6 @@
 // Reading elements at computed positions.
+#include <algorithm>
+
 #include "arete/backend/cuda/index_common.h"
 #include "arete/base/error.h"
 
@@ -18,7 +20,20 @@ void CudaBackend::gather(const prim::GatherArgs& args) {
   base.sizes = args.out.sizes;
   base.strides = strides;
   const std::array<prim::View, 3> views{args.out, args.index, base};
-  const prim::LoopNest nest = prim::LoopNest::plan(args.out.sizes, views);
+  prim::LoopNest nest = prim::LoopNest::plan(args.out.sizes, views);
+  const int64_t step = scalar ? 0 : args.in.strides[size_t(args.dim)] * bytes;
+  // Runs of elements that one index moves are pieces of up to 16 bytes.
+  int64_t piece = bytes;
+  prim::LoopNest::Operand &to = nest.operands[0], &from = nest.operands[2];
+  if (to.strides[0] == bytes && from.strides[0] == bytes && nest.operands[1].strides[0] == 0) {
+    uint64_t bits = address_of(args.out.data) | address_of(args.in.data) | uint64_t(step) |
+                    uint64_t(nest.sizes[0] * bytes) | 16;
+    for (size_t d = 1; d < size_t(nest.rank); ++d)
+      bits |= uint64_t(to.strides[d]) | uint64_t(from.strides[d]);
+    piece = std::max(bytes, int64_t(bits & (~bits + 1)));
+    nest.sizes[0] = nest.sizes[0] * bytes / piece;
+    to.strides[0] = from.strides[0] = piece;
+  }
 
   indexing::GatherArgs a;
   a.walk = indexing::make_walk(nest);
@@ -26,13 +41,13 @@ void CudaBackend::gather(const prim::GatherArgs& args) {
   a.index = address_of(args.index.data);
   a.in = address_of(args.in.data);
   a.size = scalar ? 1 : args.in.sizes[size_t(args.dim)];
-  a.step = scalar ? 0 : args.in.strides[size_t(args.dim)] * bytes;
+  a.step = step;
   a.error = error_sink(*this, args.op, args.dim);
 
   static KernelTable<34> kernels;
   const bool wide = !nest.fits_32bit();
-  const Kernel& k = kernels.get(*this, size_t(2 * bytes + wide),
-                                [&] { return indexing::gather_source(size_t(bytes), wide); });
+  const Kernel& k = kernels.get(*this, size_t(2 * piece + wide),
+                                [&] { return indexing::gather_source(size_t(piece), wide); });
   launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads}, 0,
          stream, a);
 }
