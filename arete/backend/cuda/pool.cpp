@@ -66,20 +66,24 @@ int64_t divisor_of_all(const PoolArguments& k) {
   return product;
 }
 
-// How many threads share a window. A window for each thread reads best what windows that lie close
-// together share; where they are large, and few or side by side, threads are to read neighbours.
+// How many threads share a window. A thread for each window reads best what windows that lie close
+// together share. A team spends some 350 instructions on a window, whatever its size: that pays
+// where few threads would go through many elements, and for long rows side by side, of which
+// threads are to read neighbours.
 int team_of(const PoolArguments& k, const PoolArgs& p, const PoolKernel& kernel, int64_t outputs) {
-  int64_t window[3], all = 1;  // elements of the largest
+  int64_t window[3];  // the largest
+  double all = 1;     // its elements; as many as strides of 0 make of it
   for (size_t d = 0; d < 3; ++d) {
     const int64_t n = k.x_size[d], m = k.y_size[d];
-    window[d] = p.placement == PoolArgs::Placement::adaptive ? std::min(n, (n + m - 1) / m + 1)
-                                                             : std::min(n, k.kernel[d]);
-    all *= window[d];
+    window[d] = p.placement != PoolArgs::Placement::adaptive ? std::min(n, k.kernel[d])
+                : n % m == 0                                 ? n / m
+                                                             : std::min(n, n / m + 2);
+    all *= double(window[d]);
   }
   const bool apart = p.placement != PoolArgs::Placement::strided || k.stride[2] >= k.kernel[2];
-  const bool few = outputs <= int64_t(1) << 17;
-  if (all < kPoolWarp || !(few || (apart && !kernel.channels_last && window[2] >= kPoolWarp)))
-    return 1;
+  const bool few = all >= kPoolWarp && double(outputs) / 256 <= all;
+  const bool rows = apart && !kernel.channels_last && window[2] >= kPoolWarp && all >= kPoolThreads;
+  if (!few && !rows) return 1;
   const bool fills = outputs * kPoolWarp >= int64_t(1) << 17;  // a GPU
   return fills || kernel.channels_last || all < 2 * kPoolThreads ? kPoolWarp : kPoolThreads;
 }
