@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "arete/expr/special.h"
 #include "arete/expr/special_tables.h"
@@ -13,7 +14,9 @@ using namespace tables;
 
 // Cephes' tables are of Chebyshev series whose first term is halved.
 Value halved_series(Value t, std::span<const double> coefficients) {
-  return chebyshev(t, coefficients) - coefficients.back() * 0.5;
+  std::vector<double> halved(coefficients.begin(), coefficients.end());
+  halved.back() *= 0.5;
+  return chebyshev(t, halved);
 }
 
 // Forms for x > 8 stand beside others for smaller x; there they are those of 8, whose derivatives
@@ -80,21 +83,38 @@ Value bessel_i0e(Value x) {
   const Value a = abs(x);
   return where(a <= 8, scaled_near(a, kI0Near), scaled_far(a, kI0Far));
 }
-Value bessel_i0(Value x) { return exp(abs(x)) * bessel_i0e(x); }
+
+namespace {
+// The function that is exp(-|x|) times the result, which is finite where exp(|x|) no longer is.
+Value unscaled(Value x, Value scaled) {
+  const Value root = exp(abs(x) * 0.5);
+  return root * (root * scaled);
+}
+}  // namespace
+
+Value bessel_i0(Value x) { return unscaled(x, bessel_i0e(x)); }
 Value bessel_i1e(Value x) {
   const Value a = abs(x), far = scaled_far(a, kI1Far);
   return where(a <= 8, x * scaled_near(a, kI1Near), where(x < 0, -far, far));
 }
-Value bessel_i1(Value x) { return exp(abs(x)) * bessel_i1e(x); }
+Value bessel_i1(Value x) { return unscaled(x, bessel_i1e(x)); }
 
 namespace {
+// I(x) / x^order for x <= 2: the power series (DLMF 10.25.2).
+Value small_i(Value x, int order) {
+  std::vector<double> series;
+  for (int k = 12; k >= 0; --k)
+    series.push_back(std::ldexp(1 / (std::tgamma(k + 1.0) * std::tgamma(k + order + 1.0)), -order));
+  std::span<const double> terms = series;
+  if (is_single_precision()) terms = terms.subspan(4);
+  return horner(x * x * 0.25, terms);
+}
 // Near 0 (and for no other x) the functions themselves, elsewhere times exp(x).
 Value k0_near(Value x) {
-  return halved_series(x * x * 0.5 - 1, kK0Near) - log(x * 0.5) * exp(x) * scaled_near(x, kI0Near);
+  return halved_series(x * x * 0.5 - 1, kK0Near) - log(x * 0.5) * small_i(x, 0);
 }
 Value k1_near(Value x) {
-  return log(x * 0.5) * exp(x) * x * scaled_near(x, kI1Near) +
-         halved_series(x * x * 0.5 - 1, kK1Near) / x;
+  return log(x * 0.5) * x * small_i(x, 1) + halved_series(x * x * 0.5 - 1, kK1Near) / x;
 }
 Value k_far(Value x, std::span<const double> table) {
   return halved_series(4 / x - 1, table) * rsqrt(x);

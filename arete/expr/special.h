@@ -1,7 +1,9 @@
 // Special functions of symbolic scalars, as compositions of instructions: they run on every device,
 // fuse, and have symbolic derivatives. All take and give floating values. The approximations are
-// meant for f64 (some 1e-15 relative unless noted); in f32 they lose a few units in the last place
-// to cancellation, so callers cast to f64 around them (see special.cpp in ops).
+// meant for f64 (some 1e-15 relative unless noted). In f32 those of the error function's relatives
+// and the Bessel functions are exact to a few units in the last place of their largest values
+// nearby; around the others and ndtr, which lose more, callers cast to f64 (see special_family.h in
+// ops).
 #pragma once
 
 #include "arete/expr/value.h"
@@ -20,6 +22,7 @@ class SinglePrecision {
  private:
   bool before_;
 };
+bool is_single_precision();
 
 // ---- error function and normal distribution
 /// exp(x^2) erfc(x).

@@ -94,9 +94,10 @@ PointwiseDef without_gradient(PointwiseDef d) {
   return d;
 }
 
-const OpRecord& airy_op = define("special_airy_ai(Tensor x) -> Tensor")
-                              .doc("Airy's function Ai; has no gradient.")
-                              .pointwise(without_gradient(special_unary(expr::airy_ai)));
+const OpRecord& airy_op =
+    define("special_airy_ai(Tensor x) -> Tensor")
+        .doc("Airy's function Ai; has no gradient.")
+        .pointwise(without_gradient(special_unary(expr::airy_ai, nullptr, /*wide=*/true)));
 
 }  // namespace
 }  // namespace ops

@@ -40,7 +40,7 @@ const OpRecord& erfcx_op = define("special_erfcx(Tensor self) -> Tensor")
 
 const OpRecord& ndtr_op = define("special_ndtr(Tensor self) -> Tensor")
                               .doc("The probability that a normal variable is below x.")
-                              .pointwise(special_unary(expr::ndtr));
+                              .pointwise(special_unary(expr::ndtr, nullptr, /*wide=*/true));
 
 const OpRecord& log_ndtr_op =
     define("special_log_ndtr(Tensor self) -> Tensor")
