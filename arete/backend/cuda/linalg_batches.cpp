@@ -5,7 +5,6 @@
 
 #include "arete/backend/cuda/codegen/linalg.h"
 #include "arete/backend/cuda/index_common.h"
-#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/linalg_call.h"
 
 namespace arete::cuda {
@@ -14,12 +13,6 @@ namespace {
 using namespace linear;
 
 constexpr size_t kUsualShared = 48 << 10;
-
-template <class T, class MakeSource>
-const Kernel& kernel_of(KernelTable<2>& table, CudaBackend& backend, MakeSource&& make) {
-  constexpr bool kDouble = sizeof(T) == sizeof(double);
-  return table.get(backend, kDouble, [&] { return make(kDouble); });
-}
 
 // Blocks of warps for the columns of each of `count` matrices, where each warp keeps a column.
 struct ColumnBlocks {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cublas.h"
 #include "arete/backend/cuda/lib/cublaslt.h"
 #include "arete/backend/cuda/lib/cusolver.h"
@@ -78,6 +79,13 @@ struct LinalgCall {
   }
   void all_succeeded() { fill_info(0, 0, count); }
 };
+
+/// The kernel for elements T whose source is make(is_double).
+template <class T, class MakeSource>
+const Kernel& kernel_of(KernelTable<2>& table, CudaBackend& backend, MakeSource&& make) {
+  constexpr bool kDouble = sizeof(T) == sizeof(double);
+  return table.get(backend, kDouble, [&] { return make(kDouble); });
+}
 
 /// The addresses of the matrices of a batch, in device memory.
 template <class T>

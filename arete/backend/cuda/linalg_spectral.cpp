@@ -3,6 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "arete/backend/cuda/codegen/linalg.h"
+#include "arete/backend/cuda/index_common.h"
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/backend/cuda/scale_program.h"
 
@@ -58,6 +60,43 @@ class FiniteOnly {
   std::vector<int64_t> others_;
 };
 
+// By Note [Singular values by rotations], a block for each matrix; false if they are too large, or
+// too few for that to be the faster way.
+template <class T>
+bool svd_by_rotations(LinalgCall<T>& c) {
+  // Beyond shared memory, from this many matrices on up to this many columns.
+  constexpr int64_t kMany = 8, kMostColumns = 512;
+  const prim::LinalgArgs& l = c.args;
+  const int64_t m = std::max(c.rows, c.columns), n = c.k;
+  const bool vectors = bool(l.c), transposed = c.rows < c.columns;
+  const int64_t left_columns = !vectors ? n : transposed ? rows_of(l.d) : columns_of(l.c);
+  const size_t room = size_t(c.backend.limits().shared_per_block);
+  // A warp for each pair of columns, and for some of the columns of the longer vectors.
+  const int64_t warps = std::clamp<int64_t>(std::max((n + 1) / 2, vectors ? left_columns / 8 : 0),
+                                            1, linear::kMostRotatingThreads / 32);
+  const size_t matrices = sizeof(T) * size_t(m * n + (vectors ? n * n : 0));
+  const size_t others =
+      sizeof(T) * size_t(32 + 3 * n + (vectors ? warps * m : 0)) + sizeof(int32_t) * size_t(n);
+  const bool in_shared = others + matrices <= room;
+  if (!in_shared && (others > room || c.count < kMany || n > kMostColumns)) return false;
+  const Scratch memory(c.backend, in_shared ? 0 : matrices * size_t(c.count));
+  linear::SvdArgs args{};
+  args.a = address_of(c.a());
+  args.values = address_of(l.b.data);
+  args.left = address_of((transposed ? l.d : l.c).data);
+  args.right = address_of((transposed ? l.c : l.d).data);
+  args.memory = memory.address();
+  args.info = address_of(c.info);
+  args.rows = int32_t(m);
+  args.columns = int32_t(n);
+  args.transposed = transposed;
+  args.left_columns = int32_t(left_columns);
+  static KernelTable<2> kernels;
+  c.backend.launch(kernel_of<T>(kernels, c.backend, linear::svd_source), {unsigned(c.count)},
+                   {unsigned(warps * 32)}, others + (in_shared ? matrices : 0), c.stream, args);
+  return true;
+}
+
 // As gesvd takes it, with as many rows as columns at least: u (m, A: m, S: n) and vt (n, n).
 struct SvdJob {
   int m, n;
@@ -84,6 +123,7 @@ void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t colum
 
 template <class T>
 void svd(LinalgCall<T>& c) {
+  if (svd_by_rotations(c)) return;
   const prim::LinalgArgs& l = c.args;
   const bool vectors = bool(l.c), wide = c.rows < c.columns;
   const bool full = vectors && (columns_of(l.c) > c.k || rows_of(l.d) > c.k);

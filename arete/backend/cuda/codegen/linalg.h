@@ -27,9 +27,13 @@ struct ReflectArgs {
   int64_t out_stride, in_stride, reflector_stride, tau_stride;
   int32_t rows, columns, in_rows, in_columns, out_ld, in_ld, reflector_ld, count, transpose, blocks;
 };
+struct SvdArgs {
+  uint64_t a, values, left, right, memory, info;
+  int32_t rows, columns, transposed, left_columns;
+};
 
-/// Threads of a block: a multiple of 32, at most this.
-constexpr int kMostThreads = 256;
+/// Threads of a block: a multiple of 32, at most this; of a decomposition by rotations more.
+constexpr int kMostThreads = 256, kMostRotatingThreads = 1024;
 
 /// LU factors of a panel of each matrix, with exchanges of its rows. A block for each matrix;
 /// shared memory for the panel with in_shared.
@@ -39,5 +43,8 @@ KernelSource lu_panel_source(bool is_double);
 KernelSource exchange_rows_source(bool is_double);
 /// Q or its transpose times columns. Shared memory: rows elements for each warp.
 KernelSource reflect_source(bool is_double);
+/// Singular values, and vectors where there is room for them. A block for each matrix; the kernel
+/// says what shared memory it takes.
+KernelSource svd_source(bool is_double);
 
 }  // namespace arete::cuda::linear

@@ -1,7 +1,8 @@
 // What the libraries of dense linear algebra lack for batches of matrices. They are column-major;
 // one block, or several, work on one of them.
 #pragma once
-#include "dtype.cuh"
+#include "block.cuh"
+#include "monoid.cuh"
 
 // ---- LU factors of a panel
 
@@ -143,6 +144,19 @@ DEVICE void exchange_rows(const ExchangeArgs& a) {
 
 // ---- products with Q of a QR factorization
 
+/// x -= tau v (v^T x), where v has zeros above row `first`, 1 there and scale * reflector below.
+/// Each lane of a warp reads and writes its own elements of x only.
+template <class T>
+DEVICE void apply_reflector(T* x, const T* reflector, T tau, T scale, int first, int m, int lane) {
+  const int begin = first / 32 * 32 + lane;
+  T sum = 0;
+  for (int i = begin; i < m; i += 32)
+    if (i >= first) sum += (i == first ? T(1) : scale * reflector[i]) * x[i];
+  sum = tau * warp_reduce<Sum<T>>(sum);
+  for (int i = begin; i < m; i += 32)
+    if (i >= first) x[i] -= (i == first ? T(1) : scale * reflector[i]) * sum;
+}
+
 struct ReflectArgs {
   void* out;
   const void *in, *reflectors, *tau;
@@ -177,15 +191,188 @@ DEVICE void reflect(const ReflectArgs& a) {
     const int count = given || a.transpose ? a.count : min(a.count, c + 1);
     for (int s = 0; s < count; ++s) {
       const int r = a.transpose ? s : count - 1 - s;
-      const T* const reflector = v + i64(r) * a.reflector_ld;
-      T sum = 0;
-      for (int i = lane; i < m; i += 32)
-        if (i >= r) sum += (i == r ? T(1) : reflector[i]) * x[i];
-      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      sum *= tau[r];
-      for (int i = lane; i < m; i += 32)
-        if (i >= r) x[i] -= (i == r ? T(1) : reflector[i]) * sum;
+      apply_reflector(x, v + i64(r) * a.reflector_ld, tau[r], T(1), r, m, lane);
     }
     for (int i = lane; i < m; i += 32) out[i64(c) * a.out_ld + i] = x[i];
+  }
+}
+
+// ---- singular values
+
+struct SvdArgs {
+  const void* a;
+  void *values, *left, *right;  // left and right are null where they are not wanted
+  void* memory;                 // for matrices that shared memory has no room for, else null
+  i32* info;
+  i32 rows, columns;  // of B, which is A, or its transpose if that has more rows
+  i32 transposed;
+  i32 left_columns;  // as many as B has, or a whole basis
+};
+
+DEVICE f32 rounding(f32) { return 1.1920929e-7f; }
+DEVICE f64 rounding(f64) { return 2.220446049250313e-16; }
+
+// Note [Singular values by rotations]
+// One-sided Jacobi (Hestenes): rotations of two columns of B at a time, until all are orthogonal.
+// They make B V = U S, so V is their product, and S are the lengths of the columns. Nothing is
+// squared but within one dot product, so tall matrices lose no digits. As many pairs as there are
+// halves of the columns are rotated at a time, in the rounds of a tournament. Rounding makes
+// columns of matrices that lack rank noise; those shorter than the square of a rounding error are
+// zero. U is the Q of B V with its columns in order: its R is diagonal but for rounding and signs,
+// and Q is a whole basis also where columns are zero.
+
+/// Makes two columns orthogonal, if they are not so already, and the two of V with them.
+template <class T>
+DEVICE bool rotate(T* x, T* y, int m, T* vx, T* vy, int n, T tolerance, T zero, int lane) {
+  T xx = 0, yy = 0, xy = 0;
+  for (int i = lane; i < m; i += 32) {
+    xx += x[i] * x[i];
+    yy += y[i] * y[i];
+    xy += x[i] * y[i];
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    xx += shuffle_xor(xx, lanes);
+    yy += shuffle_xor(yy, lanes);
+    xy += shuffle_xor(xy, lanes);
+  }
+  if (xx <= zero || yy <= zero || magnitude(xy) <= tolerance * sqrt(xx) * sqrt(yy)) return false;
+  const T cotangent = (yy - xx) / (2 * xy), size = magnitude(cotangent);  // of twice the angle
+  const T root = size > 1 / rounding(T(0)) ? size : sqrt(1 + size * size);
+  const T tangent = copysign(1 / (size + root), cotangent);
+  const T cosine = 1 / sqrt(1 + tangent * tangent), sine = cosine * tangent;
+  const T half = sine / (1 + cosine);  // differences from x and y round less than new sums
+  const auto turn = [&](T* a, T* b, int size) {
+    for (int i = lane; i < size; i += 32) {
+      const T u = a[i], v = b[i];
+      a[i] = u - sine * (v + half * u);
+      b[i] = v + sine * (u - half * v);
+    }
+  };
+  turn(x, y, m);
+  if (vx) turn(vx, vy, n);
+  return true;
+}
+
+/// One block for each matrix, with any number of warps. Shared memory: 32 + 3 columns elements,
+/// with vectors a column for each warp, without `memory` B and, with vectors, V; columns integers.
+template <class T>
+DEVICE void svd(const SvdArgs& a) {
+  constexpr int kMostSweeps = 60;  // several times what matrices are known to need
+  extern __shared__ __align__(16) unsigned char shared[];
+  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % 32, warp = thread / 32,
+            warps = threads / 32, m = a.rows, n = a.columns;
+  const bool vectors = a.left;
+  const int elements = m * n, rotations = vectors ? n * n : 0;
+  const i64 matrix = blockIdx.x;
+  T* const partial = reinterpret_cast<T*>(shared);
+  T *const lengths = partial + 32, *const taus = lengths + n, *const scales = taus + n;
+  T *const columns = scales + n, *const room = columns + (vectors ? warps * m : 0);
+  T* const b = a.memory ? static_cast<T*>(a.memory) + matrix * (elements + rotations) : room;
+  T* const v = b + elements;
+  i32* const order = reinterpret_cast<i32*>(a.memory ? room : v + rotations);
+  const T* const in = static_cast<const T*>(a.a) + matrix * elements;
+  T* const values = static_cast<T*>(a.values) + matrix * n;
+  const i64 left_size = i64(m) * a.left_columns;
+  T* const left = vectors ? static_cast<T*>(a.left) + matrix * left_size : nullptr;
+  T* const right = vectors ? static_cast<T*>(a.right) + matrix * rotations : nullptr;
+
+  T largest = 0;
+  for (int i = thread; i < elements; i += threads)
+    largest = Max<T>::combine(largest, magnitude(in[i]));
+  largest = block_reduce<Max<T>>(largest, partial, thread, threads);
+  if (!(largest - largest == T(0))) {  // not finite
+    const T none = largest - largest;
+    for (int i = thread; i < n; i += threads) values[i] = none;
+    if (vectors) {
+      for (i64 i = thread; i < left_size; i += threads) left[i] = none;
+      for (int i = thread; i < rotations; i += threads) right[i] = none;
+    }
+    if (thread == 0) a.info[matrix] = -1;
+    return;
+  }
+  // By a power of two, so that no square overflows and none that counts is lost.
+  const int exponent = largest > T(0) ? ilogb(largest) : 0;
+  for (int i = thread; i < elements; i += threads) {
+    const int to = a.transposed ? i % n * m + i / n : i;
+    b[to] = scalbn(in[i], -exponent);
+  }
+  for (int i = thread; i < rotations; i += threads) v[i] = T(i / n == i % n);
+  __syncthreads();
+
+  const T eps = rounding(T(0)), tolerance = eps * sqrt(T(m)), zero = eps * eps * eps * eps;
+  const int players = n + n % 2;  // of an odd number one waits
+  bool failed = false;
+  for (int sweep = 0; n > 1; ++sweep) {
+    int rotated = 0;
+    for (int round = 0; round < players - 1; ++round) {
+      for (int k = warp; k < players / 2; k += warps) {
+        const int one = k == 0 ? players - 1 : (round + k) % (players - 1);
+        const int two = (round - k + players - 1) % (players - 1);
+        const int p = min(one, two), q = max(one, two);
+        if (q >= n) continue;
+        T* const vp = vectors ? v + p * n : nullptr;
+        rotated |= rotate(b + p * m, b + q * m, m, vp, v + q * n, n, tolerance, zero, lane);
+      }
+      __syncthreads();
+    }
+    if (!__syncthreads_or(rotated)) break;
+    failed = sweep == kMostSweeps;
+    if (failed) break;
+  }
+  if (thread == 0) a.info[matrix] = failed;
+
+  for (int c = warp; c < n; c += warps) {
+    const T* const column = b + c * m;
+    T sum = 0;
+    for (int i = lane; i < m; i += 32) sum += column[i] * column[i];
+    sum = warp_reduce<Sum<T>>(sum);
+    if (lane == 0) lengths[c] = sqrt(sum);
+  }
+  __syncthreads();
+  for (int c = thread; c < n; c += threads) {
+    const T length = lengths[c];
+    int place = 0;
+    for (int k = 0; k < n; ++k) place += lengths[k] > length || (lengths[k] == length && k < c);
+    order[place] = c;
+    values[place] = scalbn(length, exponent);
+  }
+  if (!vectors) return;
+  __syncthreads();
+  T* const signs = lengths;  // which are written already
+
+  for (int c = warp; c < n; c += warps)
+    for (int i = lane; i < n; i += 32)
+      right[a.transposed ? i + c * n : c + i * n] = v[order[c] * n + i];
+
+  // R is not kept, and the reflectors are the columns times `scales`.
+  for (int c = 0; c < n; ++c) {
+    const T* const column = b + order[c] * m;
+    const T head = column[c];  // every warp looks for itself
+    T sum = 0;
+    for (int i = c + 1 + lane; i < m; i += 32) sum += column[i] * column[i];
+    sum = warp_reduce<Sum<T>>(sum);
+    T end = head, tau = 0, scale = 0;
+    if (sum > zero) {
+      end = -copysign(sqrt(head * head + sum), head);
+      tau = (end - head) / end;
+      scale = 1 / (head - end);
+      for (int k = c + 1 + warp; k < n; k += warps)
+        apply_reflector(b + order[k] * m, column, tau, scale, c, m, lane);
+    }
+    if (thread == 0) {
+      signs[c] = copysign(T(1), end);
+      taus[c] = tau;
+      scales[c] = scale;
+    }
+    __syncthreads();
+  }
+  T* const x = columns + warp * m;
+  for (int c = warp; c < a.left_columns; c += warps) {
+    for (int i = lane; i < m; i += 32) x[i] = T(i == c);
+    for (int r = min(c, n - 1); r >= 0; --r)
+      if (taus[r] != T(0)) apply_reflector(x, b + order[r] * m, taus[r], scales[r], r, m, lane);
+    const T sign = c < n ? signs[c] : T(1);
+    for (int i = lane; i < m; i += 32)
+      left[a.transposed ? c + i64(i) * a.left_columns : i + i64(c) * m] = sign * x[i];
   }
 }
