@@ -28,8 +28,11 @@ Handles& handles_of(int ordinal) {
 // Up to here factorizations of batches, which give each matrix to one block of threads, are the
 // faster ones; larger matrices need more of them to fill the GPU.
 constexpr int64_t kBatched = 512, kManyBatched = 1024, kMany = 32;
-// What cuBLAS may use. A workspace of its own would be shared by all streams.
-constexpr size_t kBlasWorkspace = size_t(8) << 20;
+// From here on LU factors of many matrices are made of panels and products.
+constexpr int64_t kFewPanels = 256;
+// What cuBLAS may use, by the size of the matrices; the least is what it needs for any function. A
+// workspace of its own would be shared by all streams.
+constexpr size_t kLeastWorkspace = size_t(16) << 10, kMostWorkspace = size_t(8) << 20;
 
 bool is_batched(int64_t count, int64_t n) {
   return count > 1 && n <= (count >= kMany ? kManyBatched : kBatched);
@@ -82,7 +85,9 @@ template <class T>
 void lu(LinalgCall<T>& c) {
   const int m = library_int(c.rows), n = library_int(c.columns);
   int32_t* const pivots = c.args.b.template as<int32_t>();
-  if (m == n && is_batched(c.count, n)) {
+  // Products do most of the work of larger ones, if there are enough to fill the GPU with panels.
+  const bool has_panels = c.count >= kMany && n > kFewPanels && n <= kBatched;
+  if (m == n && is_batched(c.count, n) && !has_panels) {
     const MatrixPointers<T> at(c.backend, c.a(), c.rows * c.columns, c.count);
     check_cublas(
         c.blas.getrf_batched(c.blas_handle, n, at.get(), n, pivots, c.info, library_int(c.count)),
@@ -360,10 +365,11 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   const auto s = reinterpret_cast<cudaStream_t>(stream);
   check_cusolver(solver->cusolverDnSetStream(h.solver, s), "SetStream");
   check_cublas(blas->set_stream(h.blas, s), "cublasSetStream");
-  const Scratch workspace(*this, kBlasWorkspace + 256);
+  const size_t bytes = std::clamp(size_of(l.a.dtype) * size_t(l.a.numel()) / 16 / 256 * 256,
+                                  kLeastWorkspace, kMostWorkspace);
+  const Scratch workspace(*this, bytes + 256);
   const size_t gap = (256 - workspace.address() % 256) % 256;
-  check_cublas(blas->set_workspace(h.blas, workspace.data() + gap, kBlasWorkspace),
-               "cublasSetWorkspace");
+  check_cublas(blas->set_workspace(h.blas, workspace.data() + gap, bytes), "cublasSetWorkspace");
   if (l.a.dtype == kFloat64)
     run(LinalgCall<double>{*this, l, stream, h.solver, h.blas, solver->f64, blas->f64});
   else
