@@ -125,6 +125,29 @@ Driver driver_of(std::string_view name) {
   return Driver::gelss;
 }
 
+// Those of A and B where X = P B for the pseudo-inverse P of an A of full rank. With Z = P^T G they
+// are Z and, by what pinv_gradient() begins with, (B - A X) (P Z)^T - Z X^T for a tall A and
+// P^T X (G - A^T Z)^T - Z X^T for a wide one. By A = Q R (tall) or A^T = Q R neither needs P.
+std::pair<Tensor, Tensor> full_rank_gradient(const Tensor& grad, const Tensor& a, const Tensor& b,
+                                             const Tensor& x) {
+  const bool tall = a.size(-2) >= a.size(-1);
+  const auto [q, r] = linalg::qr(tall ? a : a.mT());
+  Tensor z, rest;
+  if (tall) {
+    const Tensor y = linalg::solve_triangular(r.mT(), grad, false);
+    z = matmul(q, y);
+    // Square matrices leave no residual.
+    if (a.size(-2) > a.size(-1))
+      rest = matmul(b - matmul(a, x), linalg::solve_triangular(r, y, true).mT());
+  } else {
+    z = linalg::solve_triangular(r, matmul(q.mT(), grad), true);
+    rest = matmul(linalg::solve_triangular(r, matmul(q.mT(), x), true),
+                  (grad - matmul(a.mT(), z)).mT());
+  }
+  const Tensor through_x = matmul(z, x.mT());
+  return {rest.defined() ? rest - through_x : through_x.neg(), z};
+}
+
 const OpRecord& least_squares_op =
     define(
         "_linalg_lstsq(Tensor A, Tensor B, float? rcond=None, str driver=\"gelsy\") -> (Tensor "
@@ -193,7 +216,9 @@ const OpRecord& least_squares_op =
             [](const GradCall& g) -> TensorList {
               const Tensor a = g.input(0), b = g.input(1), &gx = g.grad(0), &gr = g.grad(1);
               Tensor of_a, of_b;
-              if (gx.defined()) {
+              if (gx.defined() && driver_of(g.arg(3).string()) == Driver::gels) {
+                std::tie(of_a, of_b) = full_rank_gradient(gx, a, b, g.output(0));
+              } else if (gx.defined()) {
                 const Tensor p = linalg::pinv(a);
                 if (g.needs(0)) of_a = pinv_gradient(matmul(gx, b.mT()), p, a);
                 if (g.needs(1)) of_b = matmul(p.mT(), gx);

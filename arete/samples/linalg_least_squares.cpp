@@ -73,6 +73,9 @@ const Attached linalg_lstsq_op =
           return {
               {{make_invertible(m, {4, 2}), m.make({4, 3}), std::nullopt, std::nullopt}},
               {{make_invertible(m, {4, 2}), m.make({4, 3}), std::nullopt, "gels"}, "gels"},
+              {{make_invertible(m, {2, 3, 3}), m.make({3, 2}), std::nullopt, "gels"},
+               "gels, square"},
+              {{make_invertible(m, {2, 2, 4}), m.make({2, 3}), std::nullopt, "gels"}, "gels, wide"},
               {{make_invertible(m, {2, 4, 2}), m.make({4, 1}), std::nullopt, "gelsd"},
                "gelsd, batch"},
               {{make_invertible(m, {4, 3}), m.make({4}), std::nullopt, "gelss"}, "gelss, vector"},
