@@ -310,11 +310,14 @@ Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, con
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);
   const bool recorded = modes().grad_enabled && (lu.requires_grad() || b.requires_grad());
-  // Only the host looks at the pivots before it exchanges rows by them.
-  if (!recorded && lu.device().is_cpu() && pivots.device().is_cpu() && pivots.dtype() == kInt32 &&
+  if (!recorded && lu.device() == pivots.device() && pivots.dtype() == kInt32 &&
       std::ranges::equal(pivots.sizes(), lu.sizes().first(size_t(lu.dim() - 1))) &&
-      lu.size(-1) == b.size(left ? -2 : -1))
-    return {lu_solution(lu, pivots, b, left, adjoint)};
+      lu.size(-1) == b.size(left ? -2 : -1)) {
+    // Only the host looks at the pivots before it exchanges rows by them.
+    const Tensor within =
+        lu.device().is_cpu() ? pivots : pivots.clamp(Scalar(1), Scalar(lu.size(-1)));
+    return {lu_solution(lu, within, b, left, adjoint)};
+  }
   if (left) return {solve_with_factors(lu, pivots, b, adjoint)};
   return {solve_with_factors(lu, pivots, b.mT(), !adjoint).mT()};
 }

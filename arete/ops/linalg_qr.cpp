@@ -155,8 +155,8 @@ const OpRecord& ormqr_op =
                   .got(describe(a) + ", " + describe(other)));
           const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
           const int64_t m = a.size(-2);
-          if (!recorded && a.device().is_cpu() && a.size(-1) >= m && tau.size(-1) == m &&
-              a.numel() > 0 && same_batch(a, tau)) {
+          if (!recorded && a.size(-1) >= m && tau.size(-1) == m && a.numel() > 0 &&
+              same_batch(a, tau)) {
             const Tensor q = call(reflector_columns_op, {a.narrow(-1, 0, m), tau});
             const Tensor turned = transposed ? q.mT() : q;
             return {left ? matmul(turned, other) : matmul(other, turned)};
