@@ -1,6 +1,10 @@
 // Functions of matrices and products of many.
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
+#include "arete/expr/value.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
@@ -17,49 +21,119 @@ namespace {
 // ---- the exponential
 
 // Note [Matrix exponential]
-// exp(A) = exp(A / 2^s)^(2^s), where s makes the 1-norm small enough for the Pade approximant of
-// degree 13 to be exact in double precision, or that of degree 7 in single precision (Higham,
-// 2005). Each matrix of a batch has its own s: needless squarings cost digits.
-Tensor exponential(const Tensor& a) {
-  const bool single = a.dtype() == kFloat32;
-  constexpr double kOfDegree7[] = {17297280., 8648640., 1995840., 277200., 25200., 1512., 56., 1.};
-  constexpr double kOfDegree13[] = {64764752532480000.,
-                                    32382376266240000.,
-                                    7771770303897600.,
-                                    1187353796428800.,
-                                    129060195264000.,
-                                    10559470521600.,
-                                    670442572800.,
-                                    33522128640.,
-                                    1323241920.,
-                                    40840800.,
-                                    960960.,
-                                    16380.,
-                                    182.,
-                                    1.};
-  const double largest_norm = single ? 3.925724783138660 : 5.371920351148152;
-  // Divided by the first, so that float32 keeps them in range.
-  const auto b = [&](int i) {
-    return single ? Scalar(kOfDegree7[i] / kOfDegree7[0]) : Scalar(kOfDegree13[i] / kOfDegree13[0]);
+// exp(A) = exp(A / 2^s)^(2^s), where s makes the 1-norm small enough for the Taylor polynomial of
+// degree 18 to be exact but for rounding. That takes five products (Bader, Blanes and Casas, 2019):
+// with the combinations B1 ... B5 of I, A, A^2, A^3 and A^6 it is B2 + (B3 + C) C for C = B1 B5 +
+// B4. Each matrix of a batch has its own s: needless squarings cost digits.
+
+// Batches of matrices, in three dimensions, and how they change if that is asked for.
+struct Changing {
+  Tensor value, change;
+};
+
+// a b + c, and its change by the rule for products.
+Changing product(const Changing& a, const Changing& b, const Changing& c = {}) {
+  const auto add = [](const Tensor& t, const Tensor& x, const Tensor& y) {
+    return t.defined() ? baddbmm(t, x, y) : bmm(x, y);
   };
-  const Tensor norm = a.norm(1, {-2}, true).amax({-1}, true);
-  const Tensor squarings = (norm / Scalar(largest_norm)).log2().ceil().clamp(Scalar(0));
-  const Tensor x = a * squarings.neg().exp2();
-  const Tensor one = eye(a.size(-1), a.options());
-  const Tensor x2 = matmul(x, x), x4 = matmul(x2, x2), x6 = matmul(x4, x2);
-  Tensor odd = x6 * b(7) + x4 * b(5) + x2 * b(3) + one * b(1);
-  Tensor even = x6 * b(6) + x4 * b(4) + x2 * b(2) + one * b(0);
-  if (!single) {
-    odd = matmul(x6, x6 * b(13) + x4 * b(11) + x2 * b(9)) + odd;
-    even = matmul(x6, x6 * b(12) + x4 * b(10) + x2 * b(8)) + even;
-  }
-  const Tensor u = matmul(x, odd);
-  Tensor y = std::get<0>(linalg::solve_ex(even - u, even + u));
-  const double most = squarings.max().item<double>();  // NaN and infinity end in NaN by themselves
-  for (int64_t i = 0; std::isfinite(most) && i < int64_t(most); ++i)
-    y = arete::where(squarings > Scalar(i), matmul(y, y), y);
+  Changing y{add(c.value, a.value, b.value), {}};
+  if (a.change.defined()) y.change = baddbmm(add(c.change, a.change, b.value), a.value, b.change);
   return y;
 }
+
+constexpr size_t kCombinations = 5;
+// B1 ... B5 of the powers 0, 1, 2, 3 and 6.
+Results combinations(const Tensor& one, const Tensor& x, const Tensor& x2, const Tensor& x3,
+                     const Tensor& x6) {
+  using expr::Value;
+  static constexpr double kFactors[kCombinations][5] = {
+      {0, -1.00365581030144618291e-01, -8.02924648241156932449e-03, -8.92138498045729985177e-04, 0},
+      {0, 3.97849749499645077844e-01, 1.36783778460411720168e+00, 4.98289622525382669416e-01,
+       -6.37898194594723280150e-04},
+      {-1.09676396052962061844e+01, 1.68015813878906206114e+00, 5.71779846478865511061e-02,
+       -6.98210122488052056106e-03, 3.34975017086070470649e-05},
+      {-9.04316832390810593223e-02, -6.76404519071381882256e-02, 6.75961301770459654925e-02,
+       2.95552570429315521194e-02, -1.39180257516060693404e-05},
+      {0, 0, -9.23364619367118555360e-02, -1.69364939002081722752e-02,
+       -1.40086798182036094347e-05}};
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const DType t = x.dtype();
+  const expr::Program& program = cache.get(pack_key({int(t)}), {t, t, t, t, t}, {}, {t, t, t, t, t},
+                                           [](std::span<const Value> v) {
+                                             std::vector<Value> all;
+                                             for (const auto& factors : kFactors) {
+                                               Value sum = constant_like(v[0], 0);
+                                               for (size_t i = 0; i < v.size(); ++i)
+                                                 if (factors[i] != 0) sum = sum + v[i] * factors[i];
+                                               all.push_back(sum);
+                                             }
+                                             return all;
+                                           });
+  return apply_program(program.shared_from_this(), {{one, x, x2, x3, x6}}, {}, "linalg.matrix_exp");
+}
+std::array<Changing, kCombinations> combinations(const Changing& x) {
+  const Changing x2 = product(x, x), x3 = product(x2, x), x6 = product(x3, x3);
+  const auto options = x.value.options();
+  const Results values = combinations(eye(x.value.size(-1), options).unsqueeze(0), x.value,
+                                      x2.value, x3.value, x6.value);
+  Results changes(kCombinations);
+  if (x.change.defined())
+    changes = combinations(zeros({1, 1, 1}, options), x.change, x2.change, x3.change, x6.change);
+  std::array<Changing, kCombinations> all;
+  for (size_t i = 0; i < all.size(); ++i) all[i] = {values[i], changes[i]};
+  return all;
+}
+
+// exp(A), and its change where A changes by `change`, if that is defined.
+Changing exponential(const Tensor& matrices, const Tensor& change = {}) {
+  const int64_t n = matrices.size(-1);
+  const Tensor a = matrices.reshape({-1, n, n});
+  const double largest_norm = a.dtype() == kFloat32 ? 3.010066362817634 : 1.090863719290036;
+  const Tensor norm = a.norm(1, {-2}, true).amax({-1}, true);
+  const Tensor halvings = (norm / Scalar(largest_norm)).log2().ceil().clamp(Scalar(0));
+  // What is not finite ends in NaN by itself.
+  const Tensor squarings = arete::where(halvings < Scalar(2000), halvings, 0);
+  const std::vector<double> counts = squarings.to_vector<double>();
+  Changing y;
+  {
+    const Tensor scale = halvings.neg().exp2();
+    auto [b1, b2, b3, b4, b5] =
+        combinations({a * scale, change.defined() ? change.reshape({-1, n, n}) * scale : Tensor()});
+    const Changing c = product(b1, b5, b4);
+    y = product({b3.value + c.value, change.defined() ? b3.change + c.change : Tensor()}, c, b2);
+  }
+  const auto [least, most] = std::ranges::minmax(counts);
+  for (double i = 0; i < most; ++i) {
+    const Changing square = product(y, y);
+    if (i < least) {
+      y = square;
+      continue;
+    }
+    const Tensor larger = squarings > Scalar(i);
+    y = {arete::where(larger, square.value, y.value),
+         change.defined() ? arete::where(larger, square.change, y.change) : Tensor()};
+  }
+  return {y.value.reshape(matrices.sizes()),
+          change.defined() ? y.change.reshape(matrices.sizes()) : Tensor()};
+}
+
+const OpRecord& matrix_exp_change_op =
+    define("matrix_exp_change(Tensor self, Tensor change) -> Tensor")
+        .surface(Surface::internal)
+        .doc("How linalg_matrix_exp changes where square matrices do.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          common_device(c);
+          out.push_back({Shape(a.sizes()), a.dtype(), a.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const PlainCalls guard;
+          const Tensor y = exponential(c.tensor(0), c.tensor(1)).change;
+          p.copy({view_of(out[0]), view_of(y)});
+        })
+        .flops([](const Call& c) { return factorization_flops(c) * 60; })
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_matrix_exp_op =
     define("linalg_matrix_exp(Tensor self) -> Tensor")
@@ -73,13 +147,15 @@ const OpRecord& linalg_matrix_exp_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
           const PlainCalls guard;
-          const Tensor y = exponential(c.tensor(0));
+          const Tensor y = exponential(c.tensor(0)).value;
           p.copy({view_of(out[0]), view_of(y)});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              // The derivative of exp at A^T in direction G is a block of exp([A^T G; 0 A^T]).
+              // The derivative of exp at A^T in direction G, which is a block of
+              // exp([A^T G; 0 A^T]): that has a gradient.
               const Tensor at = g.input(0).mT();
+              if (!is_grad_enabled()) return {call(matrix_exp_change_op, {at, g.grad()})};
               const int64_t n = at.size(-1);
               const Tensor above = cat({at, g.grad()}, -1);
               const Tensor below = cat({zeros(at.sizes(), at.options()), at}, -1);

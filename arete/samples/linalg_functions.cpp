@@ -58,6 +58,33 @@ std::vector<Tensor> exponential_reference(const Call& c) {
   return {map_matrices(c.tensor(0), n, n, exponential_of)};
 }
 
+const Attached matrix_exp_change_op =
+    attach("matrix_exp_change")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}, -1, 1), m.make({3, 3}, -1, 1)}},
+                  {{m.make({2, 1, 2, 2}, 1, 4), m.make({2, 1, 2, 2}, -1, 1)}, "batch, large"},
+                  {{m.make({2, 0, 0}), m.make({2, 0, 0})}, "empty matrices"}};
+        })
+        .no_gradient_test()
+        // A block of exp([A C; 0 A]).
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const int64_t n = c.tensor(0).size(-1);
+          const std::vector<Matrix> changes = matrices_of(c.tensor(1));
+          size_t at = 0;
+          return {map_matrices(c.tensor(0), n, n, [&](const Matrix& a) {
+            const Matrix& change = changes[at++];
+            Matrix blocks(2 * n, 2 * n), y(n, n);
+            for (int64_t i = 0; i < n; ++i)
+              for (int64_t j = 0; j < n; ++j) {
+                blocks(i, j) = blocks(n + i, n + j) = a(i, j);
+                blocks(i, n + j) = change(i, j);
+              }
+            const Matrix all = exponential_of(blocks);
+            for (int64_t i = 0; i < n; ++i)
+              for (int64_t j = 0; j < n; ++j) y(i, j) = all(i, n + j);
+            return y;
+          })};
+        });
 const Attached linalg_matrix_exp_op = attach("linalg_matrix_exp")
                                           .samples(exponential_samples)
                                           .errors(exponential_errors)
