@@ -62,6 +62,15 @@ TEST_P(LinalgBatch, LuFactors) {
   }
 }
 
+// Many larger ones; looked at by some products.
+TEST_P(LinalgBatch, LuFactorsOfManyMatrices) {
+  const int64_t n = 290;
+  const Tensor a = random({32, n, n}), x = random({n, 3});
+  const auto [p, l, u] = linalg::lu(a);
+  expect_near(matmul(p, matmul(l, matmul(u, x))), matmul(a, x), 2 * n);
+  EXPECT_LE(l.abs().max().item<double>(), 1 + 1e-5);
+}
+
 // The first pivot that is zero is told, and what follows is factored all the same.
 TEST_P(LinalgBatch, LuOfSingularMatrices) {
   for (const std::vector<int64_t>& shape :
@@ -193,6 +202,46 @@ TEST_P(LinalgBatch, SingularValues) {
                   n);
       expect_near(linalg::svdvals(a), s, m + n);
     }
+  }
+}
+
+// Beyond what a multiprocessor keeps; looked at by some products.
+TEST_P(LinalgBatch, SingularValuesOfLargerMatrices) {
+  const int64_t n = 170;
+  const Tensor a = random({8, n, n}), x = random({n, 4});
+  const auto [u, s, vh] = linalg::svd(a, false);
+  expect_near(matmul(u * s.unsqueeze(-2), matmul(vh, x)), matmul(a, x), 2 * n);
+  for (const Tensor& t : {u, vh}) {
+    const Tensor again = matmul(t.mT(), matmul(t, x));
+    expect_near(again, x.expand(again.sizes()), n);
+  }
+  expect_near(linalg::svdvals(a), s, 2 * n);
+}
+
+TEST_P(LinalgBatch, SingularValuesOfUnusualMatrices) {
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{12, 9}, {9, 12}, {17, 17}}) {
+    SCOPED_TRACE(to_string({m, n}));
+    const double large = GetParam() == kFloat64 ? 1e300 : 1e37;
+    const Tensor one = eye(m, n, TensorOptions(GetParam(), test_device()));
+    const Tensor some = random({m, n});
+    const std::vector<Tensor> matrices{one * Scalar(0),          one * Scalar(0) + Scalar(1),
+                                       one * Scalar(2),          some * Scalar(large),
+                                       some * Scalar(1 / large), (some * Scalar(2)).floor()};
+    const Tensor a = stack(matrices);
+    for (const bool full : {false, true}) {
+      const auto [u, s, vh] = linalg::svd(a, full);
+      const int64_t k = std::min(m, n);
+      const Tensor scale = s.narrow(-1, 0, 1).clamp(std::numeric_limits<float>::min());
+      const Tensor scaled = u.narrow(-1, 0, k) * (s / scale).unsqueeze(-2);
+      expect_near(matmul(scaled, vh.narrow(-2, 0, k)), a / scale.unsqueeze(-1), m + n);
+      expect_near(matmul(u.mT(), u), identity(u.size(-1)).expand(matmul(u.mT(), u).sizes()), m);
+      expect_near(matmul(vh, vh.mT()), identity(vh.size(-2)).expand(matmul(vh, vh.mT()).sizes()),
+                  n);
+      EXPECT_TRUE((s.narrow(-1, 0, k - 1) >= s.narrow(-1, 1, k - 1)).all().item<bool>());
+    }
+    Tensor lost = a.clone();
+    lost.select(0, 2).select(0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
+    EXPECT_THROW(linalg::svd(lost), ValueError);
   }
 }
 
