@@ -373,6 +373,9 @@ struct CompactArgs {
 /// See Note [Random numbers] in prim/philox.h for the exact mapping of each distribution.
 /// state (optional, two i64 in the device's memory): what the bits of `seed` are changed by (xor),
 /// and what is added to `offset`, for calls that are run again and shall draw other numbers.
+/// program (optional): the numbers are its first input, of f32 or f64, and drawn as into an output
+/// of that dtype; `inputs` are the others, which broadcast to `out`, its one result; one may be
+/// exactly `out`.
 struct RandomArgs {
   enum class Distribution : uint8_t {
     uniform,    ///< [a, b)
@@ -385,10 +388,16 @@ struct RandomArgs {
   double a = 0, b = 1;
   int64_t ia = 0, ib = 0;
   View state{};
+  const expr::Program* program = nullptr;
+  std::span<const View> inputs{};
+  std::span<const expr::Literal> params{};
+  std::span<const Slot> slots{};
   Context context{};
 
   static void describe(auto& a, auto&& v) {
+    v(a.program, a.params, a.slots);
     v(a.out, Access::write);
+    v(a.inputs, Access::read);
     v(a.state, Access::read);
   }
 };

@@ -1,10 +1,13 @@
 #include "arete/prim/philox.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "arete/base/error.h"
-#include "arete/prim/args.h"
+#include "arete/base/small_vector.h"
+#include "arete/prim/backend.h"
 #include "arete/prim/view.h"
 
 namespace arete::prim {
@@ -75,11 +78,15 @@ void apply_random_state(const View& state, uint64_t& seed, uint64_t& offset) {
   offset += numbers[state.strides[0]];
 }
 
+DType random_dtype(const RandomArgs& args) {
+  return args.program ? args.program->inputs()[0] : args.out.dtype;
+}
+
 int random_elements_per_block(const RandomArgs& args) {
   switch (args.distribution) {
     case RandomArgs::Distribution::uniform:
     case RandomArgs::Distribution::normal:
-      return args.out.dtype == kFloat64 ? 2 : 4;
+      return random_dtype(args) == kFloat64 ? 2 : 4;
     case RandomArgs::Distribution::integers:
       return uint64_t(args.ib) - uint64_t(args.ia) > (uint64_t(1) << 32) ? 2 : 4;
     case RandomArgs::Distribution::bernoulli:
@@ -91,6 +98,28 @@ int random_elements_per_block(const RandomArgs& args) {
 uint64_t random_blocks(const RandomArgs& args) {
   const uint64_t per = uint64_t(random_elements_per_block(args));
   return (uint64_t(args.out.numel()) + per - 1) / per;
+}
+
+void random_in_two(Primitives& on, const RandomArgs& args) {
+  RandomArgs drawn = args;
+  drawn.program = nullptr;
+  drawn.inputs = {};
+  drawn.params = {};
+  drawn.slots = {};
+  const DType dtype = random_dtype(args);
+  std::optional<ScratchView> numbers;
+  const auto is_out = [&](const View& v) { return v.data == args.out.data; };
+  if (dtype != args.out.dtype || std::ranges::any_of(args.inputs, is_out))
+    drawn.out = numbers.emplace(on, dtype, args.out.sizes);
+  on.random(drawn);
+  SmallVector<View, 4> inputs{drawn.out};
+  inputs.append(args.inputs.begin(), args.inputs.end());
+  on.pointwise({args.program,
+                {inputs.data(), inputs.size()},
+                {&args.out, 1},
+                args.params,
+                args.slots,
+                args.context});
 }
 
 }  // namespace arete::prim

@@ -10,6 +10,7 @@ enum class DType : uint8_t;
 
 namespace arete::prim {
 
+class Primitives;
 struct RandomArgs;
 struct View;
 
@@ -198,9 +199,14 @@ UniformLimits uniform_limits(DType dtype, double a, double b);
 /// Moves seed and offset as a random call's state, in the host's memory, says (RandomArgs).
 void apply_random_state(const View& state, uint64_t& seed, uint64_t& offset);
 
+/// What is drawn: `out`, or what a program makes it of.
+DType random_dtype(const RandomArgs& args);
 /// Elements made from one block: 4, or 2 where an element takes two lanes.
 int random_elements_per_block(const RandomArgs& args);
 /// How far the offset of a stream must move on so that the next call shares no block with this.
 uint64_t random_blocks(const RandomArgs& args);
+
+/// A call with a program in two: the numbers go to memory first.
+void random_in_two(Primitives& on, const RandomArgs& args);
 
 }  // namespace arete::prim

@@ -114,7 +114,7 @@ void plain_fields(const Args& a, F&& f) {
   } else if constexpr (std::is_same_v<Args, CompactArgs>) {
     ARETE_FIELDS(Args, 3);
   } else if constexpr (std::is_same_v<Args, RandomArgs>) {
-    ARETE_FIELDS(Args, 10);
+    ARETE_FIELDS(Args, 14);
     f(a.distribution);
   } else if constexpr (std::is_same_v<Args, DropoutArgs>) {
     ARETE_FIELDS(Args, 8);

@@ -1,6 +1,7 @@
 // Philox: known answers, the mapping of Note [Random numbers], and the distributions.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "arete/backend/cpu/kernels/random_table.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/expr/value.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/philox.h"
 #include "tests/support/guarded_buffer.h"
@@ -163,6 +165,54 @@ TEST(Random, StridedOutputsAndOffsetsGiveTheSameNumbers) {
       backend_under_test().random(args);
       const std::vector<double> all = plain.values();
       EXPECT_EQ(rest.values(), std::vector<double>(all.begin() + skip, all.end()));
+    }
+}
+
+// The numbers of a call without the program, through the program.
+TEST(Random, Programs) {
+  const Shape sizes{9, 31, 5};
+  for (const DType drawn : {kFloat32, kFloat64})
+    for (const DType dtype : {kFloat32, kFloat64, kBFloat16, kInt64}) {
+      const DType types[] = {drawn, kFloat32};
+      const expr::ProgramPtr program = expr::trace(
+          [&](std::span<const expr::Value> v) {
+            const expr::Value x = cast(v[1], v[0].type());
+            return std::vector{cast(floor(v[0] * v[2]) + x, expr::compute_type(dtype))};
+          },
+          types, std::array{expr::compute_type(drawn)}, {{dtype}});
+      const expr::Literal eight{.f = 8};
+      GuardedBuffer numbers(drawn, sizes);
+      RandomArgs args = normal(numbers, 1, 2, 7);
+      backend_under_test().random(args);
+      std::mt19937_64 rng(3);
+      GuardedBuffer whole(kFloat32, sizes), last(kFloat32, Shape{5}), want(dtype, sizes);
+      whole.fill_random(rng, -9, 9);
+      last.fill_random(rng, -9, 9);
+      args.program = program.get();
+      args.params = {&eight, 1};
+      for (const GuardedBuffer* input : {&whole, &last}) {
+        const prim::View in = input->view();
+        args.inputs = {&in, 1};
+        want.fill([&](IntList i) {
+          const double x = input == &whole ? input->get(i) : input->get({i.back()});
+          return std::floor(numbers.get(i) * 8) + x;
+        });
+        for (const Layout& layout : dense_and_strided_layouts(sizes)) {
+          GuardedBuffer out(dtype, layout);
+          args.out = out.view();
+          backend_under_test().random(args);
+          EXPECT_TRUE(out.guards_intact());
+          EXPECT_EQ(out.values(), want.values());
+        }
+      }
+      // An input may be the output.
+      if (dtype != kFloat32) continue;
+      const prim::View self = whole.view();
+      want.fill([&](IntList i) { return std::floor(numbers.get(i) * 8) + whole.get(i); });
+      args.out = self;
+      args.inputs = {&self, 1};
+      backend_under_test().random(args);
+      EXPECT_EQ(whole.values(), want.values());
     }
 }
 

@@ -392,6 +392,7 @@ int64_t ReferencePrimitives::compact(const prim::CompactArgs& a) {
 
 // Note [Random numbers] in prim/philox.h.
 void ReferencePrimitives::random(const prim::RandomArgs& a) {
+  if (a.program) return prim::random_in_two(*this, a);
   using Distribution = prim::RandomArgs::Distribution;
   uint64_t seed = a.seed, offset = a.offset;
   if (a.state) {

@@ -163,6 +163,7 @@ void random_bernoulli(const RandomArgs& a) {
 }  // namespace
 
 void CpuBackend::random(const RandomArgs& args) {
+  if (args.program) return prim::random_in_two(*this, args);
   if (args.state) {
     RandomArgs moved = args;
     moved.state = View{};

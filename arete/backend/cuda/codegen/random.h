@@ -19,6 +19,10 @@ enum class RandomKind : uint8_t {
 inline constexpr int kNumRandomKinds = 6;
 /// The argument is a RandomArgs of device/random.cuh. `moved`: it has a state.
 KernelSource random_source(RandomKind kind, DType dtype, bool moved);
+/// The same with a program of what is drawn, whose first input says in which dtype. The argument is
+/// that RandomArgs, the addresses of the other inputs, and the parameters; a thread makes a block
+/// at a time.
+KernelSource random_source(RandomKind kind, const expr::Program& program, bool moved);
 /// Philox blocks that a thread makes at a time: `random_elements` in device/random.cuh.
 int random_group(DType dtype, int elements_per_block);
 

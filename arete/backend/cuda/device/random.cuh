@@ -322,3 +322,21 @@ DEVICE void random_elements(const RandomArgs& a) {
       if (e < n) out[i64(g) * Group::kElements + e] = group.values.v[e];
   }
 }
+
+// ---- a program of the numbers: what the generated kernels read and write beside them
+// N elements, or the first n of them where they are no whole vector.
+template <class T, int N>
+DEVICE Pack<T, N> load_some(const T* p, bool whole, u32 n) {
+  if (whole) return load_pack<T, N>(p);
+  Pack<T, N> r;
+#pragma unroll
+  for (u32 e = 0; e < N; ++e) r.v[e] = p[min(e, n - 1)];
+  return r;
+}
+template <class T, int N>
+DEVICE void store_some(T* p, const Pack<T, N>& value, bool whole, u32 n) {
+  if (whole) return store_pack(p, value);
+#pragma unroll
+  for (u32 e = 0; e < N; ++e)
+    if (e < n) p[e] = value.v[e];
+}
