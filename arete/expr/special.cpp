@@ -361,7 +361,7 @@ IncompleteGamma incomplete_gamma(Value a, Value x) {
   };
   const Value is_steep = a > kSteep;
   return {at_edges(where(is_steep, steep, where(is_lower, part, other)), 0, 1),
-          at_edges(where(is_steep, 1 - steep, where(is_lower, other, part)), 1, 0)};
+          at_edges(where(is_steep, 1 - steep, where(is_lower, other, part)), 1, 0), density};
 }
 
 }  // namespace arete::expr

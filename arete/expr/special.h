@@ -40,9 +40,10 @@ Value polygamma(int n, Value x);
 /// only where s is whole.
 Value hurwitz_zeta(Value s, Value q);
 /// Regularized incomplete gamma functions for a, x >= 0 (NaN elsewhere): lower P and upper Q, to
-/// about 1e-13 relative for the smaller of the two where x >= a or a > 8.
+/// about 1e-13 relative for the smaller of the two where x >= a or a > 8; and the density of the
+/// gamma distribution times x, x^a exp(-x) / gamma(a).
 struct IncompleteGamma {
-  Value lower, upper;
+  Value lower, upper, density;
 };
 IncompleteGamma incomplete_gamma(Value a, Value x);
 

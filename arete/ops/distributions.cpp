@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "arete/core/modes.h"
+#include "arete/expr/special.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
@@ -27,16 +28,7 @@ void check_floating(const Call& c) {
                   .expected("a floating dtype"));
 }
 
-// ---- a function of one number in f64 for each element
-
-template <class F>
-void lower_from(const Tensor& out, const Arg& generator, prim::Primitives& p, F f,
-                std::initializer_list<double> params) {
-  const prim::ScratchView u(p, kFloat64, out.sizes());
-  draw(p, Distribution::uniform, u, 0, 1, generator);
-  const prim::View in = u;
-  apply(p, f, {&in, 1}, view_of(out), params);
-}
+// ---- a function of one number for each element
 
 const OpRecord& geometric_op =
     define("geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor")
@@ -49,11 +41,12 @@ const OpRecord& geometric_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          lower_from(out[0], c[2], p,
-                     [](std::span<const Value> v) {
-                       return expr::max(expr::ceil(expr::log(1.0 - v[0]) * v[1]), 1.0);
-                     },
-                     {1 / std::log1p(-c.real(1))});
+          draw_through(p,
+                       [](std::span<const Value> v) {
+                         return expr::max(expr::ceil(expr::log(1.0 - v[0]) * v[1]), 1.0);
+                       },
+                       Distribution::uniform, 0, 1, c[2], view_of(out[0]),
+                       {1 / std::log1p(-c.real(1))});
         })
         .grad(no_random_gradient)
         .in_place()
@@ -73,11 +66,18 @@ const OpRecord& cauchy_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          lower_from(out[0], c[3], p,
-                     [](std::span<const Value> v) {
-                       return expr::tan((v[0] - 0.5) * std::numbers::pi) * v[2] + v[1];
-                     },
-                     {c.real(1), c.real(2)});
+          // tan(pi (u - 1/2)), beyond a quarter by the distance to the pole: both are exact.
+          draw_through(
+              p,
+              [](std::span<const Value> v) {
+                const Value side = v[0] - 0.5, size = expr::abs(side);
+                const Value far = size > 0.25;
+                const Value tangent = expr::tan(
+                    expr::where(far, expr::max(0.5 - size, v[3]), size) * std::numbers::pi);
+                return expr::copysign(expr::where(far, 1.0 / tangent, tangent), side) * v[2] + v[1];
+              },
+              Distribution::uniform, 0, 1, c[3], view_of(out[0]),
+              {c.real(1), c.real(2), half_a_step(out[0].dtype())});
         })
         .grad(no_random_gradient)
         .in_place();
@@ -96,15 +96,9 @@ const OpRecord& log_normal_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const prim::View to = view_of(out[0]);
-          const auto raise = [&](const prim::View& normal) {
-            draw(p, Distribution::normal, normal, c.real(1), c.real(2), c[3]);
-            apply(
-                p, [](std::span<const Value> v) { return expr::exp(v[0]); }, {&normal, 1}, to);
-          };
-          if (expr::storage_type(expr::compute_type(to.dtype)) == to.dtype) return raise(to);
-          const prim::ScratchView wide(p, kFloat32, out[0].sizes());
-          raise(wide);
+          draw_through(
+              p, [](std::span<const Value> v) { return expr::exp(v[0]); }, Distribution::normal,
+              c.real(1), c.real(2), c[3], view_of(out[0]));
         })
         .grad(no_random_gradient)
         .in_place();
@@ -133,7 +127,7 @@ const OpRecord& randint_like_op =
         })
         .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64});
 
-// ---- parameters that are tensors: no gradient
+// ---- parameters that are tensors
 
 void check_std(const Call& c, const Tensor& std) {
   if (std.is_meta() || std.numel() == 0 || modes().word & Modes::kCapture) return;
@@ -141,19 +135,50 @@ void check_std(const Call& c, const Tensor& std) {
               ValueError(c.name(), "normal expects all elements of std >= 0.0"));
 }
 
+const OpRecord& normal_numbers_op =
+    define(
+        "normal_numbers(Tensor? mean, Tensor? std, float location, float scale, *, Generator? "
+        "generator=None) -> Tensor")
+        .doc("Normal numbers times std and scale, plus mean and location.")
+        .surface(Surface::internal)
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& first = c.tensor(c.has(0) ? 0 : 1);
+          OutputSpec spec{Shape(first.sizes()), first.dtype(), first.device(), {}};
+          if (c.has(0) && c.has(1)) {
+            const Tensor pair[] = {c.tensor(0), c.tensor(1)};
+            spec.dtype = result_type(pair);
+            spec.sizes = broadcast_shapes(pair[0].sizes(), pair[1].sizes(), "normal");
+          }
+          ARETE_CHECK(is_floating(spec.dtype),
+                      TypeError("normal", "\"normal\" not implemented for '" +
+                                              std::string(name_of(spec.dtype)) + "'")
+                          .expected("a floating dtype"));
+          out.push_back(std::move(spec));
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View to = view_of(out[0]);
+          const auto drawn = [&](auto f, std::initializer_list<prim::View> inputs) {
+            draw_through(p, f, Distribution::normal, c.real(2), c.real(3), c[4], to, {}, inputs);
+          };
+          const auto from = [&](size_t i) { return view_of(c.tensor(i)); };
+          if (!c.has(1))
+            drawn([](std::span<const Value> v) { return v[0] + v[1]; }, {from(0)});
+          else if (c.has(0))
+            drawn([](std::span<const Value> v) { return v[0] * v[2] + v[1]; }, {from(0), from(1)});
+          else
+            draw_through(p, [](std::span<const Value> v) { return v[0] * v[1] + v[2]; },
+                         Distribution::normal, 0, c.real(3), c[4], to, {c.real(2)}, {from(1)});
+        })
+        .grad(no_random_gradient);
+
 const OpRecord& normal_tensor_tensor_op =
     define("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
         .doc("Normal numbers with a mean and a standard deviation for each element (broadcast).")
         .random()
         .compose([](const Call& c) -> Results {
-          const NoGradGuard guard;
-          const Tensor &mean = c.tensor(0), &std = c.tensor(1);
-          check_std(c, std);
-          const Tensor pair[] = {mean, std};
-          const TensorOptions o(result_type(pair), mean.device());
-          const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
-          Tensor drawn = randn(sizes, o, c[2].generator());
-          return {drawn.mul_(std).add_(mean)};
+          check_std(c, c.tensor(1));
+          return {call(normal_numbers_op, {c[0], c[1], 0.0, 1.0, c[2]})};
         });
 
 const OpRecord& normal_tensor_float_op =
@@ -161,10 +186,10 @@ const OpRecord& normal_tensor_float_op =
         .doc("Normal numbers with a mean for each element.")
         .random()
         .compose([](const Call& c) -> Results {
-          const NoGradGuard guard;
-          const Tensor& mean = c.tensor(0);
-          Tensor drawn = normal(0, c.real(1), mean.sizes(), mean.options(), c[2].generator());
-          return {drawn.add_(mean)};
+          ARETE_CHECK(c.real(1) >= 0,
+                      ValueError(c.name(), "normal expects std >= 0.0, but found std " +
+                                               Scalar(c.real(1)).to_string()));
+          return {call(normal_numbers_op, {c[0], std::nullopt, 0.0, c[1], c[2]})};
         });
 
 const OpRecord& normal_float_tensor_op =
@@ -172,11 +197,8 @@ const OpRecord& normal_float_tensor_op =
         .doc("Normal numbers with a standard deviation for each element.")
         .random()
         .compose([](const Call& c) -> Results {
-          const NoGradGuard guard;
-          const Tensor& std = c.tensor(1);
-          check_std(c, std);
-          Tensor drawn = randn(std.sizes(), std.options(), c[2].generator());
-          return {drawn.mul_(std).add_(Scalar(c.real(0)))};
+          check_std(c, c.tensor(1));
+          return {call(normal_numbers_op, {std::nullopt, c[1], c[0], 1.0, c[2]})};
         });
 
 const OpRecord& bernoulli_tensor_op =
@@ -193,11 +215,11 @@ const OpRecord& bernoulli_tensor_op =
 // ---- Poisson
 
 // Note [Poisson numbers]
-// Rates below 10 are inverted: the count is how many partial sums of the probabilities are below
-// one uniform number. In f64 nothing is left of them after 64 terms. Larger rates use the
-// transformed rejection of W. Hoermann (The transformed rejection method for generating Poisson
-// random variables, 1993): a proposal from two uniform numbers is accepted in about 9 of 10 cases,
-// and rounds are drawn until all elements have one. That reads from the host in each round.
+// The result is the least count whose distribution function is no less than one uniform number. For
+// rates below 10 that is how many partial sums of the probabilities are below the number; in f64
+// nothing is left of them after 64 terms. For larger rates the expansion of Cornish and Fisher is
+// less than 1 away from it, and the distribution function, an incomplete gamma function, says where
+// it is. So each element takes one number, whatever its rate, and nobody waits for the device.
 constexpr double kInverted = 10;
 
 constexpr int kTerms = 64, kTermsAtOnce = 8;  // where few are enough the others are left out
@@ -213,88 +235,59 @@ Value count_terms(Value count, Value u, Value rate, Value term, Value sum, int k
   return expr::where(u > sum, count_terms(count, u, rate, term, sum, k), count);
 }
 
-const expr::Program& inversion(DType t) {
-  static auto& cache = *new expr::ProgramCache;
-  return cache.get(pack_key({int(t)}), {t, kFloat64}, {}, {t}, [t](std::span<const Value> v) {
-    const Value rate = expr::min(expr::cast(v[0], expr::Type::f64), kInverted);
-    const Value none = expr::exp(-rate);
-    const Value count = count_terms(rate * 0.0, v[1], rate, none, none, 1);
-    return std::vector{expr::cast(count, expr::compute_type(t))};
-  });
-}
-// 2 for rates below 0, 1 for those that are not inverted.
-const expr::Program& rate_kinds(DType t) {
-  static auto& cache = *new expr::ProgramCache;
-  return cache.get(pack_key({int(t)}), {t}, {}, {kUInt8}, [](std::span<const Value> v) {
-    const Value zero = v[0].builder()->constant(expr::Type::i32, 0);
-    return std::vector{
-        expr::where(v[0] < 0.0, zero + 2, expr::where(v[0] >= kInverted, zero + 1, zero))};
-  });
+Value large_count(Value u, Value rate) {
+  const expr::SinglePrecision digits(true);
+  const Value w = expr::ndtri(expr::min(expr::max(u, 0x1p-54), 1 - 0x1p-53));
+  const Value root = expr::sqrt(rate), square = w * w;
+  const Value guess =
+      rate + root * w + (square - 1.0) * (1.0 / 6) + w * (1.0 - square) / (root * 72.0);
+  const Value k = expr::max(expr::floor(guess), 0.0);
+  const expr::IncompleteGamma g = expr::incomplete_gamma(k + 1.0, rate);
+  const Value here = g.density / rate, below = g.upper - here;  // P(X = k), P(X < k)
+  const Value more = expr::where(u > g.upper + here * rate / (k + 1.0), k + 2.0, k + 1.0);
+  const Value less = expr::where(u > below - here * k / rate, k - 1.0, k - 2.0);
+  return expr::max(expr::where(u > g.upper, more, expr::where(u > below, k, less)), 0.0);
 }
 
-// The proposal, or -1 if it is rejected.
-expr::ProgramPtr rejection() {
-  return expr::trace(
-      [](std::span<const Value> in) {
-        const Value rate = expr::max(in[0], kInverted), u = in[1] - 0.5, v = in[2];
-        const Value root = expr::sqrt(rate);
-        const Value b = root * 2.53 + 0.931, a = b * 0.02483 - 0.059;
-        const Value inverse_alpha = 1.1328 / (b - 3.4) + 1.1239;
-        const Value limit = 0.9277 - 3.6224 / (b - 2.0);
-        const Value us = 0.5 - expr::abs(u);
-        const Value k = expr::floor((a * 2.0 / us + b) * u + rate + 0.43);
-        const Value inside = (us >= 0.07) & (v <= limit);
-        const Value outside = (k < 0.0) | ((us < 0.013) & (v > us));
-        const Value density = k * expr::log(rate) - rate - expr::lgamma(expr::max(k, 0.0) + 1.0);
-        const Value below =
-            expr::log(v) + expr::log(inverse_alpha) - expr::log(a / (us * us) + b) <= density;
-        return std::vector{expr::where(inside | ((!outside) & below), k, -1.0)};
-      },
-      std::vector{kFloat64, kFloat64, kFloat64}, {}, std::vector{kFloat64});
+Value poisson_count(std::span<const Value> v) {
+  const Value u = v[0], rate = expr::cast(v[1], expr::Type::f64);
+  const Value low = expr::min(rate, kInverted), none = expr::exp(-low);
+  const Value count = expr::where(rate < kInverted, count_terms(low * 0.0, u, low, none, none, 1),
+                                  large_count(u, expr::max(rate, kInverted)));
+  return expr::where(rate < 0.0, std::nan(""), count);
 }
+
+const OpRecord& poisson_numbers_op =
+    define("poisson_numbers(Tensor self, *, Generator? generator=None) -> Tensor")
+        .doc("poisson; NaN for negative rates.")
+        .surface(Surface::internal)
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c);
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw_through(p, [](std::span<const Value> v) { return poisson_count(v); }, kFloat64,
+                       Distribution::uniform, 0, 1, c[1], view_of(out[0]), {},
+                       {view_of(c.tensor(0))});
+        })
+        .grad(no_random_gradient);
 
 const OpRecord& poisson_op =
     define("poisson(Tensor self, Generator? generator=None) -> Tensor")
         .doc(
-            "Poisson distributed numbers with the rates of self; whether there are large rates is "
-            "read on the host.")
+            "Poisson distributed numbers with the rates of self. Negative rates are an error; on a "
+            "GPU, where finding them would mean to wait, they give NaN.")
         .random()
         .compose([](const Call& c) -> Results {
           check_floating(c);
           const Tensor& self = c.tensor(0);
-          if (self.is_meta() || self.numel() == 0) return {empty_like(self.detach())};
-          const auto draw_numbers = [&]() -> Tensor {
-            const NoGradGuard guard;
-            const TensorOptions o(kFloat64, self.device());
-            const auto uniform = [&] { return rand(self.sizes(), o, c[1].generator()); };
-            const Tensor given[] = {self};
-            const auto kind =
-                apply_program(rate_kinds(self.dtype()).shared_from_this(), given, {}, "poisson")[0]
-                    .max()
-                    .item<int>();
-            ARETE_CHECK(
-                kind < 2,
-                ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
-            const Tensor numbers[] = {self, uniform()};
-            const Tensor inverted = apply_program(inversion(self.dtype()).shared_from_this(),
-                                                  numbers, {}, "poisson")[0];
-            if (kind == 0) return inverted;
-            static const auto& large = *new expr::ProgramPtr(rejection());
-            const Tensor rate = self.to(kFloat64);
-            Tensor result = inverted.to(kFloat64), pending = rate.ge(Scalar(kInverted));
-            while (pending.any().item<bool>()) {
-              const Tensor drawn[] = {rate, uniform(), uniform()};
-              const Tensor k = apply_program(large, drawn, {}, "poisson")[0];
-              const Tensor take = pending.logical_and(k.ge(Scalar(0)));
-              result = where(take, k, result);
-              pending = pending.logical_and(take.logical_not());
-            }
-            return result.to(self.dtype());
-          };
-          const Tensor result = draw_numbers();
-          // The gradient is 0; NaN gives NaN.
-          if (!self.requires_grad() || !is_grad_enabled()) return {result};
-          return {where(self.detach().isnan(), self, result)};
+          const bool readable = !self.is_meta() && !self.is_cuda() && self.numel() > 0 &&
+                                !(modes().word & Modes::kCapture);
+          ARETE_CHECK(
+              !readable || !(self.detach().min().item<double>() < 0),
+              ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
+          return {call(poisson_numbers_op, {self, c[1]})};
         });
 
 }  // namespace

@@ -15,18 +15,14 @@ namespace {
 // sample without replacement. Categories of weight 0 come last.
 void sample_without(const Call& c, const Tensor& out, prim::Primitives& p) {
   const Tensor& w = c.tensor(0);
-  const prim::ScratchView u(p, kFloat64, w.sizes()), key(p, kFloat64, w.sizes()),
-      best(p, kFloat64, out.sizes());
-  draw(p, Distribution::uniform, u, 0, 1, c[3]);
-  const prim::View in[] = {view_of(w), u};
-  apply(
-      p,
-      [](std::span<const expr::Value> v) {
-        const expr::Value weight = expr::cast(v[0], expr::Type::f64);
-        const expr::Value time = expr::max(-expr::log(1.0 - v[1]), 0x1p-54);
-        return expr::where(weight > 0.0, weight / time, -1.0);
-      },
-      in, key);
+  const prim::ScratchView key(p, kFloat64, w.sizes()), best(p, kFloat64, out.sizes());
+  draw_through(p,
+               [](std::span<const expr::Value> v) {
+                 const expr::Value weight = expr::cast(v[1], expr::Type::f64);
+                 const expr::Value time = expr::max(-expr::log(1.0 - v[0]), 0x1p-54);
+                 return expr::where(weight > 0.0, weight / time, -1.0);
+               },
+               Distribution::uniform, 0, 1, c[3], key, {}, {view_of(w)});
   p.topk({key, best, view_of(out), int(w.dim()) - 1});
 }
 

@@ -200,16 +200,8 @@ const OpRecord& bernoulli_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View to = view_of(out[0]);
           if (c.has(1)) return draw(p, Distribution::bernoulli, to, c.real(1), 1, c[2]);
-          const Tensor& self = c.tensor(0);
-          const DType t = self.dtype() == kFloat64 ? kFloat64 : kFloat32;
-          // Drawn where the results go, if that is not where the probabilities are.
-          std::optional<prim::ScratchView> scratch;
-          if (c.in_place() || out[0].dtype() != t) scratch.emplace(p, t, self.sizes());
-          const prim::View u = scratch ? scratch->view() : to;
-          draw(p, Distribution::uniform, u, 0, 1, c[2]);
-          const prim::View in[] = {u, view_of(self)};
-          apply(
-              p, [](std::span<const expr::Value> v) { return v[0] < v[1]; }, in, to);
+          draw_through(p, [](std::span<const expr::Value> v) { return v[0] < v[1]; },
+                       Distribution::uniform, 0, 1, c[2], to, {}, {view_of(c.tensor(0))});
         })
         .grad(no_random_gradient)
         .in_place();
@@ -305,16 +297,13 @@ const OpRecord& exponential_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const bool wide = out[0].dtype() == kFloat64;
-          const prim::ScratchView u(p, wide ? kFloat64 : kFloat32, out[0].sizes());
-          draw(p, Distribution::uniform, u, 0, 1, c[2]);
-          const prim::View in = u;
           // -log(1 - u): 1 - u is exact, and where it is 1 half a step stands for the result.
-          apply(p,
-                [](std::span<const expr::Value> v) {
-                  return expr::max(-expr::log(1.0 - v[0]), v[1]) * v[2];
-                },
-                {&in, 1}, view_of(out[0]), {wide ? 0x1p-54 : 0x1p-25, 1 / c.real(1)});
+          draw_through(p,
+                       [](std::span<const expr::Value> v) {
+                         return expr::max(-expr::log(1.0 - v[0]), v[1]) * v[2];
+                       },
+                       Distribution::uniform, 0, 1, c[2], view_of(out[0]),
+                       {half_a_step(out[0].dtype()), 1 / c.real(1)});
         })
         .grad(no_random_gradient)
         .in_place();

@@ -30,24 +30,56 @@ inline void draw(prim::Primitives& p, Distribution d, const prim::View& out, dou
   draw(p, prim::RandomArgs{d, out, 0, 0, a, b, 0, 0}, generator);
 }
 
-// out = f(inputs, params), where f holds nothing: a program for each set of dtypes. Inputs have one
-// dtype but for the last, and params its type of computation.
+// The program of f(inputs, params) for a set of dtypes, where f holds nothing. Params have the
+// first input's type of computation.
 template <class F>
-void apply(prim::Primitives& p, F f, std::span<const prim::View> inputs, const prim::View& out,
-           std::initializer_list<double> params = {}) {
+const expr::Program& program_of(F f, const std::vector<DType>& inputs, size_t n_params, DType out) {
   static_assert(std::is_empty_v<F>, "numbers are parameters: a new one makes no new program");
   static auto& cache = *new expr::ProgramCache;
-  std::vector<DType> types;
+  const std::vector<expr::Type> numbers(n_params, expr::compute_type(inputs[0]));
+  uint64_t key = uint64_t(out);
+  for (DType t : inputs) key = key << 5 | uint64_t(t);
+  return cache.get(key, inputs, numbers, {out}, [&](std::span<const expr::Value> v) {
+    return std::vector{expr::cast(f(v), expr::compute_type(out))};
+  });
+}
+
+/// The dtype in which numbers for results of `out` are drawn.
+inline DType drawn_dtype(DType out) {
+  return is_floating(out) && out != kFloat64 ? kFloat32 : kFloat64;
+}
+
+/// Half of what lies between the uniform numbers that are drawn for results of `out`.
+inline double half_a_step(DType out) { return drawn_dtype(out) == kFloat64 ? 0x1p-54 : 0x1p-25; }
+
+/// out = f(numbers, inputs, params), the numbers drawn from [a, b) or with mean a and deviation b.
+template <class F>
+void draw_through(prim::Primitives& p, F f, DType drawn, Distribution d, double a, double b,
+                  const Arg& generator, const prim::View& out,
+                  std::initializer_list<double> params = {},
+                  std::initializer_list<prim::View> inputs = {}) {
+  std::vector<DType> types{drawn};
   for (const prim::View& v : inputs) types.push_back(v.dtype);
-  const std::vector<expr::Type> numbers(params.size(), expr::compute_type(types[0]));
-  SmallVector<expr::Literal, 2> literals;
+  SmallVector<expr::Literal, 4> literals;
   for (double x : params) literals.push_back({.f = x});
-  const expr::Program& program =
-      cache.get(pack_key({int(types.front()), int(types.back()), int(out.dtype)}), types, numbers,
-                {out.dtype}, [&](std::span<const expr::Value> v) {
-                  return std::vector{expr::cast(f(v), expr::compute_type(out.dtype))};
-                });
-  p.pointwise({&program, inputs, {&out, 1}, {literals.data(), literals.size()}});
+  draw(p,
+       {.distribution = d,
+        .out = out,
+        .seed = 0,
+        .offset = 0,
+        .a = a,
+        .b = b,
+        .program = &program_of(f, types, params.size(), out.dtype),
+        .inputs = {inputs.begin(), inputs.size()},
+        .params = {literals.data(), literals.size()}},
+       generator);
+}
+template <class F>
+void draw_through(prim::Primitives& p, F f, Distribution d, double a, double b,
+                  const Arg& generator, const prim::View& out,
+                  std::initializer_list<double> params = {},
+                  std::initializer_list<prim::View> inputs = {}) {
+  draw_through(p, f, drawn_dtype(out.dtype), d, a, b, generator, out, params, inputs);
 }
 
 // What was there before a draw has no influence on the result.

@@ -78,7 +78,15 @@ TEST(Random, NormalWithAMeanForEachElement) {
   for (int64_t i : {0, 1})
     for (int64_t j : {0, 1})
       expect_moments(v.select(1, i).select(1, j).to_vector<double>(), j ? 100 : -100, i ? 2 : 1, 3);
-  EXPECT_FALSE(normal(tensor({1.0}, TensorOptions().requires_grad())).requires_grad());
+  for (bool number : {false, true}) {  // the parameters have a gradient, which is 0
+    const Tensor m = tensor({1.0}, TensorOptions().requires_grad());
+    const Tensor drawn = number ? normal(m, 2.0) : normal(m, m);
+    EXPECT_TRUE(drawn.requires_grad());
+    drawn.sum().backward();
+    if (m.grad().defined()) {
+      EXPECT_EQ(m.grad().item<double>(), 0);
+    }
+  }
 }
 
 TEST(Random, Geometric) {
@@ -89,6 +97,9 @@ TEST(Random, Geometric) {
   EXPECT_EQ(*std::min_element(v.begin(), v.end()), 1);
   // The fourth moment of a geometric distribution: kurtosis 9 + p^2 / (1 - p).
   expect_moments(v, 1 / p, std::sqrt(1 - p) / p, 9 + p * p / (1 - p));
+  t = empty({20000}, kFloat32);
+  expect_moments(geometric_(t, p, &g).to_vector<double>(), 1 / p, std::sqrt(1 - p) / p,
+                 9 + p * p / (1 - p));
 }
 
 TEST(Random, Cauchy) {
@@ -102,6 +113,15 @@ TEST(Random, Cauchy) {
   }
   expect_mean(below, 0.5, 0.5);
   expect_mean(inside, 0.5, 0.5);
+  // In f32 as in f64: finite, and with the distribution's tails.
+  std::vector<double> far;
+  Tensor narrow = empty({40000}, kFloat32);
+  for (double x : cauchy_(narrow, 0, 1, &g).to_vector<double>()) {
+    ASSERT_TRUE(std::isfinite(x));
+    far.push_back(std::fabs(x) > 20);
+  }
+  const double p = 1 - 2 / M_PI * std::atan(20.0);
+  expect_mean(far, p, std::sqrt(p * (1 - p)));
 }
 
 TEST(Random, LogNormal) {
@@ -114,15 +134,15 @@ TEST(Random, LogNormal) {
 
 TEST(Random, Poisson) {
   Generator g(34);
-  // By inversion and by rejection; the kurtosis is 3 + 1 / rate.
-  for (double rate : {0.5, 9.9, 10.0, 37.5, 4000.0}) {
+  // By sums and by the incomplete gamma function; the kurtosis is 3 + 1 / rate.
+  for (double rate : {0.5, 9.9, 10.0, 37.5, 4000.0, 1e6}) {
     SCOPED_TRACE(rate);
     const auto v = poisson(full({20000}, Scalar(rate), kFloat64), &g).to_vector<double>();
     for (double x : v) ASSERT_EQ(x, std::floor(x));
     expect_moments(v, rate, std::sqrt(rate), 3 + 1 / rate);
   }
   // Frequencies of a rate on either side.
-  for (double rate : {3.0, 12.0}) {
+  for (double rate : {3.0, 10.0, 12.0}) {
     SCOPED_TRACE(rate);
     std::vector<double> count(40, 0);
     for (double x : poisson(full({40000}, Scalar(rate)), &g).to_vector<double>())
@@ -134,6 +154,7 @@ TEST(Random, Poisson) {
     }
   }
   EXPECT_EQ(poisson(zeros({3})).to_vector<double>(), (std::vector<double>{0, 0, 0}));
+  EXPECT_TRUE(std::isnan(poisson(tensor({NAN})).item<double>()));
 }
 
 TEST(Random, Integers) {
