@@ -29,6 +29,12 @@ PointwiseDef activation(int inputs, int params, Value (*f)(Values),
   return d;
 }
 
+// `slope`: the gradient by the result, for calls in place.
+PointwiseDef by_result(PointwiseDef d, Value (*slope)(Values)) {
+  d.in_place_gradient = [slope](Values v) { return std::vector{slope(v)}; };
+  return d;
+}
+
 Value negative_part(Value x) { return where(x > 0.0, 0.0, x); }
 
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
@@ -75,19 +81,35 @@ const OpRecord& silu_op =
                              }))
         .in_place();
 
-const OpRecord& mish_op =
-    define("mish(Tensor self) -> Tensor")
-        .doc("x * tanh(softplus(x)).")
-        .surface(Surface::functional)
-        .pointwise(activation(1, 0, [](Values v) { return v[0] * tanh(soft_plus(v[0])); }))
-        .in_place();
+// tanh(log(1 + e)) with e = exp(x) is n / (n + 2) with n = e (e + 2), which is 1 beyond 20, in f64,
+// too: there e stays what its squares do not overflow with.
+PointwiseDef mish_def() {
+  PointwiseDef d = activation(1, 0, [](Values v) {
+    const Value e = exp(min(v[0], 20.0)), n = e * (e + 2.0);
+    return v[0] * (n / (n + 2.0));
+  });
+  d.gradient = [](Values v) {
+    const Value e = exp(min(v[0], 20.0)), n = e * (e + 2.0), r = 1.0 / (n + 2.0);
+    const Value slope = n * r + v[0] * ((e * r) * ((e + 1.0) * r)) * 4.0;
+    return std::vector{v[2] * where(v[0] > 20.0, 1.0, slope)};
+  };
+  return d;
+}
+
+const OpRecord& mish_op = define("mish(Tensor self) -> Tensor")
+                              .doc("x * tanh(softplus(x)).")
+                              .surface(Surface::functional)
+                              .pointwise(mish_def())
+                              .in_place();
 
 const OpRecord& leaky_relu_op =
     define("leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor")
         .functional({"", "leaky_relu_"})
         .doc("x where positive, else negative_slope * x.")
         .surface(Surface::functional)
-        .pointwise(activation(1, 1, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
+        .pointwise(by_result(
+            activation(1, 1, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }),
+            [](Values v) { return where(v[1] > 0.0, v[2], v[2] * v[3]); }))
         .in_place();
 
 const OpRecord& elu_op =
@@ -95,31 +117,39 @@ const OpRecord& elu_op =
         .functional({"", "elu_"})
         .doc("x where positive, else alpha * (exp(x) - 1).")
         .surface(Surface::functional)
-        .pointwise(activation(
-            1, 1,
-            [](Values v) { return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]))); }))
+        .pointwise(by_result(
+            activation(1, 1,
+                       [](Values v) {
+                         return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0])));
+                       }),
+            [](Values v) { return where(v[1] > 0.0, v[2], v[2] * (v[1] + v[3])); }))
         .in_place();
 
 const OpRecord& selu_op =
     define("selu(Tensor self) -> Tensor")
         .functional({"", "selu_"})
         .doc("Self-normalising elu.")
-        .pointwise(activation(1, 0,
-                              [](Values v) {
-                                return kSeluScale * where(v[0] > 0.0, v[0],
-                                                          kSeluAlpha * expm1(negative_part(v[0])));
-                              }))
+        .pointwise(by_result(
+            activation(1, 0,
+                       [](Values v) {
+                         return kSeluScale *
+                                where(v[0] > 0.0, v[0], kSeluAlpha * expm1(negative_part(v[0])));
+                       }),
+            [](Values v) {
+              return v[2] * where(v[1] > 0.0, kSeluScale, v[1] + kSeluScale * kSeluAlpha);
+            }))
         .in_place();
 
 const OpRecord& celu_op =
     define("celu(Tensor self, float alpha=1.0) -> Tensor")
         .functional({"", "celu_"})
         .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
-        .pointwise(activation(1, 1,
-                              [](Values v) {
-                                return where(v[0] > 0.0, v[0],
-                                             v[1] * expm1(negative_part(v[0]) / v[1]));
-                              }))
+        .pointwise(by_result(
+            activation(1, 1,
+                       [](Values v) {
+                         return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]) / v[1]));
+                       }),
+            [](Values v) { return where(v[1] > 0.0, v[2], v[2] * (v[1] / v[3] + 1.0)); }))
         .refuses([](const Call& c) {
           ARETE_CHECK(c.real(1) != 0,
                       ValueError(c.name(), "ZeroDivisionError: alpha cannot be 0 for CELU")
@@ -300,18 +330,56 @@ const OpRecord& prelu_op =
           return {call(prelu_kernel_op, {x, w.view(sizes)})};
         });
 
-const OpRecord& glu_kernel_op =
-    define("sigmoid_gate(Tensor self, Tensor gate) -> Tensor")
-        .doc("self * sigmoid(gate).")
+// One half of a tensor along a dimension: the values, or what gates them.
+class Half {
+ public:
+  Half(const Tensor& x, int dim, bool gate) : sizes_(x.sizes()), view_(view_of(x)) {
+    sizes_[size_t(dim)] /= 2;
+    view_.sizes = sizes_;
+    if (gate)
+      view_.data +=
+          sizes_[size_t(dim)] * view_.strides[size_t(dim)] * int64_t(size_of(view_.dtype));
+  }
+  Half(const Half&) = delete;
+  const prim::View& view() const { return view_; }
+
+ private:
+  Shape sizes_;
+  prim::View view_;
+};
+
+const OpRecord& glu_backward_op =
+    define("glu_backward(Tensor grad, Tensor self, int dim) -> Tensor")
+        .doc("glu's gradient; has none of its own.")
         .surface(Surface::internal)
-        .pointwise(activation(2, 0, [](Values v) { return v[0] * sigmoid(v[1]); }));
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(1);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          static auto& programs = *new expr::ProgramCache;
+          const DType t = out[0].dtype();
+          const expr::Program& program =
+              programs.get(pack_key({int(t)}), {t, t, t}, {}, {t, t}, [](Values v) {
+                const Value s = sigmoid(v[1]);
+                return std::vector{v[2] * s, v[2] * v[0] * (s * (1.0 - s))};
+              });
+          const int dim = int(c.integer(2));
+          const Half values(c.tensor(1), dim, false), gate(c.tensor(1), dim, true);
+          const Half first(out[0], dim, false), second(out[0], dim, true);
+          const prim::View inputs[] = {values.view(), gate.view(), view_of(c.tensor(0))};
+          const prim::View outputs[] = {first.view(), second.view()};
+          p.pointwise({&program, inputs, outputs, {}});
+        });
 
 const OpRecord& glu_op =
     define("glu(Tensor self, int dim=-1) -> Tensor")
         .doc("The first half along dim times the sigmoid of the second.")
         .surface(Surface::functional)
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(), "glu needs a floating dtype").got(describe(x)));
           ARETE_CHECK(x.dim() > 0,
                       ValueError(c.name(), "glu does not support 0-dimensional tensors"));
           const int dim = normalize_dim(c.integer(1), int(x.dim()), c.name());
@@ -320,10 +388,32 @@ const OpRecord& glu_op =
               size % 2 == 0,
               ValueError(c.name(), "Halving dimension must be even, but dimension " +
                                        std::to_string(dim) + " is size " + std::to_string(size)));
-          if (size == 0) return {x.clone()};
-          const std::vector<Tensor> halves = split(x, size / 2, dim);
-          return {call(glu_kernel_op, {halves[0], halves[1]})};
-        });
+          Shape sizes(x.sizes());
+          sizes[size_t(dim)] /= 2;
+          out.push_back({std::move(sizes), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          static auto& programs = *new expr::ProgramCache;
+          const DType t = out[0].dtype();
+          const expr::Program& program =
+              programs.get(pack_key({int(t)}), {t, t}, {}, {t},
+                           [](Values v) { return std::vector{v[0] * sigmoid(v[1])}; });
+          const Tensor& x = c.tensor(0);
+          const int dim = normalize_dim(c.integer(1), int(x.dim()), c.name());
+          const Half values(x, dim, false), gate(x, dim, true);
+          const prim::View inputs[] = {values.view(), gate.view()}, to = view_of(out[0]);
+          p.pointwise({&program, inputs, {&to, 1}, {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor x = g.input(0), y = g.grad();
+              const int dim = normalize_dim(g.integer(1), int(x.dim()), "glu");
+              if (!is_grad_enabled()) return {call(glu_backward_op, {y, x, dim})};
+              const std::vector<Tensor> halves = split(x, x.size(dim) / 2, dim);
+              const Tensor s = halves[1].sigmoid();
+              return {cat({y * s, y * halves[0] * (s * (1 - s))}, dim)};
+            },
+            1);
 
 }  // namespace
 

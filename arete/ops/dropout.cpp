@@ -204,12 +204,35 @@ const OpRecord& feature_alpha_dropout_op =
 
 // ---- activations that draw ----
 
-// leaky_relu with a slope for each element.
-const expr::Program& leak_program(DType t) {
-  static auto* const cache = new expr::ProgramCache;
-  return cache->get(pack_key({int(t)}), {t, t}, {}, {t}, [](std::span<const expr::Value> v) {
-    return std::vector{where(v[0] > 0, v[0], v[0] * v[1])};
-  });
+PointwiseDef leak_def() {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.definition = [](std::span<const Value> v) {
+    return std::vector{where(v[0] > 0.0, v[0], v[0] * v[1])};
+  };
+  d.result = PointwiseDef::Result::floating;
+  d.non_differentiable = 0b10;
+  return d;
+}
+
+const OpRecord& leak_op = define("leak(Tensor self, Tensor slope) -> Tensor")
+                              .doc("leaky_relu with a slope for each element.")
+                              .surface(Surface::internal)
+                              .pointwise(leak_def())
+                              .in_place();
+
+void check_rrelu(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  ARETE_CHECK(c.real(1) <= c.real(2),
+              ValueError(c.name(), "Lower bound should be less than or equal to the upper bound")
+                  .got(Scalar(c.real(1)).to_string() + ", " + Scalar(c.real(2)).to_string()));
+  ARETE_CHECK(is_floating(x.dtype()),
+              TypeError(c.name(), "rrelu needs a floating dtype").got(describe(x)));
+}
+Tensor draw_slopes(const Call& c) {
+  Tensor slope = empty_like(c.tensor(0).detach());
+  uniform_(slope, c.real(1), c.real(2), generator_of(c, 4));
+  return slope;
 }
 
 const OpRecord& rrelu_op =
@@ -222,23 +245,19 @@ const OpRecord& rrelu_op =
             "the mean of the two.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
+          check_rrelu(c);
           const Tensor& x = c.tensor(0);
-          const double lower = c.real(1), upper = c.real(2);
-          ARETE_CHECK(lower <= upper,
-                      ValueError(c.name(),
-                                 "Lower bound should be less than or equal to the upper "
-                                 "bound")
-                          .got(Scalar(lower).to_string() + ", " + Scalar(upper).to_string()));
-          ARETE_CHECK(is_floating(x.dtype()),
-                      TypeError(c.name(), "rrelu needs a floating dtype").got(describe(x)));
-          if (!c.boolean(3)) return {leaky_relu(x, (lower + upper) / 2)};
-          Tensor slope = empty_like(x.detach());
-          uniform_(slope, lower, upper, generator_of(c, 4));
-          return apply_program(leak_program(x.dtype()).shared_from_this(), {{x, slope}}, {},
-                               c.name());
+          if (!c.boolean(3)) return {leaky_relu(x, (c.real(1) + c.real(2)) / 2)};
+          return {call(leak_op, {x, draw_slopes(c)})};
         })
         .random()
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          check_rrelu(c);
+          if (c.boolean(3))
+            call_in_place(self, leak_op, {self, draw_slopes(c)});
+          else
+            leaky_relu_(self, (c.real(1) + c.real(2)) / 2);
+        });
 
 const OpRecord& gumbel_softmax_op =
     define(

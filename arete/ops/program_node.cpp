@@ -48,6 +48,10 @@ ProgramNode::ProgramNode(const Application& a, IntList space, const Tensor* over
     input_dtypes_.push_back(a.inputs[i].dtype());
   }
   if (!wanted_) return;
+  if (def_ && def_->gradient) gradient_ = &def_->gradient;
+  if (overwritten && def_ && def_->in_place_gradient &&
+      std::ranges::none_of(params_, [](expr::Literal p) { return p.f < 0; }))
+    gradient_ = &def_->in_place_gradient;
   derivative_ = &derivative(wanted_);
   for (const DerivativeInput& d : derivative_->inputs) {
     if (d.from != DerivativeInput::From::input) {
@@ -142,11 +146,12 @@ Results ProgramNode::run_derivative(const expr::ProgramPtr& program,
 
 // With respect to `wanted`, some of wanted_: it reads some of what the whole reads.
 const Derivative& ProgramNode::derivative(uint32_t wanted) {
-  if (!def_ || !def_->gradient) return program_->derivative(wanted_, wanted);
+  if (!gradient_) return program_->derivative(wanted_, wanted);
+  const PointwiseDef::Cache::Variant::Own key{gradient_, wanted};
   const std::lock_guard lock(variant_->mutex);
-  for (const auto& [mask, d] : variant_->overridden)
-    if (mask == wanted) return *d;
-  variant_->overridden.emplace_back(wanted, std::make_unique<Derivative>(override(wanted)));
+  for (const auto& [own, d] : variant_->overridden)
+    if (own == key) return *d;
+  variant_->overridden.emplace_back(key, std::make_unique<Derivative>(override(wanted)));
   return *variant_->overridden.back().second;
 }
 
@@ -186,7 +191,7 @@ Derivative ProgramNode::override(uint32_t wanted) {
     for (int k = 0; k < def_->n_params; ++k)
       values[def_->n_inputs + 2 * m + k] =
           folded >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
-    const std::vector<Value> adjoints = def_->gradient(values);
+    const std::vector<Value> adjoints = (*gradient_)(values);
     std::vector<Value> outs;
     std::vector<DType> dtypes;
     for (size_t i = 0; i < n; ++i) {

@@ -20,9 +20,10 @@ struct PointwiseDef::Cache {
   struct Variant {
     uint64_t key;
     expr::ProgramPtr program;
-    // Derivatives of records that override the symbolic one, by wanted mask.
+    // Derivatives by the records' own gradients, by gradient and wanted mask.
+    using Own = std::pair<const expr::Definition*, uint32_t>;
     std::mutex mutex;
-    std::vector<std::pair<uint32_t, std::unique_ptr<expr::Derivative>>> overridden;
+    std::vector<std::pair<Own, std::unique_ptr<expr::Derivative>>> overridden;
     std::vector<int> number_inputs;  // which definition inputs are numbers
     DType compute;
     Variant* next = nullptr;
@@ -114,6 +115,7 @@ class ProgramNode final : public Node {
   expr::ProgramPtr program_;
   Variant* variant_;
   const PointwiseDef* def_;
+  const expr::Definition* gradient_ = nullptr;  // the record's own, if it has one
   SmallVector<expr::Literal, 4> params_;
   Shape space_;
   uint32_t wanted_ = 0;   // bit i: that of input i

@@ -268,6 +268,9 @@ struct PointwiseDef {
   /// Replaces the symbolic derivative: (inputs..., outputs..., grads..., params...) -> one adjoint
   /// per input; unused ones are dropped.
   expr::Definition gradient;
+  /// The same by results, for calls in place whose parameters are not negative: the inputs that
+  /// they write over need no copy.
+  expr::Definition in_place_gradient;
   uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
   /// Bit i: asking for the gradient of input i is an error, which names `no_derivative`.
   uint32_t refused_gradients = 0;

@@ -225,14 +225,22 @@ const Attached prelu_op = attach("prelu")
                                   return v > 0 ? v : v * at(w, {w.numel() == 1 ? 0 : i[1]});
                                 })};
                               });
-const Attached glu_kernel_op =
-    attach("sigmoid_gate")
+const Attached glu_backward_op =
+    attach("glu_backward")
+        .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3})}}, {{m.make({2, 3}), m.make({3})}}};
+          return {{{m.make({2, 2}).detach(), m.make({2, 4}).detach(), 1}},
+                  {{m.make({2, 3}).detach(), m.make_strided({4, 3}).detach(), 0}, "strides"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return at(c.tensor(0), i) / (1 + std::exp(-at(c.tensor(1), i)));
+          const Tensor &g = c.tensor(0), &x = c.tensor(1);
+          const size_t d = size_t(c.integer(2));
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            Shape first = i, second = i;
+            const bool is_gate = i[d] >= g.size(int64_t(d));
+            (is_gate ? first : second)[d] += (is_gate ? -1 : 1) * g.size(int64_t(d));
+            const double s = 1 / (1 + std::exp(-at(x, second)));
+            return at(g, first) * (is_gate ? at(x, first) * s * (1 - s) : s);
           })};
         });
 const Attached glu_op =

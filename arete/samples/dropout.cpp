@@ -106,6 +106,17 @@ const Attached feature_alpha_dropout_op =
         })
         .no_gradient_test()
         .no_reference(kRandom);
+const Attached leak_op = attach("leak")
+                             .samples([](SampleMaker& m) -> std::vector<Sample> {
+                               return {{{m.make({2, 3}), m.make({2, 3}, 0.1, 0.5).detach()}},
+                                       {{m.make_strided({2, 3}), m.make({3}, 0.1, 0.5).detach()}}};
+                             })
+                             .reference([](const Call& c) -> std::vector<Tensor> {
+                               return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+                                 const double v = at(c.tensor(0), i);
+                                 return v > 0 ? v : v * at(c.tensor(1), i);
+                               })};
+                             });
 const Attached rrelu_op =
     attach("rrelu")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

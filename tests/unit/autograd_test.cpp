@@ -7,6 +7,7 @@
 #include "arete/autograd/function.h"
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
+#include "arete/ops/activation.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
@@ -196,6 +197,33 @@ TEST(InPlace, OutputSavingOperators) {
   v.exp_();
   v.sum().backward();
   EXPECT_NEAR(values(w.grad())[0], std::exp(0.5), 1e-15);
+}
+
+// They read what they have written, or a copy of what was there where that does not say enough.
+TEST(InPlace, GradientsByResults) {
+  const Tensor x = leaf({-30, -2, -0.25, 0, 0.5, 3}), weight = tensor({3.0, -1, 2, 5, 0.5, 1});
+  const auto expect_same = [&](const Tensor& y, const Tensor& z) {
+    Tensor first[2], second[2];
+    for (int k = 0; k < 2; ++k) {
+      first[k] = autograd::grad(((k ? z : y) * weight).sum(), x, true)[0];
+      // Beside x, of which the slope may be constant.
+      second[k] = autograd::grad((first[k] * weight + x).sum(), x)[0];
+    }
+    EXPECT_EQ(values(y), values(z));
+    EXPECT_LE((first[0] - first[1]).abs().max().item<double>(), 1e-14);
+    EXPECT_LE((second[0] - second[1]).abs().max().item<double>(), 1e-14);
+  };
+  for (double alpha : {1.0, 0.5, 0.0, -0.5}) {
+    SCOPED_TRACE(alpha);
+    Tensor y = x * 1, z = x * 1;
+    expect_same(elu_(y, alpha), elu(x, alpha));
+    expect_same(leaky_relu_(z, alpha), leaky_relu(x, alpha));
+    if (alpha == 0) continue;
+    Tensor w = x * 1;
+    expect_same(celu_(w, alpha), celu(x, alpha));
+  }
+  Tensor y = x * 1;
+  expect_same(selu_(y), selu(x));
 }
 
 TEST(InPlace, WriteThroughAViewReachesTheBase) {
