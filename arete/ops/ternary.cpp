@@ -128,6 +128,29 @@ const OpRecord& clamp_max_op =
             }))
         .in_place();
 
+// As in PyTorch an element that is equal to its limit keeps the gradient.
+const OpRecord& raise_op =
+    define("clamp_min_by(Tensor self, Tensor min) -> Tensor")
+        .surface(Surface::internal)
+        .doc("max(self, min).")
+        .pointwise(limit(
+            2, 0, [](std::span<const Value> v) { return std::vector{max(v[0], v[1])}; },
+            [](std::span<const Value> v) {
+              return std::vector{where(v[0] >= v[1], v[3], zero_like(v[3])),
+                                 where(v[0] < v[1], v[3], zero_like(v[3]))};
+            }));
+
+const OpRecord& lower_op =
+    define("clamp_max_by(Tensor self, Tensor max) -> Tensor")
+        .surface(Surface::internal)
+        .doc("min(self, max).")
+        .pointwise(limit(
+            2, 0, [](std::span<const Value> v) { return std::vector{min(v[0], v[1])}; },
+            [](std::span<const Value> v) {
+              return std::vector{where(v[0] <= v[1], v[3], zero_like(v[3])),
+                                 where(v[0] > v[1], v[3], zero_like(v[3]))};
+            }));
+
 }  // namespace
 
 // Whole-number tensors with a fractional limit become floating first, as promotion has it.
@@ -175,17 +198,8 @@ Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
 Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
   ARETE_CHECK(min.defined() || max.defined(),
               ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
-  // As in PyTorch an element that is equal to its bound keeps the gradient.
-  Tensor x = self;
-  if (min.defined()) {
-    const Tensor y = maximum(x, min);
-    x = y.requires_grad() ? where(ge(x, min), x, y) : y;
-  }
-  if (max.defined()) {
-    const Tensor y = minimum(x, max);
-    x = y.requires_grad() ? where(le(x, max), x, y) : y;
-  }
-  return x;
+  const Tensor x = min.defined() ? ops::call(ops::raise_op, {self, min}) : self;
+  return max.defined() ? ops::call(ops::lower_op, {x, max}) : x;
 }
 Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
   return arete::clamp(*this, min, max);

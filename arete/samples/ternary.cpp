@@ -75,6 +75,19 @@ const Attached clamp_op =
                              c.scalar(2).to_double());
           })};
         });
+std::vector<Sample> by_tensor_samples(SampleMaker& m) {
+  return {{{m.make_distinct({2, 3}), m.make_distinct({2, 3})}, "equal shapes"},
+          {{m.make({2, 3}), m.make({3})}, "broadcast"},
+          {{m.make_strided({2, 3}), m.make({2, 1})}, "strides"}};
+}
+const Attached clamp_min_by_op =
+    attach("clamp_min_by").samples(by_tensor_samples).reference(reference2([](double a, double b) {
+      return std::fmax(a, b);
+    }));
+const Attached clamp_max_by_op =
+    attach("clamp_max_by").samples(by_tensor_samples).reference(reference2([](double a, double b) {
+      return std::fmin(a, b);
+    }));
 const Attached clamp_min_op =
     attach("clamp_min")
         .samples([](SampleMaker& m) {
