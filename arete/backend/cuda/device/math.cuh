@@ -312,12 +312,31 @@ DEVICE T op_polynomial(T x, T n) {
   return p[kOrder];
 }
 
-// The library's lgammaf loses the digits near its zeros, which lie below -2.45 (but for 1 and 2)
-// and, below -10, next to the poles.
-DEVICE f64 op_lgamma(f64 a) { return lgamma(a); }
-DEVICE f32 op_lgamma(f32 a) {
-  return a > -2.2f || !(a > -10.01f) ? lgammaf(a) : f32(lgamma(f64(a)));
+// log |gamma(a)| for -10.01 < a < -2.4, where the library's lgammaf loses the digits near the zeros
+// and, below -10, next to the poles: gamma(z) = (z - 1) ... (z - n) gamma(a) with z = a + n in
+// [1, 2), and what counts is how far the quotient is from 1.
+DEVICE f32 lgamma_below(f32 a) {
+  const f64 kGamma[] = {// in z - 3/2, to 2e-16
+                        0.0003798841122384746,  -0.0005535261237776001, 0.0003316776939463096,
+                        -0.0005178579619329019, 0.0010571812704697682,  -0.001574779531032255,
+                        0.0022734500847091783,  -0.0034122755571385196, 0.00513289510786973,
+                        -0.00769152312170173,   0.011522406032760057,   -0.017222341295511746,
+                        0.025837612388235707,   -0.03800194028697324,   0.05861030362995726,
+                        -0.07752305217927971,   0.14464535904764564,    -0.1072948045661784,
+                        0.41481345368828215,    0.03233839744888984,    0.886226925452758};
+  const f32 below = floorf(a);
+  const f64 z = f64(a) - f64(below) + 1.0;
+  f64 product = 1, factor = z, gamma = kGamma[0];
+#pragma unroll 1
+  for (i32 k = i32(below); k <= 0; ++k) product *= factor -= 1.0;
+#pragma unroll
+  for (i32 k = 1; k < 21; ++k) gamma = gamma * (z - 1.5) + kGamma[k];
+  product = fabs(product);
+  const f32 size = f32(product), quotient = f32(gamma) / size;
+  return quotient > 0.5f && quotient < 2.0f ? log1pf(f32(gamma - product) / size) : logf(quotient);
 }
+DEVICE f64 op_lgamma(f64 a) { return lgamma(a); }
+DEVICE f32 op_lgamma(f32 a) { return a > -2.4f || !(a > -10.01f) ? lgammaf(a) : lgamma_below(a); }
 
 // As scalar_math.h: reflection, recurrence up to 10, asymptotic series.
 DEVICE f64 op_digamma(f64 x) {  // as expr/scalar_math.h
