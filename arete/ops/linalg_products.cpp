@@ -127,7 +127,8 @@ Tensor plus(const Tensor& self, const Tensor& product, const Scalar& beta, const
     expand(self.layout(), product.sizes());  // its errors are ours
     return scaled;
   }
-  return self.expand(product.sizes()).mul(beta) + scaled;
+  const Tensor addend = self.expand(product.sizes());
+  return (beta.to_double() == 1 ? addend : addend.mul(beta)) + scaled;
 }
 
 const OpRecord& addmv_op =
