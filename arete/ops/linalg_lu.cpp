@@ -65,23 +65,29 @@ Tensor permutation_matrix(const Tensor& pivots, int64_t n, DType dtype);
 Tensor lu_gradient(const Tensor& grad, const Tensor& lu, const Tensor& pivots) {
   const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
   const Tensor square = lu.narrow(-2, 0, k).narrow(-1, 0, k);
-  const Tensor l = lower_factor(square), u = square.triu();
   const Tensor g = grad.narrow(-2, 0, k).narrow(-1, 0, k);
-  Tensor inner_l = matmul(l.mT(), g.tril(-1)), inner_u = matmul(g.triu(), u.mT());
-  Tensor rest;
+  // L^T and U^T are triangles of it. What is used up makes room for the next.
+  const Tensor both = square.mT();
+  Tensor inner = matmul(lower_factor(square).mT(), g.tril(-1)), rest;
   if (n > m) {
     const Tensor u2 = lu.narrow(-1, k, n - k), gu2 = grad.narrow(-1, k, n - k);
-    inner_l = inner_l - matmul(gu2, u2.mT());
-    rest = linalg::solve_triangular(l.mT(), gu2, true, true, true);
-  } else if (m > n) {
-    const Tensor l2 = lu.narrow(-2, k, m - k), gl2 = grad.narrow(-2, k, m - k);
-    inner_u = inner_u - matmul(l2.mT(), gl2);
-    rest = linalg::solve_triangular(u.mT(), gl2, false, false);
+    inner = inner - matmul(gu2, u2.mT());
+    rest = linalg::solve_triangular(both, gu2, true, true, true);
   }
-  const Tensor right =
-      linalg::solve_triangular(u.mT(), inner_l.tril(-1) + inner_u.triu(), false, false);
-  Tensor ga = linalg::solve_triangular(l.mT(), right, true, true, true);
+  inner = inner.tril(-1);
+  Tensor upper = matmul(g.triu(), square.triu().mT());
+  if (m > n) {
+    const Tensor l2 = lu.narrow(-2, k, m - k), gl2 = grad.narrow(-2, k, m - k);
+    upper = upper - matmul(l2.mT(), gl2);
+    rest = linalg::solve_triangular(both, gl2, false, false);
+  }
+  inner = inner + upper.triu();
+  upper = Tensor();
+  inner = linalg::solve_triangular(both, inner, false, false);
+  Tensor ga = linalg::solve_triangular(both, inner, true, true, true);
+  inner = Tensor();
   if (rest.defined()) ga = cat({ga, rest}, n > m ? -1 : -2);
+  rest = Tensor();
   return matmul(permutation_matrix(pivots, m, lu.dtype()), ga);
 }
 
