@@ -3,8 +3,8 @@
     python bench/compiled.py [--library arete|torch] [--device cpu|cuda] [--threads 2] [--kernels N]
                              [--options JSON] [--mode MODE] [ROW ...]
 
-`--kernels` also lists, of a step on a GPU, the N kernels that take longest; `--options` and `--mode` are compile's. In PyTorch the network is compiled
-and the optimizer called, which is what its programs do; in Arete the whole step is.
+`--kernels` also lists, of a step on a GPU, the N kernels that take longest; `--options` and `--mode` are compile's. In PyTorch the
+network is compiled and the optimizer called, which is what its programs do; in Arete the whole step is.
 """
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ using prim::View;
 
 namespace {
 
-// Between kernels that are launched one by one a device waits a microsecond, and a host that is busy
-// with other things needs five or more for a step: of kernels that move so many bytes, which takes
-// some fifteen, it is worth while.
+// Between kernels that are launched one by one a device waits a microsecond, and a host that is
+// busy with other things needs five or more for a step: of kernels that move so many bytes, which
+// takes some fifteen, it is worth while.
 constexpr size_t kBytesPerLaunch = size_t{64} << 20;
 constexpr size_t kFewestSteps = 4;
 // Runs before the first capture: libraries choose their kernels, and it is seen what changes.
@@ -216,11 +216,16 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
                       use.first = std::min(use.first, first - reinterpret_cast<intptr_t>(base));
                       use.last = std::max(use.last, last - reinterpret_cast<intptr_t>(base));
                     });
-  for (Use& use : uses_) {
-    if (use.last <= use.first) continue;
-    if (size_t(use.last - use.first) > std::max(kMostMovedBytes, bytes_ / kMostMovedPart))
-      return give_up("much memory lies elsewhere from run to run");
-    use.place = backend_->new_storage(size_t(use.last - use.first));
+  size_t much = 0;
+  for (const Use& use : uses_)
+    if (use.last > use.first && size_t(use.last - use.first) > kMostMovedBytes)
+      much += size_t(use.last - use.first);
+  if (much > bytes_ / kMostMovedPart) return give_up("much memory lies elsewhere from run to run");
+  try {
+    for (Use& use : uses_)
+      if (use.last > use.first) use.place = backend_->new_storage(size_t(use.last - use.first));
+  } catch (const OutOfMemoryError&) {
+    return give_up("there is no memory for copies of what lies elsewhere from run to run");
   }
   size_t count = 0;
   for (const GraphStep& step : steps) count += step.numbers.size();

@@ -170,7 +170,8 @@ int few_in_rows(const StagedCall& rows, const StagedCall& next) {
     return -1;
   const int dim = std::countr_zero(rows.reduced);
   const int64_t few = rows.space[size_t(dim)];
-  return few <= kFew && numel_of(row_sizes(next)) / few >= kManyRows ? dim : -1;
+  const int64_t count = numel_of(row_sizes(next)), length = numel_of(next.space) / count;
+  return few <= kFew && count / few >= kManyRows && length <= kLongestRow ? dim : -1;
 }
 
 struct Depth {
@@ -290,7 +291,8 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     in_rows = false;
   } else if (in_rows) {
     if (exact_) return "what works on rows is not joined under exact";
-    few = stores_too() ? -1 : few_in_rows(mine, its);
+    few = few_in_rows(mine, its);
+    if (few >= 0 && stores_too()) few = -1;
     if (few < 0 && !has_row_call_ && !next.has_row_call_ &&
         !has_good_rows(mine.reduced ? mine : its))
       return "its rows are too few, too long or not in one piece";

@@ -1,5 +1,6 @@
 #include "arete/ops/activation.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/base/error.h"
@@ -10,6 +11,7 @@
 #include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise_family.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -348,13 +350,30 @@ class Half {
   prim::View view_;
 };
 
+// Dense strides for half of x in the order of its dimensions, if x is dense.
+std::optional<Shape> strides_of_half(const Tensor& x, IntList sizes) {
+  if (!x.layout().is_dense()) return strides_like(x, sizes);
+  Shape order;
+  for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return x.strides()[size_t(a)] > x.strides()[size_t(b)];
+  });
+  Shape strides(sizes);
+  int64_t stride = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    strides[size_t(order[k])] = stride;
+    stride *= std::max<int64_t>(sizes[size_t(order[k])], 1);
+  }
+  return strides;
+}
+
 const OpRecord& glu_backward_op =
     define("glu_backward(Tensor grad, Tensor self, int dim) -> Tensor")
         .doc("glu's gradient; has none of its own.")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(1);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           static auto& programs = *new expr::ProgramCache;
@@ -390,7 +409,8 @@ const OpRecord& glu_op =
                                        std::to_string(dim) + " is size " + std::to_string(size)));
           Shape sizes(x.sizes());
           sizes[size_t(dim)] /= 2;
-          out.push_back({std::move(sizes), x.dtype(), x.device(), {}});
+          std::optional<Shape> strides = strides_of_half(x, sizes);
+          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           static auto& programs = *new expr::ProgramCache;

@@ -395,7 +395,8 @@ const OpRecord& conv_tbc_op =
                       ValueError(c.name(), "channels of input, weight and bias do not fit")
                           .got(describe(x) + ", " + describe(w) + ", " + describe(bias)));
           // On GPUs products, as precise as those are, not as convolutions are.
-          if (x.device().is_cuda() && (x.dtype() == kFloat32 || x.dtype() == kFloat64))
+          const bool one_dtype = w.dtype() == x.dtype() && bias.dtype() == x.dtype();
+          if (x.device().is_cuda() && one_dtype && (x.dtype() == kFloat32 || x.dtype() == kFloat64))
             return {tap_products(x, w, bias, c.integer(3))};
           return {conv1d(x.permute({1, 2, 0}), w.permute({2, 1, 0}), bias, 1, c.integer(3))
                       .permute({2, 0, 1})};

@@ -170,7 +170,7 @@ const OpRecord& normal_numbers_op =
             draw_through(p, [](std::span<const Value> v) { return v[0] * v[1] + v[2]; },
                          Distribution::normal, 0, c.real(3), c[4], to, {c.real(2)}, {from(1)});
         })
-        .grad(no_random_gradient);
+        .grad(zero_gradients);
 
 const OpRecord& normal_tensor_tensor_op =
     define("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
@@ -271,7 +271,7 @@ const OpRecord& poisson_numbers_op =
                        Distribution::uniform, 0, 1, c[1], view_of(out[0]), {},
                        {view_of(c.tensor(0))});
         })
-        .grad(no_random_gradient);
+        .grad(zero_gradients);
 
 const OpRecord& poisson_op =
     define("poisson(Tensor self, Generator? generator=None) -> Tensor")
@@ -285,7 +285,7 @@ const OpRecord& poisson_op =
           const bool readable = !self.is_meta() && !self.is_cuda() && self.numel() > 0 &&
                                 !(modes().word & Modes::kCapture);
           ARETE_CHECK(
-              !readable || !(self.detach().min().item<double>() < 0),
+              !readable || !self.detach().lt(Scalar(0)).any().item<bool>(),
               ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
           return {call(poisson_numbers_op, {self, c[1]})};
         });

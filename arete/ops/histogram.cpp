@@ -44,15 +44,15 @@ const OpRecord& histc_op =
           // A value's place; those that do not count go behind the last.
           static auto* const cache = new expr::ProgramCache;
           const expr::Type work = expr::work_type(x.dtype());
-          const expr::Program& program = cache->get(
-              pack_key({int(x.dtype())}), {x.dtype()}, {work, work, work, work}, {kInt64},
-              [=](Values v) {
-                const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
-                const Value place = max(min((z - v[1]) * v[3], v[4]), 0.0);
-                return std::vector{cast(where(inside, place, v[4] + 1.0), expr::Type::i64)};
-              });
+          const expr::Program& program =
+              cache->get(pack_key({int(x.dtype())}), {x.dtype()},
+                         {work, work, work, expr::Type::i64}, {kInt64}, [=](Values v) {
+                           const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
+                           const Value place = cast(max((z - v[1]) * v[3], 0.0), expr::Type::i64);
+                           return std::vector{where(inside, min(place, v[4] - 1), v[4])};
+                         });
           const Scalar numbers[] = {Scalar(low), Scalar(high), Scalar(double(bins) / (high - low)),
-                                    Scalar(double(bins - 1))};
+                                    Scalar(bins)};
           const TensorOptions o(kInt64, x.device());
           Tensor count = zeros({bins + 1}, o);
           // Places take twice the memory of float32: a piece of them is there at a time.

@@ -91,12 +91,12 @@ Changing exponential(const Tensor& matrices, const Tensor& change = {}) {
   const double largest_norm = a.dtype() == kFloat32 ? 3.010066362817634 : 1.090863719290036;
   const Tensor norm = a.norm(1, {-2}, true).amax({-1}, true);
   const Tensor halvings = (norm / Scalar(largest_norm)).log2().ceil().clamp(Scalar(0));
-  // What is not finite ends in NaN by itself.
-  const Tensor squarings = arete::where(halvings < Scalar(2000), halvings, 0);
+  const Tensor is_finite = halvings < Scalar(2000);
+  const Tensor squarings = arete::where(is_finite, halvings, 0);
   const std::vector<double> counts = squarings.to_vector<double>();
   Changing y;
   {
-    const Tensor scale = halvings.neg().exp2();
+    const Tensor scale = arete::where(is_finite, halvings.neg().exp2(), NAN);
     auto [b1, b2, b3, b4, b5] =
         combinations({a * scale, change.defined() ? change.reshape({-1, n, n}) * scale : Tensor()});
     const Changing c = product(b1, b5, b4);

@@ -8,6 +8,7 @@
 
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
 #include "arete/prim/philox.h"
 
 namespace arete::ops {
@@ -84,5 +85,15 @@ void draw_through(prim::Primitives& p, F f, Distribution d, double a, double b,
 
 // What was there before a draw has no influence on the result.
 inline TensorList no_random_gradient(const GradCall&) { return {}; }
+
+/// Numbers are what they were drawn as, whatever their parameters are.
+inline TensorList zero_gradients(const GradCall& g) {
+  TensorList zeros(g.input_count());
+  for (size_t i = 0; i < zeros.size(); ++i)
+    if (g.needs(i))
+      zeros[i] =
+          zeros_to_copy(g.input_sizes(i), TensorOptions(g.input_dtype(i), g.input_device(i)));
+  return zeros;
+}
 
 }  // namespace arete::ops

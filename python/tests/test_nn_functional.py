@@ -360,3 +360,12 @@ def test_cross_entropy_of_probabilities_ignores_nothing(library):
         assert lib.nn.functional.cross_entropy(x, lib.tensor([ignored % 3, 1]), ignore_index=ignored).dim() == 0
     for ignored in (-100, -1):  # which are no classes
         assert abs(lib.nn.functional.cross_entropy(x, target, ignore_index=ignored).item() - 1.0986123) < 1e-6
+
+
+def test_glu_keeps_the_order_of_dimensions():
+    x = arete.randn(2, 4, 3, 5).contiguous(memory_format=arete.channels_last).requires_grad_()
+    y = arete.nn.functional.glu(x, 1)
+    y.sum().backward()
+    assert y.stride() == (30, 1, 10, 2) and x.grad.stride() == x.stride()
+    assert arete.nn.functional.glu(arete.zeros(6, 4).t(), 0).stride() == (1, 2)
+    assert arete.nn.functional.glu(arete.zeros(6, 4).t(), 1).stride() == (1, 4)

@@ -83,10 +83,14 @@ TEST(Random, NormalWithAMeanForEachElement) {
     const Tensor drawn = number ? normal(m, 2.0) : normal(m, m);
     EXPECT_TRUE(drawn.requires_grad());
     drawn.sum().backward();
-    if (m.grad().defined()) {
-      EXPECT_EQ(m.grad().item<double>(), 0);
-    }
+    ASSERT_TRUE(m.grad().defined());
+    EXPECT_EQ(m.grad().item<double>(), 0);
   }
+  const Tensor rate = tensor({1.0, 30.0}, TensorOptions().requires_grad());
+  poisson(rate).sum().backward();
+  ASSERT_TRUE(rate.grad().defined());
+  EXPECT_EQ(rate.grad().abs().max().item<double>(), 0);
+  EXPECT_THROW(poisson(tensor({-1.0, NAN})), ValueError);
 }
 
 TEST(Random, Geometric) {

@@ -274,7 +274,8 @@ class CudaTransform {
     for (uint32_t d = 0; d < a.rank; ++d) {
       const int64_t extent = d > 1 ? 1 : tiles ? 32 : d == 0 ? int64_t(1) << a.width : height();
       const int64_t n = (a.size[d] + extent - 1) / extent;
-      ARETE_CHECK(n <= INT32_MAX / blocks, NotImplementedError("fft", "more than 2^39 numbers"));
+      ARETE_CHECK(n <= INT32_MAX / blocks,
+                  NotImplementedError("fft", "a transform of so many numbers"));
       blocks *= n;
       a.blocks[d] = uint32_t(n);
       const FastDivisor divisor = fast_divisor(uint32_t(n));

@@ -64,8 +64,8 @@ class FiniteOnly {
 // too few for that to be the faster way.
 template <class T>
 bool svd_by_rotations(LinalgCall<T>& c) {
-  // Beyond shared memory, from this many matrices on up to this many columns.
-  constexpr int64_t kMany = 8, kMostColumns = 512;
+  // Beyond shared memory, from this many matrices on up to this many columns and rows.
+  constexpr int64_t kMany = 8, kMostColumns = 512, kMostRows = 4096;
   const prim::LinalgArgs& l = c.args;
   const int64_t m = std::max(c.rows, c.columns), n = c.k;
   const bool vectors = bool(l.c), transposed = c.rows < c.columns;
@@ -78,7 +78,8 @@ bool svd_by_rotations(LinalgCall<T>& c) {
   const size_t others =
       sizeof(T) * size_t(32 + 3 * n + (vectors ? warps * m : 0)) + sizeof(int32_t) * size_t(n);
   const bool in_shared = others + matrices <= room;
-  if (!in_shared && (others > room || c.count < kMany || n > kMostColumns)) return false;
+  if (!in_shared && (others > room || c.count < kMany || n > kMostColumns || m > kMostRows))
+    return false;
   const Scratch memory(c.backend, in_shared ? 0 : matrices * size_t(c.count));
   linear::SvdArgs args{};
   args.a = address_of(c.a());

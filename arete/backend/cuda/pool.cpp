@@ -149,7 +149,7 @@ void CudaBackend::pool(const PoolArgs& p) {
     k.random_slack = std::max(k.random_slack, 0x1p-7 + 0x1p-21 * double(k.x_size[d]));
   }
 
-  kernel.wide = reach > INT32_MAX - kPoolThreads || plane > INT32_MAX || window > INT32_MAX;
+  kernel.wide = std::max({double(reach), plane, window}) > INT32_MAX - kPoolThreads;
   kernel.channels_last = x.size[1] > 1 && std::abs(x.stride[1]) < x.spatial_step();
   const int64_t vector = pool_vector(dtype);
   kernel.vector =
