@@ -81,6 +81,35 @@ TEST(Scatter, EveryDtypeModeAndLayout) {
     }
 }
 
+// So many that devices do not let all of them wait for each other at one place.
+TEST(Scatter, ManyElementsToFewDestinations) {
+  std::mt19937_64 rng(3);
+  const Shape sizes{40000};
+  for (const DType dtype : {kInt32, kInt64, kFloat32, kFloat64})
+    for (const int64_t size : {1, 10, 700})
+      for (const int64_t step : {0, 1, 2}) {  // between sources
+        GuardedBuffer out(dtype, Layout(IntList{size}, IntList{step == 2 ? 2 : 1})),
+            index(kInt64, sizes), src(dtype, Layout(sizes, IntList{step}));
+        out.fill_random(rng, -2, 2);
+        src.fill_random(rng, -2, 2);
+        std::vector<double> expected;
+        for (IndexWalk w(Shape{size}); w; ++w) expected.push_back(out.get(*w));
+        for (IndexWalk w(sizes); w; ++w) {
+          const int64_t to = int64_t(rng() % uint64_t(size));
+          index.set_at<int64_t>(*w, rng() % 2 ? to : to - size);
+          expected[size_t(to)] += src.get(*w);
+        }
+        backend_under_test().scatter({.out = out.view(),
+                                      .index = index.view(),
+                                      .src = src.view(),
+                                      .dim = 0,
+                                      .mode = ScatterMode::add});
+        ASSERT_TRUE(out.guards_intact());
+        for (IndexWalk w(Shape{size}); w; ++w)
+          ASSERT_EQ(out.get(*w), expected[size_t((*w)[0])]) << name_of(dtype) << " " << size;
+      }
+}
+
 TEST(Scatter, IndexOutOfRangeWritesNothingOutside) {
   for (int64_t bad : {int64_t(3), int64_t(-4), INT64_MAX, INT64_MIN}) {
     GuardedBuffer out(kFloat32, Shape{3}), index(kInt64, Shape{2}), src(kFloat32, Shape{2});
