@@ -31,7 +31,7 @@ std::vector<std::string> hasty_options() {
 // Sources do not ask for the architecture, and what the oldest one can do the others can: of those
 // a part of the sources shows that they are known to the compiler and to the libraries' headers.
 constexpr int kOldest = 80;
-constexpr uint64_t kPart = 4;
+constexpr uint64_t kPart = 8;
 
 class KernelSources : public testing::TestWithParam<std::tuple<SampleFamily, int>> {};
 
