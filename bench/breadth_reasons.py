@@ -66,7 +66,7 @@ REASONS = (
     ("NVIDIA", r"(digamma|special\.psi|[Ii]gammac?_?) .*\| host ",
      "f32 results near the zeros need f64 sums; the time of few elements is that of the instructions"),
     ("NVIDIA", r"^torch\.polar ", "real and imaginary parts are stored as two results, each with gaps"),
-    ("NVIDIA", r"index_put_ .*|Tensor\.__getitem__ \| tensor, \[:,\[number\]\]",
+    ("NVIDIA", r"(index_put_ |Tensor\.__getitem__ \| tensor, \[:,\[number\]\]).*\| (host|cache) ",
      "positions are looked up in tables of their dimensions, which finds those out of range: a launch or two for each"),
     ("NVIDIA", r"(nonzero_static|argwhere|masked_scatter_?|torch\.where \| tensor \||unique|unique_consecutive) ",
      "elements are counted, placed and moved by a kernel each"),

@@ -358,13 +358,7 @@ std::optional<Shape> strides_of_half(const Tensor& x, IntList sizes) {
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return x.strides()[size_t(a)] > x.strides()[size_t(b)];
   });
-  Shape strides(sizes);
-  int64_t stride = 1;
-  for (size_t k = order.size(); k-- > 0;) {
-    strides[size_t(order[k])] = stride;
-    stride *= std::max<int64_t>(sizes[size_t(order[k])], 1);
-  }
-  return strides;
+  return strides_in_order(order, sizes);
 }
 
 const OpRecord& glu_backward_op =

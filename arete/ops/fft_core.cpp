@@ -11,6 +11,7 @@
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -76,13 +77,7 @@ Shape inner_strides(const Tensor& x, IntList dims, IntList sizes, bool complex) 
   std::stable_sort(order.begin(), order.end(), [&](int64_t d, int64_t e) {
     return place(d) != place(e) ? place(d) < place(e) : x.stride(d) > x.stride(e);
   });
-  Shape strides(sizes.size(), 0);
-  int64_t stride = 1;
-  for (size_t k = order.size(); k-- > 0;) {
-    strides[size_t(order[k])] = stride;
-    stride *= std::max<int64_t>(sizes[size_t(order[k])], 1);
-  }
-  return strides;
+  return strides_in_order(order, sizes);
 }
 
 FourierKind kind_of(int64_t kind) { return FourierKind(kind); }

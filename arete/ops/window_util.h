@@ -1,6 +1,7 @@
 // Shared by convolutions and pools: geometry, checks and memory orders.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "arete/ops/call.h"
@@ -69,6 +70,17 @@ inline std::optional<Shape> strides_like(const Tensor& a, const Tensor& b, IntLi
 /// Strides for a result of t's own sizes that keeps its order: t's where it is dense.
 inline std::optional<Shape> strides_like(const Tensor& t) {
   return t.layout().is_dense() ? Shape(t.strides()) : strides_like(t, t.sizes());
+}
+/// Dense strides of `sizes`; `order`: the dimensions, the outermost first.
+inline Shape strides_in_order(IntList order, IntList sizes) {
+  Shape strides(sizes);
+  int64_t stride = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    const size_t d = size_t(order[k]);
+    strides[d] = stride;
+    stride *= std::max<int64_t>(sizes[d], 1);
+  }
+  return strides;
 }
 /// `result` in channels-last order if `t` asks for it; itself if it is so or `t` does not.
 inline Tensor ordered_like(const Tensor& t, const Tensor& result) {
