@@ -18,6 +18,14 @@ namespace {
 const std::vector<DType> kAllReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 const std::vector<DType> kIntegers{kInt64, kInt32, kInt16, kInt8};
 
+// Whole small exponents are products, which pow() of expressions sees; halves are roots, as in
+// PyTorch: faster and more exact than the general power.
+Value power(Value a, Value b) {
+  if (a.is_floating() && b.builder()->is_number(b, 0.5)) return sqrt(a);
+  if (a.is_floating() && b.builder()->is_number(b, -0.5)) return rsqrt(a);
+  return pow(a, b);
+}
+
 // Works for integers, too, where nothing is NaN.
 Value is_nan_of(Value x) { return x != x; }
 
@@ -261,8 +269,9 @@ const OpRecord& pow_op =
     define("pow(Tensor self, Tensor exponent) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("self to the power exponent.")
-        .binary([](Value a, Value b) { return pow(a, b); })
+        .binary(power)
         .exact_numbers(0b10)
+        .constant_number(1)
         .refuses([](const Call& c) {
           ARETE_CHECK(
               !(c[0].kind() == Arg::Kind::tensor && is_integral_or_bool(c[0].tensor().dtype()) &&
@@ -372,18 +381,7 @@ ARETE_DEFINE_EXTREME(fmax)
 ARETE_DEFINE_EXTREME(fmin)
 #undef ARETE_DEFINE_EXTREME
 
-// Whole small exponents are products and roots: faster and more exact than the general power.
-Tensor pow(const Tensor& self, Scalar exponent) {
-  const double e = exponent.to_double();
-  if (e == 2) return self.square();
-  if (is_floating(self.dtype())) {
-    if (e == 1) return self.positive();
-    if (e == 3) return self.mul(self.square());
-    if (e == -1) return self.reciprocal();
-    if (e == -0.5) return self.rsqrt();
-  }
-  return ops::call(ops::pow_op, {self, exponent});
-}
+Tensor pow(const Tensor& self, Scalar exponent) { return ops::call(ops::pow_op, {self, exponent}); }
 Tensor pow(const Tensor& self, const Tensor& other) {
   return ops::call(ops::pow_op, {self, other});
 }

@@ -1,6 +1,7 @@
 #include "arete/ops/pointwise_call.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
@@ -63,23 +64,33 @@ DType promoted_type(const Call& call, int n) {
   return p.result();
 }
 
-// `numbers`: bit i: input i is a number.
+// Small multiples of a half, by which PointwiseDef::constant_number tells programs apart: 0 is no
+// such number.
+uint32_t small_number_code(double v) {
+  const bool is_small = v >= -1 && v <= 3 && 2 * v == std::floor(2 * v);
+  return is_small ? uint32_t(2 * v + 3) : 0;
+}
+double small_number(uint32_t code) { return (double(code) - 3) / 2; }
+
+// `numbers`: bit i: input i is a number. `folded`: see resolve().
 ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes& types,
-                 uint32_t numbers, uint32_t folded_params) {
+                 uint32_t numbers, uint32_t folded) {
   expr::Builder b;
   const expr::Type compute = expr::compute_type(types.compute);
   std::vector<Value> values(def.n_inputs + def.n_params);
   for (int i = 0; i < def.n_inputs; ++i)
     if (!(numbers >> i & 1)) values[i] = b.input(call[i].tensor().dtype());
   for (int i = 0; i < def.n_inputs; ++i) {
-    if (numbers >> i & 1)
+    if (i == def.constant_number && folded)
+      values[i] = is_float(compute) ? b.constant(compute, small_number(folded))
+                                    : b.constant(compute, int64_t(small_number(folded)));
+    else if (numbers >> i & 1)
       values[i] = b.param(compute);
     else if (def.compute_promoted)
       values[i] = b.cast(values[i], compute);
   }
   for (int k = 0; k < def.n_params; ++k)
-    values[def.n_inputs + k] =
-        folded_params >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
+    values[def.n_inputs + k] = folded >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
   std::vector<Value> outputs = def.definition(values);
   const std::vector<DType> dtypes(outputs.size(), types.result);
   return b.build(outputs, dtypes);
@@ -181,7 +192,9 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
     result = *forced_result;
   }
   r.types = {compute, result};
-  uint32_t folded = 0;
+  uint32_t folded = 0;  // bits of parameters that are 1, or the code of the constant number
+  if (const int i = def.constant_number; i >= 0 && numbers >> i & 1)
+    folded = small_number_code(number_at(call[i]).to_double());
   for (int k = 0; k < def.n_params; ++k) {
     const Scalar s = call[def.n_inputs + k].scalar();
     // Among booleans any number stands for whether it is zero, as in x.masked_fill(mask, 1).
@@ -205,7 +218,8 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
     fresh->compute = compute;
     fresh->program = build(def, call, r.types, numbers, folded);
     for (int i = 0; i < def.n_inputs; ++i)
-      if (numbers >> i & 1) fresh->number_inputs.push_back(i);
+      if ((numbers >> i & 1) && !(i == def.constant_number && folded))
+        fresh->number_inputs.push_back(i);
     const std::lock_guard lock(cache.mutex);
     r.variant = cache.find(key);
     if (!r.variant) {

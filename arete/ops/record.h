@@ -276,7 +276,10 @@ struct PointwiseDef {
   uint32_t refused_gradients = 0;
   const char* no_derivative = nullptr;
   uint32_t exact_numbers = 0;  ///< bit i: input i is no number that integers cannot hold
-  bool truncates = false;      ///< parameters beside integers lose their fractions; else refused
+  /// Of an operator without parameters, an input: a small multiple of a half there is a constant of
+  /// its program, which the definition may look at. -1: none.
+  int constant_number = -1;
+  bool truncates = false;  ///< parameters beside integers lose their fractions; else refused
   void (*check)(const Call&) = nullptr;  ///< refuses arguments; tensors may be numbers
   std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
@@ -493,6 +496,11 @@ class Definer {
   /// See PointwiseDef::exact_numbers.
   Definer& exact_numbers(uint32_t bits) {
     r_.pointwise->exact_numbers = bits;
+    return *this;
+  }
+  /// See PointwiseDef::constant_number.
+  Definer& constant_number(int input) {
+    r_.pointwise->constant_number = input;
     return *this;
   }
   /// See PointwiseDef::truncates.

@@ -249,3 +249,16 @@ def test_arguments_that_crashed_or_meant_nothing():
             getattr(arete._C, name)("sum", [square])
     with pytest.raises((TypeError, RuntimeError), match="isin"):
         arete.isin(square.to(arete.complex64), arete.ones(1))
+
+
+def test_small_exponents_are_products_and_roots():
+    x = arete.linspace(0.1, 3, 1001)
+    for exponent, same in ((2, x * x), (3, x * x * x), (-1, x.reciprocal()), (0.5, x.sqrt()), (-0.5, x.rsqrt()), (1, x)):
+        for power in (x**exponent, x.pow(float(exponent)), arete.pow(x, exponent), x.clone().pow_(exponent)):
+            assert arete.equal(power, same), exponent
+    whole = arete.tensor([-3, 0, 7])
+    assert (whole**2).tolist() == [9, 0, 49] and (whole**3).dtype == arete.int64 and (whole**0.5)[2].item() == pytest.approx(7**0.5)
+    leaf = arete.tensor([2.0, 3.0], requires_grad=True)
+    (slope,) = arete.autograd.grad((leaf**3).sum(), leaf, create_graph=True)
+    assert slope.tolist() == [12.0, 27.0]
+    assert arete.autograd.grad(slope.sum(), leaf)[0].tolist() == [12.0, 18.0]
