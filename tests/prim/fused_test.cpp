@@ -403,6 +403,30 @@ TEST(Fused, row_values_from_inputs) {
       }
 }
 
+// Many rows read the same elements, as forces between bodies do.
+TEST(Fused, rows_of_pairs) {
+  std::mt19937_64 rng(9);
+  const DType f = kFloat32;
+  FusedSpec spec{{}, 2, 2};
+  spec.stages.push_back(stage(Kind::reduce, {0, 1}, {f, f}, {f, f}, [](auto v) {
+    const Value d = v[0] - v[1], weight = expr::rsqrt(d * d + 0.1);
+    return std::vector<Value>{d * weight, weight};
+  }));
+  spec.stages.push_back(stage(Kind::store_row, {~0, ~1}, {f, f}, {f, f}, [](auto v) {
+    return std::vector<Value>{v[0], v[1]};
+  }));
+  for (const auto& [rows, length] :
+       {std::pair<int64_t, int64_t>{4500, 33}, {4301, 5}, {4224, 70}}) {
+    std::vector<GuardedBuffer> in, out;
+    fill_values(in.emplace_back(f, Layout(Shape{1, length}, IntList{3 * length, 3})), rng);
+    fill_values(in.emplace_back(f, Layout(Shape{rows, 1}, IntList{3, 1})), rng);
+    out.emplace_back(f, Layout(Shape{rows, 1}, IntList{3, 1}));
+    out.emplace_back(f, Shape{rows, 1});
+    check(spec, {rows, length}, 1, in, out);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(Fused, in_place) {
   std::mt19937_64 rng(5);
   for (const Shape& space : {Shape{100, 7}, Shape{9, 2000}}) {

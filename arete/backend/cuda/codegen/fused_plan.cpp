@@ -133,7 +133,18 @@ class Planner {
       for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
       return Mapping::columns;
     }
-    return Mapping::rows;
+    return is_of_pairs() ? Mapping::columns : Mapping::rows;
+  }
+
+  // Whether many rows all read the same elements, each beside numbers of its own, as the forces
+  // between bodies do: then threads that have a row each share what they load.
+  bool is_of_pairs() {
+    if (stored_ != 0 || rows_ < 32 * int64_t(limits_.multiprocessors)) return false;
+    bool all = true;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      for (int d = inner_; d < nest_.rank; ++d) all &= o.strides[size_t(d)] == 0;
+    });
+    return all && nest_.sizes[size_t(inner_)] >= 32;
   }
 
   bool is_uniform(const LoopNest::Operand& o) const {
@@ -198,6 +209,13 @@ class Planner {
       largest = std::max(largest, size);
     });
     width = std::min(width, 8 / largest);
+    // Each row has registers for its own numbers, and two for each result that a stage adds up.
+    int64_t results = 0;
+    for (const FusedStage& s : args_.spec->stages)
+      if (s.kind == Kind::reduce) results = std::max(results, int64_t(s.program->outputs().size()));
+    const int64_t registers = std::popcount(plan_.variant.uniform) + 2 * results;
+    width = std::min(width, int64_t(std::bit_floor(uint64_t(
+                                std::max<int64_t>(1, 40 / std::max<int64_t>(1, registers))))));
     while (width > 1 && (nest_.sizes[row] % width != 0 || rows_ / width < 32)) width /= 2;
     for_each_varying([&](const LoopNest::Operand& o) {
       if (o.strides[row] == 0) return;
