@@ -1,7 +1,9 @@
 #include "arete/compile/trace_internal.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <unordered_map>
 
 #include "arete/base/error.h"
@@ -144,10 +146,45 @@ void TracePlan::set_address(const Address& a, UsedBuffers memory,
   a.view->storage = at.storage;
 }
 
+// Before the first run: the kernels of all steps, which threads compile side by side.
+void TracePlan::compile_ahead() {
+  std::vector<std::pair<size_t, const RecordedCall*>> calls;
+  size_t step = 0;
+  plan_->for_each_step([&](const RecordedCall& call) {
+    using enum prim::Primitive;
+    const prim::Primitive its = call.primitive();
+    const bool is_compiled = its == pointwise || its == reduce || its == multi_pointwise ||
+                             its == multi_reduce || its == fused;
+    if (is_compiled && prim::heeds_rehearsals(call.device().type)) calls.emplace_back(step, &call);
+    ++step;
+  });
+  if (calls.size() < 2) return;
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  const auto work = [&] {
+    const prim::Rehearsal rehearsal;
+    for (size_t k = next++; k < calls.size(); k = next++) {
+      const size_t known = prim::compiled_kernels().size();
+      try {
+        calls[k].second->run_once();
+      } catch (...) {  // the run that follows says it
+      }
+      const auto& compiled = prim::compiled_kernels();
+      const std::lock_guard lock(mutex);
+      for (size_t c = known; c < compiled.size(); ++c)
+        account.kernels.push_back({calls[k].first, compiled[c].name, compiled[c].seconds});
+    }
+  };
+  std::vector<std::jthread> threads;
+  const size_t most = std::max(1u, std::thread::hardware_concurrency());
+  while (threads.size() < std::min(most, calls.size())) threads.emplace_back(work);
+}
+
 // The first time it is noted what is compiled for them.
 void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
                           size_t& done) {
   const bool is_first = account.runs == 0, in_pieces = !begins_.empty();
+  if (is_first) compile_ahead();
   std::vector<StoragePtr> arenas;
   if (in_pieces)
     arenas.resize(plan_->placements().size());

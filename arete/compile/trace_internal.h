@@ -74,6 +74,7 @@ class TracePlan {
   void divide_arenas();
   std::vector<StoragePtr> make_arenas() const;
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas);
+  void compile_ahead();
   void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, size_t& done);
   std::vector<bool> temporary_;
   std::vector<int> used_;

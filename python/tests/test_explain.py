@@ -12,6 +12,7 @@ import pytest
 import arete
 import arete.nn.functional as F
 from arete import compiler, explain, nn
+from fake_gpus import run
 
 
 def functions_of(f):
@@ -294,3 +295,19 @@ def test_nothing_is_kept_afterwards(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert explain.main([str(program)]) == 0
     assert "what became" in capsys.readouterr().out and compiler._kept is None
+
+
+def test_kernels_of_a_plan_are_made_before_it_runs():
+    said = run("""
+        import json
+        def f(x):
+            return (x.exp() * 2).sum(0), x.sort().values + 1
+        g, x = torch.compile(f), torch.rand(30, 40, device="cuda")
+        for _ in range(3):
+            a, b = g(x)
+        assert torch.allclose(a, f(x)[0]) and torch.equal(b, f(x)[1])
+        (plan,) = [p for p in json.loads(g.explain("json"))["functions"][0]["plans"] if p["runs"]]
+        print(len(plan["steps"]), sorted({k["step"] for k in plan["kernels"]}), len(plan["kernels"]))
+    """)
+    steps, with_kernels, kernels = eval("(" + said.replace(" [", ", [").replace("] ", "], ") + ")")  # noqa: S307
+    assert steps > len(with_kernels) == kernels >= 2

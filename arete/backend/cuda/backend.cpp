@@ -8,6 +8,7 @@
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/provider.h"
 #include "arete/core/modes.h"
+#include "arete/prim/compiled_kernels.h"
 
 namespace arete::cuda {
 namespace {
@@ -25,7 +26,9 @@ CachingAllocator& make_allocator(DeviceContext& context) {
 CudaBackend::CudaBackend(int ordinal)
     : context_(DeviceContext::get(ordinal)),
       allocator_(make_allocator(context_)),
-      captures_(context_, allocator_) {}
+      captures_(context_, allocator_) {
+  prim::heed_rehearsals(DeviceType::cuda);
+}
 
 void* CudaBackend::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
@@ -45,7 +48,7 @@ void* CudaBackend::scratch(size_t bytes) { return allocate(bytes); }
 void CudaBackend::release_scratch(void* p, size_t bytes) noexcept { deallocate(p, bytes); }
 
 void CudaBackend::note_use(const void* p, CUstream stream) {
-  if (p) allocator_.note_use(p, stream);
+  if (p && !prim::is_rehearsing()) allocator_.note_use(p, stream);
 }
 
 bool CudaBackend::has_own(prim::Primitive p, DType dtype) const {
