@@ -387,15 +387,15 @@ class Compiler {
                                            : test.op == Op::lt || test.op == Op::gt
                                                ? kernels::compare_lt
                                                : kernels::compare_le;
-    const kernels::ChooseKernel kernel = table_.choose[comparison][int(type)];
-    if (!kernel) return -1;
+    const kernels::ChooseKernel* const kernels = table_.choose[comparison][int(type)];
+    if (!kernels[0]) return -1;
     if (turned) std::swap(a, b);
     const int c = operand(in, 1), d = operand(in, 2);
     const int out = add_value(false, size);
     values_[size_t(out)].defined = int(body_.size());
     const int scalars =
         int(uniform(a)) | int(uniform(b)) << 1 | int(uniform(c)) << 2 | int(uniform(d)) << 3;
-    body_.push_back({nullptr, kernel, out, {a, b, c, d}, scalars, Code::Step::choose});
+    body_.push_back({nullptr, kernels[scalars], out, {a, b, c, d}, 0, Code::Step::choose});
     code_.cost += 2;
     return out;
   }
@@ -511,7 +511,7 @@ class Compiler {
       bool is_product = false, is_number = false;
       for (Type t : {Type::f32, Type::f64}) {
         is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
-        is_number |= step->choose == table_.choose[kernels::compare_eq][int(t)];
+        is_number |= step->choose == table_.choose[kernels::compare_eq][int(t)][8];
       }
       const auto [a, b, c, d] = step->in;
       is_product &= step->kind == Code::Step::kernel;

@@ -61,7 +61,7 @@ struct Code {
     kernels::Kernel run;
     kernels::ChooseKernel run_choose;
     uint16_t out, a, b, c, d;
-    uint16_t number;  // scalars of `choose`
+    uint16_t number;
     Kind kind;
     // Of `enter`: what the condition is for the elements meant, and up to how many of 256 elements
     // it pays to bring these together; beyond, the steps run on all.
@@ -136,8 +136,7 @@ class Frame {
       if (s->kind == Code::Step::kernel)
         s->run(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], n);
       else if (s->kind == Code::Step::choose)
-        s->run_choose(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], slots_[s->d],
-                      s->number, n);
+        s->run_choose(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], slots_[s->d], n);
       else
         s = run_arm(s, n);
   }

@@ -314,45 +314,49 @@ void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
   if (i < n) step(i, uint64_t(n - i) * sizeof(T));
 }
 
+// What an operand of a choice is at x: there, or the same everywhere. Each stands in a variable of
+// its own: the compiler leaves an array of them in memory.
+template <bool kScalar, class V, class T>
+inline V operand_at(V same, const T* x, uint64_t bytes) {
+  if constexpr (!kScalar) __builtin_memcpy(&same, x, bytes);
+  return same;
+}
 template <class F, class T, int kScalars>
-void choose_of(T* o, const T* const* p, int64_t n) {
+void choose(void* out, const void* a, const void* b, const void* c, const void* d, int64_t n) {
   constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
   typedef T V __attribute__((vector_size(kVectorBytes)));
-  V v[4];
-  for (int k = 0; k < 4; ++k)
-    if (kScalars >> k & 1)
-      for (int l = 0; l < kLanes; ++l) v[k][l] = *p[k];
+  auto* o = static_cast<T*>(out);
+  auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+  auto *z = static_cast<const T*>(c), *w = static_cast<const T*>(d);
+  // Less zeros, which keeps the sign of a zero.
+  const V sx = *x - V{}, sy = *y - V{}, sz = *z - V{}, sw = *w - V{};
   const auto step = [&](int64_t i, uint64_t bytes) {
-    for (int k = 0; k < 4; ++k)
-      if (!(kScalars >> k & 1)) __builtin_memcpy(&v[k], p[k] + i, bytes);
-    const V y = F::run(v[0], v[1]) ? v[2] : v[3];
-    __builtin_memcpy(o + i, &y, bytes);
+    const auto first = F::run(operand_at<(kScalars & 1) != 0>(sx, x + i, bytes),
+                              operand_at<(kScalars & 2) != 0>(sy, y + i, bytes));
+    const V v = first ? operand_at<(kScalars & 4) != 0>(sz, z + i, bytes)
+                      : operand_at<(kScalars & 8) != 0>(sw, w + i, bytes);
+    __builtin_memcpy(o + i, &v, bytes);
   };
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) step(i, kVectorBytes);
   if (i < n) step(i, uint64_t(n - i) * sizeof(T));
-}
-template <class F, class T, int kScalars = 15>
-void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
-            int64_t n) {
-  if constexpr (kScalars >= 0) {
-    if (scalars != kScalars) return choose<F, T, kScalars - 1>(out, a, b, c, d, scalars, n);
-    const T* const p[] = {static_cast<const T*>(a), static_cast<const T*>(b),
-                          static_cast<const T*>(c), static_cast<const T*>(d)};
-    choose_of<F, T, kScalars>(static_cast<T*>(out), p, n);
-  }
 }
 ARETE_BINARY(IsEqual, a == b)
 ARETE_BINARY(IsUnequal, a != b)
 ARETE_BINARY(IsLess, a < b)
 ARETE_BINARY(IsLessEqual, a <= b)
 
+template <class F, class T, int kScalars = 15>
+void put_choice(ChooseKernel* kernels) {
+  if constexpr ((kScalars & 3) != 3) kernels[kScalars] = choose<F, T, kScalars>;
+  if constexpr (kScalars > 0) put_choice<F, T, kScalars - 1>(kernels);
+}
 template <class T>
 void put_choices(KernelTable& t) {
-  t.choose[compare_eq][kTypeOf<T>] = choose<IsEqual, T>;
-  t.choose[compare_ne][kTypeOf<T>] = choose<IsUnequal, T>;
-  t.choose[compare_lt][kTypeOf<T>] = choose<IsLess, T>;
-  t.choose[compare_le][kTypeOf<T>] = choose<IsLessEqual, T>;
+  put_choice<IsEqual, T>(t.choose[compare_eq][kTypeOf<T>]);
+  put_choice<IsUnequal, T>(t.choose[compare_ne][kTypeOf<T>]);
+  put_choice<IsLess, T>(t.choose[compare_lt][kTypeOf<T>]);
+  put_choice<IsLessEqual, T>(t.choose[compare_le][kTypeOf<T>]);
   t.triple[triple_min_max][kTypeOf<T>][6] = limits<T, true>;
   t.triple[triple_max_min][kTypeOf<T>][6] = limits<T, false>;
 }

@@ -136,10 +136,9 @@ enum Triple : int {
   kNumTriples
 };
 
-/// out[i] = a[i] < b[i] ? c[i] : d[i], or by another comparison, for operands of one size. Bit k of
-/// `scalars`: operand k is one.
+/// out[i] = a[i] < b[i] ? c[i] : d[i], or by another comparison, for operands of one size.
 using ChooseKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
-                              int scalars, int64_t n);
+                              int64_t n);
 /// The number of elements that are not 0.
 using CountKernel = int64_t (*)(const void* a, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
@@ -158,8 +157,9 @@ struct KernelTable {
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
   Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
   Kernel triple[kNumTriples][kNumKTypes][8];          // bit k: operand k is a scalar
-  ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
-  Kernel select[9][8];                                // by element size; bit k: scalar
+  // By type compared; bit k: operand k is a scalar, of which a and b are not both.
+  ChooseKernel choose[kNumComparisons][kNumKTypes][16];
+  Kernel select[9][8];  // by element size; bit k: scalar
   CountKernel count;
   // By element size and whether b[i] is true for the elements meant: those of a one after the
   // other, and back to their places, with anything in the others.
