@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "arete/arete.h"
 
@@ -97,6 +98,23 @@ TEST(Special, PolynomialsOfHighDegree) {
   EXPECT_NEAR(t[0].item<double>(), std::cos(40 * std::acos(-0.7)), 1e-13);
   EXPECT_NEAR(t[1].item<double>(), std::cos(17 * std::acos(0.3)), 1e-13);
   EXPECT_NEAR(t[2].item<double>(), 1, 1e-13);
+}
+
+TEST(Special, PolynomialsOfManyDegreesSideBySide) {
+  for (DType dtype : {kFloat32, kFloat64})
+    for (int64_t count : {1, 9, 32, 103}) {
+      const Tensor x = linspace(Scalar(-1.0), Scalar(2.0), count, dtype);
+      Tensor degrees = linspace(Scalar(-2.5), Scalar(7.5), count, dtype);
+      if (count > 1) degrees[count - 1].fill_(kNaN);
+      const Tensor y = special_laguerre_polynomial_l(x, degrees);
+      for (int64_t i = 0; i < count; ++i) {
+        const double at = x[i].item<double>(), degree = degrees[i].item<double>();
+        double p = degree > -1 ? 1 : 0, before = 0;
+        for (int k = 0; k + 1 <= degree; ++k)
+          before = std::exchange(p, ((2 * k + 1 - at) * p - k * before) / (k + 1));
+        EXPECT_NEAR(y[i].item<double>(), p, dtype == kFloat32 ? 1e-4 : 1e-12) << degree;
+      }
+    }
 }
 
 TEST(Special, IntegersBecomeFloating) {

@@ -252,36 +252,80 @@ void digamma_wide(void* out, const void* a, const void*, const void*, int64_t n)
   }
 }
 
-// Of blocks of elements, as far as the largest degree among them goes.
+// What a step from p_k to p_(k+1) takes: see OrthogonalFamily.
+template <class T>
+struct PolynomialStep {
+  T a, b, c, d;
+  PolynomialStep(const expr::OrthogonalFamily& f, int64_t k)
+      : a(T(f.a0 + f.a1 * double(k))),
+        b(T(f.b0 + f.b1 * double(k))),
+        c(T(f.c0 + f.c1 * double(k))),
+        d(T(1 + f.d1 * double(k))) {}
+};
+
+// Of blocks of elements, as far as the largest degree among them goes. A few vectors at once: each
+// step waits for the one before.
 template <class T, int kOrder, int kVariant>
 void polynomials(const expr::OrthogonalFamily& f, T* out, const T* x, const T* degrees, int64_t n) {
-  constexpr int kBlock = 2 * kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  constexpr int kLanes = kVectorBytes / int(sizeof(T)), kVectors = kOrder == 0 ? 4 : 2,
+                kBlock = kVectors * kLanes;
+  // Beyond, all numbers are whole.
+  constexpr T kWhole = sizeof(T) == 4 ? T(0x1p23) : T(0x1p52);
+  const bool steps_differ = f.a1 != 0 || f.b1 != 0 || f.c1 != 0 || f.d1 != 0, divides = f.d1 != 0;
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t here = n - first < kBlock ? n - first : kBlock;
-    T at[kBlock], degree[kBlock], p[kOrder + 1][kBlock], before[kOrder + 1][kBlock], result[kBlock];
+    // Behind the end are polynomials of degree 0.
+    T rest[2][kBlock];
+    const T* values[] = {kVariant == sv ? x : x + first,
+                         kVariant == vs ? degrees : degrees + first};
+    if (here < kBlock)
+      for (int k = 0; k < 2; ++k) {
+        if (kVariant == (k == 0 ? sv : vs)) continue;
+        for (int64_t i = 0; i < kBlock; ++i) rest[k][i] = i < here ? values[k][i] : T(0);
+        values[k] = rest[k];
+      }
+    V at[kVectors], degree[kVectors], p[kOrder + 1][kVectors], before[kOrder + 1][kVectors],
+        result[kVectors];
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      at[i] = kVariant == sv ? V{} + *x : load<V>(values[0] + i * kLanes);
+      degree[i] = kVariant == vs ? V{} + *degrees : load<V>(values[1] + i * kLanes);
+    }
+    V largest{};
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      const V d = degree[i] > V{} ? degree[i] : V{}, whole = (d + kWhole) - kWhole;
+      const V cut = d < kWhole ? (whole > d ? whole - T(1) : whole) : d;
+      const V valid = degree[i] < T(expr::kLargestDegree) ? cut : V{} - T(1);
+      degree[i] = degree[i] > T(-1) ? valid : V{} - T(1);
+      largest = degree[i] > largest ? degree[i] : largest;
+    }
     T most = 0;
-    for (int64_t i = 0; i < kBlock; ++i) {
-      const int64_t from = first + (i < here ? i : 0);
-      at[i] = x[kVariant == sv ? 0 : from];
-      const T d = degrees[kVariant == vs ? 0 : from];
-      degree[i] = d > T(-1) && double(d) < expr::kLargestDegree ? T(int64_t(d)) : T(-1);
-      most = degree[i] > most ? degree[i] : most;
-    }
-    for (int i = 0; i < kBlock; ++i) {
-      for (int o = 0; o <= kOrder; ++o) before[o][i] = o == 0, p[o][i] = o == 1 ? T(f.f1) : T(0);
+    for (int l = 0; l < kLanes; ++l) most = largest[l] > most ? largest[l] : most;
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      for (int o = 0; o <= kOrder; ++o) {
+        before[o][i] = V{} + T(o == 0);
+        p[o][i] = V{} + (o == 1 ? T(f.f1) : T(0));
+      }
       p[0][i] = T(f.f1) * at[i] + T(f.f0);
-      result[i] = degree[i] == 0 ? before[kOrder][i] : degree[i] == 1 ? p[kOrder][i] : T(0);
+      result[i] = degree[i] == T(1) ? p[kOrder][i] : V{};
+      result[i] = degree[i] == T(0) ? before[kOrder][i] : result[i];
     }
+    PolynomialStep<T> step(f, 1);
     for (int64_t k = 1; T(k) < most; ++k) {
-      const T a = T(f.a0 + f.a1 * double(k)), b = T(f.b0 + f.b1 * double(k)),
-              c = T(f.c0 + f.c1 * double(k)), d = T(1 + f.d1 * double(k)), next_degree = T(k + 1);
-      for (int i = 0; i < kBlock; ++i) {
-        const T factor = a * at[i] + b;
-        T next[kOrder + 1];
+      if (steps_differ) step = PolynomialStep<T>(f, k);
+      const T next_degree = T(k + 1);
+#pragma GCC unroll 4
+      for (int i = 0; i < kVectors; ++i) {
+        const V factor = step.a * at[i] + step.b;
+        V next[kOrder + 1];
         for (int o = 0; o <= kOrder; ++o) {
           next[o] = factor * p[o][i];
-          if (o > 0) next[o] += T(o) * a * p[o - 1][i];
-          next[o] = (next[o] - c * before[o][i]) / d;
+          if (o > 0) next[o] += T(o) * step.a * p[o - 1][i];
+          next[o] = next[o] - step.c * before[o][i];
+          if (divides) next[o] /= step.d;
         }
         for (int o = 0; o <= kOrder; ++o) before[o][i] = p[o][i], p[o][i] = next[o];
         result[i] = degree[i] == next_degree ? p[kOrder][i] : result[i];
@@ -289,13 +333,20 @@ void polynomials(const expr::OrthogonalFamily& f, T* out, const T* x, const T* d
       if (k % 256 != 0) continue;
       // What has become NaN stays so.
       bool any = false;
-      for (int i = 0; i < kBlock; ++i) any |= degree[i] > next_degree && p[0][i] == p[0][i];
+#pragma GCC unroll 4
+      for (int i = 0; i < kVectors; ++i) {
+        const auto goes_on = (degree[i] > next_degree) & (p[0][i] == p[0][i]);
+        for (int l = 0; l < kLanes; ++l) any |= goes_on[l] != 0;
+      }
       if (any) continue;
-      for (int i = 0; i < kBlock; ++i)
-        result[i] = degree[i] > next_degree ? T(__builtin_nan("")) : result[i];
+      for (int i = 0; i < kVectors; ++i)
+        result[i] = degree[i] > next_degree ? V{} + T(__builtin_nan("")) : result[i];
       break;
     }
-    for (int64_t i = 0; i < here; ++i) out[first + i] = result[i];
+    T* const to = here < kBlock ? rest[0] : out + first;
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) __builtin_memcpy(to + i * kLanes, &result[i], sizeof(V));
+    if (here < kBlock) __builtin_memcpy(out + first, to, uint64_t(here) * sizeof(T));
   }
 }
 template <class T, int kVariant>
