@@ -54,15 +54,18 @@ void transpose(void* dst, const void* src, int64_t rows, int64_t cols, int64_t d
   auto* d = static_cast<T*>(dst);
   auto* s = static_cast<const T*>(src);
   constexpr int64_t kBlock = Square<T>::kLanes;
-  int64_t r = 0;
-  for (; r + kBlock <= rows; r += kBlock) {
-    int64_t c = 0;
-    for (; c + kBlock <= cols; c += kBlock)
-      Square<T>::run(d + c * dst_stride + r, s + r * src_stride + c, dst_stride, src_stride);
-    for (; c < cols; ++c)
-      for (int64_t i = 0; i < kBlock; ++i) d[c * dst_stride + r + i] = s[(r + i) * src_stride + c];
+  if (rows >= kBlock && cols >= kBlock) {
+    // The last square of a row or column overlaps the one before.
+    for (int64_t r = 0;; r = r + 2 * kBlock <= rows ? r + kBlock : rows - kBlock) {
+      for (int64_t c = 0;; c = c + 2 * kBlock <= cols ? c + kBlock : cols - kBlock) {
+        Square<T>::run(d + c * dst_stride + r, s + r * src_stride + c, dst_stride, src_stride);
+        if (c + kBlock == cols) break;
+      }
+      if (r + kBlock == rows) break;
+    }
+    return;
   }
-  for (; r < rows; ++r)
+  for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) d[c * dst_stride + r] = s[r * src_stride + c];
 }
 template <>
