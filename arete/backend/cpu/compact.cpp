@@ -58,15 +58,17 @@ int64_t compact_bytes(const prim::CompactArgs& a) {
       int64_t at = start[c];
       const int64_t last = start[c + 1];
       for_chunk(c, [&](const uint8_t* p, int64_t stride, int64_t run, int64_t position) {
-        for (int64_t i = 0; i < run && at < last;) {
+        int64_t to = at;  // what is stored could change `at`
+        for (int64_t i = 0; i < run && to < last;) {
           if (stride == 1)
             while (i + 8 < run && eight(p + i) == 0) i += 8;
           // Without branches, except where the place after the chunk's last one is not ours.
-          for (const int64_t end = std::min(i + 8, run); i < end && at < last; ++i) {
-            out[at] = position + i;
-            at += p[i * stride] != 0;
+          for (const int64_t end = std::min(i + 8, run); i < end && to < last; ++i) {
+            out[to] = position + i;
+            to += p[i * stride] != 0;
           }
         }
+        at = to;
       });
     }
   });
