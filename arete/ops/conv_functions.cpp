@@ -394,9 +394,12 @@ const OpRecord& conv_tbc_op =
           ARETE_CHECK(x.size(2) == w.size(1) && w.size(2) == bias.size(0),
                       ValueError(c.name(), "channels of input, weight and bias do not fit")
                           .got(describe(x) + ", " + describe(w) + ", " + describe(bias)));
-          // On GPUs products, as precise as those are, not as convolutions are.
+          // On GPUs products, as precise as those are, not as convolutions are; on a CPU where
+          // there will be gradients, which take twice as long as convolutions with many taps.
           const bool one_dtype = w.dtype() == x.dtype() && bias.dtype() == x.dtype();
-          if (x.device().is_cuda() && one_dtype && (x.dtype() == kFloat32 || x.dtype() == kFloat64))
+          const bool recorded = is_grad_enabled() && (x.requires_grad() || w.requires_grad());
+          if ((x.device().is_cuda() || recorded) && one_dtype &&
+              (x.dtype() == kFloat32 || x.dtype() == kFloat64))
             return {tap_products(x, w, bias, c.integer(3))};
           return {conv1d(x.permute({1, 2, 0}), w.permute({2, 1, 0}), bias, 1, c.integer(3))
                       .permute({2, 0, 1})};
