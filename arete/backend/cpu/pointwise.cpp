@@ -37,6 +37,17 @@ CodeKey alias_key(std::span<const View> outputs, std::span<const View> inputs) {
   return key;
 }
 
+/// From so many elements on operands are not in the second cache already.
+constexpr int64_t kFromAhead = 1 << 16;
+
+/// Asks for n elements that the next block has. Its first step reads them and its last one writes:
+/// without this, each waits for memory while the other does not.
+void fetch(const View& v, int64_t at, int64_t n) {
+  const int64_t size = int64_t(size_of(v.dtype));
+  for (int64_t byte = at * size; byte < (at + n) * size; byte += 64)
+    __builtin_prefetch(v.data + byte, 0, 2);
+}
+
 /// All operands are one run of elements, or one element.
 bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
   const View& first = args.outputs[0];
@@ -51,27 +62,35 @@ bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
     if (numel > 1) key.uniform |= uint32_t(1) << i;
   }
   const Code& code = code_for(*args.program, key);
+  const bool ahead = code.body.size() > 1 && numel >= kFromAhead;
   const int64_t blocks = (numel + code.block - 1) / code.block;
-  parallel_for(0, blocks, std::max<int64_t>(1, grain_for(code.cost) / code.block),
-               [&](int64_t first_block, int64_t last_block) {
-                 ArenaScope arena;
-                 Frame frame(code, args.params,
-                             code.register_bytes ? arena.take(code.register_bytes) : nullptr);
-                 for (size_t i = 0; i < args.inputs.size(); ++i)
-                   frame.set_input(int(i), args.inputs[i].data);
-                 frame.run_once();
-                 for (int64_t b = first_block; b < last_block; ++b) {
-                   const int64_t at = b * code.block;
-                   for (size_t i = 0; i < args.inputs.size(); ++i)
-                     if (!((key.uniform >> i) & 1))
-                       frame.set_input(int(i), args.inputs[i].data +
-                                                   at * int64_t(size_of(args.inputs[i].dtype)));
-                   for (size_t o = 0; o < args.outputs.size(); ++o)
-                     frame.set_output(int(o), args.outputs[o].data +
-                                                  at * int64_t(size_of(args.outputs[o].dtype)));
-                   frame.run(std::min(code.block, numel - at));
-                 }
-               });
+  parallel_for(
+      0, blocks, std::max<int64_t>(1, grain_for(code.cost) / code.block),
+      [&](int64_t first_block, int64_t last_block) {
+        ArenaScope arena;
+        Frame frame(code, args.params,
+                    code.register_bytes ? arena.take(code.register_bytes) : nullptr);
+        for (size_t i = 0; i < args.inputs.size(); ++i)
+          frame.set_input(int(i), args.inputs[i].data);
+        frame.run_once();
+        for (int64_t b = first_block; b < last_block; ++b) {
+          const int64_t at = b * code.block;
+          for (size_t i = 0; i < args.inputs.size(); ++i)
+            if (!((key.uniform >> i) & 1))
+              frame.set_input(int(i),
+                              args.inputs[i].data + at * int64_t(size_of(args.inputs[i].dtype)));
+          for (size_t o = 0; o < args.outputs.size(); ++o)
+            frame.set_output(int(o),
+                             args.outputs[o].data + at * int64_t(size_of(args.outputs[o].dtype)));
+          if (ahead && b + 1 < last_block) {
+            const int64_t next = at + code.block, here = std::min(code.block, numel - next);
+            for (size_t i = 0; i < args.inputs.size(); ++i)
+              if (!((key.uniform >> i) & 1)) fetch(args.inputs[i], next, here);
+            for (const View& out : args.outputs) fetch(out, next, here);
+          }
+          frame.run(std::min(code.block, numel - at));
+        }
+      });
   return true;
 }
 
