@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arete/backend/cuda/codegen/fft.h"
-#include "arete/backend/cuda/codegen/pointwise.h"
+#include "arete/backend/cuda/codegen/index.h"
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cufft.h"
@@ -41,14 +41,14 @@ struct FftPassArgs {
   const std::byte* window;
   double factor, factor_twice;
   std::array<int64_t, 16> in_stride, out_stride, size, in_size, points;
-  int64_t last_points;
-  std::array<uint32_t, 16> blocks, magic, shift;
-  uint32_t rank, width;
+  int64_t last_points, count;
+  std::array<indexing::Divisor, 16> divisor;
+  uint32_t rank;
   int32_t last;
   uint32_t flags;
 };
 constexpr uint32_t kConjugate = 1, kFold = 2, kEdges = 4, kSpread = 8, kPairsIn = 16,
-                   kPairsOut = 32;
+                   kPairsOut = 32, kKept = 64;
 constexpr int64_t kPassThreads = 256;
 
 // An array on its way. Sizes and strides are those of its numbers, strides in real numbers.
@@ -151,7 +151,7 @@ class CudaTransform {
     transform(in, result);
     FftPass rest{take_factor(), a_.weighted && to_half_ ? 2.0 : 1,
                  to_half_ && !a_.forward ? kConjugate : 0u};
-    if (full_ && to_half_) {
+    if (full_ && to_half_ && a_.points.back() > 2) {  // of two numbers the half is all
       rest.flags |= kSpread;
       pass(result, result, rest);
       rest = {};
@@ -200,8 +200,21 @@ class CudaTransform {
   }
 
   // The numbers of `out` from those of `in` at the same place, which are zeros beyond its sizes.
-  void pass(const FftArray& in, const FftArray& out, const FftPass& p) {
+  void pass(FftArray in, FftArray out, const FftPass& p) {
     if (numel_of(out.sizes) == 0) return;
+    const bool mirrors = p.flags & (kFold | kEdges | kSpread);
+    if (!mirrors) {
+      FftArray there = out;
+      for (size_t d = 0; d < there.sizes.size(); ++d)
+        in.sizes[d] = there.sizes[d] = std::min(in.sizes[d], out.sizes[d]);
+      // Where most of it are zeros they are faster by themselves.
+      constexpr int64_t kMostAreZeros = 8;
+      if (numel_of(there.sizes) <= numel_of(out.sizes) / kMostAreZeros) {
+        backend_.fill({.out = out.flat().view(), .value = {.f = 0}});
+        if (numel_of(there.sizes) == 0) return;
+        out = there;
+      }
+    }
     const bool plain = !p.flags && !p.window && p.twice == 1 && in.sizes == out.sizes;
     if (plain && p.factor == 1) {
       const FftArray from = in.flat(), to = out.flat();
@@ -215,10 +228,11 @@ class CudaTransform {
     a.factor = p.factor;
     a.factor_twice = p.factor * p.twice;
     a.flags = p.flags | (in.is_aligned() ? kPairsIn : 0) | (out.is_aligned() ? kPairsOut : 0);
+    if (in.data == out.data && p.flags == kSpread && !p.window && p.factor == 1 && p.twice == 1)
+      a.flags |= kKept;
     a.last = -1;
     a.last_points = a_.points.back();
-    const bool uses_last = p.window || p.twice != 1 || p.flags & (kEdges | kSpread),
-               mirrors = p.flags & (kFold | kEdges | kSpread);
+    const bool uses_last = p.window || p.twice != 1 || p.flags & (kEdges | kSpread);
     std::vector<size_t> order = order_of(out, {});
     for (size_t k = order.size(); k-- > 0;) {
       const size_t d = order[k];
@@ -226,13 +240,13 @@ class CudaTransform {
       const auto which = std::find(dims_.begin(), dims_.end(), d);
       const bool is_last = uses_last && d == last_, mirrored = mirrors && which != dims_.end();
       // One with the dimension before, if nothing is to be known of either.
-      if (a.rank > 0 && !is_last && !mirrored && in.sizes[d] == out.sizes[d]) {
+      if (a.rank > 0 && !is_last && !mirrored) {
         const size_t e = a.rank - 1;
         if (a.last != int32_t(e) && a.points[e] == 0 && a.in_size[e] == a.size[e] &&
             in.strides[d] == a.in_stride[e] * a.size[e] &&
             out.strides[d] == a.out_stride[e] * a.size[e]) {
+          a.in_size[e] = in.sizes[d] * a.size[e];
           a.size[e] *= out.sizes[d];
-          a.in_size[e] = a.size[e];
           continue;
         }
       }
@@ -242,10 +256,6 @@ class CudaTransform {
       a.in_stride[a.rank] = in.strides[d];
       a.out_stride[a.rank] = out.strides[d];
       if (mirrored) a.points[a.rank] = a_.points[size_t(which - dims_.begin())];
-      ++a.rank;
-    }
-    while (a.rank < 2) {
-      a.size[a.rank] = a.in_size[a.rank] = 1;
       ++a.rank;
     }
     // Through tiles if the innermost dimension of `in` is another one and both are long.
@@ -266,27 +276,31 @@ class CudaTransform {
         std::swap((*list)[1], (*list)[column]);
       if (a.last == 1 || a.last == int32_t(column)) a.last = a.last == 1 ? int32_t(column) : 1;
     }
-    // Rows as wide as they are long, but narrower where there are enough of them.
-    const auto height = [&] { return 4 * (kPassThreads >> a.width); };
-    a.width = std::min(8u, uint32_t(std::bit_width(uint64_t(a.size[0] - 1))));
-    while (a.width > 5 && a.size[1] >= 2 * height()) --a.width;
-    int64_t blocks = 1;
+    // Positions of 32 bits where they suffice.
+    a.count = numel_of(out.sizes);
+    int64_t most[] = {a.count, a.last_points, 0, 0};
     for (uint32_t d = 0; d < a.rank; ++d) {
-      const int64_t extent = d > 1 ? 1 : tiles ? 32 : d == 0 ? int64_t(1) << a.width : height();
-      const int64_t n = (a.size[d] + extent - 1) / extent;
-      ARETE_CHECK(n <= INT32_MAX / blocks,
-                  NotImplementedError("fft", "a transform of so many numbers"));
-      blocks *= n;
-      a.blocks[d] = uint32_t(n);
-      const FastDivisor divisor = fast_divisor(uint32_t(n));
-      a.magic[d] = divisor.magic;
-      a.shift[d] = divisor.shift;
+      const int64_t end = std::max({a.size[d], a.in_size[d], a.points[d]});
+      most[2] += end * std::abs(a.in_stride[d]);
+      most[3] += end * std::abs(a.out_stride[d]);
     }
-    static KernelTable<8> kernels;
+    constexpr int64_t kTile = 32, kRowBytes = kPassThreads * 32;
+    const bool wide = *std::max_element(std::begin(most), std::end(most)) > INT32_MAX - kRowBytes;
+    const int64_t per_block = kRowBytes / (in.parts() * int64_t(size_of(in.dtype)));
+    const auto tiles_along = [&](uint32_t d) {
+      return d < 2 ? (a.size[d] + kTile - 1) / kTile : a.size[d];
+    };
+    int64_t blocks = tiles ? 1 : (a.count + per_block - 1) / per_block;
+    for (uint32_t d = 0; tiles && d < a.rank; ++d) blocks *= tiles_along(d);
+    ARETE_CHECK(blocks <= INT32_MAX, NotImplementedError("fft", "a transform of so many numbers"));
+    for (uint32_t d = 0; (tiles || !wide) && d < a.rank; ++d)
+      a.divisor[d] = indexing::make_divisor(tiles ? tiles_along(d) : a.size[d]);
+    static KernelTable<16> kernels;
     const bool complex = !in.real;
-    const auto number = size_t((in.dtype == kFloat64 ? 4 : 0) + (complex ? 2 : 0) + tiles);
-    const Kernel& kernel =
-        kernels.get(backend_, number, [&] { return fft_pass_source(in.dtype, complex, tiles); });
+    const auto number =
+        size_t((in.dtype == kFloat64 ? 8 : 0) + (complex ? 4 : 0) + (tiles ? 2 : 0) + wide);
+    const Kernel& kernel = kernels.get(
+        backend_, number, [&] { return fft_pass_source(in.dtype, complex, tiles, wide); });
     backend_.launch(kernel, Dim3{unsigned(blocks)}, Dim3{unsigned(kPassThreads)}, 0, stream_, a);
   }
 
