@@ -72,14 +72,17 @@ PartsView as_columns(const Tensor& t, const Windows& w) {
                 w.counts[1] * column, column}};
 }
 
-// ---- one element of every window and its place in the images
+// ---- elements of every window and their places in the images
 
 // Calls f(elements of images, elements of columns) with views of the same elements, for each
-// element of a window.
+// element of a window; for as many at once as windows are apart, of which no two are one.
 template <class F>
 void for_taps(const Windows& w, const prim::View& images, const prim::View& columns, F&& f) {
+  // The dimensions of images, for windows in place of positions, and two of elements of a window.
+  const size_t taps = images.sizes.size();
   Shape sizes(images.sizes), image_strides(images.strides), column_strides(images.strides);
-  for (size_t d = 0; d < sizes.size(); ++d) column_strides[d] = columns.strides[d < 2 ? d : d + 2];
+  for (size_t d = 0; d < taps; ++d) column_strides[d] = columns.strides[d < 2 ? d : d + 2];
+  for (Shape* shape : {&sizes, &image_strides, &column_strides}) shape->resize(taps + 2);
   const auto visit = [&](auto& self, size_t d, int64_t image, int64_t column) -> void {
     if (d == 2) {
       prim::View a = images, b = columns;
@@ -90,17 +93,26 @@ void for_taps(const Windows& w, const prim::View& images, const prim::View& colu
       b.strides = column_strides;
       return f(a, b);
     }
-    const int64_t n = images.sizes[2 + d], s = w.stride[d];
-    image_strides[2 + d] = images.strides[2 + d] * s;
-    for (int64_t k = 0; k < w.kernel[d]; ++k) {
-      // Window o has it at o * s + at.
-      const int64_t at = k * w.dilation[d] - w.padding[d];
-      const int64_t first = at < 0 ? (s - 1 - at) / s : 0;
-      const int64_t last = at < n ? std::min(w.counts[d] - 1, (n - 1 - at) / s) : -1;
-      if (first > last) continue;
-      sizes[2 + d] = last - first + 1;
-      self(self, d + 1, image + (first * s + at) * images.strides[2 + d],
-           column + k * columns.strides[2 + d] + first * columns.strides[4 + d]);
+    const int64_t n = images.sizes[2 + d], step = images.strides[2 + d];
+    const int64_t tap_step = columns.strides[2 + d], window_step = columns.strides[4 + d];
+    image_strides[2 + d] = step * w.stride[d];
+    image_strides[taps + d] = step;
+    column_strides[taps + d] = tap_step;
+    const int64_t most = w.dilation[d] == 1 ? w.stride[d] : 1;
+    for (int64_t k = 0; k < w.kernel[d]; k += most) {
+      const int64_t count = std::min(most, w.kernel[d] - k);
+      for (int64_t o = 0, windows = 1; o < w.counts[d]; o += windows) {
+        // Window o has them from `at` on; those that have all within the image go together.
+        const int64_t at = o * w.stride[d] + k * w.dilation[d] - w.padding[d];
+        const int64_t first = std::max<int64_t>(-at, 0), end = std::min(count, n - at);
+        const bool whole = first == 0 && end == count;
+        windows = whole ? std::min(w.counts[d] - o, (n - count - at) / w.stride[d] + 1) : 1;
+        if (first >= end) continue;
+        sizes[2 + d] = windows;
+        sizes[taps + d] = end - first;
+        self(self, d + 1, image + (at + first) * step,
+             column + (k + first) * tap_step + o * window_step);
+      }
     }
   };
   visit(visit, 0, 0, 0);

@@ -65,6 +65,7 @@ const Attached fold_op =
           return {{{m.make({2, 8, 6}), L{3, 4}, L{2}, L{1}, L{0}, L{1}}},
                   {{m.make_strided({1, 6, 12}), L{4, 3}, L{2, 3}, L{2, 1}, L{1, 2}, L{1, 2}}},
                   {{m.make({4, 4}), L{3}, L{2}, L{1}, L{1}, L{2}}, "no batch"},
+                  {{m.make({1, 10, 5}), L{1, 7}, L{1, 5}, L{1}, L{0, 3}, L{1, 2}}, "overlap"},
                   {{m.make({2, 4, 4}), L{4}, L{2}, L{1}, L{0}, L{2}}, "no overlap"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
