@@ -188,7 +188,7 @@ Tensor fourier_transform(const Tensor& x, FourierKind kind, IntList dims, IntLis
                          bool forward, double scale, const Tensor& window) {
   Shape sizes(points);
   if (kind == FourierKind::to_half) sizes.back() = sizes.back() / 2 + 1;
-  const bool after = to_reals(kind);
+  const bool after = to_reals(kind) || (kind == FourierKind::complex && !forward);
   if (window.defined()) {
     const bool fits = !window.requires_grad() && window.dtype() == real_of(x.dtype()) &&
                       window.device() == x.device();

@@ -11,7 +11,8 @@ enum class FourierKind : uint8_t { complex, to_half, from_half, from_real, to_re
 
 /// scale * DFT over `dims` (from 0) of `points` each, to which x is cut or filled up with zeros;
 /// exp(-2 pi i jk/n) if forward, else exp(+...). x is f32, f64 or complex, with any strides.
-/// window, where there is one dimension: factors for its elements on the real side, if one is.
+/// window, where there is one dimension: factors for its elements on the real side, or the signal's
+/// where both are complex: before a forward transform, after the other one.
 Tensor fourier_transform(const Tensor& x, FourierKind kind, IntList dims, IntList points,
                          bool forward, double scale, const Tensor& window = {});
 

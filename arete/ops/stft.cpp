@@ -10,6 +10,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/fft_internal.h"
+#include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -92,26 +93,26 @@ const OpRecord& stft_op =
           const Tensor frames = x.unfold(1, f.n, f.hop);
           const double scale = c.boolean(7) ? 1 / std::sqrt(double(f.n)) : 1;
           const Tensor window = window_of(c, f, signal.options());
-          Tensor y;
-          if (complex) {
-            const Tensor z = window.defined() ? frames.mul(window) : frames;
-            y = fourier_transform(z, FourierKind::complex, {2}, {f.n}, true, scale);
-          } else {
-            y = fourier_transform(frames, onesided ? FourierKind::to_half : FourierKind::from_real,
-                                  {2}, {f.n}, true, scale, window);
-          }
+          const FourierKind kind = complex    ? FourierKind::complex
+                                   : onesided ? FourierKind::to_half
+                                              : FourierKind::from_real;
+          Tensor y = fourier_transform(frames, kind, {2}, {f.n}, true, scale, window);
           y = y.transpose(1, 2);
           if (!batched) y = y.squeeze(0);
           return {flag(c, 9, true) ? y : view_as_real(y)};
         })
         .dtypes({kFloat32, kFloat64});
 
-// Frames (B, T, n) added up where they overlap: (B, n + hop (T - 1)).
-Tensor overlap_add(const Tensor& frames, int64_t hop) {
-  if (is_complex(frames.dtype()))
-    return complex(overlap_add(real(frames), hop), overlap_add(imag(frames), hop));
-  const int64_t total = frames.size(2) + hop * (frames.size(1) - 1);
-  return embed_window(frames, {frames.size(0), total}, {total, hop, 1}, 0);
+// Frames (B, T, n) added up where they overlap: `count` numbers (B, count) from `begin` on.
+Tensor overlap_add(const Tensor& frames, int64_t hop, int64_t begin, int64_t count) {
+  const int64_t n = frames.size(2), total = n + hop * (frames.size(1) - 1);
+  // As rows of images, without as much at either end if the same frames reach into what is left.
+  const bool centered = count + 2 * begin >= total && count + 2 * begin < total + hop;
+  const int64_t size = centered ? count : total;
+  const Tensor sum =
+      fold(frames.transpose(1, 2), {1, size}, {1, n}, 1, {0, centered ? begin : 0}, {1, hop});
+  const Tensor rows = sum.reshape({frames.size(0), size});
+  return centered ? rows : rows.narrow(1, begin, count);
 }
 
 const OpRecord& istft_op =
@@ -147,30 +148,26 @@ const OpRecord& istft_op =
           const Tensor lines = (batched ? z : z.unsqueeze(0)).transpose(1, 2);
           const double scale = 1 / (c.boolean(6) ? std::sqrt(double(f.n)) : double(f.n));
           Tensor window = window_of(c, f, TensorOptions(real_of(z.dtype()), z.device()));
-          Tensor frames;
-          if (complex) {
-            frames = fourier_transform(lines, FourierKind::complex, {2}, {f.n}, false, scale);
-            if (window.defined()) frames = frames.mul(window);
-          } else {  // of a real signal, of which the first half says everything
-            frames =
-                fourier_transform(lines, FourierKind::from_half, {2}, {f.n}, false, scale, window);
-          }
-          if (!window.defined()) window = ones({f.n}, frames.options());
+          // Of a real signal the first half says everything.
+          const Tensor frames =
+              fourier_transform(lines, complex ? FourierKind::complex : FourierKind::from_half, {2},
+                                {f.n}, false, scale, window);
+          if (!window.defined())
+            window = ones({f.n}, TensorOptions(real_of(z.dtype()), z.device()));
           const int64_t steps = frames.size(1), total = f.n + f.hop * (steps - 1);
-          const Tensor sum = overlap_add(frames, f.hop);
-          const Tensor weight =
-              overlap_add(window.square().unsqueeze(0).unsqueeze(0).expand({1, steps, f.n}), f.hop);
           const int64_t begin = center ? f.n / 2 : 0;
           int64_t end = center ? total - f.n / 2 : total;
           if (c.has(8)) end = begin + c.integer(8);
           ARETE_CHECK(end > begin, ValueError(c.name(), "istft: the signal would be empty"));
           const int64_t have = std::max<int64_t>(std::min(end, total) - begin, 0);
-          const Tensor used = weight.narrow(1, begin, have);
+          const Tensor used =
+              overlap_add(window.square().unsqueeze(0).unsqueeze(0).expand({1, steps, f.n}), f.hop,
+                          begin, have);
           if (used.device().is_cpu() && !(modes().word & Modes::kCapture) && have > 0)
             ARETE_CHECK(used.detach().abs().min().item<double>() > 1e-11,
                         ValueError(c.name(), "window overlap add min: 1")
                             .hint("some elements are covered by no window"));
-          Tensor y = sum.narrow(1, begin, have).div(used);
+          Tensor y = overlap_add(frames, f.hop, begin, have).div(used);
           if (end - begin > have) y = pad(y, {0, end - begin - have});
           return {batched ? y : y.squeeze(0)};
         })

@@ -146,6 +146,19 @@ const Attached fourier_op =
             all.push_back({{sample_of(m, {3, 2, 4}), none, 4, Ints{0, 1}, Ints{3, 2}, Ints{3, 2},
                             true, 1.0, false, true},
                            "to real"});
+            SampleMaker reals(m.dtype == kComplex64 ? kFloat32 : kFloat64, m.device, false, 3);
+            all.push_back({{sample_of(m, {2, 4}), reals.make({4}).detach(), 0, Ints{1}, Ints{5},
+                            Ints{3}, true, 0.5, false, false},
+                           "window"});
+            all.push_back({{sample_of(m, {2, 4}), reals.make({3}).detach(), 0, Ints{1}, Ints{5},
+                            Ints{3}, false, 0.5, false, true},
+                           "window behind"});
+            all.push_back({{sample_of(m, {2, 3}), reals.make({4}).detach(), 2, Ints{1}, Ints{5},
+                            Ints{4}, false, 0.5, false, true},
+                           "window behind, real"});
+            all.push_back({{sample_of(m, {2, 3}), none, 4, Ints{0}, Ints{2}, Ints{20}, false, 1.0,
+                            false, false},
+                           "many zeros"});
             return all;
           }
           for (int64_t n : {1, 2, 6, 7})
@@ -158,6 +171,9 @@ const Attached fourier_op =
           all.push_back({{m.make({2, 3}), none, 3, Ints{0, 1}, Ints{2, 5}, Ints{2, 5}, false, 1.0,
                           false, false},
                          "from real"});
+          all.push_back(
+              {{m.make({3, 2}), none, 3, Ints{1}, Ints{2}, Ints{30}, false, 1.0, false, false},
+               "many zeros"});
           all.push_back(
               {{m.make({0, 4}), none, 1, Ints{1}, Ints{4}, Ints{3}, true, 1.0, false, false},
                "empty"});

@@ -90,7 +90,10 @@ const Attached istft_op =
                 false}},
               {{complex({5, 3}), 5, 2, none, reals.make({5}, 0.5, 1), true, true, false, 9, false},
                "filled up"},
-              {{complex({1, 3, 3}), 4, 3, none, none, false, false, true, 8, false}, "cut"}};
+              {{complex({1, 3, 3}), 4, 3, none, none, false, false, true, 8, false}, "cut"},
+              {{complex({2, 4, 3}), 4, none, 3, reals.make({3}, 0.5, 1), true, false, none, none,
+                true},
+               "complex"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
@@ -112,27 +115,36 @@ const Attached istft_op =
           const int64_t begin = c.boolean(5) ? f.n / 2 : 0;
           const int64_t length =
               c.has(8) ? c.integer(8) : total - (c.boolean(5) ? 2 * (f.n / 2) : 0);
+          const bool complex = c.boolean(9);
           std::vector<double> out;
           for (int64_t b = 0; b < batch; ++b)
             for (int64_t p = begin; p < begin + length; ++p) {
-              double sum = 0, weight = 0;
+              std::complex<double> sum = 0;
+              double weight = 0;
               for (int64_t t = 0; t < steps; ++t) {
                 const int64_t k = p - t * f.hop;
                 if (k < 0 || k >= f.n) continue;
-                double v = 0;
-                for (int64_t q = 0; q < f.n / 2 + 1; ++q) {
+                std::complex<double> v = 0;
+                for (int64_t q = 0; q < (complex ? f.n : f.n / 2 + 1); ++q) {
                   const double a = 2 * std::numbers::pi * double(k * q % f.n) / double(f.n);
                   const double twice = q > 0 && 2 * q != f.n ? 2 : 1;
-                  v += twice *
-                       (values[(b * frequencies + q) * steps + t] * std::polar(1.0, a)).real();
+                  const std::complex<double> part =
+                      values[(b * frequencies + q) * steps + t] * std::polar(1.0, a);
+                  v += complex ? part : twice * part.real();
                 }
                 const double w = window_at(c, f, k);
                 sum += v * w / (c.boolean(6) ? std::sqrt(double(f.n)) : double(f.n));
                 weight += w * w;
               }
-              out.push_back(p < total ? sum / weight : 0);
+              if (p >= total) sum = 0, weight = 1;
+              out.push_back(sum.real() / weight);
+              if (complex) out.push_back(sum.imag() / weight);
             }
-          return {from_values(out, z.dim() == 3 ? Shape{batch, length} : Shape{length})};
+          Shape sizes{length};
+          if (z.dim() == 3) sizes.insert(sizes.begin(), batch);
+          if (!complex) return {from_values(out, sizes)};
+          sizes.push_back(2);
+          return {view_as_complex_copy(from_values(out, sizes))};
         });
 
 }  // namespace
