@@ -304,11 +304,14 @@ class CudaTransform {
     backend_.launch(kernel, Dim3{unsigned(blocks)}, Dim3{unsigned(kPassThreads)}, 0, stream_, a);
   }
 
-  // The dimensions that one plan transforms, at most three.
+  // The dimensions that one plan transforms, at most three; two where there is an odd number of
+  // real ones: in three cuFFT transforms these as complex numbers, in four times a half spectrum's
+  // memory.
   std::vector<std::vector<size_t>> groups() const {
+    const size_t most = (to_half_ || from_half_) && a_.points.back() % 2 ? 2 : 3;
     std::vector<std::vector<size_t>> groups;
     for (size_t end = dims_.size(); end > 0;) {
-      const size_t begin = end - std::min<size_t>(3, end);
+      const size_t begin = end - std::min(most, end);
       groups.insert(groups.begin(),
                     std::vector<size_t>(&dims_[begin], &dims_[begin] + (end - begin)));
       end = begin;
