@@ -6,6 +6,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/nn.h"
+#include "arete/ops/shape.h"
 #include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
@@ -492,6 +493,18 @@ const OpRecord& fold_op =
           fold_into(p, w, columns.view(), images.view(), out[0].device().is_cpu());
         })
         .grad([](const GradCall& g) -> TensorList {
+          const Tensor grad = g.grad();
+          const Shape kernel = spread(g.ints(2), 2, "fold", "kernel_size"),
+                      dilation = spread(g.ints(3), 2, "fold", "dilation"),
+                      padding = spread(g.ints(4), 2, "fold", "padding"),
+                      stride = spread(g.ints(5), 2, "fold", "stride");
+          // Of images that are one row each the windows are a view.
+          if (grad.dim() == 4 && grad.size(1) == 1 && grad.size(2) == 1 && kernel[0] == 1 &&
+              padding[0] == 0 && dilation[1] == 1) {
+            Tensor rows = grad.reshape({grad.size(0), -1});
+            if (padding[1] > 0) rows = pad(rows, {padding[1], padding[1]});
+            return {rows.unfold(1, kernel[1], stride[1]).transpose(1, 2)};
+          }
           return {unfold_of(g.grad(), g.ints(2), g.ints(3), g.ints(4), g.ints(5))};
         });
 
