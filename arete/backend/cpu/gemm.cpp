@@ -360,7 +360,7 @@ void multiply_all(CpuBackend& backend, const Problem& p) {
   if (p.dtype == kFloat32 && work <= kTiny) {
     // Rows are the longer side.
     const bool transposed = p.n < p.m;
-    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / work)),
+    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / std::max(1.0, work))),
                  [&](int64_t first, int64_t last) {
                    for_batches(p, first, last, [&](int64_t a, int64_t b, int64_t out, int64_t) {
                      Matrix ma = p.a, mb = p.b, mo = p.out;
@@ -391,7 +391,7 @@ void multiply_all(CpuBackend& backend, const Problem& p) {
   if (batches < 2 * num_threads() && work > 1e6)
     body(0, batches);
   else
-    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / work)), body);
+    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / std::max(1.0, work))), body);
 }
 
 // ---- operands that no library takes as they are ----
