@@ -111,6 +111,7 @@ const OpRecord& inner_op =
                                  "inner() the last dimension must match on both input "
                                  "tensors but got shapes " +
                                      to_string(a.sizes()) + " and " + to_string(b.sizes())));
+          if (a.dim() == 1 && b.dim() == 1 && a.dtype() == b.dtype()) return {dot(a, b)};
           return {tensordot(a, b, {-1}, {-1})};
         });
 

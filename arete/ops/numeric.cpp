@@ -209,12 +209,12 @@ const OpRecord& lcm_op = define("lcm(Tensor self, Tensor other) -> Tensor")
 const OpRecord& isposinf_op =
     define("isposinf(Tensor self) -> Tensor")
         .doc("True where x is +inf.")
-        .unary([](Value x) { return is_inf(to_float(x)) & (x > 0); }, Result::boolean);
+        .unary([](Value x) { return is_inf(x) & (x > 0); }, Result::boolean);
 
 const OpRecord& isneginf_op =
     define("isneginf(Tensor self) -> Tensor")
         .doc("True where x is -inf.")
-        .unary([](Value x) { return is_inf(to_float(x)) & (x < 0); }, Result::boolean);
+        .unary([](Value x) { return is_inf(x) & (x < 0); }, Result::boolean);
 
 const OpRecord& angle_op =
     define("angle(Tensor self) -> Tensor")
@@ -262,7 +262,17 @@ const OpRecord& clamp_tensor_op =
           return {clamp(c.tensor(0), c.has(1) ? c.tensor(1) : Tensor(),
                         c.has(2) ? c.tensor(2) : Tensor())};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          ARETE_CHECK(
+              c.has(1) || c.has(2),
+              ValueError("clamp_", "At least one of 'min' or 'max' must not be None"));
+          if (!c.has(2))
+            call_in_place(self, *find_record("clamp_min_by"), {self, c[1]});
+          else if (!c.has(1))
+            call_in_place(self, *find_record("clamp_max_by"), {self, c[2]});
+          else
+            call_in_place(self, *find_record("clamp_by"), {self, c[1], c[2]});
+        });
 
 const OpRecord& limited_logit_op = []() -> const OpRecord& {
   PointwiseDef d;

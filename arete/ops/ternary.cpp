@@ -138,7 +138,8 @@ const OpRecord& raise_op =
             [](std::span<const Value> v) {
               return std::vector{where(v[0] >= v[1], v[3], zero_like(v[3])),
                                  where(v[0] < v[1], v[3], zero_like(v[3]))};
-            }));
+            }))
+        .in_place();
 
 const OpRecord& lower_op =
     define("clamp_max_by(Tensor self, Tensor max) -> Tensor")
@@ -149,7 +150,24 @@ const OpRecord& lower_op =
             [](std::span<const Value> v) {
               return std::vector{where(v[0] <= v[1], v[3], zero_like(v[3])),
                                  where(v[0] > v[1], v[3], zero_like(v[3]))};
-            }));
+            }))
+        .in_place();
+
+// Limits that cross give the upper one.
+const OpRecord& limit_op =
+    define("clamp_by(Tensor self, Tensor min, Tensor max) -> Tensor")
+        .surface(Surface::internal)
+        .doc("min(max(self, min), max).")
+        .pointwise(limit(
+            3, 0, [](std::span<const Value> v) { return std::vector{min(max(v[0], v[1]), v[2])}; },
+            [](std::span<const Value> v) {
+              const Value raised = max(v[0], v[1]), below = raised <= v[2];
+              const Value g = where(below, v[4], zero_like(v[4]));
+              return std::vector{where(v[0] >= v[1], g, zero_like(g)),
+                                 where(v[0] < v[1], g, zero_like(g)),
+                                 where(raised > v[2], v[4], zero_like(v[4]))};
+            }))
+        .in_place();
 
 }  // namespace
 
@@ -198,8 +216,9 @@ Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
 Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
   ARETE_CHECK(min.defined() || max.defined(),
               ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
-  const Tensor x = min.defined() ? ops::call(ops::raise_op, {self, min}) : self;
-  return max.defined() ? ops::call(ops::lower_op, {x, max}) : x;
+  if (!max.defined()) return ops::call(ops::raise_op, {self, min});
+  if (!min.defined()) return ops::call(ops::lower_op, {self, max});
+  return ops::call(ops::limit_op, {self, min, max});
 }
 Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
   return arete::clamp(*this, min, max);

@@ -9,6 +9,7 @@
 #include "arete/ops/index.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
@@ -26,6 +27,17 @@ struct NormPrograms {
   expr::ProgramPtr power, root;
 };
 
+// Powers whose exponents are small multiples of a half are products and a root.
+bool is_simple(double p) { return p > 0 && p <= 4 && 2 * p == std::floor(2 * p); }
+// The power of a number that is not negative; `exponent` is p as a parameter.
+Value power(const Value& a, double p, const Value& exponent) {
+  if (!is_simple(p)) return pow(a, exponent);
+  const int whole = int(p);
+  Value y = p == whole ? a : sqrt(a);
+  for (int k = p == whole ? 1 : 0; k < whole; ++k) y = y * a;
+  return y;
+}
+
 // What is summed up (of infinite p: compared), and what is made of the sum; `exponent` is p and
 // `inverse` its inverse, where they are not known.
 Value power_of(const Value& x, double p, const Value& exponent) {
@@ -33,7 +45,7 @@ Value power_of(const Value& x, double p, const Value& exponent) {
   if (p == 0) return where(x == 0.0, 0.0, expr::constant_like(x, 1));
   const Value a = abs(x);
   if (p == 1 || std::isinf(p)) return a;
-  return pow(a, exponent);
+  return power(a, p, exponent);
 }
 Value root_of(const Value& sum, double p, const Value& inverse) {
   return p == 2 ? sqrt(sum) : p == 1 || p == 0 || std::isinf(p) ? sum : pow(sum, inverse);
@@ -41,9 +53,10 @@ Value root_of(const Value& sum, double p, const Value& inverse) {
 Monoid norm_monoid(double p) {
   return std::isinf(p) ? (p > 0 ? Monoid::max : Monoid::min) : Monoid::sum;
 }
-// Which programs p asks for: those of 0, 1, 2 and infinity are their own.
+// Which programs p asks for: those of 0, infinity and small multiples of a half are their own.
 int norm_kind(double p) {
-  return p == 0 || p == 1 || p == 2 ? int(p) : std::isinf(p) ? (p > 0 ? 3 : 4) : p < 1 ? 5 : 6;
+  if (p == 0 || std::isinf(p)) return p == 0 ? 0 : p > 0 ? 1 : 2;
+  return is_simple(p) ? 4 + int(2 * p) : 3 + (p < 1);
 }
 
 const NormPrograms& norm_programs(DType t, double p, NormOf of) {
@@ -82,10 +95,46 @@ void reduce_norm(prim::Primitives& prims, IntList space, uint32_t dims,
                 {&root, 1}});
 }
 
+// What programs keep in memory between each other.
+DType wide_dtype(DType t) { return expr::storage_type(work_type(t)); }
+
+// Note [Slopes of norms]
+// The gradient of norms of elements d (of differences: self - other + eps) is a factor of each norm
+// y times something of each element: d for p = 2, its sign for p = 1, and for infinite p its sign
+// where |d| = y. The factors take as much memory as the norms, the rest is made in one pass, which
+// also sums up what was broadcast.
+
+// Inputs: norms and their gradients. Parameter: p.
+const expr::Program& slope_factors_program(DType t, double p) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t), norm_kind(p)}), {t, t}, {work_type(t)}, {wide_dtype(t)},
+                   [&](std::span<const Value> v) {
+                     const Value zero = v[0] == 0.0, y = where(zero, 1.0, v[0]);
+                     // At the origin the subgradient 0 is chosen.
+                     return std::vector{
+                         where(zero, 0.0, p == 2 ? v[1] / y : v[1] * pow(y, 1.0 - v[2]))};
+                   });
+}
+// What each element has of its factor, for finite p.
+Value slope_of(const Value& d, double p, const Value& exponent) {
+  if (p == 2) return d;
+  if (p == 1) return sign(d);
+  // Elements that are zero have none; below p = 1 they are infinite.
+  const Value zero = d == 0.0, size = p < 1 ? where(zero, 1.0, abs(d)) : abs(d);
+  return sign(d) * (is_simple(p - 1) ? power(size, p - 1, exponent) : pow(size, exponent - 1.0));
+}
+// Inputs: elements and factors. Parameter: p.
+const expr::Program& element_slopes_program(DType t, DType factor, double p) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t), int(factor), norm_kind(p)}), {t, factor}, {work_type(t)}, {t},
+                   [&](std::span<const Value> v) {
+                     return std::vector{slope_of(v[0], p, v[2]) * v[1]};
+                   });
+}
+
 // The gradient of x, given that of its norm y over `dims`, which both have with size 1.
 Tensor norm_gradient(const Tensor& x, const Tensor& y, const Tensor& dy, double p, uint32_t dims) {
   if (p == 0) return zeros(x.sizes(), x.options());
-  if (p == 1) return dy * x.sign();
   if (std::isinf(p)) {
     Shape list;
     for (int d = 0; d < int(x.dim()); ++d)
@@ -95,15 +144,13 @@ Tensor norm_gradient(const Tensor& x, const Tensor& y, const Tensor& dy, double 
     const Tensor count = list.empty() ? hits : hits.sum(list, true);
     return arete::where(hit, x.sign() * (dy / count), 0);
   }
-  // At the origin the subgradient 0 is chosen.
-  const Tensor zero = y == 0;
-  const Tensor safe = arete::where(zero, 1, y);
-  const Tensor scale = arete::where(zero, 0, dy * (p == 2 ? safe.reciprocal() : safe.pow(1 - p)));
-  if (p == 2) return x * scale;
-  // So it is for elements that are zero: below p = 1 their slopes are infinite.
-  const Tensor none = x == 0;
-  const Tensor size = p < 1 ? arete::where(none, 1, x.abs()) : x.abs();
-  return x.sign() * size.pow(p - 1) * scale;
+  const Scalar number(p);
+  const auto run = [&](const expr::Program& program, std::initializer_list<Tensor> inputs) {
+    return apply_program(program.shared_from_this(), {inputs.begin(), inputs.size()}, {&number, 1},
+                         "norm_backward")[0];
+  };
+  const Tensor factor = p == 1 ? dy : run(slope_factors_program(y.dtype(), p), {y, dy});
+  return run(element_slopes_program(x.dtype(), factor.dtype(), p), {x, factor});
 }
 
 const OpRecord& norm_op =
@@ -139,22 +186,6 @@ const OpRecord& norm_op =
             },
             1, 1);
 
-// Note [Slopes of norms]
-// The gradient of norms of differences d = self - other + eps is a factor of each norm y times
-// something of each element of d: d for p = 2, its sign for p = 1, and for infinite p its sign
-// where |d| = y. The factors take as much memory as the norms, the rest is made and summed up in
-// one pass.
-
-// Inputs: norms and their gradients. Parameter: p.
-const expr::Program& slope_factors_program(DType t, double p) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(
-      pack_key({int(t), norm_kind(p)}), {t, t}, {work_type(t)}, {t}, [&](std::span<const Value> v) {
-        const Value zero = v[0] == 0.0, y = where(zero, 1.0, v[0]);
-        // At the origin the subgradient 0 is chosen.
-        return std::vector{where(zero, 0.0, p == 2 ? v[1] / y : v[1] * pow(y, 1.0 - v[2]))};
-      });
-}
 // Of infinite p: the gradient is shared among equal elements. Inputs: self, other, norms, their
 // gradients. Parameters as below.
 const prim::FusedSpec& shared_slopes_spec(DType t) {
@@ -176,15 +207,10 @@ const expr::Program& slopes_program(DType t, double p) {
   return cache.get(pack_key({int(t), norm_kind(p)}), inputs, {work_type(t), work_type(t)}, {t},
                    [&](std::span<const Value> v) {
                      const Value exponent = v[inputs.size()];
-                     const Value d = v[0] - v[1] + v[inputs.size() + 1], size = abs(d);
-                     if (p == 2) return std::vector{d * v[2]};
-                     if (p == 1) return std::vector{sign(d) * v[2]};
+                     const Value d = v[0] - v[1] + v[inputs.size() + 1];
                      if (std::isinf(p))
-                       return std::vector{where(size == v[3], sign(d) * v[2], 0.0)};
-                     Value slope = sign(d) * pow(size, exponent - 1.0);
-                     // Elements that are zero have none; below p = 1 they are infinite.
-                     if (p < 1) slope = where(d == 0.0, 0.0, slope);
-                     return std::vector{slope * v[2]};
+                       return std::vector{where(abs(d) == v[3], sign(d) * v[2], 0.0)};
+                     return std::vector{slope_of(d, p, exponent) * v[2]};
                    });
 }
 
@@ -196,7 +222,7 @@ const OpRecord& norm_slopes_op =
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(1);
-          out.push_back({Shape(a.sizes()), a.dtype(), common_device(c), {}});
+          out.push_back({Shape(a.sizes()), a.dtype(), common_device(c), strides_like(a)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const Tensor &dy = c.tensor(0), &a = c.tensor(1), &b = c.tensor(2), &y = c.tensor(3);

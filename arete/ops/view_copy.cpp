@@ -21,7 +21,10 @@ Results copies(const Call& c) {
   const OpRecord& view = view_record(c.name());
   const size_t n = schema_of(view).args.size();
   Results out = call_all(view, c.args().first(std::min(n, c.size())));
-  for (Tensor& t : out) t = t.clone(MemoryFormat::contiguous);
+  // A view that strides cannot give is a copy already.
+  const StoragePtr& own = c.tensor(0).storage();
+  for (Tensor& t : out)
+    if (t.storage() == own || !t.is_contiguous()) t = t.clone(MemoryFormat::contiguous);
   return out;
 }
 

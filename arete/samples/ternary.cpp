@@ -88,6 +88,21 @@ const Attached clamp_max_by_op =
     attach("clamp_max_by").samples(by_tensor_samples).reference(reference2([](double a, double b) {
       return std::fmin(a, b);
     }));
+const Attached clamp_by_op =
+    attach("clamp_by")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make({2, 5}), m.make({2, 5}, -1.5, -0.5), m.make({2, 5}, 0.5, 1.5)},
+               "equal shapes"},
+              {{m.make({6}), m.make({6}, 0.5, 1.5), m.make({6}, -1.5, 0.5)}, "limits that cross"},
+              {{m.make({3, 4}), m.make({4}, -1.5, -0.5), m.make({3, 1}, 0.5, 1.5)}, "broadcast"},
+              {{m.make_strided({2, 3}), m.make({2, 3}, -1.5, -0.5), m.make({}, 0.5, 1)}, "strides"}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {
+            return std::fmin(std::fmax(at_arg(c[0], i), at_arg(c[1], i)), at_arg(c[2], i));
+          })};
+        });
 const Attached clamp_min_op =
     attach("clamp_min")
         .samples([](SampleMaker& m) {
