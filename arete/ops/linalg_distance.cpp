@@ -23,7 +23,8 @@ Tensor in_memory_order(const Tensor& t) {
   if (t.is_contiguous()) return t.reshape({-1});
   Shape order;
   for (int64_t d = 0; d < t.dim(); ++d) order.push_back(d);
-  std::ranges::stable_sort(order, std::greater(), [&](int64_t d) { return t.strides()[size_t(d)]; });
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](int64_t d) { return t.strides()[size_t(d)]; });
   return t.permute(order).reshape({-1});
 }
 

@@ -263,9 +263,8 @@ const OpRecord& clamp_tensor_op =
                         c.has(2) ? c.tensor(2) : Tensor())};
         })
         .in_place([](Tensor& self, const Call& c) {
-          ARETE_CHECK(
-              c.has(1) || c.has(2),
-              ValueError("clamp_", "At least one of 'min' or 'max' must not be None"));
+          ARETE_CHECK(c.has(1) || c.has(2),
+                      ValueError("clamp_", "At least one of 'min' or 'max' must not be None"));
           if (!c.has(2))
             call_in_place(self, *find_record("clamp_min_by"), {self, c[1]});
           else if (!c.has(1))

@@ -273,8 +273,8 @@ bool is_in_row_order(const Layout& l) {
   return true;
 }
 
-// The result has the memory order of the first input of its shape that says one: that is dense, or
-// has gaps in row-major or channels-last order.
+}  // namespace
+
 Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,
                      Device device) {
   for (const Tensor& t : inputs) {
@@ -285,8 +285,6 @@ Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType d
   }
   return empty_tensor(space, dtype, device);
 }
-
-}  // namespace
 
 void execute(const expr::Program& program, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const Literal> params) {

@@ -30,6 +30,11 @@ std::optional<PreparedCall> prepare_pointwise(const Call& call, const Tensor* se
 bool is_host_number(const Tensor& t);
 Device device_beside_numbers(const Call& call, int n);
 
+/// Memory for a result: in the order of the first input of its shape that says one, which is dense,
+/// or has gaps in row-major or channels-last order.
+Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,
+                     Device device);
+
 /// A call of a record that works on the parts of complex numbers. Two outputs are the parts of one
 /// complex result, in the memory order of the first of `like` that has its sizes.
 Results call_on_parts(const Call& parts, std::span<const Tensor> like);

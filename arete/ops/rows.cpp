@@ -8,6 +8,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/pointwise_call.h"
 #include "arete/ops/program_arguments.h"
 #include "arete/ops/program_node.h"
 #include "arete/ops/shape.h"
@@ -212,8 +213,8 @@ Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs,
     node = IntrusivePtr<RowsNode>(new RowsNode(program, inputs, params, space, name));
   Results outputs;
   for (size_t k = 0; k < program->n_outputs(); ++k)
-    outputs.push_back(
-        empty_tensor(space.sizes_of(program->is_row(k)), program->output(k), inputs[0].device()));
+    outputs.push_back(allocate_like(inputs, space.sizes_of(program->is_row(k)), program->output(k),
+                                    inputs[0].device()));
   Literals all = params;
   all.push_back({.f = double(space.length)});
   run(*program, inputs, {outputs.data(), outputs.size()}, all, space);

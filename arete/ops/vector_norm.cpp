@@ -107,13 +107,13 @@ DType wide_dtype(DType t) { return expr::storage_type(work_type(t)); }
 // Inputs: norms and their gradients. Parameter: p.
 const expr::Program& slope_factors_program(DType t, double p) {
   static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(t), norm_kind(p)}), {t, t}, {work_type(t)}, {wide_dtype(t)},
-                   [&](std::span<const Value> v) {
-                     const Value zero = v[0] == 0.0, y = where(zero, 1.0, v[0]);
-                     // At the origin the subgradient 0 is chosen.
-                     return std::vector{
-                         where(zero, 0.0, p == 2 ? v[1] / y : v[1] * pow(y, 1.0 - v[2]))};
-                   });
+  return cache.get(
+      pack_key({int(t), norm_kind(p)}), {t, t}, {work_type(t)}, {wide_dtype(t)},
+      [&](std::span<const Value> v) {
+        const Value zero = v[0] == 0.0, y = where(zero, 1.0, v[0]);
+        // At the origin the subgradient 0 is chosen.
+        return std::vector{where(zero, 0.0, p == 2 ? v[1] / y : v[1] * pow(y, 1.0 - v[2]))};
+      });
 }
 // What each element has of its factor, for finite p.
 Value slope_of(const Value& d, double p, const Value& exponent) {
@@ -126,10 +126,9 @@ Value slope_of(const Value& d, double p, const Value& exponent) {
 // Inputs: elements and factors. Parameter: p.
 const expr::Program& element_slopes_program(DType t, DType factor, double p) {
   static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(t), int(factor), norm_kind(p)}), {t, factor}, {work_type(t)}, {t},
-                   [&](std::span<const Value> v) {
-                     return std::vector{slope_of(v[0], p, v[2]) * v[1]};
-                   });
+  return cache.get(
+      pack_key({int(t), int(factor), norm_kind(p)}), {t, factor}, {work_type(t)}, {t},
+      [&](std::span<const Value> v) { return std::vector{slope_of(v[0], p, v[2]) * v[1]}; });
 }
 
 // The gradient of x, given that of its norm y over `dims`, which both have with size 1.

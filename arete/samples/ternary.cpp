@@ -96,7 +96,8 @@ const Attached clamp_by_op =
                "equal shapes"},
               {{m.make({6}), m.make({6}, 0.5, 1.5), m.make({6}, -1.5, 0.5)}, "limits that cross"},
               {{m.make({3, 4}), m.make({4}, -1.5, -0.5), m.make({3, 1}, 0.5, 1.5)}, "broadcast"},
-              {{m.make_strided({2, 3}), m.make({2, 3}, -1.5, -0.5), m.make({}, 0.5, 1)}, "strides"}};
+              {{m.make_strided({2, 3}), m.make({2, 3}, -1.5, -0.5), m.make({}, 0.5, 1)},
+               "strides"}};
         })
         .reference([](const Call& c) {
           return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {

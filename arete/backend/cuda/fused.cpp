@@ -1,5 +1,8 @@
 // Fused kernels (Note [Fused kernels] in prim/args.h): codegen/fused_plan.h chooses,
 // codegen/fused.h writes the kernel.
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <vector>
 
 #include "arete/backend/cuda/codegen/fused_plan.h"
@@ -7,8 +10,12 @@
 #include "arete/backend/cuda/scratch_memory.h"
 #include "arete/prim/fused_forms.h"
 #include "arete/prim/slots.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cuda {
+
+using prim::View;
+
 namespace {
 
 // The reduce_columns stages alone.
@@ -19,6 +26,42 @@ prim::FusedSpec only_columns(const prim::FusedSpec& spec) {
   return r;
 }
 
+// The dimension along which a view of all elements of the space runs through memory; -1: none does.
+int running_dim(const View& v, IntList space) {
+  if (!std::ranges::equal(v.sizes, space)) return -1;
+  int running = -1;
+  for (size_t d = 0; d < space.size(); ++d) {
+    if (space[d] == 1) continue;
+    if (v.strides[d] == 0) return -1;
+    if (v.strides[d] == 1) running = int(d);
+  }
+  return running;
+}
+
+// The first output that runs through memory along some dimension, and an input that does along
+// another: a kernel would find one of them scattered. Copies are tiles that turn over.
+struct Misplaced {
+  int input = -1;
+  const View* out = nullptr;
+};
+Misplaced find_misplaced(const prim::FusedArgs& args) {
+  constexpr int64_t kFewElements = 1 << 18, kShort = 8;
+  if (numel_of(args.space) < kFewElements) return {};
+  const uint32_t tables = prim::tables_of(*args.spec);
+  for (const View& out : args.outputs) {
+    const int along = running_dim(out, args.space);
+    if (along < 0 || args.space[size_t(along)] < kShort) continue;
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      if (tables >> i & 1) continue;
+      const int other = running_dim(args.inputs[i], args.space);
+      if (other >= 0 && other != along && args.space[size_t(other)] >= kShort)
+        return {int(i), &out};
+    }
+    return {};
+  }
+  return {};
+}
+
 }  // namespace
 
 void CudaBackend::fused(const prim::FusedArgs& args) {
@@ -27,6 +70,27 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
     return fused(prim::Addressed(args).args());
   }
   if (prim::run_one_stage(*this, args)) return;
+  if (const Misplaced found = find_misplaced(args); found.input >= 0) {
+    const View& in = args.inputs[size_t(found.input)];
+    SmallVector<int, 8> order;
+    for (size_t d = 0; d < args.space.size(); ++d) order.push_back(int(d));
+    std::ranges::stable_sort(order, std::greater(),
+                             [&](int d) { return std::abs(found.out->strides[size_t(d)]); });
+    Shape sizes, strides(args.space);
+    for (const int d : order) sizes.push_back(args.space[size_t(d)]);
+    const prim::ScratchView dense(*this, in.dtype, sizes);
+    for (size_t k = 0; k < sizes.size(); ++k)
+      strides[size_t(order[k])] = dense.view().strides[k];
+    View placed = dense;
+    placed.sizes = args.space, placed.strides = strides;
+    copy({placed, in, args.context});
+    SmallVector<View, 8> inputs;
+    inputs.append(args.inputs.begin(), args.inputs.end());
+    inputs[size_t(found.input)] = placed;
+    prim::FusedArgs alike = args;
+    alike.inputs = {inputs.data(), inputs.size()};
+    return fused(alike);
+  }
   const DeviceLimits& l = limits();
   FusedPlan plan =
       plan_fused(args, {l.multiprocessors, l.shared_per_block, l.shared_per_multiprocessor});
@@ -61,7 +125,7 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
     // What the source depends on, and the device.
     SmallVector<uint64_t, 8> key{0x746f74616c73, uint64_t(context_.ordinal())};
     for (const FusedColumn& c : columns) {
-      const prim::View& out = args.outputs[size_t(c.output)];
+      const View& out = args.outputs[size_t(c.output)];
       totals.push_back(uint64_t(reinterpret_cast<uintptr_t>(out.data)));
       dtypes.push_back(out.dtype);
       key.push_back(uint64_t(c.monoid) | uint64_t(c.type) << 8 | uint64_t(out.dtype) << 16);
