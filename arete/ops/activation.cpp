@@ -353,12 +353,7 @@ class Half {
 // Dense strides for half of x in the order of its dimensions, if x is dense.
 std::optional<Shape> strides_of_half(const Tensor& x, IntList sizes) {
   if (!x.layout().is_dense()) return strides_like(x, sizes);
-  Shape order;
-  for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return x.strides()[size_t(a)] > x.strides()[size_t(b)];
-  });
-  return strides_in_order(order, sizes);
+  return strides_in_order(memory_order(x.strides()), sizes);
 }
 
 const OpRecord& glu_backward_op =

@@ -13,6 +13,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -21,11 +22,7 @@ namespace {
 // The elements of a dense tensor as they lie in memory.
 Tensor in_memory_order(const Tensor& t) {
   if (t.is_contiguous()) return t.reshape({-1});
-  Shape order;
-  for (int64_t d = 0; d < t.dim(); ++d) order.push_back(d);
-  std::ranges::stable_sort(order, std::greater(),
-                           [&](int64_t d) { return t.strides()[size_t(d)]; });
-  return t.permute(order).reshape({-1});
+  return t.permute(memory_order(t.strides())).reshape({-1});
 }
 
 const OpRecord& dist_op =

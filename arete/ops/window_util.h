@@ -71,6 +71,14 @@ inline std::optional<Shape> strides_like(const Tensor& a, const Tensor& b, IntLi
 inline std::optional<Shape> strides_like(const Tensor& t) {
   return t.layout().is_dense() ? Shape(t.strides()) : strides_like(t, t.sizes());
 }
+/// The dimensions in the order in which they lie in memory, the outermost first.
+inline Shape memory_order(IntList strides) {
+  Shape order;
+  for (size_t d = 0; d < strides.size(); ++d) order.push_back(int64_t(d));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return strides[size_t(a)] > strides[size_t(b)]; });
+  return order;
+}
 /// Dense strides of `sizes`; `order`: the dimensions, the outermost first.
 inline Shape strides_in_order(IntList order, IntList sizes) {
   Shape strides(sizes);
