@@ -1,6 +1,8 @@
 // layer_norm ... instance_norm in terms of fused_norm (see Note [One norm]).
 #include "arete/ops/norm.h"
 
+#include <algorithm>
+
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -131,6 +133,24 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   return y.dtype() == x.dtype() ? y : y.to(x.dtype());
 }
 
+// Which element of a channel is which does not matter to norms: the order in which its dimensions
+// lie in memory, and none where they are in it.
+Shape spatial_order(const Tensor& x) {
+  Shape order;
+  for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin() + 2, order.end(),
+                   [&](int64_t a, int64_t b) { return x.stride(a) > x.stride(b); });
+  return std::ranges::is_sorted(order) ? Shape{} : order;
+}
+Tensor permuted(const Tensor& t, const Shape& order) {
+  return order.empty() || !t.defined() ? t : t.permute(order);
+}
+Tensor permuted_back(const Tensor& t, const Shape& order) {
+  Shape back(order);
+  for (size_t k = 0; k < order.size(); ++k) back[size_t(order[k])] = int64_t(k);
+  return permuted(t, back);
+}
+
 // input, running_mean, running_var, weight, bias, use_batch_stats, momentum, eps; `rectified`: then
 // perhaps a residual is added, and the negative elements become 0.
 Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
@@ -188,10 +208,12 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   s.eps = eps;
   s.relu = rectified;
   const bool together = !by_instance && x.numel() > 0 && moves_with_norm(running, x);
+  const Shape order = spatial_order(x);
   const auto [y, mean, rstd] =
-      fused_norm(x, weight, bias, s, residual, together ? running : RunningStatistics());
+      fused_norm(permuted(x, order), weight, bias, s, permuted(residual, order),
+                 together ? running : RunningStatistics());
   if (!together && x.numel() > 0) update_running(running, mean, rstd, by_instance, eps, count);
-  return y;
+  return permuted_back(y, order);
 }
 
 // ---- references ----
@@ -279,7 +301,10 @@ const OpRecord& group_norm_op =
           s.dims = {2, 3};
           s.weight_shape = {groups, channels / groups, 1};
           s.eps = c.real(4);
-          return {std::get<0>(fused_norm(x, optional_tensor(c, 2), optional_tensor(c, 3), s))};
+          const Shape order = spatial_order(x);
+          return {permuted_back(std::get<0>(fused_norm(permuted(x, order), optional_tensor(c, 2),
+                                                       optional_tensor(c, 3), s)),
+                                order)};
         });
 
 const OpRecord& batch_norm_op =
