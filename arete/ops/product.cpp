@@ -51,7 +51,8 @@ const OpRecord& prod_op =
               {reduced_sizes(x.sizes(), product_dims(c), c.boolean(2)), t, x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor x = plain(c.tensor(0), out[0].dtype());
+          Tensor x = c.tensor(0);
+          if (x.dtype() != out[0].dtype()) x = plain(x, out[0].dtype());
           const uint32_t dims = product_dims(c);
           const prim::View in = view_of(x);
           p.reduce({Monoid::prod,

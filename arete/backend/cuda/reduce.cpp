@@ -1,10 +1,12 @@
 // Sums, products, extrema and logic over any dimensions, with programs before and after.
 #include "arete/backend/cuda/codegen/reduce.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "arete/backend/cuda/reduce_launch.h"
 #include "arete/base/error.h"
+#include "arete/expr/value.h"
 #include "arete/prim/slots.h"
 #include "arete/prim/tables.h"
 
@@ -50,6 +52,14 @@ DType partial_dtype(const ReduceArgs& a) {
   return expr::storage_type(accumulation_of(a.monoid, expr::compute_type(value), false).wide);
 }
 
+// A result for each element: a reduction of nothing but the elements' own values.
+bool is_of_single_elements(const ReduceArgs& a) {
+  if (a.epilogue || (a.prologue && a.prologue->outputs()[0].dtype != a.out.dtype)) return false;
+  for (size_t d = 0; d < a.space.size(); ++d)
+    if ((a.reduced >> d & 1) && a.space[d] != 1) return false;
+  return true;
+}
+
 }  // namespace
 
 void CudaBackend::reduce(const ReduceArgs& args) {
@@ -58,6 +68,18 @@ void CudaBackend::reduce(const ReduceArgs& args) {
     return reduce(prim::Addressed(args).args());
   }
   ARETE_ASSERT(args.inputs.size() + 1 <= size_t(prim::LoopNest::kMaxOperands));
+  if (is_of_single_elements(args)) {
+    if (!args.prologue && std::ranges::equal(args.inputs[0].sizes, args.out.sizes))
+      return copy({args.out, args.inputs[0], args.context});
+    const expr::Program* program =
+        args.prologue ? args.prologue
+                      : expr::conversion(args.inputs[0].dtype, args.out.dtype).get();
+    return pointwise({.program = program,
+                      .inputs = args.inputs,
+                      .outputs = {&args.out, 1},
+                      .params = args.params,
+                      .context = args.context});
+  }
   const CUstream stream = enter(args);
   SmallVector<View, 4> views{args.out};
   for (const View& v :

@@ -77,6 +77,41 @@ class Planner {
     for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
   }
 
+  /// Whether rows may be taken `vector` elements at a time from the same element on in all operands
+  /// that run along them: rows of one operand may begin anywhere and have any length.
+  bool begins_alike(int64_t vector) const {
+    if (plan_.columns || plan_.reduced_rank != 1 || extent(0) < 4 * vector) return false;
+    const auto place = [&](int o, int d) {
+      const int64_t bytes =
+          d == 0 ? int64_t(reinterpret_cast<uintptr_t>(nest_.operands[size_t(o)].data))
+                 : stride(o, d);
+      return bytes / size_[size_t(o)];
+    };
+    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
+      if (stride(o, 0) == 0) continue;
+      for (int d = 0; d < nest_.rank; ++d)
+        if ((d == 0 || extent(d) > 1) && (place(o, d) - place(plan_.main, d)) % vector != 0)
+          return false;
+    }
+    return true;
+  }
+
+  /// Whether everything that runs along the first dimension consists of aligned vectors; only rows
+  /// may have a rest.
+  bool is_aligned(int64_t vector) const {
+    const bool linear = !plan_.columns && plan_.reduced_rank == 1;
+    if (extent(0) < vector || (!linear && extent(0) % vector != 0)) return false;
+    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
+      if (stride(o, 0) == 0) continue;
+      const int64_t bytes = vector * size_[size_t(o)];
+      if (reinterpret_cast<uintptr_t>(nest_.operands[size_t(o)].data) % uintptr_t(bytes))
+        return false;
+      for (int d = 1; d < nest_.rank; ++d)
+        if (extent(d) > 1 && stride(o, d) % bytes) return false;
+    }
+    return true;
+  }
+
   /// Sets vector, uniform and main.
   void choose_vector() {
     int64_t largest = 0;
@@ -91,24 +126,12 @@ class Planner {
     if (contiguous == 0 || largest > 8) return;
     // A column needs registers for an accumulator of its own.
     const int64_t most = plan_.columns ? limits_.max_vector / 2 : limits_.max_vector;
-    const int64_t vector = std::min<int64_t>(most, 16 / largest);
-    if (vector == 1 || extent(0) < vector) return;
-    // Rows of one input may begin anywhere and have any length.
-    const bool linear = !plan_.columns && plan_.reduced_rank == 1;
-    const bool anywhere = linear && contiguous == 1 && extent(0) >= 4 * vector;
-    if (!linear && extent(0) % vector != 0) return;
+    int64_t vector = std::min<int64_t>(most, 16 / largest);
+    while (vector > 1 && !begins_alike(vector) && !is_aligned(vector)) vector /= 2;
+    if (vector == 1) return;
     uint32_t uniform = 0;
-    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
-      if (stride(o, 0) == 0) {
-        uniform |= 1u << o;
-        continue;
-      }
-      if (anywhere) continue;
-      const int64_t bytes = vector * size_[size_t(o)];
-      if (reinterpret_cast<uintptr_t>(nest_.operands[size_t(o)].data) % uintptr_t(bytes)) return;
-      for (int d = 1; d < nest_.rank; ++d)
-        if (extent(d) > 1 && stride(o, d) % bytes) return;
-    }
+    for (int o = plan_.n_outputs; o < n_operands(); ++o)
+      if (stride(o, 0) == 0) uniform |= 1u << o;
     plan_.vector = int(vector);
     plan_.uniform = uniform;
   }

@@ -58,13 +58,14 @@ DEVICE void add_offsets(const typename K::Arguments& a, typename K::Index at,
   }
 }
 
-/// Accumulates the loads number first, first + step, ... below `end`, each of V neighbours: along
-/// the reduced dimensions [kFirst, kLast) (kAlong: all go to total[0], load i starts at element
-/// base + i * V) or across results (lane v goes to total[v], load i is element i).
+/// Accumulates the loads number begin + lane, begin + lane + step, ... below `end`, each of V
+/// neighbours: along the reduced dimensions [kFirst, kLast) (kAlong: all go to total[0], load i
+/// starts at element base + i * V) or across results (lane v goes to total[v], load i is element
+/// i).
 template <class K, int V, bool kAlong, int kFirst, int kLast, int kUnroll>
-DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename K::Index first,
-                       typename K::Index end, typename K::Index step, typename K::Index base,
-                       typename K::Fold::Partial* total) {
+DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename K::Index begin,
+                       typename K::Index lane, typename K::Index end, typename K::Index step,
+                       typename K::Index base, typename K::Fold::Partial* total) {
   typedef typename K::Index Index;
   typedef typename K::template Loaded<V> Loaded;
   const Index kScale = kAlong ? V : 1, kLaneStep = kAlong ? 1 : 0;
@@ -76,7 +77,7 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
     for (int o = K::kOutputs; o < K::kOperands; ++o) at[o] = p[o] + offsets[o];
     K::load(l, at);
   };
-  Index i = first;
+  Index i = begin + lane;
   while (i < end) {
     typename K::Fold::Lane lanes[V];
 #pragma unroll
@@ -88,7 +89,10 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
     };
     bool whole = true;  // else the lanes are merged before the end
     int rounds = 0;
-    for (; i < end && end - i > (kUnroll - 1) * step; i += kUnroll * step) {
+    // Along rows rounds are whole for all lanes or for none: a warp would take both ways, one after
+    // the other.
+    for (; kAlong ? end - (i - lane) >= kUnroll * step : end - i > (kUnroll - 1) * step;
+         i += kUnroll * step) {
       if (K::kFlush > 0 && rounds++ == K::kFlush) {
         whole = false;
         break;
@@ -100,13 +104,14 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
       for (int u = 0; u < kUnroll; ++u) add(l[u], i + u * step);
     }
     if (whole && i < end) {
-      // The last loads, fewer than kUnroll, are under way together, too.
+      // The last loads are under way together, too.
+      const int kRest = kAlong ? kUnroll : kUnroll - 1;
       Loaded l[kUnroll];
 #pragma unroll
-      for (int u = 0; u + 1 < kUnroll; ++u)
+      for (int u = 0; u < kRest; ++u)
         if (u * step < end - i) load(l[u], i + u * step);
 #pragma unroll
-      for (int u = 0; u + 1 < kUnroll; ++u)
+      for (int u = 0; u < kRest; ++u)
         if (u * step < end - i) add(l[u], i + u * step);
       i = end;
     }
@@ -146,11 +151,14 @@ DEVICE typename K::Fold::Partial reduce_part(const typename K::Arguments& a, cha
     begin = Index(i64(vectors) * split / a.splits);
     end = Index(i64(vectors) * (split + 1) / a.splits);
   }
-  accumulate<K, V, true, 0, K::kReducedRank, (V > 1 ? 4 : 8)>(a, body, begin + lane, end, group,
+  accumulate<K, V, true, 0, K::kReducedRank, (V > 1 ? 4 : 8)>(a, body, begin, lane, end, group,
                                                               head, &total);
   if (K::kReducedRank == 1 && V > 1 && split == 0) {
-    accumulate<K, 1, true, 0, 1, 1>(a, p, lane, head, group, 0, &total);
-    accumulate<K, 1, true, 0, 1, 1>(a, p, head + vectors * V + lane, n, group, 0, &total);
+    // What is before the first vector and behind the last one.
+    for (Index e = lane; e < n - vectors * V; e += group) {
+      const Index at = e < head ? e : e + vectors * V;
+      accumulate<K, 1, true, 0, 1, 1>(a, p, at, 0, at + 1, 1, 0, &total);
+    }
   }
   return total;
 }
@@ -237,7 +245,7 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
         begin = Index(a.reduced * split / a.splits);
         end = Index(a.reduced * (split + 1) / a.splits);
       }
-      accumulate<K, V, false, 1, kReduced + 1, (V > 1 ? 4 : 8)>(a, p, begin + Index(y), end,
+      accumulate<K, V, false, 1, kReduced + 1, (V > 1 ? 4 : 8)>(a, p, begin, Index(y), end,
                                                                 Index(rows), 0, total);
     }
     if (rows > 1) {
