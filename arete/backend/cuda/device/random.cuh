@@ -302,6 +302,21 @@ struct RandomGroup {
   }
 };
 
+// Of two neighbouring threads each has 32 bytes for neighbouring places, `p` is the thread's own.
+// They store those of the first together, then those of the second: half of a sector takes as long
+// as all of it.
+template <class T, int N>
+DEVICE void store_together(T* p, const Pack<T, N>& value) {
+  const u32 lane = threadIdx.x & 31, odd = lane & 1, both = 3u << (lane - odd);
+  const uint4 own = odd ? value.words[1] : value.words[0];
+  const uint4 other = odd ? value.words[0] : value.words[1];
+  const uint4 got = {__shfl_xor_sync(both, other.x, 1), __shfl_xor_sync(both, other.y, 1),
+                     __shfl_xor_sync(both, other.z, 1), __shfl_xor_sync(both, other.w, 1)};
+  uint4* const first = reinterpret_cast<uint4*>(p) - i32(odd);
+  first[0] = odd ? got : own;
+  first[2] = odd ? own : got;
+}
+
 // Contiguous elements. A thread makes groups of blocks: as many as fill 16 bytes.
 template <class D, bool kMoved>
 DEVICE void random_elements(const RandomArgs& a) {
@@ -309,10 +324,16 @@ DEVICE void random_elements(const RandomArgs& a) {
   typedef RandomGroup<D> Group;
   typename D::T* const out = static_cast<typename D::T*>(a.out);
   const u32 threads = gridDim.x * blockDim.x;
+  constexpr bool pairs = Group::kElements * sizeof(typename D::T) == 32;
+  const u32 whole = pairs ? a.whole & ~1u : a.whole;
   u32 g = blockIdx.x * blockDim.x + threadIdx.x;
-  for (; g < a.whole; g += threads) {
+  for (; g < whole; g += threads) {
     const Group group(a, g, stream);
-    store_pack(out + i64(g) * Group::kElements, group.values);
+    typename D::T* const p = out + i64(g) * Group::kElements;
+    if constexpr (pairs)
+      store_together(p, group.values);
+    else
+      store_pack(p, group.values);
   }
   for (; g < a.groups; g += threads) {
     const Group group(a, g, stream);
