@@ -90,7 +90,9 @@ class Planner {
   /// is accumulated is larger than a number.
   int64_t widest(int bytes) const {
     if (plan_.header.factors % 16 != 0) return 1;
-    const int64_t most = std::max<int64_t>(1, 16 / std::max(in_size_, out_size_));
+    // Positions that are stored together are two, the widest of all.
+    const int64_t largest = std::max({in_size_, out_size_, int64_t(args_.indices ? 8 : 1)});
+    const int64_t most = std::max<int64_t>(1, 16 / largest);
     return types_.local_bytes <= 8 || (is_complex(args_.out.dtype) && !args_.factors)
                ? most
                : std::clamp<int64_t>(int64_t(std::bit_floor(unsigned(bytes / types_.local_bytes))),
@@ -99,15 +101,21 @@ class Planner {
 
   /// Whether `vector` elements lie alike in memory at both ends of every lane.
   bool lanes_alike(int64_t vector) const {
-    const auto misplaced = [&](int64_t in_bytes, int64_t out_bytes) {
-      return (in_bytes / in_size_ - out_bytes / out_size_) % vector != 0;
+    const auto alike = [&](const View& to, int64_t size, size_t operand) {
+      const auto misplaced = [&](int64_t in_bytes, int64_t out_bytes) {
+        return (in_bytes / in_size_ - out_bytes / size) % vector != 0;
+      };
+      if (misplaced(int64_t(reinterpret_cast<uintptr_t>(args_.in.data)),
+                    int64_t(reinterpret_cast<uintptr_t>(to.data))))
+        return false;
+      for (int d = 0; d < plan_.lanes.rank; ++d)
+        if (plan_.lanes.sizes[size_t(d)] > 1 &&
+            misplaced(in_stride(d), plan_.lanes.operands[operand].strides[size_t(d)]))
+          return false;
+      return true;
     };
-    if (misplaced(int64_t(reinterpret_cast<uintptr_t>(args_.in.data)),
-                  int64_t(reinterpret_cast<uintptr_t>(args_.out.data))))
-      return false;
-    for (int d = 0; d < plan_.lanes.rank; ++d)
-      if (plan_.lanes.sizes[size_t(d)] > 1 && misplaced(in_stride(d), out_stride(d))) return false;
-    return true;
+    return alike(args_.out, out_size_, 0) &&
+           (!args_.indices || (plan_.header.index_stride == 8 && alike(args_.indices, 8, 2)));
   }
 
   /// Whether every lane begins with a whole vector.
@@ -128,9 +136,10 @@ class Planner {
         std::clamp<int64_t>(128 / (vector * std::max(4, types_.local_bytes)), 1, 4);
     plan_.rounds = int(most);
     const int64_t vectors = divide_up(h.n + (lanes_aligned(vector) ? 0 : vector - 1), vector);
-    if (vectors <= 32 * most) {
+    // Positions take most of the time: a warp for a lane stores them without waiting for others.
+    if (vectors <= 32 * (args_.indices ? 6 : most)) {
       plan_.form = ScanPlan::Form::rows;
-      if (vectors <= 32) plan_.rounds = 1;
+      plan_.rounds = int(divide_up(vectors, 32));
       h.log_group = vectors <= 32 ? log2_ceil(vectors) : 5;
       plan_.grid = unsigned(
           std::min(kMaxGrid, divide_up(h.lanes, int64_t(ScanPlan::kThreads) >> h.log_group)));
@@ -191,7 +200,13 @@ class Planner {
       return false;
     for (int d = 1; d < plan_.lanes.rank; ++d)
       if (plan_.lanes.sizes[size_t(d)] > 1 && !fits(in_stride(d), out_stride(d))) return false;
-    return true;
+    if (!args_.indices) return true;
+    const auto& strides = plan_.lanes.operands[2].strides;
+    int64_t bits = int64_t(reinterpret_cast<uintptr_t>(args_.indices.data));
+    if (plan_.header.n > 1) bits |= plan_.header.index_stride;
+    for (int d = 1; d < plan_.lanes.rank; ++d)
+      if (plan_.lanes.sizes[size_t(d)] > 1) bits |= strides[size_t(d)];
+    return strides[0] == 8 && bits % (vector * 8) == 0;
   }
 
   const ScanArgs& args_;
@@ -308,7 +323,10 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
   const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
   const bool large = types.local_bytes > (complex ? 16 : 8);
-  const int blocks = large ? 2 : plan.form >= ScanPlan::Form::columns ? 3 : few ? 5 : 4;
+  const bool columns = plan.form >= ScanPlan::Form::columns;
+  // Single lanes have registers enough for all threads of usual sizes to run at once.
+  const bool light = columns && plan.vector == 1 && (!large || args.indices);
+  const int blocks = light ? 5 : large ? 2 : columns ? 3 : few ? 5 : 4;
   t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";

@@ -250,33 +250,33 @@ DEVICE void load_vector(const typename S::Arguments& a, const Lane<S>& lane, i64
   }
 }
 template <class S>
-DEVICE void store_index(const typename S::Arguments& a, const Lane<S>& lane, i64 e,
-                        const typename S::Local::type& y) {
-  *reinterpret_cast<i64*>(lane.indices + e * a.index_stride) = y.at;
-}
-template <class S>
 DEVICE void store_vector(const typename S::Arguments& a, const Lane<S>& lane, i64 vector,
                          typename S::Local::type before, const typename S::Local::type* x) {
   typedef typename S::Out Out;
   const int V = S::kVector;
   const i64 first = vector * V - lane.shift;
   Vec<Out, V> v;
+  Vec<i64, V> places;
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const int at = S::kReverse ? V - 1 - j : j;
     const typename S::Local::type y = S::Local::combine(before, x[j]);
     v.v[at] = S::store(y);
-    if constexpr (S::kIndices)
-      if (first + at >= 0 && first + at < a.n) store_index(a, lane, first + at, y);
+    if constexpr (S::kIndices) places.v[at] = y.at;
   }
   if (V > 1 && first >= 0 && first + V <= a.n) {
     *reinterpret_cast<Vec<Out, V>*>(lane.out + first * i64(sizeof(Out))) = v;
+    if constexpr (S::kIndices)
+      *reinterpret_cast<Vec<i64, V>*>(lane.indices + first * i64(sizeof(i64))) = places;
     return;
   }
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const i64 e = first + j;
-    if (e >= 0 && e < a.n) *reinterpret_cast<Out*>(lane.out + e * a.out_stride) = v.v[j];
+    if (e < 0 || e >= a.n) continue;
+    *reinterpret_cast<Out*>(lane.out + e * a.out_stride) = v.v[j];
+    if constexpr (S::kIndices)
+      *reinterpret_cast<i64*>(lane.indices + e * a.index_stride) = places.v[j];
   }
 }
 
@@ -360,14 +360,17 @@ struct TileAccess {
     for (int r = 0; r < R; ++r) {
       const typename M::type from = M::combine(start_value, before[r]);
       Vec<Out, V> v;
+      Vec<i64, V> places;
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const int at = S::kReverse ? V - 1 - j : j;
         const typename M::type y = M::combine(from, x[r][j]);
         v.v[at] = S::store(y);
-        if constexpr (S::kIndices) store_index(a, lane, element(lane, r) + at, y);
+        if constexpr (S::kIndices) places.v[at] = y.at;
       }
       *reinterpret_cast<Vec<Out, V>*>(p + r * kStep * V * stride) = v;
+      if constexpr (S::kIndices)
+        *reinterpret_cast<Vec<i64, V>*>(lane.indices + element(lane, r) * a.index_stride) = places;
     }
   }
 };
@@ -557,17 +560,24 @@ DEVICE void scan_part(const typename S::Arguments& a, const Lane<S>& lane, i64 b
   typedef typename S::Wide Wide;
   typedef typename Wide::type W;
   const int V = S::kVector, U = V > 2 ? 4 : 8;
-  const auto element = [&](i64 i) { return S::kReverse ? a.n - 1 - i : i; };
+  // Addresses move on by strides: the compiler would keep one for each of the U steps.
+  const i64 first = S::kReverse ? a.n - 1 - begin : begin, way = S::kReverse ? -1 : 1;
+  const i64 in_step = way * a.in_stride, out_step = way * a.out_stride;
+  const i64 index_step = S::kIndices ? way * a.index_stride : 0;
+  const char* from = lane.in + first * a.in_stride;
+  char* to = lane.out + first * a.out_stride;
+  char* places = S::kIndices ? lane.indices + first * a.index_stride : nullptr;
   // Some tens of elements in the narrow type, then on to the wide one.
   for (i64 i = begin; i < end; i += U) {
     Vec<In, V> in[U], factors[U];
 #pragma unroll
-    for (int u = 0; u < U; ++u)
+    for (int u = 0; u < U; ++u) {
       if (i + u < end) {
-        const char* const p = lane.in + element(i + u) * a.in_stride;
-        in[u] = elements_at<S, V>(p);
-        factors[u] = factors_at<S, V>(a, p);
+        in[u] = elements_at<S, V>(from);
+        factors[u] = factors_at<S, V>(a, from);
       }
+      from += in_step;
+    }
     T sum[V], start[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -575,21 +585,26 @@ DEVICE void scan_part(const typename S::Arguments& a, const Lane<S>& lane, i64 b
       start[v] = T(carry[v]);
     }
 #pragma unroll
-    for (int u = 0; u < U; ++u)
+    for (int u = 0; u < U; ++u) {
       if (i + u < end) {
         Vec<Out, V> out;
+        Vec<i64, V> at;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
           sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], i + u));
           if (!store) continue;
           const T y = M::combine(start[v], sum[v]);
           out.v[v] = S::store(y);
-          if constexpr (S::kIndices)
-            *reinterpret_cast<i64*>(lane.indices + v * a.index_strides[0] +
-                                    element(i + u) * a.index_stride) = y.at;
+          if constexpr (S::kIndices) at.v[v] = y.at;
         }
-        if (store) *reinterpret_cast<Vec<Out, V>*>(lane.out + element(i + u) * a.out_stride) = out;
+        if (store) {
+          *reinterpret_cast<Vec<Out, V>*>(to) = out;
+          if constexpr (S::kIndices) *reinterpret_cast<Vec<i64, V>*>(places) = at;
+        }
       }
+      to += out_step;
+      places += index_step;
+    }
 #pragma unroll
     for (int v = 0; v < V; ++v) carry[v] = Wide::combine(carry[v], W(sum[v]));
   }
