@@ -344,7 +344,7 @@ class Planner {
           std::bit_floor(uint64_t(std::clamp<int64_t>(bytes / std::max<int64_t>(1, all), 1, 8))));
     };
     v.count = under_way(64);
-    if (choose_phases(ceil_div(row_groups(), v.rows), chunks)) return;
+    if (choose_phases(ceil_div(row_groups(), v.rows), chunks, kept)) return;
 
     // Shared memory: for two blocks on a multiprocessor if that holds the rows, else for one.
     constexpr int64_t kOwn = 12 * 1024;  // of the kernel and the system
@@ -374,16 +374,22 @@ class Planner {
     }
   }
 
-  // Few long rows are divided among blocks.
-  bool choose_phases(int64_t groups, int64_t chunks) {
+  // Few long rows are divided among blocks. `kept`: bytes of a chunk of what is read again.
+  bool choose_phases(int64_t groups, int64_t chunks, int64_t kept) {
     FusedVariant& v = plan_.variant;
     const bool columns = v.mapping == Mapping::columns;
     const FusedReductions reductions = reductions_of(*args_.spec);
     const int64_t is_long = columns ? limits_.long_column : limits_.long_row;
-    if (elements_ < is_long || groups >= limits_.multiprocessors || reductions.stages == 0)
-      return false;
-    // One launch is quicker for a row that is not so long, unless most of the GPU would be idle.
-    if (elements_ < 4 * is_long && 2 * groups >= limits_.multiprocessors) return false;
+    if (elements_ < is_long || reductions.stages == 0) return false;
+    // Rows that no multiprocessor can hold are read again in any case, and few of them do not come
+    // out even.
+    const bool too_long = !columns && kept * chunks > limits_.shared_per_block &&
+                          elements_ >= 2 * is_long && groups < 4 * limits_.multiprocessors;
+    if (!too_long) {
+      if (groups >= limits_.multiprocessors) return false;
+      // One launch is quicker for a row that is not so long, unless most of the GPU would be idle.
+      if (elements_ < 4 * is_long && 2 * groups >= limits_.multiprocessors) return false;
+    }
     // Other blocks may still need a row's input when one block stores a row's output; but not one
     // that nothing except storing rows reads.
     if (has_row_stores_)
@@ -394,7 +400,10 @@ class Planner {
     const int64_t most = std::clamp<int64_t>(chunks / (int64_t(threads) * v.count), 1, 65535);
     // Every block combines the partial results of all splits: with bundles, whose blocks have 1024
     // threads, those of many rows.
-    const int64_t blocks = (v.bundles ? 1 : 4) * int64_t(limits_.multiprocessors);
+    const int64_t blocks = (v.bundles                          ? 1
+                            : groups < limits_.multiprocessors ? 4
+                                                               : 16) *
+                           int64_t(limits_.multiprocessors);
     const int64_t splits = std::clamp<int64_t>(blocks / groups, 1, most);
     if (splits == 1) return false;
     v.threads = threads;
