@@ -143,30 +143,36 @@ INTEGER(i64, u64, 64)
 ROUNDED(f32, f, fmaf)
 ROUNDED(f64, d, fma)
 #undef ROUNDED
-#define FLOATING(F, f)                                                         \
-  DEVICE F op_neg(F a) { return -a; }                                          \
-  DEVICE F op_div(F a, F b) { return a / b; }                                  \
-  DEVICE F op_reciprocal(F a) { return F(1) / a; }                             \
-  DEVICE F op_fmod(F a, F b) { return f(fmod)(a, b); }                         \
-  DEVICE F op_remainder(F a, F b) {                                            \
-    const F r = f(fmod)(a, b);                                                 \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                           \
-  }                                                                            \
-  /* The division may round up to the next whole number: see scalar_math.h. */ \
-  DEVICE F op_floor_div(F a, F b) {                                            \
-    if (b == 0) return a / b;                                                  \
-    const F r = f(fmod)(a, b);                                                 \
-    F q = (a - r) / b;                                                         \
-    if (r != 0 && (r < 0) != (b < 0)) q -= 1;                                  \
-    if (q == 0) return f(copysign)(F(0), a / b);                               \
-    const F whole = f(floor)(q);                                               \
-    return q - whole > F(0.5) ? whole + 1 : whole;                             \
-  }                                                                            \
-  DEVICE F op_pow(F a, F b) { return f(pow)(a, b); }                           \
-  DEVICE F op_atan2(F a, F b) { return f(atan2)(a, b); }                       \
-  DEVICE F op_copysign(F a, F b) { return f(copysign)(a, b); }                 \
-  DEVICE F op_nextafter(F a, F b) { return f(nextafter)(a, b); }               \
-  DEVICE bool op_is_nan(F a) { return a != a; }                                \
+#define FLOATING(F, f)                                                                      \
+  DEVICE F op_neg(F a) { return -a; }                                                       \
+  DEVICE F op_div(F a, F b) { return a / b; }                                               \
+  DEVICE F op_reciprocal(F a) { return F(1) / a; }                                          \
+  DEVICE F op_fmod(F a, F b) { return f(fmod)(a, b); }                                      \
+  DEVICE F op_remainder(F a, F b) {                                                         \
+    const F r = f(fmod)(a, b);                                                              \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                        \
+  }                                                                                         \
+  /* The division may round up to the next whole number (see scalar_math.h): then something \
+     of the other sign is left, which a fused operation finds while quotients are exact. */ \
+  DEVICE F op_floor_div(F a, F b) {                                                         \
+    const F d = a / b;                                                                      \
+    if (b == 0) return d;                                                                   \
+    if (f(fabs)(d) < F(4194304) && f(fabs)(b) < F(1) / F(0)) {                              \
+      const F below = f(floor)(d), left = f(fma)(-below, b, a);                             \
+      return left != 0 && (left < 0) != (b < 0) ? below - 1 : below;                        \
+    }                                                                                       \
+    const F r = f(fmod)(a, b);                                                              \
+    F q = (a - r) / b;                                                                      \
+    if (r != 0 && (r < 0) != (b < 0)) q -= 1;                                               \
+    if (q == 0) return f(copysign)(F(0), d);                                                \
+    const F whole = f(floor)(q);                                                            \
+    return q - whole > F(0.5) ? whole + 1 : whole;                                          \
+  }                                                                                         \
+  DEVICE F op_pow(F a, F b) { return f(pow)(a, b); }                                        \
+  DEVICE F op_atan2(F a, F b) { return f(atan2)(a, b); }                                    \
+  DEVICE F op_copysign(F a, F b) { return f(copysign)(a, b); }                              \
+  DEVICE F op_nextafter(F a, F b) { return f(nextafter)(a, b); }                            \
+  DEVICE bool op_is_nan(F a) { return a != a; }                                             \
   DEVICE bool op_is_inf(F a) { return f(fabs)(a) == F(1) / F(0); }
 #define SINGLE(name) name##f
 #define DOUBLE(name) name
