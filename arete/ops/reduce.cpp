@@ -5,6 +5,7 @@
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/rows.h"
 #include "arete/prim/complex_parts.h"
 
 namespace arete {
@@ -252,6 +253,22 @@ const OpRecord& nanmean_op =
                                 "nanmean(): expected input to have floating point or complex "
                                 "dtype but got " +
                                     std::string(name_of(x.dtype()))));
+          if (!is_complex(x.dtype()) && x.numel() > 0 && (!c.has(3) || c[3].dtype() == x.dtype())) {
+            static auto* const cache = new RowProgramCache;
+            const RowProgramPtr& program = cache->get(
+                pack_key({int(x.dtype())}), {x.dtype()}, {}, {x.dtype()}, [](Rows& rows, Values v) {
+                  const expr::Value number = v[0] == v[0];
+                  const expr::Value one = expr::constant_like(to_float(v[0]), 1);
+                  return std::vector{rows.sum(where(number, to_float(v[0]), 0.0)) /
+                                     rows.sum(where(number, one, 0.0))};
+                });
+            const uint32_t dims = reduced_dims(c, 1);
+            Shape list;
+            for (int d = 0; d < int(x.dim()); ++d)
+              if (dims >> d & 1) list.push_back(d);
+            const Tensor y = apply_rows(program, {&x, 1}, {}, list, c.name())[0];
+            return {c.boolean(2) ? y : y.view(reduced_sizes(x.sizes(), dims, false))};
+          }
           const Tensor n = call(sum_op, {x.isnan().logical_not(), c[1], c[2], std::nullopt});
           return {call(nansum_op, {x, c[1], c[2], c[3]}).div(n)};
         });
