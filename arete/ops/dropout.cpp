@@ -91,15 +91,7 @@ const OpRecord& dropout_op =
           Generator* g = generator_of(c, 3);
           const Generator::State s =
               (g ? *g : default_generator()).reserve(uint64_t(x.numel() + 3) / 4);
-          const auto drop = [&](const Tensor& t) {
-            return seeded_dropout(t, p, int64_t(s.seed), int64_t(s.offset));
-          };
-          if (x.is_contiguous() || !x.layout().is_dense()) return {drop(x)};
-          // The numbers are counted as elements lie in memory, so that none are put in order.
-          const Shape order = memory_order(x.strides());
-          Shape back(order);
-          for (size_t k = 0; k < order.size(); ++k) back[size_t(order[k])] = int64_t(k);
-          return {drop(x.permute(order)).permute(back)};
+          return {seeded_dropout(x, p, int64_t(s.seed), int64_t(s.offset))};
         })
         .random()
         .in_place();

@@ -1,7 +1,6 @@
 // What the records of random numbers share.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <type_traits>
@@ -10,7 +9,6 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/window_util.h"
 #include "arete/prim/philox.h"
 
 namespace arete::ops {
@@ -21,27 +19,7 @@ using Distribution = prim::RandomArgs::Distribution;
 Tensor seeded_dropout(const Tensor& input, double p, int64_t seed, int64_t offset);
 
 /// Reserves what the call takes from the generator (null: the default one) and runs it.
-/// Numbers go where elements follow each other in memory: an output without gaps whose dimensions
-/// lie in another order is one of that order.
 inline void draw(prim::Primitives& p, prim::RandomArgs args, const Arg& generator) {
-  const Layout own(args.out.sizes, args.out.strides);
-  SmallVector<Layout, 4> layouts;
-  SmallVector<prim::View, 4> inputs;
-  if (!own.is_contiguous() && own.is_dense() &&
-      std::ranges::all_of(args.inputs, [&](const prim::View& v) {
-        return std::ranges::equal(v.sizes, args.out.sizes);
-      })) {
-    const Shape order = memory_order(own.strides);
-    layouts.reserve(1 + args.inputs.size());  // views point into it
-    const auto ordered = [&](prim::View v) {
-      const Layout& l = layouts.emplace_back(permute(Layout(v.sizes, v.strides), order));
-      v.sizes = l.sizes, v.strides = l.strides;
-      return v;
-    };
-    args.out = ordered(args.out);
-    for (const prim::View& v : args.inputs) inputs.push_back(ordered(v));
-    args.inputs = {inputs.data(), inputs.size()};
-  }
   Generator* g = generator.generator();
   const Generator::State s = (g ? *g : default_generator()).reserve(prim::random_blocks(args));
   args.seed = s.seed;

@@ -19,8 +19,7 @@ struct View;
 // 1, 2, 3). Key: the two halves of the seed, low first. Counter: the 64-bit block number, low half
 // first, then two zeros. One block gives four lanes of 32 bits, L0 to L3.
 //
-// Element i of an output (row-major position; operators count along memory where a permuted tensor
-// has no gaps) is made from block offset + i / per_block:
+// Element i of an output (row-major position) is made from block offset + i / per_block:
 //
 //   result                      lanes per element  per_block  from
 //   uniform  f32 and narrower   1                  4          L[i % 4]

@@ -115,28 +115,5 @@ TEST(MemoryOrder, RowsThatAreNotAligned) {
   }
 }
 
-TEST(MemoryOrder, RandomNumbersFollowMemory) {
-  const Tensor plain = ones({3, 5, 7}, {kFloat32, test_device()}), other = plain.permute({2, 0, 1});
-  const auto draw = [](const Function& f, const Tensor& t) {
-    manual_seed(5);
-    return f(t);
-  };
-  const Function functions[] = {[](const Tensor& t) { return randn_like(t); },
-                                [](const Tensor& t) { return rand_like(t); },
-                                [](const Tensor& t) { return bernoulli(t.mul(0.5)); },
-                                [](const Tensor& t) { return t.clone().uniform_(); },
-                                [](const Tensor& t) { return dropout(t, 0.5); }};
-  for (const Function& f : functions) {
-    const Tensor got = draw(f, other);
-    EXPECT_EQ(Shape(got.strides()), Shape(other.strides()));
-    EXPECT_TRUE(equal(got, draw(f, plain).permute({2, 0, 1})));
-  }
-  // A gradient that lies otherwise meets the same mask.
-  const Tensor leaf = other.clone().requires_grad_();
-  const Tensor y = draw([](const Tensor& t) { return dropout(t, 0.5); }, leaf);
-  y.backward(ones(y.sizes(), y.options()));
-  EXPECT_TRUE(equal(leaf.grad(), y.detach()));
-}
-
 }  // namespace
 }  // namespace arete::test
