@@ -79,8 +79,7 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
     Shape sizes, strides(args.space);
     for (const int d : order) sizes.push_back(args.space[size_t(d)]);
     const prim::ScratchView dense(*this, in.dtype, sizes);
-    for (size_t k = 0; k < sizes.size(); ++k)
-      strides[size_t(order[k])] = dense.view().strides[k];
+    for (size_t k = 0; k < sizes.size(); ++k) strides[size_t(order[k])] = dense.view().strides[k];
     View placed = dense;
     placed.sizes = args.space, placed.strides = strides;
     copy({placed, in, args.context});
