@@ -64,7 +64,7 @@ class RecurrenceWriter {
         "  const bool is_row = number < a.rows;\n"
         // Threads without a row of their own go through the last one, and store nothing.
         "  const i64 row = min(number, a.rows - 1);\n";
-    if (plan_.lengths) text_ += "  const i64 length = a.lengths[row * a.length_row];\n";
+    lengths();
     for (size_t k = 0; k < inputs(); ++k)
       text_ += "  const char* const d" + std::to_string(k) + " = a.data[" + std::to_string(k) +
                "]" + (is_table(k) ? "" : " + row * a.stride[" + std::to_string(k) + "][1]") + ";\n";
@@ -75,7 +75,9 @@ class RecurrenceWriter {
                               : zero(state_)) +
                ";\n");
     barrier("  ");
+    if (plan_.reverse) beyond();
     plan_.single ? single() : several();
+    if (!plan_.reverse) beyond();
     if (!plan_.every)
       each_state("    if (is_row) " + element(out_, "out + place * a.out_state", false) +
                  " = now[place];\n");
@@ -106,6 +108,30 @@ class RecurrenceWriter {
     text_ += "  for (i32 place = threadIdx.x; place < states; place += blockDim.x) {\n" +
              statement + "  }\n";
   }
+  // `steps`: those of the longest of the rows that wait for each other.
+  void lengths() {
+    if (!plan_.lengths) {
+      text_ += "  const i64 steps = a.steps;\n";
+      return;
+    }
+    text_ +=
+        "  const i64 length = a.lengths[row * a.length_row];\n"
+        "  i64 steps = max(i64(0), min(length, a.steps));\n";
+    if (plan_.warp)
+      text_ +=
+          "  for (u32 lane = blockDim.x; lane < 32; lane *= 2)\n"
+          "    steps = max(steps, i64(__shfl_xor_sync(0xffffffffu, steps, lane)));\n";
+  }
+  // What is at later steps waits for nothing.
+  void beyond() {
+    if (!plan_.lengths || !plan_.every) return;
+    each_state("    const " + out_ + " stays = " + (emits_ ? zero(out_) : "now[place]") +
+               ";\n    for (i64 step = steps; is_row && step < a.steps; ++step)\n      " +
+               at_step(out_) + " = stays;\n");
+  }
+  static std::string at_step(const std::string& type) {
+    return element(type, "out + step * a.out_step + place * a.out_state", false);
+  }
   // Input k at a step and place.
   std::string read(size_t k, const std::string& step) const {
     const std::string n = std::to_string(k);
@@ -114,8 +140,8 @@ class RecurrenceWriter {
                        " + place * a.stride[" + n + "][2]");
   }
   void begin_step() {
-    text_ += "  for (i64 k = 0; k < a.steps; ++k) {\n    const i64 step = " +
-             std::string(plan_.reverse ? "a.steps - 1 - k" : "k") + ";\n";
+    text_ += "  for (i64 k = 0; k < steps; ++k) {\n    const i64 step = " +
+             std::string(plan_.reverse ? "steps - 1 - k" : "k") + ";\n";
   }
   void end_step() {
     barrier("    ");
@@ -131,8 +157,7 @@ class RecurrenceWriter {
   }
   void store(const std::string& condition, const std::string& indent) {
     if (plan_.every)
-      text_ += indent + "if (" + condition + ") " +
-               element(out_, "out + step * a.out_step + place * a.out_state", false) + " = " +
+      text_ += indent + "if (" + condition + ") " + at_step(out_) + " = " +
                (emits_ ? "shown" : "value") + ";\n";
   }
 
@@ -178,12 +203,12 @@ class RecurrenceWriter {
         emit_program(text_, *parts.ahead, in, params, "v", "    ");
     for (size_t k = 0; k < ahead.size(); ++k)
       text_ += "    known.x" + std::to_string(k) + " = " + ahead[k] + ";\n";
-    text_ += "    return known;\n  };\n  if (a.steps > 0) {\n  Ahead known = look_ahead(" +
-             std::string(plan_.reverse ? "a.steps - 1" : "0") + ");\n";
+    text_ += "    return known;\n  };\n  if (steps > 0) {\n  Ahead known = look_ahead(" +
+             std::string(plan_.reverse ? "steps - 1" : "0") + ");\n";
 
     begin_step();
     text_ += "    const Ahead coming = look_ahead(" +
-             std::string(plan_.reverse ? "max(step - 1, i64(0))" : "min(step + 1, a.steps - 1)") +
+             std::string(plan_.reverse ? "max(step - 1, i64(0))" : "min(step + 1, steps - 1)") +
              ");\n";
     std::vector<std::string> rest{"now", "i64(place)", "step", "row"};
     for (size_t k = 0; k < inputs(); ++k)
