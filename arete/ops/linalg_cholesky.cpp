@@ -43,7 +43,8 @@ const OpRecord& linalg_cholesky_ex_op =
                     .upper = upper});
           Tensor factor = out[0];
           call_in_place(factor, *find_record(upper ? "triu" : "tril"), {factor, 0});
-          if (c.boolean(2)) check_info(public_name(c), out[1], not_positive_definite_text);
+          if (c.boolean(2) && a.numel() > 0)
+            check_info(public_name(c), out[1], not_positive_definite_text);
         })
         .grad(
             [](const GradCall& g) -> TensorList {

@@ -86,6 +86,7 @@ TriangularFactor::TriangularFactor(const Tensor& a, IntList batch, bool reads_up
 
 void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool adjoint, bool left,
                              bool unit) const {
+  if (b.numel() == 0) return;
   const Tensor info = empty_info(b);
   p.linalg({.op = Factorization::triangular_solve,
             .a = view_of(matrices),
@@ -100,6 +101,8 @@ void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool adjoint,
 void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t),
                 const char* not_finite) {
   if (info.is_meta()) return;
+  constexpr int64_t kMany = 1024;  // a device finds sooner that none has failed
+  if (info.numel() > kMany && !ne(info, Scalar(0)).any().item<bool>()) return;
   const std::vector<int64_t> values = info.to_vector<int64_t>();
   ARETE_CHECK(!not_finite || std::find(values.begin(), values.end(), -1) == values.end(),
               ValueError(name, not_finite));

@@ -38,6 +38,19 @@ bool is_batched(int64_t count, int64_t n) {
   return count > 1 && n <= (count >= kMany ? kManyBatched : kBatched);
 }
 
+// Whether nothing but `info` is asked for.
+bool is_empty(const LinalgArgs& l) {
+  const auto none = [](const View& v) { return !v || v.numel() == 0; };
+  switch (l.op) {
+    case Op::lu_solve:
+      return none(l.c);
+    case Op::triangular_solve:
+      return none(l.b);
+    default:
+      return none(l.a) && none(l.b) && none(l.c) && none(l.d);
+  }
+}
+
 bool runs_here(const LinalgArgs& l) {
   if (l.a.numel() == 0) return false;
   switch (l.op) {
@@ -353,6 +366,8 @@ void run(LinalgCall<T> c) {
 
 void CudaBackend::linalg(const LinalgArgs& l) {
   if (l.info.numel() == 0) return;
+  if (is_empty(l))
+    return fill({.out = l.info, .value = {.i = 0}, .value_is_integer = true, .context = l.context});
   const CuSolver* const solver = find_cusolver();
   const CuBlas* const blas = find_cublas();
   if (!solver || !blas || !runs_here(l)) return prim::Backend::linalg(l);
