@@ -51,7 +51,10 @@ Tensor first_zero_pivot(const Tensor& lu) {
 // Unit lower and upper triangular factors, the thin ones.
 Tensor lower_factor(const Tensor& lu) {
   const int64_t k = std::min(lu.size(-1), lu.size(-2));
-  return lu.narrow(-1, 0, k).tril(-1).add_(eye(lu.size(-2), k, lu.options()));
+  const Tensor lower = lu.narrow(-1, 0, k).tril(-1);
+  // Beside its history: these elements have no gradient.
+  lower.detach().diagonal(0, -2, -1).fill_(Scalar(1));
+  return lower;
 }
 Tensor upper_factor(const Tensor& lu) {
   return lu.narrow(-2, 0, std::min(lu.size(-1), lu.size(-2))).triu();
@@ -158,41 +161,48 @@ const OpRecord& linalg_lu_factor_op =
 
 // ---- permutations
 
-// One exchange of each row at a step: the states are the order of the rows.
-const expr::Program& exchange_program() {
+// Where the row that ends up at a position comes from, by the exchanges from the last to the first:
+// positions are rows of the recurrence, which wait for no others.
+const expr::Program& origin_program() {
   static const auto& program = *new expr::ProgramPtr(expr::trace(
       [](std::span<const expr::Value> v) {
-        const expr::Value at = v[1], step = v[2], n = v[5];
-        const expr::Value pivot =
-            expr::max(expr::min(expr::cast(v[4], expr::Type::i64) - 1.0, n - 1.0), 0.0);
-        const expr::Value from = expr::where(at == step, pivot, expr::where(at == pivot, step, at));
-        return std::vector{expr::load(v[0], from)};
+        const expr::Value step = v[2], row = v[3], n = v[5], steps = v[6];
+        const expr::Value matrix = floor_div(row, n);
+        const expr::Value at =
+            expr::where(step == steps - 1.0, row - matrix * n, expr::load(v[0], v[1]));
+        const expr::Value given =
+            expr::cast(expr::load(v[4], matrix * steps + step), expr::Type::i64);
+        const expr::Value pivot = expr::max(expr::min(given - 1.0, n - 1.0), 0.0);
+        return std::vector{expr::where(at == step, pivot, expr::where(at == pivot, step, at))};
       },
-      std::array{kInt64, kInt64, kInt64, kInt64, kInt32}, std::array{expr::Type::i64},
-      std::array{kInt64}, 1));
+      std::array{kInt64, kInt64, kInt64, kInt64, kInt32},
+      std::array{expr::Type::i64, expr::Type::i64}, std::array{kInt64}, 0b10001));
   return *program;
 }
 
 void order_on_device(const Tensor& pivots, const Tensor& out, prim::Primitives& p) {
-  const int64_t k = pivots.size(-1), n = out.size(-1),
-                count = numel_of(batch_sizes(pivots.sizes(), 1));
-  const prim::ScratchView dense(p, kInt32, pivots.sizes()), unchanged(p, kInt64, Shape{n});
+  const int64_t k = pivots.size(-1), n = out.size(-1);
+  if (out.numel() == 0) return;
+  if (k == 0) {
+    const prim::ScratchView unchanged(p, kInt64, Shape{n});
+    p.iota({.out = unchanged, .istart = 0, .istep = 1});
+    return p.copy({view_of(out), unchanged});
+  }
+  const prim::ScratchView dense(p, kInt32, pivots.sizes());
   p.copy({dense, view_of(pivots)});
-  p.iota({.out = unchanged, .istart = 0, .istep = 1});
-  const Shape pivot_sizes{k, count, 1}, pivot_strides{1, k, 0}, sizes{1, count, n},
-      strides{0, n, 1};
-  prim::View exchanges = dense, order = view_of(out);
-  exchanges.sizes = pivot_sizes, exchanges.strides = pivot_strides;
+  const prim::View exchanges = dense;
+  const Shape sizes{1, out.numel(), 1}, strides{0, 1, 1};
+  prim::View order = view_of(out);
   order.sizes = sizes, order.strides = strides;
-  const expr::Literal rows{.i = n};
-  p.recurrence({.program = &exchange_program(),
+  const expr::Literal numbers[] = {{.i = n}, {.i = k}};
+  p.recurrence({.program = &origin_program(),
                 .steps = k,
-                .rows = count,
-                .states = n,
-                .initial = unchanged,
+                .rows = out.numel(),
+                .states = 1,
                 .inputs = {&exchanges, 1},
                 .out = order,
-                .params = {&rows, 1}});
+                .reverse = true,
+                .params = numbers});
 }
 
 const OpRecord& lu_permutation_op =
@@ -242,8 +252,9 @@ const OpRecord& lu_permutation_op =
 // P with P^T A having the rows in their new order.
 Tensor permutation_matrix(const Tensor& pivots, int64_t n, DType dtype) {
   const Tensor order = call(lu_permutation_op, {pivots, n});
-  const Tensor rows = arange(Scalar(0), Scalar(n), TensorOptions(kInt64, pivots.device()));
-  return eq(order.unsqueeze(-2), rows.unsqueeze(-1)).to(dtype);
+  Tensor p = zeros(with_sizes(batch_sizes(order.sizes(), 1), {n, n}),
+                   TensorOptions(dtype, pivots.device()));
+  return p.scatter_(-2, order.unsqueeze(-2), Scalar(1));
 }
 
 const OpRecord& lu_unpack_op =
@@ -353,6 +364,7 @@ const OpRecord& lu_solve_op =
 
 void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
                       bool adjoint, prim::Primitives& p) {
+  if (out.numel() == 0) return;
   const Shape batch = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
   const bool whole = std::ranges::equal(own, batch);
   if (!whole || !lu.mT().is_contiguous()) lu = column_major(lu, batch, p);

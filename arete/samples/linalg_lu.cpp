@@ -92,7 +92,8 @@ const Attached lu_permutation_op =
           return {{{tensor({2, 3, 3}, o), 3}},
                   {{tensor({{2, 2}, {4, 3}}, o), 4}, "batch, tall"},
                   {{(m.make_index({3, 37}, 40) + 1).to(kInt32), 40}, "many"},
-                  {{zeros({2, 0}, o), 2}, "nothing"}};
+                  {{zeros({2, 0}, o), 2}, "nothing"},
+                  {{zeros({0, 2}, o), 2}, "no matrices"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const TensorOptions o(kInt32, m.device);
