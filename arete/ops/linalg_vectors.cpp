@@ -3,6 +3,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
@@ -121,14 +122,41 @@ const OpRecord& cross_op =
 // ---- powers as columns
 
 // x^0 ... x^(n-1) along a new last dimension, as running products: exact for whole numbers.
-Tensor powers(const Tensor& x, int64_t n) {
-  const Tensor column = x.unsqueeze(-1);
-  const Tensor first = ones(column.sizes(), column.options());
-  if (n <= 1) return first.narrow(-1, 0, n);
-  Shape sizes(x.sizes());
-  sizes.push_back(n - 1);
-  return cat({first, column.expand(sizes).cumprod(-1)}, -1);
-}
+const OpRecord& powers_op =
+    define("powers(Tensor x, int n) -> Tensor")
+        .surface(Surface::internal)
+        .autocast(autocast_on_cuda(Autocast::f32))
+        .doc("Powers 0 to n - 1 of all elements along a new last dimension.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          const DType t = is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
+          out.push_back({with_sizes(x.sizes(), {c.integer(1)}), t, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor x = plain(c.tensor(0), out[0].dtype());
+          const int64_t n = c.integer(1);
+          if (out[0].numel() == 0) return;
+          p.fill(filling(view_of(out[0], narrow(out[0].layout(), -1, 0, 1)), Scalar(1), c.name()));
+          if (n == 1) return;
+          const Layout rest = narrow(out[0].layout(), -1, 1, n - 1);
+          const Layout repeated = expand(unsqueeze(x.layout(), -1), rest.sizes);
+          p.scan({.monoid = prim::Monoid::prod,
+                  .in = view_of(x, repeated),
+                  .out = view_of(out[0], rest),
+                  .dim = int(x.dim())});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const int64_t n = g.integer(1);
+              if (n < 2) return {zeros(g.input_sizes(0), g.grad().options())};
+              const Tensor exponents = arange(Scalar(1), Scalar(n), g.grad().options());
+              return {(g.grad().narrow(-1, 1, n - 1) *
+                       (conj(g.output()).narrow(-1, 0, n - 1) * exponents))
+                          .sum(-1)};
+            },
+            0, 1)
+        .dtypes(kMultipliedTypes);
+Tensor powers(const Tensor& x, int64_t n) { return call(powers_op, {x, n}); }
 
 const OpRecord& linalg_vander_op =
     define("linalg_vander(Tensor x, *, int? N=None) -> Tensor")

@@ -72,6 +72,22 @@ const Attached cross_op =
           const int64_t dim = c.has(2) ? c.integer(2) : std::ranges::find(sizes, 3) - sizes.begin();
           return {cross_reference(c.tensor(0), c.tensor(1), dim)};
         });
+const Attached powers_op =
+    attach("powers")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 5}},           {{m.make({3}), 2}},
+                  {{m.make({3}), 1}, "ones only"}, {{m.make({3}), 0}, "no columns"},
+                  {{m.make({0}), 3}, "nothing"},   {{m.make({}), 3}, "0-d"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(
+              with_sizes(x.sizes(), {c.integer(1)}),
+              [&](const Shape& i) {
+                return std::pow(at(x, IntList(i).first(i.size() - 1)), double(i.back()));
+              },
+              x.dtype())};
+        });
 const Attached linalg_vander_op =
     attach("linalg_vander")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
