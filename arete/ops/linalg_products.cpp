@@ -32,8 +32,8 @@ const OpRecord& tensordot_op =
         .doc("Sums of products over pairs of dimensions.")
         .compose([](const Call& c) -> Results {
           Tensor a = c.tensor(0), b = c.tensor(1);
-          const Shape da = normalize_each(c.ints(2), a.dim(), c.name());
-          const Shape db = normalize_each(c.ints(3), b.dim(), c.name());
+          Shape da = normalize_each(c.ints(2), a.dim(), c.name());
+          Shape db = normalize_each(c.ints(3), b.dim(), c.name());
           ARETE_CHECK(da.size() == db.size(),
                       ValueError(c.name(), "both dimension lists should have same length"));
           int64_t inner = 1;
@@ -60,6 +60,12 @@ const OpRecord& tensordot_op =
             return rest;
           };
           const Shape ra = others(a, da), rb = others(b, db);
+          // The order of the pairs does not matter: in that of memory they need no copy.
+          for (size_t i = 1; i < da.size(); ++i)
+            for (size_t k = i; k > 0 && a.stride(da[k - 1]) < a.stride(da[k]); --k) {
+              std::swap(da[k - 1], da[k]);
+              std::swap(db[k - 1], db[k]);
+            }
           Shape pa = ra, pb = db, sizes;
           for (int64_t d : da) pa.push_back(d);
           for (int64_t d : rb) pb.push_back(d);
@@ -72,6 +78,9 @@ const OpRecord& tensordot_op =
             sizes.push_back(b.size(d));
             columns *= b.size(d);
           }
+          if (rows == 1 && columns == 1)  // no batch of products, which would be slower
+            return {
+                dot(a.permute(pa).reshape({inner}), b.permute(pb).reshape({inner})).reshape(sizes)};
           return {mm(a.permute(pa).reshape({rows, inner}), b.permute(pb).reshape({inner, columns}))
                       .reshape(sizes)};
         });

@@ -140,7 +140,29 @@ void product_infer(const Call& call, OutputSpecs& out) {
   out.push_back(
       {matmul_sizes(call, call.tensor(0), call.tensor(1)), call.tensor(0).dtype(), device, {}});
 }
+// The sum of the products of vectors, which no library computes faster than a reduction does.
+void dot_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  const DType t = a.dtype();
+  if (is_complex(t) || t == kBool) return run_gemm(a, b, out[0], p);
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const DType product = is_floating(t) ? expr::work_dtype(t) : kInt64;
+  const expr::Program& times =
+      cache.get(pack_key({int(t)}), {t, t}, {}, {product}, [&](std::span<const expr::Value> v) {
+        const expr::Type type = expr::compute_type(product);
+        return std::vector{cast(v[0], type) * cast(v[1], type)};
+      });
+  const prim::View inputs[] = {view_of(a), view_of(b)};
+  p.reduce({.monoid = prim::Monoid::sum,
+            .space = a.sizes(),
+            .reduced = 1,
+            .inputs = inputs,
+            .out = view_of(out[0], Layout(IntList{1}, IntList{1}, out[0].storage_offset())),
+            .prologue = &times});
+}
+
 void product_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  if (call.tensor(0).dim() == 1 && call.tensor(1).dim() == 1) return dot_lower(call, out, p);
   run_gemm(call.tensor(0), call.tensor(1), out[0], p);
 }
 TensorList product_grad(const GradCall& g) { return matmul_grads(g, 1); }
@@ -222,27 +244,6 @@ const OpRecord& mv_op =
         .lower(product_lower)
         .grad(product_grad, 0b11)
         .flops(matmul_flops);
-
-// The sum of the products of vectors, which no library computes faster than a reduction does.
-void dot_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  const DType t = a.dtype();
-  if (is_complex(t) || t == kBool) return product_lower(call, out, p);
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  const DType product = is_floating(t) ? expr::work_dtype(t) : kInt64;
-  const expr::Program& times =
-      cache.get(pack_key({int(t)}), {t, t}, {}, {product}, [&](std::span<const expr::Value> v) {
-        const expr::Type type = expr::compute_type(product);
-        return std::vector{cast(v[0], type) * cast(v[1], type)};
-      });
-  const prim::View inputs[] = {view_of(a), view_of(b)};
-  p.reduce({.monoid = prim::Monoid::sum,
-            .space = a.sizes(),
-            .reduced = 1,
-            .inputs = inputs,
-            .out = view_of(out[0], Layout(IntList{1}, IntList{1}, out[0].storage_offset())),
-            .prologue = &times});
-}
 
 const OpRecord& dot_op =
     define("dot(Tensor self, Tensor tensor) -> Tensor")

@@ -10,6 +10,7 @@
 #include "arete/backend/cuda/lib/gemm_layout.h"
 #include "arete/backend/cuda/lib/gemm_plan.h"
 #include "arete/base/error.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/decompose/gemm_internal.h"
 
@@ -338,6 +339,19 @@ bool multiply_in_library(const Request& r) {
   }
 }
 
+/// Columns times rows: a pass over the result, which the library's kernels are made for no more
+/// than for vectors.
+void multiply_outer(CudaBackend& backend, const GemmArgs& g) {
+  static auto& cache = *new expr::ProgramCache;
+  const DType t = g.out.dtype;
+  const expr::Program& program = cache.get(
+      pack_key({int(g.a.dtype), int(t)}), {g.a.dtype, g.a.dtype}, {expr::compute_type(t)}, {t},
+      [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1] * v[2]}; });
+  const expr::Literal alpha{.f = g.alpha};
+  const View inputs[] = {g.a, g.b};
+  backend.pointwise({&program, inputs, {&g.out, 1}, {&alpha, 1}, {}, g.context});
+}
+
 /// With operands of type `operands` (none: as they are) and a result of type `wide`, rounded once.
 void multiply_widened(CudaBackend& backend, const GemmArgs& g, std::optional<DType> operands,
                       DType wide) {
@@ -405,6 +419,9 @@ void CudaBackend::gemm(const GemmArgs& g) {
   if (is_complex(dtype) && (g.bias || g.aux)) return multiply_complex(*this, stream, g);
   if (is_float8(dtype)) return multiply_widened(*this, g, std::nullopt, kFloat32);
 
+  if (g.a.sizes.back() == 1 && g.beta == 0 && !in_parts && !g.bias && !g.aux &&
+      g.activation == Activation::none && !is_complex(dtype) && !is_float8(g.a.dtype))
+    return multiply_outer(*this, g);
   const GemmShape shape = gemm_shape(g);
   const LibraryPlan plan = plan_library_gemm(shape, bool(g.bias), int64_t(size_of(dtype)));
   const Request request{*this, stream, g, shape, plan};
