@@ -68,7 +68,8 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   const bool aligned = out.strides[1] == 1 && src.strides[1] == 1 &&
                        common_power(width * size, out.strides[0] * size, src.strides[0] * size,
                                     address_of(out.data), address_of(src.data)) == 16;
-  const int columns = aligned ? indexing::add_rows_columns(out.dtype) : 1;
+  const bool spread = !aligned;
+  const int columns = indexing::add_rows_columns(out.dtype, spread);
   constexpr int64_t kWarps = indexing::kThreads / 32;
   indexing::AddRowsArgs a{};
   a.out = address_of(out.data);
@@ -104,14 +105,14 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
       if (args.mean) a.counts = piece_counts.emplace(*this, size_t(windows) * 16).address();
     }
     static KernelTable<kNumDTypes * 2> run_kernels, run_piece_kernels;
-    const size_t number = size_t(out.dtype) * 2 + (columns > 1);
-    const Kernel& k = run_kernels.get(
-        *this, number, [&] { return indexing::add_runs_source(out.dtype, columns); });
+    const size_t number = size_t(out.dtype) * 2 + spread;
+    const Kernel& k = run_kernels.get(*this, number,
+                                      [&] { return indexing::add_runs_source(out.dtype, spread); });
     launch(k, {blocks_for((rows + (may_cut ? windows : 0)) * a.slices, kWarps)},
            {indexing::kThreads}, 0, stream, a);
     if (!may_cut) return;
     const Kernel& pieces = run_piece_kernels.get(
-        *this, number, [&] { return indexing::add_run_pieces_source(out.dtype, columns); });
+        *this, number, [&] { return indexing::add_run_pieces_source(out.dtype, spread); });
     launch(pieces, {blocks_for(windows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
     return;
   }
@@ -133,15 +134,15 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   a.positions = args.sorted ? 0 : pairs.positions();
   const bool may_cut = n > indexing::kPiece;
   if (may_cut) make_partial();
-  const size_t number = (size_t(out.dtype) * 2 + (columns > 1)) * 2 + wide;
+  const size_t number = (size_t(out.dtype) * 2 + spread) * 2 + wide;
   static KernelTable<kNumDTypes * 4> add_kernels, routed_kernels, piece_kernels;
   const Kernel& add = (routed ? routed_kernels : add_kernels).get(*this, number, [&] {
-    return indexing::add_rows_source(out.dtype, columns, wide, routed);
+    return indexing::add_rows_source(out.dtype, spread, wide, routed);
   });
   launch(add, {blocks_for((n + 31) / 32 * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
   if (!may_cut) return;
   const Kernel& pieces = piece_kernels.get(
-      *this, number, [&] { return indexing::add_row_pieces_source(out.dtype, columns, wide); });
+      *this, number, [&] { return indexing::add_row_pieces_source(out.dtype, spread, wide); });
   launch(pieces, {blocks_for(windows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
 }
 

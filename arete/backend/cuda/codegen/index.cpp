@@ -137,38 +137,42 @@ KernelSource add_rows_keys_source(bool wide) {
                 std::string("add_rows_keys<") + integer(wide) + ">");
 }
 
-KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed) {
-  return kernel("add_rows.cuh",
-                std::string("add_rows_") + storage_name(dtype) + "_" + std::to_string(columns) +
-                    (routed ? "_routed" : "") + suffix(wide),
-                "AddRowsArgs",
-                std::string("add_rows<") + storage_name(dtype) + ", " + std::to_string(columns) +
-                    ", " + integer(wide) + ", " + integer(wide) + (routed ? ", true>" : ", false>"),
-                columns <= 4 ? (routed ? "256, 4" : "256, 5") : "256, 3");
+namespace {
+// The first parameters of a kernel that adds rows, in its name and as a template's arguments.
+std::string columns_name(DType dtype, bool spread) {
+  return std::string(storage_name(dtype)) + (spread ? "_spread" : "");
 }
-
-KernelSource add_row_pieces_source(DType dtype, int columns, bool wide) {
-  return kernel("add_rows.cuh",
-                std::string("add_row_pieces_") + storage_name(dtype) + "_" +
-                    std::to_string(columns) + suffix(wide),
-                "AddRowsArgs",
-                std::string("add_row_pieces<") + storage_name(dtype) + ", " +
-                    std::to_string(columns) + ", " + integer(wide) + ">");
+std::string columns_arguments(DType dtype, bool spread) {
+  return std::string(storage_name(dtype)) + ", " + std::to_string(add_rows_columns(dtype, spread)) +
+         (spread ? ", true" : ", false");
 }
+bool has_few_columns(DType dtype, bool spread) { return add_rows_columns(dtype, spread) <= 4; }
+}  // namespace
 
-KernelSource add_runs_source(DType dtype, int columns) {
+KernelSource add_rows_source(DType dtype, bool spread, bool wide, bool routed) {
   return kernel(
       "add_rows.cuh",
-      std::string("add_runs_") + storage_name(dtype) + "_" + std::to_string(columns), "AddRowsArgs",
-      std::string("add_runs<") + storage_name(dtype) + ", " + std::to_string(columns) + ">",
-      columns <= 4 ? "256, 4" : "256, 3");
-}
-KernelSource add_run_pieces_source(DType dtype, int columns) {
-  return kernel(
-      "add_rows.cuh",
-      std::string("add_run_pieces_") + storage_name(dtype) + "_" + std::to_string(columns),
+      "add_rows_" + columns_name(dtype, spread) + (routed ? "_routed" : "") + suffix(wide),
       "AddRowsArgs",
-      std::string("add_run_pieces<") + storage_name(dtype) + ", " + std::to_string(columns) + ">");
+      "add_rows<" + columns_arguments(dtype, spread) + ", " + integer(wide) + ", " + integer(wide) +
+          (routed ? ", true>" : ", false>"),
+      has_few_columns(dtype, spread) ? (routed ? "256, 4" : "256, 5") : "256, 3");
+}
+
+KernelSource add_row_pieces_source(DType dtype, bool spread, bool wide) {
+  return kernel("add_rows.cuh", "add_row_pieces_" + columns_name(dtype, spread) + suffix(wide),
+                "AddRowsArgs",
+                "add_row_pieces<" + columns_arguments(dtype, spread) + ", " + integer(wide) + ">");
+}
+
+KernelSource add_runs_source(DType dtype, bool spread) {
+  return kernel("add_rows.cuh", "add_runs_" + columns_name(dtype, spread), "AddRowsArgs",
+                "add_runs<" + columns_arguments(dtype, spread) + ">",
+                has_few_columns(dtype, spread) ? "256, 4" : "256, 3");
+}
+KernelSource add_run_pieces_source(DType dtype, bool spread) {
+  return kernel("add_rows.cuh", "add_run_pieces_" + columns_name(dtype, spread), "AddRowsArgs",
+                "add_run_pieces<" + columns_arguments(dtype, spread) + ">");
 }
 
 size_t sum_bytes(DType dtype) {
@@ -219,20 +223,17 @@ std::vector<KernelSource> index_samples() {
       if (has_few(dtype, 1)) out.push_back(scatter_few_source(dtype, wide, false));
       if (has_few(dtype, 1) && is_integer(dtype))
         out.push_back(scatter_few_source(dtype, wide, true));
-      const int columns = add_rows_columns(dtype);
-      out.push_back(add_rows_source(dtype, columns, wide));
-      if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));
-      out.push_back(add_row_pieces_source(dtype, columns, wide));
-      if (!wide && is_differentiable(dtype)) {
-        for (int each : {columns, 1}) {
-          if (each == 1 && columns == 1) continue;
-          out.push_back(add_runs_source(dtype, each));
-          out.push_back(add_run_pieces_source(dtype, each));
+      for (const bool spread : {false, true}) {
+        out.push_back(add_rows_source(dtype, spread, wide));
+        if (dtype == kFloat32 || !spread) {
+          if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, spread, wide, true));
+          out.push_back(add_row_pieces_source(dtype, spread, wide));
+        }
+        if (!wide && is_differentiable(dtype)) {
+          out.push_back(add_runs_source(dtype, spread));
+          out.push_back(add_run_pieces_source(dtype, spread));
         }
       }
-      if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
-      if (dtype == kFloat32) out.push_back(add_rows_source(dtype, 1, wide, true));
-      if (dtype == kFloat32) out.push_back(add_row_pieces_source(dtype, 1, wide));
     }
   }
   return out;

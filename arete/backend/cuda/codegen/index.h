@@ -104,16 +104,19 @@ KernelSource scatter_sorted_source(prim::ScatterMode mode, DType dtype, bool wid
                                    bool factors = false);
 KernelSource scatter_sorted_set_source(size_t bytes, bool wide);
 KernelSource add_rows_keys_source(bool wide);
-/// `columns` contiguous and aligned elements at a time (see add_rows_columns), or 1. `routed`: with
-/// sources and factors, for dtypes of floating numbers.
-KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed = false);
-KernelSource add_row_pieces_source(DType dtype, int columns, bool wide);
+/// Columns that a lane has of a row: 16 bytes side by side, or, `spread`, with any step between
+/// them, each of which its neighbours have the next of.
+constexpr int add_rows_columns(DType dtype, bool spread) {
+  const int columns = int(16 / size_of(dtype));
+  return spread && columns > 8 ? 8 : columns;
+}
+/// `routed`: with sources and factors, for dtypes of floating numbers.
+KernelSource add_rows_source(DType dtype, bool spread, bool wide, bool routed = false);
+KernelSource add_row_pieces_source(DType dtype, bool spread, bool wide);
 /// For dtypes of floating numbers.
-KernelSource add_runs_source(DType dtype, int columns);
-KernelSource add_run_pieces_source(DType dtype, int columns);
+KernelSource add_runs_source(DType dtype, bool spread);
+KernelSource add_run_pieces_source(DType dtype, bool spread);
 
-/// Elements in 16 bytes.
-constexpr int add_rows_columns(DType dtype) { return int(16 / size_of(dtype)); }
 /// Bytes of what sums of a dtype are formed in.
 size_t sum_bytes(DType dtype);
 

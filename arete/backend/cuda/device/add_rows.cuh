@@ -91,29 +91,47 @@ struct Stored<boolean> {
   DEVICE boolean get(i32 v) { return boolean{u8(v != 0)}; }
 };
 
-/// kWidth columns of one row, contiguous and aligned if kWidth > 1.
-template <class T, int kWidth>
+/// kWidth columns of one row: side by side and aligned, or (kSpread) those of a warp in turn, with
+/// any step between columns.
+template <class T, int kWidth, bool kSpread>
 struct Columns {
   typedef typename SumOf<T>::type S;
   S v[kWidth];
+  /// The first column of a lane of a slice.
+  DEVICE i64 first(i64 slice, int lane) {
+    return slice * (32 * kWidth) + (kSpread ? lane : lane * kWidth);
+  }
   DEVICE Columns zero() {
     Columns c;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) c.v[k] = S{};
     return c;
   }
-  DEVICE Columns load(const T* p) {
-    const Vec<T, kWidth> stored = *reinterpret_cast<const Vec<T, kWidth>*>(p);
-    Columns c;
+  // `left`: how many columns there are from the first one on.
+  DEVICE Columns load(const T* p, i64 step, i64 left) {
+    Columns c = zero();
+    if (kSpread) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) c.v[k] = S(to_compute(stored.v[k]));
+      for (int k = 0; k < kWidth; ++k)
+        if (32 * k < left) c.v[k] = S(to_compute(p[32 * k * step]));
+    } else {
+      const Vec<T, kWidth> stored = *reinterpret_cast<const Vec<T, kWidth>*>(p);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) c.v[k] = S(to_compute(stored.v[k]));
+    }
     return c;
   }
-  DEVICE void store(T* p, const Columns& c) {
-    Vec<T, kWidth> stored;
+  DEVICE void store(T* p, i64 step, i64 left, const Columns& c) {
+    if (kSpread) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) stored.v[k] = Stored<T>::get(c.v[k]);
-    *reinterpret_cast<Vec<T, kWidth>*>(p) = stored;
+      for (int k = 0; k < kWidth; ++k)
+        if (32 * k < left) p[32 * k * step] = Stored<T>::get(c.v[k]);
+    } else {
+      Vec<T, kWidth> stored;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) stored.v[k] = Stored<T>::get(c.v[k]);
+      *reinterpret_cast<Vec<T, kWidth>*>(p) = stored;
+    }
   }
   DEVICE void add(Columns& to, const Columns& c) {
 #pragma unroll
@@ -127,13 +145,15 @@ struct Columns {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) c.v[k] = divided(c.v[k], n);
   }
-  DEVICE void save(S* p, const Columns& c) {
+  DEVICE void save(S* p, i64 left, const Columns& c) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) p[k] = c.v[k];
+    for (int k = 0; k < kWidth; ++k)
+      if (!kSpread || 32 * k < left) p[kSpread ? 32 * k : k] = c.v[k];
   }
-  DEVICE void add_saved(Columns& to, const S* p) {
+  DEVICE void add_saved(Columns& to, const S* p, i64 left) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) to.v[k] = plus(to.v[k], p[k]);
+    for (int k = 0; k < kWidth; ++k)
+      if (!kSpread || 32 * k < left) to.v[k] = plus(to.v[k], p[kSpread ? 32 * k : k]);
   }
 };
 
@@ -158,7 +178,8 @@ DEVICE u64 run_begin(const K* keys, u64 at, K key) {
   return low;
 }
 
-/// What an entry adds: a row of src, -1 for none, and in kRouted kernels a factor.
+/// What an entry adds: a row of src, and in kRouted kernels where it begins, -1 for none, and a
+/// factor.
 template <class S, class P, bool kRouted>
 struct RowEntry {
   P row;
@@ -167,43 +188,45 @@ struct RowEntry {
   DEVICE RowEntry of(const AddRowsArgs&, P position) {
     return {position};
   }
-  __device__ __forceinline__ RowEntry from(int lane) const { return {shuffle_from(row, lane)}; }
+  __device__ __forceinline__ RowEntry from(const AddRowsArgs&, int lane) const {
+    return {shuffle_from(row, lane)};
+  }
   template <class C, class T>
-  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src) const {
-    return C::load(src + i64(row) * a.src_stride);
+  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src, i64 left) const {
+    return C::load(src + i64(row) * a.src_stride, a.src_step, left);
   }
 };
 template <class S, class P>
 struct RowEntry<S, P, true> {
-  i64 row;
+  i64 begin;
   S factor;
   DEVICE RowEntry none() { return {-1, S{}}; }
   template <class T>
   DEVICE RowEntry of(const AddRowsArgs& a, P position) {
-    RowEntry e = {i64(position), S{}};
+    i64 row = i64(position);
     if (a.source) {
       const i64 wanted = reinterpret_cast<const i64*>(a.source)[position];
-      if (!resolve_index(wanted, a.src_rows, a.error, &e.row)) e.row = -1;
+      if (!resolve_index(wanted, a.src_rows, a.error, &row)) row = -1;
     }
-    if (e.row == a.left_out) e.row = -1;
+    RowEntry e = {row < 0 || row == a.left_out ? -1 : row * a.src_stride, S{}};
     if (a.factors) e.factor = S(to_compute(reinterpret_cast<const T*>(a.factors)[position]));
     return e;
   }
-  __device__ __forceinline__ RowEntry from(int lane) const {
-    return {shuffle_from(row, lane), shuffle_from(factor, lane)};
+  __device__ __forceinline__ RowEntry from(const AddRowsArgs& a, int lane) const {
+    return {shuffle_from(begin, lane), a.factors ? shuffle_from(factor, lane) : factor};
   }
   template <class C, class T>
-  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src) const {
-    if (row < 0) return C::zero();
-    C c = C::load(src + row * a.src_stride);
+  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src, i64 left) const {
+    if (begin < 0) return C::zero();
+    C c = C::load(src + begin, a.src_step, left);
     if (a.factors) C::scale(c, factor);
     return c;
   }
 };
 
-template <class T, int kWidth, class K, class P, bool kRouted>
+template <class T, int kWidth, bool kSpread, class K, class P, bool kRouted>
 DEVICE void add_rows(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth> C;
+  typedef Columns<T, kWidth, kSpread> C;
   typedef RowEntry<typename C::S, P, kRouted> Entry;
   const K* const keys = reinterpret_cast<const K*>(a.keys);
   const P* const positions = reinterpret_cast<const P*>(a.positions);
@@ -214,8 +237,8 @@ DEVICE void add_rows(const AddRowsArgs& a) {
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32, n = u64(a.count);
   const u64 chunk = warp / u64(a.slices) * 32;
   if (chunk >= n) return;
-  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
-  const bool active = column < a.width;  // idle lanes still take part in exchanges
+  const i64 column = C::first(i64(warp % u64(a.slices)), lane), left = a.width - column;
+  const bool active = left > 0;  // idle lanes still take part in exchanges
   T* const out = reinterpret_cast<T*>(a.out) + column * a.out_step;
   const T* const src = reinterpret_cast<const T*>(a.src) + column * a.src_step;
 
@@ -241,7 +264,7 @@ DEVICE void add_rows(const AddRowsArgs& a) {
     const u64 limit = start + kPiece < n ? start + kPiece : n;
     const bool is_first = run == start;
     C sum = C::zero();
-    if (is_first && active) sum = C::load(out + i64(row) * a.out_stride);
+    if (is_first && active) sum = C::load(out + i64(row) * a.out_stride, a.out_step, left);
     // 32 entries at a time, of which the first `count` from lane `from` on belong to the piece.
     int from = head;
     u64 at = chunk;
@@ -254,16 +277,16 @@ DEVICE void add_rows(const AddRowsArgs& a) {
         C c[4];
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
-          const Entry e = entry.from(from + k + u);
+          const Entry e = entry.from(a, from + k + u);
           c[u] = C::zero();
-          if (active) c[u] = e.template load<C>(a, src);
+          if (active) c[u] = e.template load<C>(a, src, left);
         }
 #pragma unroll
         for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
       }
       for (; k < count; ++k) {
-        const Entry e = entry.from(from + k);
-        if (active) C::add(sum, e.template load<C>(a, src));
+        const Entry e = entry.from(a, from + k);
+        if (active) C::add(sum, e.template load<C>(a, src, left));
       }
       at += 32;
       if (from + count < 32 || at >= limit) break;
@@ -277,11 +300,11 @@ DEVICE void add_rows(const AddRowsArgs& a) {
     if (!active) continue;
     const bool goes_on = start + kPiece < n && keys[start + kPiece] == row;
     if (is_first && !goes_on)
-      C::store(out + i64(row) * a.out_stride, sum);
+      C::store(out + i64(row) * a.out_stride, a.out_step, left, sum);
     else
       C::save(reinterpret_cast<typename C::S*>(a.partial) +
                   i64(start / kPiece * 2 + (is_first ? 1 : 0)) * a.width + column,
-              sum);
+              left, sum);
   }
 }
 
@@ -313,29 +336,30 @@ DEVICE i64 run_at(const AddRowsArgs& a, i64 at) {
 
 /// Adds what the entries of [begin, end) add, in order, and how many of them count.
 template <class T, class C>
-DEVICE void add_entries(const AddRowsArgs& a, const T* src, bool active, i64 begin, i64 end, C& sum,
+DEVICE void add_entries(const AddRowsArgs& a, const T* src, i64 left, i64 begin, i64 end, C& sum,
                         i64& counted) {
+  const bool active = left > 0;
   typedef RowEntry<typename C::S, u64, true> Entry;
   const int lane = int(threadIdx.x & 31);
   for (i64 at = begin; at < end; at += 32) {
     const Entry entry = at + lane < end ? Entry::template of<T>(a, u64(at + lane)) : Entry::none();
-    counted += __popc(__ballot_sync(kAllLanes, entry.row >= 0));
+    counted += __popc(__ballot_sync(kAllLanes, entry.begin >= 0));
     const int count = end - at < 32 ? int(end - at) : 32;
     int k = 0;
     for (; k + 4 <= count; k += 4) {
       C c[4];
 #pragma unroll
       for (int u = 0; u < 4; ++u) {
-        const Entry e = entry.from(k + u);
+        const Entry e = entry.from(a, k + u);
         c[u] = C::zero();
-        if (active) c[u] = e.template load<C>(a, src);
+        if (active) c[u] = e.template load<C>(a, src, left);
       }
 #pragma unroll
       for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
     }
     for (; k < count; ++k) {
-      const Entry e = entry.from(k);
-      if (active) C::add(sum, e.template load<C>(a, src));
+      const Entry e = entry.from(a, k);
+      if (active) C::add(sum, e.template load<C>(a, src, left));
     }
   }
 }
@@ -344,9 +368,9 @@ DEVICE void add_entries(const AddRowsArgs& a, const T* src, bool active, i64 beg
 /// and slice of columns. Where there is scratch memory, runs are cut as in Note [Pieces of long
 /// runs]: further warps, one for each window, sum pieces behind the first one, and add_run_pieces
 /// adds up.
-template <class T, int kWidth>
+template <class T, int kWidth, bool kSpread>
 DEVICE void add_runs(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth> C;
+  typedef Columns<T, kWidth, kSpread> C;
   const int lane = int(threadIdx.x & 31);
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   const i64 number = i64(warp / u64(a.slices)), slice = i64(warp % u64(a.slices)),
@@ -366,44 +390,46 @@ DEVICE void add_runs(const AddRowsArgs& a) {
   }
   const bool cut = a.partial != 0 && (!is_first || end - begin > kPiece);
   if (cut && end - begin > kPiece) end = begin + kPiece;
-  const i64 column = (slice * 32 + lane) * kWidth;
-  const bool active = column < a.width;  // idle lanes still take part in exchanges
+  const i64 column = C::first(slice, lane), left = a.width - column;
+  const bool active = left > 0;  // idle lanes still take part in exchanges
   C sum = C::zero();
   i64 counted = 0;
-  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, active, begin, end, sum,
+  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, left, begin, end, sum,
               counted);
   if (cut && a.mean && slice == 0 && lane == 0) reinterpret_cast<i64*>(a.counts)[slot] = counted;
   if (!active) return;
   if (cut) {
-    C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, sum);
+    C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, left, sum);
     return;
   }
   if (a.mean && counted > 1) C::divide(sum, counted);
-  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, sum);
+  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step, left,
+           sum);
 }
 
 /// Adds to the first of a run's pieces those behind it: of entries from `at` on, where goes_on(p)
 /// says whether entry p is the run's.
 template <class C, class F>
-DEVICE void add_pieces(C& sum, const typename C::S* partial, i64 width, i64 at, F goes_on) {
+DEVICE void add_pieces(C& sum, const typename C::S* partial, i64 width, i64 left, i64 at,
+                       F goes_on) {
   const auto slot = [&](i64 p) { return partial + p / kPiece * 2 * width; };
   for (; goes_on(at + 3 * kPiece); at += 4 * kPiece) {
     C c[4];
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       c[u] = C::zero();
-      C::add_saved(c[u], slot(at + u * kPiece));
+      C::add_saved(c[u], slot(at + u * kPiece), left);
     }
 #pragma unroll
     for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
   }
-  for (; goes_on(at); at += kPiece) C::add_saved(sum, slot(at));
+  for (; goes_on(at); at += kPiece) C::add_saved(sum, slot(at), left);
 }
 
 /// Puts the pieces of runs together that begin in a window: a warp for each window and slice.
-template <class T, int kWidth>
+template <class T, int kWidth, bool kSpread>
 DEVICE void add_run_pieces(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth> C;
+  typedef Columns<T, kWidth, kSpread> C;
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   const i64 window = i64(warp / u64(a.slices)), behind = (window + 1) * kPiece;
   if (behind >= a.count) return;  // no run of several pieces begins here
@@ -413,26 +439,28 @@ DEVICE void add_run_pieces(const AddRowsArgs& a) {
   if (bounds.begin < behind - kPiece || bounds.begin >= behind ||
       bounds.end - bounds.begin <= kPiece)
     return;
-  const i64 column = (i64(warp % u64(a.slices)) * 32 + i64(threadIdx.x & 31)) * kWidth;
-  if (column >= a.width) return;
+  const i64 column = C::first(i64(warp % u64(a.slices)), int(threadIdx.x & 31)),
+            left = a.width - column;
+  if (left <= 0) return;
   const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
   C sum = C::zero();
-  C::add_saved(sum, partial + (2 * window + 1) * a.width);
+  C::add_saved(sum, partial + (2 * window + 1) * a.width, left);
   const i64 first = bounds.begin + kPiece;
-  add_pieces(sum, partial, a.width, first, [&](i64 at) { return at < bounds.end; });
+  add_pieces(sum, partial, a.width, left, first, [&](i64 at) { return at < bounds.end; });
   if (a.mean) {
     const i64* const counts = reinterpret_cast<const i64*>(a.counts);
     i64 counted = counts[2 * window + 1];
     for (i64 at = first; at < bounds.end; at += kPiece) counted += counts[at / kPiece * 2];
     if (counted > 1) C::divide(sum, counted);
   }
-  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, sum);
+  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step, left,
+           sum);
 }
 
 /// A warp for each window of kPiece entries and slice of columns.
-template <class T, int kWidth, class K>
+template <class T, int kWidth, bool kSpread, class K>
 DEVICE void add_row_pieces(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth> C;
+  typedef Columns<T, kWidth, kSpread> C;
   const K* const keys = reinterpret_cast<const K*>(a.keys);
   const int lane = int(threadIdx.x & 31);
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32, n = u64(a.count);
@@ -450,13 +478,14 @@ DEVICE void add_row_pieces(const AddRowsArgs& a) {
     }
   }
   if (start == n) return;
-  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
-  if (column >= a.width) return;
+  const i64 column = C::first(i64(warp % u64(a.slices)), lane), left = a.width - column;
+  if (left <= 0) return;
   const K row = keys[start];
   const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
   C sum = C::zero();
-  C::add_saved(sum, partial + i64(2 * window + 1) * a.width);
-  add_pieces(sum, partial, a.width, i64(start) + kPiece,
+  C::add_saved(sum, partial + i64(2 * window + 1) * a.width, left);
+  add_pieces(sum, partial, a.width, left, i64(start) + kPiece,
              [&](i64 at) { return u64(at) < n && keys[at] == row; });
-  C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, sum);
+  C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, a.out_step, left,
+           sum);
 }
