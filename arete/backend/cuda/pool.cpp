@@ -131,7 +131,7 @@ void CudaBackend::pool(const PoolArgs& p) {
   kernel.placement = int(p.placement);
   const bool adaptive = p.placement == PoolArgs::Placement::adaptive;
   for (size_t d = 0; adaptive && d < 3; ++d)
-    reach = std::max(reach, (k.x_size[d] + 2) * (k.y_size[d] + 2));
+    reach = std::max(reach, (k.x_size[d] + 8) * (k.y_size[d] + 2));
   if (p.samples) {
     k.samples = p.samples.data;
     k.samples_f64 = p.samples.dtype == kFloat64;
@@ -159,16 +159,21 @@ void CudaBackend::pool(const PoolArgs& p) {
   const int64_t run = size_of(dtype) < 8 ? 4 : 2;
   if (!p.backward)
     kernel.team = team_of(k, p, kernel, computed.numel() / (kernel.vector ? vector : 1));
-  else if (!kernel.channels_last && !kernel.wide)
+  else if (!kernel.channels_last && !kernel.wide && x.stride[4] == 1)
     for (int64_t n = run; n > 1 && kernel.run == 1; n /= 2)
-      if (x.has_vectors(k.x, n, size_of(dtype), 4)) kernel.run = int(n);
+      if (x.size[4] >= n) {
+        kernel.run = int(n);
+        kernel.aligned = x.has_vectors(k.x, n, size_of(dtype), 4);
+      }
   if (!p.backward && !kernel.wide && !adaptive && kernel.team == 1 && k.kernel[1] == k.kernel[2] &&
       (k.kernel[2] == 2 || k.kernel[2] == 3))
     kernel.window = int(k.kernel[2]);
 
+  k.count = 1;
   for (size_t d = 0; d < 5; ++d) {
     const int64_t step = d == 1 && kernel.vector ? vector : d == 4 ? kernel.run : 1;
-    k.size[d] = computed.size[d] / step;
+    k.size[d] = (computed.size[d] + step - 1) / step;
+    k.count *= k.size[d];
     const int64_t channels = d == 1 ? step : 1;
     k.x_stride[d] = x.stride[d] * channels, k.y_stride[d] = y.stride[d] * channels;
     k.index_stride[d] = index.stride[d] * channels;
@@ -182,8 +187,6 @@ void CudaBackend::pool(const PoolArgs& p) {
     const FastDivisor h = fast_divisor(uint32_t(std::max<int64_t>(k.x_size[d], 1)));
     k.x_magic[d] = h.magic, k.x_shift[d] = h.shift;
   }
-  k.count = computed.numel() / ((kernel.vector ? vector : 1) * kernel.run);
-
   static KernelTable<PoolKernel::kNumbers> kernels;
   const Kernel& code = kernels.get(*this, kernel.number(), [&] { return pool_source(kernel); });
   launch(code, {blocks_for(k.count, kPoolThreads / kernel.team), 1, 1}, {kPoolThreads, 1, 1}, 0,

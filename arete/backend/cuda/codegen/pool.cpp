@@ -17,6 +17,7 @@ KernelSource pool_source(const PoolKernel& k) {
   ARETE_ASSERT(k.placement != 1 || k.window == 0);
   ARETE_ASSERT(k.team == 1 || (!k.backward && k.window == 0));
   ARETE_ASSERT(k.run == 1 || (k.backward && !k.channels_last));
+  ARETE_ASSERT(k.aligned || k.run > 1);
   const std::string function =
       std::string(k.max ? "max_pool_" : "avg_pool_") + (k.backward ? "backward" : "forward");
   const int vector = k.vector ? pool_vector(k.dtype) : 1;
@@ -36,8 +37,9 @@ KernelSource pool_source(const PoolKernel& k) {
     if (k.team > 1) source.name += "_team" + team;
   } else {
     const std::string run = std::to_string(k.run);
-    arguments += ", " + run;
+    arguments += ", " + run + (k.aligned ? ", true" : ", false");
     if (k.run > 1) source.name += "_run" + run;
+    if (!k.aligned) source.name += "_ragged";
   }
   source.text = "#include \"pool.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
                 std::to_string(kPoolThreads) + ") " + source.name +
@@ -58,7 +60,9 @@ std::vector<KernelSource> pool_samples() {
         add({dtype, max, backward});
         add({dtype, max, backward, true, true});
         if (backward)
-          add({dtype, max, backward, false, false, false, 0, 0, 1, size_of(dtype) < 8 ? 4 : 2});
+          for (const bool aligned : {true, false})
+            add({dtype, max, backward, false, false, false, 0, 0, 1, size_of(dtype) < 8 ? 4 : 2,
+                 aligned});
         else
           add({dtype, max, backward, false, false, false, 0, 0, kPoolWarp});
       }
@@ -74,7 +78,7 @@ std::vector<KernelSource> pool_samples() {
         add({kFloat64, max, backward, false, false, true, 0, placement});
         if (backward) {
           add({kFloat32, max, backward, false, false, false, 0, placement, 1, 4});
-          add({kFloat64, max, backward, false, false, false, 0, placement, 1, 2});
+          add({kFloat64, max, backward, false, false, false, 0, placement, 1, 2, false});
           continue;
         }
         if (placement == 2) add({kFloat32, max, backward, false, false, false, 2, placement});

@@ -45,12 +45,14 @@ struct PoolKernel {
   /// 1, 2 or 4: how many neighbours in a row of x a thread takes. 1 unless backward, and with
   /// channels_last.
   int run = 1;
+  /// Whether all runs are whole, and aligned.
+  bool aligned = true;
 
-  static constexpr size_t kNumbers = size_t(kNumDTypes) * 32 * 15;
+  static constexpr size_t kNumbers = size_t(kNumDTypes) * 64 * 15;
   /// Different for different kernels.
   size_t number() const {
     size_t n = size_t(dtype);
-    for (bool b : {max, backward, channels_last, vector, wide}) n = 2 * n + size_t(b);
+    for (bool b : {max, backward, channels_last, vector, wide, aligned}) n = 2 * n + size_t(b);
     const int form = team > 1 ? (team == kPoolWarp ? 3 : 4) : window > 0 ? window - 1 : run / 2;
     return 15 * n + size_t(5 * placement + form);
   }

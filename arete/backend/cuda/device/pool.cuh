@@ -397,6 +397,7 @@ DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
       };
       first[d] = by_n(from * m);
       last[d] = by_n((to + 1) * m + n - 1) - 1;
+      if (last[d] >= m) last[d] = m - 1;  // runs may end behind the row
       continue;
     }
     if (kPlace == kPoolRandom) {
@@ -438,14 +439,32 @@ DEVICE void pool_store_gradient(void* x, i64 offset, const compute_of<T> (&sum)[
   *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(x) + offset) = result;
 }
 
-// V channels or, if V is 1, kRun neighbours in a row.
-template <class T, class I, int V, bool kLast, int kPlace, int kRun>
+/// The same where runs are not aligned, and the last of a row may be of fewer elements: `count`, of
+/// threads that have none 0. By whole warps, whose threads store what lies side by side.
+template <class T, int kRun>
+DEVICE void pool_store_run(void* x, i64 offset, int count, const compute_of<T> (&sum)[kRun]) {
+  __shared__ T stage[kPoolBlock * kRun];
+  const int lane = int(threadIdx.x & 31);
+  T* const staged = stage + (int(threadIdx.x) - lane) * kRun;
+#pragma unroll
+  for (int v = 0; v < kRun; ++v) staged[lane * kRun + v] = from_compute<T>(sum[v]);
+  __syncwarp();
+#pragma unroll
+  for (int v = 0; v < kRun; ++v) {
+    const int e = v * 32 + lane, from = e / kRun;
+    const i64 to = __shfl_sync(0xffffffffu, offset, from) + e % kRun;
+    if (e % kRun < __shfl_sync(0xffffffffu, count, from)) static_cast<T*>(x)[to] = staged[e];
+  }
+}
+
+// V channels or, if V is 1, kRun neighbours in a row, aligned or not.
+template <class T, class I, int V, bool kLast, int kPlace, int kRun, bool kAligned>
 DEVICE void max_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= p.count) return;
+  if (kAligned && number >= p.count) return;
   I at[5];
-  pool_position<I, kLast>(p, I(number), at);
+  pool_position<I, kLast>(p, I(number < p.count ? number : p.count - 1), at);
   at[4] *= kRun;
   const i64 position = (at[2] * I(p.x_size[1]) + at[3]) * I(p.x_size[2]) + at[4];
   C sum[V * kRun];
@@ -478,16 +497,22 @@ DEVICE void max_pool_backward(const PoolArguments& p) {
     for (int v = 0; v < V * kRun; ++v)
       if (chosen[v]) sum[v] += to_compute(y.v[v / kRun]);
   });
-  pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
+  if constexpr (kAligned) {
+    pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
+  } else {
+    const I left = I(p.x_size[2]) - at[4];
+    pool_store_run<T, kRun>(p.x, pool_offset(at, p.x_stride),
+                            number < p.count ? int(left < kRun ? left : I(kRun)) : 0, sum);
+  }
 }
 
-template <class T, class I, int V, bool kLast, int kPlace, int kRun>
+template <class T, class I, int V, bool kLast, int kPlace, int kRun, bool kAligned>
 DEVICE void avg_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (number >= p.count) return;
+  if (kAligned && number >= p.count) return;
   I at[5];
-  pool_position<I, kLast>(p, I(number), at);
+  pool_position<I, kLast>(p, I(number < p.count ? number : p.count - 1), at);
   at[4] *= kRun;
   C sum[V * kRun];
 #pragma unroll
@@ -525,5 +550,11 @@ DEVICE void avg_pool_backward(const PoolArguments& p) {
 #pragma unroll
     for (int v = 0; v < V * kRun; ++v) sum[v] /= C(p.divisor);
   }
-  pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
+  if constexpr (kAligned) {
+    pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
+  } else {
+    const I left = I(p.x_size[2]) - at[4];
+    pool_store_run<T, kRun>(p.x, pool_offset(at, p.x_stride),
+                            number < p.count ? int(left < kRun ? left : I(kRun)) : 0, sum);
+  }
 }
