@@ -145,6 +145,15 @@ void run(prim::Primitives& prims, Kind kind, bool backward, const Tensor& x, con
   prims.pool(a);
 }
 
+// strides_like(); what has one spatial dimension counts as a plane with one row, as PyTorch has it.
+std::optional<Shape> order_like(const Tensor& t, IntList sizes) {
+  if (t.dim() != 3) return strides_like(t, sizes);
+  const IntList n = t.sizes(), s = t.strides();
+  const Layout plane(IntList{n[0], n[1], 1, n[2]}, IntList{s[0], s[1], n[2] * s[2], s[2]});
+  if (!prefers_channels_last(plane)) return std::nullopt;
+  return strides_in_order({0, 2, 1}, sizes);
+}
+
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size,
                          const PoolParams& p);
 Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p,
@@ -155,7 +164,7 @@ Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParam
 void max_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(0);
   const Shape sizes = pooled_sizes(call.name(), x.sizes(), params_of(call, 1, true));
-  const auto strides = strides_like(x, sizes);
+  const auto strides = order_like(x, sizes);
   out.push_back({sizes, x.dtype(), x.device(), strides});
   if (schema_of(call.op).returns.size() > 1) out.push_back({sizes, kInt64, x.device(), strides});
 }
@@ -211,7 +220,7 @@ const OpRecord& max_pool_backward_op =
           ARETE_CHECK(Shape(g.sizes()) == Shape(call.tensor(1).sizes()) &&
                           g.sizes().size() == call.ints(2).size(),
                       ValueError(call.name(), "grad and indices must have one shape"));
-          auto strides = strides_like(g, call.ints(2));
+          auto strides = order_like(g, call.ints(2));
           out.push_back({Shape(call.ints(2)), g.dtype(), common_device(call), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -239,7 +248,7 @@ const OpRecord& avg_pool_op =
                       TypeError(call.name(), "\"avg_pool_out_frame\" not implemented for '" +
                                                  std::string(name_of(x.dtype())) + "'"));
           Shape sizes = pooled_sizes(call.name(), x.sizes(), params_of(call, 1, false));
-          auto strides = strides_like(x, sizes);
+          auto strides = order_like(x, sizes);
           out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -260,7 +269,7 @@ const OpRecord& avg_pool_backward_op =
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
-          auto strides = strides_like(g, call.ints(1));
+          auto strides = order_like(g, call.ints(1));
           ARETE_CHECK(pooled_sizes(call.name(), call.ints(1), params_of(call, 2, false)) ==
                           Shape(g.sizes()),
                       ValueError(call.name(), "grad and input_size do not fit"));
