@@ -486,6 +486,6 @@ DEVICE void add_row_pieces(const AddRowsArgs& a) {
   C::add_saved(sum, partial + i64(2 * window + 1) * a.width, left);
   add_pieces(sum, partial, a.width, left, i64(start) + kPiece,
              [&](i64 at) { return u64(at) < n && keys[at] == row; });
-  C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, a.out_step, left,
-           sum);
+  C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, a.out_step,
+           left, sum);
 }
