@@ -23,8 +23,9 @@ PointwiseKernels::~PointwiseKernels() {
 const PointwiseKernels::Variant& PointwiseKernels::find(CudaBackend& backend,
                                                         PointwiseShape shape) {
   const uint64_t key = uint64_t(shape.uniform) << 32 | uint64_t(backend.context().ordinal()) << 16 |
-                       uint64_t(shape.long_table) << 15 | uint64_t(shape.rank) << 8 |
-                       uint64_t(shape.vector) << 2 | uint64_t(shape.kind);
+                       uint64_t(shape.long_table) << 15 | uint64_t(shape.paired) << 14 |
+                       uint64_t(shape.rank) << 8 | uint64_t(shape.vector) << 2 |
+                       uint64_t(shape.kind);
   const Variant* head = variants_.load(std::memory_order_acquire);
   for (const Variant* v = head; v; v = v->next)
     if (v->key == key) return *v;
@@ -96,8 +97,22 @@ void launch_linear(CudaBackend& backend, PointwiseKernels& kernels,
 
 namespace {
 
+// Whether the elements of two outputs take turns in memory along dimension 0.
+bool are_paired(const ElementCode& code, const LoopNest& nest) {
+  if (code.n_outputs != 2 || code.storage[0] != code.storage[1]) return false;
+  const LoopNest::Operand &first = nest.operands[0], &second = nest.operands[1];
+  uintptr_t bits = reinterpret_cast<uintptr_t>(first.data);
+  for (int d = 0; d < nest.rank; ++d) {
+    if (first.strides[size_t(d)] != second.strides[size_t(d)]) return false;
+    bits |= uintptr_t(first.strides[size_t(d)]);
+  }
+  return second.data == first.data + code.bytes[0] && first.strides[0] == 2 * code.bytes[0] &&
+         (bits & alignment_mask(code.bytes[0], 2)) == 0;
+}
+
 // The widest vectors of which dimension 0 consists for every operand.
-int nest_vector(const PointwiseKernels& kernels, const LoopNest& nest, uint32_t& uniform) {
+int nest_vector(const PointwiseKernels& kernels, const LoopNest& nest, bool paired,
+                uint32_t& uniform) {
   const ElementCode& code = kernels.code();
   int vector = kernels.vector();
   uniform = 0;
@@ -107,10 +122,12 @@ int nest_vector(const PointwiseKernels& kernels, const LoopNest& nest, uint32_t&
       uniform |= uint32_t(1) << (int(k) - code.n_outputs);
       continue;
     }
-    if (o.strides[0] != code.bytes[k]) vector = 1;
+    if (paired && k == 1) continue;  // lies behind the first
+    const int bytes = code.bytes[k] * (paired && k == 0 ? 2 : 1);
+    if (o.strides[0] != bytes) vector = 1;
     uintptr_t bits = reinterpret_cast<uintptr_t>(o.data);
     for (int d = 1; d < nest.rank; ++d) bits |= uintptr_t(o.strides[size_t(d)]);
-    while (vector > 1 && bits & alignment_mask(code.bytes[k], vector)) vector /= 2;
+    while (vector > 1 && bits & alignment_mask(bytes, vector)) vector /= 2;
   }
   while (nest.sizes[0] % vector != 0) vector /= 2;
   // Single elements may have any stride: no kernel of their own for a stride of 0.
@@ -162,9 +179,10 @@ void launch_strided(CudaBackend& backend, PointwiseKernels& kernels, LoopNest ne
                     std::span<const expr::Literal> params, CUstream stream) {
   PointwiseShape shape;
   shape.kind = Kind::strided;
-  shape.vector = nest_vector(kernels, nest, shape.uniform);
+  shape.paired = are_paired(kernels.code(), nest);
+  shape.vector = nest_vector(kernels, nest, shape.paired, shape.uniform);
   if (shape.vector == 1) {
-    tile_order(nest);
+    tile_order(nest);  // keeps the pairs
   } else {
     nest.sizes[0] /= shape.vector;
     for (LoopNest::Operand& o : nest.operands) o.strides[0] *= shape.vector;

@@ -185,7 +185,7 @@ class Writer {
         name_ += "_linear";
         break;
       case Kind::strided:
-        name_ += "_strided" + number(shape.rank);
+        name_ += "_strided" + number(shape.rank) + (shape.paired ? "_pairs" : "");
         break;
       case Kind::multi:
         name_ += shape.long_table ? "_many" : "_multi";
@@ -295,6 +295,15 @@ class Writer {
 
   template <class Address>
   void stores(int indent, Address address) {
+    if (shape_.paired) {
+      const std::string twice = type(0) + ", " + number(2 * shape_.vector);
+      line(indent, "Pack<" + twice + "> pairs;");
+      line(0, "#pragma unroll");
+      line(indent, "for (int e = 0; e < " + number(shape_.vector) +
+                       "; ++e) pairs.v[2 * e] = r0.v[e], pairs.v[2 * e + 1] = r1.v[e];");
+      line(indent, "store_pack<" + twice + ">(" + address(0) + ", pairs);");
+      return;
+    }
     for (int k = 0; k < code_.n_outputs; ++k)
       line(indent, "store_pack<" + type(k) + ", " + number(shape_.vector) + ">(" + address(k) +
                        ", r" + number(k) + ");");

@@ -40,7 +40,8 @@ ElementCode fill_code(int bytes);
 //          whole vector are left to the last block's first threads.
 // strided  any strides, 32-bit offsets; the caller splits larger spaces. Dimension 0 counts
 //          vectors: operands are contiguous there, or `uniform`; with vectors of one element they
-//          may have any stride.
+//          may have any stride. Two outputs that take turns in memory (`paired`: the parts of
+//          complex numbers) are stored together.
 // multi    linear (with `uniform` inputs) over many tensors of any sizes; a block finds its tensor
 // in a table. The kernels' only argument is a struct whose layout the functions below describe.
 struct PointwiseShape {
@@ -50,6 +51,7 @@ struct PointwiseShape {
   int rank = 1;             // strided only
   uint32_t uniform = 0;     // bit k: input k is one element for a whole vector (linear: for all)
   bool long_table = false;  // multi only: see multi_capacity
+  bool paired = false;      // strided only: of two outputs of one type
 };
 /// How many vectors a thread should have in flight.
 int unroll_for(const ElementCode& code, const PointwiseShape& shape);

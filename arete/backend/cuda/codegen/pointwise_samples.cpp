@@ -104,7 +104,9 @@ std::vector<KernelSource> pointwise_samples() {
   for (const DType t : {kFloat32, kBFloat16, kFloat64}) {
     const ElementCode code =
         element_code(*two_results(std::array{t, kFloat32}, std::array{t, kFloat32}));
+    const ElementCode pairs = element_code(*two_results(std::array{t, t}, std::array{t, t}));
     for (int vector = 1; vector <= code.vector(); vector *= 2) {
+      add(all, pairs, {.kind = Kind::strided, .vector = vector, .rank = 2, .paired = true});
       add(all, code, {.vector = vector});
       for (const uint32_t uniform : {0, 1, 2})
         add(all, code, {.kind = Kind::strided, .vector = vector, .rank = 3, .uniform = uniform});
