@@ -161,6 +161,30 @@ template <>
 struct Atomic<f64, OpAdd> {
   DEVICE void run(f64* p, f64 v) { atomicAdd(p, v); }
 };
+// An element of two bytes beside -0, which changes nothing, as the GPU adds pairs only.
+DEVICE u32 pair_of(u64 address, u16 bits) {
+  return address & 2 ? u32(bits) << 16 | 0x8000u : 0x80000000u | bits;
+}
+template <>
+struct Atomic<f16, OpAdd> {
+  DEVICE void run(f16* p, f16 v) {
+    const u64 address = reinterpret_cast<u64>(p);
+    asm volatile("red.add.noftz.f16x2 [%0], %1;" ::"l"(address & ~u64(3)),
+                 "r"(pair_of(address, v.bits))
+                 : "memory");
+  }
+};
+#if __CUDA_ARCH__ >= 900
+template <>
+struct Atomic<bf16, OpAdd> {
+  DEVICE void run(bf16* p, bf16 v) {
+    const u64 address = reinterpret_cast<u64>(p);
+    asm volatile("red.add.noftz.bf16x2 [%0], %1;" ::"l"(address & ~u64(3)),
+                 "r"(pair_of(address, v.bits))
+                 : "memory");
+  }
+};
+#endif
 template <>
 struct Atomic<i32, OpAdd> {
   DEVICE void run(i32* p, i32 v) { atomicAdd(p, v); }
