@@ -1,12 +1,14 @@
 // Matrices and their diagonals: diag, diag_embed, block_diag, positions of triangles.
 #include <algorithm>
+#include <optional>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/triangle_internal.h"
 
 namespace arete {
 namespace ops {
@@ -114,8 +116,27 @@ const OpRecord& block_diag_op =
 
 // ---- positions of triangles: (row, col, offset) -> int64 (2, n)
 
-Tensor triangle(const Call& c, bool lower) {
-  const int64_t rows = c.integer(0), columns = c.integer(1), offset = c.integer(2);
+// How the rows of a triangle are counted, those of a lower one from the last: the first `whole` of
+// them have as many elements as the next one, of `width`, and each after that one less.
+struct Stairs {
+  int64_t offset, whole, width, count;
+  Stairs(int64_t rows, int64_t columns, int64_t given, bool lower)
+      : offset(std::clamp(given, -rows, columns)) {
+    width = lower ? std::clamp<int64_t>(rows + offset, 0, columns)
+                  : columns - std::max<int64_t>(offset, 0);
+    whole = std::clamp<int64_t>(lower ? rows + offset - columns : -offset, 0, rows);
+    const int64_t falling = std::min(rows - whole, width);
+    count = (whole + falling) * width - falling * (falling - 1) / 2;
+  }
+};
+
+Stairs stairs_of(const Call& c, bool lower) {
+  return Stairs(c.integer(0), c.integer(1), c.integer(2), lower);
+}
+
+template <bool lower>
+void infer_places(const Call& c, OutputSpecs& out) {
+  const int64_t rows = c.integer(0), columns = c.integer(1);
   ARETE_CHECK(
       rows >= 0,
       ValueError(c.name(), "row must be non-negative, got" + std::to_string(rows)).argument("row"));
@@ -127,20 +148,52 @@ Tensor triangle(const Call& c, bool lower) {
       dtype == kInt64 || dtype == kInt32,
       NotImplementedError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
                                         std::string(name_of(dtype)) + "'"));
-  const Device device = c.has(4) ? c[4].device() : kCPU;
-  // How many columns a row has is known of each without reading data.
-  const Tensor i = arange(Scalar(rows), TensorOptions(kInt64, device));
-  const Tensor edge = i.add(Scalar(lower ? offset + 1 : offset)).clamp(Scalar(0), Scalar(columns));
-  int64_t total = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = std::clamp<int64_t>(r + offset + int64_t(lower), 0, columns);
-    total += lower ? at : columns - at;
-  }
-  Tensor out = empty({2, total}, TensorOptions(dtype, device));
-  const RaggedRows at(lower ? edge : edge.neg().add(Scalar(columns)), total);
-  out.select(0, 0).copy_(at.row);
-  out.select(0, 1).copy_(lower ? at.within : at.within.add(edge.index_select(0, at.row)));
-  return out;
+  out.push_back({{2, stairs_of(c, lower).count}, dtype, c.has(4) ? c[4].device() : kCPU, {}});
+}
+
+// Inputs: the number of an element. Parameters: whole and width of the stairs, the first column of
+// an upper triangle, or the rows and the number of elements of a lower one.
+const expr::Program& places_program(DType number, DType dtype, bool lower, bool has_whole) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  return cache.get(
+      pack_key({int(number), int(dtype), lower, has_whole}), {number},
+      std::vector<Type>(lower ? 4 : 3, Type::i64), {dtype, dtype}, [&](std::span<const Value> v) {
+        const Value whole = v[1], width = v[2], given = expr::cast(v[0], Type::i64);
+        const Value k = lower ? v[4] - 1.0 - given : given;
+        const TrianglePlace place(has_whole ? expr::max(k - whole * width, 0.0) : k, width);
+        Value row = place.row, fallen = place.row, within = place.within;
+        if (has_whole) {
+          const Value is_whole = k < whole * width, of_whole = floor_div(k, width);
+          row = expr::where(is_whole, of_whole, whole + row);
+          fallen = expr::where(is_whole, 0.0, fallen);
+          within = expr::where(is_whole, k - of_whole * width, within);
+        }
+        return lower ? std::vector{v[3] - 1.0 - row, width - fallen - 1.0 - within}
+                     : std::vector{row, v[3] + fallen + within};
+      });
+}
+
+template <bool lower>
+void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Stairs stairs = stairs_of(c, lower);
+  if (stairs.count == 0) return;
+  // Elements are counted where their columns will be.
+  const Layout first = select(out[0].layout(), 0, 0), second = select(out[0].layout(), 0, 1);
+  const prim::View rows = view_of(out[0], first), columns = view_of(out[0], second);
+  std::optional<prim::ScratchView> wide;
+  if (!counts_to(out[0].dtype(), stairs.count)) wide.emplace(p, kInt64, columns.sizes);
+  const prim::View numbers = wide ? wide->view() : columns, outputs[] = {rows, columns};
+  p.iota({.out = numbers, .istart = 0, .istep = 1});
+  const expr::Literal params[] = {{.i = stairs.whole},
+                                  {.i = stairs.width},
+                                  {.i = lower ? c.integer(0) : std::max<int64_t>(stairs.offset, 0)},
+                                  {.i = stairs.count}};
+  p.pointwise({&places_program(numbers.dtype, out[0].dtype(), lower, stairs.whole > 0),
+               {&numbers, 1},
+               outputs,
+               {params, lower ? size_t(4) : size_t(3)}});
 }
 
 const OpRecord& tril_indices_op =
@@ -148,14 +201,16 @@ const OpRecord& tril_indices_op =
         "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor")
         .doc("Rows and columns of the lower triangle, in row-major order.")
-        .compose([](const Call& c) -> Results { return {triangle(c, true)}; })
+        .infer(infer_places<true>)
+        .lower(lower_places<true>)
         .dtypes({kInt64});
 const OpRecord& triu_indices_op =
     define(
         "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor")
         .doc("Rows and columns of the upper triangle, in row-major order.")
-        .compose([](const Call& c) -> Results { return {triangle(c, false)}; })
+        .infer(infer_places<false>)
+        .lower(lower_places<false>)
         .dtypes({kInt64});
 
 }  // namespace

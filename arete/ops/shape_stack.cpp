@@ -1,9 +1,15 @@
 // NumPy's names for joining and cutting along a fixed dimension, and products of sets.
+#include <algorithm>
+
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/triangle_internal.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -173,6 +179,109 @@ Tensor choices(int64_t n, int64_t r, bool again, Device device) {
   return stack(columns, 1);
 }
 
+// Of n elements two have the number of an element of a triangle whose first row has so many: with
+// an element again as often, the second counts one less.
+int64_t pairs_width(int64_t n, bool again) { return n - 1 + int64_t(again); }
+
+const OpRecord& choose_pairs_op =
+    define("choose_pairs(Tensor self, bool again) -> Tensor")
+        .surface(Surface::internal)
+        .doc("combinations of two.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          const int64_t width = pairs_width(x.numel(), c.boolean(1));
+          out.push_back(
+              {{std::max<int64_t>(width * (width + 1) / 2, 0), 2}, x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          using expr::Value;
+          const int64_t count = out[0].size(0);
+          if (count == 0) return;
+          const Tensor x = c.tensor(0).contiguous();
+          const DType t = x.dtype(), number = prim::position_dtype(count);
+          const bool again = c.boolean(1);
+          static auto& cache = *new expr::ProgramCache;
+          const expr::Program& program = cache.get(
+              pack_key({int(t), int(number), again}), {t, number}, {expr::Type::i64}, {t, t},
+              [&](std::span<const Value> v) {
+                const TrianglePlace place(expr::cast(v[1], expr::Type::i64), v[2]);
+                const Value second = place.row + place.within;
+                return std::vector{expr::load(v[0], place.row),
+                                   expr::load(v[0], again ? second : second + 1.0)};
+              },
+              0b1);
+          prim::Positions numbers(p, number, count);
+          const Shape sizes{count};
+          const Layout first = select(out[0].layout(), 1, 0),
+                       second = select(out[0].layout(), 1, 1);
+          const prim::View inputs[] = {view_of(x), numbers.along(sizes, 0, 0)},
+                           outputs[] = {view_of(out[0], first), view_of(out[0], second)};
+          const expr::Literal width{.i = pairs_width(x.numel(), again)};
+          p.pointwise({&program, inputs, outputs, {&width, 1}});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          return {call(*find_record("choose_pairs_backward"),
+                       {g.grad(), g.input_sizes(0)[0], g.boolean(1)})};
+        });
+
+// Each element is first in a row of the triangle and second in a column.
+const OpRecord& choose_pairs_backward_op =
+    define("choose_pairs_backward(Tensor grad, int n, bool again) -> Tensor")
+        .surface(Surface::internal)
+        .doc("Sums of what belongs to each of the elements that pairs were chosen of.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({{c.integer(1)}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          using expr::Value;
+          const Tensor g = c.tensor(0).contiguous();
+          const int64_t n = c.integer(1);
+          const bool again = c.boolean(2);
+          if (g.numel() == 0) return p.fill(filling(view_of(out[0]), Scalar(0), c.name()));
+          const DType t = g.dtype(), sum = is_floating(t) ? expr::work_dtype(t) : kInt64,
+                      number = prim::position_dtype(n);
+          static auto &parts = *new expr::ProgramCache, &sums = *new expr::ProgramCache;
+          prim::Positions numbers(p, number, n);
+          const Shape space{n, n};
+          const prim::ScratchView as_first(p, sum, Shape{n, 1}), as_second(p, sum, Shape{1, n});
+          prim::View halves[] = {as_first, as_second};
+          const prim::View inputs[] = {view_of(g), numbers.along(space, 0, 0),
+                                       numbers.along(space, 1, 1)};
+          const expr::Literal width{.i = pairs_width(n, again)};
+          for (int k = 0; k < 2; ++k) {
+            const expr::Program& part = parts.get(
+                pack_key({int(t), int(number), again, k}), {t, number, number}, {expr::Type::i64},
+                {sum},
+                [&](std::span<const Value> v) {
+                  const Value i = expr::cast(v[1], expr::Type::i64),
+                              j = expr::cast(v[2], expr::Type::i64);
+                  const Value within = again ? j - i : j - i - 1.0;
+                  const Value at = expr::where(within >= 0.0, before_row(i, v[3]) + within, 0.0);
+                  const Value x =
+                      expr::cast(expr::load(v[0], at * 2.0 + double(k)), expr::compute_type(sum));
+                  return std::vector{expr::where(within >= 0.0, x, 0.0)};
+                },
+                0b1);
+            p.reduce({.monoid = prim::Monoid::sum,
+                      .space = space,
+                      .reduced = k == 0 ? 0b10u : 0b01u,
+                      .inputs = inputs,
+                      .out = halves[k],
+                      .prologue = &part,
+                      .params = {&width, 1}});
+          }
+          const expr::Program& both =
+              sums.get(pack_key({int(t)}), {sum, sum}, {}, {t},
+                       [](std::span<const Value> v) { return std::vector{v[0] + v[1]}; });
+          const Shape vector{n}, one{1};
+          const prim::View result = view_of(out[0]);
+          for (prim::View& v : halves) v.sizes = vector, v.strides = one;
+          p.pointwise({&both, halves, {&result, 1}, {}});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          return {call(choose_pairs_op, {g.grad(), g.boolean(2)})};
+        });
+
 const OpRecord& combinations_op =
     define("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
         .doc("All choices of r elements of a vector, in order of positions.")
@@ -183,6 +292,8 @@ const OpRecord& combinations_op =
           ARETE_CHECK(r >= 0, ValueError(c.name(), "Expect a non-negative number, but got " +
                                                        std::to_string(r)));
           if (r == 0) return {empty({0}, x.options())};
+          if (r == 2 && !is_complex(x.dtype()) && x.dtype() != kBool)
+            return {call(choose_pairs_op, {x, c.boolean(2)})};
           const Tensor at = choices(x.numel(), r, c.boolean(2), x.device());
           return {index_select(x, 0, at.reshape({-1})).reshape(at.sizes())};
         });

@@ -135,6 +135,9 @@ std::vector<Sample> triangle_samples(SampleMaker& m) {
   return {{{3, 4, 0, kInt64, m.device}, "wide"},
           {{4, 2, 1, std::nullopt, m.device}, "tall, above"},
           {{3, 3, -2, std::nullopt, m.device}, "below"},
+          {{7, 3, -2, std::nullopt, m.device}, "tall, below"},
+          {{3, 7, 2, std::nullopt, m.device}, "wide, above"},
+          {{2, 0, 0, std::nullopt, m.device}, "no columns"},
           {{2, 3, -9, std::nullopt, m.device}, "far below"},
           {{2, 3, 9, std::nullopt, m.device}, "far above"},
           {{0, 3, 0, std::nullopt, m.device}, "empty"}};

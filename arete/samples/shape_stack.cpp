@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/shape_stack.cpp.
+#include <array>
+
 #include "arete/ops/creation.h"
 #include "arete/samples/reference_util.h"
 
@@ -196,9 +198,48 @@ const Attached cartesian_prod_op =
           });
           return {from_values(v, {numel_of(sizes), int64_t(tensors.size())})};
         });
+// Numbers of all pairs of n, in order.
+std::vector<std::array<int64_t, 2>> pairs_of(int64_t n, bool again) {
+  std::vector<std::array<int64_t, 2>> all;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = again ? i : i + 1; j < n; ++j) all.push_back({i, j});
+  return all;
+}
+const Attached choose_pairs_op =
+    attach("choose_pairs")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({6}), false}},
+                  {{m.make({4}), true}, "again"},
+                  {{m.make({1}), false}, "none"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          std::vector<double> v;
+          for (const auto& pair : pairs_of(c.tensor(0).numel(), c.boolean(1)))
+            for (const int64_t i : pair) v.push_back(at(c.tensor(0), {i}));
+          return {from_values(v, {int64_t(v.size()) / 2, 2})};
+        });
+const Attached choose_pairs_backward_op =
+    attach("choose_pairs_backward")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({10, 2}), 5, false}},
+                  {{m.make_strided({6, 2}), 3, true}, "again"},
+                  {{m.make({0, 2}), 1, false}, "none"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          std::vector<double> v(size_t(c.integer(1)), 0.0);
+          int64_t k = 0;
+          for (const auto& pair : pairs_of(c.integer(1), c.boolean(2))) {
+            for (size_t d = 0; d < 2; ++d) v[size_t(pair[d])] += at(c.tensor(0), {k, int64_t(d)});
+            ++k;
+          }
+          return {from_values(v, {c.integer(1)})};
+        });
 const Attached combinations_op = attach("combinations")
                                      .samples([](SampleMaker& m) -> std::vector<Sample> {
                                        return {{{m.make({4}), 2, false}, "pairs"},
+                                               {{m.make_strided({5}), 2, true}, "pairs again"},
+                                               {{m.make({1}), 2, false}, "no pairs"},
+                                               {{m.make({0}), 2, true}, "nothing"},
                                                {{m.make_strided({3}), 3, true}, "with replacement"},
                                                {{m.make({2}), 3, false}, "none"},
                                                {{m.make({3}), 0, false}, "of nothing"}};
