@@ -1,6 +1,7 @@
 // Slices at the positions that a 1-d index names along one dimension: (self, dim, index, source).
 #include <algorithm>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
@@ -11,6 +12,7 @@
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -141,11 +143,61 @@ void slices_infer(const Call& c, OutputSpecs& out) {
 
 namespace {
 
+// self with slices replaced, large and not in place, on a device that writes neighbours together:
+// in one pass over the result, which looks up what slice there is, if any. False if the layouts do
+// not allow it.
+bool copy_in_order(const Call& c, const Tensor& out, const prim::View& index, int dim,
+                   prim::Primitives& p) {
+  constexpr int64_t kLarge = int64_t{1} << 21;
+  const Tensor &self = c.tensor(0), &src = c.tensor(3);
+  if (c.in_place() || out.device().is_cpu() || out.numel() < kLarge || is_complex(out.dtype()) ||
+      !src.is_contiguous() || src.numel() == 0)
+    return false;
+  const IntList sizes = out.sizes();
+  const int64_t n = sizes[size_t(dim)], outer = numel_of(sizes.first(size_t(dim))),
+                inner = numel_of(sizes.subspan(size_t(dim) + 1));
+  if (std::max(outer, inner) > out.numel() / 64) return false;  // positions would take much room
+  const Shape parts{outer, n, inner};
+  const auto from = arete::view(self.layout(), parts), to = arete::view(out.layout(), parts);
+  if (!from || !to) return false;
+
+  // Which slice is at a position: as with any scatter, some one of several.
+  const DType number = prim::position_dtype(std::max({outer, inner, index.numel()}));
+  const prim::ScratchView slice(p, kInt64, Shape{n}), counted(p, kInt64, Shape{index.numel()});
+  p.fill({.out = slice, .value = {.i = -1}, .value_is_integer = true});
+  p.iota({.out = counted, .istart = 0, .istep = 1});
+  p.scatter({slice, at_least_1d(index), counted, 0, ScatterMode::set, c.name()});
+
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const DType t = out.dtype();
+  const expr::Program& program = cache.get(
+      pack_key({int(t), int(number)}), {t, t, kInt64, number, number}, {Type::i64, Type::i64}, {t},
+      [](std::span<const Value> v) {
+        const Value at =
+            (expr::cast(v[3], Type::i64) * v[5] + v[2]) * v[6] + expr::cast(v[4], Type::i64);
+        return std::vector{expr::where(v[2] >= 0.0, expr::load(v[1], expr::max(at, 0.0)), v[0])};
+      },
+      0b10);
+  prim::Positions positions(p, number, std::max(outer, inner));
+  const Shape along_n{1, n, 1}, in_slice{0, 1, 0};
+  prim::View slices = slice;
+  slices.sizes = along_n, slices.strides = in_slice;
+  const prim::View inputs[] = {view_of(self, *from), view_of(src), slices,
+                               positions.along(parts, 0, 0), positions.along(parts, 2, 2)},
+                   result = view_of(out, *to);
+  const expr::Literal params[] = {{.i = index.numel()}, {.i = inner}};
+  p.pointwise({&program, inputs, {&result, 1}, params});
+  return true;
+}
+
 template <ScatterMode mode>
 void slices_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const int dim = dim_argument(c);
   const Tensor& src = c.tensor(3);
   const IndexView index(p, c.tensor(2), true);
+  if (mode == ScatterMode::set && copy_in_order(c, out[0], index.view(), dim, p)) return;
   start_from_self(c, out[0], p);
   if (mode == ScatterMode::add && dim == 0) {
     const auto to = as_rows(out[0].layout()), from = as_rows(src.layout());

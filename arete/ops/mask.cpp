@@ -133,7 +133,16 @@ const OpRecord& nonzero_static_op =
                       ValueError(c.name(), "nonzero_static: 'size' must be an non-negative integer")
                           .argument("size")
                           .got(std::to_string(size)));
-          if (x.is_meta()) return {empty_tensor({size, x.dim()}, kInt64, x.device())};
+          if (x.is_meta() || x.dim() == 0 || size == 0)
+            return {empty_tensor({size, x.dim()}, kInt64, x.device())};
+          // Few are usually found in the first rows, long before all have been counted.
+          const int64_t rows =
+              std::max<int64_t>(8 * size, 1 << 16) * x.size(0) / std::max<int64_t>(x.numel(), 1) +
+              1;
+          if (rows < x.size(0) / 8) {
+            const Tensor found = nonzero(x.narrow(0, 0, rows));
+            if (found.size(0) >= size) return {found.narrow(0, 0, size)};
+          }
           const Tensor found = nonzero(x);
           const int64_t n = found.size(0);
           if (n >= size) return {found.narrow(0, 0, size)};
