@@ -537,18 +537,15 @@ Tensor bag_embeddings(const Call& c) {
   const TensorOptions o = rows.options();
   if (bags == 0) return zeros({bags, width}, o);
   const Tensor bag = in_bags.numbers(index.device());
-  const auto counted = [&] {
-    return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
-                       : ne(index, Scalar(padding));
-  };
+  const auto counted = [&] { return ne(index, Scalar(padding)).unsqueeze(1); };
   const auto counts = [&] { return in_bags.counts(index, padding); };
   if (mode == "max") {
-    const Tensor lowest = where(counted().unsqueeze(1), rows, Scalar(-double(INFINITY)));
+    const Tensor lowest = padding < 0 ? rows : where(counted(), rows, Scalar(-double(INFINITY)));
     const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,
                                       bag.unsqueeze(1).expand({n, width}), lowest, "amax");
     return where(eq(counts(), Scalar(0)), Scalar(0.0), top);
   }
-  if (padding >= 0) rows = where(counted().unsqueeze(1), rows, Scalar(0.0));
+  if (padding >= 0) rows = where(counted(), rows, Scalar(0.0));
   if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
   const Tensor sums = index_add(zeros_to_copy({bags, width}, rows.options()), 0, bag, rows);
   return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));

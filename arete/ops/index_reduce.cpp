@@ -96,17 +96,21 @@ Scalar neutral(std::string_view reduce, DType t) {
   return Scalar(low ? -INFINITY : INFINITY);
 }
 
-// index and src have one shape.
+// index and src have one shape. slices: the same index for all elements of a slice, of size 1 along
+// the other dimensions; absent if there is none. It is what is counted.
 Tensor reduce_into(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                   std::string_view reduce, bool include_self) {
+                   std::string_view reduce, bool include_self, const Tensor& slices = {}) {
   Tensor start = self;
   if (!include_self) start = scatter(self, dim, index, neutral(reduce, self.dtype()));
   if (reduce == "sum") return scatter_add(start, dim, index, src);
   if (reduce == "mean") {
-    const Tensor one = ones_like(self);
-    const Tensor before = include_self ? one : scatter(one, dim, index, Scalar(0));
-    const Tensor count =
-        scatter_add(before, dim, index, ones_like(src)).clamp(Scalar(1), std::nullopt);
+    const Tensor& of = slices.defined() ? slices : index;
+    Shape sizes((slices.defined() ? slices : self).sizes());
+    sizes[size_t(dim)] = self.size(dim);
+    const Tensor one = ones(sizes, self.options());
+    const Tensor before = include_self ? one : scatter(one, dim, of, Scalar(0));
+    const Tensor count = scatter_add(before, dim, of, ones(of.sizes(), self.options()))
+                             .clamp(Scalar(1), std::nullopt);
     const Tensor total = scatter_add(start, dim, index, src);
     return is_floating(self.dtype()) ? total.div(count) : total.floor_divide(count);
   }
@@ -167,8 +171,8 @@ const OpRecord& index_reduce_op =
           const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));
           Shape one(size_t(self.dim()), 1);
           one[size_t(dim)] = c.tensor(2).numel();
-          const Tensor index = c.tensor(2).reshape(one).expand(src.sizes());
-          return {reduce_into(self, dim, index, src, reduce, c.boolean(5))
+          const Tensor slices = c.tensor(2).reshape(one), index = slices.expand(src.sizes());
+          return {reduce_into(self, dim, index, src, reduce, c.boolean(5), slices)
                       .reshape(c.tensor(0).sizes())};
         })
         .in_place();
