@@ -112,13 +112,59 @@ class DenseView {
 };
 
 // Of an image's spatial dimensions: sizes, then the elements from one to the next.
-SmallVector<expr::Literal, 16> size_params(IntList spatial) {
+SmallVector<expr::Literal, 16> size_params(IntList spatial, IntList steps) {
   SmallVector<expr::Literal, 16> params;
   for (int64_t n : spatial) params.push_back({.f = double(n)});
-  int64_t step = numel_of(spatial);
-  for (int64_t n : spatial) params.push_back({.i = step /= n});
+  for (int64_t step : steps) params.push_back({.i = step});
   return params;
 }
+
+// Images as a table: where they are if they leave no gaps, else a copy.
+class ImageTable {
+ public:
+  ImageTable(prim::Primitives& p, const Tensor& x)
+      : dense_(x.layout().is_dense()),
+        strides_(dense_ ? Shape(x.strides()) : contiguous_strides(x.sizes())) {
+    view_ = view_of(x);
+    if (!dense_) {
+      const prim::ScratchView& copy = copy_.emplace(p, x.dtype(), x.sizes());
+      p.copy({copy, view_});
+      view_ = copy;
+    }
+    // Where the planes begin.
+    const int64_t batch = x.size(0), channels = x.size(1);
+    const DType t = positions_of_image(x.numel());
+    first_.emplace(p, t, Shape{batch, channels});
+    prim::View all = *first_;
+    if (strides_[0] == channels * strides_[1]) {
+      const Shape flat{batch * channels}, one{1};
+      all.sizes = flat, all.strides = one;
+      p.iota({.out = all, .istart = 0, .istep = strides_[1]});
+      return;
+    }
+    const prim::ScratchView of_images(p, t, Shape{batch}), of_channels(p, t, Shape{channels});
+    p.iota({.out = of_images, .istart = 0, .istep = strides_[0]});
+    p.iota({.out = of_channels, .istart = 0, .istep = strides_[1]});
+    static auto& cache = *new expr::ProgramCache;
+    const expr::Program& sum =
+        cache.get(uint64_t(t), {t, t}, {}, {t},
+                  [](std::span<const expr::Value> v) { return std::vector{v[0] + v[1]}; });
+    const Shape column{1, 0}, row{0, 1};
+    prim::View inputs[] = {of_images, of_channels};
+    for (prim::View& v : inputs) v.sizes = all.sizes;
+    inputs[0].strides = column, inputs[1].strides = row;
+    p.pointwise({&sum, inputs, {&all, 1}, {}});
+  }
+  const prim::View& view() const { return view_; }
+  const prim::View& first() const { return first_->view(); }
+  IntList steps() const { return IntList(strides_).subspan(2); }
+
+ private:
+  bool dense_;
+  Shape strides_;
+  std::optional<prim::ScratchView> copy_, first_;
+  prim::View view_;
+};
 // The components of positions by dimension.
 SmallVector<Layout, 3> position_layouts(const Tensor& grid) {
   SmallVector<Layout, 3> layouts;
@@ -130,16 +176,14 @@ SmallVector<Layout, 3> position_layouts(const Tensor& grid) {
 class SamplingCall {
  public:
   SamplingCall(prim::Primitives& p, const Tensor& x, const Tensor& grid)
-      : image_(p, x, x.dtype()),
-        first_(p, positions_of_image(x.numel()), Shape{x.size(0) * x.size(1)}),
+      : image_(p, x),
         space_(grid.sizes().first(size_t(grid.dim()) - 1)),
-        params_(size_params(x.sizes().subspan(2))) {
+        params_(size_params(x.sizes().subspan(2), image_.steps())) {
     space_.push_back(x.size(1));
-    p.iota({.out = first_, .istart = 0, .istep = numel_of(x.sizes().subspan(2))});
     inputs_.push_back(image_.view());
     first_strides_ = Shape(space_.size(), 0);
     first_strides_[0] = x.size(1), first_strides_.back() = 1;
-    prim::View begin = first_.view();
+    prim::View begin = image_.first();
     begin.sizes = space_, begin.strides = first_strides_;
     inputs_.push_back(begin);
     for (const Layout& l : position_layouts(grid))
@@ -150,7 +194,7 @@ class SamplingCall {
   prim::View by_points(const Tensor& t) {
     return view_of(t, layouts_.emplace_back(dim_last(t.layout(), 1)));
   }
-  DType positions() const { return first_.view().dtype; }
+  DType positions() const { return image_.first().dtype; }
   void add_input(const prim::View& v) { inputs_.push_back(v); }
   void run(prim::Primitives& p, const prim::FusedSpec& spec,
            std::span<const prim::View> outputs) const {
@@ -163,8 +207,7 @@ class SamplingCall {
   }
 
  private:
-  DenseView image_;
-  prim::ScratchView first_;
+  ImageTable image_;
   Shape space_, first_strides_;
   SmallVector<expr::Literal, 16> params_;
   SmallVector<prim::View, 8> inputs_;
@@ -256,7 +299,7 @@ const OpRecord& spread_grid_op =
             SmallVector<prim::View, 3> positions;
             for (const Layout& l : layouts) positions.push_back(view_of(grid, l));
             const prim::View results[] = {index.view(), weights.view()};
-            auto params = size_params(spatial);
+            auto params = size_params(spatial, contiguous_strides(spatial));
             const int64_t per_dim = s.mode == GridMode::bicubic    ? 4
                                     : s.mode == GridMode::bilinear ? 2
                                                                    : 1;
