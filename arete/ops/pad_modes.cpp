@@ -201,7 +201,8 @@ int64_t pad_taps(const PadAxis& a, PadMode mode) {
   if (mode != PadMode::replicate) return 3;
   return std::min(a.out(), a.n == 1 ? a.out() : std::max<int64_t>({1, a.before + 1, a.after + 1}));
 }
-constexpr int64_t kMostPadTaps = 27;
+// Looking at many is slower than a call for each band of a border, but of a small result.
+constexpr int64_t kMostPadTaps = 27, kMostSmallPadTaps = 125, kSmallPad = 1 << 18;
 
 // The number of the element that is looked at along a dimension, and whether there is one.
 struct PadTap {
@@ -379,9 +380,10 @@ const OpRecord& pad_by_backward_op =
           for (const PadAxis& a : axes)
             if (a.padded()) {
               taps.push_back(pad_taps(a, mode));
-              product = std::min(product * taps.back(), kMostPadTaps + 1);
+              product = std::min(product * taps.back(), kMostSmallPadTaps + 1);
             }
-          if (out[0].device().is_cpu() || product > kMostPadTaps || taps.size() > kMostTapKeys)
+          const int64_t most = out[0].numel() <= kSmallPad ? kMostSmallPadTaps : kMostPadTaps;
+          if (out[0].device().is_cpu() || product > most || taps.size() > kMostTapKeys)
             add_bands(p, axes, mode, grad.view(), x.view());
           else
             run_pad_program(p, axes, mode, grad.view(), x.view(), taps);
