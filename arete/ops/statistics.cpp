@@ -110,16 +110,14 @@ const expr::Program& place_program() {
   });
 }
 
-void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const Rows rows(c, c.integer(1));
-  const int64_t n = rows.size();
-  if (out[0].numel() == 0) return;
-  const Picking picking(rows, out);
-  const prim::View& x = picking.x;
-  const size_t d = size_t(picking.dim);
+// Of the rows of x along `dim`.
+void find_modes(prim::Primitives& p, const prim::View& x, const prim::View& value,
+                const prim::View& position, int dim) {
+  const size_t d = size_t(dim);
+  const int64_t n = x.sizes[d];
   const prim::ScratchView values(p, x.dtype, x.sizes), positions(p, kInt64, x.sizes),
-      at(p, kInt64, picking.value.sizes);
-  p.sort({x, values, positions, picking.dim});
+      at(p, kInt64, value.sizes);
+  p.sort({x, values, positions, dim});
   const int64_t inner = numel_of(x.sizes.subspan(d + 1)), outer = x.numel() / (n * inner);
   const Shape space{outer, n, inner}, one_each{outer, 1, inner};
   const Shape steps = contiguous_strides(space), steps_of_one = contiguous_strides(one_each);
@@ -137,8 +135,33 @@ void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
             .params = params,
             .epilogue = &place_program(),
             .epilogue_params = {params, 1}});
-  p.gather({positions, at, picking.position, picking.dim});
-  p.gather({x, picking.position, picking.value, picking.dim});
+  p.gather({positions, at, position, dim});
+  p.gather({x, position, value, dim});
+}
+
+void mode_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Rows rows(c, c.integer(1));
+  if (out[0].numel() == 0) return;
+  const Picking all(rows, out);
+  // So many elements at a time that what sorting them takes is not much beside large inputs.
+  constexpr int64_t kMost = int64_t{1} << 22;
+  size_t along = 0;  // the longest dimension of the others
+  Shape others(all.x.sizes);
+  others[size_t(all.dim)] = 1;
+  for (size_t d = 0; d < others.size(); ++d)
+    if (others[d] > others[along]) along = d;
+  const int64_t length = others[along],
+                step = std::max<int64_t>(1, kMost / std::max<int64_t>(all.x.numel() / length, 1));
+  for (int64_t begin = 0; begin < length; begin += step) {
+    Shape sizes(all.x.sizes), of_one(all.value.sizes);
+    if (length > step) sizes[along] = of_one[along] = std::min(step, length - begin);
+    const auto part = [&](prim::View v, const Shape& s) {
+      v.data += begin * v.strides[along] * int64_t(size_of(v.dtype));
+      v.sizes = s;
+      return v;
+    };
+    find_modes(p, part(all.x, sizes), part(all.value, of_one), part(all.position, of_one), all.dim);
+  }
 }
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
