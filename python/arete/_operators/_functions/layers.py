@@ -103,7 +103,7 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
                   sparse: bool = False, per_sample_weights=None, include_last_offset: bool = False, padding_idx=None):
     """nn.functional.embedding_bag of bags that begin at `offsets`, the mode as a number (0 sum, 1 mean, 2 max), and what torch gives
     besides: of each index the bag it is in (nothing for plain sums on a CPU, as torch's do not need it), of each bag how many of its
-    indices count (zeros for sums) and which indices have the maximum (for means the counts again).
+    indices count (zeros for sums on a CPU) and which indices have the maximum (for means the counts again).
 
     >>> rows, indices, offsets = arete.tensor([[1.0], [2.0]]), arete.tensor([0, 1, 1]), arete.tensor([0, 1])
     >>> out, bag, size, index = arete.embedding_bag(rows, indices, offsets, mode=2)
@@ -126,7 +126,7 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
             # The first bag begins at 0: the number of the others that have begun is the bag.
             places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
             bag = _ops.searchsorted(starts[1:], places, right=True, out_int32=starts.dtype == _C.int32)
-        if words == "sum":
+        if words == "sum" and weight.device.type == "cpu":
             return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
         counted = None
         if padding_idx is None:
@@ -134,6 +134,8 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
         else:
             counted = indices != padding_idx % weight.shape[0]
             size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
+        if words == "sum":
+            return out, bag, size, _ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device)
         return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
 
 
