@@ -1,0 +1,125 @@
+// The server behind TCPStore: a table of keys, and what each connection asks of it.
+//
+// Note [The protocol of the store]
+// It is that of torch.distributed.TCPStore, so that either side may be PyTorch's. A client sends
+// first kValidate and a magic number of 32 bits. Each request is one byte and its arguments:
+// numbers are little-endian, texts are preceded by their length in 64 bits, lists of texts by their
+// length, too. set, append and multi_set have no answer; wait has one when all keys are there, or
+// when the client cancels it. Clients of ours and PyTorch's put a '/' before all keys of users.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/distributed/socket_internal.h"
+#include "arete/distributed/store.h"
+
+namespace arete::distributed {
+
+inline constexpr uint32_t kStoreMagic = 0x3C85F7CE;
+
+enum class Query : uint8_t {
+  validate,
+  set,
+  compare_set,
+  get,
+  add,
+  check,
+  wait,
+  num_keys,
+  delete_key,
+  append,
+  multi_get,
+  multi_set,
+  cancel_wait,
+  ping,
+  queue_push,
+  queue_pop,
+  queue_length,
+  list_keys,
+};
+inline constexpr char kReady = 0, kNotReady = 1;         // answers to check
+inline constexpr char kStopWaiting = 0, kCancelled = 1;  // answers to wait
+
+/// What a client may make a server keep.
+inline constexpr uint64_t kMostText = uint64_t(8) << 20;
+inline constexpr uint64_t kMostTexts = uint64_t(128) << 10;
+inline constexpr uint64_t kMostRequest = uint64_t(64) << 20;
+inline constexpr uint64_t kMostKept = uint64_t(1) << 30;
+
+void append_number(std::string& to, uint64_t number);
+void append_text(std::string& to, std::string_view text);
+
+class StoreSession;
+
+/// The keys, and who waits for which.
+class StoreState {
+ public:
+  KeyTable keys;
+  std::map<std::string, std::deque<std::string>> queues;
+  uint64_t kept = 0;  // bytes, about
+
+  bool has(const std::string& key) const { return keys.find(key) || queues.contains(key); }
+  void await(const std::string& key, StoreSession* session);
+  void forget(StoreSession* session);
+  /// Tells those who wait for a key that it is there.
+  void announce(const std::string& key);
+
+ private:
+  std::unordered_multimap<std::string, StoreSession*> waiting_;
+};
+
+/// One connection, without its socket: bytes come in, and answers gather in `out`.
+class StoreSession {
+ public:
+  explicit StoreSession(StoreState& state) : state_(state) {}
+  ~StoreSession() { state_.forget(this); }
+  StoreSession(const StoreSession&) = delete;
+  StoreSession& operator=(const StoreSession&) = delete;
+
+  /// False: this is no client of a store, or one that asks for too much; it is to be closed.
+  bool receive(std::string_view bytes);
+  std::string out;
+
+ private:
+  friend class StoreState;
+  class Reader;
+  enum class Outcome { done, incomplete, wrong };
+  Outcome answer(Reader& reader);
+  void key_is_there() {
+    if (--missing_ == 0) out.push_back(kStopWaiting);
+  }
+
+  StoreState& state_;
+  std::string in_;
+  bool validated_ = false;
+  size_t missing_ = 0;
+};
+
+/// The thread that answers clients.
+class StoreServer {
+ public:
+  StoreServer(const std::string& host, uint16_t port);
+  ~StoreServer();
+  uint16_t port() const { return port_; }
+
+ private:
+  struct Client;
+  void run();
+  bool serve(Client& client, short events);
+  Descriptor listener_, wake_;
+  uint16_t port_;
+  StoreState state_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::thread thread_;
+};
+
+}  // namespace arete::distributed
