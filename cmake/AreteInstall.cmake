@@ -57,10 +57,12 @@ if(TARGET arete)
 endif()
 
 # Beside libarete.so, which looks for it there.
-if(TARGET arete_cuda)
-  set_target_properties(arete_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
-  install(TARGETS arete_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
+foreach(plugin IN ITEMS arete_cuda arete_gloo)
+  if(TARGET ${plugin})
+    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 
 foreach(program IN ITEMS arete_cli arete_bench)
   if(TARGET ${program})

@@ -1,10 +1,12 @@
-// How libarete finds and opens the library of the CUDA backend.
+// How libarete finds and opens its plug-ins: the libraries of the CUDA backend and of Gloo.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "arete/prim/communicator.h"
 
 namespace arete::prim {
 
@@ -15,8 +17,11 @@ struct PluginHost {
   const void* identity;
 };
 
-/// The plug-in's one exported function, extern "C" under kPluginEntry: registers its provider and
-/// returns null, or returns a text saying why not.
+/// Why a plug-in that was built as `version` does not belong to what opens it; "" if it does.
+std::string plugin_mismatch(const PluginHost& host, const char* version, const char* file);
+
+/// The CUDA plug-in's one exported function, extern "C" under kPluginEntry: registers its provider
+/// and returns null, or returns a text saying why not.
 using PluginEntry = const char* (*)(const PluginHost*);
 inline constexpr const char* kPluginEntry = "arete_cuda_plugin";
 
@@ -30,6 +35,11 @@ inline constexpr const char* kPluginSurvey = "arete_cuda_survey";
 /// `name` on a profiler's timeline, or the end (2) of `range`, the number that its begin gave.
 using PluginTimeline = uint64_t (*)(int what, const char* name, uint64_t range);
 inline constexpr const char* kPluginTimeline = "arete_cuda_timeline";
+
+/// The one of Gloo's plug-in, under kGlooEntry: gives what makes communicators and returns null, or
+/// returns a text saying why not.
+using GlooEntry = const char* (*)(const PluginHost*, MakeCommunicator* found);
+inline constexpr const char* kGlooEntry = "arete_gloo_plugin";
 
 /// The address in this copy of libarete.
 const void* library_identity() noexcept;

@@ -17,18 +17,8 @@ extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
   using namespace arete;
   // The text outlives the call: it is asked for once in a process.
   static std::string reason;
-  if (std::strcmp(host->version, ARETE_VERSION) != 0) {
-    reason = std::string("libarete_cuda.so is of version " ARETE_VERSION ", but Arete is ") +
-             host->version + "; install them together";
-    return reason.c_str();
-  }
-  if (host->identity != prim::library_identity()) {
-    reason =
-        "there are two copies of Arete in this process: the CUDA backend belongs to libarete.so, "
-        "but the program brings another copy, such as the archive libarete.a; link the program "
-        "with libarete.so";
-    return reason.c_str();
-  }
+  reason = prim::plugin_mismatch(*host, ARETE_VERSION, "libarete_cuda.so");
+  if (!reason.empty()) return reason.c_str();
   try {
     reason = cuda::driver_problem();
     if (!reason.empty()) return reason.c_str();
