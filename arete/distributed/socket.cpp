@@ -184,7 +184,7 @@ Descriptor connect_to(const std::string& host, uint16_t port, std::chrono::milli
 
 void send_all(const Descriptor& socket, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n >= 0) {
       bytes.remove_prefix(size_t(n));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -200,7 +200,7 @@ bool receive(const Descriptor& socket, void* to, size_t bytes, TimePoint until) 
   auto* at = static_cast<std::byte*>(to);
   const auto* const begin = at;
   while (bytes > 0) {
-    const ssize_t n = recv(socket.get(), at, bytes, 0);
+    const ssize_t n = ::recv(socket.get(), at, bytes, 0);
     if (n > 0) {
       at += n;
       bytes -= size_t(n);

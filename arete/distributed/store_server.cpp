@@ -71,14 +71,14 @@ void StoreServer::run() {
 bool StoreServer::serve(Client& client, short events) {
   if (events & (POLLIN | POLLHUP | POLLERR)) {
     std::array<char, 64 << 10> bytes;
-    const ssize_t n = recv(client.socket.get(), bytes.data(), bytes.size(), 0);
+    const ssize_t n = ::recv(client.socket.get(), bytes.data(), bytes.size(), 0);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
     if (n > 0 && !client.session.receive({bytes.data(), size_t(n)})) return false;
   }
   // Tried at once: the answers to this request are ready, and poll() would only say so.
   std::string& out = client.session.out;
   while (!out.empty()) {
-    const ssize_t n = send(client.socket.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    const ssize_t n = ::send(client.socket.get(), out.data(), out.size(), MSG_NOSIGNAL);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     out.erase(0, size_t(n));
   }

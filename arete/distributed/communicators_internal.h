@@ -1,0 +1,13 @@
+// Communicators that need no library.
+#pragma once
+
+#include "arete/distributed/store.h"
+#include "arete/prim/communicator.h"
+
+namespace arete::distributed {
+
+/// By its name; DistributedError saying why there is none.
+std::unique_ptr<prim::Communicator> make_communicator(const std::string& backend, StorePtr store,
+                                                      int rank, int size, Milliseconds timeout);
+
+}  // namespace arete::distributed

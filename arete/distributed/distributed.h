@@ -1,0 +1,71 @@
+// torch.distributed's functions: the default group of this process, and calls on it or on others.
+// Ranks of these functions are those in the default group.
+#pragma once
+
+#include "arete/distributed/process_group.h"
+
+namespace arete::distributed {
+
+struct InitOptions {
+  std::string backend;      ///< empty: gloo
+  std::string init_method;  ///< empty: env://
+  int rank = -1, world_size = -1;
+  StorePtr store = nullptr;  ///< instead of init_method
+  Milliseconds timeout = std::chrono::minutes(30);
+};
+/// Makes the default group; all processes that belong to it must call this.
+ProcessGroupPtr init_process_group(const InitOptions& options = {});
+/// Of all groups, or of one.
+void destroy_process_group(const ProcessGroupPtr& group = nullptr);
+/// A group of some ranks (all if there are none). All processes of the default group must call
+/// this, in the same order; null for those that are not in it. The order of `ranks` is that of its
+/// ranks.
+ProcessGroupPtr new_group(std::vector<int> ranks = {}, std::optional<Milliseconds> timeout = {},
+                          const std::string& backend = "");
+bool is_initialized() noexcept;
+bool is_gloo_available();
+/// The default group; ValueError if there is none.
+ProcessGroupPtr world();
+/// Of this process; -1 if it is not in the group.
+int get_rank(const ProcessGroupPtr& group = nullptr);
+int get_world_size(const ProcessGroupPtr& group = nullptr);
+/// The rank in `group` of one of the default group; ValueError if it is not in it.
+int get_group_rank(const ProcessGroup& group, int global_rank);
+
+WorkPtr all_reduce(const Tensor& tensor, ReduceOp op = {}, const ProcessGroupPtr& group = nullptr,
+                   bool async = false);
+WorkPtr broadcast(const Tensor& tensor, int src, const ProcessGroupPtr& group = nullptr,
+                  bool async = false);
+WorkPtr reduce(const Tensor& tensor, int dst, ReduceOp op = {},
+               const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr all_gather(const std::vector<Tensor>& tensors, const Tensor& tensor,
+                   const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr all_gather_into_tensor(const Tensor& output, const Tensor& input,
+                               const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs, ReduceOp op = {},
+                       const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, ReduceOp op = {},
+                              const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                   const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr all_to_all_single(const Tensor& output, const Tensor& input,
+                          const std::vector<int64_t>& output_splits = {},
+                          const std::vector<int64_t>& input_splits = {},
+                          const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr gather(const Tensor& tensor, const std::vector<Tensor>& tensors, int dst = 0,
+               const ProcessGroupPtr& group = nullptr, bool async = false);
+WorkPtr scatter(const Tensor& tensor, const std::vector<Tensor>& tensors, int src = 0,
+                const ProcessGroupPtr& group = nullptr, bool async = false);
+void send(const Tensor& tensor, int dst, const ProcessGroupPtr& group = nullptr, uint32_t tag = 0);
+/// Gives the rank of the sender; `src` -1: whoever sends first.
+int recv(const Tensor& tensor, int src = -1, const ProcessGroupPtr& group = nullptr,
+         uint32_t tag = 0);
+WorkPtr isend(const Tensor& tensor, int dst, const ProcessGroupPtr& group = nullptr,
+              uint32_t tag = 0);
+WorkPtr irecv(const Tensor& tensor, int src = -1, const ProcessGroupPtr& group = nullptr,
+              uint32_t tag = 0);
+WorkPtr barrier(const ProcessGroupPtr& group = nullptr, bool async = false);
+void monitored_barrier(const ProcessGroupPtr& group = nullptr,
+                       std::optional<Milliseconds> timeout = {}, bool wait_all_ranks = false);
+
+}  // namespace arete::distributed

@@ -1,0 +1,140 @@
+// Processes that exchange tensors.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arete/core/tensor.h"
+#include "arete/distributed/store.h"
+#include "arete/prim/communicator.h"
+
+namespace arete::distributed {
+
+/// How elements of several processes become one. premul_sum multiplies them with `factor` first.
+struct ReduceOp {
+  prim::ReduceKind kind = prim::ReduceKind::sum;
+  double factor = 1;
+  ReduceOp() = default;
+  ReduceOp(prim::ReduceKind k, double f = 1) : kind(k), factor(f) {}
+};
+inline const ReduceOp kSum, kProduct(prim::ReduceKind::product), kMin(prim::ReduceKind::min),
+    kMax(prim::ReduceKind::max), kAvg(prim::ReduceKind::avg);
+
+/// A call that may be under way. What reads a tensor of host memory, in order, that a collective is
+/// about to write waits for it by itself; all other results are to be waited for.
+class Work final : public PendingCopy {
+ public:
+  explicit Work(const void* queue) : queue_(queue) {}
+  bool is_completed() const;
+  /// Throws what went wrong, or a DistributedError if it takes longer. Of the group's timeout the
+  /// call takes care itself.
+  void wait(std::optional<Milliseconds> timeout);
+  /// What went wrong; null if nothing did so far.
+  std::exception_ptr exception() const;
+  /// The group rank of the sender, of a completed recv(); else -1.
+  int source_rank() const;
+
+  bool is_done() const noexcept override { return is_completed(); }
+  void wait() override { wait(std::nullopt); }
+  const void* queue() const noexcept override { return queue_; }
+  /// For those who do the work.
+  void finish(std::exception_ptr error, int source = -1);
+
+ private:
+  const void* queue_;
+  mutable std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
+  std::exception_ptr error_;
+  int source_ = -1;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+/// One process' part of a group. Ranks are those within the group. All processes of a group call
+/// the same functions in the same order; each function ends when this process' part is done, or
+/// with `async` at once with what is to be waited for, else null. Tensors may be on any device and
+/// need not be contiguous, but what is not in order in host memory is copied. No history is
+/// recorded.
+class ProcessGroup {
+ public:
+  /// `ranks`: of the members, in the default group. `backend`: "gloo"; "store", in which messages
+  /// go through the store, for tests and where there is no Gloo; "fake", in which nobody else is.
+  ProcessGroup(std::string name, std::string backend, StorePtr store, int rank,
+               std::vector<int> ranks, Milliseconds timeout);
+  /// Ends what is under way, after a while in which it may end by itself.
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return int(ranks_.size()); }
+  const std::vector<int>& ranks() const { return ranks_; }
+  const std::string& name() const { return name_; }
+  const std::string& backend() const { return backend_; }
+  const StorePtr& store() const { return store_; }
+  Milliseconds timeout() const { return timeout_; }
+  void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
+  prim::Communicator& communicator() { return *communicator_; }
+
+  WorkPtr all_reduce(const Tensor& tensor, ReduceOp op = {}, bool async = false);
+  WorkPtr reduce(const Tensor& tensor, int dst, ReduceOp op = {}, bool async = false);
+  WorkPtr broadcast(const Tensor& tensor, int src, bool async = false);
+  /// Tensors of different ranks may differ in size.
+  WorkPtr all_gather(const std::vector<Tensor>& outputs, const Tensor& input, bool async = false);
+  WorkPtr all_gather_into_tensor(const Tensor& output, const Tensor& input, bool async = false);
+  WorkPtr reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs, ReduceOp op = {},
+                         bool async = false);
+  WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, ReduceOp op = {},
+                                bool async = false);
+  WorkPtr all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                     bool async = false);
+  /// Rows for each rank, and of each; empty: equally many.
+  WorkPtr all_to_all_single(const Tensor& output, const Tensor& input,
+                            const std::vector<int64_t>& output_splits = {},
+                            const std::vector<int64_t>& input_splits = {}, bool async = false);
+  /// `outputs` at `dst` only.
+  WorkPtr gather(const Tensor& input, const std::vector<Tensor>& outputs, int dst,
+                 bool async = false);
+  /// `inputs` at `src` only.
+  WorkPtr scatter(const Tensor& output, const std::vector<Tensor>& inputs, int src,
+                  bool async = false);
+  WorkPtr barrier(bool async = false);
+  /// A barrier that names who did not come: at rank 0 in a DistributedError, the first, or all.
+  void monitored_barrier(std::optional<Milliseconds> timeout = {}, bool wait_all_ranks = false);
+
+  WorkPtr send(const Tensor& tensor, int dst, uint32_t tag = 0, bool async = false);
+  /// `src` -1: from whoever sends first. The rank of the sender goes to `source`.
+  WorkPtr recv(const Tensor& tensor, int src, uint32_t tag = 0, bool async = false,
+               int* source = nullptr);
+
+ private:
+  struct Call;
+  WorkPtr run(prim::CollectiveKind kind, const std::vector<Tensor>& in,
+              const std::vector<Tensor>& out, int root, ReduceOp op, bool async);
+  void check_rank(const char* op, const char* argument, int rank) const;
+  void check_device(const char* op, const Tensor& t) const;
+  void check_count(const char* op, const char* argument, size_t count) const;
+  std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
+  std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
+  WorkPtr message(const Tensor& tensor, int peer, uint32_t tag, bool sends, bool async,
+                  int* source);
+
+  std::string name_, backend_;
+  StorePtr store_;
+  int rank_;
+  std::vector<int> ranks_;
+  Milliseconds timeout_;
+  std::unique_ptr<prim::Communicator> communicator_;
+  int64_t barriers_ = 0;
+  struct Threads;
+  std::unique_ptr<Threads> threads_;
+};
+using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
+
+}  // namespace arete::distributed
