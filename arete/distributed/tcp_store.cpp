@@ -91,6 +91,18 @@ struct TCPStore::Connection {
     receive_now(value.data(), length);
     return value;
   }
+  // What has no answer, and something behind it that has one: then the server has done both, and
+  // whoever hears of it finds it there.
+  void send_and_wait(std::string text) {
+    const auto nonce = uint32_t(getpid());
+    text += request(Query::ping);
+    text.append(reinterpret_cast<const char*>(&nonce), sizeof(nonce));
+    send(text);
+    if (number<uint32_t>() == nonce) return;
+    broken = true;
+    throw DistributedError(Failure::network, "TCPStore",
+                           "the server's answer is not one of a store");
+  }
   void wait(std::span<const std::string> keys, Milliseconds limit) {
     send(request(Query::wait, keys));
     char answer = 0;
@@ -161,7 +173,7 @@ void TCPStore::set(const std::string& key, std::string_view value) {
   std::string text = request(Query::set, key);
   append_text(text, value);
   const std::lock_guard lock(mutex_);
-  connection_->send(text);
+  connection_->send_and_wait(std::move(text));
 }
 
 std::string TCPStore::get(const std::string& key) {
@@ -216,7 +228,7 @@ void TCPStore::append(const std::string& key, std::string_view value) {
   std::string text = request(Query::append, key);
   append_text(text, value);
   const std::lock_guard lock(mutex_);
-  connection_->send(text);
+  connection_->send_and_wait(std::move(text));
 }
 
 std::vector<std::string> TCPStore::multi_get(std::span<const std::string> keys) {
@@ -238,7 +250,7 @@ void TCPStore::multi_set(std::span<const std::string> keys, std::span<const std:
     append_text(text, values[i]);
   }
   const std::lock_guard lock(mutex_);
-  connection_->send(text);
+  connection_->send_and_wait(std::move(text));
 }
 
 }  // namespace arete::distributed
