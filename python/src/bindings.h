@@ -9,6 +9,7 @@ void bind_amp(nanobind::module_& m);
 void bind_autograd(nanobind::module_& m);
 void bind_benchmark(nanobind::module_& m);
 void bind_compile(nanobind::module_& m);
+void bind_distributed(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
 void bind_foreach(nanobind::module_& m);
 void bind_cpp_layers(nanobind::module_& m);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdarg>
 
+#include "arete/base/distributed_error.h"
 #include "arete/base/error.h"
 #include "tensor_object.h"
 
@@ -30,6 +31,7 @@ PyObject* autograd_error;
 PyObject* device_error;
 PyObject* out_of_memory_error;
 PyObject* bug_error;
+PyObject* distributed_errors[3];  // by DistributedError::Failure
 
 PyObject* new_error(PyObject* module, const char* name, const char* doc,
                     std::initializer_list<PyObject*> bases) {
@@ -83,8 +85,18 @@ bool init_errors(PyObject* module) {
                                   {PyExc_RuntimeError, PyExc_MemoryError});
   bug_error = new_error(module, "BugError", "An internal inconsistency: please report it.",
                         {PyExc_RuntimeError});
+  PyObject* const dist_error =
+      new_error(module, "DistError", "Processes that work together failed.", {PyExc_RuntimeError});
+  if (!dist_error) return false;
+  distributed_errors[0] =
+      new_error(module, "DistStoreError",
+                "A store is not what it should be, or a key did not come in time.", {dist_error});
+  distributed_errors[1] = new_error(module, "DistNetworkError",
+                                    "There is no connection to another process.", {dist_error});
+  distributed_errors[2] =
+      new_error(module, "DistBackendError", "Tensors could not be exchanged.", {dist_error});
   return argument_error && dtype_error && autograd_error && device_error && out_of_memory_error &&
-         bug_error;
+         bug_error && distributed_errors[0] && distributed_errors[1] && distributed_errors[2];
 }
 
 void set_python_error() noexcept {
@@ -92,6 +104,8 @@ void set_python_error() noexcept {
     throw;
   } catch (const PythonError&) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an error without a description");
+  } catch (const DistributedError& e) {
+    PyErr_SetString(distributed_errors[int(e.failure())], e.what());
   } catch (const Error& e) {
     PyErr_SetString(class_of(e.kind()), e.what());
   } catch (const std::bad_alloc&) {

@@ -245,4 +245,5 @@ NB_MODULE(_C, m) {
   bind_rnn(m);
   bind_cuda(m);
   bind_profiler(m);
+  bind_distributed(m);
 }

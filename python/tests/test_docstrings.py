@@ -23,6 +23,14 @@ MODULES = [
 # Without an example, and why.
 NO_EXAMPLE = {
     "arete.utils.checkpoint.noop_context_fn": "a default argument",
+    # They need a group: docs/distributed.md has examples.
+    **dict.fromkeys(["arete.distributed." + name for name in (
+        "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work",
+        "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+        "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",
+        "gather_object", "get_backend", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size",
+        "irecv", "isend", "monitored_barrier", "new_group", "recv", "recv_object_list", "reduce", "reduce_scatter",
+        "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list")], "needs a group of processes"),
     # Each calls the function of the same name with an underscore, with a warning.
     **dict.fromkeys(["arete.nn.init." + name for name in (
         "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal", "kaiming_uniform",

@@ -1,0 +1,389 @@
+"""Groups of processes and what they call together."""
+from __future__ import annotations
+
+import atexit
+import warnings
+from datetime import timedelta
+from typing import Any, Callable, Optional, Sequence, Union
+
+from .. import _C
+
+_d = _C._distributed
+Store, HashStore, FileStore, TCPStore, PrefixStore = _d.Store, _d.HashStore, _d.FileStore, _d.TCPStore, _d.PrefixStore
+ProcessGroup, ReduceOp, Work = _d.ProcessGroup, _d.ReduceOp, _d.Work
+DistError, DistBackendError, DistNetworkError, DistStoreError = (_C.DistError, _C.DistBackendError, _C.DistNetworkError,
+                                                                 _C.DistStoreError)
+for _one in (Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError, DistBackendError,
+             DistNetworkError, DistStoreError):
+    _one.__module__ = "arete.distributed"
+for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
+    setattr(ReduceOp, _name, ReduceOp(_number))
+
+__all__ = [
+    "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "DistError", "DistBackendError",
+    "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp", "default_pg_timeout", "init_process_group",
+    "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
+    "get_process_group_ranks", "get_global_rank", "get_group_rank", "all_reduce", "reduce", "broadcast", "all_gather",
+    "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter",
+    "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
+]
+
+default_pg_timeout = timedelta(minutes=30)
+# Groups that nobody ended would end while the interpreter is taken apart.
+atexit.register(lambda: _d.destroy_process_group(None) if _d.is_initialized() else None)
+
+
+class Backend(str):
+    """The name of what moves tensors, in small letters.
+
+    >>> arete.distributed.Backend("GLOO") == arete.distributed.Backend.GLOO
+    True
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+
+    def __new__(cls, name: str):
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        return super().__new__(cls, name.lower())
+
+
+class _Members(type):
+    @property
+    def WORLD(cls) -> Optional[ProcessGroup]:
+        return _d.world() if _d.is_initialized() else None
+
+
+class GroupMember(metaclass=_Members):
+    """What new_group() gives those that are not in the group."""
+
+    NON_GROUP_MEMBER = -100
+
+
+class group(metaclass=_Members):
+    """`group.WORLD` is the default group; None before it is made.
+
+    >>> arete.distributed.group.WORLD is None
+    True
+    """
+
+
+def _make_nccl_premul_sum(factor: Union[float, Any]) -> ReduceOp:
+    return ReduceOp(8, float(factor))
+
+
+def _is_member(group: Any, name: str) -> bool:
+    if group is not GroupMember.NON_GROUP_MEMBER:
+        return True
+    warnings.warn(f"Running {name} on global rank {get_rank()} which does not belong to the given group.", stacklevel=3)
+    return False
+
+
+def _of(group: Optional[ProcessGroup]) -> ProcessGroup:
+    return _d.world() if group is None else group
+
+
+def _root(group: ProcessGroup, root: Optional[int], group_root: Optional[int], name: str, default: Optional[int] = None) -> int:
+    """A rank within the group, of the two ways to say it."""
+    if root is not None and group_root is not None:
+        raise ValueError(f"Can't specify both group_{name} and {name}")
+    if group_root is not None:
+        return group_root
+    if root is None:
+        if default is None:
+            raise ValueError(f"Must specify {name} or group_{name}")
+        root = default
+    return _d.get_group_rank(group, root)
+
+
+def _tensor(value: Any, name: str) -> Any:
+    if not isinstance(value, _C.Tensor):
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor, but got {type(value)} instead.")
+    return value
+
+
+def _tensors(value: Any, name: str) -> list:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(t, _C.Tensor) for t in value):
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor], but got {type(value)} "
+                        "instead.")
+    return list(value)
+
+
+def init_process_group(backend: Optional[str] = None, init_method: Optional[str] = None, timeout: Optional[timedelta] = None,
+                       world_size: int = -1, rank: int = -1, store: Optional[Store] = None, group_name: str = "",
+                       pg_options: Any = None, device_id: Any = None) -> None:
+    """Makes the default group, together with all other processes of it.
+
+    `init_method`: "env://" (what torchrun, `arete run`, Slurm and MPI set; the default), "tcp://host:port" or "file:///path"; or a
+    `store` with `rank` and `world_size`. `backend`: "gloo" (the default), "store" (messages go through the store) or "fake".
+    `group_name` and `device_id` change nothing. ValueError if there is a default group already.
+
+    >>> arete.distributed.init_process_group("fake", rank=1, world_size=4)
+    >>> arete.distributed.get_rank()
+    1
+    >>> arete.distributed.destroy_process_group()
+    """
+    if pg_options is not None:
+        raise NotImplementedError("init_process_group: pg_options are not supported")
+    _d.init_process_group(backend or "", init_method or "", timeout, world_size, rank, store)
+
+
+def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
+    """Ends a group, or all of them; what is under way may end by itself for a while."""
+    if group is not GroupMember.NON_GROUP_MEMBER:
+        _d.destroy_process_group(group)
+
+
+def is_initialized() -> bool:
+    """Whether there is a default group.
+
+    >>> arete.distributed.is_initialized()
+    False
+    """
+    return _d.is_initialized()
+
+
+def get_rank(group: Optional[ProcessGroup] = None) -> int:
+    """Of this process in the group; -1 if it is not in it."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else _of(group).rank()
+
+
+def get_world_size(group: Optional[ProcessGroup] = None) -> int:
+    """How many processes are in the group; -1 if this one is not."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else _of(group).size()
+
+
+def get_backend(group: Optional[ProcessGroup] = None) -> str:
+    """The name of what moves the tensors of a group."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("Invalid process group specified")
+    return Backend(_of(group)._backend)
+
+
+def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
+    """Of this process among those of its machine, as the launcher says.
+
+    >>> arete.distributed.get_node_local_rank(fallback_rank=0)
+    0
+    """
+    rank = _d.environment_local_rank()
+    if rank is None and fallback_rank is None:
+        raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
+                           "work, assuming you are not running in a multi-device context and want the code to run locally instead.")
+    return int(fallback_rank) if rank is None else rank
+
+
+def new_group(ranks: Optional[Sequence[int]] = None, timeout: Optional[timedelta] = None, backend: Optional[str] = None,
+              pg_options: Any = None, use_local_synchronization: bool = False, group_desc: Optional[str] = None,
+              device_id: Any = None) -> Any:
+    """A group of some ranks of the default one, or all. All processes of the default group call this, in the same order; those that
+    are not in it get GroupMember.NON_GROUP_MEMBER. The group has them in rising order."""
+    if pg_options is not None or use_local_synchronization:
+        raise NotImplementedError("new_group: pg_options and use_local_synchronization are not supported")
+    made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "")
+    return GroupMember.NON_GROUP_MEMBER if made is None else made
+
+
+def get_process_group_ranks(group: Optional[ProcessGroup]) -> list[int]:
+    """The ranks of its members in the default group."""
+    return list(_of(group)._ranks)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The rank in the default group of one in `group`."""
+    if not 0 <= group_rank < group.size():
+        raise ValueError(f"Group rank {group_rank} is not part of group {group.name()}")
+    return group._ranks[group_rank]
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in `group` of one in the default group."""
+    return _d.get_group_rank(group, global_rank)
+
+
+def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
+               async_op: bool = False) -> Optional[Work]:
+    """Combines the tensors of all processes, in place. With `async_op` there is something to wait for, in all of these functions."""
+    if not _is_member(group, "all_reduce"):
+        return None
+    return _of(group)._all_reduce(_tensor(tensor, "tensor"), op, async_op)
+
+
+def reduce(tensor: Any, dst: Optional[int] = None, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
+           async_op: bool = False, group_dst: Optional[int] = None) -> Optional[Work]:
+    """Combines the tensors of all processes in that of one; those of others keep their values."""
+    if not _is_member(group, "reduce"):
+        return None
+    group = _of(group)
+    return group._reduce(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), op, async_op)
+
+
+def broadcast(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGroup] = None, async_op: bool = False,
+              group_src: Optional[int] = None) -> Optional[Work]:
+    """Gives all processes the values of one."""
+    if not _is_member(group, "broadcast"):
+        return None
+    group = _of(group)
+    return group._broadcast(_tensor(tensor, "tensor"), _root(group, src, group_src, "src"), async_op)
+
+
+def all_gather(tensor_list: list, tensor: Any, group: Optional[ProcessGroup] = None, async_op: bool = False) -> Optional[Work]:
+    """Fills a list with the tensors of all processes, which may differ in size."""
+    if not _is_member(group, "all_gather"):
+        return None
+    return _of(group)._all_gather(_tensors(tensor_list, "tensor_list"), _tensor(tensor, "tensor"), async_op)
+
+
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Optional[ProcessGroup] = None,
+                           async_op: bool = False) -> Optional[Work]:
+    """Fills one tensor with those of all processes, one after the other or stacked."""
+    if not _is_member(group, "all_gather_into_tensor"):
+        return None
+    return _of(group)._all_gather_into_tensor(_tensor(output_tensor, "output_tensor"), _tensor(input_tensor, "input_tensor"), async_op)
+
+
+def reduce_scatter(output: Any, input_list: list, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
+                   async_op: bool = False) -> Optional[Work]:
+    """Combines the lists of all processes and gives each its own element."""
+    if not _is_member(group, "reduce_scatter"):
+        return None
+    return _of(group)._reduce_scatter(_tensor(output, "output"), _tensors(input_list, "input_list"), op, async_op)
+
+
+def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
+                          async_op: bool = False) -> Optional[Work]:
+    """Combines the tensors of all processes and gives each its own part."""
+    if not _is_member(group, "reduce_scatter_tensor"):
+        return None
+    return _of(group)._reduce_scatter_tensor(_tensor(output, "output"), _tensor(input, "input"), op, async_op)
+
+
+def all_to_all(output_tensor_list: list, input_tensor_list: list, group: Optional[ProcessGroup] = None,
+               async_op: bool = False) -> Optional[Work]:
+    """Sends each process a tensor, and receives one from each."""
+    if not _is_member(group, "all_to_all"):
+        return None
+    return _of(group)._all_to_all(_tensors(output_tensor_list, "output_tensor_list"), _tensors(input_tensor_list, "input_tensor_list"),
+                                  async_op)
+
+
+def all_to_all_single(output: Any, input: Any, output_split_sizes: Optional[Sequence[int]] = None,
+                      input_split_sizes: Optional[Sequence[int]] = None, group: Optional[ProcessGroup] = None,
+                      async_op: bool = False) -> Optional[Work]:
+    """Sends each process some rows of a tensor, and receives rows from each; equally many if nothing else is said."""
+    if not _is_member(group, "all_to_all_single"):
+        return None
+    return _of(group)._all_to_all_single(_tensor(output, "output"), _tensor(input, "input"), list(output_split_sizes or []),
+                                         list(input_split_sizes or []), async_op)
+
+
+def gather(tensor: Any, gather_list: Optional[list] = None, dst: Optional[int] = None, group: Optional[ProcessGroup] = None,
+           async_op: bool = False, group_dst: Optional[int] = None) -> Optional[Work]:
+    """Fills a list of one process, rank 0 if nothing else is said, with the tensors of all."""
+    if not _is_member(group, "gather"):
+        return None
+    group = _of(group)
+    root = _root(group, dst, group_dst, "dst", 0)
+    if group.rank() == root and gather_list is None:
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    return group._gather(_tensor(tensor, "tensor"), _tensors(gather_list or [], "gather_list"), root, async_op)
+
+
+def scatter(tensor: Any, scatter_list: Optional[list] = None, src: Optional[int] = None, group: Optional[ProcessGroup] = None,
+            async_op: bool = False, group_src: Optional[int] = None) -> Optional[Work]:
+    """Gives each process one tensor of a list of one process, rank 0 if nothing else is said."""
+    if not _is_member(group, "scatter"):
+        return None
+    group = _of(group)
+    root = _root(group, src, group_src, "src", 0)
+    if group.rank() == root and scatter_list is None:
+        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+    return group._scatter(_tensor(tensor, "tensor"), _tensors(scatter_list or [], "scatter_list"), root, async_op)
+
+
+def send(tensor: Any, dst: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
+         group_dst: Optional[int] = None) -> None:
+    """Sends a tensor to one process."""
+    if _is_member(group, "send"):
+        isend(tensor, dst, group, tag, group_dst, _async=False)
+
+
+def isend(tensor: Any, dst: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
+          group_dst: Optional[int] = None, *, _async: bool = True) -> Optional[Work]:
+    """The same without waiting; the tensor must stay as it is until it is sent."""
+    if not _is_member(group, "isend"):
+        return None
+    group = _of(group)
+    return group._send(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), tag, _async)
+
+
+def _source(group: ProcessGroup, src: Optional[int], group_src: Optional[int]) -> int:
+    return -1 if src is None and group_src is None else _root(group, src, group_src, "src")
+
+
+def recv(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
+         group_src: Optional[int] = None) -> int:
+    """Fills a tensor with what a process sends, or whoever sends first; gives its rank, -1 for those outside of the group."""
+    if not _is_member(group, "recv"):
+        return -1
+    group = _of(group)
+    return group._ranks[group._recv(_tensor(tensor, "tensor"), _source(group, src, group_src), tag)]
+
+
+def irecv(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
+          group_src: Optional[int] = None) -> Optional[Work]:
+    """The same without waiting; nothing may read or write the tensor until it has come."""
+    if not _is_member(group, "irecv"):
+        return None
+    group = _of(group)
+    return group._irecv(_tensor(tensor, "tensor"), _source(group, src, group_src), tag)
+
+
+class P2POp:
+    """One message of batch_isend_irecv(): `op` is isend or irecv."""
+
+    def __init__(self, op: Callable, tensor: Any, peer: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
+                 group_peer: Optional[int] = None):
+        if op not in (isend, irecv):
+            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
+        if peer is None and group_peer is None:
+            raise ValueError("Must specify peer or group_peer")
+        self.op, self.tensor, self.peer, self.group, self.tag = op, _tensor(tensor, "tensor"), peer, group, tag
+        self.group_peer = group_peer
+
+    def __repr__(self) -> str:
+        peer = self.peer if self.group_peer is None else f"{self.group_peer} of the group"
+        return f"P2POp({self.op.__name__}, peer {peer}, {self.tensor.dtype}{list(self.tensor.shape)})"
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Starts several messages, in whatever order; gives what to wait for."""
+    if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to be of type ``torch.distributed.P2POp``.")
+    works = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    return [work for work in works if work is not None]
+
+
+def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:
+    """Waits until all processes are here."""
+    return _of(group)._barrier(async_op) if _is_member(group, "barrier") else None
+
+
+def monitored_barrier(group: Optional[ProcessGroup] = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
+    """The same, in which rank 0 names the first process that does not come in time, or all of them."""
+    if _is_member(group, "monitored_barrier"):
+        _of(group)._monitored_barrier(timeout, wait_all_ranks)
+
+
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, *, timeout: timedelta = default_pg_timeout):
+    """Where processes meet: yields a store, this process' rank, and how many there are.
+
+    >>> store, rank, size = next(arete.distributed.rendezvous("tcp://localhost:0?rank=0&world_size=1"))
+    >>> rank, size
+    (0, 1)
+    """
+    yield _d.rendezvous(url, rank, world_size, timeout)
