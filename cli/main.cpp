@@ -10,6 +10,7 @@
 
 #include "arete/base/error.h"
 #include "cli/commands.h"
+#include "cli/run.h"
 
 namespace {
 
@@ -114,6 +115,37 @@ void add_explain(CLI::App& app, ExplainOptions& o, int& code) {
   });
 }
 
+void add_run(CLI::App& app, RunOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "run",
+      "Start the processes of a program (prog.py [arguments], behind the options) that works with "
+      "several, as torchrun does");
+  c->add_option("--nproc-per-node,--nproc_per_node", o.processes,
+                "Processes on this machine: a number, gpu, cpu or auto")
+      ->capture_default_str();
+  c->add_option("--nnodes", o.nodes, "Machines; the program is started on each of them")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  c->add_option("--node-rank,--node_rank", o.node, "Which of them this is")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  c->add_option("--master-addr,--master_addr", o.host, "The address of node 0")
+      ->capture_default_str();
+  c->add_option("--master-port,--master_port", o.port, "A port there")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  c->add_flag("--standalone", o.standalone, "On this machine alone, with any free port");
+  c->add_flag("-m,--module", o.module, "The program is a module of Python");
+  c->add_flag("--no-python,--no_python", o.no_python, "The program is not one of Python");
+  c->add_option("--python", o.python, "The Python that has the package arete")
+      ->capture_default_str();
+  c->prefix_command();
+  c->callback([&o, &code, c] {
+    o.program = c->remaining();
+    code = run(o);
+  });
+}
+
 void add_run_program(CLI::App& app, RunProgramOptions& o, int& code) {
   CLI::App* c = app.add_subcommand(
       "run-program", "Run a saved program (arete.jit.save, arete.export.save) on arrays");
@@ -144,6 +176,8 @@ int main(int argc, char** argv) {
   InfoOptions info_options;
   add_train(app, train_options, code);
   add_eval(app, eval_options, code);
+  RunOptions run_options;
+  add_run(app, run_options, code);
   RunProgramOptions run_program_options;
   add_run_program(app, run_program_options, code);
   BenchOptions bench_options;
