@@ -7,6 +7,8 @@
 
 namespace arete::distributed {
 
+constexpr uint64_t kEntryBytes = 64;  // of a table, beside key and value
+
 std::vector<std::string> Store::multi_get(std::span<const std::string> keys) {
   std::vector<std::string> values;
   values.reserve(keys.size());
@@ -27,6 +29,26 @@ const std::string* KeyTable::find(const std::string& key) const {
   return at == values_.end() ? nullptr : &at->second;
 }
 
+void KeyTable::set(const std::string& key, std::string_view value) {
+  const auto [at, fresh] = values_.try_emplace(key);
+  bytes_ += (fresh ? key.size() + kEntryBytes : 0) + value.size() - at->second.size();
+  at->second.assign(value);
+}
+
+bool KeyTable::erase(const std::string& key) {
+  const auto at = values_.find(key);
+  if (at == values_.end()) return false;
+  bytes_ -= key.size() + kEntryBytes + at->second.size();
+  values_.erase(at);
+  return true;
+}
+
+void KeyTable::append(const std::string& key, std::string_view value) {
+  const auto [at, fresh] = values_.try_emplace(key);
+  bytes_ += (fresh ? key.size() + kEntryBytes : 0) + value.size();
+  at->second.append(value);
+}
+
 int64_t KeyTable::add(const std::string& key, int64_t amount) {
   int64_t sum = 0;
   if (const std::string* old = find(key)) {
@@ -36,7 +58,7 @@ int64_t KeyTable::add(const std::string& key, int64_t amount) {
   }
   ARETE_CHECK(!__builtin_add_overflow(sum, amount, &sum),
               ValueError("add", "the sum is too large").argument(key));
-  values_[key] = std::to_string(sum);
+  set(key, std::to_string(sum));
   return sum;
 }
 
@@ -44,7 +66,7 @@ std::string KeyTable::compare_set(const std::string& key, std::string_view expec
                                   std::string_view desired) {
   const std::string* old = find(key);
   if (old ? *old != expected : !expected.empty()) return old ? *old : std::string(expected);
-  values_[key].assign(desired);
+  set(key, desired);
   return std::string(desired);
 }
 

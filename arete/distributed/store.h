@@ -58,18 +58,21 @@ using StorePtr = std::shared_ptr<Store>;
 class KeyTable {
  public:
   const std::string* find(const std::string& key) const;
-  void set(const std::string& key, std::string_view value) { values_[key].assign(value); }
+  void set(const std::string& key, std::string_view value);
   /// ValueError if the value is no number.
   int64_t add(const std::string& key, int64_t amount);
   std::string compare_set(const std::string& key, std::string_view expected,
                           std::string_view desired);
-  bool erase(const std::string& key) { return values_.erase(key) > 0; }
-  void append(const std::string& key, std::string_view value) { values_[key].append(value); }
+  bool erase(const std::string& key);
+  void append(const std::string& key, std::string_view value);
   size_t size() const { return values_.size(); }
+  /// Of memory, about.
+  uint64_t bytes() const { return bytes_; }
   const std::map<std::string, std::string>& values() const { return values_; }
 
  private:
   std::map<std::string, std::string> values_;
+  uint64_t bytes_ = 0;
 };
 
 /// Within one process, for its threads.

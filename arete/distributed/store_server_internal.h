@@ -65,8 +65,9 @@ class StoreState {
  public:
   KeyTable keys;
   std::map<std::string, std::deque<std::string>> queues;
-  uint64_t kept = 0;  // bytes, about
+  uint64_t queued = 0;  // bytes
 
+  bool is_full() const { return keys.bytes() + queued > kMostKept; }
   bool has(const std::string& key) const { return keys.find(key) || queues.contains(key); }
   void await(const std::string& key, StoreSession* session);
   void forget(StoreSession* session);

@@ -5,6 +5,8 @@
 
 namespace arete::distributed {
 
+constexpr uint64_t kQueueBytes = 64;  // of an entry, beside key and value
+
 void append_number(std::string& to, uint64_t number) {
   to.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
@@ -90,6 +92,8 @@ bool StoreSession::receive(std::string_view bytes) {
     const Outcome outcome = answer(reader);
     if (outcome == Outcome::wrong) return false;
     if (outcome == Outcome::incomplete) break;
+    // Many short requests may have long answers.
+    if (out.size() > kMostRequest) return false;
     done += reader.position();
   }
   in_.erase(0, done);
@@ -102,10 +106,7 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
   // One who waits has nothing to ask.
   if (missing_ > 0 && query != Query::cancel_wait) return Outcome::wrong;
   const auto rest = [&] { return reader.is_wrong() ? Outcome::wrong : Outcome::incomplete; };
-  const auto keep = [&](uint64_t more) {
-    state_.kept += more + 64;
-    return state_.kept <= kMostKept ? Outcome::done : Outcome::wrong;
-  };
+  const auto kept = [&] { return state_.is_full() ? Outcome::wrong : Outcome::done; };
   switch (query) {
     case Query::validate: {
       const auto magic = reader.number<uint32_t>();
@@ -125,12 +126,15 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
       const std::string key = reader.key();
       const std::string_view value = reader.text();
       if (!reader.is_whole()) return rest();
-      if (query == Query::set)
+      if (query == Query::set) {
         state_.keys.set(key, value);
-      else
+      } else {
+        const std::string* old = state_.keys.find(key);
+        if (old && old->size() + value.size() > kMostText) return Outcome::wrong;
         state_.keys.append(key, value);
+      }
       state_.announce(key);
-      return keep(key.size() + value.size());
+      return kept();
     }
     case Query::multi_set: {
       std::vector<std::pair<std::string, std::string_view>> pairs;
@@ -142,7 +146,7 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
       for (const auto& [key, value] : pairs) {
         state_.keys.set(key, value);
         state_.announce(key);
-        if (keep(key.size() + value.size()) == Outcome::wrong) return Outcome::wrong;
+        if (state_.is_full()) return Outcome::wrong;
       }
       return Outcome::done;
     }
@@ -152,7 +156,7 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
       if (!reader.is_whole()) return rest();
       append_text(out, state_.keys.compare_set(key, expected, desired));
       if (state_.keys.find(key)) state_.announce(key);
-      return keep(key.size() + desired.size());
+      return kept();
     }
     case Query::get: {
       const std::string key = reader.key();
@@ -183,7 +187,7 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
         return Outcome::wrong;
       }
       state_.announce(key);
-      return keep(key.size());
+      return kept();
     }
     case Query::check:
     case Query::wait: {
@@ -212,8 +216,6 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
     case Query::delete_key: {
       const std::string key = reader.key();
       if (!reader.is_whole()) return rest();
-      if (const std::string* old = state_.keys.find(key))
-        state_.kept -= std::min<uint64_t>(state_.kept, key.size() + old->size() + 64);
       append_number(out, state_.keys.erase(key));
       return Outcome::done;
     }
@@ -222,8 +224,9 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
       const std::string_view value = reader.text();
       if (!reader.is_whole()) return rest();
       state_.queues[key].emplace_back(value);
+      state_.queued += key.size() + value.size() + kQueueBytes;
       state_.announce(key);
-      return keep(key.size() + value.size());
+      return kept();
     }
     case Query::queue_pop: {
       const std::string key = reader.key();
@@ -232,7 +235,7 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
       append_number(out, queue == state_.queues.end() ? 0 : 1);
       if (queue == state_.queues.end()) return Outcome::done;
       append_text(out, queue->second.front());
-      state_.kept -= std::min<uint64_t>(state_.kept, queue->second.front().size() + 64);
+      state_.queued -= key.size() + queue->second.front().size() + kQueueBytes;
       queue->second.pop_front();
       if (queue->second.empty()) state_.queues.erase(queue);
       return Outcome::done;
@@ -246,7 +249,10 @@ StoreSession::Outcome StoreSession::answer(Reader& reader) {
     }
     case Query::list_keys:
       append_number(out, state_.keys.size());
-      for (const auto& [key, value] : state_.keys.values()) append_text(out, key);
+      for (const auto& [key, value] : state_.keys.values()) {
+        if (out.size() > kMostRequest) return Outcome::wrong;
+        append_text(out, key);
+      }
       return Outcome::done;
   }
   return Outcome::wrong;

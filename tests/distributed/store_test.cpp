@@ -300,6 +300,35 @@ TEST(StoreSession, takes_bytes_one_by_one) {
   EXPECT_EQ(session.out, expected);
 }
 
+TEST(StoreSession, keeps_and_sends_no_more_than_its_limits) {
+  StoreState state;
+  StoreSession session(state);
+  ASSERT_TRUE(session.receive(hello()));
+  const auto set = [&](const std::string& key, size_t bytes) {
+    std::string text(1, char(Query::set));
+    append_text(text, key);
+    append_text(text, std::string(bytes, 'x'));
+    return session.receive(text);
+  };
+  // The same key again and again is one.
+  for (int i = 0; i < 150; ++i) ASSERT_TRUE(set("/k", 8 << 20));
+  EXPECT_LT(state.keys.bytes(), uint64_t(9) << 20);
+  std::string more(1, char(Query::append));
+  append_text(more, "/k");
+  append_text(more, "y");
+  EXPECT_FALSE(session.receive(more));
+  StoreSession other(state);
+  std::string many = hello();
+  for (int i = 0; i < 20; ++i) {
+    many += char(Query::get);
+    append_text(many, "/k");
+  }
+  EXPECT_FALSE(other.receive(many));
+  EXPECT_LT(other.out.size(), uint64_t(80) << 20);
+  EXPECT_TRUE(state.keys.erase("/k"));
+  EXPECT_EQ(state.keys.bytes(), 0u);
+}
+
 // Random requests that are right in part, in pieces, on several connections.
 TEST(StoreSession, survives_random_bytes) {
   std::mt19937_64 random(7);
