@@ -80,6 +80,9 @@ template <class Op, class T>
 void combine(void* out, const void* a, const void* b, size_t n) {
   T* const to = static_cast<T*>(out);
   const T *const x = static_cast<const T*>(a), *const y = static_cast<const T*>(b);
+  // Each element is read before it is written, and no other one: vectors may be used even where
+  // `out` is one of the others.
+#pragma GCC ivdep
   for (size_t i = 0; i < n; ++i) to[i] = Op::apply(x[i], y[i]);
 }
 
