@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "arete/core/modes.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -175,10 +176,27 @@ const expr::Program& places_program(DType number, DType dtype, bool lower, bool 
       });
 }
 
+// On the host, row by row.
+template <class T>
+void write_places(const Stairs& stairs, int64_t rows, int64_t columns, bool lower, T* row,
+                  T* column) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t edge = std::clamp<int64_t>(r + stairs.offset + int64_t(lower), 0, columns),
+                  first = lower ? 0 : edge, end = lower ? edge : columns;
+    for (int64_t k = first; k < end; ++k) *row++ = T(r), *column++ = T(k);
+  }
+}
+
 template <bool lower>
 void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const Stairs stairs = stairs_of(c, lower);
   if (stairs.count == 0) return;
+  if (out[0].device().is_cpu() && !(modes().word & Modes::kCapture)) {
+    const auto write = [&](auto* to) {
+      write_places(stairs, c.integer(0), c.integer(1), lower, to, to + stairs.count);
+    };
+    return out[0].dtype() == kInt64 ? write(out[0].data<int64_t>()) : write(out[0].data<int32_t>());
+  }
   // Elements are counted where their columns will be.
   const Layout first = select(out[0].layout(), 0, 0), second = select(out[0].layout(), 0, 1);
   const prim::View rows = view_of(out[0], first), columns = view_of(out[0], second);
