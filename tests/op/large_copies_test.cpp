@@ -12,7 +12,7 @@ namespace arete {
 namespace {
 
 TEST(LargeCopies, SlicesAtPositions) {
-  const Tensor x = rand({96, 150, 160}), order = tensor(std::vector<int64_t>{7, -1, 3, 95, 0, -60});
+  const Tensor x = rand({96, 150, 160}), order = tensor(std::vector<int64_t>{7, -2, 3, 95, 0, -60});
   for (const int64_t dim : {0, 1, 2}) {
     Shape sizes(x.sizes());
     sizes[size_t(dim)] = order.numel();
