@@ -167,6 +167,8 @@ size_t common_calls(const Trace& a, const Trace& b) {
 
 // What differs between call k of two traces, which are equal up to it.
 std::string difference(const Trace& before, const Trace& after, size_t k) {
+  if (k == after.calls.size() && k == before.calls.size())
+    return "the same calls, which two threads made first at the same time";
   if (k == after.calls.size()) return "it ends where " + name_of_call(before, k) + " followed";
   const std::string name = name_of_call(after, k);
   if (k == before.calls.size()) return name + ": it goes on where the other one ended";
