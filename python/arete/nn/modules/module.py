@@ -561,16 +561,7 @@ class Module(Calls, State):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes the parameters' gradients, or fills them with zeros."""
-        for param in self.parameters():
-            grad = param.grad
-            if grad is None:
-                continue
-            if set_to_none:
-                param.grad = None
-            else:
-                if grad.requires_grad:
-                    param.grad = grad = grad.detach()
-                grad.zero_()
+        _C._zero_grad(list(self.parameters()), set_to_none)
 
     def share_memory(self: T) -> T:
         """Moves parameters and buffers to memory that processes share: Tensor.share_memory_()."""
