@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -28,6 +30,7 @@ struct CompileOptions {
 /// What became of the calls of a compiled function, so far.
 struct CompileStats {
   int64_t calls = 0;     ///< of the function
+  int64_t skipped = 0;   ///< of these: its calls were put off again without running it
   int64_t breaks = 0;    ///< where a value was looked at before a call had ended
   int64_t traces = 0;    ///< different lists of primitive calls that were seen
   int64_t plans = 0;     ///< made for them
@@ -96,6 +99,43 @@ class MadeAtOnce {
   const bool was_put_off_;
 };
 
+// Note [Calls put off again]
+// A language that can show that a function would make the same calls as before
+// (python/src/skip.cpp) may put them off without running it: the trace of those calls, on the
+// memory of this time, and from there on all is as if the function had made them. Other calls may
+// follow, as that of an optimizer does.
+
+class Trace;
+
+/// The first calls of a function, as they were put off.
+struct PutOffCalls {
+  struct Memory {
+    const Storage* storage;
+    int64_t origin;  // of the first use, in bytes; 0 for new memory
+    size_t bytes;
+    Device device;
+    bool is_new;      // promised meanwhile
+    bool is_written;  // by these calls
+    bool is_wanted;   // by somebody else than the calls, now
+  };
+  std::shared_ptr<Trace> trace;
+  size_t calls = 0;
+  std::vector<Memory> memory{};  // in the order in which the calls name it
+  std::vector<uint64_t> numbers{};
+  bool draws = false;  // random numbers
+  bool looks = false;  // an operator looked at values on the host
+};
+/// Those of the thread; none if some were made already, or have not been seen before.
+std::optional<PutOffCalls> calls_put_off();
+/// How many there are.
+size_t count_put_off();
+/// Puts the calls off, as the first ones, with `memory` in the place of theirs, used from `origins`
+/// on: what was new must be a promise of new_promise(). Their numbers are the same.
+void put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> memory,
+                   std::span<const int64_t> origins);
+/// Memory for the results of calls that are put off.
+StoragePtr new_promise(size_t bytes, Device device);
+
 /// Shared by the copies of a compiled function.
 std::shared_ptr<Program> make_program(const CompileOptions& options);
 /// Makes the calls that the thread has put off, and counts that as a look at a value; an error with
@@ -103,6 +143,10 @@ std::shared_ptr<Program> make_program(const CompileOptions& options);
 void graph_break();
 /// Counts a call of the function.
 void note_call(Program& program);
+/// Counts a call that was skipped, too.
+void note_skipped(Program& program);
+/// For explanations: whether calls are skipped, and why not.
+void note_skipping(Program& program, std::string text);
 CompileStats stats_of(const Program& program);
 /// For people: breaks, lists of calls and why there are several, plans with their steps, and what
 /// stayed apart. explain.h has all of it as data, JSON and a page.

@@ -254,6 +254,7 @@ Explanation explanation_of(const Program& program) {
   e.name = program.options().name;
   e.exact = program.options().exact;
   e.stats = program.stats();
+  e.skipping = program.skipping();
   for (Break& b : program.breaks()) e.breaks.push_back({b, advice_for(b.what)});
   const std::vector<std::shared_ptr<Trace>> traces = program.traces();
   const std::vector<std::string> places = program.places();

@@ -86,6 +86,7 @@ struct Explanation {
   std::string name;
   bool exact = false;
   CompileStats stats;
+  std::string skipping;                ///< whether the function is skipped, and why not
   std::vector<ExplainedBreak> breaks;  ///< the most frequent first
   std::vector<ExplainedTrace> traces;  ///< those that are kept: the 64 used last
 };

@@ -194,6 +194,7 @@ void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p
 std::string to_text(const Explanation& e) {
   std::string text;
   add_summary(text, e);
+  if (!e.skipping.empty()) text += e.skipping + "\n";
   add_breaks(text, e);
   add_changes(text, e);
   // Those that the most bytes went through.
@@ -315,6 +316,7 @@ void add_function(Json& j, const Explanation& e) {
   {
     Json stats(j.next("stats"), '{');
     stats.add("calls", e.stats.calls);
+    stats.add("skipped", e.stats.skipped);
     stats.add("breaks", e.stats.breaks);
     stats.add("traces", e.stats.traces);
     stats.add("plans", e.stats.plans);
@@ -326,6 +328,7 @@ void add_function(Json& j, const Explanation& e) {
     stats.add("bytes_recorded", e.stats.bytes_recorded);
     stats.add("bytes_moved", e.stats.bytes_moved);
   }
+  j.add("skipping", e.skipping);
   j.add_objects("breaks", e.breaks, [](Json& o, const ExplainedBreak& b) {
     o.add("where", b.look.where);
     o.add("what", b.look.what);

@@ -64,6 +64,16 @@ void Program::add_to_break(const BreakKey& key, double making, double waiting) {
   its->second.waiting += waiting;
 }
 
+void Program::note_skipping(std::string text) {
+  const std::lock_guard lock(mutex_);
+  skipping_ = std::move(text);
+}
+
+std::string Program::skipping() const {
+  const std::lock_guard lock(mutex_);
+  return skipping_;
+}
+
 int Program::place_now() {
   std::string place = current_place();
   const std::lock_guard lock(mutex_);
@@ -92,7 +102,8 @@ void Program::reset() {
   const std::lock_guard lock(mutex_);
   traces_.clear();
   breaks_.clear();
-  calls_ = 0;
+  calls_ = skipped_ = 0;
+  skipping_.clear();
   totals_ = {};
 }
 
@@ -109,6 +120,7 @@ CompileStats Program::stats() const {
     const std::lock_guard lock(mutex_);
     s = totals_;
     s.calls = calls_;
+    s.skipped = skipped_;
     for (const auto& [key, its] : breaks_) s.breaks += its.count;
   }
   for (const auto& t : traces()) {
@@ -178,14 +190,45 @@ MadeAtOnce::~MadeAtOnce() {
   if (was_put_off_) modes().word |= Modes::kPutOff;
 }
 
+namespace {
+Queue* queue_of_thread() {
+  return modes().word & Modes::kPutOff ? static_cast<Queue*>(modes().capture) : nullptr;
+}
+}  // namespace
+
 std::shared_ptr<Program> make_program(const CompileOptions& options) {
   return std::make_shared<Program>(options);
 }
 void graph_break() {
-  if (modes().word & Modes::kPutOff) static_cast<Queue*>(modes().capture)->break_on_request();
+  if (Queue* const queue = queue_of_thread()) queue->break_on_request();
+}
+
+std::optional<PutOffCalls> calls_put_off() {
+  const Queue* const queue = queue_of_thread();
+  return queue ? queue->calls_so_far() : std::nullopt;
+}
+size_t count_put_off() {
+  const Queue* const queue = queue_of_thread();
+  return queue ? queue->count() : 0;
+}
+void put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> memory,
+                   std::span<const int64_t> origins) {
+  Queue* const queue = queue_of_thread();
+  ARETE_ASSERT(queue);
+  queue->put_off_again(calls, memory, origins);
+}
+StoragePtr new_promise(size_t bytes, Device device) {
+  Queue* const queue = queue_of_thread();
+  ARETE_ASSERT(queue);
+  return queue->promise(device, bytes);
 }
 
 void note_call(Program& program) { program.note_call(); }
+void note_skipped(Program& program) {
+  program.note_call();
+  program.note_skipped();
+}
+void note_skipping(Program& program, std::string text) { program.note_skipping(std::move(text)); }
 CompileStats stats_of(const Program& program) { return program.stats(); }
 std::vector<Break> breaks_of(const Program& program) { return program.breaks(); }
 void reset(Program& program) { program.reset(); }

@@ -153,6 +153,7 @@ Queue& Queue::take(Program& program, bool may_break, int segment) {
   const std::lock_guard lock(queue->mutex_);
   queue->program_ = &program;
   queue->may_break_ = may_break;
+  queue->has_made_calls_ = queue->looks_ = false;
   queue->segment_ = segment;
   return *queue;
 }
@@ -337,6 +338,7 @@ void Queue::record(Device device, const Args& args) {
 // At once, after all that was put off.
 template <class Args>
 int64_t Queue::run_now(Device device, const Args& args) {
+  has_made_calls_ = true;
   const ModesGuard guard;
   modes().word &= ~uint32_t(Modes::kPutOff);
   const std::unique_ptr<prim::RecordedCall> call = prim::as_recorded(device, args);
@@ -357,6 +359,42 @@ void Queue::provide(const Storage* storage) {
   const_cast<Storage*>(storage)->provide(backend.allocate(storage->bytes()), &backend);
   settled_.push_back({storage, before});
   if (known_.find(storage) == Numbers::kUnused) storage->forget_promise(this);
+}
+
+std::optional<PutOffCalls> Queue::calls_so_far() const {
+  if (has_made_calls_ || recording_ || (count_ > 0 && !following_)) return {};
+  PutOffCalls so_far{.trace = following_, .calls = count_, .numbers = numbers_, .looks = looks_};
+  for (const UsedBuffer& b : used_)
+    so_far.memory.push_back({b.storage, b.origin, b.storage->bytes(), b.storage->device(),
+                             is_stand_in(b.storage->data()), false, b.storage->use_count() > 1});
+  for (size_t k = 0; k < count_; ++k) {
+    const Primitive p = following_->calls[k]->primitive();
+    so_far.draws |= p == Primitive::random || p == Primitive::dropout;
+    size_t operand = 0;
+    following_->calls[k]->for_each_operand([&](View&, Access access) {
+      const int b = following_->operands[k][operand++].buffer;
+      if (b >= 0 && access != Access::read) so_far.memory[size_t(b)].is_written = true;
+    });
+  }
+  return so_far;
+}
+
+void Queue::put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> memory,
+                          std::span<const int64_t> origins) {
+  const std::lock_guard lock(mutex_);
+  ARETE_ASSERT(count_ == 0 && used_.empty());
+  for (size_t b = 0; b < memory.size(); ++b) {
+    const PutOffCalls::Memory& its = calls.memory[b];
+    if (!its.is_new) held_.push_back(memory[b]);  // a promise is held already
+    known_.set(memory[b].get(), int(b));
+    used_.push_back({memory[b].get(), origins[b]});
+    memory[b]->put_off(this, its.is_written);
+    const Device device = its.device;
+    streams_.insert({{int(device.type), device.index}, prim::backend_for(device).current_stream()});
+  }
+  numbers_.assign(calls.numbers.begin(), calls.numbers.end());
+  following_ = calls.trace;
+  count_ = calls.calls;
 }
 
 void Queue::make_calls() {
@@ -436,6 +474,7 @@ void Queue::flush() {
 }
 
 void Queue::run() {
+  has_made_calls_ = true;
   const ModesGuard guard;
   modes().word &= ~uint32_t(Modes::kPutOff);
   // Whichever thread it is.

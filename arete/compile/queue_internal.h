@@ -29,6 +29,9 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::shared_ptr<Trace> find(Words before, size_t calls, Words next);
   void add(const std::shared_ptr<Trace>& trace);
   void note_call() { ++calls_; }
+  void note_skipped() { ++skipped_; }
+  void note_skipping(std::string text);
+  std::string skipping() const;
   using BreakKey = std::pair<std::string, std::string>;  // where, what
   BreakKey note_break(const char* what);
   /// What it cost, if it is still known.
@@ -54,7 +57,8 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::map<BreakKey, Break> breaks_;
   std::vector<std::string> places_;
   std::unordered_map<std::string, int> place_numbers_;
-  std::atomic<int64_t> calls_{0};
+  std::atomic<int64_t> calls_{0}, skipped_{0};
+  std::string skipping_;
   CompileStats totals_;  // but for calls, breaks and plans
   int64_t time_ = 0;
 };
@@ -111,7 +115,14 @@ class Queue final : public prim::Capture, public Promiser {
   void give_up() noexcept;
   /// For what was looked at by the last break.
   void waited(double seconds) noexcept override;
+  void note_look() noexcept override { looks_ = true; }
   void break_on_request();
+  std::optional<PutOffCalls> calls_so_far() const;
+  size_t count() const { return count_; }
+  /// PutOffCalls, of which there are none so far.
+  void put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> memory,
+                     std::span<const int64_t> origins);
+  StoragePtr promise(Device device, size_t bytes);
 
  private:
   class Target;
@@ -129,7 +140,6 @@ class Queue final : public prim::Capture, public Promiser {
 
   Queue();
   ~Queue() override;
-  StoragePtr promise(Device device, size_t bytes);
   void* scratch(Device device, size_t bytes);
   void release_scratch(void* address) noexcept;
   template <prim::Primitive P, class Args>
@@ -153,6 +163,7 @@ class Queue final : public prim::Capture, public Promiser {
 
   Program* program_ = nullptr;
   bool may_break_ = true;
+  bool has_made_calls_ = false, looks_ = false;
   int segment_ = 0;                     // Trace::segment
   std::optional<BreakKey> last_break_;  // until the next call
   std::recursive_mutex mutex_;

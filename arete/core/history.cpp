@@ -78,6 +78,7 @@ Tensor unpack_values(const PackNode& node, const std::string& op) {
 
 SavedTensorHooksGuard::SavedTensorHooksGuard(std::shared_ptr<SavedTensorHooks> hooks)
     : hooks_(std::move(hooks)), outer_(std::exchange(current_hooks, hooks_.get())) {}
+bool SavedTensorHooksGuard::has_hooks() noexcept { return current_hooks != nullptr; }
 SavedTensorHooksGuard::~SavedTensorHooksGuard() { current_hooks = outer_; }
 
 Node::Node() : sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}

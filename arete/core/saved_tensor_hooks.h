@@ -35,6 +35,8 @@ class SavedTensorHooksGuard {
   ~SavedTensorHooksGuard();
   SavedTensorHooksGuard(const SavedTensorHooksGuard&) = delete;
   SavedTensorHooksGuard& operator=(const SavedTensorHooksGuard&) = delete;
+  /// Whether this thread has hooks.
+  static bool has_hooks() noexcept;
 
  private:
   std::shared_ptr<SavedTensorHooks> hooks_;

@@ -25,6 +25,10 @@ std::byte* operand_data(const Storage& memory) {
   return only_waits_here(memory) ? memory.data() : memory.readable_data();
 }
 
+void note_look() noexcept {
+  if (modes().word & Modes::kPutOff) modes().capture->note_look();
+}
+
 void wait_to_write(const Storage& memory) {
   if (!only_waits_here(memory)) memory.writable_data();
 }

@@ -8,6 +8,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/target.h"
 
 namespace arete::ops {
 
@@ -80,6 +81,7 @@ inline void check_weight(const char* op, const Tensor& x, const Tensor& weight) 
 inline void check_range(const char* op, const Tensor& target, int64_t classes, int64_t ignore) {
   if (!target.device().is_cpu() || (modes().word & Modes::kCapture) || target.numel() == 0) return;
   const Tensor t = plain(target, kInt64);
+  note_look();
   // Not by data_ptr(), which is a write: calls that were put off and only read would be made first.
   const int64_t* p =
       reinterpret_cast<const int64_t*>(t.storage()->readable_data()) + t.layout().offset;

@@ -24,6 +24,8 @@ class Capture {
   virtual std::shared_ptr<PassKeeper> keeper() { return nullptr; }
   /// Makes the calls that were put off so far.
   virtual void make_calls() {}
+  /// An operator looks at values of its arguments on the host, where they are.
+  virtual void note_look() noexcept {}
   /// The host waited so many seconds for a device.
   virtual void waited(double /*seconds*/) noexcept {}
 };
