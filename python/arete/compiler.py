@@ -2,7 +2,8 @@
 
 A compiled function is an eager function whose calls are put off: all of it runs in Python, each time, and so do branches, prints, hooks and
 exceptions, but the kernels of its operators wait until a value is looked at or the function ends, and then run as a plan, with element-wise
-operators in one kernel, without temporaries that nobody reads. There is nothing to guard and nothing that can be stale (docs/compile.md).
+operators in one kernel, without temporaries that nobody reads. There is nothing to guard and nothing that can be stale (docs/compile.md),
+unless functions that are shown to be closed shall be skipped.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from arete import _C
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # Options, with the values that are true of plans: random numbers are eager code's in any case, and graphs are used where they help.
-_OPTIONS = {"exact": (True, False), "fallback_random": (True, False), "triton.cudagraphs": (True,)}
+_OPTIONS = {"exact": (True, False), "skip": (True, False), "fallback_random": (True, False), "triton.cudagraphs": (True,)}
 _BACKENDS = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition", "onnxrt", "openxla", "tvm", "tensorrt")
 _STANCES = ("default", "force_eager")
 _stance = "default"
@@ -40,9 +41,14 @@ class _Program:
     """Plans of one function, and what its wrapper offers besides calling it."""
 
     def __init__(self, exact: bool, fullgraph: bool, name: str = "", band: int | None = None,
-                 memory_budget: float = 1.0) -> None:
-        self._made_by = exact, fullgraph, name, band, memory_budget
-        self.program = _C._make_program(*self._made_by)
+                 memory_budget: float = 1.0, skip: bool = False) -> None:
+        self._made_by = exact, fullgraph, name, band, memory_budget, skip
+        self.program = _C._make_program(exact, fullgraph, name, band, memory_budget)
+        self.skipper: Any = None
+        if skip:
+            from arete import _skip  # what it needs is not needed to start
+
+            self.skipper = _skip.Skipper(self.program)
         _programs.add(self)
         if _kept is not None:
             _kept.append(self)
@@ -50,6 +56,8 @@ class _Program:
     def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         if _stance == "force_eager":
             return _C._call_eagerly(function, args, kwargs)
+        if self.skipper is not None:
+            return self.skipper.call(function, args, kwargs)
         return self.program.call(function, args, kwargs)
 
     def explain(self, format: str = "text", file: Any = None) -> "str | None":
@@ -104,7 +112,10 @@ def _program_of(
         if value not in _OPTIONS.get(key, ()):
             raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}, band_bytes and "
                                "memory_budget")
-    return None if disable else _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band, float(budget))
+    skip = bool(options.get("skip", mode == "reduce-overhead"))
+    if disable:
+        return None
+    return _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band, float(budget), skip)
 
 
 def compile(
@@ -121,8 +132,10 @@ def compile(
 
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
-    all backends' names are one, and the modes are one, too; other options are refused. Without `exact`, temporaries of
-    `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of about that size;
+    and all backends' names are one. `mode="reduce-overhead"` or `options={"skip": True}`: where it is shown that the function does the
+    same again it does not run (Python 3.12; docs/compile.md); the other modes are as the default, and other options are refused. Without
+    `exact`, temporaries of `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of
+    rows of about that size;
     `options={"memory_budget": b}`, from 0 to 1, is the part of the memory for temporaries that plans may take: with less than 1 they
     compute again what is cheap to compute.
 
@@ -257,6 +270,8 @@ def reset() -> None:
     """
     for own in list(_programs):
         own.program.reset()
+        if own.skipper is not None:
+            own.skipper.reset()
 
 
 def cudagraph_mark_step_begin() -> None:

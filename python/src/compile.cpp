@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "caster.h"
 #include "convert.h"
+#include "program_object.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,10 +19,6 @@ nb::object call(nb::handle function, const nb::tuple& args, const nb::dict& kwar
   if (!result) nb::raise_python_error();
   return nb::steal(result);
 }
-
-struct ProgramObject {
-  std::shared_ptr<compile::Program> program;
-};
 
 // Of a thread that has released the GIL: where it did so.
 thread_local std::string remembered_place;
@@ -100,6 +97,7 @@ void bind_compile(nb::module_& m) {
              all["runs"] = s.runs;
              all["planning"] = s.planning;
              all["launching"] = s.launching;
+             all["skipped"] = s.skipped;
              return all;
            })
       .def("breaks", [](const ProgramObject& p) {

@@ -234,6 +234,7 @@ NB_MODULE(_C, m) {
   bind_autograd(m);
   bind_benchmark(m);
   bind_compile(m);
+  bind_skip(m);
   bind_memory(m);
   bind_saved_tensor_hooks(m);
   bind_expressions(m);

@@ -15,6 +15,7 @@
 #include "arete/optim/sgd.h"
 #include "bindings.h"
 #include "caster.h"
+#include "skip.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -215,7 +216,7 @@ const OptimizerKind& kind_of(const std::string& name) {
 // state), and after it the tensors that are new are put into the dicts. In between nobody looks.
 
 /// The C++ optimizer behind a Python one.
-class Native {
+class Native final : public Stepper {
  public:
   explicit Native(const std::string& name) : kind_(kind_of(name)), optimizer_(kind_.make()) {
     for (nb::handle field : kind_.describe())
@@ -226,22 +227,17 @@ class Native {
   }
 
   void step(nb::handle owner, const Tensor& found_inf, const Tensor& inverse_scale) {
-    sync(owner, false);
-    optim::Optimizer& o = *optimizer_;
-    recorded_ = false;
-    o.on_record = [this, owner](cuda::GraphCapture& capture) { record(capture, owner); };
-    const auto publish = [&] {
-      o.on_record = nullptr;
-      put_new_state(owner);
-    };
-    try {
+    CallWatcher* const watcher = CallWatcher::of_thread();
+    if (watcher) watcher->begin_step(owner.ptr(), *this, !found_inf.defined());
+    step_and_publish(owner, [&] {
       const WithoutGil free;
-      o.step_scaled(found_inf, inverse_scale);
-    } catch (...) {
-      publish();
-      throw;
-    }
-    publish();
+      optimizer_->step_scaled(found_inf, inverse_scale);
+    });
+    if (watcher) watcher->end_step();
+  }
+  // Its calls are put off: nobody waits long for the GIL.
+  void step_again(PyObject* owner) override {
+    step_and_publish(owner, [&] { optimizer_->step_scaled({}, {}); });
   }
 
   Tensor step_with(nb::handle owner, const nb::callable& closure) {
@@ -271,6 +267,25 @@ class Native {
   }
 
  private:
+  template <class F>
+  void step_and_publish(nb::handle owner, const F& step) {
+    sync(owner, false);
+    optim::Optimizer& o = *optimizer_;
+    recorded_ = false;
+    o.on_record = [this, owner](cuda::GraphCapture& capture) { record(capture, owner); };
+    const auto publish = [&] {
+      o.on_record = nullptr;
+      put_new_state(owner);
+    };
+    try {
+      step();
+    } catch (...) {
+      publish();
+      throw;
+    }
+    publish();
+  }
+
   /// Values of settings that the C++ group has been given.
   struct Seen {
     std::vector<Ref> values;
@@ -484,9 +499,12 @@ void bind_optim(nb::module_& m) {
     for (const Tensor& p : params) kind.check_parameter(p);
     kind.read(group.ptr(), true);
   });
-  m.def("_zero_grad", [](const std::vector<Tensor>& params, bool set_to_none) {
+  m.def("_zero_grad", [](nb::handle params, bool set_to_none) {
+    const auto tensors = nb::cast<std::vector<Tensor>>(params);
+    if (CallWatcher* const watcher = CallWatcher::of_thread())
+      watcher->zero_grad(params.ptr(), set_to_none);
     const WithoutGil free;
-    optim::zero_grad(params, set_to_none);
+    optim::zero_grad(tensors, set_to_none);
   });
   m.def("_total_norm", [](const std::vector<Tensor>& tensors, double order) {
     const WithoutGil free;

@@ -7,6 +7,7 @@
 #include "arete/ops/window_util.h"
 #include "convert.h"
 #include "memory_format.h"
+#include "skip.h"
 #include "tensor_data.h"
 #include "tensor_internal.h"
 
@@ -123,6 +124,8 @@ PyObject* m_backward(PyObject* o, PyObject* args, PyObject* kwargs) {
       ARETE_CHECK(!only.empty(),
                   AutogradError("backward", "`inputs` argument to `backward()` cannot be empty."));
     }
+    if (CallWatcher* const watcher = CallWatcher::of_thread())
+      watcher->backward(t, !keep && !create && only.empty());
     {
       const WithoutGil free;
       autograd::backward({&t, 1}, {&g, size_t(g.defined())}, keep, create, only);
