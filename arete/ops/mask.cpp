@@ -139,7 +139,7 @@ const OpRecord& nonzero_static_op =
           const int64_t rows =
               std::max<int64_t>(8 * size, 1 << 16) * x.size(0) / std::max<int64_t>(x.numel(), 1) +
               1;
-          if (rows < x.size(0) / 8) {
+          if (x.numel() >= int64_t{1} << 20 && rows < x.size(0) / 8) {
             const Tensor found = nonzero(x.narrow(0, 0, rows));
             if (found.size(0) >= size) return {found.narrow(0, 0, size)};
           }
