@@ -501,7 +501,7 @@ const OpRecord& fold_op =
           // Of images that are one row each the windows are a view.
           if (grad.dim() == 4 && grad.size(1) == 1 && grad.size(2) == 1 && kernel[0] == 1 &&
               padding[0] == 0 && dilation[1] == 1) {
-            Tensor rows = grad.reshape({grad.size(0), -1});
+            Tensor rows = grad.reshape({grad.size(0), grad.size(3)});
             if (padding[1] > 0) rows = pad(rows, {padding[1], padding[1]});
             return {rows.unfold(1, kernel[1], stride[1]).transpose(1, 2)};
           }

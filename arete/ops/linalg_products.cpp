@@ -1,6 +1,7 @@
 // Products of tensors, and products with an addend.
 #include <algorithm>
 
+#include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -78,7 +79,8 @@ const OpRecord& tensordot_op =
             sizes.push_back(b.size(d));
             columns *= b.size(d);
           }
-          if (rows == 1 && columns == 1)  // no batch of products, which would be slower
+          // No batch of products, which would be slower; autocast means products, though.
+          if (rows == 1 && columns == 1 && !(modes().word & Modes::kAutocast))
             return {
                 dot(a.permute(pa).reshape({inner}), b.permute(pb).reshape({inner})).reshape(sizes)};
           return {mm(a.permute(pa).reshape({rows, inner}), b.permute(pb).reshape({inner, columns}))
@@ -120,7 +122,9 @@ const OpRecord& inner_op =
                                  "inner() the last dimension must match on both input "
                                  "tensors but got shapes " +
                                      to_string(a.sizes()) + " and " + to_string(b.sizes())));
-          if (a.dim() == 1 && b.dim() == 1 && a.dtype() == b.dtype()) return {dot(a, b)};
+          if (a.dim() == 1 && b.dim() == 1 && a.dtype() == b.dtype() &&
+              !(modes().word & Modes::kAutocast))
+            return {dot(a, b)};
           return {tensordot(a, b, {-1}, {-1})};
         });
 

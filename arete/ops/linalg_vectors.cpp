@@ -2,6 +2,7 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/linalg.h"
@@ -149,10 +150,17 @@ const OpRecord& powers_op =
             [](const GradCall& g) -> TensorList {
               const int64_t n = g.integer(1);
               if (n < 2) return {zeros(g.input_sizes(0), g.grad().options())};
-              const Tensor exponents = arange(Scalar(1), Scalar(n), g.grad().options());
+              // Exponents are exact.
+              const DType t = g.grad().dtype();
+              const DType wide = is_complex(t)                         ? real_of(t)
+                                 : t == kFloat16 || t == kBFloat16 ? kFloat32
+                                                                       : t;
+              const Tensor exponents =
+                  arange(Scalar(1), Scalar(n), TensorOptions(wide, g.grad().device()));
               return {(g.grad().narrow(-1, 1, n - 1) *
                        (conj(g.output()).narrow(-1, 0, n - 1) * exponents))
-                          .sum(-1)};
+                          .sum(-1)
+                          .to(t)};
             },
             0, 1)
         .dtypes(kMultipliedTypes);

@@ -136,10 +136,10 @@ const OpRecord& nonzero_static_op =
           if (x.is_meta() || x.dim() == 0 || size == 0)
             return {empty_tensor({size, x.dim()}, kInt64, x.device())};
           // Few are usually found in the first rows, long before all have been counted.
+          const bool is_large = x.numel() >= int64_t{1} << 20 && size < x.numel() / 64;
           const int64_t rows =
-              std::max<int64_t>(8 * size, 1 << 16) * x.size(0) / std::max<int64_t>(x.numel(), 1) +
-              1;
-          if (x.numel() >= int64_t{1} << 20 && rows < x.size(0) / 8) {
+              is_large ? std::max<int64_t>(8 * size, 1 << 16) / (x.numel() / x.size(0)) + 1 : 0;
+          if (is_large && rows < x.size(0) / 8) {
             const Tensor found = nonzero(x.narrow(0, 0, rows));
             if (found.size(0) >= size) return {found.narrow(0, 0, size)};
           }

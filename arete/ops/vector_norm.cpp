@@ -121,7 +121,10 @@ Value slope_of(const Value& d, double p, const Value& exponent) {
   if (p == 1) return sign(d);
   // Elements that are zero have none; below p = 1 they are infinite.
   const Value zero = d == 0.0, size = p < 1 ? where(zero, 1.0, abs(d)) : abs(d);
-  return sign(d) * (is_simple(p - 1) ? power(size, p - 1, exponent) : pow(size, exponent - 1.0));
+  // Roots have no slope at zero, where powers above 1 have: second derivatives need it.
+  const bool is_whole = p == std::floor(p);
+  return sign(d) *
+         (is_whole && is_simple(p - 1) ? power(size, p - 1, exponent) : pow(size, exponent - 1.0));
 }
 // Inputs: elements and factors. Parameter: p.
 const expr::Program& element_slopes_program(DType t, DType factor, double p) {

@@ -262,3 +262,23 @@ def test_small_exponents_are_products_and_roots():
     (slope,) = arete.autograd.grad((leaf**3).sum(), leaf, create_graph=True)
     assert slope.tolist() == [12.0, 27.0]
     assert arete.autograd.grad(slope.sum(), leaf)[0].tolist() == [12.0, 18.0]
+
+
+def test_second_gradients_of_norms_at_zero():
+    for p in (1.5, 2.5, 3, 3.5):
+        x = arete.tensor([0.0, 1.0, 2.0], requires_grad=True)
+        (slope,) = arete.autograd.grad(x.norm(p), x, create_graph=True)
+        slope[1:].sum().backward()
+        assert x.grad[1:].isfinite().all() and (p == 1.5 or x.grad[0].item() == 0), p
+
+
+def test_gradients_of_powers_and_of_nothing():
+    x = arete.tensor([1 + 2j, -0.5j], requires_grad=True)
+    arete.vander(x, 4).abs().sum().backward()
+    assert x.grad.isfinite().all()
+    half = arete.full((1,), 1.0, dtype=arete.bfloat16, requires_grad=True)
+    arete.linalg.vander(half, N=300)[0, 299].backward()
+    assert half.grad.item() == 300  # 299, rounded once
+    empty = arete.zeros(0, 4, 7, requires_grad=True)
+    arete.nn.functional.fold(empty, (1, 10), (1, 4)).sum().backward()
+    assert empty.grad.shape == (0, 4, 7)

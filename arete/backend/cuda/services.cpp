@@ -9,6 +9,7 @@
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/pinned_allocator.h"
 #include "arete/base/error.h"
+#include "arete/prim/compiled_kernels.h"
 
 namespace arete::cuda {
 namespace {
@@ -33,7 +34,7 @@ void CudaBackend::copy_to_host(void* dst, const void* src, size_t bytes) {
 }
 
 void CudaBackend::copy_from_host(void* dst, const void* src, size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || prim::is_rehearsing()) return;
   context_.make_current();
   const CUstream stream = context_.stream();
   if (several_streams()) note_use(dst, stream);
