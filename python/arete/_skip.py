@@ -64,8 +64,9 @@ _METHODS = {
     dict: {"get", "items", "keys", "values", "copy"}, list: {"append", "extend", "copy", "index", "count", "insert", "reverse", "pop"},
     tuple: {"index", "count"}, set: {"add", "union", "copy", "isdisjoint", "issubset"}, frozenset: {"union", "isdisjoint", "issubset"},
 }
+_FUNCTION_IDS = frozenset(map(id, _FUNCTIONS))
 _METHODS[collections.OrderedDict] = _METHODS[collections.defaultdict] = _METHODS[dict]  # type: ignore[index]
-_PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, slice, types.CodeType)
+_PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, types.CodeType)
 _TENSOR_METHODS = frozenset(("dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "is_signed", "element_size",
                              "get_device", "detach", "is_contiguous", "size", "stride", "backward", "to", "clone", "contiguous"))
 _OWN_FUNCTIONS = frozenset(("_zero_grad", "is_grad_enabled", "_set_grad_enabled", "is_inference_mode_enabled", "_set_inference_mode",
@@ -107,40 +108,52 @@ def _where(code: types.CodeType, offset: int) -> str:
 
 
 def _name_of(o: Any) -> str:
-    return str(getattr(o, "__qualname__", None) or getattr(o, "__name__", None) or type(o).__qualname__)
+    # Of other classes an attribute may be anything, and run anything.
+    if type(o) in (*_C_FUNCTION_TYPES, *_OPERATORS, types.FunctionType, types.MethodType, type) or type(o).__module__ == "nanobind":
+        return str(getattr(o, "__qualname__", None) or getattr(o, "__name__", None) or type(o).__qualname__)
+    return type(o).__qualname__
+
+
+def _is_known_of_text(name: str) -> bool:
+    return name not in ("format", "format_map")  # which read attributes, and what these give
+
+
+def _is_known_operator(o: Any) -> bool:
+    return not str(getattr(o, "__name__", "")).startswith("as_strided")  # it counts from where the memory begins
 
 
 def _check_callable(o: Any, own: bool = False) -> bool:
     """Whether a call of it (by code of this package) does nothing that is not seen: it is Python's, or pure, or an operator."""
     kind = type(o)
-    if kind in (types.FunctionType, weakref.ReferenceType) or kind in _OPERATORS or (own and o is id):
+    if kind in _OPERATORS:
+        return _is_known_operator(o)
+    if kind is types.FunctionType or (own and (o is id or kind is weakref.ReferenceType)):
         return True
     if kind is types.MethodType:
         return _check_callable(o.__func__, own)
-    try:
-        if o in _FUNCTIONS:
-            return True
-    except TypeError:  # no hash
-        pass
+    if id(o) in _FUNCTION_IDS or (kind is types.BuiltinFunctionType and o in _FUNCTIONS):
+        return True
     if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
         owner = o.__objclass__
         if owner is _C.Tensor:
             return o.__name__ in _TENSOR_METHODS
-        return owner is str or o.__name__ in _METHODS.get(owner, ()) or (owner is object and o.__name__ == "__init__")
+        if owner is str:
+            return _is_known_of_text(o.__name__)
+        return o.__name__ in _METHODS.get(owner, ()) or (owner is object and o.__name__ == "__init__")
     if kind is types.BuiltinFunctionType:
         owner = type(o.__self__)
-        return owner is str or o.__name__ in _METHODS.get(owner, ())
+        return _is_known_of_text(o.__name__) if owner is str else o.__name__ in _METHODS.get(owner, ())
     if kind is types.MethodWrapperType:
         return o.__name__ == "__init__" and o.__objclass__ is object
-    if isinstance(o, type):
+    if issubclass(kind, type):
         return _is_python_class(o) and all(
-            made is getattr(object, name) or isinstance(made, types.FunctionType)
+            made is getattr(object, name) or type(made) is types.FunctionType
             for name in ("__new__", "__init__") for made in (getattr(o, name),))
     if _is_own(kind):
-        return isinstance(getattr(kind, "__call__", None), types.FunctionType)
+        return type(getattr(kind, "__call__", None)) is types.FunctionType
     if kind.__module__ == "nanobind":
         return _is_own(o) and o.__name__ in _OWN_FUNCTIONS
-    return isinstance(getattr(kind, "__call__", None), types.FunctionType)
+    return type(getattr(kind, "__call__", None)) is types.FunctionType
 
 
 class _Monitor:
@@ -155,25 +168,31 @@ class _Monitor:
 
     def __enter__(self) -> "_Monitor":
         monitoring = sys.monitoring
-        for tool in (4, 3):
-            if monitoring.get_tool(tool) is None:
-                monitoring.use_tool_id(tool, "arete.compile")
-                self._tool = tool
-                break
-        else:
-            self.bad = "other tools use sys.monitoring"
-            return self
-        monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
-        monitoring.register_callback(self._tool, monitoring.events.CALL, self._on_call)
-        monitoring.set_events(self._tool, monitoring.events.PY_START | monitoring.events.CALL)
+        try:
+            for tool in (4, 3):
+                if monitoring.get_tool(tool) is None:
+                    monitoring.use_tool_id(tool, "arete.compile")
+                    self._tool = tool
+                    break
+            else:
+                self.bad = "other tools use sys.monitoring"
+                return self
+            monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
+            monitoring.register_callback(self._tool, monitoring.events.CALL, self._on_call)
+            monitoring.set_events(self._tool, monitoring.events.PY_START | monitoring.events.CALL)
+        except Exception as e:
+            self.bad = f"sys.monitoring says {type(e).__name__}"
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._tool >= 0:
-            sys.monitoring.set_events(self._tool, 0)
-            for event in (sys.monitoring.events.PY_START, sys.monitoring.events.CALL):
-                sys.monitoring.register_callback(self._tool, event, None)
-            sys.monitoring.free_tool_id(self._tool)
+        try:
+            if self._tool >= 0:
+                sys.monitoring.set_events(self._tool, 0)
+                for event in (sys.monitoring.events.PY_START, sys.monitoring.events.CALL):
+                    sys.monitoring.register_callback(self._tool, event, None)
+                sys.monitoring.free_tool_id(self._tool)
+        except Exception as e:
+            self.bad = self.bad or f"sys.monitoring says {type(e).__name__}"
 
     def _on_start(self, code: types.CodeType, offset: int) -> None:
         if threading.get_ident() == self._thread and code.co_filename != _HERE:
@@ -183,8 +202,11 @@ class _Monitor:
         if threading.get_ident() != self._thread or code.co_filename == _HERE:
             return
         self.functions[id(function)] = function
-        if not self.bad and not _check_callable(function, _is_own_code(code)):
-            self.bad = f"{_where(code, offset)} calls {_name_of(function)}"
+        try:
+            if not self.bad and not _check_callable(function, _is_own_code(code)):
+                self.bad = f"{_where(code, offset)} calls {_name_of(function)}"
+        except Exception as e:
+            self.bad = f"to look at what it calls gives {type(e).__name__}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -197,6 +219,8 @@ def _names_of(code: types.CodeType) -> tuple[frozenset, frozenset]:
         if i.opname not in _INSTRUCTIONS and not known:
             if i.opname != "STORE_DEREF" or i.argval not in code.co_cellvars:
                 raise _Open(f"{_where(code, i.offset)} does what may change something ({i.opname} {i.argval})")
+        if i.opname == "IS_OP" and not own:
+            raise _Open(f"{_where(code, i.offset)} asks which object something is")
         if i.opname == "STORE_ATTR":
             attributes.add(i.argval)
         if i.opname == "LOAD_GLOBAL":
@@ -207,8 +231,10 @@ def _names_of(code: types.CodeType) -> tuple[frozenset, frozenset]:
                 raise _Open(f"{_where(code, i.offset)} reads {name}")
             attributes.add(name)
     for constant in code.co_consts:
-        if isinstance(constant, str) and constant.isidentifier():
+        if type(constant) is str and constant.isidentifier():
             attributes.add(constant)
+    if not own and any(name.startswith("as_strided") for name in attributes | globals_):
+        raise _Open(f"{code.co_qualname} names as_strided")
     return frozenset(globals_), frozenset(attributes)
 
 
@@ -234,7 +260,7 @@ class _Search:
     def add_named(self, o: Any, text: str, name: str) -> None:
         # Functions in C of this package that its own code alone names are seen when they are called. Others might give them to a
         # function in C, which calls them.
-        if name in self.others_names or not (isinstance(o, _C_FUNCTION_TYPES) or type(o).__module__ == "nanobind") or not _is_of_package(o):
+        if name in self.others_names or not (type(o) in _C_FUNCTION_TYPES or type(o).__module__ == "nanobind") or not _is_of_package(o):
             self.add(o, text)
 
     def run(self) -> None:
@@ -245,7 +271,7 @@ class _Search:
 
     def look_at(self, o: Any, text: str) -> None:
         kind = type(o)
-        if isinstance(o, _C.Tensor):
+        if issubclass(kind, _C.Tensor):
             if kind is not _C.Tensor:
                 self.add(kind, kind.__qualname__)
             why = self.watches.tensor(o)
@@ -255,16 +281,24 @@ class _Search:
             for item in o:
                 self.add(item, text)
         elif kind is list:
-            self.watches.list(o)
-            for item in o:
+            items = self.watches.list(o)
+            self.kept.append(items)  # they are compared by address
+            for item in items:
+                self.add(item, text)
+        elif kind is slice:
+            for item in (o.start, o.stop, o.step):
                 self.add(item, text)
         elif kind is frozenset:
             for item in o:
                 self.add(item, text)
-        elif kind in (dict, collections.OrderedDict, collections.defaultdict):
+        elif kind in (dict, collections.OrderedDict):
             self.watch_dict(o, None, f"{text}: an item, ")
-            if kind is collections.defaultdict:
-                self.add(o.default_factory, text)
+            if kind is collections.OrderedDict:
+                # Nobody tells that items change places, so there must be none to do so; it may have attributes, too.
+                self.watch_dict(vars(o), None, f"{text}.")
+                self.watches.instance(o)
+                if len(o) > 1 or vars(o):
+                    raise _Open(f"it may read {text}, of class {kind.__qualname__}")
             for key, value in list(o.items()):
                 self.add(key, text)
                 self.add(value, text)
@@ -275,16 +309,16 @@ class _Search:
             self.add(o.__self__, text)
         elif kind is property:
             self.add(o.fget, text)
-        elif kind is weakref.ReferenceType:
-            self.add(o(), text)
         elif kind in (classmethod, staticmethod):
             self.add(o.__func__, text)
         elif kind is types.ModuleType:
+            self.watches.instance(o)
             self.look_at_names(vars(o), self.names, f"{o.__name__}.")
-        elif isinstance(o, type):
+        elif issubclass(kind, type):
             self.look_at_class(o)
         elif kind in _OPERATORS:
-            pass
+            if not _is_known_operator(o):
+                raise _Open(f"{text} is as_strided")
         elif kind in _C_FUNCTION_TYPES or kind.__module__ == "nanobind":
             if not self.is_known_function(o):
                 raise _Open(f"{text} is a function that may do anything")
@@ -294,7 +328,7 @@ class _Search:
             raise _Open(f"it may read {text}, of class {kind.__qualname__}")
 
     def is_known_function(self, o: Any) -> bool:
-        if isinstance(o, (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType)):
+        if type(o) in (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType):
             return o.__objclass__ is object or _is_of_package(o) or _check_callable(o)
         return _check_callable(o, own=True)
 
@@ -311,6 +345,8 @@ class _Search:
         if f.__code__ not in self.codes:
             return
         self.found.add(f.__code__)
+        if f.__builtins__ is not vars(builtins):
+            raise _Open(f"{f.__qualname__} has builtins of its own")
         self.watches.function(f, f"{f.__qualname__} itself")
         names, _ = _names_of(f.__code__)
         # Functions that it makes have its globals.
@@ -321,16 +357,17 @@ class _Search:
         self.look_at_names(f.__globals__, names, "global ")
         self.look_at_names(vars(builtins), names - f.__globals__.keys(), "builtin ")
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
-            self.watches.cell(cell)
-            self.kept.append(cell)
-            try:
-                self.add(cell.cell_contents, name)
-            except ValueError:  # it is empty
-                pass
-        for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
-            self.add(value, f"a default of {f.__qualname__}")
+            contents = self.watches.cell(cell)  # none, if it is empty
+            self.kept += (cell, contents)
+            for value in contents:
+                # Others may find that what a weak reference leads to is gone; this package keeps what it refers to so.
+                self.add(value() if type(value) is weakref.ReferenceType and _is_own_code(f.__code__) else value, name)
+        for defaults in (f.__defaults__, f.__kwdefaults__):
+            self.add(defaults, f"a default of {f.__qualname__}")
         if not _is_own_code(f.__code__):
-            self.look_at_names(vars(f), self.names, f"{f.__qualname__}.")
+            own = vars(f)
+            self.watches.instance(f)
+            self.look_at_names(own, self.names, f"{f.__qualname__}.")
 
     def look_at_class(self, cls: type) -> None:
         if cls.__flags__ & _HEAP_TYPE and type(cls) is not type and not _is_own(cls):
@@ -356,12 +393,13 @@ class _Search:
             for name, value in vars(base).items():
                 if type(value) is types.MemberDescriptorType and name in self.names:
                     raise _Open(f"it may read {text}, whose class has __slots__")
-        self.watches.instance(o)
         self.add(cls, cls.__qualname__)
         try:
             own = object.__getattribute__(o, "__dict__")
         except AttributeError:
+            self.watches.instance(o)
             return
+        self.watches.instance(o)
         # Without a reference: another dict in its place ends this one.
         if "param_groups" in own and _is_own(cls) and "param_groups" not in self.others_names:
             self.watch_dict(own, self.names, f"{text}.")
@@ -444,7 +482,9 @@ class Skipper:
 
     def _is_known(self, function: Callable) -> bool:
         # Bound methods are made anew each time.
-        return function is self.function or (type(function) is types.MethodType and function == self.function)
+        known = self.function
+        return function is known or (type(function) is type(known) is types.MethodType and function.__self__ is known.__self__
+                                     and function.__func__ is known.__func__)
 
     def _follow(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         if _C._is_compiling():
@@ -455,6 +495,10 @@ class Skipper:
         kind = next((k for k in self.kinds if k.arguments.fit(args, kwargs)), None)
         if kind is None:
             kind = _Kind(args, kwargs)
+            if kind.arguments.why():
+                if not self.kinds:
+                    self._note(f"follow: {kind.arguments.why()}")
+                return self.program.call(function, args, kwargs)
             self.kinds.insert(0, kind)
             del self.kinds[_MOST_KINDS:]
             self.made += 1
@@ -475,6 +519,8 @@ class Skipper:
             self._count_change("what it reads")
             return self.program.call(function, args, kwargs)
         if kind.skip is not None and not kind.skip.is_sample_due():
+            return self.program.call(function, args, kwargs)
+        if not kind.watches.are_apart(kind.arguments, args, kwargs):
             return self.program.call(function, args, kwargs)
         return self._observe(kind, function, args, kwargs)
 
@@ -507,9 +553,9 @@ class Skipper:
             search = _Search(monitor.codes, watches, kept)
             search.add(function, "the function")
             for o in monitor.functions.values():
-                if isinstance(o, (types.FunctionType, types.MethodType, type)):
+                if type(o) in (types.FunctionType, types.MethodType) or issubclass(type(o), type):
                     search.add(o, _name_of(o))
-                elif not isinstance(o, (*_C_FUNCTION_TYPES, *_OPERATORS)) and type(o).__module__ != "nanobind":
+                elif type(o) not in (*_C_FUNCTION_TYPES, *_OPERATORS, weakref.ReferenceType) and type(o).__module__ != "nanobind":
                     search.add(type(o), type(o).__qualname__)
             for o in kind.kept:
                 search.add(o, "an argument")
@@ -524,6 +570,8 @@ class Skipper:
                 self._note_change(kind)
         except _Open as reason:
             self._give_up(str(reason))
+        except Exception as e:  # of what others have in their classes
+            self._give_up(f"to look at what it reads gives {type(e).__name__}")
         return result
 
     def _observe(self, kind: _Kind, function: Callable, args: tuple, kwargs: dict) -> Any:

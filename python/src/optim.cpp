@@ -228,7 +228,8 @@ class Native final : public Stepper {
 
   void step(nb::handle owner, const Tensor& found_inf, const Tensor& inverse_scale) {
     CallWatcher* const watcher = CallWatcher::of_thread();
-    if (watcher) watcher->begin_step(owner.ptr(), *this, !found_inf.defined());
+    if (watcher)
+      watcher->begin_step(owner.ptr(), nb::find(*this).ptr(), *this, !found_inf.defined());
     step_and_publish(owner, [&] {
       const WithoutGil free;
       optimizer_->step_scaled(found_inf, inverse_scale);

@@ -140,6 +140,11 @@ bool start_watching() {
 }
 bool watch_dict(PyObject* dict) { return PyDict_Watch(dict_watcher, dict) == 0; }
 bool watch_type(PyObject* type) { return PyType_Watch(type_watcher, type) == 0; }
+/// The dict of an object's attributes; null: none. It is made where there is only its values.
+PyObject* attributes_of(PyObject* o) {
+  PyObject** const dict = _PyObject_GetDictPtr(o);
+  return dict ? *dict : nullptr;
+}
 bool is_traced() {
   const PyThreadState* const state = PyThreadState_Get();
   return state->c_tracefunc || state->c_profilefunc;
@@ -151,6 +156,7 @@ bool is_traced() {
 bool start_watching() { return false; }
 bool watch_dict(PyObject*) { return false; }
 bool watch_type(PyObject*) { return false; }
+PyObject* attributes_of(PyObject*) { return nullptr; }
 bool is_traced() { return true; }
 
 #endif
@@ -230,29 +236,51 @@ class Watches {
   void function(nb::handle o, const std::string& text) {
     add_watched(watched_objects()[o.ptr()], {suspicion_, text});
   }
-  void cell(nb::handle o) { cells_.emplace_back(o.ptr(), PyCell_GET(o.ptr())); }
-  void list(nb::handle o) {
-    lists_.push_back({o.ptr(), {}});
-    for (nb::handle item : o) lists_.back().items.push_back(item.ptr());
+  /// What is in it, which has to be kept.
+  nb::tuple cell(nb::handle o) {
+    PyObject* const value = PyCell_GET(o.ptr());
+    cells_.emplace_back(o.ptr(), value);
+    return value ? nb::make_tuple(nb::handle(value)) : nb::make_tuple();
   }
-  void instance(nb::handle o) { instances_.emplace_back(o.ptr(), Py_TYPE(o.ptr())); }
+  nb::tuple list(nb::handle o) {
+    const auto items = nb::steal<nb::tuple>(checked(PyList_AsTuple(o.ptr())));
+    lists_.push_back({o.ptr(), {}});
+    for (nb::handle item : items) lists_.back().items.push_back(item.ptr());
+    return items;
+  }
+  /// Its class and its dict stay the same ones.
+  void instance(nb::handle o) {
+    instances_.push_back({o.ptr(), Py_TYPE(o.ptr()), attributes_of(o.ptr())});
+  }
   /// "" or why it cannot be.
   std::string tensor(nb::handle o) {
+    if (!is_tensor(o.ptr()) || !tensor_of(o.ptr()).defined()) return "is none";
     const Tensor& t = tensor_of(o.ptr());
     if (has_attributes(o.ptr())) return "has attributes or hooks";
     if (t.impl()->autograd && t.impl()->autograd->grad_fn) return "has a history";
     if (!is_plain(*t.impl())) return "has hooks, or is in memory that others see";
     tensors_.push_back({o.ptr(), t.impl(), t.storage().get(), t.layout(), t.dtype(),
                         requires_grad_itself(*t.impl())});
+    memory_.insert(t.storage().get());
     return "";
   }
   const std::string& what() const { return suspicion_->what; }
 
   const std::vector<KnownTensor>& tensors() const { return tensors_; }
+  /// Whether these tensors share memory neither with known ones nor with each other.
+  bool are_apart(const std::vector<PyObject*>& tensors) const {
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const Storage* const memory = tensor_of(tensors[k]).storage().get();
+      for (size_t j = 0; j < k; ++j)
+        if (tensor_of(tensors[j]).storage().get() == memory) return false;
+      if (memory_.contains(memory)) return false;
+    }
+    return true;
+  }
   bool is_unchanged() const {
     if (!suspicion_->what.empty()) return false;
-    for (const auto& [o, type] : instances_)
-      if (Py_TYPE(o) != type) return false;
+    for (const Instance& i : instances_)
+      if (Py_TYPE(i.object) != i.type || attributes_of(i.object) != i.attributes) return false;
     for (const auto& [cell, value] : cells_)
       if (PyCell_GET(cell) != value) return false;
     for (const List& l : lists_) {
@@ -266,6 +294,11 @@ class Watches {
   }
 
  private:
+  struct Instance {
+    PyObject* object;
+    PyTypeObject* type;
+    PyObject* attributes;
+  };
   struct List {
     PyObject* object;
     std::vector<PyObject*> items;
@@ -273,15 +306,18 @@ class Watches {
   std::shared_ptr<Suspicion> suspicion_ = std::make_shared<Suspicion>();
   std::unordered_map<PyObject*, std::shared_ptr<std::unordered_set<PyObject*>>> names_;
   std::vector<Ref> kept_;  // names, and sets of them
-  std::vector<std::pair<PyObject*, PyTypeObject*>> instances_;
+  std::vector<Instance> instances_;
   std::vector<std::pair<PyObject*, PyObject*>> cells_;
   std::vector<List> lists_;
   std::vector<KnownTensor> tensors_;
+  std::unordered_set<const Storage*> memory_;  // of them
 };
 
 // ---- arguments and results
 
 enum class Kind : uint8_t { tensor, constant, object, tuple, list, dict };
+
+constexpr int kDeepest = 16;
 
 bool is_constant(PyObject* o) {
   return o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || PyLong_CheckExact(o) ||
@@ -292,7 +328,7 @@ bool is_equal_constant(PyObject* a, PyObject* b) {
   if (Py_TYPE(a) != Py_TYPE(b)) return false;
   if (PyFloat_CheckExact(a)) {
     const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
-    return std::memcmp(&x, &y, sizeof(x)) == 0;
+    return x == x && std::memcmp(&x, &y, sizeof(x)) == 0;  // a list finds a NaN by its address
   }
   if (!PyLong_CheckExact(a) && !PyUnicode_CheckExact(a) && !is_dtype(a) && !is_device(a))
     return false;
@@ -319,8 +355,8 @@ struct Argument {
 class Arguments {
  public:
   Arguments(PyObject* args, PyObject* kwargs) {
-    add(args);
-    add(kwargs);
+    add(args, 0);
+    add(kwargs, 0);
   }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
@@ -328,6 +364,8 @@ class Arguments {
   const std::vector<Argument>& all() const { return all_; }
   /// Those that have to be the same ones.
   const std::vector<PyObject*>& objects() const { return objects_; }
+  /// "" or why calls with such are not skipped.
+  const char* why() const { return why_; }
   /// Whether a call with these does the same; `tensors` are then theirs.
   bool fit(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& tensors) const {
     size_t at = 0;
@@ -335,7 +373,7 @@ class Arguments {
     return fits(args, at, tensors) && fits(kwargs, at, tensors);
   }
   static bool is_tensor_of(const Argument& a, PyObject* o) {
-    if (Py_TYPE(o) != a.type || has_attributes(o)) return false;
+    if (Py_TYPE(o) != a.type || !tensor_of(o).defined() || has_attributes(o)) return false;
     const TensorImpl& t = *tensor_of(o).impl();
     return t.dtype == a.dtype && t.layout.sizes == a.layout.sizes &&
            t.layout.strides == a.layout.strides && t.storage->device() == a.device &&
@@ -344,9 +382,9 @@ class Arguments {
   }
 
  private:
-  void add(PyObject* o) {
+  void add(PyObject* o, int depth) {
     Argument& a = all_.emplace_back();
-    if (is_tensor(o)) {
+    if (is_tensor(o) && tensor_of(o).defined()) {
       const TensorImpl& t = *tensor_of(o).impl();
       a = {.kind = Kind::tensor,
            .type = Py_TYPE(o),
@@ -361,19 +399,26 @@ class Arguments {
     } else if (is_constant(o)) {
       a.kind = Kind::constant;
       a.constant = Ref::borrow(o);
-    } else if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
-      a.kind = PyTuple_CheckExact(o) ? Kind::tuple : Kind::list;
-      const size_t n = a.size = size_t(PySequence_Fast_GET_SIZE(o));
-      for (size_t k = 0; k < n; ++k) add(PySequence_Fast_GET_ITEM(o, Py_ssize_t(k)));
-    } else if (PyDict_CheckExact(o)) {
+    } else if (PyTuple_CheckExact(o) && depth < kDeepest) {
+      a.kind = Kind::tuple;
+      const size_t n = a.size = size_t(PyTuple_GET_SIZE(o));
+      for (size_t k = 0; k < n; ++k) add(PyTuple_GET_ITEM(o, Py_ssize_t(k)), depth + 1);
+    } else if (PyDict_CheckExact(o) && depth == 0) {  // the keywords
       a.kind = Kind::dict;
       a.size = size_t(PyDict_GET_SIZE(o));
       PyObject *key, *value;
       for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);) {
-        add(key);
-        add(value);
+        add(key, 1);
+        add(value, 1);
       }
     } else {
+      // What the function writes to them nobody hears.
+      if (PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyByteArray_Check(o))
+        why_ = "an argument is, or has in it, a list, a dict or a set";
+      else if (PyTuple_CheckExact(o))
+        why_ = "an argument is nested deeply";
+      else if (is_tensor(o))
+        why_ = "an argument is a tensor that is none";
       a.kind = Kind::object;
       a.object = o;
       objects_.push_back(o);
@@ -389,13 +434,12 @@ class Arguments {
         return is_equal_constant(a.constant.get(), o);
       case Kind::object:
         return a.object == o;
-      case Kind::tuple:
-      case Kind::list: {
-        if (!(a.kind == Kind::tuple ? PyTuple_CheckExact(o) : PyList_CheckExact(o)) ||
-            size_t(PySequence_Fast_GET_SIZE(o)) != a.size)
-          return false;
+      case Kind::list:
+        return false;
+      case Kind::tuple: {
+        if (!PyTuple_CheckExact(o) || size_t(PyTuple_GET_SIZE(o)) != a.size) return false;
         for (size_t k = 0; k < a.size; ++k)
-          if (!fits(PySequence_Fast_GET_ITEM(o, Py_ssize_t(k)), at, tensors)) return false;
+          if (!fits(PyTuple_GET_ITEM(o, Py_ssize_t(k)), at, tensors)) return false;
         return true;
       }
       case Kind::dict: {
@@ -408,6 +452,7 @@ class Arguments {
     }
     return false;
   }
+  const char* why_ = "";
   std::vector<Argument> all_;
   std::vector<PyObject*> tensors_, objects_;
 };
@@ -481,6 +526,7 @@ struct Surroundings {
   prim::Context context{};
   DType dtype = default_dtype();
   std::optional<Device> device = default_device;
+  int ordinal = current_ordinal();  // of the current GPU
 
   bool are_same() const {
     const prim::Context now;
@@ -488,7 +534,7 @@ struct Surroundings {
            now.deterministic == context.deterministic &&
            now.library_deterministic == context.library_deterministic &&
            now.precision == context.precision && now.convolution_tf32 == context.convolution_tf32 &&
-           default_dtype() == dtype && default_device == device;
+           default_dtype() == dtype && default_device == device && current_ordinal() == ordinal;
   }
   /// No mode but inference is on, and nobody looks.
   static bool are_plain() {
@@ -519,16 +565,22 @@ class Observation {
   std::vector<HostPart> before, after;
   std::vector<std::pair<size_t, MadeTensor>> grads;  // of known tensors
   std::vector<MadeTensor> made;
+  std::vector<bool> has_grad;  // known tensors, and arguments, before it
   Returned returned{Kind::constant};
 
   HostPart part(PyObject* params) {
     HostPart p;
     const Ref list(checked(PySequence_List(params)));
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k)
-      p.params.push_back(keep(PyList_GET_ITEM(list.get(), k)));
+      if (PyObject* const o = PyList_GET_ITEM(list.get(), k);
+          is_tensor(o) && tensor_of(o).defined())
+        p.params.push_back(keep(o));
+      else
+        throw Refused{"it forgets gradients of what is no tensor"};
     return p;
   }
-  HostPart part(PyObject* optimizer, Stepper& stepper) {
+  HostPart part(PyObject* optimizer, PyObject* native, Stepper& stepper) {
+    keep(native);
     return {.optimizer = keep(optimizer), .stepper = &stepper};
   }
   /// Hands over what it borrows, and has kept so far.
@@ -572,6 +624,9 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
       const Tensor* const grad = grad_of(t);
       first_grads_.push_back(grad ? *grad : Tensor());
       versions_.push_back(t.version());
+      memory_.push_back(t.storage().get());
+      layouts_.push_back(t.layout());
+      seen_->has_grad.push_back(grad);
     }
     watcher_of_thread = this;
   }
@@ -579,24 +634,26 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
 
   void zero_grad(PyObject* params, bool set_to_none) noexcept override {
     if (!set_to_none) return refuse("zero_grad(set_to_none=False) writes gradients");
-    if (prefix_) return seen_->after.push_back(seen_->part(params));
+    if (prefix_) return add_part(seen_->after, params);
     for (size_t k = 0; k < all_.size(); ++k)
       if (grad_now(k) != first_grads_[k].impl() && grad_now(k))
         return refuse("it forgets gradients that it made");
-    seen_->before.push_back(seen_->part(params));
+    add_part(seen_->before, params);
   }
   void backward(const Tensor& root, bool plain) noexcept override {
     if (!plain) return refuse("a backward pass keeps the history, or is for some leaves");
     if (prefix_) return refuse("there is a backward pass after an optimizer's step");
     if (const auto node = root.grad_fn()) passed_.push_back(node);
   }
-  void begin_step(PyObject* owner, Stepper& stepper, bool plain) noexcept override {
+  void begin_step(PyObject* owner, PyObject* native, Stepper& stepper,
+                  bool plain) noexcept override {
+    if (!native) return refuse("it is not known whose an optimizer is");
     if (!plain) return refuse("a GradScaler steps");
     if (!prefix_)
       end_prefix();
     else
       check_no_other_calls();
-    seen_->after.push_back(seen_->part(owner, stepper));
+    seen_->after.push_back(seen_->part(owner, native, stepper));
     in_step_ = true;
   }
   void end_step() noexcept override {
@@ -612,6 +669,9 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
     check_no_other_calls();
     if (!reason_.empty()) throw Refused{reason_};
     Observation& o = *seen_;
+    for (size_t k = 0; k < all_.size(); ++k)
+      if (all_[k].storage().get() != memory_[k] || all_[k].layout() != layouts_[k])
+        throw Refused{"it changes the shape, or the memory, of a tensor that was there before"};
     o.returned = describe(result, 0);
     std::vector<bool> explained(o.calls.memory.size());
     for (const MadeTensor& t : o.made) explained[t.memory] = true;
@@ -632,6 +692,16 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
  private:
   void refuse(const char* reason) noexcept {
     if (reason_.empty()) reason_ = reason;
+  }
+  void add_part(std::vector<HostPart>& parts, PyObject* params) noexcept {
+    try {
+      parts.push_back(seen_->part(params));
+    } catch (const Refused& r) {
+      refuse(r.reason.c_str());
+    } catch (...) {
+      PyErr_Clear();
+      refuse("it forgets gradients of what is no list");
+    }
   }
   void read(const Tensor&, bool address) override {
     if (!in_step_) refuse(address ? "it asks for an address of memory" : "it reads a value");
@@ -772,6 +842,8 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
   std::vector<Tensor> all_;                 // known ones, and arguments
   std::vector<Tensor> first_grads_;
   std::vector<uint64_t> versions_;
+  std::vector<const Storage*> memory_;
+  std::vector<Layout> layouts_;
   std::vector<const TensorImpl*> grads_after_prefix_;
   bool prefix_ = false, in_step_ = false;
   size_t count_ = 0;
@@ -804,14 +876,22 @@ nb::object observe(const ProgramObject& program, nb::handle function, const nb::
           seen = nb::cast(std::move(o));
         } catch (const Refused& r) {
           refused(r.reason, r.for_good);
+        } catch (...) {
+          PyErr_Clear();
+          refused("to look at what it does failed", true);
         }
     }
     const WithoutGil free;
     put_off.finish();
   }
-  if (plain && !nb::isinstance<nb::tuple>(seen) &&
-      !nb::cast<Observation&>(seen).surroundings.are_same())
-    refused("it changes a mode", true);
+  if (plain && !nb::isinstance<nb::tuple>(seen)) {
+    const Observation& o = nb::cast<const Observation&>(seen);
+    std::vector<PyObject*> tensors;
+    if (!o.surroundings.are_same())
+      refused("it changes a mode", true);
+    else if (!o.arguments.fit(args.ptr(), kwargs.ptr(), tensors))
+      refused("it changes its arguments", true);
+  }
   return nb::make_tuple(result, seen);
 }
 
@@ -824,13 +904,6 @@ class Skip {
         its_observation_(std::move(observation)),
         watches_(nb::cast<const Watches&>(its_watches_)),
         seen_(nb::cast<const Observation&>(its_observation_)) {
-    for (size_t k = 0; k < seen_.sources.size(); ++k)
-      if (seen_.sources[k] < 0)
-        for (const KnownTensor& t : watches_.tensors())
-          if (t.storage == seen_.calls.memory[k].storage) {
-            used_.push_back(t.storage);
-            break;
-          }
     for (const Argument& a : seen_.arguments.all())
       if (a.kind == Kind::tensor) given_.push_back(&a);
   }
@@ -842,13 +915,13 @@ class Skip {
     std::vector<PyObject*> tensors;  // of the arguments
     if (count_ >= next_sample_ || !may_skip(args, kwargs, tensors))
       return nb::borrow(Py_NotImplemented);
+    for (const MadeTensor& t : seen_.made)
+      for (const MadeTensor* its = &t; its; its = its->base.get())
+        if (its->node && its->node->hooks) return nb::borrow(Py_NotImplemented);
     // What comes now a call that follows would do first, too.
     for (const HostPart& part : seen_.before) forget_gradients(part.params);
     for (const auto& [k, made] : seen_.grads)
       if (grad_of(tensor_of(watches_.tensors()[k].object))) return nb::borrow(Py_NotImplemented);
-    for (const MadeTensor& t : seen_.made)
-      for (const MadeTensor* its = &t; its; its = its->base.get())
-        if (its->node && its->node->hooks) return nb::borrow(Py_NotImplemented);
     ++count_;
     compile::note_skipped(*program_);
     return nb::steal(make(tensors));
@@ -874,13 +947,14 @@ class Skip {
     if (!Surroundings::are_plain() || !seen_.surroundings.are_same() || is_traced() ||
         !watches_.is_unchanged() || !seen_.arguments.fit(args.ptr(), kwargs.ptr(), tensors))
       return false;
+    // It may have asked who has a gradient.
+    const size_t known = watches_.tensors().size();
+    for (size_t k = 0; k < seen_.has_grad.size(); ++k)
+      if (bool(grad_of(tensor_of(k < known ? watches_.tensors()[k].object : tensors[k - known]))) !=
+          seen_.has_grad[k])
+        return false;
     // What shares memory did not when it was seen: the calls name it once.
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      const Storage* const memory = tensor_of(tensors[k]).storage().get();
-      for (size_t j = 0; j < k; ++j)
-        if (tensor_of(tensors[j]).storage().get() == memory) return false;
-      if (std::ranges::find(used_, memory) != used_.end()) return false;
-    }
+    if (!watches_.are_apart(tensors)) return false;
     for (const compile::PutOffCalls::Memory& m : seen_.calls.memory)
       if (!m.device.is_cpu() && prim::backend_for(m.device).is_capturing()) return false;
     return true;
@@ -973,7 +1047,6 @@ class Skip {
   nb::object its_watches_, its_observation_;
   const Watches& watches_;
   const Observation& seen_;
-  std::vector<const Storage*> used_;    // of known tensors
   std::vector<const Argument*> given_;  // tensors
   int64_t count_ = 0, interval_ = kFirstSkipped, next_sample_ = kFirstSkipped;
 };
@@ -995,6 +1068,11 @@ void bind_skip(nb::module_& m) {
       .def("instance", &Watches::instance)
       .def("tensor", &Watches::tensor)
       .def("is_unchanged", &Watches::is_unchanged)
+      .def("are_apart",
+           [](const Watches& w, const Arguments& a, const nb::tuple& args, const nb::dict& kwargs) {
+             std::vector<PyObject*> tensors;
+             return a.fit(args.ptr(), kwargs.ptr(), tensors) && w.are_apart(tensors);
+           })
       .def("what", &Watches::what);
   nb::class_<Observation>(m, "_Observation")
       .def("agrees", &Observation::agrees)
@@ -1012,6 +1090,7 @@ void bind_skip(nb::module_& m) {
              std::vector<PyObject*> tensors;
              return a.fit(args.ptr(), kwargs.ptr(), tensors);
            })
+      .def("why", &Arguments::why)
       .def("objects",
            [](const Arguments& a) {
              nb::list all;

@@ -26,7 +26,9 @@ class CallWatcher {
   /// `plain`: the history is freed, and all leaves get gradients.
   virtual void backward(const Tensor& root, bool plain) noexcept = 0;
   /// `plain`: no GradScaler has a part in it.
-  virtual void begin_step(PyObject* owner, Stepper& stepper, bool plain) noexcept = 0;
+  /// `native`: whose `stepper` is, null if that is not known.
+  virtual void begin_step(PyObject* owner, PyObject* native, Stepper& stepper,
+                          bool plain) noexcept = 0;
   virtual void end_step() noexcept = 0;
   /// Null: nobody watches.
   static CallWatcher* of_thread() noexcept;

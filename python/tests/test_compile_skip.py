@@ -2,9 +2,11 @@
 
 Only Python 3.12 can watch what a function reads: with others these tests are left out, but for the one of what is said then.
 """
+import collections
 import copy
 import gc
 import random
+import sys
 import threading
 import time
 import weakref
@@ -526,6 +528,215 @@ def aliased_inputs(wrap):
     return [f(x, y) for _ in range(8)] + [f(x, x), f(w[:3], w[3:]), f(w[:3], w[:3]), f(y, x), f(x, x)]
 
 
+@hostile(SKIPPED)
+def aliased_inputs_at_first(wrap):
+    f = wrap(lambda a, b: a * 2 + b)
+    x, y = rand(3), rand(3)
+    w = rand(6)
+    out = [f(x, x) for _ in range(8)] + [f(x, y), f(y, x)]
+    out += [f(w[:3], w[3:]) for _ in range(4)] + [f(w[3:], w[:3]), f(w[:3], w[:3])]
+    return out + [f(rand(3), rand(3)) for _ in range(12)]
+
+
+@hostile(SKIPPED)
+def captured_tensor_as_input_at_first(wrap):
+    w, unused = rand(3), rand(3)
+    f = wrap(lambda x, n=1: x * 2 + (w if n else unused))
+    return [f(w) for _ in range(8)] + [f(rand(3)) for _ in range(8)] + [f(w), f(unused)]
+
+
+@hostile(FOLLOWED, "which object")
+def identity_asked_for(wrap):
+    f = wrap(lambda x, n: x * 2 if n is big else x)
+    big = int("1000")
+    return [f(rand(3), big) for _ in range(10)] + [f(rand(3), int("1000"))]
+
+
+@hostile(EITHER)
+def numbers_at_the_same_address(wrap):
+    items, n = [float("0.5")], float("0.5")
+
+    def change(to):
+        nonlocal n
+        n = to
+
+    f, g = wrap(lambda x: x * items[0]), wrap(lambda x: x * n)
+    out = []
+    for k in range(16):
+        if k % 8 == 7:
+            items[0] = None
+            items[0] = float(f"{k}.5")
+            change(None)
+            change(float(f"{k}.5"))
+        out += [f(rand(3)), g(rand(3))]
+    return out
+
+
+@hostile(FOLLOWED, "a list, a dict or a set")
+def containers_as_arguments(wrap):
+    def f(x, to):
+        to[0].append(1)
+        return x + 1
+
+    f = wrap(f)
+    out = []
+    for _ in range(10):
+        to = ([],)
+        out += [f(rand(3), to), to]
+    return out
+
+
+@hostile(FOLLOWED)
+def shape_of_an_argument_changed(wrap):
+    def f(x):
+        y = x * 2
+        x.unsqueeze_(0)
+        return y
+
+    f = wrap(f)
+    out = []
+    for _ in range(10):
+        x = rand(3)
+        out += [f(x), tuple(x.shape)]
+    return out
+
+
+@hostile(EITHER)
+def a_class_that_claims_to_be_tensors(wrap):
+    class Liar:
+        __class__ = property(lambda self: arete.Tensor)
+
+    liar = Liar()
+    f = wrap(lambda x: x * 2 if liar else x)
+    return [f(rand(3)) for _ in range(10)]
+
+
+@hostile(FOLLOWED)
+def weak_references(wrap):
+    class Scale:
+        pass
+
+    scale = Scale()
+    there = weakref.ref(scale)
+    f = wrap(lambda x: x * 2 if there() else x)
+    out = []
+    for k in range(16):
+        if k == 8:
+            del scale
+        out.append(f(rand(3)))
+    return out
+
+
+@hostile(EITHER)
+def dicts_of_attributes_replaced(wrap):
+    class Scale:
+        pass
+
+    def g(x):
+        return x * g.by
+
+    scale = Scale()
+    scale.by = g.by = 2.0
+    before = scale.__dict__, g.__dict__  # they go on
+    f = wrap(lambda x: g(x) + scale.by)
+    out = []
+    for k in range(24):
+        if k == 8:
+            scale.__dict__ = {"by": 5.0}
+        if k == 16:
+            g.__dict__ = {"by": 7.0}
+        out.append(f(rand(3)))
+    return out, len(before)
+
+
+@hostile(FOLLOWED)
+def items_that_change_places(wrap):
+    scales = collections.OrderedDict(a=1.0, b=2.0)
+
+    def f(x):
+        for scale in scales.values():
+            x = x * 3 + scale
+        return x
+
+    f = wrap(f)
+    out = []
+    for k in range(16):
+        if k == 8:
+            scales.move_to_end("a")
+        out.append(f(rand(3)))
+    return out
+
+
+@hostile(EITHER)
+def keyword_default_written(wrap):
+    def g(x, *, by=2):
+        return x * by
+
+    f = wrap(lambda x: g(x))
+    out = []
+    for k in range(16):
+        if k == 8:
+            g.__kwdefaults__["by"] = 7
+        out.append(f(rand(2)))
+    return out
+
+
+@hostile(FOLLOWED)
+def objects_that_raise(wrap):
+    class Raises:
+        def __hash__(self):
+            raise KeyError("hash")
+
+        def __eq__(self, other):
+            raise KeyError("eq")
+
+        def __getattr__(self, name):
+            raise KeyError(name)
+
+        def __call__(self):
+            return 2
+
+    raises = Raises()
+    f = wrap(lambda x: x * raises() + len(str(print)))
+    return [f(rand(3)) for _ in range(10)]
+
+
+@hostile(FOLLOWED, "calls str.format")
+def attributes_in_a_format(wrap):
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.name = "a"
+    f = wrap(lambda x: x * len("{0.name}".format(holder)))
+    out = []
+    for k in range(16):
+        if k == 8:
+            holder.name = "abc"
+        out.append(f(rand(3)))
+    return out
+
+
+@hostile(FOLLOWED, "as_strided")
+def from_where_the_memory_begins(wrap):
+    data = rand(40)
+    f = wrap(lambda x: x.as_strided((2,), (1,), 1) * 2)
+    return [f(data[k : k + 4]) for k in range(16)]
+
+
+@hostile(FOLLOWED, "builtins of its own")
+def builtins_of_its_own(wrap):
+    scope = {"__builtins__": {"len": len}}
+    exec("def f(x, n):\n    return x * len(n)", scope)
+    f = wrap(scope["f"])
+    out = []
+    for k in range(14):
+        if k == 8:
+            scope["__builtins__"]["len"] = lambda n: 100
+        out.append(f(rand(2), (1, 2)))
+    return out
+
+
 @hostile(EITHER)
 def captured_tensor_as_input(wrap):
     w = rand(3)
@@ -560,14 +771,14 @@ def other_arguments(wrap):
 
 @hostile(SKIPPED)
 def structures(wrap):
-    def f(batch):
-        y = batch["x"] * 2
-        return {"y": y, "n": batch["x"].shape[0], "all": [y, (y + 1, None)], "x": batch["x"]}
+    def f(x, rest):
+        y = x * 2
+        return {"y": y, "n": x.shape[0], "all": [y, (y + 1, None)], "x": x}
 
     f = wrap(f)
     out = []
     for k in range(12):
-        r = f({"x": rand(3), "rest": [1, "a"]})
+        r = f(rand(3), rest=(1, ("a",)))
         r["all"].append(k)
         out += [r, r["y"] is r["all"][0]]
     return out
@@ -854,7 +1065,7 @@ def gradients_read(wrap):
 
 
 @hostile(SKIPPED)
-def gradients_clipped(wrap):
+def versions_of_gradients(wrap):
     net = mlp()
     opt = arete.optim.AdamW(net.parameters(), lr=0.01)
     params = list(net.parameters())
@@ -870,6 +1081,27 @@ def gradients_clipped(wrap):
     out = []
     for _ in range(12):
         out += [step(rand(2, 6)), [p.grad._version for p in params], state_of(net, opt)]
+    return out
+
+
+@hostile(EITHER)
+def gradients_clipped(wrap):
+    net, more = mlp(), nn.Parameter(rand(3))
+    opt = arete.optim.SGD(net.parameters(), lr=0.01)
+    params = [*net.parameters(), more]
+
+    def step(x):
+        opt.zero_grad()
+        net(x).square().sum().backward()
+        nn.utils.clip_grad_norm_(params, 0.5)
+        opt.step()
+
+    step = wrap(step)
+    out = []
+    for k in range(16):
+        more.grad = arete.ones(3, device=DEVICE) * 9 if k == 10 else None
+        step(rand(2, 6))
+        out += [state_of(net, opt), more.grad]
     return out
 
 
@@ -998,6 +1230,29 @@ def test_a_sampled_call_that_does_something_else_ends_skipping(monkeypatch):
     x = rand(2)
     assert bits(f(x)) == bits(x * 3)
     assert "did something else" in f.explain()
+
+
+@needs_watchers
+def test_arguments_that_are_nested_deeply():
+    f = skipping(lambda x, n: x + 1)
+    deep = ()
+    for _ in range(100):
+        deep = (deep,)
+    for _ in range(10):
+        f(rand(2), deep)
+    assert f.stats()["skipped"] == 0 and "nested deeply" in f.explain()
+
+
+@needs_watchers
+def test_a_monitor_that_cannot_start(monkeypatch):
+    def use_tool_id(*args):
+        raise ValueError("tool 4 is already in use")
+
+    monkeypatch.setattr(sys.monitoring, "use_tool_id", use_tool_id)
+    f = skipping(lambda x: x + 1)
+    for _ in range(10):
+        f(rand(2))
+    assert f.stats()["skipped"] == 0 and "sys.monitoring" in f.explain()
 
 
 @needs_watchers
