@@ -233,8 +233,10 @@ def _names_of(code: types.CodeType) -> tuple[frozenset, frozenset]:
     for constant in code.co_consts:
         if type(constant) is str and constant.isidentifier():
             attributes.add(constant)
-    if not own and any(name.startswith("as_strided") for name in attributes | globals_):
-        raise _Open(f"{code.co_qualname} names as_strided")
+    # Functions in C may call these, unseen.
+    for name in () if own else sorted(attributes | globals_):
+        if name.startswith("as_strided") or not _is_known_of_text(name):
+            raise _Open(f"{code.co_qualname} names {name}")
     return frozenset(globals_), frozenset(attributes)
 
 

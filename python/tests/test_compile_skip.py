@@ -601,7 +601,7 @@ def shape_of_an_argument_changed(wrap):
     return out
 
 
-@hostile(EITHER)
+@hostile(SKIPPED)
 def a_class_that_claims_to_be_tensors(wrap):
     class Liar:
         __class__ = property(lambda self: arete.Tensor)
@@ -709,11 +709,12 @@ def attributes_in_a_format(wrap):
     holder = Holder()
     holder.name = "a"
     f = wrap(lambda x: x * len("{0.name}".format(holder)))
+    g = wrap(lambda x: x * len(list(map("{0.name}".format, (holder,)))[0]))
     out = []
     for k in range(16):
         if k == 8:
             holder.name = "abc"
-        out.append(f(rand(3)))
+        out += [f(rand(3)), g(rand(3))]
     return out
 
 
