@@ -46,7 +46,8 @@ class StoreCommunicator final : public prim::Communicator {
     const std::string name = message(rank_, to, tag, next(sent_, to, tag));
     const size_t bytes = bytes_in(view);
     const auto* data = reinterpret_cast<const char*>(view.data);
-    for (size_t piece = 0; piece == 0 || piece * kPiece < bytes; ++piece) {
+    // The first piece comes last: whoever sees it finds all others.
+    for (size_t piece = pieces_in(bytes); piece-- > 0;) {
       const size_t n = std::min(kPiece, bytes - piece * kPiece);
       store_->set(name + "/" + std::to_string(piece), {data + piece * kPiece, n});
     }
@@ -62,6 +63,9 @@ class StoreCommunicator final : public prim::Communicator {
 
  private:
   static constexpr size_t kPiece = size_t(4) << 20;
+  static size_t pieces_in(size_t bytes) {
+    return std::max<size_t>(1, (bytes + kPiece - 1) / kPiece);
+  }
   using Counts = std::map<std::pair<int, uint32_t>, uint64_t>;
 
   struct Sent final : Transfer {
@@ -124,11 +128,16 @@ class StoreCommunicator final : public prim::Communicator {
       next(received_, from, r.tag);
     }
     const size_t bytes = bytes_in(r.view);
-    for (size_t piece = 0; piece == 0 || piece * kPiece < bytes; ++piece) {
+    for (size_t piece = 0; piece < pieces_in(bytes); ++piece) {
       const std::string key = name + "/" + std::to_string(piece);
-      const std::string value = store_->get(key);
-      store_->delete_key(key);
-      if (value.size() != std::min(kPiece, bytes - piece * kPiece))
+      std::string value;
+      // To wait for one that was never sent would keep others from the store.
+      const bool there = store_->check({&key, 1});
+      if (there) {
+        value = store_->get(key);
+        store_->delete_key(key);
+      }
+      if (!there || value.size() != std::min(kPiece, bytes - piece * kPiece))
         throw DistributedError(Failure::backend, "recv",
                                "the message of rank " + std::to_string(from) +
                                    " has another size than the tensor for it");
