@@ -14,8 +14,14 @@ TaskThreads::~TaskThreads() {
 void TaskThreads::submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
-  if (busy_ + tasks_.size() > threads_.size() && threads_.size() < most_)
-    threads_.emplace_back([this] { run(); });
+  if (busy_ + tasks_.size() > threads_.size() && threads_.size() < most_) {
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (...) {
+      tasks_.pop_back();
+      throw;
+    }
+  }
   more_.notify_one();
 }
 

@@ -19,7 +19,7 @@ class TaskThreads {
   ~TaskThreads();
   TaskThreads(const TaskThreads&) = delete;
   TaskThreads& operator=(const TaskThreads&) = delete;
-  /// Tasks throw nothing.
+  /// Tasks throw nothing. If no thread can be started for it, this throws and the task is not done.
   void submit(std::function<void()> task);
   /// Whether there is nothing to do any more.
   bool is_idle();
