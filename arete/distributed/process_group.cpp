@@ -11,6 +11,8 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/backend.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 
@@ -28,11 +30,20 @@ void Work::wait(std::optional<Milliseconds> timeout) {
   if (!timeout) {
     finished_.wait(lock, [&] { return done_; });
   } else if (!finished_.wait_for(lock, *timeout, [&] { return done_; })) {
-    throw DistributedError(Failure::backend, "",
-                           "Operation timed out! It did not complete within " +
-                               std::to_string(timeout->count()) + " ms");
+    throw_late(*timeout);
   }
   if (error_) std::rethrow_exception(error_);
+}
+
+void Work::throw_late(Milliseconds timeout) {
+  throw DistributedError(
+      Failure::backend, "",
+      "Operation timed out! It did not complete within " + std::to_string(timeout.count()) + " ms");
+}
+
+bool Work::wait_done(Milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return finished_.wait_for(lock, most, [&] { return done_; });
 }
 
 std::exception_ptr Work::exception() const {
@@ -78,6 +89,22 @@ Tensor host_form(const Tensor& t, const void* queue, bool writes) {
   return t.detach().cpu().contiguous();
 }
 
+// A tensor over the same memory that waits for nobody there once those before it are done: who
+// copies a result back is one whom others wait for, and would wait for itself, or those behind it.
+Tensor unwatched(const Tensor& t, const void* queue) {
+  if (t.is_meta()) return t.detach();
+  settle(t, queue, true);
+  if (!t.device().is_cpu()) {
+    // Another thread copies, in a stream of its own.
+    prim::Backend& device = prim::backend_for(t.device());
+    device.synchronize_stream(device.current_stream());
+    return t.detach();
+  }
+  const StoragePtr memory = t.storage();
+  StoragePtr same = Storage::adopt(memory->device(), memory->data(), memory->bytes(), [memory] {});
+  return Tensor{IntrusivePtr<TensorImpl>(new TensorImpl(std::move(same), t.layout(), t.dtype()))};
+}
+
 }  // namespace
 
 struct ProcessGroup::Threads {
@@ -95,10 +122,11 @@ struct ProcessGroup::Call {
 
   void add_out(const Tensor& t, const void* queue) {
     out.push_back(host_form(t, queue, true));
-    if (!out.back().is_same(t)) copied_back.emplace_back(t.detach(), out.back());
+    if (!out.back().is_same(t)) copied_back.emplace_back(unwatched(t, queue), out.back());
     t.bump_version();
   }
-  // Parts of one size that follow each other in memory are one message; others are copied there.
+  // Parts of one size are one message, wherever they are: all ranks speak alike. Those that do not
+  // follow each other in host memory are copied there.
   void gather_into(const std::vector<Tensor>& outputs, const void* queue) {
     const Tensor& first = outputs[0];
     const auto at = [](const Tensor& t) {
@@ -107,7 +135,8 @@ struct ProcessGroup::Call {
     bool same_size = true, in_order = true;
     for (size_t r = 0; r < outputs.size(); ++r) {
       same_size &= outputs[r].numel() == first.numel();
-      in_order &= at(outputs[r]) == at(first) + r * first.nbytes();
+      in_order &= outputs[r].device().is_cpu() && outputs[r].is_contiguous() &&
+                  at(outputs[r]) == at(first) + r * first.nbytes();
     }
     if (!same_size || in_order || first.is_meta()) {
       for (const Tensor& t : outputs) add_out(t, queue);
@@ -118,7 +147,7 @@ struct ProcessGroup::Call {
         empty({int64_t(outputs.size()), first.numel()}, TensorOptions(first.dtype()));
     for (size_t r = 0; r < outputs.size(); ++r) {
       out.push_back(flat.narrow(0, int64_t(r), 1).reshape(outputs[r].sizes()));
-      copied_back.emplace_back(outputs[r].detach(), out.back());
+      copied_back.emplace_back(unwatched(outputs[r], queue), out.back());
       outputs[r].bump_version();
     }
   }
@@ -131,6 +160,13 @@ struct ProcessGroup::Call {
   void copy_back() {
     const NoGradGuard guard;
     for (auto& [to, from] : copied_back) to.copy_(from);
+    prim::make_calls_of_thread();  // others know the memory by another name
+    // Whoever waits for the call uses another stream than this thread.
+    for (auto& [to, from] : copied_back)
+      if (!to.device().is_cpu()) {
+        prim::Backend& device = prim::backend_for(to.device());
+        device.synchronize_stream(device.current_stream());
+      }
   }
 };
 
@@ -242,8 +278,12 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   else
     for (const Tensor& t : out) call->add_out(t, queue);
   for (const Tensor& t : in) {
-    // One that is written, too, is copied once.
-    const auto same = std::ranges::find_if(out, [&](const Tensor& o) { return o.is_same(t); });
+    // One that is written, too, is copied once; but where parts are gathered for all, what stands
+    // for the output has no values yet.
+    const auto same =
+        kind == CollectiveKind::all_gather
+            ? out.end()
+            : std::ranges::find_if(out, [&](const Tensor& o) { return o.is_same(t); });
     call->in.push_back(same == out.end() ? host_form(t, queue, false)
                                          : call->out[size_t(same - out.begin())]);
   }
@@ -259,19 +299,23 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
     return nullptr;
   }
   const auto work = std::make_shared<Work>(queue);
-  // Copies back would wait for themselves.
-  if (call->copied_back.empty())
-    for (const Tensor& t : call->out) t.storage()->add_pending(work, true);
+  for (const Tensor& t : out)
+    if (t.device().is_cpu()) t.storage()->add_pending(work, true);
   for (const Tensor& t : call->in) t.storage()->add_pending(work, false);
-  threads_->collectives.submit([work, perform]() mutable {
-    std::exception_ptr error;
-    try {
-      perform();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    work->finish(std::move(error));
-  });
+  try {
+    threads_->collectives.submit([work, perform]() mutable {
+      std::exception_ptr error;
+      try {
+        perform();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      work->finish(std::move(error));
+    });
+  } catch (...) {
+    work->finish(nullptr);  // nothing is under way
+    throw;
+  }
   if (async) return work;
   work->wait();
   return nullptr;
@@ -471,16 +515,22 @@ WorkPtr ProcessGroup::message(const Tensor& tensor, int peer, uint32_t tag, bool
     return nullptr;
   }
   const auto work = std::make_shared<Work>(nullptr);
-  threads_->transfers.submit([work, complete] {
-    std::exception_ptr error;
-    int other = -1;
-    try {
-      other = complete();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    work->finish(std::move(error), other);
-  });
+  try {
+    threads_->transfers.submit([work, complete] {
+      std::exception_ptr error;
+      int other = -1;
+      try {
+        other = complete();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      work->finish(std::move(error), other);
+    });
+  } catch (...) {
+    // Nobody would wait for the message, which uses the tensor's memory.
+    communicator_->abort();
+    throw;
+  }
   return work;
 }
 

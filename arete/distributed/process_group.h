@@ -26,8 +26,8 @@ struct ReduceOp {
 inline const ReduceOp kSum, kProduct(prim::ReduceKind::product), kMin(prim::ReduceKind::min),
     kMax(prim::ReduceKind::max), kAvg(prim::ReduceKind::avg);
 
-/// A call that may be under way. What reads a tensor of host memory, in order, that a collective is
-/// about to write waits for it by itself; all other results are to be waited for.
+/// A call that may be under way. What reads a tensor of host memory that a collective is about to
+/// write waits for it by itself; all other results are to be waited for.
 class Work final : public PendingCopy {
  public:
   explicit Work(const void* queue) : queue_(queue) {}
@@ -35,6 +35,10 @@ class Work final : public PendingCopy {
   /// Throws what went wrong, or a DistributedError if it takes longer. Of the group's timeout the
   /// call takes care itself.
   void wait(std::optional<Milliseconds> timeout);
+  /// Whether it is done, after `most` at the latest. Throws nothing.
+  bool wait_done(Milliseconds most);
+  /// What wait() throws if it takes longer.
+  [[noreturn]] static void throw_late(Milliseconds timeout);
   /// What went wrong; null if nothing did so far.
   std::exception_ptr exception() const;
   /// The group rank of the sender, of a completed recv(); else -1.

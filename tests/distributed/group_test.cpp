@@ -1,16 +1,21 @@
 // Groups whose processes are threads here: each has its part of a group, by Gloo and by messages
 // through a store, which compares the library's calls with their decompositions.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <cmath>
 #include <complex>
 #include <functional>
+#include <system_error>
 #include <thread>
 
 #include "arete/arete.h"
 #include "arete/base/distributed_error.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/environment.h"
+#include "arete/distributed/tcp_store.h"
+#include "arete/distributed/threads_internal.h"
 
 namespace arete::distributed {
 namespace {
@@ -175,6 +180,35 @@ TEST_P(Groups, tensors_out_of_order) {
   });
 }
 
+// Results that are copied back, to memory from which the call, and the next one, sends.
+TEST_P(Groups, gather_rows_of_one_memory) {
+  as_ranks(backend(), size(), [&](ProcessGroup& g) {
+    const int n = g.size();
+    Tensor base = zeros({n, 6}, kFloat32), last = base[n - 1].slice(0, 4, 6);
+    std::vector<Tensor> rows;
+    for (int r = 0; r < n; ++r) rows.push_back(base[r].slice(0, 0, 4));
+    rows[g.rank()].fill_(double(g.rank() + 1));
+    const WorkPtr first = g.all_gather(rows, rows[g.rank()], true);
+    const WorkPtr second = g.broadcast(last, 0, true);
+    EXPECT_EQ(base.sum().item<float>(), float(4 * n * (n + 1) / 2));  // waits by itself
+    first->wait();
+    second->wait();
+    for (int r = 0; r < n; ++r) EXPECT_TRUE(equal(rows[r], full({4}, double(r + 1), kFloat32)));
+  });
+}
+
+TEST_P(Groups, gather_where_layouts_differ_by_rank) {
+  as_ranks(backend(), size(), [&](ProcessGroup& g) {
+    const int n = g.size();
+    const Tensor base = zeros({n, 2, 3}, kFloat32);
+    std::vector<Tensor> parts;
+    for (int r = 0; r < n; ++r) parts.push_back(g.rank() == 0 ? base[r].t() : base[r]);
+    g.all_gather(parts, arange(6, kFloat32) + double(10 * g.rank()));
+    for (int r = 0; r < n; ++r)
+      EXPECT_TRUE(equal(parts[r].reshape({6}), arange(6, kFloat32) + double(10 * r)));
+  });
+}
+
 TEST_P(Groups, readers_wait_for_what_is_under_way) {
   as_ranks(backend(), size(), [&](ProcessGroup& g) {
     std::vector<WorkPtr> works;
@@ -279,6 +313,50 @@ TEST_P(GroupFaults, the_end_of_a_group_ends_what_waits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GroupFaults, testing::Values("gloo", "store"));
+
+// One connection for both ranks: who waits at it must not keep the other from sending.
+TEST(Distributed, long_messages_through_a_shared_connection) {
+  const auto store = std::make_shared<TCPStore>(
+      "localhost",
+      TcpStoreOptions{.port = 0, .is_server = true, .timeout = std::chrono::seconds(10)});
+  const int64_t n = (int64_t(12) << 20) + 5;
+  const auto rank = [&](int r) {
+    return std::make_unique<ProcessGroup>("g", "store", store, r, std::vector<int>{0, 1},
+                                          std::chrono::seconds(20));
+  };
+  const auto sender = rank(0), receiver = rank(1);
+  Tensor came = zeros({n}, kFloat32), shorter = zeros({int64_t(1) << 20}, kFloat32);
+  const WorkPtr work = receiver->recv(came, 0, 0, true);
+  sender->send(ones({n}, kFloat32), 1);
+  work->wait();
+  EXPECT_TRUE(came.eq(1).all().item<bool>());
+  // A tensor for more than what was sent.
+  sender->send(shorter, 1);
+  EXPECT_THROW(receiver->recv(came, 0), DistributedError);
+}
+
+TEST(Distributed, threads_that_cannot_be_started) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t(1) << 50), 0);
+  ProcessGroup group("g", "fake", std::make_shared<HashStore>(), 0, {0, 1},
+                     std::chrono::seconds(5));
+  TaskThreads threads(2);
+  const Tensor x = ones({2}, kFloat32);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(threads.submit([] { ADD_FAILURE(); }), std::system_error);
+  EXPECT_ANY_THROW(group.all_reduce(x, {}, true));
+  EXPECT_ANY_THROW(group.recv(x, 1, 0, true));
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&before);
+  EXPECT_TRUE(threads.is_idle());
+  std::atomic<bool> done{false};
+  threads.submit([&] { done = true; });
+  EXPECT_TRUE(threads.wait_idle(std::chrono::steady_clock::now() + std::chrono::seconds(20)));
+  EXPECT_TRUE(done);
+}
 
 TEST(Distributed, mistakes_are_named) {
   EXPECT_FALSE(is_initialized());
