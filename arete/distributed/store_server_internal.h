@@ -54,6 +54,9 @@ inline constexpr uint64_t kMostText = uint64_t(8) << 20;
 inline constexpr uint64_t kMostTexts = uint64_t(128) << 10;
 inline constexpr uint64_t kMostRequest = uint64_t(64) << 20;
 inline constexpr uint64_t kMostKept = uint64_t(1) << 30;
+/// All clients together: how many, and the bytes of requests and answers that are under way.
+inline constexpr size_t kMostClients = size_t(1) << 14;
+inline constexpr uint64_t kMostUnderWay = uint64_t(2) << 30;
 
 void append_number(std::string& to, uint64_t number);
 void append_text(std::string& to, std::string_view text);
@@ -65,7 +68,8 @@ class StoreState {
  public:
   KeyTable keys;
   std::map<std::string, std::deque<std::string>> queues;
-  uint64_t queued = 0;  // bytes
+  uint64_t queued = 0;     // bytes
+  uint64_t under_way = 0;  // bytes that sessions hold
 
   bool is_full() const { return keys.bytes() + queued > kMostKept; }
   bool has(const std::string& key) const { return keys.find(key) || queues.contains(key); }
@@ -82,25 +86,45 @@ class StoreState {
 class StoreSession {
  public:
   explicit StoreSession(StoreState& state) : state_(state) {}
-  ~StoreSession() { state_.forget(this); }
+  ~StoreSession() {
+    state_.forget(this);
+    state_.under_way -= counted_;
+  }
   StoreSession(const StoreSession&) = delete;
   StoreSession& operator=(const StoreSession&) = delete;
 
   /// False: this is no client of a store, or one that asks for too much; it is to be closed.
   bool receive(std::string_view bytes);
   std::string out;
+  /// The first bytes of `out` were taken.
+  void sent(size_t bytes);
+  std::string_view to_send() const { return std::string_view(out).substr(sent_); }
 
  private:
   friend class StoreState;
   class Reader;
   enum class Outcome { done, incomplete, wrong };
+  // How far a request has come. Each of its parts is looked at once, however slowly it comes.
+  struct Progress {
+    size_t at = 0;       // the parts before are there
+    uint64_t texts = 0;  // that are to come
+    size_t list = 0;     // texts of an entry of the list whose length is to come
+    size_t rest = 0;     // bytes after all texts
+  };
+  Outcome follow(std::string_view bytes);
   Outcome answer(Reader& reader);
+  bool count();
   void key_is_there() {
-    if (--missing_ == 0) out.push_back(kStopWaiting);
+    if (--missing_ > 0) return;
+    out.push_back(kStopWaiting);
+    awaited_ = 0;
   }
 
   StoreState& state_;
   std::string in_;
+  Progress progress_;
+  size_t sent_ = 0;
+  uint64_t awaited_ = 0, counted_ = 0;  // bytes
   bool validated_ = false;
   size_t missing_ = 0;
 };
@@ -108,16 +132,19 @@ class StoreSession {
 /// The thread that answers clients.
 class StoreServer {
  public:
-  StoreServer(const std::string& host, uint16_t port);
+  StoreServer(const std::string& host, uint16_t port, size_t most_clients = kMostClients);
   ~StoreServer();
   uint16_t port() const { return port_; }
 
  private:
   struct Client;
   void run();
+  bool look();
   bool serve(Client& client, short events);
   Descriptor listener_, wake_;
   uint16_t port_;
+  const size_t most_clients_;
+  bool full_ = false;  // no descriptor was left for a client that wants to come in
   StoreState state_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::thread thread_;

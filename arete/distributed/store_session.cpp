@@ -5,7 +5,8 @@
 
 namespace arete::distributed {
 
-constexpr uint64_t kQueueBytes = 64;  // of an entry, beside key and value
+constexpr uint64_t kQueueBytes = 64;    // of an entry, beside key and value
+constexpr uint64_t kAwaitedBytes = 96;  // the same
 
 void append_number(std::string& to, uint64_t number) {
   to.append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -21,12 +22,14 @@ void append_text(std::string& to, std::string_view text) {
 void StoreState::await(const std::string& key, StoreSession* session) {
   waiting_.emplace(key, session);
   ++session->missing_;
+  session->awaited_ += key.size() + kAwaitedBytes;
 }
 
 void StoreState::forget(StoreSession* session) {
   if (session->missing_ == 0) return;
   std::erase_if(waiting_, [&](const auto& entry) { return entry.second == session; });
   session->missing_ = 0;
+  session->awaited_ = 0;
 }
 
 void StoreState::announce(const std::string& key) {
@@ -88,23 +91,112 @@ bool StoreSession::receive(std::string_view bytes) {
   in_.append(bytes);
   size_t done = 0;
   while (done < in_.size()) {
-    Reader reader(std::string_view(in_).substr(done));
-    const Outcome outcome = answer(reader);
-    if (outcome == Outcome::wrong) return false;
+    const std::string_view rest = std::string_view(in_).substr(done);
+    Outcome outcome = follow(rest);
     if (outcome == Outcome::incomplete) break;
+    Reader reader(rest);
+    if (outcome == Outcome::done) outcome = answer(reader);
+    if (outcome != Outcome::done) return false;
     // Many short requests may have long answers.
-    if (out.size() > kMostRequest) return false;
+    if (out.size() - sent_ > kMostRequest) return false;
     done += reader.position();
+    progress_ = {};
   }
   in_.erase(0, done);
-  return in_.size() <= kMostRequest;
+  return in_.size() <= kMostRequest && count();
+}
+
+void StoreSession::sent(size_t bytes) {
+  sent_ += bytes;
+  // Not at each time: what is left would be moved again and again.
+  if (sent_ * 2 >= out.size()) {
+    out.erase(0, sent_);
+    sent_ = 0;
+  }
+  count();
+}
+
+// Tells the state how much is held here; false if that is too much for all together.
+bool StoreSession::count() {
+  for (std::string* s : {&in_, &out})
+    if (s->capacity() > (size_t(256) << 10) && s->size() < s->capacity() / 4) s->shrink_to_fit();
+  const uint64_t now = in_.capacity() + out.capacity() + awaited_;
+  const bool fits = now <= counted_ || state_.under_way - counted_ + now <= kMostUnderWay;
+  state_.under_way += now - counted_;
+  counted_ = now;
+  return fits;
+}
+
+// Note [Requests that come slowly]
+// Whether a request is there in whole is found out without reading it again for each of its pieces:
+// somebody who sends a long list byte by byte would keep the server busy. answer() reads it once.
+StoreSession::Outcome StoreSession::follow(std::string_view bytes) {
+  Progress& p = progress_;
+  if (p.at == 0) {
+    const auto query = Query(bytes[0]);
+    if (validated_ == (query == Query::validate)) return Outcome::wrong;
+    // One who waits has nothing to ask.
+    if (missing_ > 0 && query != Query::cancel_wait) return Outcome::wrong;
+    p.at = 1;
+    switch (query) {
+      case Query::validate:
+      case Query::ping:
+        p.rest = sizeof(uint32_t);
+        break;
+      case Query::set:
+      case Query::append:
+      case Query::queue_push:
+        p.texts = 2;
+        break;
+      case Query::compare_set:
+        p.texts = 3;
+        break;
+      case Query::get:
+      case Query::delete_key:
+      case Query::queue_pop:
+      case Query::queue_length:
+        p.texts = 1;
+        break;
+      case Query::add:
+        p.texts = 1;
+        p.rest = sizeof(int64_t);
+        break;
+      case Query::check:
+      case Query::wait:
+      case Query::multi_get:
+        p.list = 1;
+        break;
+      case Query::multi_set:
+        p.list = 2;
+        break;
+      default:
+        break;
+    }
+  }
+  const auto length = [&] {
+    uint64_t n = 0;
+    std::memcpy(&n, bytes.data() + p.at, sizeof(n));
+    return n;
+  };
+  if (p.list > 0) {
+    if (bytes.size() - p.at < sizeof(uint64_t)) return Outcome::incomplete;
+    if (length() > kMostTexts) return Outcome::wrong;
+    p.texts = length() * p.list;
+    p.list = 0;
+    p.at += sizeof(uint64_t);
+  }
+  for (; p.texts > 0; --p.texts) {
+    if (bytes.size() - p.at < sizeof(uint64_t)) return Outcome::incomplete;
+    const uint64_t n = length();
+    if (n > kMostText) return Outcome::wrong;
+    if (bytes.size() - p.at - sizeof(uint64_t) < n) return Outcome::incomplete;
+    p.at += sizeof(uint64_t) + n;
+  }
+  return bytes.size() - p.at < p.rest ? Outcome::incomplete : Outcome::done;
 }
 
 StoreSession::Outcome StoreSession::answer(Reader& reader) {
   const auto query = Query(reader.number<uint8_t>());
-  if (validated_ == (query == Query::validate)) return Outcome::wrong;
-  // One who waits has nothing to ask.
-  if (missing_ > 0 && query != Query::cancel_wait) return Outcome::wrong;
   const auto rest = [&] { return reader.is_wrong() ? Outcome::wrong : Outcome::incomplete; };
   const auto kept = [&] { return state_.is_full() ? Outcome::wrong : Outcome::done; };
   switch (query) {
