@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
+#include <optional>
 #include <thread>
 
 #include "arete/base/file.h"
@@ -29,17 +31,25 @@ void append_record_text(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-// The next text, which `at` is moved behind.
-std::string_view next_text(std::string_view bytes, size_t& at, const std::string& path) {
+// The next text, which `at` is moved behind; none if it is not there in whole.
+std::optional<std::string_view> next_text(std::string_view bytes, size_t& at) {
   uint32_t length = 0;
-  const bool there = bytes.size() - at >= sizeof(length);
-  if (there) std::memcpy(&length, bytes.data() + at, sizeof(length));
-  at += sizeof(length);
-  if (!there || bytes.size() - at < length)
-    throw DistributedError(Failure::store, "FileStore",
-                           "'" + path + "' is not the file of a store, or was cut off");
-  at += length;
+  if (bytes.size() - at < sizeof(length)) return {};
+  std::memcpy(&length, bytes.data() + at, sizeof(length));
+  if (bytes.size() - at - sizeof(length) < length) return {};
+  at += sizeof(length) + length;
   return bytes.substr(at - length, length);
+}
+
+// Whether bytes may be the beginning of a record.
+bool may_begin_record(std::string_view bytes) {
+  const std::string_view key = bytes.substr(std::min(bytes.size(), sizeof(uint32_t)));
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"/", "-/", kReferences, kFinished},
+      [&](std::string_view begin) {
+        const size_t n = std::min(begin.size(), key.size());
+        return begin.substr(0, n) == key.substr(0, n);
+      });
 }
 
 }  // namespace
@@ -76,6 +86,14 @@ class FileStore::Locked {
     std::string record;
     append_record_text(record, key);
     append_record_text(record, value);
+    // Nothing of it may be left behind a record that is shorter.
+    if (unfinished_ && ftruncate(file_, off_t(store_.read_)) != 0) {
+      const int error = errno;
+      store_.table_ = {};
+      store_.read_ = 0;
+      throw io::system_error("write", store_.path_, error);
+    }
+    unfinished_ = false;
     size_t done = 0;
     while (done < record.size()) {
       const ssize_t n =
@@ -114,19 +132,32 @@ class FileStore::Locked {
       done += size_t(n);
     }
     for (size_t at = 0; at < news.size();) {
-      const std::string key(next_text(news, at, store_.path_));
-      const std::string_view value = next_text(news, at, store_.path_);
+      const size_t begin = at;
+      const auto name = next_text(news, at);
+      const auto value = name ? next_text(news, at) : std::nullopt;
+      if (!value) {
+        // Writers hold the lock: the one of half a record has died. Without a whole one before it
+        // the file may be anybody's.
+        if (store_.read_ == 0 || !may_begin_record(std::string_view(news).substr(begin)))
+          throw DistributedError(
+              Failure::store, "FileStore",
+              "'" + store_.path_ + "' is not the file of a store, or was cut off");
+        unfinished_ = true;
+        return;
+      }
+      const std::string key(*name);
       if (key.starts_with('-'))
         store_.table_.erase(key.substr(1));
       else
-        store_.table_.set(key, value);
+        store_.table_.set(key, *value);
+      store_.read_ += at - begin;
     }
-    store_.read_ = size;
   }
 
   FileStore& store_;
   std::unique_lock<std::mutex> lock_;
   int file_;
+  bool unfinished_ = false;  // half a record is at the end
 };
 
 FileStore::FileStore(std::string path, int world_size)
@@ -134,12 +165,15 @@ FileStore::FileStore(std::string path, int world_size)
   add_raw(kReferences, 1);
 }
 
-FileStore::~FileStore() try {
-  const int64_t finished = add_raw(kFinished, 1);
-  if (add_raw(kReferences, -1) == 0 && world_size_ >= 0 && finished >= world_size_)
-    unlink(path_.c_str());
-} catch (...) {
-  // Somebody removed it.
+FileStore::~FileStore() {
+  // Not around the body: what is caught there is thrown again.
+  try {
+    const int64_t finished = add_raw(kFinished, 1);
+    if (add_raw(kReferences, -1) == 0 && world_size_ >= 0 && finished >= world_size_)
+      unlink(path_.c_str());
+  } catch (...) {
+    // Somebody removed it.
+  }
 }
 
 int64_t FileStore::add_raw(const std::string& key, int64_t amount) {

@@ -156,6 +156,25 @@ TEST(FileStore, is_removed_by_the_last) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(FileStore, bears_half_a_record) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path / "store";
+  FileStore store(path);
+  store.set("k", "v");
+  const std::string half("\x05\0\0\0/long\x40\0\0\0begun", 18);
+  for (size_t n = 1; n <= half.size(); ++n) {
+    std::ofstream(path, std::ios::binary | std::ios::app) << half.substr(0, n);
+    FileStore other(path);
+    EXPECT_EQ(other.get("k"), "v");
+    EXPECT_EQ(store.get("k"), "v");
+    EXPECT_FALSE(store.check({{"long"}}));
+    store.set("n", std::to_string(n));
+    EXPECT_EQ(FileStore(path).get("n"), std::to_string(n));
+  }
+  std::ofstream(path, std::ios::binary | std::ios::app) << "these are no records";
+  EXPECT_THROW(store.get("k"), DistributedError);
+}
+
 TEST(FileStore, refuses_what_is_no_store) {
   const TemporaryFolder folder;
   const std::string path = folder.path / "store";
@@ -327,6 +346,70 @@ TEST(StoreSession, keeps_and_sends_no_more_than_its_limits) {
   EXPECT_LT(other.out.size(), uint64_t(80) << 20);
   EXPECT_TRUE(state.keys.erase("/k"));
   EXPECT_EQ(state.keys.bytes(), 0u);
+}
+
+TEST(StoreSession, reads_a_list_that_comes_slowly_once) {
+  StoreState state;
+  StoreSession session(state);
+  ASSERT_TRUE(session.receive(hello()));
+  std::string bytes(1, char(Query::multi_set));
+  append_number(bytes, kMostTexts);
+  for (uint64_t i = 0; i < kMostTexts; ++i) {
+    append_text(bytes, std::to_string(i));
+    append_text(bytes, "value");
+  }
+  const auto begin = steady_clock::now();
+  for (size_t at = 0; at < bytes.size(); at += 40)
+    ASSERT_TRUE(session.receive(std::string_view(bytes).substr(at, 40)));
+  EXPECT_EQ(state.keys.size(), kMostTexts);
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(StoreSession, all_together_hold_no_more_than_a_limit) {
+  StoreState state;
+  {
+    StoreSession session(state);
+    ASSERT_TRUE(session.receive(hello()));
+    std::string begun(1, char(Query::set));
+    append_text(begun, "/k");
+    append_number(begun, kMostText);
+    begun += std::string(4 << 20, 'x');
+    ASSERT_TRUE(session.receive(begun));
+    EXPECT_GE(state.under_way, uint64_t(4) << 20);
+    state.under_way += kMostUnderWay - (uint64_t(5) << 20);  // those of others
+    EXPECT_FALSE(session.receive(std::string(3 << 20, 'x')));
+    state.under_way -= kMostUnderWay - (uint64_t(5) << 20);
+  }
+  EXPECT_EQ(state.under_way, 0u);
+  // Nor do answers that were sent, or requests that were answered.
+  StoreSession session(state);
+  ASSERT_TRUE(session.receive(hello()));
+  std::string set(1, char(Query::set)), get(1, char(Query::get));
+  append_text(set, "/k");
+  append_text(set, std::string(4 << 20, 'x'));
+  append_text(get, "/k");
+  ASSERT_TRUE(session.receive(set + get));
+  size_t bytes = 0;
+  while (!session.to_send().empty()) {
+    const size_t n = std::min<size_t>(session.to_send().size(), 100000);
+    bytes += n;
+    session.sent(n);
+  }
+  EXPECT_EQ(bytes, (size_t(4) << 20) + 8);
+  EXPECT_LT(state.under_way, uint64_t(1) << 20);
+}
+
+TEST(StoreServer, takes_no_more_clients_than_it_is_told) {
+  StoreServer server("127.0.0.1", 0, 2);
+  const auto client = [&] {
+    return std::make_unique<TCPStore>(
+        "127.0.0.1", TcpStoreOptions{.port = server.port(), .timeout = Milliseconds(1000)});
+  };
+  auto a = client(), b = client();
+  EXPECT_THROW(client(), DistributedError);
+  a.reset();
+  b->set("k", "v");
+  EXPECT_EQ(client()->get("k"), "v");
 }
 
 // Random requests that are right in part, in pieces, on several connections.
