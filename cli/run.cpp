@@ -104,7 +104,12 @@ class Launch {
       : options_(options), local_size_(local_size), port_(port) {}
 
   int run() {
-    for (int i = 0; i < local_size_; ++i) start(i);
+    try {
+      for (int i = 0; i < local_size_; ++i) start(i);
+    } catch (...) {
+      end_all();
+      throw;
+    }
     while (!all_ended() && !first_ && !stop_signal) {
       forward(50);
       reap();
@@ -191,7 +196,6 @@ class Launch {
     const ssize_t told = read(pipes[2][0], &error, sizeof(error));
     close(pipes[2][0]);
     if (told != sizeof(error)) return;
-    end_all();
     throw IoError("run", "'" + arguments[0] + "' cannot be started: " + std::strerror(error));
   }
 
