@@ -51,6 +51,33 @@ auto released(F&& f) {
   return f();
 }
 
+// Waits for a call, but answers signals meanwhile.
+void wait_for(d::Work& work, std::optional<d::Milliseconds> timeout) {
+  constexpr d::Milliseconds kSlice(100);
+  auto left = timeout;
+  while (!left || *left > kSlice) {
+    if (released([&] { return work.wait_done(kSlice); })) break;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (left) *left -= kSlice;
+  }
+  released([&] {
+    if (left && !work.wait_done(*left)) d::Work::throw_late(*timeout);
+    work.wait();
+  });
+}
+
+// A group for Python. It may end in a deallocation, and threads that it waits for may need the GIL
+// to release their tensors.
+d::ProcessGroupPtr ended_without_gil(d::ProcessGroupPtr group) {
+  d::ProcessGroup* const p = group.get();
+  if (!p) return nullptr;
+  return {p, [group = std::move(group)](d::ProcessGroup*) mutable {
+            if (!PyGILState_Check()) return group.reset();
+            const nb::gil_scoped_release release;
+            group.reset();
+          }};
+}
+
 void bind_stores(nb::module_& m) {
   nb::class_<d::Store>(m, "Store", "Keys and values that processes share; values are bytes.")
       .def(
@@ -154,6 +181,10 @@ void bind_groups(nb::module_& m) {
       .def(
           "__init__",
           [](d::ReduceOp* self, int kind, double factor) {
+            constexpr int last = int(prim::ReduceKind::premul_sum);
+            ARETE_CHECK(kind >= 0 && kind <= last, ValueError("ReduceOp", "there is no such kind")
+                                                       .expected("0 to " + std::to_string(last))
+                                                       .got(std::to_string(kind)));
             new (self) d::ReduceOp(prim::ReduceKind(kind), factor);
           },
           "kind"_a, "factor"_a = 1.0)
@@ -179,10 +210,10 @@ void bind_groups(nb::module_& m) {
       .def(
           "wait",
           [](d::Work& w, std::optional<Time> timeout) {
-            w.wait(timeout && timeout->count() > 0 ? milliseconds(timeout) : std::nullopt);
+            wait_for(w, timeout && timeout->count() > 0 ? milliseconds(timeout) : std::nullopt);
             return true;
           },
-          "timeout"_a = nb::none(), Released(), "Until it is done; raises what went wrong.")
+          "timeout"_a = nb::none(), "Until it is done; raises what went wrong.")
       .def("is_completed", &d::Work::is_completed, "Whether it is done.")
       .def("is_success", [](const d::Work& w) { return w.is_completed() && !w.exception(); })
       .def("exception",
@@ -253,19 +284,19 @@ void bind_groups(nb::module_& m) {
                                .world_size = world_size,
                                .store = std::move(store)};
         if (timeout) options.timeout = milliseconds(*timeout);
-        return d::init_process_group(options);
+        return ended_without_gil(d::init_process_group(options));
       },
       nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(), Released());
   m.def("destroy_process_group", &d::destroy_process_group, nb::arg().none(), Released());
   m.def(
       "new_group",
       [](const std::vector<int>& ranks, std::optional<Time> timeout, const std::string& backend) {
-        return d::new_group(ranks, milliseconds(timeout), backend);
+        return ended_without_gil(d::new_group(ranks, milliseconds(timeout), backend));
       },
       nb::arg(), nb::arg().none(), nb::arg(), Released());
   m.def("is_initialized", &d::is_initialized);
   m.def("is_gloo_available", &d::is_gloo_available);
-  m.def("world", &d::world);
+  m.def("world", [] { return ended_without_gil(d::world()); });
   m.def("get_group_rank", &d::get_group_rank);
   m.def("environment_local_rank", &d::environment_local_rank);
   m.def(

@@ -247,6 +247,57 @@ os._exit(0)
     assert "second True False DistBackendError" in results[0][0], results[0][0]
 
 
+def run_alone(body):
+    """Runs the program of one rank of two whose other one never comes."""
+    program = """
+import arete, gc, os, signal, sys, threading, time
+from datetime import timedelta
+import arete.distributed as dist
+dist.init_process_group("store", store=dist.HashStore(), rank=0, world_size=2, timeout=timedelta(seconds=100))
+""" + body
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+
+def test_a_group_ends_while_threads_hold_memory_of_python():
+    done = run_alone("""
+group = dist.group.WORLD
+work = dist.irecv(arete.frombuffer(bytearray(64), dtype=arete.float32), 1)
+del work
+dist.destroy_process_group()
+del group
+gc.collect()
+print("ended")
+""")
+    assert done.returncode == 0 and done.stdout == "ended\n", (done.stdout, done.stderr)
+
+
+def test_waiting_is_interrupted():
+    done = run_alone("""
+work = dist.irecv(arete.zeros(2), 1)
+try:
+    work.wait(timedelta(milliseconds=250))
+except RuntimeError as e:
+    print(e)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+begin = time.monotonic()
+try:
+    work.wait()
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begin < 20)
+sys.stdout.flush()
+os._exit(0)
+""")
+    assert done.stdout.splitlines() == ["Operation timed out! It did not complete within 250 ms", "interrupted True"], done.stderr
+
+
+def test_numbers_of_operations():
+    operation = type(dist.ReduceOp.SUM)
+    assert operation(0) == dist.ReduceOp.SUM
+    for kind in (-1, 9, 1000):
+        with pytest.raises(ValueError, match="no such kind"):
+            operation(kind)
+
+
 def test_nobody_at_the_address():
     begin = time.monotonic()
     with pytest.raises(dist.DistNetworkError, match="The client socket has timed out after 300ms"):
@@ -286,13 +337,14 @@ dist.destroy_process_group()
 """
 
 
-def launch(tmp_path, *arguments, options=("--standalone", "--nproc-per-node", "2"), program=None):
+def launch(tmp_path, *arguments, options=("--standalone", "--nproc-per-node", "2"), program=None, files=None):
     arete_program = os.environ.get("ARETE_PROGRAM")
     if not arete_program:
         pytest.skip("ARETE_PROGRAM does not name the program arete")
     script = tmp_path / "script.py"
     script.write_text(LAUNCHED)
-    return subprocess.run([arete_program, "run", *options, *(program or ["--python", sys.executable, script]), *arguments],
+    limit = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"] if files else []
+    return subprocess.run([*limit, arete_program, "run", *options, *(program or ["--python", sys.executable, script]), *arguments],
                           capture_output=True, text=True, timeout=120)
 
 
@@ -323,6 +375,14 @@ def test_run_of_other_programs(tmp_path):
                                    (["--no-python"], ["/none"], "cannot be started"), (["--nnodes", "2"], ["x"], "one node")]:
         done = launch(tmp_path, options=["--standalone", *options], program=program)
         assert done.returncode == 1 and text in done.stderr, done.stderr
+
+
+def test_run_ends_what_it_started_if_more_cannot_be(tmp_path):
+    trap = f"trap 'sleep 0.5; touch {tmp_path}/ended_$RANK; exit 1' TERM; while :; do sleep 0.1; done"
+    # Each rank takes two of the files that may be open.
+    done = launch(tmp_path, options=["--standalone", "--nproc-per-node", "30", "--no-python"], program=["sh", "-c", trap], files=40)
+    assert done.returncode == 1 and "no pipe" in done.stderr, done.stderr
+    assert (tmp_path / "ended_0").exists()
 
 
 def test_torchrun_starts_a_program(tmp_path):
