@@ -449,6 +449,7 @@ class Skipper:
 
     def __init__(self, program: Any) -> None:
         self.program = program
+        self.lock = threading.Lock()  # of all but what may be skipped; who does not get it follows
         self.reset()
 
     def reset(self) -> None:
@@ -475,8 +476,10 @@ class Skipper:
             return self.program.call(function, args, kwargs)
         if self._is_known(function):
             for kind in self.kinds:
-                if kind.skip is not None:
-                    result = kind.skip.run(args, kwargs)
+                skip, watched = kind.skip, kind.watched  # another thread may forget them meanwhile
+                if skip is not None:
+                    result = skip.run(args, kwargs)
+                    del watched
                     if result is not NotImplemented:
                         self.skipped += 1
                         return result
@@ -489,7 +492,15 @@ class Skipper:
                                      and function.__func__ is known.__func__)
 
     def _follow(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if _C._is_compiling():
+        if _C._is_compiling() or not self.lock.acquire(blocking=False):
+            return self.program.call(function, args, kwargs)
+        try:
+            return self._look_at(function, args, kwargs)
+        finally:
+            self.lock.release()
+
+    def _look_at(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if self.reason:
             return self.program.call(function, args, kwargs)
         if not self._is_known(function):
             self.function = function
