@@ -152,9 +152,9 @@ const OpRecord& powers_op =
               if (n < 2) return {zeros(g.input_sizes(0), g.grad().options())};
               // Exponents are exact.
               const DType t = g.grad().dtype();
-              const DType wide = is_complex(t)                         ? real_of(t)
+              const DType wide = is_complex(t)                     ? real_of(t)
                                  : t == kFloat16 || t == kBFloat16 ? kFloat32
-                                                                       : t;
+                                                                   : t;
               const Tensor exponents =
                   arange(Scalar(1), Scalar(n), TensorOptions(wide, g.grad().device()));
               return {(g.grad().narrow(-1, 1, n - 1) *
