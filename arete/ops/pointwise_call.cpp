@@ -213,6 +213,8 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   r.variant = cache.find(key);
   if (!r.variant) [[unlikely]] {
     ARETE_ASSERT(def.n_inputs <= kMostInputs && def.n_params <= kParamBits);
+    // Gradients of an operator's own count its numbers as parameters.
+    ARETE_ASSERT(def.constant_number < 0 || (def.n_params == 0 && !def.gradient));
     auto fresh = std::make_unique<Variant>();
     fresh->key = key;
     fresh->compute = compute;
