@@ -4,6 +4,7 @@
 
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/stand_in_internal.h"
+#include "arete/prim/positions.h"
 
 namespace arete::compile {
 
@@ -87,7 +88,7 @@ void Buffers::add_use(std::vector<Use>& uses, const View& view, Access access) {
   const int buffer = of(view);
   if (buffer < 0) return;
   const StoragePtr& storage = buffers_[size_t(buffer)].storage;
-  if (!storage) {  // any of it
+  if (!storage && !prim::are_kept_numbers(view.data)) {  // any of it
     uses.push_back({buffer, 0, INT64_MAX, access});
     return;
   }

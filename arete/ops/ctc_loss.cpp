@@ -16,6 +16,7 @@
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -358,11 +359,10 @@ const OpRecord& ctc_losses_backward_op =
                     .reduced = 0b100,
                     .inputs = {&blanks, 1},
                     .out = of_blanks});
-          const prim::ScratchView counted(p, kInt64, Shape{std::max(steps, classes)});
-          p.iota({.out = counted, .istart = 0, .istep = 1});
+          const prim::Positions counted(p, kInt64, std::max(steps, classes));
           const Shape of_steps{steps, 1, 1}, along_steps{1, 0, 0}, of_classes{classes},
               along_classes{1};
-          prim::View step = counted, label = counted;
+          prim::View step = counted.all(), label = counted.all();
           step.sizes = of_steps, step.strides = along_steps;
           label.sizes = of_classes, label.strides = along_classes;
           const prim::View result = view_of(out[0]);

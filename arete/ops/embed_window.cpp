@@ -1,6 +1,7 @@
 // The gradient of views: values put back where a view showed them.
 #include "arete/ops/call.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/positions.h"
 
 namespace arete::ops {
 namespace {
@@ -30,10 +31,10 @@ const OpRecord& embed_window_op =
           if (places) return p.copy({view_of(out[0], window), view_of(values)});
           // Which element each value belongs to: the window on the numbers 0, 1, 2, ...
           const int64_t total[] = {out[0].numel()}, count[] = {values.numel()}, one[] = {1};
-          const prim::ScratchView numbers(p, kInt64, total), index(p, kInt64, values.sizes()),
+          const prim::Positions numbers(p, kInt64, total[0]);
+          const prim::ScratchView index(p, kInt64, values.sizes()),
               packed(p, values.dtype(), values.sizes());
-          p.iota({numbers});
-          prim::View shown = numbers;
+          prim::View shown = numbers.all();
           shown.data += window.offset * int64_t(sizeof(int64_t));
           shown.sizes = window.sizes;
           shown.strides = window.strides;

@@ -163,10 +163,10 @@ bool copy_in_order(const Call& c, const Tensor& out, const prim::View& index, in
 
   // Which slice is at a position: as with any scatter, some one of several.
   const DType number = prim::position_dtype(std::max({outer, inner, index.numel()}));
-  const prim::ScratchView slice(p, kInt64, Shape{n}), counted(p, kInt64, Shape{index.numel()});
+  const prim::ScratchView slice(p, kInt64, Shape{n});
+  const prim::Positions counted(p, kInt64, index.numel());
   p.fill({.out = slice, .value = {.i = -1}, .value_is_integer = true});
-  p.iota({.out = counted, .istart = 0, .istep = 1});
-  p.scatter({slice, at_least_1d(index), counted, 0, ScatterMode::set, c.name()});
+  p.scatter({slice, at_least_1d(index), counted.all(), 0, ScatterMode::set, c.name()});
 
   using expr::Type;
   using expr::Value;

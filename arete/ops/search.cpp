@@ -14,6 +14,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sort.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -73,7 +74,8 @@ const OpRecord& insertion_points_op =
             p.fill(filling(view_of(out[0]), 0, c.name()));
             return;
           }
-          std::optional<prim::ScratchView> copied, rows;
+          std::optional<prim::ScratchView> copied;
+          std::optional<prim::Positions> rows;
           prim::View table = view_of(sorted);
           if (!sorted.is_contiguous()) {
             copied.emplace(p, sorted.dtype(), sorted.sizes());
@@ -84,9 +86,8 @@ const OpRecord& insertion_points_op =
           Shape row_sizes, row_strides;
           if (sorted.dim() > 1) {
             const int64_t count = sorted.numel() / n;
-            rows.emplace(p, kInt64, Shape{count});
-            p.iota({.out = *rows, .istart = 0, .istep = 1});
-            prim::View view = rows->view();
+            rows.emplace(p, kInt64, count);
+            prim::View view = rows->all();
             row_sizes = Shape(sorted.sizes());
             row_sizes.back() = 1;
             row_strides = contiguous_strides(row_sizes);

@@ -1,18 +1,37 @@
 // Inputs of programs that compute where elements lie.
 #pragma once
 
+#include <optional>
+
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
 
 namespace arete::prim {
 
+/// 0, 1, 2, ... `count` of them of kInt32 or kInt64, in memory of the device that nobody writes and
+/// that stays where it is, made at the first use. Null where they have to be counted by a call:
+/// there are too many, or a graph of the device's work is being captured and they are not there
+/// yet.
+std::byte* kept_numbers(Device device, DType dtype, int64_t count);
+/// Whether they are what lies there.
+bool are_kept_numbers(const std::byte* address) noexcept;
+
 /// 0, 1, 2, ... in memory, shown along dimensions of what a program runs over.
 class Positions {
  public:
   /// As many as the longest of the numbers that are asked for.
-  Positions(Primitives& p, DType dtype, int64_t count) : numbers_(p, dtype, Shape{count}) {
+  Positions(Primitives& p, DType dtype, int64_t count)
+      : size_{count}, numbers_(kept_numbers(p.device(), dtype, count), dtype, size_, stride_) {
+    if (numbers_.data) return;
+    counted_.emplace(p, dtype, size_);
+    numbers_.data = counted_->view().data;
     p.iota({.out = numbers_});
   }
+  Positions(const Positions&) = delete;
+  Positions& operator=(const Positions&) = delete;
+
+  /// All of them, one after the other.
+  const View& all() const { return numbers_; }
   /// The number of an element among dimensions `first` to `last` of `sizes`, row-major. A view of
   /// this object's.
   View along(IntList sizes, size_t first, size_t last) {
@@ -26,7 +45,7 @@ class Positions {
       part[d] = sizes[d];
       strides[d] = n;
     }
-    ARETE_ASSERT(n <= numbers_.view().sizes[0]);
+    ARETE_ASSERT(n <= size_[0]);
     View v = numbers_;
     v.sizes = part;
     v.strides = strides;
@@ -34,7 +53,9 @@ class Positions {
   }
 
  private:
-  ScratchView numbers_;
+  Shape size_, stride_{1};
+  View numbers_;
+  std::optional<ScratchView> counted_;
   Shape sizes_[kMaxRank], strides_[kMaxRank];
   size_t count_ = 0;
 };
