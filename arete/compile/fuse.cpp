@@ -21,6 +21,8 @@ constexpr int kMostFunctions = 12;
 // Rows that calls are put together for which were none before: enough of them for all threads, and
 // none that would better be divided.
 constexpr int64_t kManyRows = 64, kLongestRow = 16384;
+// Elements of which it costs less to make something again for each than to launch a kernel for it.
+constexpr int64_t kSmall = 65536;
 // Elements of a row that are seen one by one, where that lets more calls be put together.
 constexpr int64_t kFew = 4;
 
@@ -91,14 +93,28 @@ std::optional<Stages> seen_in_rows(const StagedCall& elements, const StagedCall&
   return seen;
 }
 
-/// What is made once for all, seen at each element of a space.
-StagedCall seen_everywhere(const StagedCall& once, const Shape& space) {
-  StagedCall seen = once;
+/// Whether what is made once for `space`, or for each row of a small one, may be made again at each
+/// of its elements.
+bool may_be_spread(const StagedCall& few, const Shape& space) {
+  const int64_t count = numel_of(few.space), all = numel_of(space);
+  if (few.reduced || count >= all) return false;
+  if (count == 1) return true;
+  const bool is_cheap =
+      std::ranges::all_of(few.stages, [](const Stage& s) { return functions_of(*s.program) == 0; });
+  if (few.space.size() != space.size() || all > (is_cheap ? kSmall : kSmall / 16)) return false;
+  for (size_t d = 0; d < space.size(); ++d)
+    if (few.space[d] != space[d] && few.space[d] != 1) return false;
+  return true;
+}
+StagedCall spread_over(const StagedCall& few, const Shape& space) {
+  const bool once = numel_of(few.space) == 1;
+  StagedCall seen = few;
   seen.space = space;
   for (Stage& s : seen.stages)
     for (std::vector<Place>* places : {&s.inputs, &s.outputs})
       for (Place& p : *places)
-        if (!p.is_table) p.layout = Layout(space, Shape(space.size(), 0));
+        if (!p.is_table)
+          p.layout = once ? Layout(space, Shape(space.size(), 0)) : expand(p.layout, space);
   return seen;
 }
 
@@ -247,13 +263,14 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
   const auto is_wanted = [&](const Use& u) { return u.buffer >= 0 && is_read_elsewhere(u); };
   if (!staged_ || !next.staged_) return "one of them is no call for elements or rows";
   const StagedCall& its = *next.staged_;
-  // One element that nobody else wants is made again for each element that reads it. (Functions of
-  // one element and of many may differ in last bits.)
+  // Few elements that nobody else wants are made again for each element that reads one. (Functions
+  // of one element and of many may differ in last bits.)
   std::optional<StagedCall> spread;
-  if (!exact_ && !staged_->reduced && numel_of(staged_->space) == 1 && numel_of(its.space) > 1 &&
+  if (!exact_ && may_be_spread(*staged_, its.space) &&
+      (numel_of(staged_->space) == 1 || !its.reduced) &&
       std::ranges::none_of(uses_,
                            [&](const Use& u) { return u.access != Access::read && is_wanted(u); }))
-    spread = seen_everywhere(*staged_, its.space);
+    spread = spread_over(*staged_, its.space);
   StagedCall& mine = spread ? *spread : *staged_;
   if (call().device() != next.call().device()) return "they are of different devices";
   if (!same_context(mine.context, its.context))

@@ -41,7 +41,10 @@ std::optional<End> end_of(const prim::RecordedCall& call) {
       last.op == expr::Op::input)
     return End{End::Kind::widen, Activation::none, &e.inputs[0], nullptr, &out};
   const DType dtype = out.dtype;
-  if (!is_half(dtype) || !e.params.empty() || e.inputs.size() > 2) return std::nullopt;
+  if (!(is_half(dtype) || dtype == kFloat32) || !e.params.empty() || e.inputs.size() > 2)
+    return std::nullopt;
+  if (e.program == &ops::activation_program(Activation::relu, dtype))
+    return End{End::Kind::activate, Activation::relu, &e.inputs[0], nullptr, &out};
   const expr::Program& gelu = ops::activation_program(Activation::gelu_tanh, dtype);
   if (e.program == &gelu)
     return End{End::Kind::activate, Activation::gelu_tanh, &e.inputs[0], nullptr, &out};
@@ -116,6 +119,8 @@ void Plan::end_products(Buffers& buffers) {
     } else {
       if (!backend.has_epilogue(end->activation, g.out.dtype)) continue;
       if (end->kind == End::Kind::differentiate && (is_wanted || g.bias)) continue;
+      // What a product was before its negative elements went, the library does not store.
+      if (end->activation == Activation::relu && is_wanted) continue;
       product.activation = end->activation;
       product.differentiate = end->kind == End::Kind::differentiate;
       if (product.differentiate)

@@ -196,6 +196,10 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
 bool takes_gelu(Activation activation, DType dtype) {
   return activation == Activation::gelu_tanh && (dtype == kFloat16 || dtype == kBFloat16);
 }
+bool takes_relu(Activation activation, DType dtype) {
+  return activation == Activation::relu &&
+         (dtype == kFloat16 || dtype == kBFloat16 || dtype == kFloat32);
+}
 
 bool is_aligned(const void* p, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % uint64_t(bytes) == 0;
@@ -220,6 +224,8 @@ GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const Lib
       !g.aux || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
                  call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
   o.gelu_tanh = takes_gelu(g.activation, dtype) && bias_is_done && aux_fits && half;
+  o.relu = takes_relu(g.activation, dtype) && bias_is_done && g.a.dtype == dtype && !g.aux &&
+           !g.differentiate;
   o.aux = o.gelu_tanh && g.aux;
   o.derivative = o.aux && g.differentiate;
   // Where rows of half types do not begin at whole 16 bytes the library has sums only in a kernel
@@ -242,7 +248,7 @@ GemmArgs rest_of(const GemmArgs& g, const GemmOptions& done) {
   if (done.bias) rest.bias = View{};
   if (done.aux) rest.aux = View{};
   if (done.scales) rest.a_scale = rest.b_scale = View{};
-  if (done.gelu_tanh) {
+  if (done.gelu_tanh || done.relu) {
     rest.activation = Activation::none;
     rest.differentiate = false;
   }
@@ -332,9 +338,10 @@ bool multiply_in_library(const Request& r) {
       return true;
     }
     // Once more with nothing but the product.
-    if (!options.bias && !options.gelu_tanh && options.sums == GemmOptions::Sums::none)
+    if (!options.bias && !options.gelu_tanh && !options.relu &&
+        options.sums == GemmOptions::Sums::none)
       return false;
-    options.bias = options.gelu_tanh = options.aux = options.derivative = false;
+    options.bias = options.gelu_tanh = options.relu = options.aux = options.derivative = false;
     options.sums = GemmOptions::Sums::none;
   }
 }
@@ -401,7 +408,7 @@ bool is_f8_layout(const LibraryPlan& plan) {
 }  // namespace
 
 bool CudaBackend::has_epilogue(Activation activation, DType dtype) const {
-  return takes_gelu(activation, dtype);
+  return takes_gelu(activation, dtype) || takes_relu(activation, dtype);
 }
 
 void CudaBackend::gemm(const GemmArgs& g) {

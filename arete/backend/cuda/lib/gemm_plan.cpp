@@ -39,6 +39,7 @@ cublasLtEpilogue_t epilogue_of(const GemmKey& key) {
   if (key.has_gelu && key.has_aux)
     return key.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   if (key.has_gelu) return key.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (key.has_relu) return key.has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   return key.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -118,7 +119,8 @@ GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
   k.a = a, k.b = b, k.d = d;
   k.device = uint8_t(device);
   k.transpose_a = call.transpose_a, k.transpose_b = call.transpose_b;
-  k.has_bias = options.bias, k.has_gelu = options.gelu_tanh, k.has_aux = options.aux;
+  k.has_bias = options.bias, k.has_gelu = options.gelu_tanh, k.has_relu = options.relu,
+  k.has_aux = options.aux;
   k.is_tf32 = options.tf32, k.has_beta = has_beta;
   k.has_derivative = options.derivative, k.sums = options.sums;
   k.has_a_scale = options.scales && pointers.a_scale;

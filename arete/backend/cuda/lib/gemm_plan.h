@@ -20,8 +20,9 @@ class CudaBackend;
 
 /// What the library does to a product on its way out, and the precision of f32.
 struct GemmOptions {
-  bool bias = false;        // of length m, added to every column of D
-  bool gelu_tanh = false;   // its tanh approximation
+  bool bias = false;       // of length m, added to every column of D
+  bool gelu_tanh = false;  // its tanh approximation
+  bool relu = false;
   bool aux = false;         // with gelu_tanh: the values before it
   bool derivative = false;  // with aux: times gelu's derivative at aux, which is read
   bool scales = false;      // of f8 operands
@@ -46,11 +47,12 @@ struct GemmKey {
   DType a, b, d;
   uint8_t device;
   bool transpose_a, transpose_b;
-  bool has_bias, has_gelu, has_aux, is_tf32, has_beta, has_derivative, has_a_scale, has_b_scale;
+  bool has_bias, has_gelu, has_relu, has_aux, is_tf32, has_beta, has_derivative, has_a_scale,
+      has_b_scale;
   GemmOptions::Sums sums;
   uint8_t log_align_a, log_align_b, log_align_d, log_align_bias,
       log_align_aux;                // of bytes; bias: or sums
-  std::array<uint8_t, 4> unused{};  // keys are compared as bytes
+  std::array<uint8_t, 3> unused{};  // keys are compared as bytes
 };
 
 /// log2 of what an address is a multiple of, as far as it matters to a library: 8 (256 bytes: the
