@@ -1,9 +1,12 @@
 // Cross entropy of logits and classes as one operator, with a fused gradient.
+#include <numeric>
+
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/softmax.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -53,19 +56,56 @@ const prim::FusedSpec& lse_spec(DType in) {
   });
 }
 
-void safe_index(prim::Primitives& p, const View& target, int64_t ignore, int64_t classes,
-                const View& out) {
-  const expr::Literal params[] = {integer_literal(ignore), integer_literal(classes)};
-  p.pointwise({&class_to_read(), {&target, 1}, {&out, 1}, params});
+// Sums of so few losses are one row of a kernel, more are divided among threads.
+constexpr int64_t kFewTargets = 16384;
+
+// in[.., target[.., 0]] with classes last: 0 where it is ignored.
+void pick(prim::Primitives& p, const View& in, const View& target, int64_t ignore,
+          const View& out) {
+  prim::GatherArgs g{in, target, out, in.rank() - 1, "cross_entropy"};
+  g.leaves_out = true;
+  g.left_out = ignore;
+  p.gather(g);
 }
 
-// weight[target] for each target.
-void weight_of(prim::Primitives& p, const Tensor& weight, const View& index, const View& out) {
-  const int64_t n = index.numel(), one = 1;
-  View flat_index = index, flat_out = out;
-  flat_index.sizes = flat_out.sizes = IntList(&n, 1);
-  flat_index.strides = flat_out.strides = IntList(&one, 1);
-  p.gather({view_of(weight), flat_index, flat_out, 0, "cross_entropy"});
+// The weight of each target.
+void weight_of(prim::Primitives& p, const Tensor& weight, const View& target, int64_t ignore,
+               const View& out) {
+  Shape sizes(target.sizes), strides(sizes.size(), 0);
+  sizes.back() = weight.numel();
+  strides.back() = weight.layout().strides[0];
+  View in = view_of(weight);
+  in.sizes = sizes, in.strides = strides;
+  pick(p, in, target, ignore, out);
+}
+
+// Of a target, its row's lse, its logit[, its weight] and the class to ignore: what it adds to the
+// loss and to what that is divided by.
+std::vector<Value> loss_and_weight(Values v, bool weighted, DType work) {
+  const Value ignored = v[0] == v.back();
+  const Value loss = v[1] - v[2];
+  if (!weighted) return {where(ignored, 0.0, loss), cast(!ignored, work_type(work))};
+  return {where(ignored, 0.0, loss * v[3]), where(ignored, 0.0, cast(v[3], work_type(work)))};
+}
+
+// Both sums of all targets in a row, and the loss of all.
+const prim::FusedSpec& sums_spec(const std::vector<DType>& inputs, DType work, DType result,
+                                 bool mean) {
+  static SpecCache cache;
+  const bool weighted = inputs.size() > 3;
+  return cache.get(
+      pack_key({int(inputs[2]), weighted ? int(inputs[3]) : 31, int(result), int(mean)}), [&] {
+        FusedBuilder b(inputs, {result, work}, {Type::i64});
+        std::vector<int> all(inputs.size());
+        std::iota(all.begin(), all.end(), 0);
+        const int sums = b.reduce(Monoid::sum, all,
+                                  [&](Values v) { return loss_and_weight(v, weighted, work); });
+        b.store_row({sums, sums - 1}, 0, 2, [&](Values v) {
+          return mean ? std::vector{v[0] / v[1], v[1]}
+                      : std::vector{v[0], v[0].builder()->constant(work_type(work), 1)};
+        });
+        return b.finish();
+      });
 }
 
 void softmax_nll_infer(const Call& call, OutputSpecs& out) {
@@ -83,90 +123,81 @@ void softmax_nll_infer(const Call& call, OutputSpecs& out) {
 }
 
 void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-  static ProgramCache loss_programs, weight_programs, divide_programs;
+  static ProgramCache loss_programs, divide_programs;
   const Tensor &x = call.tensor(0), &target = call.tensor(1);
   const Tensor weight = call.has(2) ? call.tensor(2) : Tensor();
   const int64_t ignore = call.integer(3), reduction = call.integer(4);
   check_range("cross_entropy", target, x.sizes()[class_dim(x)], ignore);
   const Views v = views_of(x, target);
   const View xv = view_of(x, v.x), tv = view_of(target, v.target);
-  const Layout lse_layout(v.rows.sizes);
-  const View lse = view_of(out[1], lse_layout);
-  if (x.numel() > 0)
+  const View lse = view_of(out[1], v.rows);
+  const ScratchView picked(p, x.dtype(), v.rows.sizes);
+  if (x.numel() > 0) {
     p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
-
-  const ScratchView index(p, kInt64, v.rows.sizes), picked(p, x.dtype(), v.rows.sizes);
-  safe_index(p, tv, ignore, x.sizes()[class_dim(x)], index);
-  if (x.numel() > 0) p.gather({xv, index, picked, xv.rank() - 1, "cross_entropy"});
+    pick(p, xv, tv, ignore, picked);
+  }
   std::optional<ScratchView> weights;
-  if (weight.defined())
-    weight_of(p, weight, index, weights.emplace(p, weight.dtype(), v.rows.sizes));
-
-  // (target, lse, picked[, weight]) -> the loss of one target.
   std::vector<DType> types{kInt64, v.work, x.dtype()};
   SmallVector<View, 4> inputs{tv, lse, picked};
-  if (weights) {
+  if (weight.defined()) {
+    weight_of(p, weight, tv, ignore, weights.emplace(p, weight.dtype(), v.rows.sizes));
     types.push_back(weight.dtype());
     inputs.push_back(*weights);
   }
-  const DType result = reduction == kNone ? out[0].dtype() : v.work;
+  const std::span<const View> all{inputs.data(), inputs.size()};
   const expr::Literal param = integer_literal(ignore);
-  const expr::Program& loss =
-      loss_programs.get(pack_key({int(x.dtype()), weights ? int(weight.dtype()) : 31, int(result)}),
-                        types, {Type::i64}, {result}, [&](Values u) {
-                          Value l = u[1] - u[2];
-                          if (weights) l = l * u[3];
-                          return std::vector{where(u[0] == u.back(), 0.0, l)};
-                        });
   const Layout ones(Shape(v.rows.sizes.size(), 1));
-  Layout scalar = ones;
-  const View total = [&] {
-    scalar.offset = out[2].storage_offset();
-    return view_of(out[2], scalar);
-  }();
+  Layout at_loss = ones, at_total = ones;
+  at_loss.offset = out[0].storage_offset();
+  at_total.offset = out[2].storage_offset();
+  const View total = view_of(out[2], at_total);
+
+  if (reduction != kNone && target.numel() > 0 && target.numel() <= kFewTargets) {
+    const View results[2] = {view_of(out[0], at_loss), total};
+    p.fused({&sums_spec(types, v.work, out[0].dtype(), reduction == kMean),
+             v.rows.sizes,
+             0,
+             all,
+             results,
+             {&param, 1}});
+    return;
+  }
+  // `which` of loss_and_weight(), of one target.
+  const DType result = reduction == kNone ? out[0].dtype() : v.work;
+  const auto program = [&](size_t which) -> const expr::Program& {
+    return loss_programs.get(
+        pack_key({int(x.dtype()), weights ? int(weight.dtype()) : 31, int(result), int(which)}),
+        types, {Type::i64}, {result},
+        [&](Values u) { return std::vector{loss_and_weight(u, bool(weights), v.work)[which]}; });
+  };
   expr::Literal one;
   one.f = 1;
   if (reduction == kNone) {
     Layout l = v.rows;
     l.offset = out[0].storage_offset();
     const View o = view_of(out[0], l);
-    p.pointwise({&loss, {inputs.data(), inputs.size()}, {&o, 1}, {&param, 1}});
+    p.pointwise({&program(0), all, {&o, 1}, {&param, 1}});
     p.fill({total, one});
     return;
   }
-  const uint32_t all = (1u << v.rows.sizes.size()) - 1;
   const ScratchView sum(p, v.work, ones.sizes);
   prim::ReduceArgs r{};
   r.monoid = Monoid::sum;
   r.space = v.rows.sizes;
-  r.reduced = all;
-  r.inputs = {inputs.data(), inputs.size()};
+  r.reduced = (1u << v.rows.sizes.size()) - 1;
+  r.inputs = all;
   r.out = sum;
-  r.prologue = &loss;
+  r.prologue = &program(0);
   r.params = {&param, 1};
   p.reduce(r);
-  Layout result_layout = ones;
-  result_layout.offset = out[0].storage_offset();
-  const View o = view_of(out[0], result_layout);
+  const View o = view_of(out[0], at_loss);
   if (reduction == kSum) {
     p.copy({o, sum});
     p.fill({total, one});
     return;
   }
-  // The weights of the targets that count.
-  const expr::Program& count = weight_programs.get(
-      pack_key({int(v.work), weights ? int(weight.dtype()) : 31}),
-      weights ? std::vector{kInt64, weight.dtype()} : std::vector{kInt64}, {Type::i64}, {v.work},
-      [&](Values u) {
-        const Value one_value = cast(u[0] == u[0], work_type(v.work));
-        const Value w = weights ? u[1] : one_value;
-        return std::vector{where(u[0] == u.back(), 0.0, cast(w, work_type(v.work)))};
-      });
-  SmallVector<View, 2> counted{tv};
-  if (weights) counted.push_back(*weights);
-  r.inputs = {counted.data(), counted.size()};
   r.out = total;
-  r.prologue = &count;
+  r.prologue = &program(1);
   p.reduce(r);
   const expr::Program& divide =
       divide_programs.get(pack_key({int(v.work), int(out[0].dtype())}), {v.work, v.work}, {},
@@ -185,11 +216,9 @@ void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
   const int64_t ignore = call.integer(6);
   const Views v = views_of(x, target);
   const View tv = view_of(target, v.target);
-  std::optional<ScratchView> index, weights;
-  if (weight.defined()) {
-    safe_index(p, tv, ignore, x.sizes()[class_dim(x)], index.emplace(p, kInt64, v.rows.sizes));
-    weight_of(p, weight, *index, weights.emplace(p, weight.dtype(), v.rows.sizes));
-  }
+  std::optional<ScratchView> weights;
+  if (weight.defined())
+    weight_of(p, weight, tv, ignore, weights.emplace(p, weight.dtype(), v.rows.sizes));
   // For each target: what its row is scaled by, and the class (-1 where ignored) as i32.
   const ScratchView scale(p, v.work, v.rows.sizes), label(p, kInt32, v.rows.sizes);
   const Layout grad_layout =
@@ -214,15 +243,12 @@ void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
   const View prepared[2] = {scale, label};
   p.pointwise({&prepare, {inputs.data(), inputs.size()}, prepared, {&param, 1}});
 
-  const ScratchView columns(p, kInt32, IntList{v.x.sizes.back()});
-  prim::IotaArgs iota{};
-  iota.out = columns;
-  iota.istep = 1;
-  p.iota(iota);
+  const prim::Positions columns(p, kInt32, v.x.sizes.back());
   const Layout lse_layout = unsqueeze(at_least_1d(call.tensor(4).layout()), -1);
   Layout out_layout = dim_last(out[0].layout(), int64_t(class_dim(x)));
   if (x.dim() == 1) out_layout = unsqueeze(out_layout, 0);
-  const View all[5] = {view_of(x, v.x), view_of(call.tensor(4), lse_layout), scale, label, columns};
+  const View all[5] = {view_of(x, v.x), view_of(call.tensor(4), lse_layout), scale, label,
+                       columns.all()};
   const View o = view_of(out[0], out_layout);
   const expr::Program& program =
       grad_programs.get(pack_key({int(x.dtype()), int(v.work)}),

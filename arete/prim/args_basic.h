@@ -275,11 +275,15 @@ struct SelectArgs {
 /// out[.., i, ..] = in[.., index[.., i, ..], ..] along `dim`; index (i64) has out's shape, in's
 /// other dimensions are at least as long. Negative indices count from the end. An index out of
 /// range is an IndexError naming `op`, the index and the size (CUDA: at the next sync).
+/// leaves_out: where the index is `left_out`, in range or not, out is 0, and other negative indices
+/// are out of range.
 struct GatherArgs {
   View in, index, out;
   int dim;
   const char* op = "gather";
   Context context{};
+  bool leaves_out = false;
+  int64_t left_out = 0;
 
   static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);

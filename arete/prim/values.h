@@ -93,9 +93,11 @@ void plain_fields(const Args& a, F&& f) {
     f(a.rank);
     f(a.op);
   } else if constexpr (std::is_same_v<Args, GatherArgs>) {
-    ARETE_FIELDS(Args, 6);
+    ARETE_FIELDS(Args, 8);
     f(a.dim);
     f(a.op);
+    f(a.leaves_out);
+    f(a.left_out);
   } else if constexpr (std::is_same_v<Args, ScatterArgs>) {
     ARETE_FIELDS(Args, 8);
     f(a.dim);

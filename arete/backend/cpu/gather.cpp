@@ -95,7 +95,9 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
 void CpuBackend::gather(const prim::GatherArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.out.dtype == args.in.dtype);
   ARETE_ASSERT(args.out.rank() == args.in.rank() && args.index.rank() == args.in.rank());
-  IndexCheck check(args.in.rank() == 0 ? 1 : args.in.sizes[args.dim]);
+  const int64_t size = args.in.rank() == 0 ? 1 : args.in.sizes[args.dim];
+  IndexCheck check = args.leaves_out ? IndexCheck(size, args.left_out) : IndexCheck(size);
+  if (args.leaves_out) fill({.out = args.out, .value = {}});
   const int64_t slice = args.out.numel() > 0 && args.out.rank() > 0 ? slice_of(args) : 0;
   if (slice > 1)
     gather_slices(args, slice, check);

@@ -16,13 +16,21 @@ namespace arete::cpu {
 /// leave the result to chance; raise() reports one after the loop.
 class IndexCheck {
  public:
-  explicit IndexCheck(int64_t size) : size_(size) {}
+  explicit IndexCheck(int64_t size) : size_(size), plain_(size) {}
+  /// Leaving an index out (GatherArgs).
+  IndexCheck(int64_t size, int64_t left_out)
+      : size_(size), plain_(0), leaves_out_(true), left_out_(left_out) {}
 
-  /// The index counted from the start, or -1 (recorded) if it is out of range.
+  /// The index counted from the start, or -1 if it is left out, or (recorded) out of range.
   int64_t resolve(int64_t index) {
-    if (uint64_t(index) < uint64_t(size_)) [[likely]]
+    if (uint64_t(index) < uint64_t(plain_)) [[likely]]
       return index;
-    if (index < 0 && index + size_ >= 0) return index + size_;
+    if (leaves_out_) {
+      if (index == left_out_) return -1;
+      if (uint64_t(index) < uint64_t(size_)) return index;
+    } else if (index < 0 && index + size_ >= 0) {
+      return index + size_;
+    }
     record(index);
     return -1;
   }
@@ -43,7 +51,9 @@ class IndexCheck {
     failed_.store(true, std::memory_order_release);
   }
 
-  int64_t size_;
+  int64_t size_, plain_;  // plain: below it an index is what it says
+  bool leaves_out_ = false;
+  int64_t left_out_ = 0;
   int64_t bad_ = 0;
   std::atomic<bool> claimed_{false}, failed_{false};
 };

@@ -42,6 +42,8 @@ void CudaBackend::gather(const prim::GatherArgs& args) {
   a.in = address_of(args.in.data);
   a.size = scalar ? 1 : args.in.sizes[size_t(args.dim)];
   a.step = step;
+  a.leaves_out = args.leaves_out;
+  a.left_out = args.left_out;
   a.error = error_sink(*this, args.op, args.dim);
 
   static KernelTable<34> kernels;

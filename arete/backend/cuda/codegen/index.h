@@ -38,6 +38,7 @@ struct GatherArgs {
   Walk walk;
   uint64_t out, index, in;
   int64_t size, step;
+  int64_t leaves_out, left_out;
   ErrorSink error;
 };
 struct TakeRowsArgs {

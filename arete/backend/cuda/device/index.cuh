@@ -71,9 +71,11 @@ struct ErrorSink {
   u64 op;
   i64 dim;
 };
-/// `index` in [-size, size) as [0, size) in *position; anything else is recorded and gives false.
-DEVICE bool resolve_index(i64 index, i64 size, const ErrorSink& error, i64* position) {
-  const i64 wrapped = index < 0 ? index + size : index;
+/// `index` in [-size, size), or without `wraps` in [0, size), as [0, size) in *position; anything
+/// else is recorded and gives false.
+DEVICE bool resolve_index(i64 index, i64 size, const ErrorSink& error, i64* position,
+                          bool wraps = true) {
+  const i64 wrapped = index < 0 && wraps ? index + size : index;
   *position = wrapped;
   if (u64(wrapped) < u64(size)) return true;
   record_device_error(error.record, 1u, error.op, index, size, error.dim);
@@ -85,13 +87,14 @@ struct GatherArgs {
   Walk walk;  // out, index, in without the dimension that the index supplies
   u64 out, index, in;
   i64 size, step;  // of that dimension; step in bytes
+  i64 leaves_out, left_out;
   ErrorSink error;
 };
 
 constexpr int kGatherThreads = 256, kGatherItems = 4;
 
 /// T: a type of the elements' size; I: u32 where offsets fit in 32 bits, else u64. What an index
-/// out of range would have read is 0.
+/// out of range would have read is 0, as is what is left out.
 template <class T, class I>
 DEVICE void gather(const GatherArgs& a) {
   const I first = I(blockIdx.x) * (kGatherThreads * kGatherItems) + threadIdx.x;
@@ -111,7 +114,8 @@ DEVICE void gather(const GatherArgs& a) {
     values[k] = T{};
     if (first + k * kGatherThreads < I(a.walk.count)) {
       i64 position;
-      if (resolve_index(index[k], a.size, a.error, &position))
+      if (a.leaves_out && index[k] == a.left_out) continue;
+      if (resolve_index(index[k], a.size, a.error, &position, !a.leaves_out))
         values[k] = *at_byte<const T>(a.in, offsets[k].at[2] + position * a.step);
     }
   }
