@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "arete/autograd/grad_sink.h"
 #include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
@@ -50,6 +51,19 @@ struct PassState {
 constinit thread_local PassState* innermost = nullptr;
 std::atomic<uint64_t> passes_begun{0};
 
+// A sink is the hook of its leaf that runs last. Passes find it among the others, so leaves without
+// hooks cost nothing.
+struct SinkHook {
+  std::weak_ptr<GradSink> sink;
+  size_t place;
+  void operator()(const Tensor&) const {
+    if (const auto held = sink.lock()) held->ready(place);
+  }
+};
+using LeafHook = std::function<void(const Tensor& grad)>;
+// Null if it is another hook.
+const SinkHook* as_sink(const LeafHook& hook) { return hook.target<SinkHook>(); }
+
 class Pass {
  public:
   /// Without captures the pass goes everywhere. `accumulate`: leaves that it reaches get gradients.
@@ -69,7 +83,9 @@ class Pass {
       if ((state->wanted || state->needed) && state->missing == 0) push(*node, *state);
       if (!keeper_ && node->keeper) [[unlikely]]
         keeper_ = node->keeper;
+      if (accumulate_ && node->is_leaf && (state->wanted || state->needed)) note_sink(*node);
     }
+    for (const auto& [sink, places] : sinks_) sink->begin(places, create_);
     if (keeper_)
       keeper_->keep([&] { go(entered); });
     else
@@ -104,6 +120,18 @@ class Pass {
     State* state;
     bool operator<(const Ready& other) const { return priority < other.priority; }
   };
+
+  void note_sink(const Node& leaf) {
+    for (const auto& [id, hook] : static_cast<const AccumulateGrad&>(leaf).post_accumulate) {
+      const SinkHook* const of_leaf = as_sink(hook);
+      if (!of_leaf) continue;
+      auto sink = of_leaf->sink.lock();
+      if (!sink) continue;
+      auto at = std::ranges::find(sinks_, sink, [](const auto& s) { return s.first; });
+      if (at == sinks_.end()) at = sinks_.insert(at, {std::move(sink), {}});
+      at->second.push_back(of_leaf->place);
+    }
+  }
 
   // Makes the states of all nodes that can be reached, producers first.
   std::pmr::vector<std::pair<Node*, State*>> walk() {
@@ -276,6 +304,7 @@ class Pass {
   std::priority_queue<Ready, std::pmr::vector<Ready>> ready_{std::less<Ready>(),
                                                              std::pmr::vector<Ready>(&memory_)};
   uint64_t leaves_ = 0;  // that were ready so far: they run in this order
+  std::vector<std::pair<std::shared_ptr<GradSink>, std::vector<size_t>>> sinks_;
   std::pmr::unordered_set<const TensorImpl*> owned_{&memory_};  // sums that deliver() made
 };
 
@@ -414,11 +443,16 @@ TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
     grad.add_(g);
   }
   // A hook may take the gradient away, remove itself or add others.
+  std::optional<autograd::SinkHook> sink;
   for (size_t i = 0; i < post_accumulate.size();) {
     const auto [id, hook] = post_accumulate[i];
-    hook(Tensor(grad));
+    if (const autograd::SinkHook* s = autograd::as_sink(hook))
+      sink = *s;
+    else
+      hook(Tensor(grad));
     if (i < post_accumulate.size() && post_accumulate[i].first == id) ++i;
   }
+  if (sink) (*sink)(grad);
   return {};
 }
 
@@ -528,20 +562,43 @@ void Tensor::remove_hook(uint64_t id) const {
 
 namespace autograd {
 
-uint64_t register_post_accumulate_grad_hook(const Tensor& leaf,
-                                            std::function<void(const Tensor& grad)> hook) {
-  constexpr const char* kName = "register_post_accumulate_grad_hook";
+namespace {
+std::vector<std::pair<uint64_t, LeafHook>>& hooks_of_leaf(const char* op, const Tensor& leaf) {
   ARETE_CHECK(
       leaf.requires_grad(),
-      AutogradError(kName, "cannot register a hook on a tensor that doesn't require gradient"));
+      AutogradError(op, "cannot register a hook on a tensor that doesn't require gradient"));
   ARETE_CHECK(
       leaf.is_leaf(),
-      AutogradError(kName, "post accumulate grad hooks cannot be registered on non-leaf tensors")
+      AutogradError(op, "post accumulate grad hooks cannot be registered on non-leaf tensors")
           .hint("use register_hook()"));
-  const Edge e = gradient_edge(leaf);
-  const uint64_t id = next_hook_id();
-  static_cast<AccumulateGrad&>(*e.node).post_accumulate.emplace_back(id, std::move(hook));
-  return id;
+  return static_cast<AccumulateGrad&>(*gradient_edge(leaf).node).post_accumulate;
+}
+}  // namespace
+
+uint64_t register_post_accumulate_grad_hook(const Tensor& leaf, LeafHook hook) {
+  auto& hooks = hooks_of_leaf("register_post_accumulate_grad_hook", leaf);
+  return hooks.emplace_back(next_hook_id(), std::move(hook)).first;
+}
+
+void set_grad_sink(const Tensor& leaf, const std::shared_ptr<GradSink>& sink, size_t place) {
+  auto& hooks = hooks_of_leaf("set_grad_sink", leaf);
+  const auto old = std::ranges::find_if(hooks, [](const auto& h) { return as_sink(h.second); });
+  if (old != hooks.end()) {
+    const SinkHook before = *as_sink(old->second);
+    hooks.erase(old);
+    if (const auto held = before.sink.lock()) held->replaced(before.place);
+  }
+  hooks.emplace_back(next_hook_id(), SinkHook{sink, place});
+}
+
+void remove_grad_sink(const Tensor& leaf, const GradSink* sink) {
+  const AutogradMeta* meta = leaf.impl()->autograd.get();
+  if (!meta || !meta->accumulator) return;
+  std::erase_if(meta->accumulator->post_accumulate, [&](const auto& h) {
+    const SinkHook* const s = as_sink(h.second);
+    // One that has died was on its way here.
+    return s && (s->sink.expired() || s->sink.lock().get() == sink);
+  });
 }
 
 void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id) {

@@ -1,0 +1,34 @@
+// Who works on gradients of leaves while the pass that makes them goes on.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "arete/core/tensor.h"
+
+namespace arete::autograd {
+
+/// Takes part in the passes that accumulate gradients in its leaves, each of which has a place of
+/// its own: a data-parallel reducer. grad(), and with it the second run of a checkpoint, accumulates
+/// nothing and is not heard of.
+class GradSink {
+ public:
+  virtual ~GradSink() = default;
+  /// A pass begins. Gradients may reach the leaves at these places, and no others. What is thrown
+  /// ends the pass before it has done anything.
+  virtual void begin(std::span<const size_t> places, bool create_graph) = 0;
+  /// The leaf's grad() is complete and its hooks have run, while the rest of the pass is still to
+  /// come. Not called if no operator has a gradient for the leaf after all.
+  virtual void ready(size_t place) = 0;
+  /// Another sink has taken a leaf over.
+  virtual void replaced(size_t place) = 0;
+};
+
+/// Makes `sink` that of a leaf, in the place of another. The leaf does not keep it alive.
+/// AutogradError for what is no leaf, or needs no gradient.
+void set_grad_sink(const Tensor& leaf, const std::shared_ptr<GradSink>& sink, size_t place);
+/// Does nothing if the leaf has another sink.
+void remove_grad_sink(const Tensor& leaf, const GradSink* sink);
+
+}  // namespace arete::autograd
