@@ -1,0 +1,143 @@
+#include "arete/distributed/data_parallel.h"
+
+#include <algorithm>
+
+#include "arete/core/modes.h"
+#include "arete/distributed/distributed.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/foreach.h"
+#include "arete/ops/multi.h"
+#include "arete/ops/shape.h"
+
+namespace arete::distributed {
+
+void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int src) {
+  constexpr int64_t kMost = int64_t(250) << 20;
+  const NoGradGuard no_grad;
+  for (const std::vector<size_t>& alike : ops::by_device_and_dtype(tensors))
+    for (size_t from = 0; from < alike.size();) {
+      size_t to = from;
+      int64_t numel = 0, bytes = 0;
+      std::vector<Tensor> some;
+      for (; to < alike.size() && (to == from || bytes < kMost); ++to) {
+        some.push_back(tensors[alike[to]].detach());
+        numel += some.back().numel();
+        bytes += int64_t(some.back().nbytes());
+      }
+      from = to;
+      if (numel == 0) continue;
+      if (some.size() == 1) {
+        group.broadcast(some[0], src);
+        continue;
+      }
+      const Tensor flat = ops::empty_tensor({numel}, some[0].dtype(), some[0].device());
+      std::vector<Tensor> parts;
+      int64_t offset = 0;
+      for (const Tensor& t : some) {
+        Layout layout = Layout(t.sizes());
+        layout.offset = offset;
+        parts.push_back(ops::alias(flat, std::move(layout)));
+        offset += t.numel();
+      }
+      if (group.rank() == src) ops::foreach_copy(parts, some, false);
+      group.broadcast(flat, src);
+      if (group.rank() != src) ops::foreach_copy(some, parts, false);
+    }
+}
+
+void check_same_parameters(ProcessGroup& group, std::span<const Tensor> parameters) {
+  constexpr const char* kName = "DistributedDataParallel";
+  const Device device = parameters.empty() ? Device(kCPU) : parameters[0].device();
+  const NoGradGuard no_grad;
+  // One after the other: dtype, number of dimensions, sizes.
+  std::vector<int64_t> own;
+  for (const Tensor& p : parameters) {
+    own.push_back(int64_t(p.dtype()));
+    own.push_back(p.dim());
+    own.insert(own.end(), p.sizes().begin(), p.sizes().end());
+  }
+  const auto gather = [&](const std::vector<int64_t>& numbers) {
+    const int64_t n = int64_t(numbers.size());
+    const Tensor all = ops::empty_tensor({group.size() * n}, kInt64, device);
+    group.all_gather_into_tensor(all, tensor(numbers).to(device));
+    return all.cpu().to_vector<int64_t>();
+  };
+  const std::vector<int64_t> counts = gather({int64_t(parameters.size()), int64_t(own.size())});
+  int64_t longest = 0;
+  for (int r = 0; r < group.size(); ++r) {
+    ARETE_CHECK(counts[size_t(2 * r)] == counts[0],
+                ValueError(kName, "DDP expects same model across all ranks, but Rank 0 has " +
+                                      std::to_string(counts[0]) + " params, while rank " +
+                                      std::to_string(r) + " has inconsistent " +
+                                      std::to_string(counts[size_t(2 * r)]) + " params."));
+    longest = std::max(longest, counts[size_t(2 * r + 1)]);
+  }
+  if (longest == 0) return;
+  own.resize(size_t(longest), -1);
+  const std::vector<int64_t> all = gather(own);
+  for (int r = 1; r < group.size(); ++r) {
+    const int64_t* const zero = all.data();
+    const int64_t* const other = zero + r * longest;
+    int64_t at = 0;
+    for (int64_t p = 0; p < counts[0]; ++p) {
+      const auto text = [&](const int64_t* of) {
+        return to_string(IntList(of + at + 2, size_t(of[at + 1])));
+      };
+      const int64_t n = 2 + zero[at + 1];
+      ARETE_CHECK(std::equal(zero + at + 1, zero + at + n, other + at + 1),
+                  ValueError(kName, "[" + std::to_string(r) + "]: params[" + std::to_string(p) +
+                                        "] in this process with sizes " + text(other) +
+                                        " appears not to match sizes of the same param in process "
+                                        "0.")
+                      .expected(text(zero)));
+      ARETE_CHECK(zero[at] == other[at],
+                  ValueError(kName, "[" + std::to_string(r) + "]: params[" + std::to_string(p) +
+                                        "] in this process has another dtype than in process 0")
+                      .expected(std::string(name_of(DType(zero[at]))))
+                      .got(std::string(name_of(DType(other[at])))));
+      at += n;
+    }
+  }
+}
+
+DataParallel::DataParallel(nn::Module& network, const DataParallelOptions& options)
+    : state_(std::make_shared<State>()) {
+  const ProcessGroupPtr group = options.group ? options.group : world();
+  std::vector<Tensor> trained;
+  std::vector<std::string> names;
+  for (const auto& [name, p] : network.named_parameters()) {
+    if (!p.requires_grad()) {
+      state_->frozen.push_back(p);
+      continue;
+    }
+    trained.push_back(p);
+    names.push_back(name);
+  }
+  ARETE_CHECK(!trained.empty(),
+              ValueError("DistributedDataParallel",
+                         "DistributedDataParallel is not needed when a module doesn't have any "
+                         "parameters that require a gradient."));
+  if (options.init_sync) {
+    check_same_parameters(*group, trained);
+    std::vector<Tensor> all = network.parameters();
+    for (const Tensor& b : network.buffers()) all.push_back(b);
+    broadcast_coalesced(*group, all);
+  }
+  if (options.broadcast_buffers) state_->buffers = network.buffers();
+  state_->reducer = Reducer::make(std::move(trained), std::move(names), group, options.reducer);
+}
+
+void DataParallel::prepare() const {
+  Reducer& reducer = *state_->reducer;
+  for (const Tensor& p : state_->frozen)
+    ARETE_CHECK(!p.requires_grad(),
+                ValueError("DistributedDataParallel",
+                           "a parameter that was frozen when the network was wrapped requires a "
+                           "gradient now, which nobody would reduce; wrap the network again"));
+  const bool reduces = state_->sync && is_grad_enabled();
+  if (is_grad_enabled()) reducer.prepare(state_->sync);
+  if (reduces && !state_->buffers.empty()) broadcast_coalesced(*reducer.group(), state_->buffers);
+}
+
+}  // namespace arete::distributed

@@ -1,0 +1,363 @@
+#include "arete/distributed/reducer.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "arete/autograd/engine.h"
+#include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/multi.h"
+#include "arete/ops/shape.h"
+
+namespace arete::distributed {
+
+struct Reducer::Bucket {
+  std::vector<size_t> places;
+  Tensor memory;              // the gradients, then the numbers that say who had one
+  Tensor buffer, had;         // these parts of it
+  std::vector<Tensor> views;  // one for each place
+  Tensor ones;                // to pack where all have a gradient
+  size_t missing = 0;         // gradients that this pass will still bring
+  WorkPtr work, had_work;
+  std::function<Tensor()> result;  // of a hook
+};
+
+namespace {
+
+// The elements of a bucket that belong to a parameter, laid out as the parameter is.
+Tensor view_in(const Tensor& memory, const Tensor& parameter, int64_t offset) {
+  Layout layout = parameter.layout();
+  if (!layout.is_dense()) layout = Layout(parameter.sizes());
+  layout.offset = offset;
+  return ops::alias(memory, std::move(layout));
+}
+
+const expr::Program& scale_program(DType dtype) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const expr::Type type = expr::compute_type(dtype);
+  const bool wide = dtype == kFloat64 || dtype == kComplex128;
+  return cache.get(pack_key({int(dtype)}), {dtype}, {wide ? expr::Type::f64 : expr::Type::f32},
+                   {dtype}, [&](std::span<const expr::Value> v) {
+                     return std::vector{expr::cast(v[0], type) * expr::cast(v[1], type)};
+                   });
+}
+
+bool is_kept_by_others(const Tensor& view) { return view.impl()->use_count() > 1; }
+
+}  // namespace
+
+std::shared_ptr<Reducer> Reducer::make(std::vector<Tensor> parameters,
+                                       std::vector<std::string> names, ProcessGroupPtr group,
+                                       const ReducerOptions& options) {
+  ARETE_CHECK(group, ValueError("Reducer", "there is no group"));
+  ARETE_CHECK(!parameters.empty(), ValueError("Reducer", "there are no parameters"));
+  ARETE_CHECK(names.empty() || names.size() == parameters.size(),
+              ValueError("Reducer", "there must be a name for each parameter, or none"));
+  ARETE_CHECK(options.bucket_bytes > 0 && options.first_bucket_bytes > 0,
+              ValueError("Reducer", "the size of buckets must be positive"));
+  std::shared_ptr<Reducer> reducer(
+      new Reducer(std::move(parameters), std::move(names), std::move(group), options));
+  for (size_t i = 0; i < reducer->parameters_.size(); ++i)
+    autograd::set_grad_sink(reducer->parameters_[i], reducer, i);
+  return reducer;
+}
+
+Reducer::Reducer(std::vector<Tensor> parameters, std::vector<std::string> names,
+                 ProcessGroupPtr group, const ReducerOptions& options)
+    : parameters_(std::move(parameters)),
+      names_(std::move(names)),
+      group_(std::move(group)),
+      options_(options),
+      divisor_(group_->size()),
+      expected_(parameters_.size()),
+      has_grad_(parameters_.size()) {
+  std::vector<size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), size_t(0));
+  make_buckets(order);
+}
+
+Reducer::~Reducer() {
+  for (const Tensor& p : parameters_) autograd::remove_grad_sink(p, this);
+}
+
+std::string Reducer::name_of(size_t place) const {
+  return names_.empty() ? "parameter " + std::to_string(place) : names_[place];
+}
+
+void Reducer::make_buckets(std::span<const size_t> order) {
+  buckets_.clear();
+  where_.assign(parameters_.size(), {});
+  // A bucket of each device and dtype is open, until it is full; it counts from its first gradient.
+  std::map<std::pair<std::string, DType>, std::pair<size_t, int64_t>> open;
+  for (const size_t place : order) {
+    const Tensor& p = parameters_[place];
+    const auto [at, is_new] =
+        open.try_emplace({p.device().to_string(), p.dtype()}, buckets_.size(), 0);
+    auto& [index, bytes] = at->second;
+    if (is_new) buckets_.emplace_back();
+    const int64_t most = index == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
+    if (bytes > 0 && bytes + int64_t(p.nbytes()) > most) {
+      index = buckets_.size();
+      bytes = 0;
+      buckets_.emplace_back();
+    }
+    bytes += int64_t(p.nbytes());
+    where_[place] = {index, buckets_[index].places.size()};
+    buckets_[index].places.push_back(place);
+  }
+}
+
+std::vector<std::vector<size_t>> Reducer::buckets() const {
+  std::vector<std::vector<size_t>> result;
+  for (const Bucket& b : buckets_) result.push_back(b.places);
+  return result;
+}
+
+void Reducer::prepare(bool reduces) {
+  ARETE_CHECK(!replaced_, ValueError("DistributedDataParallel",
+                                     name_of(*replaced_) +
+                                         " has been given to another DistributedDataParallel, "
+                                         "which reduces its gradient now"));
+  reduces_ = reduces;
+}
+
+void Reducer::replaced(size_t place) { replaced_ = place; }
+
+void Reducer::set_hook(CommHook hook) {
+  ARETE_CHECK(!hook_, ValueError("register_comm_hook",
+                                 "register_comm_hook or register_builtin_comm_hook can only be "
+                                 "called once."));
+  ARETE_CHECK(pass_ == 0, ValueError("register_comm_hook", "a backward pass is under way"));
+  hook_ = std::move(hook);
+}
+
+// ---- a pass
+
+void Reducer::begin(std::span<const size_t> places, bool create_graph) {
+  const std::vector<uint64_t> passes = autograd::passes_under_way();
+  const bool within = std::ranges::find(passes, pass_) != passes.end();
+  if (!within) pass_ = 0;  // that of one that failed
+  if (!reduces_ || replaced_) return;
+  ARETE_CHECK(!create_graph,
+              AutogradError("backward",
+                            "gradients that were reduced over processes have no history, "
+                            "so create_graph=True is not possible here")
+                  .hint("use autograd.grad() for gradients that are differentiated again"));
+  ARETE_CHECK(!within, AutogradError("backward",
+                                     "a backward pass within another one reaches parameters of "
+                                     "the same DistributedDataParallel"));
+  check_static(places);
+  start(places);
+  pass_ = passes.back();
+  autograd::at_end_of_pass([self = shared_from_this()] { self->finish(); });
+  launch_ready();
+}
+
+void Reducer::check_static(std::span<const size_t> places) {
+  if (!options_.static_graph) return;
+  std::vector<char> reached(parameters_.size());
+  for (const size_t p : places) reached[p] = true;
+  if (!reached_) reached_ = reached;
+  for (size_t p = 0; p < reached.size(); ++p)
+    ARETE_CHECK(reached[p] == (*reached_)[p],
+                ValueError("DistributedDataParallel", "static_graph=True, but " + name_of(p) +
+                                                          " was " + ((*reached_)[p] ? "" : "not ") +
+                                                          "used in the first iteration and is " +
+                                                          (reached[p] ? "" : "not ") + "now"));
+}
+
+void Reducer::start(std::span<const size_t> places) {
+  std::ranges::fill(expected_, char(false));
+  order_.clear();
+  next_ = 0;
+  for (Bucket& b : buckets_) {
+    b.missing = 0;
+    b.work = b.had_work = nullptr;
+    b.result = nullptr;
+  }
+  for (const size_t p : places) {
+    expected_[p] = true;
+    ++buckets_[where_[p].first].missing;
+  }
+}
+
+void Reducer::ready(size_t place) {
+  has_grad_[place] = true;
+  if (pass_ == 0 || !expected_[place]) return;
+  expected_[place] = false;
+  order_.push_back(place);
+  --buckets_[where_[place].first].missing;
+  launch_ready();
+}
+
+void Reducer::launch_ready() {
+  while (next_ < buckets_.size() && buckets_[next_].missing == 0) launch(next_++);
+}
+
+// Fills the bucket with the gradients of this process.
+void Reducer::pack(Bucket& bucket) {
+  const size_t n = bucket.places.size();
+  const Tensor& first = parameters_[bucket.places[0]];
+  const auto own = [&](size_t i) {
+    const Tensor g = parameters_[bucket.places[i]].grad();
+    return g.defined() && g.is_same(bucket.views[i]);
+  };
+  if (bucket.memory.defined() && !options_.keep_memory) {
+    // Gradients in their place are as they should be; views that are none, or of which there are
+    // more views, belong to somebody else.
+    bool kept = bucket.memory.storage()->use_count() > 3 + int64_t(n);
+    for (size_t i = 0; i < n && !kept; ++i) kept = !own(i) && is_kept_by_others(bucket.views[i]);
+    if (kept) bucket.memory = Tensor();
+  }
+  std::vector<Tensor> before;  // gradients in the memory that is left
+  if (!bucket.memory.defined()) {
+    before = std::move(bucket.views);
+    bucket.views.clear();
+    int64_t numel = 0;
+    for (const size_t p : bucket.places) numel += parameters_[p].numel();
+    bucket.memory = ops::empty_tensor({numel + int64_t(n)}, first.dtype(), first.device());
+    bucket.buffer = ops::alias(bucket.memory, Layout({numel}));
+    Layout rest = Layout({int64_t(n)});
+    rest.offset = numel;
+    bucket.had = ops::alias(bucket.memory, std::move(rest));
+    int64_t offset = 0;
+    for (const size_t p : bucket.places) {
+      bucket.views.push_back(view_in(bucket.memory, parameters_[p], offset));
+      offset += parameters_[p].numel();
+    }
+    if (!bucket.ones.defined()) bucket.ones = arete::ones({int64_t(n)}, bucket.memory.options());
+  }
+  const double scale = hook_ ? 1 : 1 / divisor_;
+  std::vector<Tensor> grads;  // they must live until they are packed
+  std::vector<prim::View> in, out;
+  grads.reserve(n + 1);
+  bool all = true;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t p = bucket.places[i];
+    Tensor& view = bucket.views[i];
+    const Tensor g = shadows_ ? Tensor() : parameters_[p].grad();
+    all = all && g.defined() && has_grad_[p];
+    if (!g.defined()) {
+      view.zero_();
+      continue;
+    }
+    ARETE_CHECK(g.dtype() == view.dtype() && g.device() == view.device() &&
+                    g.layout().sizes == view.layout().sizes,
+                ValueError("DistributedDataParallel",
+                           name_of(p) + " was given another dtype, device or shape; convert the "
+                                        "module before it is wrapped"));
+    if (g.numel() == 0 || (scale == 1 && g.is_same(view))) continue;
+    grads.push_back(g);
+    in.push_back(ops::view_of(grads.back()));
+    out.push_back(ops::view_of(view));
+  }
+  Tensor had = bucket.ones;
+  if (!all) {
+    std::vector<float> numbers(n);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t p = bucket.places[i];
+      numbers[i] = !shadows_ && has_grad_[p] && parameters_[p].grad().defined();
+    }
+    had = tensor(numbers).to(bucket.memory.options());
+  }
+  in.push_back(ops::view_of(had));
+  out.push_back(ops::view_of(bucket.had));
+  const expr::Literal literal{.f = scale};
+  ops::run_programs("pack_gradients", scale_program(first.dtype()), first.device(),
+                    int64_t(out.size()), in, out, {&literal, 1});
+}
+
+void Reducer::launch(size_t index) {
+  const NoGradGuard no_grad;
+  Bucket& bucket = buckets_[index];
+  pack(bucket);
+  if (!hook_) {
+    bucket.work = group_->all_reduce(bucket.memory, kSum, true);
+    return;
+  }
+  bucket.had_work = group_->all_reduce(bucket.had, kSum, true);
+  GradBucket given{.index = index,
+                   .is_last = index + 1 == buckets_.size(),
+                   .buffer = bucket.buffer,
+                   .gradients = bucket.views};
+  for (const size_t p : bucket.places) given.parameters.push_back(parameters_[p]);
+  bucket.result = hook_(given);
+}
+
+// Forgets the pass, however it ends.
+struct Reducer::Ended {
+  Reducer& reducer;
+  ~Ended() { reducer.pass_ = 0; }
+};
+
+void Reducer::finish() {
+  const NoGradGuard no_grad;
+  const Ended ended{*this};
+  while (next_ < buckets_.size()) launch(next_++);  // gradients that did not come after all
+  for (Bucket& b : buckets_) take(b);
+  if (!shadows_) std::ranges::fill(has_grad_, char(false));
+  if (rebuilt_ == 0) agree_on_order();
+}
+
+// Waits for a bucket and gives its gradients to the parameters.
+void Reducer::take(Bucket& bucket) {
+  for (WorkPtr* work : {&bucket.work, &bucket.had_work})
+    if (*work) std::exchange(*work, nullptr)->wait();
+  if (bucket.result) {
+    const Tensor result = std::exchange(bucket.result, nullptr)();
+    ARETE_CHECK(result.defined() && result.numel() == bucket.buffer.numel(),
+                ValueError("DistributedDataParallel",
+                           "a communication hook must give as many elements as the bucket has"));
+    if (!result.is_same(bucket.buffer)) bucket.buffer.copy_(result.reshape({-1}));
+  }
+  if (shadows_) return;
+  std::vector<float> had;
+  for (size_t i = 0; i < bucket.places.size(); ++i) {
+    const size_t p = bucket.places[i];
+    if (!has_grad_[p] || !parameters_[p].grad().defined()) {
+      if (had.empty()) had = bucket.had.to(kCPU, kFloat32).to_vector<float>();
+      if (had[i] == 0) continue;
+    }
+    parameters_[p].set_grad(bucket.views[i]);
+  }
+}
+
+void Reducer::agree_on_order() {
+  ++rebuilt_;
+  std::vector<char> seen(parameters_.size());
+  std::vector<int64_t> order(order_.begin(), order_.end());
+  for (const int64_t p : order) seen[size_t(p)] = true;
+  for (size_t p = parameters_.size(); p-- > 0;)
+    if (!seen[p]) order.push_back(int64_t(p));
+  Tensor shared = tensor(order).to(parameters_[0].device());
+  group_->broadcast(shared, 0);
+  order = shared.cpu().to_vector<int64_t>();
+  const std::vector<size_t> positions(order.begin(), order.end());
+  std::vector<Bucket> old = std::move(buckets_);
+  make_buckets(positions);
+  // Buckets that stay as they were keep their memory, and gradients their addresses.
+  for (Bucket& b : buckets_)
+    for (Bucket& o : old)
+      if (b.places == o.places) {
+        b = std::move(o);
+        break;
+      }
+}
+
+void Reducer::shadow() {
+  ARETE_CHECK(pass_ == 0, ValueError("Reducer", "a backward pass is under way"));
+  shadows_ = true;
+  struct Ended {
+    bool& shadows;
+    ~Ended() { shadows = false; }
+  } ended{shadows_};
+  const NoGradGuard no_grad;
+  start({});
+  launch_ready();
+  finish();
+}
+
+}  // namespace arete::distributed

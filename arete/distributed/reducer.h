@@ -1,0 +1,121 @@
+// Averages gradients over processes while the backward pass that makes them goes on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arete/autograd/grad_sink.h"
+#include "arete/distributed/process_group.h"
+
+namespace arete::distributed {
+
+// Note [Buckets of gradients]
+// Parameters of one device and dtype share buckets, one tensor each, that are reduced in order, as
+// soon as all gradients of a bucket are there. Ready gradients are packed by one launch, which
+// divides them by the number of processes, too; afterwards `grad` is a view into the bucket. The
+// order of the buckets is that of the parameters, reversed, until a first pass has shown in which
+// order gradients are ready on rank 0; that order is everybody's from then on.
+//   Each pass says beforehand which parameters it reaches, so nobody waits for the others: they
+// contribute what was accumulated for them before, or zeros. A number for each parameter behind the
+// bucket's gradients says whether any process had a gradient. Only a process that had none itself
+// looks at it, and leaves `grad` alone where nobody had one.
+//   A bucket's memory stays where it is from pass to pass, unless somebody has kept a gradient of
+//   an
+// earlier pass: then the bucket moves, and what was kept stays as it was.
+
+/// What a hook gets: the gradients of this process that are to be reduced together.
+struct GradBucket {
+  size_t index = 0;
+  bool is_last = false;
+  Tensor buffer;                  ///< 1-d, all of them
+  std::vector<Tensor> gradients;  ///< views of it, in the parameters' shapes
+  std::vector<Tensor> parameters;
+};
+/// Starts the exchange of a bucket whose gradients are not divided yet. What it gives is called
+/// when the pass has nothing else to do: the buffer's new values, in any tensor of its size.
+using CommHook = std::function<std::function<Tensor()>(const GradBucket&)>;
+
+struct ReducerOptions {
+  int64_t bucket_bytes = int64_t(25) << 20;
+  int64_t first_bucket_bytes = int64_t(1) << 20;
+  /// Every pass reaches the parameters that the first one reached; another is an error.
+  bool static_graph = false;
+  /// Buckets never move, whoever keeps gradients of an earlier pass.
+  bool keep_memory = false;
+};
+
+/// Made by all processes of a group with the same parameters in the same order, which are leaves
+/// that require gradients. Passes that reach one of them must follow each other in the same order
+/// everywhere.
+class Reducer final : public autograd::GradSink, public std::enable_shared_from_this<Reducer> {
+ public:
+  /// `names`: of the parameters, for errors; or none.
+  static std::shared_ptr<Reducer> make(std::vector<Tensor> parameters,
+                                       std::vector<std::string> names, ProcessGroupPtr group,
+                                       const ReducerOptions& options = {});
+  ~Reducer() override;
+
+  /// Before a forward pass: whether the passes backward that follow are reduced; else gradients are
+  /// only accumulated. ValueError if another reducer has taken a parameter over.
+  void prepare(bool reduces);
+  bool reduces() const { return reduces_; }
+  /// ValueError while a pass is under way, or if there is a hook.
+  void set_hook(CommHook hook);
+  /// By what gradients are divided; at first the number of processes. A hook divides them itself.
+  void set_divisor(double divisor) { divisor_ = divisor; }
+  /// Takes part in a pass of the others with nothing to give and without taking anything.
+  void shadow();
+  const ProcessGroupPtr& group() const { return group_; }
+  /// The positions of parameters by buckets, in the order in which these are reduced.
+  std::vector<std::vector<size_t>> buckets() const;
+  /// How often buckets were given other parameters: after the first pass, once.
+  int64_t rebuilt() const { return rebuilt_; }
+
+  void begin(std::span<const size_t> places, bool create_graph) override;
+  void ready(size_t place) override;
+  void replaced(size_t place) override;
+
+ private:
+  struct Bucket;
+  struct Ended;
+  Reducer(std::vector<Tensor> parameters, std::vector<std::string> names, ProcessGroupPtr group,
+          const ReducerOptions& options);
+  std::string name_of(size_t place) const;
+  void make_buckets(std::span<const size_t> order);
+  void start(std::span<const size_t> places);
+  void launch_ready();
+  void pack(Bucket& bucket);
+  void launch(size_t index);
+  void finish();
+  void take(Bucket& bucket);
+  void check_static(std::span<const size_t> places);
+  void agree_on_order();
+
+  const std::vector<Tensor> parameters_;
+  const std::vector<std::string> names_;
+  const ProcessGroupPtr group_;
+  const ReducerOptions options_;
+  double divisor_;
+  CommHook hook_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::pair<size_t, size_t>> where_;  // each parameter's bucket and position in it
+  bool reduces_ = true;
+  bool shadows_ = false;
+  std::optional<size_t> replaced_;
+  int64_t rebuilt_ = 0;
+  std::optional<std::vector<char>> reached_;  // static_graph: by the first pass
+
+  // Of the pass under way.
+  uint64_t pass_ = 0;           // its number, 0 if there is none
+  std::vector<char> expected_;  // parameters that it reaches
+  std::vector<char> has_grad_;  // that have a gradient which was not reduced yet
+  std::vector<size_t> order_;   // in which they were ready
+  size_t next_ = 0;             // bucket to be launched
+};
+
+}  // namespace arete::distributed
