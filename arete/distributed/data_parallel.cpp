@@ -47,6 +47,7 @@ void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, i
 }
 
 void check_same_parameters(ProcessGroup& group, std::span<const Tensor> parameters) {
+  if (group.backend() == "fake") return;  // nobody answers
   constexpr const char* kName = "DistributedDataParallel";
   const Device device = parameters.empty() ? Device(kCPU) : parameters[0].device();
   const NoGradGuard no_grad;
@@ -106,9 +107,10 @@ DataParallel::DataParallel(nn::Module& network, const DataParallelOptions& optio
   const ProcessGroupPtr group = options.group ? options.group : world();
   std::vector<Tensor> trained;
   std::vector<std::string> names;
+  ReducerOptions reducer = options.reducer;
   for (const auto& [name, p] : network.named_parameters()) {
     if (!p.requires_grad()) {
-      state_->frozen.push_back(p);
+      reducer.frozen.push_back(p);
       continue;
     }
     trained.push_back(p);
@@ -125,19 +127,19 @@ DataParallel::DataParallel(nn::Module& network, const DataParallelOptions& optio
     broadcast_coalesced(*group, all);
   }
   if (options.broadcast_buffers) state_->buffers = network.buffers();
-  state_->reducer = Reducer::make(std::move(trained), std::move(names), group, options.reducer);
+  state_->first = trained[0];
+  state_->reducer = Reducer::make(std::move(trained), std::move(names), group, reducer);
 }
 
-void DataParallel::prepare() const {
-  Reducer& reducer = *state_->reducer;
-  for (const Tensor& p : state_->frozen)
-    ARETE_CHECK(!p.requires_grad(),
-                ValueError("DistributedDataParallel",
-                           "a parameter that was frozen when the network was wrapped requires a "
-                           "gradient now, which nobody would reduce; wrap the network again"));
-  const bool reduces = state_->sync && is_grad_enabled();
-  if (is_grad_enabled()) reducer.prepare(state_->sync);
-  if (reduces && !state_->buffers.empty()) broadcast_coalesced(*reducer.group(), state_->buffers);
+void DataParallel::prepare(const Tensor& first) const {
+  State& state = *state_;
+  ARETE_CHECK(first.is_same(state.first),
+              ValueError("DistributedDataParallel",
+                         "nobody reduces the gradients of a clone; wrap a clone of the module"));
+  if (is_grad_enabled()) state.reducer->prepare(state.sync);
+  if (state.stale && !state.buffers.empty())
+    broadcast_coalesced(*state.reducer->group(), state.buffers);
+  state.stale = state.sync && is_grad_enabled();
 }
 
 }  // namespace arete::distributed

@@ -23,8 +23,8 @@ void check_same_parameters(ProcessGroup& group, std::span<const Tensor> paramete
 
 struct DataParallelOptions {
   ProcessGroupPtr group = nullptr;  ///< null: the default group
-  /// Whether buffers get the values of rank 0 before each forward pass that is followed by one
-  /// backward.
+  /// Whether buffers get the values of rank 0 before the first forward pass, and before those that
+  /// follow one whose gradients are reduced.
   bool broadcast_buffers = true;
   /// Whether parameters and buffers get the values of rank 0 now.
   bool init_sync = true;
@@ -36,8 +36,10 @@ class DataParallel {
  public:
   DataParallel() = default;
   DataParallel(nn::Module& network, const DataParallelOptions& options);
-  /// Before each forward pass.
-  void prepare() const;
+  /// Before each forward pass of the network that has the parameter first(); ValueError for
+  /// another.
+  void prepare(const Tensor& first) const;
+  const Tensor& first() const { return state_->first; }
   /// Whether gradients of the passes that are prepared from now on are reduced.
   void set_sync(bool on) const { state_->sync = on; }
   bool sync() const { return state_->sync; }
@@ -46,8 +48,10 @@ class DataParallel {
  private:
   struct State {
     std::shared_ptr<Reducer> reducer;
-    std::vector<Tensor> buffers, frozen;
+    Tensor first;  // of the parameters whose gradients are reduced
+    std::vector<Tensor> buffers;
     bool sync = true;
+    bool stale = true;  // the buffers may differ: a pass whose gradients are reduced came before
   };
   std::shared_ptr<State> state_;
 };
@@ -70,19 +74,20 @@ class NoSync {
 
 /// A network whose gradients are the mean over the processes of a group, each of which calls it on
 /// a batch of its own: `DistributedDataParallel net(Net{});`, then as the network itself.
-/// Optimizers get `net.parameters()`. Keys of its state begin with "module.". Errors: see
-/// check_same_parameters(); ValueError if no parameter requires a gradient.
+/// Optimizers get `net.parameters()`. Keys of its state begin with "module.". To copy one, wrap a
+/// clone of its `module`: calls of a clone are a ValueError. Errors: see check_same_parameters();
+/// ValueError if no parameter requires a gradient.
 template <class M>
 class DistributedDataParallel : public nn::Module {
  public:
   explicit DistributedDataParallel(const M& network, const DataParallelOptions& options = {})
-      : module(child("module", network)), parallel_(module, options) {}
+      : module(child("module", network)), parallel_(module, options), first_(parallel_.first()) {}
   std::string name() const override { return "DistributedDataParallel"; }
   Tensor forward(const Tensor& input) override { return (*this)(input); }
   /// The network's own call, of whatever arguments.
   template <class... Args>
   decltype(auto) operator()(Args&&... args) const {
-    parallel_.prepare();
+    parallel_.prepare(first_);
     return module(std::forward<Args>(args)...);
   }
   /// `auto guard = net.no_sync();`
@@ -94,6 +99,7 @@ class DistributedDataParallel : public nn::Module {
 
  private:
   DataParallel parallel_;
+  nn::Parameter first_;  // which nn::clone() replaces
 };
 
 }  // namespace arete::distributed

@@ -38,9 +38,8 @@ Tensor view_in(const Tensor& memory, const Tensor& parameter, int64_t offset) {
 const expr::Program& scale_program(DType dtype) {
   static auto& cache = *new expr::ProgramCache;  // used until exit
   const expr::Type type = expr::compute_type(dtype);
-  const bool wide = dtype == kFloat64 || dtype == kComplex128;
-  return cache.get(pack_key({int(dtype)}), {dtype}, {wide ? expr::Type::f64 : expr::Type::f32},
-                   {dtype}, [&](std::span<const expr::Value> v) {
+  return cache.get(pack_key({int(dtype)}), {dtype}, {expr::work_type(dtype)}, {dtype},
+                   [&](std::span<const expr::Value> v) {
                      return std::vector{expr::cast(v[0], type) * expr::cast(v[1], type)};
                    });
 }
@@ -121,6 +120,11 @@ void Reducer::prepare(bool reduces) {
                                      name_of(*replaced_) +
                                          " has been given to another DistributedDataParallel, "
                                          "which reduces its gradient now"));
+  for (const Tensor& t : options_.frozen)
+    ARETE_CHECK(!t.requires_grad(),
+                ValueError("DistributedDataParallel",
+                           "a parameter that was frozen when the network was wrapped requires a "
+                           "gradient now, which nobody would reduce; wrap the network again"));
   reduces_ = reduces;
 }
 
@@ -262,6 +266,14 @@ void Reducer::pack(Bucket& bucket) {
       numbers[i] = !shadows_ && has_grad_[p] && parameters_[p].grad().defined();
     }
     had = tensor(numbers).to(bucket.memory.options());
+  }
+  if (is_complex(first.dtype())) {  // no programs
+    for (size_t i = 0; i < n; ++i)
+      if (const Tensor g = parameters_[bucket.places[i]].grad(); g.defined() && !shadows_)
+        bucket.views[i].copy_(g);
+    bucket.had.copy_(had);
+    bucket.memory.mul_(scale);
+    return;
   }
   in.push_back(ops::view_of(had));
   out.push_back(ops::view_of(bucket.had));

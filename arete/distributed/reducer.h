@@ -47,6 +47,8 @@ struct ReducerOptions {
   bool static_graph = false;
   /// Buckets never move, whoever keeps gradients of an earlier pass.
   bool keep_memory = false;
+  /// Tensors that require no gradients, of which it is an error if they do when a pass is prepared.
+  std::vector<Tensor> frozen;
 };
 
 /// Made by all processes of a group with the same parameters in the same order, which are leaves
@@ -59,9 +61,12 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
                                        std::vector<std::string> names, ProcessGroupPtr group,
                                        const ReducerOptions& options = {});
   ~Reducer() override;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
 
   /// Before a forward pass: whether the passes backward that follow are reduced; else gradients are
-  /// only accumulated. ValueError if another reducer has taken a parameter over.
+  /// only accumulated. ValueError if another reducer has taken a parameter over, or if something
+  /// frozen requires a gradient.
   void prepare(bool reduces);
   bool reduces() const { return reduces_; }
   /// ValueError while a pass is under way, or if there is a hook.

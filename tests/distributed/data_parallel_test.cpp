@@ -14,6 +14,7 @@
 #include "arete/autograd/engine.h"
 #include "arete/base/distributed_error.h"
 #include "arete/distributed/distributed.h"
+#include "arete/distributed/sync_batch_norm.h"
 
 namespace arete::distributed {
 namespace {
@@ -95,6 +96,17 @@ TEST(Reducers, MeansAreViewsThatStayWhereTheyAre) {
     step(1);
     EXPECT_EQ(floats(b.grad()), (Floats{4, 4, 4}));
     EXPECT_EQ(reducer->rebuilt(), 1);
+  });
+}
+
+TEST(Reducers, ComplexGradients) {
+  with_ranks(2, [](const ProcessGroupPtr& g) {
+    Tensor z = ones({2}, kComplex64).requires_grad_(), a = parameter(1, 1);
+    const auto reducer = Reducer::make({z, a}, {}, g);
+    for (int pass = 1; pass < 3; ++pass) {
+      (view_as_real(z).sum() * (g->rank() + 1)).backward();
+      EXPECT_EQ(floats(view_as_real(z.grad())), Floats(4, 1.5f * pass));
+    }
   });
 }
 
@@ -318,6 +330,32 @@ TEST(DataParallel, NoSyncAndBuffers) {
   });
 }
 
+// Python's tests compare it with the batch norm of the joined batch in many forms.
+TEST(DataParallel, SyncBatchNormIsThatOfTheJoinedBatch) {
+  const Tensor all = sin(arange(24, kFloat64)).reshape({8, 3}) + 5;
+  Tensor whole = all.clone().requires_grad_();
+  nn::BatchNorm1d alone(3);
+  alone.to(kFloat64);
+  const Tensor expected = alone(whole);
+  (expected * all).sum().backward();
+  with_ranks(2, [&](const ProcessGroupPtr& g) {
+    SyncBatchNorm layer(3, {}, g);
+    layer.to(kFloat64);
+    const int64_t from = g->rank() == 0 ? 0 : 5, n = g->rank() == 0 ? 5 : 3;
+    Tensor x = all.narrow(0, from, n).clone().requires_grad_();
+    const Tensor y = layer(x);
+    (y * all.narrow(0, from, n)).sum().backward();
+    EXPECT_TRUE(allclose(y, expected.narrow(0, from, n)));
+    EXPECT_TRUE(allclose(x.grad(), whole.grad().narrow(0, from, n)));
+    EXPECT_TRUE(allclose(layer.running_var, alone.running_var));
+    layer.eval();
+    EXPECT_FALSE(allclose(layer(x), y));
+    EXPECT_EQ(layer.name(), "SyncBatchNorm");
+    layer.train();
+    EXPECT_THROW(layer(ones({3})), ValueError);
+  });
+}
+
 TEST(DataParallel, RefusesOtherParameters) {
   const auto error = [](int64_t of_one, bool bias) {
     std::string text;
@@ -343,6 +381,8 @@ TEST(DataParallel, RefusesOtherParameters) {
     DistributedDataParallel<nn::Linear> wrapped(net, {.group = g});
     wrapped(ones({1, 2})).sum().backward();
     EXPECT_FALSE(net.weight.grad().defined());
+    const auto copy = nn::clone(wrapped);
+    EXPECT_THROW(copy(ones({1, 2})), ValueError);
     net.weight.requires_grad_(true);
     EXPECT_THROW(wrapped(ones({1, 2})), ValueError);
     net.requires_grad_(false);
