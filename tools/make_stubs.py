@@ -30,7 +30,7 @@ from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
 from . import _dynamo as _dynamo
 from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
-from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft
+from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
 from . import nn as nn, numpy as numpy, onnx as onnx, optim as optim, overrides as overrides, profiler as profiler, random as random
 from . import signal as signal, special as special, testing as testing, types as types, utils as utils

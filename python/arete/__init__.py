@@ -98,8 +98,8 @@ def get_default_device():
 
 # Parts that are loaded when they are used.
 _LAZY = ("accelerator", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "jit",
-         "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy", "onnx", "optim", "overrides", "random", "special", "testing",
-         "types", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu", "_dynamo")
+         "futures", "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy", "onnx", "optim", "overrides", "random", "special",
+         "testing", "types", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu", "_dynamo")
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",

@@ -9,6 +9,7 @@
 #include "arete/distributed/tcp_store.h"
 #include "bindings.h"
 #include "caster.h"
+#include "data_parallel.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -203,10 +204,12 @@ void bind_groups(nb::module_& m) {
              return nb::make_tuple(self.type(), nb::make_tuple(int(op.kind), op.factor));
            })
       .def("__repr__", [](const d::ReduceOp& op) {
-        return std::string("<ReduceOp.") + name_of(op.kind) + ">";
+        constexpr int of_torch[] = {0, 2, 3, 4, 5, 6, 7, 1, 8};  // as its enumeration counts
+        return std::string("<RedOpType.") + name_of(op.kind) + ": " +
+               std::to_string(of_torch[int(op.kind)]) + ">";
       });
 
-  nb::class_<d::Work>(m, "Work", "A call that may be under way.")
+  nb::class_<d::Work>(m, "Work", nb::dynamic_attr(), "A call that may be under way.")
       .def(
           "wait",
           [](d::Work& w, std::optional<Time> timeout) {
@@ -315,6 +318,7 @@ void bind_distributed(nb::module_& parent) {
   nb::module_ m = parent.def_submodule("_distributed");
   bind_stores(m);
   bind_groups(m);
+  bind_data_parallel(m);
 }
 
 }  // namespace arete::python

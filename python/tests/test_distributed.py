@@ -177,7 +177,7 @@ def test_a_world_of_one():
 
 
 def test_values():
-    assert dist.ReduceOp.SUM == dist.ReduceOp.SUM != dist.ReduceOp.MAX and repr(dist.ReduceOp.AVG) == "<ReduceOp.AVG>"
+    assert dist.ReduceOp.SUM == dist.ReduceOp.SUM != dist.ReduceOp.MAX and repr(dist.ReduceOp.AVG) == "<RedOpType.AVG: 1>"
     assert pickle.loads(pickle.dumps(dist.ReduceOp.BXOR)) == dist.ReduceOp.BXOR
     assert dist.GroupMember.WORLD is None and dist.is_available() and not dist.is_nccl_available()
     with pytest.raises(dist.DistBackendError, match="doesn't have NCCL built in"):

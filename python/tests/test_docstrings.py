@@ -25,8 +25,8 @@ NO_EXAMPLE = {
     "arete.utils.checkpoint.noop_context_fn": "a default argument",
     # They need a group: docs/distributed.md has examples.
     **dict.fromkeys(["arete.distributed." + name for name in (
-        "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work",
-        "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+        "FileStore", "GradBucket", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store",
+        "TCPStore", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
         "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",
         "gather_object", "get_backend", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size",
         "irecv", "isend", "monitored_barrier", "new_group", "recv", "recv_object_list", "reduce", "reduce_scatter",

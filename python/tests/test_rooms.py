@@ -17,7 +17,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 # know each other. The package itself ("") is above all of them, but for the two old addresses that only pickles know.
 ORDER = """
     _C
-    _skip
+    _skip futures
     compiler distributed types
     _dynamo _grad_mode _streams explain _snippets amp backends multiprocessing profiler random version xpu
     _cuda_streams cpu

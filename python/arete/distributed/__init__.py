@@ -14,6 +14,7 @@ record no history. docs/distributed.md has examples.
 from __future__ import annotations
 
 from .. import _C as _C
+from . import algorithms as algorithms
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
 from .object_collectives import *  # noqa: F403

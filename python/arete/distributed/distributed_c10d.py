@@ -4,28 +4,55 @@ from __future__ import annotations
 import atexit
 import warnings
 from datetime import timedelta
+from enum import Enum
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .. import _C
+from ..futures import Future, _WorkFuture
 
 _d = _C._distributed
 Store, HashStore, FileStore, TCPStore, PrefixStore = _d.Store, _d.HashStore, _d.FileStore, _d.TCPStore, _d.PrefixStore
 ProcessGroup, ReduceOp, Work = _d.ProcessGroup, _d.ReduceOp, _d.Work
+GradBucket = _d.GradBucket
 DistError, DistBackendError, DistNetworkError, DistStoreError = (_C.DistError, _C.DistBackendError, _C.DistNetworkError,
                                                                  _C.DistStoreError)
-for _one in (Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError, DistBackendError,
-             DistNetworkError, DistStoreError):
+for _one in (GradBucket, Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError,
+             DistBackendError, DistNetworkError, DistStoreError):
     _one.__module__ = "arete.distributed"
 for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
     setattr(ReduceOp, _name, ReduceOp(_number))
 
+
+def _get_future(self: Work) -> Future:
+    """Of the tensors that the call writes."""
+    def wait() -> list:
+        self.wait()
+        return list(getattr(self, "_results", ()))
+
+    return _WorkFuture(wait, self.is_completed)
+
+
+def _result(self: Work) -> list:
+    """The tensors that the call writes, when it is done."""
+    return _get_future(self).wait()
+
+
+Work.get_future, Work.result = _get_future, _result
+
+
+def _writing(work: Optional[Work], *tensors: Any) -> Optional[Work]:
+    if work is not None:
+        work._results = tensors
+    return work
+
+
 __all__ = [
-    "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "DistError", "DistBackendError",
-    "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp", "default_pg_timeout", "init_process_group",
-    "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
-    "get_process_group_ranks", "get_global_rank", "get_group_rank", "all_reduce", "reduce", "broadcast", "all_gather",
-    "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter",
-    "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
+    "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "GradBucket", "BuiltinCommHookType",
+    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp",
+    "default_pg_timeout", "init_process_group", "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend",
+    "get_node_local_rank", "new_group", "get_process_group_ranks", "get_global_rank", "get_group_rank", "all_reduce", "reduce",
+    "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
+    "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
@@ -50,6 +77,17 @@ class Backend(str):
         if not isinstance(name, str):
             raise ValueError("Backend constructor parameter must be string-ish")
         return super().__new__(cls, name.lower())
+
+
+class BuiltinCommHookType(Enum):
+    """Communication hooks of C++: DistributedDataParallel._register_builtin_comm_hook().
+
+    >>> arete.distributed.BuiltinCommHookType.FP16_COMPRESS.name
+    'FP16_COMPRESS'
+    """
+
+    ALLREDUCE = 0
+    FP16_COMPRESS = 1
 
 
 class _Members(type):
@@ -210,7 +248,7 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Optional[Process
     """Combines the tensors of all processes, in place. With `async_op` there is something to wait for, in all of these functions."""
     if not _is_member(group, "all_reduce"):
         return None
-    return _of(group)._all_reduce(_tensor(tensor, "tensor"), op, async_op)
+    return _writing(_of(group)._all_reduce(_tensor(tensor, "tensor"), op, async_op), tensor)
 
 
 def reduce(tensor: Any, dst: Optional[int] = None, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
@@ -219,7 +257,7 @@ def reduce(tensor: Any, dst: Optional[int] = None, op: ReduceOp = ReduceOp.SUM, 
     if not _is_member(group, "reduce"):
         return None
     group = _of(group)
-    return group._reduce(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), op, async_op)
+    return _writing(group._reduce(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), op, async_op), tensor)
 
 
 def broadcast(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGroup] = None, async_op: bool = False,
@@ -228,14 +266,14 @@ def broadcast(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGro
     if not _is_member(group, "broadcast"):
         return None
     group = _of(group)
-    return group._broadcast(_tensor(tensor, "tensor"), _root(group, src, group_src, "src"), async_op)
+    return _writing(group._broadcast(_tensor(tensor, "tensor"), _root(group, src, group_src, "src"), async_op), tensor)
 
 
 def all_gather(tensor_list: list, tensor: Any, group: Optional[ProcessGroup] = None, async_op: bool = False) -> Optional[Work]:
     """Fills a list with the tensors of all processes, which may differ in size."""
     if not _is_member(group, "all_gather"):
         return None
-    return _of(group)._all_gather(_tensors(tensor_list, "tensor_list"), _tensor(tensor, "tensor"), async_op)
+    return _writing(_of(group)._all_gather(_tensors(tensor_list, "tensor_list"), _tensor(tensor, "tensor"), async_op), tensor_list)
 
 
 def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Optional[ProcessGroup] = None,
@@ -243,7 +281,8 @@ def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Optiona
     """Fills one tensor with those of all processes, one after the other or stacked."""
     if not _is_member(group, "all_gather_into_tensor"):
         return None
-    return _of(group)._all_gather_into_tensor(_tensor(output_tensor, "output_tensor"), _tensor(input_tensor, "input_tensor"), async_op)
+    work = _of(group)._all_gather_into_tensor(_tensor(output_tensor, "output_tensor"), _tensor(input_tensor, "input_tensor"), async_op)
+    return _writing(work, output_tensor)
 
 
 def reduce_scatter(output: Any, input_list: list, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
@@ -251,7 +290,7 @@ def reduce_scatter(output: Any, input_list: list, op: ReduceOp = ReduceOp.SUM, g
     """Combines the lists of all processes and gives each its own element."""
     if not _is_member(group, "reduce_scatter"):
         return None
-    return _of(group)._reduce_scatter(_tensor(output, "output"), _tensors(input_list, "input_list"), op, async_op)
+    return _writing(_of(group)._reduce_scatter(_tensor(output, "output"), _tensors(input_list, "input_list"), op, async_op), output)
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
@@ -259,7 +298,7 @@ def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, 
     """Combines the tensors of all processes and gives each its own part."""
     if not _is_member(group, "reduce_scatter_tensor"):
         return None
-    return _of(group)._reduce_scatter_tensor(_tensor(output, "output"), _tensor(input, "input"), op, async_op)
+    return _writing(_of(group)._reduce_scatter_tensor(_tensor(output, "output"), _tensor(input, "input"), op, async_op), output)
 
 
 def all_to_all(output_tensor_list: list, input_tensor_list: list, group: Optional[ProcessGroup] = None,

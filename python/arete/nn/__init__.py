@@ -8,6 +8,7 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 __all__ = [
     *_layers,
     "Buffer",
+    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
@@ -15,6 +16,17 @@ __all__ = [
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]
+
+
+def __getattr__(name: str):
+    if name not in ("parallel", "DataParallel"):
+        raise AttributeError(f"module 'arete.nn' has no attribute '{name}'")
+    # Few programs work on several devices.
+    import importlib
+
+    parallel = importlib.import_module(f"{__name__}.parallel")
+    return parallel if name == "parallel" else parallel.DataParallel

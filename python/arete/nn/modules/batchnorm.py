@@ -21,6 +21,7 @@ __all__ = [
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",
     "LazyBatchNorm3d",
+    "SyncBatchNorm",
 ]
 
 
@@ -176,6 +177,70 @@ class BatchNorm3d(_BatchNorm):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 5:
             raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Normalizes each channel over the batches of all processes of a group, which may differ in size.
+
+    It is a batch norm where there are no others: in evaluation, and without a group.
+
+    >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    >>> nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+    SyncBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: Optional[float] = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Optional[Any] = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.size(1) == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._normalize(input, self._over_all)
+
+    def forward_relu(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+        y = self(input)
+        return (y if residual is None else y + residual).relu()
+
+    def _over_all(self, input: Tensor, mean: Any, var: Any, weight: Any, bias: Any, uses_batch: bool,
+                  momentum: float, eps: float) -> Tensor:
+        group = self.process_group
+        if group is None and _C._distributed.is_initialized():
+            group = _C._distributed.world()
+        if not (uses_batch and self.training) or group is None or group.size() == 1:
+            return F.batch_norm(input, mean, var, weight, bias, uses_batch, momentum, eps)
+        return _C._distributed.sync_batch_norm(input, mean, var, weight, bias, momentum, eps, group)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Optional[Any] = None) -> Module:
+        """The network with a SyncBatchNorm in the place of each batch norm; weights and statistics stay the same tensors."""
+        result = module
+        if isinstance(module, _BatchNorm):
+            result = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group
+            )
+            if module.affine:
+                result.weight, result.bias = module.weight, module.bias
+            result.running_mean, result.running_var = module.running_mean, module.running_var
+            result.num_batches_tracked = module.num_batches_tracked
+            result.training = module.training
+        for name, child in module.named_children():
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):

@@ -1,0 +1,132 @@
+// What reduces gradients while a pass backward goes on, behind nn.parallel.
+#include "data_parallel.h"
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include "arete/distributed/data_parallel.h"
+#include "arete/distributed/sync_batch_norm.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+namespace {
+
+namespace d = arete::distributed;
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+/// A Python object that C++ may drop on any thread.
+class HookObject {
+ public:
+  explicit HookObject(nb::object o)
+      : object_(std::shared_ptr<PyObject>(o.release().ptr(), [](PyObject* p) {
+          if (!Py_IsInitialized()) return;
+          const WithGil gil;
+          Py_DECREF(p);
+        })) {}
+  nb::object get() const { return nb::borrow(object_.get()); }
+
+ private:
+  std::shared_ptr<PyObject> object_;
+};
+
+// The tensor that a hook's future has: itself, or the only one of a list.
+Tensor tensor_in(nb::object value) {
+  if (PyList_Check(value.ptr()) && PyList_GET_SIZE(value.ptr()) == 1)
+    value = nb::borrow(PyList_GET_ITEM(value.ptr(), 0));
+  if (!is_tensor(value.ptr())) {
+    PyErr_SetString(PyExc_TypeError, "a communication hook must return a future of a tensor");
+    throw nb::python_error();
+  }
+  return tensor_of(value.ptr());
+}
+
+// Errors of Python go through the pass as those of other hooks.
+template <class F>
+auto in_python(F&& f) {
+  const WithGil gil;
+  try {
+    return f();
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw PythonError{};
+  }
+}
+
+d::CommHook hook_of(nb::object callable) {
+  return [hook = HookObject(std::move(callable))](
+             const d::GradBucket& bucket) -> std::function<Tensor()> {
+    return in_python([&]() -> std::function<Tensor()> {
+      nb::object future = hook.get()(bucket);
+      return [held = HookObject(std::move(future))] {
+        return in_python([&] { return tensor_in(held.get().attr("wait")()); });
+      };
+    });
+  };
+}
+
+}  // namespace
+
+void bind_data_parallel(nb::module_& m) {
+  nb::class_<d::GradBucket>(m, "GradBucket",
+                            "The gradients of this process that are reduced together.")
+      .def(
+          "index", [](const d::GradBucket& b) { return b.index; }, "Of the bucket; 0 comes first.")
+      .def(
+          "buffer", [](const d::GradBucket& b) { return b.buffer; },
+          "All gradients, as one tensor of one dimension.")
+      .def(
+          "gradients", [](const d::GradBucket& b) { return b.gradients; },
+          "The gradients, as views of the buffer.")
+      .def("parameters", [](const d::GradBucket& b) { return b.parameters; })
+      .def("is_last", [](const d::GradBucket& b) { return b.is_last; })
+      .def(
+          "set_buffer",
+          [](d::GradBucket& b, const Tensor& t) {
+            ARETE_CHECK(t.defined(), TypeError("set_buffer", "a tensor is missing"));
+            b.buffer = t;
+          },
+          "buffer"_a, "Has the buffer's place in what buffer() gives.");
+
+  nb::class_<d::Reducer>(m, "Reducer")
+      .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
+                       const d::ProcessGroupPtr& group, double bucket_bytes,
+                       double first_bucket_bytes, bool static_graph, bool keep_memory,
+                       const std::vector<Tensor>& frozen) {
+        return d::Reducer::make(parameters, names, group,
+                                {.bucket_bytes = int64_t(bucket_bytes),
+                                 .first_bucket_bytes = int64_t(first_bucket_bytes),
+                                 .static_graph = static_graph,
+                                 .keep_memory = keep_memory,
+                                 .frozen = frozen});
+      }))
+      .def("prepare", &d::Reducer::prepare)
+      .def("shadow", &d::Reducer::shadow, Released())
+      .def("set_divisor", &d::Reducer::set_divisor)
+      .def("set_hook", [](d::Reducer& r, nb::object hook) { r.set_hook(hook_of(std::move(hook))); })
+      .def(
+          "set_builtin_hook",
+          [](d::Reducer& r, bool half) {
+            r.set_hook(half ? d::compress_hook(r.group(), kFloat16) : d::allreduce_hook(r.group()));
+          })
+      .def_prop_ro("buckets", &d::Reducer::buckets)
+      .def_prop_ro("rebuilt", &d::Reducer::rebuilt);
+
+  m.def(
+      "broadcast_coalesced",
+      [](d::ProcessGroup& group, const std::vector<Tensor>& tensors, int src) {
+        d::broadcast_coalesced(group, tensors, src);
+      },
+      Released());
+  m.def("sync_batch_norm", &d::sync_batch_norm, nb::arg(), nb::arg().none(), nb::arg().none(),
+        nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), Released());
+  m.def(
+      "check_same_parameters",
+      [](d::ProcessGroup& group, const std::vector<Tensor>& parameters) {
+        d::check_same_parameters(group, parameters);
+      },
+      Released());
+}
+
+}  // namespace arete::python

@@ -1,0 +1,10 @@
+// The part of arete.distributed's extension that reduces gradients.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace arete::python {
+
+void bind_data_parallel(nanobind::module_& distributed);
+
+}  // namespace arete::python

@@ -1,0 +1,365 @@
+"""Data-parallel training: the same programs by Arete and PyTorch, and what has no counterpart there."""
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from fake_gpus import run as run_with_gpus
+from peer import peer
+from test_distributed import needs_gloo, run_ranks
+
+import arete
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def is_close(a, b):
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 2e-5 * max(1, abs(b))
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    return a == b
+
+
+@needs_gloo
+def test_training_agrees_with_torch(tmp_path):
+    peer().ones(1)  # skips where PyTorch is not installed
+    runs, results = {}, {}
+    for name in ("arete", "torch"):
+        (tmp_path / name).mkdir()
+        runs[name] = subprocess.Popen([sys.executable, HERE / "data_parallel_program.py", name, "2", tmp_path / name],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for name, process in runs.items():
+        out = process.communicate(timeout=240)[0]
+        assert process.returncode == 0, out
+        results[name] = [json.loads((tmp_path / name / str(r)).read_text()) for r in range(2)]
+    for ours, theirs in zip(results["arete"], results["torch"]):
+        assert ours[-1][0] == "done" and theirs[-1][0] == "done", (ours[-1], theirs[-1])
+        assert [name for name, _ in ours] == [name for name, _ in theirs]
+        assert [(a, b) for a, b in zip(ours, theirs) if not is_close(a, b)] == []
+    # The same bits on both ranks.
+    both = [{name: values for name, values in one if name.startswith(("gradients", "end", "after join"))} for one in results["arete"]]
+    assert both[0] == both[1] and len(both[0]) == 7
+
+
+NET = """
+nn = arete.nn
+def make(*layers):
+    net = nn.Sequential(*layers)
+    with arete.no_grad():
+        for k, p in enumerate(net.parameters()):
+            p.copy_(arete.sin(arange(p.numel()) * 1.3 + k).reshape(p.shape))
+    return net
+arange = lambda n: arete.arange(n, dtype=arete.float32)
+"""
+
+
+@needs_gloo
+def test_one_process_with_both_batches_makes_the_same_steps(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+start()
+def train(net, loss, optimizer, **options):
+    optimizer = optimizer(net.parameters(), **options)
+    for step in range(6):
+        optimizer.zero_grad()
+        for l in loss(net, step):
+            l.backward()
+        optimizer.step()
+    return [p.tolist() for p in net.parameters()]
+def of_batch(net, step, rank):
+    x = arete.cos(arange(40) + 7 * rank + step).reshape(8, 5)
+    return net(x).square().mean()
+layers = lambda: make(nn.Linear(5, 64), nn.GELU(), nn.Linear(64, 2))
+for optimizer, options in ((arete.optim.AdamW, {}), (arete.optim.SGD, {"lr": 0.001, "momentum": 0.9})):
+    alone = train(layers(), lambda net, step: [of_batch(net, step, r) / 2 for r in range(2)], optimizer, **options)
+    ddp = nn.parallel.DistributedDataParallel(layers(), bucket_cap_mb=0.0004)
+    assert train(ddp, lambda net, step: [of_batch(net, step, rank)], optimizer, **options) == alone
+    data = ddp._get_ddp_logging_data()
+    assert data["has_rebuilt_buckets"] and data["world_size"] == 2 and len(data["bucket_sizes"].split(",")) > 2, data
+# Dtypes have buckets of their own.
+net = make(nn.Linear(4, 3), nn.Linear(3, 3).bfloat16(), nn.Linear(3, 2).double())
+ddp = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+def step():
+    x = ddp.module[0](arete.ones(2, 4) * (rank + 1))
+    ddp.reducer.prepare(True)
+    ddp.module[2](ddp.module[1](x.bfloat16()).double()).sum().backward()
+    return {p.grad.data_ptr() for p in ddp.parameters()}
+step()
+ddp.zero_grad()
+where = step()
+assert [p.grad.dtype for p in net.parameters()] == [p.dtype for p in net.parameters()]
+assert len({p.grad.untyped_storage().data_ptr() for p in net.parameters()}) == 3
+kept = net[0].weight.grad
+ddp.zero_grad()
+assert step() == where
+ddp.zero_grad(set_to_none=False)
+assert step() == where
+import pickle
+again = pickle.loads(pickle.dumps(nn.parallel.DistributedDataParallel(make(nn.Linear(2, 1, bias=False)))))
+again(arete.ones(1, 2) * rank).sum().backward()
+assert again.module[0].weight.grad.tolist() == [[0.5, 0.5]]
+every = [None, None]
+dist.all_gather_object(every, [p.grad.tolist() for p in net.parameters()])
+assert every[0] == every[1]
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, ranks
+
+
+@needs_gloo
+def test_power_sgd(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+from arete.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, powerSGD_hook as powerSGD, register_ddp_comm_hook
+start()
+def gradients(hook, state, steps, low_rank):
+    ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(24, 20, bias=True)))
+    if hook is not None:
+        ddp.register_comm_hook(state, hook)
+    sums = 0
+    for step in range(steps):
+        ddp.zero_grad()
+        # One row makes a gradient of rank 1, on each rank another one.
+        x = arete.cos(arange(24 * (1 if low_rank else 16)) * (1 if low_rank else rank + 1)).reshape(-1, 24)
+        (ddp(x) * arete.sin(arange(20) + rank)).sum().backward()
+        sums = sums + ddp.module[0].weight.grad
+    return ddp.module[0].weight.grad.clone(), ddp.module[0].bias.grad.clone(), sums / steps
+exact = gradients(None, None, 4, True)
+for hook in (powerSGD.powerSGD_hook,):
+    # The mean of both has rank 1, as x is the same.
+    state = powerSGD.PowerSGDState(None, 2, start_powerSGD_iter=2, min_compression_rate=1)
+    got = gradients(hook, state, 4, True)
+    assert arete.allclose(got[0], exact[0], atol=1e-3), (got[0] - exact[0]).abs().max()
+    assert arete.allclose(got[1], exact[1], atol=1e-5)
+    assert state.iter == 4 and state.compression_stats()[0] > 1
+# What is left out comes later: the means of many steps agree, though no step does.
+exact = gradients(None, None, 60, False)
+for hook, rank_of in ((powerSGD.powerSGD_hook, 1), (powerSGD.batched_powerSGD_hook, 1)):
+    state = powerSGD.PowerSGDState(dist.group.WORLD, rank_of, start_powerSGD_iter=2, min_compression_rate=1)
+    got = gradients(hook, state, 60, False)
+    one, all_ = ((got[i] - exact[i]).norm() / exact[i].norm() for i in (0, 2))
+    assert one > 0.05 and all_ < 0.5 * one, (one, all_)
+every = [None, None]
+dist.all_gather_object(every, got[0].tolist())
+assert every[0] == every[1]
+try:
+    powerSGD.PowerSGDState(None, start_powerSGD_iter=1)
+    assert False
+except ValueError:
+    pass
+for kind in DDPCommHookType:
+    ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(4, 4)))
+    register_ddp_comm_hook(kind, ddp)
+    ddp(arete.ones(1, 4)).sum().backward()
+    assert arete.equal(ddp.module[0].weight.grad, arete.ones(4, 4)), kind
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, ranks
+
+
+@needs_gloo
+def test_four_ranks_and_errors(tmp_path):
+    ranks = run_ranks(tmp_path, 4, NET + """
+start()
+pair = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1, bias=False)), process_group=pair)
+ddp(arete.full((1, 3), float(rank))).sum().backward()
+assert ddp.module[0].weight.grad.tolist() == [[[0.5] * 3], [[2.5] * 3]][rank // 2]
+import warnings
+warnings.simplefilter("ignore")
+def failing(state, bucket):
+    raise KeyError("of a hook")
+ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1, bias=False)))
+ddp.register_comm_hook(None, failing)
+try:
+    ddp(arete.ones(1, 3)).sum().backward()
+    print("no error")
+except KeyError as error:
+    assert "of a hook" in str(error)
+ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1, bias=False)))
+try:
+    ddp(arete.ones(1, 3)).sum().backward(create_graph=True)
+    print("no error")
+except RuntimeError as error:
+    assert "no history" in str(error)
+# A penalty needs gradients of gradients, which are nobody else's.
+x = arete.ones(1, 3, requires_grad=True)
+(g,) = arete.autograd.grad(ddp(x).square().sum(), x, create_graph=True)
+((g.norm() - 1) ** 2 * (rank + 1)).backward()
+every = [None] * 4
+dist.all_gather_object(every, ddp.module[0].weight.grad.tolist())
+assert every[0] == every[3]
+# Checkpointed layers give their gradients once.
+ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(3, 3), nn.Linear(3, 1)))
+from arete.utils.checkpoint import checkpoint
+for again in (True, False):
+    ddp.zero_grad()
+    ddp.reducer.prepare(True)
+    checkpoint(ddp.module[0], (arete.ones(1, 3) * rank).requires_grad_(), use_reentrant=again).sum().backward()
+    assert ddp.module[0].weight.grad.tolist() == [[1.5] * 3] * 3 and ddp.module[1].weight.grad is None
+try:
+    nn.parallel.DistributedDataParallel(nn.Linear(2, 2 + (rank == 2)))
+    print("no error")
+except ValueError as error:
+    assert "[2]: params[0] in this process with sizes [3, 2] appears not to match sizes of the same param in process 0." in str(error)
+dist.barrier()
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 4, ranks
+
+
+def test_futures():
+    from arete import futures
+
+    first, log = futures.Future(), []
+    second = first.then(lambda done: done.value() * 2)
+    failing = first.then(lambda done: 1 / 0)
+    second.add_done_callback(lambda done: log.append(done.value()))
+    assert not second.done()
+    with pytest.raises(RuntimeError):
+        first.value()
+    first.set_result(3)
+    assert second.wait() == 6 and log == [6] and second.then(lambda done: done.value() + 1).value() == 7
+    with pytest.raises(ZeroDivisionError):
+        failing.wait()
+    with pytest.raises(RuntimeError):
+        first.set_result(1)
+    assert futures.wait_all([first, second]) == [3, 6]
+
+
+@needs_gloo
+def test_sync_batch_norm_is_that_of_the_joined_batch(tmp_path):
+    ranks = run_ranks(tmp_path, 3, NET + """
+start()
+sizes = (3, 0, 5)
+def whole(*sample, dtype=arete.float64):
+    n = 8
+    for s in sample:
+        n *= s
+    return (arete.cos(arange(n) * 0.9) * (1 + arange(n) % 7) + 100).to(dtype).reshape(8, *sample)
+def compare(one, every, atol=1e-9):
+    assert arete.allclose(one.double(), every.double(), rtol=1e-6, atol=atol), (one - every).abs().max()
+for sample, dtype, affine, momentum in [((4,), arete.float64, True, 0.1), ((4, 3, 2), arete.float64, True, None),
+                                        ((2, 5), arete.float64, False, 0.3), ((4, 6), arete.float32, True, 0.1)]:
+    atol = 1e-9 if dtype == arete.float64 else 2e-4
+    own = nn.Sequential(nn.BatchNorm1d(sample[0], affine=affine, momentum=momentum, dtype=dtype), nn.ReLU())
+    if affine:
+        with arete.no_grad():
+            own[0].weight.copy_(arange(sample[0]) + 1)
+    alone = {1: nn.BatchNorm1d, 2: nn.BatchNorm1d, 3: nn.BatchNorm2d}[len(sample)](sample[0], affine=affine, momentum=momentum, dtype=dtype)
+    alone.load_state_dict(own[0].state_dict())
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(own)
+    assert type(synced[0]) is nn.SyncBatchNorm and isinstance(synced[0], nn.modules.batchnorm._BatchNorm)
+    for step in range(2):
+        x = (whole(*sample, dtype=dtype) * (step + 1)).requires_grad_()
+        factors = arete.sin(whole(*sample, dtype=dtype))
+        expected = alone(x).relu()
+        (expected * factors).sum().backward()
+        mine, at = x.detach().split(list(sizes))[rank].clone().requires_grad_(), sum(sizes[:rank])
+        y = synced(mine)
+        compare(y, expected.split(list(sizes))[rank], atol)
+        (y * factors.split(list(sizes))[rank]).sum().backward()
+        compare(mine.grad, x.grad[at:at + sizes[rank]], atol * 10)
+    for name in ("weight", "bias")[:2 * affine]:
+        grad = getattr(synced[0], name).grad
+        dist.all_reduce(grad)
+        compare(grad, getattr(alone, name).grad, atol * 10)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        compare(getattr(synced[0], name), getattr(alone, name), atol * 10)
+    alone.eval(), synced.eval()
+    compare(synced(x), alone(x).relu(), atol)
+# Half types are normalized in float32; gradients have gradients.
+layer = nn.SyncBatchNorm(3)
+y = layer(whole(3).bfloat16() + rank)
+assert y.dtype == arete.bfloat16
+x = whole(3).split(list(sizes))[rank].clone().requires_grad_()
+every = whole(3).requires_grad_()
+double, one = nn.SyncBatchNorm(3, dtype=arete.float64), nn.BatchNorm1d(3, dtype=arete.float64)
+(g,) = arete.autograd.grad((double(x) ** 3).sum(), x, create_graph=True)
+(g ** 2).sum().backward()
+(g,) = arete.autograd.grad((one(every) ** 3).sum(), every, create_graph=True)
+(g ** 2).sum().backward()
+compare(x.grad, every.grad[sum(sizes[:rank]):][:sizes[rank]], 1e-8)
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 3, ranks
+
+
+def test_data_parallel_on_two_gpus_that_are_none():
+    out = run_with_gpus("""
+    import collections, threading
+    nn = torch.nn
+    torch.manual_seed(0)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+            self.seen = []
+        def forward(self, x, scale=1, **more):
+            self.seen.append((x.device.index, torch.cuda.current_device(), threading.get_ident(), torch.is_grad_enabled(),
+                              torch.is_autocast_enabled("cuda"), x.shape[0], more["kept"]))
+            y = self.body(x) * scale
+            return {"y": y, "sum": y.sum(), "all": (y, [y + 1])}
+    net = Net().cuda()
+    alone = Net().cuda()
+    alone.load_state_dict(net.state_dict())
+    parallel = nn.DataParallel(net)
+    assert parallel.device_ids == [0, 1] and list(parallel.state_dict())[0] == "module.body.0.weight"
+    x = torch.randn(5, 4, device="cuda")
+    out = parallel(x, scale=torch.full((5, 1), 2.0), kept="text")
+    assert [s[0] == s[1] and s[3] for s in net.seen] == [True, True] and sorted(s[5] for s in net.seen) == [2, 3], net.seen
+    assert len({s[2] for s in net.seen}) == 2 and {s[6] for s in net.seen} == {"text"}
+    parts = [alone(part, scale=2, kept="text") for part in x.split([3, 2])]
+    assert out["y"].device == torch.device("cuda:0") and torch.allclose(out["y"], torch.cat([p["y"] for p in parts]))
+    assert out["sum"].shape == (2,) and out["all"][1][0].shape == (5, 2)
+    out["y"].square().sum().backward()
+    sum(p["y"].square().sum() for p in parts).backward()
+    for p, q in zip(net.parameters(), alone.parameters()):
+        assert torch.allclose(p.grad, q.grad, atol=1e-5), (p.grad, q.grad)
+    assert net.body[1].num_batches_tracked == 1  # of the first device
+    net.seen.clear()
+    parallel.eval()
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        parallel(x[:1], kept=None)
+        assert [s[3:6] for s in net.seen] == [(False, True, 1)]
+        parallel(x, kept=None)
+    assert all(s[3:5] == (False, True) for s in net.seen)
+    replicas = nn.parallel.replicate(net, [0, 1])
+    assert replicas[0].body[0].weight is net.body[0].weight and replicas[1].body[0].weight.device.index == 1
+    assert list(replicas[1].parameters()) == []
+    assert not nn.parallel.replicate(net, [1], detach=True)[0].body[0].weight.requires_grad
+    Pair = collections.namedtuple("Pair", "a b")
+    cut = nn.parallel.scatter(Pair(torch.arange(4), {"k": [torch.arange(2), 7]}), [0, 1])
+    assert isinstance(cut[1], Pair) and cut[1].a.tolist() == [2, 3] and cut[1].b["k"][1] == 7 and cut[1].a.device.index == 1
+    assert nn.parallel.data_parallel(nn.Linear(2, 1).cuda(1), torch.ones(3, 2), [1, 0]).device.index == 1
+    try:
+        nn.DataParallel(nn.Linear(2, 2).cuda(1))(torch.ones(2, 2))
+        print("no error")
+    except RuntimeError as e:
+        assert "device_ids[0]" in str(e)
+    class Failing(nn.Module):
+        def forward(self, x):
+            raise ValueError("of a part")
+    try:
+        nn.parallel.parallel_apply([Failing(), Failing()], [x, x])
+        print("no error")
+    except ValueError as e:
+        assert "of a part" in str(e)
+    assert nn.DataParallel(nn.Linear(2, 1), [1])(torch.ones(3, 2)).device.index == 1
+    print("done")
+    """)
+    assert out.strip().endswith("done"), out
+    net = arete.nn.DataParallel(arete.nn.Linear(2, 1))
+    if not arete.cuda.is_available():
+        assert net.device_ids == [] and net(arete.ones(1, 2)).shape == (1, 1)
+
+
+@needs_gloo
+def test_example_by_the_launcher(tmp_path):
+    from test_distributed import launch
+
+    example = HERE.parents[1] / "examples" / "data_parallel.py"
+    done = launch(tmp_path, program=["--python", sys.executable, example])
+    assert done.returncode == 0, done.stderr
+    losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "loss" in line]
+    assert len(losses) == 5 and losses[-1] < 0.5 * losses[0], done.stdout
