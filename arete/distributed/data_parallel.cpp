@@ -1,6 +1,7 @@
 #include "arete/distributed/data_parallel.h"
 
 #include <algorithm>
+#include <map>
 
 #include "arete/core/modes.h"
 #include "arete/distributed/distributed.h"
@@ -13,35 +14,35 @@
 namespace arete::distributed {
 
 void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int src) {
-  constexpr int64_t kMost = int64_t(250) << 20;
+  constexpr int64_t kMost = int64_t(250) << 20, kAlignment = 16;
   const NoGradGuard no_grad;
-  for (const std::vector<size_t>& alike : ops::by_device_and_dtype(tensors))
-    for (size_t from = 0; from < alike.size();) {
-      size_t to = from;
-      int64_t numel = 0, bytes = 0;
+  std::map<std::string, std::vector<Tensor>> by_device;
+  for (const Tensor& t : tensors)
+    if (t.numel() > 0) by_device[t.device().to_string()].push_back(t.detach());
+  for (const auto& [device, all] : by_device)
+    for (size_t from = 0; from < all.size();) {
       std::vector<Tensor> some;
-      for (; to < alike.size() && (to == from || bytes < kMost); ++to) {
-        some.push_back(tensors[alike[to]].detach());
-        numel += some.back().numel();
-        bytes += int64_t(some.back().nbytes());
+      std::vector<int64_t> offsets;
+      int64_t bytes = 0;
+      for (; from < all.size() && (some.empty() || bytes < kMost); ++from) {
+        some.push_back(all[from]);
+        offsets.push_back(bytes);
+        bytes += (int64_t(all[from].nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
       }
-      from = to;
-      if (numel == 0) continue;
       if (some.size() == 1) {
         group.broadcast(some[0], src);
         continue;
       }
-      const Tensor flat = ops::empty_tensor({numel}, some[0].dtype(), some[0].device());
-      std::vector<Tensor> parts;
-      int64_t offset = 0;
-      for (const Tensor& t : some) {
-        Layout layout = Layout(t.sizes());
-        layout.offset = offset;
-        parts.push_back(ops::alias(flat, std::move(layout)));
-        offset += t.numel();
+      const Tensor message = ops::empty_tensor({bytes}, kUInt8, some[0].device());
+      std::vector<Tensor> parts;  // tensors of each dtype over the message
+      for (size_t i = 0; i < some.size(); ++i) {
+        Layout layout(some[i].sizes());
+        layout.offset = offsets[i] / int64_t(some[i].element_size());
+        parts.emplace_back(IntrusivePtr<TensorImpl>(
+            new TensorImpl(message.storage(), std::move(layout), some[i].dtype())));
       }
       if (group.rank() == src) ops::foreach_copy(parts, some, false);
-      group.broadcast(flat, src);
+      group.broadcast(message, src);
       if (group.rank() != src) ops::foreach_copy(some, parts, false);
     }
 }

@@ -14,8 +14,8 @@
 
 namespace arete::distributed {
 
-/// Gives tensors the values that they have in one process, in one message for each device and dtype
-/// and 250 MB. No history is recorded.
+/// Gives tensors the values that they have in one process, in one message for each device and 250
+/// MB. No history is recorded.
 void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int src = 0);
 /// ValueError in all processes if one has other parameters than rank 0: another number of them,
 /// other shapes or dtypes.
@@ -28,7 +28,7 @@ struct DataParallelOptions {
   bool broadcast_buffers = true;
   /// Whether parameters and buffers get the values of rank 0 now.
   bool init_sync = true;
-  ReducerOptions reducer;
+  ReducerOptions reducer = {};
 };
 
 /// The part of DistributedDataParallel that does not know the network's class.

@@ -48,7 +48,7 @@ struct ReducerOptions {
   /// Buckets never move, whoever keeps gradients of an earlier pass.
   bool keep_memory = false;
   /// Tensors that require no gradients, of which it is an error if they do when a pass is prepared.
-  std::vector<Tensor> frozen;
+  std::vector<Tensor> frozen = {};
 };
 
 /// Made by all processes of a group with the same parameters in the same order, which are leaves

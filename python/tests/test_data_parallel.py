@@ -354,6 +354,34 @@ def test_data_parallel_on_two_gpus_that_are_none():
         assert net.device_ids == [] and net(arete.ones(1, 2)).shape == (1, 1)
 
 
+def test_loaders_go_on_with_other_numbers_of_processes():
+    from arete.utils.data import DataLoader, DistributedSampler
+
+    def loader(replicas, rank, batch_size):
+        sampler = DistributedSampler(range(50), replicas, rank, seed=3)
+        sampler.set_epoch(2)
+        return DataLoader(range(50), batch_size=batch_size, sampler=sampler)
+
+    (order,) = [[int(i) for batch in loader(1, 0, 5) for i in batch]]
+    states = []
+    for rank in range(4):
+        one = loader(4, rank, 3)
+        for _, batch in zip(range(2), one):
+            assert batch.tolist() == order[rank + 12 * _:][:12:4]
+        states.append(one.state_dict())
+    assert states[0]["batch"] == 2 and states[0]["replicas"] == [4, 3]
+    for replicas, size in ((2, 4), (1, 8), (3, 2), (4, 3)):
+        got = []
+        for rank in range(replicas):
+            one = loader(replicas, rank, size)
+            one.load_state_dict(states[rank])
+            got.append([int(i) for batch in one for i in batch])
+        padded = order + order[:-len(order) % replicas]
+        assert [x for group in zip(*got) for x in group] == padded[24:], (replicas, size)
+    with pytest.raises(ValueError, match="behind 24 samples, where no batch of 5 by 2 processes begins"):
+        loader(2, 0, 5).load_state_dict(states[0])
+
+
 @needs_gloo
 def test_example_by_the_launcher(tmp_path):
     from test_distributed import launch

@@ -65,7 +65,7 @@ class DataLoader:
     dataset, and `get_worker_info()` tells it who it is. An exception in a worker is raised in the loop with the worker's traceback.
 
     `state_dict()` in the middle of an epoch and `load_state_dict()` on a loader with the same arguments go on with the
-    next batch, in the same order.
+    next batch, in the same order; with a DistributedSampler also on another number of processes.
 
     `pin_memory=True` puts batches into page-locked memory; without a GPU it warns and leaves them as they are.
     `multiprocessing_context`, which must be one, and `pin_memory_device` mean nothing here: workers are threads.
@@ -245,7 +245,24 @@ class DataLoader:
         if shares is not None and len(shares) != self.num_workers:
             raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader "
                              f"has {self.num_workers}")
-        self._resume = dict(state_dict)
+        self._resume = self._on_these_replicas(state_dict)
+
+    def _replicas(self) -> Optional[list]:
+        """Among how many processes a DistributedSampler divides the samples, and how many of them make a batch."""
+        replicas = getattr(self.sampler, "num_replicas", None)
+        return None if replicas is None or self.batch_size is None else [replicas, self.batch_size]
+
+    def _on_these_replicas(self, state: Dict[str, Any]) -> dict:
+        """The state of a loop by another number of processes, or with other batches. What all of them have got is the beginning of one
+        order, so that the others can go on behind it."""
+        were, are = state.get("replicas"), self._replicas()
+        if were is None or are is None or were == are:
+            return dict(state)
+        samples = state["batch"] * were[0] * were[1]
+        batch, rest = divmod(samples, are[0] * are[1])
+        if rest or state.get("later"):
+            raise ValueError(f"the state is behind {samples} samples, where no batch of {are[1]} by {are[0]} processes begins")
+        return {**state, "batch": batch, "replicas": are}
 
     def _source(self) -> Any:
         """The generator from which epochs draw their seeds."""

@@ -62,7 +62,7 @@ class Progress:
         if self.alone and not self.numbered and hasattr(loader.dataset, "state_dict"):
             inner = loader.dataset.state_dict()
         return state_of(self.source, self.generators, epoch=self.epoch, batch=self.batch, later=sorted(self.later), program=self.program,
-                        shares=self.shares and list(self.shares), dataset=inner)
+                        shares=self.shares and list(self.shares), dataset=inner, replicas=loader._replicas())
 
 
 def words_of(generator: Any) -> Tuple[int, int]:
@@ -74,4 +74,4 @@ def state_of(source: Optional[Sequence[int]], generators: List[Sequence[int]], *
     """A loader's state. Its first entries are the fields of LoaderState in C++."""
     seed, offset = source or (None, None)
     return {"version": 2, "epoch": None, "batch": 0, "seed": seed, "offset": offset, "later": [], "generators": generators,
-            "program": None, "shares": None, "dataset": None, **entries}
+            "program": None, "shares": None, "dataset": None, "replicas": None, **entries}
