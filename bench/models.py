@@ -87,17 +87,18 @@ def gpt2(lib, words=50304, layers=12, width=768, heads=12, context=1024):
     return GPT()
 
 
-def mlp_step(lib, device):
-    """A training step of the 784-256-10 network at batch 64."""
+def mlp_step(lib, device, wrap=lambda net: net):
+    """A training step of the 784-256-10 network at batch 64. In all of these `wrap(network)` is what is called."""
     nn, F = lib.nn, lib.nn.functional
     x = lib.randn(64, 784, device=device)
     y = lib.randint(0, 10, (64,), device=device)
     net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).to(device)
     optimizer = lib.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+    called = wrap(net)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(net(x), y).backward()
+        F.cross_entropy(called(x), y).backward()
         optimizer.step()
 
     return step
@@ -110,7 +111,7 @@ def autocast(lib, device, dtype):
 
 
 def image_step(lib, device, depth, batch, size, dtype, wrap=lambda net: net):
-    """A training step of a ResNet on pictures, under autocast to `dtype`; gives the loss. `wrap(network)` is what is called."""
+    """A training step of a ResNet on pictures, under autocast to `dtype`; gives the loss."""
     F, last = lib.nn.functional, lib.channels_last
     x = lib.randn(batch, 3, size, size, device=device).to(memory_format=last)
     y = lib.randint(0, 1000, (batch,), device=device)
@@ -131,16 +132,17 @@ def image_step(lib, device, depth, batch, size, dtype, wrap=lambda net: net):
     return step
 
 
-def gpt2_step(lib, device, batch, length, dtype="bfloat16", words=50304, **sizes):
+def gpt2_step(lib, device, batch, length, dtype="bfloat16", words=50304, wrap=lambda net: net, **sizes):
     """A training step of GPT-2 (of other `sizes`, if they are given) under autocast to `dtype`; gives the loss."""
     x, y = (lib.randint(0, min(words, 50257), (batch, length), device=device) for _ in range(2))
     net = gpt2(lib, words, **sizes).to(device)
     optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    called = wrap(net)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         with autocast(lib, device, dtype):
-            loss = net(x, y)
+            loss = called(x, y)
         loss.backward()
         lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()

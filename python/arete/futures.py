@@ -18,7 +18,15 @@ T = TypeVar("T")
 
 
 class Future(Generic[T]):
-    """A result that somebody will set. Callbacks run where it is set, or at once if it is there."""
+    """A result that somebody will set. Callbacks run where it is set, or at once if it is there.
+
+    >>> f = arete.futures.Future()
+    >>> f.done()
+    False
+    >>> f.set_result("text")
+    >>> f.value()
+    'text'
+    """
 
     def __init__(self, *, devices: Optional[list] = None) -> None:
         self._condition = threading.Condition()

@@ -10,9 +10,9 @@ import arete
 from arete import _C
 
 MODULES = [
-    "arete.compiler", "arete.distributed", "arete.export", "arete.func", "arete.jit", "arete.onnx", "arete.overrides",
+    "arete.compiler", "arete.distributed", "arete.export", "arete.func", "arete.futures", "arete.jit", "arete.onnx", "arete.overrides",
     "arete.utils._pytree", "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
-    "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
+    "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.nn.parallel", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
     "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.distributions",
     "arete.distributions.constraints", "arete.distributions.location_scale", "arete.distributions.relaxed", "arete.masked",
@@ -23,6 +23,7 @@ MODULES = [
 # Without an example, and why.
 NO_EXAMPLE = {
     "arete.utils.checkpoint.noop_context_fn": "a default argument",
+    "arete.nn.parallel.data_parallel": "needs GPUs",
     # They need a group: docs/distributed.md has examples.
     **dict.fromkeys(["arete.distributed." + name for name in (
         "FileStore", "GradBucket", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store",

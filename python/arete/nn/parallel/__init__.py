@@ -6,12 +6,3 @@ from .replicate import replicate
 from .scatter_gather import gather, scatter
 
 __all__ = ["replicate", "scatter", "parallel_apply", "gather", "data_parallel", "DataParallel", "DistributedDataParallel"]
-
-
-def DistributedDataParallelCPU(*args, **kwargs):
-    """An old name of DistributedDataParallel."""
-    import warnings
-
-    warnings.warn("torch.nn.parallel.DistributedDataParallelCPU is deprecated, please use DistributedDataParallel instead.",
-                  FutureWarning, stacklevel=2)
-    return DistributedDataParallel(*args, **kwargs)

@@ -11,7 +11,13 @@ __all__ = ["replicate"]
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list:
     """The network on each of some devices. Copies have no parameters of their own: weights are computed from those of the network,
-    unless they are detached. On a device where the network is it shares memory with the copy."""
+    unless they are detached. On a device where the network is it shares memory with the copy.
+
+    >>> net = nn.Linear(2, 1)
+    >>> (copy,) = nn.parallel.replicate(net, ["cpu"])
+    >>> copy.weight is net.weight, list(copy.parameters())
+    (True, [])
+    """
     modules = list(network.modules())
     position = {module: i for i, module in enumerate(modules)}
     copies = []
