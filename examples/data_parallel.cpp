@@ -1,5 +1,6 @@
 // Trains a small network on several processes:
-//   arete run --no-python --standalone --nproc-per-node 2 build/release/examples/example_data_parallel
+//   arete run --no-python --standalone --nproc-per-node 2
+//   build/release/examples/example_data_parallel
 #include <cstdio>
 
 #include "arete/arete.h"

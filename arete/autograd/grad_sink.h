@@ -10,8 +10,8 @@
 namespace arete::autograd {
 
 /// Takes part in the passes that accumulate gradients in its leaves, each of which has a place of
-/// its own: a data-parallel reducer. grad(), and with it the second run of a checkpoint, accumulates
-/// nothing and is not heard of.
+/// its own: a data-parallel reducer. grad(), and with it the second run of a checkpoint,
+/// accumulates nothing and is not heard of.
 class GradSink {
  public:
   virtual ~GradSink() = default;

@@ -37,8 +37,7 @@ class CallersModes {
   explicit CallersModes(const std::vector<Device>& devices)
       : modes_(modes()), autocast_(ops::autocast_state()) {
     for (const Device& d : devices)
-      streams_.push_back(d.is_cuda() ? std::optional(cuda::current_stream(d.index))
-                                     : std::nullopt);
+      streams_.push_back(d.is_cuda() ? std::optional(cuda::current_stream(d.index)) : std::nullopt);
   }
   // For the part of a device, on a thread that ends with it.
   void enter(size_t part) const {

@@ -48,7 +48,8 @@ class NotingSink final : public autograd::GradSink {
 
 struct GradSinks : testing::Test {
   Tensor a = leaf_of(2), b = leaf_of(3), c = leaf_of(5), unused = leaf_of(7);
-  std::shared_ptr<NotingSink> sink = std::make_shared<NotingSink>(std::vector<Tensor>{a, b, c, unused});
+  std::shared_ptr<NotingSink> sink =
+      std::make_shared<NotingSink>(std::vector<Tensor>{a, b, c, unused});
   void SetUp() override {
     size_t place = 0;
     for (const Tensor& t : {a, b, c, unused}) autograd::set_grad_sink(t, sink, place++);
