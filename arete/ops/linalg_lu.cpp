@@ -162,18 +162,31 @@ const OpRecord& linalg_lu_factor_op =
 // ---- permutations
 
 // Where the row that ends up at a position comes from, by the exchanges from the last to the first:
-// positions are rows of the recurrence, which wait for no others.
+// positions are rows of the recurrence, which wait for no others. A step is kExchanges of them,
+// whose pivots are read at once, ahead of it; beyond the last there are exchanges of a row with
+// itself.
+constexpr int kExchanges = 16;
 const expr::Program& origin_program() {
   static const auto& program = *new expr::ProgramPtr(expr::trace(
       [](std::span<const expr::Value> v) {
-        const expr::Value step = v[2], row = v[3], n = v[5], steps = v[6];
-        const expr::Value matrix = floor_div(row, n);
-        const expr::Value at =
-            expr::where(step == steps - 1.0, row - matrix * n, expr::load(v[0], v[1]));
-        const expr::Value given =
-            expr::cast(expr::load(v[4], matrix * steps + step), expr::Type::i64);
-        const expr::Value pivot = expr::max(expr::min(given - 1.0, n - 1.0), 0.0);
-        return std::vector{expr::where(at == step, pivot, expr::where(at == pivot, step, at))};
+        using expr::Type;
+        const expr::Value step = v[2], row = v[3], n = v[5], count = v[6];
+        const expr::Value first = step * double(kExchanges), matrix = floor_div(row, n);
+        // Rows count from `first` on, so that the exchanged ones are constants.
+        const expr::Value state = expr::where(first + double(kExchanges) >= count, row - matrix * n,
+                                              expr::load(v[0], v[1]));
+        expr::Value at = cast(state - first, Type::i32);
+        const expr::Value pivots = matrix * count + first,
+                          last = cast(count - first, Type::i32) - 1.0, size = cast(n, Type::i32),
+                          begin = cast(first, Type::i32) + 1.0;
+        for (int k = kExchanges - 1; k >= 0; --k) {
+          const expr::Value place = cast(expr::min(last, double(k)), Type::i64);
+          const expr::Value given = expr::load(v[4], pivots + place);
+          const expr::Value pivot = expr::where(last < double(k), double(k),
+                                                expr::max(expr::min(given, size), 1.0) - begin);
+          at = expr::where(at == double(k), pivot, expr::where(at == pivot, double(k), at));
+        }
+        return std::vector{cast(at, Type::i64) + first};
       },
       std::array{kInt64, kInt64, kInt64, kInt64, kInt32},
       std::array{expr::Type::i64, expr::Type::i64}, std::array{kInt64}, 0b10001));
@@ -196,7 +209,7 @@ void order_on_device(const Tensor& pivots, const Tensor& out, prim::Primitives& 
   order.sizes = sizes, order.strides = strides;
   const expr::Literal numbers[] = {{.i = n}, {.i = k}};
   p.recurrence({.program = &origin_program(),
-                .steps = k,
+                .steps = (k + kExchanges - 1) / kExchanges,
                 .rows = out.numel(),
                 .states = 1,
                 .inputs = {&exchanges, 1},
