@@ -61,20 +61,6 @@ void check_class_index(const Call& c) {
                                        " but got " + to_string(target.sizes())));
 }
 
-// The sums of a program's values over rows of classes, divided by the number of classes and
-// reduced: one kernel over all of them where the rows' own sums are not asked for. `sizes`: of the
-// losses.
-Tensor reduce_classes(const Call& c, const expr::Program& program, std::span<const Tensor> inputs,
-                      std::span<const Scalar> params, IntList sizes, std::string_view reduction) {
-  const int64_t rows = inputs[0].size(0), classes = inputs[0].size(1);
-  const int kind = reduction_of(reduction, c.name());
-  const int64_t dims[] = {1, 0};
-  const Tensor sum = apply_reduce(program.shared_from_this(), prim::Monoid::sum, inputs, params,
-                                  IntList(dims, kind == kNone ? 1 : 2), false, c.name());
-  const Tensor losses = sum.div(Scalar(double(classes) * (kind == kMean ? double(rows) : 1)));
-  return kind == kNone ? losses.view(sizes) : losses;
-}
-
 // The mean over a row's classes of max(0, margin - own + x)^p, times the weight of the row's class,
 // with nothing for that class itself. Where the maximum is 0, so is its slope. Inputs: the row, its
 // class, the numbers of classes[, their weights]; parameters: the margin and a further factor.
@@ -171,15 +157,15 @@ const expr::Program& margin_keys_program(DType t) {
 }
 
 // One class of a row: its value, whether it is a label, the sum of n over labels that are it, m,
-// n of the label at this place, and the largest of the other classes.
+// n of the label at this place, and the largest of the other classes. The parameter is a factor.
 const expr::Program& multilabel_margin_program(DType t) {
   static auto* const cache = new expr::ProgramCache;
-  return cache->get(pack_key({int(t)}), {t, kInt64, kInt64, kInt64, kInt64, t}, {}, {t},
-                    [](Values v) {
+  return cache->get(pack_key({int(t)}), {t, kInt64, kInt64, kInt64, kInt64, t},
+                    {expr::work_type(t)}, {t}, [](Values v) {
                       const Value x = v[0], top = where(is_inf(v[5]), 0.0, v[5]);
                       const Value factor = cast(where(v[1] != 0, -v[2], v[3]), x.type());
                       const Value part = where((factor == 0) | is_nan(x), 0.0, factor * (x - top));
-                      return std::vector{part + cast(v[4], x.type())};
+                      return std::vector{(part + cast(v[4], x.type())) * v[6]};
                     });
 }
 
@@ -188,10 +174,12 @@ struct MarginCounts {
   Tensor is_label, n_of_class, m, n, top;
 };
 
-// By sorting. `chosen`: x at the labels.
-MarginCounts sorted_counts(const char* op, const Tensor& x, const Tensor& chosen,
-                           const Tensor& label, const Tensor& counts) {
-  const int64_t classes = x.size(1);
+// By sorting.
+MarginCounts sorted_counts(const char* op, const Tensor& x, const Tensor& target,
+                           const Tensor& numbers) {
+  const int64_t classes = x.size(1), row[] = {1};
+  const Results labels = apply_rows(label_program(), {{target, numbers}}, {}, row, op);
+  const Tensor &label = labels[0], &counts = labels[1], chosen = x.gather(-1, label);
   const Tensor none = zeros_to_copy(x.sizes(), TensorOptions(kInt64, x.device()));
   const Tensor hits = none.scatter_add(-1, label, counts);
   const Results keys = apply_program(margin_keys_program(x.dtype()).shared_from_this(),
@@ -202,39 +190,39 @@ MarginCounts sorted_counts(const char* op, const Tensor& x, const Tensor& chosen
           others.narrow(-1, classes - 1, 1)};
 }
 
-// By counting pairs of a label's place and a class: (rows, places, classes).
-MarginCounts counted_pairs(const char* op, const Tensor& x, const Tensor& chosen,
-                           const Tensor& label, const Tensor& counts, const Tensor& numbers) {
-  static auto* const caches = new RowProgramCache[3];
+// By counting pairs, of a label's place and a class (rows, places, classes) and of two classes.
+MarginCounts counted_pairs(const char* op, const Tensor& x, const Tensor& target,
+                           const Tensor& numbers) {
   const DType t = x.dtype();
-  const auto all = [](Rows& rows, const Value& v) { return rows.sum(cast(v, expr::Type::i64)); };
-  const int64_t places[] = {1}, classes[] = {2};
-  const Tensor at_label = label.unsqueeze(2), at_chosen = chosen.unsqueeze(2),
-               at_counts = counts.unsqueeze(2), all_x = x.unsqueeze(1);
-  const RowProgramPtr& of_class =
-      caches[0].get(pack_key({int(t)}), {kInt64, t, kInt64, t, kInt64}, {}, {kInt64, kInt64},
-                    [&](Rows& rows, Values v) {
-                      const Value counts = v[2] != 0;
-                      return std::vector{all(rows, counts & (v[0] == v[4])),
-                                         all(rows, counts & (v[1] - 1 < v[3]))};
-                    });
-  const Results r =
-      apply_rows(of_class, {{at_label, at_chosen, at_counts, all_x, numbers}}, {}, places, op);
-  const RowProgramPtr& of_place = caches[1].get(
-      pack_key({int(t)}), {t, kInt64, t, kInt64}, {}, {kInt64, t}, [&](Rows& rows, Values v) {
-        const Value other = v[3] == 0;
+  // To read with the labels checks them.
+  const Tensor label = numbers.index_select(0, target.reshape({-1})).view(target.sizes());
+  // How often each class is a label.
+  static auto* const hits_cache = new RowProgramCache;
+  const RowProgramPtr& hits_program =
+      hits_cache->get(0, {kInt64, kInt64, kInt64, kInt64}, {}, {kInt64}, [](Rows& rows, Values v) {
+        const Value never = v[0].builder()->constant(expr::Type::i64, 0) + 0x1p62;
+        const Value counts = v[2] < rows.reduce(prim::Monoid::min, where(v[0] < 0, v[2], never));
+        return std::vector{rows.sum(cast(counts & (v[1] == v[3]), expr::Type::i64))};
+      });
+  const int64_t places[] = {1}, others[] = {2};
+  const Tensor hits = apply_rows(
+      hits_program, {{target.unsqueeze(2), label.unsqueeze(2), numbers.unsqueeze(1), numbers}}, {},
+      places, op)[0];
+  // A class and all classes: n over its labels, m, and the largest that is none.
+  static auto* const pair_cache = new RowProgramCache;
+  const RowProgramPtr& pair_program = pair_cache->get(
+      pack_key({int(t)}), {t, kInt64, t, kInt64}, {}, {kInt64, kInt64, t},
+      [](Rows& rows, Values v) {
+        const Value other = v[3] == 0, none = v[3] * 0.0;
+        const Value above = where(other & (v[2] > v[0] - 1), v[1], none);
         const Value top = where(other & !is_nan(v[2]), v[2], -HUGE_VAL);
-        return std::vector{all(rows, other & (v[1] != 0) & (v[2] > v[0] - 1)),
+        return std::vector{rows.sum(above), rows.sum(where(v[2] - 1 < v[0], v[3], none)),
                            rows.reduce(prim::Monoid::max, top)};
       });
-  const Results n = apply_rows(of_place, {{at_chosen, at_counts, all_x, r[0]}}, {}, classes, op);
-  const RowProgramPtr& of_labels =
-      caches[2].get(0, {kInt64, kInt64, kInt64}, {}, {kInt64}, [&](Rows& rows, Values v) {
-        return std::vector{rows.sum(where(v[0] == v[2], v[1], v[1] * 0.0))};
-      });
-  const Tensor s = apply_rows(of_labels, {{at_label, n[0], numbers}}, {}, places, op)[0];
-  return {r[0].squeeze(1), s.squeeze(1), r[1].squeeze(1), n[0].squeeze(2),
-          n[1].squeeze(2).narrow(1, 0, 1)};
+  const Results r =
+      apply_rows(pair_program, {{x.unsqueeze(2), hits.mT(), x.unsqueeze(1), hits}}, {}, others, op);
+  const Tensor n = r[0].squeeze(2);
+  return {hits.squeeze(1), n, r[1].squeeze(2), n, r[2].squeeze(2)};
 }
 
 const OpRecord& multilabel_margin_loss_op =
@@ -263,20 +251,22 @@ const OpRecord& multilabel_margin_loss_op =
           const Shape sizes{input.dim() == 2 ? input.size(0) : 1, classes};
           const Tensor x = input.reshape(sizes), value = x.detach(), target = given.reshape(sizes);
           const Tensor numbers = arange(classes, TensorOptions(kInt64, x.device()));
-          const int64_t row[] = {1};
-          const Results labels =
-              apply_rows(label_program(), {{target, numbers}}, {}, row, c.name());
-          const Tensor chosen = value.gather(-1, labels[0]);
           const double pairs = double(sizes[0]) * double(classes) * double(classes);
           const bool few = pairs <= (x.device().is_cpu() ? 1 << 12 : 1 << 22);
-          const MarginCounts k =
-              few ? counted_pairs(c.name(), value, chosen, labels[0], labels[1], numbers)
-                  : sorted_counts(c.name(), value, chosen, labels[0], labels[1]);
+          const MarginCounts k = few ? counted_pairs(c.name(), value, target, numbers)
+                                     : sorted_counts(c.name(), value, target, numbers);
           const Tensor inputs[] = {x, k.is_label, k.n_of_class, k.m, k.n, k.top};
+          const int kind = reduction_of(c[2].string(), c.name());
+          const Scalar factor(1 / (double(classes) * (kind == kMean ? double(sizes[0]) : 1)));
+          // One kernel over all rows where their own sums are not asked for.
+          const int64_t dims[] = {1, 0};
+          const Tensor loss = apply_reduce(multilabel_margin_program(x.dtype()).shared_from_this(),
+                                           prim::Monoid::sum, inputs, {&factor, 1},
+                                           IntList(dims, kind == kNone ? 1 : 2), false, c.name());
+          if (kind != kNone) return {loss};
           Shape losses(input.sizes());
           if (!losses.empty()) losses.pop_back();
-          return {reduce_classes(c, multilabel_margin_program(x.dtype()), inputs, {}, losses,
-                                 c[2].string())};
+          return {loss.view(losses)};
         });
 
 const OpRecord& multilabel_soft_margin_loss_op =
