@@ -199,6 +199,9 @@ const OpRecord& isin_op =
           ARETE_CHECK(first || c[1].kind() == Arg::Kind::tensor,
                       TypeError(c.name(), "isin: at least one argument must be a Tensor"));
           const Tensor& beside = first ? c.tensor(0) : c.tensor(1);
+          if (first && c[1].kind() != Arg::Kind::tensor && !is_complex(beside.dtype()) &&
+              !c.scalar(1).is_complex())
+            return {c.boolean(3) ? ne(beside, c.scalar(1)) : eq(beside, c.scalar(1))};
           Tensor elements = value_tensor(c[0], beside);
           Tensor test = value_tensor(c[1], beside).reshape({-1});
           const DType t = promote_types(elements.dtype(), test.dtype());

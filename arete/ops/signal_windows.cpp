@@ -30,6 +30,15 @@ const BellInfo& bell_of(const Call& c) {
   throw ValueError(c.name(), "no such shape").argument("shape").got(std::string(c[0].string()));
 }
 
+// exp(-x) I0(x), for x >= 0.
+double scaled_bessel_i0(double x) {
+  static const auto& program = *new expr::ProgramPtr(expr::trace(
+      [](std::span<const expr::Value> v) { return std::vector{expr::bessel_i0e(v[0])}; },
+      std::array{kFloat64}, {}, std::array{kFloat64}));
+  const expr::Literal input{.f = x};
+  return expr::evaluate(*program, {&input, 1}, {})[0].f;
+}
+
 // In f64 whatever the result's dtype: windows are made once, and their tails are small differences.
 const expr::Program& bell_program(Bell bell, DType position, DType out, size_t numbers) {
   using expr::Value;
@@ -54,8 +63,9 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
                        }
                        case Bell::kaiser: {
                          const Value x = a[0] * sqrt(max(1.0 - square(2.0 * k / last - 1.0), 0.0));
-                         // Scaled by exp(-x), so that a large beta does not overflow.
-                         y = expr::bessel_i0e(x) / expr::bessel_i0e(a[0]) * exp(x - a[0]);
+                         // Scaled by exp(-x), so that a large beta does not overflow. The second
+                         // number is what scaled_bessel_i0() gives for it.
+                         y = expr::bessel_i0e(x) / a[1] * exp(x - a[0]);
                          break;
                        }
                        case Bell::exponential:
@@ -110,8 +120,9 @@ const OpRecord& signal_window_op =
           p.iota({.out = position});
           std::vector<expr::Literal> params{{.f = c.real(2)}};
           for (double number : c.reals(3)) params.push_back({.f = number});
-          p.pointwise({.program = &bell_program(bell_of(c).bell, position.dtype, y.dtype,
-                                                c.reals(3).size()),
+          const Bell bell = bell_of(c).bell;
+          if (bell == Bell::kaiser) params.push_back({.f = scaled_bessel_i0(c.reals(3)[0])});
+          p.pointwise({.program = &bell_program(bell, position.dtype, y.dtype, params.size() - 1),
                        .inputs = {&position, 1},
                        .outputs = {&y, 1},
                        .params = params});
