@@ -484,7 +484,8 @@ const OpRecord& embedding_bag_rows_op =
                       .left_out = c.integer(5),
                       .begins = begins.defined() ? view_of(begins) : prim::View(),
                       .run = index.numel() / c.integer(4),
-                      .mean = c.boolean(6)});
+                      .what = c.boolean(6) ? prim::AddRowsArgs::Runs::mean
+                                           : prim::AddRowsArgs::Runs::sum});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -503,6 +504,70 @@ const OpRecord& embedding_bag_rows_op =
               return out;
             },
             0b1111);
+
+Results bag_maxima(const Tensor& weight, const Tensor& index, const Tensor& begins, int64_t bags,
+                   int64_t padding, bool rows);
+
+const OpRecord& embedding_bag_maxima_op =
+    define(
+        "embedding_bag_maxima(Tensor weight, Tensor index, Tensor? begins, int bags, int padding, "
+        "bool rows) -> (Tensor, Tensor)")
+        .indexed({0})
+        .doc(
+            "Maxima of rows of weight over bags as in embedding_bag_rows, 0 of nothing, and of "
+            "which row each is (-1: of none), the first of equal ones; without `rows` an empty "
+            "tensor instead.")
+        .flops(
+            [](const Call& c) { return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)); })
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& weight = c.tensor(0);
+          ARETE_CHECK(is_floating(weight.dtype()),
+                      TypeError("embedding_bag", "maxima are of rows of floating numbers")
+                          .got(describe(weight)));
+          const Device device = common_device(c);
+          const Shape sizes{c.integer(3), weight.size(1)};
+          out.push_back({sizes, weight.dtype(), device, {}});
+          out.push_back({c.boolean(5) ? sizes : Shape{0}, kInt64, device, {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor &weight = c.tensor(0), index = plain(c.tensor(1), kInt64);
+          const Tensor begins = c.has(2) ? plain(c.tensor(2), kInt64) : Tensor();
+          p.add_rows({.out = view_of(out[0]),
+                      .index = {},
+                      .src = view_of(weight),
+                      .op = "embedding_bag",
+                      .source = view_of(index),
+                      .left_out = c.integer(4),
+                      .begins = begins.defined() ? view_of(begins) : prim::View(),
+                      .run = index.numel() / c.integer(3),
+                      .what = prim::AddRowsArgs::Runs::max,
+                      .top = c.boolean(5) ? view_of(out[1]) : prim::View()});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor index = g.input(1), begins = g.has_input(2) ? g.input(2) : Tensor();
+              const IntList sizes = g.input_sizes(0);
+              Tensor grad = g.grad();
+              const Tensor into = zeros_to_copy(sizes, grad.options());
+              if (index.numel() == 0) return {into};
+              const int64_t bags = g.integer(3), padding = g.integer(4);
+              const Tensor rows = g.boolean(5) ? g.output(1)
+                                               : bag_maxima(g.input(0).detach(), index, begins,
+                                                            bags, padding, true)[1];
+              // Row -1 is the last one, to which bags of nothing add nothing.
+              if (begins.defined() || padding >= 0)
+                grad = where(lt(rows, Scalar(0)), Scalar(0.0), grad);
+              return {scatter_add(into, 0, rows, grad)};
+            },
+            0b111, 0b10)
+        .no_grad_outputs(0b10);
+
+Results bag_maxima(const Tensor& weight, const Tensor& index, const Tensor& begins, int64_t bags,
+                   int64_t padding, bool rows) {
+  return call_all(embedding_bag_maxima_op, {weight, index, begins, bags, padding, rows});
+}
 
 Tensor bag_embeddings(const Call& c) {
   if (c.tensor(1).dtype() == kInt64 && c.tensor(0).is_floating_point()) {
@@ -528,6 +593,9 @@ Tensor bag_embeddings(const Call& c) {
   // Weights of another dtype, and complex numbers, take operators.
   const bool routed =
       !is_complex(weight.dtype()) && (!c.has(8) || c.tensor(8).dtype() == weight.dtype());
+  if (mode == "max" && bags > 0)
+    return bag_maxima(weight, index, in_bags.begins, bags, padding,
+                      modes().grad_enabled && weight.requires_grad())[0];
   if (mode != "max" && !c.boolean(5) && bags > 0 && routed)
     return call(embedding_bag_rows_op,
                 {weight, index, in_bags.begins, c.has(8) ? c.tensor(8).flatten() : Tensor(), bags,
@@ -537,18 +605,11 @@ Tensor bag_embeddings(const Call& c) {
   const TensorOptions o = rows.options();
   if (bags == 0) return zeros({bags, width}, o);
   const Tensor bag = in_bags.numbers(index.device());
-  const auto counted = [&] { return ne(index, Scalar(padding)).unsqueeze(1); };
-  const auto counts = [&] { return in_bags.counts(index, padding); };
-  if (mode == "max") {
-    const Tensor lowest = padding < 0 ? rows : where(counted(), rows, Scalar(-double(INFINITY)));
-    const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,
-                                      bag.unsqueeze(1).expand({n, width}), lowest, "amax");
-    return where(eq(counts(), Scalar(0)), Scalar(0.0), top);
-  }
-  if (padding >= 0) rows = where(counted(), rows, Scalar(0.0));
+  if (padding >= 0) rows = where(ne(index, Scalar(padding)).unsqueeze(1), rows, Scalar(0.0));
   if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
   const Tensor sums = index_add(zeros_to_copy({bags, width}, rows.options()), 0, bag, rows);
-  return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));
+  return mode == "sum" ? sums
+                       : sums.div(in_bags.counts(index, padding).clamp(Scalar(1)).to(rows.dtype()));
 }
 
 const OpRecord& embedding_bag_op =

@@ -335,9 +335,13 @@ struct TakeRowsArgs {
 /// negative.
 /// With a source the entries may also come in runs, one for each row of out, in place of an index:
 /// run r begins at begins[r] (i64, contiguous, ascending) and ends where the next one does or with
-/// the entries, or each is of `run` entries. out is written then, and not added to; mean: divided
-/// by the number of a run's entries that count, if that is not 0.
+/// the entries, or each is of `run` entries. out is written then, and not added to. mean: divided
+/// by the number of a run's entries that count, if that is not 0. max (real numbers, no factors):
+/// the largest instead of the sum, NaN if there is one, and 0 of nothing; top (optional, i64,
+/// contiguous, of the sizes of out) gets the rows of src that these are from, of equal ones the
+/// first entry's, and -1 where there is none.
 struct AddRowsArgs {
+  enum class Runs : uint8_t { sum, mean, max };
   View out, index, src;
   const char* op = "index_add";
   Context context{};
@@ -346,7 +350,8 @@ struct AddRowsArgs {
   bool sorted = false;
   View begins{};
   int64_t run = 0;
-  bool mean = false;
+  Runs what = Runs::sum;
+  View top{};
 
   bool in_runs() const { return !index; }
 
@@ -357,6 +362,7 @@ struct AddRowsArgs {
     v(a.source, Access::read);
     v(a.factors, Access::read);
     v(a.begins, Access::read);
+    v(a.top, Access::write);
   }
 };
 

@@ -107,12 +107,12 @@ void plain_fields(const Args& a, F&& f) {
     ARETE_FIELDS(Args, 5);
     f(a.op);
   } else if constexpr (std::is_same_v<Args, AddRowsArgs>) {
-    ARETE_FIELDS(Args, 12);
+    ARETE_FIELDS(Args, 13);
     f(a.op);
     f(a.left_out);
     f(a.sorted);
     f(a.run);
-    f(a.mean);
+    f(a.what);
   } else if constexpr (std::is_same_v<Args, CompactArgs>) {
     ARETE_FIELDS(Args, 3);
   } else if constexpr (std::is_same_v<Args, RandomArgs>) {

@@ -128,6 +128,54 @@ const Attached embedding_bag_rows_op =
               out[k] /= std::max(1.0, counts[k / size_t(width)]);
           return {from_values(out, {bags, width})};
         });
+const Attached embedding_bag_maxima_op =
+    attach("embedding_bag_maxima")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto begins = [&](std::vector<int64_t> v) {
+            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
+                                    TensorOptions(kInt64, m.device));
+          };
+          return {
+              {{m.make_distinct({4, 3}), m.make_index({6}, 4), begins({0, 2, 2}), 3, -1, true},
+               "an empty bag"},
+              {{m.make_distinct({4, 2}), m.make_index({5}, 4), begins({0, 0, 3, 5}), 4, 1, true},
+               "padding, empty bags"},
+              {{m.make_distinct({4, 8}), m.make_index({6}, 4), std::nullopt, 3, -1, false},
+               "rows, no positions"},
+              {{m.make_distinct({4, 5}), m.make_index({600}, 4), begins({0, 1, 300}), 3, -1, true},
+               "long bags"},
+              {{m.make_distinct({4, 3}), m.make_index({0}, 4), begins({0, 0}), 2, -1, true},
+               "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make_index({3, 2}, 4), m.make_index({6}, 3), std::nullopt, 3, -1, true},
+                   ErrorKind::type,
+                   "maxima are of rows of floating numbers"},
+                  {{m.make({3, 2}), m.make_index({6}, 1).add(Scalar(5)), std::nullopt, 3, -1, true},
+                   ErrorKind::index,
+                   "5"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& src = c.tensor(0);
+          const int64_t width = src.size(1), n = c.tensor(1).numel(), bags = c.integer(3);
+          std::vector<double> out(size_t(bags * width), 0.0), rows(out.size(), -1.0);
+          for (int64_t i = 0, bag = 0; i < n; ++i) {
+            if (c.has(2))
+              while (bag + 1 < bags && int64_t(at(c.tensor(2), {bag + 1})) <= i) ++bag;
+            else
+              bag = i / (n / bags);
+            const int64_t from = int64_t(at(c.tensor(1), {i}));
+            if (from == c.integer(4)) continue;
+            for (int64_t j = 0; j < width; ++j) {
+              const size_t to = size_t(bag * width + j);
+              if (rows[to] >= 0 && out[to] >= at(src, {from, j})) continue;
+              out[to] = at(src, {from, j});
+              rows[to] = double(from);
+            }
+          }
+          if (!c.boolean(5)) return {from_values(out, {bags, width}), from_values({}, {0})};
+          return {from_values(out, {bags, width}), from_values(rows, {bags, width})};
+        });
 const Attached row_dots_op =
     attach("row_dots")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -248,19 +248,88 @@ TEST(AddRows, InRuns) {
             for (int64_t j = 0; j < width; ++j)
               expected.set(Shape{r, j}, sums[size_t(j)] / (mean ? std::max(count, 1.0) : 1));
           }
-          const prim::AddRowsArgs args{.out = out.view(),
-                                       .index = {},
-                                       .src = src.view(),
-                                       .source = source.view(),
-                                       .factors = with_factors ? factors.view() : prim::View{},
-                                       .left_out = leaves ? kLeftOut : -1,
-                                       .begins = equal ? prim::View{} : begins.view(),
-                                       .run = n / kRows,
-                                       .mean = mean};
+          const prim::AddRowsArgs args{
+              .out = out.view(),
+              .index = {},
+              .src = src.view(),
+              .source = source.view(),
+              .factors = with_factors ? factors.view() : prim::View{},
+              .left_out = leaves ? kLeftOut : -1,
+              .begins = equal ? prim::View{} : begins.view(),
+              .run = n / kRows,
+              .what = mean ? prim::AddRowsArgs::Runs::mean : prim::AddRowsArgs::Runs::sum};
           decomposed ? backend_under_test().Primitives::add_rows(args)
                      : backend_under_test().add_rows(args);
           ASSERT_TRUE(out.guards_intact());
           ASSERT_EQ(out.values(), expected.values())
+              << name_of(dtype) << " " << width << " " << n << " " << bits;
+        }
+}
+
+TEST(AddRows, MaximaOfRuns) {
+  std::mt19937_64 rng(7);
+  constexpr double kNan = 99;  // stands for it in comparisons
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
+    for (int64_t width : {1, 8, 77})
+      for (int64_t n : {0, 6, 120, 2100})  // the last are cut into pieces
+        for (int bits = 0; bits < 16; ++bits) {
+          const bool decomposed = bits & 1, with_rows = bits & 2, leaves = bits & 4,
+                     equal = bits & 8;
+          if (n > 1000 && (decomposed || dtype == kFloat64 || dtype == kFloat16)) continue;
+          constexpr int64_t kRows = 6, kSources = 7, kLeftOut = 2;
+          GuardedBuffer out(dtype, Shape{kRows, width}), src(dtype, Shape{kSources, width}),
+              begins(kInt64, Shape{kRows}), source(kInt64, Shape{n}),
+              top(kInt64, Shape{kRows, width});
+          out.fill([&](IntList) { return 7.0; });  // what is there does not matter
+          src.fill([&](IntList) {
+            const int number = int(rng() % 20);
+            return number == 0 ? double(NAN) : number == 1 ? -double(INFINITY) : number % 4 - 3.0;
+          });
+          std::vector<int64_t> from{0};
+          while (int64_t(from.size()) < kRows) from.push_back(int64_t(rng() % uint64_t(n + 1)));
+          std::sort(from.begin(), from.end());
+          for (int64_t r = 0; r < kRows; ++r) {
+            if (equal) from[size_t(r)] = r * (n / kRows);
+            begins.set_at<int64_t>(Shape{r}, from[size_t(r)]);
+          }
+          from.push_back(n);
+          std::vector<double> values, rows;
+          for (int64_t r = 0; r < kRows; ++r) {
+            std::vector<double> most(size_t(width), 0.0), of(size_t(width), -1.0);
+            for (int64_t i = from[size_t(r)]; i < from[size_t(r) + 1]; ++i) {
+              const int64_t named = int64_t(rng() % (2 * kSources)) - kSources;
+              const int64_t row = named < 0 ? named + kSources : named;
+              source.set_at<int64_t>(Shape{i}, named);
+              if (leaves && row == kLeftOut) continue;
+              for (int64_t j = 0; j < width; ++j) {
+                const double stored = src.get(Shape{row, j}),
+                             x = std::isnan(stored) ? kNan : stored;
+                if (of[size_t(j)] >= 0 && x <= most[size_t(j)]) continue;
+                most[size_t(j)] = x;
+                of[size_t(j)] = double(row);
+              }
+            }
+            values.insert(values.end(), most.begin(), most.end());
+            rows.insert(rows.end(), of.begin(), of.end());
+          }
+          const prim::AddRowsArgs args{.out = out.view(),
+                                       .index = {},
+                                       .src = src.view(),
+                                       .source = source.view(),
+                                       .left_out = leaves ? kLeftOut : -1,
+                                       .begins = equal ? prim::View{} : begins.view(),
+                                       .run = n / kRows,
+                                       .what = prim::AddRowsArgs::Runs::max,
+                                       .top = with_rows ? top.view() : prim::View{}};
+          decomposed ? backend_under_test().Primitives::add_rows(args)
+                     : backend_under_test().add_rows(args);
+          ASSERT_TRUE(out.guards_intact() && top.guards_intact());
+          std::vector<double> found = out.values();
+          for (double& x : found)
+            if (std::isnan(x)) x = kNan;
+          ASSERT_EQ(found, values) << name_of(dtype) << " " << width << " " << n << " " << bits;
+          if (!with_rows) continue;
+          ASSERT_EQ(top.values(), rows)
               << name_of(dtype) << " " << width << " " << n << " " << bits;
         }
 }

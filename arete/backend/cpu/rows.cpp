@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "arete/backend/cpu/combine.h"
@@ -151,6 +152,63 @@ void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, I
   });
 }
 
+// Maxima of runs. A number takes the place of one that it is above, and NaN that of any number.
+template <class T>
+void find_maxima_as(const prim::AddRowsArgs& a, IndexCheck& from) {
+  using C = CombineType<T>;
+  const int64_t n = a.source.numel(), width = a.out.sizes[1], rows = a.out.sizes[0];
+  const int64_t *source = a.source.as<int64_t>(),
+                *begins = a.begins ? a.begins.as<int64_t>() : nullptr;
+  const T* const src = a.src.as<T>();
+  const int64_t ss = a.src.strides[0], ws = a.src.strides[1], so = a.out.strides[0],
+                wo = a.out.strides[1];
+  const auto begin_of = [&](int64_t run) {
+    if (run == 0) return int64_t(0);
+    if (run == rows) return n;
+    return begins ? std::clamp<int64_t>(begins[run], 0, n) : std::min(run * a.run, n);
+  };
+  const int64_t work = width * std::max<int64_t>(1, n / std::max<int64_t>(1, rows));
+  parallel_for(0, rows, grain_for(work), [&](int64_t first, int64_t last) {
+    std::vector<C> best(static_cast<size_t>(width));
+    std::vector<int64_t> rows_of_best(a.top ? size_t(width) : 0);
+    C* const most = best.data();
+    for (int64_t run = first; run < last; ++run) {
+      bool any = false;
+      std::fill(best.begin(), best.end(), C(0));
+      std::fill(rows_of_best.begin(), rows_of_best.end(), -1);
+      for (int64_t i = begin_of(run), end = begin_of(run + 1); i < end; ++i) {
+        const int64_t row = from.resolve(source[i]);
+        if (row < 0 || row == a.left_out) continue;
+        const T* const values = src + row * ss;
+        const bool is_first = !std::exchange(any, true);
+        const auto take = [&](auto step, auto keep_row) {
+          for (int64_t j = 0; j < width; ++j) {
+            const C x = C(values[j * step]), b = most[j];
+            const bool taken = is_first | (!(x <= b) & (b == b));
+            most[j] = taken ? x : b;
+            keep_row(j, taken);
+          }
+        };
+        const auto take_all = [&](auto step) {
+          if (a.top)
+            take(step, [&](int64_t j, bool taken) {
+              if (taken) rows_of_best[size_t(j)] = row;
+            });
+          else
+            take(step, [](int64_t, bool) {});
+        };
+        if (ws == 1)
+          take_all(std::integral_constant<int64_t, 1>());
+        else
+          take_all(ws);
+      }
+      T* const out = a.out.as<T>() + run * so;
+      for (int64_t j = 0; j < width; ++j) out[j * wo] = T(most[j]);
+      if (a.top) std::ranges::copy(rows_of_best, a.top.as<int64_t>() + run * width);
+    }
+  });
+}
+
 template <class T>
 void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check, IndexCheck& from) {
   const int64_t n = a.index.numel(), width = a.src.sizes[1], rows = a.out.sizes[0];
@@ -235,7 +293,19 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
 }
 
 void CpuBackend::add_rows(const prim::AddRowsArgs& args) {
-  if (args.in_runs()) return Primitives::add_rows(args);
+  if (args.in_runs() && args.what != prim::AddRowsArgs::Runs::max)
+    return Primitives::add_rows(args);
+  if (args.in_runs()) {
+    IndexCheck from(args.src.sizes[0]);
+    visit_dtype(args.out.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (is_floating(dtype_of<T>))
+        find_maxima_as<T>(args, from);
+      else
+        ARETE_BUG("maxima of rows are of floating numbers");
+    });
+    return from.raise(args.op, 0);
+  }
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(args.out.rank() == 2 && args.src.rank() == 2 && args.out.dtype == args.src.dtype &&
                args.out.sizes[1] == args.src.sizes[1] &&

@@ -52,6 +52,7 @@ void CudaBackend::take_rows(const prim::TakeRowsArgs& args) {
 
 void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   const prim::View &out = args.out, &src = args.src;
+  using Runs = prim::AddRowsArgs::Runs;
   const bool routed = bool(args.source), in_runs = args.in_runs();
   ARETE_ASSERT(in_runs || (args.index.dtype == kInt64 && args.index.is_contiguous()));
   ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
@@ -59,6 +60,8 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(in_runs || args.index.numel() == (routed ? args.source : src).sizes[0]);
   ARETE_ASSERT(routed || (!in_runs && !args.factors && args.left_out < 0));
   ARETE_ASSERT(!routed || is_differentiable(out.dtype));
+  ARETE_ASSERT(args.what != Runs::max || (in_runs && !args.factors && !is_complex(out.dtype)));
+  ARETE_ASSERT(!args.top || args.top.is_contiguous());
   const int64_t n = (routed ? args.source : src).sizes[0], width = src.sizes[1],
                 rows = out.sizes[0];
   const CUstream stream = enter(args);
@@ -96,23 +99,27 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   if (in_runs) {
     a.begins = args.begins ? address_of(args.begins.data) : 0;
     a.run = args.run;
-    a.mean = args.mean;
+    a.mean = args.what == Runs::mean;
+    const bool maxima = args.what == Runs::max;
+    a.top = args.top ? address_of(args.top.data) : 0;
     // Another launch is worth it only for runs that take a warp long.
     const bool may_cut = n > 2 * indexing::kPiece && (args.begins || args.run > indexing::kPiece);
-    std::optional<Scratch> piece_counts;
+    std::optional<Scratch> piece_counts, piece_tops;
     if (may_cut) {
       make_partial();
-      if (args.mean) a.counts = piece_counts.emplace(*this, size_t(windows) * 16).address();
+      if (a.mean) a.counts = piece_counts.emplace(*this, size_t(windows) * 16).address();
+      if (maxima)
+        a.piece_tops = piece_tops.emplace(*this, size_t(2 * windows * width) * 8).address();
     }
-    static KernelTable<kNumDTypes * 2> run_kernels, run_piece_kernels;
-    const size_t number = size_t(out.dtype) * 2 + spread;
-    const Kernel& k = run_kernels.get(*this, number,
-                                      [&] { return indexing::add_runs_source(out.dtype, spread); });
+    static KernelTable<kNumDTypes * 4> run_kernels, run_piece_kernels;
+    const size_t number = (size_t(out.dtype) * 2 + spread) * 2 + maxima;
+    const Kernel& k = run_kernels.get(
+        *this, number, [&] { return indexing::add_runs_source(out.dtype, spread, maxima); });
     launch(k, {blocks_for((rows + (may_cut ? windows : 0)) * a.slices, kWarps)},
            {indexing::kThreads}, 0, stream, a);
     if (!may_cut) return;
     const Kernel& pieces = run_piece_kernels.get(
-        *this, number, [&] { return indexing::add_run_pieces_source(out.dtype, spread); });
+        *this, number, [&] { return indexing::add_run_pieces_source(out.dtype, spread, maxima); });
     launch(pieces, {blocks_for(windows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
     return;
   }

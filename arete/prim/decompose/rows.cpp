@@ -1,4 +1,6 @@
 // take_rows and add_rows: gather and scatter with an index that is the same along a row.
+#include <array>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -15,10 +17,84 @@ Layout repeated_along_rows(int64_t n, int64_t width) {
   return Layout(Shape{n, width}, Shape{1, 0});
 }
 
+// The row of src that is left out, as an entry may name it: from the front or from the end. No
+// source is so far below 0 as what stands for none.
+std::array<expr::Literal, 2> left_out_of(const AddRowsArgs& a) {
+  if (a.left_out < 0) return {{{.i = INT64_MIN}, {.i = INT64_MIN}}};
+  return {{{.i = a.left_out}, {.i = a.left_out - a.src.sizes[0]}}};
+}
+
+/// Maxima of runs that `index` says of each entry: the largest, then the first entry of those that
+/// are as large.
+void find_maxima(Primitives& p, const AddRowsArgs& a, const View& index) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const int64_t n = a.source.numel(), rows = a.out.sizes[0], width = a.out.sizes[1];
+  const DType t = a.out.dtype;
+  const ScratchView values(p, t, Shape{n, width}), found(p, t, Shape{n, width}),
+      entries(p, kInt64, Shape{n}), places(p, kInt64, Shape{n, width}),
+      first(p, kInt64, Shape{rows, width});
+  const LayoutView source(a.source, repeated_along_rows(n, width)),
+      runs(index, repeated_along_rows(n, width)), entry(entries, repeated_along_rows(n, width));
+  const auto left_out = left_out_of(a);
+  p.take_rows({a.src, a.source, values, a.op});
+  const View named[] = {values, source};
+  p.pointwise(
+      {&cache.get(pack_key({0, int(t)}), {t, kInt64}, {expr::Type::i64, expr::Type::i64}, {t},
+                  [](std::span<const Value> v) {
+                    return std::vector{
+                        expr::where((v[1] == v[2]) | (v[1] == v[3]), -double(INFINITY), v[0])};
+                  }),
+       named,
+       {&values.view(), 1},
+       left_out});
+  p.fill({.out = a.out, .value = {.f = -double(INFINITY)}});
+  p.scatter({a.out, runs, values, 0, ScatterMode::max, a.op});
+
+  p.iota({.out = entries, .istart = 0, .istep = 1});
+  p.gather({a.out, runs, found, 0, a.op});
+  const View compared[] = {values, found, source, entry};
+  const expr::Literal numbers[] = {left_out[0], left_out[1], {.i = n}};
+  p.pointwise({&cache.get(pack_key({1, int(t)}), {t, t, kInt64, kInt64},
+                          {expr::Type::i64, expr::Type::i64, expr::Type::i64}, {kInt64},
+                          [](std::span<const Value> v) {
+                            const Value same = (v[0] == v[1]) | ((v[0] != v[0]) & (v[1] != v[1]));
+                            return std::vector{
+                                expr::where(same & (v[2] != v[4]) & (v[2] != v[5]), v[3], v[6])};
+                          }),
+               compared,
+               {&places.view(), 1},
+               numbers});
+  p.fill({.out = first, .value = {.i = n}, .value_is_integer = true});
+  p.scatter({first, runs, places, 0, ScatterMode::min, a.op});
+  const View kept[] = {a.out, first};
+  p.pointwise({&cache.get(pack_key({2, int(t)}), {t, kInt64}, {expr::Type::i64}, {t},
+                          [](std::span<const Value> v) {
+                            return std::vector{expr::where(v[1] == v[2], 0.0, v[0])};
+                          }),
+               kept,
+               {&a.out, 1},
+               {numbers + 2, 1}});
+  if (!a.top) return;
+  static const auto& tops = *new expr::ProgramPtr(expr::trace(
+      [](std::span<const Value> v) {
+        const Value last = v[2] + -1.0, row = expr::load(v[1], expr::min(v[0], last));
+        return std::vector{
+            expr::where(v[0] == v[2], -1.0, expr::where(row < 0.0, row + v[3], row))};
+      },
+      std::array{kInt64, kInt64}, std::array{expr::Type::i64, expr::Type::i64}, std::array{kInt64},
+      0b10));
+  const View looked_up[] = {first, a.source};
+  const expr::Literal sizes[] = {{.i = n}, {.i = a.src.sizes[0]}};
+  p.pointwise({tops.get(), looked_up, {&a.top, 1}, sizes});
+}
+
 /// Runs as an index (AddRowsArgs).
 void add_runs(Primitives& p, const AddRowsArgs& a) {
+  using Runs = AddRowsArgs::Runs;
   const int64_t n = a.source.numel(), rows = a.out.sizes[0], width = a.out.sizes[1];
   p.fill({.out = a.out, .value = {.f = 0}});
+  if (a.top) p.fill({.out = a.top, .value = {.i = -1}, .value_is_integer = true});
   if (n == 0 || rows == 0 || width == 0) return;
   const ScratchView scratch(p, kInt64, Shape{n + 1}), one(p, kInt64, Shape{1}),
       numbers(p, kInt64, Shape{rows});
@@ -41,17 +117,17 @@ void add_runs(Primitives& p, const AddRowsArgs& a) {
     p.copy({LayoutView(scratch, Layout(Shape{rows, a.run})),
             LayoutView(numbers, Layout(Shape{rows, a.run}, Shape{1, 0}))});
   }
+  if (a.what == Runs::max) return find_maxima(p, a, index);
   AddRowsArgs entries = a;
   entries.index = index;
   entries.sorted = true;
   entries.begins = {};
   p.add_rows(entries);
-  if (!a.mean) return;
+  if (a.what != Runs::mean) return;
 
   static auto& cache = *new expr::ProgramCache;  // used until exit
   const ScratchView counting(p, kInt64, Shape{n});
-  const expr::Literal params[] = {{.i = a.left_out < 0 ? INT64_MIN : a.left_out},
-                                  {.i = a.left_out < 0 ? INT64_MIN : a.left_out - a.src.sizes[0]}};
+  const auto params = left_out_of(a);
   const expr::Program& counts =
       cache.get(0, {kInt64}, {expr::Type::i64, expr::Type::i64}, {kInt64},
                 [](std::span<const expr::Value> v) {
@@ -105,10 +181,7 @@ void Primitives::add_rows(const AddRowsArgs& a) {
         inputs.push_back(factors->view());
         dtypes.push_back(t);
       }
-      // From the front or from the end; no source is so far below 0.
-      const expr::Literal params[] = {
-          {.i = a.left_out < 0 ? INT64_MIN : a.left_out},
-          {.i = a.left_out < 0 ? INT64_MIN : a.left_out - a.src.sizes[0]}};
+      const auto params = left_out_of(a);
       const expr::Program& program =
           cache.get(pack_key({int(t), bool(a.factors)}), dtypes, {expr::Type::i64, expr::Type::i64},
                     {t}, [&](std::span<const expr::Value> v) {

@@ -165,14 +165,21 @@ KernelSource add_row_pieces_source(DType dtype, bool spread, bool wide) {
                 "add_row_pieces<" + columns_arguments(dtype, spread) + ", " + integer(wide) + ">");
 }
 
-KernelSource add_runs_source(DType dtype, bool spread) {
-  return kernel("add_rows.cuh", "add_runs_" + columns_name(dtype, spread), "AddRowsArgs",
-                "add_runs<" + columns_arguments(dtype, spread) + ">",
-                has_few_columns(dtype, spread) ? "256, 4" : "256, 3");
+KernelSource add_runs_source(DType dtype, bool spread, bool maxima) {
+  return kernel("add_rows.cuh", (maxima ? "max_runs_" : "add_runs_") + columns_name(dtype, spread),
+                "AddRowsArgs",
+                "add_runs<" + std::string(maxima ? "RunMax" : "RunSum") + "<Columns<" +
+                    columns_arguments(dtype, spread) + ">>>",
+                has_few_columns(dtype, spread) ? "256, 4"
+                : maxima                       ? "256, 2"
+                                               : "256, 3");
 }
-KernelSource add_run_pieces_source(DType dtype, bool spread) {
-  return kernel("add_rows.cuh", "add_run_pieces_" + columns_name(dtype, spread), "AddRowsArgs",
-                "add_run_pieces<" + columns_arguments(dtype, spread) + ">");
+KernelSource add_run_pieces_source(DType dtype, bool spread, bool maxima) {
+  return kernel("add_rows.cuh",
+                (maxima ? "max_run_pieces_" : "add_run_pieces_") + columns_name(dtype, spread),
+                "AddRowsArgs",
+                "add_run_pieces<" + std::string(maxima ? "RunMax" : "RunSum") + "<Columns<" +
+                    columns_arguments(dtype, spread) + ">>>");
 }
 
 size_t sum_bytes(DType dtype) {
@@ -230,8 +237,11 @@ std::vector<KernelSource> index_samples() {
           out.push_back(add_row_pieces_source(dtype, spread, wide));
         }
         if (!wide && is_differentiable(dtype)) {
-          out.push_back(add_runs_source(dtype, spread));
-          out.push_back(add_run_pieces_source(dtype, spread));
+          for (const bool maxima : {false, true}) {
+            if (maxima && is_complex(dtype)) continue;
+            out.push_back(add_runs_source(dtype, spread, maxima));
+            out.push_back(add_run_pieces_source(dtype, spread, maxima));
+          }
         }
       }
     }

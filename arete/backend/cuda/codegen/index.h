@@ -78,7 +78,7 @@ struct AddRowsArgs {
   uint64_t begins;
   int64_t run;
   int32_t mean;
-  uint64_t counts;
+  uint64_t counts, top, piece_tops;
 };
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
@@ -114,9 +114,9 @@ constexpr int add_rows_columns(DType dtype, bool spread) {
 /// `routed`: with sources and factors, for dtypes of floating numbers.
 KernelSource add_rows_source(DType dtype, bool spread, bool wide, bool routed = false);
 KernelSource add_row_pieces_source(DType dtype, bool spread, bool wide);
-/// For dtypes of floating numbers.
-KernelSource add_runs_source(DType dtype, bool spread);
-KernelSource add_run_pieces_source(DType dtype, bool spread);
+/// For dtypes of floating numbers; maxima in place of sums for real ones.
+KernelSource add_runs_source(DType dtype, bool spread, bool maxima = false);
+KernelSource add_run_pieces_source(DType dtype, bool spread, bool maxima = false);
 
 /// Bytes of what sums of a dtype are formed in.
 size_t sum_bytes(DType dtype);

@@ -47,7 +47,9 @@ struct AddRowsArgs {
   u64 begins;
   i64 run;
   i32 mean;
-  u64 counts;  // of means: how many entries of each piece count, by slot
+  u64 counts;      // of means: how many entries of each piece count, by slot
+  u64 top;         // of maxima: the rows of src that they are from, (rows, width), or 0
+  u64 piece_tops;  // of maxima: the same of pieces, (slots, width)
 };
 
 // What sums are formed in.
@@ -96,7 +98,12 @@ struct Stored<boolean> {
 template <class T, int kWidth, bool kSpread>
 struct Columns {
   typedef typename SumOf<T>::type S;
+  typedef T Element;
+  static constexpr int kCount = kWidth;
   S v[kWidth];
+  /// Where column k is from the first one on, and whether it is one of the `left` that there are.
+  DEVICE int place(int k) { return kSpread ? 32 * k : k; }
+  DEVICE bool has(int k, i64 left) { return !kSpread || 32 * k < left; }
   /// The first column of a lane of a slice.
   DEVICE i64 first(i64 slice, int lane) {
     return slice * (32 * kWidth) + (kSpread ? lane : lane * kWidth);
@@ -148,12 +155,12 @@ struct Columns {
   DEVICE void save(S* p, i64 left, const Columns& c) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k)
-      if (!kSpread || 32 * k < left) p[kSpread ? 32 * k : k] = c.v[k];
+      if (has(k, left)) p[place(k)] = c.v[k];
   }
   DEVICE void add_saved(Columns& to, const S* p, i64 left) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k)
-      if (!kSpread || 32 * k < left) to.v[k] = plus(to.v[k], p[kSpread ? 32 * k : k]);
+      if (has(k, left)) to.v[k] = plus(to.v[k], p[place(k)]);
   }
 };
 
@@ -178,8 +185,7 @@ DEVICE u64 run_begin(const K* keys, u64 at, K key) {
   return low;
 }
 
-/// What an entry adds: a row of src, and in kRouted kernels where it begins, -1 for none, and a
-/// factor.
+/// What an entry adds: a row of src, in kRouted kernels -1 for none, and a factor.
 template <class S, class P, bool kRouted>
 struct RowEntry {
   P row;
@@ -198,27 +204,27 @@ struct RowEntry {
 };
 template <class S, class P>
 struct RowEntry<S, P, true> {
-  i64 begin;
+  i64 row;
   S factor;
   DEVICE RowEntry none() { return {-1, S{}}; }
   template <class T>
   DEVICE RowEntry of(const AddRowsArgs& a, P position) {
-    i64 row = i64(position);
+    RowEntry e = {i64(position), S{}};
     if (a.source) {
       const i64 wanted = reinterpret_cast<const i64*>(a.source)[position];
-      if (!resolve_index(wanted, a.src_rows, a.error, &row)) row = -1;
+      if (!resolve_index(wanted, a.src_rows, a.error, &e.row)) e.row = -1;
     }
-    RowEntry e = {row < 0 || row == a.left_out ? -1 : row * a.src_stride, S{}};
+    if (e.row == a.left_out) e.row = -1;
     if (a.factors) e.factor = S(to_compute(reinterpret_cast<const T*>(a.factors)[position]));
     return e;
   }
   __device__ __forceinline__ RowEntry from(const AddRowsArgs& a, int lane) const {
-    return {shuffle_from(begin, lane), a.factors ? shuffle_from(factor, lane) : factor};
+    return {shuffle_from(row, lane), a.factors ? shuffle_from(factor, lane) : factor};
   }
   template <class C, class T>
   __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src, i64 left) const {
-    if (begin < 0) return C::zero();
-    C c = C::load(src + begin, a.src_step, left);
+    if (row < 0) return C::zero();
+    C c = C::load(src + row * a.src_stride, a.src_step, left);
     if (a.factors) C::scale(c, factor);
     return c;
   }
@@ -334,43 +340,120 @@ DEVICE i64 run_at(const AddRowsArgs& a, i64 at) {
   return low;
 }
 
-/// Adds what the entries of [begin, end) add, in order, and how many of them count.
-template <class T, class C>
-DEVICE void add_entries(const AddRowsArgs& a, const T* src, i64 left, i64 begin, i64 end, C& sum,
+/// What entries of a run come to: their sum, or mean.
+template <class Cols>
+struct RunSum {
+  typedef Cols C;
+  C sum;
+  DEVICE RunSum none() { return {C::zero()}; }
+  __device__ __forceinline__ void add(const C& c, i64, bool) { C::add(sum, c); }
+  /// As slot `slot` of the pieces.
+  __device__ __forceinline__ void save(const AddRowsArgs& a, i64 slot, i64 column, i64 left) const {
+    C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, left, sum);
+  }
+  __device__ __forceinline__ void store(const AddRowsArgs& a, i64 run, i64 column, i64 left,
+                                        i64 counted) {
+    typedef typename C::Element T;
+    if (a.mean && counted > 1) C::divide(sum, counted);
+    C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step,
+             left, sum);
+  }
+};
+
+/// The largest of each column, NaN before all others, and the row that it is from, -1 where there
+/// is none; of equal ones the first.
+template <class Cols>
+struct RunMax {
+  typedef Cols C;
+  C most;
+  i64 row[C::kCount];
+  DEVICE RunMax none() {
+    RunMax r;
+    r.most = C::zero();
+#pragma unroll
+    for (int k = 0; k < C::kCount; ++k) r.row[k] = -1;
+    return r;
+  }
+  __device__ __forceinline__ void take(int k, typename C::S x, i64 from) {
+    const typename C::S most_yet = most.v[k];
+    if (row[k] >= 0 && (x <= most_yet || most_yet != most_yet)) return;
+    most.v[k] = x;
+    row[k] = from;
+  }
+  __device__ __forceinline__ void add(const C& c, i64 from, bool counts) {
+    if (!counts) return;
+#pragma unroll
+    for (int k = 0; k < C::kCount; ++k) take(k, c.v[k], from);
+  }
+  __device__ __forceinline__ void save_rows(u64 to, i64 at, i64 left) const {
+#pragma unroll
+    for (int k = 0; k < C::kCount; ++k)
+      if (C::has(k, left)) reinterpret_cast<i64*>(to)[at + C::place(k)] = row[k];
+  }
+  __device__ __forceinline__ void save(const AddRowsArgs& a, i64 slot, i64 column, i64 left) const {
+    const i64 at = slot * a.width + column;
+    C::save(reinterpret_cast<typename C::S*>(a.partial) + at, left, most);
+    save_rows(a.piece_tops, at, left);
+  }
+  __device__ __forceinline__ void add_saved(const AddRowsArgs& a, i64 slot, i64 column, i64 left) {
+    const i64 at = slot * a.width + column;
+#pragma unroll
+    for (int k = 0; k < C::kCount; ++k) {
+      if (!C::has(k, left)) continue;
+      const i64 from = reinterpret_cast<const i64*>(a.piece_tops)[at + C::place(k)];
+      if (from >= 0)
+        take(k, reinterpret_cast<const typename C::S*>(a.partial)[at + C::place(k)], from);
+    }
+  }
+  __device__ __forceinline__ void store(const AddRowsArgs& a, i64 run, i64 column, i64 left, i64) {
+    typedef typename C::Element T;
+    C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step,
+             left, most);
+    if (a.top) save_rows(a.top, run * a.width + column, left);
+  }
+};
+
+/// Adds the entries of [begin, end), in order, and how many of them count.
+template <class T, class R>
+DEVICE void add_entries(const AddRowsArgs& a, const T* src, i64 left, i64 begin, i64 end, R& result,
                         i64& counted) {
+  typedef typename R::C C;
   const bool active = left > 0;
   typedef RowEntry<typename C::S, u64, true> Entry;
   const int lane = int(threadIdx.x & 31);
   for (i64 at = begin; at < end; at += 32) {
     const Entry entry = at + lane < end ? Entry::template of<T>(a, u64(at + lane)) : Entry::none();
-    counted += __popc(__ballot_sync(kAllLanes, entry.begin >= 0));
+    counted += __popc(__ballot_sync(kAllLanes, entry.row >= 0));
     const int count = end - at < 32 ? int(end - at) : 32;
     int k = 0;
     for (; k + 4 <= count; k += 4) {
       C c[4];
+      i64 row[4];
 #pragma unroll
       for (int u = 0; u < 4; ++u) {
         const Entry e = entry.from(a, k + u);
+        row[u] = e.row;
         c[u] = C::zero();
         if (active) c[u] = e.template load<C>(a, src, left);
       }
 #pragma unroll
-      for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
+      for (int u = 0; u < 4; ++u) result.add(c[u], row[u], row[u] >= 0);
     }
     for (; k < count; ++k) {
       const Entry e = entry.from(a, k);
-      if (active) C::add(sum, e.template load<C>(a, src, left));
+      if (active) result.add(e.template load<C>(a, src, left), e.row, e.row >= 0);
     }
   }
 }
 
-/// out[r, :] = the sum (or mean) of what the entries of run r add, in order: a warp for each run
+/// out[r, :] = what the entries of run r come to (RunSum, RunMax), in order: a warp for each run
 /// and slice of columns. Where there is scratch memory, runs are cut as in Note [Pieces of long
-/// runs]: further warps, one for each window, sum pieces behind the first one, and add_run_pieces
-/// adds up.
-template <class T, int kWidth, bool kSpread>
+/// runs]: further warps, one for each window, take pieces behind the first one, and add_run_pieces
+/// puts them together.
+template <class R>
 DEVICE void add_runs(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth, kSpread> C;
+  typedef typename R::C C;
+  typedef typename C::Element T;
   const int lane = int(threadIdx.x & 31);
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   const i64 number = i64(warp / u64(a.slices)), slice = i64(warp % u64(a.slices)),
@@ -392,19 +475,16 @@ DEVICE void add_runs(const AddRowsArgs& a) {
   if (cut && end - begin > kPiece) end = begin + kPiece;
   const i64 column = C::first(slice, lane), left = a.width - column;
   const bool active = left > 0;  // idle lanes still take part in exchanges
-  C sum = C::zero();
+  R result = R::none();
   i64 counted = 0;
-  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, left, begin, end, sum,
+  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, left, begin, end, result,
               counted);
   if (cut && a.mean && slice == 0 && lane == 0) reinterpret_cast<i64*>(a.counts)[slot] = counted;
   if (!active) return;
-  if (cut) {
-    C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, left, sum);
-    return;
-  }
-  if (a.mean && counted > 1) C::divide(sum, counted);
-  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step, left,
-           sum);
+  if (cut)
+    result.save(a, slot, column, left);
+  else
+    result.store(a, run, column, left, counted);
 }
 
 /// Adds to the first of a run's pieces those behind it: of entries from `at` on, where goes_on(p)
@@ -426,10 +506,25 @@ DEVICE void add_pieces(C& sum, const typename C::S* partial, i64 width, i64 left
   for (; goes_on(at); at += kPiece) C::add_saved(sum, slot(at), left);
 }
 
+/// The pieces of a run that ends at `end`, the first of which is in `slot`.
+template <class C>
+DEVICE void join_pieces(const AddRowsArgs& a, RunSum<C>& result, i64 slot, i64 column, i64 left,
+                        i64 at, i64 end) {
+  const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
+  C::add_saved(result.sum, partial + slot * a.width, left);
+  add_pieces(result.sum, partial, a.width, left, at, [&](i64 p) { return p < end; });
+}
+template <class C>
+DEVICE void join_pieces(const AddRowsArgs& a, RunMax<C>& result, i64 slot, i64 column, i64 left,
+                        i64 at, i64 end) {
+  result.add_saved(a, slot, column, left);
+  for (; at < end; at += kPiece) result.add_saved(a, at / kPiece * 2, column, left);
+}
+
 /// Puts the pieces of runs together that begin in a window: a warp for each window and slice.
-template <class T, int kWidth, bool kSpread>
+template <class R>
 DEVICE void add_run_pieces(const AddRowsArgs& a) {
-  typedef Columns<T, kWidth, kSpread> C;
+  typedef typename R::C C;
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   const i64 window = i64(warp / u64(a.slices)), behind = (window + 1) * kPiece;
   if (behind >= a.count) return;  // no run of several pieces begins here
@@ -442,19 +537,16 @@ DEVICE void add_run_pieces(const AddRowsArgs& a) {
   const i64 column = C::first(i64(warp % u64(a.slices)), int(threadIdx.x & 31)),
             left = a.width - column;
   if (left <= 0) return;
-  const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
-  C sum = C::zero();
-  C::add_saved(sum, partial + (2 * window + 1) * a.width, left);
+  R result = R::none();
   const i64 first = bounds.begin + kPiece;
-  add_pieces(sum, partial, a.width, left, first, [&](i64 at) { return at < bounds.end; });
+  join_pieces(a, result, 2 * window + 1, column, left, first, bounds.end);
+  i64 counted = 0;
   if (a.mean) {
     const i64* const counts = reinterpret_cast<const i64*>(a.counts);
-    i64 counted = counts[2 * window + 1];
+    counted = counts[2 * window + 1];
     for (i64 at = first; at < bounds.end; at += kPiece) counted += counts[at / kPiece * 2];
-    if (counted > 1) C::divide(sum, counted);
   }
-  C::store(reinterpret_cast<T*>(a.out) + run * a.out_stride + column * a.out_step, a.out_step, left,
-           sum);
+  result.store(a, run, column, left, counted);
 }
 
 /// A warp for each window of kPiece entries and slice of columns.

@@ -128,7 +128,6 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
             bag = _ops.searchsorted(starts[1:], places, right=True, out_int32=starts.dtype == _C.int32)
         if words == "sum" and weight.device.type == "cpu":
             return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
-        counted = None
         if padding_idx is None:
             size = _ops.diff(starts, append=starts.new_full((1,), indices.numel()))
         else:
@@ -136,22 +135,13 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
             size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
         if words == "sum":
             return out, bag, size, _ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device)
-        return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
-
-
-def _places_of_maxima(out, weight, indices, bag, counted):
-    """For each element of a bag's maximum the index of the row that has it, the first of them; 0 for empty bags."""
-    if out.shape[0] == 0:
-        return indices.new_zeros(out.shape)
-    rows = weight[indices]
-    has = rows == out[bag]
-    if counted is not None:
-        has &= counted.unsqueeze(1)
-    count = indices.numel()
-    place = _ops.where(has, _ops.arange(count, device=rows.device).unsqueeze(1), count)
-    first = _ops.full(out.shape, count, dtype=_C.int64, device=out.device)
-    first = first.scatter_reduce(0, bag.long().unsqueeze(1).expand(place.shape), place, "amin")
-    return _ops.where(first < count, _ops.cat([indices, indices.new_zeros(1)])[first], 0).to(indices.dtype)
+        if words == "mean":
+            return out, bag, size, size.clone()
+        if out.shape[0] == 0:
+            return out, bag, size, indices.new_zeros(out.shape)
+        padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+        rows = _ops.embedding_bag_maxima(weight, indices, starts.long(), out.shape[0], padding, True)[1]
+        return out, bag, size, rows.clamp(min=0).to(indices.dtype)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None, pos_weight=None, reduction=0):
