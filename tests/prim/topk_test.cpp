@@ -63,6 +63,44 @@ TEST(Topk, EveryDtype) {
       }
 }
 
+// Few of many, with one, few and many different numbers and some NaN, along either dimension.
+TEST(Topk, FewOfLongRows) {
+  std::mt19937_64 rng(3);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kInt64, kUInt8})
+    for (int64_t n : {1025, 5000, 16384, 20001})
+      for (int64_t k : {2, 250})
+        for (uint64_t different : {1, 3, 2000}) {
+          const int dim = int(rng() % 2);
+          const bool largest = rng() % 2;
+          Shape sizes{2, 2}, out_sizes{2, 2};
+          sizes[size_t(dim)] = n;
+          out_sizes[size_t(dim)] = k;
+          GuardedBuffer in(dtype, sizes), values(dtype, out_sizes), indices(kInt64, out_sizes);
+          in.fill([&](IntList) {
+            if (is_floating(dtype) && different > 1 && rng() % 1000 == 0) return double(NAN);
+            const double number = double(rng() % different);
+            return dtype == kUInt8 ? std::fmod(number, 256.0) : number - 1;
+          });
+          backend_under_test().topk({.in = in.view(),
+                                     .values = values.view(),
+                                     .indices = indices.view(),
+                                     .dim = dim,
+                                     .largest = largest});
+          ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
+          for (int64_t row = 0; row < 2; ++row) {
+            Shape at{row, row};
+            std::vector<double> lane;
+            for (int64_t& i = at[size_t(dim)] = 0; i < n; ++i) lane.push_back(in.get(at));
+            const std::vector<int64_t> order = sorted_positions(lane, largest);
+            for (int64_t& i = at[size_t(dim)] = 0; i < k; ++i) {
+              ASSERT_EQ(indices.at<int64_t>(at), order[size_t(i)])
+                  << name_of(dtype) << " " << n << " " << k << " " << different;
+              ASSERT_TRUE(same_value(values.get(at), lane[size_t(order[size_t(i)])]));
+            }
+          }
+        }
+}
+
 TEST(Topk, LongLaneOnSeveralThreads) {
   std::mt19937_64 rng(2);
   const int64_t n = (1 << 17) + 5, k = 100;

@@ -67,6 +67,11 @@ inline void refuse_complex(DType dtype, const char* op) {
     throw NotImplementedError(op, "complex numbers have no order").argument("input");
 }
 
+/// The k first of rows, where topk_takes_at_once() says so (select.cpp).
+bool topk_takes_at_once(DType dtype, int64_t length, int64_t keep);
+void topk_at_once(CudaBackend& backend, CUstream stream, const prim::View& in,
+                  const prim::View& values, const prim::View& indices, int dim, bool largest);
+
 /// The k first of rows longer than sorting::kRowSortLength, for k up to kMostSelected (select.cpp).
 inline constexpr int64_t kCandidates = sorting::kRowSortLength;  // kept of a row, at most
 inline constexpr int64_t kMostSelected = kCandidates / 2;

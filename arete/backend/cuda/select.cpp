@@ -235,6 +235,42 @@ void select_of_long_rows(CudaBackend& backend, CUstream stream, const prim::Sele
 
 }  // namespace
 
+bool topk_takes_at_once(DType dtype, int64_t length, int64_t keep) {
+  // To sort a few of a row takes less than to sort the row.
+  return length > sorting::kSelectInWarp && length <= sorting::longest_select(size_of(dtype)) &&
+         keep <= std::min<int64_t>(length / 4, 1024);
+}
+
+void topk_at_once(CudaBackend& backend, CUstream stream, const View& in, const View& values,
+                  const View& indices, int dim, bool largest) {
+  const DType dtype = in.dtype;
+  const int64_t bytes = int64_t(size_of(dtype)), length = in.sizes[size_t(dim)];
+  const RowOperand from(backend, in, dim, true, step_of(in, dim) != bytes);
+  Shape one(in.sizes);
+  one[size_t(dim)] = 1;
+  const View views[] = {from.view(), values, indices};
+  sorting::RowSortArgs s{};
+  s.rows = indexing::make_walk(nest_over_rows(one, views, 0b111, dim));
+  s.in = from.address();
+  s.values = address_of(values.data);
+  s.indices = address_of(indices.data);
+  s.steps[0] = bytes;
+  s.steps[1] = step_of(values, dim);
+  s.steps[2] = step_of(indices, dim);
+  s.length = length;
+  s.keep = values.sizes[size_t(dim)];
+  s.flip = flip_for(largest);
+  // Twice as many places as are wanted are found in few steps.
+  s.log2_slots = std::max(7, int(std::bit_width(uint64_t(2 * s.keep - 1))));
+  const sorting::SelectShape shape = sorting::select_shape(length, false);
+  static KernelTable<kNumDTypes * sorting::SelectShape::kNumbers> kernels;
+  const Kernel& kernel =
+      kernels.get(backend, size_t(dtype) * sorting::SelectShape::kNumbers + shape.number(),
+                  [&] { return sorting::topk_rows_source(dtype, shape); });
+  backend.launch(kernel, {unsigned(s.rows.count)}, {unsigned(shape.threads())},
+                 sorting::row_sort_item(size_t(bytes), false) << s.log2_slots, stream, s);
+}
+
 void topk_of_long_rows(CudaBackend& backend, CUstream stream, const View& in, const View& values,
                        const View& indices, int dim, bool largest) {
   const DType dtype = in.dtype;

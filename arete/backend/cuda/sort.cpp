@@ -94,7 +94,9 @@ void CudaBackend::topk(const prim::TopkArgs& args) {
   const int64_t n = scalar ? 1 : args.in.sizes[size_t(args.dim)],
                 k = scalar ? 1 : args.values.sizes[size_t(args.dim)];
   ARETE_ASSERT(k <= n);
-  if (n <= sorting::kRowSortLength)
+  if (topk_takes_at_once(args.in.dtype, n, k))
+    topk_at_once(*this, stream, args.in, args.values, args.indices, args.dim, args.largest);
+  else if (n <= sorting::kRowSortLength)
     sort_short_rows(*this, stream, args.in, args.values, args.indices, args.dim, args.largest);
   else if (k <= kMostSelected && n < int64_t(UINT32_MAX))
     topk_of_long_rows(*this, stream, args.in, args.values, args.indices, args.dim, args.largest);

@@ -100,6 +100,13 @@ KernelSource select_source(DType dtype, SelectShape shape, bool candidates) {
                     (candidates ? "true" : "false") + ">");
 }
 
+KernelSource topk_rows_source(DType dtype, SelectShape shape) {
+  const std::string group = std::to_string(shape.group), items = std::to_string(shape.items),
+                    type = storage_name(dtype);
+  return kernel("topk_rows.cuh", shape.threads(), "topk_rows_" + type + "_" + group + "x" + items,
+                "RowSortArgs", "topk_rows<" + type + ", " + group + ", " + items + ">");
+}
+
 }  // namespace sorting
 
 std::vector<KernelSource> sort_samples() {
@@ -133,6 +140,8 @@ std::vector<KernelSource> sort_samples() {
       out.push_back(select_source(dtype, select_shape(length, length % 3 == 1), false));
     if (some || dtype == kInt64)
       out.push_back(select_source(dtype, select_shape(kRowSortLength, false), true));
+    if (some || dtype == kFloat64 || dtype == kUInt8)
+      out.push_back(topk_rows_source(dtype, select_shape(longest_select(size_of(dtype)), false)));
   }
   return out;
 }

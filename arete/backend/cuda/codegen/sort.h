@@ -134,5 +134,8 @@ KernelSource topk_collect_source(DType dtype, bool selects);
 KernelSource topk_bound_source(DType dtype);
 KernelSource topk_filter_source(DType dtype);
 KernelSource select_source(DType dtype, SelectShape shape, bool candidates);
+/// For rows longer than kSelectInWarp that select takes at once. Shared memory for the items of
+/// 2^log2_slots places.
+KernelSource topk_rows_source(DType dtype, SelectShape shape);
 
 }  // namespace arete::cuda::sorting
