@@ -431,15 +431,7 @@ DEVICE I pool_output_offset(const I (&at)[5], const I (&out)[3], const i64 (&str
          out[1] * I(stride[3]) + out[2] * I(stride[4]);
 }
 
-template <class T, int V>
-DEVICE void pool_store_gradient(void* x, i64 offset, const compute_of<T> (&sum)[V]) {
-  Vec<T, V> result;
-#pragma unroll
-  for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(sum[v]);
-  *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(x) + offset) = result;
-}
-
-/// The same where runs are not aligned, and the last of a row may be of fewer elements: `count`, of
+/// Stores runs that are not aligned, and the last of a row may be of fewer elements: `count`, of
 /// threads that have none 0. By whole warps, whose threads store what lies side by side.
 template <class T, int kRun>
 DEVICE void pool_store_run(void* x, i64 offset, int count, const compute_of<T> (&sum)[kRun]) {
@@ -454,6 +446,24 @@ DEVICE void pool_store_run(void* x, i64 offset, int count, const compute_of<T> (
     const int e = v * 32 + lane, from = e / kRun;
     const i64 to = __shfl_sync(0xffffffffu, offset, from) + e % kRun;
     if (e % kRun < __shfl_sync(0xffffffffu, count, from)) static_cast<T*>(x)[to] = staged[e];
+  }
+}
+
+/// What thread `number` found of the gradient from element `at` on, side by side: `kCount`
+/// elements, aligned or not.
+template <class T, bool kAligned, class I, int kCount>
+DEVICE void pool_store_gradient(const PoolArguments& p, const I (&at)[5], i64 number,
+                                const compute_of<T> (&sum)[kCount]) {
+  const i64 offset = pool_offset(at, p.x_stride);
+  if constexpr (kAligned) {
+    Vec<T, kCount> result;
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) result.v[v] = from_compute<T>(sum[v]);
+    *reinterpret_cast<Vec<T, kCount>*>(static_cast<T*>(p.x) + offset) = result;
+  } else {
+    const I left = I(p.x_size[2]) - at[4];
+    pool_store_run<T, kCount>(p.x, offset,
+                              number < p.count ? int(left < kCount ? left : I(kCount)) : 0, sum);
   }
 }
 
@@ -497,13 +507,7 @@ DEVICE void max_pool_backward(const PoolArguments& p) {
     for (int v = 0; v < V * kRun; ++v)
       if (chosen[v]) sum[v] += to_compute(y.v[v / kRun]);
   });
-  if constexpr (kAligned) {
-    pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
-  } else {
-    const I left = I(p.x_size[2]) - at[4];
-    pool_store_run<T, kRun>(p.x, pool_offset(at, p.x_stride),
-                            number < p.count ? int(left < kRun ? left : I(kRun)) : 0, sum);
-  }
+  pool_store_gradient<T, kAligned>(p, at, number, sum);
 }
 
 template <class T, class I, int V, bool kLast, int kPlace, int kRun, bool kAligned>
@@ -550,11 +554,5 @@ DEVICE void avg_pool_backward(const PoolArguments& p) {
 #pragma unroll
     for (int v = 0; v < V * kRun; ++v) sum[v] /= C(p.divisor);
   }
-  if constexpr (kAligned) {
-    pool_store_gradient<T, V * kRun>(p.x, pool_offset(at, p.x_stride), sum);
-  } else {
-    const I left = I(p.x_size[2]) - at[4];
-    pool_store_run<T, kRun>(p.x, pool_offset(at, p.x_stride),
-                            number < p.count ? int(left < kRun ? left : I(kRun)) : 0, sum);
-  }
+  pool_store_gradient<T, kAligned>(p, at, number, sum);
 }
