@@ -43,6 +43,18 @@ TEST(MemoryOrder, SoftmaxOfTransposedTensors) {
       "log_softmax", [](const Tensor& t) { return log_softmax(t, 1); }, x, dy);
 }
 
+// More than GPUs copy into another order at a time.
+TEST(MemoryOrder, LargeTensorsGoInSlices) {
+  const Shape sizes{3, 1400, 1101};
+  if (too_large_for_reference(numel_of(sizes))) GTEST_SKIP();
+  manual_seed(5);
+  const Tensor x = turned(randn(sizes)), dy = randn(sizes);
+  expect_same(
+      "softmax", [](const Tensor& t) { return softmax(t, 0); }, x, dy);
+  expect_same(
+      "log_softmax", [](const Tensor& t) { return log_softmax(t, 2); }, x, dy);
+}
+
 TEST(MemoryOrder, NormsOfTransposedAndChannelsLastTensors) {
   const Shape sizes{4, 32, 50, 48};
   if (too_large_for_reference(numel_of(sizes))) GTEST_SKIP();

@@ -44,8 +44,9 @@ struct Misplaced {
   int input = -1;
   const View* out = nullptr;
 };
+constexpr int64_t kShort = 8;
 Misplaced find_misplaced(const prim::FusedArgs& args) {
-  constexpr int64_t kFewElements = 1 << 18, kShort = 8;
+  constexpr int64_t kFewElements = 1 << 18;
   if (numel_of(args.space) < kFewElements) return {};
   const uint32_t tables = prim::tables_of(*args.spec);
   for (const View& out : args.outputs) {
@@ -62,6 +63,60 @@ Misplaced find_misplaced(const prim::FusedArgs& args) {
   return {};
 }
 
+// The dimension and the steps in which rows are gone through, so that the copy of an input is no
+// larger than what stays in the second cache until it is read, and takes little memory; dim -1: all
+// at once, as rows are that are summed up together.
+struct Slices {
+  int dim = -1;
+  int64_t step = 0;
+};
+Slices slices_of(const prim::FusedArgs& args, DType copied) {
+  constexpr int64_t kMostCopied = int64_t(16) << 20;
+  const int64_t bytes = numel_of(args.space) * int64_t(size_of(copied));
+  if (bytes <= kMostCopied || args.outer_rank == 0 || !columns_of(*args.spec).empty()) return {};
+  const auto rows = args.space.first(size_t(args.outer_rank));
+  const int dim = int(std::ranges::max_element(rows) - rows.begin());
+  const int64_t pieces = (bytes + kMostCopied - 1) / kMostCopied, size = rows[size_t(dim)];
+  const int64_t step = std::max(kShort, (size + pieces - 1) / pieces);
+  if (step >= size) return {};
+  return {dim, step};
+}
+
+// Part of a call's rows: `count` from `first` on along an outer dimension.
+class RowsOf {
+ public:
+  RowsOf(const prim::FusedArgs& args, int dim, int64_t first, int64_t count)
+      : args_(args), space_(args.space) {
+    space_[size_t(dim)] = count;
+    const uint32_t tables = prim::tables_of(*args.spec);
+    sizes_.reserve(args.inputs.size() + args.outputs.size());
+    const auto narrowed = [&](View v, bool whole) {
+      if (whole) return v;
+      const size_t d = size_t(dim) + v.sizes.size() - args.space.size();
+      if (d >= v.sizes.size() || v.sizes[d] != args.space[size_t(dim)]) return v;
+      Shape& sizes = sizes_.emplace_back(v.sizes);
+      sizes[d] = count;
+      v.data += first * v.strides[d] * int64_t(size_of(v.dtype));
+      v.sizes = sizes;
+      return v;
+    };
+    for (size_t i = 0; i < args.inputs.size(); ++i)
+      inputs_.push_back(narrowed(args.inputs[i], tables >> i & 1));
+    for (const View& v : args.outputs) outputs_.push_back(narrowed(v, false));
+    args_.space = space_;
+    args_.inputs = {inputs_.data(), inputs_.size()};
+    args_.outputs = {outputs_.data(), outputs_.size()};
+  }
+  RowsOf(const RowsOf&) = delete;
+  const prim::FusedArgs& args() const { return args_; }
+
+ private:
+  prim::FusedArgs args_;
+  Shape space_;
+  std::vector<Shape> sizes_;
+  SmallVector<View, 8> inputs_, outputs_;
+};
+
 }  // namespace
 
 void CudaBackend::fused(const prim::FusedArgs& args) {
@@ -72,6 +127,12 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
   if (prim::run_one_stage(*this, args)) return;
   if (const Misplaced found = find_misplaced(args); found.input >= 0) {
     const View& in = args.inputs[size_t(found.input)];
+    if (const Slices slices = slices_of(args, in.dtype); slices.dim >= 0) {
+      const int64_t size = args.space[size_t(slices.dim)];
+      for (int64_t i = 0; i < size; i += slices.step)
+        fused(RowsOf(args, slices.dim, i, std::min(slices.step, size - i)).args());
+      return;
+    }
     SmallVector<int, 8> order;
     for (size_t d = 0; d < args.space.size(); ++d) order.push_back(int(d));
     std::ranges::stable_sort(order, std::greater(),
