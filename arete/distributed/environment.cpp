@@ -1,5 +1,7 @@
 #include "arete/distributed/environment.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
@@ -70,13 +72,62 @@ StorePtr tcp_store(const std::string& host, uint16_t port, int rank, int world_s
   return std::make_shared<TCPStore>(host, options);
 }
 
+std::string text_of_first(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* text = std::getenv(name); text && *text) return text;
+  return "";
+}
+
+// A port that all ranks of a job find, and other jobs of this machine hardly.
+uint16_t port_of_job(std::string_view job) {
+  uint32_t hash = 2166136261u;
+  for (const char c : job) hash = (hash ^ uint8_t(c)) * 16777619u;
+  return uint16_t(20000 + hash % 12000);
+}
+
+// Where launchers that set no MASTER_ADDR put rank 0, and a port there; nothing if they do not say.
+std::optional<std::pair<std::string, uint16_t>> place_of_rank_0() {
+  const char* const port = std::getenv("MASTER_PORT");
+  const auto at = [&](const std::string& host, const std::string& job) {
+    return std::pair(host, port && *port ? port_in(port) : port_of_job(job));
+  };
+  const std::string nodes = text_of_first({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
+  if (!nodes.empty() && std::getenv("SLURM_PROCID")) {
+    const std::string job =
+        text_of_first({"SLURM_JOB_ID"}) + "." + text_of_first({"SLURM_STEP_ID"});
+    return at(text_of_first({"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}) == "1" ? "127.0.0.1"
+                                                                             : first_host(nodes),
+              job);
+  }
+  // Where all ranks are on one machine, as MPI's launchers say.
+  const auto size = first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  const auto here = first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (!size || size != here) return std::nullopt;
+  const std::string job = text_of_first({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  return at("127.0.0.1", job.empty() ? std::to_string(getppid()) : job);
+}
+
 }  // namespace
+
+std::string first_host(std::string_view nodes) {
+  // "a[07-09,12]x,b": the first of a list is its beginning and the first number in brackets.
+  const size_t open = nodes.find('['), comma = nodes.find(',');
+  if (open == std::string_view::npos || comma < open) return std::string(nodes.substr(0, comma));
+  const size_t close = nodes.find(']', open);
+  if (close == std::string_view::npos) return std::string(nodes.substr(0, open));
+  const size_t number = nodes.find_first_of("-,]", open);
+  const size_t end = std::min(nodes.find(',', close), nodes.size());
+  return std::string(nodes.substr(0, open)) +
+         std::string(nodes.substr(open + 1, number - open - 1)) +
+         std::string(nodes.substr(close + 1, end - close - 1));
+}
 
 std::optional<int> environment_rank() {
   return first_of({"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
 }
 std::optional<int> environment_world_size() {
-  return first_of({"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  return first_of(
+      {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
 }
 std::optional<int> environment_local_rank() {
   return first_of({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"});
@@ -121,6 +172,10 @@ Meeting rendezvous(const std::string& init_method, int rank, int world_size, Mil
       if (const auto n = environment_world_size()) world_size = *n;
     if (world_size < 0) variable("WORLD_SIZE");
     check();
+    if (const char* host = std::getenv("MASTER_ADDR"); !host || !*host)
+      if (const auto place = place_of_rank_0())
+        return {tcp_store(place->first, place->second, rank, world_size, timeout), rank,
+                world_size};
     const std::string host = variable("MASTER_ADDR");
     return {tcp_store(host, port_in(variable("MASTER_PORT")), rank, world_size, timeout), rank,
             world_size};

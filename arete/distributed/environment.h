@@ -14,11 +14,15 @@ std::optional<int> environment_rank();
 std::optional<int> environment_world_size();
 std::optional<int> environment_local_rank();
 
+/// The first of a list of hosts as Slurm writes them: "a[07-09,12],b" has a07.
+std::string first_host(std::string_view nodes);
+
 struct Meeting {
   StorePtr store;
   int rank, world_size;
 };
-/// Where processes meet: "env://" (MASTER_ADDR and MASTER_PORT), "tcp://host:port" or
+/// Where processes meet: "env://" (MASTER_ADDR and MASTER_PORT; without them the first host of a
+/// Slurm step, or this machine if MPI's launcher has all ranks here), "tcp://host:port" or
 /// "file:///path", with "?rank=0&world_size=2" where the arguments (-1) do not say it. Rank 0 is
 /// the server, unless its launcher is.
 Meeting rendezvous(const std::string& init_method, int rank, int world_size, Milliseconds timeout);

@@ -395,6 +395,17 @@ TEST(Distributed, groups_of_a_fake_world) {
   EXPECT_FALSE(is_initialized());
 }
 
+TEST(Distributed, first_hosts_of_lists) {
+  for (const auto& [nodes, first] : {std::pair("a", "a"),
+                                     {"a,b", "a"},
+                                     {"a[07-09,12],b", "a07"},
+                                     {"a[3,5]x,b", "a3x"},
+                                     {"n-1-[2]", "n-1-2"},
+                                     {"b,a[1-2]", "b"},
+                                     {"a[1", "a"}})
+    EXPECT_EQ(first_host(nodes), first);
+}
+
 TEST(Distributed, addresses) {
   const auto meeting =
       rendezvous("tcp://localhost:0?rank=0&world_size=1", -1, -1, Milliseconds(5000));
