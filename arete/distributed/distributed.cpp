@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "arete/distributed/environment.h"
+#include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
 
 namespace arete::distributed {
@@ -80,8 +81,15 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
     const std::lock_guard lock(all.mutex);
     name = "default_pg_" + std::to_string(all.worlds++);
   }
-  auto group = std::make_shared<ProcessGroup>(name, backend, meeting.store, meeting.rank,
-                                              std::move(ranks), options.timeout);
+  if (backend != "fake") start_monitor(meeting.store, meeting.rank, meeting.world_size);
+  ProcessGroupPtr group;
+  try {
+    group = std::make_shared<ProcessGroup>(name, backend, meeting.store, meeting.rank,
+                                           std::move(ranks), options.timeout);
+  } catch (...) {
+    stop_monitor("could not begin its group");
+    throw;
+  }
   const std::lock_guard lock(all.mutex);
   all.world = group;
   all.store = meeting.store;
@@ -92,6 +100,7 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
 void destroy_process_group(const ProcessGroupPtr& group) {
   Groups& all = groups();
   std::vector<ProcessGroupPtr> gone;  // which may take a while, outside of the lock
+  if (!group || group == all.world) stop_monitor();
   const std::lock_guard lock(all.mutex);
   if (!group || group == all.world) {
     ARETE_CHECK(all.world, ValueError("destroy_process_group", "Invalid process group specified"));

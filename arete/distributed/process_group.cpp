@@ -6,6 +6,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/distributed/communicators_internal.h"
+#include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
 #include "arete/distributed/threads_internal.h"
 #include "arete/ops/call.h"
@@ -182,13 +183,18 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
       timeout_(timeout),
       threads_(std::make_unique<Threads>()) {
   check_rank("init_process_group", "rank", rank);
-  communicator_ = make_communicator(backend_, store_, rank_, size(), timeout_);
+  watch_ = GroupWatch::make(name_, backend_, rank_, ranks_);
+  watch_->perform(watch_->enter(CallKind::init, -1, nullptr), [&] {
+    communicator_ = make_communicator(backend_, watched(store_, watch_), rank_, size(), timeout_);
+  });
+  watch_->set_abort([this] { communicator_->abort(); });
 }
 
 ProcessGroup::~ProcessGroup() {
   // Messages that were not waited for may be on their way.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   const bool idle = threads_->collectives.wait_idle(until) && threads_->transfers.wait_idle(until);
+  watch_->set_abort(nullptr);
   if (!idle && communicator_) communicator_->abort();
   threads_.reset();
 }
@@ -288,10 +294,13 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
                                          : call->out[size_t(same - out.begin())]);
   }
   call->make_views();
-  const auto perform = [this, call] {
+  const uint64_t number = watch_->enter(call->args);
+  const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
-    prim::run_collective(*communicator_, call->args);
-    call->copy_back();
+    watch_->perform(number, [&] {
+      prim::run_collective(*communicator_, call->args);
+      call->copy_back();
+    });
   };
   // Calls that wait are next if nothing else is under way.
   if (!async && threads_->collectives.is_idle()) {
@@ -314,6 +323,7 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
     });
   } catch (...) {
     work->finish(nullptr);  // nothing is under way
+    watch_->leave(number, true);
     throw;
   }
   if (async) return work;
@@ -500,13 +510,23 @@ WorkPtr ProcessGroup::message(const Tensor& tensor, int peer, uint32_t tag, bool
   else
     call->add_out(tensor, nullptr);
   call->make_views();
+  const uint64_t number = watch_->enter(sends ? CallKind::send : CallKind::recv, peer,
+                                        sends ? &call->in_views[0] : &call->out_views[0]);
   // Under way at once, whoever waits for it: two that send to each other first do not block.
-  const std::shared_ptr<prim::Transfer> transfer =
-      sends ? communicator_->send(call->in_views[0], peer, tag)
-            : communicator_->recv(call->out_views[0], peer, tag);
-  const auto complete = [call, transfer, timeout = timeout_] {
-    const int other = transfer->wait(timeout);
-    call->copy_back();
+  std::shared_ptr<prim::Transfer> transfer;
+  try {
+    transfer = sends ? communicator_->send(call->in_views[0], peer, tag)
+                     : communicator_->recv(call->out_views[0], peer, tag);
+  } catch (...) {
+    watch_->leave(number, true);
+    throw;
+  }
+  const auto complete = [this, call, transfer, number, timeout = timeout_] {
+    int other = -1;
+    watch_->perform(number, [&] {
+      other = transfer->wait(timeout);
+      call->copy_back();
+    });
     return other;
   };
   if (!async) {
@@ -529,6 +549,7 @@ WorkPtr ProcessGroup::message(const Tensor& tensor, int peer, uint32_t tag, bool
   } catch (...) {
     // Nobody would wait for the message, which uses the tensor's memory.
     communicator_->abort();
+    watch_->leave(number, true);
     throw;
   }
   return work;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arete/core/tensor.h"
+#include "arete/distributed/flight_recorder.h"
 #include "arete/distributed/store.h"
 #include "arete/prim/communicator.h"
 
@@ -134,6 +135,7 @@ class ProcessGroup {
   int rank_;
   std::vector<int> ranks_;
   Milliseconds timeout_;
+  std::shared_ptr<GroupWatch> watch_;
   std::unique_ptr<prim::Communicator> communicator_;
   int64_t barriers_ = 0;
   struct Threads;

@@ -15,6 +15,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace arete::python {
+
+void bind_distributed_monitor(nb::module_& m);  // distributed_monitor.cpp
+
 namespace {
 
 namespace d = arete::distributed;
@@ -319,6 +322,7 @@ void bind_distributed(nb::module_& parent) {
   bind_stores(m);
   bind_groups(m);
   bind_data_parallel(m);
+  bind_distributed_monitor(m);
 }
 
 }  // namespace arete::python

@@ -223,6 +223,13 @@ class GlooCommunicator final : public Communicator {
 
   void abort() noexcept override {
     try {
+      // Closing does not wake those who wait here. A wait that takes too long ends all others.
+      char nothing = 0;
+      context_->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+      // It took too long.
+    }
+    try {
       context_->closeConnections();
     } catch (const std::exception&) {
       // They are closed already.

@@ -17,6 +17,9 @@ from .. import _C as _C
 from . import algorithms as algorithms
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
+from .failures import flight_record as flight_record
+from .failures import last_report as last_report
+from .failures import write_flight_record as write_flight_record
 from .object_collectives import *  # noqa: F403
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import warnings
 from datetime import timedelta
 from enum import Enum
@@ -56,8 +57,18 @@ __all__ = [
 ]
 
 default_pg_timeout = timedelta(minutes=30)
-# Groups that nobody ended would end while the interpreter is taken apart.
-atexit.register(lambda: _d.destroy_process_group(None) if _d.is_initialized() else None)
+
+
+def _end() -> None:
+    """Groups that nobody ended would end while the interpreter is taken apart."""
+    if not _d.is_initialized():
+        return
+    error = getattr(sys, "last_value", None)
+    _d.stop_monitor("has ended its program" if error is None else f"has ended by {type(error).__name__}: {error}"[:500])
+    _d.destroy_process_group(None)
+
+
+atexit.register(_end)
 
 
 class Backend(str):
