@@ -124,10 +124,8 @@ void add_run(CLI::App& app, RunOptions& o, int& code) {
                 "Processes on this machine: a number, gpu, cpu or auto")
       ->capture_default_str();
   c->add_option("--nnodes", o.nodes, "Machines; the program is started on each of them")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 65536));
+      ->capture_default_str();
   c->add_option("--node-rank,--node_rank", o.node, "Which of them this is")
-      ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   c->add_option("--master-addr,--master_addr", o.host, "The address of node 0")
       ->capture_default_str();
@@ -135,6 +133,38 @@ void add_run(CLI::App& app, RunOptions& o, int& code) {
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
   c->add_flag("--standalone", o.standalone, "On this machine alone, with any free port");
+  c->add_option("--rdzv-backend,--rdzv_backend", o.rdzv_backend,
+                "static (--node-rank says which machine is which) or c10d (whoever comes)")
+      ->capture_default_str();
+  c->add_option("--rdzv-endpoint,--rdzv_endpoint", o.rdzv_endpoint,
+                "host:port of one machine, in place of --master-addr and --master-port");
+  c->add_option("--rdzv-id,--rdzv_id", o.rdzv_id, "A name of the run")->capture_default_str();
+  c->add_option("--rdzv-conf,--rdzv_conf", o.rdzv_conf,
+                "timeout=SECONDS for machines to come, rank=N");
+  c->add_option("--max-restarts,--max_restarts", o.max_restarts,
+                "How often all ranks start again, from the beginning, when one has failed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
+  c->add_option("--monitor-interval,--monitor_interval", o.monitor_interval,
+                "Seconds between looks at the ranks")
+      ->capture_default_str()
+      ->check(positive_number);
+  c->add_option("--role", o.role, "ROLE_NAME of the ranks")->capture_default_str();
+  c->add_option("--log-dir,--log_dir", o.log_dir, "Folder for outputs of ranks");
+  c->add_option("-r,--redirects", o.redirects,
+                "Outputs that go to files only: 1 (standard output), 2 (errors) or 3 (both), or by "
+                "local ranks: 0:1,2:3")
+      ->capture_default_str();
+  c->add_option("-t,--tee", o.tee, "The same for outputs that go to files, too")
+      ->capture_default_str();
+  c->add_option("--local-ranks-filter,--local_ranks_filter", o.local_ranks_filter,
+                "Only these local ranks' outputs are printed: 0,2");
+  c->add_option("--start-method,--start_method", o.start_method)->group("");
+  c->add_option("--numa-binding,--numa_binding", o.numa_binding)->group("");
+  c->add_option(
+      "--diagnose", o.diagnose,
+      "Folder for flight records of ranks if one fails; without a program: say what those "
+      "that are there mean");
   c->add_flag("-m,--module", o.module, "The program is a module of Python");
   c->add_flag("--no-python,--no_python", o.no_python, "The program is not one of Python");
   c->add_option("--python", o.python, "The Python that has the package arete")

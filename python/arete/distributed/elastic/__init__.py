@@ -1,0 +1,1 @@
+"""What programs started by launchers ask of PyTorch's elastic package: `multiprocessing.errors.record`."""

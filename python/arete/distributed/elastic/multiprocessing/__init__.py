@@ -1,0 +1,2 @@
+"""See `errors`."""
+from . import errors as errors

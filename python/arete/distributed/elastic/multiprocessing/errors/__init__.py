@@ -1,0 +1,54 @@
+"""Exceptions of ranks, told to their launcher."""
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+import traceback
+from typing import Any, Callable, Optional, TypeVar
+
+__all__ = ["record"]
+_R = TypeVar("_R")
+
+
+def _write_error(error: BaseException) -> None:
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    said = {"message": {"message": f"{type(error).__name__}: {error}",
+                        "extraInfo": {"py_callstack": "".join(traceback.format_exception(error)), "timestamp": str(int(time.time()))}}}
+    try:
+        with open(path, "w") as file:
+            json.dump(said, file)
+    except OSError:
+        pass  # the launcher has the exit code
+
+
+def record(fn: Callable[..., _R], error_handler: Optional[Any] = None) -> Callable[..., _R]:
+    """Makes a program's main function write its exception to the file that TORCHELASTIC_ERROR_FILE names, where the launcher finds
+    it (`arete run` and torchrun print it), before it is raised on. `error_handler` must be None.
+
+    >>> from arete.distributed.elastic.multiprocessing.errors import record
+    >>> @record
+    ... def main():
+    ...     return 3
+    >>> main()
+    3
+    """
+    if error_handler is not None:
+        raise NotImplementedError("record: error handlers are not supported")
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> _R:
+        try:
+            return fn(*args, **kwargs)
+        except SystemExit as e:
+            if e.code not in (None, 0):
+                _write_error(e)
+            raise
+        except Exception as e:
+            _write_error(e)
+            raise
+
+    return wrapped

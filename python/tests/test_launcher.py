@@ -1,0 +1,216 @@
+"""`arete run`: its options, several machines (as launchers beside each other), restarts, signals, and reports of failures."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import arete.distributed as dist
+
+ARETE = os.environ.get("ARETE_PROGRAM")
+pytestmark = pytest.mark.skipif(not ARETE, reason="ARETE_PROGRAM does not name the program arete")
+needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="built without Gloo")
+
+
+def start(*arguments, **more):
+    return subprocess.Popen([ARETE, "run", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def run(*arguments, **more):
+    process = start(*arguments, **more)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, sorted(out.splitlines()), err
+
+
+def shell(text, *options):
+    return [*options, "--no-python", "sh", "-c", text]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def launch_two(options, program):
+    """Two launchers, as if on two machines."""
+    both = [start(*options(node), *shell(program)) for node in (0, 1)]
+    results = [(*p.communicate(timeout=120), p.returncode) for p in both]
+    return [(code, sorted(out.splitlines()), err) for out, err, code in results]
+
+
+def test_two_machines():
+    port = free_port()
+    told = "echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR"
+
+    def options(node):
+        return ["--nnodes", 2, "--node_rank", node, "--nproc_per_node", node + 1, "--master_addr", "127.0.0.1", "--master-port", port]
+
+    (a, b) = launch_two(options, told)
+    assert a == (0, ["[0] 0 0 3 0/2 127.0.0.1"], ""), a
+    assert b == (0, ["[1] 1 0 3 1/2 127.0.0.1", "[2] 2 1 3 1/2 127.0.0.1"], ""), b
+    # One fails: all end, and both say who it was.
+    a, b = launch_two(options, "[ $RANK = 2 ] && exit 3; exec sleep 60")
+    assert a[0] == 1 and re.search(r"on another machine: rank 2 \(process \d+\) ended with exit code 3", a[2]), a
+    assert b[0] == 3 and "rank 2 (process" in b[2], b
+
+
+def test_machines_that_find_each_other_and_restart():
+    port = free_port()
+
+    def options(node):
+        return ["--nnodes=2:2", "--rdzv-backend", "c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id", "job7", "--max-restarts", 1,
+                "--rdzv-conf", "join_timeout=60"]
+
+    both = launch_two(options, 'echo "$RANK of $WORLD_SIZE, $TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS"; '
+                               '[ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 5; '
+                               '[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 60; exit 0')
+    for code, _, err in both:
+        assert code == 0 and "all ranks start again (1 of 1)" in err, both
+    assert sorted(both[0][1] + both[1][1]) == [f"[{r}] {r} of 2, job7 {n}/1" for r in (0, 1) for n in (0, 1)]
+
+
+@needs_gloo
+def test_ranks_start_again_in_a_fresh_store(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("""
+import os, sys
+import arete, arete.distributed as dist
+dist.init_process_group()
+x = arete.ones(1)
+dist.all_reduce(x)
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+dist.group.WORLD._store.set("once", "here")
+print("sum", x.item(), "in attempt", attempt, flush=True)
+if attempt == 0 and dist.get_rank() == 1:
+    raise SystemExit(4)
+dist.barrier()
+dist.destroy_process_group()
+""")
+    code, out, err = run("--standalone", "--nproc-per-node", 2, "--max-restarts", 2, "--python", sys.executable, script)
+    assert code == 0, err
+    assert out == [f"[{r}] sum 2.0 in attempt {n}" for r in (0, 1) for n in (0, 1)]
+    assert re.search(r"arete run: rank 1 \(process \d+\) ended with exit code 4; the others were ended\n", err), err
+    assert re.search(r"rank 1 \(node \S+, pid \d+\) has ended", err), err
+
+
+def test_outputs(tmp_path):
+    program = shell("echo out $LOCAL_RANK; echo err $LOCAL_RANK >&2")
+    code, out, err = run("--standalone", "--nproc-per-node=3", "--log-dir", tmp_path, "--redirects", "0:1,1:3", "--tee", "2:2",
+                         "--local-ranks-filter", "0,2", *program)
+    assert (code, out, sorted(err.splitlines())) == (0, ["[2] out 2"], ["[0] err 0", "[2] err 2"])
+    files = {str(p.relative_to(next(tmp_path.iterdir()))): p.read_text() for p in tmp_path.rglob("*.log")}
+    assert files == {"attempt_0/0/stdout.log": "out 0\n", "attempt_0/1/stdout.log": "out 1\n", "attempt_0/1/stderr.log": "err 1\n",
+                     "attempt_0/2/stderr.log": "err 2\n"}
+
+
+def test_refusals():
+    for options, text in [(["--nnodes", "1:4"], "cannot change"), (["--nnodes", "x"], "a number was expected"),
+                          (["--rdzv-backend", "etcd"], "no such rendezvous"), (["--start-method", "spawn"], "by fork and exec"),
+                          (["--numa-binding", "node"], "not bound"), (["--redirects", "4"], "outputs of ranks"),
+                          (["--tee", "1:2"], "outputs of ranks"), (["--local-ranks-filter", "a"], "outputs of ranks"),
+                          (["--rdzv-conf", "a=b"], "no such setting"), (["--unheard-of"], "there is no such option"),
+                          (["--nnodes", "2", "--node-rank", "2"], "there is no such node")]:
+        code, _, err = run(*options, *shell("echo never"))
+        assert code == 1 and text in err, (options, err)
+
+
+def test_a_port_that_is_taken():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        code, _, err = run("--nproc-per-node", 2, "--master-port", s.getsockname()[1], *shell("echo never"))
+    assert code == 1 and "EADDRINUSE" in err and "another program has the port" in err, err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_all_ranks(tmp_path, number):
+    process = start("--standalone", "--nproc-per-node", 2, *shell(
+        f"trap 'touch {tmp_path}/told_$RANK' USR1; trap 'touch {tmp_path}/ended_$RANK; exit 1' TERM INT; touch {tmp_path}/here_$RANK; "
+        "while :; do sleep 0.05; done"))
+
+    def wait_for(name):
+        end = time.monotonic() + 60
+        while not all((tmp_path / f"{name}_{r}").exists() for r in (0, 1)):
+            assert time.monotonic() < end, name
+            time.sleep(0.02)
+
+    wait_for("here")
+    process.send_signal(signal.SIGUSR1)
+    wait_for("told")
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 128 + number
+    process.communicate()
+    wait_for("ended")
+
+
+def test_no_rank_is_left_behind_by_a_killed_launcher(tmp_path):
+    process = start("--standalone", "--nproc-per-node", 2, *shell(f"echo $$ > {tmp_path}/pid_$RANK.new; "
+                                                                  f"mv {tmp_path}/pid_$RANK.new {tmp_path}/pid_$RANK; exec sleep 100"))
+    files = [tmp_path / f"pid_{r}" for r in (0, 1)]
+    end = time.monotonic() + 60
+    while not all(f.exists() for f in files):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    process.communicate()
+    for f in files:
+        stat = pathlib.Path(f"/proc/{f.read_text().strip()}/stat")
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+RECORDED = """
+import os, sys, time
+import arete, arete.distributed as dist
+from arete.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    dist.init_process_group()
+    dist.all_reduce(arete.ones(4))
+    if sys.argv[1:] == ["kill"] and dist.get_rank() == 1:
+        os.kill(os.getpid(), 9)
+    if sys.argv[1:] == ["raise"] and dist.get_rank() == 1:
+        raise RuntimeError("on purpose")
+    dist.all_reduce(arete.ones(5))
+    dist.barrier()
+main()
+"""
+
+
+@needs_gloo
+def test_the_culprit_is_named(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "records"
+    script.write_text(RECORDED)
+    more = {"env": {**os.environ, "TORCHELASTIC_ERROR_FILE": "/nowhere"}}
+    code, _, err = run("--standalone", "--nproc-per-node", 3, "--python", sys.executable, script, "raise", **more)
+    assert code == 1
+    assert re.search(r"arete run: rank 1 \(node \S+, pid \d+\) has ended by RuntimeError: on purpose before all_reduce #2 of group "
+                     r"default_pg_0 \(float32\[5\]\); ranks 0, 2 wait since", err), err
+    assert re.search(r"arete run: rank 1 \(process \d+\) ended with exit code 1: RuntimeError: on purpose; the others", err), err
+    code, _, err = run("--standalone", "--nproc-per-node", 3, "--diagnose", folder, "--python", sys.executable, script, "kill")
+    assert code == 137
+    report = r"rank 1 \(node \S+, pid \d+\) was ended by signal SIGKILL before all_reduce #2"
+    assert len(re.findall("arete run: " + report, err)) == 1, err
+    # Those that waited say it, too: their exceptions.
+    assert re.findall(r"\[[02]\] .*DistBackendError: " + report, err), err
+    assert sorted(p.name for p in folder.iterdir()) == ["rank_0.json", "rank_2.json"]
+    assert json.loads((folder / "rank_0.json").read_text())["entries"][-1]["state"] in ("failed", "started")
+    assert re.search(r"rank 0 .*: group default_pg_0, 1 of 2 collectives done, (failed )?in all_reduce #2 \(float32\[5\]\)", err), err
+    code, out, _ = run("--diagnose", folder)
+    assert code == 0 and any("rank 1 has left no record" in line for line in out), out
+
+
+def test_the_modules_are_the_same_program(tmp_path):
+    for name in ("run", "launch"):
+        done = subprocess.run([sys.executable, "-m", f"arete.distributed.{name}", "--standalone", *shell("echo here")], capture_output=True,
+                              text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "[0] here\n"), done.stderr
