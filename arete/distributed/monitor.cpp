@@ -202,9 +202,19 @@ class Monitor {
     }
     const json address = json::parse(store_->get(key));
     store_ = nullptr;
-    auto connection = std::make_unique<LineConnection>(
-        connect_to(address.at("host").get<std::string>(), address.at("port").get<uint16_t>(), 5s),
-        kMostLine);
+    Descriptor socket;
+    try {
+      socket =
+          connect_to(address.at("host").get<std::string>(), address.at("port").get<uint16_t>(), 1s);
+    } catch (const DistributedError& e) {
+      if (e.message().find("refused") == std::string::npos) throw;
+      // Its process was there and has ended, unless something on the way refuses: then calls do not
+      // fail.
+      refused_ = lost_ = true;
+      answered_ = steady_clock::now();
+      return true;
+    }
+    auto connection = std::make_unique<LineConnection>(std::move(socket), kMostLine);
     connection_of_process = connection->fd();
     connection->send(line_of({{"token", address.at("token")}, {"rank", rank_}, {"size", size_}}));
     const std::lock_guard lock(connection_mutex_);
@@ -213,6 +223,7 @@ class Monitor {
   }
 
   void exchange() {
+    if (lost_) return;
     auto beat_at = steady_clock::now();
     answered_ = beat_at;
     while (!lost_ && !server_ended_) {
@@ -317,7 +328,7 @@ class Monitor {
     const auto until = steady_clock::now() + kGrace;
     while (steady_clock::now() < until && !ends_ && !urgent_) sleep(50ms);
     while (!ends_ && !any_verdict) {
-      if (urgent_.exchange(false) || are_calls_under_way({}))
+      if (urgent_.exchange(false) || (!refused_ && are_calls_under_way({})))
         if (const auto finding =
                 judge(server_left_ ? *server_left_
                                    : server_summary(RankSummary::Status::gone, answered_)))
@@ -413,7 +424,7 @@ class Monitor {
   steady_clock::time_point answered_;
   std::string server_, server_host_;
   int64_t server_pid_ = 0;
-  bool server_ended_ = false, said_silent_ = false;
+  bool server_ended_ = false, said_silent_ = false, refused_ = false;
   std::optional<RankSummary> server_left_;  // the rank that it was in
   std::thread thread_;
 };
