@@ -133,7 +133,8 @@ def image_step(lib, device, depth, batch, size, dtype, wrap=lambda net: net):
 
 
 def gpt2_step(lib, device, batch, length, dtype="bfloat16", words=50304, wrap=lambda net: net, **sizes):
-    """A training step of GPT-2 (of other `sizes`, if they are given) under autocast to `dtype`; gives the loss."""
+    """A training step of GPT-2 (of other `sizes`, if they are given) under autocast to `dtype`; gives the loss. `wrap(network)` is what is
+    called."""
     x, y = (lib.randint(0, min(words, 50257), (batch, length), device=device) for _ in range(2))
     net = gpt2(lib, words, **sizes).to(device)
     optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)

@@ -210,13 +210,15 @@ void Storage::wait_for_copies(bool readers_too) const {
       for (const Pending::Entry& e : p->entries)
         if (e.writes || readers_too) copies.push_back(e.copy);
   }
-  // They leave the list even if waiting fails: then the device is in no state to finish them.
-  const auto forget = [&] {
+  // They leave the list even if waiting fails: then the device is in no state to finish them. One
+  // that only this thread's stream waits for now stays there for others.
+  const auto forget = [&](bool failed) {
     const std::lock_guard lock(pending_mutex);
     Pending* p = pending_.load(std::memory_order_relaxed);
     if (!p) return;
     std::erase_if(p->entries, [&](const Pending::Entry& e) {
-      return std::find(copies.begin(), copies.end(), e.copy) != copies.end();
+      return std::find(copies.begin(), copies.end(), e.copy) != copies.end() &&
+             (failed || e.copy->is_done());
     });
     if (p->entries.empty()) {
       pending_.store(nullptr, std::memory_order_release);
@@ -232,10 +234,10 @@ void Storage::wait_for_copies(bool readers_too) const {
                                         "end of a non_blocking copy", device_, 0, true});
     for (const auto& c : copies) c->wait();
   } catch (...) {
-    forget();
+    forget(true);
     throw;
   }
-  forget();
+  forget(false);
 }
 
 void Storage::destroy() const noexcept { delete this; }

@@ -1,5 +1,6 @@
 #include "arete/distributed/communicators_internal.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -158,7 +159,8 @@ class StoreCommunicator final : public prim::Communicator {
   std::atomic<bool> aborted_{false};
 };
 
-// One rank of a world in which nobody else is: what others would send stays as it is.
+// One rank of a world in which nobody else is: what others would send stays as it is. It knows what
+// was called.
 class FakeCommunicator final : public prim::Communicator {
  public:
   FakeCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -166,6 +168,7 @@ class FakeCommunicator final : public prim::Communicator {
   int size() const override { return size_; }
   bool supports(const CollectiveArgs&) const override { return true; }
   void run(const CollectiveArgs& a) override {
+    note({a.kind, a.reduce, a.root, a.in.empty() ? a.out : a.in});
     const bool many_in = a.kind == CollectiveKind::reduce_scatter ||
                          a.kind == CollectiveKind::all_to_all || a.kind == CollectiveKind::scatter;
     const bool many_out = a.kind == CollectiveKind::all_gather ||
@@ -176,24 +179,75 @@ class FakeCommunicator final : public prim::Communicator {
     if (from.data && to.data && from.data != to.data)
       std::memmove(to.data, from.data, bytes_in(to));
   }
-  std::unique_ptr<Transfer> send(const View&, int to, uint32_t) override {
+  std::unique_ptr<Transfer> send(const View& v, int to, uint32_t) override {
+    note({CollectiveKind::send, {}, to, {&v, 1}});
     return std::make_unique<Done>(to);
   }
-  std::unique_ptr<Transfer> recv(const View&, int from, uint32_t) override {
+  std::unique_ptr<Transfer> recv(const View& v, int from, uint32_t) override {
+    note({CollectiveKind::recv, {}, from, {&v, 1}});
     return std::make_unique<Done>(from);
   }
   void abort() noexcept override {}
 
+  std::vector<std::string> calls() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> texts;
+    for (const Noted& n : noted_) {
+      std::string text = prim::name_of(n.kind);
+      const auto is = [&](std::initializer_list<CollectiveKind> kinds) {
+        return std::ranges::find(kinds, n.kind) != kinds.end();
+      };
+      if (is({CollectiveKind::all_reduce, CollectiveKind::reduce, CollectiveKind::reduce_scatter}))
+        text += std::string(" ") + prim::name_of(n.reduce);
+      if (n.has_dtype)
+        text += " " + std::string(name_of(n.dtype)) + "[" + std::to_string(n.elements) + "]";
+      if (is({CollectiveKind::broadcast, CollectiveKind::scatter, CollectiveKind::recv}))
+        text += " from " + std::to_string(n.root);
+      if (is({CollectiveKind::reduce, CollectiveKind::gather, CollectiveKind::send}))
+        text += " to " + std::to_string(n.root);
+      texts.push_back(std::move(text));
+    }
+    return texts;
+  }
+
  private:
+  struct Noted {
+    Noted(CollectiveKind k, prim::ReduceKind r, int root_in, std::span<const View> views)
+        : kind(k), reduce(r), root(root_in), has_dtype(!views.empty()) {
+      if (has_dtype) dtype = views[0].dtype;
+      for (const View& v : views) elements += v.numel();
+    }
+    CollectiveKind kind;
+    prim::ReduceKind reduce;
+    int root;
+    bool has_dtype;
+    DType dtype = kFloat32;
+    int64_t elements = 0;
+  };
+  void note(const Noted& n) {
+    const std::lock_guard lock(mutex_);
+    noted_.push_back(n);
+  }
   struct Done final : Transfer {
     explicit Done(int peer) : peer(peer) {}
     int wait(Milliseconds) override { return peer; }
     int peer;
   };
   int rank_, size_;
+  std::mutex mutex_;
+  std::vector<Noted> noted_;
 };
 
 }  // namespace
+
+std::vector<std::string> fake_calls(prim::Communicator& communicator) {
+  auto* const fake = dynamic_cast<FakeCommunicator*>(&communicator);
+  return fake ? fake->calls() : std::vector<std::string>();
+}
+
+std::unique_ptr<prim::Rendezvous> rendezvous_over(Store& store) {
+  return std::make_unique<StoreRendezvous>(store);
+}
 
 std::unique_ptr<prim::Communicator> make_communicator(const std::string& backend, StorePtr store,
                                                       int rank, int size, Milliseconds timeout) {
@@ -206,7 +260,7 @@ std::unique_ptr<prim::Communicator> make_communicator(const std::string& backend
   }
   if (problem.empty()) problem = "there is no backend '" + backend + "'";
   throw DistributedError(Failure::backend, "init_process_group", problem,
-                         "the backends are gloo, store and fake");
+                         "the backends are gloo, nccl, store and fake");
 }
 
 }  // namespace arete::distributed

@@ -30,24 +30,9 @@ int rank_in(const ProcessGroup& group, int global_rank) {
   return global_rank < 0 ? global_rank : get_group_rank(group, global_rank);
 }
 
-// "cpu:gloo,cuda:nccl" or one name for all devices.
-std::string backend_of_cpu(const std::string& text) {
-  if (text.empty()) return "gloo";
-  std::string found;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const std::string entry = text.substr(at, end - at);
-    const size_t colon = entry.find(':');
-    if (colon == std::string::npos || entry.substr(0, colon) == "cpu")
-      found = entry.substr(colon == std::string::npos ? 0 : colon + 1);
-    at = end + 1;
-  }
-  std::ranges::transform(found, found.begin(), [](char c) { return char(std::tolower(c)); });
-  if (found == "nccl" || found.empty())
-    throw DistributedError(Failure::backend, "init_process_group",
-                           "Distributed package doesn't have NCCL built in",
-                           "tensors of GPUs go through host memory with the backend gloo");
-  return found;
+std::string small_letters(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) { return char(std::tolower(c)); });
+  return text.empty() ? "undefined" : text;
 }
 
 }  // namespace
@@ -61,7 +46,7 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
               ValueError("init_process_group", "Cannot specify both init_method and store."));
   ARETE_CHECK(options.timeout.count() > 0,
               ValueError("init_process_group", "the timeout must be positive"));
-  const std::string backend = backend_of_cpu(options.backend);
+  const std::string backend = small_letters(options.backend);
   Meeting meeting{options.store, options.rank, options.world_size};
   if (options.store || backend == "fake") {
     ARETE_CHECK(options.world_size > 0,
@@ -86,6 +71,7 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
   try {
     group = std::make_shared<ProcessGroup>(name, backend, meeting.store, meeting.rank,
                                            std::move(ranks), options.timeout);
+    if (options.device) group->connect(options.device->resolved());
   } catch (...) {
     stop_monitor("could not begin its group");
     throw;
@@ -119,7 +105,7 @@ void destroy_process_group(const ProcessGroupPtr& group) {
 }
 
 ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> timeout,
-                          const std::string& backend) {
+                          const std::string& backend, std::optional<Device> device) {
   const ProcessGroupPtr whole = world();
   Groups& all = groups();
   if (ranks.empty()) ranks = whole->ranks();
@@ -141,8 +127,9 @@ ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> ti
   const auto at = std::ranges::find(ranks, whole->rank());
   if (at == ranks.end()) return nullptr;
   auto group = std::make_shared<ProcessGroup>(
-      name, backend.empty() ? whole->backend() : backend_of_cpu(backend), store,
+      name, backend.empty() ? whole->backend() : small_letters(backend), store,
       int(at - ranks.begin()), ranks, timeout.value_or(whole->timeout()));
+  if (device) group->connect(device->resolved());
   const std::lock_guard lock(all.mutex);
   all.others.push_back(group);
   return group;
@@ -154,9 +141,27 @@ bool is_initialized() noexcept {
   return all.world != nullptr;
 }
 
+int group_count() noexcept {
+  Groups& all = groups();
+  const std::lock_guard lock(all.mutex);
+  return int(all.others.size()) + (all.world ? 1 : 0);
+}
+
 bool is_gloo_available() {
   std::string problem;
   return prim::find_gloo(problem) != nullptr;
+}
+
+bool is_nccl_available() {
+  std::string problem;
+  return prim::find_nccl(problem) != nullptr;
+}
+
+int nccl_version() {
+  std::string problem;
+  const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
+  if (!nccl) throw DistributedError(Failure::backend, "nccl.version", problem);
+  return nccl->version(problem);
 }
 
 ProcessGroupPtr world() {

@@ -7,11 +7,13 @@
 namespace arete::distributed {
 
 struct InitOptions {
-  std::string backend;      ///< empty: gloo
+  std::string backend;      ///< empty: gloo, and nccl for tensors of GPUs where there is NCCL
   std::string init_method;  ///< empty: env://
   int rank = -1, world_size = -1;
   StorePtr store = nullptr;  ///< instead of init_method
   Milliseconds timeout = std::chrono::minutes(30);
+  /// A GPU that is connected at once, which otherwise the first call does.
+  std::optional<Device> device = {};
 };
 /// Makes the default group; all processes that belong to it must call this.
 ProcessGroupPtr init_process_group(const InitOptions& options = {});
@@ -21,9 +23,15 @@ void destroy_process_group(const ProcessGroupPtr& group = nullptr);
 /// this, in the same order; null for those that are not in it. The order of `ranks` is that of its
 /// ranks.
 ProcessGroupPtr new_group(std::vector<int> ranks = {}, std::optional<Milliseconds> timeout = {},
-                          const std::string& backend = "");
+                          const std::string& backend = "", std::optional<Device> device = {});
 bool is_initialized() noexcept;
+/// How many groups of this process there are.
+int group_count() noexcept;
 bool is_gloo_available();
+/// Whether NCCL is installed, for GPUs that are there; this starts CUDA.
+bool is_nccl_available();
+/// 22809 is 2.28.9; DistributedError if there is none.
+int nccl_version();
 /// The default group; ValueError if there is none.
 ProcessGroupPtr world();
 /// Of this process; -1 if it is not in the group.

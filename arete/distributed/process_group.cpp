@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <thread>
+#include <tuple>
 
 #include "arete/core/modes.h"
+#include "arete/distributed/call_internal.h"
 #include "arete/distributed/communicators_internal.h"
 #include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
+#include "arete/distributed/stream_calls_internal.h"
 #include "arete/distributed/threads_internal.h"
-#include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
 #include "arete/prim/backend.h"
-#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 
@@ -23,10 +25,19 @@ using prim::CollectiveKind;
 
 bool Work::is_completed() const {
   const std::lock_guard lock(mutex_);
-  return done_;
+  return done_ || (end_ && end_->is_done());
 }
 
 void Work::wait(std::optional<Milliseconds> timeout) {
+  if (end_) {
+    if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+    prim::Backend& gpu = prim::backend_for(device_);
+    end_->hold(gpu.current_stream());
+    if (!timeout && !on_host_) return;
+    if (!wait_done(timeout.value_or(Milliseconds::max()))) throw_late(*timeout);
+    if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+    return;
+  }
   std::unique_lock lock(mutex_);
   if (!timeout) {
     finished_.wait(lock, [&] { return done_; });
@@ -43,6 +54,14 @@ void Work::throw_late(Milliseconds timeout) {
 }
 
 bool Work::wait_done(Milliseconds most) {
+  if (end_) {
+    const auto begun = std::chrono::steady_clock::now();
+    while (!is_completed()) {
+      if (std::chrono::steady_clock::now() - begun >= most) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+  }
   std::unique_lock lock(mutex_);
   return finished_.wait_for(lock, most, [&] { return done_; });
 }
@@ -73,37 +92,30 @@ void check_tensor(const char* op, const Tensor& t) {
   ARETE_CHECK(t.defined(), TypeError(op, "a tensor is undefined"));
 }
 
-// Waits for those who use the memory, but for the calls of a queue: they go before this one anyway.
-void settle(const Tensor& t, const void* queue, bool writes) {
-  const Storage& memory = *t.storage();
-  if (memory.promiser()) memory.readable_data();
-  memory.wait_for_other_queues(queue, writes);
-}
-
-// A tensor as one in host memory, in order: itself, or a copy. Those on meta stay there.
-Tensor host_form(const Tensor& t, const void* queue, bool writes) {
-  if (t.is_meta()) return t;
-  if (t.device().is_cpu() && t.is_contiguous()) {
-    settle(t, queue, writes);
-    return t;
+// "cpu:gloo,cuda:nccl", or one name: that of tensors in host memory, and whether GPUs have NCCL.
+std::pair<std::string, bool> parse_backend(const std::string& text) {
+  if (text.empty() || text == "undefined") {
+    // Whether there is NCCL is asked when a tensor of a GPU comes: it would start CUDA.
+    return {"gloo", true};
   }
-  return t.detach().cpu().contiguous();
-}
-
-// A tensor over the same memory that waits for nobody there once those before it are done: who
-// copies a result back is one whom others wait for, and would wait for itself, or those behind it.
-Tensor unwatched(const Tensor& t, const void* queue) {
-  if (t.is_meta()) return t.detach();
-  settle(t, queue, true);
-  if (!t.device().is_cpu()) {
-    // Another thread copies, in a stream of its own.
-    prim::Backend& device = prim::backend_for(t.device());
-    device.synchronize_stream(device.current_stream());
-    return t.detach();
+  std::pair<std::string, bool> found;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string entry = text.substr(at, end - at);
+    const size_t colon = entry.find(':');
+    const std::string device = colon == std::string::npos ? "" : entry.substr(0, colon);
+    const std::string name = entry.substr(colon == std::string::npos ? 0 : colon + 1);
+    ARETE_CHECK(
+        !(name == "nccl" && device == "cpu") &&
+            (device.empty() || device == "cpu" || device == "cuda"),
+        ValueError("init_process_group", "there is no such backend for such a device").got(entry));
+    if (name == "nccl")
+      found.second = true;
+    else if (device != "cuda")
+      found.first = name;
+    at = end + 1;
   }
-  const StoragePtr memory = t.storage();
-  StoragePtr same = Storage::adopt(memory->device(), memory->data(), memory->bytes(), [memory] {});
-  return Tensor{IntrusivePtr<TensorImpl>(new TensorImpl(std::move(same), t.layout(), t.dtype()))};
+  return found;
 }
 
 }  // namespace
@@ -112,63 +124,6 @@ struct ProcessGroup::Threads {
   std::mutex one_at_a_time;  // collective
   TaskThreads collectives{1};
   TaskThreads transfers{std::numeric_limits<size_t>::max()};
-};
-
-// What a call keeps until it is done.
-struct ProcessGroup::Call {
-  prim::CollectiveArgs args;
-  std::vector<Tensor> in, out;                         // in host memory
-  std::vector<std::pair<Tensor, Tensor>> copied_back;  // (to, from)
-  std::vector<prim::View> in_views, out_views;
-
-  void add_out(const Tensor& t, const void* queue) {
-    out.push_back(host_form(t, queue, true));
-    if (!out.back().is_same(t)) copied_back.emplace_back(unwatched(t, queue), out.back());
-    t.bump_version();
-  }
-  // Parts of one size are one message, wherever they are: all ranks speak alike. Those that do not
-  // follow each other in host memory are copied there.
-  void gather_into(const std::vector<Tensor>& outputs, const void* queue) {
-    const Tensor& first = outputs[0];
-    const auto at = [](const Tensor& t) {
-      return t.storage()->data() + size_t(t.storage_offset()) * t.element_size();
-    };
-    bool same_size = true, in_order = true;
-    for (size_t r = 0; r < outputs.size(); ++r) {
-      same_size &= outputs[r].numel() == first.numel();
-      in_order &= outputs[r].device().is_cpu() && outputs[r].is_contiguous() &&
-                  at(outputs[r]) == at(first) + r * first.nbytes();
-    }
-    if (!same_size || in_order || first.is_meta()) {
-      for (const Tensor& t : outputs) add_out(t, queue);
-      return;
-    }
-    const NoGradGuard guard;
-    const Tensor flat =
-        empty({int64_t(outputs.size()), first.numel()}, TensorOptions(first.dtype()));
-    for (size_t r = 0; r < outputs.size(); ++r) {
-      out.push_back(flat.narrow(0, int64_t(r), 1).reshape(outputs[r].sizes()));
-      copied_back.emplace_back(unwatched(outputs[r], queue), out.back());
-      outputs[r].bump_version();
-    }
-  }
-  void make_views() {
-    for (const Tensor& t : in) in_views.push_back(ops::view_of(t));
-    for (const Tensor& t : out) out_views.push_back(ops::view_of(t));
-    args.in = in_views;
-    args.out = out_views;
-  }
-  void copy_back() {
-    const NoGradGuard guard;
-    for (auto& [to, from] : copied_back) to.copy_(from);
-    prim::make_calls_of_thread();  // others know the memory by another name
-    // Whoever waits for the call uses another stream than this thread.
-    for (auto& [to, from] : copied_back)
-      if (!to.device().is_cpu()) {
-        prim::Backend& device = prim::backend_for(to.device());
-        device.synchronize_stream(device.current_stream());
-      }
-  }
 };
 
 // ---- ProcessGroup
@@ -183,14 +138,27 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
       timeout_(timeout),
       threads_(std::make_unique<Threads>()) {
   check_rank("init_process_group", "rank", rank);
+  std::tie(cpu_backend_, has_nccl_) = parse_backend(backend_);
+  std::string problem;
+  if (cpu_backend_.empty() && !prim::find_nccl(problem))
+    throw DistributedError(Failure::backend, "init_process_group",
+                           "Distributed package doesn't have NCCL built in: " + problem,
+                           "tensors of GPUs go through host memory with the backend gloo");
   watch_ = GroupWatch::make(name_, backend_, rank_, ranks_);
-  watch_->perform(watch_->enter(CallKind::init, -1, nullptr), [&] {
-    communicator_ = make_communicator(backend_, watched(store_, watch_), rank_, size(), timeout_);
+  if (!cpu_backend_.empty())
+    watch_->perform(watch_->enter(CallKind::init, -1, nullptr), [&] {
+      communicator_ =
+          make_communicator(cpu_backend_, watched(store_, watch_), rank_, size(), timeout_);
+    });
+  watch_->set_abort([this] {
+    if (communicator_) communicator_->abort();
   });
-  watch_->set_abort([this] { communicator_->abort(); });
+  number_ = ops::add_group(*this);
 }
 
 ProcessGroup::~ProcessGroup() {
+  ops::remove_group(number_);
+  stream_calls_.reset();
   // Messages that were not waited for may be on their way.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   const bool idle = threads_->collectives.wait_idle(until) && threads_->transfers.wait_idle(until);
@@ -206,9 +174,46 @@ void ProcessGroup::check_rank(const char* op, const char* argument, int rank) co
                                               .got(std::to_string(rank)));
 }
 
-void ProcessGroup::check_device(const char* op, const Tensor& t) const {
-  ARETE_CHECK(!t.is_meta() || backend_ == "fake",
+// Whose communicator takes a tensor.
+Device ProcessGroup::home_of(const char* op, const Tensor& t) const {
+  ARETE_CHECK(!t.is_meta() || cpu_backend_ == "fake",
               DeviceError(op, "tensors on meta have nothing to exchange"));
+  std::string problem;
+  if (t.device().is_cuda() && has_nccl_) {
+    if (prim::find_nccl(problem)) return t.device();
+    if (backend_ != "undefined") throw DistributedError(Failure::backend, op, problem);
+  }
+  ARETE_CHECK(communicator_, DeviceError(op, "No backend type associated with device type cpu")
+                                 .hint("the group has nccl alone; cpu:gloo,cuda:nccl has both"));
+  return kCPU;
+}
+
+Device ProcessGroup::home() const {
+  return communicator_ ? kCPU : Device(DeviceType::cuda).resolved();
+}
+
+StreamCalls& ProcessGroup::stream_calls(Device device) {
+  const std::lock_guard lock(stream_calls_mutex_);
+  if (!stream_calls_) {
+    std::string problem;
+    const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
+    if (!nccl || !has_nccl_)
+      throw DistributedError(Failure::backend, "init_process_group",
+                             nccl ? "the group has no backend for GPUs" : problem);
+    ARETE_CHECK(
+        !prim::backend_for(device).is_capturing(),
+        DeviceError("",
+                    "a group connects its GPUs at the first call, which cannot be part of a graph")
+            .hint("call a collective before the capture, or give init_process_group device_id"));
+    const auto where = rendezvous_over(*store_);
+    stream_calls_ = std::make_unique<StreamCalls>(
+        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), name_, rank_);
+  }
+  ARETE_CHECK(stream_calls_->device() == device,
+              DeviceError("", "a group has one GPU in each process")
+                  .expected(stream_calls_->device().to_string())
+                  .got(device.to_string()));
+  return *stream_calls_;
 }
 
 void ProcessGroup::check_count(const char* op, const char* argument, size_t count) const {
@@ -261,39 +266,57 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
              kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter ? "src" : "dst",
              root);
   std::optional<DType> dtype;
+  std::optional<Device> device;
   for (const auto* list : {&in, &out})
     for (const Tensor& t : *list) {
       check_tensor(name, t);
-      check_device(name, t);
+      const Device home = home_of(name, t);
+      ARETE_CHECK(home == device.value_or(home),
+                  DeviceError(name, "Expected all tensors to be on the same device")
+                      .got(device->to_string() + " and " + home.to_string()));
+      device = home;
       ARETE_CHECK(t.dtype() == dtype.value_or(t.dtype()),
                   TypeError(name, "output tensor must have the same type as input tensor")
                       .expected(std::string(name_of(*dtype)))
                       .got(std::string(name_of(t.dtype()))));
       dtype = t.dtype();
     }
+  const Device home = device.value_or(kCPU);
   const bool reduces = kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce ||
                        kind == CollectiveKind::reduce_scatter;
-  if (reduces) prim::reduce_function(op.kind, *dtype);
+  if (reduces && home.is_cpu()) prim::reduce_function(op.kind, *dtype);
+  StreamCalls* const streams = home.is_cpu() ? nullptr : &stream_calls(home);
 
+  const MadeNow now(name, {in, out});
   const auto call = std::make_shared<Call>();
   call->args = {
       .kind = kind, .root = root, .reduce = op.kind, .factor = op.factor, .timeout = timeout_};
-  const void* const queue = threads_.get();
+  call->home = home;
+  const void* const queue = call->queue = !streams ? threads_.get()
+                                          : async  ? streams->queue()
+                                                   : nullptr;
   if (kind == CollectiveKind::all_gather)
-    call->gather_into(out, queue);
+    call->gather_into(out);
   else
-    for (const Tensor& t : out) call->add_out(t, queue);
-  for (const Tensor& t : in) {
-    // One that is written, too, is copied once; but where parts are gathered for all, what stands
-    // for the output has no values yet.
-    const auto same =
-        kind == CollectiveKind::all_gather
-            ? out.end()
-            : std::ranges::find_if(out, [&](const Tensor& o) { return o.is_same(t); });
-    call->in.push_back(same == out.end() ? host_form(t, queue, false)
-                                         : call->out[size_t(same - out.begin())]);
+    for (const Tensor& t : out) call->add_out(t);
+  if (kind == CollectiveKind::reduce_scatter && streams) {
+    call->gather_from(in);
+  } else {
+    for (const Tensor& t : in) {
+      // One that is written, too, is copied once; but where parts are gathered for all, what stands
+      // for the output has no values yet.
+      const auto same =
+          kind == CollectiveKind::all_gather
+              ? out.end()
+              : std::ranges::find_if(out, [&](const Tensor& o) { return o.is_same(t); });
+      if (same == out.end())
+        call->add_in(t);
+      else
+        call->in.push_back(call->out[size_t(same - out.begin())]);
+    }
   }
   call->make_views();
+  if (streams) return streams->run({call}, async);
   const uint64_t number = watch_->enter(call->args);
   const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
@@ -329,6 +352,12 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   if (async) return work;
   work->wait();
   return nullptr;
+}
+
+void ProcessGroup::perform(CollectiveKind kind, std::span<const Tensor> in,
+                           std::span<const Tensor> out, int root, prim::ReduceKind reduce,
+                           double factor) {
+  run(kind, {in.begin(), in.end()}, {out.begin(), out.end()}, root, {reduce, factor}, false);
 }
 
 WorkPtr ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op, bool async) {
@@ -442,7 +471,28 @@ WorkPtr ProcessGroup::scatter(const Tensor& output, const std::vector<Tensor>& i
   return run(CollectiveKind::scatter, inputs, {output}, src, {}, async);
 }
 
+std::vector<std::string> ProcessGroup::recorded_calls() const {
+  return communicator_ ? fake_calls(*communicator_) : std::vector<std::string>();
+}
+
 WorkPtr ProcessGroup::barrier(bool async) {
+  if (!communicator_) {
+    // One number, for which the host waits.
+    StreamCalls& streams = stream_calls(home());
+    const MadeNow now("barrier", {});
+    const auto call = std::make_shared<Call>();
+    call->args = {.kind = CollectiveKind::all_reduce, .timeout = timeout_};
+    call->home = streams.device();
+    call->queue = streams.queue();
+    const Tensor one = zeros({1}, TensorOptions(kFloat32, call->home));
+    call->add_out(one);
+    call->in = call->out;
+    call->make_views();
+    const WorkPtr work = streams.run({call}, true, true);
+    if (async) return work;
+    work->wait();
+    return nullptr;
+  }
   return run(CollectiveKind::barrier, {}, {}, 0, {}, async);
 }
 
@@ -491,32 +541,54 @@ void ProcessGroup::monitored_barrier(std::optional<Milliseconds> limit, bool wai
 
 // ---- messages
 
-WorkPtr ProcessGroup::message(const Tensor& tensor, int peer, uint32_t tag, bool sends, bool async,
-                              int* source) {
-  const char* const name = sends ? "send" : "recv";
-  check_tensor(name, tensor);
-  check_device(name, tensor);
-  if (sends || peer >= 0) check_rank(name, sends ? "dst" : "src", peer);
-  ARETE_CHECK(peer != rank_, ValueError(name, sends ? "Invalid destination rank: destination rank "
-                                                      "should not be the same as the rank of the "
-                                                      "current process."
-                                                    : "Invalid source rank: source rank should not "
-                                                      "be the same as the rank of the current "
-                                                      "process."));
-  ARETE_CHECK(tag < prim::kFirstOwnTag, ValueError(name, "the tag is too large").argument("tag"));
-  const auto call = std::make_shared<Call>();
-  if (sends)
-    call->in.push_back(host_form(tensor, nullptr, false));
+Device ProcessGroup::check_message(const Message& m) const {
+  const char* const name = m.sends ? "send" : "recv";
+  check_tensor(name, m.tensor);
+  const Device home = home_of(name, m.tensor);
+  if (m.sends || m.peer >= 0) check_rank(name, m.sends ? "dst" : "src", m.peer);
+  ARETE_CHECK(m.peer != rank_,
+              ValueError(name, m.sends ? "Invalid destination rank: destination rank should not be "
+                                         "the same as the rank of the current process."
+                                       : "Invalid source rank: source rank should not be the same "
+                                         "as the rank of the current process."));
+  ARETE_CHECK(m.tag < prim::kFirstOwnTag, ValueError(name, "the tag is too large").argument("tag"));
+  ARETE_CHECK(m.peer >= 0 || home.is_cpu(),
+              NotImplementedError(name, "NCCL receives from no unknown rank").argument("src"));
+  return home;
+}
+
+std::shared_ptr<Call> ProcessGroup::call_of(const Message& m, Device home,
+                                            const void* queue) const {
+  auto call = std::make_shared<Call>();
+  call->args = {.kind = m.sends ? CollectiveKind::send : CollectiveKind::recv,
+                .root = m.peer,
+                .timeout = timeout_};
+  call->home = home;
+  call->queue = queue;
+  if (m.sends)
+    call->add_in(m.tensor);
   else
-    call->add_out(tensor, nullptr);
+    call->add_out(m.tensor);
   call->make_views();
-  const uint64_t number = watch_->enter(sends ? CallKind::send : CallKind::recv, peer,
-                                        sends ? &call->in_views[0] : &call->out_views[0]);
+  return call;
+}
+
+WorkPtr ProcessGroup::message(const Message& m, bool async, int* source) {
+  const Device home = check_message(m);
+  const MadeNow now(m.sends ? "send" : "recv", {{&m.tensor, 1}});
+  if (!home.is_cpu()) {
+    if (source) *source = m.peer;
+    StreamCalls& streams = stream_calls(home);
+    return streams.run({call_of(m, home, async ? streams.queue() : nullptr)}, async);
+  }
+  const std::shared_ptr<Call> call = call_of(m, home, nullptr);
+  const uint64_t number = watch_->enter(m.sends ? CallKind::send : CallKind::recv, m.peer,
+                                        m.sends ? &call->in_views[0] : &call->out_views[0]);
   // Under way at once, whoever waits for it: two that send to each other first do not block.
   std::shared_ptr<prim::Transfer> transfer;
   try {
-    transfer = sends ? communicator_->send(call->in_views[0], peer, tag)
-                     : communicator_->recv(call->out_views[0], peer, tag);
+    transfer = m.sends ? communicator_->send(call->in_views[0], m.peer, m.tag)
+                       : communicator_->recv(call->out_views[0], m.peer, m.tag);
   } catch (...) {
     watch_->leave(number, true);
     throw;
@@ -556,11 +628,29 @@ WorkPtr ProcessGroup::message(const Tensor& tensor, int peer, uint32_t tag, bool
 }
 
 WorkPtr ProcessGroup::send(const Tensor& tensor, int dst, uint32_t tag, bool async) {
-  return message(tensor, dst, tag, true, async, nullptr);
+  return message({tensor, dst, tag, true}, async, nullptr);
 }
 
 WorkPtr ProcessGroup::recv(const Tensor& tensor, int src, uint32_t tag, bool async, int* source) {
-  return message(tensor, src, tag, false, async, source);
+  return message({tensor, src, tag, false}, async, source);
+}
+
+std::vector<WorkPtr> ProcessGroup::start_messages(const std::vector<Message>& messages) {
+  std::vector<WorkPtr> works;
+  std::vector<std::shared_ptr<Call>> together;
+  StreamCalls* streams = nullptr;
+  for (const Message& m : messages) {
+    const Device home = check_message(m);
+    if (home.is_cpu()) {
+      works.push_back(message(m, true, nullptr));
+      continue;
+    }
+    streams = &stream_calls(home);
+    const MadeNow now("batch_isend_irecv", {{&m.tensor, 1}});
+    together.push_back(call_of(m, home, streams->queue()));
+  }
+  if (streams) works.push_back(streams->run(together, true));
+  return works;
 }
 
 }  // namespace arete::distributed

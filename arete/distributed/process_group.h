@@ -13,9 +13,13 @@
 #include "arete/core/tensor.h"
 #include "arete/distributed/flight_recorder.h"
 #include "arete/distributed/store.h"
+#include "arete/ops/collective.h"
 #include "arete/prim/communicator.h"
 
 namespace arete::distributed {
+
+class StreamCalls;
+struct Call;
 
 /// How elements of several processes become one. premul_sum multiplies them with `factor` first.
 struct ReduceOp {
@@ -27,15 +31,23 @@ struct ReduceOp {
 inline const ReduceOp kSum, kProduct(prim::ReduceKind::product), kMin(prim::ReduceKind::min),
     kMax(prim::ReduceKind::max), kAvg(prim::ReduceKind::avg);
 
-/// A call that may be under way. What reads a tensor of host memory that a collective is about to
-/// write waits for it by itself; all other results are to be waited for.
+/// A call that may be under way. What reads a tensor that a collective is about to write waits for
+/// it by itself, on the host or in the stream that reads it; results of messages between tensors of
+/// host memory are to be waited for.
 class Work final : public PendingCopy {
  public:
   explicit Work(const void* queue) : queue_(queue) {}
+  /// Of tensors of a GPU: done when a stream has come to `end`. `on_host`: who waits is to wait
+  /// himself, not only have his stream do so.
+  Work(Device device, const void* queue, std::shared_ptr<prim::StreamPoint> end, bool on_host)
+      : queue_(queue), device_(device), end_(std::move(end)), on_host_(on_host) {}
   bool is_completed() const;
   /// Throws what went wrong, or a DistributedError if it takes longer. Of the group's timeout the
-  /// call takes care itself.
+  /// call takes care itself. For tensors of a GPU the current stream waits, and without a timeout
+  /// the caller goes on at once.
   void wait(std::optional<Milliseconds> timeout);
+  /// Whether wait() without a timeout goes on at once.
+  bool is_for_stream() const { return end_ && !on_host_; }
   /// Whether it is done, after `most` at the latest. Throws nothing.
   bool wait_done(Milliseconds most);
   /// What wait() throws if it takes longer.
@@ -53,6 +65,9 @@ class Work final : public PendingCopy {
 
  private:
   const void* queue_;
+  const Device device_ = kCPU;
+  const std::shared_ptr<prim::StreamPoint> end_;
+  const bool on_host_ = false;
   mutable std::mutex mutex_;
   std::condition_variable finished_;
   bool done_ = false;
@@ -63,22 +78,29 @@ using WorkPtr = std::shared_ptr<Work>;
 
 /// One process' part of a group. Ranks are those within the group. All processes of a group call
 /// the same functions in the same order; each function ends when this process' part is done, or
-/// with `async` at once with what is to be waited for, else null. Tensors may be on any device and
-/// need not be contiguous, but what is not in order in host memory is copied. No history is
-/// recorded.
-class ProcessGroup {
+/// with `async` at once with what is to be waited for, else null. Tensors need not be contiguous,
+/// but what is not in order is copied. Tensors of GPUs travel by NCCL: their calls are put into the
+/// current stream, with `async` into one of the group. Without NCCL they are copied to host memory.
+/// No history is recorded.
+class ProcessGroup final : public ops::CollectiveGroup {
  public:
-  /// `ranks`: of the members, in the default group. `backend`: "gloo"; "store", in which messages
-  /// go through the store, for tests and where there is no Gloo; "fake", in which nobody else is.
+  /// `ranks`: of the members, in the default group. `backend`: "gloo", "nccl" for tensors of GPUs
+  /// only, or both as "cpu:gloo,cuda:nccl"; "undefined": the same, where there is NCCL; "store", in
+  /// which messages go through the store, for tests and where there is no Gloo; "fake", in which
+  /// nobody else is. A GPU is connected at its first call.
   ProcessGroup(std::string name, std::string backend, StorePtr store, int rank,
                std::vector<int> ranks, Milliseconds timeout);
   /// Ends what is under way, after a while in which it may end by itself.
-  ~ProcessGroup();
+  ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return int(ranks_.size()); }
+  int rank() const override { return rank_; }
+  int size() const override { return int(ranks_.size()); }
+  /// What operators with gradients name it by.
+  int64_t number() const { return number_; }
+  void perform(prim::CollectiveKind kind, std::span<const Tensor> in, std::span<const Tensor> out,
+               int root, prim::ReduceKind reduce, double factor) override;
   const std::vector<int>& ranks() const { return ranks_; }
   const std::string& name() const { return name_; }
   const std::string& backend() const { return backend_; }
@@ -86,6 +108,13 @@ class ProcessGroup {
   Milliseconds timeout() const { return timeout_; }
   void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
   prim::Communicator& communicator() { return *communicator_; }
+  /// Of a "fake" group: "all_reduce SUM float32[6]" for each call, in order, with the root or the
+  /// peer of those that have one; of others nothing.
+  std::vector<std::string> recorded_calls() const;
+  /// Where tensors may be that are made for a call: host memory, or the current GPU's.
+  Device home() const;
+  /// Connects a GPU now, which the others have to do as well.
+  void connect(Device device) { stream_calls(device); }
 
   WorkPtr all_reduce(const Tensor& tensor, ReduceOp op = {}, bool async = false);
   WorkPtr reduce(const Tensor& tensor, int dst, ReduceOp op = {}, bool async = false);
@@ -117,29 +146,42 @@ class ProcessGroup {
   /// `src` -1: from whoever sends first. The rank of the sender goes to `source`.
   WorkPtr recv(const Tensor& tensor, int src, uint32_t tag = 0, bool async = false,
                int* source = nullptr);
+  struct Message {
+    Tensor tensor;
+    int peer;
+    uint32_t tag;
+    bool sends;
+  };
+  /// Starts several, in whatever order. Those of a GPU are one piece of work.
+  std::vector<WorkPtr> start_messages(const std::vector<Message>& messages);
 
  private:
-  struct Call;
   WorkPtr run(prim::CollectiveKind kind, const std::vector<Tensor>& in,
               const std::vector<Tensor>& out, int root, ReduceOp op, bool async);
   void check_rank(const char* op, const char* argument, int rank) const;
-  void check_device(const char* op, const Tensor& t) const;
+  Device home_of(const char* op, const Tensor& t) const;
+  StreamCalls& stream_calls(Device device);
   void check_count(const char* op, const char* argument, size_t count) const;
   std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
   std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
-  WorkPtr message(const Tensor& tensor, int peer, uint32_t tag, bool sends, bool async,
-                  int* source);
+  Device check_message(const Message& m) const;
+  std::shared_ptr<Call> call_of(const Message& m, Device home, const void* queue) const;
+  WorkPtr message(const Message& m, bool async, int* source);
 
   std::string name_, backend_;
+  std::string cpu_backend_;  // "": none
+  bool has_nccl_ = false;
   StorePtr store_;
   int rank_;
   std::vector<int> ranks_;
   Milliseconds timeout_;
   std::shared_ptr<GroupWatch> watch_;
   std::unique_ptr<prim::Communicator> communicator_;
-  int64_t barriers_ = 0;
+  int64_t barriers_ = 0, number_ = 0;
   struct Threads;
   std::unique_ptr<Threads> threads_;
+  std::mutex stream_calls_mutex_;
+  std::unique_ptr<StreamCalls> stream_calls_;
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
 

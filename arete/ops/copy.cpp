@@ -43,9 +43,12 @@ bool have_same_order(const Tensor& a, const Tensor& b) {
 void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   const size_t bytes = src.nbytes();
   if (bytes == 0) return;
-  const auto address = [](const Tensor& t) {
-    // Copies see to their order with each other.
-    if (t.storage()->promiser()) t.storage()->writable_data();
+  const auto address = [&](const Tensor& t) {
+    // Copies from and to host memory see to their order with each other.
+    if (t.storage()->promiser())
+      t.storage()->writable_data();
+    else if (!t.device().is_cpu())
+      t.is_same(dst) ? t.storage()->writable_data() : t.storage()->readable_data();
     return t.storage()->data() + t.layout().offset * int64_t(t.element_size());
   };
   using Kind = tracing::HostEvent::Kind;

@@ -9,6 +9,7 @@ namespace arete::ops {
   X(bessel)               \
   X(binary)               \
   X(channel)              \
+  X(collective)           \
   X(complex)              \
   X(conv)                 \
   X(conv_functions)       \

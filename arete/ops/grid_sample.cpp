@@ -19,7 +19,7 @@ namespace arete {
 namespace ops {
 namespace {
 
-GridMode mode_of(const Call& c) {
+GridMode grid_mode_of(const Call& c) {
   const std::string_view m = c[2].string();
   ARETE_CHECK(m == "bilinear" || m == "nearest" || m == "bicubic",
               ValueError(c.name(),
@@ -415,7 +415,7 @@ Tensor sample(const Call& c) {
   check_sizes(c);
   const Tensor& x = c.tensor(0);
   const size_t spatial = size_t(x.dim()) - 2;
-  const GridSampling s{mode_of(c), outside_of(c), flag(c, 4), Shape(spatial, 0)};
+  const GridSampling s{grid_mode_of(c), outside_of(c), flag(c, 4), Shape(spatial, 0)};
   ARETE_CHECK(s.mode != GridMode::bicubic || spatial == 2,
               ValueError(c.name(), "grid_sampler(): bicubic interpolation only supports 4D input"));
   return sample_grid(x, c.tensor(1), s);

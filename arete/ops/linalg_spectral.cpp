@@ -13,7 +13,7 @@ namespace arete {
 namespace ops {
 namespace {
 
-const prim::View kNone{};  // an output that is not wanted
+const prim::View kNothing{};  // an output that is not wanted
 // differences(x)[i, j] = x[j] - x[i], with ones on the diagonal.
 Tensor differences(const Tensor& x) {
   const Tensor on = eye(x.size(-1), TensorOptions(kBool, x.device()));
@@ -85,8 +85,8 @@ const OpRecord& svd_parts_op =
           p.linalg({.op = Factorization::svd,
                     .a = view_of(a),
                     .b = view_of(s),
-                    .c = with_vectors ? view_of(u) : kNone,
-                    .d = with_vectors ? view_of(vh) : kNone,
+                    .c = with_vectors ? view_of(u) : kNothing,
+                    .d = with_vectors ? view_of(vh) : kNothing,
                     .info = view_of(info)});
           check_info(
               "linalg.svd", info,
@@ -256,7 +256,7 @@ void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) 
   p.linalg({.op = Factorization::eigen,
             .a = view_of(a),
             .b = view_of(out[0]),
-            .c = out.size() > 1 ? view_of(out[1]) : kNone,
+            .c = out.size() > 1 ? view_of(out[1]) : kNothing,
             .info = view_of(info)});
   check_info(
       "linalg.eig", info, [](int64_t) -> std::string { return "The algorithm failed to converge"; },

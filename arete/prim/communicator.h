@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "arete/prim/device_runtime.h"
 #include "arete/prim/view.h"
 
 namespace arete::prim {
@@ -23,6 +24,8 @@ enum class CollectiveKind : uint8_t {
   scatter,
   reduce,
   barrier,
+  send,  // these two of a StreamCommunicator only
+  recv,
 };
 const char* name_of(CollectiveKind kind);
 
@@ -41,6 +44,8 @@ const char* name_of(ReduceKind kind);
 ///   scatter         in[every rank], of the root only -> out[0]
 ///   reduce          in[0] -> out[0], which may be the same, of the root; others' is not written
 ///   barrier         nothing
+///   send            in[0], to `root`
+///   recv            out[0], from `root`
 struct CollectiveArgs {
   CollectiveKind kind;
   std::span<const View> in{}, out{};
@@ -105,5 +110,50 @@ using MakeCommunicator = std::unique_ptr<Communicator> (*)(Rendezvous& where, in
 
 /// The one of a plug-in, opened at its first use; null with the reason in `problem`.
 MakeCommunicator find_gloo(std::string& problem);
+
+/// How far a stream had come when this was made.
+class StreamPoint {
+ public:
+  virtual ~StreamPoint() = default;
+  /// Also where the device is broken: nothing will come any more. From any thread.
+  virtual bool is_done() noexcept = 0;
+  /// Work that a stream is given from now on comes after it; the caller does not wait.
+  virtual void hold(StreamHandle stream) = 0;
+};
+
+/// What one process has of a group whose tensors are in the memory of a GPU: its calls are put into
+/// streams. One call at a time; the last three functions may be called beside it. What fails is a
+/// DistributedError, after which no other call need work.
+class StreamCommunicator {
+ public:
+  /// Waits for nothing: who wants calls to end marks them first.
+  virtual ~StreamCommunicator() = default;
+  /// A stream of its own, for calls that others need not wait for.
+  virtual StreamHandle stream() = 0;
+  /// Puts calls into a stream, as one: messages among them wait for each other in no order. Memory
+  /// that is released meanwhile serves nobody else before the calls are done. TypeError, before
+  /// anything is done, for elements that cannot be combined so.
+  virtual void run(std::span<const CollectiveArgs> calls, StreamHandle stream) = 0;
+  virtual std::shared_ptr<StreamPoint> mark(StreamHandle stream) = 0;
+  /// What went wrong since; "" if nothing did.
+  virtual std::string problem() = 0;
+  /// Ends what is under way. Its results are worth nothing: the next wait for the device raises
+  /// `why`.
+  virtual void abort(const std::string& why) noexcept = 0;
+};
+
+/// What the plug-in of a device has for groups.
+struct StreamLibrary {
+  /// Of a GPU by its number; all processes of the group call it.
+  std::unique_ptr<StreamCommunicator> (*make)(int ordinal, Rendezvous& where, int rank, int size,
+                                              std::chrono::milliseconds timeout);
+  /// Major, minor and patch as 10000, 100 and 1; 0 with the reason in `problem` if it cannot be
+  /// used. Loads it.
+  int (*version)(std::string& problem);
+};
+/// NCCL; null with the reason in `problem`.
+const StreamLibrary* find_nccl(std::string& problem);
+/// Called by the plug-in of GPUs when it loads.
+void register_nccl(const StreamLibrary& library);
 
 }  // namespace arete::prim

@@ -107,6 +107,22 @@ MakeCommunicator find_gloo(std::string& problem) {
   return found;
 }
 
+namespace {
+std::atomic<const StreamLibrary*> nccl{nullptr};
+}  // namespace
+
+void register_nccl(const StreamLibrary& library) { nccl = new StreamLibrary(library); }
+
+const StreamLibrary* find_nccl(std::string& problem) {
+  if (!find_provider(DeviceType::cuda)) {
+    problem = unavailable_reason(DeviceType::cuda);
+    return nullptr;
+  }
+  const StreamLibrary* const library = nccl;
+  if (!library) problem = "the plug-in of GPUs has no NCCL";
+  return library && library->version(problem) > 0 ? library : nullptr;
+}
+
 void load_cuda_plugin() noexcept {
   static std::once_flag once;
   std::call_once(once, [] {

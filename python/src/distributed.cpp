@@ -57,6 +57,7 @@ auto released(F&& f) {
 
 // Waits for a call, but answers signals meanwhile.
 void wait_for(d::Work& work, std::optional<d::Milliseconds> timeout) {
+  if (work.is_for_stream() && !timeout) return released([&] { work.wait(); });
   constexpr d::Milliseconds kSlice(100);
   auto left = timeout;
   while (!left || *left > kSlice) {
@@ -244,6 +245,10 @@ void bind_groups(nb::module_& m) {
       .def_prop_ro("group_name", &Group::name)
       .def_prop_ro("_ranks", &Group::ranks)
       .def_prop_ro("_backend", &Group::backend)
+      .def_prop_ro("_home", &Group::home)
+      .def_prop_ro("_number", &Group::number)
+      .def("_connect", &Group::connect, Released())
+      .def("_recorded_calls", &Group::recorded_calls)
       .def_prop_ro("_store", &Group::store)
       .def("_set_timeout", [](Group& g, Time t) { g.set_timeout(milliseconds(t)); })
       .def("_all_reduce", &Group::all_reduce, Released())
@@ -278,30 +283,45 @@ void bind_groups(nb::module_& m) {
           [](Group& g, const Tensor& t, int src, uint32_t tag) {
             return g.recv(t, src, tag, true);
           },
+          Released())
+      .def(
+          "_start_messages",
+          [](Group& g, const std::vector<std::tuple<Tensor, int, uint32_t, bool>>& list) {
+            std::vector<Group::Message> messages;
+            for (const auto& [tensor, peer, tag, sends] : list)
+              messages.push_back({tensor, peer, tag, sends});
+            return g.start_messages(messages);
+          },
           Released());
 
   m.def(
       "init_process_group",
       [](const std::string& backend, const std::string& init_method, std::optional<Time> timeout,
-         int world_size, int rank, d::StorePtr store) {
+         int world_size, int rank, d::StorePtr store, std::optional<Device> device) {
         d::InitOptions options{.backend = backend,
                                .init_method = init_method,
                                .rank = rank,
                                .world_size = world_size,
-                               .store = std::move(store)};
+                               .store = std::move(store),
+                               .device = device};
         if (timeout) options.timeout = milliseconds(*timeout);
         return ended_without_gil(d::init_process_group(options));
       },
-      nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(), Released());
+      nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(),
+      nb::arg().none(), Released());
   m.def("destroy_process_group", &d::destroy_process_group, nb::arg().none(), Released());
   m.def(
       "new_group",
-      [](const std::vector<int>& ranks, std::optional<Time> timeout, const std::string& backend) {
-        return ended_without_gil(d::new_group(ranks, milliseconds(timeout), backend));
+      [](const std::vector<int>& ranks, std::optional<Time> timeout, const std::string& backend,
+         std::optional<Device> device) {
+        return ended_without_gil(d::new_group(ranks, milliseconds(timeout), backend, device));
       },
-      nb::arg(), nb::arg().none(), nb::arg(), Released());
+      nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), Released());
   m.def("is_initialized", &d::is_initialized);
+  m.def("group_count", &d::group_count);
   m.def("is_gloo_available", &d::is_gloo_available);
+  m.def("is_nccl_available", &d::is_nccl_available, Released());
+  m.def("nccl_version", &d::nccl_version, Released());
   m.def("world", [] { return ended_without_gil(d::world()); });
   m.def("get_group_rank", &d::get_group_rank);
   m.def("environment_local_rank", &d::environment_local_rank);

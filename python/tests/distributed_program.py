@@ -128,6 +128,75 @@ def groups(torch, dist, rank, size, note):
     note("group_src", y)
 
 
+def functional(torch, dist, rank, size, note):
+    """Collectives with gradients. Each rank's loss has weights of its own."""
+    F = importlib.import_module(f"{torch.__name__}.distributed.nn.functional")
+    fc = importlib.import_module(f"{torch.__name__}.distributed._functional_collectives")
+    world = dist.group.WORLD
+
+    def leaf(*shape):
+        n = 1
+        for m in shape:
+            n *= m
+        return (torch.arange(n, dtype=torch.float32).reshape(shape) * (rank + 1) % 7).requires_grad_()
+
+    def weights(like):
+        return torch.arange(like.numel(), dtype=torch.float32).reshape(like.shape) % 3 + rank
+
+    def graded(name, leaves, results):
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        sum((r * weights(r)).sum() for r in results).backward()
+        note(name, *[r.detach() for r in results], *[x.grad for x in leaves])
+
+    x = leaf(2, 3)
+    graded("F.all_reduce", [x], F.all_reduce(x * 2))
+    x = leaf(2, 3)
+    y = F.all_reduce(x)
+    graded("twice", [x], F.all_reduce(y * y))
+    for root in range(size):
+        x = leaf(2, 3)
+        graded("F.broadcast", [x], F.broadcast(x, root))
+        x = leaf(3)
+        y = F.reduce(x, root)
+        graded("F.reduce", [x], y if rank == root else y * 0)
+        x = leaf(2)
+        graded("F.gather", [x], F.gather(x, root))
+        xs = [leaf(2) for _ in range(size)]
+        graded("F.scatter", xs, F.scatter(xs, root))
+    x = leaf(2, 2)
+    graded("F.all_gather", [x], F.all_gather(x))
+    xs = [leaf(3) for _ in range(size)]
+    graded("F.reduce_scatter", xs, F.reduce_scatter(torch.zeros(3), xs))
+    xs = [leaf(2) for _ in range(size)]
+    graded("F.all_to_all", xs, F.all_to_all([torch.zeros(2) for _ in range(size)], xs))
+    x = leaf(size * (size + 1) // 2, 2)
+    out = torch.zeros(size * (rank + 1), 2)
+    graded("F.all_to_all_single", [x], F.all_to_all_single(out, x, [rank + 1] * size, list(range(1, size + 1))))
+    x = leaf(2, size)
+    note("functional", fc.wait_tensor(fc.all_reduce(x.detach(), "max", world)), fc.all_gather_tensor(x.detach(), 1, world),
+         fc.reduce_scatter_tensor(x.detach(), "sum", 1, world), fc.all_to_all_single(x.detach().t().contiguous(), None, None, world),
+         fc.broadcast(x.detach(), 1, world))
+    graded("all_gather_tensor", [x], fc.all_gather_tensor_autograd(x, 1, world))
+    x = leaf(2, size)
+    graded("reduce_scatter_tensor", [x], fc.reduce_scatter_tensor_autograd(x, "sum", 1, world))
+    x = leaf(size, 2)
+    graded("all_to_all_single", [x], fc.all_to_all_single_autograd(x, None, None, world))
+    with torch.no_grad():
+        note("max", F.all_reduce(leaf(3).detach(), dist.ReduceOp.MAX))
+
+
+def mesh(torch, dist, rank, size, note):
+    line = dist.init_device_mesh("cpu", (size,), mesh_dim_names=("all",))
+    x = torch.ones(1)
+    dist.all_reduce(x, group=line.get_group())
+    note("mesh", x, line.get_local_rank(), line["all"].size(), line.get_coordinate()[0], repr(line), line.mesh)
+    two = dist.init_device_mesh("cpu", (1, size), mesh_dim_names=("a", "b"))
+    y = torch.full((1,), float(rank))
+    dist.all_reduce(y, group=two["b"].get_group())
+    dist.all_reduce(x, group=two.get_group("a"))
+    note("mesh of two", x, y, two["b"].mesh, [g.size() for g in two.get_all_groups()])
+
+
 def mistakes(torch, dist, rank, size, note):
     def fails(name, f):
         try:
@@ -158,7 +227,7 @@ def run(name, rank, size, folder):
 
     try:
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=90))
-        for part in (collectives, messages, objects, groups, mistakes):
+        for part in (collectives, messages, objects, groups, functional, mesh, mistakes):
             part(torch, dist, rank, size, note)
         dist.barrier()
         dist.destroy_process_group()

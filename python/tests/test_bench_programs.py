@@ -42,6 +42,19 @@ def test_models(tmp_path):
     assert "GB/s" in done.stdout and any(line.split()[:2] == ["linear", "float32"] for line in done.stdout.splitlines())
 
 
+def test_distributed(tmp_path):
+    if not importlib.import_module("arete.distributed").is_gloo_available():
+        pytest.skip("built without Gloo")
+    file = tmp_path / "rows.json"
+    done = subprocess.run([sys.executable, str(BENCH / "distributed.py"), "--lib", "arete", "--device", "cpu", "--megabytes", "0.1",
+                           "--rows", "ready,reduce,latency", "--repeats", "2", "--json", str(file)], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["arete"]
+    assert list(rows) == ["group_ready", "second_group_ready", "all_reduce_0.1MB", "all_reduce_async_0.1MB", "all_reduce_4B"]
+    assert all(math.isfinite(row["value"]) and row["value"] > 0 for row in rows.values())
+
+
 def program(monkeypatch, name):
     monkeypatch.syspath_prepend(str(BENCH))
     spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")

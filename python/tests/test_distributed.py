@@ -9,6 +9,7 @@ import threading
 import time
 from datetime import timedelta
 
+import fake_gpus
 import pytest
 from peer import peer
 
@@ -56,6 +57,149 @@ def test_all_functions_agree_with_torch(tmp_path):
         assert ours[-1][0] == "end" and theirs[-1][0] == "end", (ours[-1], theirs[-1])
         assert [name for name, _ in ours] == [name for name, _ in theirs]
         assert [(a, b) for a, b in zip(ours, theirs) if a != b] == []
+
+
+@pytest.mark.parametrize("backend", [None, "gloo", "cpu:gloo"])
+def test_names_of_backends_agree_with_torch(backend):
+    torch.ones(1)
+    for d in (dist, torch_dist):
+        d.init_process_group(backend, store=d.HashStore(), rank=0, world_size=1)
+    try:
+        assert dist.get_backend() == torch_dist.get_backend() == dist.get_backend(dist.new_group())
+        for device in ("cpu", "cuda:1"):
+            assert dist.get_default_backend_for_device(device) == torch_dist.get_default_backend_for_device(device)
+        assert dist.get_backend_config().startswith("cpu:gloo")
+    finally:
+        dist.destroy_process_group()
+        torch_dist.destroy_process_group()
+
+
+@needs_gloo
+def test_tensors_of_gpus(tmp_path):
+    # GPUs that are none, with Gloo in NCCL's place, whose own stream is late: what does not wait sees old values.
+    plugin = fake_gpus.library()
+    ranks = [subprocess.Popen([sys.executable, HERE / "nccl_program.py", "arete", "exchanges,messages,streams,groups"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "ARETE_CUDA_PLUGIN": plugin, "RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": "2",
+                                   "OMP_NUM_THREADS": "1", "ARETE_TEST_MEETING": f"file://{tmp_path}/store"}) for r in range(2)]
+    for rank, process in enumerate(ranks):
+        out = process.communicate(timeout=120)[0]
+        assert process.returncode == 0 and f"rank {rank} of 2: 14" in out, out
+
+
+@needs_gloo
+def test_a_call_of_gpus_that_does_not_end_becomes_an_error(tmp_path):
+    body = """
+start(backend="cpu:gloo,cuda:nccl")
+arete.cuda.set_device(rank)
+x = arete.ones(4, device="cuda")
+dist.all_reduce(x)
+assert x.tolist() == [2.0] * 4
+group = dist.new_group()
+dist.all_reduce(x, group=group)
+if rank == 0:
+    group._set_timeout(timedelta(seconds=1))
+    begun = time.monotonic()
+    work = dist.all_reduce(arete.ones(7, device="cuda"), group=group, async_op=True)
+    for call in (lambda: work.wait(timedelta(seconds=30)), lambda: dist.all_reduce(x, group=group)):
+        try:
+            call()
+        except dist.DistBackendError as e:
+            assert "all_reduce #1 of" in str(e) and "(float32[7]) on rank 0 did not complete within 1000 ms" in str(e), e
+        else:
+            raise AssertionError("it ended")
+    assert work.is_completed() and not work.is_success() and "1000 ms" in str(work.exception())
+    assert 0.9 < time.monotonic() - begun < 20
+dist.barrier()
+dist.all_reduce(x)
+print(x.tolist())
+"""
+    for out, code in run_ranks(tmp_path, 2, body, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}):
+        assert code == 0 and out == "[8.0, 8.0, 8.0, 8.0]\n", out
+
+
+@needs_gloo
+def test_a_compiled_step_breaks_at_what_ranks_do_together(tmp_path):
+    body = """
+start()
+def made():
+    arete.manual_seed(0)
+    net = arete.nn.Sequential(arete.nn.Linear(8, 16), arete.nn.Tanh(), arete.nn.Linear(16, 4))
+    optimizer = arete.optim.Adam(net.parameters(), 1e-2)
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = dist.nn.functional.all_reduce((net(x) - y).square().mean(), dist.ReduceOp.AVG)
+        loss.backward()
+        works = [dist.all_reduce(p.grad, async_op=True) for p in net.parameters()]
+        for p in net.parameters():
+            p.grad *= 0.5
+        optimizer.step()
+        every = [arete.empty_like(loss) for _ in range(2)]
+        dist.all_gather(every, loss.detach())
+        flat = dist._functional_collectives.all_gather_tensor(x[:1], 0, dist.group.WORLD)
+        return every[0] + every[1] * 0.5 + flat.sum()
+    return net, step
+(eager, plain), (net, step) = made(), made()
+compiled = arete.compile(step)
+draw = arete.Generator().manual_seed(rank)
+for _ in range(5):
+    x, y = arete.randn(6, 8, generator=draw), arete.randn(6, 4, generator=draw)
+    a, b = plain(x, y), compiled(x, y)
+    assert a.equal(b), (a, b)
+    assert all(p.equal(q) for p, q in zip(eager.parameters(), net.parameters()))
+try:
+    arete.compile(step, fullgraph=True)(x, y)
+except ValueError as e:
+    assert "all_reduce" in str(e) or "before the function has ended" in str(e), e
+    print("refused")
+"""
+    for out, code in run_ranks(tmp_path, 2, body):
+        assert code == 0 and out == "refused\n", out
+
+
+def test_a_fake_group_knows_what_was_called():
+    dist.init_process_group("fake", rank=1, world_size=4096)
+    try:
+        x, y = arete.ones(6, device="meta"), arete.ones(2)
+        dist.all_reduce(x)
+        dist.broadcast(y, 7, async_op=True).wait()
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 2), dist.P2POp(dist.irecv, y.int(), 4095)]):
+            work.wait()
+        dist.nn.functional.all_reduce(y, dist.ReduceOp.AVG)
+        dist.reduce(y, 1, dist.ReduceOp.MAX)
+        dist.barrier()
+        assert dist.group.WORLD._recorded_calls() == [
+            "all_reduce SUM float32[6]", "broadcast float32[2] from 7", "send float32[6] to 2", "recv int32[2] from 4095",
+            "all_reduce AVG float32[2]", "reduce MAX float32[2] to 1", "barrier"]
+        assert y.tolist() == [1, 1] and dist.get_pg_count() == 1
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_mesh():
+    dist.init_process_group("fake", rank=5, world_size=8)
+    try:
+        mesh = dist.init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
+        assert [dist.get_process_group_ranks(mesh.get_group(d)) for d in ("pp", "dp", "tp")] == [[1, 5], [5, 7], [4, 5]]
+        assert mesh.get_coordinate() == (1, 0, 1) and mesh["dp"].get_local_rank() == 0
+        assert (mesh.ndim, mesh.size(), mesh.size(1)) == (3, 8, 2)
+        part = mesh["dp", "tp"]
+        assert part.mesh.tolist() == [[4, 5], [6, 7]] and part.get_group("tp") is mesh.get_group("tp")
+        flat = part._flatten("flat")
+        assert flat.mesh.tolist() == [4, 5, 6, 7] == dist.get_process_group_ranks(flat.get_group()) and mesh["flat"] is flat
+        assert repr(mesh) == "DeviceMesh((pp=2, dp=2, tp=2), 'cpu', stride=(4, 2, 1))" and repr(dist.DeviceMesh("cpu", [4, 5])) == (
+            "DeviceMesh((2,), 'cpu', stride=(1,))")
+        assert mesh == dist.init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp")) != part
+        for error, f in [(RuntimeError, mesh.get_group), (KeyError, lambda: mesh["x"]), (KeyError, lambda: mesh["tp", "dp"]),
+                         (KeyError, lambda: mesh.get_group("x")), (RuntimeError, mesh.get_local_rank),
+                         (RuntimeError, lambda: dist.init_device_mesh("cpu", (16,))),
+                         (RuntimeError, lambda: dist.init_device_mesh("cuda:0", (8,))),
+                         (RuntimeError, lambda: dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("a", "a"))),
+                         (RuntimeError, lambda: dist.DeviceMesh("cpu", [4, 5])["a"])]:
+            with pytest.raises(error):
+                f()
+    finally:
+        dist.destroy_process_group()
 
 
 # ---- stores
@@ -179,9 +323,14 @@ def test_a_world_of_one():
 def test_values():
     assert dist.ReduceOp.SUM == dist.ReduceOp.SUM != dist.ReduceOp.MAX and repr(dist.ReduceOp.AVG) == "<RedOpType.AVG: 1>"
     assert pickle.loads(pickle.dumps(dist.ReduceOp.BXOR)) == dist.ReduceOp.BXOR
-    assert dist.GroupMember.WORLD is None and dist.is_available() and not dist.is_nccl_available()
-    with pytest.raises(dist.DistBackendError, match="doesn't have NCCL built in"):
-        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    assert dist.GroupMember.WORLD is None and dist.is_available()
+    if not dist.is_nccl_available():
+        with pytest.raises(dist.DistBackendError, match="doesn't have NCCL built in"):
+            dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+        with pytest.raises(dist.DistBackendError):
+            arete.cuda.nccl.version()
+    with pytest.raises(ValueError, match="must be an accelerator with an index"):
+        dist.init_process_group("fake", rank=0, world_size=2, device_id="cuda")
     with pytest.raises(ValueError, match="Invalid ``op``"):
         dist.P2POp(print, arete.ones(1), 0)
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):

@@ -18,11 +18,11 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 ORDER = """
     _C
     _skip futures
-    compiler distributed types
+    compiler types
     _dynamo _grad_mode _streams explain _snippets amp backends multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _kernels _scaled autograd fft kernels linalg overrides signal special testing
+    _kernels _scaled autograd distributed fft kernels linalg overrides signal special testing
     masked nn
     _formats cuda distributions optim utils
     _program accelerator func numpy serialization vision

@@ -6,5 +6,6 @@
 extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
     const arete::prim::PluginHost*) {
   arete::prim::register_provider(arete::DeviceType::cuda, &arete::test::fake_gpus(2));
+  arete::prim::register_nccl(arete::test::fake_nccl());
   return nullptr;
 }

@@ -1,14 +1,233 @@
 #include "tests/support/fake_gpus.h"
 
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <list>
 #include <map>
+#include <mutex>
+#include <set>
+#include <thread>
 
+#include "arete/base/distributed_error.h"
 #include "arete/prim/compiled_kernels.h"
 #include "arete/prim/forward.h"
 
 namespace arete::test {
 namespace {
+
+// A stream whose work is done by a thread, late.
+class SlowStream {
+ public:
+  SlowStream() : thread_([this] { run(); }) {
+    const std::lock_guard lock(all_mutex());
+    all().insert(this);
+  }
+  ~SlowStream() {
+    {
+      const std::lock_guard lock(all_mutex());
+      all().erase(this);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void submit(std::function<void()> f) {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(f));
+    ++given_;
+    changed_.notify_all();
+  }
+  uint64_t given() {
+    const std::lock_guard lock(mutex_);
+    return given_;
+  }
+  bool has_done(uint64_t n) {
+    const std::lock_guard lock(mutex_);
+    return done_ >= n;
+  }
+  void wait(uint64_t n) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= n; });
+  }
+  /// Waits for a stream if it is such a one.
+  static void wait_for(prim::StreamHandle handle) {
+    SlowStream* found = nullptr;
+    {
+      const std::lock_guard lock(all_mutex());
+      if (const auto at = all().find(static_cast<SlowStream*>(handle)); at != all().end())
+        found = *at;
+    }
+    if (found) found->wait(found->given());
+  }
+
+ private:
+  static std::set<SlowStream*>& all() {
+    static auto& streams = *new std::set<SlowStream*>;
+    return streams;
+  }
+  static std::mutex& all_mutex() {
+    static auto& mutex = *new std::mutex;
+    return mutex;
+  }
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return ends_ || !work_.empty(); });
+      if (work_.empty()) return;
+      const auto f = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      f();
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  uint64_t given_ = 0, done_ = 0;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+class SlowPoint final : public prim::StreamPoint {
+ public:
+  SlowPoint(std::shared_ptr<SlowStream> stream, uint64_t n) : stream_(std::move(stream)), n_(n) {}
+  bool is_done() noexcept override { return !stream_ || stream_->has_done(n_); }
+  void hold(prim::StreamHandle) override {
+    if (stream_) stream_->wait(n_);
+  }
+
+ private:
+  std::shared_ptr<SlowStream> stream_;  // null: all is done at once
+  uint64_t n_;
+};
+
+// Beside the keys of the group's own Gloo.
+class OtherKeys final : public prim::Rendezvous {
+ public:
+  explicit OtherKeys(prim::Rendezvous& where) : where_(where) {}
+  void set(const std::string& key, std::string_view value) override {
+    where_.set("gpu/" + key, value);
+  }
+  std::string get(const std::string& key) override { return where_.get("gpu/" + key); }
+  void wait(std::span<const std::string> keys,
+            std::optional<std::chrono::milliseconds> timeout) override {
+    std::vector<std::string> names;
+    for (const std::string& key : keys) names.push_back("gpu/" + key);
+    where_.wait(names, timeout);
+  }
+
+ private:
+  prim::Rendezvous& where_;
+};
+
+class GlooInPlace final : public prim::StreamCommunicator {
+ public:
+  explicit GlooInPlace(std::unique_ptr<prim::Communicator> gloo) : gloo_(std::move(gloo)) {}
+  ~GlooInPlace() override { stream_->wait(stream_->given()); }
+  prim::StreamHandle stream() override { return stream_.get(); }
+  void run(std::span<const prim::CollectiveArgs> calls, prim::StreamHandle stream) override {
+    // As the caller's lists go, but the memory stays.
+    std::vector<Kept> kept(calls.begin(), calls.end());
+    if (stream == stream_.get()) {
+      stream_->submit([this, kept = std::move(kept)] { perform(kept); });
+    } else {
+      stream_->wait(stream_->given());
+      perform(kept);
+      const std::lock_guard lock(mutex_);
+      if (!problem_.empty())
+        throw DistributedError(DistributedError::Failure::backend, "", problem_);
+    }
+  }
+  std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
+    if (stream != stream_.get()) return std::make_shared<SlowPoint>(nullptr, 0);
+    return std::make_shared<SlowPoint>(stream_, stream_->given());
+  }
+  std::string problem() override {
+    const std::lock_guard lock(mutex_);
+    return problem_;
+  }
+  void abort(const std::string&) noexcept override { gloo_->abort(); }
+
+ private:
+  struct Kept {
+    explicit Kept(const prim::CollectiveArgs& a) : args(a) {
+      for (const auto& [from, to] : {std::pair(a.in, &in), std::pair(a.out, &out)})
+        for (const prim::View& v : from) to->push_back({v, v.numel()});
+    }
+    struct Flat {
+      prim::View view;
+      int64_t size;
+    };
+    prim::CollectiveArgs args;
+    std::vector<Flat> in, out;
+  };
+  void perform(const std::vector<Kept>& calls) try {
+    static constexpr int64_t kOne = 1;
+    std::vector<std::unique_ptr<prim::Transfer>> transfers;
+    for (const Kept& k : calls) {
+      prim::CollectiveArgs a = k.args;
+      std::vector<prim::View> in, out;
+      for (const auto& f : k.in)
+        in.emplace_back(f.view.data, f.view.dtype, IntList(&f.size, 1), IntList(&kOne, 1));
+      for (const auto& f : k.out)
+        out.emplace_back(f.view.data, f.view.dtype, IntList(&f.size, 1), IntList(&kOne, 1));
+      a.in = in;
+      a.out = out;
+      a.timeout = std::chrono::minutes(1);  // as NCCL, which knows of none
+      if (a.kind == prim::CollectiveKind::send)
+        transfers.push_back(gloo_->send(in[0], a.root, 0));
+      else if (a.kind == prim::CollectiveKind::recv)
+        transfers.push_back(gloo_->recv(out[0], a.root, 0));
+      else
+        prim::run_collective(*gloo_, a);
+    }
+    for (const auto& t : transfers) t->wait(std::chrono::minutes(1));
+  } catch (const std::exception& e) {
+    const std::lock_guard lock(mutex_);
+    problem_ = e.what();
+  }
+  std::unique_ptr<prim::Communicator> gloo_;
+  std::shared_ptr<SlowStream> stream_ = std::make_shared<SlowStream>();
+  std::mutex mutex_;
+  std::string problem_;
+};
+
+// Gloo ends no call that waits for others, which NCCL does: after abort() all stays for the
+// process.
+class FakeNccl final : public prim::StreamCommunicator {
+ public:
+  explicit FakeNccl(std::unique_ptr<prim::Communicator> gloo)
+      : gloo_(new GlooInPlace(std::move(gloo))) {}
+  ~FakeNccl() override {
+    if (!aborted_) delete gloo_;
+  }
+  prim::StreamHandle stream() override { return gloo_->stream(); }
+  void run(std::span<const prim::CollectiveArgs> calls, prim::StreamHandle stream) override {
+    gloo_->run(calls, stream);
+  }
+  std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
+    return gloo_->mark(stream);
+  }
+  std::string problem() override { return gloo_->problem(); }
+  void abort(const std::string& why) noexcept override {
+    aborted_ = true;
+    gloo_->abort(why);
+  }
+
+ private:
+  GlooInPlace* gloo_;
+  std::atomic<bool> aborted_{false};
+};
 
 class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
  public:
@@ -21,6 +240,7 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
       prim::note_compiled_kernel(prim::name_of(P), 0);
       return prim::ResultOf<P>();
     }
+    SlowStream::wait_for(current_stream());
     return prim::run_primitive<P>(cpu(), args);
   }
 
@@ -85,6 +305,18 @@ prim::DeviceProvider& fake_gpus(int count) {
   // What is released at exit may still ask for a GPU.
   static auto& all = *new std::map<int, FakeProvider>;
   return all.try_emplace(count, count).first->second;
+}
+
+prim::StreamLibrary fake_nccl() {
+  return {[](int, prim::Rendezvous& where, int rank, int size,
+             std::chrono::milliseconds timeout) -> std::unique_ptr<prim::StreamCommunicator> {
+            std::string problem;
+            const auto make = prim::find_gloo(problem);
+            if (!make) throw DistributedError(DistributedError::Failure::backend, "", problem);
+            OtherKeys keys(where);
+            return std::make_unique<FakeNccl>(make(keys, rank, size, timeout));
+          },
+          [](std::string&) { return 22809; }};
 }
 
 }  // namespace arete::test

@@ -2,11 +2,16 @@
 #pragma once
 
 #include "arete/prim/backend.h"
+#include "arete/prim/communicator.h"
 
 namespace arete::test {
 
 /// A provider of `count` GPUs whose memory is the host's and whose work the CPU does, at once. They
 /// have streams, which differ and do nothing.
 prim::DeviceProvider& fake_gpus(int count);
+
+/// What stands for NCCL on them: Gloo does the work; in the group's own stream only a while later,
+/// so that who does not wait for it sees the old values.
+prim::StreamLibrary fake_nccl();
 
 }  // namespace arete::test

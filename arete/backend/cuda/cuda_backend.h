@@ -152,10 +152,12 @@ class CudaBackend final : public prim::Backend {
     cuda::launch(context_, k, grid, block, shared, stream, args...);
   }
 
- private:
+  /// Memory is used on a stream that enter() does not know of.
   void note_use(const void* p, CUstream stream);
+  /// Whether streams besides the default one do what enter() precedes.
   bool several_streams() const { return several_streams_.load(std::memory_order_relaxed); }
 
+ private:
   DeviceContext& context_;
   CachingAllocator& allocator_;
   GraphCaptures captures_;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arete/backend/cuda/lib/cupti.h"
+#include "arete/backend/cuda/lib/nccl.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/management.h"
 #include "arete/backend/cuda/runtime/provider.h"
@@ -29,6 +30,7 @@ extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
   static cuda::CudaProvider* const provider = new cuda::CudaProvider;
   prim::register_provider(DeviceType::cuda, provider);
   prim::register_device_trace(&cuda::cupti_trace());
+  prim::register_nccl(cuda::nccl_library());
   return nullptr;
 }
 

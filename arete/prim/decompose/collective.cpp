@@ -162,15 +162,18 @@ void decompose(Communicator& c, const CollectiveArgs& args) {
       all.in = all.out = {&v, 1};
       return run_collective(c, all);
     }
+    case CollectiveKind::send:
+    case CollectiveKind::recv:
+      ARETE_BUG("a message is no collective");
   }
 }
 
 }  // namespace
 
 const char* name_of(CollectiveKind kind) {
-  constexpr const char* kNames[] = {"all_reduce",     "all_gather", "broadcast",
-                                    "reduce_scatter", "all_to_all", "gather",
-                                    "scatter",        "reduce",     "barrier"};
+  constexpr const char* kNames[] = {"all_reduce", "all_gather", "broadcast", "reduce_scatter",
+                                    "all_to_all", "gather",     "scatter",   "reduce",
+                                    "barrier",    "send",       "recv"};
   return kNames[int(kind)];
 }
 

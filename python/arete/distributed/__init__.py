@@ -1,7 +1,7 @@
 """Processes that work together, under torch.distributed's names: groups of them exchange tensors.
 
-Tensors of the CPU travel by Gloo; those of GPUs and ones whose elements are not in order are copied to host memory first. Calls
-record no history. docs/distributed.md has examples.
+Tensors of the CPU travel by Gloo, those of GPUs by NCCL; ones whose elements are not in order are copied first. Calls record no
+history. docs/distributed.md has examples.
 
 >>> dist = arete.distributed
 >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -17,10 +17,16 @@ from .. import _C as _C
 from . import algorithms as algorithms
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
+from .distributed_c10d import _name_nccl
 from .failures import flight_record as flight_record
 from .failures import last_report as last_report
 from .failures import write_flight_record as write_flight_record
 from .object_collectives import *  # noqa: F403
+from . import _functional_collectives as _functional_collectives
+from . import device_mesh as device_mesh
+from . import nn as nn
+from .device_mesh import DeviceMesh as DeviceMesh
+from .device_mesh import init_device_mesh as init_device_mesh
 
 
 def is_available() -> bool:
@@ -44,12 +50,13 @@ def is_torchelastic_launched() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether processes can talk through NCCL: not yet.
+    """Whether processes can talk through NCCL: whether there is a GPU, and NCCL is installed.
 
-    >>> arete.distributed.is_nccl_available()
-    False
+    >>> arete.distributed.is_nccl_available() in (True, False)
+    True
     """
-    return False
+    _name_nccl()
+    return _C._distributed.is_nccl_available()
 
 
 def is_gloo_available() -> bool:
@@ -79,13 +86,23 @@ def is_ucc_available() -> bool:
     return False
 
 
+def is_xccl_available() -> bool:
+    """Whether processes can talk through Intel's XCCL.
+
+    >>> arete.distributed.is_xccl_available()
+    False
+    """
+    return False
+
+
 def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of that name.
 
-    >>> arete.distributed.is_backend_available("nccl")
+    >>> arete.distributed.is_backend_available("mpi")
     False
     """
-    return backend.lower() in ("store", "fake") or (backend.lower() == "gloo" and is_gloo_available())
+    name = backend.lower()
+    return name in ("store", "fake") or (name == "gloo" and is_gloo_available()) or (name == "nccl" and is_nccl_available())
 
 
 def __getattr__(name: str):

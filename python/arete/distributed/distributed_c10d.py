@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
+import os
 import sys
 import warnings
 from datetime import timedelta
@@ -49,11 +51,12 @@ def _writing(work: Optional[Work], *tensors: Any) -> Optional[Work]:
 
 __all__ = [
     "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "GradBucket", "BuiltinCommHookType",
-    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp",
-    "default_pg_timeout", "init_process_group", "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend",
-    "get_node_local_rank", "new_group", "get_process_group_ranks", "get_global_rank", "get_group_rank", "all_reduce", "reduce",
-    "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
-    "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
+    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp", "default_pg_timeout", "init_process_group",
+    "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
+    "new_subgroups", "new_subgroups_by_enumeration", "get_pg_count", "get_process_group_ranks", "get_global_rank", "get_group_rank",
+    "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
+    "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "recv", "isend", "irecv",
+    "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
@@ -83,6 +86,7 @@ class Backend(str):
     NCCL = "nccl"
     UCC = "ucc"
     MPI = "mpi"
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL}
 
     def __new__(cls, name: str):
         if not isinstance(name, str):
@@ -123,6 +127,30 @@ class group(metaclass=_Members):
 
 def _make_nccl_premul_sum(factor: Union[float, Any]) -> ReduceOp:
     return ReduceOp(8, float(factor))
+
+
+def _name_nccl() -> None:
+    """Says where NVIDIA's package for Python has NCCL, which is loaded if a tensor of a GPU travels."""
+    try:
+        package = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        return
+    for folder in (package.submodule_search_locations or []) if package else []:
+        path = os.path.join(folder, "lib", "libnccl.so.2")
+        if os.path.exists(path):
+            os.environ.setdefault("ARETE_NCCL_LIBRARY", path)
+
+
+def _gpu(device_id: Any) -> Any:
+    """The GPU that a number or a device names."""
+    if device_id is None:
+        return None
+    device = _C.device("cuda", device_id) if isinstance(device_id, int) else _C.device(device_id)
+    if device.type == "cpu":
+        return None
+    if device.index is None:
+        raise ValueError(f"init_process_group device_id parameter must be an accelerator with an index, got {device}")
+    return device
 
 
 def _is_member(group: Any, name: str) -> bool:
@@ -168,8 +196,9 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     """Makes the default group, together with all other processes of it.
 
     `init_method`: "env://" (what torchrun, `arete run`, Slurm and MPI set; the default), "tcp://host:port" or "file:///path"; or a
-    `store` with `rank` and `world_size`. `backend`: "gloo" (the default), "store" (messages go through the store) or "fake".
-    `group_name` and `device_id` change nothing. ValueError if there is a default group already.
+    `store` with `rank` and `world_size`. `backend`: "gloo", "nccl" (tensors of GPUs only) or "cpu:gloo,cuda:nccl" (the default, if
+    there is NCCL), "store" (messages go through the store) or "fake". `device_id`: a GPU to connect at once instead of at the first
+    call. `group_name` changes nothing. ValueError if there is a default group already.
 
     >>> arete.distributed.init_process_group("fake", rank=1, world_size=4)
     >>> arete.distributed.get_rank()
@@ -178,7 +207,8 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     """
     if pg_options is not None:
         raise NotImplementedError("init_process_group: pg_options are not supported")
-    _d.init_process_group(backend or "", init_method or "", timeout, world_size, rank, store)
+    _name_nccl()
+    _d.init_process_group(backend or "", init_method or "", timeout, world_size, rank, store, _gpu(device_id))
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
@@ -207,10 +237,38 @@ def get_world_size(group: Optional[ProcessGroup] = None) -> int:
 
 
 def get_backend(group: Optional[ProcessGroup] = None) -> str:
-    """The name of what moves the tensors of a group."""
+    """The name of what moves the tensors of a group; "undefined" if none was named."""
     if group is GroupMember.NON_GROUP_MEMBER:
         raise ValueError("Invalid process group specified")
     return Backend(_of(group)._backend)
+
+
+def get_backend_config(group: Optional[ProcessGroup] = None) -> str:
+    """Which backend moves the tensors of which devices.
+
+    >>> arete.distributed.init_process_group("cpu:gloo", store=arete.distributed.HashStore(), rank=0, world_size=1)
+    >>> arete.distributed.get_backend_config()
+    'cpu:gloo'
+    >>> arete.distributed.destroy_process_group()
+    """
+    name = get_backend(group)
+    if name == Backend.UNDEFINED:
+        return ",".join(f"{device}:{backend}" for device, backend in Backend.default_device_backend_map.items())
+    if ":" in name:
+        return str(name)
+    return f"cuda:{name}" if name == Backend.NCCL else f"cpu:{name},cuda:{name}"
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The name of what moves tensors of a device, if nothing else is said.
+
+    >>> arete.distributed.get_default_backend_for_device("cuda:1")
+    'nccl'
+    """
+    kind = _C.device(device).type
+    if kind not in Backend.default_device_backend_map:
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return Backend.default_device_backend_map[kind]
 
 
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
@@ -233,8 +291,58 @@ def new_group(ranks: Optional[Sequence[int]] = None, timeout: Optional[timedelta
     are not in it get GroupMember.NON_GROUP_MEMBER. The group has them in rising order."""
     if pg_options is not None or use_local_synchronization:
         raise NotImplementedError("new_group: pg_options and use_local_synchronization are not supported")
-    made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "")
+    made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "", _gpu(device_id))
     return GroupMember.NON_GROUP_MEMBER if made is None else made
+
+
+def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: Optional[timedelta] = None,
+                                 backend: Optional[str] = None, pg_options: Any = None, group_desc: Optional[str] = None) -> tuple:
+    """Groups of these ranks, none of which is in two: the one of this process (None if it is in none) and all of them.
+
+    >>> arete.distributed.init_process_group("fake", rank=2, world_size=4)
+    >>> mine, every = arete.distributed.new_subgroups_by_enumeration([[0, 2], [1, 3]])
+    >>> arete.distributed.get_process_group_ranks(mine), len(every)
+    ([0, 2], 2)
+    >>> arete.distributed.destroy_process_group()
+    """
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    every = [r for ranks in ranks_per_subgroup_list for r in ranks]
+    if len(set(every)) != len(every):
+        raise ValueError("a rank is in two of the subgroups")
+    groups = [new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list]
+    mine = [g for g in groups if g is not GroupMember.NON_GROUP_MEMBER]
+    return (mine[0] if mine else None), groups
+
+
+def new_subgroups(group_size: Optional[int] = None, group: Optional[ProcessGroup] = None, timeout: Optional[timedelta] = None,
+                  backend: Optional[str] = None, pg_options: Any = None, group_desc: Optional[str] = None) -> tuple:
+    """Groups of so many ranks that follow each other, of all or of a group; as many as this machine has GPUs if nothing is said.
+
+    >>> arete.distributed.init_process_group("fake", rank=2, world_size=4)
+    >>> mine, every = arete.distributed.new_subgroups(2)
+    >>> arete.distributed.get_process_group_ranks(mine), len(every)
+    ([2, 3], 2)
+    >>> arete.distributed.destroy_process_group()
+    """
+    if group_size is None:
+        group_size = _C._cuda.device_count()
+    ranks = _of(group)._ranks
+    if not 0 < group_size <= len(ranks):
+        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size ({len(ranks)})")
+    if len(ranks) % group_size:
+        raise ValueError("The world size must be divisible by 'group_size'")
+    lists = [ranks[i:i + group_size] for i in range(0, len(ranks), group_size)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def get_pg_count() -> int:
+    """How many groups there are.
+
+    >>> arete.distributed.get_pg_count()
+    0
+    """
+    return _d.group_count()
 
 
 def get_process_group_ranks(group: Optional[ProcessGroup]) -> list[int]:
@@ -411,11 +519,15 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Starts several messages, in whatever order; gives what to wait for."""
+    """Starts several messages, in whatever order; gives what to wait for. Those between GPUs are one piece of work."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to be of type ``torch.distributed.P2POp``.")
-    works = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
-    return [work for work in works if work is not None]
+    works: list[Work] = []
+    members = [p for p in p2p_op_list if _is_member(p.group, p.op.__name__)]
+    for group in dict.fromkeys(_of(p.group) for p in members):
+        works += group._start_messages([(p.tensor, _root(group, p.peer, p.group_peer, "peer"), p.tag, p.op is isend)
+                                        for p in members if _of(p.group) is group])
+    return works
 
 
 def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:

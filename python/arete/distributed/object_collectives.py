@@ -11,25 +11,25 @@ from . import distributed_c10d as c10d
 __all__ = ["all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "send_object_list", "recv_object_list"]
 
 
-def _to_bytes(value: Any) -> Any:
-    return _C.frombuffer(bytearray(pickle.dumps(value)), dtype=_C.uint8)
+def _to_bytes(value: Any, group: Any) -> Any:
+    return _C.frombuffer(bytearray(pickle.dumps(value)), dtype=_C.uint8).to(group._home)
 
 
 def _from_bytes(data: Any) -> Any:
-    return pickle.loads(_C._distributed.bytes_of(data))
+    return pickle.loads(_C._distributed.bytes_of(data.cpu()))
 
 
-def _room(size: int) -> Any:
-    return _C._empty_strided([int(size)], [1], _C.uint8, _C.device("cpu"))
+def _room(size: int, group: Any) -> Any:
+    return _C._empty_strided([int(size)], [1], _C.uint8, group._home)
 
 
-def _numbers(values: list) -> Any:
-    return _C.tensor(values, dtype=_C.int64, device=_C.device("cpu"))
+def _numbers(values: list, group: Any) -> Any:
+    return _C.tensor(values, dtype=_C.int64, device=group._home)
 
 
 def _sizes(data: Any, group: Any) -> list:
-    every = _numbers([0] * group.size())
-    group._all_gather_into_tensor(every, _numbers([data.numel()]), False)
+    every = _numbers([0] * group.size(), group)
+    group._all_gather_into_tensor(every, _numbers([data.numel()], group), False)
     return every.tolist()
 
 
@@ -40,8 +40,8 @@ def all_gather_object(object_list: list, obj: Any, group: Optional[c10d.ProcessG
     group = c10d._of(group)
     if len(object_list) != group.size():
         raise ValueError(f"all_gather_object: the list has {len(object_list)} places for {group.size()} processes")
-    data = _to_bytes(obj)
-    rooms = [_room(n) for n in _sizes(data, group)]
+    data = _to_bytes(obj, group)
+    rooms = [_room(n, group) for n in _sizes(data, group)]
     group._all_gather(rooms, data, False)
     object_list[:] = [_from_bytes(room) for room in rooms]
 
@@ -60,9 +60,9 @@ def gather_object(obj: Any, object_gather_list: Optional[list] = None, dst: Opti
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     if here and len(object_gather_list) != group.size():
         raise ValueError(f"gather_object: the list has {len(object_gather_list)} places for {group.size()} processes")
-    data = _to_bytes(obj)
+    data = _to_bytes(obj, group)
     sizes = _sizes(data, group)
-    rooms = [_room(n) for n in sizes] if here else []
+    rooms = [_room(n, group) for n in sizes] if here else []
     group._gather(data, rooms, root, False)
     if here:
         object_gather_list[:] = [_from_bytes(room) for room in rooms]
@@ -76,11 +76,11 @@ def broadcast_object_list(object_list: list, src: Optional[int] = None, group: O
     group = c10d._of(group)
     root = c10d._root(group, src, group_src, "src", 0)
     here = group.rank() == root
-    data = [_to_bytes(o) for o in object_list] if here else []
-    sizes = _numbers([d.numel() for d in data] if here else [0] * len(object_list))
+    data = [_to_bytes(o, group) for o in object_list] if here else []
+    sizes = _numbers([d.numel() for d in data] if here else [0] * len(object_list), group)
     group._broadcast(sizes, root, False)
     for i, n in enumerate(sizes.tolist()):
-        room = data[i] if here else _room(n)
+        room = data[i] if here else _room(n, group)
         group._broadcast(room, root, False)
         if not here:
             object_list[i] = _from_bytes(room)
@@ -98,10 +98,10 @@ def scatter_object_list(scatter_object_output_list: list, scatter_object_input_l
     here = group.rank() == root
     if here and (scatter_object_input_list is None or len(scatter_object_input_list) != group.size()):
         raise ValueError(f"scatter_object_list: the source needs a list of {group.size()} objects")
-    data = [_to_bytes(o) for o in scatter_object_input_list] if here else []
-    size = _numbers([0])
-    group._scatter(size, [_numbers([d.numel()]) for d in data], root, False)
-    room = _room(size.tolist()[0])
+    data = [_to_bytes(o, group) for o in scatter_object_input_list] if here else []
+    size = _numbers([0], group)
+    group._scatter(size, [_numbers([d.numel()], group) for d in data], root, False)
+    room = _room(size.tolist()[0], group)
     group._scatter(room, data, root, False)
     scatter_object_output_list[0] = _from_bytes(room)
 
@@ -111,8 +111,9 @@ def send_object_list(object_list: list, dst: Optional[int] = None, group: Option
     """Sends objects to one process."""
     if not c10d._is_member(group, "send_object_list"):
         return
-    data = [_to_bytes(o) for o in object_list]
-    for message in (_numbers([d.numel() for d in data]), *data):
+    group = c10d._of(group)
+    data = [_to_bytes(o, group) for o in object_list]
+    for message in (_numbers([d.numel() for d in data], group), *data):
         c10d.send(message, dst, group, group_dst=group_dst)
 
 
@@ -121,10 +122,11 @@ def recv_object_list(object_list: list, src: Optional[int] = None, group: Option
     """Fills a list with objects that a process sends, or whoever sends first; gives its rank."""
     if not c10d._is_member(group, "recv_object_list"):
         return -1
-    sizes = _numbers([0] * len(object_list))
+    group = c10d._of(group)
+    sizes = _numbers([0] * len(object_list), group)
     source = c10d.recv(sizes, src, group, group_src=group_src)
     for i, n in enumerate(sizes.tolist()):
-        room = _room(n)
+        room = _room(n, group)
         c10d.recv(room, source, group)
         object_list[i] = _from_bytes(room)
     return source

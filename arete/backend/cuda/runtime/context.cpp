@@ -8,6 +8,7 @@
 
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/properties.h"
+#include "arete/base/distributed_error.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
@@ -201,6 +202,15 @@ void DeviceContext::synchronize_all() {
   raise_device_errors();
 }
 
+void DeviceContext::break_work(const std::string& why) {
+  {
+    const std::lock_guard lock(broken_mutex_);
+    broken_ = why;
+  }
+  reinterpret_cast<std::atomic<uint32_t>*>(&errors_->kind)
+      ->store(uint32_t(DeviceErrorKind::broken), std::memory_order_release);
+}
+
 void DeviceContext::throw_device_error() {
   // Of several threads that see the error one raises it.
   const DeviceErrorRecord e = *errors_;
@@ -215,6 +225,10 @@ void DeviceContext::throw_device_error() {
           .argument("index");
     case DeviceErrorKind::nan:
       throw ValueError(op, "Function '" + op + "' returned nan values in its output");
+    case DeviceErrorKind::broken: {
+      const std::lock_guard lock(broken_mutex_);
+      throw DistributedError(DistributedError::Failure::backend, "", broken_);
+    }
     default:
       throw ValueError(op, "an assertion failed on the device");
   }

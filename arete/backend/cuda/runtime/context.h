@@ -91,6 +91,8 @@ class DeviceContext {
         [[unlikely]]
       throw_device_error();
   }
+  /// Work that other processes take part in was given up: the next wait raises it. From any thread.
+  void break_work(const std::string& why);
   /// Waits for one stream, or for all, and raises what kernels recorded.
   void synchronize(CUstream stream);
   void synchronize_all();
@@ -118,6 +120,8 @@ class DeviceContext {
   DeviceLimits limits_;
   DeviceErrorRecord* errors_ = nullptr;
   CUdeviceptr error_address_ = 0;
+  std::mutex broken_mutex_;
+  std::string broken_;
   KernelStore store_;
   std::atomic<int> captures_{0};
 

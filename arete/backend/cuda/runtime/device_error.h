@@ -12,6 +12,7 @@ struct DeviceErrorRecord {
   int64_t index, size;
   int64_t dim;
 };
-enum class DeviceErrorKind : uint32_t { none, index, assertion, nan };
+/// `broken`: said by the host (DeviceContext::break_work), not by kernels.
+enum class DeviceErrorKind : uint32_t { none, index, assertion, nan, broken };
 
 }  // namespace arete::cuda

@@ -50,7 +50,8 @@ std::vector<std::pair<std::string, std::string>> known_versions(const std::strin
     const char *name, *file;
   } libraries[] = {{"NVRTC", "libnvrtc.so"},       {"cuBLASLt", "libcublasLt.so"},
                    {"cuBLAS", "libcublas.so"},     {"cuDNN", "libcudnn.so"},
-                   {"cuSOLVER", "libcusolver.so"}, {"cuFFT", "libcufft.so"}};
+                   {"cuSOLVER", "libcusolver.so"}, {"cuFFT", "libcufft.so"},
+                   {"NCCL", "libnccl.so"}};
   for (const auto& l : libraries) {
     const std::string path = find_library_file(l.file);
     all.emplace_back(l.name, path.empty() ? "not found" : version_of_file(path));

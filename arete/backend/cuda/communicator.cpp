@@ -1,0 +1,145 @@
+// Groups of processes that exchange tensors of GPUs, by NCCL.
+#include <cstring>
+
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/lib/nccl_comm.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/runtime/event.h"
+#include "arete/base/distributed_error.h"
+#include "arete/prim/communicator.h"
+
+namespace arete::cuda {
+namespace {
+
+class EventPoint final : public prim::StreamPoint {
+ public:
+  EventPoint(DeviceContext& device, CUstream stream)
+      : device_(device),
+        captured_(device.is_capturing(stream)),
+        event_(record_event(device, stream)) {}
+
+  bool is_done() noexcept override {
+    // The event of a capture happens in replays; nobody may ask for it.
+    return captured_ ? !device_.has_captures() : event_->is_done();
+  }
+  void hold(prim::StreamHandle handle) override {
+    const auto stream = static_cast<CUstream>(handle);
+    if (stream == event_->queue()) return;
+    device_.make_current();
+    if (captured_) {
+      // The stream joins the capture. Of a graph that is closed the replays are in order anyway.
+      if (!device_.has_captures()) return;
+    } else if (device_.is_capturing(stream)) {
+      return event_->wait();  // a graph waits for nothing outside
+    }
+    ARETE_CU(cuStreamWaitEvent, stream, event_->handle(), CU_EVENT_WAIT_DEFAULT);
+  }
+
+ private:
+  DeviceContext& device_;
+  const bool captured_;
+  const std::shared_ptr<RecordedEvent> event_;
+};
+
+class CudaCommunicator final : public prim::StreamCommunicator {
+ public:
+  CudaCommunicator(CudaBackend& gpu, const Nccl& library, const nccl::UniqueId& id, int rank,
+                   int size, std::chrono::milliseconds timeout)
+      : gpu_(gpu),
+        comm_(library, id, rank, size, gpu.limits().arch() >= 90, timeout),
+        // Before the kernels of others: they have most of the device anyway.
+        stream_(gpu.context().take_stream(-1)) {}
+  ~CudaCommunicator() override { gpu_.context().give_stream(stream_); }
+
+  prim::StreamHandle stream() override { return stream_; }
+
+  void run(std::span<const prim::CollectiveArgs> calls, prim::StreamHandle handle) override {
+    gpu_.context().make_current();
+    const auto stream = static_cast<CUstream>(handle);
+    if (stream == stream_ || gpu_.several_streams())
+      for (const prim::CollectiveArgs& a : calls) {
+        for (const prim::View& v : a.in) gpu_.note_use(v.data, stream);
+        for (const prim::View& v : a.out) gpu_.note_use(v.data, stream);
+      }
+    comm_.run(calls, stream);
+  }
+
+  std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
+    return std::make_shared<EventPoint>(gpu_.context(), static_cast<CUstream>(stream));
+  }
+
+  std::string problem() override { return comm_.problem(); }
+
+  void abort(const std::string& why) noexcept override {
+    try {
+      // Before those who wait for the device go on.
+      gpu_.context().break_work(why);
+    } catch (...) {
+      // No memory for the text.
+    }
+    comm_.abort();
+  }
+
+ private:
+  CudaBackend& gpu_;
+  NcclComm comm_;
+  CUstream stream_;
+};
+
+// Everybody is there before NCCL is asked, which would not say who is missing.
+void meet(prim::Rendezvous& where, int rank, int size, std::chrono::milliseconds timeout) {
+  const auto key = [](int r) { return "nccl/" + std::to_string(r); };
+  where.set(key(rank), "here");
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  for (int r = 0; r < size; ++r) {
+    const std::string name = key(r);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    try {
+      where.wait({&name, 1}, std::max(left, std::chrono::milliseconds(1)));
+    } catch (const DistributedError& e) {
+      if (e.failure() != DistributedError::Failure::store) throw;
+      throw DistributedError(DistributedError::Failure::backend, "init_process_group",
+                             "rank " + std::to_string(r) + " of " + std::to_string(size) +
+                                 " did not come to NCCL within " + std::to_string(timeout.count()) +
+                                 " ms");
+    }
+  }
+}
+
+std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& where, int rank,
+                                               int size, std::chrono::milliseconds timeout) {
+  std::string problem;
+  const Nccl* const library = find_nccl_library(problem);
+  if (!library)
+    throw DistributedError(DistributedError::Failure::backend, "init_process_group", problem);
+  CudaBackend& gpu = cuda_backend(ordinal);
+  gpu.context().make_current();
+  nccl::UniqueId id{};
+  if (rank == 0) {
+    if (library->get_unique_id(&id) != nccl::kSuccess)
+      throw DistributedError(DistributedError::Failure::backend, "init_process_group",
+                             std::string("NCCL failed: ") + library->last_error(nullptr));
+    where.set("nccl/id", {id.bytes, sizeof id.bytes});
+  }
+  meet(where, rank, size, timeout);
+  const std::string text = where.get("nccl/id");
+  if (text.size() != sizeof id.bytes)
+    throw DistributedError(DistributedError::Failure::store, "init_process_group",
+                           "the store has something else under NCCL's key");
+  std::memcpy(id.bytes, text.data(), sizeof id.bytes);
+  auto made = std::make_unique<CudaCommunicator>(gpu, *library, id, rank, size, timeout);
+  DeviceContext::forget_current();  // the library chooses devices too
+  return made;
+}
+
+int version(std::string& problem) {
+  const Nccl* const library = find_nccl_library(problem);
+  return library ? library->version : 0;
+}
+
+}  // namespace
+
+prim::StreamLibrary nccl_library() { return {&make, &version}; }
+
+}  // namespace arete::cuda

@@ -1,0 +1,51 @@
+// One call of a group as communicators want it, and what to do with its results.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "arete/core/modes.h"
+#include "arete/core/tensor.h"
+#include "arete/prim/communicator.h"
+
+namespace arete::distributed {
+
+/// While it lives calls are made at once, as they are for other processes: where the thread puts
+/// calls off, those that the tensors wait for come first, and a compiled function breaks here.
+/// NotImplementedError while a program is captured.
+class MadeNow : ModesGuard {
+ public:
+  MadeNow(const char* name, std::initializer_list<std::span<const Tensor>> tensors);
+};
+
+/// What a call keeps until it is done.
+struct Call {
+  prim::CollectiveArgs args;
+  Device home = kCPU;                                  // whose memory its tensors are in
+  const void* queue = nullptr;                         // of calls that come before this one anyway
+  std::vector<Tensor> in, out;                         // in order, in memory of `home`
+  std::vector<std::pair<Tensor, Tensor>> copied_back;  // (to, from)
+  std::vector<prim::View> in_views, out_views;
+
+  void add_in(const Tensor& t);
+  /// Counts as a write of it.
+  void add_out(const Tensor& t);
+  /// Parts of one size are one message, wherever they are: all ranks speak alike. Those that do
+  /// not follow each other are copied.
+  void gather_into(const std::vector<Tensor>& outputs);
+  /// The same of parts that are read.
+  void gather_from(const std::vector<Tensor>& inputs);
+  void make_views();
+  /// By the current stream.
+  void copy_back();
+
+ private:
+  /// Whether parts are of one size, but do not follow each other.
+  bool lies_apart(const std::vector<Tensor>& parts) const;
+  Tensor form(const Tensor& t, bool writes) const;
+  Tensor unwatched(const Tensor& t) const;
+};
+
+}  // namespace arete::distributed

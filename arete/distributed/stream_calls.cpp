@@ -1,0 +1,133 @@
+#include "arete/distributed/stream_calls_internal.h"
+
+#include "arete/distributed/store_internal.h"
+#include "arete/prim/backend.h"
+#include "arete/prim/recorder.h"
+
+namespace arete::distributed {
+namespace {
+
+constexpr Milliseconds kLook(100);           // how often the watcher looks
+constexpr std::chrono::seconds kEndTime(2);  // for what is under way when the group ends
+constexpr size_t kManyCalls = 256;
+
+}  // namespace
+
+StreamCalls::StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
+                         std::string group, int rank)
+    : device_(device),
+      group_(std::move(group)),
+      rank_(rank),
+      communicator_(std::move(communicator)),
+      watcher_([this] { watch(); }) {}
+
+StreamCalls::~StreamCalls() {
+  std::unique_lock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + kEndTime;
+  while (forget_ended(), !under_way_.empty() && std::chrono::steady_clock::now() < until) {
+    lock.unlock();
+    std::this_thread::sleep_for(Milliseconds(1));
+    lock.lock();
+  }
+  if (!under_way_.empty())
+    fail(lock, describe(under_way_.front()) + " was under way when the group was destroyed");
+  ends_ = true;
+  more_.notify_all();
+  lock.unlock();
+  watcher_.join();
+}
+
+WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool async,
+                         bool is_barrier) {
+  const std::lock_guard order(order_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+  }
+  prim::Backend& gpu = prim::backend_for(device_);
+  const prim::StreamHandle current = gpu.current_stream();
+  const prim::StreamHandle stream = async ? communicator_->stream() : current;
+  if (async) communicator_->mark(current)->hold(stream);
+  std::vector<prim::CollectiveArgs> args;
+  bool copies_back = false;
+  for (const auto& call : calls) {
+    args.push_back(call->args);
+    copies_back |= !call->copied_back.empty();
+  }
+  communicator_->run(args, stream);
+  if (copies_back) {
+    // Copies are made by operators, which from now on say what streams they use.
+    if (async) gpu.adopt_stream(stream);
+    const prim::StreamScope scope(gpu, stream);
+    for (const auto& call : calls) call->copy_back();
+  }
+  const auto end = communicator_->mark(stream);
+  const auto work =
+      async ? std::make_shared<Work>(device_, communicator_->stream(), end, is_barrier) : nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (under_way_.size() >= kManyCalls) forget_ended();
+    const auto& first = *calls.front();
+    const auto& views = first.args.in.empty() ? first.args.out : first.args.in;
+    under_way_.push_back({end, work, std::chrono::steady_clock::now(), first.args.timeout,
+                          first.args.kind,
+                          views.empty() ? std::nullopt : std::optional(views[0].dtype),
+                          views.empty() ? 0 : views[0].numel(), made_++});
+    if (idle_) more_.notify_all();
+  }
+  if (!async) return nullptr;
+  // Whoever uses the tensors comes after the call, without being told to.
+  for (const auto& call : calls) {
+    for (const Tensor& t : call->out) t.storage()->add_pending(work, true);
+    for (const auto& [to, from] : call->copied_back) to.storage()->add_pending(work, true);
+    for (const Tensor& t : call->in) t.storage()->add_pending(work, false);
+  }
+  return work;
+}
+
+void StreamCalls::forget_ended() {
+  while (!under_way_.empty() && under_way_.front().end->is_done()) under_way_.pop_front();
+}
+
+std::string StreamCalls::describe(const UnderWay& call) const {
+  std::string text =
+      std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) + " of " + group_;
+  if (call.dtype)
+    text += " (" + std::string(name_of(*call.dtype)) + "[" + std::to_string(call.elements) + "])";
+  return text + " on rank " + std::to_string(rank_);
+}
+
+void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const std::string& why) {
+  error_ = std::make_exception_ptr(DistributedError(
+      Failure::backend, "", why, "this group is of no use any more: end it, or the process"));
+  for (const UnderWay& call : under_way_)
+    if (const WorkPtr work = call.work.lock()) work->finish(error_);
+  under_way_.clear();
+  lock.unlock();
+  communicator_->abort(why);
+  lock.lock();
+}
+
+void StreamCalls::watch() {
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    idle_ = under_way_.empty();
+    if (idle_)
+      more_.wait(lock, [&] { return ends_ || !under_way_.empty(); });
+    else
+      more_.wait_for(lock, kLook, [&] { return ends_; });
+    idle_ = false;
+    forget_ended();
+    if (ends_ || under_way_.empty()) continue;
+    const UnderWay& first = under_way_.front();
+    const std::string problem = communicator_->problem();
+    if (!problem.empty())
+      fail(lock, describe(first) + " failed: " + problem);
+    else if (std::chrono::steady_clock::now() - first.begun > first.timeout)
+      fail(lock, describe(first) + " did not complete within " +
+                     std::to_string(first.timeout.count()) +
+                     " ms: another rank has not come to it, or called something else");
+  }
+}
+
+}  // namespace arete::distributed

@@ -1,0 +1,65 @@
+// The calls of one group whose tensors are in the memory of one GPU: they are put into streams, and
+// a thread watches whether they end.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "arete/distributed/call_internal.h"
+#include "arete/distributed/process_group.h"
+
+namespace arete::distributed {
+
+class StreamCalls {
+ public:
+  StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
+              std::string group, int rank);
+  /// Ends what is under way, after a while in which it may end by itself.
+  ~StreamCalls();
+  StreamCalls(const StreamCalls&) = delete;
+  StreamCalls& operator=(const StreamCalls&) = delete;
+
+  Device device() const { return device_; }
+  const void* queue() { return communicator_->stream(); }
+  /// Puts calls into a stream as one: the device's current one, then it gives null, or the group's
+  /// own, then it gives what to wait for. `is_barrier`: whoever waits, waits on the host.
+  WorkPtr run(const std::vector<std::shared_ptr<Call>>& calls, bool async, bool is_barrier = false);
+
+ private:
+  struct UnderWay {
+    std::shared_ptr<prim::StreamPoint> end;
+    std::weak_ptr<Work> work;
+    std::chrono::steady_clock::time_point begun;
+    Milliseconds timeout;
+    // What it is, in words only if it fails.
+    prim::CollectiveKind kind;
+    std::optional<DType> dtype;
+    int64_t elements, number;
+  };
+  void watch();
+  void forget_ended();
+  std::string describe(const UnderWay& call) const;
+  void fail(std::unique_lock<std::mutex>& lock, const std::string& why);
+
+  const Device device_;
+  const std::string group_;
+  const int rank_;
+  const std::unique_ptr<prim::StreamCommunicator> communicator_;
+  std::mutex order_;  // of calls
+  int64_t made_ = 0;
+
+  std::mutex mutex_;  // of the rest
+  std::condition_variable more_;
+  std::deque<UnderWay> under_way_;
+  std::exception_ptr error_;
+  bool idle_ = false, ends_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace arete::distributed

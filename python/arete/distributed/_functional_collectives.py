@@ -1,0 +1,71 @@
+"""Collectives that give new tensors, under the names that PyTorch's compiler and DTensor use. They have gradients; nothing is to be waited
+for."""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+from .. import _operators
+from .._operators import _ops
+from . import distributed_c10d as c10d
+from .nn import functional as F
+
+_KINDS = {"sum": c10d.ReduceOp.SUM, "avg": c10d.ReduceOp.AVG, "product": c10d.ReduceOp.PRODUCT, "min": c10d.ReduceOp.MIN,
+          "max": c10d.ReduceOp.MAX, "band": c10d.ReduceOp.BAND, "bor": c10d.ReduceOp.BOR, "bxor": c10d.ReduceOp.BXOR}
+
+
+def _kind(name: str) -> c10d.ReduceOp:
+    if name.lower() not in _KINDS:
+        raise ValueError(f"Invalid reduce operation '{name}': expected one of {', '.join(_KINDS)}")
+    return _KINDS[name.lower()]
+
+
+def _group(group: Any) -> c10d.ProcessGroup:
+    """Of a group, a mesh of one dimension, or a mesh and the number of a dimension."""
+    if group is None or isinstance(group, c10d.ProcessGroup):
+        return c10d._of(group)
+    if isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
+        return group[0].get_group(group[1])
+    if hasattr(group, "get_group"):
+        return group.get_group()
+    raise ValueError("Invalid type for group, must be one of ProcessGroup, DeviceMesh or (DeviceMesh, int)")
+
+
+def wait_tensor(tensor: Any) -> Any:
+    """The tensor: who uses it waits by itself."""
+    return tensor
+
+
+def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
+    return F.broadcast(self, src, _group(group))
+
+
+def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
+    return F.all_reduce(self, _kind(reduceOp), _group(group))
+
+
+def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
+    """The tensors of all processes, one after the other along a dimension."""
+    rows = self.movedim(gather_dim, 0).contiguous()
+    return _ops.collective_all_gather(rows, _group(group)._number).movedim(0, gather_dim)
+
+
+def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Any:
+    """Of the sums or averages of all processes' tensors the part for this one, cut along a dimension."""
+    group, op = _group(group), _kind(reduceOp)
+    rows = self.movedim(scatter_dim, 0).contiguous()
+    if F._without_gradient(op, self):
+        rows = rows.detach()
+        result = _operators.empty_like(rows[: rows.shape[0] // group.size()])
+        group._reduce_scatter_tensor(result, rows, op, False)
+    else:
+        result = _ops.collective_reduce_scatter(rows, *F._reduction(op), group._number)
+    return result.movedim(0, scatter_dim)
+
+
+def all_to_all_single(self: Any, output_split_sizes: Optional[Sequence[int]], input_split_sizes: Optional[Sequence[int]], group: Any,
+                      tag: str = "") -> Any:
+    return _ops.collective_all_to_all(self, list(output_split_sizes or []), list(input_split_sizes or []), _group(group)._number)
+
+
+all_gather_tensor_autograd, reduce_scatter_tensor_autograd = all_gather_tensor, reduce_scatter_tensor
+all_to_all_single_autograd = all_to_all_single

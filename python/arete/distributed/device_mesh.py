@@ -1,0 +1,230 @@
+"""Processes as a grid of ranks, with a group for each line of it.
+
+>>> dist = arete.distributed
+>>> dist.init_process_group("fake", rank=5, world_size=8)
+>>> mesh = dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+>>> mesh.get_coordinate(), mesh["tp"].get_local_rank(), dist.get_process_group_ranks(mesh.get_group("dp"))
+((1, 1), 1, [1, 5])
+>>> dist.destroy_process_group()
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Sequence, Union
+
+from .. import _C
+from . import distributed_c10d as c10d
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+def _flat(ranks: Any) -> tuple[list, tuple]:
+    """The ranks in a nest of lists, and its sizes."""
+    if not isinstance(ranks, (list, tuple)):
+        return [int(ranks)], ()
+    parts = [_flat(r) for r in ranks]
+    shapes = {shape for _, shape in parts}
+    if len(shapes) > 1:
+        raise ValueError("the rows of a mesh must have one length")
+    return [r for flat, _ in parts for r in flat], (len(parts), *(shapes.pop() if shapes else ()))
+
+
+class DeviceMesh:
+    """`mesh`: ranks, as a tensor or nested lists. All processes of the default group make the same meshes in the same order; each line
+    of ranks along each dimension is a group. `backend_override` is refused.
+
+    >>> arete.distributed.init_process_group("fake", rank=3, world_size=4)
+    >>> arete.distributed.DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("dp", "tp"))["tp"].mesh.tolist()
+    [2, 3]
+    >>> arete.distributed.destroy_process_group()
+    """
+
+    def __init__(self, device_type: str, mesh: Any, *, mesh_dim_names: Optional[Sequence[str]] = None, backend_override: Any = None,
+                 _init_backend: bool = True):
+        if backend_override is not None:
+            raise NotImplementedError("DeviceMesh: backend_override is not supported")
+        ranks, shape = _flat(mesh.tolist() if isinstance(mesh, _C.Tensor) else mesh)
+        shape = shape or (1,)
+        names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        if names is not None and (len(names) != len(shape) or len(set(names)) != len(names)):
+            raise RuntimeError(f"a mesh of {len(shape)} dimensions needs as many different names, got {list(names)}")
+        if len(set(ranks)) != len(ranks):
+            raise ValueError("a rank is in the mesh twice")
+        if not c10d.is_initialized():
+            c10d.init_process_group()
+        world = c10d.get_world_size()
+        if ranks and not 0 <= min(ranks) <= max(ranks) < world:
+            raise RuntimeError(f"Mesh should not be bigger than default world size {world}, but found {len(ranks)} ranks!")
+        self._fill(device_type, ranks, shape, names, None)
+        if _init_backend:
+            self._groups = [self._make_groups(d) for d in range(len(shape))]
+
+    def _fill(self, device_type: str, ranks: list, shape: tuple, names: Optional[tuple], root: Optional["DeviceMesh"]) -> None:
+        self.device_type, self._ranks, self._shape, self.mesh_dim_names = device_type, ranks, shape, names
+        self._root, self._groups, self._flattened = root, None, {}
+        here = c10d.get_rank()
+        self._coordinate = None
+        if here in ranks:
+            at, self._coordinate = ranks.index(here), []
+            for n in reversed(shape):
+                self._coordinate.insert(0, at % n)
+                at //= n
+
+    def _lines(self, dim: int) -> list[list[int]]:
+        step, n = math.prod(self._shape[dim + 1:]), self._shape[dim]
+        return [[self._ranks[block + inner + i * step] for i in range(n)]
+                for block in range(0, len(self._ranks), step * n) for inner in range(step)]
+
+    def _make_groups(self, dim: int) -> Any:
+        """The group of this process' line; all processes make all lines."""
+        mine = None
+        for line in self._lines(dim):
+            if len(line) == c10d.get_world_size() and line == list(range(len(line))):
+                group = c10d._of(None)
+            else:
+                group = c10d.new_group(line)
+            if c10d.get_rank() in line:
+                mine = group
+        return mine
+
+    @property
+    def mesh(self) -> Any:
+        """The ranks, as a tensor of int32 in host memory."""
+        return _C.tensor(self._ranks, dtype=_C.int32, device=_C.device("cpu")).reshape(self._shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def shape(self) -> tuple:
+        return self._shape
+
+    def size(self, mesh_dim: Optional[int] = None) -> int:
+        """How many ranks there are, in all or along a dimension."""
+        return math.prod(self._shape) if mesh_dim is None else self._shape[mesh_dim]
+
+    def _dim(self, mesh_dim: Union[int, str, None], what: str) -> int:
+        if mesh_dim is None:
+            if self.ndim > 1:
+                raise RuntimeError(f"Found the DeviceMesh have {self.ndim} dimensions. Optional kwarg `mesh_dim` needs to be specified "
+                                   f"when device_mesh.ndim > 1: {what} is of one of them.")
+            return 0
+        if isinstance(mesh_dim, str):
+            if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
+                raise KeyError(f"Invalid mesh_dim_name '{mesh_dim}': the names are {self.mesh_dim_names}")
+            return self.mesh_dim_names.index(mesh_dim)
+        if not -self.ndim <= mesh_dim < self.ndim:
+            raise IndexError(f"a mesh of {self.ndim} dimensions has no dimension {mesh_dim}")
+        return mesh_dim % self.ndim
+
+    def get_group(self, mesh_dim: Union[int, str, None] = None) -> Any:
+        """The group of this process along a dimension."""
+        dim = self._dim(mesh_dim, "get_group")
+        if self._groups is None:
+            raise RuntimeError("DeviceMesh process groups not initialized!")
+        return self._groups[dim]
+
+    def get_all_groups(self) -> list:
+        """Those along all dimensions."""
+        return [self.get_group(d) for d in range(self.ndim)]
+
+    def get_rank(self) -> int:
+        """Of this process in the default group."""
+        return c10d.get_rank()
+
+    def get_local_rank(self, mesh_dim: Union[int, str, None] = None) -> int:
+        """The place of this process along a dimension."""
+        dim = self._dim(mesh_dim, "get_local_rank")
+        if self._coordinate is None:
+            raise RuntimeError("this process is not in the mesh")
+        return self._coordinate[dim]
+
+    def get_coordinate(self) -> Optional[tuple[int, ...]]:
+        """Its place along all dimensions; None if it is not in the mesh."""
+        return None if self._coordinate is None else tuple(self._coordinate)
+
+    def __getitem__(self, names: Union[str, tuple]) -> "DeviceMesh":
+        """The part of the mesh that this process shares these dimensions with. It uses the mesh's groups."""
+        names = (names,) if isinstance(names, str) else tuple(names)
+        if self.mesh_dim_names is None:
+            raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
+        if len(names) == 1 and names[0] in self._flattened:
+            return self._flattened[names[0]]
+        dims = [self._dim(name, "a slice") for name in names]
+        if sorted(set(dims)) != dims:
+            raise KeyError(f"Invalid mesh_dim_names {names}: each once, in the order of {self.mesh_dim_names}")
+        if dims == list(range(self.ndim)):
+            return self
+        here = self._coordinate or [0] * self.ndim
+        steps = [math.prod(self._shape[d + 1:]) for d in range(self.ndim)]
+        places = [sum(here[d] * steps[d] for d in range(self.ndim) if d not in dims)]
+        for d in dims:
+            places = [p + i * steps[d] for p in places for i in range(self._shape[d])]
+        part = object.__new__(DeviceMesh)
+        part._fill(self.device_type, [self._ranks[p] for p in places], tuple(self._shape[d] for d in dims), names, self._root or self)
+        part._groups = None if self._groups is None else [self._groups[d] for d in dims]
+        return part
+
+    def _flatten(self, mesh_dim_name: Optional[str] = None) -> "DeviceMesh":
+        """All ranks of it as one dimension, with a group of its own; the mesh that it is a part of knows it by the name. All processes
+        call this."""
+        root = self._root or self
+        name = mesh_dim_name or "_".join(self.mesh_dim_names or ())
+        if name in root._flattened:
+            return root._flattened[name]
+        lines = {tuple(self._ranks)}
+        if self._root is not None:  # all parts like this one make their groups
+            dims = [root._dim(n, "a slice") for n in self.mesh_dim_names]
+            order = [d for d in range(root.ndim) if d not in dims] + dims
+            moved = root.mesh.permute(order).reshape(-1, len(self._ranks))
+            lines = {tuple(line) for line in moved.tolist()}
+        flat = object.__new__(DeviceMesh)
+        flat._fill(self.device_type, self._ranks, (len(self._ranks),), (name,), root)
+        for line in sorted(lines):
+            group = c10d.new_group(list(line))
+            if c10d.get_rank() in line:
+                flat._groups = [group]
+        root._flattened[name] = flat
+        return flat
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceMesh) and (self.device_type, self._ranks, self._shape, self.mesh_dim_names) == (
+            other.device_type, other._ranks, other._shape, other.mesh_dim_names)
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, tuple(self._ranks), self._shape, self.mesh_dim_names))
+
+    def __repr__(self) -> str:
+        names = self.mesh_dim_names or [None] * self.ndim
+        sizes = ", ".join(f"{name}={n}" if name else str(n) for name, n in zip(names, self._shape))
+        sizes += "," * (self.ndim == 1 and not names[0])
+        steps = ", ".join(str(math.prod(self._shape[d + 1:])) for d in range(self.ndim)) + "," * (self.ndim == 1)
+        return f"DeviceMesh(({sizes}), '{self.device_type}', stride=({steps}))"
+
+
+def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Optional[Sequence[str]] = None,
+                     backend_override: Any = None) -> DeviceMesh:
+    """A mesh of all ranks, in order, of these sizes. Makes the default group if there is none, and on GPUs makes that of this process'
+    local rank the current one if the default group is made here.
+
+    >>> arete.distributed.init_process_group("fake", rank=0, world_size=4)
+    >>> arete.distributed.init_device_mesh("cpu", (2, 2)).mesh.tolist()
+    [[0, 1], [2, 3]]
+    >>> arete.distributed.destroy_process_group()
+    """
+    if not isinstance(device_type, str) or not device_type.isalpha():
+        raise RuntimeError(f"Device type with index is not supported but got {device_type}. "
+                           "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.")
+    shape = tuple(int(n) for n in mesh_shape)
+    if not c10d.is_initialized():
+        if device_type == "cuda":
+            local = c10d._d.environment_local_rank()
+            if local is not None and _C._cuda.is_available():
+                _C._cuda.set_device(local % _C._cuda.device_count())
+        c10d.init_process_group()
+    if math.prod(shape) > c10d.get_world_size():
+        raise RuntimeError(f"Mesh should not be bigger than default world size {c10d.get_world_size()}, but found {math.prod(shape)} "
+                           "ranks!")
+    ranks = _C.tensor(list(range(math.prod(shape))), dtype=_C.int64, device=_C.device("cpu")).reshape(shape)
+    return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, backend_override=backend_override)
