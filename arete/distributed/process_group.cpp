@@ -57,7 +57,9 @@ bool Work::wait_done(Milliseconds most) {
   if (end_) {
     const auto begun = std::chrono::steady_clock::now();
     while (!is_completed()) {
-      if (std::chrono::steady_clock::now() - begun >= most) return false;
+      // In milliseconds: the most of them are more than a clock's ticks can say.
+      if (std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begun) >= most)
+        return false;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     return true;
@@ -152,13 +154,20 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
     });
   watch_->set_abort([this] {
     if (communicator_) communicator_->abort();
+    // Who has it connects GPUs, and watches what the others say.
+    const std::unique_lock lock(stream_calls_mutex_, std::try_to_lock);
+    if (lock && stream_calls_) stream_calls_->end(last_report());
   });
   number_ = ops::add_group(*this);
 }
 
 ProcessGroup::~ProcessGroup() {
   ops::remove_group(number_);
-  stream_calls_.reset();
+  {
+    std::unique_lock lock(stream_calls_mutex_);
+    const auto last = std::move(stream_calls_);
+    lock.unlock();  // ending may take a while
+  }
   // Messages that were not waited for may be on their way.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   const bool idle = threads_->collectives.wait_idle(until) && threads_->transfers.wait_idle(until);
@@ -205,9 +214,10 @@ StreamCalls& ProcessGroup::stream_calls(Device device) {
         DeviceError("",
                     "a group connects its GPUs at the first call, which cannot be part of a graph")
             .hint("call a collective before the capture, or give init_process_group device_id"));
-    const auto where = rendezvous_over(*store_);
+    const StorePtr store = watched(store_, watch_);
+    const auto where = rendezvous_over(*store);
     stream_calls_ = std::make_unique<StreamCalls>(
-        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), name_, rank_);
+        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_, rank_);
   }
   ARETE_CHECK(stream_calls_->device() == device,
               DeviceError("", "a group has one GPU in each process")

@@ -11,12 +11,20 @@ constexpr Milliseconds kLook(100);           // how often the watcher looks
 constexpr std::chrono::seconds kEndTime(2);  // for what is under way when the group ends
 constexpr size_t kManyCalls = 256;
 
+uint64_t enter(GroupWatch& watch, const prim::CollectiveArgs& args) {
+  using prim::CollectiveKind;
+  if (args.kind == CollectiveKind::send) return watch.enter(CallKind::send, args.root, &args.in[0]);
+  if (args.kind == CollectiveKind::recv)
+    return watch.enter(CallKind::recv, args.root, &args.out[0]);
+  return watch.enter(args);
+}
+
 }  // namespace
 
 StreamCalls::StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
-                         std::string group, int rank)
+                         std::shared_ptr<GroupWatch> watch, int rank)
     : device_(device),
-      group_(std::move(group)),
+      watch_(std::move(watch)),
       rank_(rank),
       communicator_(std::move(communicator)),
       watcher_([this] { watch(); }) {}
@@ -49,31 +57,55 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
   const prim::StreamHandle stream = async ? communicator_->stream() : current;
   if (async) communicator_->mark(current)->hold(stream);
   std::vector<prim::CollectiveArgs> args;
+  std::vector<uint64_t> watched;
   bool copies_back = false;
   for (const auto& call : calls) {
     args.push_back(call->args);
     copies_back |= !call->copied_back.empty();
+    watched.push_back(enter(*watch_, call->args));
+    watch_->start(watched.back());
   }
-  communicator_->run(args, stream);
-  if (copies_back) {
-    // Copies are made by operators, which from now on say what streams they use.
-    if (async) gpu.adopt_stream(stream);
-    const prim::StreamScope scope(gpu, stream);
-    for (const auto& call : calls) call->copy_back();
-  }
-  const auto end = communicator_->mark(stream);
-  const auto work =
-      async ? std::make_shared<Work>(device_, communicator_->stream(), end, is_barrier) : nullptr;
   {
+    // The library may wait for others already when it is called.
     const std::lock_guard lock(mutex_);
     if (under_way_.size() >= kManyCalls) forget_ended();
     const auto& first = *calls.front();
     const auto& views = first.args.in.empty() ? first.args.out : first.args.in;
-    under_way_.push_back({end, work, std::chrono::steady_clock::now(), first.args.timeout,
+    under_way_.push_back({nullptr,
+                          {},
+                          std::chrono::steady_clock::now(),
+                          first.args.timeout,
                           first.args.kind,
                           views.empty() ? std::nullopt : std::optional(views[0].dtype),
-                          views.empty() ? 0 : views[0].numel(), made_++});
+                          views.empty() ? 0 : views[0].numel(),
+                          made_++,
+                          std::move(watched)});
     if (idle_) more_.notify_all();
+  }
+  std::shared_ptr<prim::StreamPoint> end;
+  try {
+    communicator_->run(args, stream);
+    if (copies_back) {
+      // Copies are made by operators, which from now on say what streams they use.
+      if (async) gpu.adopt_stream(stream);
+      const prim::StreamScope scope(gpu, stream);
+      for (const auto& call : calls) call->copy_back();
+    }
+    end = communicator_->mark(stream);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    leave(under_way_.back(), true);
+    under_way_.pop_back();
+    throw;
+  }
+  const auto work =
+      async ? std::make_shared<Work>(device_, communicator_->stream(), end, is_barrier) : nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    under_way_.back().end = end;
+    under_way_.back().work = work;
   }
   if (!async) return nullptr;
   // Whoever uses the tensors comes after the call, without being told to.
@@ -85,13 +117,25 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
   return work;
 }
 
+void StreamCalls::end(const std::string& why) {
+  std::unique_lock lock(mutex_);
+  if (!error_) fail(lock, why);
+}
+
+void StreamCalls::leave(const UnderWay& call, bool failed) noexcept {
+  for (const uint64_t number : call.watched) watch_->leave(number, failed);
+}
+
 void StreamCalls::forget_ended() {
-  while (!under_way_.empty() && under_way_.front().end->is_done()) under_way_.pop_front();
+  while (!under_way_.empty() && under_way_.front().end && under_way_.front().end->is_done()) {
+    leave(under_way_.front(), false);
+    under_way_.pop_front();
+  }
 }
 
 std::string StreamCalls::describe(const UnderWay& call) const {
   std::string text =
-      std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) + " of " + group_;
+      std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) + " of " + watch_->name();
   if (call.dtype)
     text += " (" + std::string(name_of(*call.dtype)) + "[" + std::to_string(call.elements) + "])";
   return text + " on rank " + std::to_string(rank_);
@@ -100,8 +144,10 @@ std::string StreamCalls::describe(const UnderWay& call) const {
 void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const std::string& why) {
   error_ = std::make_exception_ptr(DistributedError(
       Failure::backend, "", why, "this group is of no use any more: end it, or the process"));
-  for (const UnderWay& call : under_way_)
+  for (const UnderWay& call : under_way_) {
     if (const WorkPtr work = call.work.lock()) work->finish(error_);
+    leave(call, true);
+  }
   under_way_.clear();
   lock.unlock();
   communicator_->abort(why);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arete/distributed/call_internal.h"
+#include "arete/distributed/flight_recorder.h"
 #include "arete/distributed/process_group.h"
 
 namespace arete::distributed {
@@ -19,7 +20,7 @@ namespace arete::distributed {
 class StreamCalls {
  public:
   StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
-              std::string group, int rank);
+              std::shared_ptr<GroupWatch> watch, int rank);
   /// Ends what is under way, after a while in which it may end by itself.
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
@@ -30,10 +31,12 @@ class StreamCalls {
   /// Puts calls into a stream as one: the device's current one, then it gives null, or the group's
   /// own, then it gives what to wait for. `is_barrier`: whoever waits, waits on the host.
   WorkPtr run(const std::vector<std::shared_ptr<Call>>& calls, bool async, bool is_barrier = false);
+  /// Ends what is under way, which fails with that text, as all later calls do. From any thread.
+  void end(const std::string& why);
 
  private:
   struct UnderWay {
-    std::shared_ptr<prim::StreamPoint> end;
+    std::shared_ptr<prim::StreamPoint> end;  // null: the library is still being called
     std::weak_ptr<Work> work;
     std::chrono::steady_clock::time_point begun;
     Milliseconds timeout;
@@ -41,14 +44,16 @@ class StreamCalls {
     prim::CollectiveKind kind;
     std::optional<DType> dtype;
     int64_t elements, number;
+    std::vector<uint64_t> watched;  // the calls' numbers in records
   };
   void watch();
   void forget_ended();
+  void leave(const UnderWay& call, bool failed) noexcept;
   std::string describe(const UnderWay& call) const;
   void fail(std::unique_lock<std::mutex>& lock, const std::string& why);
 
   const Device device_;
-  const std::string group_;
+  const std::shared_ptr<GroupWatch> watch_;
   const int rank_;
   const std::unique_ptr<prim::StreamCommunicator> communicator_;
   std::mutex order_;  // of calls

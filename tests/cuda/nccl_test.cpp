@@ -39,7 +39,7 @@ const Nccl& fake_nccl(int version = 22809) {
   static Nccl f;
   f.version = version;
   f.init_rank = [](Comm* c, int, nccl::UniqueId, int, nccl::Config* config) {
-    EXPECT_EQ(config->blocking, 0);
+    EXPECT_EQ(config->blocking, 1);
     EXPECT_EQ(config->magic, 0xcafebeefu);
     *c = reinterpret_cast<Comm>(1);
     return in_progress > 0 ? nccl::kInProgress : later_result;

@@ -46,7 +46,8 @@ class CudaCommunicator final : public prim::StreamCommunicator {
   CudaCommunicator(CudaBackend& gpu, const Nccl& library, const nccl::UniqueId& id, int rank,
                    int size, std::chrono::milliseconds timeout)
       : gpu_(gpu),
-        comm_(library, id, rank, size, gpu.limits().arch() >= 90, timeout),
+        comm_(library, id, rank, size, gpu.limits().arch() >= 90, timeout,
+              [&gpu] { gpu.context().make_current(); }),
         // Before the kernels of others: they have most of the device anyway.
         stream_(gpu.context().take_stream(-1)) {}
   ~CudaCommunicator() override { gpu_.context().give_stream(stream_); }
