@@ -11,6 +11,8 @@ import re
 import sys
 
 import arete
+import arete._absent_dtypes
+import arete._refused
 import arete.nn.functional
 from arete import _C
 from arete._operators._schemas import split
@@ -28,7 +30,9 @@ HEAD = '''\
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import _dynamo as _dynamo
+from . import _custom_ops as _custom_ops, _dynamo as _dynamo, _higher_order_ops as _higher_order_ops, _inductor as _inductor
+from . import _utils as _utils, ao as ao, as_torch as as_torch, functional as functional, fx as fx, hub as hub, library as library
+from . import mps as mps, mtia as mtia, ops as ops, quantization as quantization, storage as storage, torch_version as torch_version
 from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
 from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
@@ -49,8 +53,17 @@ from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
 from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .amp.grad_scaler import GradScaler as GradScaler
+from ._absent_dtypes import AbsentDType
+from ._checks import _assert as _assert, _assert_async as _assert_async, _check_tensor_all as _check_tensor_all
+from ._checks import _check_tensor_all_with as _check_tensor_all_with, _check_with as _check_with
+from ._checks import _shape_as_tensor as _shape_as_tensor
+from ._symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sym_ite, sym_max as sym_max, sym_min as sym_min
+from ._symbolic import sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
+from .autograd import is_anomaly_enabled as is_anomaly_enabled
 from .compiler import compile as compile
 from .func import vmap as vmap
+from .jit import ScriptFunction as ScriptFunction, ScriptModule as ScriptModule
+from .random import get_rng_state as get_rng_state, initial_seed as initial_seed, seed as seed, set_rng_state as set_rng_state
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window
 from .signal._periodic import hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
@@ -313,6 +326,8 @@ def make() -> str:
         elif inspect.isfunction(value) or isinstance(value, _C.Operator):
             out.append(f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ...\n")
     out.append("\n")
+    out += [f"class {name}: ...\n" for name in sorted(arete._refused.NAMES) + ["SymBool", "SymFloat", "SymInt"]]
+    out += [f"{name}: AbsentDType\n" for name in sorted(arete._absent_dtypes.NAMES)]
     for name in sorted(vars(arete)):
         value = getattr(arete, name)
         if name.startswith("_") or re.search(rf"(class|as) {name}\b", HEAD):
@@ -330,6 +345,10 @@ def make() -> str:
         elif isinstance(value, type(arete.FloatTensor)):
             out.append(f"class {name}:\n    dtype: _DType\n"
                        "    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]\n")
+        elif isinstance(value, type) and issubclass(value, (arete.TypedStorage, arete.UntypedStorage)):
+            own = ("    def __init__(self, *content: Any, **options: Any) -> None: ...\n"
+                   "    def __getattr__(self, name: str) -> Any: ...\n")
+            out.append(f"class {name}:\n{own}" if value.__base__ is object else f"class {name}(TypedStorage): ...\n")
         elif isinstance(value, arete.memory_format):
             out.append(f"{name}: memory_format\n")
         elif isinstance(value, arete.layout):

@@ -259,7 +259,7 @@ std::string Tensor::to_string() const {
     // Values of these show what they are.
     show_dtype = show_dtype && dtype() != kInt64 && dtype() != kBool && !complex_default;
   }
-  if (show_dtype) suffixes.push_back(fmt::format("dtype=arete.{}", name_of(dtype())));
+  if (show_dtype) suffixes.push_back(fmt::format("dtype={}.{}", options.package, name_of(dtype())));
   if (const IntrusivePtr<Node> node = grad_fn())
     suffixes.push_back("grad_fn=<" + node->name() + ">");
   else if (requires_grad())

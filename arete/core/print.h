@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace arete {
 
@@ -12,6 +13,7 @@ struct PrintOptions {
   int64_t edge_items = 3;          ///< elements shown at each end of a dimension then
   int line_width = 80;             ///< columns
   std::optional<bool> scientific;  ///< always or never 1.0000e-05; without it, by the values
+  std::string package = "arete";   ///< where dtypes are said to be: dtype=arete.float64
 };
 
 /// The options of all threads.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arete/core/print.h"
 #include "arete/nn/layer_internal.h"
 #include "arete/nn/rnn_internal.h"
 #include "arete/ops/autocast.h"
@@ -101,7 +102,9 @@ void check_states(const Recurrent& r, const std::vector<Tensor>& states, int64_t
 }
 
 void check_input(const Recurrent& r, const Tensor& input, const DirectionWeights& w) {
-  const auto dtype = [](const Tensor& t) { return "arete." + std::string(name_of(t.dtype())); };
+  const auto dtype = [](const Tensor& t) {
+    return print_options().package + "." + std::string(name_of(t.dtype()));
+  };
   ARETE_CHECK(
       input.dtype() == w.ih.dtype() || (modes().word & Modes::kAutocast),
       ValueError(r.name, "RNN input dtype (" + dtype(input) + ") does not match weight dtype (" +

@@ -97,21 +97,34 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "jit",
-         "futures", "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy", "onnx", "optim", "overrides", "random", "special",
-         "testing", "types", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu", "_dynamo")
+_LAZY = ("_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd",
+         "backends", "compiler",
+         "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library",
+         "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "numpy", "onnx", "ops", "optim", "overrides", "profiler",
+         "quantization", "random", "serialization", "signal", "special", "storage", "testing", "torch_version", "types",
+         "utils", "version", "vision", "xpu")
 
-_AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
-             "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
-             "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
-             "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype")
+# Names that are loaded when they are used, by the modules that have them.
+_FROM = {name: module for module, names in {
+    "_absent_dtypes": "complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu int1 int2 int3 int4 int5 int6 "
+                      "int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint16 uint32 uint64",
+    "_checks": "_assert _assert_async _check_tensor_all _check_tensor_all_with _check_with _shape_as_tensor",
+    "_refused": "PyTorchFileReader PyTorchFileWriter",
+    "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
+    "amp.autocast_mode": "autocast autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
+                         "get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
+                         "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype "
+                         "set_autocast_enabled set_autocast_gpu_dtype",
+    "amp.grad_scaler": "GradScaler", "autograd": "is_anomaly_enabled", "func": "vmap", "jit": "ScriptFunction ScriptModule",
+    "random": "seed initial_seed get_rng_state set_rng_state",
+    "serialization": "save load", "signal._periodic": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+}.items() for name in names.split()}
 
 # What torch has and Arete does not, with the reason.
-_NO_SPARSE, _NO_GRAPHS = "there are no sparse tensors", "programs are not taken apart into graphs"
+_NO_SPARSE = "there are no sparse tensors"
 _ABSENT = {
-    "fx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
-    "ops": "operators are functions of arete", "hub": "nothing is fetched from the network", "nested": "there are no nested tensors",
-    "quantization": "there are no quantised tensors", "ao": "there are no quantised tensors", "package": "programs are not packed",
+    "nested": "there are no nested tensors",
+    "package": "programs are not packed",
     **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
                      "sparse_bsr_tensor", "sparse_bsc_tensor", "sparse_compressed_tensor"), _NO_SPARSE),
     **dict.fromkeys(("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
@@ -119,53 +132,27 @@ _ABSENT = {
     **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quint8", "qint8", "qint32"), "there are no quantised tensors"),
 }
 
-_WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
-
-
 def __getattr__(name: str):
-    if name in _LAZY:
-        import importlib
+    import importlib
 
+    if name in _LAZY:
         try:
             return importlib.import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as e:
             if e.name == f"{__name__}.{name}":
                 raise AttributeError(f"module 'arete' has no attribute '{name}'") from None
             raise
-    if name in _AUTOCAST:
-        from .amp import autocast_mode
-
-        return getattr(autocast_mode, name)
-    if name == "GradScaler":
-        from .amp import GradScaler
-
-        return GradScaler
-    if name in _WINDOWS:
-        from .signal import _periodic
-
-        return getattr(_periodic, name)
-    if name in ("save", "load"):
-        from . import serialization
-
-        return getattr(serialization, name)
-    if name == "vmap":
-        from .func import vmap
-
-        return vmap
-    if name in ("is_anomaly_enabled", "set_anomaly_enabled"):
-        from . import autograd
-
-        return autograd.is_anomaly_enabled if name == "is_anomaly_enabled" else _C._set_anomaly
+    if name in _FROM:
+        module = importlib.import_module(f"{__name__}.{_FROM[name]}")
+        return module.NAMES[name] if _FROM[name] in ("_absent_dtypes", "_refused") else getattr(module, name)
+    if name == "set_anomaly_enabled":
+        return _C._set_anomaly
     if name == "compile":
         if _compilation_is_off():
             return _as_it_is
         from .compiler import compile
 
         return compile
-    if name in ("seed", "initial_seed", "get_rng_state", "set_rng_state"):
-        from . import random
-
-        return getattr(random, name)
     raise AttributeError(f"module 'arete' has no attribute '{name}'" + (f": {_ABSENT[name]}" if name in _ABSENT else ""))
 
 
@@ -181,7 +168,7 @@ def _as_it_is(model=None, *, fullgraph=False, dynamic=None, backend="inductor", 
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler", "vmap", "compile"})
+    return sorted(set(globals()) | set(_LAZY) | set(_FROM) | {"compile"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -2,7 +2,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import _dynamo as _dynamo
+from . import _custom_ops as _custom_ops, _dynamo as _dynamo, _higher_order_ops as _higher_order_ops, _inductor as _inductor
+from . import _utils as _utils, ao as ao, as_torch as as_torch, functional as functional, fx as fx, hub as hub, library as library
+from . import mps as mps, mtia as mtia, ops as ops, quantization as quantization, storage as storage, torch_version as torch_version
 from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
 from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
@@ -23,8 +25,17 @@ from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
 from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .amp.grad_scaler import GradScaler as GradScaler
+from ._absent_dtypes import AbsentDType
+from ._checks import _assert as _assert, _assert_async as _assert_async, _check_tensor_all as _check_tensor_all
+from ._checks import _check_tensor_all_with as _check_tensor_all_with, _check_with as _check_with
+from ._checks import _shape_as_tensor as _shape_as_tensor
+from ._symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sym_ite, sym_max as sym_max, sym_min as sym_min
+from ._symbolic import sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
+from .autograd import is_anomaly_enabled as is_anomaly_enabled
 from .compiler import compile as compile
 from .func import vmap as vmap
+from .jit import ScriptFunction as ScriptFunction, ScriptModule as ScriptModule
+from .random import get_rng_state as get_rng_state, initial_seed as initial_seed, seed as seed, set_rng_state as set_rng_state
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window
 from .signal._periodic import hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
@@ -762,37 +773,82 @@ class Tensor:
     def xlogy(self, other: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
     def xlogy_(self, other: Tensor) -> Tensor: ...
 
+class PyTorchFileReader: ...
+class PyTorchFileWriter: ...
+class SymBool: ...
+class SymFloat: ...
+class SymInt: ...
+complex32: AbsentDType
+float4_e2m1fn_x2: AbsentDType
+float8_e4m3fnuz: AbsentDType
+float8_e5m2fnuz: AbsentDType
+float8_e8m0fnu: AbsentDType
+int1: AbsentDType
+int2: AbsentDType
+int3: AbsentDType
+int4: AbsentDType
+int5: AbsentDType
+int6: AbsentDType
+int7: AbsentDType
+uint1: AbsentDType
+uint16: AbsentDType
+uint2: AbsentDType
+uint3: AbsentDType
+uint32: AbsentDType
+uint4: AbsentDType
+uint5: AbsentDType
+uint6: AbsentDType
+uint64: AbsentDType
+uint7: AbsentDType
+class BFloat16Storage(TypedStorage): ...
 class BFloat16Tensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class BoolStorage(TypedStorage): ...
 class BoolTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class ByteStorage(TypedStorage): ...
 class ByteTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class CharStorage(TypedStorage): ...
 class CharTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class ComplexDoubleStorage(TypedStorage): ...
+class ComplexFloatStorage(TypedStorage): ...
+class DoubleStorage(TypedStorage): ...
 class DoubleTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class FloatStorage(TypedStorage): ...
 class FloatTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class HalfStorage(TypedStorage): ...
 class HalfTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class IntStorage(TypedStorage): ...
 class IntTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class LongStorage(TypedStorage): ...
 class LongTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
+class ShortStorage(TypedStorage): ...
 class ShortTensor:
     dtype: _DType
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]
 def T(self: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
+class TypedStorage:
+    def __init__(self, *content: Any, **options: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+class UntypedStorage:
+    def __init__(self, *content: Any, **options: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
 def abs(self: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
 def abs_(self: Tensor) -> Tensor: ...
 def absolute(self: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
@@ -1157,6 +1213,7 @@ def ldexp(self: Tensor, other: Tensor, *, out: Optional[Tensor] = ...) -> Tensor
 def ldexp_(self: Tensor, other: Tensor) -> Tensor: ...
 def le(self: Tensor, other: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
 def le_(self: Tensor, other: Tensor) -> Tensor: ...
+legacy_contiguous_format: memory_format
 def lerp(self: Tensor, end: Tensor, weight: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
 def lerp_(self: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
 def less(self: Tensor, other: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...

@@ -83,7 +83,7 @@ class _Open(Exception):
 
 def _is_own(o: Any) -> bool:
     module = getattr(o, "__module__", None)
-    return isinstance(module, str) and (module == "arete" or module.startswith("arete."))
+    return isinstance(module, str) and module.partition(".")[0] in ("arete", _C.Tensor.__module__)  # that of as_torch
 
 
 def _is_of_package(function: Any) -> bool:

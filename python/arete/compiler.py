@@ -205,7 +205,8 @@ def is_exporting() -> bool:
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Marks a function whose calls are made at once inside compiled ones; as a decorator with or without arguments. Compiled functions
-    that it calls there put nothing off either (`recursive=False` is refused: there is no other way).
+    that it calls there put nothing off either. With `recursive=False` only its own Python would not be looked into, which none is: that
+    gives the function.
 
     >>> @arete.compiler.disable
     ... def double(x):
@@ -213,10 +214,10 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     >>> arete.compile(double)(2)
     (4, False)
     """
-    if not recursive:
-        raise NotImplementedError("compiler.disable(): what a function calls is made at once, too (recursive=False is not there)")
     if fn is None:
-        return lambda function: disable(function, reason=reason)
+        return lambda function: disable(function, recursive, reason=reason)
+    if not recursive:
+        return fn
 
     @_functools.wraps(fn)
     def at_once(*args: Any, **kwargs: Any) -> Any:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from ._C import Tensor
 from ._operators import (
-    _get_default_nowrap_functions as get_default_nowrap_functions, _handle_torch_function as handle_torch_function,
+    _TorchFunctionMode as TorchFunctionMode, _get_default_nowrap_functions as get_default_nowrap_functions,
+    _handle_torch_function as handle_torch_function,
     _overloaded_arguments as _overloaded,
 )
 
-__all__ = ["get_default_nowrap_functions", "handle_torch_function", "has_torch_function", "is_tensor_like"]
+__all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "handle_torch_function", "has_torch_function", "is_tensor_like"]
 
 
 def has_torch_function(relevant_args) -> bool:

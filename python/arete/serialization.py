@@ -5,10 +5,12 @@
 
 `save` writes the safetensors format, in which every other program finds the tensors under names like "model.0.weight"; `load` makes the
 very same structure of it again. The mapping is described in `arete/_formats/structure.py`. `load` reads PyTorch's .pt files and
-NumPy's .npy and .npz as well. Nothing that is read is ever executed.
+NumPy's .npy and .npz as well. Other objects (modules, optimizers, the program's own) are written as PyTorch does, by pickle, which `load`
+executes with weights_only=False only.
 """
 from __future__ import annotations
 
+import io
 import os
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable, Iterator, List, Optional, Union
@@ -26,7 +28,8 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
     """Writes a tensor, or dicts, lists, tuples and sets of tensors, numbers, texts, None, ..., to a path or an open file.
 
     Types, key types and the order of keys come back as they were; so do requires_grad, Parameters, memory formats and tensors
-    that are the same. What cannot be saved is a TypeError naming its place in `obj`, before anything is written.
+    that are the same. What holds other objects is written in PyTorch's format, which load() reads with weights_only=False; what pickle
+    cannot write is its error, before anything is written.
 
     At a path the new file appears complete or not at all: it is written beside the old one, synced, and renamed over it.
     PyTorch's further arguments (pickle_module, ...) are accepted and not used.
@@ -37,23 +40,34 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
     >>> _ = file.seek(0)
     >>> arete.load(file)
     {'weight': tensor([1., 1.]), 'epoch': 3}
+    >>> file = io.BytesIO()
     >>> arete.save({"hook": print}, file)
-    Traceback (most recent call last):
-    TypeError: cannot save obj['hook']: a builtins.builtin_function_or_method. Saved are tensors, numbers, ...
+    >>> _ = file.seek(0)
+    >>> arete.load(file, weights_only=False)
+    {'hook': <built-in function print>}
     """
     from ._formats.safetensors import write_safetensors
     from ._formats.structure import Encoder
 
+    if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
+        raise TypeError(f"save needs a path or an open file, not a {type(f).__name__}")
     with no_grad():
-        encoder = Encoder(obj)
-        metadata = encoder.metadata()
+        try:
+            encoder = Encoder(obj)
+            metadata = encoder.metadata()
+        except TypeError:  # other objects
+            from ._formats.torch_objects import write_torch
+
+            content = io.BytesIO()
+            write_torch(content, obj)
+            write = lambda out: out.write(content.getbuffer())  # noqa: E731
+        else:
+            write = lambda out: write_safetensors(out, encoder.tensors, metadata)  # noqa: E731
         if isinstance(f, (str, os.PathLike)):
             with _replacing(os.fspath(f)) as out:
-                write_safetensors(out, encoder.tensors, metadata)
-        elif hasattr(f, "write"):
-            write_safetensors(f, encoder.tensors, metadata)
+                write(out)
         else:
-            raise TypeError(f"save needs a path or an open file, not a {type(f).__name__}")
+            write(f)
 
 
 @contextmanager
@@ -210,7 +224,8 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
 
     `map_location` says where the tensors go: None (where they were), a device, a dict from devices to devices, or a function
     (storage, device) as in PyTorch. With `mmap=True` tensors are copy-on-write views of the file, read when they are used; the file
-    must then not be made shorter while they live. `weights_only=False` changes nothing: pickles are never executed.
+    must then not be made shorter while they live. `weights_only=False` executes the pickle of a .pt file, which may run anything: for files
+    that the program trusts.
 
     FormatError (a RuntimeError and ValueError) for a damaged or unknown file, UnpicklingError for a .pt file with other things than
     tensors, numbers, texts and containers, and what add_safe_globals() has allowed.
@@ -233,6 +248,10 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
         if start[:4] in (b"PK\3\4", b"PK\5\6"):
             archive = ZipArchive(source)
             folder = torch_pickle.torch_folder(archive)
+            if folder is not None and weights_only is False:
+                from ._formats.torch_objects import load_objects
+
+                return load_objects(archive, folder, place, **pickle_load_args)
             if folder is not None:
                 return torch_pickle.load_torch(archive, folder, place)
             if all(name.endswith(".npy") for name in archive.entries):

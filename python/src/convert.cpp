@@ -130,7 +130,9 @@ PyObject* dtype_objects[kNumDTypes];
 DType dtype_in(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->dtype; }
 
 PyObject* dtype_repr(PyObject* o) {
-  return PyUnicode_FromFormat("arete.%s", std::string(name_of(dtype_in(o))).c_str());
+  const Ref module(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__module__"));
+  if (!module) return nullptr;
+  return PyUnicode_FromFormat("%S.%s", module.get(), std::string(name_of(dtype_in(o))).c_str());
 }
 #define DTYPE_GETTER(name, value) \
   PyObject* dtype_##name(PyObject* o, void*) { return value; }
@@ -304,8 +306,9 @@ PyTypeObject* size_type;
 
 PyObject* size_repr(PyObject* o) {
   const Ref list(PySequence_List(o));
-  if (!list) return nullptr;
-  return PyUnicode_FromFormat("arete.Size(%R)", list.get());
+  const Ref module(PyObject_GetAttrString(reinterpret_cast<PyObject*>(size_type), "__module__"));
+  if (!list || !module) return nullptr;
+  return PyUnicode_FromFormat("%S.Size(%R)", module.get(), list.get());
 }
 PyObject* size_numel(PyObject* o, PyObject*) {
   int64_t n = 1;

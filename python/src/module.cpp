@@ -142,7 +142,7 @@ False
         constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
         PrintOptions options = print_options();
         if (profile) {
-          options = {};
+          options = {.package = options.package};
           if (*profile == "short") {
             options.precision = options.edge_items = 2;
           } else if (*profile == "full") {
@@ -179,6 +179,11 @@ tensor([1.12])
 tensor([1.1235])
 )");
   m.def("_line_width", [] { return print_options().line_width; });
+  m.def("_print_package", [](const std::string& package) {
+    PrintOptions options = print_options();
+    options.package = package;
+    set_print_options(options);
+  });
   m.def(
       "get_num_threads", [] { return num_threads(); }, R"(How many threads an operator uses.
 

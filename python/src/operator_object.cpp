@@ -209,6 +209,8 @@ std::vector<PyTypeObject*>& overriding_types() {
   return types;
 }
 thread_local bool overrides_off = false;
+// Whether a mode of Python's (overrides.TorchFunctionMode) wants to see every call of this thread.
+thread_local bool mode_looks = false;
 
 bool overrides(PyObject* o) {
   PyTypeObject* const type = Py_TYPE(o);
@@ -228,9 +230,16 @@ bool any_overrides(PyObject* const* args, size_t n) {
 }
 // A class beside tensors may have the protocol, too: asked for when an argument fits nowhere.
 bool any_has_protocol(PyObject* const* args, size_t n) {
+  const auto has_it = [](PyObject* o) {
+    return !is_tensor(o) &&
+           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__torch_function__");
+  };
   for (size_t i = 0; i < n; ++i) {
-    PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(args[i]));
-    if (!is_tensor(args[i]) && PyObject_HasAttrString(type, "__torch_function__")) return true;
+    if (has_it(args[i])) return true;
+    if (!PyTuple_Check(args[i]) && !PyList_Check(args[i])) continue;
+    PyObject** const items = PySequence_Fast_ITEMS(args[i]);
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(args[i]); ++k)
+      if (has_it(items[k])) return true;
   }
   return false;
 }
@@ -251,10 +260,13 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
     OperatorObject* const self = operator_in(callable);
     const size_t n = size_t(PyVectorcall_NARGS(nargsf));
     const size_t all = n + (kwnames ? size_t(PyTuple_GET_SIZE(kwnames)) : 0);
-    if (!overriding_types().empty() && !overrides_off && any_overrides(args, all))
+    if (mode_looks || (!overriding_types().empty() && !overrides_off && any_overrides(args, all)))
       return call_override(callable, args, n, kwnames);
-    if (self->in_place && (n == 0 || !is_tensor(args[0])))
+    if (self->in_place && (n == 0 || !is_tensor(args[0]))) {
+      if (override_handler && any_has_protocol(args, all))
+        return call_override(callable, args, n, kwnames);
       type_error("%U(): the first argument must be Tensor", self->name);
+    }
     std::string reasons;
     const bool one = self->overloads->size() == 1;
     for (const Overload& o : *self->overloads) {
@@ -412,11 +424,17 @@ PyObject* switch_overrides_off(PyObject*, PyObject* off) {
   if (on < 0) return nullptr;
   return PyBool_FromLong(std::exchange(overrides_off, on == 1));
 }
+PyObject* let_mode_look(PyObject*, PyObject* looks) {
+  const int on = PyObject_IsTrue(looks);
+  if (on < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(mode_looks, on == 1));
+}
 PyObject* are_overrides_off(PyObject*, PyObject*) { return PyBool_FromLong(overrides_off); }
 PyMethodDef override_functions[] = {
     {"_set_override_handler", set_override_handler, METH_O, nullptr},
     {"_add_overriding_type", add_overriding_type, METH_O, nullptr},
     {"_switch_overrides_off", switch_overrides_off, METH_O, nullptr},
+    {"_let_mode_look", let_mode_look, METH_O, nullptr},
     {"_are_overrides_off", are_overrides_off, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 }  // namespace
@@ -447,6 +465,10 @@ PyObject* binary_operator(const OpRecord& record, PyObject* a, PyObject* b, bool
       args[1] = Arg(sb);
     else
       return Py_NewRef(Py_NotImplemented);
+    if (mode_looks) {
+      const std::string name = std::string(record.name) + (in_place ? "_" : "");
+      return PyObject_CallFunction(override_handler, "s(OO){}", name.c_str(), a, b);
+    }
     static const Scalar one(1);
     size_t n = 2;
     if (record.pointwise && record.pointwise->n_params == 1) args[n++] = Arg(one);  // alpha

@@ -7,6 +7,7 @@
 
 #include "arete/ops/schema_values.h"
 #include "convert.h"
+#include "tensor_object.h"
 
 namespace arete::python {
 
@@ -129,7 +130,10 @@ Overload make_overload(const OpRecord& record, const std::string& signature,
       auto* field = new std::string(schema.returns[i].substr(schema.returns[i].find(' ') + 1));
       fields[i].name = field->c_str();
     }
-    auto* type_name = new std::string("arete.return_types." + std::string(shown_as));
+    const Ref package(
+        checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__module__")));
+    auto* type_name = new std::string(PyUnicode_AsUTF8(package.get()));
+    *type_name += ".return_types." + std::string(shown_as);
     PyStructSequence_Desc d{type_name->c_str(), nullptr, fields, int(schema.returns.size())};
     o.result_type = PyStructSequence_NewType(&d);
     checked(reinterpret_cast<PyObject*>(o.result_type));

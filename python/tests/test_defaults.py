@@ -50,7 +50,8 @@ def text(value):
         return value.__name__
     if "object at 0x" in repr(value):
         return type(value).__name__
-    return re.sub(r"\b(torch|arete)\.", "", repr(value))
+    shown = re.sub(r"<RedOpType\.(\w+): \d+>", r"<ReduceOp.\1>", repr(value))
+    return re.sub(r"\b(torch|arete)\.", "", shown)
 
 
 class Overload:

@@ -133,7 +133,9 @@ def test_globals_are_refused(capfd):
     for value, name in ((Evil(), "posix.system"), (torch.nn.Linear(1, 1), "torch.nn.modules.linear.Linear"), (print, "print"),
                         (collections.deque(), "collections.deque"), (numpy.zeros(2), "_reconstruct")):
         with pytest.raises(UnpicklingError, match=name):
-            load(io.BytesIO(saved(value)), weights_only=False)
+            load(io.BytesIO(saved(value)), weights_only=True)
+        with pytest.raises(UnpicklingError, match=name):
+            load(io.BytesIO(saved(value)))
     assert "executed" not in capfd.readouterr().out
 
 

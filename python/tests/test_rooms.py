@@ -17,17 +17,18 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 # know each other. The package itself ("") is above all of them, but for the two old addresses that only pickles know.
 ORDER = """
     _C
-    _skip futures
-    compiler types
-    _dynamo _grad_mode _streams explain _snippets amp backends multiprocessing profiler random version xpu
+    _absent_device _refused _skip futures torch_version
+    _absent_dtypes _checks _symbolic compiler types
+    _grad_mode _inductor ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _kernels _scaled autograd distributed fft kernels linalg overrides signal special testing
-    masked nn
-    _formats cuda distributions optim utils
-    _program accelerator func numpy serialization vision
-    export jit
+    _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal special storage testing
+    _library masked nn
+    _dynamo _formats _utils cuda distributions library optim utils
+    _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
+    export hub jit
     onnx
+    as_torch
 """
 ADDRESSES = {"_functions", "_tensor"}
 # Those that hand the whole package to texts of others: examples in documentation, statements that are timed.

@@ -159,10 +159,8 @@ def test_optimizer_state(tmp_path):
 
 
 def test_errors_name_the_place():
-    with pytest.raises(TypeError, match=r"obj\['a'\]\[2\].*object"):
-        save({"a": [1, 2, object()]}, io.BytesIO())
-    with pytest.raises(TypeError, match="state_dict"):
-        save(arete.nn.Linear(1, 1), io.BytesIO())
+    with pytest.raises(pickle.PicklingError, match="lambda"):
+        save({"a": [1, 2, lambda: 0]}, io.BytesIO())
     endless = []
     endless.append(endless)
     with pytest.raises(ValueError, match="contain itself"):
@@ -175,8 +173,8 @@ def test_atomic(tmp_path, monkeypatch):
     path = tmp_path / "a.safetensors"
     save({"x": 1}, path)
     os.chmod(path, 0o640)
-    with pytest.raises(TypeError):
-        save({"x": object()}, path)
+    with pytest.raises(pickle.PicklingError):
+        save({"x": lambda: 0}, path)
 
     def broken(*args):
         raise OSError("disk full")

@@ -1,7 +1,7 @@
 """Reading of PyTorch's zip files (.pt, .pth) without executing the pickle in them.
 
 An interpreter of a few opcodes builds numbers, texts, containers and tensors; the functions that a pickle may name are
-those of `_Functions`, each of which checks its arguments, and what the program itself has put into `safe_globals`.
+those of `Functions`, each of which checks its arguments, and what the program itself has put into `safe_globals`.
 Everything else is refused with an UnpicklingError that names it.
 """
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .. import _C, _operators
 from .source import DTYPE_SIZES, Source, check, checked_count, dtype_named, flat_tensor
 from .zipfile import ZipArchive
 
-_STORAGES = {
+STORAGES = {
     "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
     "BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
@@ -64,7 +64,7 @@ class _Function:
         return f"<{self.name}>"
 
 
-class _StorageType:
+class StorageType:
     def __init__(self, dtype: Optional[str]) -> None:
         self.dtype = dtype
 
@@ -95,7 +95,7 @@ class _Storage:
         return self.made[dtype]
 
 
-class _StorageView:
+class StorageView:
     """A storage as the pickle names it: with the type that it has there."""
 
     def __init__(self, storage: _Storage, dtype: Optional[str]) -> None:
@@ -119,7 +119,7 @@ def _check_key(key: Any) -> Any:
 
 def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Optional[str],
                     metadata: Any) -> Any:
-    _need(isinstance(storage, _StorageView), "a tensor without a storage")
+    _need(isinstance(storage, StorageView), "a tensor without a storage")
     dtype = dtype or storage.dtype
     _need(dtype is not None, "a tensor without a dtype")
     _need(type(size) in (tuple, _C.Size) and type(stride) in (tuple, _C.Size) and len(size) == len(stride), "a tensor with a bad size")
@@ -150,7 +150,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     return t
 
 
-class _Functions:
+class Functions:
     """The globals that are known."""
 
     @staticmethod
@@ -171,7 +171,7 @@ class _Functions:
 
     @staticmethod
     def rebuild_parameter_with_state(data, requires_grad, hooks, state):
-        return _Functions.set_attributes(_Functions.rebuild_parameter(data, requires_grad, hooks), state)
+        return Functions.set_attributes(Functions.rebuild_parameter(data, requires_grad, hooks), state)
 
     @staticmethod
     def rebuild_from_type(function, kind, args, state):
@@ -179,7 +179,7 @@ class _Functions:
               "a tensor made by an unknown function")
         _need(isinstance(kind, _Function) and kind.name in ("torch.Tensor", "torch.nn.parameter.Parameter"),
               f"a tensor of the class {getattr(kind, 'name', '?')}")
-        return _Functions.set_attributes(function.call(*args), state)
+        return Functions.set_attributes(function.call(*args), state)
 
     @staticmethod
     def set_attributes(tensor, state):
@@ -276,35 +276,35 @@ class _Functions:
 
 def _globals() -> Dict[str, Any]:
     table: Dict[str, Any] = {
-        "collections.OrderedDict": _Functions.ordered_dict, "collections.Counter": _Functions.counter,
-        "torch._utils._rebuild_tensor_v2": _Functions.rebuild_tensor_v2, "torch._utils._rebuild_tensor_v3": _Functions.rebuild_tensor_v3,
-        "torch._utils._rebuild_parameter": _Functions.rebuild_parameter,
-        "torch._utils._rebuild_parameter_with_state": _Functions.rebuild_parameter_with_state,
-        "torch._tensor._rebuild_from_type_v2": _Functions.rebuild_from_type,
-        "torch.Tensor": _Functions.not_callable, "torch.nn.parameter.Parameter": _Functions.not_callable,
-        "torch.Size": _Functions.size, "torch.device": _Functions.device, "_codecs.encode": _Functions.encode,
-        "numpy.dtype": _Functions.numpy_dtype, "numpy.core.multiarray.scalar": _Functions.numpy_scalar,
-        "numpy._core.multiarray.scalar": _Functions.numpy_scalar,
+        "collections.OrderedDict": Functions.ordered_dict, "collections.Counter": Functions.counter,
+        "torch._utils._rebuild_tensor_v2": Functions.rebuild_tensor_v2, "torch._utils._rebuild_tensor_v3": Functions.rebuild_tensor_v3,
+        "torch._utils._rebuild_parameter": Functions.rebuild_parameter,
+        "torch._utils._rebuild_parameter_with_state": Functions.rebuild_parameter_with_state,
+        "torch._tensor._rebuild_from_type_v2": Functions.rebuild_from_type,
+        "torch.Tensor": Functions.not_callable, "torch.nn.parameter.Parameter": Functions.not_callable,
+        "torch.Size": Functions.size, "torch.device": Functions.device, "_codecs.encode": Functions.encode,
+        "numpy.dtype": Functions.numpy_dtype, "numpy.core.multiarray.scalar": Functions.numpy_scalar,
+        "numpy._core.multiarray.scalar": Functions.numpy_scalar,
     }
     for module in ("builtins", "__builtin__"):
         for kind in (list, tuple, set, frozenset):
-            table[f"{module}.{kind.__name__}"] = _Functions.of_list(kind)
+            table[f"{module}.{kind.__name__}"] = Functions.of_list(kind)
         for number in (int, float, complex, bool):
-            table[f"{module}.{number.__name__}"] = _Functions.number(number)
-        table[f"{module}.dict"] = _Functions.empty_dict
-        table[f"{module}.bytes"] = _Functions.raw(bytes)
-        table[f"{module}.bytearray"] = _Functions.raw(bytearray)
+            table[f"{module}.{number.__name__}"] = Functions.number(number)
+        table[f"{module}.dict"] = Functions.empty_dict
+        table[f"{module}.bytes"] = Functions.raw(bytes)
+        table[f"{module}.bytearray"] = Functions.raw(bytearray)
     table = {name: _Function(name, call) for name, call in table.items()}
-    for name, dtype in _STORAGES.items():
-        table[f"torch.{name}"] = table[f"torch.cuda.{name}"] = _StorageType(dtype)
-    table["torch.UntypedStorage"] = table["torch.storage.UntypedStorage"] = _StorageType(None)
+    for name, dtype in STORAGES.items():
+        table[f"torch.{name}"] = table[f"torch.cuda.{name}"] = StorageType(dtype)
+    table["torch.UntypedStorage"] = table["torch.storage.UntypedStorage"] = StorageType(None)
     return table
 
 
 class _Interpreter:
-    """Runs one pickle. `storage(kind, key, device, count)` gives a _StorageView."""
+    """Runs one pickle. `storage(kind, key, device, count)` gives a StorageView."""
 
-    def __init__(self, data: bytes, storage: Callable[[_StorageType, str, str, int], _StorageView]) -> None:
+    def __init__(self, data: bytes, storage: Callable[[StorageType, str, str, int], StorageView]) -> None:
         self.data = data
         self.at = 0
         self.stack: List[Any] = []
@@ -379,10 +379,10 @@ class _Interpreter:
     def is_safe(self, thing: Any) -> bool:
         return any(thing is s for s in self.safe.values())
 
-    def persistent(self, pid: Any) -> _StorageView:
+    def persistent(self, pid: Any) -> StorageView:
         _need(type(pid) is tuple and len(pid) == 5 and pid[0] == "storage", "a persistent id of no storage")
         _, kind, key, device, count = pid
-        _need(isinstance(kind, _StorageType) and type(key) is str and type(device) is str and type(count) is int, "a bad storage")
+        _need(isinstance(kind, StorageType) and type(key) is str and type(device) is str and type(count) is int, "a bad storage")
         return self.storage(kind, key, device, count)
 
     def call(self, function: Any, args: Any) -> Any:
@@ -531,8 +531,9 @@ def torch_folder(archive: ZipArchive) -> Optional[str]:
     return None
 
 
-def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any]) -> Any:
-    """The object in one of PyTorch's zip files. `place(flat_tensor, device)` puts each storage where it shall be."""
+def storages_of(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any]) -> Callable[[StorageType, str, str, int], StorageView]:
+    """The storages in one of PyTorch's zip files, by type, key, device and count. `place(flat_tensor, device)` puts each where
+    it shall be."""
     source, entries = archive.source, archive.entries
     check(folder + "constants.pkl" not in entries, f"{source.name} is a TorchScript program: save its state_dict() with torch.save instead")
     order = entries.get(folder + "byteorder")
@@ -541,7 +542,7 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
               f"{source.name}: numbers in another byte order than little-endian")
     storages: Dict[str, _Storage] = {}
 
-    def storage(kind: _StorageType, key: str, device: str, count: int) -> _StorageView:
+    def storage(kind: StorageType, key: str, device: str, count: int) -> StorageView:
         entry = entries.get(f"{folder}data/{key}")
         _need(entry is not None, f"storage {key[:100]!r} is missing")
         _need(entry.method == 0, f"storage {key[:100]!r} is compressed")
@@ -550,9 +551,15 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
         if key not in storages:
             data, offset = source.buffer(entry.start, entry.size, 64)
             storages[key] = _Storage(data, offset, entry.size, device, place)
-        return _StorageView(storages[key], kind.dtype)
+        return StorageView(storages[key], kind.dtype)
 
-    pickled = bytes(archive.read(entries[folder + "data.pkl"], False))
+    return storage
+
+
+def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any]) -> Any:
+    """The object in one of PyTorch's zip files, whose pickle is not executed."""
+    storage = storages_of(archive, folder, place)
+    pickled = bytes(archive.read(archive.entries[folder + "data.pkl"], False))
     return _Interpreter(pickled, storage).run()
 
 

@@ -43,15 +43,18 @@ from .._C import (  # noqa: F401
     tensor,
     uint8,
 )
-from . import _foreach, _functions, _ops, _schemas, _tensor_types  # noqa: F401
+from . import _c_names, _foreach, _functions, _ops, _schemas, _storage, _tensor_types  # noqa: F401
 from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
-    _Layout, channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided,
+    _Layout, channels_last, channels_last_3d, contiguous_format, contiguous_format as legacy_contiguous_format, layout, memory_format,
+    preserve_format, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
+from ._storage import TypedStorage, UntypedStorage  # noqa: F401
 from ._overrides import (  # noqa: F401
-    get_default_nowrap_functions as _get_default_nowrap_functions, handle_torch_function as _handle_torch_function,
+    TorchFunctionMode as _TorchFunctionMode, get_default_nowrap_functions as _get_default_nowrap_functions,
+    handle_torch_function as _handle_torch_function,
     overloaded_arguments as _overloaded_arguments,
 )
 from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
@@ -92,6 +95,7 @@ def _install() -> None:
 _install()
 globals().update(_foreach.functions())
 globals().update(_tensor_types.CPU)
+globals().update(_storage.TYPES)
 
 # What `arete` has of these.
 __all__ = [_n for _n, _v in vars().items() if not _n.startswith("_") or isinstance(_v, _C.Operator) or _n.startswith("_foreach_")]

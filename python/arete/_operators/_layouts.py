@@ -13,7 +13,7 @@ class _Layout:
         self._name = name
 
     def __repr__(self):
-        return f"arete.{self._name}"
+        return f"{type(self).__module__}.{self._name}"
 
 
 class memory_format(_Layout):

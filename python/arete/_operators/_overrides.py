@@ -5,6 +5,7 @@ looked up in the class of the object, so a subclass gets forms of its own that a
 """
 from __future__ import annotations
 
+import threading
 import types
 
 from .. import _C
@@ -129,7 +130,63 @@ def _flat(args, kwargs):
             yield a
 
 
+class _Modes(threading.local):
+    def __init__(self):
+        self.stack: list = []
+
+
+_local = _Modes()
+
+
+class TorchFunctionMode:
+    """Within a block sees every call of an operator by this thread: __torch_function__(func, types, args, kwargs) of a subclass gives the
+    result. The innermost mode looks first, and calls of its own go to the next one. Attributes of tensors are not seen.
+
+    >>> class Names(arete.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Names():
+    ...     y = arete.ones(2) + 1
+    ones
+    add
+    """
+
+    def __init__(self):
+        pass
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+    def __enter__(self):
+        _local.stack.append(self)
+        _C._let_mode_look(True)
+        return self
+
+    def __exit__(self, *error):
+        _local.stack.pop()
+        _C._let_mode_look(bool(_local.stack))
+
+
+def _call_mode(function, args, kwargs):
+    mode = _local.stack.pop()
+    _C._let_mode_look(bool(_local.stack))
+    try:
+        kinds = tuple(type(a) for a in overloaded_arguments(_flat(args, kwargs)))
+        result = mode.__torch_function__(function, kinds, args, kwargs)
+    finally:
+        _local.stack.append(mode)
+        _C._let_mode_look(True)
+    if result is NotImplemented:
+        raise TypeError(f"Multiple dispatch failed for '{function}'; all __torch_function__ handlers returned NotImplemented: [{mode}]")
+    return result
+
+
 def _call(function, args, kwargs):
+    if isinstance(function, str):  # an operator that is written as a sign
+        function = getattr(_ops, function)
+    if _C._let_mode_look(False):  # a call that a mode looks at
+        return _call_mode(function, args, kwargs)
     return handle_torch_function(function, tuple(_flat(args, kwargs)), *args, **kwargs)
 
 

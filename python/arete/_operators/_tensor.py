@@ -11,6 +11,7 @@ from .._C import Tensor
 from .._grad_mode import no_grad
 from . import _ops, _tensor_types
 from ._layouts import strided
+from ._storage import TypedStorage, UntypedStorage
 
 
 class RemovableHandle:
@@ -516,44 +517,6 @@ def set_(self, source=None):
     return self
 
 
-class UntypedStorage:
-    """The bytes behind a tensor and its views.
-
-    >>> x = arete.ones(4)
-    >>> x.untyped_storage().data_ptr() == x[1:].untyped_storage().data_ptr()
-    True
-    """
-
-    __slots__ = ("_tensor", "__dict__", "__weakref__")
-
-    def __init__(self, tensor):
-        self._tensor = tensor
-
-    def data_ptr(self):
-        return self._tensor._storage_data()
-
-    def nbytes(self):
-        return self._tensor._storage_bytes()
-
-    size = nbytes
-    __len__ = nbytes
-
-    def is_shared(self):
-        return self._tensor.is_shared()
-
-    def share_memory_(self):
-        self._tensor.share_memory_()
-        return self
-
-    @property
-    def device(self):
-        return self._tensor.device
-
-    @property
-    def _cdata(self):
-        return self._tensor._storage_key()
-
-
 @_method
 def untyped_storage(self):
     """The memory that views share: data_ptr() and nbytes().
@@ -566,12 +529,12 @@ def untyped_storage(self):
 
 @_method
 def storage(self):
-    """As untyped_storage().
+    """The memory that views share, as numbers of this dtype.
 
-    >>> arete.ones(4).storage().nbytes()
-    16
+    >>> arete.ones(4)[:2].storage().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
-    return UntypedStorage(self)
+    return TypedStorage(wrap_storage=UntypedStorage(self), dtype=self.dtype)
 
 
 Tensor.grad_fn = property(lambda self: _C._grad_fn(self), doc="The node that made it, or None.")
@@ -583,7 +546,14 @@ def _load_dtype(name):
     return getattr(_C, name)
 
 
+def _load_generator(device, state):
+    made = _C.Generator(device)
+    made.set_state(state)
+    return made
+
+
 copyreg.pickle(_C.dtype, lambda d: (_load_dtype, (d._name,)))
+copyreg.pickle(_C.Generator, lambda g: (_load_generator, (str(g.device), g.get_state())))
 
 for _shown in (*vars(Tensor).values(), *vars().values()):
     if getattr(_shown, "__module__", None) == __name__:

@@ -8,3 +8,7 @@ def is_available() -> bool:
 
 def is_built() -> bool:
     return False
+
+
+def is_macos_or_newer(major: int, minor: int) -> bool:
+    return False

@@ -105,7 +105,14 @@ def is_backend_available(backend: str) -> bool:
     return name in ("store", "fake") or (name == "gloo" and is_gloo_available()) or (name == "nccl" and is_nccl_available())
 
 
+_LAZY = ("_tensor", "checkpoint", "fsdp", "pipelining", "tensor")
+
+
 def __getattr__(name: str):
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
     if name.startswith("__"):
         raise AttributeError(f"module 'arete.distributed' has no attribute '{name}'")
     raise AttributeError(f"module 'arete.distributed' has no attribute '{name}': there are groups, their functions and stores, as "

@@ -24,6 +24,7 @@ for _one in (GradBucket, Store, HashStore, FileStore, TCPStore, PrefixStore, Pro
     _one.__module__ = "arete.distributed"
 for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
     setattr(ReduceOp, _name, ReduceOp(_number))
+ReduceOp.RedOpType = ReduceOp  # which torch tells apart
 
 
 def _get_future(self: Work) -> Future:

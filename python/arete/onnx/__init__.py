@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import enum as _enum
 import functools as _functools
 import os as _os
 from typing import Any
@@ -13,7 +14,50 @@ from ..export import ExportedProgram as _ExportedProgram, _dynamic
 from ..jit import ScriptModule as _ScriptModule
 from ..nn import Module as _Module
 
-__all__ = ["ONNXProgram", "export", "supported_operators"]
+__all__ = ["ONNXProgram", "OperatorExportTypes", "TrainingMode", "export", "is_in_onnx_export", "register_custom_op_symbolic",
+           "supported_operators"]
+
+
+class TrainingMode(_enum.Enum):
+    """Which mode modules are exported in: EVAL, whatever is said.
+
+    >>> arete.onnx.TrainingMode.EVAL.value
+    0
+    """
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+
+class OperatorExportTypes(_enum.Enum):
+    """Which operators models have: ONNX.
+
+    >>> arete.onnx.OperatorExportTypes.ONNX.value
+    0
+    """
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
+
+def is_in_onnx_export() -> bool:
+    """False: programs are recorded as they run, and then written.
+
+    >>> arete.onnx.is_in_onnx_export()
+    False
+    """
+    return False
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Any, opset_version: int) -> None:
+    """How torch's older exporter writes an operator of a library. Those of this name never come up here: what is exported is recorded as
+    operators of this library, and others are refused by export().
+
+    >>> arete.onnx.register_custom_op_symbolic("torchvision::nms", print, 11)
+    """
 
 
 class ONNXProgram:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from .. import _C
-from .._operators import _ops
+from .._operators import _ops, strided
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
            "hann", "kaiser", "nuttall"]
@@ -23,7 +23,7 @@ def _window(name, M, sym, options, numbers):
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(options))}'")
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if layout is not None and str(layout) != "arete.strided":
+    if layout is not None and layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     if dtype not in (_C.float32, _C.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")

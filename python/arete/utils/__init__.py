@@ -7,7 +7,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = ("data", "checkpoint", "dlpack", "tensorboard", "benchmark", "hooks", "_pytree")
+_SUBMODULES = ("_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "dlpack", "flop_counter", "hooks",
+               "mobile_optimizer", "model_zoo",
+               "tensorboard", "weak")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,26 +1,117 @@
 """Trees of tuples, lists, dicts and what programs add to these, taken apart to their leaves and put together again."""
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import Any, NamedTuple
 
-__all__ = ["TreeSpec", "register_pytree_node", "tree_flatten", "tree_leaves", "tree_map", "tree_map_only", "tree_structure",
-           "tree_unflatten"]
+__all__ = ["GetAttrKey", "MappingKey", "NodeDef", "SequenceKey", "TreeSpec", "keystr", "register_pytree_node", "tree_all", "tree_any",
+           "tree_flatten",
+           "tree_flatten_with_path", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
+           "tree_structure",
+           "tree_unflatten", "treespec_dumps", "treespec_loads"]
 
-# Of each kind of node: its children and what it needs besides to be made of such children.
-_NODES = {
-    tuple: (lambda t: (list(t), None), lambda c, _: tuple(c)),
-    list: (lambda t: (list(t), None), lambda c, _: list(c)),
-    dict: (lambda t: (list(t.values()), list(t)), lambda c, keys: dict(zip(keys, c))),
-    OrderedDict: (lambda t: (list(t.values()), list(t)), lambda c, keys: OrderedDict(zip(keys, c))),
-    defaultdict: (lambda t: (list(t.values()), (t.default_factory, list(t))),
-                  lambda c, made: defaultdict(made[0], zip(made[1], c))),
-    deque: (lambda t: (list(t), t.maxlen), lambda c, length: deque(c, maxlen=length)),
-}
+Context = Any
+PyTree = Any
 
 
-def register_pytree_node(cls, flatten_fn, unflatten_fn, **details) -> None:
+class NodeDef(NamedTuple):
+    """A kind of node: flatten_fn(object) gives its children and what it needs besides to be made of such children, flatten_with_keys_fn
+    children with where they stand.
+
+    >>> arete.utils._pytree.SUPPORTED_NODES[list].flatten_fn([1, 2])
+    ([1, 2], None)
+    """
+
+    type: Any
+    flatten_fn: Any
+    unflatten_fn: Any
+    flatten_with_keys_fn: Any = None
+
+
+class SequenceKey(NamedTuple):
+    """The place of a child by its number.
+
+    >>> str(arete.utils._pytree.SequenceKey(1)), arete.utils._pytree.SequenceKey(1).get("ab")
+    ('[1]', 'b')
+    """
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence):
+        return sequence[self.idx]
+
+
+class MappingKey(NamedTuple):
+    """The place of a child by its key.
+
+    >>> arete.utils._pytree.MappingKey("a").get({"a": 2})
+    2
+    """
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping):
+        return mapping[self.key]
+
+
+class GetAttrKey(NamedTuple):
+    """The place of a child by the name of its attribute.
+
+    >>> str(arete.utils._pytree.GetAttrKey("x"))
+    '.x'
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj):
+        return getattr(obj, self.name)
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values, keys):
+    return dict(zip(keys, values))
+
+
+def _dict_flatten_with_keys(d):
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _sequence_flatten_with_keys(s):
+    return [(SequenceKey(i), v) for i, v in enumerate(s)], None
+
+
+SUPPORTED_NODES = {n.type: n for n in (
+    NodeDef(tuple, lambda t: (list(t), None), lambda c, _: tuple(c), _sequence_flatten_with_keys),
+    NodeDef(list, lambda t: (list(t), None), lambda c, _: list(c), _sequence_flatten_with_keys),
+    NodeDef(dict, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys),
+    NodeDef(OrderedDict, _dict_flatten, lambda c, keys: OrderedDict(zip(keys, c)), _dict_flatten_with_keys),
+    NodeDef(defaultdict, lambda t: (list(t.values()), (t.default_factory, list(t))), lambda c, made: defaultdict(made[0], zip(made[1], c)),
+            lambda t: ([(MappingKey(k), v) for k, v in t.items()], (t.default_factory, list(t)))),
+    NodeDef(deque, lambda t: (list(t), t.maxlen), lambda c, length: deque(c, maxlen=length),
+            lambda t: (_sequence_flatten_with_keys(t)[0], t.maxlen)),
+    NodeDef(namedtuple, lambda t: (list(t), type(t)), lambda c, cls: cls(*c),
+            lambda t: ([(GetAttrKey(n), v) for n, v in zip(t._fields, t)], type(t))),
+)}
+_names: dict = {f"{t.__module__}.{t.__qualname__}": t for t in SUPPORTED_NODES}
+
+
+def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None, from_dumpable_context=None,
+                         flatten_with_keys_fn=None) -> None:
     """Makes a class a kind of node: flatten_fn(object) gives a list of children and a context, unflatten_fn(children, context)
-    the object. What `details` say of names and files is for exporters, which there are none of.
+    the object; flatten_with_keys_fn(object) pairs of a place and a child for tree_flatten_with_path(). treespec_dumps() writes forms under
+    `serialized_type_name`, with to_dumpable_context(context), where the context is nothing that JSON can say.
 
     ValueError if it is one already.
 
@@ -31,16 +122,22 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, **details) -> None:
     >>> arete.utils._pytree.tree_map(lambda x: x + 1, Pair(1, 2)).b
     3
     """
-    if cls in _NODES:
+    if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _NODES[cls] = (flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _names[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
+    _dumpers[cls] = to_dumpable_context, from_dumpable_context
+
+
+_register_pytree_node = register_pytree_node
+_dumpers: dict = {}
 
 
 def _kind(tree):
-    if type(tree) in _NODES:
-        return _NODES[type(tree)]
+    if type(tree) in SUPPORTED_NODES:
+        return SUPPORTED_NODES[type(tree)]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return lambda t: (list(t), type(t)), lambda c, cls: cls(*c)
+        return SUPPORTED_NODES[namedtuple]
     return None
 
 
@@ -58,6 +155,13 @@ class TreeSpec:
     def is_leaf(self) -> bool:
         return self.type is None
 
+    @property
+    def num_children(self):
+        return len(self.children_specs)
+
+    def children(self):
+        return list(self.children_specs)
+
     def __eq__(self, other):
         return isinstance(other, TreeSpec) and (self.type, self.context, self.children_specs) == (
             other.type, other.context, other.children_specs)
@@ -65,6 +169,26 @@ class TreeSpec:
     def __repr__(self):
         name = getattr(self.type, "__name__", self.type)
         return "*" if self.is_leaf() else f"TreeSpec({name}, {self.context}, {self.children_specs})"
+
+
+class LeafSpec(TreeSpec):
+    """The form of a leaf.
+
+    >>> arete.utils._pytree.LeafSpec() == arete.utils._pytree.tree_structure(1)
+    True
+    """
+
+    def __init__(self):
+        super().__init__(None, None, [])
+
+
+def _get_node_type(tree):
+    """What SUPPORTED_NODES has a node under."""
+    return namedtuple if _is_namedtuple_instance(tree) else type(tree)
+
+
+def _is_namedtuple_instance(tree):
+    return isinstance(tree, tuple) and hasattr(tree, "_fields")
 
 
 def tree_flatten(tree, is_leaf=None):
@@ -77,7 +201,7 @@ def tree_flatten(tree, is_leaf=None):
     kind = None if is_leaf is not None and is_leaf(tree) else _kind(tree)
     if kind is None:
         return [tree], TreeSpec(None, None, [])
-    children, context = kind[0](tree)
+    children, context = kind.flatten_fn(tree)
     leaves, forms = [], []
     for child in children:
         more, form = tree_flatten(child, is_leaf)
@@ -102,7 +226,7 @@ def tree_unflatten(leaves, treespec):
         if form.is_leaf():
             return next(remaining)
         children = [make(c) for c in form.children_specs]
-        unflatten = _NODES[form.type][1] if form.type in _NODES else lambda c, cls: cls(*c)
+        unflatten = SUPPORTED_NODES[form.type].unflatten_fn if form.type in SUPPORTED_NODES else lambda c, cls: cls(*c)
         return unflatten(children, form.context)
 
     return make(treespec)
@@ -149,3 +273,138 @@ def tree_map_only(kind, func, tree, is_leaf=None):
     [-1, 'a', 2.0]
     """
     return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, is_leaf=is_leaf)
+
+
+def tree_map_(func, tree, *rests, is_leaf=None):
+    """Calls func(leaf, ...) for each leaf and gives the tree as it is.
+
+    >>> arete.utils._pytree.tree_map_(print, [1, (2,)])
+    1
+    2
+    [1, (2,)]
+    """
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def tree_iter(tree, is_leaf=None):
+    """The leaves one after the other.
+
+    >>> list(arete.utils._pytree.tree_iter({"a": 1, "b": [2]}))
+    [1, 2]
+    """
+    yield from tree_leaves(tree, is_leaf)
+
+
+def tree_all(pred, tree, is_leaf=None) -> bool:
+    """Whether pred(leaf) is true of all leaves.
+
+    >>> arete.utils._pytree.tree_all(lambda x: x > 1, [1, 2]), arete.utils._pytree.tree_any(lambda x: x > 1, [1, 2])
+    (False, True)
+    """
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(pred, tree, is_leaf=None) -> bool:
+    """Whether pred(leaf) is true of a leaf.
+
+    >>> arete.utils._pytree.tree_any(lambda x: x > 1, [1, (2,)])
+    True
+    """
+    return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_flatten_with_path(tree, is_leaf=None):
+    """The leaves with the places on the way to them, and the form.
+
+    >>> leaves, form = arete.utils._pytree.tree_flatten_with_path({"a": [1, 2]})
+    >>> [(arete.utils._pytree.keystr(path), leaf) for path, leaf in leaves]
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+
+    def walk(part, path):
+        kind = None if is_leaf is not None and is_leaf(part) else _kind(part)
+        if kind is None:
+            yield path, part
+            return
+        if kind.flatten_with_keys_fn is None:
+            raise ValueError(f"Did not find a flatten_with_keys_fn for type: {type(part)}. Please pass a flatten_with_keys_fn argument to "
+                             "register_pytree_node.")
+        for key, child in kind.flatten_with_keys_fn(part)[0]:
+            yield from walk(child, (*path, key))
+
+    return list(walk(tree, ())), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None):
+    """The same tree with func(path, leaf, ...) for its leaves.
+
+    >>> arete.utils._pytree.tree_map_with_path(lambda path, x: (len(path), x), [1, [2]])
+    [(1, 1), [(2, 2)]]
+    """
+    leaves, form = tree_flatten_with_path(tree, is_leaf)
+    others = [tree_flatten(rest, is_leaf)[0] for rest in rests]
+    return tree_unflatten([func(path, *together) for (path, leaf), *more in zip(leaves, *others) for together in [(leaf, *more)]], form)
+
+
+def keystr(kp) -> str:
+    """A path as it is written in Python.
+
+    >>> arete.utils._pytree.keystr((arete.utils._pytree.MappingKey("a"), arete.utils._pytree.SequenceKey(0)))
+    "['a'][0]"
+    """
+    return "".join(map(str, kp))
+
+
+def treespec_dumps(treespec, protocol=None) -> str:
+    """A form as JSON.
+
+    >>> text = arete.utils._pytree.treespec_dumps(arete.utils._pytree.tree_structure({"a": (1, 2)}))
+    >>> arete.utils._pytree.tree_unflatten([3, 4], arete.utils._pytree.treespec_loads(text))
+    {'a': (3, 4)}
+    """
+    import json
+
+    if protocol not in (None, 1):
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
+    names = {cls: name for name, cls in _names.items()}
+
+    def plain(form):
+        if form.is_leaf():
+            return None
+        if form.type not in names:
+            raise NotImplementedError(f"Serializing {form.type} in pytree is not registered.")
+        dump = _dumpers.get(form.type, (None, None))[0]
+        return {"type": names[form.type], "context": dump(form.context) if dump else form.context,
+                "children": list(map(plain, form.children_specs))}
+
+    try:
+        return json.dumps([1, plain(treespec)])
+    except TypeError as e:
+        raise TypeError("Unable to serialize context. Please make the context json dump-able, or register a custom serializer using "
+                        "register_pytree_node.") from e
+
+
+def treespec_loads(serialized: str):
+    """The form that treespec_dumps() has written.
+
+    >>> form = arete.utils._pytree.tree_structure([1, (2,)])
+    >>> arete.utils._pytree.treespec_loads(arete.utils._pytree.treespec_dumps(form)) == form
+    True
+    """
+    import json
+
+    protocol, content = json.loads(serialized)
+    if protocol != 1:
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
+
+    def form(node):
+        if node is None:
+            return TreeSpec(None, None, [])
+        if node["type"] not in _names:
+            raise NotImplementedError(f"Deserializing {node['type']} in pytree is not registered.")
+        cls = _names[node["type"]]
+        load = _dumpers.get(cls, (None, None))[1]
+        return TreeSpec(cls, load(node["context"]) if load else node["context"], list(map(form, node["children"])))
+
+    return form(content)

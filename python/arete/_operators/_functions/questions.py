@@ -6,6 +6,7 @@ import builtins
 from ... import _C
 from .. import _ops
 from ..._C import Tensor, dtype as _dtype
+from .._storage import TypedStorage, UntypedStorage
 from ._methods import METHODS, also_method, numpy_names
 
 
@@ -114,12 +115,12 @@ def typename(obj) -> str:
 
 
 def is_storage(obj) -> bool:
-    """False: storages are not shown as objects.
+    """Whether it is a storage.
 
-    >>> arete.is_storage(arete.ones(2))
-    False
+    >>> arete.is_storage(arete.ones(2)), arete.is_storage(arete.ones(2).untyped_storage())
+    (False, True)
     """
-    return False
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def _truth(name, doc):

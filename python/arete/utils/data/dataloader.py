@@ -8,13 +8,17 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from ... import _C
 from ._utils.collate import default_collate, default_convert
-from ._utils.iterators import DirectIterator, WorkersIterator
+from ._utils.iterators import DirectIterator, EpochIterator, WorkersIterator
 from ._utils.progress import Progress, Times, state_of, words_of
 from ._utils.worker import WorkerPool, get_worker_info
 from .dataset import Dataset, IterableDataset, maker_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "LoaderStats", "default_collate", "default_convert", "get_worker_info"]
+
+# Classes of iterators under torch's names, by which programs tell them.
+_SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter = DirectIterator, WorkersIterator
+_BaseDataLoaderIter = EpochIterator
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 

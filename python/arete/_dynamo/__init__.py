@@ -7,11 +7,16 @@ import re as _re
 import traceback as _traceback
 from typing import Any, Callable
 
-from . import _C
-from .compiler import _program_of
-from .compiler import disable as disable
-from .compiler import is_compiling as is_compiling
-from .compiler import reset as reset
+from .. import _C
+from ..compiler import _program_of
+from ..compiler import allow_in_graph as allow_in_graph
+from ..compiler import assume_constant_result as assume_constant_result
+from ..compiler import disable as disable
+from ..compiler import is_compiling as is_compiling
+from ..compiler import reset as reset
+from ..nn.modules._compiled import OptimizedModule as OptimizedModule
+from . import eval_frame as eval_frame
+from . import utils as utils
 
 
 class _Config:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import List, Union
 
-from .. import _C
+from ... import _C
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 

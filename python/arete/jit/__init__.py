@@ -16,11 +16,11 @@ import types as _types
 import warnings as _warnings
 from typing import Any, Callable, Final  # noqa: F401
 
-from . import _C
-from ._program import (Different as _Different, Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
+from .. import _C
+from .._program import (Different as _Different, Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
                        addresses as _addresses, every_dimension as _every_dimension, check_module as _check_module,
                        _signature)
-from .nn import Module as _Module
+from ..nn import Module as _Module
 
 __all__ = ["ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance", "load",
            "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
@@ -646,6 +646,21 @@ def script_if_tracing(fn):
     True
     """
     return fn
+
+
+_script_if_tracing = script_if_tracing
+
+
+def _overload(fn):
+    """Marks one of several signatures of a function: gives it.
+
+    >>> arete.jit._overload(len) is len
+    True
+    """
+    return fn
+
+
+_overload_method = _overload
 
 
 def __getattr__(name: str):

@@ -1,0 +1,50 @@
+"""Names of torch._C that libraries touch."""
+from __future__ import annotations
+
+import types
+
+from .. import _C
+from .._C import Tensor
+from .._refused import refused as _refused
+
+_FUSER = "there is no fuser of torch.jit; arete.compile() puts calls together"
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing: what programs use is told to nobody."""
+
+
+def _parse_to(*args, **kwargs):
+    """The arguments of Module.to(): device, dtype, non_blocking and memory format.
+
+    >>> arete._C._nn._parse_to("cpu", arete.float64)
+    (device(type='cpu'), arete.float64, False, None)
+    """
+    args = list(args)
+    device, dtype, non_blocking = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("non_blocking", False)
+    memory_format, _ = kwargs.pop("memory_format", None), kwargs.pop("copy", False)
+    if kwargs:
+        raise TypeError(f"to() received an unexpected keyword argument '{next(iter(kwargs))}'")
+    if args and isinstance(args[0], Tensor):
+        other = args.pop(0)
+        device, dtype = other.device, other.dtype
+    elif args and not isinstance(args[0], _C.dtype):
+        device = args.pop(0)
+    if args and (args[0] is None or isinstance(args[0], _C.dtype)):
+        dtype = args.pop(0)
+    if args:
+        non_blocking = args.pop(0)
+    return None if device is None else _C.device(device), dtype, bool(non_blocking), memory_format
+
+
+_C._log_api_usage_once = _log_api_usage_once
+_C._TensorMeta = type(Tensor)
+_C._get_privateuse1_backend_name = lambda: "privateuseone"
+_C._cuda_isInBadFork = lambda: False
+_C._nn = types.ModuleType("arete._C._nn")
+_C._nn._parse_to = _parse_to
+for _name, _class in _refused("arete._C", _FUSER, "Graph", "Value", "_jit_can_fuse_on_cpu", "_jit_can_fuse_on_gpu",
+                              "_jit_override_can_fuse_on_cpu",
+                              "_jit_override_can_fuse_on_gpu", "_jit_set_nvfuser_enabled", "_jit_set_nvfuser_guard_mode",
+                              "_jit_set_profiling_executor", "_jit_set_profiling_mode", "_jit_set_texpr_fuser_enabled").items():
+    setattr(_C, _name, _class)

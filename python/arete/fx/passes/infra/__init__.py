@@ -1,0 +1,1 @@
+"""What changes of graphs have in common."""

@@ -1,0 +1,172 @@
+"""Operators by torch's names of namespaces: `arete.ops.aten.add.Tensor(x, y)` is a call of `add`, whichever overload is named, and
+`arete.ops.mine.scaled` what arete.library has defined.
+
+>>> arete.ops.aten.add.Tensor(arete.ones(2), 1)
+tensor([2., 2.])
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import _operators
+from ._C import Tensor
+from ._library import DEFINITIONS
+from ._operators import _ops
+
+__all__ = ["OpNamespace", "OpOverload", "OpOverloadPacket", "load_library", "loaded_libraries"]
+
+loaded_libraries: set = set()
+
+
+def load_library(path: Any) -> None:
+    """OSError: libraries of operators are made for PyTorch's C++."""
+    raise OSError(f"{path}: a library of operators for PyTorch's C++ cannot be loaded; arete.library defines operators in Python")
+
+
+def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
+
+
+def _index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    return x.index_put(tuple(slice(None) if i is None else i for i in indices), values, accumulate)
+
+
+def _index(x: Any, indices: Any) -> Any:
+    return x[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _to_copy(x: Any, **options: Any) -> Any:
+    options = {k: v for k, v in options.items() if v is not None and k not in ("layout", "pin_memory")}
+    return x.to(copy=True, **options)
+
+
+def _to(x: Any, *args: Any, **options: Any) -> Any:
+    return x.to(*args, **{k: v for k, v in options.items() if k not in ("layout", "pin_memory")})
+
+
+def _convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
+                 groups: int) -> Any:
+    rank = weight.dim() - 2
+    if transposed:
+        return getattr(_ops, f"conv_transpose{rank}d")(x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return getattr(_ops, f"conv{rank}d")(x, weight, bias, stride, padding, dilation, groups)
+
+
+# What torch names in its operators and the library in other ways.
+_WRITTEN: dict[str, Callable] = {
+    "alias": lambda x: x.view(x.shape), "_unsafe_view": lambda x, size: x.reshape(size), "_local_scalar_dense": lambda x: x.item(),
+    "slice": _slice,
+    "sym_size": lambda x, dim=None: x.size() if dim is None else x.size(dim), "sym_stride": lambda x,
+    dim=None: x.stride() if dim is None else x.stride(dim),
+    "sym_numel": lambda x: x.numel(), "sym_storage_offset": lambda x: x.storage_offset(), "lift_fresh_copy": lambda x: x.clone(),
+    "lift_fresh": lambda x: x,
+    "convolution": _convolution, "slice_copy": lambda x, *a: _slice(x, *a).clone(), "index": _index, "index_put": _index_put,
+    "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
+    "_is_all_true": lambda x: x.all(), "detach": lambda x: x.detach(), "detach_": lambda x: x.detach_(), "clone": lambda x,
+    memory_format=None: x.clone(),
+}
+
+
+class _Call:
+    """What overloads and packets have in common."""
+
+    _function: Callable
+    _qualname: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+class OpOverload(_Call):
+    """One overload of an operator; the library finds by the arguments what is meant."""
+
+    def __init__(self, packet: OpOverloadPacket, name: str) -> None:
+        self.overloadpacket, self._overloadname, self._function, self._qualname = packet, name, packet._function, packet._qualname
+        self.namespace, self._opname = packet._qualname.split("::")
+        self.__name__ = self.__qualname__ = f"{self._opname}.{name}"
+        self.__module__ = f"torch._ops.{self.namespace}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self._opname}.{self._overloadname}"
+
+    def name(self) -> str:
+        return self._qualname if self._overloadname == "default" else f"{self._qualname}.{self._overloadname}"
+
+    @property
+    def op(self) -> Callable:
+        return self._function
+
+
+class OpOverloadPacket(_Call):
+    """An operator; its attributes are its overloads, of which the library has one under all names."""
+
+    def __init__(self, qualname: str, function: Callable) -> None:
+        self._qualname, self._function = qualname, function
+        self.__name__ = self.__qualname__ = qualname.split("::")[1]
+        self.__module__ = f"torch.ops.{qualname.split('::')[0]}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self._qualname.replace('::', '.')}')>"
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("_"):
+            raise AttributeError(f"'{self._qualname}' has no attribute {name!r}")
+        made = self.__dict__[name] = OpOverload(self, name)
+        return made
+
+    def overloads(self) -> list[str]:
+        """The overloads that have been named."""
+        return [name for name, value in self.__dict__.items() if isinstance(value, OpOverload)] or ["default"]
+
+
+def _aten(name: str) -> Callable | None:
+    if name in _WRITTEN:
+        return _WRITTEN[name]
+    found = getattr(_operators, name, None) if not name.startswith("__") else None
+    if callable(found) and not isinstance(found, type):
+        return found
+    try:
+        return getattr(_ops, name)
+    except AttributeError:
+        method = getattr(Tensor, name, None)
+        return method if callable(method) else None
+
+
+class OpNamespace(types.ModuleType):
+    """The operators of a namespace."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
+        self.__dict__["name"] = name
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        space = self.__dict__["name"]
+        function = _aten(name) if space in ("aten", "prims") else DEFINITIONS.get(f"{space}::{name}")
+        if function is None:
+            raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{name}'")
+        made = OpOverloadPacket(f"{space}::{name}", function)
+        if space == "aten":  # others may be defined anew
+            self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        space = self.__dict__["name"]
+        return sorted(n.split("::")[1] for n in DEFINITIONS if n.startswith(f"{space}::"))
+
+
+_spaces: dict[str, OpNamespace] = {}
+
+
+def __getattr__(name: str) -> OpNamespace:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _spaces.setdefault(name, OpNamespace(name))
+
+

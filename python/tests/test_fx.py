@@ -1,0 +1,137 @@
+"""Graphs of programs: recorded, changed, run, written. Run with both libraries."""
+import copy
+import importlib
+import operator
+import pickle
+
+import pytest
+from idiom_helpers import on_the_cpu
+
+
+def the_modules(torch):
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.full((4,), 2.0))
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x):
+            a, b = x.chunk(2, 0)
+            z = torch.nn.functional.relu(self.layer(a) + b * self.scale - self.shift, inplace=False)
+            return {"z": torch.cat([z, -z, 2**z], dim=1), "n": z.shape[0], "m": z.mean(dim=-1, keepdim=True)[..., 0],
+                    "t": z.view(z.size(0), -1).T}
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.block = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), Block()
+
+        def forward(self, x):
+            return self.block(self.first(x).softmax(-1))
+
+    return Net()
+
+
+def fx_of(torch):
+    return importlib.import_module(f"{torch.__name__}.fx")
+
+
+def equal(torch, a, b):
+    return a.keys() == b.keys() and all(torch.equal(torch.as_tensor(a[k]), torch.as_tensor(b[k])) for k in a)
+
+
+@on_the_cpu
+def test_recorded_programs_compute_the_same(torch, device):
+    fx, net, x = fx_of(torch), the_modules(torch), torch.randn(4, 4)
+    program = fx.symbolic_trace(net)
+    nodes = [(n.op, n.name) for n in program.graph.nodes]
+    assert nodes[:5] == [("placeholder", "x"), ("call_module", "first_0"), ("call_module", "first_1"), ("call_method", "softmax"),
+                         ("call_method", "chunk")]
+    assert {n for op, n in nodes if op == "get_attr"} == {"block_scale", "block_shift"} and nodes[-1] == ("output", "output")
+    assert {n for op, n in nodes if op == "call_function"} >= {"getitem", "getitem_1", "mul", "relu", "neg", "pow_1", "cat", "getattr_1"}
+    for other in (program, copy.deepcopy(program), fx.Transformer(program).transform()):
+        assert equal(torch, net(x), other(x)) and list(other.state_dict()) == list(program.state_dict())
+    assert equal(torch, net(x), fx.Interpreter(program).run(x))
+    program.graph.lint()
+    assert dict(net.named_parameters()).keys() == dict(program.named_parameters()).keys()
+    program(x)["z"].sum().backward()
+    assert program.block.scale is net.block.scale and net.block.scale.grad is not None
+
+
+def test_pickled():
+    import arete
+
+    net, x = the_modules(arete), arete.randn(4, 4)
+    again = pickle.loads(pickle.dumps(arete.fx.symbolic_trace(net)))
+    assert equal(arete, net(x), again(x)) and again.graph.owning_module is again
+
+
+@on_the_cpu
+def test_changes(torch, device):
+    fx, x = fx_of(torch), torch.randn(3)
+    program = fx.symbolic_trace(lambda x: torch.relu(x) + torch.exp(x))
+    for node in program.graph.nodes:
+        if node.target is torch.relu:
+            with program.graph.inserting_after(node):
+                new = program.graph.call_function(torch.sigmoid, node.args)
+            node.replace_all_uses_with(new)
+            program.graph.erase_node(node)
+    assert not torch.equal(program(x), torch.sigmoid(x) + torch.exp(x))  # not yet
+    program.recompile()
+    assert torch.equal(program(x), torch.sigmoid(x) + torch.exp(x)) and "sigmoid" in program.code
+
+    graph = fx.Graph()
+    a, b = graph.placeholder("a"), graph.placeholder("b", default_value=2.0)
+    unused = graph.call_function(torch.exp, (a,))
+    total = graph.call_function(operator.mul, (a, b))
+    graph.output((total, [b]))
+    with pytest.raises(RuntimeError, match="still had 2 users"):
+        graph.erase_node(a)
+    assert a.users == {unused: None, total: None} and total.all_input_nodes == [a, b]
+    graph.eliminate_dead_code()
+    assert unused not in graph.nodes and [n.name for n in reversed(graph.nodes)] == ["output", "mul", "b", "a"]
+    made = fx.GraphModule(torch.nn.Module(), graph)
+    assert made(torch.tensor(3.0)) == (6.0, [2.0])
+    total.prepend(graph.output_node())
+    with pytest.raises(RuntimeError, match="used before it has been defined"):
+        graph.lint()
+
+
+@on_the_cpu
+def test_what_cannot_be_recorded(torch, device):
+    fx = fx_of(torch)
+    for wrong, error in ((lambda x: x if x.sum() > 0 else -x, "cannot be used as inputs to control flow"),
+                         (lambda x: [y for y in x], "cannot be iterated"), (lambda x: len(x), "'len' is not supported")):
+        with pytest.raises((ValueError, RuntimeError), match=error):
+            fx.symbolic_trace(wrong)
+    assert torch.nn.Linear(1, 1)(torch.ones(1)).shape == (1,)  # calls of modules are as before
+    assert fx.symbolic_trace(lambda x, flag: torch.exp(x) if flag else x, concrete_args={"flag": True})(torch.zeros(1), True) == 1
+
+
+@on_the_cpu
+def test_own_tracers_and_wrapped_functions(torch, device):
+    fx = fx_of(torch)
+    scope = {"__name__": "somewhere", "fx": fx}
+    exec("""
+def clever(x):
+    return x + (1 if x.sum() > 0 else 2)
+
+fx.wrap("clever")
+
+def program(x):
+    return clever(x) * 2
+""", scope)
+    program = fx.symbolic_trace(scope["program"])
+    assert [n.target for n in program.graph.nodes if n.op == "call_function"] == [scope["clever"], operator.mul]
+    assert program(torch.ones(1)) == 4 and program(-torch.ones(1)) == 2 and scope["program"](torch.ones(1)) == 4
+
+    class Whole(fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return name == "block"
+
+    net = the_modules(torch)
+    graph = Whole().trace(net)
+    assert [n.target for n in graph.nodes if n.op == "call_module"] == ["block"]
+    assert equal(torch, fx.GraphModule(net, graph)(torch.ones(2, 4)), net(torch.ones(2, 4)))
+    with pytest.raises(NotImplementedError, match="top level"):
+        fx.wrap("clever")

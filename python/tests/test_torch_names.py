@@ -1,0 +1,182 @@
+"""Smaller modules of torch's: storages, saved objects, hub, weak dictionaries, what devices of others answer, what is refused."""
+import argparse
+import collections
+import hashlib
+import importlib
+import io
+import pickle
+
+import numpy as np
+import pytest
+from idiom_helpers import on_the_cpu, pytorch
+
+import arete
+
+
+@on_the_cpu
+def test_storages(torch, device, tmp_path):
+    x = torch.arange(4, dtype=torch.float32)
+    s = x.untyped_storage()
+    assert s.nbytes() == len(s) == 16 and s[4:8].tolist() == [0, 0, 128, 63] and isinstance(s, torch.UntypedStorage) and torch.is_storage(s)
+    assert s.data_ptr() == x.data_ptr() and list(x[1:].storage()) == [0, 1, 2, 3] and x.storage().dtype is torch.float32
+    assert torch.asarray(s[4:8], dtype=torch.uint8).view(torch.float32).item() == 1
+    s.fill_(0)
+    assert x.tolist() == [0] * 4
+    file = tmp_path / "bytes"
+    file.write_bytes(bytes(range(10)))
+    mapped = torch.UntypedStorage.from_file(str(file), False, 8)
+    assert mapped.tolist() == list(range(8)) and mapped.nbytes() == 8
+    shared = torch.UntypedStorage.from_file(str(file), True, 4)
+    shared[0] = 200
+    assert file.read_bytes()[0] == 200
+    assert list(torch.FloatStorage([1, 2])) == [1, 2] and torch.LongStorage(3).nbytes() == 24 and len(torch.UntypedStorage(5)) == 5
+
+
+class Thing:
+    def __init__(self, torch):
+        self.x, self.names = torch.ones(2, 3).t(), np.arange(3, dtype=np.uint32)
+        self.kind, self.place, self.size = torch.float16, torch.device("cpu"), torch.Size([1, 2])
+
+
+@on_the_cpu
+def test_saved_objects(torch, device, tmp_path):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    optimizer = torch.optim.Adam(net.parameters())
+    net(torch.randn(4, 2)).sum().backward()
+    optimizer.step()
+    weight, generator = torch.ones(3), torch.Generator().manual_seed(3)
+    file = tmp_path / "all.pt"
+    torch.save({"thing": Thing(torch), "net": net, "optimizer": optimizer, "w": weight, "v": weight[1:],
+                "p": torch.nn.Parameter(weight * 2),
+                "g": generator, "class": torch.nn.Linear, "f": torch.relu, "counter": collections.Counter("aab")}, file)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(file, weights_only=True)
+    got = torch.load(file, weights_only=False)
+    assert torch.equal(got["thing"].x, torch.ones(3, 2)) and got["thing"].names.tolist() == [0, 1, 2] and got["thing"].kind is torch.float16
+    assert got["thing"].size == (1, 2) and got["class"] is torch.nn.Linear and got["f"](-weight).tolist() == [0, 0, 0]
+    assert all(torch.equal(a, b) for a, b in zip(got["net"].state_dict().values(), net.state_dict().values(), strict=True))
+    assert got["optimizer"].state_dict()["state"][0]["step"] == 1 and type(got["p"]) is torch.nn.Parameter and got["p"].requires_grad
+    got["w"][1] = 9
+    assert got["v"].tolist() == [9, 1] and torch.equal(torch.rand(2, generator=got["g"]), torch.rand(2, generator=generator))
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        torch.save({"f": lambda: 0}, tmp_path / "no.pt")
+
+
+def test_objects_between_libraries(tmp_path):
+    if pytorch is None:
+        pytest.skip("no PyTorch")
+    for writer, reader in ((arete, pytorch), (pytorch, arete)):
+        held = argparse.Namespace(x=writer.arange(6.0).view(2, 3).t(), d=writer.float64, p=writer.nn.Parameter(writer.ones(2)),
+                                  s=writer.Size([2]))
+        writer.save({"held": held, "layer": writer.nn.Linear}, tmp_path / "it.pt")
+        got = reader.load(tmp_path / "it.pt", weights_only=False)
+        assert got["held"].x.tolist() == [[0, 3], [1, 4], [2, 5]] and got["held"].x.stride() == (1, 3) and got["held"].d is reader.float64
+        assert type(got["held"].p) is reader.nn.Parameter and got["held"].s == reader.Size([2]) and got["layer"] is reader.nn.Linear
+
+
+def test_hub(tmp_path, capsys):
+    hub = arete.hub
+    before = hub.get_dir()
+    try:
+        hub.set_dir(tmp_path / "hub")
+        weights = tmp_path / "weights.pt"
+        arete.save({"w": arete.ones(2)}, weights)
+        digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
+        named = weights.rename(tmp_path / f"weights-{digest}.pt")
+        for _ in range(2):  # fetched, and found
+            assert hub.load_state_dict_from_url(named.as_uri(), check_hash=True, progress=False)["w"].tolist() == [1, 1]
+        assert capsys.readouterr().err.count("Downloading") == 1 and (tmp_path / "hub" / "checkpoints" / named.name).exists()
+        with pytest.raises(RuntimeError, match="invalid hash value"):
+            hub.download_url_to_file(named.as_uri(), str(tmp_path / "other"), hash_prefix="0000", progress=False)
+        assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".*partial"))
+        (tmp_path / "hubconf.py").write_text("import arete\ndependencies = ['numpy']\ndef layer(n, bias=True):\n    'A layer.'\n"
+                                             "    return arete.nn.Linear(n, n, bias)\n")
+        layer = hub.load(str(tmp_path), "layer", 3, source="local", bias=False)
+        assert layer.bias is None and hub.list(str(tmp_path), source="local") == ["layer"]
+        assert hub.help(str(tmp_path), "layer", source="local") == "A layer."
+        with pytest.raises(RuntimeError, match="Cannot find callable nothing"):
+            hub.load(str(tmp_path), "nothing", source="local")
+        with pytest.raises(Exception, match="its code would run"):
+            hub.load("owner/name:branch", "layer")
+        with pytest.raises(ValueError, match="Unknown source"):
+            hub.load("owner/name", "layer", source="elsewhere")
+    finally:
+        hub.set_dir(before)
+
+
+@on_the_cpu
+def test_trees(torch, device):
+    pytree = importlib.import_module(f"{torch.__name__}.utils._pytree")
+    tree = {"a": [1, (2, None)], "b": collections.OrderedDict(c=3)}
+    leaves, form = pytree.tree_flatten_with_path(tree)
+    assert [(pytree.keystr(path), leaf) for path, leaf in leaves] == [("['a'][0]", 1), ("['a'][1][0]", 2), ("['a'][1][1]", None),
+                                                                      ("['b']['c']", 3)]
+    again = pytree.treespec_loads(pytree.treespec_dumps(form))
+    assert pytree.tree_unflatten([leaf for _, leaf in leaves], again) == tree and again == form
+    assert pytree.tree_map_with_path(lambda path, x: len(path), [0, [0]]) == [1, [2]]
+    assert pytree.tree_all(lambda x: x is not None, [1, 2]) and not pytree.tree_any(lambda x: x is None, [1])
+    assert dict in pytree.SUPPORTED_NODES and pytree.SUPPORTED_NODES[list].flatten_fn([1, 2])[0] == [1, 2]
+
+
+@on_the_cpu
+def test_scans(torch, device):
+    scan = importlib.import_module(f"{torch.__name__}._higher_order_ops.associative_scan").associative_scan
+    if torch is not arete:
+        return  # PyTorch's own wants its compiler here
+    for n in (1, 2, 3, 7, 8):
+        x, gate = torch.randn(2, n, 3), torch.rand(2, n, 3)
+        assert torch.equal(scan(lambda a, b: a + b, x.long(), 1), x.long().cumsum(1))
+        a, b = scan(lambda l, r: (l[0] * r[0], l[1] * r[0] + r[1]), (gate, x), 1, combine_mode="generic")
+        state, expected = torch.zeros(2, 3), []
+        for i in range(n):
+            state = state * gate[:, i] + x[:, i]
+            expected.append(state)
+        torch.testing.assert_close(b, torch.stack(expected, 1))
+        torch.testing.assert_close(a, gate.cumprod(1))
+        torch.testing.assert_close(scan(torch.maximum, x, -2, reverse=True), x.flip(1).cummax(1).values.flip(1))
+
+
+@on_the_cpu
+def test_small_names(torch, device):
+    weak = importlib.import_module(f"{torch.__name__}.utils.weak").WeakIdKeyDictionary()
+    x = torch.ones(2)
+    weak[x] = 3
+    assert weak[x] == 3 and torch.ones(2) not in weak and len(weak) == 1
+    del x
+    assert len(weak) == 0
+    assert torch.sym_max(2, 3.0) == 3.0 and torch.sym_min(2, 3) == 2 and torch.sym_int(-2.5) == -2
+    assert torch.sym_not(False) and torch.sym_sum([1, 2]) == 3
+    assert repr(torch.uint16).endswith(".uint16") and torch.uint16.itemsize == 2 and not torch.uint16.is_floating_point
+    for function, arguments, error in ((torch._assert, (False, "no"), AssertionError),
+                                       (torch._assert, (torch.tensor(False), "no"), AssertionError),
+                                       (torch._check_with, (ValueError, False, lambda: "no"), ValueError),
+                                       (torch._check_tensor_all, (torch.tensor([True, False]), lambda: "no"), RuntimeError)):
+        with pytest.raises(error, match="no"):
+            function(*arguments)
+    assert torch._shape_as_tensor(torch.ones(2, 3)).tolist() == [2, 3] and not torch.xpu.is_available() and torch.xpu.device_count() == 0
+    assert not torch.mps.is_available() if torch is arete else True
+    assert torch._C._nn._parse_to("cpu", torch.float64, True) == (torch.device("cpu"), torch.float64, True, None)
+    assert torch._C._nn._parse_to(torch.float16)[:2] == (None, torch.float16)
+    assert torch.functional.einsum is torch.einsum and torch.legacy_contiguous_format is torch.contiguous_format
+
+
+def test_counted_operations():
+    net = arete.nn.Sequential(arete.nn.Conv2d(3, 4, 3), arete.nn.Flatten(), arete.nn.Linear(144, 4))
+    with arete.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        net(arete.ones(3, 3, 8, 8)).sum().backward()
+    # Forwards; backwards for the weights, and for the input of the second layer.
+    convolution, linear = 2 * 3 * 4 * 36 * 27, 2 * 3 * 144 * 4
+    assert counter.get_total_flops() == 2 * convolution + 3 * linear == sum(counter.get_flop_counts()["Global"].values())
+
+
+def test_what_is_not_there_says_so():
+    fsdp = importlib.import_module("arete.distributed.fsdp")
+    for refused in (fsdp.FullyShardedDataParallel, arete.distributed.tensor.DTensor.from_local, arete.ao.quantization.quantize_dynamic,
+                    arete.utils.cpp_extension.load, arete.quantization.prepare, arete.SymInt, arete.distributed.init_device_mesh):
+        with pytest.raises(NotImplementedError, match=": .*\\w"):
+            refused(arete.nn.Linear(1, 1))
+    assert not isinstance(arete.ones(1), arete.distributed.tensor.DTensor) and not isinstance(1, arete.SymInt)
+    with pytest.raises(RuntimeError, match="there are no devices of the kind 'xpu'"):
+        arete.xpu.synchronize()
+    with pytest.raises(TypeError, match="dtype"):
+        arete.ones(2, dtype=arete.uint16)
