@@ -202,17 +202,22 @@ class Monitor {
     }
     const json address = json::parse(store_->get(key));
     store_ = nullptr;
+    const auto host = address.at("host").get<std::string>();
+    const auto port = address.at("port").get<uint16_t>();
     Descriptor socket;
-    try {
-      socket =
-          connect_to(address.at("host").get<std::string>(), address.at("port").get<uint16_t>(), 1s);
-    } catch (const DistributedError& e) {
-      if (e.message().find("refused") == std::string::npos) throw;
-      // Its process was there and has ended, unless something on the way refuses: then calls do not
-      // fail.
-      refused_ = lost_ = true;
-      answered_ = steady_clock::now();
-      return true;
+    for (const auto until = steady_clock::now() + 5s; !socket;) {
+      try {
+        socket = connect_to(host, port, 200ms);
+      } catch (const DistributedError& e) {
+        if (e.message().find("refused") != std::string::npos) {
+          // Its process was there and has ended, unless something on the way refuses: then calls do
+          // not fail.
+          refused_ = lost_ = true;
+          answered_ = steady_clock::now();
+          return true;
+        }
+        if (ends_ || steady_clock::now() >= until) throw;
+      }
     }
     auto connection = std::make_unique<LineConnection>(std::move(socket), kMostLine);
     connection_of_process = connection->fd();
@@ -327,8 +332,10 @@ class Monitor {
     if (server_ended_ && !server_left_) return;
     const auto until = steady_clock::now() + kGrace;
     while (steady_clock::now() < until && !ends_ && !urgent_) sleep(50ms);
-    while (!ends_ && !any_verdict) {
-      if (urgent_.exchange(false) || (!refused_ && are_calls_under_way({})))
+    // A call that failed may have asked the server before it was known to be gone.
+    for (bool judges = !refused_; !ends_ && !any_verdict;
+         judges = !refused_ && are_calls_under_way({})) {
+      if (urgent_.exchange(false) || judges)
         if (const auto finding =
                 judge(server_left_ ? *server_left_
                                    : server_summary(RankSummary::Status::gone, answered_)))

@@ -448,8 +448,13 @@ TEST(MonitorServer, survives_random_bytes) {
     }
   }
   EXPECT_GT(rounds, 20);
-  Rank a(server, 0, 2, "secret");
-  EXPECT_NE(a.report_on(record_of(0, 1, "all_reduce SUM", 5000)), "late");
+  // It may not have heard yet that the last of them are gone.
+  std::string text = "late";
+  for (int i = 0; i < 3 && text == "late"; ++i) {
+    Rank a(server, 0, 2, "secret");
+    text = a.report_on(record_of(0, 1, "all_reduce SUM", 5000));
+  }
+  EXPECT_NE(text, "late");
 }
 
 }  // namespace
