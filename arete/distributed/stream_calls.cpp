@@ -27,7 +27,7 @@ StreamCalls::StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator
       watch_(std::move(watch)),
       rank_(rank),
       communicator_(std::move(communicator)),
-      watcher_([this] { watch(); }) {}
+      watcher_([this] { this->watch(); }) {}
 
 StreamCalls::~StreamCalls() {
   std::unique_lock lock(mutex_);

@@ -99,6 +99,36 @@ TEST(Gather, IndexOutOfRange) {
   }
 }
 
+TEST(Gather, LeavesAnIndexOut) {
+  for (const int64_t left_out : {int64_t(-100), int64_t(0), int64_t(2), INT64_MIN})
+    for (const bool slices : {false, true}) {
+      // One index for each element, or for rows.
+      GuardedBuffer in(kFloat32, Shape{4, 3}), out(kFloat32, Shape{5, 3}),
+          index(kInt64, slices ? Layout(Shape{5, 3}, Shape{1, 0}) : Layout(Shape{5, 3}));
+      for (IndexWalk w(Shape{4, 3}); w; ++w)
+        in.set_at<float>(*w, float(1 + (*w)[0] * 3 + (*w)[1]));
+      const auto place = [&](const Shape& at) {
+        const int64_t i = (at[0] + (slices ? 0 : at[1])) % 5;
+        return i == 4 ? left_out : i;
+      };
+      for (IndexWalk w(Shape{5, 3}); w; ++w) index.set_at<int64_t>(*w, place(*w));
+      prim::GatherArgs args{.in = in.view(), .index = index.view(), .out = out.view(), .dim = 0};
+      args.leaves_out = true;
+      args.left_out = left_out;
+      backend_under_test().gather(args);
+      ASSERT_TRUE(out.guards_intact());
+      for (IndexWalk w(Shape{5, 3}); w; ++w) {
+        const int64_t i = place(*w);
+        ASSERT_EQ(out.at<float>(*w), i == left_out ? 0 : in.at<float>(Shape{i, (*w)[1]}));
+      }
+      // Nothing counts from the end.
+      index.set_at<int64_t>(Shape{1, 0}, -1);
+      args.op = "cross_entropy";
+      expect_index_error([&] { backend_under_test().gather(args); }, "cross_entropy",
+                         "index -1 is out of bounds for dimension 0 with size 4");
+    }
+}
+
 TEST(TakeRows, EveryDtypeNativeAndDecomposed) {
   std::mt19937_64 rng(2);
   for (int t = 0; t < kNumDTypes; ++t)
