@@ -218,7 +218,7 @@ class Pass {
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
     if (node.hooks) {
-      for (auto& [id, hook] : node.hooks->pre) hook(grads);
+      for (const auto& [id, hook] : std::vector(node.hooks->pre)) hook(grads);  // which may remove
       for (auto& [slot, sink] : node.hooks->retained)
         if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
     }
@@ -238,7 +238,7 @@ class Pass {
     TensorList results = node.backward(grads, needed);
     if (modes().word & Modes::kAnomaly) check_nan(node, grads, results);
     if (node.hooks)
-      for (auto& [id, hook] : node.hooks->post) hook(results, grads);
+      for (const auto& [id, hook] : std::vector(node.hooks->post)) hook(results, grads);
     for (size_t i = 0; i < results.size() && i < node.edges.size(); ++i) {
       if (!results[i].defined()) continue;
       const Edge& e = node.edges[i];
@@ -555,12 +555,27 @@ uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const 
 }
 
 void Tensor::remove_hook(uint64_t id) const {
-  const Edge e = gradient_edge(*this);
-  if (e && e.node->hooks)
-    std::erase_if(e.node->hooks->pre, [id](const auto& h) { return h.first == id; });
+  if (const Edge e = gradient_edge(*this)) autograd::remove_hook(*e.node, id);
 }
 
 namespace autograd {
+
+uint64_t register_hook(Node& node, Node::PreHook hook) {
+  tracing::note_hook(Tensor());
+  return hooks_of(node).pre.emplace_back(next_hook_id(), std::move(hook)).first;
+}
+
+uint64_t register_hook(Node& node, Node::PostHook hook) {
+  tracing::note_hook(Tensor());
+  return hooks_of(node).post.emplace_back(next_hook_id(), std::move(hook)).first;
+}
+
+void remove_hook(Node& node, uint64_t id) {
+  if (!node.hooks) return;
+  const auto is = [id](const auto& h) { return h.first == id; };
+  std::erase_if(node.hooks->pre, is);
+  std::erase_if(node.hooks->post, is);
+}
 
 namespace {
 std::vector<std::pair<uint64_t, LeafHook>>& hooks_of_leaf(const char* op, const Tensor& leaf) {

@@ -40,6 +40,13 @@ uint64_t register_post_accumulate_grad_hook(const Tensor& leaf,
 /// Does nothing if there is none of that number.
 void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id);
 
+/// Calls `hook` before each time that the node's backward runs, or after it. Gives a number to
+/// remove it by.
+uint64_t register_hook(Node& node, Node::PreHook hook);
+uint64_t register_hook(Node& node, Node::PostHook hook);
+/// Does nothing if there is none of that number.
+void remove_hook(Node& node, uint64_t id);
+
 /// The numbers of the passes under way on this thread, the innermost last.
 std::vector<uint64_t> passes_under_way();
 /// Calls `f` when all gradients of the innermost pass of this thread are known. AutogradError

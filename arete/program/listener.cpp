@@ -573,7 +573,8 @@ void Listener::read(const Tensor& t, bool address) {
 }
 
 void Listener::hooked(const Tensor& t) {
-  if (is_busy_ || opaque_ > 0 || !depends(t)) return;  // those of parameters stay where they are
+  // Those of parameters stay where they are.
+  if (is_busy_ || opaque_ > 0 || (t.defined() && !depends(t))) return;
   NotImplementedError error(
       "program", "a hook on a gradient cannot be part of a program" + at(compile::current_place()));
   error.hint("put it on the program's result or on a parameter");

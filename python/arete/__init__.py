@@ -9,6 +9,7 @@ import builtins as _builtins
 from . import _C
 from ._C import Generator, bfloat16, default_generator, float16, float32, float64
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from ._grouped import grouped_mm as _grouped_mm  # noqa: F401
 from ._operators import *  # noqa: F403
 from ._operators import _Layout, _ops, _tensor_types  # noqa: F401
 from ._scaled import _scaled_mm  # noqa: F401

@@ -67,7 +67,7 @@ struct FunctionContext {
   autograd::Context* context;
 };
 
-PyObject* tuple_of(const std::vector<Tensor>& tensors) {
+PyObject* tuple_of(std::span<const Tensor> tensors) {
   PyObject* t = checked(PyTuple_New(Py_ssize_t(tensors.size())));
   for (size_t i = 0; i < tensors.size(); ++i)
     PyTuple_SET_ITEM(t, Py_ssize_t(i), checked(wrap(tensors[i])));
@@ -88,6 +88,18 @@ std::vector<Tensor> tensors_in(PyObject* returned) {
       type_error("a custom function returned %s where a Tensor was expected", Py_TYPE(e)->tp_name);
   }
   return all;
+}
+
+/// Takes what a hook returned for the gradients that it was given: None leaves them.
+void replace(TensorList& grads, PyObject* returned) {
+  if (returned == Py_None) return;
+  const std::vector<Tensor> given =
+      is_tensor(returned) ? std::vector{tensor_of(returned)} : tensors_in(returned);
+  ARETE_CHECK(given.size() == grads.size(),
+              AutogradError("register_hook", "hook has returned an incorrect number of gradients")
+                  .expected(std::to_string(grads.size()))
+                  .got(std::to_string(given.size())));
+  std::copy(given.begin(), given.end(), grads.begin());
 }
 
 /// Calls f(context, tuple of tensors), which returns a sequence of tensors and Nones.
@@ -132,6 +144,29 @@ void bind_autograd(nb::module_& m) {
              GraphNode* other = nullptr;
              return nb::try_cast(b, other) && other && other->node.get() == a.node.get();
            })
+      .def("_register_prehook",
+           [](const GraphNode& n, nb::object hook) {
+             return autograd::register_hook(
+                 *n.node, Node::PreHook([f = SharedObject(std::move(hook))](TensorList& grads) {
+                   const WithGil gil;
+                   const Ref given(tuple_of(grads));
+                   replace(grads, Ref(checked(PyObject_CallOneArg(f.get(), given.get()))).get());
+                 }));
+           })
+      .def("_register_hook",
+           [](const GraphNode& n, nb::object hook) {
+             return autograd::register_hook(
+                 *n.node, Node::PostHook([f = SharedObject(std::move(hook))](
+                                             TensorList& inputs, const TensorList& outputs) {
+                   const WithGil gil;
+                   const Ref in(tuple_of(inputs)), out(tuple_of(outputs));
+                   replace(inputs, Ref(checked(PyObject_CallFunctionObjArgs(f.get(), in.get(),
+                                                                            out.get(), nullptr)))
+                                       .get());
+                 }));
+           })
+      .def("_remove_hook",
+           [](const GraphNode& n, uint64_t number) { autograd::remove_hook(*n.node, number); })
       .def("__hash__", [](const GraphNode& n) { return uintptr_t(n.node.get()) >> 4; })
       .def("__repr__", [](const GraphNode& n) { return "<" + n.node->name() + ">"; });
   m.def("_grad_fn", [](const Tensor& t) -> nb::object {

@@ -213,10 +213,11 @@ def test_arguments():
         arete.compiler.set_stance("fail_on_recompile")
 
 
-def test_disabled_functions_are_called_at_once():
+@pytest.mark.parametrize("recursive", [True, False])
+def test_disabled_functions_are_called_at_once(recursive):
     seen = []
 
-    @arete.compiler.disable
+    @arete.compiler.disable(recursive=recursive)
     def look(x):
         seen.append(arete.compiler.is_compiling())
         return x + 1

@@ -216,3 +216,56 @@ def test_a_pass_that_fails_leaves_nothing(torch):
 def test_is_pinned_takes_a_device(torch):
     with pytest.warns(DeprecationWarning) if torch is pytorch else __import__("contextlib").nullcontext():
         assert not torch.ones(2).is_pinned("cuda") and not torch.ones(2).is_pinned(device=None)
+
+
+@either
+def test_hooks_of_nodes(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    seen = []
+    after = y.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs[0].tolist(), [g.tolist() for g in outputs])))
+    before = y.grad_fn.register_prehook(lambda outputs: (outputs[0] * 5,))
+    y.sum().backward(retain_graph=True)
+    assert seen == [([10.0, 10.0], [[5.0, 5.0]])] and x.grad.tolist() == [10.0, 10.0]
+    after.remove()
+    before.remove()
+    y.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] * 3, *inputs[1:]))
+    y.sum().backward()
+    assert len(seen) == 1 and x.grad.tolist() == [16.0, 16.0]
+    z = x * 2
+    z.grad_fn.register_prehook(lambda outputs: outputs * 2)
+    with pytest.raises(RuntimeError, match="hook.*has returned an incorrect number"):
+        z.sum().backward()
+
+
+@either
+def test_a_leafs_node_tells_when_its_gradient_is_there(torch):
+    p = torch.nn.Parameter(torch.ones(2))
+    seen = []
+    sink = p.expand_as(p).grad_fn.next_functions[0][0]
+    sink.register_hook(lambda inputs, outputs: seen.append((inputs, outputs[0].tolist(), p.grad.tolist())))
+    (p * 2).sum().backward()
+    assert seen == [((), [2.0, 2.0], [2.0, 2.0])]
+
+
+@either
+def test_hooks_that_take_themselves_away(torch):
+    x = torch.ones(2, requires_grad=True)
+    handles = []
+    handles.append(x.register_hook(lambda g: handles[0].remove()))
+    x.register_hook(lambda g: g * 2)
+    y = x * 1
+    handles.append(y.grad_fn.register_prehook(lambda outputs: handles[1].remove()))
+    for _ in range(2):
+        y.sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_a_program_cannot_have_hooks_of_nodes():
+    def program(x):
+        y = x * 2
+        y.grad_fn.register_hook(lambda *gradients: None)
+        return y
+
+    with pytest.raises(NotImplementedError, match="a hook on a gradient cannot be part of a program"):
+        arete.jit.trace(program, arete.ones(2, requires_grad=True))

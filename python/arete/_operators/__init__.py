@@ -47,8 +47,7 @@ from . import _c_names, _foreach, _functions, _ops, _schemas, _storage, _tensor_
 from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
-    _Layout, channels_last, channels_last_3d, contiguous_format, contiguous_format as legacy_contiguous_format, layout, memory_format,
-    preserve_format, strided,
+    _Layout, channels_last, channels_last_3d, contiguous_format, layout, legacy_contiguous_format, memory_format, preserve_format, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
 from ._storage import TypedStorage, UntypedStorage  # noqa: F401

@@ -80,6 +80,37 @@ def register_post_accumulate_grad_hook(self, hook):
     return RemovableHandle(lambda: self._remove_post_accumulate(number))
 
 
+def _register_node_hook(self, fn):
+    """Calls `fn(gradients of the inputs, gradients of the outputs)`, two tuples, each time after this node has computed the former; a
+    tuple that it returns takes the former's place. Gives a handle with `remove()`.
+
+    >>> y = arete.ones(2, requires_grad=True).exp()
+    >>> handle = y.grad_fn.register_hook(lambda inputs, outputs: print(len(inputs), outputs))
+    >>> y.sum().backward()
+    1 (tensor([1., 1.]),)
+    """
+    number = self._register_hook(fn)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+def _register_node_prehook(self, fn):
+    """Calls `fn(gradients of the outputs)`, a tuple, each time before this node computes those of its inputs; a tuple that it returns takes
+    its place. Gives a handle with `remove()`.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> y = 3 * x
+    >>> handle = y.grad_fn.register_prehook(lambda outputs: (2 * outputs[0],))
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([6., 6.])
+    """
+    number = self._register_prehook(fn)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+_C.Node.register_hook, _C.Node.register_prehook = _register_node_hook, _register_node_prehook
+
+
 @_method
 def __reversed__(self):
     """The elements of the first dimension from the last to the first.

@@ -14,7 +14,7 @@ from .._operators import zeros as _zeros
 from ._passes import backward, grad  # noqa: F401
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 
-Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
+Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name(), next_functions and hooks.
 
     >>> y = arete.ones(2, requires_grad=True).exp().sum()
     >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()

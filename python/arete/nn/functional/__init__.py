@@ -1,6 +1,7 @@
 """The functions of networks: `import arete.nn.functional as F`. Those that are one operator each are made from its record."""
 
 from ... import _C as _C
+from ..._grouped import grouped_mm
 from ._activation import log_softmax, softmax, softmin
 from ._attention import _canonical_mask, multi_head_attention_forward
 from ._convolution import upsample

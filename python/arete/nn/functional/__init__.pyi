@@ -19,6 +19,7 @@ from ._pooling import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_wi
 from ._pooling import adaptive_max_pool3d as adaptive_max_pool3d
 from ._pooling import adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices
 from ._loss import gaussian_nll_loss as gaussian_nll_loss
+from ._grouped import grouped_mm as grouped_mm
 from ._activation import log_softmax as log_softmax
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._activation import softmax as softmax
