@@ -22,8 +22,8 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
 
     RuntimeError for other shapes, for operands of different dtypes and for ends that do not ascend or lie outside.
 
-    >>> x, w = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[[10.0]], [[100.0]]])
-    >>> torch.nn.functional.grouped_mm(x, w, offs=torch.tensor([1, 3], dtype=torch.int32)).T
+    >>> x, w = arete.tensor([[1.0], [2.0], [3.0]]), arete.tensor([[[10.0]], [[100.0]]])
+    >>> arete.nn.functional.grouped_mm(x, w, offs=arete.tensor([1, 3], dtype=arete.int32)).T
     tensor([[ 10., 200., 300.]])
     """
     if not (2 <= mat_a.dim() <= 3 and 2 <= mat_b.dim() <= 3):
