@@ -40,6 +40,9 @@ from . import nn as nn, numpy as numpy, onnx as onnx, optim as optim, overrides 
 from . import signal as signal, special as special, testing as testing, types as types, utils as utils
 from . import vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
+from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_coo_tensor as sparse_coo_tensor
+from .sparse import sparse_csr_tensor as sparse_csr_tensor, spmm as spmm
+from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
 from ._grad_mode import set_grad_enabled as set_grad_enabled
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting

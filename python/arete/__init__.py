@@ -99,11 +99,10 @@ def get_default_device():
 
 # Parts that are loaded when they are used.
 _LAZY = ("_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd",
-         "backends", "compiler",
-         "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library",
-         "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "numpy", "onnx", "ops", "optim", "overrides", "profiler",
-         "quantization", "random", "serialization", "signal", "special", "storage", "testing", "torch_version", "types",
-         "utils", "version", "vision", "xpu")
+         "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx",
+         "hub", "jit", "kernels", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "numpy", "onnx", "ops", "optim",
+         "overrides", "profiler", "quantization", "random", "serialization", "signal", "sparse", "special", "storage", "testing",
+         "torch_version", "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {
@@ -119,15 +118,16 @@ _FROM = {name: module for module, names in {
     "amp.grad_scaler": "GradScaler", "autograd": "is_anomaly_enabled", "func": "vmap", "jit": "ScriptFunction ScriptModule",
     "random": "seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load", "signal._periodic": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "sparse": "dsmm saddmm smm sparse_coo_tensor sparse_csr_tensor spmm",
 }.items() for name in names.split()}
 
 # What torch has and Arete does not, with the reason.
-_NO_SPARSE = "there are no sparse tensors"
+_NO_SPARSE = "sparse layouts are sparse_coo and sparse_csr"
 _ABSENT = {
     "nested": "there are no nested tensors",
     "package": "programs are not packed",
-    **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
-                     "sparse_bsr_tensor", "sparse_bsc_tensor", "sparse_compressed_tensor"), _NO_SPARSE),
+    **dict.fromkeys(("sparse_csc", "sparse_bsr", "sparse_bsc", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor",
+                     "sparse_compressed_tensor"), _NO_SPARSE),
     **dict.fromkeys(("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
                     "there are no quantised tensors; round and clamp in an autograd.Function"),
     **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quint8", "qint8", "qint32"), "there are no quantised tensors"),

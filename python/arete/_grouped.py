@@ -9,9 +9,10 @@ from ._operators import _ops
 Tensor = _C.Tensor
 
 
-def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, bias: Optional[Tensor] = None, out_dtype: Any = None) -> Tensor:
-    """A product for each group: experts of a layer, each with the rows that were sent to it. `offs` (int32) has the end of each group in the
-    dimension that lies in groups; what is behind the last is zero. It is read by the host, which waits for it on GPUs.
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+               out_dtype: Any = None) -> Tensor:
+    """A product for each group: experts of a layer, each with the rows that were sent to it. `offs` (int32) has the end of each group in
+    the dimension that lies in groups; what is behind the last is zero. It is read by the host, which waits for it on GPUs.
 
     | `mat_a` | `mat_b` | result |
     |---|---|---|

@@ -535,7 +535,7 @@ DELIBERATE = {
     r"attributes \| .*(use_nested_tensor|activation_relu_or_gelu)":
         "which of its fused kernels a layer of torch's takes; here operators choose",
     r"FractionalMaxPool2d.* \| dtypes": "torch computes where windows start in the tensor's dtype, which bfloat16 rounds",
-    r"Embedding(Bag)?_sparse \| gradients": "there are no sparse tensors: gradients are dense",
+    r"Embedding(Bag)?_sparse \| gradients": "gradients are dense",
     r"CrossMapLRN2d \| gradients": "torch's are of float32; those of F.local_response_norm agree",
     r"Unflatten.*(arete|torch)\.Size": "each prints its own Size",
     r"inputs .*(int64|bool|complex): accepted": "operators take dtypes that torch has no kernel for, or refuses",

@@ -47,7 +47,8 @@ from . import _c_names, _foreach, _functions, _ops, _schemas, _storage, _tensor_
 from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
-    _Layout, channels_last, channels_last_3d, contiguous_format, layout, legacy_contiguous_format, memory_format, preserve_format, strided,
+    _Layout, channels_last, channels_last_3d, contiguous_format, layout, legacy_contiguous_format, memory_format, preserve_format,
+    sparse_coo, sparse_csr, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
 from ._storage import TypedStorage, UntypedStorage  # noqa: F401
@@ -62,6 +63,13 @@ half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001
 cfloat, cdouble = complex64, complex128
 newaxis = None
+
+
+def _sparse():
+    """What makes and takes sparse tensors: loaded with the first of them, since operators look for their class from then on."""
+    from . import _sparse_functions
+
+    return _sparse_functions
 
 
 def _install() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 
 class _Layout:
-    """How the elements of a tensor are stored; `strided` is the only one.
+    """How the elements of a tensor are stored: `strided`, or those that are not zero as `sparse_coo` or `sparse_csr`.
 
     >>> arete.ones(2).layout
     arete.strided
@@ -24,7 +24,7 @@ class memory_format(_Layout):
     """
 
 
-strided = _Layout("strided")
+strided, sparse_coo, sparse_csr = _Layout("strided"), _Layout("sparse_coo"), _Layout("sparse_csr")
 contiguous_format = legacy_contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

@@ -10,7 +10,7 @@ from .. import _C, _cuda_streams
 from .._C import Tensor
 from .._grad_mode import no_grad
 from . import _ops, _tensor_types
-from ._layouts import strided
+from ._layouts import _Layout, sparse_coo, sparse_csr, strided
 from ._storage import TypedStorage, UntypedStorage
 
 
@@ -568,9 +568,93 @@ def storage(self):
     return TypedStorage(wrap_storage=UntypedStorage(self), dtype=self.dtype)
 
 
+@_method
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """Itself, or another dtype of it: the elements are all there. Of a sparse tensor a plain one.
+
+    >>> arete.eye(2).to_sparse().to_dense()
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return self if dtype is None else self.to(dtype)
+
+
+@_method
+def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+    """The elements that are not zero, as a sparse tensor of layout sparse_coo or sparse_csr. The last dimensions stay dense if
+    there are more than `sparse_dim`.
+
+    >>> arete.tensor([0.0, 2.0]).to_sparse()
+    tensor(indices=tensor([[1]]),
+           values=tensor([2.]),
+           size=(2,), nnz=1, layout=arete.sparse_coo)
+    """
+    if blocksize is not None or dense_dim is not None:
+        raise NotImplementedError("to_sparse(): there are no blocks, and no dense dimensions of rows")
+    from ._sparse_functions import from_dense  # which makes operators look for its class
+
+    if isinstance(sparse_dim, _Layout):
+        sparse_dim, layout = None, sparse_dim
+    return from_dense(self, sparse_dim, layout or sparse_coo)
+
+
+@_method
+def to_sparse_coo(self):
+    """See to_sparse().
+
+    >>> arete.tensor([0.0, 2.0]).to_sparse_coo().layout
+    arete.sparse_coo
+    """
+    return self.to_sparse()
+
+
+@_method
+def to_sparse_csr(self, dense_dim=None):
+    """A sparse matrix of layout sparse_csr.
+
+    >>> arete.eye(2).to_sparse_csr().crow_indices()
+    tensor([0, 1, 2])
+    """
+    return self.to_sparse(layout=sparse_csr, dense_dim=dense_dim)
+
+
+@_method
+def sparse_mask(self, mask):
+    """The elements at the places of a sparse tensor.
+
+    >>> arete.full((2, 2), 3.0).sparse_mask(arete.eye(2).to_sparse()).values()
+    tensor([3., 3.])
+    """
+    from ._sparse_functions import sparse_mask as chosen
+
+    return chosen(self, mask)
+
+
+def _of_sparse(name, layout):
+    def refuse(self):
+        raise RuntimeError(f"{name} expected {layout} tensor layout but got Strided")
+
+    refuse.__doc__ = f"""A part of a sparse tensor: of a plain one it is a RuntimeError.
+
+    >>> arete.ones(2).{name}()
+    Traceback (most recent call last):
+    RuntimeError: {name} expected {layout} tensor layout but got Strided
+    """
+    _method(refuse, name)
+
+
+for _name in ("coalesce", "is_coalesced", "indices", "values", "_indices", "_values", "_nnz", "sparse_dim", "dense_dim"):
+    _of_sparse(_name, "sparse coordinate")
+for _name in ("crow_indices", "col_indices"):
+    _of_sparse(_name, "sparse row compressed")
+Tensor.is_sparse_csr = property(lambda self: False, doc="""Whether it is a sparse matrix of layout sparse_csr.
+
+    >>> arete.eye(2).is_sparse_csr, arete.eye(2).to_sparse_csr().is_sparse_csr
+    (False, True)
+    """)
 Tensor.grad_fn = property(lambda self: _C._grad_fn(self), doc="The node that made it, or None.")
 Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: dimensions have no names.")
-Tensor.layout = property(lambda self: strided, doc="arete.strided, the only layout.")
+Tensor.layout = property(lambda self: strided, doc="arete.strided; sparse tensors have others.")
 
 
 def _load_dtype(name):

@@ -41,7 +41,7 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
     if check_forward_ad or check_batched_forward_grad:
         raise NotImplementedError(f"gradcheck(): check_forward_ad: {_NO_FORWARD_MODE}")
     if masked:
-        raise NotImplementedError("gradcheck(): masked: there are no sparse tensors")
+        raise NotImplementedError("gradcheck(): masked: gradients are of all elements, in values of sparse tensors, too")
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     check = _Check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad)
     try:

@@ -1,0 +1,168 @@
+"""Tensors that keep the elements which are not zero: the class, and how it is made.
+
+A sparse tensor is an object of a subclass of Tensor. What it has of its own are plain tensors: `_indices_` and `_values_` (`_crow_` and
+`_columns_` of compressed rows), through which gradients flow. The tensor that it is for C++ lies on the device `meta`: it has the shape
+and the dtype, so what is only about these works as it does for all tensors, and nothing else can take it for a tensor with values.
+Operators ask the class (`__torch_function__`); those in _sparse_functions.py have an answer, the others are refused by their names.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from .. import _C
+from . import _ops
+from ._layouts import sparse_coo, sparse_csr
+
+Tensor = _C.Tensor
+
+FUNCTIONS: dict[str, Callable] = {}  # by the names of operators and methods
+
+
+def function(*names: str) -> Callable:
+    """Registers what operators and methods of these names (of none: its own) do with sparse tensors."""
+
+    def register(f: Callable) -> Callable:
+        FUNCTIONS.update(dict.fromkeys(names or (f.__name__,), f))
+        return f
+
+    return register
+
+
+class SparseTensor(Tensor):
+    """A tensor of layout `sparse_coo` (indices of elements, and their values) or `sparse_csr` (matrices by compressed rows).
+
+    >>> x = arete.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    >>> x @ arete.ones(3, 1)
+    tensor([[3.],
+            [4.]])
+    >>> x.to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 0.]])
+    """
+
+    _indices_: Tensor
+    _values_: Tensor
+    _crow_: Tensor | None = None
+    _columns_: Tensor
+    _coalesced_ = True
+    shape, dtype, ndim, itemsize, names = Tensor.shape, Tensor.dtype, Tensor.ndim, Tensor.itemsize, Tensor.names
+    size, dim, numel, nelement, element_size = Tensor.size, Tensor.dim, Tensor.numel, Tensor.nelement, Tensor.element_size
+    is_floating_point, is_complex = Tensor.is_floating_point, Tensor.is_complex
+    ndimension, is_same_size = Tensor.ndimension, Tensor.is_same_size
+    __len__ = Tensor.__len__
+    is_sparse = property(lambda self: self._crow_ is None)
+    is_sparse_csr = property(lambda self: self._crow_ is not None)
+    layout = property(lambda self: sparse_coo if self._crow_ is None else sparse_csr)
+    device = property(lambda self: self._values_.device)
+    is_cuda = property(lambda self: self._values_.is_cuda)
+    is_cpu = property(lambda self: self._values_.is_cpu)
+    is_meta = property(lambda self: self._values_.is_meta)
+    requires_grad = property(lambda self: self._values_.requires_grad, lambda self, value: self.requires_grad_(value))
+    is_leaf = property(lambda self: self._values_.is_leaf)
+    grad_fn = property(lambda self: self._values_.grad_fn)
+    T = property(lambda self: FUNCTIONS["t"](self))
+    data = property(lambda self: with_values(self, self._values_.data))
+
+    @property
+    def grad(self):
+        gradient = self._values_.grad
+        if gradient is None or self._crow_ is not None or self._coalesced_:
+            return None if gradient is None else with_values(self, gradient)
+        # Values of one place have the same gradient, which is that of their sum.
+        sizes = self.shape[: len(self._indices_)]
+        keys, places = unique(keys_of(self._indices_, sizes))
+        once = gradient.new_zeros((len(keys), *gradient.shape[1:])).index_copy(0, places, gradient)
+        return make(from_keys(keys, sizes), once, self.shape, True)
+
+    @grad.setter
+    def grad(self, value):
+        self._values_.grad = value if value is None else value._values_
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        answer = FUNCTIONS.get(getattr(func, "__name__", ""))
+        if answer is None:
+            owner = getattr(func, "__self__", None)  # of an attribute: the descriptor
+            name = getattr(owner, "__name__", getattr(func, "__name__", func))
+            raise NotImplementedError(f"{name}() has no form for sparse tensors; to_dense() makes one that has them all")
+        return answer(*args, **(kwargs or {}))
+
+    def __deepcopy__(self, memo):
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
+        if id(self) not in memo:
+            values = self._values_.detach().clone().requires_grad_(self.requires_grad)
+            if self._values_.grad is not None:
+                values.grad = self._values_.grad.clone()
+            memo[id(self)] = with_values(self, values)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol):
+        if self._crow_ is not None:
+            return make_csr, (self._crow_, self._columns_, self._values_, tuple(self.shape))
+        return make, (self._indices_, self._values_, tuple(self.shape), self._coalesced_)
+
+
+def make(indices: Tensor, values: Tensor, size, coalesced: bool) -> SparseTensor:
+    """Of indices (dimensions, n) and values (n, ...). Fewer than two are in order and once there."""
+    x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
+    x._indices_, x._values_, x._coalesced_ = indices, values, coalesced or indices.shape[1] < 2
+    return x
+
+
+def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size) -> SparseTensor:
+    """Of the places where rows begin (rows + 1), columns and values (n)."""
+    x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
+    x._crow_, x._columns_, x._values_ = crow, columns, values
+    return x
+
+
+def with_values(x: SparseTensor, values: Tensor) -> SparseTensor:
+    """The same elements with other values."""
+    if x._crow_ is not None:
+        return make_csr(x._crow_, x._columns_, values, x.shape)
+    return make(x._indices_, values, x.shape, x._coalesced_)
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is one of these."""
+    return isinstance(x, SparseTensor)
+
+
+def indices_of(x: SparseTensor) -> Tensor:
+    """(dimensions, n), of either layout."""
+    if x._crow_ is None:
+        return x._indices_
+    rows = _ops.repeat_interleave(_ops.arange(x.shape[0], device=x.device), x._crow_.diff())
+    return _ops.stack([rows, x._columns_.to(rows.dtype)])
+
+
+def as_coo(x: SparseTensor) -> SparseTensor:
+    """The layout of coordinates."""
+    return x if x._crow_ is None else make(indices_of(x), x._values_, x.shape, True)
+
+
+def unique(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The keys in order, each once, and the place of each in these."""
+    return _ops.unique(keys, True, True, False, None)[:2]
+
+
+def keys_of(indices: Tensor, size) -> Tensor:
+    """The number that each element has in a dense tensor of this size."""
+    keys = _ops.zeros(indices.shape[1], dtype=_C.int64, device=indices.device)
+    for d, extent in enumerate(size):
+        keys = keys * extent + indices[d]
+    return keys
+
+
+def from_keys(keys: Tensor, size) -> Tensor:
+    """Indices from the numbers that elements have in a dense tensor."""
+    parts = []
+    for extent in reversed(size):
+        parts.append(keys % extent if extent else keys)
+        keys = keys // extent if extent else keys
+    return _ops.stack(parts[::-1]) if parts else keys.new_empty((0, len(keys)))
+
+
+for _shown in (SparseTensor, make, make_csr):
+    _shown.__module__ = "arete.sparse"  # where pickles have it

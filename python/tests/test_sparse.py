@@ -1,0 +1,193 @@
+"""Sparse tensors beside PyTorch's."""
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+from idiom_helpers import LIBRARIES
+
+import arete
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
+both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
+
+
+def values(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def operands(torch, device="cpu"):
+    """One with a place that is there twice, the same without, by rows, one with a dense dimension, and plain ones."""
+    s = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1, 0], [2, 0, 2, 2]]), torch.tensor([3.0, 4, 5, -1]), (2, 3)).to(device)
+    h = torch.sparse_coo_tensor(torch.tensor([[0, 2, 0]]), torch.tensor(values(3, 2)), (3, 2)).to(device)
+    d, e = torch.tensor(values(3, 2), device=device), torch.tensor(values(2, 3), device=device)
+    return s, s.coalesce(), s.coalesce().to_sparse_csr(), h, d, e
+
+
+CALLS = {
+    "parts": lambda t, s, c, r, h, d, e: [c.indices(), c.values(), s._indices(), s._values(), r.crow_indices(), r.col_indices(),
+                                          r.values()],
+    "facts": lambda t, s, c, r, h, d, e: [
+        s.shape, s.dim(), s.size(0), len(s), s.numel(), s._nnz(), c._nnz(), s.is_coalesced(), c.is_coalesced(), h.sparse_dim(),
+        h.dense_dim(), s.is_sparse, r.is_sparse, r.is_sparse_csr, s.is_sparse_csr, e.is_sparse, s.layout == t.sparse_coo,
+        r.layout == t.sparse_csr, isinstance(s, t.Tensor), s.is_leaf, s.requires_grad, s.is_contiguous()],
+    "layouts": lambda t, s, c, r, h, d, e: [
+        s, r, h, h.coalesce(), r.to_sparse_coo(), s.to_sparse_csr(), e.to_sparse(), e.to_sparse(1), d.relu().to_sparse(),
+        e.to_sparse(layout=t.sparse_csr), t.zeros_like(s), t.zeros(2, 2).to_sparse(), e.to_dense()],
+    "products": lambda t, s, c, r, h, d, e: [
+        s @ d, c @ d, r @ d, t.mm(s, d), t.matmul(c, d), t.spmm(r, d), t.sparse.mm(s, d), t.mv(s, d[:, 0]), r @ d[:, 1], e.T @ s, e.T @ c,
+        t.sparse.mm(s.long(), d.long()), t.nn.functional.linear(s, e), t.addmm(e[:, :2], s, d, beta=0.5, alpha=2),
+        t.sparse.addmm(e[:, :2], c, d)],
+    "products of two": lambda t, s, c, r, h, d, e: [s @ d.to_sparse(), t.sparse.mm(c, d.to_sparse()), r @ d.to_sparse_csr(), s @ s.t()],
+    "elements": lambda t, s, c, r, h, d, e: [
+        s * 2, 2 * s, s / 2, -s, s + s, s - c, s * s, c * e.relu().to_sparse(), s * e, e * s, s * e[:, :1], e + s, e - s,
+        t.add(e, s, alpha=2),
+        s.abs(), c.abs().sqrt(), t.relu(s), s**2, r * 2, r + r, -r, r.abs(), h * 2, h + h, s.clone().mul_(2), e.clone().add_(s), s.double(),
+        s.long(), s.to(t.float64), s.bool(), s.sin()],
+    "sums": lambda t, s, c, r, h, d, e: [
+        s.sum(), r.sum(), s.sum(0), s.sum(-1), t.sparse.sum(s), t.sparse.sum(s, 0), t.sparse.sum(s, [0, 1]),
+        t.sparse.sum(h, 1), t.sparse.sum(h, 0), s.norm(), s.any()],
+    "shapes": lambda t, s, c, r, h, d, e: [
+        s.t(), s.T, s.transpose(0, 1), t.cat([s, c]), t.cat([s, s], 1), t.stack([s, s]), s.unsqueeze(0), h.unsqueeze(2), s[0], s[-1],
+        s[1, 2], h[0], h[1],
+        s.index_select(0, t.tensor([1, 0, 1], device=s.device)), s.index_select(1, t.tensor([2], device=s.device)), e.sparse_mask(c)],
+    "softmax": lambda t, s, c, r, h, d, e: [
+        t.sparse.softmax(s, 1), t.sparse.softmax(s, 0), t.sparse.log_softmax(s, 1), t.sparse.softmax(h, 1), t.sparse.softmax(h, 0)],
+}
+
+
+def plain(r, torch):
+    if not isinstance(r, torch.Tensor):
+        return r
+    return [str(r.layout).partition(".")[2], str(r.dtype).partition(".")[2], tuple(r.shape), r.to_dense().double().tolist()]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", CALLS)
+def test_as_torchs(case, device):
+    results = []
+    for torch in LIBRARIES:
+        results.append([plain(r, torch) for r in CALLS[case](torch, *operands(torch, device if torch is arete else "cpu"))])
+    for first, second in zip(results[0], results[-1]):
+        if isinstance(first, list):
+            assert first[:3] == second[:3]
+            np.testing.assert_allclose(first[3], second[3], rtol=1e-5, atol=1e-6)
+        else:
+            assert first == second
+
+
+GRADIENTS = {
+    "coo": lambda t, x, y: x.to_sparse() @ y,
+    "csr": lambda t, x, y: x.to_sparse_csr() @ y,
+    "both": lambda t, x, y: (x.to_sparse() @ y.to_sparse()).to_dense(),
+    "plain first": lambda t, x, y: y @ x.to_sparse(),
+    "softmax": lambda t, x, y: t.sparse.softmax(x.to_sparse(), 1).to_dense() * y.T,
+    "values": lambda t, x, y: x.to_sparse().coalesce().values() * y.T.flatten(),
+    "elements": lambda t, x, y: (2 * x.to_sparse() + x.to_sparse() * y.T).to_dense(),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients(case, device):
+    found = []
+    for torch in LIBRARIES:
+        place = device if torch is arete else "cpu"
+        x, y = (torch.tensor(values(*s, seed=i), device=place, requires_grad=True) for i, s in enumerate([(2, 3), (3, 2)]))
+        GRADIENTS[case](torch, x, y).square().sum().backward()
+        found.append([x.grad.to_dense().tolist(), y.grad.to_dense().tolist()])
+    np.testing.assert_allclose(found[0][0], found[-1][0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[0][1], found[-1][1], rtol=1e-4, atol=1e-5)
+
+
+@both
+def test_leaves(torch):
+    v = torch.tensor([3.0, 4, 5], requires_grad=True)
+    torch.sparse.mm(torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], v, (2, 3)), torch.eye(3)).sum().backward()
+    assert v.grad.tolist() == [1, 1, 1]
+    x = torch.sparse_coo_tensor([[0, 1, 0], [2, 0, 2]], [3.0, 4, 5], (2, 3), requires_grad=True)
+    (torch.sparse.mm(x, torch.eye(3)) * torch.arange(6.0).reshape(2, 3)).sum().backward()
+    assert x.is_leaf and x.grad.is_sparse and x.grad.to_dense().tolist() == [[0, 0, 2], [3, 0, 0]]
+    assert x.detach().requires_grad is False
+
+
+@both
+def test_copies_and_text(torch):
+    x = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone(), pickle.loads(pickle.dumps(x.to_sparse_csr()))):
+        assert y is not x and y.to_dense().tolist() == x.to_dense().tolist()
+    file = io.BytesIO()
+    torch.save({"x": x}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False)["x"].to_dense().tolist() == x.to_dense().tolist()
+    assert repr(x).replace("arete.", "torch.") == ("tensor(indices=tensor([[0, 1],\n                       [2, 0]]),\n"
+                                                   "       values=tensor([3., 4.]),\n       size=(2, 3), nnz=2, layout=torch.sparse_coo)")
+    m = torch.nn.Module()
+    m.register_buffer("graph", x)
+    assert m.double().graph.dtype == torch.float64 and m.graph.is_sparse and list(m.state_dict()) == ["graph"]
+
+
+@both
+def test_refused(torch):
+    s = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2))
+    for error, text, call in (
+        (RuntimeError, "Cannot get indices on an uncoalesced tensor", lambda: s.indices()),
+        (RuntimeError, "not supported", lambda: s + torch.ones(2, 2)),
+        (RuntimeError, "Sparse division", lambda: s / torch.ones(2, 2)),
+        (RuntimeError, "same nnz", lambda: torch.sparse_coo_tensor([[1], [0]], [1.0, 2.0])),
+        (RuntimeError, "coalesce expected sparse coordinate tensor layout but got Strided", lambda: torch.ones(2).coalesce()),
+        (RuntimeError, "crow_indices expected sparse row compressed tensor layout", lambda: s.crow_indices()),
+        (NotImplementedError, "exp", lambda: torch.exp(s)),
+        (TypeError, "can't convert Sparse layout tensor to numpy", lambda: s.numpy()),
+        (RuntimeError, "[Dd]im|shapes", lambda: s @ torch.ones(3, 2)),
+        (RuntimeError, "expected scalar type", lambda: s @ torch.ones(2, 2, dtype=torch.float64)),
+        (IndexError, "out of (range|bounds)", lambda: s[2]),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_checked():
+    with pytest.raises(RuntimeError, match="some lie outside"):
+        arete.sparse_coo_tensor([[5], [0]], [1.0], (2, 3))
+    with pytest.raises(RuntimeError, match="must ascend"):
+        arete.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0], (2, 3))
+    with pytest.raises(RuntimeError, match="columns lie below 2"):
+        arete.sparse_csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2))
+    with pytest.raises(AttributeError, match="sparse layouts are sparse_coo and sparse_csr"):
+        arete.sparse_bsr_tensor
+    # No coordinate is read where a device would have to be waited for.
+    assert arete.sparse_coo_tensor(size=(2, 3)).to_dense().tolist() == [[0] * 3] * 2
+
+
+@both
+def test_a_graph_network_learns(torch):
+    graph = torch.tensor(values(6, 6) > 0).float().to_sparse()
+    x, w = torch.tensor(values(6, 4, seed=1)), torch.tensor(values(4, 3, seed=2), requires_grad=True)
+    target = torch.arange(6) % 3
+    losses = []
+    for _ in range(20):
+        loss = torch.nn.functional.cross_entropy(torch.spmm(graph, x @ w), target)
+        w.data -= 0.1 * torch.autograd.grad(loss, w)[0]
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_sparse_adam_as_torchs():
+    found = []
+    for torch in LIBRARIES:
+        table = torch.nn.Embedding(5, 2, sparse=True, padding_idx=0)
+        with torch.no_grad():
+            table.weight.copy_(torch.tensor(values(5, 2)))
+        optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+        for used in ([1, 1, 3], [0, 2], [3, 4], [1]):
+            optimizer.zero_grad()
+            table(torch.tensor(used)).square().sum().backward()
+            optimizer.step()
+        found.append(table.weight.tolist())
+        assert optimizer.state[table.weight]["step"] == 4
+        with pytest.raises(ValueError, match="Invalid learning rate"):
+            torch.optim.SparseAdam(table.parameters(), lr=0)
+    np.testing.assert_allclose(found[0], found[-1], rtol=1e-5, atol=1e-6)
