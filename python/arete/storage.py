@@ -1,8 +1,2 @@
-"""Storages, where torch has them."""
-from __future__ import annotations
-
-from ._operators import _storage as _all
-
-__all__ = ["TypedStorage", "UntypedStorage"]
-
-TypedStorage, UntypedStorage = _all.TypedStorage, _all.UntypedStorage
+"""The memory of tensors, as bytes and as elements of one dtype."""
+from ._operators import TypedStorage, UntypedStorage  # noqa: F401

@@ -200,10 +200,13 @@ PyObject* new_device(Device d, bool indexed) {
 }
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
-    static const char* names[] = {"device", "index", nullptr};
-    PyObject *what = nullptr, *index = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &what, &index))
+    static const char* names[] = {"device", "index", "type", nullptr};
+    PyObject *what = nullptr, *index = Py_None, *type = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO", const_cast<char**>(names), &what, &index,
+                                     &type))
       return nullptr;
+    if (!what == !type) type_error("device(): a device, or a type and an index, are wanted");
+    if (!what) what = type;
     if (index != Py_None) {
       int64_t i = 0;
       if (!PyUnicode_Check(what) || !to_int(index, i))
@@ -330,11 +333,15 @@ PyObject* size_subscript(PyObject* o, PyObject* index) {
 PyObject* size_concat(PyObject* a, PyObject* b) {
   return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
 }
+PyObject* size_repeat(PyObject* o, Py_ssize_t n) {
+  return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(o, n));
+}
 PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product."},
                               {nullptr, nullptr, 0, nullptr}};
 PyType_Slot size_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                             {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
                             {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+                            {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
                             {Py_tp_methods, size_methods},
                             {Py_tp_doc, const_cast<char*>(R"(The sizes of a tensor, a tuple.
 

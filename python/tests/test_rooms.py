@@ -22,7 +22,8 @@ ORDER = """
     _grad_mode _inductor ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _grouped _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal sparse special storage testing
+    _grouped _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
+    sparse storage testing
     _library masked nn
     _dynamo _formats _utils cuda distributions library optim utils
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision

@@ -1,4 +1,4 @@
-"""Smaller modules of torch's: storages, saved objects, hub, weak dictionaries, what devices of others answer, what is refused."""
+"""Smaller modules of torch's: saved objects, hub, weak dictionaries, what devices of others answer, what is refused."""
 import argparse
 import collections
 import hashlib
@@ -11,25 +11,6 @@ import pytest
 from idiom_helpers import on_the_cpu, pytorch
 
 import arete
-
-
-@on_the_cpu
-def test_storages(torch, device, tmp_path):
-    x = torch.arange(4, dtype=torch.float32)
-    s = x.untyped_storage()
-    assert s.nbytes() == len(s) == 16 and s[4:8].tolist() == [0, 0, 128, 63] and isinstance(s, torch.UntypedStorage) and torch.is_storage(s)
-    assert s.data_ptr() == x.data_ptr() and list(x[1:].storage()) == [0, 1, 2, 3] and x.storage().dtype is torch.float32
-    assert torch.asarray(s[4:8], dtype=torch.uint8).view(torch.float32).item() == 1
-    s.fill_(0)
-    assert x.tolist() == [0] * 4
-    file = tmp_path / "bytes"
-    file.write_bytes(bytes(range(10)))
-    mapped = torch.UntypedStorage.from_file(str(file), False, 8)
-    assert mapped.tolist() == list(range(8)) and mapped.nbytes() == 8
-    shared = torch.UntypedStorage.from_file(str(file), True, 4)
-    shared[0] = 200
-    assert file.read_bytes()[0] == 200
-    assert list(torch.FloatStorage([1, 2])) == [1, 2] and torch.LongStorage(3).nbytes() == 24 and len(torch.UntypedStorage(5)) == 5
 
 
 class Thing:

@@ -136,8 +136,7 @@ def write_torch(f: Any, obj: Any, protocol: int = 2) -> None:
             start = archive.fp.tell() + 30 + len(info.filename) + 4  # type: ignore[union-attr]
             padding = -start % 64  # so that what is mapped into memory is aligned
             info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
-            raw = content if isinstance(content,
-                                        bytes) else memoryview(content._bytes().cpu().numpy()).cast("B") if content.nbytes() else b""
+            raw = content if isinstance(content, bytes) else memoryview(content._view.cpu().numpy())
             with archive.open(info, "w", force_zip64=len(raw) > 1 << 31) as out:
                 out.write(raw)
 

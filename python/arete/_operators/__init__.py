@@ -51,12 +51,12 @@ from ._layouts import (  # noqa: F401
     sparse_coo, sparse_csr, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
-from ._storage import TypedStorage, UntypedStorage  # noqa: F401
 from ._overrides import (  # noqa: F401
     TorchFunctionMode as _TorchFunctionMode, get_default_nowrap_functions as _get_default_nowrap_functions,
     handle_torch_function as _handle_torch_function,
     overloaded_arguments as _overloaded_arguments,
 )
+from ._storage import TypedStorage, UntypedStorage, from_file  # noqa: F401
 from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
 
 half, float, double = float16, float32, float64  # noqa: A001
@@ -102,7 +102,7 @@ def _install() -> None:
 _install()
 globals().update(_foreach.functions())
 globals().update(_tensor_types.CPU)
-globals().update(_storage.TYPES)
+globals().update({_n: getattr(_storage, _n) for _n in _storage.TYPED})
 
 # What `arete` has of these.
 __all__ = [_n for _n, _v in vars().items() if not _n.startswith("_") or isinstance(_v, _C.Operator) or _n.startswith("_foreach_")]

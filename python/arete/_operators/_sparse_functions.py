@@ -154,6 +154,9 @@ for _name in ("abs", "absolute", "asin", "arcsin", "asinh", "atan", "arctan", "a
 FUNCTIONS["__neg__"], FUNCTIONS["__abs__"] = FUNCTIONS["neg"], FUNCTIONS["abs"]
 
 
+function("__copy__")(lambda x: with_values(x, x._values_))
+
+
 @function("to", "cpu", "cuda", "type")
 def to(x: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
     """Another dtype of the values, another device of all."""

@@ -9,9 +9,8 @@ import warnings
 from .. import _C, _cuda_streams
 from .._C import Tensor
 from .._grad_mode import no_grad
-from . import _ops, _tensor_types
+from . import _ops, _storage, _tensor_types
 from ._layouts import _Layout, sparse_coo, sparse_csr, strided
-from ._storage import TypedStorage, UntypedStorage
 
 
 class RemovableHandle:
@@ -295,6 +294,14 @@ def __deepcopy__(self, memo):
     return new
 
 
+@_method
+def __copy__(self):
+    # The same memory, and a leaf: as torch's.
+    new = Tensor._make_subclass(type(self), self.detach(), self.requires_grad)
+    new.__dict__.update(self.__dict__)
+    return new
+
+
 def memory_order(tensor):
     """The dimensions as they lie in memory, the outermost first; None for a tensor that does not fill its memory, each element once."""
     strides = tensor.stride()
@@ -530,12 +537,49 @@ def apply_(self, function):
 
 
 @_method
-def set_(self, source=None):
-    """Shows the memory of another tensor.
+def map_(self, tensor, callable):
+    """Replaces every element x by callable(x, y) with the element y of another tensor; slow, CPU only.
+
+    >>> arete.tensor([1.0, 2.0]).map_(arete.tensor([3.0, 4.0]), lambda x, y: x * y)
+    tensor([3., 8.])
+    """
+    others = iter(tensor.detach().expand(self.shape).reshape(-1).tolist())
+    return self.apply_(lambda x: callable(x, next(others)))
+
+
+@_method
+def map2_(self, x, y, callable):
+    """See map_(), with the elements of two other tensors.
+
+    >>> one = arete.ones(2)
+    >>> arete.tensor([1.0, 2.0]).map2_(one, one, lambda x, y, z: x + y + z)
+    tensor([3., 4.])
+    """
+    others = zip(*(t.detach().expand(self.shape).reshape(-1).tolist() for t in (x, y)))
+    return self.apply_(lambda x: callable(x, *next(others)))
+
+
+@_method
+def _is_view(self):
+    return self._base is not None
+
+
+@_method
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Shows the memory of another tensor or storage: all of it, or a part of this size.
 
     >>> arete.ones(2).set_(arete.tensor([1.0, 2.0, 3.0]))
     tensor([1., 2., 3.])
+    >>> arete.ones(2).set_(arete.arange(6.0).untyped_storage(), 1, (2, 2))
+    tensor([[1., 2.],
+            [3., 4.]])
     """
+    if isinstance(source, _storage._Storage):
+        source = _storage.elements(source, self.dtype)
+    if source is not None and size is not None:
+        if stride is None:
+            stride = _ops.empty(size, device="meta").stride()
+        source = source.detach().as_strided(size, stride, storage_offset)
     if source is None:
         source = _C._empty_strided([0], [1], self.dtype, self.device)
     elif source.dtype != self.dtype:
@@ -550,22 +594,22 @@ def set_(self, source=None):
 
 @_method
 def untyped_storage(self):
-    """The memory that views share: data_ptr() and nbytes().
+    """The bytes that views share.
 
     >>> arete.ones(4)[:2].untyped_storage().nbytes()
     16
     """
-    return UntypedStorage(self)
+    return _storage.UntypedStorage._of_tensor(self)
 
 
 @_method
 def storage(self):
-    """The memory that views share, as numbers of this dtype.
+    """The elements that views share.
 
-    >>> arete.ones(4)[:2].storage().tolist()
-    [1.0, 1.0, 1.0, 1.0]
+    >>> arete.ones(4)[:2].storage().size()
+    4
     """
-    return TypedStorage(wrap_storage=UntypedStorage(self), dtype=self.dtype)
+    return _storage.of_elements(self)
 
 
 @_method

@@ -115,7 +115,7 @@ def typename(obj) -> str:
 
 
 def is_storage(obj) -> bool:
-    """Whether it is a storage.
+    """Whether it is the memory of a tensor.
 
     >>> arete.is_storage(arete.ones(2)), arete.is_storage(arete.ones(2).untyped_storage())
     (False, True)
