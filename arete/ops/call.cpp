@@ -108,12 +108,14 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
 
 // The in-place form of a composition: its result is copied back, and the history is that of the
 // copy. Where history is recorded it starts from a copy, too: its parts may save what they read.
+// What gives back its input (dropout of nothing) writes nothing: what saved the values has them.
 Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args,
                          Results (*compose)(const Call&), bool record) {
   const Tensor before = record ? self.clone() : self;
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);
   const Tensor result = compose(Call(op, {given.data(), given.size()}))[0];
+  if (result.impl() == before.impl()) return self;
   check_result(self, result.sizes(), result.dtype(), op.name);
   return self.copy_(result);
 }

@@ -493,3 +493,18 @@ def test_gradients_that_nobody_knows_are_errors(call, text):
     assert torch.autograd.grad(call(a, x).sum(), x)[0].shape == (2,)
     with pytest.raises(NotImplementedError, match="the derivative for 'nextafter' is not implemented."):
         torch.nextafter(a, x).sum().backward()
+
+
+def test_a_dropout_of_nothing_in_place_writes_nothing():
+    dropout = torch.nn.functional.dropout, torch.nn.functional.alpha_dropout
+    x = torch.tensor([[1.0, 2.0], [0.5, 0.0]], requires_grad=True)
+    for p, training in ((0.0, True), (0.5, False)):
+        y = (x * 1).softmax(1)
+        before = y._version
+        for drop in dropout:
+            z = drop(y, p, training, inplace=True)
+            assert z.data_ptr() == y.data_ptr() and y._version == before
+        (y * y).sum().backward()  # softmax has kept its result
+    changed = torch.ones(2)
+    torch.nn.functional.dropout(changed, 1.0, inplace=True)
+    assert changed.tolist() == [0, 0] and changed._version == 1
