@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
@@ -255,6 +256,25 @@ PyObject* call_override(PyObject* callable, PyObject* const* args, size_t n, PyO
 }
 
 PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf,
+                              PyObject* kwnames);
+
+/// Calls a form in place whose tensor was given by its name, with the tensor in the first place.
+/// Null without an error: it was not given so.
+PyObject* call_with_input_first(PyObject* callable, PyObject* const* args, PyObject* kwnames) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "input") != 0) continue;
+    std::vector<PyObject*> moved(args, args + count);
+    std::rotate(moved.begin(), moved.begin() + i, moved.begin() + i + 1);
+    const Ref before(checked(PyTuple_GetSlice(kwnames, 0, i))),
+        after(checked(PyTuple_GetSlice(kwnames, i + 1, count)));
+    const Ref names(checked(PySequence_Concat(before.get(), after.get())));
+    return operator_vectorcall(callable, moved.data(), 1, names.get());
+  }
+  return nullptr;
+}
+
+PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf,
                               PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     OperatorObject* const self = operator_in(callable);
@@ -262,6 +282,10 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
     const size_t all = n + (kwnames ? size_t(PyTuple_GET_SIZE(kwnames)) : 0);
     if (mode_looks || (!overriding_types().empty() && !overrides_off && any_overrides(args, all)))
       return call_override(callable, args, n, kwnames);
+    if (self->in_place && n == 0 && kwnames) {
+      PyObject* const result = call_with_input_first(callable, args, kwnames);
+      if (result || PyErr_Occurred()) return result;
+    }
     if (self->in_place && (n == 0 || !is_tensor(args[0]))) {
       if (override_handler && any_has_protocol(args, all))
         return call_override(callable, args, n, kwnames);

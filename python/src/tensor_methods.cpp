@@ -350,10 +350,13 @@ PyObject* m_copy_(PyObject* o, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &src,
                                      &non_blocking))
       return nullptr;
-    if (!is_tensor(src))
-      type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s",
-                 Py_TYPE(src)->tp_name);
-    {
+    if (!is_tensor(src)) {
+      Scalar number;
+      if (!to_scalar(src, number))
+        type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s",
+                   Py_TYPE(src)->tp_name);
+      tensor_of(o).fill_(number);
+    } else {
       const WithoutGil free;
       tensor_of(o).copy_(tensor_of(src), non_blocking);
     }

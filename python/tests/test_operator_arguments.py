@@ -141,3 +141,22 @@ def test_other_names_of_two_tensors():
     assert arete.equal(x1=X, x2=X) is True and X.equal(x2=X) is True
     with pytest.raises(TypeError, match="must be Tensor, not list"):
         X.type_as([1.0])
+
+
+def test_forms_in_place_take_their_tensor_by_name():
+    x = arete.tensor([-1.0, 2.0])
+    assert arete.abs_(input=x) is x and x.tolist() == [1, 2]
+    assert arete.nn.functional.hardtanh_(min_val=0.0, input=x, max_val=1.5) is x and x.tolist() == [1, 1.5]
+    for wrong in ({}, {"foo": x}):
+        with pytest.raises(TypeError):
+            arete.abs_(**wrong)
+
+
+def test_copies_of_numbers():
+    x = arete.zeros(2, requires_grad=True)
+    y = x * 1
+    assert y.copy_(2.5).tolist() == [2.5, 2.5] and arete.zeros(1, dtype=arete.int32).copy_(True).tolist() == [1]
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        y.copy_([1, 2])

@@ -191,3 +191,9 @@ def test_sparse_adam_as_torchs():
         with pytest.raises(ValueError, match="Invalid learning rate"):
             torch.optim.SparseAdam(table.parameters(), lr=0)
     np.testing.assert_allclose(found[0], found[-1], rtol=1e-5, atol=1e-6)
+
+
+@both
+def test_plain_tensors_have_no_sparse_dimensions(torch):
+    assert torch.eye(2).sparse_dim() == 0 and torch.eye(2).dense_dim() == 2
+    assert torch.eye(2).to_sparse_csr(dense_dim=0).crow_indices().tolist() == [0, 1, 2]

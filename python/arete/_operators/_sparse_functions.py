@@ -77,7 +77,7 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
 @function("to_sparse", "to_sparse_coo", "to_sparse_csr")
 def to_sparse(x: SparseTensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None):
     """Itself in the other layout."""
-    if blocksize is not None or dense_dim is not None or layout not in (None, sparse_coo, sparse_csr):
+    if blocksize is not None or dense_dim or layout not in (None, sparse_coo, sparse_csr):
         raise NotImplementedError("to_sparse(): the layouts are sparse_coo and sparse_csr, without blocks and dense dimensions of rows")
     if layout is not sparse_csr:
         return as_coo(x)

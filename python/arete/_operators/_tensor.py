@@ -633,7 +633,7 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
            values=tensor([2.]),
            size=(2,), nnz=1, layout=arete.sparse_coo)
     """
-    if blocksize is not None or dense_dim is not None:
+    if blocksize is not None or dense_dim:
         raise NotImplementedError("to_sparse(): there are no blocks, and no dense dimensions of rows")
     from ._sparse_functions import from_dense  # which makes operators look for its class
 
@@ -687,10 +687,32 @@ def _of_sparse(name, layout):
     _method(refuse, name)
 
 
-for _name in ("coalesce", "is_coalesced", "indices", "values", "_indices", "_values", "_nnz", "sparse_dim", "dense_dim"):
+for _name in ("coalesce", "is_coalesced", "indices", "values", "_indices", "_values", "_nnz"):
     _of_sparse(_name, "sparse coordinate")
 for _name in ("crow_indices", "col_indices"):
     _of_sparse(_name, "sparse row compressed")
+
+
+@_method
+def sparse_dim(self):
+    """How many dimensions are sparse: none of a plain tensor.
+
+    >>> arete.eye(2).sparse_dim(), arete.eye(2).to_sparse().sparse_dim()
+    (0, 2)
+    """
+    return 0
+
+
+@_method
+def dense_dim(self):
+    """How many dimensions are dense: all of a plain tensor.
+
+    >>> arete.eye(2).dense_dim(), arete.eye(2).to_sparse().dense_dim()
+    (2, 0)
+    """
+    return self.dim()
+
+
 Tensor.is_sparse_csr = property(lambda self: False, doc="""Whether it is a sparse matrix of layout sparse_csr.
 
     >>> arete.eye(2).is_sparse_csr, arete.eye(2).to_sparse_csr().is_sparse_csr
