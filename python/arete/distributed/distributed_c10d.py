@@ -52,7 +52,8 @@ def _writing(work: Optional[Work], *tensors: Any) -> Optional[Work]:
 
 __all__ = [
     "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "GradBucket", "BuiltinCommHookType",
-    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp", "default_pg_timeout", "init_process_group",
+    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp",
+    "default_pg_timeout", "init_process_group",
     "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
     "new_subgroups", "new_subgroups_by_enumeration", "get_pg_count", "get_process_group_ranks", "get_global_rank", "get_group_rank",
     "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
