@@ -134,8 +134,8 @@ void StreamCalls::forget_ended() {
 }
 
 std::string StreamCalls::describe(const UnderWay& call) const {
-  std::string text =
-      std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) + " of " + watch_->name();
+  std::string text = std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) +
+                     " of " + watch_->name();
   if (call.dtype)
     text += " (" + std::string(name_of(*call.dtype)) + "[" + std::to_string(call.elements) + "])";
   return text + " on rank " + std::to_string(rank_);
