@@ -58,7 +58,8 @@ bool Work::wait_done(Milliseconds most) {
     const auto begun = std::chrono::steady_clock::now();
     while (!is_completed()) {
       // In milliseconds: the most of them are more than a clock's ticks can say.
-      if (std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begun) >= most)
+      if (std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begun) >=
+          most)
         return false;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -217,7 +218,8 @@ StreamCalls& ProcessGroup::stream_calls(Device device) {
     const StorePtr store = watched(store_, watch_);
     const auto where = rendezvous_over(*store);
     stream_calls_ = std::make_unique<StreamCalls>(
-        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_, rank_);
+        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_,
+        rank_);
   }
   ARETE_CHECK(stream_calls_->device() == device,
               DeviceError("", "a group has one GPU in each process")

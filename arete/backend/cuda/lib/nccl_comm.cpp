@@ -95,26 +95,27 @@ NcclComm::NcclComm(const Nccl& library, const nccl::UniqueId& id, int rank, int 
   };
   const auto joining = std::make_shared<Joining>();
   const auto until = Clock::now() + timeout;
-  within(timeout + kAbortTime, [joining, &library, id, rank, size, until, enter = std::move(enter_device)] {
-    nccl::Config config;
-    config.blocking = 1;
-    nccl::Comm comm = nullptr;
-    nccl::Result r = nccl::kInProgress;
-    std::exception_ptr error;
-    try {
-      enter();
-      r = library.init_rank(&comm, size, id, rank, &config);
-      if (r == nccl::kInProgress) r = wait_for(library, comm, r, until);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    const std::lock_guard lock(joining->mutex);
-    joining->result = r, joining->error = error;
-    if (!joining->abandoned && r == nccl::kSuccess)
-      joining->comm = comm;
-    else if (comm)
-      library.abort(comm);
-  });
+  within(timeout + kAbortTime,
+         [joining, &library, id, rank, size, until, enter = std::move(enter_device)] {
+           nccl::Config config;
+           config.blocking = 1;
+           nccl::Comm comm = nullptr;
+           nccl::Result r = nccl::kInProgress;
+           std::exception_ptr error;
+           try {
+             enter();
+             r = library.init_rank(&comm, size, id, rank, &config);
+             if (r == nccl::kInProgress) r = wait_for(library, comm, r, until);
+           } catch (...) {
+             error = std::current_exception();
+           }
+           const std::lock_guard lock(joining->mutex);
+           joining->result = r, joining->error = error;
+           if (!joining->abandoned && r == nccl::kSuccess)
+             joining->comm = comm;
+           else if (comm)
+             library.abort(comm);
+         });
   const std::lock_guard lock(joining->mutex);
   if (joining->error) std::rethrow_exception(joining->error);
   comm_ = joining->comm;

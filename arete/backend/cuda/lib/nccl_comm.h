@@ -17,8 +17,9 @@ class NcclComm {
  public:
   /// Makes it, together with the other ranks; DistributedError if that fails or takes longer.
   /// `enter_device` makes the device a thread's own. `adds_float8`: the device can.
-  NcclComm(const Nccl& library, const nccl::UniqueId& id, int rank, int size, bool adds_float8,
-           std::chrono::milliseconds timeout, std::function<void()> enter_device = [] {});
+  NcclComm(
+      const Nccl& library, const nccl::UniqueId& id, int rank, int size, bool adds_float8,
+      std::chrono::milliseconds timeout, std::function<void()> enter_device = [] {});
   /// Ends it; nothing may be under way. See Note [The end of a communicator].
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
