@@ -1,5 +1,7 @@
 """Graphs of programs: recorded, changed, run, written. Run with both libraries."""
 import copy
+import enum
+import functools
 import importlib
 import operator
 import pickle
@@ -105,7 +107,97 @@ def test_what_cannot_be_recorded(torch, device):
         with pytest.raises((ValueError, RuntimeError), match=error):
             fx.symbolic_trace(wrong)
     assert torch.nn.Linear(1, 1)(torch.ones(1)).shape == (1,)  # calls of modules are as before
-    assert fx.symbolic_trace(lambda x, flag: torch.exp(x) if flag else x, concrete_args={"flag": True})(torch.zeros(1), True) == 1
+
+
+@on_the_cpu
+def test_parameters_stay_parameters(torch, device):
+    fx = fx_of(torch)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.b, self.l = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.zeros(2)), torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return torch.nn.functional.linear(x + self.w * 2, self.l.weight.t(), self.l.bias + self.b) + one
+
+    class Sized(Net):
+        def forward(self, x):
+            w = self.l.weight
+            return x * (w.shape[0] + w.size()[1] + w.numel() + 1) + w if w.dim() == w.ndim == 2 else x
+
+    one, net, x = torch.ones(2), Net(), torch.ones(1, 2)
+    program = fx.symbolic_trace(net)
+    assert dict(program.named_parameters()).keys() == dict(net.named_parameters()).keys()
+    with torch.no_grad():
+        net.w += 1
+        net.b += 1
+    assert torch.equal(program(x), net(x)) and torch.equal(copy.deepcopy(program)(x), net(x))
+    program(x).sum().backward()
+    assert net.w.grad is not None and net.l.weight.grad is not None
+    assert torch.equal(fx.GraphModule(net, fx.Tracer().trace(net))(x), net(x))
+    sized = fx.Tracer(param_shapes_constant=True).trace(Sized())
+    assert [n.args for n in sized.nodes if n.target is operator.mul][0][1] == 9
+    assert [name for name, _ in program.named_buffers()] == ["_tensor_constant0"]
+    if torch.__name__ == "arete":  # PyTorch puts it there
+        assert not hasattr(net, "_tensor_constant0")
+        assert torch.equal(fx.Transformer(program).transform()(x), net(x))
+
+
+@on_the_cpu
+def test_concrete_arguments(torch, device):
+    fx, x = fx_of(torch), torch.zeros(1)
+    program = fx.symbolic_trace(lambda x, flag, other=None: torch.exp(x) if flag and other is None else x,
+                                concrete_args={"x": fx.PH, "flag": True, "other": None})
+    with pytest.raises(AssertionError, match="other has been specialized to have value None"):
+        program(x, True, 1)
+    program.graph.eliminate_dead_code()
+    program.recompile()
+    assert [n.name for n in program.graph.nodes if n.op == "placeholder"] == ["x_1", "flag_1", "other_1"]
+    assert program(x, True) == program(x, True, None) == 1
+    with pytest.raises(AssertionError, match="flag has been specialized to have value True but got another value"):
+        program(x, False)
+
+
+@on_the_cpu
+def test_functions_of_math(torch, device):
+    import math
+
+    fx, scope = fx_of(torch), {}
+    exec("import math\nfrom math import sqrt\ndef program(q):\n    return q * sqrt(q.size(-1)) + math.floor(q.size(0) / 2)", scope)
+    program = fx.symbolic_trace(scope["program"])
+    assert {n.target for n in program.graph.nodes if n.op == "call_function"} >= {math.sqrt, math.floor}
+    for q in (torch.ones(2, 4), torch.ones(6, 9)):
+        assert torch.equal(program(q), scope["program"](q))
+    assert scope["sqrt"] is math.sqrt and math.sqrt(4) == 2
+
+
+class Kind(enum.IntEnum):
+    FIRST = 1
+
+
+class Named(importlib.import_module("arete").fx.GraphModule):
+    pass
+
+
+def test_written_constants_and_classes():
+    import arete
+
+    values = (Kind.FIRST, complex("inf"), -1.5, float("nan"), "text", {"a": [Kind.FIRST]})
+
+    def function(x, *given):
+        return given
+
+    graph = arete.fx.Graph()
+    graph.output(graph.call_function(function, (graph.placeholder("x"), *values)))
+    program = Named(arete.nn.Module(), graph)
+    assert repr(program(1)) == repr(values)
+    called = arete.fx.Graph()
+    called.output(called.call_function(functools.partial(max, 2), (called.placeholder("x"),)))
+    program = Named(arete.nn.Module(), called, "Other")
+    assert program(1) == 2
+    for again in (copy.deepcopy(program), copy.copy(program), pickle.loads(pickle.dumps(program))):
+        assert isinstance(again, Named) and type(again).__name__ == "Other" and again(3) == 3
 
 
 @on_the_cpu

@@ -26,9 +26,9 @@ from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_aggregate, map_arg
 from .proxy import Proxy, TraceError, TracerBase
-from .tracer import Tracer, symbolic_trace, wrap
+from .tracer import PH, Tracer, symbolic_trace, wrap
 
-__all__ = ["CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer",
+__all__ = ["CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer",
            "has_side_effect", "map_aggregate", "map_arg", "symbolic_trace", "wrap"]
 
 

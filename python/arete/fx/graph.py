@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import cmath
 import contextlib
 import keyword
 import re
@@ -9,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._C import device, dtype
 from .node import Node, map_arg, qualified_name
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
@@ -17,6 +17,7 @@ __all__ = ["CodeGen", "Graph", "PythonCode"]
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
           "or_": "|",
           "xor": "^", "lshift": "<<", "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_WRITTEN = (str, int, float, complex, bool, bytes, type(None), type(...))  # and none of their subclasses, such as enums
 _PREFIX = {"neg": "-", "invert": "~", "pos": "+"}
 
 
@@ -88,6 +89,7 @@ class Graph:
         self._before = self._root  # where nodes are put: before this one
         self._names = _Names()
         self._codegen = CodeGen()
+        self._constants: dict[str, Any] = {}  # tensors that nodes name and no module has: GraphModule keeps them
 
     @property
     def nodes(self) -> _NodeList:
@@ -183,6 +185,7 @@ class Graph:
 
     def __deepcopy__(self, memo: Any = None) -> Graph:
         made = Graph(tracer_cls=self._tracer_cls)
+        made._constants = dict(self._constants)
         values: dict[Node, Node] = {}
         for node in self.nodes:
             values[node] = made.node_copy(node, lambda n: values[n])
@@ -271,9 +274,8 @@ class _Writer:
     def text(self, value: Any) -> str:
         if isinstance(value, Node):
             return value.name
-        if isinstance(value, (dtype, device)) or not isinstance(value,
-                                                                (tuple, list, dict, slice, str, int, float, complex, type(None), type(...),
-                                                                 bytes)):
+        if not isinstance(value, (tuple, list, dict, slice)) and type(value) not in _WRITTEN or \
+                isinstance(value, complex) and not cmath.isfinite(value):
             return self.function(value) if callable(value) and hasattr(value, "__module__") else self.value_name(type(value).__name__,
                                                                                                                  value)
         if isinstance(value, float) and repr(value) in ("inf", "-inf", "nan"):
@@ -308,7 +310,8 @@ class _Writer:
         if node.op == "call_module":
             return self.call(self.path(node.target), node.args, node.kwargs)
         if node.op == "call_method":
-            return self.call(f"{self.operand(node.args[0])}.{node.target}", node.args[1:], node.kwargs)
+            first = self.text(node.args[0])
+            return self.call(f"{first if isinstance(node.args[0], Node) else f'({first})'}.{node.target}", node.args[1:], node.kwargs)
         name, a = getattr(node.target, "__name__", ""), node.args
         if getattr(node.target, "__module__", None) == "_operator" and not node.kwargs:
             if name in _INFIX and len(a) == 2:
@@ -317,7 +320,8 @@ class _Writer:
                 return f"{_PREFIX[name]}{self.operand(a[0])}"
             if name == "getitem":
                 return f"{self.operand(a[0])}[{self.text(a[1])}]"
-        if node.target is getattr and len(a) == 2 and isinstance(a[1], str) and a[1].isidentifier() and isinstance(a[0], Node):
+        if node.target is getattr and len(a) == 2 and isinstance(a[1], str) and a[1].isidentifier() and \
+                not keyword.iskeyword(a[1]) and isinstance(a[0], Node):
             return f"{a[0].name}.{a[1]}"
         return self.call(self.function(node.target), a, node.kwargs)
 

@@ -7,6 +7,7 @@ import linecache
 from typing import Any
 
 from .. import nn
+from .._C import Tensor
 from .graph import Graph
 
 __all__ = ["GraphModule"]
@@ -33,7 +34,7 @@ def _copy_attr(from_module: nn.Module, to_module: nn.Module, target: str) -> Non
             setattr(to_module, part, nn.Module())
         to_module = getattr(to_module, part)
     value = getattr(from_module, field)
-    if field in from_module._buffers:
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):  # it moves with the module
         to_module.register_buffer(field, value, persistent=field not in from_module._non_persistent_buffers_set)
     else:
         setattr(to_module, field, value)
@@ -48,8 +49,9 @@ def _assign_attr(value: Any, to_module: nn.Module, target: str) -> None:
     setattr(to_module, field, value)
 
 
-def _rebuild(cls_name: str, attributes: dict, graph: Graph) -> GraphModule:
-    made = GraphModule(nn.Module(), Graph(), cls_name)
+def _rebuild(cls: type, cls_name: str, attributes: dict, graph: Graph) -> GraphModule:
+    made = cls.__new__(cls)
+    GraphModule.__init__(made, nn.Module(), Graph(), cls_name)
     made.__dict__.update(attributes)
     made.graph = graph
     return made
@@ -73,6 +75,8 @@ class GraphModule(nn.Module):
             if node.op in ("get_attr", "call_module"):
                 if isinstance(root, nn.Module):
                     if node.op == "get_attr" and "." not in node.target and not hasattr(root, node.target):
+                        if node.target in graph._constants:
+                            self.register_buffer(node.target, graph._constants[node.target])
                         continue
                     _copy_attr(root, self, node.target)
                 elif node.target not in root:
@@ -152,12 +156,15 @@ class GraphModule(nn.Module):
         return text
 
     def __deepcopy__(self, memo: dict) -> GraphModule:
-        made = _rebuild(type(self).__name__, copy.deepcopy(self._attributes(), memo), copy.deepcopy(self._graph))
+        made = _rebuild(*self._class(), copy.deepcopy(self._attributes(), memo), copy.deepcopy(self._graph))
         memo[id(self)] = made
         return made
 
     def __copy__(self) -> GraphModule:
-        return _rebuild(type(self).__name__, dict(self._attributes()), copy.deepcopy(self._graph))
+        return _rebuild(*self._class(), dict(self._attributes()), copy.deepcopy(self._graph))
+
+    def _class(self) -> tuple:
+        return type(self).__bases__[0], type(self).__name__  # below what the program has named: see __new__()
 
     def _attributes(self) -> dict:
         return {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
@@ -169,7 +176,7 @@ class GraphModule(nn.Module):
 
         packed = [(name, op, target, map_arg(args, lambda n: _Ref(place[n.name])), map_arg(kwargs, lambda n: _Ref(place[n.name])))
                   for name, op, target, args, kwargs in nodes]
-        return _unpack, (type(self).__name__, self._attributes(), packed)
+        return _unpack, (*self._class(), self._attributes(), packed)
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self._code}\n# To see more debug info, please use `graph_module.print_readable()`"
@@ -182,11 +189,11 @@ class _Ref:
         self.place = place
 
 
-def _unpack(cls_name: str, attributes: dict, packed: list) -> GraphModule:
+def _unpack(cls: type, cls_name: str, attributes: dict, packed: list) -> GraphModule:
     from .node import map_aggregate
 
     graph, made = Graph(), []
     for name, op, target, args, kwargs in packed:
         args, kwargs = (map_aggregate(a, lambda x: made[x.place] if isinstance(x, _Ref) else x) for a in (args, kwargs))
         made.append(graph.create_node(op, target, args, kwargs, name))
-    return _rebuild(cls_name, attributes, graph)
+    return _rebuild(cls, cls_name, attributes, graph)

@@ -53,7 +53,7 @@ def qualified_name(target: Callable) -> str:
     module = getattr(target, "__module__", None) or "builtins"
     if module.partition(".")[0] == "arete":
         module = Tensor.__module__ + module[len("arete"):]  # the name that arete.as_torch gives it
-    return f"{module}.{getattr(target, '__qualname__', None) or target.__name__}"
+    return f"{module}.{getattr(target, '__qualname__', None) or getattr(target, '__name__', type(target).__name__)}"
 
 
 class Node:

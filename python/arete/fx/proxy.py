@@ -11,7 +11,7 @@ from .._C import OperatorMethod, Tensor
 from .graph import Graph
 from .node import Node, map_aggregate
 
-__all__ = ["Attribute", "GraphAppendingTracer", "Proxy", "TraceError", "TracerBase"]
+__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
 
 
 class TraceError(ValueError):
@@ -76,6 +76,33 @@ class Proxy:
         if method is not None:
             return tracer.create_proxy("call_method", method, args, kwargs)
         return tracer.create_proxy("call_function", func, args, kwargs)
+
+
+class ParameterProxy(Proxy):
+    """A parameter, whose sizes are known."""
+
+    def __init__(self, tracer: Any, node: Any, name: str, param: Any) -> None:
+        super().__init__(node, tracer)
+        self.name, self.param = name, param
+
+    @property
+    def shape(self) -> Any:
+        return self.param.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.param.ndim
+
+    def size(self, *args: Any, **kwargs: Any) -> Any:
+        return self.param.size(*args, **kwargs)
+
+    def dim(self) -> int:
+        return self.param.dim()
+
+    def numel(self) -> int:
+        return self.param.numel()
+
+    nelement = numel
 
 
 def _method_name(func: Any) -> str | None:

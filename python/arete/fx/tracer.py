@@ -8,16 +8,18 @@ import enum
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import nn
 from .._C import Tensor
+from .._checks import _assert
 from .graph import Graph
-from .node import map_aggregate
-from .proxy import Proxy, TraceError, TracerBase
+from .node import has_side_effect, map_aggregate
+from .proxy import ParameterProxy, Proxy, TraceError, TracerBase
 
-__all__ = ["Tracer", "symbolic_trace", "wrap"]
+__all__ = ["PH", "Tracer", "symbolic_trace", "wrap"]
 
 
 _wrapped: dict = {}  # by (id of globals, name): where functions stand that are recorded as calls
@@ -52,10 +54,21 @@ def _recording(function: Callable) -> Callable:
     return call
 
 
+def _assert_is_none(value: Any, msg: str) -> None:
+    assert value is None, msg
+
+
+has_side_effect(_assert)
+has_side_effect(_assert_is_none)
+
+
 class Tracer(TracerBase):
-    """Records a module or function. `is_leaf_module` says which modules are calls and are not looked into: those of nn, here."""
+    """Records a module or function. `is_leaf_module` says which modules are calls and are not looked into: those of nn, here.
+
+    Functions of `autowrap_modules` and `autowrap_functions` are recorded; with `param_shapes_constant` sizes of parameters are numbers."""
 
     def __init__(self, autowrap_modules: tuple = (math,), autowrap_functions: tuple = (), param_shapes_constant: bool = False) -> None:
+        self._autowrap_modules = autowrap_modules
         self._autowrap = {id(f): f for m in autowrap_modules for n, f in vars(m).items() if not n.startswith("_") and callable(f)}
         self._autowrap.update({id(f): f for f in autowrap_functions})
         self.param_shapes_constant = param_shapes_constant
@@ -80,18 +93,30 @@ class Tracer(TracerBase):
         name = self.path_of_module(m)
         return self.create_proxy("call_module", name, args, kwargs) if self.is_leaf_module(m, name) else forward(*args, **kwargs)
 
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict) -> Any:
+        """What an attribute of a module is while a graph is recorded: parameters, with proxy_buffer_attributes buffers, too, are nodes."""
+        if isinstance(attr_val, nn.Parameter):
+            named = self.root.named_parameters()
+        elif self.proxy_buffer_attributes and isinstance(attr_val, Tensor):
+            named = self.root.named_buffers()
+        else:
+            return attr_val
+        name = next((n for n, value in named if value is attr_val), None)
+        if name is None:
+            return attr_val
+        if name not in parameter_proxy_cache:
+            made = (lambda node: ParameterProxy(self, node, name, attr_val)) if self.param_shapes_constant else None
+            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=made)
+        return parameter_proxy_cache[name]
+
     def _leaf(self, a: Any) -> Any:
         if isinstance(a, Tensor):
-            for name, value in (*self.root.named_parameters(), *self.root.named_buffers()):
-                if value is a:
-                    return self.create_node("get_attr", name, (), {})
-            name = next((n for n, v in vars(self.root).items() if v is a), None)
+            constants = self.graph._constants
+            name = next((n for n, v in (*self.root.named_parameters(), *self.root.named_buffers(), *vars(self.root).items(),
+                                        *constants.items()) if v is a), None)
             if name is None:
-                number = 0
-                while hasattr(self.root, f"_tensor_constant{number}"):
-                    number += 1
-                name = f"_tensor_constant{number}"
-                setattr(self.root, name, a)
+                name = self.get_fresh_qualname("_tensor_constant")
+                constants[name] = a
             return self.create_node("get_attr", name, (), {})
         if isinstance(a, nn.Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
@@ -99,7 +124,7 @@ class Tracer(TracerBase):
 
     def get_fresh_qualname(self, prefix: str) -> str:
         number = 0
-        while hasattr(self.root, f"{prefix}{number}"):
+        while hasattr(self.root, f"{prefix}{number}") or f"{prefix}{number}" in self.graph._constants:
             number += 1
         return f"{prefix}{number}"
 
@@ -113,12 +138,10 @@ class Tracer(TracerBase):
                 if p.kind is p.VAR_POSITIONAL:
                     args.append(_Starred(proxy))
                 continue
+            default = () if p.default is inspect.Parameter.empty else (p.default,)
             if concrete_args and p.name in concrete_args:
-                value = concrete_args[p.name]
-                default = (value,) if not isinstance(value, (tuple, list, dict)) else ()
-                self.create_proxy("placeholder", p.name, default, {})
+                value = self._specialized(p.name, concrete_args[p.name], default)
             else:
-                default = () if p.default is inspect.Parameter.empty else (p.default,)
                 value = self.create_proxy("placeholder", p.name, default, {})
             if p.kind is p.KEYWORD_ONLY:
                 named[p.name] = value
@@ -126,10 +149,29 @@ class Tracer(TracerBase):
                 args.append(value)
         return root_fn, args, named
 
+    def _specialized(self, name: str, value: Any, default: tuple) -> Any:
+        """A value of concrete_args, of which the program asserts that it is given."""
+        leaves: list = []
+        map_aggregate(value, leaves.append)
+        if not isinstance(value, PHBase) and any(isinstance(leaf, PHBase) for leaf in leaves):
+            raise NotImplementedError(f"concrete_args[{name!r}]: PH stands for a whole argument, not for a part of one")
+        given = self.create_proxy("placeholder", f"{name}_1", default, {})
+        if isinstance(value, PHBase):
+            return given
+        message = f"{name} has been specialized to have value {value} but got another value"
+        if value is None:
+            self.create_proxy("call_function", _assert_is_none, (given, message), {})
+        elif all(type(leaf) in (str, int, float, bool, complex, bytes, type(None)) for leaf in leaves):
+            self.create_proxy("call_function", _assert, (given == value, message), {})
+        else:
+            warnings.warn(f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to the user "
+                          "to make sure that your inputs match the inputs you specialized the function with.")
+        return value
+
     @contextlib.contextmanager
-    def _patched(self) -> Iterator[None]:
+    def _patched(self, function: Callable) -> Iterator[None]:
         """While a graph is recorded calls of modules come here, parameters are nodes, and wrapped functions calls."""
-        call = nn.Module.__call__
+        call, attribute, parameters = nn.Module.__call__, nn.Module.__getattr__, {}  # type: ignore[var-annotated]
         tracer = self
 
         def recorded_call(mod: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -142,6 +184,9 @@ class Tracer(TracerBase):
             finally:
                 tracer.module_stack.pop(path, None)
 
+        def recorded_attribute(mod: nn.Module, name: str) -> Any:
+            return tracer.getattr(name, attribute(mod, name), parameters)
+
         changed: list = []
         own = vars(nn.Module).get("__call__")
 
@@ -151,15 +196,18 @@ class Tracer(TracerBase):
 
         for (_, name), where in _wrapped.items():
             put(where, name, where.get(name) or getattr(builtins, name))
-        for where in {id(m.forward.__func__.__globals__): m.forward.__func__.__globals__ for m in self.root.modules()
-                      if inspect.ismethod(m.forward)}.values():
+        scopes = [vars(m) for m in self._autowrap_modules]
+        scopes += [getattr(f, "__globals__", {}) for f in (inspect.unwrap(function), *(m.forward for m in self.root.modules()))]
+        for where in {id(scope): scope for scope in scopes}.values():
             for name, value in list(where.items()):
-                if id(value) in self._autowrap:
+                if id(value) in self._autowrap and not name.startswith("_"):
                     put(where, name, value)
         nn.Module.__call__ = recorded_call  # type: ignore[method-assign]
+        nn.Module.__getattr__ = recorded_attribute  # type: ignore[method-assign]
         try:
             yield
         finally:
+            nn.Module.__getattr__ = attribute  # type: ignore[method-assign]
             if own is not None:
                 nn.Module.__call__ = own  # type: ignore[method-assign]
             else:
@@ -173,7 +221,7 @@ class Tracer(TracerBase):
     def trace(self, root: Any, concrete_args: dict | None = None) -> Graph:
         """The graph of a module's forward(), or of a function. TraceError where Python needs a value that is not known: branches, loops.
 
-        Arguments in `concrete_args` are these values."""
+        Arguments in `concrete_args` are these values, which the program asserts; PH among them is an input."""
         self._keep = root
         if isinstance(root, nn.Module):
             self.root, function = root, type(root).forward
@@ -194,7 +242,7 @@ class Tracer(TracerBase):
         starred = [a.proxy for a in args if isinstance(a, _Starred)]
         if starred:
             raise TraceError("a function with *args takes a number of inputs that is not known; name them by a function of your own")
-        with self._patched():
+        with self._patched(function):
             result = function(*plain, **named)
             self.create_node("output", "output", (self.create_arg(result),), {})
         return self.graph
@@ -209,6 +257,9 @@ class PHBase(enum.Enum):
     """A marker in concrete_args: this argument is an input."""
 
     PH = 0
+
+
+PH = PHBase.PH
 
 
 def symbolic_trace(root: Any, concrete_args: dict | None = None) -> Any:
