@@ -90,6 +90,7 @@ class Definition:
         text = schema[schema.index("(") + 1: schema.rindex("->")].strip().removesuffix(")")
         self.parameters: list[inspect.Parameter] = []
         self.changes: list[str] = []
+        self.keyword_tensors: list[str] = []
         keyword = False
         for part in _split(text):
             if part == "*":
@@ -99,10 +100,22 @@ class Definition:
             kind, _, name = left.strip().rpartition(" ")
             if "!" in kind:
                 self.changes.append(name)
+            if keyword and kind.startswith("Tensor"):
+                self.keyword_tensors.append(name)
             self.parameters.append(inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY if keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=_value(default) if default else inspect.Parameter.empty))
         self.signature = inspect.Signature(self.parameters)
+
+    def derive(self, backward: Callable, setup: Callable | None) -> None:
+        """Gives it a derivative."""
+        if self.changes:
+            raise RuntimeError(f"Cannot register autograd formula for non-functional operator {self.name} with schema {self.schema}. "
+                               "Please create a functional operator and register an autograd formula for that.")
+        if self.keyword_tensors:
+            raise NotImplementedError(f"register_autograd with kwarg-only Tensor args: {', '.join(self.keyword_tensors)} of {self.name} "
+                                      "can have no gradient; let them be given by position, too")
+        self.backward, self.setup = backward, setup
 
     def kernel(self, device: str) -> Callable:
         for key in (device, "any", "implicit"):
@@ -138,29 +151,55 @@ class Definition:
         return self._recorded(run, positional, named)
 
     def _recorded(self, run: Callable, positional: list, named: dict) -> Any:
-        definition = self
+        definition, count, names = self, len(positional), list(named)
+        # Function sees the tensors that it is given, and none within lists or by keyword. The graph owns the class, which owns no tensors.
+        arguments = [*positional, *named.values()]
+        lists = [(tuple if isinstance(a, tuple) else list, len(a))
+                 if isinstance(a, (tuple, list)) and any(isinstance(t, Tensor) for t in a) else None for a in arguments]
+        gives_list = False
+
+        def rebuilt(flat: Sequence) -> list:
+            rest = iter(flat)
+            return [next(rest) if of is None else of[0]([next(rest) for _ in range(of[1])]) for of in lists]
 
         class Recorded(Function):
             @staticmethod
-            def forward(ctx: Any, *given: Any) -> Any:
+            def forward(ctx: Any, *flat: Any) -> Any:
+                nonlocal gives_list
+                given = rebuilt(flat)
+                inputs, keywords = tuple(given[:count]), dict(zip(names, given[count:]))
+                ctx.needs_input_grad = tuple(rebuilt(ctx.needs_input_grad)[:count])
                 with no_grad():
-                    result = run(*given, **named)
-                if definition.changes:
-                    ctx.mark_dirty(*[v for p, v in zip(definition.parameters, given) if p.name in definition.changes])
+                    result = run(*inputs, **keywords)
                 if definition.setup is not None:
-                    more = {"keyword_only_inputs": named} if named else {}
-                    definition.setup(ctx, given, result, **more)
-                return result
+                    more = {"keyword_only_inputs": keywords} if keywords else {}
+                    definition.setup(ctx, inputs, result, **more)
+                gives_list = isinstance(result, list)
+                return tuple(result) if gives_list else result
 
             @staticmethod
             def backward(ctx: Any, *gradients: Any) -> Any:
                 if definition.backward is None:
                     raise RuntimeError(f"Trying to backward through {definition.name} but no autograd formula was registered. Please use "
                                        "register_autograd to add one.")
-                return definition.backward(ctx, *gradients)
+                ctx.needs_input_grad = tuple(rebuilt(ctx.needs_input_grad)[:count])
+                got = definition.backward(ctx, list(gradients)) if gives_list else definition.backward(ctx, *gradients)
+                got = got if isinstance(got, tuple) else (got,)
+                if len(got) < count or any(g is not None for g in got[count:]):
+                    raise RuntimeError(f"{definition.name}: backward gave {len(got)} gradients for {count} arguments")
+                flat: list = []
+                for g, of in zip((*got[:count], *[None] * len(names)), lists):
+                    if isinstance(g, (tuple, list)) and all(one is None for one in g):
+                        g = None
+                    own = [g] if of is None else [None] * of[1] if g is None else list(g)
+                    if of is not None and len(own) != of[1]:
+                        raise RuntimeError(f"{definition.name}: backward gave {len(own)} gradients for a list of {of[1]}")
+                    flat += own
+                return tuple(flat)
 
         Recorded.__name__ = Recorded.__qualname__ = self.name.replace("::", "_")
-        return Recorded.apply(*positional)
+        result = Recorded.apply(*[t for a, of in zip(arguments, lists) for t in ([a] if of is None else a)])
+        return list(result) if gives_list else result
 
 
 class _Inside(threading.local):

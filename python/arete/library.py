@@ -122,13 +122,9 @@ impl_abstract = register_fake
 
 
 def register_autograd(op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None) -> None:
-    """The derivative of an operator: see CustomOpDef.register_autograd()."""
-    name = _name_of(op)
-
-    def act(definition: Definition) -> None:
-        definition.backward, definition.setup = backward, setup_context
-
-    _when_defined(name, act)
+    """The derivative of an operator: see CustomOpDef.register_autograd(). RuntimeError for operators that change arguments,
+    NotImplementedError for those that take tensors by keyword only."""
+    _when_defined(_name_of(op), lambda d: d.derive(backward, setup_context))
 
 
 class Library:
@@ -140,10 +136,12 @@ class Library:
         if ns in ("aten", "prim", "prims"):
             raise ValueError(f"{ns} is a reserved namespace: its operators are the library's own")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._made: list[Callable] = []  # what undoes what this object has defined and implemented
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         name = schema[: schema.index("(")].strip()
-        _define(f"{self.ns}::{name}", schema)
+        definition = _define(f"{self.ns}::{name}", schema)
+        self._made.append(lambda: DEFINITIONS.pop(definition.name) if DEFINITIONS.get(definition.name) is definition else None)
         return name
 
     def _full(self, op_name: Any) -> str:
@@ -157,7 +155,11 @@ class Library:
         if with_keyset:
             raise NotImplementedError("Library.impl(): there are no sets of keys to be given")
         if fn is not fallthrough_kernel:
-            _when_defined(self._full(op_name), lambda d: d.kernels.update({KEYS[key]: fn}))
+            def act(definition: Definition) -> None:
+                definition.kernels[KEYS[key]] = fn
+                self._made.append(lambda: definition.kernels.pop(KEYS[key]) if definition.kernels.get(KEYS[key]) is fn else None)
+
+            _when_defined(self._full(op_name), act)
 
     def fallback(self, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
         raise NotImplementedError("Library.fallback(): operators have no fallbacks")
@@ -166,8 +168,8 @@ class Library:
         register_fake(self._full(op_name), fn)
 
     def _destroy(self) -> None:
-        for name in [n for n in DEFINITIONS if n.startswith(f"{self.ns}::")]:
-            del DEFINITIONS[name]
+        while self._made:
+            self._made.pop()()
 
 
 def fallthrough_kernel() -> None:

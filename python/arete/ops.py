@@ -62,10 +62,11 @@ _WRITTEN: dict[str, Callable] = {
     dim=None: x.stride() if dim is None else x.stride(dim),
     "sym_numel": lambda x: x.numel(), "sym_storage_offset": lambda x: x.storage_offset(), "lift_fresh_copy": lambda x: x.clone(),
     "lift_fresh": lambda x: x,
-    "convolution": _convolution, "slice_copy": lambda x, *a: _slice(x, *a).clone(), "index": _index, "index_put": _index_put,
+    "convolution": _convolution, "slice_copy": lambda x, *a, **options: _slice(x, *a, **options).clone(), "index": _index,
+    "index_put": _index_put,
     "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
-    "_is_all_true": lambda x: x.all(), "detach": lambda x: x.detach(), "detach_": lambda x: x.detach_(), "clone": lambda x,
-    memory_format=None: x.clone(),
+    "_is_all_true": lambda x: x.all(), "detach": lambda x: x.detach(), "detach_": lambda x: x.detach_(),
+    "clone": lambda x, memory_format=None: x.clone() if memory_format is None else x.clone(memory_format=memory_format),
 }
 
 

@@ -69,6 +69,42 @@ def test_operators_that_change_their_arguments(torch, device):
 
 
 @on_the_cpu
+def test_tensors_in_lists(torch, device):
+    library, name, needs = importlib.import_module(f"{torch.__name__}.library"), fresh("both"), []
+
+    def both(xs, by):
+        return [x * by for x in xs]
+
+    both.__annotations__ = {"xs": List[torch.Tensor], "by": float, "return": List[torch.Tensor]}
+    op = library.custom_op(name, both, mutates_args=())
+    x, y, z = torch.ones(2, requires_grad=True), torch.ones(1), torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        op([x, y], 2.0)[0].sum().backward()
+
+    def backward(ctx, gradients):
+        needs.append(ctx.needs_input_grad)
+        return [g * ctx.by for g in gradients], None
+
+    op.register_autograd(backward, setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[1]))
+    made = op([x, y, z], 2.0)
+    assert isinstance(made, list) and [m.tolist() for m in made] == [[2, 2], [2], [2, 2, 2]]
+    (made[0].sum() + 3 * made[2].sum()).backward()
+    assert x.grad.tolist() == [2, 2] and z.grad.tolist() == [6, 6, 6] and y.grad is None
+    assert [list(needs[0][0]), needs[0][1]] == [[True, False, True], False]
+
+
+@on_the_cpu
+def test_derivatives_that_are_refused(torch, device):
+    library = importlib.import_module(f"{torch.__name__}.library")
+    for schema, error in (("(Tensor x, *, Tensor y) -> Tensor", "kwarg-only Tensor"),
+                          ("(Tensor(a!) x) -> Tensor", "non-functional operator")):
+        name = fresh("refused")
+        library.define(name, schema)
+        with pytest.raises((RuntimeError, NotImplementedError), match=error):
+            library.register_autograd(name, lambda ctx, g: g)
+
+
+@on_the_cpu
 def test_schemas(torch, device):
     library, T = importlib.import_module(f"{torch.__name__}.library"), torch.Tensor
 
@@ -93,6 +129,11 @@ def test_library_objects(torch, device):
     library.define(f"{space}::other", "(Tensor x) -> Tensor")
     library.impl(f"{space}::other", "cpu", lambda x: x + 1)
     assert called(torch, f"{space}::other")(torch.ones(1)).item() == 2
+    other = library.Library(space, "FRAGMENT")
+    other.define("third(Tensor x) -> Tensor")
+    other.impl("third", lambda x: x, "CompositeExplicitAutograd")
+    other._destroy()
+    assert op(torch.ones(1)).item() == 2  # of the other object
     with pytest.raises(ValueError, match="kind"):
         library.Library(space, "NONE")
     with pytest.raises(ValueError, match="reserved namespace"):
@@ -108,11 +149,14 @@ def test_operators_by_name(torch, device):
                              (aten.cat.default([x, x], 1), torch.cat([x, x], 1)),
                              (aten.index_put.default(x, [None, torch.tensor([0])], torch.zeros(2, 1)), x * torch.tensor([0.0, 1, 1])),
                              (aten._to_copy.default(x, dtype=torch.float64), x.double()),
+                             (aten.slice_copy.Tensor(x, dim=1, start=1, end=3), x[:, 1:]),
                              (aten.masked_fill.Scalar(x, x > 2, 0.0), x * (x <= 2)),
                              (aten.mm.default(x, x.T), x @ x.T),
                              (aten.convolution.default(x.view(1, 2, 3), torch.ones(1, 2, 1), None, [1], [0], [1], False, [0], 1),
                               x.sum(0).view(1, 1, 3))):
         assert torch.equal(result, expected)
+    turned = x.view(1, 2, 3, 1)
+    assert aten.clone.default(turned, memory_format=torch.channels_last).stride() == (6, 1, 2, 2)
     assert aten.sym_size.int(x, 1) == 3 and aten.add.Tensor is aten.add.Tensor and aten.add.Tensor is not aten.add.Scalar
     assert str(aten.add.Tensor) == "aten.add.Tensor" and aten.add.Tensor.overloadpacket is aten.add and aten.add.Tensor.namespace == "aten"
     with pytest.raises(AttributeError, match="no_such_operator"):
