@@ -1,6 +1,7 @@
 """Models from folders with a hubconf.py, and files of weights from addresses, kept where they have been fetched: torch.hub."""
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import importlib.util
@@ -10,7 +11,9 @@ import shutil
 import sys
 import tempfile
 import types
+import uuid
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
@@ -44,10 +47,10 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     """Fetches a file, which appears complete or not at all. RuntimeError if its SHA-256 does not begin with `hash_prefix`."""
     dst = os.path.expanduser(dst)
     request = Request(url, headers={"User-Agent": "torch.hub"})
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".partial", dir=os.path.dirname(dst) or ".")
+    temporary = os.path.join(os.path.dirname(dst), f".{uuid.uuid4().hex}.partial")
     try:
         digest = hashlib.sha256()
-        with urlopen(request) as source, os.fdopen(handle, "wb") as file:
+        with urlopen(request) as source, open(temporary, "xb") as file:
             size, done = int(source.headers.get("Content-Length") or 0), 0
             while block := source.read(READ_DATA_CHUNK):
                 file.write(block)
@@ -66,10 +69,10 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
 
 def load_state_dict_from_url(url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,
-                             check_hash: bool = False,
-                             file_name: str | None = None, weights_only: bool = False) -> Any:
+                             check_hash: bool = False, file_name: str | None = None, weights_only: bool = True) -> Any:
     """The content of a file of weights, which is fetched if it is not in `model_dir` (get_dir()/checkpoints). With `check_hash` the
-    file's name ends with the beginning of its SHA-256. A zip archive around one file is unpacked. Pickles are not executed (arete.load)."""
+    file's name ends with the beginning of its SHA-256. A zip archive around one file is unpacked. What was fetched executes nothing,
+    unless `weights_only` is False (torch's default here): then the file's pickle is run as arete.load() does."""
     folder = model_dir or os.path.join(get_dir(), "checkpoints")
     try:
         os.makedirs(folder)
@@ -86,8 +89,7 @@ def load_state_dict_from_url(url: str, model_dir: str | None = None, map_locatio
         with zipfile.ZipFile(cached) as archive:
             members = archive.infolist()
             if len(members) == 1:  # PyTorch's own files are archives of several
-                archive.extract(members[0], folder)
-                cached = os.path.join(folder, members[0].filename)
+                cached = archive.extract(members[0], folder)  # which is in the folder, whatever the member's name
     return _load(cached, map_location=map_location, weights_only=weights_only)
 
 
@@ -100,13 +102,13 @@ def _folder(repo_or_dir: str, source: str, force_reload: bool, trust_repo: Any, 
     if found is None:
         raise ValueError(f"a repository is owner/name or owner/name:branch, not {repo_or_dir!r}")
     owner, name, branch = found.groups()
+    if trust_repo not in (True, "check", None):
+        raise Exception(f"the repository {owner}/{name} is not trusted (trust_repo={trust_repo!r}): its code would run")
     names = [branch] if branch else ["main", "master"]
     for ref in names:
         folder = os.path.join(get_dir(), f"{owner}_{name}_{ref.replace('/', '_')}")
         if os.path.isdir(folder) and not force_reload:
             return folder
-    if trust_repo not in (True, "check", None):
-        raise Exception(f"the repository {owner}/{name} is not trusted (trust_repo={trust_repo!r}): its code would run")
     if trust_repo is not True:
         raise Exception(f"the repository {owner}/{name} has not been fetched; its code would run, so say trust_repo=True to fetch it")
     os.makedirs(get_dir(), exist_ok=True)
@@ -129,7 +131,9 @@ def _folder(repo_or_dir: str, source: str, force_reload: bool, trust_repo: Any, 
     raise RuntimeError(f"the repository {owner}/{name} cannot be fetched: {last}")
 
 
-def _hubconf(folder: str) -> types.ModuleType:
+@contextlib.contextmanager
+def _hubconf(folder: str) -> Iterator[types.ModuleType]:
+    """The module of a folder, which is among those that are searched for modules within the block."""
     path = os.path.join(folder, "hubconf.py")
     spec = importlib.util.spec_from_file_location("hubconf", path)
     if spec is None or spec.loader is None or not os.path.exists(path):
@@ -138,12 +142,13 @@ def _hubconf(folder: str) -> types.ModuleType:
     try:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        missing = [name for name in getattr(module, "dependencies", []) if importlib.util.find_spec(name) is None]
+        if missing:
+            raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+        yield module
     finally:
-        sys.path.remove(folder)
-    missing = [name for name in getattr(module, "dependencies", []) if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
-    return module
+        if folder in sys.path:
+            sys.path.remove(folder)
 
 
 def _entry(module: types.ModuleType, name: str) -> Any:
@@ -158,14 +163,15 @@ def _entry(module: types.ModuleType, name: str) -> Any:
 def list(github: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check",  # noqa: A001
          verbose: bool = True, source: str = "github") -> Any:
     """The names of what a hubconf.py makes."""
-    module = _hubconf(_folder(github, source, force_reload, trust_repo, verbose))
-    return [name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("_")]
+    with _hubconf(_folder(github, source, force_reload, trust_repo, verbose)) as module:
+        return [name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("_")]
 
 
 def help(github: str, model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check",  # noqa: A001
          source: str = "github") -> Any:
     """The docstring of what makes a model."""
-    return _entry(_hubconf(_folder(github, source, force_reload, trust_repo, False)), model).__doc__
+    with _hubconf(_folder(github, source, force_reload, trust_repo, False)) as module:
+        return _entry(module, model).__doc__
 
 
 def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = "check", force_reload: bool = False,
@@ -173,4 +179,5 @@ def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", trust
          skip_validation: bool = False, **kwargs: Any) -> Any:
     """What the function `model` of a hubconf.py makes: in a folder (source="local"), or in a repository of GitHub, which is fetched once,
     and only with trust_repo=True."""
-    return _entry(_hubconf(_folder(repo_or_dir, source, force_reload, trust_repo, verbose)), model)(*args, **kwargs)
+    with _hubconf(_folder(repo_or_dir, source, force_reload, trust_repo, verbose)) as module:
+        return _entry(module, model)(*args, **kwargs)

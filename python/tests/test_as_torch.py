@@ -53,6 +53,17 @@ def texts():
         with torch.as_torch.install():  # inside of the other, it ends nothing
             pass
         assert repr(torch.float32) == "torch.float32"
+    first, second = arete.as_torch.install(), arete.as_torch.install()
+    first.remove()
+    first.remove()
+    assert repr(arete.float32) == "torch.float32" and "torch" in sys.modules  # the second's
+    second.remove()
+    assert "torch" not in sys.modules
+    sys.path.append(arete.as_torch.PATH)
+    with arete.as_torch.install():
+        pass
+    assert sys.path.pop() == arete.as_torch.PATH  # which was there before
+    assert arete.utils.collect_env.get_env_info()["Arete version"] == arete.__version__
     assert [repr(arete.float32), repr(arete.Size([2])), repr(arete.ones(1, dtype=arete.float64)), repr(arete.strided),
             repr(arete.Tensor), repr(arete.nn.Linear), repr(arete.device), repr(arete.LongTensor), arete.__version__,
             arete.typename(arete.nn.Linear(1, 1))] == shown

@@ -69,18 +69,14 @@ class _Finder:
         module.__spec__ = module.__spec__.loader_state or module.__spec__  # the import has put its own there
 
 
-class _Installed:
-    """Arete under the name of torch until `remove()`, or until the block ends."""
+class _Names:
+    """Arete under the name of torch."""
 
     def __init__(self) -> None:
+        self.count = 0  # of installations
+        self._put_path = False
         self._named: list = []
         self._finder = _Finder(self._name)
-
-    def __enter__(self) -> types.ModuleType:
-        return sys.modules[_ARETE]
-
-    def __exit__(self, *error: Any) -> None:
-        self.remove()
 
     def _set(self, owner: Any, attribute: str, value: Any) -> None:
         before = getattr(owner, attribute)
@@ -109,7 +105,8 @@ class _Installed:
 
     def install(self) -> None:
         sys.meta_path.insert(0, self._finder)  # type: ignore[arg-type]
-        if PATH not in sys.path:
+        self._put_path = PATH not in sys.path  # in PYTHONPATH of processes that such a program starts
+        if self._put_path:
             sys.path.insert(min(1, len(sys.path)), PATH)  # behind the folder of the program
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] == _ARETE:
@@ -117,13 +114,8 @@ class _Installed:
         _C._print_package(_TORCH)
 
     def remove(self) -> None:
-        """Takes the name away again; what programs have imported, they keep."""
-        global _installed
-        if _installed is not self:
-            return
-        _installed = None
         sys.meta_path.remove(self._finder)  # type: ignore[arg-type]
-        if PATH in sys.path:
+        if self._put_path and PATH in sys.path:
             sys.path.remove(PATH)
         for name in [n for n in sys.modules if n.partition(".")[0] == _TORCH]:
             del sys.modules[name]
@@ -132,20 +124,31 @@ class _Installed:
         _C._print_package(_ARETE)
 
 
-_installed: Optional[_Installed] = None
+_names: Optional[_Names] = None
 
 
-class _Nothing:
-    """Of an installation within another one."""
+class _Installed:
+    """Arete under the name of torch until `remove()`, or until the block ends, of the last installation."""
+
+    def __init__(self) -> None:
+        self._is_over = False
 
     def __enter__(self) -> types.ModuleType:
         return sys.modules[_ARETE]
 
     def __exit__(self, *error: Any) -> None:
-        pass
+        self.remove()
 
     def remove(self) -> None:
-        pass
+        """Takes the name away again, where no other installation needs it; what programs have imported, they keep."""
+        global _names
+        if self._is_over or _names is None:
+            return
+        self._is_over = True
+        _names.count -= 1
+        if _names.count == 0:
+            _names.remove()
+            _names = None
 
 
 def install() -> Any:
@@ -156,14 +159,14 @@ def install() -> Any:
         with arete.as_torch.install():
             import torch.nn.functional as F
     """
-    global _installed
+    global _names
     there = sys.modules.get(_TORCH)
-    if _installed is not None:
-        sys.modules[_TORCH] = sys.modules[_ARETE]
-        return _Nothing()
-    if there is not None and getattr(there, "__file__", None) != str(pathlib.Path(PATH, "torch.py")):
+    if _names is None and there is not None and getattr(there, "__file__", None) != str(pathlib.Path(PATH, "torch.py")):
         raise ImportError(f"torch has been imported from {getattr(there, '__file__', None)}; "
                           "Arete can stand for it only from the start of a program")
-    _installed = _Installed()
-    _installed.install()
-    return _installed
+    if _names is None:
+        _names = _Names()
+        _names.install()
+    sys.modules[_TORCH] = sys.modules[_ARETE]
+    _names.count += 1
+    return _Installed()

@@ -5,17 +5,16 @@ import os
 import platform
 import sys
 
-from .. import _C
-from ..version import __version__
+from .. import _C, version
 
 __all__ = ["get_env_info", "get_pretty_env_info", "main"]
 
 
 def get_env_info() -> dict:
     """Versions of what runs, by their names."""
-    return {"Arete version": __version__, "Python version": sys.version.replace("\n", " "), "OS": platform.platform(),
+    return {"Arete version": version.__version__, "Python version": sys.version.replace("\n", " "), "OS": platform.platform(),
             "CPU": platform.processor() or platform.machine(), "Number of CPUs": os.cpu_count(),
-            **{f"CUDA {name}": version for name, version in dict(_C._cuda.versions()).items()}}
+            **{f"CUDA {name}": its for name, its in dict(_C._cuda.versions()).items()}}
 
 
 def get_pretty_env_info() -> str:
