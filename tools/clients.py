@@ -325,7 +325,9 @@ def differs(a, b):
     if isinstance(a, list) != isinstance(b, list):
         return math.inf
     if not isinstance(a, list):
-        return 0.0 if a == b or math.isnan(a) and math.isnan(b) else abs(a - b) / (1 + abs(b))
+        if a == b or math.isnan(a) and math.isnan(b):
+            return 0.0
+        return abs(a - b) / (1 + abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
     return math.inf if len(a) != len(b) else max((differs(x, y) for x, y in zip(a, b)), default=0.0)
 
 
@@ -350,6 +352,8 @@ def main():
     given = parser.parse_args()
     if given.child:
         return child(given.child)
+    if given.write and not given.torch:
+        parser.error("--write needs --torch: the table says what has been compared")
     python = prepare(given.venv)
     versions = dict(line.split("==") for line in subprocess.check_output([python, "-m", "pip", "freeze"], text=True).splitlines()
                     if "==" in line)
@@ -364,6 +368,8 @@ def main():
         # AdamW makes much of little: its first steps are as long where a gradient is nearly zero.
         far = {stage: differs(own[stage], peer[stage]) for stage in own if stage in peer}
         bad = [f"{stage} ({by:.1e})" for stage, by in far.items() if by > (1e-3 if "training" in stage else 1e-4)]
+        if not error:  # else `reached` says that some are missing
+            bad += [f"{stage} (of one library only)" for stage in [*own, *peer] if (stage in own) != (stage in peer)]
         reached = f"all {len(own)} stages" if error is None else f"{len(own)} of {max(len(peer), len(own) + 1)} stages, then {error}"
         version = versions.get(PACKAGES[name], versions.get(PACKAGES[name].replace("-", "_"), "?"))
         wrong += bool(error or bad or peer_error)

@@ -59,8 +59,14 @@ class Future(Generic[T]):
                 raise RuntimeError("the future has a result already")
             self._result, self._error, self._done = result, error, True
             self._condition.notify_all()
+        failed: Optional[Exception] = None
         for callback in self._callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception as error:  # the others are called all the same
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def set_result(self, result: T) -> None:
         """Gives the result, once."""

@@ -71,6 +71,10 @@ def test_block_masks(torch, device):
     assert mask.shape == (1, 1, 48, 48) and mask.kv_num_blocks.tolist() == [[[1, 1, 1]]] and mask.full_kv_num_blocks.tolist() == [[[0, 1,
                                                                                                                                     2]]]
     assert mask.to_dense().tolist() == [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
+    part = mask[0, -1]
+    assert part.kv_num_blocks.shape == (1, 1, 3) and mask[:, :, 1].kv_indices.shape == (1, 1, 1, 3)
+    with pytest.raises(RuntimeError, match="Cannot use mask_mod from a sliced BlockMask"):
+        part.mask_mod(0, 0, 0, 0)
     assert mask.q_num_blocks.tolist() == [[[1, 1, 1]]] and mask.full_q_num_blocks.tolist() == [[[2, 1, 0]]]
     assert mask.BLOCK_SIZE == (16, 16) and round(mask.sparsity(), 2) == 33.33 and mask.numel() == 48 * 48
     either = flex.create_mask(flex.or_masks(causal, lambda b, h, i, j: j == 3), None, None, 4, 4, device="cpu")

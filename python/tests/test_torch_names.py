@@ -4,7 +4,10 @@ import collections
 import hashlib
 import importlib
 import io
+import os
 import pickle
+import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -77,8 +80,30 @@ def test_hub(tmp_path, capsys):
         assert hub.help(str(tmp_path), "layer", source="local") == "A layer."
         with pytest.raises(RuntimeError, match="Cannot find callable nothing"):
             hub.load(str(tmp_path), "nothing", source="local")
+        (tmp_path / "hubconf_part.py").write_text("n = 5\n")
+        (tmp_path / "hubconf.py").write_text("def later():\n    from hubconf_part import n\n    return n\n")
+        assert hub.load(str(tmp_path), "later", source="local") == 5 and str(tmp_path) not in sys.path
         with pytest.raises(Exception, match="its code would run"):
             hub.load("owner/name:branch", "layer")
+        (tmp_path / "hub" / "owner_name_branch").mkdir()
+        (tmp_path / "hub" / "owner_name_branch" / "hubconf.py").write_text("def layer():\n    return 1\n")
+        assert hub.load("owner/name:branch", "layer") == 1
+        with pytest.raises(Exception, match="is not trusted"):
+            hub.load("owner/name:branch", "layer", trust_repo=False)
+        hostile = tmp_path / "hostile.pt"
+        arete.save({"it": argparse.Namespace(a=1)}, hostile)
+        with pytest.raises(Exception, match="add_safe_globals"):
+            hub.load_state_dict_from_url(hostile.as_uri(), progress=False)
+        assert hub.load_state_dict_from_url(hostile.as_uri(), progress=False, weights_only=False)["it"].a == 1
+        with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+            archive.write(named, "../inside.pt")
+        assert hub.load_state_dict_from_url((tmp_path / "one.zip").as_uri(), progress=False)["w"].tolist() == [1, 1]
+        mask = os.umask(0o027)
+        try:
+            hub.download_url_to_file(named.as_uri(), str(tmp_path / "mode"), progress=False)
+        finally:
+            os.umask(mask)
+        assert (tmp_path / "mode").stat().st_mode & 0o777 == 0o640
         with pytest.raises(ValueError, match="Unknown source"):
             hub.load("owner/name", "layer", source="elsewhere")
     finally:
@@ -148,6 +173,26 @@ def test_counted_operations():
     # Forwards; backwards for the weights, and for the input of the second layer.
     convolution, linear = 2 * 3 * 4 * 36 * 27, 2 * 3 * 144 * 4
     assert counter.get_total_flops() == 2 * convolution + 3 * linear == sum(counter.get_flop_counts()["Global"].values())
+
+
+def test_counted_by_whole_names():
+    x, v = arete.ones(3, 4), arete.ones(4)
+    with arete.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        arete.mv(x, v), arete.dot(v, v), arete.cummax(v, 0)
+    assert counter.get_total_flops() == 2 * 12 + 2 * 4
+
+
+def test_callbacks_of_futures_that_raise():
+    future, seen = arete.futures.Future(), []
+
+    def wrong(done):
+        raise ValueError("wrong")
+
+    future.add_done_callback(wrong)
+    future.add_done_callback(lambda done: seen.append(done.value()))
+    with pytest.raises(ValueError, match="wrong"):
+        future.set_result(1)
+    assert seen == [1] and future.value() == 1
 
 
 def test_what_is_not_there_says_so():

@@ -140,7 +140,8 @@ _local = _Modes()
 
 class TorchFunctionMode:
     """Within a block sees every call of an operator by this thread: __torch_function__(func, types, args, kwargs) of a subclass gives the
-    result. The innermost mode looks first, and calls of its own go to the next one. Attributes of tensors are not seen.
+    result. The innermost mode looks first, and calls of its own go to the next one. Not seen are attributes of tensors, indexing,
+    conversions (`to`, `item`, `tolist`, `tensor`), `detach`, what recurrent layers call, and the work of backward().
 
     >>> class Names(arete.overrides.TorchFunctionMode):
     ...     def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -7,7 +7,12 @@ from ..profiler import profile
 
 __all__ = ["FlopCounterMode"]
 
-_COUNTED = ("mm", "matmul", "linear", "bmm", "addmm", "baddbmm", "addbmm", "einsum", "bilinear", "conv", "attention")
+_COUNTED = frozenset("""
+addbmm addmm addmv baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+convolution convolution_dgrad convolution_wgrad convolution_wgrad_bias dot einsum fused_attention fused_attention_backward linalg_matmul
+linalg_multi_dot linalg_vecdot linear linear_weight_grad matmul matmul_scaled mm mm_activation_grad mv row_dots scaled_dot_product_attention
+scaled_mm tap_products tensordot vdot
+""".split())
 
 
 class FlopCounterMode:
@@ -36,7 +41,7 @@ class FlopCounterMode:
     def __exit__(self, *error: Any) -> None:
         self._profile.__exit__(*error)
         for row in self._profile.key_averages():
-            if row.flops and any(word in row.key for word in _COUNTED):
+            if row.flops and row.key.rstrip("_") in _COUNTED:
                 self._counts[row.key] = self._counts.get(row.key, 0) + int(row.flops)
         if self.display:
             print(self.get_table())

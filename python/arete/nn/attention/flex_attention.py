@@ -117,6 +117,11 @@ def _dense(counts: Any, indices: Any, columns: int) -> Any:
     return made.scatter(-1, where.long(), _ops.ones_like(indices))[..., :columns]
 
 
+def _mask_of_a_part(*places: Any) -> Any:
+    raise RuntimeError("Cannot use mask_mod from a sliced BlockMask: set its mask_mod to a function of the places in it, made from that of "
+                       "the whole BlockMask")
+
+
 class BlockMask:
     """Which blocks of scores are computed, and by what function those that are seen in part are masked.
 
@@ -184,9 +189,13 @@ class BlockMask:
         return 100 * (1 - computed * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel())
 
     def __getitem__(self, index: Any) -> BlockMask:
-        """The mask of some of the batches, heads and rows of blocks."""
+        """The mask of some of the batches, heads and rows of blocks; numbers keep their dimension. Places are then others than those
+        that `mask_mod` knows, so that has to be set anew."""
+        index = index if isinstance(index, tuple) else (index,)
+        index = tuple((slice(i, i + 1) if i >= 0 else slice(n + i, n + i + 1)) if isinstance(i, int) else i
+                      for i, n in zip(index, self.kv_num_blocks.shape, strict=False))
         parts = [None if (p := getattr(self, name)) is None else p[index] for name in self._PARTS[:4]]
-        return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod, seq_lengths=self.seq_lengths,
+        return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=_mask_of_a_part, seq_lengths=self.seq_lengths,
                                         compute_q_blocks=self.q_indices is not None)
 
     def to(self, device: Any) -> BlockMask:
