@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "arete/prim/compiled_kernels.h"
+
 namespace arete::prim {
 namespace {
 
@@ -46,7 +48,8 @@ std::byte* kept_numbers(Device device, DType dtype, int64_t count) {
   const std::lock_guard lock(numbers_of_devices().making);
   if (!its.load(std::memory_order_relaxed)) {
     Backend& backend = backend_for(device);
-    if (backend.is_capturing()) return nullptr;
+    // A rehearsal copies nothing: what it made would stay without numbers.
+    if (backend.is_capturing() || is_rehearsing()) return nullptr;
     its.store(dtype == kInt64 ? make<int64_t>(backend) : make<int32_t>(backend),
               std::memory_order_release);
   }

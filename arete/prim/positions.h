@@ -10,8 +10,8 @@ namespace arete::prim {
 
 /// 0, 1, 2, ... `count` of them of kInt32 or kInt64, in memory of the device that nobody writes and
 /// that stays where it is, made at the first use. Null where they have to be counted by a call:
-/// there are too many, or a graph of the device's work is being captured and they are not there
-/// yet.
+/// there are too many, or they are not there yet and a graph of the device's work is being captured
+/// or calls are rehearsed.
 std::byte* kept_numbers(Device device, DType dtype, int64_t count);
 /// Whether they are what lies there.
 bool are_kept_numbers(const std::byte* address) noexcept;
