@@ -6,6 +6,7 @@
 
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
+#include "arete/distributed/flight_recorder.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -22,8 +23,23 @@ struct Reducer::Bucket {
   Tensor ones;                // to pack where all have a gradient
   size_t missing = 0;         // gradients that this pass will still bring
   WorkPtr work, had_work;
-  std::function<Tensor()> result;  // of a hook
+  std::function<Tensor()> result;            // of a hook
+  std::shared_ptr<const std::string> label;  // in reports
 };
+
+void GradBucket::set_buffer(const Tensor& other) {
+  ARETE_CHECK(
+      other.dim() == 1 && other.numel() == buffer.numel() && other.is_contiguous(),
+      ValueError("set_buffer", "a bucket's buffer has one dimension, and its elements in order")
+          .expected(std::to_string(buffer.numel()) + " elements")
+          .got(std::to_string(other.numel())));
+  for (Tensor& g : gradients) {
+    Layout layout = g.layout();
+    layout.offset += other.layout().offset - buffer.layout().offset;
+    g = ops::alias(other, std::move(layout));
+  }
+  buffer = other;
+}
 
 namespace {
 
@@ -107,6 +123,13 @@ void Reducer::make_buckets(std::span<const size_t> order) {
     where_[place] = {index, buckets_[index].places.size()};
     buckets_[index].places.push_back(place);
   }
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& b = buckets_[i];
+    std::string text = "DDP bucket " + std::to_string(i + 1) + " of " +
+                       std::to_string(buckets_.size()) + ": " + name_of(b.places.front());
+    if (b.places.size() > 1) text += ".." + name_of(b.places.back());
+    b.label = std::make_shared<const std::string>(std::move(text));
+  }
 }
 
 std::vector<std::vector<size_t>> Reducer::buckets() const {
@@ -134,16 +157,21 @@ void Reducer::set_hook(CommHook hook) {
   ARETE_CHECK(!hook_, ValueError("register_comm_hook",
                                  "register_comm_hook or register_builtin_comm_hook can only be "
                                  "called once."));
-  ARETE_CHECK(pass_ == 0, ValueError("register_comm_hook", "a backward pass is under way"));
+  ARETE_CHECK(!is_under_way(), ValueError("register_comm_hook", "a backward pass is under way"));
   hook_ = std::move(hook);
 }
 
 // ---- a pass
 
-void Reducer::begin(std::span<const size_t> places, bool create_graph) {
+// One that failed has left its number.
+bool Reducer::is_under_way() const {
   const std::vector<uint64_t> passes = autograd::passes_under_way();
-  const bool within = std::ranges::find(passes, pass_) != passes.end();
-  if (!within) pass_ = 0;  // that of one that failed
+  return std::ranges::find(passes, pass_) != passes.end();
+}
+
+void Reducer::begin(std::span<const size_t> places, bool create_graph) {
+  const bool within = is_under_way();
+  if (!within) pass_ = 0;
   if (!reduces_ || replaced_) return;
   ARETE_CHECK(!create_graph,
               AutogradError("backward",
@@ -155,7 +183,7 @@ void Reducer::begin(std::span<const size_t> places, bool create_graph) {
                                      "the same DistributedDataParallel"));
   check_static(places);
   start(places);
-  pass_ = passes.back();
+  pass_ = autograd::passes_under_way().back();
   autograd::at_end_of_pass([self = shared_from_this()] { self->finish(); });
   launch_ready();
 }
@@ -285,6 +313,7 @@ void Reducer::pack(Bucket& bucket) {
 void Reducer::launch(size_t index) {
   const NoGradGuard no_grad;
   Bucket& bucket = buckets_[index];
+  const CallLabel label(bucket.label);
   pack(bucket);
   if (!hook_) {
     bucket.work = group_->all_reduce(bucket.memory, kSum, true);
@@ -354,13 +383,15 @@ void Reducer::agree_on_order() {
   for (Bucket& b : buckets_)
     for (Bucket& o : old)
       if (b.places == o.places) {
+        o.label = std::move(b.label);
         b = std::move(o);
         break;
       }
 }
 
 void Reducer::shadow() {
-  ARETE_CHECK(pass_ == 0, ValueError("Reducer", "a backward pass is under way"));
+  ARETE_CHECK(!is_under_way(), ValueError("Reducer", "a backward pass is under way"));
+  pass_ = 0;
   shadows_ = true;
   struct Ended {
     bool& shadows;

@@ -35,6 +35,9 @@ struct GradBucket {
   Tensor buffer;                  ///< 1-d, all of them
   std::vector<Tensor> gradients;  ///< views of it, in the parameters' shapes
   std::vector<Tensor> parameters;
+  /// Another buffer, of any dtype, of which the gradients are views from now on. ValueError if it
+  /// has not as many elements, in one dimension and in order.
+  void set_buffer(const Tensor& other);
 };
 /// Starts the exchange of a bucket whose gradients are not divided yet. What it gives is called
 /// when the pass has nothing else to do: the buffer's new values, in any tensor of its size.
@@ -73,6 +76,8 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   void set_hook(CommHook hook);
   /// By what gradients are divided; at first the number of processes. A hook divides them itself.
   void set_divisor(double divisor) { divisor_ = divisor; }
+  /// As the option says, from the next pass on.
+  void set_static_graph() { options_.static_graph = true; }
   /// Takes part in a pass of the others with nothing to give and without taking anything.
   void shadow();
   const ProcessGroupPtr& group() const { return group_; }
@@ -91,6 +96,7 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   Reducer(std::vector<Tensor> parameters, std::vector<std::string> names, ProcessGroupPtr group,
           const ReducerOptions& options);
   std::string name_of(size_t place) const;
+  bool is_under_way() const;
   void make_buckets(std::span<const size_t> order);
   void start(std::span<const size_t> places);
   void launch_ready();
@@ -104,7 +110,7 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   const std::vector<Tensor> parameters_;
   const std::vector<std::string> names_;
   const ProcessGroupPtr group_;
-  const ReducerOptions options_;
+  ReducerOptions options_;
   double divisor_;
   CommHook hook_;
   std::vector<Bucket> buckets_;

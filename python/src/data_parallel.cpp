@@ -85,9 +85,12 @@ void bind_data_parallel(nb::module_& m) {
           "set_buffer",
           [](d::GradBucket& b, const Tensor& t) {
             ARETE_CHECK(t.defined(), TypeError("set_buffer", "a tensor is missing"));
-            b.buffer = t;
+            b.set_buffer(t);
           },
-          "buffer"_a, "Has the buffer's place in what buffer() gives.");
+          "buffer"_a,
+          "Takes the buffer's place in what buffer() and gradients() give: as many elements, in "
+          "order, "
+          "of any dtype.");
 
   nb::class_<d::Reducer>(m, "Reducer")
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
@@ -104,6 +107,7 @@ void bind_data_parallel(nb::module_& m) {
       .def("prepare", &d::Reducer::prepare)
       .def("shadow", &d::Reducer::shadow, Released())
       .def("set_divisor", &d::Reducer::set_divisor)
+      .def("set_static_graph", &d::Reducer::set_static_graph)
       .def("set_hook", [](d::Reducer& r, nb::object hook) { r.set_hook(hook_of(std::move(hook))); })
       .def(
           "set_builtin_hook",

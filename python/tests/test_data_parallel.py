@@ -147,6 +147,37 @@ try:
     assert False
 except ValueError:
     pass
+# A compressed bucket's gradients are views of the new buffer.
+from arete.distributed.algorithms.ddp_comm_hooks import default_hooks
+exact = gradients(None, None, 4, True)
+state = powerSGD.PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=1)
+got = gradients(default_hooks.bf16_compress_wrapper(powerSGD.powerSGD_hook), state, 4, True)
+for i in range(2):
+    assert arete.allclose(got[i], exact[i], atol=0.05, rtol=0.05), (got[i] - exact[i]).abs().max()
+def checking(state, bucket):
+    for g, p in zip(bucket.gradients(), bucket.parameters()):
+        assert g.stride() == p.stride()
+    joined = bucket.buffer()
+    whole = arete.cat([arete.ones(3), joined.double()])
+    bucket.set_buffer(whole[3:])
+    for g in bucket.gradients():
+        g.zero_()
+    assert bucket.gradients()[0].dtype == arete.float64 and whole.sum() == 3
+    try:
+        bucket.set_buffer(whole)
+        assert False
+    except ValueError:
+        pass
+    future = arete.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+net = make(nn.Linear(4, 4))[0]
+net.weight.data = net.weight.data.t()
+ddp = nn.parallel.DistributedDataParallel(net)
+ddp.register_comm_hook(None, checking)
+ddp._set_static_graph()
+ddp(arete.ones(1, 4)).sum().backward()
+assert net.weight.grad.sum() == 0 and ddp._get_ddp_logging_data()["static_graph"]
 for kind in DDPCommHookType:
     ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(4, 4)))
     register_ddp_comm_hook(kind, ddp)

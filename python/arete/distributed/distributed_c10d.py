@@ -427,8 +427,9 @@ def all_to_all(output_tensor_list: list, input_tensor_list: list, group: Optiona
     """Sends each process a tensor, and receives one from each."""
     if not _is_member(group, "all_to_all"):
         return None
-    return _of(group)._all_to_all(_tensors(output_tensor_list, "output_tensor_list"), _tensors(input_tensor_list, "input_tensor_list"),
+    work = _of(group)._all_to_all(_tensors(output_tensor_list, "output_tensor_list"), _tensors(input_tensor_list, "input_tensor_list"),
                                   async_op)
+    return _writing(work, *output_tensor_list)
 
 
 def all_to_all_single(output: Any, input: Any, output_split_sizes: Optional[Sequence[int]] = None,
@@ -437,8 +438,9 @@ def all_to_all_single(output: Any, input: Any, output_split_sizes: Optional[Sequ
     """Sends each process some rows of a tensor, and receives rows from each; equally many if nothing else is said."""
     if not _is_member(group, "all_to_all_single"):
         return None
-    return _of(group)._all_to_all_single(_tensor(output, "output"), _tensor(input, "input"), list(output_split_sizes or []),
+    work = _of(group)._all_to_all_single(_tensor(output, "output"), _tensor(input, "input"), list(output_split_sizes or []),
                                          list(input_split_sizes or []), async_op)
+    return _writing(work, output)
 
 
 def gather(tensor: Any, gather_list: Optional[list] = None, dst: Optional[int] = None, group: Optional[ProcessGroup] = None,
@@ -450,7 +452,8 @@ def gather(tensor: Any, gather_list: Optional[list] = None, dst: Optional[int] =
     root = _root(group, dst, group_dst, "dst", 0)
     if group.rank() == root and gather_list is None:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    return group._gather(_tensor(tensor, "tensor"), _tensors(gather_list or [], "gather_list"), root, async_op)
+    work = group._gather(_tensor(tensor, "tensor"), _tensors(gather_list or [], "gather_list"), root, async_op)
+    return _writing(work, *gather_list or [])
 
 
 def scatter(tensor: Any, scatter_list: Optional[list] = None, src: Optional[int] = None, group: Optional[ProcessGroup] = None,
@@ -462,7 +465,8 @@ def scatter(tensor: Any, scatter_list: Optional[list] = None, src: Optional[int]
     root = _root(group, src, group_src, "src", 0)
     if group.rank() == root and scatter_list is None:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-    return group._scatter(_tensor(tensor, "tensor"), _tensors(scatter_list or [], "scatter_list"), root, async_op)
+    work = group._scatter(_tensor(tensor, "tensor"), _tensors(scatter_list or [], "scatter_list"), root, async_op)
+    return _writing(work, tensor)
 
 
 def send(tensor: Any, dst: Optional[int] = None, group: Optional[ProcessGroup] = None, tag: int = 0,
@@ -478,7 +482,7 @@ def isend(tensor: Any, dst: Optional[int] = None, group: Optional[ProcessGroup] 
     if not _is_member(group, "isend"):
         return None
     group = _of(group)
-    return group._send(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), tag, _async)
+    return _writing(group._send(_tensor(tensor, "tensor"), _root(group, dst, group_dst, "dst"), tag, _async), tensor)
 
 
 def _source(group: ProcessGroup, src: Optional[int], group_src: Optional[int]) -> int:
@@ -500,7 +504,7 @@ def irecv(tensor: Any, src: Optional[int] = None, group: Optional[ProcessGroup] 
     if not _is_member(group, "irecv"):
         return None
     group = _of(group)
-    return group._irecv(_tensor(tensor, "tensor"), _source(group, src, group_src), tag)
+    return _writing(group._irecv(_tensor(tensor, "tensor"), _source(group, src, group_src), tag), tensor)
 
 
 class P2POp:

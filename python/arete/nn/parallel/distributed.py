@@ -89,6 +89,9 @@ class DistributedDataParallel(Module, Joinable):
         if len(types) != 1:
             raise ValueError("DistributedDataParallel's input module must be on the same type of devices, but input module parameters "
                              f"locate in {sorted(types)}.")
+        if len(devices) > 1 and types == {"cuda"}:
+            raise NotImplementedError("DistributedDataParallel: a network on several GPUs of one process is not supported, but its "
+                                      f"parameters are on {sorted(map(str, devices))}.")
         if (device_ids or output_device is not None) and (types == {"cpu"} or len(devices) > 1):
             raise ValueError("DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
                              f"GPU modules or CPU modules, but got device_ids {device_ids}, output_device {output_device}, and module "
@@ -163,7 +166,7 @@ class DistributedDataParallel(Module, Joinable):
     def _set_static_graph(self) -> None:
         if not self.static_graph:
             self.static_graph = True
-            self._make_reducer()
+            self.reducer.set_static_graph()
 
     # ---- buffers
 
@@ -266,4 +269,6 @@ def _index(device: Any, kind: str) -> int:
     if isinstance(device, int):
         return device
     device = _C.device(device)
-    return 0 if device.index is None else device.index
+    if device.index is not None:
+        return device.index
+    return _C._cuda.current_device() if kind == "cuda" else 0
