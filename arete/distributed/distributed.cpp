@@ -83,12 +83,12 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
   return group;
 }
 
-void destroy_process_group(const ProcessGroupPtr& group) {
+void destroy_process_group(const ProcessGroupPtr& group, const std::string& why, bool failed) {
   Groups& all = groups();
-  std::vector<ProcessGroupPtr> gone;  // which may take a while, outside of the lock
-  if (!group || group == all.world) stop_monitor();
-  const std::lock_guard lock(all.mutex);
-  if (!group || group == all.world) {
+  std::vector<ProcessGroupPtr> gone;
+  std::unique_lock lock(all.mutex);
+  const bool is_all = !group || group == all.world;
+  if (is_all) {
     ARETE_CHECK(all.world, ValueError("destroy_process_group", "Invalid process group specified"));
     gone = std::move(all.others);
     gone.push_back(std::move(all.world));
@@ -102,6 +102,12 @@ void destroy_process_group(const ProcessGroupPtr& group) {
     gone.push_back(std::move(*at));
     all.others.erase(at);
   }
+  lock.unlock();
+  if (is_all && failed) stop_monitor(why);
+  // Others may keep them; the monitor is needed until nothing is under way.
+  for (const ProcessGroupPtr& g : gone) g->finish(failed);
+  gone.clear();
+  if (is_all && !failed) stop_monitor(why);
 }
 
 ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> timeout,

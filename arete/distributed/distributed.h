@@ -17,8 +17,11 @@ struct InitOptions {
 };
 /// Makes the default group; all processes that belong to it must call this.
 ProcessGroupPtr init_process_group(const InitOptions& options = {});
-/// Of all groups, or of one.
-void destroy_process_group(const ProcessGroupPtr& group = nullptr);
+/// Of all groups, or of one, after what is under way, which ends by its timeout. `why` is told to
+/// the others as by stop_monitor(): before, if the program has failed, which hurries; else at the
+/// end.
+void destroy_process_group(const ProcessGroupPtr& group = nullptr, const std::string& why = "",
+                           bool failed = false);
 /// A group of some ranks (all if there are none). All processes of the default group must call
 /// this, in the same order; null for those that are not in it. The order of `ranks` is that of its
 /// ranks.

@@ -369,6 +369,13 @@ void GroupWatch::start(uint64_t call) {
   }
 }
 
+uint64_t GroupWatch::sequence_of(uint64_t call) const noexcept {
+  FlightRecorder& all = FlightRecorder::of_process();
+  const std::lock_guard lock(all.mutex);
+  const CallRecord* const r = all.find(call);
+  return r ? r->sequence : 0;
+}
+
 void GroupWatch::leave(uint64_t call, bool failed) noexcept {
   FlightRecorder& all = FlightRecorder::of_process();
   const auto now = steady_clock::now();

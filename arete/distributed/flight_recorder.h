@@ -74,6 +74,9 @@ class GroupWatch {
   uint64_t enter(const prim::CollectiveArgs& args);
   uint64_t enter(CallKind kind, int peer, const prim::View* view);
   void start(uint64_t call);
+  /// Its number among the group's collectives, or its messages, as in reports; 0 if it is
+  /// forgotten.
+  uint64_t sequence_of(uint64_t call) const noexcept;
   void leave(uint64_t call, bool failed = false) noexcept;
   /// Does the work of a call. What goes wrong with others is thrown again with the name of who is
   /// to blame, if the monitor knows it.

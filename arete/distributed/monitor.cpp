@@ -514,10 +514,15 @@ class WatchedStore final : public Store {
     constexpr Milliseconds kSlice(200);
     const Milliseconds most = limit.value_or(store_->timeout());
     for (Milliseconds waited(0);; waited += kSlice) {
+      const Milliseconds slice = std::min(kSlice, most - waited);
+      const auto begun = steady_clock::now();
       try {
-        return store_->wait(keys, std::min(kSlice, most - waited));
+        return store_->wait(keys, slice);
       } catch (const DistributedError& e) {
-        if (e.failure() != DistributedError::Failure::store) throw;
+        // Well before its end it is no timeout: the store itself has failed.
+        if (e.failure() != DistributedError::Failure::store ||
+            steady_clock::now() - begun < slice / 2)
+          throw;
       }
       check_verdict(*watch_);
       if (waited + kSlice >= most) throw_store_timeout(keys, most);
@@ -604,11 +609,14 @@ void check_verdict(const GroupWatch& watch) {
   if (!report.empty()) throw_report("", report);
 }
 
+std::string reason_of_failure(const GroupWatch& watch, steady_clock::time_point since) {
+  const auto monitor = monitor_of_process();
+  return monitor ? monitor->wait_for_report(watch.ranks(), since, watch.may_ask()) : "";
+}
+
 void explain_failure(const GroupWatch& watch, const DistributedError& error,
                      steady_clock::time_point since) {
-  const auto monitor = monitor_of_process();
-  if (!monitor) throw;
-  const std::string report = monitor->wait_for_report(watch.ranks(), since, watch.may_ask());
+  const std::string report = reason_of_failure(watch, since);
   if (report.empty() || error.message().find(report) != std::string::npos) throw;
   throw_report(error.op(), report, error.message());
 }

@@ -66,6 +66,9 @@ void check_verdict(const GroupWatch& watch);
 [[noreturn]] void explain_failure(const GroupWatch& watch, const DistributedError& error,
                                   std::chrono::steady_clock::time_point since);
 
+/// What the monitor says of a call that failed by itself, or soon will; empty if nothing.
+std::string reason_of_failure(const GroupWatch& watch, std::chrono::steady_clock::time_point since);
+
 /// A store in which waiting ends when it is hopeless; used while a group begins.
 StorePtr watched(StorePtr store, std::shared_ptr<GroupWatch> watch);
 

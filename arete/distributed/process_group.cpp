@@ -21,6 +21,16 @@ namespace arete::distributed {
 
 using prim::CollectiveKind;
 
+namespace {
+
+void check_no_capture(prim::Backend& gpu) {
+  ARETE_CHECK(!gpu.is_capturing(),
+              DeviceError("", "the host cannot wait for a call while a graph is captured")
+                  .hint("barrier() and wait(timeout) belong before or after the capture"));
+}
+
+}  // namespace
+
 // ---- Work
 
 bool Work::is_completed() const {
@@ -32,8 +42,10 @@ void Work::wait(std::optional<Milliseconds> timeout) {
   if (end_) {
     if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
     prim::Backend& gpu = prim::backend_for(device_);
+    const bool waits = timeout || on_host_;
+    if (waits) check_no_capture(gpu);
     end_->hold(gpu.current_stream());
-    if (!timeout && !on_host_) return;
+    if (!waits) return;
     if (!wait_done(timeout.value_or(Milliseconds::max()))) throw_late(*timeout);
     if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
     return;
@@ -55,6 +67,7 @@ void Work::throw_late(Milliseconds timeout) {
 
 bool Work::wait_done(Milliseconds most) {
   if (end_) {
+    check_no_capture(prim::backend_for(device_));
     const auto begun = std::chrono::steady_clock::now();
     while (!is_completed()) {
       // In milliseconds: the most of them are more than a clock's ticks can say.
@@ -155,26 +168,27 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
     });
   watch_->set_abort([this] {
     if (communicator_) communicator_->abort();
-    // Who has it connects GPUs, and watches what the others say.
-    const std::unique_lock lock(stream_calls_mutex_, std::try_to_lock);
-    if (lock && stream_calls_) stream_calls_->end(last_report());
+    if (const auto streams = connected()) streams->end(last_report());
   });
   number_ = ops::add_group(*this);
 }
 
 ProcessGroup::~ProcessGroup() {
   ops::remove_group(number_);
-  {
-    std::unique_lock lock(stream_calls_mutex_);
-    const auto last = std::move(stream_calls_);
-    lock.unlock();  // ending may take a while
-  }
-  // Messages that were not waited for may be on their way.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  const bool idle = threads_->collectives.wait_idle(until) && threads_->transfers.wait_idle(until);
+  finish();
   watch_->set_abort(nullptr);
-  if (!idle && communicator_) communicator_->abort();
   threads_.reset();
+  stream_calls_.reset();
+}
+
+void ProcessGroup::finish(bool hurries) {
+  if (const auto streams = connected()) streams->finish(hurries);
+  // Messages that were not waited for may be on their way.
+  const auto now = std::chrono::steady_clock::now();
+  const auto soon = now + std::chrono::seconds(2);
+  const bool idle = threads_->collectives.wait_idle(hurries ? soon : now + timeout_) &&
+                    threads_->transfers.wait_idle(soon);
+  if (!idle && communicator_) communicator_->abort();
 }
 
 void ProcessGroup::check_rank(const char* op, const char* argument, int rank) const {
@@ -202,8 +216,14 @@ Device ProcessGroup::home() const {
   return communicator_ ? kCPU : Device(DeviceType::cuda).resolved();
 }
 
-StreamCalls& ProcessGroup::stream_calls(Device device) {
+std::shared_ptr<StreamCalls> ProcessGroup::connected() {
   const std::lock_guard lock(stream_calls_mutex_);
+  return stream_calls_;
+}
+
+StreamCalls& ProcessGroup::stream_calls(Device device) {
+  const std::lock_guard connecting(connect_mutex_);
+  if (connect_error_) std::rethrow_exception(connect_error_);
   if (!stream_calls_) {
     std::string problem;
     const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
@@ -217,9 +237,19 @@ StreamCalls& ProcessGroup::stream_calls(Device device) {
             .hint("call a collective before the capture, or give init_process_group device_id"));
     const StorePtr store = watched(store_, watch_);
     const auto where = rendezvous_over(*store);
-    stream_calls_ = std::make_unique<StreamCalls>(
-        device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_,
-        rank_);
+    std::shared_ptr<StreamCalls> made;
+    try {
+      watch_->perform(watch_->enter(CallKind::init, -1, nullptr), [&] {
+        made = std::make_shared<StreamCalls>(
+            device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_,
+            rank_);
+      });
+    } catch (...) {
+      connect_error_ = std::current_exception();
+      throw;
+    }
+    const std::lock_guard lock(stream_calls_mutex_);
+    stream_calls_ = std::move(made);
   }
   ARETE_CHECK(stream_calls_->device() == device,
               DeviceError("", "a group has one GPU in each process")
@@ -491,6 +521,7 @@ WorkPtr ProcessGroup::barrier(bool async) {
   if (!communicator_) {
     // One number, for which the host waits.
     StreamCalls& streams = stream_calls(home());
+    check_no_capture(prim::backend_for(streams.device()));
     const MadeNow now("barrier", {});
     const auto call = std::make_shared<Call>();
     call->args = {.kind = CollectiveKind::all_reduce, .timeout = timeout_};

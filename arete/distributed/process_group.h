@@ -48,7 +48,8 @@ class Work final : public PendingCopy {
   void wait(std::optional<Milliseconds> timeout);
   /// Whether wait() without a timeout goes on at once.
   bool is_for_stream() const { return end_ && !on_host_; }
-  /// Whether it is done, after `most` at the latest. Throws nothing.
+  /// Whether it is done, after `most` at the latest. DeviceError while a graph is
+  /// captured.
   bool wait_done(Milliseconds most);
   /// What wait() throws if it takes longer.
   [[noreturn]] static void throw_late(Milliseconds timeout);
@@ -90,7 +91,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   /// nobody else is. A GPU is connected at its first call.
   ProcessGroup(std::string name, std::string backend, StorePtr store, int rank,
                std::vector<int> ranks, Milliseconds timeout);
-  /// Ends what is under way, after a while in which it may end by itself.
+  /// See finish().
   ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -113,6 +114,10 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::vector<std::string> recorded_calls() const;
   /// Where tensors may be that are made for a call: host memory, or the current GPU's.
   Device home() const;
+  /// Waits for the collectives that are under way, until their timeout at the latest, and for
+  /// messages of host memory two seconds; `hurries`: for all of them. What is under way then is
+  /// ended. No other thread may call the group at that time.
+  void finish(bool hurries = false);
   /// Connects a GPU now, which the others have to do as well.
   void connect(Device device) { stream_calls(device); }
 
@@ -161,6 +166,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   void check_rank(const char* op, const char* argument, int rank) const;
   Device home_of(const char* op, const Tensor& t) const;
   StreamCalls& stream_calls(Device device);
+  std::shared_ptr<StreamCalls> connected();
   void check_count(const char* op, const char* argument, size_t count) const;
   std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
   std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
@@ -180,8 +186,10 @@ class ProcessGroup final : public ops::CollectiveGroup {
   int64_t barriers_ = 0, number_ = 0;
   struct Threads;
   std::unique_ptr<Threads> threads_;
-  std::mutex stream_calls_mutex_;
-  std::unique_ptr<StreamCalls> stream_calls_;
+  std::mutex connect_mutex_;          // of who connects a GPU, which may take a while
+  std::exception_ptr connect_error_;  // the store has keys of the attempt: there is no other
+  std::mutex stream_calls_mutex_;     // of the pointer
+  std::shared_ptr<StreamCalls> stream_calls_;
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
 

@@ -1,5 +1,6 @@
 #include "arete/distributed/stream_calls_internal.h"
 
+#include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/recorder.h"
@@ -7,8 +8,8 @@
 namespace arete::distributed {
 namespace {
 
-constexpr Milliseconds kLook(100);           // how often the watcher looks
-constexpr std::chrono::seconds kEndTime(2);  // for what is under way when the group ends
+constexpr Milliseconds kLook(100);         // how often the watcher looks
+constexpr std::chrono::seconds kHurry(2);  // for what is under way when the program has failed
 constexpr size_t kManyCalls = 256;
 
 uint64_t enter(GroupWatch& watch, const prim::CollectiveArgs& args) {
@@ -30,19 +31,28 @@ StreamCalls::StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator
       watcher_([this] { this->watch(); }) {}
 
 StreamCalls::~StreamCalls() {
+  finish();
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+    more_.notify_all();
+  }
+  watcher_.join();
+}
+
+// What does not end by itself the watcher ends, or the monitor.
+void StreamCalls::finish(bool hurries) {
   std::unique_lock lock(mutex_);
-  const auto until = std::chrono::steady_clock::now() + kEndTime;
-  while (forget_ended(), !under_way_.empty() && std::chrono::steady_clock::now() < until) {
+  const auto until = std::chrono::steady_clock::now() + kHurry;
+  while (forget_ended(), !under_way_.empty()) {
+    if (hurries && std::chrono::steady_clock::now() > until) {
+      fail(lock, describe(under_way_.front()) + " was under way when the group was destroyed");
+      return;
+    }
     lock.unlock();
     std::this_thread::sleep_for(Milliseconds(1));
     lock.lock();
   }
-  if (!under_way_.empty())
-    fail(lock, describe(under_way_.front()) + " was under way when the group was destroyed");
-  ends_ = true;
-  more_.notify_all();
-  lock.unlock();
-  watcher_.join();
 }
 
 WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool async,
@@ -78,7 +88,6 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
                           first.args.kind,
                           views.empty() ? std::nullopt : std::optional(views[0].dtype),
                           views.empty() ? 0 : views[0].numel(),
-                          made_++,
                           std::move(watched)});
     if (idle_) more_.notify_all();
   }
@@ -134,8 +143,10 @@ void StreamCalls::forget_ended() {
 }
 
 std::string StreamCalls::describe(const UnderWay& call) const {
-  std::string text = std::string(prim::name_of(call.kind)) + " #" + std::to_string(call.number) +
-                     " of " + watch_->name();
+  std::string text = prim::name_of(call.kind);
+  const uint64_t number = watch_->sequence_of(call.watched.front());
+  if (number) text += " #" + std::to_string(number);
+  text += " of " + watch_->name();
   if (call.dtype)
     text += " (" + std::string(name_of(*call.dtype)) + "[" + std::to_string(call.elements) + "])";
   return text + " on rank " + std::to_string(rank_);
@@ -167,12 +178,21 @@ void StreamCalls::watch() {
     if (ends_ || under_way_.empty()) continue;
     const UnderWay& first = under_way_.front();
     const std::string problem = communicator_->problem();
+    std::string why;
     if (!problem.empty())
-      fail(lock, describe(first) + " failed: " + problem);
+      why = describe(first) + " failed: " + problem;
     else if (std::chrono::steady_clock::now() - first.begun > first.timeout)
-      fail(lock, describe(first) + " did not complete within " +
-                     std::to_string(first.timeout.count()) +
-                     " ms: another rank has not come to it, or called something else");
+      why = describe(first) + " did not complete within " + std::to_string(first.timeout.count()) +
+            " ms: another rank has not come to it, or called something else";
+    if (why.empty()) continue;
+    const auto begun = first.begun;
+    lock.unlock();
+    const std::string report = reason_of_failure(*watch_, begun);
+    lock.lock();
+    // The monitor may have ended the calls, too.
+    if (error_ || (forget_ended(), under_way_.empty()) || under_way_.front().begun != begun)
+      continue;
+    fail(lock, report.empty() ? why : report + " [" + why + "]");
   }
 }
 

@@ -21,7 +21,7 @@ class StreamCalls {
  public:
   StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
               std::shared_ptr<GroupWatch> watch, int rank);
-  /// Ends what is under way, after a while in which it may end by itself.
+  /// See finish().
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
   StreamCalls& operator=(const StreamCalls&) = delete;
@@ -31,6 +31,9 @@ class StreamCalls {
   /// Puts calls into a stream as one: the device's current one, then it gives null, or the group's
   /// own, then it gives what to wait for. `is_barrier`: whoever waits, waits on the host.
   WorkPtr run(const std::vector<std::shared_ptr<Call>>& calls, bool async, bool is_barrier = false);
+  /// Waits for what is under way, which may take until its timeout; `hurries`: two seconds, after
+  /// which it is ended. Nothing may be called at that time.
+  void finish(bool hurries = false);
   /// Ends what is under way, which fails with that text, as all later calls do. From any thread.
   void end(const std::string& why);
 
@@ -43,7 +46,7 @@ class StreamCalls {
     // What it is, in words only if it fails.
     prim::CollectiveKind kind;
     std::optional<DType> dtype;
-    int64_t elements, number;
+    int64_t elements;
     std::vector<uint64_t> watched;  // the calls' numbers in records
   };
   void watch();
@@ -57,7 +60,6 @@ class StreamCalls {
   const int rank_;
   const std::unique_ptr<prim::StreamCommunicator> communicator_;
   std::mutex order_;  // of calls
-  int64_t made_ = 0;
 
   std::mutex mutex_;  // of the rest
   std::condition_variable more_;

@@ -309,7 +309,8 @@ void bind_groups(nb::module_& m) {
       },
       nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(),
       nb::arg().none(), Released());
-  m.def("destroy_process_group", &d::destroy_process_group, nb::arg().none(), Released());
+  m.def("destroy_process_group", &d::destroy_process_group, "group"_a.none(), "why"_a = "",
+        "failed"_a = false, Released());
   m.def(
       "new_group",
       [](const std::vector<int>& ranks, std::optional<Time> timeout, const std::string& backend,

@@ -78,7 +78,6 @@ void bind_distributed_monitor(nb::module_& m) {
   m.def("write_flight_record", &d::write_flight_record, Released());
   m.def("diagnose_folder", &d::diagnose_folder, Released());
   m.def("last_report", &d::last_report, Released());
-  m.def("stop_monitor", &d::stop_monitor, Released());
 }
 
 }  // namespace arete::python

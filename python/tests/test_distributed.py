@@ -105,7 +105,7 @@ if rank == 0:
         try:
             call()
         except dist.DistBackendError as e:
-            assert "all_reduce #1 of" in str(e) and "(float32[7]) on rank 0 did not complete within 1000 ms" in str(e), e
+            assert "all_reduce #2 of" in str(e) and "(float32[7]) on rank 0 did not complete within 1000 ms" in str(e), e
         else:
             raise AssertionError("it ended")
     assert work.is_completed() and not work.is_success() and "1000 ms" in str(work.exception())
@@ -116,6 +116,26 @@ print(x.tolist())
 """
     for out, code in run_ranks(tmp_path, 2, body, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}):
         assert code == 0 and out == "[8.0, 8.0, 8.0, 8.0]\n", out
+
+
+@needs_gloo
+def test_the_end_of_a_group_waits_for_what_is_under_way(tmp_path):
+    body = """
+start(backend="cpu:gloo,cuda:nccl")
+arete.cuda.set_device(rank)
+x, y = arete.ones(4, device="cuda"), arete.ones(3)
+dist.all_reduce(x)
+if rank == 1:
+    time.sleep(2.5)
+for t in (x, y):
+    dist.all_reduce(t, async_op=True)
+begun = time.monotonic()
+dist.destroy_process_group()
+assert rank == 1 or time.monotonic() - begun > 2.2
+print(x.tolist(), y.tolist())
+"""
+    for out, code in run_ranks(tmp_path, 2, body, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}):
+        assert code == 0 and out == "[4.0, 4.0, 4.0, 4.0] [2.0, 2.0, 2.0]\n", out
 
 
 @needs_gloo

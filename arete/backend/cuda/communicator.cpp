@@ -1,5 +1,7 @@
 // Groups of processes that exchange tensors of GPUs, by NCCL.
+#include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/nccl_comm.h"
@@ -46,11 +48,15 @@ class CudaCommunicator final : public prim::StreamCommunicator {
   CudaCommunicator(CudaBackend& gpu, const Nccl& library, const nccl::UniqueId& id, int rank,
                    int size, std::chrono::milliseconds timeout)
       : gpu_(gpu),
-        comm_(library, id, rank, size, gpu.limits().arch() >= 90, timeout,
+        comm_(std::in_place, library, id, rank, size, gpu.limits().arch() >= 90, timeout,
               [&gpu] { gpu.context().make_current(); }),
         // Before the kernels of others: they have most of the device anyway.
         stream_(gpu.context().take_stream(-1)) {}
-  ~CudaCommunicator() override { gpu_.context().give_stream(stream_); }
+  ~CudaCommunicator() override {
+    comm_.reset();
+    // Of one that was aborted the stream may have calls that never end.
+    if (!aborted_) gpu_.context().give_stream(stream_);
+  }
 
   prim::StreamHandle stream() override { return stream_; }
 
@@ -62,29 +68,31 @@ class CudaCommunicator final : public prim::StreamCommunicator {
         for (const prim::View& v : a.in) gpu_.note_use(v.data, stream);
         for (const prim::View& v : a.out) gpu_.note_use(v.data, stream);
       }
-    comm_.run(calls, stream);
+    comm_->run(calls, stream);
   }
 
   std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
     return std::make_shared<EventPoint>(gpu_.context(), static_cast<CUstream>(stream));
   }
 
-  std::string problem() override { return comm_.problem(); }
+  std::string problem() override { return comm_->problem(); }
 
   void abort(const std::string& why) noexcept override {
+    aborted_ = true;
     try {
       // Before those who wait for the device go on.
       gpu_.context().break_work(why);
     } catch (...) {
       // No memory for the text.
     }
-    comm_.abort();
+    comm_->abort();
   }
 
  private:
   CudaBackend& gpu_;
-  NcclComm comm_;
+  std::optional<NcclComm> comm_;  // until the end
   CUstream stream_;
+  std::atomic<bool> aborted_{false};
 };
 
 // Everybody is there before NCCL is asked, which would not say who is missing.

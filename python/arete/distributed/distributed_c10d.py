@@ -69,8 +69,8 @@ def _end() -> None:
     if not _d.is_initialized():
         return
     error = getattr(sys, "last_value", None)
-    _d.stop_monitor("has ended its program" if error is None else f"has ended by {type(error).__name__}: {error}"[:500])
-    _d.destroy_process_group(None)
+    why = "has ended its program" if error is None else f"has ended by {type(error).__name__}: {error}"[:500]
+    _d.destroy_process_group(None, why, error is not None)
 
 
 atexit.register(_end)
@@ -214,7 +214,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
-    """Ends a group, or all of them; what is under way may end by itself for a while."""
+    """Ends a group, or all of them, after what is under way, which may take until its timeout."""
     if group is not GroupMember.NON_GROUP_MEMBER:
         _d.destroy_process_group(group)
 

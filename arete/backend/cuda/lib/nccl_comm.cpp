@@ -129,7 +129,7 @@ NcclComm::NcclComm(const Nccl& library, const nccl::UniqueId& id, int rank, int 
 
 NcclComm::~NcclComm() {
   if (!comm_) return;
-  within(kEndTime, [&library = nccl_, comm = comm_] {
+  within(kEndTime, [&library = nccl_, comm = comm_.load()] {
     nccl::Result r = library.finalize(comm);
     r = wait_for(library, comm, r, Clock::now() + kEndTime);
     if (r == nccl::kSuccess)
@@ -143,7 +143,7 @@ void NcclComm::abort() noexcept {
   std::unique_lock lock(mutex_, std::defer_lock);
   // Who has it may be in a call that only this ends.
   (void)lock.try_lock_for(kAbortTime);
-  if (const nccl::Comm comm = std::exchange(comm_, nullptr))
+  if (const nccl::Comm comm = comm_.exchange(nullptr))
     within(kAbortTime, [&library = nccl_, comm] { library.abort(comm); });
 }
 
@@ -157,9 +157,10 @@ void NcclComm::fail(nccl::Result r, const char* what) const {
 
 std::string NcclComm::problem() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !comm_) return "";
+  const nccl::Comm comm = lock ? comm_.load() : nullptr;
+  if (!comm) return "";
   nccl::Result r = nccl::kSuccess;
-  if (nccl_.async_error(comm_, &r) != nccl::kSuccess || r == nccl::kSuccess ||
+  if (nccl_.async_error(comm, &r) != nccl::kSuccess || r == nccl::kSuccess ||
       r == nccl::kInProgress)
     return "";
   try {
@@ -171,13 +172,17 @@ std::string NcclComm::problem() {
 
 void NcclComm::finish(std::unique_lock<std::timed_mutex>& lock, nccl::Result r, const char* what) {
   const auto until = Clock::now() + timeout_;
+  const auto comm_or_throw = [&] {
+    if (const nccl::Comm comm = comm_) return comm;
+    throw DistributedError(DistributedError::Failure::backend, what, "the call was ended");
+  };
+  comm_or_throw();
   while (r == nccl::kInProgress) {
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
-    if (!comm_)
-      throw DistributedError(DistributedError::Failure::backend, what, "the call was ended");
-    if (const nccl::Result asked = nccl_.async_error(comm_, &r); asked != nccl::kSuccess) r = asked;
+    const nccl::Comm comm = comm_or_throw();
+    if (const nccl::Result asked = nccl_.async_error(comm, &r); asked != nccl::kSuccess) r = asked;
     if (r == nccl::kInProgress && Clock::now() > until)
       throw DistributedError(
           DistributedError::Failure::backend, what,
@@ -264,7 +269,8 @@ NcclComm::Element NcclComm::element_of(const CollectiveArgs& a) const {
 }
 
 // Which of the library's functions a call is depends on nothing that ranks may see differently.
-nccl::Result NcclComm::put(const CollectiveArgs& a, const Element& e, void* stream) const {
+nccl::Result NcclComm::put(nccl::Comm comm, const CollectiveArgs& a, const Element& e,
+                           void* stream) const {
   const auto count = [&](const View& v) {
     return reduces(a.kind) ? size_t(v.numel()) * size_t(e.count) : bytes_of(v);
   };
@@ -273,10 +279,10 @@ nccl::Result NcclComm::put(const CollectiveArgs& a, const Element& e, void* stre
     if (result == nccl::kSuccess || result == nccl::kInProgress) result = r;
   };
   const auto send = [&](const View& v, int to) {
-    if (v.numel() > 0) add(nccl_.send(v.data, bytes_of(v), nccl::kUint8, to, comm_, stream));
+    if (v.numel() > 0) add(nccl_.send(v.data, bytes_of(v), nccl::kUint8, to, comm, stream));
   };
   const auto recv = [&](const View& v, int from) {
-    if (v.numel() > 0) add(nccl_.recv(v.data, bytes_of(v), nccl::kUint8, from, comm_, stream));
+    if (v.numel() > 0) add(nccl_.recv(v.data, bytes_of(v), nccl::kUint8, from, comm, stream));
   };
   const View none;
   const View& in = a.in.empty() ? none : a.in[0];
@@ -285,38 +291,38 @@ nccl::Result NcclComm::put(const CollectiveArgs& a, const Element& e, void* stre
   switch (a.kind) {
     case CollectiveKind::all_reduce:
       if (const size_t n = count(in))
-        add(nccl_.all_reduce(in.data, out.data, n, e.type, e.op, comm_, stream));
+        add(nccl_.all_reduce(in.data, out.data, n, e.type, e.op, comm, stream));
       break;
     case CollectiveKind::reduce:
       if (const size_t n = count(in))
-        add(nccl_.reduce(in.data, is_root ? out.data : in.data, n, e.type, e.op, a.root, comm_,
+        add(nccl_.reduce(in.data, is_root ? out.data : in.data, n, e.type, e.op, a.root, comm,
                          stream));
       break;
     case CollectiveKind::broadcast:
       if (const size_t n = count(out))
-        add(nccl_.broadcast(out.data, out.data, n, e.type, a.root, comm_, stream));
+        add(nccl_.broadcast(out.data, out.data, n, e.type, a.root, comm, stream));
       break;
     case CollectiveKind::all_gather:
       if (is_one_message(a.out)) {
         if (const size_t n = count(in))
-          add(nccl_.all_gather(in.data, out.data, n, e.type, comm_, stream));
+          add(nccl_.all_gather(in.data, out.data, n, e.type, comm, stream));
         break;
       }
       for (int r = 0; r < size_; ++r)
         if (const size_t n = count(a.out[r]))
           add(nccl_.broadcast(r == rank_ ? in.data : a.out[r].data, a.out[r].data, n, e.type, r,
-                              comm_, stream));
+                              comm, stream));
       break;
     case CollectiveKind::reduce_scatter:
       if (is_one_message(a.in)) {
         if (const size_t n = count(out))
-          add(nccl_.reduce_scatter(in.data, out.data, n, e.type, e.op, comm_, stream));
+          add(nccl_.reduce_scatter(in.data, out.data, n, e.type, e.op, comm, stream));
         break;
       }
       for (int r = 0; r < size_; ++r)
         if (const size_t n = count(a.in[r]))
           add(nccl_.reduce(a.in[r].data, r == rank_ ? out.data : a.in[r].data, n, e.type, e.op, r,
-                           comm_, stream));
+                           comm, stream));
       break;
     case CollectiveKind::all_to_all:
       for (int r = 0; r < size_; ++r) {
@@ -349,10 +355,21 @@ void NcclComm::run(std::span<const CollectiveArgs> calls, void* stream) {
   for (const CollectiveArgs& a : calls) elements.push_back(element_of(a));
   const char* const what = calls.empty() ? "" : prim::name_of(calls[0].kind);
   std::unique_lock lock(mutex_);
-  if (!comm_)
+  // An abort() that does not get the lock takes comm_ from us.
+  const nccl::Comm comm = comm_;
+  if (!comm)
     throw DistributedError(DistributedError::Failure::backend, what,
                            "the group was ended, or has failed before");
-  std::vector<nccl::Op> made;
+  struct Made {
+    const NcclComm& self;
+    const nccl::Comm comm;
+    std::vector<nccl::Op> ops = {};
+    ~Made() {
+      // An abort has freed them.
+      for (const nccl::Op op : ops)
+        if (self.comm_ == comm) self.nccl_.destroy_op(op, comm);
+    }
+  } made{*this, comm};
   nccl::Result r = nccl::kSuccess;
   const auto failed = [&] { return r != nccl::kSuccess && r != nccl::kInProgress; };
   for (size_t i = 0; i < calls.size() && !failed(); ++i) {
@@ -369,21 +386,20 @@ void NcclComm::run(std::span<const CollectiveArgs> calls, void* stream) {
     if (elements[i].type == nccl::kBfloat16) factor.bf16 = BFloat16(scalar);
     if (elements[i].type == nccl::kFloat32) factor.f32 = scalar;
     constexpr int kHostImmediate = 1;
-    r = nccl_.create_premul_sum(&elements[i].op, &factor, elements[i].type, kHostImmediate, comm_);
-    if (!failed()) made.push_back(elements[i].op);
+    r = nccl_.create_premul_sum(&elements[i].op, &factor, elements[i].type, kHostImmediate, comm);
+    if (!failed()) made.ops.push_back(elements[i].op);
   }
   if (!failed()) r = nccl_.group_start();
   if (!failed()) {
     nccl::Result first = nccl::kSuccess;
     for (size_t i = 0; i < calls.size() && (r == nccl::kSuccess || r == nccl::kInProgress); ++i)
-      r = put(calls[i], elements[i], stream);
+      r = put(comm, calls[i], elements[i], stream);
     first = r;
     // Also ends the group of calls that were refused.
     r = nccl_.group_end();
     if (first != nccl::kSuccess && first != nccl::kInProgress) r = first;
   }
   finish(lock, r, what);
-  for (const nccl::Op op : made) nccl_.destroy_op(op, comm_);
 }
 
 }  // namespace arete::cuda

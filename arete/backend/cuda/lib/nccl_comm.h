@@ -1,6 +1,7 @@
 // A communicator of NCCL: calls in our terms, errors as exceptions, an end that never hangs.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -40,7 +41,8 @@ class NcclComm {
     bool scales;
   };
   Element element_of(const prim::CollectiveArgs& a) const;
-  nccl::Result put(const prim::CollectiveArgs& a, const Element& e, void* stream) const;
+  nccl::Result put(nccl::Comm comm, const prim::CollectiveArgs& a, const Element& e,
+                   void* stream) const;
   /// Waits until the library has done what it was asked for.
   void finish(std::unique_lock<std::timed_mutex>& lock, nccl::Result r, const char* what);
   [[noreturn]] void fail(nccl::Result r, const char* what) const;
@@ -49,8 +51,8 @@ class NcclComm {
   const int rank_, size_;
   const bool adds_float8_;
   const std::chrono::milliseconds timeout_;
-  std::timed_mutex mutex_;  // of all that uses comm_
-  nccl::Comm comm_ = nullptr;
+  std::timed_mutex mutex_;  // of all that uses comm_, but for abort()
+  std::atomic<nccl::Comm> comm_ = nullptr;
 };
 
 }  // namespace arete::cuda
