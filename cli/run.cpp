@@ -327,6 +327,8 @@ class Launch {
       // Only what is allowed between fork and exec. Nobody is left behind.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
+      // A terminal's Ctrl-C is for the launcher, who tells the ranks: once.
+      setsid();
       for (const int s : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
         std::signal(s, SIG_DFL);
       dup2(pipes[0][1], 1);
