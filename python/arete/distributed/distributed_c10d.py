@@ -166,6 +166,10 @@ def _of(group: Optional[ProcessGroup]) -> ProcessGroup:
     return _d.world() if group is None else group
 
 
+def _get_default_group() -> ProcessGroup:
+    return _d.world()
+
+
 def _root(group: ProcessGroup, root: Optional[int], group_root: Optional[int], name: str, default: Optional[int] = None) -> int:
     """A rank within the group, of the two ways to say it."""
     if root is not None and group_root is not None:
@@ -537,7 +541,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 
 
 def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:
-    """Waits until all processes are here."""
+    """Waits until all processes are here. `device_ids` changes nothing: a group has one GPU in each process."""
     return _of(group)._barrier(async_op) if _is_member(group, "barrier") else None
 
 
