@@ -105,8 +105,7 @@ TEST(Gather, LeavesAnIndexOut) {
       // One index for each element, or for rows.
       GuardedBuffer in(kFloat32, Shape{4, 3}), out(kFloat32, Shape{5, 3}),
           index(kInt64, slices ? Layout(Shape{5, 3}, Shape{1, 0}) : Layout(Shape{5, 3}));
-      for (IndexWalk w(Shape{4, 3}); w; ++w)
-        in.set_at<float>(*w, float(1 + (*w)[0] * 3 + (*w)[1]));
+      for (IndexWalk w(Shape{4, 3}); w; ++w) in.set_at<float>(*w, float(1 + (*w)[0] * 3 + (*w)[1]));
       const auto place = [&](const Shape& at) {
         const int64_t i = (at[0] + (slices ? 0 : at[1])) % 5;
         return i == 4 ? left_out : i;

@@ -39,10 +39,12 @@ class DeviceMesh:
     >>> arete.distributed.destroy_process_group()
     """
 
-    def __init__(self, device_type: str, mesh: Any, *, mesh_dim_names: Optional[Sequence[str]] = None, backend_override: Any = None,
+    def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Optional[Sequence[str]] = None, backend_override: Any = None,
                  _init_backend: bool = True):
         if backend_override is not None:
             raise NotImplementedError("DeviceMesh: backend_override is not supported")
+        if mesh is None:
+            raise TypeError("DeviceMesh: the ranks are missing: give them as `mesh`")
         ranks, shape = _flat(mesh.tolist() if isinstance(mesh, _C.Tensor) else mesh)
         shape = shape or (1,)
         names = None if mesh_dim_names is None else tuple(mesh_dim_names)
