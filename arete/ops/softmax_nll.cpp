@@ -1,6 +1,4 @@
 // Cross entropy of logits and classes as one operator, with a fused gradient.
-#include <numeric>
-
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/nll_util.h"
@@ -79,33 +77,48 @@ void weight_of(prim::Primitives& p, const Tensor& weight, const View& target, in
   pick(p, in, target, ignore, out);
 }
 
-// Of a target, its row's lse, its logit[, its weight] and the class to ignore: what it adds to the
-// loss and to what that is divided by.
-std::vector<Value> loss_and_weight(Values v, bool weighted, DType work) {
-  const Value ignored = v[0] == v.back();
+// Of a target, its row's lse, its logit[, its weight] and the class to ignore: its loss.
+Value loss_of(Values v, bool weighted) {
   const Value loss = v[1] - v[2];
-  if (!weighted) return {where(ignored, 0.0, loss), cast(!ignored, work_type(work))};
-  return {where(ignored, 0.0, loss * v[3]), where(ignored, 0.0, cast(v[3], work_type(work)))};
+  return where(v[0] == v.back(), 0.0, weighted ? loss * v[3] : loss);
 }
 
-// Both sums of all targets in a row, and the loss of all.
-const prim::FusedSpec& sums_spec(const std::vector<DType>& inputs, DType work, DType result,
-                                 bool mean) {
+// Of a target[, its weight] and the class to ignore: what counts of it in a mean.
+Value weight_in_mean(Values v, bool weighted, DType work) {
+  const Value ignored = v[0] == v.back();
+  return weighted ? where(ignored, 0.0, cast(v[1], work_type(work)))
+                  : cast(!ignored, work_type(work));
+}
+
+// The sum of all targets, which are one row.
+const prim::FusedSpec& weights_spec(const std::vector<DType>& inputs, DType work) {
   static SpecCache cache;
-  const bool weighted = inputs.size() > 3;
-  return cache.get(
-      pack_key({int(inputs[2]), weighted ? int(inputs[3]) : 31, int(result), int(mean)}), [&] {
-        FusedBuilder b(inputs, {result, work}, {Type::i64});
-        std::vector<int> all(inputs.size());
-        std::iota(all.begin(), all.end(), 0);
-        const int sums = b.reduce(Monoid::sum, all,
-                                  [&](Values v) { return loss_and_weight(v, weighted, work); });
-        b.store_row({sums, sums - 1}, 0, 2, [&](Values v) {
-          return mean ? std::vector{v[0] / v[1], v[1]}
-                      : std::vector{v[0], v[0].builder()->constant(work_type(work), 1)};
-        });
-        return b.finish();
-      });
+  const bool weighted = inputs.size() > 1;
+  return cache.get(pack_key({int(work), weighted ? int(inputs[1]) : 31}), [&] {
+    FusedBuilder b(inputs, {work}, {Type::i64});
+    const std::vector<int> all = weighted ? std::vector{0, 1} : std::vector{0};
+    const int sum = b.reduce(
+        Monoid::sum, all, [&](Values v) { return std::vector{weight_in_mean(v, weighted, work)}; });
+    b.store_row({sum}, 0, 1, [](Values v) { return std::vector{v[0]}; });
+    return b.finish();
+  });
+}
+
+// The same of losses, divided by the last input if there is one for a mean.
+const prim::FusedSpec& losses_spec(const std::vector<DType>& inputs, DType result, bool weighted,
+                                   bool mean) {
+  static SpecCache cache;
+  const std::vector key{int(inputs[2]), weighted ? int(inputs[3]) : 31, int(result), int(mean)};
+  return cache.get(pack_key({key[0], key[1], key[2], key[3]}), [&] {
+    FusedBuilder b(inputs, {result}, {Type::i64});
+    std::vector<int> all{0, 1, 2};
+    if (weighted) all.push_back(3);
+    std::vector<int> sums{
+        b.reduce(Monoid::sum, all, [&](Values v) { return std::vector{loss_of(v, weighted)}; })};
+    if (mean) sums.push_back(int(all.size()));
+    b.store_row(sums, 0, 1, [&](Values v) { return std::vector{mean ? v[0] / v[1] : v[0]}; });
+    return b.finish();
+  });
 }
 
 void softmax_nll_infer(const Call& call, OutputSpecs& out) {
@@ -123,7 +136,7 @@ void softmax_nll_infer(const Call& call, OutputSpecs& out) {
 }
 
 void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-  static ProgramCache loss_programs, divide_programs;
+  static ProgramCache loss_programs, weight_programs, divide_programs;
   const Tensor &x = call.tensor(0), &target = call.tensor(1);
   const Tensor weight = call.has(2) ? call.tensor(2) : Tensor();
   const int64_t ignore = call.integer(3), reduction = call.integer(4);
@@ -138,7 +151,7 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   }
   std::optional<ScratchView> weights;
   std::vector<DType> types{kInt64, v.work, x.dtype()};
-  SmallVector<View, 4> inputs{tv, lse, picked};
+  SmallVector<View, 5> inputs{tv, lse, picked};
   if (weight.defined()) {
     weight_of(p, weight, tv, ignore, weights.emplace(p, weight.dtype(), v.rows.sizes));
     types.push_back(weight.dtype());
@@ -152,33 +165,49 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   at_total.offset = out[2].storage_offset();
   const View total = view_of(out[2], at_total);
 
+  const View loss = view_of(out[0], at_loss);
+  SmallVector<View, 2> counted{tv};
+  std::vector<DType> counted_types{kInt64};
+  if (weights) {
+    counted.push_back(*weights);
+    counted_types.push_back(weight.dtype());
+  }
+  const std::span<const View> of_weights{counted.data(), counted.size()};
+  expr::Literal one;
+  one.f = 1;
+  if (reduction != kMean) p.fill({total, one});
+  // Gradients need the sum of weights, and may be made for some rows before the losses of others
+  // are known (compile/bands.cpp): so it is not one call with the sum of losses.
   if (reduction != kNone && target.numel() > 0 && target.numel() <= kFewTargets) {
-    const View results[2] = {view_of(out[0], at_loss), total};
-    p.fused({&sums_spec(types, v.work, out[0].dtype(), reduction == kMean),
+    const bool mean = reduction == kMean;
+    if (mean) {
+      p.fused({&weights_spec(counted_types, v.work),
+               v.rows.sizes,
+               0,
+               of_weights,
+               {&total, 1},
+               {&param, 1}});
+      types.push_back(v.work);
+      inputs.push_back(total);
+    }
+    p.fused({&losses_spec(types, out[0].dtype(), bool(weights), mean),
              v.rows.sizes,
              0,
-             all,
-             results,
+             {inputs.data(), inputs.size()},
+             {&loss, 1},
              {&param, 1}});
     return;
   }
-  // `which` of loss_and_weight(), of one target.
   const DType result = reduction == kNone ? out[0].dtype() : v.work;
-  const auto program = [&](size_t which) -> const expr::Program& {
-    return loss_programs.get(
-        pack_key({int(x.dtype()), weights ? int(weight.dtype()) : 31, int(result), int(which)}),
-        types, {Type::i64}, {result},
-        [&](Values u) { return std::vector{loss_and_weight(u, bool(weights), v.work)[which]}; });
-  };
-  expr::Literal one;
-  one.f = 1;
+  const int weight_type = weights ? int(weight.dtype()) : 31;
+  const expr::Program& losses =
+      loss_programs.get(pack_key({int(x.dtype()), weight_type, int(result)}), types, {Type::i64},
+                        {result}, [&](Values u) { return std::vector{loss_of(u, bool(weights))}; });
   if (reduction == kNone) {
     Layout l = v.rows;
     l.offset = out[0].storage_offset();
     const View o = view_of(out[0], l);
-    p.pointwise({&program(0), all, {&o, 1}, {&param, 1}});
-    p.fill({total, one});
-    return;
+    return p.pointwise({&losses, all, {&o, 1}, {&param, 1}});
   }
   const ScratchView sum(p, v.work, ones.sizes);
   prim::ReduceArgs r{};
@@ -187,23 +216,21 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   r.reduced = (1u << v.rows.sizes.size()) - 1;
   r.inputs = all;
   r.out = sum;
-  r.prologue = &program(0);
+  r.prologue = &losses;
   r.params = {&param, 1};
   p.reduce(r);
-  const View o = view_of(out[0], at_loss);
-  if (reduction == kSum) {
-    p.copy({o, sum});
-    p.fill({total, one});
-    return;
-  }
+  if (reduction == kSum) return p.copy({loss, sum});
+  r.inputs = of_weights;
   r.out = total;
-  r.prologue = &program(1);
+  r.prologue = &weight_programs.get(
+      pack_key({int(v.work), weight_type}), counted_types, {Type::i64}, {v.work},
+      [&](Values u) { return std::vector{weight_in_mean(u, bool(weights), v.work)}; });
   p.reduce(r);
   const expr::Program& divide =
       divide_programs.get(pack_key({int(v.work), int(out[0].dtype())}), {v.work, v.work}, {},
                           {out[0].dtype()}, [](Values u) { return std::vector{u[0] / u[1]}; });
   const View parts[2] = {sum, total};
-  p.pointwise({&divide, parts, {&o, 1}, {}});
+  p.pointwise({&divide, parts, {&loss, 1}, {}});
 }
 
 // grad, input, target, weight, lse, total_weight, ignore_index, reduction
