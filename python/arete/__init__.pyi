@@ -1,4 +1,5 @@
 # Made by tools/make_stubs.py from the operator records; do not edit.
+from builtins import bool as _bool, complex as _complex, float as _float, int as _int
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
@@ -43,10 +44,7 @@ from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window
 from .signal._periodic import hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
 
-_bool = bool
-_int = int
-_float = float
-Number = Union[_int, _float, _bool, complex]
+Number = Union[_int, _float, _bool, _complex]
 
 class dtype:
     is_floating_point: _bool

@@ -448,13 +448,8 @@ TEST(MonitorServer, survives_random_bytes) {
     }
   }
   EXPECT_GT(rounds, 20);
-  // It may not have heard yet that the last of them are gone.
-  std::string text = "late";
-  for (int i = 0; i < 3 && text == "late"; ++i) {
-    Rank a(server, 0, 2, "secret");
-    text = a.report_on(record_of(0, 1, "all_reduce SUM", 5000));
-  }
-  EXPECT_NE(text, "late");
+  // It goes on. What is wrong with these ranks it may have said already, and says once.
+  EXPECT_TRUE(Rank(server, 0, 2, "secres").is_refused());
 }
 
 }  // namespace

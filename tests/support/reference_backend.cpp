@@ -345,7 +345,17 @@ void ReferencePrimitives::sort(const prim::SortArgs& a) {
 
 void ReferencePrimitives::gather(const prim::GatherArgs& a) {
   for (IndexWalk i(a.out.sizes); i; ++i) {
-    const int64_t from = resolve(load(a.index, *i), a.in, a.dim, a.op);
+    const Element index = load(a.index, *i);
+    if (a.leaves_out && index.value.i == a.left_out) {
+      store(a.out, *i, integer(0));
+      continue;
+    }
+    // Where something is left out nothing counts from the end.
+    if (a.leaves_out && index.value.i < 0)
+      throw IndexError(a.op, "index " + std::to_string(index.value.i) +
+                                 " is out of bounds for dimension " + std::to_string(a.dim) +
+                                 " with size " + std::to_string(a.in.sizes[size_t(a.dim)]));
+    const int64_t from = resolve(index, a.in, a.dim, a.op);
     store(a.out, *i, load(a.in, at(*i, a.dim, from)));
   }
 }
