@@ -4,9 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import _C
+from ._C import Tensor
 from ._operators import _ops, _sparse, as_tensor
 
-Tensor = _C.Tensor
 _functions = _sparse()
 SparseTensor, make, make_csr = _functions.SparseTensor, _functions.make, _functions.make_csr
 

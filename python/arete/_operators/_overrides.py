@@ -186,8 +186,8 @@ def _call_mode(function, args, kwargs):
 def _call(function, args, kwargs):
     if isinstance(function, str):  # an operator that is written as a sign
         function = getattr(_ops, function)
-    if _C._let_mode_look(False) and _local.stack:  # a call that a mode looks at
-        return _call_mode(function, args, kwargs)
+    if _C._let_mode_look(False):  # a call that a mode looks at
+        return _call_mode(function, args, kwargs) if _local.stack else function(*args, **kwargs)
     return handle_torch_function(function, tuple(_flat(args, kwargs)), *args, **kwargs)
 
 
