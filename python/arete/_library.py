@@ -11,6 +11,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 from ._grad_mode import no_grad
+from ._operators import _schemas
 from .autograd.function import Function
 
 KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutograd": "any", "CompositeImplicitAutograd": "implicit",
@@ -92,7 +93,7 @@ class Definition:
         self.changes: list[str] = []
         self.keyword_tensors: list[str] = []
         keyword = False
-        for part in _split(text):
+        for part in _schemas.split(text):
             if part == "*":
                 keyword = True
                 continue
@@ -209,17 +210,6 @@ class _Inside(threading.local):
 
 
 _inside = _Inside()
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text + ","):
-        if c == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-        depth += c in "[("
-        depth -= c in "])"
-    return [p for p in parts if p]
 
 
 def _value(text: str) -> Any:
