@@ -411,8 +411,12 @@ class MonitorServer::Impl {
     reported_.push_back(finding);
     const std::string text = line_of(
         {{"report", finding.text}, {"culprits", finding.culprits}, {"hopeless", finding.hopeless}});
+    // At once: if this is a rank, what is reported may end it.
     for (const auto& s : sessions_)
-      if (s->rank >= 0) s->connection.send(text);
+      if (s->rank >= 0) {
+        s->connection.send(text);
+        s->connection.flush();
+      }
     if (options_.report) options_.report(finding);
   }
 

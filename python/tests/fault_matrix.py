@@ -117,9 +117,10 @@ def run_case(kind, size, culprit, steps, seed=0, patience=4.0):
         begin = float(find("^FAULT")[0][1].split()[1])
         released = None
         if kind not in TOLD:
-            failed = [find(r"^FAILED .*" + WORDS[kind], r) for r in others]
-            # The one that gets more bytes than it asked for is ended by Gloo.
+            # The one that gets more bytes than it asked for is ended by Gloo, and maybe the monitor with it.
             crashed = [r for r in others if find("terminate called", r)]
+            words = "|".join([WORDS[kind], *(rf"rank {r}\b.* has ended without a word" for r in crashed)])
+            failed = [find(f"^FAILED .*({words})", r) for r in others]
             assert all(f or r in crashed for f, r in zip(failed, others)), said
             released = max((f[0][0] for f in failed if f), default=begin) - begin
         return find(named)[0][0] - begin, released, said

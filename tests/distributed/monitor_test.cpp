@@ -290,7 +290,8 @@ class Rank {
         const json message = json::parse(text);
         if (message.contains("report")) return message.at("report");
       }
-      if (!connection_.receive()) return "";
+      // What was said may not have fitted into the socket at once.
+      if (!connection_.flush() || !connection_.receive()) return "";
       std::this_thread::sleep_for(2ms);
     }
     return "late";
