@@ -1,4 +1,5 @@
 // Channels rearranged and normalized by their neighbours (declared in nn.h).
+#include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
@@ -43,6 +44,21 @@ const OpRecord& channel_shuffle_op =
           return {last ? y.movedim(-1, 1) : y};
         });
 
+const OpRecord& response_norm_op = []() -> const OpRecord& {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.n_params = 3;
+  d.definition = [](std::span<const expr::Value> v) {
+    return std::vector{to_float(v[0]) / pow(to_float(v[1]) * v[2] + v[3], v[4])};
+  };
+  d.result = PointwiseDef::Result::floating;
+  return define(
+             "response_norm(Tensor self, Tensor mean, float alpha, float k, float beta) -> Tensor")
+      .surface(Surface::internal)
+      .doc("self / (mean * alpha + k)^beta.")
+      .pointwise(std::move(d));
+}();
+
 const OpRecord& local_response_norm_op =
     define(
         "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float "
@@ -57,11 +73,11 @@ const OpRecord& local_response_norm_op =
                                                std::to_string(x.dim()) + " dimensions)"));
           ARETE_CHECK(size > 0, ValueError(c.name(), "size must be positive").argument("size"));
           if (x.numel() == 0) return {x};
-          const Tensor squares = x.square().reshape({x.size(0), 1, x.size(1), -1});
-          Tensor mean = avg_pool2d(squares, {size, 1}, Extent(1), {size / 2, 0});
+          Tensor mean = avg_pool2d(x.square().reshape({x.size(0), 1, x.size(1), -1}), {size, 1},
+                                   Extent(1), {size / 2, 0});
           if (size % 2 == 0) mean = mean.narrow(2, 0, x.size(1));  // padded by one less behind
           mean = mean.reshape(x.sizes());
-          return {x.div(mean.mul(Scalar(c.real(2))).add(Scalar(c.real(4))).pow(Scalar(c.real(3))))};
+          return {call(response_norm_op, {x, mean, c.real(2), c.real(4), c.real(3)})};
         });
 
 }  // namespace

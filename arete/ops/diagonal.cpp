@@ -200,18 +200,18 @@ void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& 
   // Elements are counted where their columns will be.
   const Layout first = select(out[0].layout(), 0, 0), second = select(out[0].layout(), 0, 1);
   const prim::View rows = view_of(out[0], first), columns = view_of(out[0], second);
-  std::optional<prim::ScratchView> wide;
-  if (!counts_to(out[0].dtype(), stairs.count)) wide.emplace(p, kInt64, columns.sizes);
-  const prim::View numbers = wide ? wide->view() : columns, outputs[] = {rows, columns};
-  p.iota({.out = numbers, .istart = 0, .istep = 1});
   const expr::Literal params[] = {{.i = stairs.whole},
                                   {.i = stairs.width},
                                   {.i = lower ? c.integer(0) : std::max<int64_t>(stairs.offset, 0)},
                                   {.i = stairs.count}};
-  p.pointwise({&places_program(numbers.dtype, out[0].dtype(), lower, stairs.whole > 0),
-               {&numbers, 1},
-               outputs,
-               {params, lower ? size_t(4) : size_t(3)}});
+  count_positions(p, columns, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
+    p.iota({.out = at, .istart = begin, .istep = 1});
+    const prim::View outputs[] = {part_of(rows, begin, sizes), part_of(columns, begin, sizes)};
+    p.pointwise({&places_program(at.dtype, out[0].dtype(), lower, stairs.whole > 0),
+                 {&at, 1},
+                 outputs,
+                 {params, lower ? size_t(4) : size_t(3)}});
+  });
 }
 
 const OpRecord& tril_indices_op =

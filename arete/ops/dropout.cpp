@@ -270,9 +270,14 @@ const OpRecord& gumbel_softmax_op =
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t dim = normalize_dim(c.integer(4), int(x.dim()), c.name());
-          Tensor noise = empty_like(x.detach());
-          exponential_(noise, 1, generator_of(c, 5));
-          const Tensor soft = softmax(x.sub(noise.log()).div(Scalar(c.real(1))), dim);
+          // No more than two arrays of their size at once.
+          const auto disturbed = [&] {
+            Tensor noise = empty_like(x.detach());
+            exponential_(noise, 1, generator_of(c, 5));
+            return x.sub(noise.log_());
+          };
+          const double tau = c.real(1);
+          const Tensor soft = softmax(tau == 1 ? disturbed() : disturbed().div(Scalar(tau)), dim);
           if (!c.boolean(2)) return {soft};
           const Tensor fixed = soft.detach();
           const Tensor hard = zeros_like(fixed).scatter(dim, fixed.argmax(dim, true), Scalar(1));

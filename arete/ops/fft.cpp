@@ -199,29 +199,28 @@ void infer_frequencies(const Call& c, OutputSpecs& out) {
 template <bool half>
 void lower_frequencies(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const prim::View y = view_of(out[0]);
-  const int64_t n = c.integer(0), all = out[0].numel(), positive = half ? all : (n + 1) / 2,
-                negative = all - positive;
+  const int64_t n = c.integer(0), all = out[0].numel(), positive = half ? all : (n + 1) / 2;
   if (all == 0) return;
-  // Positions are counted in the result's own memory where its dtype has them all.
-  std::optional<prim::ScratchView> wide;
-  if (!counts_to(y.dtype, n)) wide.emplace(p, kInt64, out[0].sizes());
-  const prim::View position = wide ? wide->view() : y;
-  prim::View low = position, high = position;
-  low.sizes = IntList(&positive, 1);
-  high.sizes = IntList(&negative, 1);
-  high.data += positive * int64_t(size_of(high.dtype));
-  p.iota({.out = low});
-  if (negative) p.iota({high, double(-negative), 1, -negative, 1});
   static auto& cache = *new expr::ProgramCache;
   const expr::Literal step{.f = 1 / (double(n) * c.real(1))};
-  p.pointwise({.program = &cache.get(pack_key({int(position.dtype), int(y.dtype)}),
-                                     {position.dtype}, std::vector{expr::Type::f64}, {y.dtype},
-                                     [](std::span<const expr::Value> v) {
-                                       return std::vector{cast(v[0], expr::Type::f64) * v[1]};
-                                     }),
-               .inputs = {&position, 1},
-               .outputs = {&y, 1},
-               .params = {&step, 1}});
+  count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
+    // 0, 1, ..., positive - 1, and then those below zero.
+    const Shape low{std::clamp<int64_t>(positive - begin, 0, sizes[0])}, high{sizes[0] - low[0]};
+    const auto count = [&](const prim::View& part, int64_t from) {
+      if (part.sizes[0]) p.iota({part, double(from), 1, from, 1});
+    };
+    count(part_of(at, 0, low), begin);
+    count(part_of(at, low[0], high), begin + low[0] - all);
+    const prim::View part = part_of(y, begin, sizes);
+    p.pointwise({.program = &cache.get(pack_key({int(at.dtype), int(y.dtype)}), {at.dtype},
+                                       std::vector{expr::Type::f64}, {y.dtype},
+                                       [](std::span<const expr::Value> v) {
+                                         return std::vector{cast(v[0], expr::Type::f64) * v[1]};
+                                       }),
+                 .inputs = {&at, 1},
+                 .outputs = {&part, 1},
+                 .params = {&step, 1}});
+  });
 }
 
 const OpRecord& fftfreq_op =

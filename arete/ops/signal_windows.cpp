@@ -113,19 +113,19 @@ const OpRecord& signal_window_op =
           const int64_t n = out[0].numel();
           if (n == 0) return;
           if (n == 1) return p.fill(filling(y, Scalar(1.0), c.name()));
-          // Positions are counted in the result's own memory where its dtype has them all.
-          std::optional<prim::ScratchView> wide;
-          if (!counts_to(y.dtype, n)) wide.emplace(p, kInt64, out[0].sizes());
-          const prim::View position = wide ? wide->view() : y;
-          p.iota({.out = position});
           std::vector<expr::Literal> params{{.f = c.real(2)}};
           for (double number : c.reals(3)) params.push_back({.f = number});
           const Bell bell = bell_of(c).bell;
           if (bell == Bell::kaiser) params.push_back({.f = scaled_bessel_i0(c.reals(3)[0])});
-          p.pointwise({.program = &bell_program(bell, position.dtype, y.dtype, params.size() - 1),
-                       .inputs = {&position, 1},
-                       .outputs = {&y, 1},
-                       .params = params});
+          const size_t numbers = params.size() - 1;
+          count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
+            p.iota({.out = at, .start = double(begin), .step = 1, .istart = begin, .istep = 1});
+            const prim::View part = part_of(y, begin, sizes);
+            p.pointwise({.program = &bell_program(bell, at.dtype, y.dtype, numbers),
+                         .inputs = {&at, 1},
+                         .outputs = {&part, 1},
+                         .params = params});
+          });
         });
 
 }  // namespace

@@ -30,6 +30,19 @@ const Attached channel_shuffle_op =
             return at(x, i);
           })};
         });
+const Attached response_norm_op =
+    attach("response_norm")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({2, 3}, 0.5, 1.5), 0.5, 1.0, 0.75}},
+                  {{m.make_strided({2, 3}), m.make({2, 3}, 0.5, 1.5), 0.1, 2.0, 0.5}}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return at(c.tensor(0), i) /
+                   std::pow(c.real(3) + c.real(2) * at(c.tensor(1), i), c.real(4));
+          })};
+        });
+
 const Attached local_response_norm_op =
     attach("local_response_norm")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

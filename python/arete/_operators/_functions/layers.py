@@ -103,7 +103,7 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
                   sparse: bool = False, per_sample_weights=None, include_last_offset: bool = False, padding_idx=None):
     """nn.functional.embedding_bag of bags that begin at `offsets`, the mode as a number (0 sum, 1 mean, 2 max), and what torch gives
     besides: of each index the bag it is in (nothing for plain sums on a CPU, as torch's do not need it), of each bag how many of its
-    indices count (zeros for sums on a CPU) and which indices have the maximum (for means the counts again).
+    indices count (zeros for sums on a CPU) and which indices have the maximum (on a CPU for means the counts again, on a GPU nothing).
 
     >>> rows, indices, offsets = arete.tensor([[1.0], [2.0]]), arete.tensor([0, 1, 1]), arete.tensor([0, 1])
     >>> out, bag, size, index = arete.embedding_bag(rows, indices, offsets, mode=2)
@@ -129,10 +129,14 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
         if words == "sum" and weight.device.type == "cpu":
             return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
         if padding_idx is None:
-            size = _ops.diff(starts, append=starts.new_full((1,), indices.numel()))
+            size = _ops.empty_like(starts)
+            _ops.sub(starts[1:], starts[:-1], out=size[:-1])
+            _ops.rsub(starts[-1:], indices.numel(), out=size[-1:])
         else:
             counted = indices != padding_idx % weight.shape[0]
             size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
+        if words != "max" and weight.device.type != "cpu":
+            return out, bag, size, offsets.new_empty(0)
         if words == "sum":
             return out, bag, size, _ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device)
         if words == "mean":
