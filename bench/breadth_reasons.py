@@ -92,8 +92,8 @@ REASONS = (
      "0.1 us of the call itself"),
     ("NVIDIA", r"device=cpu", "runs on the host"),
     ("NVIDIA", r"^torch\.embedding_bag .*\| (host|cache) ", "four kernels for its four results"),
-    ("NVIDIA", r"scaled_dot_product_attention .*\| host \| float32",
-     "few scores of f32 are two products and a softmax; PyTorch has one kernel"),
+    ("NVIDIA", r"scaled_dot_product_attention .*\| float32",
+     "scores of f32 are products and a softmax over blocks of rows: cuDNN's fused attention takes 16 bits only; PyTorch has a kernel"),
     ("NVIDIA", r"grid_sampl.*backward", "each tap is a scatter of its own"),
     ("NVIDIA", r"^nn\.NLLLoss(2d)? .*forward$", "three launches: classes are looked up by a kernel that finds those out of range"),
     ("NVIDIA", r"(interpolate .*nearest|upsample_bilinear) .*backward",
@@ -105,9 +105,69 @@ REASONS = (
     ("NVIDIA", r"(randn_like|randint_like|dropout|bernoulli) .*transposed",
      "random numbers count in row-major order whatever the strides are, so they are put in order by a second pass"),
     ("NVIDIA", r"\bpdist ", "sums, and the root that finds a pair's rows, are in f64"),
+    ("NVIDIA", r"^torch\.v?dot .*\| memory", "two arrays at once are read at 68 % of the bandwidth; the cause was not found"),
+    ("NVIDIA", r"^torch\.(any|all|argmax|argmin|sum|mean|prod|amax|amin) .*over all \| memory",
+     "parts of the result are put together by a second launch, 3 us"),
+    ("NVIDIA", r"^torch\.(argmax|argmin|prod) .*over (first|last|middle) \| memory",
+     "up to 7 % less of the bandwidth; the cause was not found"),
+    ("NVIDIA", r"^(torch\.lgamma|special\.gammaln) ",
+     "keeps the digits near the zeros from -10 to -2.4, which the library's lgammaf loses"),
+    ("NVIDIA", r"^special\.ndtri ", "rational functions of f32 within two units in the last place: the time is that of the instructions"),
+    ("NVIDIA", r"grid_sampl.*\| memory .*forward$", "a program of look-ups over many small pictures; the cause was not looked into"),
+    ("NVIDIA", r"^torch\.randperm ", "sorts random keys of 63 bits, so that all devices give one permutation"),
+    ("NVIDIA", r"^torch\.embedding_bag .*forward$", "six launches for its four results (nn.functional.embedding_bag has one)"),
+    ("NVIDIA", r"^(Tensor\.put_|torch\.index_put_?|Tensor\.__getitem__|torch\.index_fill_?|Tensor\.index_put_) ",
+     "positions are checked by a launch of their own, and of equal ones the last is written"),
+    ("NVIDIA", r"^(torch\.scatter_add|Tensor\.scatter_reduce_|torch\.scatter_reduce) ",
+     "a copy of self and additions, two launches as PyTorch's, 4 to 12 % slower; the cause was not found"),
+    ("NVIDIA", r"^(torch|Tensor)\.(addmv_|addr_?) ", "a product, and a program that adds it: cuBLAS's product of PyTorch adds by itself"),
+    ("NVIDIA", r"^torch\.(isin|searchsorted) ", "a microsecond of the call; comparisons with one number at the speed of eq"),
+    ("NVIDIA", r"^torch\.logcumsumexp .*\| host ", "pairs of maximum and sum, which f32 rounds less, in a scan of a few more instructions"),
+    ("NVIDIA", r"^torch\.cummin .*backward", "gradients are added at positions that lie anywhere"),
+    ("NVIDIA", r"^Tensor\.cdouble .*backward", "real parts of the gradient are loaded with a stride"),
+    ("NVIDIA", r"^fft\.(fft2|ifftn|fftn) .*over (last|all) \| memory",
+     "a half transform, its other half and, back, the real parts are passes beside cuFFT's; with them 0.7x to 0.93x"),
+    ("NVIDIA", r"^Tensor\.__contains__ ", "comparison and any are two passes"),
+    ("NVIDIA", r"^nn\.LazyConv3d .*\| memory", "cuDNN's algorithm, chosen by its heuristics"),
+    ("", r"^(torch\.(is_storage|asarray)|Tensor\.ndimension) ", "0.1 us of the call itself"),
 )
+
+# The same for memory: rows whose peak may be more than 1.1 times PyTorch's.
+MEMORY_REASONS = (
+    ("NVIDIA", r"^(torch\.(mm|bmm|addmm|baddbmm|addbmm|matmul|tensordot|chain_matmul|cov|corrcoef|orgqr|cdist)|"
+     r"linalg\.(matmul|multi_dot|householder_product)|nn\.(functional\.)?([Ll]inear|[Bb]ilinear|conv_tbc|LazyLinear)) ",
+     "workspace of the product for sums in parts, given back after it; PyTorch keeps one of 32 MiB, which its peak leaves out"),
+    ("NVIDIA", r"conv_?[tT]ranspose|LazyConvTranspose", "cuDNN's workspace, or its input in another order"),
+    ("NVIDIA", r"^(torch\.(nonzero|nonzero_static|where|masked_select|masked_scatter)|Tensor\.nonzero) ",
+     "a mask of bytes is made of what is no mask, and positions are counted twice instead of kept"),
+    ("NVIDIA", r"(nll_loss|NLLLoss|multi_margin_loss|MultiMarginLoss|cross_entropy)", "losses of the rows are kept until they are summed"),
+    ("NVIDIA", r"^torch\.(histc|mode|put|select_copy) ",
+     "counts of the multiprocessors, rows in order, positions in order, or a gradient that PyTorch's figure leaves out"),
+    ("NVIDIA", r"^torch\.topk .*over (first|middle)", "what does not lie along rows is turned over first"),
+    ("NVIDIA", r"^(torch\.(sort|msort|argsort|unique)|Tensor\.(sort|argsort)) ",
+     "keys and positions of 64 bits are moved between two arrays each; PyTorch sorts positions of 32 bits in segments"),
+    ("NVIDIA", r"scaled_dot_product_attention .*float32", "scores of f32 for blocks of rows are kept, see the reasons of time"),
+    ("NVIDIA", r"^torch\.logspace |^Tensor\.tolist ", "numbers in f64, or the copy for the host"),
+    ("NVIDIA", r"CrossMapLRN2d|local_response_norm|[lL][pP]_?[pP]ool", "powers of the elements are an array beside the pool's result"),
+    ("NVIDIA", r"[lL]ayer_?[nN]orm .*\| cache .*backward", "parts of the gradients of weights, a row for each block"),
+    ("NVIDIA", r"^torch\.(sgn|addr|prod|trapezoid|trapz|gradient) ", "a composition: each step has its result"),
+    ("NVIDIA", r"^(linalg\.(solve_triangular|lu|cholesky\w*|qr)|torch\.(cholesky\w*|triangular_solve|lu_\w+|qr|pinverse)) .*",
+     "gradients are products and solutions of triangles, each with its result; PyTorch overwrites some"),
+    ("NVIDIA", r"(grid_sampl)", "positions of the corners, and their weights"),
+    ("NVIDIA", r"^fft\.ifftn .*backward", "cuFFT's workspace besides both spectra"),
+    ("NVIDIA", r"^Tensor\.__getitem__ ", "positions of a list on the GPU, 0.1 MiB"),
+)
+
+
+def _find(reasons, name, device):
+    return next((why for where, pattern, why in reasons if device.startswith(where) and re.search(pattern, name)), None)
 
 
 def reason_of(name, device):
     """Why this row may be slower on the device; None: it should not be."""
-    return next((why for where, pattern, why in REASONS if device.startswith(where) and re.search(pattern, name)), None)
+    return _find(REASONS, name, device)
+
+
+def memory_reason_of(name, device):
+    """Why this row may need more memory on the device; None: it should not."""
+    return _find(MEMORY_REASONS, name, device)

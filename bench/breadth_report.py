@@ -8,7 +8,7 @@ import json
 import math
 import statistics
 
-from breadth_reasons import reason_of
+from breadth_reasons import memory_reason_of, reason_of
 
 GROWTH = 1.25  # an exponent above this, and above PyTorch's by a fifth, is faster than the input
 STILL = 1e-4  # seconds below which a time says nothing of growth
@@ -127,12 +127,18 @@ def text(table):
     )
     lines += _section(f"Below {least_ratio(table)}x without a reason", [_line(r) for r in unexplained], 20)
     heavy = sorted((r for r in rows if r.get("memory_ratio", 1) < 1 / 1.1), key=lambda r: r["memory_ratio"])
+    whys = {r["name"]: memory_reason_of(r["name"], table["machine"]["device"]) for r in heavy}
     lines += _section(
-        "More memory than PyTorch's",
+        "More memory than PyTorch's for a reason that is written down",
+        [f"{n:4d} rows: {why}" for why, n in _counted(whys.values())],
+    )
+    lines += _section(
+        "More memory than PyTorch's without a reason",
         [
             f"{r['memory_ratio']:8.2g}x {r['torch_peak'] / 2**20:9.2f} {r['arete_peak'] / 2**20:9.2f} MiB  "
             f"{r['name']}"
             for r in heavy
+            if whys[r["name"]] is None
         ],
     )
     lines += _section(

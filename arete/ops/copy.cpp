@@ -216,10 +216,10 @@ Tensor pinned_tensor(Layout layout, DType t, size_t bytes) {
 
 Tensor make_pinned(const Tensor& self) {
   const std::optional<Shape> strides = strides_for(self, MemoryFormat::preserve);
-  const Tensor out = pinned_tensor(strides ? Layout(self.sizes(), *strides) : Layout(self.sizes()),
-                                   self.dtype(), self.nbytes());
-  if (self.numel() > 0) target(kCPU).copy({view_of(out), view_of(self)});
-  return out;
+  Tensor out = pinned_tensor(strides ? Layout(self.sizes(), *strides) : Layout(self.sizes()),
+                             self.dtype(), self.nbytes());
+  // As an operator, for gradients go back through it.
+  return out.copy_(self);
 }
 
 }  // namespace
