@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs one fuzz target: run.sh PROGRAM SEEDS WORK. SEEDS (may be absent) is read only; what is found new goes to WORK,
-# so that a later run starts where this one ended. ARETE_FUZZ_SECONDS sets the time, 30 by default.
+# so that a later run starts where this one ended. ARETE_FUZZ_SECONDS sets the time, 10 by default.
 set -eu
 program=$1 seeds=$2 work=$3
-seconds=${ARETE_FUZZ_SECONDS:-30}
+seconds=${ARETE_FUZZ_SECONDS:-10}
 mkdir -p "$work/corpus"
 if [ ! -d "$seeds" ]; then
   seeds=
