@@ -29,8 +29,8 @@ void bind_data(nb::module_& m) {
       [](nb::handle data, std::optional<DType> dtype, std::optional<Device> device,
          bool requires_grad, bool pin_memory) {
         // A copy of a tensor stays where that is.
-        const Device beside =
-            is_tensor(data.ptr()) ? tensor_of(data.ptr()).device() : default_device.value_or(Device());
+        const Device beside = is_tensor(data.ptr()) ? tensor_of(data.ptr()).device()
+                                                    : default_device.value_or(Device());
         Tensor t = tensor_from(data.ptr(), dtype, device.value_or(beside));
         if (pin_memory) t = t.pin_memory();
         if (requires_grad) t.requires_grad_();

@@ -54,7 +54,8 @@ TEST_P(KernelSources, Compile) {
     const bool whole = (hash.low + uint64_t(arch / 10)) % kPart == 0;
     if (!whole && arch != kOldest) continue;
     try {
-      const std::string code = compile_to_cubin(s, arch, whole ? hasty_options() : check_options());
+      const std::string code =
+          compile_to_cubin(with_early_start(s), arch, whole ? hasty_options() : check_options());
       EXPECT_TRUE(!whole || code.size() > 500);
     } catch (const Error& e) {
       ADD_FAILURE() << e.what();

@@ -9,7 +9,7 @@ namespace arete::cuda {
 const void* CudaBackend::find_user_kernel(const std::string& source, const std::string& name,
                                           const std::vector<std::string>& options) {
   try {
-    return &find_kernel(context_, {name, source, options});
+    return &find_kernel(context_, {name, source, options, true});
   } catch (const BugError& e) {
     // The compiler's messages without the source, which the user has.
     std::string text = e.message();

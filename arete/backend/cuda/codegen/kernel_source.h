@@ -13,7 +13,19 @@ struct KernelSource {
   std::string name;  // of the function
   std::string text;
   std::vector<std::string> options = {};  // of the compiler, besides those for every kernel
+  bool of_user = false;                   // text that is compiled as it is
 };
+
+// Note [Early starts]
+// From Hopper on, the blocks of a kernel may be placed while the last ones of the kernel before it
+// still run (programmatic dependent launch), which hides a microsecond or two of each launch. Our
+// kernels let the next one begin at their own first instruction, and wait there until everything
+// before them in the stream has ended and can be seen. So each is launched as one that may begin
+// early, in streams and in graphs; kernels of others, copies and events wait as ever for all of it.
+// A profiler would show the waiting as work: while it records, kernels begin one after the other.
+
+/// The source with these two instructions at the beginning of its kernel.
+KernelSource with_early_start(KernelSource source);
 
 /// The embedded files of backend/cuda/device/ (made by CMake).
 struct EmbeddedFile {

@@ -16,6 +16,7 @@
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/dynamic_library.h"
+#include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
 
@@ -314,6 +315,7 @@ class CuptiTrace final : public prim::DeviceTrace {
     check(f.register_callbacks(arete_cupti_buffer_requested, arete_cupti_buffer_completed),
           "cuptiActivityRegisterCallbacks");
     emptied();  // of what an earlier recording left
+    allow_early_starts(false);
     try {
       for (const Kind k : kWork) check(f.enable(k), "cuptiActivityEnable");
       if (!subscribe())
@@ -321,6 +323,7 @@ class CuptiTrace final : public prim::DeviceTrace {
       begin_ = compare_clocks();
     } catch (...) {
       disable();
+      allow_early_starts(true);
       throw;
     }
   }
@@ -331,6 +334,7 @@ class CuptiTrace final : public prim::DeviceTrace {
     f.flush_all(kFlushForced);
     const bool by_callbacks = subscriber_ != nullptr;
     disable();
+    allow_early_starts(true);
     f.flush_all(kFlushForced);
     const ClockPoint end = compare_clocks();
     // Attached, CUPTI slows every launch down, recording or not: a small training step by up to a

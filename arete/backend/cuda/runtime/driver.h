@@ -54,7 +54,7 @@ namespace arete::cuda {
   X(cuFuncGetAttribute)                          \
   X(cuFuncSetAttribute)                          \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-  X(cuLaunchKernel)                              \
+  X(cuLaunchKernelEx)                            \
   X(cuMemGetInfo)                                \
   X(cuMemAlloc)                                  \
   X(cuMemFree)                                   \

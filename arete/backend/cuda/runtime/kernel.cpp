@@ -1,7 +1,10 @@
 #include "arete/backend/cuda/runtime/kernel.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <future>
 #include <mutex>
 #include <unordered_map>
@@ -52,10 +55,25 @@ std::string machine_code(DeviceContext& device, const KernelSource& source, cons
   return code;
 }
 
-const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash128& key) {
+// Whether the driver has them in streams and in graphs.
+bool has_early_starts() {
+  static const bool result = [] {
+    const char* choice = std::getenv("ARETE_EARLY_START");
+    int major = 0, minor = 0;
+    return !(choice && std::strcmp(choice, "0") == 0) &&
+           std::sscanf(driver_version().c_str(), "%d.%d", &major, &minor) == 2 &&
+           (major > 12 || (major == 12 && minor >= 3));
+  }();
+  return result;
+}
+std::atomic<bool> early_starts_allowed{true};
+
+const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash128& key,
+                   bool waits) {
   device.make_current();
   auto kernel = std::make_unique<Kernel>();
   kernel->name = source.name;
+  kernel->waits = waits;
   CUmodule module = nullptr;
   std::string code = machine_code(device, source, key, false);
   if (driver().cuModuleLoadData(&module, code.data()) != CUDA_SUCCESS) {
@@ -83,7 +101,9 @@ Hash128 kernel_key(const KernelSource& source, int arch) {
   return hash_bytes(text + source.text);
 }
 
-const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
+const Kernel& find_kernel(DeviceContext& device, const KernelSource& given) {
+  const bool waits = !given.of_user && device.limits().arch() >= 90 && has_early_starts();
+  const KernelSource source = waits ? with_early_start(given) : given;
   const Hash128 key = kernel_key(source, device.limits().arch());
   Table& table = table_of(device.ordinal());
   std::promise<const Kernel*> promise;
@@ -99,7 +119,7 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
   }
   if (future.valid()) return *future.get();
   try {
-    const Kernel* kernel = load(device, source, key);
+    const Kernel* kernel = load(device, source, key, waits);
     promise.set_value(kernel);
     return *kernel;
   } catch (...) {
@@ -122,6 +142,8 @@ bool has_long_arguments() {
   return result;
 }
 
+void allow_early_starts(bool allowed) { early_starts_allowed = allowed; }
+
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
                 CUstream stream, void** arguments) {
   if (prim::is_rehearsing()) [[unlikely]]
@@ -131,8 +153,17 @@ void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 blo
     check(d.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                int(shared)),
           "cuFuncSetAttribute");
-  CUresult result = d.cuLaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
-                                     block.z, unsigned(shared), stream, arguments, nullptr);
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = grid.x, config.gridDimY = grid.y, config.gridDimZ = grid.z;
+  config.blockDimX = block.x, config.blockDimY = block.y, config.blockDimZ = block.z;
+  config.sharedMemBytes = unsigned(shared);
+  config.hStream = stream;
+  config.attrs = &early;
+  config.numAttrs = kernel.waits && early_starts_allowed.load(std::memory_order_relaxed) ? 1 : 0;
+  CUresult result = d.cuLaunchKernelEx(&config, kernel.function, arguments, nullptr);
   const bool launched = result == CUDA_SUCCESS;
   if (launched && launch_blocking() && !device.is_capturing(stream)) {
     result = d.cuStreamSynchronize(stream);

@@ -20,8 +20,13 @@ struct Kernel {
   int max_threads = 1024;  // per block
   int registers = 0;
   int static_shared = 0;  // bytes
+  bool waits = false;     // for what is before it, itself: Note [Early starts], kernel_source.h
   std::string name;
 };
+
+/// Whether kernels that wait themselves are launched early, as they are unless ARETE_EARLY_START is
+/// 0 or a profiler records.
+void allow_early_starts(bool allowed);
 
 /// The kernel of a source on a device: from memory, from disk, or compiled now. Thread-safe; two
 /// threads that ask for different kernels compile at the same time.
