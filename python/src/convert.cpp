@@ -182,20 +182,42 @@ PyType_Spec dtype_spec{"arete.dtype", sizeof(DTypeObject), 0,
 
 // ---- device
 
+// Kinds of devices that PyTorch has names for and Arete no backend: programs compare with them.
+constexpr const char* kAbsentDevices[] = {"mps",    "xpu", "hpu",  "privateuseone", "mtia",  "xla",
+                                          "vulkan", "ipu", "lazy", "opengl",        "ideep", "hip",
+                                          "opencl", "ve",  "maia", "fpga",          "mkldnn"};
+
 struct DeviceObject {
-  PyObject_HEAD Device device;
-  bool indexed;  // "cuda:0" is not "cuda", nor "cpu:0" quite "cpu"
+  PyObject_HEAD Device device;  // of an absent kind only the index counts
+  bool indexed;                 // "cuda:0" is not "cuda", nor "cpu:0" quite "cpu"
+  const char* absent;           // one of kAbsentDevices, or null
 };
 PyTypeObject* device_type;
 
 DeviceObject* device_in(PyObject* o) { return reinterpret_cast<DeviceObject*>(o); }
-const char* type_name(Device d) { return d.is_cuda() ? "cuda" : d.is_meta() ? "meta" : "cpu"; }
+const char* type_name(PyObject* o) {
+  if (device_in(o)->absent) return device_in(o)->absent;
+  const Device d = device_in(o)->device;
+  return d.is_cuda() ? "cuda" : d.is_meta() ? "meta" : "cpu";
+}
 
-PyObject* new_device(Device d, bool indexed) {
+const char* absent_kind(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  for (const char* kind : kAbsentDevices)
+    if (name == kind) return kind;
+  return nullptr;
+}
+[[noreturn]] void refuse_absent(const char* kind) {
+  throw DeviceError("", std::string("there are no devices of the kind '") + kind +
+                            "': Arete computes on 'cpu' and 'cuda'");
+}
+
+PyObject* new_device(Device d, bool indexed, const char* absent = nullptr) {
   PyObject* o = device_type->tp_alloc(device_type, 0);
   if (!o) return nullptr;
   device_in(o)->device = d;
   device_in(o)->indexed = indexed;
+  device_in(o)->absent = absent;
   return o;
 }
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
@@ -211,47 +233,60 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
       int64_t i = 0;
       if (!PyUnicode_Check(what) || !to_int(index, i))
         type_error("device(): expected a type such as 'cuda' and an index");
-      const Device d(std::string_view(to_text(what)));
+      const char* const absent = absent_kind(to_text(what));
+      const DeviceType t = absent ? DeviceType::cuda : Device(std::string_view(to_text(what))).type;
       if (i < 0 || i > 127) {
         PyErr_SetString(PyExc_RuntimeError, "device(): Device index must not be negative");
         return nullptr;
       }
-      return new_device(Device(d.type, int(i)), true);
+      return new_device(Device(t, int(i)), true, absent);
+    }
+    if (is_device(what)) return Py_NewRef(what);
+    if (PyUnicode_Check(what)) {
+      const std::string text = to_text(what);
+      if (const char* const absent = absent_kind(text)) {
+        const std::string index_text = text.substr(std::string_view(absent).size());
+        Device d(DeviceType::cuda);
+        try {
+          d = Device("cuda" + index_text);
+        } catch (const ValueError&) {
+          throw ValueError("", "Invalid device string: '" + text + "'").argument("device");
+        }
+        return new_device(d, !index_text.empty(), absent);
+      }
     }
     Device d;
     if (!to_device(what, d))
       type_error("device(): argument must be a device, a string or an int, not %s",
                  Py_TYPE(what)->tp_name);
-    const bool indexed = is_device(what)         ? device_in(what)->indexed
-                         : PyUnicode_Check(what) ? to_text(what).find(':') != std::string::npos
-                                                 : true;
+    const bool indexed = !PyUnicode_Check(what) || to_text(what).find(':') != std::string::npos;
     return new_device(d, indexed);
   });
 }
 PyObject* device_repr(PyObject* o) {
   const Device d = device_in(o)->device;
   return device_in(o)->indexed
-             ? PyUnicode_FromFormat("device(type='%s', index=%d)", type_name(d), int(d.index))
-             : PyUnicode_FromFormat("device(type='%s')", type_name(d));
+             ? PyUnicode_FromFormat("device(type='%s', index=%d)", type_name(o), int(d.index))
+             : PyUnicode_FromFormat("device(type='%s')", type_name(o));
 }
 PyObject* device_str(PyObject* o) {
   const Device d = device_in(o)->device;
-  if (device_in(o)->indexed) return PyUnicode_FromFormat("%s:%d", type_name(d), int(d.index));
-  return PyUnicode_FromString(type_name(d));
+  if (device_in(o)->indexed) return PyUnicode_FromFormat("%s:%d", type_name(o), int(d.index));
+  return PyUnicode_FromString(type_name(o));
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   const bool same = device_in(a)->device == device_in(b)->device &&
-                    device_in(a)->indexed == device_in(b)->indexed;
+                    device_in(a)->indexed == device_in(b)->indexed &&
+                    device_in(a)->absent == device_in(b)->absent;
   return PyBool_FromLong(same == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* o) {
   const Device d = device_in(o)->device;
-  return Py_hash_t(1 + int(d.type) * 1000 + d.index);
+  const auto kind = reinterpret_cast<uintptr_t>(device_in(o)->absent);
+  return Py_hash_t(1 + int(d.type) * 1000 + d.index) + Py_hash_t(kind >> 1);
 }
-PyObject* device_get_type(PyObject* o, void*) {
-  return PyUnicode_FromString(type_name(device_in(o)->device));
-}
+PyObject* device_get_type(PyObject* o, void*) { return PyUnicode_FromString(type_name(o)); }
 PyObject* device_get_index(PyObject* o, void*) {
   if (!device_in(o)->indexed) Py_RETURN_NONE;
   return PyLong_FromLong(device_in(o)->device.index);
@@ -260,8 +295,10 @@ PyObject* device_get_index(PyObject* o, void*) {
 thread_local std::vector<std::optional<Device>> outer_devices;
 PyObject* device_enter(PyObject* o, PyObject*) {
   return guarded([&]() -> PyObject* {
+    Device d;
+    to_device(o, d);
     outer_devices.push_back(default_device);
-    default_device = device_in(o)->device;
+    default_device = d;
     return Py_NewRef(o);
   });
 }
@@ -292,7 +329,8 @@ PyType_Slot device_slots[] = {
     {Py_tp_methods, device_methods},
     {Py_tp_doc, const_cast<char*>(R"(Where a tensor lives: device('cpu'), device('cuda', 1).
 
-In a with-statement: where this thread makes tensors that are given no device.
+In a with-statement: where this thread makes tensors that are given no device. Kinds that PyTorch knows and Arete has not ("mps", "xpu",
+...) are names to compare with; to make tensors there is a DeviceError.
 
 >>> arete.device("cuda", 1).index
 1
@@ -422,9 +460,12 @@ bool to_dtype(PyObject* o, DType& t) {
 
 bool to_device(PyObject* o, Device& d) {
   if (is_device(o)) {
+    if (const char* const absent = device_in(o)->absent) refuse_absent(absent);
     d = device_in(o)->device;
   } else if (PyUnicode_Check(o)) {
-    d = Device(std::string_view(to_text(o)));
+    const std::string text = to_text(o);
+    if (const char* const absent = absent_kind(text)) refuse_absent(absent);
+    d = Device(std::string_view(text));
   } else if (PyLong_Check(o) && !PyBool_Check(o)) {
     const long i = PyLong_AsLong(o);
     if (i < 0 || i > 127) {

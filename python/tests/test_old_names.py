@@ -205,3 +205,22 @@ def test_numbers_before_tensors():
     assert arete.ones(3).add_(2, alpha=2).tolist() == [5, 5, 5] and arete.ones(3).addcmul_(one, two, value=3).tolist() == [7, 7, 7]
     with pytest.raises(TypeError, match="It takes"):
         arete.ones(3).add_(1, 2, 3)
+
+
+@on_the_cpu
+@pytest.mark.parametrize("kind", ["mps", "xpu", "hpu", "mtia", "privateuseone"])
+def test_kinds_of_devices_that_are_not_there(torch, device, kind):
+    one = torch.device(kind)
+    assert (one.type, one.index, str(one), repr(one)) == (kind, None, kind, f"device(type='{kind}')")
+    second = torch.device(kind, 1)
+    assert (second.type, second.index, str(second), repr(second)) == (kind, 1, kind + ":1", f"device(type='{kind}', index=1)")
+    assert second == torch.device(kind + ":1") != one and torch.device(one) == one
+    assert one not in {torch.device(d) for d in ("cpu", "cuda", "meta", "vulkan")} and one in {torch.device(kind): 1}
+    assert second != torch.device("cuda", 1) and pickle.loads(pickle.dumps([one, second])) == [one, second]
+    for use in (lambda: torch.ones(2, device=kind), lambda: torch.ones(2).to(one), lambda: torch.empty(2, device=second)):
+        with pytest.raises((RuntimeError, AssertionError, ModuleNotFoundError), match=(
+                f"there are no devices of the kind '{kind}'" if torch is arete else None)):
+            use()
+    for bad in (":x", ":-1", ":"):
+        with pytest.raises(RuntimeError, match="Invalid device string: '" + kind + bad):
+            torch.device(kind + bad)
