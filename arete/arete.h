@@ -45,6 +45,7 @@
 
 // Differentiation.
 #include "arete/autograd/engine.h"
+#include "arete/autograd/forward_mode.h"
 #include "arete/autograd/function.h"
 #include "arete/autograd/gradcheck.h"
 #include "arete/autograd/save_on_cpu.h"

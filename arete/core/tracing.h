@@ -54,12 +54,13 @@ struct Items {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual uint64_t begin_call(const ops::OpRecord&, Items<ops::Arg>, bool /*in_place*/) noexcept {
+  /// It and end_call() of what was called may throw, which the call then does.
+  virtual uint64_t begin_call(const ops::OpRecord&, Items<ops::Arg>, bool /*in_place*/) {
     return 0;
   }
-  /// Without results the call has failed.
+  /// Without results the call has failed, and it must not throw.
   virtual void end_call(uint64_t /*id*/, const ops::OpRecord&, Items<ops::Arg>,
-                        Items<Tensor> /*results*/) noexcept {}
+                        Items<Tensor> /*results*/) {}
   /// `sequence`: of a backward function, that of its node.
   virtual uint64_t begin_range(RangeKind, std::string_view /*name*/,
                                int64_t /*sequence*/) noexcept {
@@ -80,7 +81,7 @@ class ThreadListener : public Listener {
   ThreadListener& operator=(const ThreadListener&) = delete;
   /// A call that writes its results into tensors that were given to it.
   virtual uint64_t begin_call_into(const ops::OpRecord& op, Items<ops::Arg> args,
-                                   Items<Tensor* const> /*outs*/) noexcept {
+                                   Items<Tensor* const> /*outs*/) {
     return begin_call(op, args, false);
   }
   /// In the place of end_call() where a call has failed.

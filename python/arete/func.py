@@ -16,11 +16,12 @@ from .autograd import grad as _backward
 from .nn.utils.stateless import functional_call
 from .utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp", "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp",
+           "vmap"]
 
 
 def __getattr__(name):
-    why = {"functionalize": "programs are not rewritten", "linearize": "there is no forward mode; use jvp() or vjp()"}.get(name)
+    why = {"functionalize": "programs are not rewritten"}.get(name)
     raise AttributeError(f"module 'arete.func' has no attribute '{name}'" + (f": {why}" if why else ""))
 
 
@@ -207,6 +208,34 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     return (*shown, _leave(aux, keep)) if has_aux else shown
 
 
+def linearize(func, *primals):
+    """The result of func(*primals), and the function that multiplies its Jacobian there with tangents like the primals, any number of
+    times: `func` is called once. RuntimeError for tangents of another structure or other shapes.
+
+    >>> y, push = arete.func.linearize(lambda x: x**2, arete.tensor([1.0, 2.0]))
+    >>> y, push(arete.tensor([1.0, 0.0]))
+    (tensor([1., 4.]), tensor([2., 0.]))
+    """
+    with enable_grad():
+        result, _, variables, _ = _called(func, tuple(range(len(primals))), primals, {}, False, "linearize")
+        outputs, out_form = _tensors_of(result, "linearize")
+        units = [zeros_like(o.detach()).requires_grad_() for o in outputs]
+        products = _gradients(outputs, variables, units, True)
+    in_form = tree_flatten(primals)[1]
+
+    def push(*tangents):
+        given, form = tree_flatten(tangents)
+        if form != in_form:
+            raise RuntimeError(f"Expected the tangents {form} to have the same argspec as the primals {in_form}")
+        for i, (t, v) in enumerate(zip(given, variables)):
+            if t.shape != v.shape:
+                raise RuntimeError(f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {v.shape} of the "
+                                   "corresponding primal.")
+        return _leave(tree_unflatten(_gradients(products, units, given, False), out_form), False)
+
+    return _leave(result, False), push
+
+
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
     """A function that gives the Jacobian of `func`: for each tensor of its result and each argument with one of these numbers a tensor
     of both their sizes. One pass backwards for each element of the result, whatever chunk_size is.
@@ -238,13 +267,13 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """jacrev() under the name of forward mode, which there is none of: the results are the same.
+    """jacrev() under the name of forward mode: the results are the same, and it may stand inside a level of forward mode.
 
     >>> arete.func.jacfwd(lambda x: x.sum())(arete.ones(2))
     tensor([1., 1.])
     """
     if randomness != "error":
-        raise NotImplementedError("jacfwd(): randomness is a matter of forward mode; jacrev() calls the function once")
+        raise NotImplementedError("jacfwd(): randomness: the function is called once, so there is nothing to choose")
     return jacrev(func, argnums, has_aux=has_aux)
 
 

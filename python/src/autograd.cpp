@@ -1,5 +1,6 @@
 // Differentiation: backward, grad, custom functions, the recorded graph.
 #include "arete/autograd/engine.h"
+#include "arete/autograd/forward_mode.h"
 #include "arete/autograd/function.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
@@ -121,6 +122,15 @@ std::vector<Tensor> call_with_tensors(PyObject* f, const std::vector<Tensor>& te
   return tensors_in(r.get());
 }
 
+/// The level that Python entered on this thread.
+thread_local std::unique_ptr<autograd::DualLevel> dual_level;
+/// Suspends it while a custom function runs.
+thread_local std::unique_ptr<autograd::WithoutTangents> without_tangents;
+
+nb::object tensor_or_none(const Tensor& t) {
+  return t.defined() ? nb::steal(checked(wrap(t))) : nb::none();
+}
+
 autograd::Context& context_of(FunctionContext& c) {
   if (!c.context) throw AutogradError("Function", "the context was used after its call");
   return *c.context;
@@ -195,6 +205,24 @@ void bind_autograd(nb::module_& m) {
     }
     return std::vector<Tensor>(r.begin(), r.end());
   });
+
+  m.def("_enter_dual_level", [] { dual_level = std::make_unique<autograd::DualLevel>(); });
+  m.def("_exit_dual_level", [] {
+    if (!dual_level) throw AutogradError("exit_dual_level", "there is no level of forward mode");
+    if (dual_level->is_covered())
+      throw AutogradError("exit_dual_level",
+                          "what began to listen to calls inside the level must end before it");
+    dual_level.reset();
+  });
+  m.def("_has_dual_level", &autograd::has_dual_level);
+  m.def("_make_dual", &autograd::make_dual);
+  m.def("_primal_of", &autograd::primal_of);
+  m.def("_set_tangent", &autograd::set_tangent, "tensor"_a, "tangent"_a.none());
+  m.def("_tangent_of", [](const Tensor& t) { return tensor_or_none(autograd::tangent_of(t)); });
+  m.def("_suspend_tangents", [] {  // once: a function that runs meanwhile has no dual inputs
+    without_tangents = std::make_unique<autograd::WithoutTangents>();
+  });
+  m.def("_resume_tangents", [] { without_tangents.reset(); });
 
   nb::class_<FunctionContext>(m, "_FunctionContext")
       .def("save", [](FunctionContext& c,

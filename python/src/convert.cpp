@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdarg>
 
+#include "arete/autograd/forward_mode.h"
 #include "arete/base/distributed_error.h"
 #include "arete/base/error.h"
 #include "tensor_object.h"
@@ -568,7 +569,9 @@ bool to_real(PyObject* o, double& v) {
   }
   if (is_tensor(o)) {
     const Tensor& t = tensor_of(o);
-    if (t.numel() != 1 || t.requires_grad() || is_complex(t.dtype())) return false;
+    if (t.numel() != 1 || t.requires_grad() || is_complex(t.dtype()) ||
+        autograd::tangent_of(t).defined())
+      return false;
     v = t.item<double>();
     return true;
   }

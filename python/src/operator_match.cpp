@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "arete/autograd/forward_mode.h"
 #include "arete/ops/creation.h"
 #include "tensor_object.h"
 
@@ -100,7 +101,9 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
       Scalar& v = s.scalars.add();
       if (is_tensor(x)) {
         // Its gradient would be lost: an overload with a tensor may follow.
-        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad()) return false;
+        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad() ||
+            autograd::tangent_of(tensor_of(x)).defined())
+          return false;
         v = tensor_of(x).item();
       } else if (!to_scalar(x, v)) {
         return false;

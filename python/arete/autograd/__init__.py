@@ -11,6 +11,7 @@ from .._C import Tensor
 from .._C import Node  # noqa: F401
 from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .._operators import zeros as _zeros
+from .._operators import zeros_like
 from ._passes import backward, grad  # noqa: F401
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 
@@ -23,7 +24,7 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 
 def __getattr__(name: str):
-    if name in ("function", "functional", "profiler"):
+    if name in ("forward_ad", "function", "functional", "profiler"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
@@ -31,8 +32,7 @@ def __getattr__(name: str):
         from .. import profiler
 
         return getattr(profiler, name)
-    why = ": operators have no formulas for forward mode" if name == "forward_ad" else ""
-    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'{why}")
+    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
 
 
 class FunctionCtx:
@@ -53,7 +53,7 @@ class FunctionCtx:
     """
 
     def __init__(self):
-        self._to_save = ()
+        self._to_save = self._for_jvp = ()
         self._materialize = True
         self._not_differentiable = ()
         self._dirty = ()
@@ -67,16 +67,19 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self):
-        """What save_for_backward() kept."""
+        """What save_for_backward() kept; in jvp() what save_for_forward() did."""
         saved = iter(self._context.saved())
         return tuple(next(saved) if kept else None for kept in self._kept)
 
     saved_variables = saved_tensors
 
     def save_for_forward(self, *tensors):
-        """NotImplementedError: what it keeps is for jvp(), which is called in forward mode only, and there is none."""
-        raise NotImplementedError("save_for_forward(): there is no forward mode that would call jvp(); save_for_backward() keeps "
-                                  "tensors for backward()")
+        """Keeps inputs or outputs for jvp(), which reads them as `ctx.saved_tensors`."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError("save_for_forward can only save tensors for forward mode AD, but argument is of type "
+                                f"{type(t).__name__}")
+        self._for_jvp = tensors
 
     def mark_non_differentiable(self, *tensors):
         """These outputs have no gradient."""
@@ -92,6 +95,14 @@ class FunctionCtx:
     def set_materialize_grads(self, value: bool):
         """Whether gradients that did not arrive are zeros (the default) or None."""
         self._materialize = value
+
+
+class _SavedForJvp:
+    def __init__(self, tensors):
+        self._tensors = list(tensors)
+
+    def saved(self):
+        return self._tensors
 
 
 class Function:
@@ -126,14 +137,52 @@ class Function:
 
     vjp = backward
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        """The tangents of forward's outputs from those of its inputs (None for what is no tensor), for forward mode; given by
+        subclasses."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
     setup_context = None
 
     @classmethod
     def apply(cls, *args, **kwargs):
         """Calls forward and records the backward."""
+        ctx = FunctionCtx()
+        if _C._has_dual_level():
+            tangents = [_C._tangent_of(a) if isinstance(a, Tensor) else None for a in args]
+            if any(t is not None for t in tangents):
+                return cls._apply_to_duals(ctx, args, kwargs, tangents)
+        return cls._apply(ctx, args, kwargs)
+
+    @classmethod
+    def _apply_to_duals(cls, ctx, args, kwargs, tangents):
+        _C._suspend_tangents()
+        try:
+            result = cls._apply(ctx, args, kwargs)
+            if ctx._materialize:
+                tangents = [zeros_like(a) if t is None and isinstance(a, Tensor) and (a.is_floating_point() or a.is_complex()) else t
+                            for a, t in zip(args, tangents)]
+            kept, ctx._kept = ctx._kept, tuple(t is not None for t in ctx._for_jvp)
+            ctx._context = _SavedForJvp(t for t in ctx._for_jvp if t is not None)
+            found = cls.jvp(ctx, *tangents)
+            ctx._kept, ctx._for_jvp = kept, ()
+        finally:
+            _C._resume_tangents()
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        outputs = result if isinstance(result, tuple) else (result,)
+        if len(found) != len(outputs):
+            raise RuntimeError("Function's jvp returned an invalid number of forward gradients (expected "
+                               f"{len(outputs)} but got {len(found)})")
+        for o, t in zip(outputs, found):
+            if isinstance(o, Tensor):
+                _C._set_tangent(o, t.clone() if any(t is g for g in tangents if g is not None) else t)
+        return result
+
+    @classmethod
+    def _apply(cls, ctx, args, kwargs):
         inputs = [a for a in args if isinstance(a, Tensor)]
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         count = len(args)
         # The graph owns the closures below, which must own neither inputs nor results: what is in the box is taken out again.

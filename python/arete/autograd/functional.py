@@ -8,6 +8,7 @@ from __future__ import annotations
 from .._C import Tensor
 from .._grad_mode import enable_grad
 from .._operators import ones_like, stack, zeros, zeros_like
+from . import forward_ad
 from ._passes import grad
 
 __all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
@@ -109,15 +110,15 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     """The derivatives of all elements of the outputs with respect to all of the inputs: (*output shape, *input shape), or a tuple of
     them for several inputs, and a tuple of those for several outputs.
 
-    One pass backwards for each element of an output; `vectorize` makes them as one batch of passes. There is no forward mode:
-    NotImplementedError for `strategy="forward-mode"`.
+    One pass backwards for each element of an output; `vectorize` makes them as one batch of passes. strategy="forward-mode" calls the
+    function once for each element of the inputs, and wants `vectorize`, as in torch, and neither `create_graph` nor `strict`.
 
     >>> arete.autograd.functional.jacobian(lambda x: x**2, arete.tensor([1.0, 2.0]))
     tensor([[2., 0.],
             [0., 4.]])
     """
     if strategy == "forward-mode":
-        raise NotImplementedError("jacobian(): strategy='forward-mode': there is no forward mode")
+        return _forward_jacobian(func, inputs, create_graph, strict, vectorize)
     if strategy != "reverse-mode":
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
     with enable_grad():
@@ -126,6 +127,33 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         of_outputs, outputs = _call(func, inputs, "jacobian", strict)
         rows = tuple(_rows(out, inputs, create_graph, strict, vectorize) for out in outputs)
     rows = tuple(_done(row, several, create_graph) for row in rows)
+    return rows if of_outputs else rows[0]
+
+
+def _forward_jacobian(func, inputs, create_graph, strict, vectorize):
+    for name, on, kind in (("create_graph", create_graph, NotImplementedError), ("strict", strict, RuntimeError)):
+        if on:
+            raise kind(f'torch.autograd.functional.jacobian: `{name}=True` and `strategy="forward-mode"` are not supported together (yet). '
+                       f'Please either set `{name}=False` or `strategy="reverse-mode"`.')
+    if not vectorize:
+        raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+                                  "`vectorize=True`.")
+    several, inputs = _as_tuple(inputs, "inputs", "jacobian")
+    inputs = _leaves(inputs, False)
+    columns = []  # by input and its element: the tangents of the outputs
+    of_outputs, outputs = _call(func, inputs, "jacobian", False)
+    for i, x in enumerate(inputs):
+        columns.append([])
+        for j in range(x.numel()):
+            unit = zeros(x.shape, dtype=x.dtype, device=x.device)
+            unit.view(-1)[j] = 1
+            with forward_ad.dual_level():
+                found = _as_tuple(func(*inputs[:i], forward_ad.make_dual(x, unit), *inputs[i + 1:]), "outputs", "jacobian")[1]
+                tangents = [forward_ad.unpack_dual(o).tangent for o in found]
+            columns[-1].append([zeros_like(o) if t is None else t.detach() for o, t in zip(outputs, tangents)])
+    rows = [tuple(stack([c[k] for c in of_x], -1).reshape(*out.shape, *x.shape) if of_x else out.detach().new_zeros((*out.shape, *x.shape))
+                  for of_x, x in zip(columns, inputs)) for k, out in enumerate(outputs)]
+    rows = tuple(_done(row, several, False) for row in rows)
     return rows if of_outputs else rows[0]
 
 

@@ -8,15 +8,12 @@ import warnings
 from .._C import Generator, Tensor
 from .._grad_mode import enable_grad, no_grad
 from .._operators import contiguous_format, empty_like, stack, view_as_real, zeros, zeros_like
+from . import forward_ad
 from ._passes import grad
 
 
 class GradcheckError(RuntimeError):
     """A gradient that differs from the central difference."""
-
-
-_NO_FORWARD_MODE = ("there is no forward mode to check: the formulas of operators are vector-Jacobian products, and a Jacobian-vector "
-                    "product is the gradient of one, which gradgradcheck() checks")
 
 
 def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
@@ -27,7 +24,8 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
 
     fast_mode compares a random combination of the elements of each Jacobian in place of all. nondet_tol is how far two passes may
     differ. check_undefined_grad asks for the gradient of one output at a time, so that those of the others are undefined;
-    check_batched_grad for several at once, too. NotImplementedError for check_forward_ad (there is no forward mode) and masked.
+    check_batched_grad for several at once, too. check_forward_ad compares what forward mode gives, as well, or alone without
+    check_backward_ad. NotImplementedError for check_batched_forward_grad and masked.
 
     >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
     >>> arete.autograd.gradcheck(arete.sin, [x])
@@ -38,12 +36,13 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_forward_ad or check_batched_forward_grad:
-        raise NotImplementedError(f"gradcheck(): check_forward_ad: {_NO_FORWARD_MODE}")
+    if check_batched_forward_grad:
+        raise NotImplementedError("gradcheck(): check_batched_forward_grad: tangents are pushed one after the other")
     if masked:
         raise NotImplementedError("gradcheck(): masked: gradients are of all elements, in values of sparse tensors, too")
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    check = _Check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad)
+    check = _Check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
+                   check_forward_ad, check_backward_ad)
     try:
         check.run(_directions if fast_mode else _elements)
     except GradcheckError:
@@ -58,7 +57,8 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps: float = 1e-6, atol: f
                   check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
                   check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
                   masked: bool = False) -> bool:
-    """gradcheck of the gradient, as a function of the inputs and of the gradients of the outputs (random ones unless given).
+    """gradcheck of the gradient, as a function of the inputs and of the gradients of the outputs (random ones unless given):
+    backwards (check_rev_over_rev) and in forward mode (check_fwd_over_rev).
 
     >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
     >>> arete.autograd.gradgradcheck(arete.sin, [x])
@@ -66,8 +66,6 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps: float = 1e-6, atol: f
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
-    if check_fwd_over_rev:
-        raise NotImplementedError(f"gradgradcheck(): check_fwd_over_rev: {_NO_FORWARD_MODE}")
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if grad_outputs is None:
         generator = Generator().manual_seed(0)
@@ -86,7 +84,8 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps: float = 1e-6, atol: f
 
     return gradcheck(gradients, [*inputs, *given], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
                      nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-                     check_batched_grad=check_batched_grad, fast_mode=fast_mode, masked=masked)
+                     check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev,
+                     fast_mode=fast_mode, masked=masked)
 
 
 def _differentiable(results) -> list[Tensor]:
@@ -114,10 +113,11 @@ def _strided(t: Tensor) -> Tensor:
 class _Check:
     """One call of gradcheck(). What needs the recorded graph comes before the leaves' numbers are moved."""
 
-    def __init__(self, func, inputs, eps, atol, rtol, nondet_tol, undefined, dtypes, batched):
+    def __init__(self, func, inputs, eps, atol, rtol, nondet_tol, undefined, dtypes, batched, forward, backward):
         self.func, self.inputs = func, inputs
         self.eps, self.atol, self.rtol, self.nondet_tol = eps, atol, rtol, nondet_tol
         self.undefined, self.dtypes, self.batched = undefined, dtypes, batched
+        self.forward, self.backward = forward, backward
         self.leaves = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
         if not self.leaves:
             raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have "
@@ -159,8 +159,18 @@ class _Check:
                         raise GradcheckError("Numerical gradient for function expected to be zero")
             return
         outputs = [results[i] for i in kept]
-        self.check_zero(outputs)
+        if self.backward:
+            self.check_zero(outputs)
         compare(self, outputs, kept)
+
+    def tangents(self, leaf, tangent) -> list[Tensor]:
+        """Of all outputs, of this tangent of a leaf: zeros where they have none."""
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(leaf.detach().requires_grad_(), tangent)
+            results = self.func(*[dual if t is leaf else t for t in self.inputs])
+            results = [results] if isinstance(results, Tensor) else results
+            found = [(r, forward_ad.unpack_dual(r).tangent) for r in results if isinstance(r, Tensor)]
+            return [_zeros(_real(r.detach())) if t is None else _real(t.detach()) for r, t in found]
 
     def difference(self, move) -> list[Tensor]:
         """The central difference of all outputs when `move(step)` moves some of the numbers in a leaf."""
@@ -200,6 +210,14 @@ def _zeros(t: Tensor) -> Tensor:
     return zeros_like(t.detach(), memory_format=contiguous_format)  # so that a flat view of it can be written
 
 
+def _units(like: Tensor):
+    """For each number in a tensor one of zeros with a one there."""
+    for j in range(_real(like).numel()):
+        unit = _zeros(like)
+        _real(unit).reshape(-1)[j] = 1.0
+        yield unit
+
+
 def _cells(leaf: Tensor):
     """For each number in a leaf a function that moves it by a step from where it was."""
     numbers = _real(leaf.detach())
@@ -216,10 +234,8 @@ def _cells(leaf: Tensor):
 def _elements(check: _Check, outputs, kept) -> None:
     """Compares all elements of all Jacobians."""
     analytical = []  # by output and leaf: (numbers in the leaf, numbers in the output)
-    for k, out in enumerate(outputs):
-        flat = [_zeros(out) for _ in range(_real(out).numel())]
-        for j, weight in enumerate(flat):
-            _real(weight).reshape(-1)[j] = 1.0
+    for k, out in enumerate(outputs if check.backward else []):
+        flat = list(_units(out))
         rows = []
         for weight in flat:
             rows.append(check.gradients(outputs, k, weight))
@@ -234,21 +250,26 @@ def _elements(check: _Check, outputs, kept) -> None:
             if rows else zeros(_real(leaf).numel(), 0, dtype=leaf.dtype.to_real()) for i, leaf in enumerate(check.leaves)])
     for i, leaf in enumerate(check.leaves):
         columns = [check.difference(move) for move in _cells(leaf)]
+        pushed = [check.tangents(leaf, unit) for unit in _units(leaf)] if check.forward else []
         for k, place in enumerate(kept):
             if not columns:
                 continue
             numerical = stack([c[place].reshape(-1) for c in columns])
-            _compare(check, analytical[k][i], numerical.to(analytical[k][i].dtype), k, i, 1.0)
+            if check.backward:
+                _compare(check, analytical[k][i], numerical.to(analytical[k][i].dtype), k, i, 1.0)
+            if check.forward:
+                _compare(check, stack([t[place].reshape(-1) for t in pushed]), numerical, k, i, 1.0, " computed with forward mode")
 
 
 def _directions(check: _Check, outputs, kept) -> None:
     """Compares u J v with random u and v for each Jacobian J."""
     generator = Generator().manual_seed(0)
-    along = [_real(_random(leaf, generator)) for leaf in check.leaves]
-    along = [v / v.norm().clamp_min(1e-300) for v in along]
+    directions = [_random(leaf, generator) for leaf in check.leaves]
+    directions = [v / _real(v).norm().clamp_min(1e-300) for v in directions]
+    along = [_real(v) for v in directions]
     weights = [_random(o, generator) for o in outputs]
     analytical = []  # by output and leaf
-    for k, weight in enumerate(weights):
+    for k, weight in enumerate(weights if check.backward else []):
         found = check.gradients(outputs, k, weight)
         check.check_again(found, check.gradients(outputs, k, weight))
         analytical.append([0 * v.sum() if g is None else (_real(g.detach()) * v).sum() for g, v in zip(found, along)])
@@ -261,18 +282,23 @@ def _directions(check: _Check, outputs, kept) -> None:
                 numbers.copy_(was + step * v)
 
         column = check.difference(move)
+        pushed = check.tangents(leaf, directions[i]) if check.forward else []
         for k, place in enumerate(kept):
             u = _real(weights[k])
             scale = max(1.0, float(u.abs().sum()) * float(v.abs().sum()))
-            _compare(check, analytical[k][i], (column[place] * u).sum().to(analytical[k][i].dtype), k, i, scale)
+            numerical = (column[place] * u).sum()
+            if check.backward:
+                _compare(check, analytical[k][i], numerical.to(analytical[k][i].dtype), k, i, scale)
+            if check.forward:
+                _compare(check, (pushed[place] * u).sum(), numerical, k, i, scale, " computed with forward mode")
 
 
-def _compare(check, analytical, numerical, k, i, scale) -> None:
+def _compare(check, analytical, numerical, k, i, scale, how="") -> None:
     difference = (analytical - numerical).abs()
     allowed = check.atol * scale + check.rtol * numerical.abs()
     if not bool((difference <= allowed).all()):  # NaN is no agreement
         worst = difference.nan_to_num(math.inf).reshape(-1).argmax().item()
         number, by = divmod(int(worst), max(1, analytical.reshape(analytical.size(0) if analytical.dim() else 1, -1).size(1)))
         raise GradcheckError(
-            f"Jacobian mismatch for output {k} with respect to input {i},\nnumerical:{numerical}\nanalytical:{analytical}\n"
+            f"Jacobian{how} mismatch for output {k} with respect to input {i},\nnumerical:{numerical}\nanalytical:{analytical}\n"
             f"(numbers of the input by numbers of the output; they differ most at [{number}, {by}])")

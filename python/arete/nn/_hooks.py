@@ -86,6 +86,11 @@ def _make_tap() -> Any:
         def backward(ctx: Any, *grads: Optional[Tensor]) -> tuple:
             return (None, *ctx.seen(grads))
 
+        @staticmethod
+        def jvp(ctx: Any, seen: Any, *tangents: Optional[Tensor]) -> Any:
+            out = tuple(t if t is None else t.view_as(t) for t in tangents)
+            return out[0] if len(out) == 1 else out
+
     return Tap
 
 
