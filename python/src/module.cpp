@@ -122,6 +122,9 @@ arete.float16
 >>> with arete.no_grad(): arete.is_grad_enabled()
 False
 )");
+  // In C, so that who looks at the code of modules (compiled functions) need not look behind it.
+  m.def("_note_place",
+        [](nb::object error) { nb::module_::import_("arete.nn._places").attr("note")(error); });
   m.def("_set_grad_enabled", [](bool on) { modes().grad_enabled = on; });
   m.def("is_inference_mode_enabled", &is_inference_mode,
         R"(Whether this thread is in inference mode.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Callable
 
+from ... import _C
 from .._hooks import BackwardHook, HookDict, RemovableHandle, add_hook
 
 _global_forward_pre_hooks = HookDict()
@@ -100,9 +101,13 @@ class Calls:
     _hooked: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked:
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if self._hooked:
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            _C._note_place(error)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if self._hooked:
