@@ -20,6 +20,8 @@ function(arete_add_library)
                           SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     target_link_libraries(arete PRIVATE "$<BUILD_INTERFACE:${ARETE_LINK_LIBRARIES}>")
     target_link_options(arete PRIVATE -Wl,--as-needed)
+    target_link_options(arete PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/c_api.map)
+    set_target_properties(arete PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/c_api.map)
     # Undefined symbols are errors when the library is linked, not when a user's program starts.
     if(NOT ARETE_SANITIZE)
       target_link_options(arete PRIVATE -Wl,-z,defs)

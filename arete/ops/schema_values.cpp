@@ -1,5 +1,6 @@
 #include "arete/ops/schema_values.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,30 @@ OwnedArg default_of(Arg::Kind kind, std::string_view text) {
     default:
       return {};
   }
+}
+
+bool takes(const OpRecord& op, size_t position, std::string_view type, Arg::Kind kind) {
+  using Kind = Arg::Kind;
+  const auto is_number = [](Kind k) {
+    return k == Kind::boolean || k == Kind::integer || k == Kind::real || k == Kind::scalar;
+  };
+  if (type == "Program") return kind == Kind::program;
+  const Kind wanted = kind_of(type);
+  if (kind == wanted) return true;
+  if (wanted == Kind::tensor && is_number(kind)) {
+    // A signature with a number in this place says that the operator takes one.
+    const auto has_number = [&](std::string_view face) {
+      const std::optional<Schema> s = parse_schema(face);
+      return s && position < s->args.size() && s->args[position].type == "Scalar";
+    };
+    return op.pointwise || op.takes_numbers || std::ranges::any_of(op.faces, has_number);
+  }
+  if (wanted == Kind::scalar) return is_number(kind);
+  return wanted == Kind::real && (kind == Kind::integer || kind == Kind::scalar);
+}
+
+bool may_be_named(const OpRecord& op) {
+  return op.surface != Surface::internal || op.pointwise || op.for_files;
 }
 
 }  // namespace arete::ops

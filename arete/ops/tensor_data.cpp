@@ -123,12 +123,22 @@ Tensor from_blob(void* data, IntList sizes, IntList strides, const TensorOptions
   ARETE_CHECK(data || numel == 0, ValueError("from_blob", "the address is null")
                                       .argument("data")
                                       .got("shape " + to_string(sizes)));
-  Layout layout(sizes, strides);
   const DType dtype = options.dtype_.value_or(default_dtype());
-  const size_t bytes = size_t(layout.end()) * size_of(dtype);
+  int64_t end = numel ? 1 : 0, bytes = 0;
+  bool overflow = false;
+  for (size_t d = 0; numel && d < sizes.size(); ++d) {
+    int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) ||
+                __builtin_add_overflow(end, reach, &end);
+  }
+  overflow |= __builtin_mul_overflow(end, int64_t(size_of(dtype)), &bytes);
+  ARETE_CHECK(!overflow,
+              ValueError("from_blob", "the memory would be larger than the address space")
+                  .got("sizes " + to_string(sizes) + " and strides " + to_string(strides)));
+  Layout layout(sizes, strides);
   std::function<void()> release = [] {};
   if (deleter) release = [deleter = std::move(deleter), data] { deleter(data); };
-  StoragePtr storage = Storage::adopt(options.device_, data, bytes, std::move(release));
+  StoragePtr storage = Storage::adopt(options.device_, data, size_t(bytes), std::move(release));
   storage->mark_exported();
   Tensor t{IntrusivePtr<TensorImpl>(new TensorImpl(std::move(storage), std::move(layout), dtype))};
   if (options.requires_grad_) t.requires_grad_(true);

@@ -3,6 +3,7 @@
 #include "arete/base/error.h"
 #include "arete/base/text.h"
 #include "arete/nn/rnn_internal.h"
+#include "arete/ops/schema_values.h"
 #include "arete/program/body_internal.h"
 
 namespace arete::program {
@@ -96,9 +97,7 @@ const ops::OpRecord* find_callable(std::string_view name) {
   return name == direction.name ? &direction : ops::find_record(name);
 }
 
-bool is_for_files(const ops::OpRecord& op) {
-  return op.surface != ops::Surface::internal || op.pointwise || takes_program(op) || op.for_files;
-}
+bool is_for_files(const ops::OpRecord& op) { return ops::may_be_named(op) || takes_program(op); }
 
 bool takes_program(const ops::OpRecord& op) {
   return op.apply && op.schema == op.name + "(Program program, Tensor[] inputs) -> Tensor[]";

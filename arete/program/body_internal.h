@@ -138,9 +138,7 @@ void for_each_value(const RecordedCall& c, F&& f) {
 /// The record that a program may call under this name: an operator's, or a function's of the
 /// library that is none; null if there is none.
 const ops::OpRecord* find_callable(std::string_view name);
-/// Whether a file may call it. Parts of other operators check less of their arguments than what
-/// users call: of them those may that element by element cannot go wrong, and those whose
-/// records say so.
+/// Whether a file may call it.
 bool is_for_files(const ops::OpRecord& op);
 /// Whether it is one of an expression program ("name(Program program, Tensor[] inputs)").
 bool takes_program(const ops::OpRecord& op);

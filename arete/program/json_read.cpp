@@ -439,29 +439,8 @@ class Reader {
     } else {
       fail(io::quote_text(key, 40));
     }
-    check(is_allowed(a.kind, type, op, position), s.name);
+    check(ops::takes(op, position, type, a.kind), s.name);
     return a;
-  }
-
-  // Whether an operator that wants `type` may be given this kind: as C++ and the bindings do.
-  bool is_allowed(Kind kind, std::string_view type, const ops::OpRecord& op,
-                  size_t position) const {
-    const auto is_number = [](Kind k) {
-      return k == Kind::boolean || k == Kind::integer || k == Kind::real || k == Kind::scalar;
-    };
-    if (type == "Program") return kind == Kind::program;
-    const Kind wanted = ops::kind_of(type);
-    if (kind == wanted) return true;
-    if (wanted == Kind::tensor && is_number(kind)) {
-      // A signature with a number in this place says that the operator takes one.
-      const auto has_number = [&](std::string_view face) {
-        const std::optional<ops::Schema> s = ops::parse_schema(face);
-        return s && position < s->args.size() && s->args[position].type == "Scalar";
-      };
-      return op.pointwise || op.takes_numbers || std::ranges::any_of(op.faces, has_number);
-    }
-    if (wanted == Kind::scalar) return is_number(kind);
-    return wanted == Kind::real && (kind == Kind::integer || kind == Kind::scalar);
   }
 
   void scalar(const json& j, const std::string& what, Argument& a) const {

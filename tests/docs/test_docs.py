@@ -10,7 +10,8 @@ Every ```cpp block of the given Markdown files is an example that works as it st
 
 A program must exit with 0. A comment `// prints: TEXT` names the next line that the block must print at that point; the
 checked lines must be found in the output in that order. A block that shows what is not an example (a declaration, a
-piece of a larger program) is fenced as ```c++ and is not looked at. Links between files must lead somewhere.
+piece of a larger program) is fenced as ```c++ and is not looked at. A ```c block is a program of C17. Links between files
+must lead somewhere.
 """
 
 import argparse
@@ -36,8 +37,8 @@ MARK, THROWN = "@@block ", "@@thrown "
 
 
 class Block:
-    def __init__(self, path, line, text):
-        self.path, self.line, self.text = path, line, text
+    def __init__(self, path, line, text, language="cpp"):
+        self.path, self.line, self.text, self.language = path, line, text, language
         self.is_program = re.search(r"^int main\b", text, re.MULTILINE) is not None
 
     @property
@@ -50,13 +51,13 @@ class Block:
 
 
 def blocks_of(path):
-    found, start, lines = [], None, []
+    found, start, lines, language = [], None, [], ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if start is None:
-            if line.strip() == "```cpp":
-                start, lines = number + 1, []
+            if line.strip() in ("```cpp", "```c"):
+                start, lines, language = number + 1, [], line.strip()[3:]
         elif line.strip() == "```":
-            found.append(Block(path, start, "\n".join(lines) + "\n"))
+            found.append(Block(path, start, "\n".join(lines) + "\n", language))
             start = None
         else:
             lines.append(line)
@@ -127,8 +128,9 @@ class Runner:
         file, program = self.folder / f"{name}.cpp", self.folder / name
         file.write_text(source, encoding="utf-8")
         library = Path(self.options.library).resolve()
-        command = [*self.options.launcher, self.options.compiler, "-std=c++20", "-O0", "-Wall", "-Wextra",
-                   *self.options.flag, f"-I{self.options.root}", str(file), str(library),
+        standard = ["-std=c++20"] if blocks[0].language == "cpp" else ["-x", "c", "-std=c17", "-pedantic"]
+        command = [*self.options.launcher, self.options.compiler, *standard, "-O0", "-Wall", "-Wextra",
+                   *self.options.flag, f"-I{self.options.root}", str(file), "-x", "none", str(library),
                    f"-Wl,-rpath,{library.parent}", "-o", str(program)]
         compiled = subprocess.run(command, capture_output=True, text=True)
         if compiled.returncode:
