@@ -100,7 +100,7 @@ IntrusivePtr<Storage> Storage::promise(Device device, size_t bytes, std::byte* s
 void Storage::provide(void* data, Allocator* allocator) {
   data_ = static_cast<std::byte*>(data);
   allocator_ = allocator;
-  tell(MemoryEvent::Action::alloc, *this);
+  if (allocator) tell(MemoryEvent::Action::alloc, *this);
 }
 
 void Storage::forget_promise(const Promiser* by) const noexcept {

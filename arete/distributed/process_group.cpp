@@ -438,6 +438,33 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
              {}, async);
 }
 
+WorkPtr ProcessGroup::all_gather_in_place(const std::vector<Tensor>& tensors, bool async) {
+  constexpr const char* kName = "all_gather";
+  std::vector<std::shared_ptr<Call>> together;
+  StreamCalls* streams = nullptr;
+  WorkPtr last;
+  for (const Tensor& whole : tensors) {
+    const std::vector<Tensor> parts = equal_parts(kName, whole);
+    const Device home = home_of(kName, whole);
+    if (home.is_cpu() || whole.device() != home) {
+      last = run(CollectiveKind::all_gather, {parts[size_t(rank_)]}, parts, 0, {}, async);
+      continue;
+    }
+    streams = &stream_calls(home);
+    const MadeNow now(kName, {parts});
+    auto call = std::make_shared<Call>();
+    call->args = {.kind = CollectiveKind::all_gather, .timeout = timeout_};
+    call->home = home;
+    call->queue = async ? streams->queue() : nullptr;
+    call->gather_into(parts);
+    call->in.push_back(call->out[size_t(rank_)]);
+    call->make_views();
+    together.push_back(std::move(call));
+  }
+  if (streams) last = streams->run(together, async);
+  return last;
+}
+
 WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                                      ReduceOp op, bool async) {
   check_count("reduce_scatter", "input_list", inputs.size());

@@ -127,6 +127,9 @@ class ProcessGroup final : public ops::CollectiveGroup {
   /// Tensors of different ranks may differ in size.
   WorkPtr all_gather(const std::vector<Tensor>& outputs, const Tensor& input, bool async = false);
   WorkPtr all_gather_into_tensor(const Tensor& output, const Tensor& input, bool async = false);
+  /// Each tensor has, one after the other, as many elements from each rank; those of this one are
+  /// there. Of a GPU they are one piece of work.
+  WorkPtr all_gather_in_place(const std::vector<Tensor>& tensors, bool async = false);
   WorkPtr reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs, ReduceOp op = {},
                          bool async = false);
   WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, ReduceOp op = {},

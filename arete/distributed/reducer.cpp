@@ -7,10 +7,9 @@
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
 #include "arete/distributed/flight_recorder.h"
-#include "arete/expr/program_cache.h"
+#include "arete/distributed/packing_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/multi.h"
 #include "arete/ops/shape.h"
 
 namespace arete::distributed {
@@ -49,15 +48,6 @@ Tensor view_in(const Tensor& memory, const Tensor& parameter, int64_t offset) {
   if (!layout.is_dense()) layout = Layout(parameter.sizes());
   layout.offset = offset;
   return ops::alias(memory, std::move(layout));
-}
-
-const expr::Program& scale_program(DType dtype) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  const expr::Type type = expr::compute_type(dtype);
-  return cache.get(pack_key({int(dtype)}), {dtype}, {expr::work_type(dtype)}, {dtype},
-                   [&](std::span<const expr::Value> v) {
-                     return std::vector{expr::cast(v[0], type) * expr::cast(v[1], type)};
-                   });
 }
 
 bool is_kept_by_others(const Tensor& view) { return view.impl()->use_count() > 1; }
@@ -263,9 +253,7 @@ void Reducer::pack(Bucket& bucket) {
     if (!bucket.ones.defined()) bucket.ones = arete::ones({int64_t(n)}, bucket.memory.options());
   }
   const double scale = hook_ ? 1 : 1 / divisor_;
-  std::vector<Tensor> grads;  // they must live until they are packed
-  std::vector<prim::View> in, out;
-  grads.reserve(n + 1);
+  std::vector<Tensor> in, out;
   bool all = true;
   for (size_t i = 0; i < n; ++i) {
     const size_t p = bucket.places[i];
@@ -282,9 +270,8 @@ void Reducer::pack(Bucket& bucket) {
                            name_of(p) + " was given another dtype, device or shape; convert the "
                                         "module before it is wrapped"));
     if (g.numel() == 0 || (scale == 1 && g.is_same(view))) continue;
-    grads.push_back(g);
-    in.push_back(ops::view_of(grads.back()));
-    out.push_back(ops::view_of(view));
+    in.push_back(g);
+    out.push_back(view);
   }
   Tensor had = bucket.ones;
   if (!all) {
@@ -295,19 +282,9 @@ void Reducer::pack(Bucket& bucket) {
     }
     had = tensor(numbers).to(bucket.memory.options());
   }
-  if (is_complex(first.dtype())) {  // no programs
-    for (size_t i = 0; i < n; ++i)
-      if (const Tensor g = parameters_[bucket.places[i]].grad(); g.defined() && !shadows_)
-        bucket.views[i].copy_(g);
-    bucket.had.copy_(had);
-    bucket.memory.mul_(scale);
-    return;
-  }
-  in.push_back(ops::view_of(had));
-  out.push_back(ops::view_of(bucket.had));
-  const expr::Literal literal{.f = scale};
-  ops::run_programs("pack_gradients", scale_program(first.dtype()), first.device(),
-                    int64_t(out.size()), in, out, {&literal, 1});
+  in.push_back(had);
+  out.push_back(bucket.had);
+  pack_scaled(in, out, scale);
 }
 
 void Reducer::launch(size_t index) {

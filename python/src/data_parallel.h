@@ -6,5 +6,6 @@
 namespace arete::python {
 
 void bind_data_parallel(nanobind::module_& distributed);
+void bind_sharding(nanobind::module_& distributed);  // sharding.cpp
 
 }  // namespace arete::python

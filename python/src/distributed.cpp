@@ -343,6 +343,7 @@ void bind_distributed(nb::module_& parent) {
   bind_stores(m);
   bind_groups(m);
   bind_data_parallel(m);
+  bind_sharding(m);
   bind_distributed_monitor(m);
 }
 

@@ -13,8 +13,9 @@ from arete.nn.utils.rnn import pack_sequence
 
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 
-# A room is a module or package beside arete/__init__.py. Each line may import from the lines above it; rooms on one line do not
-# know each other. The package itself ("") is above all of them, but for the two old addresses that only pickles know.
+# A room is a module or package beside arete/__init__.py, or a part of one that is named here. Each line may import from the lines
+# above it; rooms on one line do not know each other. The package itself ("") is above all of them, but for the two old addresses that
+# only pickles know.
 ORDER = """
     _C
     _absent_device _refused _skip futures torch_version
@@ -25,7 +26,9 @@ ORDER = """
     _grouped _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
     _library masked nn
-    _dynamo _formats _utils cuda distributions library optim utils
+    _dynamo _formats _utils cuda distributions library optim utils distributed.tensor
+    distributed._tensor distributed.checkpoint distributed.fsdp
+    distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
     export hub jit
     onnx
@@ -121,7 +124,9 @@ def circles(graph):
 
 
 def room(name):
-    return (name.split(".") + [""])[1]
+    parts = name.split(".")
+    part = ".".join(parts[1:3])
+    return part if part in LEVELS else (parts + [""])[1]
 
 
 def upward(package):

@@ -1,9 +1,66 @@
-"""Tensors spread over processes: there are none, and nothing is one."""
+"""Tensors spread over processes: they are stored, become whole and are placed otherwise; modules compute with their parts as
+`parallel.parallelize_module` says. docs/sharding.md has examples."""
 from __future__ import annotations
 
+from typing import Any, Optional, Sequence
+
+from ... import _C, _operators
 from ..._refused import refused as _refused
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
+from ._dtensor import DTensor as DTensor
+from ._dtensor import Spec as _Spec
+from ._dtensor import distribute_tensor as distribute_tensor
+from ._dtensor import _mesh, _normal, part_of
 from .placement_types import Partial as Partial, Placement as Placement, Replicate as Replicate, Shard as Shard
 
-globals().update(_refused(__name__, "there are no tensors that are spread over processes", "DTensor", "distribute_module",
-                          "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"))
+globals().update(_refused(__name__, "modules are distributed by fully_shard() and parallelize_module()", "distribute_module"))
+
+
+def _sizes(size: tuple) -> list:
+    return list(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else list(size)
+
+
+def _same(value: Any) -> Any:
+    """A function that makes DTensors of one value."""
+
+    def make(*size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None, device_mesh: Optional[DeviceMesh] = None,
+             placements: Optional[Sequence[Placement]] = None) -> DTensor:
+        sizes = _sizes(size)
+        mesh = _mesh(device_mesh, _C.device("cpu"))
+        places = _normal(mesh, placements, len(sizes))
+        own, _ = part_of(sizes, mesh, places)
+        local = _operators.full(own, value, dtype=dtype or _C.get_default_dtype(), device=mesh.device_type)
+        return DTensor(local, _Spec(mesh, places, _C.Size(sizes)), requires_grad)
+
+    make.__doc__ = f"A DTensor of {value}."
+    return make
+
+
+zeros, ones = _same(0), _same(1)
+zeros.__name__, ones.__name__ = "zeros", "ones"
+
+
+def empty(*size: Any, **options: Any) -> DTensor:
+    """A DTensor of whatever values; they are zeros."""
+    return zeros(*size, **options)
+
+
+def full(size: Sequence[int], fill_value: Any, **options: Any) -> DTensor:
+    """A DTensor of one value."""
+    return _same(fill_value)(list(size), **options)
+
+
+def _drawn(name: str) -> Any:
+    def make(*size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None, device_mesh: Optional[DeviceMesh] = None,
+             placements: Optional[Sequence[Placement]] = None) -> DTensor:
+        mesh = _mesh(device_mesh, _C.device("cpu"))
+        whole = getattr(_operators, name)(_sizes(size), dtype=dtype, device=mesh.device_type)
+        made = distribute_tensor(whole, mesh, placements)
+        return DTensor(made.to_local(), made._spec, requires_grad)
+
+    make.__name__ = name
+    make.__doc__ = f"A DTensor of the numbers that {name}() gives rank 0."
+    return make
+
+
+rand, randn = _drawn("rand"), _drawn("randn")

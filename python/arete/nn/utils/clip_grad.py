@@ -7,6 +7,7 @@ from typing import Any, Iterable, List, Optional, Union
 
 from ... import _C
 from ..._C import Tensor
+from ...distributed._norms import total_norm
 
 __all__ = [
     "clip_grad_norm_",
@@ -33,7 +34,8 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: Optional[bool] = None,
 ) -> Tensor:
-    """The norm of all tensors' elements together (a 0-d tensor).
+    """The norm of all tensors' elements together (a 0-d tensor). Of those that are spread over processes the elements of all count,
+    so all processes call it.
 
     >>> nn.utils.get_total_norm([arete.tensor([3.0]), arete.tensor([4.0])])
     tensor(5.)
@@ -42,7 +44,14 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not parts:
         return _C.tensor(0.0)
-    total = _C._total_norm(parts, norm_type)
+    spread = [t for t in parts if getattr(t, "_spec", None) is not None]
+    if spread:
+        total = total_norm(spread, norm_type, _C._total_norm)
+        own = [t for t in parts if getattr(t, "_spec", None) is None]
+        if own:
+            total = _C._total_norm([total, _C._total_norm(own, norm_type).to(total.device)], norm_type)
+    else:
+        total = _C._total_norm(parts, norm_type)
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "

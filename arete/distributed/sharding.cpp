@@ -1,0 +1,707 @@
+#include "arete/distributed/sharding.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "arete/autograd/engine.h"
+#include "arete/core/history.h"
+#include "arete/core/modes.h"
+#include "arete/distributed/call_internal.h"
+#include "arete/distributed/flight_recorder.h"
+#include "arete/distributed/packing_internal.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/foreach.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/backend.h"
+
+namespace arete::distributed {
+namespace {
+
+constexpr const char* kName = "fully_shard";
+constexpr int64_t kAlignment = 256;  // of parameters within their memory, in bytes
+
+Tensor over(const StoragePtr& memory, Layout layout, DType dtype) {
+  Tensor t(IntrusivePtr<TensorImpl>(new TensorImpl(memory, std::move(layout), dtype)));
+  // Not the writes of those who compute with the memory.
+  t.impl()->own_version = IntrusivePtr<VersionCounter>(new VersionCounter(0));
+  return t;
+}
+
+// Now, whether or not the thread puts calls off.
+StoragePtr new_memory(Device device, size_t bytes) {
+  return device.is_meta() ? Storage::create(device, bytes, nullptr)
+                          : prim::backend_for(device).new_storage(bytes);
+}
+
+Tensor fresh(int64_t n, DType dtype, Device device) {
+  return Tensor(IntrusivePtr<TensorImpl>(
+      new TensorImpl(new_memory(device, size_t(n) * size_of(dtype)), Layout({n}), dtype)));
+}
+
+// Stands in for memory that was given back.
+class Absent final : public Promiser {
+ public:
+  void settle(const Storage&) override {
+    throw ValueError("", "a sharded parameter was used whole while it is not")
+        .hint(
+            "use parameters in the forward pass of the module that was given to fully_shard, or "
+            "call its unshard() before");
+  }
+};
+Absent absent;
+
+bool is_under_way(uint64_t pass) {
+  const std::vector<uint64_t> passes = autograd::passes_under_way();
+  return std::ranges::find(passes, pass) != passes.end();
+}
+
+}  // namespace
+
+// A forward pass of the module.
+struct ShardedParameters::Call {
+  int64_t inputs = 0;  // whose gradients tell that the module's part of a pass backward is over
+  uint64_t pass = 0;   // the last one that reached it
+  int64_t left = 0;    // of the inputs, in that pass
+};
+
+struct ShardedNetwork::Reduction {
+  std::shared_ptr<ShardedParameters> of;
+  Tensor in, out;  // all rows by processes, and those of this one
+  WorkPtr work;
+  bool unsure;  // some parameters had no gradient in this process
+};
+
+// ---- what groups share
+
+ShardedNetwork::ShardedNetwork() = default;
+ShardedNetwork::~ShardedNetwork() = default;
+
+void ShardedNetwork::begin_forward() {
+  if (!began_.empty()) expected_ = std::exchange(began_, {});
+  ended_.clear();
+}
+
+StoragePtr ShardedNetwork::take(Device device, size_t bytes) {
+  const void* const stream = prim::backend_for(device).current_stream();
+  for (size_t i = 0; i < free_.size(); ++i) {
+    const Block& b = free_[i];
+    if (b.stream != stream || b.memory->bytes() != bytes || b.memory->device() != device) continue;
+    StoragePtr memory = b.memory;
+    free_.erase(free_.begin() + int64_t(i));
+    return memory;
+  }
+  return new_memory(device, bytes);
+}
+
+// Whoever has it next comes after what the current stream was given until now.
+void ShardedNetwork::give(StoragePtr memory) {
+  const void* const stream = prim::backend_for(memory->device()).current_stream();
+  free_.push_back({std::move(memory), stream});
+}
+
+// A pass backward has come to a group.
+void ShardedNetwork::note_pass() {
+  if (pass_ != 0 && is_under_way(pass_)) return;
+  pass_ = autograd::passes_under_way().back();
+  used_.clear();
+  // A pass that fails forgets what it was to do at its end.
+  struct End {
+    ShardedNetwork* network;
+    uint64_t pass;
+    bool done = false;
+    ~End() {
+      if (done || network->pass_ != pass) return;
+      network->reductions_.clear();
+      try {
+        for (const auto& weak : network->used_)
+          if (const auto g = weak.lock()) {
+            g->finish_pass();
+            std::ranges::fill(g->sums_, Tensor());
+          }
+      } catch (...) {
+        // The error that ended the pass is on its way.
+      }
+      network->pass_ = 0;
+    }
+  };
+  const auto end = std::make_shared<End>(this, pass_);
+  autograd::at_end_of_pass([end] {
+    end->network->end_pass();
+    end->done = true;
+  });
+}
+
+// The oldest one leaves its memory to the next.
+void ShardedNetwork::finish_first_reduction() {
+  for (const auto& r : reductions_) {
+    if (!r->in.defined()) continue;
+    if (r->work) std::exchange(r->work, nullptr)->wait();
+    r->in.storage()->writable_data();
+    give(r->in.storage());
+    r->in = Tensor();
+    ShardedParameters& g = *r->of;
+    if (!g.all_reduces) return;
+    if (g.partial_.defined()) r->out.add_(std::exchange(g.partial_, Tensor()));
+    if (g.options.replicas) r->work = g.options.replicas->all_reduce(r->out, kSum, true);
+    return;
+  }
+}
+
+void ShardedNetwork::end_pass() {
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < used_.size(); ++i)
+    if (const auto g = used_[i].lock(); g && g->pass_ && g->missing_ > 0) {
+      g->missing_ = 0;  // gradients that did not come after all
+      g->complete();
+    }
+  for (size_t i = 0; i < reductions_.size(); ++i) finish_first_reduction();
+  for (const auto& weak : used_)
+    if (const auto g = weak.lock()) g->finish_pass();
+  while (!reductions_.empty()) {
+    Reduction& r = *reductions_.front();
+    if (r.work) r.work->wait();
+    r.of->give_gradients(r.out, r.unsure);
+    reductions_.pop_front();
+  }
+  // Those that were gathered ahead for nothing, too.
+  for (const auto& weak : ended_)
+    if (const auto g = weak.lock(); g && g->reshard_after_backward) g->drop();
+  pass_ = 0;
+}
+
+// ---- shards
+
+std::shared_ptr<ShardedParameters> ShardedParameters::make(std::vector<Tensor> parameters,
+                                                           std::vector<std::string> names,
+                                                           ProcessGroupPtr group,
+                                                           const ShardingOptions& options) {
+  ARETE_CHECK(group, ValueError(kName, "there is no group"));
+  ARETE_CHECK(!parameters.empty(), ValueError(kName, "there are no parameters"));
+  ARETE_CHECK(names.size() == parameters.size(),
+              ValueError(kName, "there must be a name for each parameter"));
+  return std::shared_ptr<ShardedParameters>(
+      new ShardedParameters(std::move(parameters), std::move(names), std::move(group), options));
+}
+
+ShardedParameters::ShardedParameters(std::vector<Tensor> parameters, std::vector<std::string> names,
+                                     ProcessGroupPtr group, const ShardingOptions& options_in)
+    : options(options_in),
+      parameters_(std::move(parameters)),
+      names_(std::move(names)),
+      group_(std::move(group)),
+      network_(std::make_shared<ShardedNetwork>()) {
+  const NoGradGuard no_grad;
+  const int64_t n = group_->size(), rank = group_->rank();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& p = parameters_[i];
+    ARETE_CHECK(p.dim() > 0, ValueError(kName,
+                                        "fully_shard doesn't support scalar parameters. "
+                                        "Change " +
+                                            names_[i] + " to a 1D tensor with numel equal to 1."));
+    ARETE_CHECK(p.is_contiguous(),
+                NotImplementedError(
+                    kName, "FSDP does not support non-contiguous parameters yet: " + names_[i]));
+    ARETE_CHECK(p.is_leaf(), ValueError(kName, names_[i] + " is no leaf of the graph"));
+    Part part;
+    part.sizes = Shape(p.sizes());
+    const int64_t each = (p.size(0) + n - 1) / n;
+    part.first = std::min(rank * each, p.size(0));
+    part.rows = std::min(each, p.size(0) - part.first);
+    part.chunk = each * row_elements(part);
+    parts_.push_back(std::move(part));
+  }
+  lay_out();
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    take_shard(i, parameters_[i].detach().narrow(0, parts_[i].first, parts_[i].rows));
+  take_over();
+}
+
+ShardedParameters::~ShardedParameters() {
+  for (const Tensor& p : parameters_) autograd::remove_grad_sink(p, this);
+  try {
+    drop();  // tensors that were saved may live on
+  } catch (...) {
+    // A destructor has nobody to tell; the memory lives as long as it is pointed to.
+    if (present_) new StoragePtr(borrowed_);
+  }
+}
+
+int64_t ShardedParameters::row_elements(const Part& part) const {
+  int64_t n = 1;
+  for (size_t d = 1; d < part.sizes.size(); ++d) n *= part.sizes[d];
+  return n;
+}
+
+// Where each parameter is when it is whole.
+void ShardedParameters::lay_out() {
+  device_ = options.offload_from.value_or(parameters_[0].device());
+  std::set<DType> trained;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const Tensor& p = parameters_[i];
+    Part& part = parts_[i];
+    ARETE_CHECK(options.offload_from || p.device() == device_,
+                DeviceError(kName, "the parameters of a group must be on one device")
+                    .expected(device_.to_string())
+                    .got(p.device().to_string() + " of " + names_[i]));
+    part.shard_dtype = p.dtype();
+    part.dtype = is_floating(p.dtype()) ? options.param_dtype.value_or(p.dtype()) : p.dtype();
+    if (p.requires_grad()) trained.insert(p.dtype());
+    const int64_t size = int64_t(size_of(part.dtype));
+    part.whole = Layout(part.sizes);
+    part.whole.offset = bytes / size;
+    bytes += part.chunk * group_->size() * size;
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  ARETE_CHECK(trained.size() <= 1,
+              NotImplementedError(kName,
+                                  "FSDP expects uniform original parameter dtype in the "
+                                  "parameters of one group that are trained"));
+  whole_ = device_.is_meta() ? Storage::create(device_, size_t(bytes), nullptr)
+                             : Storage::promise(device_, size_t(bytes), nullptr);
+  if (!device_.is_meta()) whole_->put_off(&absent, true);
+}
+
+// Puts the rows of this process into memory of their own, behind the leaf.
+void ShardedParameters::take_shard(size_t index, const Tensor& values) {
+  Part& part = parts_[index];
+  const Tensor& p = parameters_[index];
+  const size_t bytes = size_t(part.chunk) * size_of(part.shard_dtype);
+  const bool offloads = options.offload_from && !p.is_meta();
+  if (offloads && options.pin_memory && options.offload_from->is_cuda())
+    part.memory = Storage::create(
+        kCPU, bytes, &prim::backend_for(*options.offload_from).pinned_allocator(), true);
+  else
+    part.memory = new_memory(offloads ? Device(kCPU) : p.device(), bytes);
+  Shape sizes = part.sizes;
+  sizes[0] = part.rows;
+  part.shard = Layout(sizes);
+  if (!p.is_meta()) {
+    over(part.memory, Layout({part.chunk}), part.shard_dtype).zero_();
+    over(part.memory, part.shard, part.shard_dtype).copy_(values);
+  }
+}
+
+// The leaves show their shards, and count their own writes.
+void ShardedParameters::take_over() {
+  has_sink_.assign(parts_.size(), false);
+  sums_.assign(parts_.size(), Tensor());
+  before_.assign(parts_.size(), Tensor());
+  awaited_.assign(parts_.size(), false);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    TensorImpl& leaf = *parameters_[i].impl();
+    if (!leaf.own_version) leaf.own_version = IntrusivePtr<VersionCounter>(new VersionCounter(0));
+    if (leaf.autograd && leaf.autograd->accumulator) {
+      const Tensor grad = leaf.autograd->accumulator->grad;
+      ARETE_CHECK(!grad.defined() || grad.layout().sizes == parts_[i].shard.sizes,
+                  ValueError(kName, names_[i] + " has a gradient; shard a network before it is "
+                                                "trained"));
+    }
+  }
+  shows_whole_ = true;
+  show(false);
+}
+
+void ShardedParameters::rebind(std::vector<Tensor> parameters) {
+  const NoGradGuard no_grad;
+  ARETE_CHECK(parameters.size() == parts_.size(),
+              ValueError(kName, "another number of parameters than before"));
+  for (size_t i = 0; i < parts_.size(); ++i)
+    ARETE_CHECK(parameters[i].layout().sizes == parts_[i].shard.sizes,
+                ValueError(kName, names_[i] + " was given other sizes")
+                    .expected(to_string(parts_[i].shard.sizes))
+                    .got(to_string(parameters[i].sizes())));
+  drop();
+  for (const Tensor& p : parameters_) autograd::remove_grad_sink(p, this);
+  parameters_ = std::move(parameters);
+  lay_out();
+  for (size_t i = 0; i < parts_.size(); ++i) take_shard(i, parameters_[i].detach());
+  take_over();
+}
+
+void ShardedParameters::show(bool whole) {
+  if (shows_whole_ == whole) return;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    TensorImpl& leaf = *parameters_[i].impl();
+    const Part& part = parts_[i];
+    leaf.storage = whole ? whole_ : part.memory;
+    leaf.layout = whole ? part.whole : part.shard;
+    leaf.dtype = whole ? part.dtype : part.shard_dtype;
+    if (leaf.autograd && leaf.autograd->accumulator && !leaf.autograd->accumulator->outputs.empty())
+      leaf.autograd->accumulator->outputs[0] = {leaf.layout.sizes, leaf.dtype,
+                                                leaf.storage->device()};
+  }
+  shows_whole_ = whole;
+}
+
+bool ShardedParameters::is_stale() const {
+  return std::ranges::any_of(parts_, [](const Part& p) { return p.memory->writes() != p.writes; });
+}
+
+void ShardedParameters::gather() {
+  if (present_ && !is_stale()) return;
+  ARETE_CHECK(!device_.is_meta(),
+              ValueError(kName, names_[0] + " is on meta; call to_empty() and initialize it"));
+  const NoGradGuard no_grad;
+  const MadeNow now("all_gather", {});
+  if (!present_) {
+    borrowed_ = network_->take(device_, whole_->bytes());
+    whole_->forget_promise(&absent);
+    whole_->provide(borrowed_->data(), nullptr);
+    present_ = true;
+  }
+  const int64_t n = group_->size();
+  std::vector<Tensor> slots, shards, wholes;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    // Optimizers write to shards behind the leaf's back; what was saved of it is not valid any
+    // more.
+    if (part.writes != part.memory->writes()) parameters_[i].bump_version();
+    part.writes = part.memory->writes();
+    if (part.chunk == 0) continue;
+    const int64_t begin = part.whole.offset;
+    slots.push_back(
+        over(whole_, Layout({part.chunk}, {1}, begin + group_->rank() * part.chunk), part.dtype));
+    shards.push_back(over(part.memory, Layout({part.chunk}), part.shard_dtype));
+    wholes.push_back(over(whole_, Layout({part.chunk * n}, {1}, begin), part.dtype));
+  }
+  if (!slots.empty()) {
+    ops::foreach_copy(slots, shards, /*non_blocking=*/true);
+    const CallLabel label(std::make_shared<const std::string>("FSDP: " + names_.front()));
+    if (n > 1) group_->all_gather_in_place(wholes, true);
+  }
+}
+
+void ShardedParameters::drop() {
+  if (!present_) return;
+  whole_->writable_data();  // what was gathered for nobody
+  whole_->provide(nullptr, nullptr);
+  whole_->put_off(&absent, true);
+  present_ = false;
+  network_->give(std::move(borrowed_));
+}
+
+void ShardedParameters::unshard(bool shows) {
+  gather();
+  if (shows) show(true);
+}
+
+void ShardedParameters::reshard() {
+  show(false);
+  drop();
+}
+
+Tensor ShardedParameters::gathered(size_t index, const Tensor& others) const {
+  const NoGradGuard no_grad;
+  const Part& part = parts_.at(index);
+  ARETE_CHECK(!others.defined() || others.layout().sizes == part.shard.sizes,
+              ValueError(kName, "these are not spread as " + names_[index])
+                  .expected(to_string(part.shard.sizes))
+                  .got(to_string(others.sizes())));
+  const DType dtype = others.defined() ? others.dtype() : part.shard_dtype;
+  Tensor shard = over(part.memory, Layout({part.chunk}), part.shard_dtype).to(device_);
+  if (others.defined()) {
+    shard = fresh(part.chunk, dtype, device_);
+    shard.zero_();
+    ops::alias(shard, part.shard).copy_(others);
+  }
+  const Tensor all = fresh(part.chunk * group_->size(), dtype, device_);
+  if (part.chunk > 0) group_->all_gather_into_tensor(all, shard);
+  return ops::alias(all, Layout(part.sizes));
+}
+
+int64_t ShardedParameters::first_row(size_t index) const { return parts_.at(index).first; }
+IntList ShardedParameters::full_sizes(size_t index) const {
+  const Shape& s = parts_.at(index).sizes;
+  return {s.data(), s.size()};
+}
+
+// ---- forward
+
+void ShardedParameters::join(std::shared_ptr<ShardedNetwork> network) {
+  drop();
+  network_ = std::move(network);
+}
+
+void ShardedParameters::prefetch(const std::vector<std::weak_ptr<ShardedParameters>>& list) {
+  for (const auto& weak : list)
+    if (const auto g = weak.lock()) g->gather();
+}
+
+void ShardedParameters::prefetch_previous() {
+  if (backward_prefetch) return prefetch(*backward_prefetch);
+  const auto& ended = network_->ended_;
+  for (size_t i = ended.size(); i-- > 1;)
+    if (ended[i].lock().get() == this) {
+      if (const auto before = ended[i - 1].lock()) before->gather();
+      return;
+    }
+}
+
+void ShardedParameters::before_forward(std::span<const Tensor> inputs) {
+  const NoGradGuard no_grad;
+  has_frozen_ = false;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].requires_grad()) {
+      has_frozen_ = true;
+    } else if (!has_sink_[i]) {
+      autograd::set_grad_sink(parameters_[i], shared_from_this(), i);
+      has_sink_[i] = true;
+    }
+  }
+  // Where some parameters have no gradients that would tell, those of the inputs do.
+  const auto call = std::make_shared<Call>();
+  if (has_frozen_)
+    for (const Tensor& t : inputs) {
+      if (!t.requires_grad()) continue;
+      ++call->inputs;
+      autograd::register_hook(*gradient_edge(t).node,
+                              Node::PreHook([weak = weak_from_this(), call](TensorList&) {
+                                const auto self = weak.lock();
+                                if (!self || call->left == 0 || --call->left > 0) return;
+                                --self->active_;
+                                self->leave_backward();
+                              }));
+    }
+  gather();
+  show(true);
+  calls_.push_back(call);
+  if (!autograd::passes_under_way().empty()) return prefetch_previous();  // computed again
+  auto& began = network_->began_;
+  const auto& expected = network_->expected_;
+  const size_t at = began.size();
+  began.push_back(weak_from_this());
+  if (forward_prefetch)
+    prefetch(*forward_prefetch);
+  else if (at + 1 < expected.size() && expected[at].lock().get() == this)
+    if (const auto next = expected[at + 1].lock()) next->gather();
+}
+
+void ShardedParameters::after_forward(std::span<const Tensor> outputs) {
+  if (calls_.empty()) return;  // it has failed before it began
+  const std::shared_ptr<Call> call = std::move(calls_.back());
+  calls_.pop_back();
+  std::set<Node*> seen;
+  for (const Tensor& t : outputs) {
+    if (!t.requires_grad() || t.is_leaf()) continue;
+    Node& node = *gradient_edge(t).node;
+    if (seen.insert(&node).second)
+      autograd::register_hook(node, Node::PreHook([weak = weak_from_this(), call](TensorList&) {
+                                if (const auto self = weak.lock()) self->enter_backward(call);
+                              }));
+  }
+  // What is computed again is differentiated at once.
+  if (!calls_.empty() || !autograd::passes_under_way().empty()) return;
+  network_->ended_.push_back(weak_from_this());
+  show(false);
+  if (options.reshard_after_forward) drop();
+}
+
+// ---- backward
+
+void ShardedParameters::enter_backward(const std::shared_ptr<Call>& call) {
+  const NoGradGuard no_grad;
+  join_pass();
+  if (call->pass != network_->pass_) {
+    call->pass = network_->pass_;
+    call->left = call->inputs;
+    if (call->left > 0) ++active_;
+  }
+  gather();
+  show(true);
+  prefetch_previous();
+}
+
+void ShardedParameters::join_pass() {
+  network_->note_pass();
+  auto& used = network_->used_;
+  if (std::ranges::none_of(used, [&](const auto& g) { return g.lock().get() == this; }))
+    used.push_back(weak_from_this());
+}
+
+void ShardedParameters::begin(std::span<const size_t> places, bool create_graph) {
+  ARETE_CHECK(!create_graph,
+              AutogradError("backward",
+                            "gradients that were reduced over processes have no history, so "
+                            "create_graph=True is not possible here"));
+  ARETE_CHECK(pass_ == 0 || !is_under_way(pass_),
+              AutogradError("backward",
+                            "a backward pass within another one reaches the same sharded "
+                            "parameters"));
+  join_pass();
+  pass_ = network_->pass_;
+  trained_.clear();
+  missing_ = places.size();
+  for (const size_t p : places) awaited_[p] = true;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!has_sink_[i] || !parameters_[i].requires_grad()) continue;
+    const auto& accumulator = parameters_[i].impl()->autograd->accumulator;
+    ARETE_CHECK(
+        accumulator->post_accumulate.size() == 1,
+        NotImplementedError("fully_shard",
+                            names_[i] + " has a hook for its accumulated gradient, which would get "
+                                        "that of all rows before it is reduced")
+            .hint("step the optimizer after backward()"));
+    trained_.push_back(i);
+    before_[i] = std::exchange(accumulator->grad, Tensor());
+  }
+  show(true);
+}
+
+void ShardedParameters::ready(size_t place) {
+  if (pass_ == 0 || !awaited_[place]) return;
+  const NoGradGuard no_grad;
+  awaited_[place] = false;
+  Tensor g = std::exchange(parameters_[place].impl()->autograd->accumulator->grad, Tensor());
+  Tensor& sum = sums_[place];
+  if (!reduces && g.defined() && options.reduce_dtype) g = g.to(*options.reduce_dtype);
+  if (!sum.defined())
+    sum = std::move(g);
+  else if (g.defined())
+    sum.add_(g);
+  if (--missing_ == 0) complete();
+}
+
+void ShardedParameters::replaced(size_t place) {
+  has_sink_[place] = false;
+  throw ValueError("fully_shard",
+                   names_[place] + " is sharded; nobody else can reduce its gradient");
+}
+
+// All gradients of the pass are there.
+void ShardedParameters::complete() {
+  if (reduces) reduce();
+  leave_backward();
+}
+
+// The memory is given back once nothing needs the parameters any more in this pass.
+void ShardedParameters::leave_backward() {
+  if (reshard_after_backward && (pass_ == 0 || missing_ == 0) && active_ == 0) drop();
+}
+
+void ShardedParameters::reduce() {
+  const NoGradGuard no_grad;
+  const int64_t n = group_->size();
+  const DType gradient = parts_[trained_[0]].dtype;
+  const DType dtype = options.reduce_dtype.value_or(gradient);
+  int64_t total = int64_t(trained_.size());  // numbers that say who had a gradient
+  for (const size_t i : trained_) total += parts_[i].chunk;
+  if (!network_->reductions_.empty()) network_->finish_first_reduction();
+  const StoragePtr memory = network_->take(device_, size_t(total * n) * size_of(dtype));
+  const Tensor in = over(memory, Layout({n, total}), dtype);
+
+  std::map<DType, std::pair<std::vector<Tensor>, std::vector<Tensor>>> packed;
+  const auto pack = [&](const Tensor& from, const Tensor& to) {
+    if (to.numel() == 0) return;
+    auto& [froms, tos] = packed[from.dtype()];
+    froms.push_back(from);
+    tos.push_back(to);
+  };
+  std::vector<float> had;
+  bool unsure = false;
+  int64_t at = 0;
+  for (const size_t i : trained_) {
+    const Part& part = parts_[i];
+    const Tensor g = std::exchange(sums_[i], Tensor());
+    had.push_back(g.defined());
+    unsure |= !g.defined();
+    const int64_t each = part.chunk == 0 ? 0 : part.chunk / row_elements(part);
+    if (!g.defined()) {
+      over(memory, Layout({n, part.chunk}, {total, 1}, at), dtype).zero_();
+    } else if (part.sizes[0] == each * n) {
+      // [processes, rows, ...]
+      Layout from = g.layout(), to(part.sizes);
+      from.sizes.insert(from.sizes.begin(), n);
+      from.sizes[1] = each;
+      from.strides.insert(from.strides.begin(), each * from.strides[0]);
+      to.sizes = from.sizes;
+      to.strides.insert(to.strides.begin(), total);
+      to.offset = at;
+      pack(ops::alias(g, std::move(from)), over(memory, std::move(to), dtype));
+    } else {
+      for (int64_t r = 0; r < n && each > 0; ++r) {
+        const int64_t first = std::min(r * each, part.sizes[0]);
+        const int64_t rows = std::min(each, part.sizes[0] - first);
+        Shape sizes = part.sizes;
+        sizes[0] = rows;
+        Layout to(sizes);
+        to.offset = r * total + at;
+        pack(ops::alias(g, narrow(g.layout(), 0, first, rows)), over(memory, std::move(to), dtype));
+        const int64_t given = rows * row_elements(part);
+        over(memory, Layout({part.chunk - given}, {1}, r * total + at + given), dtype).zero_();
+      }
+    }
+    at += part.chunk;
+  }
+  const Tensor numbers = unsure
+                             ? tensor(had).to(device_, gradient)
+                             : full({int64_t(had.size())}, 1.0, TensorOptions(gradient, device_));
+  pack(ops::alias(numbers, Layout({n, int64_t(had.size())}, {0, 1})),
+       over(memory, Layout({n, int64_t(had.size())}, {total, 1}, at), dtype));
+  const int replicas = options.replicas ? options.replicas->size() : 1;
+  for (const auto& [from, lists] : packed)
+    pack_scaled(lists.first, lists.second, 1 / divisor.value_or(double(n * replicas)));
+
+  auto r = std::make_unique<ShardedNetwork::Reduction>();
+  r->of = shared_from_this();
+  r->in = in;
+  r->out = fresh(total, dtype, device_);
+  r->unsure = unsure;
+  const CallLabel label(std::make_shared<const std::string>("FSDP: " + names_[trained_[0]]));
+  if (n > 1)
+    r->work = group_->reduce_scatter_tensor(r->out, in, kSum, true);
+  else
+    r->out.copy_(in.reshape({-1}));
+  network_->reductions_.push_back(std::move(r));
+}
+
+// Of a pass that is over, or has failed: what was accumulated before it is back, and shards are
+// shown.
+void ShardedParameters::finish_pass() {
+  show(false);
+  if (pass_ != 0)
+    for (const size_t i : trained_)
+      parameters_[i].impl()->autograd->accumulator->grad = std::exchange(before_[i], Tensor());
+  std::ranges::fill(awaited_, char(false));
+  pass_ = 0;
+  missing_ = 0;
+  active_ = 0;
+  if (reshard_after_backward) drop();
+}
+
+// Of the pass whose gradients were reduced last.
+void ShardedParameters::give_gradients(Tensor flat, bool unsure) {
+  if (!all_reduces) {
+    if (partial_.defined())
+      partial_.add_(flat);
+    else
+      partial_ = flat;
+    return;
+  }
+  std::vector<float> had;
+  if (unsure)
+    had = flat.narrow(0, flat.numel() - int64_t(trained_.size()), int64_t(trained_.size()))
+              .to(kCPU, kFloat32)
+              .to_vector<float>();
+  const Part& first = parts_[trained_[0]];
+  flat = flat.to(first.memory->device(), first.shard_dtype);
+  int64_t at = 0;
+  for (size_t k = 0; k < trained_.size(); ++k) {
+    const Part& part = parts_[trained_[k]];
+    Layout layout = part.shard;
+    layout.offset = at;
+    at += part.chunk;
+    if (unsure && had[k] == 0) continue;
+    Tensor& grad = parameters_[trained_[k]].impl()->autograd->accumulator->grad;
+    const Tensor own = ops::alias(flat, std::move(layout));
+    if (grad.defined())
+      grad.add_(own);
+    else
+      grad = own;
+  }
+}
+
+}  // namespace arete::distributed

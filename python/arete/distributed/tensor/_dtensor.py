@@ -1,0 +1,318 @@
+"""Tensors that several processes have together."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any, Callable, Optional, Sequence
+
+from ... import _C, _operators
+from .. import distributed_c10d as c10d
+from ..device_mesh import DeviceMesh
+from .placement_types import Partial, Placement, Replicate, Shard
+
+__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "part_of"]
+
+_Tensor = _C.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Where the parts of a tensor are. `part`: this process', where it does not follow from the placements; `gather`: how the tensor
+    becomes whole then."""
+
+    mesh: DeviceMesh
+    placements: tuple
+    shape: Any
+    part: Optional[tuple] = None
+    gather: Optional[Callable[..., Any]] = dataclasses.field(default=None, compare=False)
+
+    def offsets(self) -> tuple[tuple, tuple]:
+        """The sizes of this process' part, and where it begins."""
+        return self.part or part_of(self.shape, self.mesh, self.placements)
+
+    def whole(self, local: Any) -> Any:
+        """The whole tensor, from this process' part."""
+        return _redistributed(local, self, (Replicate(),) * self.mesh.ndim)
+
+
+def _normal(mesh: DeviceMesh, placements: Optional[Sequence[Placement]], dims: int) -> tuple:
+    if placements is None:
+        placements = [Replicate()] * mesh.ndim
+    if len(placements) != mesh.ndim:
+        raise ValueError(f"`placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(placements)}, and "
+                         f"device_mesh.ndim: {mesh.ndim}.")
+    normal = []
+    for p in placements:
+        if not isinstance(p, Placement):
+            raise TypeError(f"a placement is Shard, Replicate or Partial, got {p!r}")
+        if isinstance(p, Shard) and not -dims <= p.dim < dims:
+            raise IndexError(f"{p} of a tensor with {dims} dimensions")
+        normal.append(Shard(p.dim % dims) if isinstance(p, Shard) else p)
+    return tuple(normal)
+
+
+def part_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[tuple, tuple]:
+    """The sizes of this process' part of a tensor, and the place of its first element."""
+    sizes, starts = list(shape), [0] * len(shape)
+    at = mesh.get_coordinate()
+    if at is None:
+        raise RuntimeError("this process is not in the mesh")
+    for d, p in enumerate(placements):
+        if isinstance(p, Shard):
+            sizes[p.dim], start = Shard.local_shard_size_and_offset(sizes[p.dim], mesh.size(d), at[d])
+            starts[p.dim] += start
+    return tuple(sizes), tuple(starts)
+
+
+def _gather(local: Any, group: Any, dim: int, whole: int) -> Any:
+    """The parts of all processes along a dimension."""
+    n = group.size()
+    parts = []
+    for r in range(n):
+        sizes = list(local.shape)
+        sizes[dim], _ = Shard.local_shard_size_and_offset(whole, n, r)
+        parts.append(_operators.empty(sizes, dtype=local.dtype, device=local.device))
+    c10d.all_gather(parts, local.contiguous(), group=group)
+    return _operators.cat(parts, dim)
+
+
+class _Face:
+    """What tensors say that processes have together: of all of it, not of this process' part."""
+
+    __slots__ = ()
+    _spec: Spec
+
+    def to_local(self, *, grad_placements: Any = None) -> Any:
+        """This process' part, over the same memory."""
+        if grad_placements is not None:
+            raise NotImplementedError("DTensor.to_local: grad_placements is not supported")
+        local = self.__dict__.get("_local_tensor")
+        return self.detach() if local is None else local
+
+    def full_tensor(self, *, grad_placements: Any = None) -> Any:
+        """All of it, in each process; all call this."""
+        if grad_placements is not None:
+            raise NotImplementedError("DTensor.full_tensor: grad_placements is not supported")
+        if self._spec.gather is not None:
+            return self._spec.gather()
+        return self._spec.whole(self.to_local())
+
+    def redistribute(self, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
+                     async_op: bool = False, forward_dtype: Any = None, backward_dtype: Any = None) -> "DTensor":
+        """The same values, placed otherwise on the same mesh. `async_op` and other dtypes are refused."""
+        if async_op or forward_dtype is not None or backward_dtype is not None:
+            raise NotImplementedError("DTensor.redistribute: async_op, forward_dtype and backward_dtype are not supported")
+        if device_mesh is not None and device_mesh != self._spec.mesh:
+            raise NotImplementedError("DTensor.redistribute: Cross device mesh comm not supported yet!")
+        places = _normal(self._spec.mesh, placements, len(self._spec.shape))
+        local = self.to_local()
+        if self._spec.gather is not None and places != self._spec.placements:
+            local, places_now = self._spec.gather(), (Replicate(),) * self._spec.mesh.ndim
+            return DTensor(_redistributed(local, Spec(self._spec.mesh, places_now, self._spec.shape), places),
+                           Spec(self._spec.mesh, places, self._spec.shape))
+        return DTensor(_redistributed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        return self._spec.mesh
+
+    @property
+    def placements(self) -> tuple:
+        return self._spec.placements
+
+    @property
+    def shape(self) -> Any:
+        return self._spec.shape
+
+    def size(self, dim: Optional[int] = None) -> Any:
+        return self._spec.shape if dim is None else self._spec.shape[dim]
+
+    def numel(self) -> int:
+        return math.prod(self._spec.shape)
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        return self._spec.shape[0]
+
+    def __repr__(self) -> str:
+        return f"DTensor(local_tensor={self.to_local()}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
+
+
+class _Kind(type):
+    """Parameters that were marked are DTensors, too."""
+
+    def __instancecheck__(cls, other: object) -> bool:
+        return isinstance(other, _Face) if cls is DTensor else super().__instancecheck__(other)
+
+
+class DTensor(_Face, _Tensor, metaclass=_Kind):
+    """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; to compute take `to_local()`
+    or `full_tensor()`, or give modules to `parallelize_module` or `fully_shard`. It has no history.
+
+    >>> dist = arete.distributed
+    >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = dist.tensor.distribute_tensor(arete.ones(4, 2), dist.init_device_mesh("cpu", (1,)), [dist.tensor.Shard(0)])
+    >>> x.placements, x.shape, x.full_tensor().sum()
+    ((Shard(dim=0),), Size([4, 2]), tensor(8.))
+    >>> dist.destroy_process_group()
+    """
+
+    def __new__(cls, local: Any, spec: Spec, requires_grad: bool = False) -> "DTensor":
+        self = _Tensor._make_subclass(cls, local.detach(), requires_grad)
+        self._spec, self._local_tensor = spec, local.detach()
+        return self
+
+    @staticmethod
+    def from_local(local_tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
+                   run_check: bool = False, shape: Any = None, stride: Any = None, grad_placements: Any = None) -> "DTensor":
+        """This process' part as one of a tensor, of equal parts unless `shape` says otherwise. `stride` and `grad_placements` are
+        refused."""
+        if stride is not None or grad_placements is not None:
+            raise NotImplementedError("DTensor.from_local: stride and grad_placements are not supported")
+        mesh = _mesh(device_mesh, local_tensor.device)
+        places = _normal(mesh, placements, local_tensor.dim())
+        if shape is None:
+            shape = list(local_tensor.shape)
+            for d, p in enumerate(places):
+                if isinstance(p, Shard):
+                    shape[p.dim] *= mesh.size(d)
+        shape = _C.Size(shape)
+        if run_check:
+            for d, p in enumerate(places):
+                if isinstance(p, Replicate):
+                    c10d.broadcast(local_tensor, group=mesh.get_group(d), group_src=0)
+        if not any(isinstance(p, Partial) for p in places) and part_of(shape, mesh, places)[0] != tuple(local_tensor.shape):
+            raise ValueError(f"a part of {tuple(shape)} placed as {places} has sizes {part_of(shape, mesh, places)[0]} in this process, "
+                             f"got {tuple(local_tensor.shape)}; give the whole tensor's as `shape`")
+        return DTensor(local_tensor, Spec(mesh, places, shape))
+
+    def __deepcopy__(self, memo: dict) -> "DTensor":
+        return DTensor(self.to_local().clone(), dataclasses.replace(self._spec, gather=None))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise NotImplementedError("a DTensor is not pickled: save it with distributed.checkpoint, or its full_tensor()")
+
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", str(func))
+        first = args[0] if args else None
+        if name in _LOCAL and isinstance(first, DTensor):
+            spec = first._spec
+            rest = [a.to_local() if isinstance(a, DTensor) else a for a in args[1:]]
+            if any(isinstance(a, DTensor) and a._spec != spec for a in args[1:]):
+                raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
+            local = getattr(first.to_local(), name)(*rest, **(kwargs or {}))
+            if not isinstance(local, _Tensor):
+                return local
+            return first if name.endswith("_") else DTensor(local, dataclasses.replace(spec, gather=None))
+        if name in _FACTS or name == "__get__" or name == "__set__":
+            return super().__torch_function__(func, types, args, kwargs or {})
+        raise NotImplementedError(f"{name}: there are no operators on tensors that are spread over processes; take to_local() or "
+                                  "full_tensor(), or give the module to parallelize_module or fully_shard")
+
+
+# What is the same on each part, and what is known of a tensor without its elements.
+_LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
+                    "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr"))
+_FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "__eq__", "untyped_storage"))
+
+
+def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
+    return mesh if mesh is not None else DeviceMesh(device.type, list(range(c10d.get_world_size())))
+
+
+def _redistributed(local: Any, spec: Spec, places: tuple) -> Any:
+    """From the last dimension of the mesh to the first parts become whole where they must; then, the other way, they are divided."""
+    mesh = spec.mesh
+    if spec.placements == places:
+        return local
+    # The dimensions of the mesh from this one on are taken back, since they divide what those before it left.
+    first = next(d for d in range(mesh.ndim) if spec.placements[d] != places[d])
+    whole = local
+    for d in reversed(range(first, mesh.ndim)):
+        p = spec.placements[d]
+        if isinstance(p, Shard):
+            sizes, _ = part_of(spec.shape, mesh, spec.placements[:d])
+            whole = _gather(whole, mesh.get_group(d), p.dim, sizes[p.dim])
+        elif isinstance(p, Partial):
+            whole = whole.clone()
+            ops = {"sum": c10d.ReduceOp.SUM, "avg": c10d.ReduceOp.AVG, "max": c10d.ReduceOp.MAX, "min": c10d.ReduceOp.MIN,
+                   "product": c10d.ReduceOp.PRODUCT}
+            c10d.all_reduce(whole, ops[p.reduce_op], mesh.get_group(d))
+    for d in range(first, mesh.ndim):
+        p = places[d]
+        if isinstance(p, Partial):
+            if not isinstance(spec.placements[d], Partial):
+                raise NotImplementedError("redistribute: nothing becomes Partial")
+            raise NotImplementedError("redistribute: what comes after a changed placement cannot stay Partial")
+        if isinstance(p, Shard):
+            n, start = Shard.local_shard_size_and_offset(whole.shape[p.dim], mesh.size(d), mesh.get_local_rank(d))
+            whole = whole.narrow(p.dim, start, n).contiguous()
+    return whole
+
+
+def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
+                      src_data_rank: Optional[int] = 0) -> DTensor:
+    """A tensor that each process has whole as one of which each keeps its part. The values are those of rank `src_data_rank` along each
+    dimension of the mesh, with None each process' own.
+
+    >>> dist = arete.distributed
+    >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.tensor.distribute_tensor(arete.ones(2), dist.init_device_mesh("cpu", (1,))).to_local()
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    mesh = _mesh(device_mesh, tensor.device)
+    if isinstance(tensor, DTensor):
+        if tensor._spec.mesh != mesh:
+            raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor._spec.mesh} to a different device mesh {mesh}.")
+        return tensor.redistribute(mesh, placements)
+    places = _normal(mesh, placements, tensor.dim())
+    if any(isinstance(p, Partial) for p in places):
+        raise RuntimeError("Trying to distribute a tensor with Partial placements: Shard and Replicate only")
+    whole = tensor.detach()
+    if mesh.device_type != whole.device.type and not whole.is_meta:
+        whole = whole.to(mesh.device_type)
+    whole = whole.clone()
+    if src_data_rank is not None and not whole.is_meta:
+        for d in range(mesh.ndim):
+            c10d.broadcast(whole, group=mesh.get_group(d), group_src=src_data_rank)
+    spec = Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(whole.shape))
+    return DTensor(_redistributed(whole, spec, places), Spec(mesh, places, _C.Size(tensor.shape)), tensor.requires_grad)
+
+
+_marked: dict[type, type] = {}
+
+
+def mark(parameter: Any, spec: Spec) -> None:
+    """Makes a parameter of which this process has a part a DTensor, too. Operators see the part, as before."""
+    kind = type(parameter)
+    if not issubclass(kind, _Face):
+        if kind not in _marked:
+            _marked[kind] = type(kind.__name__, (_Face, kind), {
+                "grad": property(_grad, _set_grad), "__deepcopy__": _not_copied, "__reduce_ex__": DTensor.__reduce_ex__,
+                "__module__": kind.__module__})
+        parameter.__class__ = _marked[kind]
+    parameter._spec = spec
+
+
+_own_grad = _Tensor.grad
+
+
+def _grad(self: Any) -> Any:
+    """The gradient of this process' part, which says where the others are."""
+    g = _own_grad.__get__(self)
+    if g is None or isinstance(g, DTensor) or tuple(g.shape) != tuple(self._spec.offsets()[0]):
+        return g  # of all of it, while a pass backward is under way
+    gather = None if self._spec.gather is None else functools.partial(self._spec.gather, g)
+    return DTensor(g, dataclasses.replace(self._spec, gather=gather))
+
+
+def _set_grad(self: Any, value: Any) -> None:
+    _own_grad.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
+
+
+def _not_copied(self: Any, memo: dict) -> Any:
+    raise NotImplementedError("a parameter that is spread over processes is not copied: copy the module before it is sharded")

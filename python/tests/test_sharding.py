@@ -1,0 +1,268 @@
+"""Parameters spread over processes: the same bits as data parallelism and one process, and what becomes of memory and states."""
+import pytest
+from test_distributed import needs_gloo, run_ranks
+
+import arete
+
+COMMON = """
+from arete import nn
+from arete.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from arete.utils.checkpoint import checkpoint
+DDP = nn.parallel.DistributedDataParallel
+arange = lambda n: arete.arange(n, dtype=arete.float32)
+def filled(net):
+    with arete.no_grad():
+        for k, p in enumerate(net.parameters()):
+            p.copy_(arete.sin(arange(p.numel()) * 1.3 + k).reshape(p.shape) * 0.5)
+    return net
+class Block(nn.Module):
+    def __init__(self, n=7, outer=False, inner=False):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(n), nn.Linear(n, 2 * n), nn.Linear(2 * n, n)
+        self.outer, self.inner = outer, inner
+    def run(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=False) if self.inner else self.run(x)
+class Net(nn.Module):
+    # An embedding that is tied, blocks, and a layer that some passes leave out.
+    def __init__(self, **options):
+        super().__init__()
+        self.embed, self.blocks = nn.Embedding(11, 7), nn.ModuleList(Block(**options) for _ in range(3))
+        self.extra, self.head = nn.Linear(7, 7), nn.Linear(7, 11, bias=False)
+        self.head.weight = self.embed.weight
+    def forward(self, tokens, extra=True):
+        x = self.embed(tokens)
+        for b in self.blocks:
+            x = checkpoint(b, x, use_reentrant=False) if b.outer else b(x)
+        return self.head(self.extra(x) if extra else x)
+def shard(net, **options):
+    for b in net.blocks:
+        fully_shard(b, **options)
+    return fully_shard(net, **options)
+def tokens(rank, step):
+    return ((arete.arange(12) * 5 + 3 * rank + 2 * step) % 11).reshape(2, 6)
+def loss(net, rank, step, **options):
+    logits = net(tokens(rank, step), **options)
+    return nn.functional.cross_entropy(logits.reshape(-1, 11), tokens(rank, step + 1).reshape(-1))
+def train(net, steps=4, losses=None, optimizer=None, clip=None):
+    optimizer = optimizer or arete.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for l in (losses or (lambda s: [loss(net, rank, s)]))(step):
+            l.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(net.parameters(), clip)
+        optimizer.step()
+    return net
+def whole(net):
+    return {name: p.full_tensor() if isinstance(p, dist.tensor.DTensor) else p.detach() for name, p in net.named_parameters()}
+def same(net, other):
+    a, b = whole(net), whole(other.module if isinstance(other, DDP) else other)
+    assert a.keys() == b.keys() and len(a) > 0
+    wrong = [(name, (a[name] - b[name]).abs().max().item()) for name in a if not arete.equal(a[name], b[name])]
+    assert not wrong, wrong
+def raises(kind, text, f):
+    try:
+        f()
+    except kind as e:
+        assert text in str(e), e
+    else:
+        raise AssertionError("no error: " + text)
+"""
+
+
+def run(tmp_path, size, body, **more):
+    ranks = run_ranks(tmp_path, size, COMMON + "start()\n" + body + "\nprint('done')", **more)
+    assert ranks == [("done\n", 0)] * size, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
+def test_the_same_bits_as_data_parallelism(tmp_path):
+    run(tmp_path, 2, """
+ddp = train(DDP(filled(Net())))
+for options in ({}, {"reshard_after_forward": True}, {"reshard_after_forward": False}, {"offload_policy": CPUOffloadPolicy()}):
+    same(train(shard(filled(Net()), **options)), ddp)
+# Again computed in the pass backward, around and within what is sharded.
+for options in ({"outer": True}, {"inner": True}):
+    same(train(shard(filled(Net(**options)))), ddp)
+# One group; modules that make a group together.
+same(train(fully_shard(filled(Net()))), ddp)
+net = filled(Net())
+fully_shard([net.blocks[0], net.blocks[1]])
+same(train(fully_shard(net)), ddp)
+# One process that accumulates both batches.
+alone = filled(Net())
+same(train(alone, losses=lambda s: [loss(alone, r, s) / 2 for r in range(2)]), ddp)
+# Micro-batches, of which the last one's pass reduces the sums; what is left out by all keeps no gradient, by one the others'.
+def micro(net):
+    def losses(step):
+        for k in range(3):
+            if isinstance(net, DDP):
+                net.require_backward_grad_sync = k == 2
+            else:
+                net.set_requires_gradient_sync(k == 2)
+            yield loss(net, rank, 3 * step + k, extra=step == 2 and (k == 1 or rank == 1))
+    return losses
+ddp = DDP(filled(Net()))
+train(ddp, losses=micro(ddp))
+for late in (False, True):
+    net = shard(filled(Net()))
+    net.set_reshard_after_backward(not late)
+    same(train(net, losses=micro(net)), ddp)
+""")
+
+
+@needs_gloo
+def test_gradients_and_memory(tmp_path):
+    run(tmp_path, 2, """
+net = shard(filled(Net()))
+block = net.blocks[0]
+groups = [m._fsdp_state.group for m in net.modules() if isinstance(m, FSDPModule)]
+p = block.up.weight
+assert len(groups) == 4 and isinstance(net, Net) and type(net).__name__ == "FSDPNet" and isinstance(p, nn.Parameter)
+assert tuple(p.shape) == (14, 7) and p.numel() == 98 and tuple(p.to_local().shape) == (7, 7)
+assert p.placements == (dist.tensor.Shard(0),) and p.device_mesh.size() == 2
+seen = []
+block.up.register_forward_pre_hook(lambda m, args: seen.append((m.weight.shape, m.weight.detach().shape, [g.is_unsharded for g in groups])))
+l = loss(net, rank, 0)
+# The root's and the block's own; from the second time on the next block's, too.
+assert seen.pop() == ((14, 7), (14, 7), [True, True, False, False]), seen
+assert [g.is_unsharded for g in groups] == [True, False, False, False]
+l.backward()
+assert not any(g.is_unsharded for g in groups) and tuple(p.grad.to_local().shape) == (7, 7)
+l = loss(net, rank, 1)
+assert seen.pop() == ((14, 7), (14, 7), [True, True, True, False])
+# Gradients add up, and are those of data parallelism.
+l.backward()
+ddp = DDP(filled(Net()))
+for step in range(2):
+    loss(ddp, rank, step).backward()
+for (name, a), b in zip(net.named_parameters(), ddp.module.parameters()):
+    # Data parallelism adds before it takes the mean.
+    assert (a.grad is None and b.grad is None) or arete.allclose(a.grad.full_tensor(), b.grad, atol=1e-7, rtol=1e-5), name
+assert arete.equal(nn.utils.clip_grad_norm_(net.parameters(), 1e9), nn.utils.clip_grad_norm_(net.parameters(), 1e9))
+for kind in (1.0, 2.0, float("inf")):
+    a, b = (nn.utils.clip_grad_norm_(n.parameters(), 0.05, kind) for n in (net, ddp))
+    assert abs(a - b) <= 1e-6 * b, (kind, a, b)
+    for q, r in zip(net.parameters(), ddp.parameters()):
+        assert arete.allclose(q.grad.full_tensor(), r.grad, atol=0, rtol=1e-5)
+# Whole outside of its module only if it is asked for.
+kept = []
+block.up.register_forward_hook(lambda m, args, out: kept.append(m.weight.T))
+loss(net, rank, 0)
+raises(ValueError, "used whole while it is not", lambda: kept[0].sum().item())
+block.unshard()
+assert tuple(p.detach().shape) == (14, 7)
+p.detach().sum().item()
+block.reshard()
+handle = block.unshard(async_op=True)
+handle.wait()
+assert tuple(p.detach().shape) == (14, 7)
+block.reshard()
+assert tuple(p.detach().shape) == (7, 7)
+# A step between forward and backward pass is noticed.
+l = loss(net, rank, 0)
+arete.optim.SGD(net.parameters(), lr=0.1).step()
+raises(RuntimeError, "modified by an inplace operation", l.backward)
+# After errors everything goes on.
+net.zero_grad()
+fails = net.blocks[1].down.register_forward_hook(lambda m, args, out: 1 / 0)
+raises(ZeroDivisionError, "", lambda: loss(net, rank, 0))
+fails.remove()
+class Fails(arete.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+    @staticmethod
+    def backward(ctx, g):
+        raise ZeroDivisionError("in the pass")
+fails = net.blocks[1].down.register_forward_hook(lambda m, args, out: Fails.apply(out))
+raises(ZeroDivisionError, "in the pass", lambda: loss(net, rank, 0).backward())
+fails.remove()
+assert tuple(p.detach().shape) == (7, 7)
+ddp = DDP(filled(Net()))
+ddp.module.load_state_dict({n: t.clone() for n, t in whole(net).items()} | {"head.weight": net.embed.weight.full_tensor()})
+net.zero_grad()
+for n in (net, ddp):
+    loss(n, rank, 3).backward()
+for (name, a), b in zip(net.named_parameters(), ddp.module.parameters()):
+    assert arete.equal(a.grad.full_tensor(), b.grad), name
+# Gradients of gradients, and hooks that would see whole ones, are refused.
+import warnings
+warnings.simplefilter("ignore")
+raises(RuntimeError, "create_graph", lambda: loss(net, rank, 0).backward(create_graph=True))
+p.register_post_accumulate_grad_hook(lambda t: None)
+raises(NotImplementedError, "step the optimizer after", lambda: loss(net, rank, 0).backward())
+for f in (lambda: p.grad.norm(), lambda: net.state_dict()["extra.weight"] * 2):
+    raises(NotImplementedError, "full_tensor()", f)
+import copy
+raises(AssertionError, "does not support deepcopy", lambda: copy.deepcopy(net))
+raises(AssertionError, "can only be applied to a module once", lambda: fully_shard(net))
+raises(ValueError, "scalar parameters", lambda: fully_shard(nn.ParameterList([nn.Parameter(arete.ones(()))])))
+""")
+
+
+@needs_gloo
+def test_replicas_frozen_parameters_and_states(tmp_path):
+    run(tmp_path, 4, """
+def close(net, other, tol=1e-6):
+    a, b = whole(net), whole(other.module if isinstance(other, DDP) else other)
+    wrong = [(k, (a[k] - b[k]).abs().max()) for k in a if not (a[k] - b[k]).abs().max() < tol]
+    assert a.keys() == b.keys() and not wrong, wrong
+# The same shards on two pairs of processes, or the same on all.
+mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+ddp = train(DDP(filled(Net())), 2)
+for m in (mesh, dist.init_device_mesh("cpu", (4, 1)), None):
+    close(train(shard(filled(Net()), mesh=m), 2), ddp)
+net, ddp = shard(filled(Net()), mesh=mesh), DDP(filled(Net()))
+def micro(n):
+    def losses(step):
+        for k in range(3):
+            n.set_requires_all_reduce(k == 2) if n is net else setattr(n, "require_backward_grad_sync", k == 2)
+            yield loss(n, rank, 3 * step + k)
+    return losses
+close(train(net, 2, losses=micro(net)), train(ddp, 2, losses=micro(ddp)))
+# Frozen parameters are there until the gradients of what went into their module are known.
+net, other = filled(Net()), filled(Net())
+for n in (net, other):
+    for name, p in n.named_parameters():
+        p.requires_grad_("up" not in name and "embed" not in name)
+net, seen = shard(net), []
+net.blocks[0].down.register_full_backward_pre_hook(
+    lambda m, g: seen.append([b._fsdp_state.group.is_unsharded for b in net.blocks]))
+close(train(net, 2), train(DDP(other), 2))
+assert seen == [[True, False, False]] * 2, seen
+# Made without memory; states that are whole, or spread in the same way or another.
+with arete.device("meta"):
+    net = Net()
+shard(net)
+raises(ValueError, "on meta", lambda: net.blocks[0](arete.ones(1, 7)))
+net.to_empty(device="cpu")
+start = filled(Net())
+net.load_state_dict(start.state_dict())
+close(net, start, 1e-9)
+close(train(net, 2), train(DDP(start), 2))
+state = net.state_dict()
+assert list(state) == list(start.state_dict()) and all(isinstance(t, dist.tensor.DTensor) for t in state.values())
+for options in ({}, {"mesh": mesh}):
+    other = shard(filled(Net()), **options)
+    other.load_state_dict(state)
+    close(other, net, 1e-9)
+# Computed with in bfloat16, and summed up in float32: the bits of who does so by hand.
+net = shard(filled(Net()), mp_policy=MixedPrecisionPolicy(param_dtype=arete.bfloat16, reduce_dtype=arete.float32))
+kinds = []
+net.blocks[0].up.register_forward_hook(lambda m, args, out: kinds.append((m.weight.dtype, args[0].dtype, out.dtype)))
+loss(net, rank, 0).backward()
+assert kinds == [(arete.bfloat16,) * 3] and net.extra.bias.dtype == arete.float32
+half = filled(Net()).bfloat16()
+loss(half, rank, 0).backward()
+for a, b in zip(net.parameters(), half.parameters()):
+    g = [arete.empty(b.shape) for _ in range(4)]
+    dist.all_gather(g, b.grad.float())
+    assert arete.equal(a.grad.full_tensor(), g[0] / 4 + g[1] / 4 + g[2] / 4 + g[3] / 4)
+net.bfloat16()
+assert net.extra.weight.dtype == arete.bfloat16 and isinstance(net.extra.weight, dist.tensor.DTensor)
+net.zero_grad()
+loss(net, rank, 0).backward()
+""")
