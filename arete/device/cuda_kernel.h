@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -18,13 +19,17 @@ class KernelArgument {
   KernelArgument(const Tensor& t);
   template <class T>
   requires(std::is_trivially_copyable_v<T> && sizeof(T) <= 16 && !std::is_base_of_v<Tensor, T>)
-      KernelArgument(T value) {
+      KernelArgument(T value)
+      : size_(sizeof(T)) {
     std::memcpy(bytes_.data(), &value, sizeof(T));
   }
   const Tensor& tensor() const { return tensor_; }
   void* address() { return bytes_.data(); }
+  /// Of a plain value.
+  size_t size() const { return size_; }
 
  private:
+  size_t size_ = 0;
   alignas(16) std::array<std::byte, 16> bytes_{};
   Tensor tensor_;
 };
@@ -44,7 +49,12 @@ using Dim = std::array<unsigned, 3>;
 /// the current stream and is asynchronous. What it does to memory is not checked, and writes are
 /// not seen by the version counters of tensors. Errors: ValueError with the compiler's messages
 /// (line numbers are those of `source`), or for a launch beyond the GPU's limits; DeviceError for
-/// tensors that are not on one GPU.
+/// tensors that are not on one device.
+///
+/// With tensors of the CPU, or none where there is no GPU, the launch runs there and is done when
+/// it returns (Note [Lanes]): what is C in the source, with threads, blocks, shared memory,
+/// barriers, atomics and shuffles. Each access is checked there: IndexError names the line. What
+/// only a GPU's compiler understands is a NotImplementedError that says so.
 class RawKernel {
  public:
   /// `options` go to the compiler (NVRTC): "-DWIDTH=3", "-I/path".
@@ -57,8 +67,10 @@ class RawKernel {
   const std::string& name() const { return name_; }
 
  private:
+  struct Found;
   std::string source_, name_;
   std::vector<std::string> options_;
+  std::shared_ptr<Found> found_;  // by device: the key of a kernel is a hash of all its text
 };
 
 }  // namespace arete::cuda

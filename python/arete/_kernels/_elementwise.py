@@ -1,0 +1,214 @@
+"""ElementwiseKernel: statements for every element."""
+from __future__ import annotations
+
+import re
+
+from .. import _C
+from .._C import Tensor
+from .._operators import _ops
+from .._snippets import Evaluator, SnippetError
+from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, writes
+from ._parameters import C_NAMES, Types, as_tensors, bind_arguments, common_shape, new, parameters
+from ._text import HEAD, Array, Compiled, collapsed, is_assigned, mentions, number_argument, number_signature, typedefs, with_fault
+
+_e = _C._expr
+_RESERVED = ("i", "n")
+
+
+class ElementwiseKernel:
+    """Statements of C for every element of arrays, which broadcast:
+
+        squared = ElementwiseKernel("float32 x, float32 y", "float32 z", "z = (x - y) * (x - y)", "squared")
+        z = squared(x, y)
+
+    Type names are dtypes or single capital letters, which stand for whatever is passed. A `raw` parameter is the whole array: `x[k]` by
+    an index in C order, `x[idx]` by one for each dimension, `x.size()`, `x.shape()[d]`, `x.strides()[d]` (bytes), `x.ndim`. `i` is the
+    element's index in C order, `_ind.get()[d]` its index in dimension d, `n` (also `_ind.size()`) the number of elements: the broadcast
+    size, or `size=` of the call.
+
+    preamble     text before the kernel: functions, macros, constants
+    loop_prep    statements that every thread runs before its elements, after_loop: after them
+    reduce_dims  False keeps the dimensions of `_ind` as they are
+    no_return    the call gives nothing; return_tuple: always a tuple
+    options      of the compiler, on GPUs; "-DNAME=VALUE" on every device
+
+    Statements that are one expression for each result become a fused program with gradients; the others one kernel, which has none."""
+
+    def __init__(self, in_params: str, out_params: str, operation: str, name: str = "kernel", reduce_dims: bool = True,
+                 preamble: str = "", no_return: bool = False, return_tuple: bool = False, doc: str = "", *, loop_prep: str = "",
+                 after_loop: str = "", options=()):
+        self.in_params, self.out_params = (parameters(t, _RESERVED) for t in (in_params, out_params))
+        self.operation, self.name, self.preamble, self.reduce_dims = operation, name, preamble, reduce_dims
+        self.no_return, self.return_tuple, self.loop_prep, self.after_loop = no_return, return_tuple, loop_prep, after_loop
+        self.options, self.__doc__ = tuple(options), doc or type(self).__doc__
+        if not name.isidentifier():
+            raise ValueError(f"the name of a kernel must be an identifier, not {name!r}")
+        if not self.out_params:
+            raise ValueError("a kernel needs at least one output")
+        names = [p.name for p in self.in_params + self.out_params]
+        if len(set(names)) != len(names):
+            raise ValueError("parameters must have different names")
+        Types(self.in_params + self.out_params)
+        self._expressions = {} if self.in_params and not (
+            preamble or loop_prep or after_loop or options or any(p.raw for p in self.in_params + self.out_params)) else None
+        self._compiled = {}
+
+    def __repr__(self):
+        return f"<ElementwiseKernel {self.name}>"
+
+    def __call__(self, *args, size: int | None = None, block_size: int = 128):
+        """Results as new arrays, or written into output arguments that follow the inputs. `size` is the number of elements where
+        every array is raw."""
+        count = len(self.in_params)
+        if len(args) not in (count, count + len(self.out_params)):
+            raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
+        wrap, given = array_type(args), args[count:]
+        outs = [tensor_of(a) for a in given]
+        if any(t is None for t in outs):
+            raise TypeError(f"{self.name}: outputs must be arrays")
+        bound, types, device = bind_arguments(self.in_params, args[:count], self.name, outs)
+        for p, out in zip(self.out_params, outs):
+            if types.bind(p.type, out.dtype) is not out.dtype:
+                raise TypeError(f"{self.name}: the output {p.name!r} is of {types.known(p)._name}, and the given array of "
+                                f"{out.dtype._name}")
+        results = self._as_expression(bound, types, device, outs) if size is None else None
+        if results is None:
+            results = self._as_statements(bound, types, device, outs, size, block_size)
+        if self.no_return:
+            return None
+        if given:
+            results = list(given)
+        elif wrap is not None:
+            results = [wrap(r) for r in results]
+        return results[0] if len(results) == 1 and not self.return_tuple else tuple(results)
+
+    # --- expressions ---
+
+    def _as_expression(self, bound, types, device, outs):
+        """The results, or None where the statements are not expressions."""
+        if self._expressions is None:
+            return None
+        tensors = as_tensors(self.in_params, bound, types, device)
+        program = self._program(tuple(t.dtype for t in tensors), types)
+        if program is None:
+            return None
+        results = program(tensors)
+        for out, r in zip(outs, results):
+            out.copy_(r)
+        return results
+
+    def _program(self, dtypes, types):
+        key = (dtypes, tuple(sorted((n, t._name) for n, t in types.generic.items())))
+        if key in self._expressions:
+            return self._expressions[key]
+        out_dtypes = [types.known(p) for p in self.out_params]
+
+        def definition(*values):
+            variables = {p.name: v for p, v in zip(self.in_params, values)}
+            evaluator = Evaluator(self.operation, variables, types.generic, values[0])
+            result = evaluator.run()
+            outputs = []
+            for p, dtype in zip(self.out_params, out_dtypes):
+                if p.name not in result:
+                    raise SnippetError(f"{p.name!r} is never assigned in {self.operation!r}")
+                outputs.append((evaluator._value(result[p.name]).cast(dtype), dtype))
+            return outputs
+
+        try:
+            program = _e.trace(definition, list(dtypes), [], self.name)
+        except SnippetError:
+            program = None
+        self._expressions[key] = program
+        return program
+
+    # --- statements ---
+
+    def _as_statements(self, bound, types, device, outs, size, block_size):
+        self._check_assignments(bool(outs))
+        inputs = [b for b in bound if isinstance(b, Tensor)]
+        refuse_gradient(inputs + outs, self.name)
+        listed = [(p, b) for p, b in zip(self.in_params, bound)]
+        shapes = [tuple(b.shape) for p, b in listed if not p.raw and isinstance(b, Tensor)]
+        shapes += [tuple(o.shape) for p, o in zip(self.out_params, outs) if not p.raw]
+        if size is not None:
+            if any(len(s) for s in shapes):
+                raise ValueError(f"{self.name}: Specified 'size' can be used only if all of the ndarray are 'raw'.")
+            shape = (int(size),)
+        elif not shapes and not any(not p.raw for p, _ in listed):
+            raise ValueError(f"{self.name}: Loop size is undecided.")
+        else:
+            shape = common_shape(shapes, self.name)
+        if not outs:
+            if size is None and any(p.raw for p in self.out_params):
+                raise ValueError(f"{self.name}: Output array size is Undecided")
+            outs = [new(shape, types.known(p), device) for p in self.out_params]
+        for p, out in zip(self.out_params, outs):
+            if not p.raw and tuple(out.shape) != shape and size is None:
+                raise ValueError(f"{self.name}: the output {p.name!r} has shape {tuple(out.shape)}, and the elements {shape}")
+        device_of(inputs + outs, self.name)
+        count = 1
+        for s in shape:
+            count *= s
+        if count:
+            self._run(listed + list(zip(self.out_params, outs)), types, device, shape, count, block_size)
+            writes(outs)
+        return outs
+
+    def _check_assignments(self, given):
+        for p in self.out_params:
+            if p.raw:
+                continue
+            if not is_assigned(self.operation, p.name):
+                raise SnippetError(f"{p.name!r} is never assigned in {self.operation!r}")
+            first = re.search(rf"\b{p.name}\b\s*(\S\S?)", self.operation)
+            if not given and first and first[1] in ("+=", "-=", "*=", "/="):
+                raise SnippetError(f"{p.name!r} has no value yet in {self.operation!r}")
+
+    def _run(self, listed, types, device, shape, count, block_size):
+        plain = [b if len(b.shape) == len(shape) and tuple(b.shape) == shape else _ops.broadcast_to(b, shape)
+                 for p, b in listed if not p.raw and isinstance(b, Tensor)]
+        strides = [t.stride() for t in plain]
+        if self.reduce_dims:
+            shape, strides = collapsed(shape, strides)
+        laid = iter([Array(t, shape, s) for t, s in zip(plain, strides)])
+        arrays = [(p, Array(b) if p.raw else next(laid)) if isinstance(b, Tensor) else (p, b) for p, b in listed]
+        checked = is_checking(device)
+        key = (tuple(a.key if isinstance(a, Array) else types.known(p) for p, a in arrays), len(shape), checked,
+               tuple(sorted((n, t._name) for n, t in types.generic.items())))
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(arrays, types, len(shape), checked)
+        arguments = []
+        for p, a in arrays:
+            arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
+        arguments += [("q", count), *(("q", s) for s in shape)]
+        self._compiled[key].launch(((count + block_size - 1) // block_size, 1, 1), (block_size, 1, 1), arguments, device)
+
+    def _compile(self, arrays, types, nd, checked):
+        outputs = {p.name for p in self.out_params}
+        signatures, declarations, elements = [], [], []
+        indexed = mentions(self.operation + self.loop_prep + self.after_loop, "_ind") or nd > 1 and any(
+            isinstance(a, Array) and not p.raw and not a.contiguous for p, a in arrays)
+        for p, a in arrays:
+            if not isinstance(a, Array):
+                signatures.append(number_signature(types.known(p), p.name))
+                elements.append(f"    const {C_NAMES[types.known(p)]} {p.name} = {p.name}_v;")
+                continue
+            inner = p.name if p.raw else "_" + p.name
+            signatures.append(a.signature(inner))
+            declarations.append(a.declaration(inner, checked))
+            if not p.raw:
+                place = f"{inner}[{'i' if a.contiguous or nd == 1 else '_ind.get()'}]"
+                reference = "&" if p.name in outputs else ""
+                elements.append(f"    {'' if reference else 'const '}{C_NAMES[a.tensor.dtype]}{reference} {p.name} = {place};")
+        signatures += ["long long n", *(f"long long _n{d}" for d in range(nd))]
+        if indexed:
+            sizes = "".join(f", _n{d}" for d in range(nd))
+            declarations.append(f"  CIndexer<{nd}> _ind(n{sizes});")
+            elements.insert(0, "    _ind.set(i);")
+        prep = f"#line 1\n{self.loop_prep}\n  ;\n" if self.loop_prep else ""
+        after = f"#line 1\n{self.after_loop}\n  ;\n" if self.after_loop else ""
+        text = (f"{HEAD}{typedefs(types)}#line 1\n{self.preamble}\n"
+                f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n' + "\n".join(declarations) + f"\n{prep}"
+                "  for (ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; i < n; i += (ptrdiff_t)blockDim.x * gridDim.x) {\n"
+                + "\n".join(elements) + f"\n#line 1\n{self.operation}\n  ;\n  }}\n{after}}}\n")
+        return Compiled(text, self.name, self.options, checked, self.operation.splitlines())

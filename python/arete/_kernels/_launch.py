@@ -1,0 +1,114 @@
+"""What launches of all users' kernels have in common: arguments, arrays of others, and the mode that checks indices on a GPU."""
+from __future__ import annotations
+
+import contextlib
+
+from .. import _C
+from .._C import Tensor
+from .._operators import _ops, from_dlpack
+
+NUMBER_KINDS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+                "uint64": "Q", "float32": "f", "float64": "d"}
+
+
+def tensor_of(a):
+    """The tensor that an argument is or has (an arete.numpy array, anything with DLPack that is no NumPy scalar), or None."""
+    if isinstance(a, Tensor):
+        return a
+    inner = getattr(a, "_tensor", None)
+    if isinstance(inner, Tensor):
+        return inner
+    if hasattr(a, "__dlpack__") and getattr(a, "ndim", 1):
+        return from_dlpack(a)
+    return None
+
+
+def array_type(args):
+    """The type of arrays around tensors among the arguments, in which results are given back; None: tensors."""
+    return next((type(a) for a in args if not isinstance(a, Tensor) and isinstance(getattr(a, "_tensor", None), Tensor)), None)
+
+
+def raw_argument(a):
+    """A tensor, or a number with the C type it is passed as: Python's int is long long, float is double, as in CuPy; NumPy's scalars
+    and 0-d arrays are what they are."""
+    if isinstance(a, bool):
+        return "?", a
+    if isinstance(a, int):
+        return "q", a
+    if isinstance(a, float):
+        return "d", a
+    t = tensor_of(a)
+    if t is not None:
+        return t
+    if hasattr(a, "dtype") and hasattr(a, "item"):
+        kind = NUMBER_KINDS.get(a.dtype.name)
+        if kind is None:
+            raise TypeError(f"Unsupported type {a.dtype} of a kernel argument")
+        return kind, a.item()
+    raise TypeError(f"Unsupported type {type(a)} of a kernel argument")
+
+
+def three(x):
+    """Sizes along x, y and z."""
+    x = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
+    if not 1 <= len(x) <= 3 or any(v < 0 for v in x):
+        raise ValueError(f"grid and block are one to three sizes, not {x}")
+    return (*x, 1, 1)[:3]
+
+
+def device_of(tensors, name):
+    """The one device of the tensors; the current GPU, or the CPU, where there are none."""
+    found = {t.device for t in tensors}
+    if len(found) > 1:
+        raise RuntimeError(f"{name}: all arrays of a kernel must be on one device, not on {' and '.join(sorted(map(str, found)))}")
+    return found.pop() if found else _C.device("cpu")
+
+
+def refuse_gradient(tensors, name):
+    if _C.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        raise RuntimeError(f"{name}: kernels of statements have no gradient but those of expressions alone; pass x.detach()")
+
+
+def writes(tensors):
+    """Notes that a kernel wrote to these, for whoever saved them."""
+    for t in tensors:
+        t.detach().as_strided((0,), (1,)).zero_()  # which writes nothing
+
+
+_checking = False
+
+
+@contextlib.contextmanager
+def checked(on: bool = True):
+    """Within it, elementwise, reduction and Python kernels on GPUs look at every index before they use it; the call of one that is out
+    of range waits for the kernel and raises an IndexError that names the line. On the CPU they do always.
+
+    >>> with arete.kernels.checked():
+    ...     arete.cupy.ElementwiseKernel("raw float32 x, int64 k", "float32 y", "y = x[i + k]", "behind")(arete.ones(3), 1, size=3)
+    Traceback (most recent call last):
+    ...
+    IndexError: line 1: index 3 is out of range for x, which has 3, by thread (2, 0, 0) of block (0, 0, 0): `y = x[i + k]`. Operator: behind
+    """
+    global _checking
+    before, _checking = _checking, on
+    try:
+        yield
+    finally:
+        _checking = before
+
+
+def is_checking(device):
+    return _checking and device.type == "cuda"
+
+
+class Fault:
+    """Memory for what a checked kernel found."""
+
+    def __init__(self, device):
+        self.tensor = _ops.zeros(4, dtype=_C.int64, device=device)
+
+    def look(self, name, source_lines=()):
+        failed, line, index, size = self.tensor.tolist()
+        if failed:
+            text = f": `{source_lines[line - 1].strip()}`" if 0 < line <= len(source_lines) else ""
+            raise IndexError(f"{name}: line {line}: index {index} is out of range for an array or a dimension of {size}{text}")

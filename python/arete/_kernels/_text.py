@@ -1,0 +1,108 @@
+"""Texts of kernels made from users' statements. They are CUDA C++ with the arrays of device/user_kernel.cuh, and what runs kernels on
+the CPU reads the same text."""
+from __future__ import annotations
+
+import functools
+import re
+
+from .. import _C
+from ._launch import Fault
+from ._parameters import C_NAMES, KINDS
+
+HEAD = '#include "user_kernel.cuh"\n'
+
+
+@functools.cache
+def mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def is_assigned(text: str, name: str) -> bool:
+    """Whether statements may give the name a value: assign to it, count it up, hand its address or itself to a function."""
+    n = re.escape(name)
+    return re.search(rf"\b{n}\b\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\b{n}\b\s*(?:\+\+|--)|(?:\+\+|--)\s*{n}\b|&\s*{n}\b|[(,]\s*{n}\s*[,)]",
+                     text) is not None
+
+
+class Array:
+    """How a tensor is an argument: its pointer, and the sizes and strides (in bytes) that its layout needs said."""
+
+    def __init__(self, tensor, sizes=None, strides=None):
+        self.tensor = tensor
+        self.sizes = tuple(tensor.shape) if sizes is None else tuple(sizes)
+        item = tensor.element_size()
+        self.strides = tuple(s * item for s in (tensor.stride() if strides is None else strides))
+        expected, contiguous = item, True
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides)):
+            contiguous = contiguous and (size == 1 or stride == expected)
+            expected *= size
+        self.contiguous = contiguous or 0 in self.sizes
+        self.count = expected // item
+
+    @property
+    def key(self):
+        return self.tensor.dtype, len(self.sizes), self.contiguous
+
+    def signature(self, name):
+        extents = "".join(f", long long {name}_n{d}, long long {name}_s{d}" for d in range(len(self.sizes)))
+        return f"{C_NAMES[self.tensor.dtype]}* {name}_p, long long {name}_n{extents}"
+
+    def arguments(self):
+        pairs = [("q", v) for pair in zip(self.sizes, self.strides) for v in pair]
+        return [self.tensor, ("q", self.count), *pairs]
+
+    def declaration(self, name, checked):
+        nd = len(self.sizes)
+        extents = "".join([f", {name}_n{d}" for d in range(nd)] + [f", {name}_s{d}" for d in range(nd)])
+        fault = f" {name}.fault = _fault;" if checked else ""
+        return (f"  CArray<{C_NAMES[self.tensor.dtype]}, {nd}, {int(self.contiguous)}> "
+                f"{name}({name}_p, {name}_n{extents});{fault}")
+
+
+def number_signature(dtype, name):
+    return f"{'float' if dtype in (_C.float16, _C.bfloat16) else C_NAMES[dtype]} {name}_v"
+
+
+def number_argument(dtype, value):
+    kind = KINDS[dtype]
+    return kind, bool(value) if kind == "?" else float(value) if kind in "fd" else int(value)
+
+
+def typedefs(types):
+    return "".join(f"typedef {C_NAMES[t]} {name};\n" for name, t in sorted(types.generic.items()))
+
+
+class Compiled:
+    """A text, its function, and the lines of the user that errors of the checked mode show."""
+
+    def __init__(self, text, name, options, checked, lines):
+        options = [*options, "-DARETE_CHECKED"] if checked else list(options)
+        self.kernel = _C._cuda.RawKernel(text, name, options)
+        self.name, self.text, self.options, self.checked, self.lines = name, text, options, checked, lines
+
+    def launch(self, grid, block, arguments, device):
+        fault = Fault(device) if self.checked else None
+        self.kernel.launch(grid, block, [*arguments, fault.tensor] if fault else arguments, 0)
+        if fault:
+            fault.look(self.name, self.lines)
+
+
+def with_fault(signatures, checked):
+    return ", ".join([*signatures, "long long* _fault"] if checked else signatures)
+
+
+def collapsed(shape, strides):
+    """The shape and the strides of each operand with dimensions that all of them run through in one taken together."""
+    sizes, rows = [], [[] for _ in strides]
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        if sizes and all(r[-1] == s[d] * size for r, s in zip(rows, strides)):
+            sizes[-1] *= size
+            for r, s in zip(rows, strides):
+                r[-1] = s[d]
+        else:
+            sizes.append(size)
+            for r, s in zip(rows, strides):
+                r.append(s[d])
+    return tuple(sizes) or (1,), [tuple(r) or (0,) for r in rows]

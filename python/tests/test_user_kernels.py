@@ -1,0 +1,332 @@
+"""Kernels of users: the whole language of ElementwiseKernel and ReductionKernel, kernels in the C part of CUDA C++ on the CPU, and that
+what is made of them compiles for GPUs."""
+import nvrtc
+import numpy
+import pytest
+
+import arete
+from arete import _kernels
+from arete._kernels import _elementwise, _reduction, _text
+from arete._kernels import ElementwiseKernel, RawKernel, ReductionKernel
+
+needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+
+
+def window(x):
+    k = ElementwiseKernel("raw T x, raw int64 idx", "T y", """
+        T s = 0;
+        for (int j = 0; j < 3; j++) {
+          if (j == 1) continue;
+          s += x[idx[i] + j];
+        }
+        y = s;""", "window_sum")
+    index = arete.tensor([0, 3, 7])
+    return k, k(x, index, size=3), x[index] + x[index + 2]
+
+
+def indices(x):
+    m = x.reshape(2, 5).t()
+    k = ElementwiseKernel("T x, raw T a", "T z, int64 w",
+                          "ptrdiff_t idx[] = {_ind.get()[1], _ind.get()[0]};\nz = x + a[idx];\n"
+                          "w = i * 100 + _ind.get()[0] * 10 + a.shape()[1] + n + a.ndim", "indices", reduce_dims=False)
+    z, w = k(m, m.t())
+    expected = arete.tensor([[(5 * 0 + 2 * r + c) * 100 + r * 10 + 5 + 10 + 2 for c in range(2)] for r in range(5)])
+    return k, arete.cat([z, w.to(z.dtype)]), arete.cat([2 * m, expected.to(z.dtype)])
+
+
+def branches(x):
+    k = ElementwiseKernel("T x, T low, int32 mode", "T y", """
+        T v = x;
+        while (v > 4) v -= (T)3;
+        switch (mode) {
+          case 0: y = v; break;
+          case 1: v = clamp_low(v, low);
+          default: y = v * 2;
+        }""", "branches", preamble="template <class U>\n__device__ U clamp_low(U v, U low) { return v < low ? low : v; }")
+    v = x.clone()
+    for _ in range(5):
+        v = arete.where(v > 4, v - 3, v)
+    return k, k(x, 2.0, 1), v.clamp(min=2) * 2
+
+
+def counts(x):
+    k = ElementwiseKernel("raw T x", "raw int32 y", "atomicAdd(&y[(int)x[i] % SIZE], seen)", "counts", loop_prep="int seen = 1",
+                          after_loop="seen = 0", options=("-DSIZE=4",))
+    y = arete.zeros(4, dtype=arete.int32)
+    k(x, y, size=len(x))
+    return k, y, arete.bincount(x.long() % 4, minlength=4).to(arete.int32)
+
+
+def halves(x):
+    k = ElementwiseKernel("float16 x, bfloat16 b", "float16 y", "if (x > b) y = x; else { y = b; y += x; }", "halves")
+    a, b = x.half() / 3, arete.full((10,), 1.25).bfloat16()
+    return k, k(a, b), arete.where(a.float() > 1.25, a, (arete.tensor(1.25).half() + a.float()).half())
+
+
+def folded(x):
+    k = ReductionKernel("T x, raw T w", "T y, int64 n", "(x - w[i % 2]) * scale(x)", "a + b", "y = a;\nif (y > 100) y = 100; n = 3", "0",
+                        "folded", reduce_type="float64",
+                        preamble="__device__ double scale(double v) { for (int k = 0; k < 2; ++k) v *= 0.5; return v; }")
+    m = x.reshape(5, 2)
+    w = arete.tensor([1.0, 2.0]).to(x.dtype)
+    y, n = k(m, w, axis=1)
+    return k, y + (n - 3).to(y.dtype), ((m - w) * m / 4).sum(1)
+
+
+def most(x):
+    k = ReductionKernel("T x", "T y", "x", "max(a, b)", "y = -a", "100", "most")
+    return k, k(x), arete.tensor(-100, dtype=x.dtype)
+
+
+CASES = [window, indices, branches, counts, halves, folded, most]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
+def test_statements(case, dtype):
+    _, found, expected = case(arete.arange(10).to(getattr(arete, dtype)))
+    assert found.dtype is expected.dtype and arete.allclose(found, expected)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
+def test_statements_compile_for_gpus(case, check, monkeypatch):
+    monkeypatch.setattr(_text.Compiled, "launch", lambda *args: None)
+    for module in (_elementwise, _reduction):
+        monkeypatch.setattr(module, "is_checking", lambda device: check)
+    kernel, _, _ = case(arete.arange(10.0))
+    assert kernel._compiled
+    for compiled in kernel._compiled.values():
+        assert compiled.checked is check and nvrtc.problems(compiled.text, compiled.options) == ""
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (-1, 1)])
+@pytest.mark.parametrize("shape", [(3, 700, 5), (700, 2, 3), (1, 4, 3000), (2, 0, 3)])
+def test_reductions_of_statements(shape, axis):
+    k = ReductionKernel("T x", "T y", "x * x", "a + b", "y = a; if (y < 0) y = 0", "0", "squares")
+    x = arete.randn(shape, dtype=arete.float64)
+    dims = tuple(range(3)) if axis is None else axis
+    for v in (x, x.transpose(0, 2).contiguous().transpose(0, 2)):
+        assert arete.allclose(k(v, axis=axis, keepdims=True), (v * v).sum(dims, keepdim=True))
+    assert k(x, axis=axis).shape == (x * x).sum(dims).shape
+
+
+class Wrapped:
+    """As arrays of arete.numpy are."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+
+def test_arrays_around_tensors_come_back():
+    x = Wrapped(arete.arange(4.0))
+    for k in (ElementwiseKernel("T x", "T y", "y = x * 2", "k"), ElementwiseKernel("T x", "T y", "if (x < 9) y = x * 2", "k")):
+        y = k(x)
+        assert type(y) is Wrapped and y._tensor.tolist() == [0, 2, 4, 6]
+        out = Wrapped(arete.zeros(4))
+        assert k(x, out) is out and out._tensor.tolist() == [0, 2, 4, 6]
+    total = ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0")(x)
+    assert type(total) is Wrapped and total._tensor.item() == 6
+
+
+def test_results_written_are_noted():
+    x = arete.ones(3, requires_grad=True)
+    y = x * 1
+    z = (y * y).sum()
+    with arete.no_grad():
+        ElementwiseKernel("raw T x", "T y", "y = x[i]", "overwrite")(arete.zeros(3), y.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        z.backward()
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda k: k("raw T x", "T y", "y = x[i +\n1]")(arete.ones(3), size=3), IndexError, "line 2: index 3 is out of range for x"),
+    (lambda k: k("T x", "T y", "int a = 1;\ny = a +;")(arete.ones(3)), ValueError, "line 2: unexpected ';'"),
+    (lambda k: k("T x", "T y", "x = 1; y = x; if (x) y = 2;")(arete.ones(3)), ValueError, "cannot be assigned to"),
+    (lambda k: k("T x", "T y", "if (x) y = x")(arete.ones(3, requires_grad=True)), RuntimeError, "have no gradient"),
+    (lambda k: k("T x", "T y", "if (x) y = x")(arete.ones(3), size=3), ValueError, "only if all of the ndarray are 'raw'"),
+    (lambda k: k("raw T x", "T y", "y = x[0]")(arete.ones(3)), ValueError, "Loop size is undecided"),
+    (lambda k: k("raw T x", "raw T y", "y[i] = x[0]")(arete.ones(3)), ValueError, "undecided"),
+    (lambda k: k("T x, T z", "T y", "if (x) y = z")(arete.ones(3), arete.ones(2)), ValueError, "could not be broadcast"),
+    (lambda k: k("raw float32 x", "T y", "y = x[0]")(arete.ones(3).int(), size=2), TypeError, "array of float32, not of int32"),
+    (lambda k: k("raw T x", "T y", "y = x[0]")(3.0, size=2), TypeError, "must be an array"),
+    (lambda k: k("T x, T w", "T y", "if (x) y = w")(arete.ones(3), arete.ones(3, device="meta")), RuntimeError, "on one device"),
+    (lambda k: k("T n", "T y", "y = n"), ValueError, "the kernel's own"),
+    (lambda k: k("T x", "T y", "y = x", "a b"), ValueError, "identifier"),
+    (lambda k: k("T x", "float32 y", "if (x) y = x")(arete.ones(3), arete.ones(3).double()), TypeError, "output 'y' is of float32"),
+])
+def test_errors_of_statements(call, error, text):
+    with pytest.raises(error, match=text):
+        call(ElementwiseKernel)
+
+
+# --- kernels in the C part of CUDA C++, on the CPU ---
+
+SOURCE = r"""
+#define TILE 8
+#define SQUARE(x) ((x) * (x))
+__constant__ float weights[3] = {1, 2.5f, -1};
+__device__ int steps_of(long long n) {
+  int c = 0;
+  while (n != 1) {
+    n = n % 2 ? 3 * n + 1 : n / 2;
+    if (++c > 1000) return -1;
+  }
+  return c;
+}
+extern "C" {
+__global__ void steps(int* out, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) out[i] = steps_of(i + 1);
+}
+__global__ void product(const float* a, const float* b, float* c, int n) {
+  __shared__ float left[TILE][TILE + 1], right[TILE][TILE];
+  int row = blockIdx.y * TILE + threadIdx.y, col = blockIdx.x * TILE + threadIdx.x;
+  float s = 0;
+  for (int t = 0; t < (n + TILE - 1) / TILE; ++t) {
+    left[threadIdx.y][threadIdx.x] = row < n && t * TILE + threadIdx.x < n ? a[row * n + t * TILE + threadIdx.x] : 0.f;
+    right[threadIdx.y][threadIdx.x] = col < n && t * TILE + threadIdx.y < n ? b[(t * TILE + threadIdx.y) * n + col] : 0.f;
+    __syncthreads();
+    #pragma unroll
+    for (int k = 0; k < TILE; k++) s += left[threadIdx.y][k] * right[k][threadIdx.x];
+    __syncthreads();
+  }
+  if (row < n && col < n) c[row * n + col] = s;
+}
+__global__ void squares(const double* x, double* out, int n) {
+  extern __shared__ double row[];
+  int t = threadIdx.x;
+  double v = 0;
+  for (int i = blockIdx.x * blockDim.x + t; i < n; i += blockDim.x * gridDim.x) v += SQUARE(x[i]);
+  row[t] = v;
+  __syncthreads();
+  for (int s = blockDim.x / 2; s >= 32; s >>= 1) {
+    if (t < s) row[t] += row[t + s];
+    __syncthreads();
+  }
+  if (t >= 32) return;
+  v = row[t];
+  for (int o = 16; o; o /= 2) v += __shfl_down_sync(0xffffffff, v, o);
+  if (t == 0) atomicAdd(out, v);
+}
+__global__ void parts(int* out, unsigned char* bytes, float* f) {
+  int local[4] = {1, 2, 3};
+  unsigned u = 0xffffffffu;
+  int i = threadIdx.x;
+  local[i % 4] += 10;
+  int total = 0;
+  for (int k = 0; k < 4; ++k) {
+    if (k == 1) continue;
+    if (k == 3 && i == 2) break;
+    total += local[k];
+  }
+  switch (i) {
+    case 0: total += 100; break;
+    case 1: total += 200;
+    case 2: total += 400; break;
+    default: total += 1000;
+  }
+  out[i] = total + (u + 2u) + (char)(i + 127) / 64;
+  bytes[i] = i * 100;
+  f[i] = weights[i % 3] + powf(2, i) + (i ? sqrtf(i) : -1);
+  int* p = out + 8;
+  p[i] = i++;
+  *(p + 8 + threadIdx.x) = i;
+}
+__global__ void beyond(float* x, int by) {
+  x[threadIdx.x + by] = 2;
+}
+}
+"""
+
+
+def raw(name):
+    return RawKernel(SOURCE, name)
+
+
+def test_device_functions_and_loops():
+    out = arete.zeros(500, dtype=arete.int32)
+    raw("steps")((4,), (64,), (out, numpy.int32(500)))
+
+    def steps(n):
+        count = 0
+        while n != 1:
+            n, count = 3 * n + 1 if n % 2 else n // 2, count + 1
+        return count
+
+    assert out.tolist() == [steps(i + 1) for i in range(500)]
+
+
+def test_small_numbers_are_read_as_they_lie():
+    source = "__global__ void k(signed char* a, short* b, bool* c, float16* d, bfloat16* e, float* y) {" \
+             " y[0] = a[1]; y[1] = b[1]; y[2] = c[1]; y[3] = d[1]; y[4] = e[1]; y[5] = a[1] + b[1]; d[0] = e[1]; a[0] = 300; c[0] = 0.5; }"
+    a, b, c, d, e = (arete.tensor([0, v]).to(getattr(arete, t)) for v, t in (
+        (-3, "int8"), (-300, "int16"), (True, "bool"), (1.5, "float16"), (-2.25, "bfloat16")))
+    y = arete.zeros(6)
+    RawKernel(source, "k")((1,), (1,), (a, b, c, d, e, y))
+    assert y.tolist() == [-3, -300, 1, 1.5, -2.25, -303] and (d[0].item(), a[0].item(), c[0].item()) == (-2.25, 44, True)
+
+
+def test_shared_memory_and_barriers():
+    a, b, c = arete.randn(20, 20), arete.randn(20, 20), arete.zeros(20, 20)
+    raw("product")((3, 3), (8, 8), (a, b, c, numpy.int32(20)))
+    assert arete.allclose(c, a @ b, atol=1e-5)
+
+
+def test_shuffles_atomics_and_dynamic_shared_memory():
+    x, out = arete.randn(10000, dtype=arete.float64), arete.zeros(1, dtype=arete.float64)
+    raw("squares")((7,), (128,), (x, out, numpy.int32(10000)), shared_mem=128 * 8)
+    assert arete.allclose(out, (x * x).sum())
+
+
+def test_numbers_are_those_of_c():
+    out, small, f = arete.zeros(24, dtype=arete.int32), arete.zeros(8, dtype=arete.uint8), arete.zeros(8)
+    raw("parts")((1,), (8,), (out, small, f))
+    assert out.tolist() == [116, 603, 414, 1014, 1014, 1004, 1014, 1014, *range(8), *range(1, 9)]
+    assert small.tolist() == [i * 100 % 256 for i in range(8)]
+    assert numpy.allclose(f.numpy(), [(1, 2.5, -1)[i % 3] + 2**i + (i**0.5 if i else -1) for i in range(8)])
+
+
+@pytest.mark.parametrize("by", [1, -1, 10**6])
+def test_accesses_are_checked(by):
+    x = arete.zeros(9)[:8]
+    line = SOURCE[: SOURCE.index("x[threadIdx.x + by]")].count("\n") + 1
+    with pytest.raises(IndexError, match=rf"line {line}: element \d+ of x, which has 8, by thread \(\d, 0, 0\) .*x\[threadIdx"):
+        raw("beyond")((1,), (8,), (x, numpy.int32(by)))
+    raw("beyond")((1,), (7,), (x, numpy.int32(1)))
+    assert x.tolist() == [0] + [2] * 7
+
+
+@pytest.mark.parametrize("source, error, text", [
+    ("__global__ void k(float* x) {\n  x[0] = f(3);\n}", ValueError, r"line 2: unknown function f\(\).*x\[0\] = f\(3\);"),
+    ("__global__ void k(float* x) {\n\n  x[0] = ;\n}", ValueError, "line 3: unexpected ';'"),
+    ("__global__ void k(float* x) { x[0] = 1.5 % 2; }", ValueError, "'%' is for integers"),
+    ("__global__ void k(float* x) { x[0] = y; }", ValueError, "unknown name 'y'"),
+    ("__global__ void k(float* x) { asm(\"nop;\"); }", NotImplementedError, "line 1: 'asm' cannot run on the CPU"),
+    ("__device__ float f(float v) { return f(v); }\n__global__ void k(float* x) { x[0] = f(1); }", NotImplementedError, "calls itself"),
+    ("__global__ void other(float* x) {}", ValueError, "no __global__ function of this name"),
+    ("__global__ void k(int* x) {}", TypeError, "another type than the parameter"),
+    ("__global__ void k(float* x, int n) {}", TypeError, "number of arguments is wrong"),
+    ("__global__ void k(float x) {}", TypeError, "a tensor where the kernel has a number"),
+    ("__global__ void k(float* x) {", ValueError, "without '}'"),
+    ("__global__ void k(float* x) { float t[2]; t[(int)x[0] + 2] = 1; }", IndexError, "index 3 is out of range for t, which has 2"),
+])
+def test_errors_of_sources(source, error, text):
+    with pytest.raises(error, match=text):
+        RawKernel(source, "k")((1,), (1,), (arete.ones(1),))
+
+
+@needs_nvrtc
+def test_these_sources_are_cuda():
+    assert nvrtc.problems(SOURCE) == ""
+
+
+def test_templates_by_name():
+    k = RawKernel("template <typename T, int N> __global__ void k(T* x) { for (int j = 0; j < N; ++j) x[j] = (T)j / 2; }", "k<float, 3>")
+    x = arete.zeros(4)
+    k((1,), (1,), (x,))
+    assert x.tolist() == [0, 0.5, 1, 0]
+
+
+def test_all_names():
+    assert set(_kernels.__all__) <= set(dir(_kernels))
