@@ -49,11 +49,11 @@ def test_like_numpy(name, args, options):
 
 def test_modules():
     np.random.seed(1)
-    assert np.random.rand(3, 2).dtype is np.float64 and np.random.normal(size=(4,)).shape == (4,)
-    assert 0 <= np.random.randint(0, 5, size=(100,)).min().item() and len(np.random.choice(10, 4, replace=False).unique()) == 4
+    assert np.random.rand(3, 2).dtype == np.float64 and np.random.normal(size=(4,)).shape == (4,)
+    assert 0 <= np.random.randint(0, 5, size=(100,)).min().item() and len(np.unique(np.random.choice(10, 4, replace=False))) == 4
     np.cuda.Stream.null.synchronize()
     assert np.get_array_module(np.zeros(1)) is np and np.get_array_module(numpy.zeros(1)) is numpy
-    assert np.array([1.0], dtype="float32").dtype is torch.float32 and np.array([1], dtype=numpy.int8).dtype is torch.int8
+    assert np.array([1.0], dtype="float32").dtype == torch.float32 and np.array([1], dtype=numpy.int8).dtype == torch.int8
     with pytest.raises(TypeError):
         np.zeros(2, dtype="nonsense")
 

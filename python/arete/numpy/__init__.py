@@ -1,24 +1,81 @@
-"""NumPy's names over arete's tensors, as CuPy has them: `import arete.numpy as np`.
+"""NumPy over arete's storage: `import arete.numpy as np`. Arrays have a class of their own, `ndarray`, with NumPy's semantics; names
+for devices are CuPy's (`asnumpy`, `x.get()`, `x.device`, `cuda`). `set_device("cuda")` chooses where new arrays are made.
 
-Functions make and take Tensors; `ndarray` is Tensor. Defaults are NumPy's: floating arrays are float64 unless a dtype is
-given, `axis` and `keepdims` name what torch calls dim and keepdim. `set_device("cuda")` chooses where new arrays are
-made."""
+`ndarray(tensor)` and `array._tensor` lead from tensors to arrays and back, without a copy."""
 # ruff: noqa: F403, F405
-from . import _creation, _elements, _interchange, _products, _reductions, _searching, _shapes, _types
-from . import cuda, fft, linalg, random
+import math as _math
+
+from . import (
+    _array, _creation, _interchange, _mathematics, _polynomials, _printing, _products, _reductions, _searching, _shapes, _types, _ufuncs,
+)
+from . import cuda, exceptions, fft, linalg, ma, polynomial, random
 from .._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel
 from ..cuda import nvtx
+from ._array import *
 from ._creation import *
-from ._elements import *
+from ._info import __array_namespace_info__
 from ._interchange import *
+from ._mathematics import *
+from ._polynomials import *
+from ._printing import *
 from ._products import *
 from ._reductions import *
 from ._searching import *
 from ._shapes import *
 from ._types import *
+from ._ufuncs import *
+from . import _methods, emath  # noqa: F401
 
+pi, e, euler_gamma, inf, nan = _math.pi, _math.e, 0.5772156649015329, _math.inf, _math.nan
+little_endian = True
+True_, False_ = bool_(True), bool_(False)
+__array_api_version__ = "2024.12"
 __all__ = [
-    *(name for part in (_types, _creation, _elements, _reductions, _shapes, _searching, _products, _interchange)
-      for name in part.__all__),
-    "ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "cuda", "fft", "linalg", "nvtx", "random",
+    *(
+        name
+        for part in (
+            _types,
+            _array,
+            _creation,
+            _ufuncs,
+            _reductions,
+            _shapes,
+            _searching,
+            _products,
+            _mathematics,
+            _polynomials,
+            _printing,
+            _interchange,
+        )
+        for name in part.__all__
+    ),
+    "pi",
+    "e",
+    "euler_gamma",
+    "inf",
+    "nan",
+    "little_endian",
+    "True_",
+    "False_",
+    "ElementwiseKernel",
+    "RawKernel",
+    "RawModule",
+    "ReductionKernel",
+    "cuda",
+    "emath",
+    "exceptions",
+    "fft",
+    "linalg",
+    "ma",
+    "nvtx",
+    "polynomial",
+    "random",
 ]
+
+
+def __getattr__(name):
+    return _interchange.host_name(name)
+
+
+def __dir__():
+    return sorted({*globals(), *_interchange.HOST})

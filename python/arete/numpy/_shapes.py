@@ -1,119 +1,788 @@
-"""Other shapes and places of the same elements."""
+"""Other shapes and places of the same elements, and arrays put together and taken apart."""
 from __future__ import annotations
 
 import builtins as _b
+import operator as _operator
 
-from .. import _operators as _t
-from .._operators import _ops
-from ._creation import ones
-from ._types import as_shape, axes_of, float64
+from .. import _C, _operators as _t
+from ._array import (
+    AxisError, _backwards, axes_of, axis_of, cast, check_cast, ndarray, result_into, sizes_of, tensor_of, wrap,
+)
+from ._creation import slice_of
+from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
-    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "concatenate",
-    "stack", "vstack", "hstack", "split", "array_split", "tile", "repeat", "flip", "roll", "pad", "tri", "tril", "triu",
-    "diag",
+    "reshape", "ravel", "transpose", "permute_dims", "matrix_transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze",
+    "broadcast_to", "broadcast_arrays", "broadcast_shapes", "broadcast", "atleast_1d", "atleast_2d", "atleast_3d", "concatenate", "concat",
+    "stack", "vstack", "row_stack", "hstack", "dstack", "column_stack", "block", "unstack", "split", "array_split", "hsplit", "vsplit",
+    "dsplit", "tile", "repeat", "flip", "fliplr", "flipud", "roll", "rot90", "pad", "append", "insert", "delete", "resize", "trim_zeros",
+    "diagonal", "trace", "diag", "diagflat", "tril", "triu", "fill_diagonal", "r_", "c_", "s_", "index_exp", "shape", "ndim", "size",
+    "ndenumerate", "ndindex",
 ]
 
 
-def reshape(a, shape):
-    return a.reshape(as_shape(shape))
+def shape(a):
+    """The sizes of an array."""
+    return tuple(tensor_of(a).shape)
 
 
-def ravel(a):
-    return a.reshape(-1)
+def ndim(a):
+    """How many axes an array has."""
+    return tensor_of(a).dim()
+
+
+def size(a, axis=None):
+    """How many elements an array has, in all or along axes."""
+    t, n = tensor_of(a), 1
+    for x in axes_of(axis, t.dim()):
+        n *= t.shape[x]
+    return n
+
+
+def reshape(a, /, shape, order="C", *, copy=None):
+    """Another shape of the same elements; a view where the memory allows it, and `copy=False` refuses where it does not."""
+    t, sizes = tensor_of(a), sizes_of(shape)
+    if order in ("F", "f") or (order == "A" and not t.is_contiguous() and t.permute(_backwards(t)).is_contiguous()):
+        r = _reshaped(t.permute(_backwards(t)), tuple(reversed(sizes)))
+        r = r.permute(_backwards(r))
+    elif order in ("C", "c", "A"):
+        r = _reshaped(t, sizes)
+    else:
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    if copy is False and r.numel() and r.data_ptr() != t.data_ptr():
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    return wrap(r.clone() if copy and r.data_ptr() == t.data_ptr() else r)
+
+
+def _reshaped(t, sizes):
+    if _b.sum(s < 0 for s in sizes) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    try:
+        return t.reshape(sizes)
+    except RuntimeError:
+        raise ValueError(f"cannot reshape array of size {t.numel()} into shape {sizes}") from None
+
+
+def ravel(a, order="C"):
+    """All elements in one axis; a view where the memory allows it."""
+    t = tensor_of(a)
+    if order == "K" and not t.is_contiguous():
+        places = sorted(range(t.dim()), key=lambda i: -t.stride(i))
+        return wrap(t.permute(places).reshape(-1))
+    return reshape(wrap(t), -1, "C" if order == "K" else order)
 
 
 def transpose(a, axes=None):
-    return a.permute(tuple(reversed(range(a.dim()))) if axes is None else tuple(axes))
+    """Axes in another order, else in the opposite one."""
+    t = tensor_of(a)
+    if axes is None:
+        return wrap(t.permute(_backwards(t)))
+    axes = axes_of(axes, t.dim())
+    if len(axes) != t.dim():
+        raise ValueError("axes don't match array")
+    return wrap(t.permute(axes))
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(x, /):
+    """The last two axes exchanged."""
+    return wrap(tensor_of(x)).mT
 
 
 def swapaxes(a, axis1, axis2):
-    return a.transpose(axis1, axis2)
+    """Two axes exchanged."""
+    t = tensor_of(a)
+    return wrap(t.transpose(axis_of(axis1, t.dim()), axis_of(axis2, t.dim())))
 
 
 def moveaxis(a, source, destination):
-    return _t.movedim(a, source, destination)
+    """Axes at other places; the others keep their order."""
+    t = tensor_of(a)
+    source, destination = axes_of(source, t.dim()), axes_of(destination, t.dim())
+    if len(source) != len(destination):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+    return wrap(_t.movedim(t, source, destination))
+
+
+def rollaxis(a, axis, start=0):
+    """An axis moved before another."""
+    t = tensor_of(a)
+    axis = axis_of(axis, t.dim())
+    if not -t.dim() <= start <= t.dim():
+        raise AxisError(start, t.dim() + 1)
+    start = start + t.dim() if start < 0 else start
+    return wrap(_t.movedim(t, axis, start - (axis < start)))
 
 
 def expand_dims(a, axis):
-    return a.unsqueeze(axis)
+    """New axes of size 1."""
+    t = tensor_of(a)
+    new = axes_of(axis, t.dim() + (len(axis) if isinstance(axis, (tuple, list)) else 1))
+    for x in sorted(new):
+        t = t.unsqueeze(x)
+    return wrap(t)
 
 
 def squeeze(a, axis=None):
-    return a.squeeze() if axis is None else a.squeeze(axis)
+    """Without axes of size 1."""
+    t = tensor_of(a)
+    if axis is None:
+        return wrap(t.squeeze())
+    axes = axes_of(axis, t.dim())
+    if _b.any(t.shape[x] != 1 for x in axes):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return wrap(t.reshape([s for i, s in enumerate(t.shape) if i not in axes]))
 
 
-def broadcast_to(a, shape):
-    return a.expand(as_shape(shape))
+def _shapes_error(shapes):
+    return ValueError("shape mismatch: objects cannot be broadcast to a single shape. Shapes are " + ", ".join(map(str, shapes)))
 
 
-def concatenate(arrays, axis=0):
-    return _t.cat([x.reshape(-1) for x in arrays], 0) if axis is None else _t.cat(list(arrays), axis)
+def broadcast_shapes(*args):
+    """The shape that shapes have together."""
+    args = [sizes_of(a) for a in args]
+    try:
+        return tuple(_t.broadcast_shapes(*args)) if args else ()
+    except RuntimeError:
+        raise _shapes_error(args) from None
 
 
-def stack(arrays, axis=0):
-    return _t.stack(list(arrays), axis)
+def broadcast_to(array, shape, subok=False):
+    """A view that repeats axes of size 1."""
+    t = tensor_of(array)
+    sizes = sizes_of(shape)
+    if _b.any(s < 0 for s in sizes):
+        raise ValueError("all elements of broadcast shape must be non-negative")
+    try:
+        return wrap(t.expand(sizes))
+    except RuntimeError:
+        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(t.shape)} and "
+                         f"requested shape {sizes}") from None
 
 
-def vstack(arrays):
-    return _t.vstack(list(arrays))
+def broadcast_arrays(*args, subok=False):
+    """Views of one shape."""
+    ts = [tensor_of(a) for a in args]
+    to = broadcast_shapes(*[tuple(t.shape) for t in ts])
+    return tuple(wrap(t.expand(to)) for t in ts)
 
 
-def hstack(arrays):
-    return _t.hstack(list(arrays))
+class broadcast:
+    """Arrays as they meet: their shape, and their elements in tuples."""
+
+    def __init__(self, *args):
+        self._arrays = broadcast_arrays(*args)
+        self.shape = self._arrays[0].shape if args else ()
+        self.ndim = self.nd = len(self.shape)
+        self.size = self._arrays[0].size if args else 1
+        self.numiter, self.index = len(args), 0
+
+    iters = property(lambda self: tuple(a.flat for a in self._arrays))
+
+    def reset(self):
+        self.index = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.index >= self.size:
+            raise StopIteration
+        self.index += 1
+        return tuple(a.flat[self.index - 1] for a in self._arrays)
 
 
-def split(a, indices_or_sections, axis=0):
-    if isinstance(indices_or_sections, _b.int) and a.shape[axis] % indices_or_sections:
-        raise ValueError("array split does not result in an equal division")
-    return list(_t.tensor_split(a, indices_or_sections, axis))
+def _atleast(name, view):
+    def function(*arys):
+        r = tuple(wrap(view(tensor_of(a))) for a in arys)
+        return r[0] if len(r) == 1 else r
+
+    function.__name__ = name
+    function.__doc__ = f"Arrays of {name[-2]} axes at least."
+    return function
 
 
-def array_split(a, indices_or_sections, axis=0):
-    return list(_t.tensor_split(a, indices_or_sections, axis))
+atleast_1d = _atleast("atleast_1d", lambda t: t if t.dim() else t.reshape(1))
+atleast_2d = _atleast("atleast_2d", lambda t: t if t.dim() > 1 else t.reshape(1, -1))
+atleast_3d = _atleast("atleast_3d", lambda t: t if t.dim() > 2 else t.reshape(1, -1, 1) if t.dim() < 2 else t.unsqueeze(2))
 
 
-def tile(a, reps):
-    return a.tile(as_shape(reps))
+def _together(arrays, dtype=None, casting="same_kind"):
+    """The tensors of arrays in their common dtype."""
+    if not isinstance(arrays, (list, tuple, ndarray)) and not hasattr(arrays, "__array__"):
+        raise TypeError('arrays to stack must be passed as a "sequence" type such as list or tuple.')
+    ts = [tensor_of(a) for a in arrays]
+    if not ts:
+        raise ValueError("need at least one array to concatenate")
+    d = ts[0].dtype
+    for t in ts[1:]:
+        d = PROMOTED_NATIVE[d, t.dtype]
+    if dtype is not None:
+        check_cast(OF_TENSOR[d], as_dtype(dtype), casting)
+        d = native(dtype)
+    return [cast(t, d) for t in ts]
+
+
+def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    """Arrays one after another along an axis; flat ones for None."""
+    ts = _together(arrays, dtype, casting)
+    if axis is None:
+        return result_into(_t.cat([t.reshape(-1) for t in ts], 0), out, casting)
+    n = ts[0].dim()
+    if not n:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    axis = axis_of(axis, n)
+    for t in ts:
+        if t.dim() != n:
+            raise ValueError("all the input array dimensions except for the concatenation axis must match exactly, but an array has "
+                             f"{t.dim()} dimension(s) and the first one {n}")
+        for i in range(n):
+            if i != axis and t.shape[i] != ts[0].shape[i]:
+                raise ValueError(
+                    f"all the input array dimensions except for the concatenation axis must match exactly, but along dimension "
+                    f"{i} there are sizes {ts[0].shape[i]} and {t.shape[i]}"
+                )
+    return result_into(_t.cat(ts, axis), out, casting)
+
+
+concat = concatenate
+
+
+def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    """Arrays of one shape along a new axis."""
+    ts = _together(list(arrays) if not isinstance(arrays, ndarray) else arrays, dtype, casting)
+    if _b.any(t.shape != ts[0].shape for t in ts):
+        raise ValueError("all input arrays must have the same shape")
+    return result_into(_t.stack(ts, axis_of(axis, ts[0].dim() + 1)), out, casting)
+
+
+def _joined(name, raise_to, axis_for):
+    def function(tup, *, dtype=None, casting="same_kind"):
+        parts = [raise_to(a) for a in tup]
+        if not parts:
+            raise ValueError("need at least one array to concatenate")
+        return concatenate(parts, axis_for(parts[0]), dtype=dtype, casting=casting)
+
+    function.__name__ = name
+    function.__doc__ = "Arrays one after another, as rows, columns or depth."
+    return function
+
+
+vstack = row_stack = _joined("vstack", atleast_2d, lambda a: 0)
+hstack = _joined("hstack", atleast_1d, lambda a: 0 if a.ndim == 1 else 1)
+dstack = _joined("dstack", atleast_3d, lambda a: 2)
+
+
+def column_stack(tup):
+    """Vectors as the columns of a matrix; matrices as they are."""
+    return concatenate([wrap(t.reshape(-1, 1) if t.dim() < 2 else t) for t in map(tensor_of, tup)], 1)
+
+
+def block(arrays):
+    """An array of nested lists of blocks."""
+    def depth(x):
+        if not isinstance(x, list):
+            return 0
+        if not x:
+            raise ValueError("List depths are mismatched: empty lists cannot be joined")
+        found = {depth(v) for v in x}
+        if len(found) != 1:
+            raise ValueError("List depths are mismatched.")
+        return found.pop() + 1
+
+    def leaves(x):
+        return [v for part in x for v in leaves(part)] if isinstance(x, list) else [x]
+
+    levels = depth(arrays)
+    dims = _b.max([levels, *(ndim(v) for v in leaves(arrays))])
+
+    def join(x, level):
+        if level == 0:
+            t = tensor_of(x)
+            return wrap(t.reshape((1,) * (dims - t.dim()) + tuple(t.shape)).clone())
+        return concatenate([join(v, level - 1) for v in x], -level)
+
+    return join(arrays, levels)
+
+
+def unstack(x, /, *, axis=0):
+    """The arrays along an axis, as a tuple."""
+    t = tensor_of(x)
+    if not t.dim():
+        raise ValueError("Input array must be at least 1-d.")
+    return tuple(wrap(r) for r in t.unbind(axis_of(axis, t.dim())))
+
+
+def array_split(ary, indices_or_sections, axis=0):
+    """Views of parts, of nearly equal size or between indices."""
+    t = tensor_of(ary)
+    axis = axis_of(axis, t.dim())
+    n = t.shape[axis]
+    try:
+        sections = _operator.index(indices_or_sections)
+    except TypeError:
+        cuts = [0, *(slice(None, _operator.index(i)).indices(n)[1] for i in indices_or_sections), n]
+    else:
+        if sections <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        each, more = divmod(n, sections)
+        cuts = [i * each + _b.min(i, more) for i in range(sections + 1)]
+    return [wrap(t.narrow(axis, a, _b.max(b - a, 0))) for a, b in zip(cuts, cuts[1:])]
+
+
+def split(ary, indices_or_sections, axis=0):
+    """Views of parts, of equal size or between indices."""
+    if isinstance(indices_or_sections, _b.int) and indices_or_sections > 0:
+        if shape(ary)[axis_of(axis, ndim(ary))] % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
+
+
+def _splitter(name, least, axis_for):
+    def function(ary, indices_or_sections):
+        if ndim(ary) < least:
+            raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+        return split(ary, indices_or_sections, axis_for(ndim(ary)))
+
+    function.__name__ = name
+    function.__doc__ = "Views of parts along the columns, rows or depth."
+    return function
+
+
+hsplit = _splitter("hsplit", 1, lambda n: 0 if n == 1 else 1)
+vsplit = _splitter("vsplit", 2, lambda n: 0)
+dsplit = _splitter("dsplit", 3, lambda n: 2)
+
+
+def tile(A, reps):
+    """The array over and over along each axis."""
+    t = tensor_of(A)
+    reps = sizes_of(reps)
+    return wrap(t.repeat((1,) * (t.dim() - len(reps)) + reps) if t.dim() or reps else t.clone())
 
 
 def repeat(a, repeats, axis=None):
-    return _t.repeat_interleave(a, repeats, axis)
+    """Each element several times."""
+    t = tensor_of(a)
+    t, axis = (t.reshape(-1), 0) if axis is None else (t, axis_of(axis, t.dim()))
+    r = tensor_of(repeats)
+    if r.is_floating_point() or r.is_complex():
+        raise TypeError("Cannot cast array data from repeats' dtype to dtype('int64') according to the rule 'safe'")
+    if r.dim() > 1:
+        raise ValueError("object too deep for desired array")
+    if (r < 0).any():
+        raise ValueError("repeats may not contain negative values.")
+    if r.numel() == 1:
+        return wrap(_t.repeat_interleave(t, int(r), axis))
+    if r.numel() != t.shape[axis]:
+        raise ValueError(f"operands could not be broadcast together with shape ({t.shape[axis]},) ({r.numel()},)")
+    return wrap(_t.repeat_interleave(t, r.to(t.device, _C.int64), axis))
 
 
-def flip(a, axis=None):
-    return a.flip(tuple(range(a.dim())) if axis is None else axes_of(a, axis))
+def flip(m, axis=None):
+    """Elements in the opposite order, as a view that is read by copies."""
+    t = tensor_of(m)
+    a = wrap(t) if not isinstance(m, ndarray) else m
+    axes = axes_of(axis, t.dim())
+    return a[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(t.dim()))] if axes else wrap(t)
+
+
+def fliplr(m):
+    """Columns in the opposite order."""
+    if ndim(m) < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+def flipud(m):
+    """Rows in the opposite order."""
+    if ndim(m) < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
 
 
 def roll(a, shift, axis=None):
+    """Elements moved along axes, those that leave coming in again."""
+    t = tensor_of(a)
     if axis is None:
-        return a.reshape(-1).roll((shift,), (0,)).reshape(a.shape)
-    return a.roll(as_shape(shift), as_shape(axis))
+        return wrap(t.reshape(-1).roll((_b.sum(sizes_of(shift)),), (0,)).reshape(t.shape))
+    axes = [axis_of(x, t.dim()) for x in sizes_of(axis)]
+    shifts = sizes_of(shift)
+    n = _b.max(len(axes), len(shifts))
+    if _b.min(len(axes), len(shifts)) not in (1, n):
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    axes, shifts = (tuple(v) * (n // len(v)) for v in (axes, shifts))
+    return wrap(t.roll(shifts, axes) if t.numel() else t.clone())
 
 
-def pad(a, pad_width, mode="constant", constant_values=0):
-    """Adds a border; pad_width is a number, (before, after) or one pair for each axis."""
-    if isinstance(pad_width, _b.int):
-        pad_width = [(pad_width, pad_width)] * a.dim()
-    elif isinstance(pad_width[0], _b.int):
-        pad_width = [tuple(pad_width)] * a.dim()
-    if mode != "constant":
-        raise NotImplementedError(f"pad(): mode {mode!r}")
-    flat = [v for pair in reversed(list(pad_width)) for v in pair]
-    return _ops.constant_pad_nd(a, flat, constant_values)
+def rot90(m, k=1, axes=(0, 1)):
+    """Turned by right angles in the plane of two axes."""
+    t = tensor_of(m)
+    if len(axes) != 2:
+        raise ValueError("len(axes) must be 2.")
+    if axis_of(axes[0], t.dim()) == axis_of(axes[1], t.dim()):
+        raise ValueError("Axes must be different.")
+    return wrap(_t.rot90(t, k, axes))
 
 
-def tri(N, M=None, k=0, dtype=float64):
-    return tril(ones((N, M or N), dtype), k)
+def _pairs(value, n, kind=int):
+    """(before, after) for each axis."""
+    if isinstance(value, dict):
+        r = [(0, 0)] * n
+        for axis, v in value.items():
+            r[axis_of(axis, n)] = (v, v) if not isinstance(v, (tuple, list)) else tuple(v)
+        return r
+    t = tensor_of(value)
+    if kind is int and (t.is_floating_point() or t.is_complex()):
+        raise TypeError("`pad_width` must be of integral type.")
+    if t.dim() > 2 or (t.dim() == 2 and t.shape[1] not in (1, 2)):
+        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(t.shape)} and "
+                         f"requested shape ({n},2)")
+    return [tuple(p) for p in broadcast_to(wrap(t), (n, 2)).tolist()]
 
 
-def tril(m, k=0):
-    return _t.tril(m, k)
+def pad(array, pad_width, mode="constant", **kwargs):
+    """The array with a border: constant, edge, linear_ramp, maximum, mean, median, minimum, reflect, symmetric, wrap, empty or what a
+    function writes."""
+    t = tensor_of(array)
+    widths = _pairs(pad_width, t.dim())
+    if _b.any(v < 0 for p in widths for v in p):
+        raise ValueError("index can't contain negative values")
+    known = {"constant": {"constant_values"}, "linear_ramp": {"end_values"}, "reflect": {"reflect_type"}, "symmetric": {"reflect_type"},
+             **{m: {"stat_length"} for m in ("maximum", "mean", "median", "minimum")}, "edge": set(), "wrap": set(), "empty": set()}
+    if callable(mode):
+        r = pad(wrap(t), widths)
+        for axis in range(t.dim()):
+            rows = r._tensor.movedim(axis, -1)
+            for index in ndindex(*rows.shape[:-1]):
+                mode(wrap(rows[index]), widths[axis], axis, kwargs)
+        return r
+    if mode not in known:
+        raise ValueError(f"mode {mode!r} is not supported")
+    if set(kwargs) - known[mode]:
+        raise ValueError(f"unsupported keyword arguments for mode {mode!r}: {set(kwargs) - known[mode]}")
+    if kwargs.get("reflect_type", "even") not in ("even", "odd"):
+        raise ValueError("reflect_type must be 'even' or 'odd'")
+    if mode in ("constant", "empty"):
+        values = _pairs(kwargs.get("constant_values", 0), t.dim(), float)
+        if len({v for p in values for v in p}) == 1 and t.dtype is not _C.bool:
+            return wrap(_t.constant_pad_nd(t, [w for p in reversed(widths) for w in p], values[0][0])) if t.dim() else wrap(t.clone())
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            t = _t.cat([_border(t, axis, before, mode, kwargs, 0), t, _border(t, axis, after, mode, kwargs, 1)], axis)
+    return wrap(t)
 
 
-def triu(m, k=0):
-    return _t.triu(m, k)
+def _border(t, axis, n, mode, options, side):
+    size = t.shape[axis]
+    shape = [n if i == axis else s for i, s in enumerate(t.shape)]
+    if mode in ("constant", "empty", "linear_ramp"):
+        value = _pairs(options.get("constant_values", options.get("end_values", 0)), t.dim(), float)[axis][side]
+        if mode != "linear_ramp":
+            return _t.full(shape, value, dtype=t.dtype, device=t.device) if t.dtype is not _C.bool else _t.full(
+                shape, _b.bool(value), dtype=t.dtype, device=t.device)
+        edge = t.narrow(axis, size - 1 if side else 0, 1).to(_C.float64)
+        at = _t.arange(n, dtype=_C.float64, device=t.device).reshape([-1 if i == axis else 1 for i in range(t.dim())])
+        at = (n - 1 - at if side else at) / n
+        r = value + (edge - value) * at
+        return (r if t.is_floating_point() else r.floor()).to(t.dtype)
+    if not size and n:
+        raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
+    if mode in ("maximum", "minimum", "mean", "median"):
+        lengths = options.get("stat_length")
+        length = size if lengths is None else _b.min(size, _pairs(lengths, t.dim())[axis][side])
+        if length < 1 and mode in ("maximum", "minimum"):
+            raise ValueError("stat_length of 0 yields no value for padding")
+        part = t.narrow(axis, size - length if side else 0, length)
+        if mode in ("maximum", "minimum"):
+            r = (_t.amax if mode == "maximum" else _t.amin)(part, axis, True)
+        else:
+            part = part if part.is_floating_point() or part.is_complex() else part.to(_C.float64)
+            if mode == "mean":
+                r = part.mean(axis, True)
+            else:
+                s = part.sort(axis)[0]
+                r = (s.narrow(axis, (length - 1) // 2, 1) + s.narrow(axis, length // 2, 1)) / 2
+            r = r if t.is_floating_point() or t.is_complex() else _t.round(r)
+        return r.to(t.dtype).expand(shape)
+    at = _t.arange(size, size + n, device=t.device) if side else _t.arange(-n, 0, device=t.device)
+    if mode == "edge":
+        places = at.clamp(0, size - 1)
+    elif mode == "wrap":
+        places = at % size
+    else:
+        period = 2 * size if mode == "symmetric" else _b.max(2 * size - 2, 1)
+        places = at % period
+        mirrored = period - 1 - places if mode == "symmetric" else period - places
+        places = _t.where(places < size, places, mirrored)
+        if options.get("reflect_type") == "odd" and size > 1:
+            span = (size if mode == "symmetric" else size - 1)
+            turns = _t.div(at, span, rounding_mode="floor")
+            edge_gap = (t.narrow(axis, size - 1, 1) - t.narrow(axis, 0, 1))
+            by = [-1 if i == axis else 1 for i in range(t.dim())]
+            value = _t.index_select(t, axis, places)
+            odd = (turns % 2 != 0).reshape(by)
+            first, last = t.narrow(axis, 0, 1), t.narrow(axis, size - 1, 1)
+            if mode == "reflect":  # the line through both ends goes on
+                k = turns.reshape(by)
+                return _t.where(odd, first + last - value + (k) * edge_gap, value + k * edge_gap).to(t.dtype)
+            k = turns.reshape(by)
+            return _t.where(odd, first + last - value + k * edge_gap, value + k * edge_gap).to(t.dtype)
+    return _t.index_select(t, axis, places)
+
+
+def append(arr, values, axis=None):
+    """Values after the array, flat for None."""
+    return concatenate((ravel(arr), ravel(values)) if axis is None else (arr, values), 0 if axis is None else axis)
+
+
+def _flat_axis(arr, axis):
+    t = tensor_of(arr)
+    return (t.reshape(-1), 0) if axis is None else (t, axis_of(axis, t.dim()))
+
+
+def delete(arr, obj, axis=None):
+    """Without the elements at some places of an axis."""
+    t, axis = _flat_axis(arr, axis)
+    n = t.shape[axis]
+    keep = _t.ones(n, dtype=_C.bool)
+    if isinstance(obj, slice):
+        keep[list(range(n)[obj])] = False
+    else:
+        places = tensor_of(obj).cpu()
+        if places.dtype is _C.bool:
+            if places.numel() != n:
+                raise ValueError(f"boolean array argument obj to delete must be one dimensional and match the axis length of {n}")
+            keep = ~places.reshape(-1)
+        else:
+            if places.numel() and (places.is_floating_point() or places.is_complex()):
+                raise IndexError("arrays used as indices must be of integer (or boolean) type")
+            for i in places.reshape(-1).tolist():
+                keep[int(axis_at(int(i), n, axis))] = False
+    return wrap(_t.index_select(t, axis, _t.nonzero(keep).reshape(-1).to(t.device)))
+
+
+def axis_at(i, n, axis):
+    """A place on an axis from 0 on."""
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of bounds for axis {axis} with size {n}")
+    return i % n if n else i
+
+
+def insert(arr, obj, values, axis=None):
+    """Values before some places of an axis."""
+    t, axis = _flat_axis(arr, axis)
+    n = t.shape[axis]
+    if isinstance(obj, slice):
+        obj = list(range(n)[obj])
+    places = tensor_of(obj).cpu()
+    if places.dtype is _C.bool:
+        places = _t.nonzero(places).reshape(-1)
+    v = cast(tensor_of(values), t.dtype).to(t.device)
+    scalar = places.dim() == 0
+    where = [int(i) for i in places.reshape(-1).tolist()]
+    for i in where:
+        if not -n <= i <= n:
+            raise IndexError(f"index {i} is out of bounds for axis {axis} with size {n}")
+    where = [i + n if i < 0 else i for i in where]
+    if scalar or len(where) == 1:
+        if v.dim() < t.dim():
+            v = v.reshape((1,) * (t.dim() - v.dim()) + tuple(v.shape))
+        if scalar:
+            v = v.movedim(0, axis)
+        k = v.shape[axis]
+        v = v.expand([k if i == axis else s for i, s in enumerate(t.shape)])
+        i = where[0]
+        return wrap(_t.cat([t.narrow(axis, 0, i), v, t.narrow(axis, i, n - i)], axis))
+    order = sorted(range(len(where)), key=lambda j: where[j])
+    new = [0] * len(where)
+    for rank, j in enumerate(order):
+        new[j] = where[j] + rank
+    total = n + len(where)
+    old = sorted(set(range(total)) - set(new))
+    r = _t.empty([total if i == axis else s for i, s in enumerate(t.shape)], dtype=t.dtype, device=t.device)
+    at = (slice(None),) * axis
+    r[at + (old,)] = t
+    r[at + (new,)] = v.expand([len(where) if i == axis else s for i, s in enumerate(t.shape)])
+    return wrap(r)
+
+
+def resize(a, new_shape):
+    """Another size: the elements over and over, or as many of them as there is room for."""
+    t, sizes, n = tensor_of(a).reshape(-1), sizes_of(new_shape), 1
+    for s in sizes:
+        if s < 0:
+            raise ValueError("all elements of `new_shape` must be non-negative")
+        n *= s
+    if not t.numel() or not n:
+        return wrap(_t.zeros(sizes, dtype=t.dtype, device=t.device))
+    return wrap(t.repeat(-(-n // t.numel()))[:n].reshape(sizes))
+
+
+def trim_zeros(filt, trim="fb", axis=None):
+    """Without zeros at the front and back."""
+    t = tensor_of(filt)
+    if not set(trim.lower()) <= {"f", "b"}:
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
+    found = _t.nonzero(t)
+    key = [slice(None)] * t.dim()
+    for x in axes_of(axis, t.dim()):
+        if not found.shape[0]:
+            key[x] = slice(0, 0)
+        else:
+            column = found.select(1, x)
+            key[x] = slice(int(column.min()) if "f" in trim.lower() else 0, int(column.max()) + 1 if "b" in trim.lower() else None)
+    return wrap(t[tuple(key)])
+
+
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """A view of a diagonal."""
+    t = tensor_of(a)
+    if t.dim() < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    axis1, axis2 = axis_of(axis1, t.dim()), axis_of(axis2, t.dim())
+    if axis1 == axis2:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return wrap(t.diagonal(offset, axis1, axis2))
+
+
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    """The sum of a diagonal."""
+    t = diagonal(a, offset, axis1, axis2)._tensor
+    return result_into(t.sum(-1, dtype=native(dtype)), out)
 
 
 def diag(v, k=0):
-    return _t.diag(v, k) if hasattr(_t, "diag") else v.diagonal(k)
+    """The diagonal of a matrix, or the matrix of a diagonal."""
+    t = tensor_of(v)
+    if t.dim() == 1:
+        return wrap(_t.diag_embed(t, k))
+    if t.dim() != 2:
+        raise ValueError("Input must be 1- or 2-d.")
+    return wrap(t.diagonal(k))
+
+
+def diagflat(v, k=0):
+    """The matrix with these elements on its diagonal."""
+    return wrap(_t.diag_embed(tensor_of(v).reshape(-1), k))
+
+
+def _triangle(name, operator):
+    def function(m, k=0):
+        t = tensor_of(m)
+        return wrap(operator(t if t.dim() > 1 else t.expand(t.shape[0], t.shape[0]), k))
+
+    function.__name__ = name
+    function.__doc__ = f"What is on and {'below' if name == 'tril' else 'above'} a diagonal, and zeros."
+    return function
+
+
+tril, triu = _triangle("tril", _t.tril), _triangle("triu", _t.triu)
+
+
+def fill_diagonal(a, val, wrap=False):
+    """Writes the main diagonal, `wrap` in tall matrices again after a row."""
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if a.ndim > 2 and len({*a.shape}) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    if a.ndim == 2:
+        step, end = a.shape[1] + 1, None if wrap else a.shape[1] * a.shape[1]
+    else:
+        step, end = 1 + _b.sum(a.shape[0]**i for i in range(1, a.ndim)), None
+    a.flat[:end:step] = val
+
+
+class _Index:
+    """`s_[1:3, ::2]`: an index as an object."""
+
+    def __init__(self, as_tuple):
+        self._tuple = as_tuple
+
+    def __getitem__(self, key):
+        return (key,) if self._tuple and not isinstance(key, tuple) else key
+
+
+s_, index_exp = _Index(False), _Index(True)
+
+
+class _Joiner:
+    """`r_[1:4, 0, x]`: numbers, ranges and arrays one after another; a text in front says along which axis and with how many."""
+
+    def __init__(self, axis, ndmin, trans):
+        self._axis, self._ndmin, self._trans = axis, ndmin, trans
+
+    def __getitem__(self, key):
+        parts = list(key) if isinstance(key, tuple) else [key]
+        axis, ndmin, trans = self._axis, self._ndmin, self._trans
+        if parts and isinstance(parts[0], str):
+            text = parts.pop(0)
+            if text in ("r", "c"):
+                raise NotImplementedError("r_['r'] makes a matrix, of which there are none: reshape the array")
+            try:
+                numbers = [int(v) for v in text.split(",")]
+            except ValueError:
+                raise ValueError(f"unknown special directive {text!r}") from None
+            axis, ndmin, trans = (numbers + [ndmin, trans][len(numbers) - 1:])[:3]
+        ts, scalars = [], []
+        for p in parts:
+            if isinstance(p, slice):
+                t = slice_of(p)._tensor
+            else:
+                t = tensor_of(p)
+                if not t.dim() and not hasattr(p, "dtype"):
+                    scalars.append(len(ts))
+            had = t.dim()
+            t = t.reshape(1) if not had else t
+            while t.dim() < ndmin:
+                t = t.unsqueeze(0)
+            if had < ndmin and had and trans != -1:
+                k = trans if trans >= 0 else trans + ndmin
+                order = list(range(ndmin - had, ndmin))
+                rest = list(range(ndmin - had))
+                t = t.permute(rest[:k] + order + rest[k:])
+            ts.append(wrap(t))
+        if scalars and len(scalars) < len(ts):
+            from ._types import result_type
+
+            d = result_type(*[parts[i] if i in scalars else ts[i] for i in range(len(ts))])
+            ts = [t.astype(d, copy=False) for t in ts]
+        return concatenate(ts, axis)
+
+    def __len__(self):
+        return 0
+
+
+r_, c_ = _Joiner(0, 1, -1), _Joiner(-1, 2, 0)
+
+
+class ndindex:
+    """All indices of a shape, one after another."""
+
+    def __init__(self, *shape):
+        import itertools
+
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        self._indices = itertools.product(*[range(n) for n in shape])
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._indices)
+
+
+class ndenumerate:
+    """Indices with their elements."""
+
+    def __init__(self, arr):
+        self.iter = wrap(tensor_of(arr)).flat
+        self._all = zip(ndindex(*self.iter.base.shape), self.iter)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._all)

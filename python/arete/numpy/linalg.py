@@ -1,13 +1,410 @@
-"""numpy.linalg: arete.linalg, and norm with NumPy's arguments."""
+"""numpy.linalg: factorizations, solvers, norms and products."""
 from __future__ import annotations
 
-from .. import _operators as _t, linalg as _linalg
-from ._types import axes_of as _axes_of
+import builtins as _b
+import collections as _collections
+import math as _math
+import operator as _operator
+
+from .. import _C, _operators as _t, linalg as _linalg
+from ..linalg import LinAlgError
+from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, wrap as _wrap
+from ._products import matmul, outer as _outer, pair as _pair, tensordot, vecdot
+from ._shapes import diagonal as _diagonal, matrix_transpose, trace as _trace
+from ._types import OF_TENSOR as _OF_TENSOR, finfo as _finfo
+
+__all__ = [
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
+    "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
+]
+EigResult = _collections.namedtuple("EigResult", "eigenvalues eigenvectors")
+EighResult = _collections.namedtuple("EighResult", "eigenvalues eigenvectors")
+QRResult = _collections.namedtuple("QRResult", "Q R")
+SlogdetResult = _collections.namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = _collections.namedtuple("SVDResult", "U S Vh")
+
+
+def _matrix(a, square=False):
+    """A stack of matrices of floating or complex numbers."""
+    t = _tensor_of(a)
+    if t.dim() < 2:
+        raise LinAlgError(f"{t.dim()}-dimensional array given. Array must be at least two-dimensional")
+    if square and t.shape[-1] != t.shape[-2]:
+        raise LinAlgError("Last 2 dimensions of the array must be square")
+    return _real(t)
+
+
+def _real(t):
+    if t.element_size() == 2 and t.is_floating_point():
+        raise TypeError(f"array type {_OF_TENSOR[t.dtype]} is unsupported in linalg")
+    return t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
+
+
+def _twice(t):
+    """A complex matrix as a real one of twice the size, which is multiplied and inverted alike."""
+    return _t.cat([_t.cat([t.real, -t.imag], -1), _t.cat([t.imag, t.real], -1)], -2)
+
+
+def _complex_half(t, n):
+    return _t.complex(t[..., :n, :].contiguous(), t[..., n:, :].contiguous())
+
+
+def inv(a):
+    """The inverse; LinAlgError for a singular matrix."""
+    t = _matrix(a, True)
+    try:
+        if t.is_complex():
+            n = t.shape[-1]
+            return _wrap(_complex_half(_linalg.inv(_twice(t))[..., :n], n))
+        return _wrap(_linalg.inv(t))
+    except LinAlgError as e:
+        raise LinAlgError("Singular matrix") from e
+
+
+def solve(a, b):
+    """The x of a @ x = b; b is a vector only where it has one axis."""
+    t, y = (_real(v) for v in _pair(a, b))
+    _matrix(_wrap(t), True)
+    if not y.dim():
+        raise LinAlgError("0-dimensional array given. Array must be at least one-dimensional")
+    vector = y.dim() == 1
+    y = y.unsqueeze(-1) if vector else y
+    if y.shape[-2] != t.shape[-1]:
+        raise ValueError(
+            f"solve: Input operand 1 has a mismatch in its core dimension 0 (size {y.shape[-2]} is different from {t.shape[-1]})"
+        )
+    shape = _t.broadcast_shapes(t.shape[:-2], y.shape[:-2])
+    t, y = t.expand(*shape, *t.shape[-2:]), y.expand(*shape, *y.shape[-2:])
+    try:
+        if t.is_complex():
+            r = _complex_half(_linalg.solve(_twice(t), _t.cat([y.real, y.imag], -2)), t.shape[-1])
+        else:
+            r = _linalg.solve(t, y)
+    except LinAlgError as e:
+        raise LinAlgError("Singular matrix") from e
+    return _wrap(r.squeeze(-1) if vector else r)
+
+
+def cholesky(a, /, *, upper=False):
+    """The triangular L with L @ L.T = a, or its transpose; of `a` the triangle of that name is read."""
+    t = _matrix(a, True)
+    try:
+        return _wrap(_linalg.cholesky(t.mT.contiguous() if upper else t).mT.contiguous() if upper else _linalg.cholesky(t))
+    except LinAlgError as e:
+        raise LinAlgError("Matrix is not positive definite") from e
+
+
+def det(a):
+    """The determinant."""
+    return _wrap(_linalg.det(_matrix(a, True)))
+
+
+def slogdet(a):
+    """The sign and the logarithm of the determinant."""
+    return SlogdetResult(*[_wrap(v) for v in _linalg.slogdet(_matrix(a, True))])
+
+
+def qr(a, mode="reduced"):
+    """Q and R, whose product is the matrix: reduced, complete, or R alone with 'r'."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"Unrecognized mode '{mode}'" if mode != "raw" else "qr(): mode 'raw' gives LAPACK's form, which there is none of")
+    q, r = _linalg.qr(_matrix(a), mode)
+    return _wrap(r) if mode == "r" else QRResult(_wrap(q), _wrap(r))
+
+
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    """U, S and Vh; `hermitian` says that the matrix is its own transpose, which changes nothing but NumPy's way."""
+    t = _matrix(a)
+    if not compute_uv:
+        return _wrap(_linalg.svdvals(t))
+    return SVDResult(*[_wrap(v) for v in _linalg.svd(t, full_matrices)])
+
+
+def svdvals(x, /):
+    """The singular values."""
+    return svd(x, compute_uv=False)
+
+
+def _real_if_so(t):
+    return t.real.contiguous() if not _b.bool((t.imag != 0).any()) else t
+
+
+def eig(a):
+    """Eigenvalues and eigenvectors; real where all of them are."""
+    t = _matrix(a, True)
+    _finite(t)
+    w, v = _linalg.eig(t)
+    real = not t.is_complex() and not _b.bool((w.imag != 0).any())
+    return EigResult(_wrap(w.real.contiguous() if real else w), _wrap(v.real.contiguous() if real else v))
+
+
+def _finite(t):
+    if not _b.bool(_t.isfinite(t).all()):
+        raise LinAlgError("Array must not contain infs or NaNs")
+
+
+def eigvals(a):
+    """Eigenvalues; real where all of them are."""
+    t = _matrix(a, True)
+    _finite(t)
+    w = _linalg.eigvals(t)
+    return _wrap(w if t.is_complex() else _real_if_so(w))
+
+
+def _triangle(UPLO):
+    if UPLO.upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    return UPLO.upper()
+
+
+def eigh(a, UPLO="L"):
+    """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read."""
+    return EighResult(*[_wrap(v) for v in _linalg.eigh(_matrix(a, True), _triangle(UPLO))])
+
+
+def eigvalsh(a, UPLO="L"):
+    """Eigenvalues of a symmetric matrix, of which one triangle is read."""
+    return _wrap(_linalg.eigvalsh(_matrix(a, True), _triangle(UPLO)))
+
+
+def pinv(a, rcond=None, hermitian=False, *, rtol=None):
+    """The pseudo-inverse; singular values up to rcond times the greatest count as zero."""
+    if rcond is not None and rtol is not None:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    t = _matrix(a)
+    limit = rcond if rcond is not None else rtol if rtol is not None else 1e-15 if rtol is None else None
+    if t.numel() == 0:
+        return _wrap(_t.empty(tuple(t.shape[:-2]) + (t.shape[-1], t.shape[-2]), dtype=t.dtype, device=t.device))
+    u, s, vh = _linalg.svd(t, False)
+    limit = _tensor_of(limit).to(s.dtype).to(s.device)
+    keep = s > limit.unsqueeze(-1) * s.amax(-1, True) if limit.dim() else s > limit * s.amax(-1, True)
+    s = _t.where(keep, 1 / _t.where(keep, s, 1), 0).to(s.dtype)
+    return _wrap(_t.matmul(vh.mT, s.unsqueeze(-1) * u.mT))
+
+
+def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
+    """How many singular values are greater than the tolerance."""
+    if tol is not None and rtol is not None:
+        raise ValueError("`tol` and `rtol` can't be both set.")
+    t = _tensor_of(A)
+    if t.dim() < 2:
+        return _wrap((t != 0).any().to(_C.int64))
+    t = _real(t)
+    s = _linalg.svdvals(t)
+    if tol is None:
+        rtol = _b.max(t.shape[-2:]) * _finfo(_OF_TENSOR[s.dtype]).eps if rtol is None else rtol
+        tol = s.amax(-1, True) * _tensor_of(rtol).to(s.dtype).unsqueeze(-1)
+    else:
+        tol = _tensor_of(tol).to(s.dtype).unsqueeze(-1)
+    return _wrap((s > tol).sum(-1))
+
+
+def lstsq(a, b, rcond=None):
+    """The solution with the least squares, their sums, the rank and the singular values."""
+    t, y = (_real(v) for v in _pair(a, b))
+    if t.dim() != 2:
+        raise LinAlgError(f"{t.dim()}-dimensional array given. Array must be two-dimensional")
+    if y.shape[0] != t.shape[0]:
+        raise LinAlgError("Incompatible dimensions")
+    m, n = t.shape
+    rcond = _finfo(_OF_TENSOR[t.dtype]).eps * (_b.max(m, n) if rcond is None else 1) if rcond is None or rcond == -1 else rcond
+    vector = y.dim() == 1
+    y = y.unsqueeze(1) if vector else y
+    u, s, vh = _linalg.svd(t, False)
+    keep = s > rcond * (s.amax() if s.numel() else 0)
+    rank = int(keep.sum())
+    inverse = _t.where(keep, 1 / _t.where(keep, s, 1), 0).to(s.dtype)
+    x = _t.matmul(vh.mT, inverse.unsqueeze(1) * _t.matmul(u.mT, y))
+    rest = _t.zeros(0, dtype=t.dtype, device=t.device)
+    if rank == n and m > n:
+        d = y - _t.matmul(t, x)
+        rest = (d * d).sum(0)
+    return _wrap(x.squeeze(1) if vector else x), _wrap(rest), rank, _wrap(s)
+
+
+def matrix_power(a, n):
+    """The matrix times itself n times, or its inverse."""
+    t = _tensor_of(a)
+    if t.dim() < 2:
+        raise LinAlgError(f"{t.dim()}-dimensional array given. Array must be at least two-dimensional")
+    if t.shape[-1] != t.shape[-2]:
+        raise LinAlgError("Last 2 dimensions of the array must be square")
+    try:
+        n = _operator.index(n)
+    except TypeError:
+        raise TypeError("exponent must be an integer") from None
+    if n < 0:
+        t, n = inv(_wrap(t))._tensor, -n
+    r = None
+    while n:
+        if n & 1:
+            r = t if r is None else matmul(_wrap(r), _wrap(t))._tensor
+        n >>= 1
+        t = matmul(_wrap(t), _wrap(t))._tensor if n else t
+    return _wrap(r.clone() if r is t else r) if r is not None else _wrap(
+        _t.eye(t.shape[-1], dtype=t.dtype, device=t.device).expand(t.shape).clone())
+
+
+def multi_dot(arrays, *, out=None):
+    """The product of several matrices, in the order with the fewest operations."""
+    from ._array import result_into
+
+    ts = [_tensor_of(a) for a in arrays]
+    if len(ts) < 2:
+        raise ValueError("Expecting at least two arrays.")
+    first, last = ts[0].dim() == 1, ts[-1].dim() == 1
+    ts[0] = ts[0].unsqueeze(0) if first else ts[0]
+    ts[-1] = ts[-1].unsqueeze(1) if last else ts[-1]
+    if _b.any(t.dim() != 2 for t in ts):
+        raise LinAlgError("multi_dot takes matrices, and vectors at its ends")
+    n = len(ts)
+    sizes = [t.shape[0] for t in ts] + [ts[-1].shape[1]]
+    cost, cut = [[0] * n for _ in range(n)], {}
+    for span in range(1, n):
+        for i in range(n - span):
+            j = i + span
+            cost[i][j], cut[i, j] = _b.min((cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j))
+
+    def product(i, j):
+        return _wrap(ts[i]) if i == j else matmul(product(i, cut[i, j]), product(cut[i, j] + 1, j))
+
+    r = product(0, n - 1)._tensor
+    r = r.squeeze(0) if first else r
+    return result_into(r.squeeze(-1) if last else r, out)
+
+
+def _vector_norm(t, ord, axes, keepdims):
+    a = t.abs()
+    if ord in (None, 2):
+        r = (a * a).sum(axes, keepdims).sqrt()
+        if _b.bool((~_t.isfinite(r) | (r < 1e-150)).any()) and a.numel():  # squares that leave the range
+            r = _linalg.vector_norm(a, 2, axes, keepdims)
+        return r
+    if ord == _math.inf:
+        return a.amax(axes, keepdims)
+    if ord == -_math.inf:
+        return a.amin(axes, keepdims)
+    if ord == 0:
+        return (a != 0).sum(axes, keepdims).to(a.dtype)
+    if ord == 1:
+        return a.sum(axes, keepdims)
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    return (a**ord).sum(axes, keepdims) ** (1 / ord)
+
+
+def _matrix_norm(t, ord, axes, keepdims):
+    rows, columns = axes
+    if rows == columns:
+        raise ValueError("Duplicate axes given.")
+    a = t.abs()
+    if ord in (None, "fro", "f"):
+        return (a * a).sum(axes, keepdims).sqrt()
+    if ord in (1, -1, _math.inf, -_math.inf):
+        first, second = (rows, columns) if ord in (1, -1) else (columns, rows)
+        sums = a.sum(first, True)
+        r = (_t.amax if ord > 0 else _t.amin)(sums, second, True)
+    elif ord in (2, -2, "nuc"):
+        s = _linalg.svdvals(t.movedim((rows, columns), (-2, -1)))
+        r = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
+        for x in sorted(axes):
+            r = r.unsqueeze(x)
+    else:
+        raise ValueError("Invalid norm order for matrices.")
+    return r if keepdims else r.reshape([s for i, s in enumerate(r.shape) if i not in axes])
 
 
 def norm(x, ord=None, axis=None, keepdims=False):
-    return _t.norm(x, 2.0 if ord is None else ord, None if axis is None else _axes_of(x, axis), keepdims)
+    """The norm of vectors or matrices; of all elements where neither `ord` nor `axis` is given."""
+    t = _tensor_of(x)
+    t = t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
+    if axis is None:
+        if ord is None or (ord in ("f", "fro") and t.dim() == 2) or (ord == 2 and t.dim() == 1):
+            r = _vector_norm(t.reshape(-1), None, 0, False)
+            return _wrap(r.reshape((1,) * t.dim()) if keepdims else r)
+        axes = tuple(range(t.dim()))
+    else:
+        axes = _axes_of(axis, t.dim())
+    if len(axes) == 1:
+        return _wrap(_vector_norm(t, ord, axes, keepdims))
+    if len(axes) == 2:
+        return _wrap(_matrix_norm(t, ord, axes, keepdims))
+    raise ValueError("Improper number of dimensions to norm.")
 
 
-def __getattr__(name):
-    return getattr(_linalg, name)
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """The norm of vectors along axes, or of all elements."""
+    t = _tensor_of(x)
+    t = t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
+    axes = _axes_of(axis, t.dim())
+    if not axes:
+        return _wrap(t.abs())
+    if not t.numel() and ord not in (_math.inf, -_math.inf):
+        return _wrap(t.abs().sum(axes, keepdims))
+    return _wrap(_vector_norm(t, ord, axes, keepdims))
+
+
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """The norm of matrices in the last two axes."""
+    t = _matrix(x)
+    return _wrap(_matrix_norm(t, ord, (t.dim() - 2, t.dim() - 1), keepdims))
+
+
+def cond(x, p=None):
+    """The condition number, in a norm."""
+    t = _matrix(x)
+    if p in (None, 2, -2):
+        s = _linalg.svdvals(t)
+        return _wrap(s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0])
+    last = (t.dim() - 2, t.dim() - 1)
+    return _wrap(_matrix_norm(t, p, last, False) * _matrix_norm(inv(_wrap(t))._tensor, p, last, False))
+
+
+def tensorinv(a, ind=2):
+    """The inverse of an array as a map of its last axes to the first `ind`."""
+    t = _real(_tensor_of(a))
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    first, last = tuple(t.shape[:ind]), tuple(t.shape[ind:])
+    return _wrap(inv(_wrap(t.reshape(_math.prod(first), -1)))._tensor.reshape(last + first))
+
+
+def tensorsolve(a, b, axes=None):
+    """The x whose product with `a` over all axes of x is b."""
+    t, y = _real(_tensor_of(a)), _tensor_of(b)
+    if axes is not None:
+        moved = [_axis_of(x, t.dim()) for x in axes]
+        t = t.permute([i for i in range(t.dim()) if i not in moved] + moved)
+    shape = tuple(t.shape[y.dim():])
+    if _math.prod(shape) != y.numel():
+        raise LinAlgError("Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])")
+    return _wrap(solve(_wrap(t.reshape(y.numel(), -1)), _wrap(y.reshape(-1)))._tensor.reshape(shape))
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product of vectors of three elements."""
+    from ._products import cross as product
+
+    a, b = _tensor_of(x1), _tensor_of(x2)
+    if a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors")
+    return product(_wrap(a), _wrap(b), axis=axis)
+
+
+def outer(x1, x2, /):
+    """Each element of a vector times each of another."""
+    a, b = _tensor_of(x1), _tensor_of(x2)
+    if a.dim() != 1 or b.dim() != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={a.dim()} and x2.ndim={b.dim()}.")
+    return _outer(_wrap(a), _wrap(b))
+
+
+def diagonal(x, /, *, offset=0):
+    """The diagonals of matrices in the last two axes."""
+    return _diagonal(x, offset, -2, -1)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """The sums of the diagonals of matrices in the last two axes."""
+    return _trace(x, offset, -2, -1, dtype)

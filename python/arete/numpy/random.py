@@ -1,69 +1,664 @@
-"""numpy.random over arete's generator; float64 unless a dtype is given."""
+"""numpy.random: Generator and the old functions, over arete's generators. The numbers are the same on every device, and not NumPy's."""
 from __future__ import annotations
 
 import builtins as _b
 import math as _math
+import operator as _operator
 
 from .. import _C, _operators as _t
-from ._creation import arange
-from ._types import as_shape, float64, get_device, int64, options
+from ._array import (
+    axis_of as _axis_of, get_device as _get_device, ndarray as _ndarray, result_into as _result_into, sizes_of as _sizes_of,
+    tensor_of as _tensor_of, wrap as _wrap,
+)
+from ._types import LIMITS as _LIMITS, as_dtype as _as_dtype
+
+__all__ = ["Generator", "RandomState", "SeedSequence", "BitGenerator", "Philox", "default_rng", "get_state", "set_state", "seed"]
+_F64 = _C.float64
 
 
-def seed(seed=None):
-    _C.manual_seed(0 if seed is None else seed)
+class SeedSequence:
+    """A seed of whole numbers, from the operating system where none is given, and seeds for others that it makes."""
+
+    def __init__(self, entropy=None, *, spawn_key=(), pool_size=4):
+        import secrets
+
+        self.entropy = secrets.randbits(128) if entropy is None else entropy
+        self.spawn_key, self.pool_size, self.n_children_spawned = tuple(spawn_key), pool_size, 0
+
+    def _number(self):
+        import hashlib
+
+        text = repr((self.entropy if isinstance(self.entropy, _b.int) else [int(v) for v in self.entropy], self.spawn_key))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+    def spawn(self, n_children):
+        """Seeds that have nothing to do with this one and each other."""
+        first, self.n_children_spawned = self.n_children_spawned, self.n_children_spawned + n_children
+        return [SeedSequence(self.entropy, spawn_key=self.spawn_key + (first + i,)) for i in range(n_children)]
+
+    def generate_state(self, n_words, dtype=None):
+        if dtype is not None and _as_dtype(dtype).name != "int64":
+            raise TypeError("seeds are int64: there are no unsigned dtypes but uint8")
+        return _wrap(_t.randint(0, 2**32, (n_words,), generator=_generator(self._number())))
 
 
-def _size(size):
-    return () if size is None else as_shape(size)
+def _generator(seed):
+    g = _C.Generator()
+    g.manual_seed(seed - 2**64 if seed >= 2**63 else seed)
+    return g
 
 
-def rand(*size, dtype=float64):
-    return _t.rand(size, **options(dtype))
+class BitGenerator:
+    """The numbers behind a Generator: Philox4x32-10, whatever NumPy calls the one that a program names."""
+
+    def __init__(self, seed=None):
+        if isinstance(seed, SeedSequence):
+            self.seed_seq = seed
+        else:
+            if seed is not None and not isinstance(seed, _b.int):
+                seed = [_operator.index(v) for v in seed] if hasattr(seed, "__iter__") else _operator.index(seed)
+            if isinstance(seed, _b.int) and seed < 0:
+                raise ValueError("expected non-negative integer")
+            self.seed_seq = SeedSequence(seed)
+        self._generator = _generator(self.seed_seq._number())
+
+    @property
+    def state(self):
+        return {"bit_generator": "Philox", "state": self._generator.get_state()}
+
+    @state.setter
+    def state(self, value):
+        self._generator.set_state(value["state"])
+
+    def spawn(self, n_children):
+        return [BitGenerator(s) for s in self.seed_seq.spawn(n_children)]
 
 
-def randn(*size, dtype=float64):
-    return _t.randn(size, **options(dtype))
+Philox = PCG64 = PCG64DXSM = MT19937 = SFC64 = BitGenerator
 
 
-def random(size=None, dtype=float64):
-    return _t.rand(_size(size), **options(dtype))
+def _shape(size, *parameters):
+    """The shape of the result: `size`, or that of the parameters together."""
+    if size is not None:
+        shape = _sizes_of(size)
+        together = tuple(_t.broadcast_shapes(*[p.shape for p in parameters])) if parameters else ()
+        if tuple(_t.broadcast_shapes(together, shape)) != shape:
+            raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {together}.")
+        return shape
+    return tuple(_t.broadcast_shapes(*[p.shape for p in parameters])) if parameters else ()
 
 
-random_sample = random
+def _real(*values):
+    return [_tensor_of(v).to(_get_device(), _F64) for v in values]
 
 
-def uniform(low=0.0, high=1.0, size=None, dtype=float64):
-    return random(size, dtype) * (high - low) + low
+def _require(condition, text):
+    if not _b.bool(_t.as_tensor(condition).all()):
+        raise ValueError(text)
 
 
-def normal(loc=0.0, scale=1.0, size=None, dtype=float64):
-    return _t.randn(_size(size), **options(dtype)) * scale + loc
+class _Distributions:
+    """What Generator and RandomState have in common. Parameters are numbers or arrays, which broadcast."""
 
+    _own = None  # the generator; None is the program's
 
-def standard_normal(size=None, dtype=float64):
-    return normal(0.0, 1.0, size, dtype)
+    def _uniform(self, shape, dtype=_F64):
+        return _t.rand(shape, dtype=dtype, device=_get_device(), generator=self._own)
 
+    def _open(self, shape):
+        """Uniform numbers above 0, to take logarithms of."""
+        return 1 - self._uniform(shape)
 
-def randint(low, high=None, size=None, dtype=int64):
-    low, high = (0, low) if high is None else (low, high)
-    return _t.randint(low, high, _size(size), **options(dtype))
+    def _normal(self, shape, dtype=_F64):
+        return _t.randn(shape, dtype=dtype, device=_get_device(), generator=self._own)
 
+    def _reject(self, shape, propose):
+        """Values of the first proposals that are accepted; `propose(places)` gives values and a mask for those places."""
+        n = _math.prod(shape)
+        r, left = _t.zeros(n, dtype=_F64, device=_get_device()), _t.arange(n, device=_get_device())
+        while left.numel():
+            values, ok = propose(left)
+            r[left[ok]] = values[ok]
+            left = left[~ok]
+        return r.reshape(shape)
 
-def permutation(x):
-    if isinstance(x, _b.int):
-        return _t.randperm(x, device=get_device())
-    return x[_t.randperm(x.shape[0], device=x.device)]
+    def _gamma(self, a):
+        """Gamma numbers by Marsaglia's and Tsang's method: cubes of shifted normal numbers, below shape 1 by a power of a uniform one."""
+        shape, a = tuple(a.shape), a.reshape(-1)
+        d = _t.where(a < 1, a + 1, a) - 1 / 3
+        c = 1 / (9 * d).sqrt()
 
+        def propose(at):
+            x, u, k = self._normal(at.shape), self._open(at.shape), d[at]
+            v = (1 + c[at] * x) ** 3
+            ok = (v > 0) & (u.log() < 0.5 * x * x + k - k * v + k * v.clamp(min=1e-300).log())
+            return k * v, ok
 
-def choice(a, size=None, replace=True, p=None):
-    a = arange(a) if isinstance(a, _b.int) else a
-    n, k = a.shape[0], _math.prod(_size(size))
-    if p is not None:
-        places = _t.multinomial(p, k, replace)
-    elif replace:
-        places = _t.randint(0, n, (k,), device=a.device)
-    else:
-        if k > n:
+        r = self._reject((a.numel(),), propose)
+        r = _t.where(a < 1, r * self._open(a.shape) ** (1 / a.clamp(min=1e-300)), r)
+        return _t.where(a == 0, 0, r).reshape(shape)
+
+    def bytes(self, length):
+        """Random bytes."""
+        return _t.randint(0, 256, (length,), generator=self._own).to(_C.uint8).numpy().tobytes()
+
+    def _array(self, size, *values):
+        parameters = _real(*values)
+        shape = _shape(size, *parameters)
+        return shape, [p.expand(shape) for p in parameters]
+
+    def normal(self, loc=0.0, scale=1.0, size=None):
+        shape, (m, s) = self._array(size, loc, scale)
+        _require(s >= 0, "scale < 0")
+        return _wrap(self._normal(shape) * s + m)
+
+    def uniform(self, low=0.0, high=1.0, size=None):
+        shape, (a, b) = self._array(size, low, high)
+        if not _b.bool(_t.isfinite(b - a).all()):
+            raise OverflowError("high - low range exceeds valid bounds")
+        return _wrap(self._uniform(shape) * (b - a) + a)
+
+    def exponential(self, scale=1.0, size=None):
+        shape, (s,) = self._array(size, scale)
+        _require(s >= 0, "scale < 0")
+        return _wrap(-self._open(shape).log() * s)
+
+    def gamma(self, shape, scale=1.0, size=None):
+        _, (a, s) = self._array(size, shape, scale)
+        _require(a >= 0, "shape < 0")
+        _require(s >= 0, "scale < 0")
+        return _wrap(self._gamma(a) * s)
+
+    def beta(self, a, b, size=None):
+        _, (x, y) = self._array(size, a, b)
+        _require(x > 0, "a <= 0")
+        _require(y > 0, "b <= 0")
+        x, y = self._gamma(x), self._gamma(y)
+        return _wrap(x / (x + y))
+
+    def chisquare(self, df, size=None):
+        _, (d,) = self._array(size, df)
+        _require(d > 0, "df <= 0")
+        return _wrap(2 * self._gamma(d / 2))
+
+    def noncentral_chisquare(self, df, nonc, size=None):
+        shape, (d, n) = self._array(size, df, nonc)
+        _require(d > 0, "df <= 0")
+        _require(n >= 0, "nonc < 0")
+        more = self._poisson(n / 2)  # a mixture over whole numbers of further degrees
+        return _wrap(2 * self._gamma(d / 2 + more))
+
+    def f(self, dfnum, dfden, size=None):
+        _, (a, b) = self._array(size, dfnum, dfden)
+        _require(a > 0, "dfnum <= 0")
+        _require(b > 0, "dfden <= 0")
+        return _wrap(self._gamma(a / 2) * b / (self._gamma(b / 2) * a))
+
+    def noncentral_f(self, dfnum, dfden, nonc, size=None):
+        _, (a, b, n) = self._array(size, dfnum, dfden, nonc)
+        top = self.noncentral_chisquare(_wrap(a), _wrap(n))._tensor
+        return _wrap(top * b / (2 * self._gamma(b / 2) * a))
+
+    def standard_t(self, df, size=None):
+        shape, (d,) = self._array(size, df)
+        _require(d > 0, "df <= 0")
+        return _wrap(self._normal(shape) * (d / 2).sqrt() / self._gamma(d / 2).sqrt())
+
+    def standard_cauchy(self, size=None):
+        return _wrap(_t.tan(_math.pi * (self._uniform(_shape(size)) - 0.5)))
+
+    def laplace(self, loc=0.0, scale=1.0, size=None):
+        shape, (m, s) = self._array(size, loc, scale)
+        _require(s >= 0, "scale < 0")
+        u = self._open(shape) - 0.5
+        return _wrap(m - s * _t.sign(u) * _t.log1p((-2 * u.abs()).clamp(min=-1 + 2**-53)))
+
+    def logistic(self, loc=0.0, scale=1.0, size=None):
+        shape, (m, s) = self._array(size, loc, scale)
+        _require(s >= 0, "scale < 0")
+        u = self._open(shape).clamp(max=1 - 2**-53)
+        return _wrap(m + s * (u.log() - _t.log1p(-u)))
+
+    def gumbel(self, loc=0.0, scale=1.0, size=None):
+        shape, (m, s) = self._array(size, loc, scale)
+        _require(s >= 0, "scale < 0")
+        return _wrap(m - s * _t.log(-self._open(shape).clamp(max=1 - 2**-53).log()))
+
+    def lognormal(self, mean=0.0, sigma=1.0, size=None):
+        shape, (m, s) = self._array(size, mean, sigma)
+        _require(s >= 0, "sigma < 0")
+        return _wrap((self._normal(shape) * s + m).exp())
+
+    def pareto(self, a, size=None):
+        shape, (x,) = self._array(size, a)
+        _require(x > 0, "a <= 0")
+        return _wrap(_t.expm1(-self._open(shape).log() / x))
+
+    def power(self, a, size=None):
+        shape, (x,) = self._array(size, a)
+        _require(x > 0, "a <= 0")
+        return _wrap(self._open(shape) ** (1 / x))
+
+    def rayleigh(self, scale=1.0, size=None):
+        shape, (s,) = self._array(size, scale)
+        _require(s >= 0, "scale < 0")
+        return _wrap(s * (-2 * self._open(shape).log()).sqrt())
+
+    def weibull(self, a, size=None):
+        shape, (x,) = self._array(size, a)
+        _require(x >= 0, "a < 0")
+        return _wrap(_t.where(x == 0, 0, (-self._open(shape).log()) ** (1 / x)))
+
+    def triangular(self, left, mode, right, size=None):
+        shape, (a, c, b) = self._array(size, left, mode, right)
+        _require(a <= c, "left > mode")
+        _require(c <= b, "mode > right")
+        _require(a < b, "left == right")
+        u = self._uniform(shape)
+        return _wrap(_t.where(u < (c - a) / (b - a), a + (u * (b - a) * (c - a)).sqrt(), b - ((1 - u) * (b - a) * (b - c)).sqrt()))
+
+    def vonmises(self, mu, kappa, size=None):
+        shape, (m, k) = self._array(size, mu, kappa)
+        _require(k >= 0, "kappa < 0")
+        flat = k.reshape(-1).clamp(min=1e-9)
+        tau = 1 + (1 + 4 * flat * flat).sqrt()  # Best's and Fisher's rejection from a wrapped Cauchy number
+        rho = (tau - (2 * tau).sqrt()) / (2 * flat)
+        s = _t.where(flat < 1e-5, 1 / flat, (1 + rho * rho) / (2 * rho))
+
+        def propose(at):
+            z = _t.cos(_math.pi * self._uniform(at.shape))
+            w = (1 + s[at] * z) / (s[at] + z)
+            y, v = flat[at] * (s[at] - w), self._open(at.shape)
+            ok = (y * (2 - y) - v >= 0) | ((y / v).clamp(min=1e-300).log() + 1 - y >= 0)
+            return _t.acos(w.clamp(-1, 1)), ok
+
+        angle = self._reject(shape, propose)
+        angle = _t.where(self._uniform(shape) < 0.5, -angle, angle)
+        return _wrap(_t.remainder(angle + m + _math.pi, 2 * _math.pi) - _math.pi)
+
+    def wald(self, mean, scale, size=None):
+        shape, (m, s) = self._array(size, mean, scale)
+        _require(m > 0, "mean <= 0")
+        _require(s > 0, "scale <= 0")
+        y = self._normal(shape) ** 2 * m
+        x = m + m / (2 * s) * (y - (4 * s * y + y * y).sqrt())
+        return _wrap(_t.where(self._uniform(shape) <= m / (m + x), x, m * m / x))
+
+    # --- whole numbers ---
+
+    def _poisson(self, rate):
+        return _t.poisson(rate.contiguous(), generator=self._own)
+
+    def poisson(self, lam=1.0, size=None):
+        _, (rate,) = self._array(size, lam)
+        _require(rate >= 0, "lam < 0 or lam is NaN")
+        return _wrap(self._poisson(rate).to(_C.int64))
+
+    def _binomial(self, n, p):
+        """By beta numbers, which halve how many trials are left, and the last few one by one."""
+        n, p, count = n.to(_F64).clone(), p.clone(), _t.zeros(n.shape, dtype=_F64, device=n.device)
+        while n.numel() and _b.bool((n > 16).any()):
+            many = n > 16
+            a = (n / 2).floor() + 1
+            b = n + 1 - a
+            x, y = self._gamma(_t.where(many, a, 1.0)), self._gamma(_t.where(many, b, 1.0))
+            middle = x / (x + y)
+            below = middle <= p
+            count = _t.where(many & below, count + a, count)
+            p = _t.where(many, _t.where(below, (p - middle) / (1 - middle), p / middle), p)
+            n = _t.where(many, _t.where(below, b - 1, a - 1), n)
+        trials = self._uniform((16,) + tuple(n.shape)) < p
+        return count + (trials & (_t.arange(16, device=n.device).reshape((16,) + (1,) * n.dim()) < n)).sum(0)
+
+    def binomial(self, n, p, size=None):
+        _, (trials, chance) = self._array(size, n, p)
+        _require(trials >= 0, "n < 0")
+        _require((chance >= 0) & (chance <= 1), "p < 0, p > 1 or p is NaN")
+        return _wrap(self._binomial(trials, chance).to(_C.int64))
+
+    def negative_binomial(self, n, p, size=None):
+        _, (k, chance) = self._array(size, n, p)
+        _require(k > 0, "n <= 0")
+        _require((chance > 0) & (chance <= 1), "p <= 0, p > 1 or p is NaN")
+        return _wrap(self._poisson(self._gamma(k) * (1 - chance) / chance).to(_C.int64))
+
+    def geometric(self, p, size=None):
+        shape, (chance,) = self._array(size, p)
+        _require((chance > 0) & (chance <= 1), "p <= 0, p > 1 or p contains NaNs")
+        return _wrap((self._open(shape).log() / _t.log1p(-chance)).ceil().clamp(1, 2.0**62).to(_C.int64))
+
+    def logseries(self, p, size=None):
+        shape, (chance,) = self._array(size, p)
+        _require((chance >= 0) & (chance < 1), "p < 0, p >= 1 or p is NaN")
+        u = self._uniform(shape)
+        q = -_t.expm1(u * _t.log1p(-chance))  # Kemp's method
+        v = self._open(shape)
+        r = (1 + v.log() / q.clamp(min=1e-300).log()).floor()
+        return _wrap(_t.where(v > chance, 1, _t.where(v <= q * q, r, _t.where(v >= q, 1, 2))).to(_C.int64))
+
+    def zipf(self, a, size=None):
+        shape, (x,) = self._array(size, a)
+        _require(x > 1, "a <= 1 or a is NaN")
+        flat = x.reshape(-1) - 1
+        b = 2.0 ** flat
+
+        def propose(at):
+            u, v, am = self._open(at.shape), self._uniform(at.shape), flat[at]
+            k = (u ** (-1 / am)).floor()
+            t = (1 + 1 / k) ** am
+            ok = (k < 2.0**62) & (k >= 1) & (v * k * (t - 1) / (b[at] - 1) <= t / b[at])
+            return k, ok
+
+        return _wrap(self._reject(shape, propose).to(_C.int64))
+
+    def hypergeometric(self, ngood, nbad, nsample, size=None):
+        shape, (good, bad, n) = self._array(size, ngood, nbad, nsample)
+        _require((good >= 0) & (bad >= 0) & (n >= 0), "ngood, nbad or nsample < 0")
+        _require(n <= good + bad, "ngood + nbad < nsample")
+        found = _t.zeros(shape, dtype=_F64, device=_get_device())
+        for i in range(int(n.max()) if n.numel() else 0):  # one after another, without replacement
+            hit = self._uniform(shape) * (good + bad - i).clamp(min=1) < good - found
+            found = _t.where((i < n) & hit, found + 1, found)
+        return _wrap(found.to(_C.int64))
+
+    def multinomial(self, n, pvals, size=None):
+        p = _real(pvals)[0]
+        if p.dim() and _b.bool((p[..., :-1].sum(-1) > 1 + 1e-12).any()):
+            raise ValueError(
+                "sum(pvals[:-1].astype(np.float64)) > 1.0. The pvals array is cast to 64-bit floating point prior to checking the sum."
+            )
+        _require((p >= 0) & (p <= 1), "pvals < 0, pvals > 1 or pvals contains NaNs")
+        trials = _real(n)[0]
+        shape = tuple(_t.broadcast_shapes(trials.shape, p.shape[:-1])) if size is None else _sizes_of(size)
+        left, rest = trials.expand(shape).clone(), _t.ones(shape, dtype=_F64, device=_get_device())
+        r = []
+        for i in range(p.shape[-1]):
+            q = p[..., i].expand(shape)
+            x = left if i == p.shape[-1] - 1 else self._binomial(left, (q / rest.clamp(min=1e-300)).clamp(0, 1))
+            r.append(x)
+            left, rest = left - x, rest - q
+        return _wrap(_t.stack(r, -1).to(_C.int64))
+
+    def dirichlet(self, alpha, size=None):
+        a = _real(alpha)[0]
+        _require(a > 0, "alpha <= 0")
+        x = self._gamma(a.expand((() if size is None else _sizes_of(size)) + tuple(a.shape)))
+        return _wrap(x / x.sum(-1, True))
+
+    def multivariate_normal(self, mean, cov, size=None, check_valid="warn", tol=1e-8, *, method="svd"):
+        m, c = _real(mean, cov)
+        if m.dim() != 1:
+            raise ValueError("mean must be 1 dimensional")
+        if c.dim() != 2 or c.shape[0] != c.shape[1]:
+            raise ValueError("cov must be 2 dimensional and square")
+        if c.shape[0] != m.shape[0]:
+            raise ValueError("mean and cov must have same length")
+        if check_valid not in ("warn", "raise", "ignore"):
+            raise ValueError("check_valid must equal 'warn', 'raise', or 'ignore'")
+        if method not in ("svd", "eigh", "cholesky"):
+            raise ValueError("method must be one of {'eigh', 'svd', 'cholesky'}")
+        from .. import linalg
+
+        w, v = linalg.eigh(c)
+        if check_valid != "ignore" and _b.bool((w < -tol * w.abs().amax().clamp(min=1)).any()):
+            if check_valid == "raise":
+                raise ValueError("covariance is not symmetric positive-semidefinite.")
+            import warnings
+
+            warnings.warn("covariance is not symmetric positive-semidefinite.", RuntimeWarning, stacklevel=2)
+        z = self._normal((() if size is None else _sizes_of(size)) + tuple(m.shape))
+        return _wrap(m + _t.matmul(z * w.clamp(min=0).sqrt(), v.T))
+
+    # --- orders ---
+
+    def permutation(self, x, axis=0):
+        """An array in another order along an axis, or the numbers below one."""
+        if not hasattr(x, "__len__") and not getattr(x, "ndim", 0):
+            return _wrap(_t.randperm(_operator.index(x), device=_get_device(), generator=self._own))
+        t = _tensor_of(x)
+        axis = _axis_of(axis, t.dim())
+        return _wrap(_t.index_select(t, axis, _t.randperm(t.shape[axis], device=t.device, generator=self._own)))
+
+    def shuffle(self, x, axis=0):
+        """Another order, in place: of an array along an axis, or of a list."""
+        if isinstance(x, _ndarray):
+            x._write(self.permutation(x, axis)._tensor)
+            return
+        if isinstance(x, dict) or not hasattr(x, "__setitem__"):
+            raise TypeError(f"unsupported type {type(x).__name__}: shuffle() takes arrays and lists")
+        order = _t.randperm(len(x), generator=self._own).tolist()
+        x[:] = [x[i] for i in order]
+
+    def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
+        """Elements of an array, or numbers below one, each as probable as another or as `p` says."""
+        whole = not hasattr(a, "__len__") and not getattr(a, "ndim", 0)
+        t = None if whole else _tensor_of(a)
+        axis = 0 if whole else _axis_of(axis, t.dim())
+        n = _operator.index(a) if whole else t.shape[axis]
+        shape = () if size is None else _sizes_of(size)
+        k = _math.prod(shape)
+        if n <= 0 and k:
+            raise ValueError(
+                "a must be a positive integer unless no samples are taken" if whole else "a cannot be empty unless no samples are taken"
+            )
+        if not replace and k > n:
             raise ValueError("Cannot take a larger sample than population when replace is False")
-        places = _t.randperm(n, device=a.device)[:k]
-    return a[places].reshape(_size(size))
+        if p is not None:
+            q = _real(p)[0]
+            if q.dim() != 1 or q.shape[0] != n:
+                raise ValueError("a and p must have same size")
+            if _b.bool((q < 0).any()) or q.isnan().any():
+                raise ValueError("Probabilities are not non-negative")
+            if _b.abs(float(q.sum()) - 1) > 1e-8:
+                raise ValueError("Probabilities do not sum to 1")
+            if not replace and int((q > 0).sum()) < k:
+                raise ValueError("Fewer non-zero entries in p than size")
+            if replace:
+                edges = _t.cumsum(q, 0)
+                at = _t.searchsorted(edges / edges[-1], self._uniform((k,)), right=True).clamp(max=n - 1)
+            else:  # the first k of exponential clocks with these rates
+                at = _t.argsort(-self._open((n,)).log() / q, 0)[:k]
+        elif replace:
+            at = (
+                _t.randint(0, n, (k,), device=_get_device(), generator=self._own)
+                if k
+                else _t.zeros(0, dtype=_C.int64, device=_get_device())
+            )
+        else:
+            at = _t.randperm(n, device=_get_device(), generator=self._own)[:k]
+        at = at.reshape(shape)
+        if whole:
+            return _wrap(at)
+        r = _t.index_select(t, axis, at.reshape(-1).to(t.device))
+        return _wrap(r.reshape(tuple(t.shape[:axis]) + shape + tuple(t.shape[axis + 1:])))
+
+    def _integers(self, low, high, size, dtype, closed):
+        if high is None:
+            low, high = 0, low
+        d = _as_dtype(dtype)
+        a, b = _tensor_of(low), _tensor_of(high)
+        if a.is_floating_point() or b.is_floating_point():
+            a, b = a.floor(), b.floor()
+        a, b = a.to(_C.int64).to(_get_device()), b.to(_C.int64).to(_get_device()) + int(closed)
+        if d.kind not in "iub":
+            raise TypeError(f"Unsupported dtype {d!r} for randint")
+        least, most = (0, 1) if d.kind == "b" else _LIMITS[d._tensor_dtype]
+        _require(a >= least, f"low is out of bounds for {d.name}")
+        _require(b - 1 <= most, f"high is out of bounds for {d.name}")
+        _require(a < b, "low >= high")
+        shape = _shape(size, a, b)
+        if not a.dim() and not b.dim():
+            return _wrap(_t.randint(int(a), int(b), shape, device=_get_device(), generator=self._own).to(d._tensor_dtype))
+        r = a + (self._uniform(shape) * (b - a)).floor().to(_C.int64)
+        return _wrap(_t.minimum(r, b - 1).to(d._tensor_dtype))
+
+
+def _float_type(dtype):
+    d = _as_dtype(dtype)
+    if d.name not in ("float32", "float64"):
+        raise TypeError(f"Unsupported dtype {d!r} for random")
+    return d._tensor_dtype
+
+
+def _into(t, out):
+    return _result_into(t, out, "no")
+
+
+class Generator(_Distributions):
+    """Random arrays, from a state of their own. `bit_generator` is one of `BitGenerator`'s, or a seed."""
+
+    def __init__(self, bit_generator):
+        self.bit_generator = bit_generator if isinstance(bit_generator, BitGenerator) else BitGenerator(bit_generator)
+        self._own = self.bit_generator._generator
+
+    def __repr__(self):
+        return "Generator(Philox)"
+
+    def spawn(self, n_children):
+        """Generators that have nothing to do with this one."""
+        return [Generator(b) for b in self.bit_generator.spawn(n_children)]
+
+    def __reduce__(self):
+        return _generator_of, (self.bit_generator.seed_seq.entropy, self.bit_generator.seed_seq.spawn_key, self._own.get_state())
+
+    def random(self, size=None, dtype=float, out=None):
+        """Uniform numbers from 0 to below 1."""
+        return _into(self._uniform(_shape(size) if out is None else out.shape, _float_type(dtype if out is None else out.dtype)), out)
+
+    def standard_normal(self, size=None, dtype=float, out=None):
+        return _into(self._normal(_shape(size) if out is None else out.shape, _float_type(dtype if out is None else out.dtype)), out)
+
+    def standard_exponential(self, size=None, dtype=float, method="zig", out=None):
+        if method not in ("zig", "inv"):
+            raise ValueError("method must be 'zig' or 'inv'")
+        d = _float_type(dtype if out is None else out.dtype)
+        return _into((-self._open(_shape(size) if out is None else out.shape).log()).to(d), out)
+
+    def standard_gamma(self, shape, size=None, dtype=float, out=None):
+        _, (a,) = self._array(size if out is None else out.shape, shape)
+        _require(a >= 0, "shape < 0")
+        return _into(self._gamma(a).to(_float_type(dtype if out is None else out.dtype)), out)
+
+    def integers(self, low, high=None, size=None, dtype="int64", endpoint=False):
+        """Whole numbers from low to below high, or to high with `endpoint`."""
+        return self._integers(low, high, size, dtype, endpoint)
+
+    def permuted(self, x, axis=None, out=None):
+        """Each vector along an axis in an order of its own, or all elements."""
+        t = _tensor_of(x)
+        if axis is None:
+            flat = t.reshape(-1)
+            return _result_into(flat[_t.randperm(flat.numel(), device=t.device, generator=self._own)].reshape(t.shape), out)
+        keys = self._uniform(t.shape).to(t.device)
+        return _result_into(_t.gather(t, _axis_of(axis, t.dim()), _t.argsort(keys, _axis_of(axis, t.dim()))), out)
+
+    def multivariate_hypergeometric(self, colors, nsample, size=None, method="marginals"):
+        if method not in ("marginals", "count"):
+            raise ValueError("method must be \"count\" or \"marginals\".")
+        counts = [int(c) for c in _tensor_of(colors).tolist()]
+        if nsample > _b.sum(counts):
+            raise ValueError("nsample > sum(colors)")
+        shape = () if size is None else _sizes_of(size)
+        left, rest, r = _t.full(shape, float(nsample), dtype=_F64, device=_get_device()), _b.sum(counts), []
+        for c in counts:
+            rest -= c
+            x = self.hypergeometric(
+                _wrap(_t.full(shape, float(c), dtype=_F64)), _wrap(_t.full(shape, float(rest), dtype=_F64)), _wrap(left)
+            )._tensor
+            r.append(x)
+            left = left - x
+        return _wrap(_t.stack(r, -1))
+
+
+def _generator_of(entropy, key, state):
+    g = Generator(BitGenerator(SeedSequence(entropy, spawn_key=key)))
+    g._own.set_state(state)
+    return g
+
+
+class RandomState(_Distributions):
+    """NumPy's older interface, with a state of its own."""
+
+    def __init__(self, seed=None):
+        self.seed(seed)
+
+    def seed(self, seed=None):
+        """Begins anew."""
+        self._own = BitGenerator(seed)._generator
+
+    def get_state(self, legacy=True):
+        """The state, to be given back to `set_state`."""
+        return ("Philox", (self._own or _C.default_generator).get_state(), 0, 0, 0.0)
+
+    def set_state(self, state):
+        """Goes on from a state."""
+        (self._own or _C.default_generator).set_state(state[1])
+
+    def __reduce__(self):
+        return _random_state_of, (self.get_state(),)
+
+    def rand(self, *size, dtype=float):
+        """Uniform numbers from 0 to below 1."""
+        return _wrap(self._uniform(size, _float_type(dtype)))
+
+    def randn(self, *size, dtype=float):
+        """Normal numbers."""
+        return _wrap(self._normal(size, _float_type(dtype)))
+
+    def random_sample(self, size=None, dtype=float):
+        """Uniform numbers from 0 to below 1."""
+        return _wrap(self._uniform(_shape(size), _float_type(dtype)))
+
+    random = ranf = sample = random_sample
+
+    def randint(self, low, high=None, size=None, dtype=int):
+        """Whole numbers from low to below high."""
+        return self._integers(low, high, size, dtype, False)
+
+    def random_integers(self, low, high=None, size=None):
+        """Whole numbers from low to high."""
+        return self._integers(*((1, low) if high is None else (low, high)), size, int, True)
+
+    def standard_normal(self, size=None, dtype=float):
+        return _wrap(self._normal(_shape(size), _float_type(dtype)))
+
+    def standard_exponential(self, size=None):
+        return self.exponential(size=size)
+
+    def standard_gamma(self, shape, size=None):
+        return self.gamma(shape, size=size)
+
+
+def _random_state_of(state):
+    r = RandomState(0)
+    r.set_state(state)
+    return r
+
+
+class _Program(RandomState):
+    """The functions of the module: those of the program's own generator, which `arete.manual_seed` seeds, too."""
+
+    def __init__(self):
+        self._own = None
+
+    def seed(self, seed=None):
+        """Begins anew; the program's other random numbers do, too."""
+        if seed is not None and hasattr(seed, "__iter__"):
+            seed = SeedSequence([_operator.index(v) for v in seed])._number() >> 1
+        if seed is not None and not 0 <= _operator.index(seed) < 2**63:
+            raise ValueError("Seed must be between 0 and 2**63 - 1")
+        _C.manual_seed(SeedSequence()._number() >> 1 if seed is None else _operator.index(seed))
+
+
+_program = _Program()
+for _name in dir(_program):
+    if not _name.startswith("_") and callable(getattr(_program, _name)):
+        globals()[_name] = getattr(_program, _name)
+        __all__ += [_name] if _name not in __all__ else []
+
+
+def default_rng(seed=None):
+    """A Generator; one that is one already is given back."""
+    if isinstance(seed, Generator):
+        return seed
+    return Generator(seed if isinstance(seed, BitGenerator) else BitGenerator(seed))

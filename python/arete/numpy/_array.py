@@ -1,0 +1,973 @@
+"""The array: NumPy's ndarray over the storage of a tensor, and how anything becomes one."""
+from __future__ import annotations
+
+import builtins as _b
+import operator as _operator
+import sys as _sys
+
+from .. import _C, _operators as _t
+from .._C import Tensor
+from ._types import COMPLEX128, FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, generic, native
+
+__all__ = ["ndarray", "set_device", "get_device", "newaxis"]
+
+newaxis = None
+_new = object.__new__
+_FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
+_FLOATS = {_C.float32, _C.float16, _C.bfloat16}
+_device = _C.device("cpu")
+
+
+class AxisError(ValueError, IndexError):
+    """An axis that the array does not have."""
+
+    def __init__(self, axis, ndim=None, msg_prefix=None):
+        prefix = "" if msg_prefix is None else f"{msg_prefix}: "
+        super().__init__(axis if ndim is None else f"{prefix}axis {axis} is out of bounds for array of dimension {ndim}")
+        self.axis, self.ndim = (axis, ndim) if ndim is not None else (None, None)
+
+
+def set_device(device) -> None:
+    """Where arrays are made from now on."""
+    global _device
+    _device = _C.device(device)
+
+
+def get_device():
+    """Where arrays are made."""
+    return _device
+
+
+class Flags:
+    """How an array lies in memory: `a.flags.c_contiguous`, `a.flags["F_CONTIGUOUS"]`."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array):
+        self._array = array
+
+    c_contiguous = contiguous = property(lambda self: self._array._tensor.is_contiguous() and type(self._array) is not Reversed)
+    f_contiguous = property(lambda self: self._array._tensor.permute(_backwards(self._array._tensor)).is_contiguous())
+    fnc = property(lambda self: self.f_contiguous and not self.c_contiguous)
+    forc = property(lambda self: self.f_contiguous or self.c_contiguous)
+    owndata = property(lambda self: self._array.base is None)
+    aligned = property(lambda self: True)
+    writebackifcopy = property(lambda self: False)
+
+    @property
+    def writeable(self):
+        return type(self._array) is not ReadOnly
+
+    @writeable.setter
+    def writeable(self, value):
+        self._array.setflags(write=value)
+
+    def __getitem__(self, name):
+        short = {"C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned", "X": "writebackifcopy"}
+        try:
+            return getattr(self, short.get(name, name.lower()))
+        except AttributeError:
+            raise KeyError("Unknown flag") from None
+
+    def __setitem__(self, name, value):
+        if name not in ("W", "WRITEABLE"):
+            raise KeyError(f"{name}: only WRITEABLE can be set")
+        self.writeable = value
+
+    def __repr__(self):
+        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in (
+            "c_contiguous", "f_contiguous", "owndata", "writeable", "aligned", "writebackifcopy"))
+
+
+def _backwards(t):
+    return tuple(range(t.dim() - 1, -1, -1))
+
+
+class ndarray:
+    """An array of NumPy's kind over the storage of a tensor.
+
+    `ndarray(tensor)` is the array of a tensor, with no copy; `ndarray(shape, dtype)` one whose elements are not set, and
+    `a._tensor` the tensor of an array. Functions that NumPy has scalars for give arrays without dimensions, as CuPy's do:
+    they are numbers to Python (`float(a)`, `range(a)`, `f"{a:.2f}"`)."""
+
+    __slots__ = ("_tensor", "__weakref__")
+    __array_priority__ = 100.0
+    __hash__ = None  # type: ignore[assignment]
+    _tensor: Tensor
+
+    def __new__(cls, shape, dtype=float, buffer=None, offset=0, strides=None, order=None):
+        if isinstance(shape, Tensor):
+            return wrap(shape)
+        if buffer is not None or strides is not None or offset:
+            raise NotImplementedError("ndarray(): memory of others is for frombuffer() and asarray()")
+        return wrap(ordered(_t.empty(sizes_of(shape), dtype=native(dtype), device=_device), order))
+
+    # --- what it is ---
+
+    @property
+    def dtype(self):
+        return OF_TENSOR[self._tensor.dtype]
+
+    @property
+    def shape(self):
+        return tuple(self._tensor.shape)
+
+    @shape.setter
+    def shape(self, sizes):
+        self._tensor = self._tensor.view(sizes_of(sizes))
+
+    @property
+    def ndim(self):
+        return self._tensor.dim()
+
+    @property
+    def size(self):
+        return self._tensor.numel()
+
+    @property
+    def itemsize(self):
+        return self._tensor.element_size()
+
+    @property
+    def nbytes(self):
+        return self._tensor.numel() * self._tensor.element_size()
+
+    @property
+    def strides(self):
+        n = self._tensor.element_size()
+        return tuple(s * n for s in self._tensor.stride())
+
+    @property
+    def flags(self):
+        return Flags(self)
+
+    @property
+    def device(self):
+        return self._tensor.device
+
+    @property
+    def base(self):
+        base = self._tensor._base
+        return None if base is None else wrap(base)
+
+    @property
+    def data(self):
+        """The memory: a buffer on the CPU, an address elsewhere."""
+        return memoryview(self.get()) if self._tensor.device.type == "cpu" else self._tensor.data_ptr()
+
+    @property
+    def T(self):
+        return _like(self, self._tensor.permute(_backwards(self._tensor)))
+
+    @property
+    def mT(self):
+        if self._tensor.dim() < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
+        return wrap(self._tensor.transpose(-1, -2))
+
+    @property
+    def real(self):
+        t = self._tensor
+        return wrap(_t.view_as_real(t).select(-1, 0)) if t.is_complex() else self
+
+    @real.setter
+    def real(self, value):
+        self.real[...] = value
+
+    @property
+    def imag(self):
+        t = self._tensor
+        return wrap(_t.view_as_real(t).select(-1, 1) if t.is_complex() else _t.zeros_like(t))
+
+    @imag.setter
+    def imag(self, value):
+        if not self._tensor.is_complex():
+            raise TypeError("array does not have imaginary part to set")
+        self.imag[...] = value
+
+    @property
+    def flat(self):
+        return flatiter(self)
+
+    @flat.setter
+    def flat(self, value):
+        self.flat[:] = value
+
+    # --- elements ---
+
+    def __len__(self):
+        if not self._tensor.dim():
+            raise TypeError("len() of unsized object")
+        return self._tensor.shape[0]
+
+    def __iter__(self):
+        t = self._tensor
+        if not t.dim():
+            raise TypeError("iteration over a 0-d array")
+        rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)  # the elements of a vector are numbers, and no views
+        return iter([wrap(row) for row in rows])
+
+    def __contains__(self, value):
+        return _b.bool((self == value)._tensor.any())
+
+    def __getitem__(self, key):
+        kind = type(key)
+        if kind is int or (kind is slice and (key.step is None or (type(key.step) is int and key.step > 0))):
+            t = self._tensor
+            if not t.dim():
+                raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
+            t = t[key]
+            if kind is int and not t.dim():
+                t = t.clone()  # a number: what is written to the array later does not change it
+            r = _new(ndarray)
+            r._tensor = t
+            return r
+        return _get(self, key)
+
+    def __setitem__(self, key, value):
+        kind = type(key)
+        if kind is not int and kind is not slice or (kind is slice and key.step is not None):
+            return _set(self, key, value)
+        t = self._tensor
+        if not t.dim():
+            raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
+        if type(value) in (int, float) and t.dtype is not _BOOL and (type(value) is int or t.dtype is _FLOAT64 or t.dtype in _FLOATS):
+            t[key] = value
+        else:
+            _put(t[key], value)
+
+    def item(self, *args):
+        """The element as one of Python's numbers; of several the one at an index."""
+        if not args:
+            if self._tensor.numel() != 1:
+                raise ValueError("can only convert an array of size 1 to a Python scalar")
+            return self._tensor.item()
+        key = args[0] if len(args) == 1 else args
+        if isinstance(key, int):
+            return self._tensor.reshape(-1)[key].item()
+        if len(key) != self.ndim:
+            raise ValueError("incorrect number of indices for array")
+        return self._tensor[tuple(key)].item()
+
+    def tolist(self):
+        return self._tensor.tolist()
+
+    def tobytes(self, order="C"):
+        return self.get().tobytes(order)
+
+    def tofile(self, fid, sep="", format="%s"):
+        self.get().tofile(fid, sep, format)
+
+    def dump(self, file):
+        import pickle
+
+        with (open(file, "wb") if not hasattr(file, "write") else _Open(file)) as f:
+            pickle.dump(self, f)
+
+    def dumps(self):
+        import pickle
+
+        return pickle.dumps(self)
+
+    def get(self, stream=None, order="C", out=None, blocking=True):
+        """A NumPy array: over the same memory where the array is on the CPU, else a copy."""
+        a = self._tensor.detach().cpu().numpy()
+        if out is not None:
+            out[...] = a
+            return out
+        return a
+
+    def set(self, arr, stream=None):
+        """Takes the values of a NumPy array."""
+        self[...] = arr
+
+    def view(self, dtype=None, type=None):
+        """The same memory, of another dtype."""
+        if isinstance(dtype, _b.type) and issubclass(dtype, ndarray):
+            dtype = None
+        d = native(dtype)
+        if d is None:
+            return wrap(self._tensor.view(self._tensor.shape))
+        if self._tensor.dim() and self._tensor.element_size() != as_dtype(dtype).itemsize and self._tensor.stride(-1) != 1:
+            raise ValueError("To change to a dtype of a different size, the last axis must be contiguous")
+        return wrap(self._tensor.view(d))
+
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True, device=None):
+        """The array in another dtype; the array itself where that changes nothing and `copy` is False."""
+        d = as_dtype(FLOAT64 if dtype is None else dtype)
+        check_cast(self.dtype, d, casting)
+        if not copy and d is self.dtype and order in ("K", "A"):
+            return self
+        return wrap(ordered(_cast(self._tensor, d._tensor_dtype, copy=True), order))
+
+    def copy(self, order="C"):
+        return wrap(ordered(self._tensor.clone() if order in ("K", "A") else self._tensor.clone().contiguous(), order))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        return self.copy("K")
+
+    def fill(self, value):
+        self[...] = value
+
+    def setflags(self, write=None, align=None, uic=None):
+        """`write=False` makes an array read-only."""
+        if uic:
+            raise ValueError("cannot set WRITEBACKIFCOPY flag to True")
+        if write is not None:
+            if type(self) not in (ndarray, ReadOnly):
+                raise ValueError("a reversed view cannot be made read-only")
+            self.__class__ = ndarray if write else ReadOnly
+
+    def byteswap(self, inplace=False):
+        n = self._tensor.element_size()
+        words = self._tensor.contiguous().view(_C.uint8).reshape(-1, n // (2 if self._tensor.is_complex() else 1)).flip(-1)
+        r = words.reshape(-1).view(self._tensor.dtype).reshape(self._tensor.shape)
+        if not inplace:
+            return wrap(r)
+        self._write(r)
+        return self
+
+    def resize(self, *new_shape, refcheck=True):
+        """Another size in place: elements go, or zeros come."""
+        shape = sizes_of(new_shape[0] if len(new_shape) == 1 else new_shape)
+        flat, n = self._tensor.reshape(-1), 1
+        for s in shape:
+            n *= s
+        r = _t.zeros(n, dtype=flat.dtype, device=flat.device)
+        r[: flat.numel()] = flat[:n]
+        self._tensor = r.reshape(shape)
+
+    def to_device(self, device, /, *, stream=None):
+        """The array on another device."""
+        t = self._tensor.to(_C.device(device) if isinstance(device, str) else device)
+        return self if t is self._tensor else wrap(t)
+
+    def _write(self, value):
+        """Takes the values of a tensor: all writes that are no plain assignment to an index come here."""
+        self._tensor.copy_(value)
+
+    # --- a number, to Python ---
+
+    def __bool__(self):
+        n = self._tensor.numel()
+        if n == 1:
+            return _b.bool(self._tensor.item())
+        if n:
+            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+        raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
+
+    def _number(self):
+        if self._tensor.numel() != 1:
+            raise TypeError("only length-1 arrays can be converted to Python scalars")
+        return self._tensor.item()
+
+    def __float__(self):
+        return float(self._number())
+
+    def __int__(self):
+        return int(self._number())
+
+    def __complex__(self):
+        return complex(self._number())
+
+    def __index__(self):
+        t = self._tensor
+        if t.dim() or t.is_floating_point() or t.is_complex() or t.dtype is _BOOL:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return t.item()
+
+    def __round__(self, ndigits=None):
+        return round(self._number(), ndigits) if not self.ndim else self.round(ndigits or 0)
+
+    def __trunc__(self):
+        return int(self._number())
+
+    def __format__(self, spec):
+        if not self._tensor.dim():
+            return format(self._tensor.item(), spec) if spec else str(self)
+        if spec:
+            raise TypeError("unsupported format string passed to numpy.ndarray.__format__")
+        return str(self)
+
+    # --- others ---
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+
+        a = self.get()
+        if copy is False and self._tensor.device.type != "cpu":
+            raise ValueError("an array of a GPU becomes one of NumPy's by a copy only")
+        return numpy.array(a, dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        own = getattr(_sys.modules[__package__], ufunc.__name__, None)
+        if own is None or not hasattr(own, "nin"):
+            return NotImplemented
+        if "out" in options:
+            options["out"] = options["out"][0] if len(options["out"]) == 1 else options["out"]
+            if not isinstance(options["out"], (ndarray, tuple)):
+                raise TypeError(f"{ufunc.__name__}(): out must be an array of arete.numpy, as an operand is")
+        return (own if method == "__call__" else getattr(own, method))(*inputs, **options)
+
+    def __array_function__(self, function, types, args, options):
+        at = _sys.modules[__package__]
+        for part in function.__module__.split(".")[1:]:
+            at = getattr(at, part, None)
+        own = getattr(at, function.__name__, None)
+        return NotImplemented if own is None or getattr(own, "__module__", "").startswith("numpy") else own(*args, **options)
+
+    def __array_namespace__(self, /, *, api_version=None):
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ValueError(f"the array API's version {api_version!r} is not there; 2024.12 is")
+        return _sys.modules[__package__]
+
+    def __dlpack__(self, **options):
+        return self._tensor.detach().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._tensor.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self):
+        return self._tensor.__cuda_array_interface__
+
+    def __reduce__(self):
+        return _load, (self._tensor.detach(),)
+
+
+def _load(tensor):
+    return wrap(tensor)
+
+
+class _Open:
+    """A file that others opened and close."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __enter__(self):
+        return self.file
+
+    def __exit__(self, *error):
+        pass
+
+
+class ReadOnly(ndarray):
+    """An array that refuses to be written (`a.flags.writeable = False`)."""
+
+    __slots__ = ()
+
+    def _write(self, value):
+        raise ValueError("assignment destination is read-only")
+
+    def __setitem__(self, key, value):
+        self._write(value)
+
+
+class Reversed(ndarray):
+    """What a slice with a negative step gives: tensors have no negative strides, so it is read by copies, and written through."""
+
+    __slots__ = ("_view", "_axes")
+
+    def __new__(cls, view, axes):
+        r = _new(cls)
+        r._view, r._axes = view, axes
+        return r
+
+    _tensor = property(lambda self: self._view.flip(self._axes))  # type: ignore[assignment]
+
+    def _write(self, value):
+        self._view.copy_(value.expand(self._view.shape).flip(self._axes))
+
+    def __getitem__(self, key):
+        return _get(self, key)
+
+    def __setitem__(self, key, value):
+        _set(self, key, value)
+
+
+class flatiter:
+    """The elements of an array one after another: an iterator that can be indexed and assigned to."""
+
+    def __init__(self, array):
+        self.base, self.index = array, 0
+        self.__array = array
+
+    coords = property(lambda self: _coordinates(self.index, self.base.shape))
+
+    def __len__(self):
+        return self.base.size
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.index >= self.base.size:
+            raise StopIteration
+        self.index += 1
+        return self[self.index - 1]
+
+    def __getitem__(self, key):
+        r = wrap(self.base._tensor.reshape(-1))[key]
+        return r.copy() if isinstance(key, slice) else r
+
+    def __setitem__(self, key, value):
+        flat = wrap(self.base._tensor.reshape(-1).clone())
+        if isinstance(key, slice) and not hasattr(value, "shape") or getattr(value, "ndim", 0):
+            n, value = flat[key].size, wrap(tensor_of(value)).reshape(-1)
+            if value.size and value.size != n:  # over and over, as NumPy does
+                value = wrap(value._tensor.repeat(-(-n // value.size))[:n])
+        flat[key] = value
+        self.base._write(flat._tensor.reshape(self.base.shape))
+
+    def copy(self):
+        return self.base.flatten()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.copy().__array__(dtype)
+
+
+def _coordinates(index, shape):
+    r = []
+    for n in reversed(shape):
+        index, i = divmod(index, n or 1)
+        r.append(i)
+    return tuple(reversed(r))
+
+
+# --- making ------------------------------------------------------------------------------------------------------------------
+
+
+def wrap(tensor):
+    """The array of a tensor."""
+    r = _new(ndarray)
+    r._tensor = tensor
+    return r
+
+
+def _like(array, view):
+    return wrap(view)
+
+
+def ordered(t, order):
+    """A tensor as `order` says that it lies; K and A leave it."""
+    if order in (None, "K", "A", "k", "a"):
+        return t
+    if order in ("C", "c"):
+        return t.contiguous()
+    if order in ("F", "f"):
+        back = _backwards(t)
+        return t.permute(back).contiguous().permute(back)
+    raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+
+
+def sizes_of(shape):
+    """A shape as a tuple of sizes that are not negative, but for the -1 of reshape."""
+    try:
+        return (_operator.index(shape),)
+    except TypeError:
+        return tuple(_operator.index(s) for s in shape)
+
+
+def check_cast(a, b, casting):
+    if not castable(a, b, casting):
+        raise TypeError(f"Cannot cast array data from {a!r} to {b!r} according to the rule '{casting}'")
+
+
+def _cast(t, dtype, copy=False):
+    if t.dtype is dtype:
+        return t.clone() if copy else t
+    if t.is_complex() and not dtype.is_complex:
+        t = _t.view_as_real(t).select(-1, 0)
+        if dtype is _BOOL:
+            raise TypeError("complex numbers become bool by x != 0")
+    return t.to(dtype)
+
+
+cast = _cast
+_ARRAYS: tuple = (ndarray, Tensor)
+
+
+def _is_array(x):
+    return isinstance(x, _ARRAYS) or hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+
+
+def tensor_of(x, dtype=None, device=None):
+    """The tensor of an array, of lists of numbers and of arrays, of anything that others' protocols know, in NumPy's default dtypes.
+    Arrays share their memory where dtype and device stay."""
+    d = native(dtype)
+    if isinstance(x, ndarray):
+        t = x._tensor
+    elif isinstance(x, Tensor):
+        t = x
+    elif isinstance(x, flatiter):
+        t = x.base._tensor.reshape(-1)
+    elif type(x) in (int, float, _b.bool, complex):
+        if d is None:
+            d = _FLOAT64 if type(x) is float else _INT64 if type(x) is int else _BOOL if type(x) is _b.bool else COMPLEX128._tensor_dtype
+        return _t.full((), _in_kind(x, d), dtype=d, device=device or _device)
+    elif hasattr(x, "__array_interface__") or type(x).__module__ == "numpy":
+        return _from_numpy(x, d, device)
+    elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+        t = _t.from_dlpack(x) if hasattr(x, "__dlpack__") else _C.tensor(x)
+    elif hasattr(x, "__array__"):
+        return _from_numpy(x.__array__(), d, device)
+    elif isinstance(x, (str, bytes, dict, set)) or x is None:
+        raise TypeError(f"arrays hold numbers, and not {type(x).__name__}")
+    elif isinstance(x, (bytearray, memoryview)):
+        t = _t.frombuffer(x, dtype=_C.uint8)
+    else:
+        t = _of_sequence(x, d, device)
+    if d is not None and t.dtype is not d:
+        t = _cast(t, d)
+    if device is not None and t.device != device:
+        t = t.to(device)
+    return t
+
+
+def _in_kind(x, d):
+    """A number as its dtype takes it; OverflowError for whole numbers outside."""
+    if d is _BOOL:
+        return _b.bool(x)
+    if not d.is_floating_point and not d.is_complex:
+        if type(x) is complex:
+            raise TypeError("a complex number does not become a whole one")
+        if type(x) is float and x != x or x in (float("inf"), float("-inf")):
+            raise ValueError(f"cannot convert float {x} to integer")
+        x = int(x)
+        low, high = _limits(d)
+        if not low <= x <= high:
+            raise OverflowError(f"Python integer {x} out of bounds for {OF_TENSOR[d].name}")
+    elif type(x) is complex and not d.is_complex:
+        raise TypeError("float() argument must be a real number, not 'complex'")
+    return x
+
+
+def _limits(d):
+    from ._types import LIMITS
+
+    return LIMITS[d]
+
+
+def _from_numpy(x, d, device):
+    import numpy
+
+    a = numpy.asarray(x)
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
+    if a.dtype.kind in "OSUVMm" and a.dtype.name != "bfloat16":
+        raise TypeError(f"arrays hold numbers, and not {a.dtype}")
+    if a.dtype.name not in ("bfloat16",):
+        as_dtype(a.dtype)
+    try:
+        t = _t.from_numpy(a)
+    except (ValueError, TypeError):
+        t = _t.from_numpy(numpy.ascontiguousarray(a).reshape(a.shape).copy())
+    if d is not None:
+        t = _cast(t, d)
+    return t.to(device or _device)
+
+
+def _holds_arrays(x, depth=2):
+    return _b.any(_is_array(v) or (depth and isinstance(v, (list, tuple)) and _holds_arrays(v, depth - 1)) for v in x)
+
+
+def _of_sequence(x, d, device):
+    if isinstance(x, range):
+        return _t.arange(x.start, x.stop, x.step, dtype=d or _INT64, device=device or _device)
+    if not isinstance(x, (list, tuple)):
+        if not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
+            raise TypeError(f"arrays hold numbers, and not {type(x).__name__}")
+        x = list(x)
+    if not _holds_arrays(x):
+        try:
+            if d is None:
+                probe = _t.tensor(x)
+                d = _FLOAT64 if probe.is_floating_point() else COMPLEX128._tensor_dtype if probe.is_complex() else probe.dtype
+                if d is probe.dtype:
+                    return probe.to(device or _device)
+            elif not d.is_floating_point and not d.is_complex:
+                t = _of_sequence(x, None, device)
+                if d is not _BOOL and t.dtype is _INT64 and t.numel():
+                    low, high = _limits(d)
+                    if int(t.min()) < low or int(t.max()) > high:
+                        raise OverflowError(f"Python integer out of bounds for {OF_TENSOR[d].name}")
+                return t.to(d)
+            return _t.tensor(x, dtype=d, device=device or _device)
+        except TypeError as e:
+            raise TypeError(f"arrays hold numbers: {e}") from None
+        except ValueError as e:
+            raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape: "
+                             f"{e}") from None
+    parts = [tensor_of(v, None, device) for v in x]
+    if d is None:
+        d = parts[0].dtype
+        for p in parts[1:]:
+            d = PROMOTED_NATIVE[d, p.dtype]
+    if _b.any(p.shape != parts[0].shape for p in parts):
+        raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 dimensions")
+    device = next((p.device for p in parts if p.device.type != "cpu"), parts[0].device)
+    return _t.stack([_cast(p, d).to(device) for p in parts])
+
+
+# --- indexing ----------------------------------------------------------------------------------------------------------------
+
+
+def _part(p):
+    """One part of an index as tensors take it."""
+    if p is None or p is Ellipsis or type(p) in (int, slice, _b.bool):
+        return p
+    if isinstance(p, str):
+        raise IndexError("there are no records, so nothing is found by a name")
+    if not isinstance(p, (ndarray, Tensor, list, tuple)) and not hasattr(p, "__array__"):
+        try:
+            return _operator.index(p)
+        except TypeError:
+            raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
+                             "valid indices") from None
+    t = tensor_of(p)
+    if not t.numel() and isinstance(p, (list, tuple)):
+        t = t.to(_INT64)
+    if t.dtype is _BOOL:
+        return t
+    if t.is_floating_point() or t.is_complex():
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    return t if t.dtype is _INT64 else t.to(_INT64)
+
+
+def _parts(key):
+    parts = [_part(p) for p in (key if type(key) is tuple else (key,))]
+    return (
+        parts,
+        _b.any(isinstance(p, Tensor) for p in parts),
+        _b.any(type(p) is slice and p.step is not None and p.step < 0 for p in parts),
+    )
+
+
+def _spread(parts, t):
+    """The parts with an Ellipsis, one for each axis that they take, and new axes; IndexError for too many."""
+    takes = _b.sum(p.dim() if isinstance(p, Tensor) and p.dtype is _BOOL else 0 if p is None or p is Ellipsis or type(p) is _b.bool else 1
+                   for p in parts)
+    if takes > t.dim():
+        raise IndexError(f"too many indices for array: array is {t.dim()}-dimensional, but {takes} were indexed")
+    if _b.sum(p is Ellipsis for p in parts) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = next((i for i, p in enumerate(parts) if p is Ellipsis), len(parts))
+    return parts[:at] + [slice(None)] * (t.dim() - takes) + parts[at + 1:]
+
+
+def _basic(array, parts):
+    """A view by integers, slices and new axes, of steps of either sign."""
+    t, flips = (array._view, array._axes) if type(array) is Reversed else (array._tensor, ())
+    key, out, axis, at = [], [], 0, 0
+    for p in _spread(parts, t):
+        if p is None or type(p) is _b.bool:
+            key.append(p)
+            at += 1
+            continue
+        n = t.shape[axis]
+        places = range(n - 1, -1, -1) if axis in flips else range(n)
+        if type(p) is int:
+            try:
+                key.append(places[p])
+            except IndexError:
+                raise IndexError(f"index {p} is out of bounds for axis {axis} with size {n}") from None
+        else:
+            found = places[p]
+            if found.step < 0:
+                found = found[::-1]
+                out.append(at)
+            key.append(slice(found.start, found.stop, found.step) if len(found) else slice(0, 0))
+            at += 1
+        axis += 1
+    view = t[tuple(key)] if key else t
+    return Reversed(view, tuple(out)) if out else wrap(view)
+
+
+def _advanced(parts, t):
+    """Numbers beside arrays of indices are such arrays, too, as NumPy has it."""
+    parts = _spread(parts, t)
+    if not _b.any(type(p) is int for p in parts):
+        return tuple(parts)
+    r = []
+    for p in parts:
+        if isinstance(p, Tensor) and p.dtype is _BOOL and p.dim():
+            r.extend(_t.nonzero(p, as_tuple=True))
+        else:
+            r.append(p)
+    shape = _t.broadcast_shapes(*[p.shape for p in r if isinstance(p, Tensor)])
+    return tuple(_t.full(shape, p, dtype=_INT64, device=t.device) if type(p) is int and shape else p for p in r)
+
+
+def _forward(parts, array):
+    """An array in which the slices with negative steps have been taken, and the rest of the parts."""
+    spread = _spread(parts, array._tensor)
+    first, rest = [], []
+    for p in spread:
+        if isinstance(p, Tensor) and p.dtype is _BOOL:
+            first.extend([slice(None)] * p.dim())
+            rest.append(p)
+        elif p is None or type(p) is _b.bool:
+            rest.append(p)
+        else:
+            backwards = type(p) is slice and p.step is not None and p.step < 0
+            first.append(p if backwards else slice(None))
+            rest.append(slice(None) if backwards else p)
+    return _basic(array, first), rest
+
+
+def _get(array, key):
+    parts, arrays, backwards = _parts(key)
+    if not arrays:
+        if not backwards and type(array) is not Reversed and not _b.any(type(p) is _b.bool for p in parts):
+            t = array._tensor
+            _spread(parts, t)
+            r = t[tuple(parts)]
+        else:
+            r = _basic(array, parts)
+            if type(r) is Reversed or r.ndim:
+                return r
+            r = r._tensor
+        return wrap(r.clone() if not r.dim() and _b.all(type(p) is int for p in parts) and parts else r)
+    if backwards:
+        array, parts = _forward(parts, array)
+    t = array._tensor
+    parts = _advanced(parts, t)
+    _check_masks(parts, t)
+    return wrap(t[parts] if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else t[parts].clone())
+
+
+def _check_masks(parts, t):
+    axis = 0
+    for p in parts:
+        if isinstance(p, Tensor) and p.dtype is _BOOL:
+            for size in p.shape:
+                if size != t.shape[axis]:
+                    raise IndexError("boolean index did not match indexed array along axis "
+                                     f"{axis}; size of axis is {t.shape[axis]} but size of corresponding boolean axis is {size}")
+                axis += 1
+        elif p is not None and type(p) is not _b.bool:
+            axis += 1
+
+
+def _value(value, t):
+    """What is assigned to a tensor, in its dtype."""
+    if type(value) in (int, float, _b.bool, complex):
+        return _in_kind(value, t.dtype)
+    v = tensor_of(value)
+    if v.dtype is not t.dtype:
+        v = _cast(v, t.dtype)
+    return v if v.device == t.device or not v.dim() else v.to(t.device)
+
+
+def _put(view, value):
+    v = _value(value, view)
+    if not isinstance(v, Tensor):
+        view.fill_(v)
+        return
+    while v.dim() > view.dim() and v.shape[0] == 1:
+        v = v.squeeze(0)
+    try:
+        expanded = v.expand(view.shape)
+    except (ValueError, RuntimeError):
+        raise ValueError(f"could not broadcast input array from shape {tuple(v.shape)} into shape {tuple(view.shape)}") from None
+    if _shares(v, view):
+        expanded = expanded.clone()
+    view.copy_(expanded)
+
+
+def _shares(a, b):
+    return a.numel() and b.numel() and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _set(array, key, value):
+    parts, arrays, backwards = _parts(key)
+    if not arrays:
+        target = _basic(array, parts)
+        if type(target) is Reversed:
+            t = target._view.clone()
+            _put(t, value)  # checks shapes and dtypes
+            target._write(t if not hasattr(value, "shape") and not isinstance(value, (list, tuple)) else _value(value, t))
+        else:
+            _put(target._tensor, value)
+        return
+    if backwards or type(array) is Reversed:
+        if backwards:
+            array, parts = _forward(parts, array)
+        t = array._tensor.clone()
+        wrap(t)[tuple(p if not isinstance(p, Tensor) else wrap(p) for p in parts)] = value
+        array._write(t)
+        return
+    t = array._tensor
+    parts = _advanced(parts, t)
+    _check_masks(parts, t)
+    v = _value(value, t)
+    if isinstance(v, Tensor) and len(parts) == 1 and v.dim() == 1 and parts[0].dtype is _BOOL and v.numel() != 1:
+        n = int(parts[0].sum())
+        if v.numel() != n and t.dim() == parts[0].dim():
+            raise ValueError(f"NumPy boolean array indexing assignment cannot assign {v.numel()} input values to the {n} output values "
+                             "where the mask is true")
+    try:
+        t[parts] = v
+    except RuntimeError as e:
+        raise (e if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
+
+
+def axis_of(axis, ndim):
+    """An axis from 0 on; AxisError for one that is not there."""
+    axis = _operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise AxisError(axis, ndim)
+    return axis % ndim
+
+
+def axes_of(axis, ndim):
+    """Axes as a tuple from 0 on: all of them for None; ValueError for one that is named twice."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (tuple, list)):
+        r = tuple(axis_of(a, ndim) for a in axis)
+        if len({*r}) != len(r):
+            raise ValueError("duplicate value in 'axis'")
+        return r
+    return (axis_of(axis, ndim),)
+
+
+def result_into(t, out, casting="same_kind"):
+    """The array of a tensor, or `out` with its values."""
+    if out is None:
+        return wrap(t)
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    if not isinstance(out, ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+    if tuple(out._tensor.shape) != tuple(t.shape):
+        raise ValueError(f"output array has shape {out.shape}, and the result {tuple(t.shape)}")
+    check_cast(OF_TENSOR[t.dtype], out.dtype, casting)
+    out._write(_cast(t, out._tensor.dtype))
+    return out
+
+
+def array(object, dtype=None, copy=True, order="K", subok=False, ndmin=0, like=None):
+    """A new array of numbers, lists or arrays; `copy=None` shares memory where it can, and `copy=False` refuses where it cannot."""
+    return _array(object, dtype, copy, order, ndmin)
+
+
+def _array(object, dtype=None, copy=None, order="K", ndmin=0, device=None):
+    t = tensor_of(object, dtype, device)
+    shared = _is_array(object)
+    if copy is False and not (isinstance(object, (ndarray, Tensor)) and t is (object._tensor if isinstance(object, ndarray) else object)
+                              or shared and not isinstance(object, (ndarray, Tensor))):
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    if copy and shared and (not isinstance(object, (ndarray, Tensor)) or t is getattr(object, "_tensor", object)):
+        t = t.clone()
+    t = ordered(t, order)
+    while t.dim() < ndmin:
+        t = t.unsqueeze(0)
+    return object if type(object) is ndarray and t is object._tensor else wrap(t)
+
+
+generic.make = staticmethod(array)
+__all__ += ["array"]
