@@ -94,7 +94,8 @@ def check_include(root, path, quote, name):
         if quote == '"' and "/" not in name and (root / path).with_name(name).is_file():
             return None
         return f"includes {name}; sources of kernels include the files beside them only"
-    if CUDA.match(name) and not path.startswith("arete/backend/cuda/"):
+    # What extensions with kernels of their own include is compiled by their nvcc.
+    if CUDA.match(name) and not path.startswith(("arete/backend/cuda/", "python/arete/include/c10/cuda/")):
         return f"includes the CUDA header {name}; only arete/backend/cuda may"
     if installed and HEAVY.match(name):
         return f"is an installed header and includes {name}, which users would have to compile; move it to the .cpp"

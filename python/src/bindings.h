@@ -11,6 +11,7 @@ void bind_benchmark(nanobind::module_& m);
 void bind_compile(nanobind::module_& m);
 void bind_distributed(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
+void bind_extension(nanobind::module_& m);
 void bind_foreach(nanobind::module_& m);
 void bind_cpp_layers(nanobind::module_& m);
 void bind_layers(nanobind::module_& m);

@@ -242,6 +242,7 @@ NB_MODULE(_C, m) {
   bind_datasets(m);
   bind_amp(m);
   bind_autograd(m);
+  bind_extension(m);
   bind_benchmark(m);
   bind_compile(m);
   bind_skip(m);
