@@ -100,8 +100,8 @@ def get_default_device():
 # Parts that are loaded when they are used.
 _LAZY = ("_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd",
          "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx",
-         "hub", "jit", "kernels", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "numpy", "onnx", "ops", "optim",
-         "overrides", "profiler", "quantization", "random", "serialization", "signal", "sparse", "special", "storage", "testing",
+         "hub", "jit", "kernels", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "numpy", "onnx", "ops",
+         "optim", "overrides", "profiler", "quantization", "random", "serialization", "signal", "sparse", "special", "storage", "testing",
          "torch_version", "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
@@ -124,7 +124,6 @@ _FROM = {name: module for module, names in {
 # What torch has and Arete does not, with the reason.
 _NO_SPARSE = "sparse layouts are sparse_coo and sparse_csr"
 _ABSENT = {
-    "nested": "there are no nested tensors",
     "package": "programs are not packed",
     **dict.fromkeys(("sparse_csc", "sparse_bsr", "sparse_bsc", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor",
                      "sparse_compressed_tensor"), _NO_SPARSE),

@@ -14,7 +14,7 @@ MODULES = [
     "arete.utils._pytree", "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
     "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.nn.parallel", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
-    "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.distributions",
+    "arete.utils.dlpack", "arete.autograd", "arete.autograd.forward_ad", "arete.nested", "arete.random", "arete.distributions",
     "arete.distributions.constraints", "arete.distributions.location_scale", "arete.distributions.relaxed", "arete.masked",
     "arete.signal.windows", "arete.testing",
     "arete.vision.io", "arete.vision.datasets", "arete.vision.transforms", "arete.vision.transforms.functional",

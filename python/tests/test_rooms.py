@@ -26,7 +26,7 @@ ORDER = """
     _grouped _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
     _library masked nn
-    _dynamo _formats _utils cuda distributions library optim utils distributed.tensor
+    _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
     distributed._tensor distributed.checkpoint distributed.fsdp
     distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision

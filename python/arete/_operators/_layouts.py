@@ -3,7 +3,8 @@ from __future__ import annotations
 
 
 class _Layout:
-    """How the elements of a tensor are stored: `strided`, or those that are not zero as `sparse_coo` or `sparse_csr`.
+    """How the elements of a tensor are stored: `strided`, those that are not zero as `sparse_coo` or `sparse_csr`,
+    or sequences of different lengths as `jagged`.
 
     >>> arete.ones(2).layout
     arete.strided
@@ -25,6 +26,7 @@ class memory_format(_Layout):
 
 
 strided, sparse_coo, sparse_csr = _Layout("strided"), _Layout("sparse_coo"), _Layout("sparse_csr")
+jagged = _Layout("jagged")
 contiguous_format = legacy_contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

@@ -22,7 +22,12 @@ __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_du
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What unpack_dual() gives: `primal`, the values, and `tangent`, which is None where there is none."""
+    """What unpack_dual() gives: `primal`, the values, and `tangent`, which is None where there is none.
+
+    >>> from arete.autograd import forward_ad
+    >>> forward_ad.unpack_dual(arete.ones(2))
+    UnpackedDualTensor(primal=tensor([1., 1.]), tangent=None)
+    """
 
     primal: Tensor
     tangent: Optional[Tensor]
@@ -40,14 +45,19 @@ def enter_dual_level() -> int:
     >>> with forward_ad.dual_level():
     ...     forward_ad.enter_dual_level()
     Traceback (most recent call last):
-    arete.AutogradError: Nested forward mode AD is not supported at the moment
+    arete.AutogradError: Nested forward mode AD is not supported at the moment...
     """
     _C._enter_dual_level()
     return 0
 
 
 def exit_dual_level(*, level: Optional[int] = None) -> None:
-    """Ends it; tensors lose their tangents. RuntimeError where there is none."""
+    """Ends it; tensors lose their tangents. RuntimeError where there is none.
+
+    >>> from arete.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> forward_ad.exit_dual_level(level=level)
+    """
     _check_level(level)
     _C._exit_dual_level()
 
@@ -61,14 +71,20 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: Optional[int] = None) -
     >>> from arete.autograd import forward_ad
     >>> forward_ad.make_dual(arete.ones(2), arete.ones(2))
     Traceback (most recent call last):
-    arete.AutogradError: Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first.
+    arete.AutogradError: Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first...
     """
     _check_level(level)
     return _C._make_dual(tensor, tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: Optional[int] = None) -> UnpackedDualTensor:
-    """The values and the tangent of a tensor: a view without tangent, and None for a tensor that has none or outside of a level."""
+    """The values and the tangent of a tensor: a view without tangent, and None for a tensor that has none or outside of a level.
+
+    >>> from arete.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     forward_ad.unpack_dual(forward_ad.make_dual(arete.ones(1), arete.zeros(1)) + 1)
+    UnpackedDualTensor(primal=tensor([2.]), tangent=tensor([0.]))
+    """
     _check_level(level)
     tangent = _C._tangent_of(tensor)
     return UnpackedDualTensor(tensor if tangent is None else _C._primal_of(tensor), tangent)
