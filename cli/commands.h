@@ -45,6 +45,18 @@ struct RunProgramOptions {
 };
 int run_program(const RunProgramOptions& options);
 
+struct CheckpointOptions {
+  std::string source;         ///< a folder that distributed.checkpoint wrote; split: other files
+  std::string out;            ///< a folder
+  std::string prefix;         ///< of names, which merge takes away and split adds
+  double most_gigabytes = 5;  ///< merge: of a file
+  int64_t pieces = 1;         ///< split: of each tensor
+  bool verify = false;        ///< info: read everything
+};
+int checkpoint_info(const CheckpointOptions& options);
+int checkpoint_merge(const CheckpointOptions& options);
+int checkpoint_split(const CheckpointOptions& options);
+
 struct InfoOptions {
   bool json = false;
   bool check = false;  ///< start the GPU, too

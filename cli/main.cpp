@@ -192,6 +192,32 @@ void add_run_program(CLI::App& app, RunProgramOptions& o, int& code) {
   c->callback([&] { code = run_program(o); });
 }
 
+void add_checkpoint(CLI::App& app, CheckpointOptions& o, int& code) {
+  CLI::App* all = app.add_subcommand("ckpt", "Checkpoints that many processes wrote");
+  all->require_subcommand(1);
+  CLI::App* c = all->add_subcommand("info", "List the tensors");
+  c->add_option("folder", o.source, "The checkpoint")->required();
+  c->add_flag("--verify", o.verify, "Also read everything, and compare it with its checksums");
+  c->callback([&] { code = checkpoint_info(o); });
+  c = all->add_subcommand("merge", "Write whole tensors, as Hugging Face's libraries read them");
+  c->add_option("folder", o.source, "The checkpoint")->required();
+  c->add_option("out", o.out, "A folder for model.safetensors")->required();
+  c->add_option("--prefix", o.prefix,
+                "Only names that begin so, without it: model. for a dictionary's \"model\"");
+  c->add_option("--max-file-size", o.most_gigabytes, "Gigabytes in a file")
+      ->capture_default_str()
+      ->check(positive_number);
+  c->callback([&] { code = checkpoint_merge(o); });
+  c = all->add_subcommand("split", "Make a checkpoint of a safetensors file, or a folder of such");
+  c->add_option("source", o.source, "The file or folder")->required();
+  c->add_option("out", o.out, "A folder for the checkpoint")->required();
+  c->add_option("--prefix", o.prefix, "What the names are to begin with");
+  c->add_option("--pieces", o.pieces, "Of each tensor, and files")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(4096)));
+  c->callback([&] { code = checkpoint_split(o); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -210,6 +236,8 @@ int main(int argc, char** argv) {
   add_run(app, run_options, code);
   RunProgramOptions run_program_options;
   add_run_program(app, run_program_options, code);
+  CheckpointOptions checkpoint_options;
+  add_checkpoint(app, checkpoint_options, code);
   BenchOptions bench_options;
   add_bench(app, bench_options, code);
   ExplainOptions explain_options;

@@ -24,6 +24,7 @@ constexpr CodeOf kCodes[] = {
     {"F16", kFloat16},   {"BF16", kBFloat16},      {"F32", kFloat32},
     {"F64", kFloat64},   {"F8_E4M3", kFloat8E4M3}, {"F8_E5M2", kFloat8E5M2},
     {"C64", kComplex64}, {"C128", kComplex128}};
+}  // namespace
 
 std::string code_of(DType t) {
   for (const CodeOf& c : kCodes)
@@ -38,6 +39,8 @@ DType dtype_of_code(std::string_view code, const std::string& what) {
       .got(code)
       .hint("convert it to a signed type with the program that wrote it");
 }
+
+namespace {
 
 Tensor host_copy(const Tensor& t, const std::string& name) {
   ARETE_CHECK(t.defined(), ValueError("save", "tensor '" + name + "' is undefined"));

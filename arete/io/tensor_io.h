@@ -5,12 +5,18 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "arete/core/tensor.h"
 
 namespace arete::io {
+
+/// The code of a dtype in files (dtype_code.h).
+std::string code_of(DType dtype);
+/// TypeError, which names `what` has it, for one that Arete has not.
+DType dtype_of_code(std::string_view code, const std::string& what);
 
 /// Named tensors in a fixed order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;

@@ -344,6 +344,7 @@ void bind_distributed(nb::module_& parent) {
   bind_groups(m);
   bind_data_parallel(m);
   bind_sharding(m);
+  bind_checkpoint(m);
   bind_distributed_monitor(m);
 }
 

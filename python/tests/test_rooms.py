@@ -27,7 +27,8 @@ ORDER = """
     sparse storage testing
     _library masked nn
     _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
-    distributed._tensor distributed.checkpoint distributed.fsdp
+    distributed._tensor distributed.checkpoint
+    distributed.fsdp
     distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
     export hub jit

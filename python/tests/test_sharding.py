@@ -266,3 +266,80 @@ assert net.extra.weight.dtype == arete.bfloat16 and isinstance(net.extra.weight,
 net.zero_grad()
 loss(net, rank, 0).backward()
 """)
+
+
+@needs_gloo
+def test_older_words_and_states_of_optimizers(tmp_path):
+    run(tmp_path, 2, """
+import functools
+from arete.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
+                                                     set_optimizer_state_dict)
+from arete.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP, ShardingStrategy, StateDictType
+from arete.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from arete.distributed.fsdp.wrap import CustomPolicy, ModuleWrapPolicy, size_based_auto_wrap_policy, transformer_auto_wrap_policy
+adam = lambda net: arete.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+ddp = train(DDP(filled(Net())), 2)
+policies = (ModuleWrapPolicy({Block}), functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+            functools.partial(size_based_auto_wrap_policy, min_num_params=200), None,
+            CustomPolicy(lambda m: isinstance(m, nn.Linear) and m.out_features != 11))
+for strategy, policy in ((s, p) for s in ShardingStrategy for p in (policies if s is ShardingStrategy.FULL_SHARD else policies[:1])):
+    mesh = dist.init_device_mesh("cpu", (1, 2)) if "HYBRID" in strategy.name else None
+    net = FSDP(filled(Net()), sharding_strategy=strategy, auto_wrap_policy=policy, device_mesh=mesh)
+    assert len([m for m in net.modules() if isinstance(m, FSDPModule)]) == {policies[2]: 4, None: 1, policies[4]: 8}.get(policy, 4)
+    optimizer = adam(net)
+    same(train(net, 2, optimizer=optimizer), ddp)
+# States of modules.
+state = net.state_dict()
+assert list(state) == list(ddp.module.state_dict()) and type(state["embed.weight"]) is arete.Tensor
+with FSDP.state_dict_type(net, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)):
+    assert len(net.state_dict()) == (0 if rank else len(state))
+with FSDP.state_dict_type(net, StateDictType.SHARDED_STATE_DICT):
+    assert isinstance(net.state_dict()["embed.weight"], dist.tensor.DTensor)
+    net.load_state_dict(net.state_dict())
+net.load_state_dict(state)
+same(net, ddp)
+# States of optimizers.
+optimizer_state = FSDP.optim_state_dict(net, optimizer)
+assert tuple(optimizer_state["state"]["embed.weight"]["exp_avg"].shape) == (11, 7)
+other = FSDP(filled(Net()), auto_wrap_policy=policies[0])
+second = adam(other)
+other.load_state_dict(state)
+second.load_state_dict(FSDP.optim_state_dict_to_load(other, second, optimizer_state))
+same(train(net, 2, optimizer=optimizer), train(other, 2, optimizer=second))
+whole_states = StateDictOptions(full_state_dict=True, cpu_offload=True)
+from_0 = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+net, have = shard(filled(Net())), get_model_state_dict(other, options=whole_states)
+assert len(have) == (0 if rank else len(state))
+set_model_state_dict(net, have, options=from_0)
+optimizer = adam(net)
+set_optimizer_state_dict(net, optimizer, get_optimizer_state_dict(other, second, options=whole_states), options=from_0)
+same(train(net, 2, optimizer=optimizer), train(other, 2, optimizer=second))
+set_optimizer_state_dict(net, adam(net), get_optimizer_state_dict(other, second,
+                                                                  options=StateDictOptions(flatten_optimizer_state_dict=True)))
+# Whole parameters for a while.
+before = whole(other)
+with FSDP.summon_full_params(other):
+    with arete.no_grad():
+        assert tuple(other.module.embed.weight.detach().shape) == (11, 7)
+        other.module.embed.weight.mul_(2)
+after = whole(other)
+assert arete.equal(after["embed.weight"], before["embed.weight"] * 2) and arete.equal(after["extra.weight"], before["extra.weight"])
+other.zero_grad()
+with other.no_sync():
+    loss(other, rank, 0).backward()
+assert other.module.embed.weight.grad is None
+loss(other, rank, 1).backward()
+assert other.clip_grad_norm_(1.0) > 0
+# What one process finds in its gradients all know.
+net, scaler = shard(filled(Net())), ShardedGradScaler("cpu", init_scale=4.0)
+optimizer, before = arete.optim.SGD(net.parameters(), lr=0.1), None
+for step in range(2):
+    before = whole(net)
+    scaler.scale(loss(net, rank, step)).backward()
+    if step == 0 and rank == 1:
+        net.embed.weight.grad.to_local()[0] = float("inf")
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2 and arete.equal(whole(net)["extra.weight"], before["extra.weight"]) == (step == 0)
+    optimizer.zero_grad()
+""")

@@ -196,8 +196,8 @@ def test_callbacks_of_futures_that_raise():
 
 
 def test_what_is_not_there_says_so():
-    fsdp = importlib.import_module("arete.distributed.fsdp")
-    for refused in (fsdp.FullyShardedDataParallel, arete.distributed.tensor.DTensor.from_local, arete.ao.quantization.quantize_dynamic,
+    pipelining = importlib.import_module("arete.distributed.pipelining")
+    for refused in (pipelining.PipelineStage, arete.distributed.tensor.distribute_module, arete.ao.quantization.quantize_dynamic,
                     arete.quantization.prepare, arete.SymInt):
         with pytest.raises(NotImplementedError, match=": .*\\w"):
             refused(arete.nn.Linear(1, 1))

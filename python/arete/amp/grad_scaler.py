@@ -70,8 +70,19 @@ class GradScaler:
             optimizer._scaling = None
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divides the gradients by the scale, in place: before they are clipped or looked at."""
-        self._scaler.unscale_(self._face(optimizer))
+        """Divides the gradients by the scale, in place: before they are clipped or looked at. Of parameters that are spread over
+        processes what one has found all know, so all call it."""
+        face = self._face(optimizer)
+        self._scaler.unscale_(face)
+        if self.is_enabled():
+            for spec in self._spread(optimizer):
+                spec.agree(self._scaler.found_inf(face))
+
+    @staticmethod
+    def _spread(optimizer: Any) -> list:
+        """Over which processes parameters are spread: one of each kind."""
+        specs = (getattr(p, "_spec", None) for g in optimizer.param_groups for p in g["params"])
+        return list({spec.mesh: spec for spec in specs if spec is not None}.values())
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """optimizer.step() from unscaled gradients, unless some are infinite or NaN. They stay unscaled."""
@@ -80,8 +91,8 @@ class GradScaler:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         face = self._face(optimizer)
-        if not hasattr(optimizer, "_scaling") and self._scaler.is_ready(face):
-            self._scaler.unscale_(face)
+        if self._scaler.is_ready(face) and (not hasattr(optimizer, "_scaling") or self._spread(optimizer)):
+            self.unscale_(optimizer)
         self._arguments, self._result = (args, kwargs), None
         self._scaler.step(face)
         return self._result

@@ -72,6 +72,31 @@ class DeviceMesh:
                 self._coordinate.insert(0, at % n)
                 at //= n
 
+    @staticmethod
+    def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Optional[Sequence[str]] = None) -> "DeviceMesh":
+        """The mesh of a group that there is, or of one group of this process for each dimension: the ranks are then `mesh`, or, of two
+        groups, those of the second for each of the first."""
+        groups = list(group) if isinstance(group, (list, tuple)) else [group]
+        ranks = [c10d.get_process_group_ranks(g) for g in groups]
+        names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        if mesh is not None:
+            flat, shape = _flat(mesh.tolist() if isinstance(mesh, _C.Tensor) else mesh)
+        elif len(groups) == 1:
+            flat, shape = ranks[0], (len(ranks[0]),)
+        elif len(groups) == 2:
+            # Of others nothing is known; ranks of a line are as far from each other everywhere.
+            first, second = ranks
+            flat, shape = [r + s - c10d.get_rank() for r in first for s in second], (len(first), len(second))
+        else:
+            raise ValueError("Must pass mesh if passing multiple ProcessGroups")
+        if len(shape) != len(groups):
+            raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh {shape} and {len(groups)} "
+                             "ProcessGroups")
+        made = object.__new__(DeviceMesh)
+        made._fill(device_type, flat, shape, names, None)
+        made._groups = groups
+        return made
+
     def _lines(self, dim: int) -> list[list[int]]:
         step, n = math.prod(self._shape[dim + 1:]), self._shape[dim]
         return [[self._ranks[block + inner + i * step] for i in range(n)]

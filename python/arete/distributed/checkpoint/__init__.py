@@ -1,8 +1,15 @@
-"""Checkpoints that many processes write together: there are none; arete.save() writes files of one process."""
+"""Checkpoints that many processes write and read together, in safetensors files. docs/sharding.md has examples."""
 from __future__ import annotations
 
 from ..._refused import refused as _refused
+from . import state_dict as state_dict
+from ._files import CheckpointException as CheckpointException
+from ._files import FileSystemReader as FileSystemReader
+from ._files import FileSystemWriter as FileSystemWriter
+from ._files import async_save as async_save
+from ._files import load as load
+from ._files import save as save
 
-globals().update(_refused(__name__, "checkpoints are written by one process: arete.save()",
-                          "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata", "SavePlan", "SavePlanner",
-                          "StorageReader", "StorageWriter", "async_save", "load", "load_state_dict", "save", "save_state_dict"))
+globals().update(_refused(__name__, "checkpoints are folders, and what is saved is the state that is given",
+                          "LoadPlan", "LoadPlanner", "Metadata", "SavePlan", "SavePlanner", "StorageReader", "StorageWriter"))
+load_state_dict, save_state_dict = load, save

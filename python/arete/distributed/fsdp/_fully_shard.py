@@ -5,10 +5,9 @@ import dataclasses
 from typing import Any, Callable, Iterator, Optional, Union
 
 from ... import _C
-from ..._grad_mode import no_grad
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .. import distributed_c10d as c10d
-from ..tensor._dtensor import DTensor, Spec, mark
+from ..tensor._dtensor import DTensor, Spec, mark, spread_states
 from ..tensor.placement_types import Replicate, Shard
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
@@ -368,41 +367,6 @@ def _after(module: Any, args: tuple, output: Any) -> Any:
     return module._fsdp_state.after(module, args, output)
 
 
-def _as_dtensors(module: Any, destination: dict, prefix: str, metadata: Any) -> None:
-    """A state dict has DTensors in the place of shards."""
-    state = module._fsdp_state
-    for places in state.places:
-        for inner, name in places:
-            for path, m in _own_modules(module, state, prefix):
-                key = path + name
-                if m is inner and key in destination and not isinstance(destination[key], DTensor):
-                    destination[key] = DTensor(destination[key], inner._parameters[name]._spec)
-
-
-def _take_from(module: Any, state_dict: dict, prefix: str, *rest: Any) -> None:
-    """Shards take their rows of what a state dict has, whole or as a DTensor."""
-    state = module._fsdp_state
-    mine = {(id(m), name): i for i, places in enumerate(state.places) for m, name in places}
-    if state.group is not None:
-        state.group.reshard()
-    for path, inner in _own_modules(module, state, prefix):
-        for name in inner._parameters:
-            i, key = mine.get((id(inner), name)), path + name
-            value = state_dict.get(key)
-            p = inner._parameters[name]
-            if i is None or not isinstance(value, _C.Tensor) or value is p or tuple(value.shape) != tuple(p.shape):
-                continue
-            if isinstance(value, DTensor):
-                local = value.to_local() if value.placements == p.placements and value.device_mesh == p.device_mesh else None
-                value = value.full_tensor() if local is None else local
-            if tuple(value.shape) == tuple(p.shape):
-                rows, first = p._spec.offsets()
-                value = value.narrow(0, first[0], rows[0])
-            with no_grad():
-                p.detach().copy_(value)
-            state_dict[key] = p  # which is as it should be
-
-
 def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after_forward: Union[bool, int, None] = None,
                 shard_placement_fn: Optional[Callable] = None, mp_policy: MixedPrecisionPolicy = MixedPrecisionPolicy(),
                 offload_policy: OffloadPolicy = OffloadPolicy(), ignored_params: Optional[set] = None) -> Any:
@@ -468,8 +432,9 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         m.__class__ = _class_of(type(m))
         m.register_forward_pre_hook(_before, prepend=True, with_kwargs=True)
         m.register_forward_hook(_after, always_call=True)
-        m._register_state_dict_hook(_as_dtensors)
-        m._register_load_state_dict_pre_hook(_take_from, with_module=True)
+    for places in state.places:
+        for inner, _ in places:
+            spread_states(inner)
     return module
 
 

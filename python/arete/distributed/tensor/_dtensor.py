@@ -7,6 +7,7 @@ import math
 from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
+from ..._grad_mode import no_grad
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -30,6 +31,11 @@ class Spec:
     def offsets(self) -> tuple[tuple, tuple]:
         """The sizes of this process' part, and where it begins."""
         return self.part or part_of(self.shape, self.mesh, self.placements)
+
+    def agree(self, number: Any) -> None:
+        """Gives all processes the largest of their numbers."""
+        for d in range(self.mesh.ndim):
+            c10d.all_reduce(number, c10d.ReduceOp.MAX, self.mesh.get_group(d))
 
     def whole(self, local: Any) -> Any:
         """The whole tensor, from this process' part."""
@@ -316,3 +322,50 @@ def _set_grad(self: Any, value: Any) -> None:
 
 def _not_copied(self: Any, memo: dict) -> Any:
     raise NotImplementedError("a parameter that is spread over processes is not copied: copy the module before it is sharded")
+
+
+# ---- states of modules
+
+
+def spread_states(module: Any) -> None:
+    """Has state dictionaries of a module give DTensors for its own parameters that were marked, and take whole ones and others' parts."""
+    if "_spreads_states" in module.__dict__:
+        return
+    module.__dict__["_spreads_states"] = True
+    module.register_state_dict_pre_hook(_show_parts)
+    module._register_state_dict_hook(_as_dtensors)
+    module._register_load_state_dict_pre_hook(_take_parts, with_module=True)
+
+
+def _show_parts(module: Any, *rest: Any) -> None:
+    for p in module._parameters.values():
+        state = getattr(p, "_fsdp_state", None)
+        if state is not None:
+            state.group.reshard()
+
+
+def _as_dtensors(module: Any, destination: dict, prefix: str, metadata: Any) -> None:
+    for name, p in module._parameters.items():
+        value = destination.get(prefix + name)
+        if isinstance(p, DTensor) and value is not None and not isinstance(value, DTensor):
+            destination[prefix + name] = DTensor(value, p._spec)
+
+
+def _take_parts(module: Any, state_dict: dict, prefix: str, *rest: Any) -> None:
+    _show_parts(module)
+    for name, p in module._parameters.items():
+        value = state_dict.get(prefix + name)
+        if not isinstance(p, DTensor) or not isinstance(value, _Tensor) or value is p:
+            continue
+        own = tuple(p.detach().shape)
+        if tuple(value.shape) not in (tuple(p.shape), own):
+            continue  # an error, which the module makes
+        if isinstance(value, DTensor):
+            alike = value.placements == p.placements and value.device_mesh == p.device_mesh and value._spec.offsets() == p._spec.offsets()
+            value = value.to_local() if alike else value.full_tensor()
+        if tuple(value.shape) != own:
+            for d, (n, first) in enumerate(zip(*p._spec.offsets())):
+                value = value.narrow(d, first, n)
+        with no_grad():
+            p.detach().copy_(value)
+        state_dict[prefix + name] = p  # which is as it should be

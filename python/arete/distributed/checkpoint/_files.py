@@ -1,0 +1,396 @@
+"""Checkpoints that many processes write and read: each its pieces, in safetensors files of a folder, and one of them the index, last."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Optional
+
+from ... import _C
+from .. import distributed_c10d as c10d
+from ..tensor._dtensor import DTensor
+
+__all__ = ["CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
+
+_OF_SAVES = re.compile(r"\.?([0-9a-f]{12})-\d+\.(safetensors|json|tmp)")
+_under_way: set = set()  # generations that this process writes
+_d = _C._distributed
+
+
+class CheckpointException(Exception):
+    """What went wrong in a process, for all.
+
+    >>> str(arete.distributed.checkpoint.CheckpointException("disk full"))
+    'disk full'
+    """
+
+
+class FileSystemWriter:
+    """Where a checkpoint is written: a folder, which all processes reach. Files are always durable before the index is written, and an
+    older checkpoint in the folder is replaced then."""
+
+    def __init__(self, path: Any, single_file_per_rank: bool = True, sync_files: bool = True, thread_count: int = 1,
+                 per_thread_copy_ahead: int = 10_000_000, cache_staged_state_dict: bool = False, overwrite: bool = True) -> None:
+        if not single_file_per_rank or not sync_files or cache_staged_state_dict:
+            raise NotImplementedError("FileSystemWriter: each process writes one file, which is durable, from copies of its own")
+        self.path, self.overwrite = os.fspath(path), overwrite
+
+
+class FileSystemReader:
+    """Where a checkpoint is read from."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = os.fspath(path)
+
+
+def _place(checkpoint_id: Any, given: Any, kind: type) -> str:
+    if given is not None and not isinstance(given, kind):
+        raise NotImplementedError(f"checkpoints are in folders: give a {kind.__name__}, or checkpoint_id")
+    if given is None and checkpoint_id is None:
+        raise ValueError("the folder is missing: give checkpoint_id")
+    return os.fspath(checkpoint_id) if checkpoint_id is not None else given.path
+
+
+# ---- names of what is in nested dictionaries
+
+
+def _flat(value: Any, name: str, out: dict) -> None:
+    """The leaves of dictionaries and of lists that have tensors in them, by names with dots."""
+    if isinstance(value, dict) and value and all(isinstance(k, (str, int)) for k in value):
+        items = value.items()
+    elif isinstance(value, (list, tuple)) and _has_tensors(value):
+        items = enumerate(value)
+    else:
+        if name in out:
+            raise ValueError(f"two values of the state would have the name {name!r}")
+        out[name] = value
+        return
+    for k, v in items:
+        _flat(v, f"{name}.{k}" if name else str(k), out)
+
+
+def _has_tensors(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_has_tensors(v) for v in value)
+    if isinstance(value, dict):
+        return any(_has_tensors(v) for v in value.values())
+    return isinstance(value, _C.Tensor)
+
+
+def _put(state: Any, path: list, value: Any) -> None:
+    for k in path[:-1]:
+        state = state[k]
+    state[path[-1]] = value
+
+
+def _paths(value: Any, name: str, path: list, out: dict) -> None:
+    """Where the leaves are."""
+    if isinstance(value, dict) and value and all(isinstance(k, (str, int)) for k in value):
+        items: Any = value.items()
+    elif isinstance(value, (list, tuple)) and _has_tensors(value):
+        items = enumerate(value)
+    else:
+        out[name] = path
+        return
+    for k, v in items:
+        _paths(v, f"{name}.{k}" if name else str(k), [*path, k], out)
+
+
+def _encoded(value: Any, name: str) -> Any:
+    """What is no tensor, in JSON."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else {"int": str(value)}
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else {"float": str(value)}
+    if isinstance(value, (list, tuple)):
+        return {"list" if isinstance(value, list) else "tuple": [_encoded(v, name) for v in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_encoded(k, name), _encoded(v, name)] for k, v in value.items()]}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, _C.dtype):
+        return {"dtype": str(value).rsplit(".", 1)[-1]}
+    raise TypeError(f"{name}: a {type(value).__name__} cannot be in a checkpoint of many processes, which has tensors, numbers, texts, "
+                    "bytes, lists and dictionaries")
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    (kind, inner), = value.items()
+    if kind in ("int", "float"):
+        return {"int": int, "float": float}[kind](inner)
+    if kind in ("list", "tuple"):
+        return (list if kind == "list" else tuple)(_decoded(v) for v in inner)
+    if kind == "dict":
+        return {_decoded(k): _decoded(v) for k, v in inner}
+    if kind == "bytes":
+        return bytes.fromhex(inner)
+    if kind == "dtype":
+        return getattr(_C, inner)
+    raise CheckpointException(f"the checkpoint has an object of an unknown kind {kind!r}")
+
+
+# ---- processes
+
+
+class _Group:
+    """Those who write or read together."""
+
+    def __init__(self, group: Any, alone: bool) -> None:
+        self.group = c10d._of(group) if c10d.is_initialized() and not alone else None
+        self.rank = 0 if self.group is None else self.group.rank()
+        self.size = 1 if self.group is None else self.group.size()
+
+    def all(self, value: Any) -> list:
+        """What each has, which JSON can say."""
+        if self.group is None:
+            return [value]
+        home = self.group._home
+        text = json.dumps(value).encode()
+        counts = _C.tensor([0] * self.size, dtype=_C.int64).to(home)
+        c10d.all_gather_into_tensor(counts, _C.tensor([len(text)], dtype=_C.int64).to(home), self.group)
+        sizes = counts.tolist()
+        longest = max(sizes)
+        own = _C.tensor(list(text.ljust(longest)), dtype=_C.uint8).to(home)
+        every = _C.tensor([0], dtype=_C.uint8).to(home).repeat(self.size * longest)
+        c10d.all_gather_into_tensor(every, own, self.group)
+        every = every.cpu()
+        return [json.loads(_d.bytes_of(every.narrow(0, r * longest, n).contiguous())) for r, n in enumerate(sizes)]
+
+    def agree(self, problem: Optional[str]) -> None:
+        """All fail where one did."""
+        found = [f"rank {r}: {p}" for r, p in enumerate(self.all(problem)) if p]
+        if found:
+            raise CheckpointException("; ".join(found))
+
+
+# ---- saving
+
+
+class _Save:
+    """A checkpoint that is being written. What needs the others is done when it is made; write() needs them only through files."""
+
+    def __init__(self, state: dict, folder: str, group: _Group) -> None:
+        self.folder, self.group = pathlib.Path(folder), group
+        problem, flat = None, {}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if group.rank == 0:
+                self._clean()
+            state = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
+            _flat(state, "", flat)
+            self.objects = {name: _encoded(v, name) for name, v in flat.items() if not isinstance(v, _C.Tensor)}
+        except Exception as error:
+            problem, self.objects = f"{type(error).__name__}: {error}", {}
+        pieces, held = [], {}
+        for name, t in flat.items() if problem is None else ():
+            if not isinstance(t, _C.Tensor):
+                continue
+            local = t.to_local() if isinstance(t, DTensor) else t.detach()
+            whole = list(t.shape)
+            sizes, start = t._spec.offsets() if isinstance(t, DTensor) else (whole, [0] * len(whole))
+            if isinstance(t, DTensor) and any(p.is_partial() for p in t.placements):
+                problem = f"{name} has terms that were not summed up: redistribute() it"
+                break
+            pieces.append([name, _d.dtype_code(local), whole, list(start), list(sizes), local.nbytes])
+            held[(name, tuple(start))] = local
+        names = group.all([uuid.uuid4().hex[:12], problem, pieces])
+        self.generation = names[0][0]
+        _under_way.add(self.generation)
+        wrong = [f"rank {r}: {p}" for r, (_, p, _) in enumerate(names) if p]
+        if wrong:
+            raise CheckpointException("; ".join(wrong))
+        # Of pieces that several processes have, the one that has least to write writes it.
+        self.tensors: dict = {}
+        holders: dict = {}
+        for r, (_, _, list_) in enumerate(names):
+            for name, code, whole, start, sizes, nbytes in list_:
+                known = self.tensors.setdefault(name, [code, whole, []])
+                if known[:2] != [code, whole]:
+                    raise CheckpointException(f"{name} has another shape or dtype in rank {r}")
+                if 0 not in sizes:
+                    holders.setdefault((name, tuple(start)), (sizes, nbytes, []))[2].append(r)
+        loads = [0] * group.size
+        self.mine: list = []
+        for (name, start), (sizes, nbytes, ranks) in holders.items():
+            owner = min(ranks, key=lambda r: loads[r])
+            loads[owner] += nbytes
+            self.tensors[name][2].append([owner, list(start), sizes])
+            if owner == group.rank:
+                self.mine.append((f"{name}@{','.join(map(str, start))}", held[(name, start)]))
+        self.writers = [r for r in range(group.size) if any(p[0] == r for t in self.tensors.values() for p in t[2])]
+        self.timeout = 3600.0
+
+    def stage(self) -> None:
+        """Copies to host memory, after which the program may change its tensors."""
+        self.mine = [(key, t.clone() if t.device.type == "cpu" else t.cpu()) for key, t in self.mine]
+
+    def _file(self, rank: int) -> str:
+        return f"{self.generation}-{rank}.safetensors"
+
+    def _note(self, rank: int) -> pathlib.Path:
+        return self.folder / f".{self.generation}-{rank}.json"
+
+    def write(self) -> None:
+        """This process' pieces; in rank 0 the index, once all have written theirs."""
+        try:
+            self._write()
+        finally:
+            _under_way.discard(self.generation)
+        if self.group.rank == 0:
+            self._clean()
+
+    def _write(self) -> None:
+        note: dict = {}
+        try:
+            if self.mine:
+                path = self.folder / self._file(self.group.rank)
+                sums = _d.write_pieces(str(path), [key for key, _ in self.mine], [t for _, t in self.mine])
+                note = {"bytes": path.stat().st_size, "crc": dict(zip((key for key, _ in self.mine), sums))}
+        except Exception as error:
+            note = {"problem": f"rank {self.group.rank}: {type(error).__name__}: {error}"}
+        self.mine = []
+        if self.group.rank != 0:
+            temporary = self._note(self.group.rank).with_suffix(".tmp")
+            temporary.write_text(json.dumps(note))
+            os.replace(temporary, self._note(self.group.rank))
+            if "problem" in note:
+                raise CheckpointException(note["problem"])
+            return
+        notes = {0: note}
+        until = time.monotonic() + self.timeout
+        for r in range(1, self.group.size):
+            while not self._note(r).exists():
+                if time.monotonic() > until:
+                    raise CheckpointException(f"rank {r} has not written its pieces within {self.timeout} s")
+                time.sleep(0.005)
+            notes[r] = json.loads(self._note(r).read_text())
+        wrong = [n["problem"] for n in notes.values() if "problem" in n]
+        if wrong:
+            raise CheckpointException("; ".join(wrong))
+        index = {}
+        for name, (code, whole, pieces) in self.tensors.items():
+            rows = []
+            for owner, start, sizes in pieces:
+                key = f"{name}@{','.join(map(str, start))}"
+                rows.append((self._file(owner), key, start, sizes, notes[owner]["crc"][key]))
+            index[name] = (code, whole, rows)
+        files = {self._file(r): notes[r]["bytes"] for r in self.writers}
+        _d.write_checkpoint_index(str(self.folder), index, files, json.dumps(self.objects))
+
+    def _clean(self) -> None:
+        """Removes files of saves that were replaced, or never came to their end."""
+        try:
+            kept = set(_d.Checkpoint(str(self.folder)).files)
+        except Exception:  # there is none yet, or something else, which the new index will replace
+            kept = set()
+        for file in self.folder.iterdir():
+            found = _OF_SAVES.match(file.name)
+            if found and file.name not in kept and found[1] not in _under_way:
+                file.unlink(missing_ok=True)
+
+
+def _is_stateful(value: Any) -> bool:
+    return not isinstance(value, _C.Tensor) and callable(getattr(value, "state_dict", None)) and callable(
+        getattr(value, "load_state_dict", None))
+
+
+def _check_plans(planner: Any) -> None:
+    if planner is not None:
+        raise NotImplementedError("distributed.checkpoint: planners are not supported; what is saved or loaded is the state that is given")
+
+
+def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None, process_group: Any = None,
+         no_dist: bool = False, use_collectives: bool = True) -> None:
+    """Writes tensors, DTensors and what is made of numbers and texts, in dictionaries, to a folder; objects that have state_dict() give
+    theirs. All processes of the group call it, and it is there for all when it returns: before that, what was there. Of tensors that are
+    no DTensors the values of some process are written.
+
+    >>> dcp = arete.distributed.checkpoint
+    >>> dcp.save({"x": arete.arange(3), "step": 7}, checkpoint_id="run")
+    >>> state = {"x": arete.zeros(3, dtype=arete.int64), "step": 0}
+    >>> dcp.load(state, checkpoint_id="run")
+    >>> state
+    {'x': tensor([0, 1, 2]), 'step': 7}
+    """
+    _check_plans(planner)
+    group = _Group(process_group, no_dist)
+    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group)
+    problem = None
+    try:
+        work.write()
+    except CheckpointException as error:
+        problem = str(error)
+    group.agree(problem)
+
+
+_writers = ThreadPoolExecutor(1, "arete-checkpoint")
+
+
+def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None,
+               process_group: Any = None, async_checkpointer_type: Any = None, async_stager: Any = None, no_dist: bool = False,
+               use_collectives: bool = True) -> Future:
+    """As save(), but once copies are in host memory it goes on at once; the future of rank 0 is done when the checkpoint is there, others'
+    when their pieces are. The folder is the meeting point meanwhile."""
+    _check_plans(planner)
+    if async_stager is not None or getattr(async_checkpointer_type, "value", "thread") != "thread":
+        raise NotImplementedError("async_save: a thread writes copies in host memory; other stagers and checkpointers are not supported")
+    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), _Group(process_group, no_dist))
+    work.stage()
+    return _writers.submit(work.write)
+
+
+# ---- loading
+
+
+def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = None, planner: Any = None, process_group: Any = None,
+         no_dist: bool = False) -> None:
+    """Fills the tensors of a state from such a folder, whoever wrote it with however many processes, each process its parts, and replaces
+    what is no tensor; objects that have load_state_dict() are given their state. What the folder has beyond that is left alone; what it has
+    not is an error."""
+    _check_plans(planner)
+    group = _Group(process_group, no_dist)
+    problem = None
+    try:
+        _load(state_dict, _place(checkpoint_id, storage_reader, FileSystemReader))
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        if group.size == 1:
+            raise CheckpointException(problem) from error
+    group.agree(problem)
+
+
+def _load(state: dict, folder: str) -> None:
+    checkpoint = _d.Checkpoint(folder)
+    objects = json.loads(checkpoint.objects)
+    own = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
+    flat: dict = {}
+    _flat(own, "", flat)
+    paths: dict = {}
+    _paths(own, "", [], paths)
+    tensors = checkpoint.tensors
+    missing = [n for n, v in flat.items() if n not in (tensors if isinstance(v, _C.Tensor) else objects)]
+    if missing:
+        raise KeyError(f"Missing key in checkpoint state_dict: {missing[0]}" + (f" and {len(missing) - 1} others" if missing[1:] else ""))
+    for name, t in flat.items():
+        if not isinstance(t, _C.Tensor):
+            _put(own, paths[name], _decoded(objects[name]))
+            continue
+        whole = list(t.shape)
+        if whole != tensors[name][1]:
+            raise ValueError(f"size mismatch for {name}: the checkpoint has {tensors[name][1]}, the state {whole}")
+        sizes, start = t._spec.offsets() if isinstance(t, DTensor) else (whole, [0] * len(whole))
+        local = t.to_local() if isinstance(t, DTensor) else t.detach()
+        local.copy_(checkpoint.read(name, list(start), list(sizes)))
+    for k, v in state.items():
+        if _is_stateful(v):
+            v.load_state_dict(own[k])
+        else:
+            state[k] = own[k]

@@ -1,0 +1,204 @@
+"""Checkpoints of many processes: the same bits on any number of them, whatever happens while they are written."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from test_distributed import needs_gloo, run_ranks
+from test_sharding import COMMON
+
+import arete
+
+dcp = arete.distributed.checkpoint
+ARETE = pathlib.Path(os.environ.get("ARETE_PROGRAM") or pathlib.Path(arete.__file__).parents[2] / "bin" / "arete")
+
+STATE = """
+import hashlib
+import arete.distributed.checkpoint as dcp
+from arete.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict, set_state_dict
+def made(mesh):
+    net = shard(filled(Net()), mesh=mesh)
+    return net, arete.optim.AdamW(net.parameters(), lr=0.01)
+def state_of(net, optimizer):
+    return {"model": get_model_state_dict(net), "optim": get_optimizer_state_dict(net, optimizer), "step": 3, "extra": {"rng": [1.5, None]}}
+def bits(net, optimizer):
+    out = hashlib.sha256()
+    flat = dict(get_model_state_dict(net))
+    state = get_optimizer_state_dict(net, optimizer)["state"]
+    flat.update({f"{n}.{k}": v for n in state for k, v in state[n].items()})
+    for name in sorted(flat):
+        t = flat[name]
+        t = t.full_tensor() if isinstance(t, dist.tensor.DTensor) else t
+        out.update(name.encode() + str(t.tolist()).encode())
+    return out.hexdigest()
+"""
+
+
+@needs_gloo
+def test_any_number_of_processes_loads_what_any_other_wrote(tmp_path):
+    out = run_ranks(tmp_path, 4, COMMON + STATE + f"""
+start()
+meshes = {{n: dist.DeviceMesh("cpu", list(range(n))) for n in (1, 2, 3, 4)}}
+digests = {{}}
+for n, mesh in meshes.items():
+    if rank < n:
+        net, optimizer = made(mesh)
+        train(net, 2, optimizer=optimizer)
+        dcp.save(state_of(net, optimizer), checkpoint_id=f"{tmp_path}/{{n}}", process_group=mesh.get_group())
+        digests[n] = bits(net, optimizer)
+every = [None] * 4
+dist.all_gather_object(every, digests)
+digests = every[0]
+assert len(set(digests.values())) == 4 and all(d == {{n: h for n, h in digests.items() if r < n}} for r, d in enumerate(every))
+def loaded(mesh, source):
+    net, optimizer = made(mesh)
+    state = state_of(net, optimizer)
+    state["step"], state["extra"]["rng"] = 0, None
+    dcp.load(state, checkpoint_id=f"{tmp_path}/{{source}}", process_group=mesh.get_group() if mesh.ndim == 1 else None)
+    assert state["step"] == 3 and state["extra"] == {{"rng": [1.5, None]}}
+    set_state_dict(net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"])
+    return net, optimizer
+for n, mesh in meshes.items():
+    for source in digests:
+        if rank < n:
+            assert bits(*loaded(mesh, source)) == digests[source], (n, source)
+# On another mesh, copies that are written while the program goes on, and errors that all hear of.
+net, optimizer = loaded(dist.init_device_mesh("cpu", (2, 2)), 3)
+assert bits(net, optimizer) == digests[3]
+work = dcp.async_save(state_of(net, optimizer), checkpoint_id="{tmp_path}/async")
+train(net, 1, optimizer=optimizer)
+work.result(60)
+dist.barrier()
+assert bits(net, optimizer) != digests[3]
+dcp.load(state_of(net, optimizer), checkpoint_id="{tmp_path}/async")
+assert bits(net, optimizer) == digests[3]
+files = [f for f in os.listdir("{tmp_path}/async") if not f.startswith(".")]
+assert len(files) == 5, files  # replicas share the writing
+raises(dcp.CheckpointException, "Missing key in checkpoint state_dict: other",
+       lambda: dcp.load({{"other": arete.ones(1)}}, checkpoint_id="{tmp_path}/async"))
+bad = {{"x": object() if rank == 2 else 1}}
+raises(dcp.CheckpointException, "rank 2: TypeError: x: a object cannot be", lambda: dcp.save(bad, checkpoint_id="{tmp_path}/bad"))
+print("done")
+""")
+    assert out == [("done\n", 0)] * 4, "\n".join(text for text, _ in out)
+
+
+def saved(folder):
+    dcp.save({"a": arete.arange(60).reshape(6, 10), "b": {"c": arete.ones(3, dtype=arete.bfloat16), "empty": arete.empty(0, 4)},
+              "numbers": [1, 2.5, float("inf"), 2**70, "x", b"y", (True, None)], "kind": arete.float16}, checkpoint_id=folder, no_dist=True)
+
+
+def test_what_is_in_a_folder(tmp_path):
+    saved(tmp_path / "c")
+    assert len(list((tmp_path / "c").iterdir())) == 2
+    saved(tmp_path / "c")  # in the place of the other
+    assert len(list((tmp_path / "c").iterdir())) == 2
+    state = {"a": arete.zeros(6, 10, dtype=arete.int64), "b": {"c": arete.zeros(3), "empty": arete.empty(0, 4)}, "numbers": 0, "kind": 0}
+    dcp.load(state, checkpoint_id=tmp_path / "c")
+    assert arete.equal(state["a"], arete.arange(60).reshape(6, 10)) and state["b"]["c"].tolist() == [1, 1, 1]
+    assert state["numbers"] == [1, 2.5, float("inf"), 2**70, "x", b"y", (True, None)] and state["kind"] is arete.float16
+    net, optimizer = arete.nn.Linear(2, 2), None
+    dcp.save({"net": net}, storage_writer=dcp.FileSystemWriter(tmp_path / "n"))
+    other = arete.nn.Linear(2, 2)
+    dcp.load({"net": other}, storage_reader=dcp.FileSystemReader(tmp_path / "n"))
+    assert arete.equal(net.weight, other.weight) and optimizer is None
+    with pytest.raises(dcp.CheckpointException, match=r"size mismatch for a: the checkpoint has \[6, 10\], the state \[60\]"):
+        dcp.load({"a": arete.zeros(60)}, checkpoint_id=tmp_path / "c")
+    with pytest.raises(ValueError, match="would have the name 'x.y'"):
+        dcp._files._flat({"x": {"y": 1}, "x.y": 2}, "", {})
+    with pytest.raises(NotImplementedError, match="planners"):
+        dcp.save({}, checkpoint_id=tmp_path / "p", planner=1)
+
+
+def test_programs_merge_split_and_describe(tmp_path):
+    if not ARETE.exists():
+        pytest.skip("the program arete is not beside the package")
+    run = lambda *args: subprocess.run([ARETE, "ckpt", *map(str, args)], capture_output=True, text=True, timeout=60)  # noqa: E731
+    saved(tmp_path / "c")
+    out = run("info", "--verify", tmp_path / "c")
+    assert out.returncode == 0 and "3 tensors in 2 pieces and 1 files" in out.stdout and "all bytes" in out.stdout, out
+    assert run("merge", tmp_path / "c", tmp_path / "hf").returncode == 0
+    whole = arete.load(tmp_path / "hf" / "model.safetensors")
+    assert sorted(whole) == ["a", "b.c", "b.empty"] and arete.equal(whole["a"], arete.arange(60).reshape(6, 10))
+    assert run("merge", tmp_path / "c", tmp_path / "some", "--prefix", "b.").returncode == 0
+    assert sorted(arete.load(tmp_path / "some" / "model.safetensors")) == ["c", "empty"]
+    assert run("merge", tmp_path / "c", tmp_path / "many", "--max-file-size", "0.0000001").returncode == 0
+    index = json.loads((tmp_path / "many" / "model.safetensors.index.json").read_text())
+    assert index["weight_map"]["a"] == "model-00001-of-00002.safetensors" and index["metadata"]["total_size"] == 486
+    assert run("split", tmp_path / "many", tmp_path / "back", "--pieces", 4, "--prefix", "m.").returncode == 0
+    assert "6 pieces" in run("info", "--verify", tmp_path / "back").stdout
+    state = {"m": {"a": arete.zeros(6, 10, dtype=arete.int64)}}
+    dcp.load(state, checkpoint_id=tmp_path / "back")
+    assert arete.equal(state["m"]["a"], whole["a"])
+    file = next((tmp_path / "c").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    out = run("info", "--verify", tmp_path / "c")
+    assert out.returncode == 1 and "are not those that were written" in out.stderr, out
+    assert run("merge", tmp_path / "c", tmp_path / "x", "--prefix", "none").returncode == 1
+
+
+@pytest.mark.parametrize("change, text", [
+    (lambda i: i.update(format="?"), "no index"), (lambda i: i.update(version=2), "newer"), (lambda i: i.pop("files"), "is missing"),
+    (lambda i: i["tensors"]["a"]["pieces"][0].update(start=[1, 0]), "beyond the tensor"),
+    (lambda i: i["tensors"]["a"]["pieces"][0].update(shape=[5, 10]), "do not cover"),
+    (lambda i: i["tensors"]["a"]["pieces"][0].update(shape=[2**62, 10]), "beyond the tensor"),
+    (lambda i: i["tensors"]["a"]["pieces"].append(i["tensors"]["a"]["pieces"][0]), "do not cover"),
+    (lambda i: i["tensors"]["a"].update(shape=[2**40, 2**40]), "too large"), (lambda i: i["tensors"]["a"].update(shape=[-1]), "no number"),
+    (lambda i: i["tensors"]["a"].update(shape=[0] * 17), "at most 16"), (lambda i: i["tensors"]["a"].update(dtype="X"), "unknown"),
+    (lambda i: i["tensors"]["a"]["pieces"][0].update(file="../x.safetensors"), "not among the files"),
+    (lambda i: i["files"].update({"../evil.safetensors": 1}), "no name of a file"), (lambda i: i["files"].update(
+        {k: 5 for k in i["files"]}), "the index says 5"),
+    (lambda i: i["tensors"]["a"]["pieces"][0].update(key="other"), "no piece"),
+    (lambda i: i["tensors"]["a"].update(pieces=[dict(i["tensors"]["a"]["pieces"][0], shape=[3, 10], start=[s, 0]) for s in (0, 2)]),
+     "overlap"),
+])
+def test_hostile_indices(tmp_path, change, text):
+    saved(tmp_path / "c")
+    path = tmp_path / "c" / "index.json"
+    index = json.loads(path.read_text())
+    change(index)
+    path.write_text(json.dumps(index))
+    with pytest.raises(dcp.CheckpointException, match=text):
+        dcp.load({"a": arete.zeros(6, 10)}, checkpoint_id=tmp_path / "c")
+
+
+@pytest.mark.parametrize("content, text", [(b"", "no JSON"), (b"[" * 100000, "no JSON|deeply"), (b'{"a": 1, "a": 2}', "occurs twice"),
+                                           (b'{"x":' * 20 + b"1" + b"}" * 20, "too deeply"), (b"\xff\xfe", "no JSON")])
+def test_indices_that_are_no_json(tmp_path, content, text):
+    (tmp_path / "index.json").write_bytes(content)
+    with pytest.raises(dcp.CheckpointException, match=text):
+        dcp.load({"a": arete.zeros(6, 10)}, checkpoint_id=tmp_path)
+
+
+SAVER = """
+import sys, arete
+import arete.distributed.checkpoint as dcp
+for step in range(10 ** 6):
+    dcp.save({"step": step, "x": arete.full((4096,), float(step)), "y": [arete.full((64, 64), float(step)) for _ in range(4)]},
+             checkpoint_id=sys.argv[1])
+    print(step, flush=True)
+"""
+
+
+def test_who_is_killed_while_he_saves_loses_nothing(tmp_path):
+    # A hundred times with ARETE_TEST_KILLS=100.
+    rng, done = random.Random(5), -1
+    for _ in range(int(os.environ.get("ARETE_TEST_KILLS", "3"))):
+        saver = subprocess.Popen([sys.executable, "-c", SAVER, tmp_path / "c"], stdout=subprocess.PIPE, text=True)
+        done = int(saver.stdout.readline())
+        time.sleep(rng.random() * 0.2)
+        saver.send_signal(signal.SIGKILL)
+        done = max([done, *map(int, saver.communicate(timeout=60)[0].split())])
+        state = {"step": 0, "x": arete.zeros(4096), "y": [arete.zeros(64, 64) for _ in range(4)]}
+        dcp.load(state, checkpoint_id=tmp_path / "c")
+        assert state["step"] in (done, done + 1)
+        assert all((t == state["step"]).all() for t in [state["x"], *state["y"]])
+    saved(tmp_path / "c")  # and what they left is cleared away
+    assert len([f for f in (tmp_path / "c").iterdir() if not f.name.startswith(".index")]) == 2
+    shutil.rmtree(tmp_path / "c")
