@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""What sharded training gives, under either library: tokens a second of all processes, and the most memory that one has needed.
+
+    arete run --standalone --nproc-per-node 2 bench/sharding.py --library arete --model llama124m [--mode ddp|fsdp|zero2]
+    torchrun --standalone --nproc-per-node 2 bench/sharding.py --library torch --model llama7b ...
+
+The networks are Llama's: RMSNorm, rotary positions, SwiGLU, no biases. They compute in bfloat16; parameters, gradients and AdamW's state
+are in --parameters' dtype, and gradients are summed in --reduce's. Parameters are made on `meta`, and each process makes its own rows."""
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import statistics
+import time
+
+SIZES = {  # width, layers, heads, inner width, words, whether the last layer has the embedding's weight
+    "llama124m": (768, 12, 12, 2048, 50304, True),
+    "llama7b": (4096, 32, 32, 11008, 32000, False),
+    "tiny": (64, 2, 4, 128, 512, True),
+}
+WORK = {"llama124m": (16, 1024), "llama7b": (2, 2048), "tiny": (2, 64)}  # sequences of a step, and their length
+
+
+def network(lib, width, layers, heads, inner, words, tied, recompute):
+    nn, F = lib.nn, lib.nn.functional
+    checkpoint = importlib.import_module(lib.__name__ + ".utils.checkpoint").checkpoint
+
+    def turned(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return lib.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
+            self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+            self.gate, self.up = nn.Linear(width, inner, bias=False), nn.Linear(width, inner, bias=False)
+            self.down = nn.Linear(inner, width, bias=False)
+
+        def run(self, x, cos, sin):
+            n, length, _ = x.shape
+            q, k, v = (t.reshape(n, length, heads, width // heads).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
+            y = F.scaled_dot_product_attention(turned(q, cos, sin), turned(k, cos, sin), v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(n, length, width))
+            y = self.norm2(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+        def forward(self, x, cos, sin):
+            return checkpoint(self.run, x, cos, sin, use_reentrant=False) if recompute else self.run(x, cos, sin)
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.blocks = nn.Embedding(words, width), nn.ModuleList(Block() for _ in range(layers))
+            self.norm, self.head = nn.RMSNorm(width, eps=1e-5), nn.Linear(width, words, bias=False)
+            if tied:
+                self.head.weight = self.embed.weight
+
+        def forward(self, tokens, targets):
+            x = self.embed(tokens)
+            half = width // heads // 2
+            rates = 10000.0 ** (-lib.arange(half, device=x.device, dtype=lib.float32) / half)
+            angles = lib.arange(tokens.shape[1], device=x.device, dtype=lib.float32)[:, None] * rates
+            cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+            for block in self.blocks:
+                x = block(x, cos, sin)
+            return F.cross_entropy(self.head(self.norm(x)).reshape(-1, words).float(), targets.reshape(-1))
+
+    return Llama
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default="arete", choices=["arete", "torch"])
+    parser.add_argument("--model", default="llama124m", choices=sorted(SIZES))
+    parser.add_argument("--mode", default="fsdp", choices=["fsdp", "zero2", "ddp"])
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--parameters", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--reduce", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--recompute", action="store_true", help="blocks are computed again in the backward pass")
+    parser.add_argument("--offload", action="store_true", help="shards and optimizer states in host memory")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    lib = importlib.import_module(options.library)
+    dist = importlib.import_module(options.library + ".distributed")
+    fsdp = importlib.import_module(options.library + ".distributed.fsdp")
+    local, cuda = int(os.environ.get("LOCAL_RANK", 0)), options.device == "cuda"
+    if cuda:
+        lib.cuda.set_device(local)
+    else:
+        lib.set_num_threads(1)
+    dist.init_process_group("nccl" if cuda else "gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    device = lib.device("cuda", local) if cuda else lib.device("cpu")
+    batch, length = options.batch or WORK[options.model][0], options.length or WORK[options.model][1]
+    width, layers, heads, inner, words, tied = SIZES[options.model]
+    dtype = getattr(lib, options.parameters)
+
+    with lib.device("meta"):
+        net = network(lib, width, layers, heads, inner, words, tied, options.recompute)().to(dtype)
+    count = sum(p.numel() for p in net.parameters())
+    if options.mode != "ddp":
+        settings = {"mesh": dist.init_device_mesh(options.device, (size,)),
+                    "mp_policy": fsdp.MixedPrecisionPolicy(param_dtype=lib.bfloat16, reduce_dtype=getattr(lib, options.reduce)),
+                    "reshard_after_forward": options.mode == "fsdp"}
+        if options.offload:
+            settings["offload_policy"] = fsdp.CPUOffloadPolicy()
+        for block in net.blocks:
+            fsdp.fully_shard(block, **settings)
+        fsdp.fully_shard(net, **{**settings, "reshard_after_forward": False})
+    net.to_empty(device="cpu" if options.offload else device)
+    lib.manual_seed(rank)
+    with lib.no_grad():
+        for p in net.parameters():
+            p = p.to_local() if hasattr(p, "to_local") else p
+            if p.dim() == 1:
+                p.fill_(1.0)
+            else:
+                p.normal_(0.0, 0.02)
+    if options.mode == "ddp":
+        net = lib.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+    more = {"fused": True} if options.library == "torch" and cuda and not options.offload else {}
+    optimizer = lib.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.1, **more)
+    tokens = lib.randint(words, (batch, length + 1), device=device)
+
+    def step():
+        if options.mode == "ddp":
+            with lib.autocast(options.device, dtype=lib.bfloat16):
+                loss = net(tokens[:, :-1], tokens[:, 1:])
+        else:
+            loss = net(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def wait():
+        if cuda:
+            lib.cuda.synchronize()
+
+    for _ in range(3):
+        loss = step()
+    wait()
+    if cuda:
+        lib.cuda.reset_peak_memory_stats()
+    rates = []
+    for _ in range(options.rounds):
+        dist.barrier()
+        wait()
+        start = time.perf_counter()
+        for _ in range(options.steps):
+            loss = step()
+        wait()
+        rates.append(size * batch * length * options.steps / (time.perf_counter() - start))
+    used = "memory is not measured on CPUs"
+    if cuda:
+        allocated, reserved = lib.cuda.max_memory_allocated() / 2**30, lib.cuda.max_memory_reserved() / 2**30
+        used = f"{allocated:.2f} GiB allocated, {reserved:.2f} GiB reserved at most"
+    if rank == 0:
+        print(f"{options.library} {options.model} ({count / 1e6:.0f}M) {options.mode}, {size} processes, batch {batch} x {length}, "
+              f"parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s (of {len(rates)} rounds {min(rates):,.0f} to "
+              f"{max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
