@@ -1178,11 +1178,19 @@ class Parser {
     return nullptr;
   }
 
-  std::vector<Node*> arguments() {
+  // `arrays`: where those that are arrays of the CArray kind go; their nodes are null.
+  std::vector<Node*> arguments(std::map<size_t, Symbol>* arrays = nullptr) {
     take("(");
     std::vector<Node*> r;
     while (!accept(")")) {
       if (!r.empty()) take(",");
+      const Symbol* s = arrays && now().kind == Token::name ? find(now().string) : nullptr;
+      if (s && s->what == Symbol::array && (peek(",", 1) || peek(")", 1))) {
+        (*arrays)[r.size()] = *s;
+        r.push_back(nullptr);
+        ++at_;
+        continue;
+      }
       r.push_back(assignment());
     }
     return r;
@@ -1372,7 +1380,8 @@ class Parser {
       }
     }
     const int line = now().line;
-    const std::vector<Node*> args = arguments();
+    std::map<size_t, Symbol> arrays;
+    const std::vector<Node*> args = arguments(&arrays);
     const size_t back = at_;
     const size_t scopes_before = std::exchange(scopes_from_, scopes_.size());
     const size_t types_before = std::exchange(types_from_, types_.size());
@@ -1393,7 +1402,18 @@ class Parser {
       }
       if (k >= args.size())
         fail(f.name + "() takes more than " + std::to_string(args.size()) + " arguments");
+      if (peek("CArray")) {
+        const auto given = arrays.find(k++);
+        if (given == arrays.end()) fail(f.name + "() takes an array here");
+        ++at_;
+        skip_group("<", ">");
+        accept("&");
+        declare(name_(), given->second);
+        accept(",");
+        continue;
+      }
       Node* const a = args[k++];
+      if (!a) fail(f.name + "() takes a number here, not an array");
       // The type of a template follows from the argument.
       size_t look = at_;
       while (is_qualifier(tokens_[look])) ++look;

@@ -80,9 +80,9 @@ class Compiled:
         self.kernel = _C._cuda.RawKernel(text, name, options)
         self.name, self.text, self.options, self.checked, self.lines = name, text, options, checked, lines
 
-    def launch(self, grid, block, arguments, device):
+    def launch(self, grid, block, arguments, device, shared=0):
         fault = Fault(device) if self.checked else None
-        self.kernel.launch(grid, block, [*arguments, fault.tensor] if fault else arguments, 0)
+        self.kernel.launch(grid, block, [*arguments, fault.tensor] if fault else arguments, shared)
         if fault:
             fault.look(self.name, self.lines)
 
