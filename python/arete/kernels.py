@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from . import _C
 from ._C import Tensor
+from ._kernels import checked
 
 _e = _C._expr
 
@@ -33,7 +34,7 @@ for _name in ("abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh
     globals()[_name] = getattr(_e, _name)
 maximum, minimum, isnan, isinf = _e.max, _e.min, _e.is_nan, _e.is_inf
 
-__all__ = ["apply_matmul", "apply_program", "apply_reduce", "apply_rows"]
+__all__ = ["apply_matmul", "apply_program", "apply_reduce", "apply_rows", "checked"]
 
 
 class _RowsOf:

@@ -23,7 +23,8 @@ ORDER = """
     _grad_mode _inductor ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _grouped _kernels _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
+    _kernels
+    _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
     _library masked nn
     _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
@@ -31,8 +32,8 @@ ORDER = """
     distributed.fsdp
     distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
-    export hub jit
-    onnx
+    cupy export hub jit
+    cupyx onnx
     as_torch
 """
 ADDRESSES = {"_functions", "_tensor"}

@@ -27,7 +27,8 @@ _OF_KIND = {"?": "bool", "b": "signed char", "B": "unsigned char", "h": "short",
 _MATH = {name: name for name in (
     "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc floor ceil "
     "trunc rint fabs isnan isinf isfinite pow atan2 fmod hypot copysign fmin fmax lgamma fma").split()}
-_MATH |= {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+_MATH |= {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
+          "arctanh": "atanh",
           "power": "pow", "gamma": "tgamma", "absolute": "abs", "abs": "abs", "maximum": "max", "minimum": "min"}
 _WHOLE = {"floor", "ceil", "trunc"}  # of which math's give integers
 _HELPERS = """template <class T> __device__ T _floor_div(T a, T b) { T q = a / b; return q * b != a && (a < 0) != (b < 0) ? q - 1 : q; }
@@ -348,7 +349,8 @@ class _Translation:
             return None if inner is None else -inner
         if isinstance(node, ast.BinOp):
             a, b = self.literal(node.left), self.literal(node.right)
-            operation = {ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b, ast.FloorDiv: lambda: a // b}.get(type(node.op))
+            known = {ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b, ast.FloorDiv: lambda: a // b}
+            operation = known.get(type(node.op))
             return operation() if operation and isinstance(a, int) and isinstance(b, int) else None
         what = self.known(node)
         return what if isinstance(what, (bool, int, float, tuple)) else None
@@ -662,7 +664,8 @@ class _Translation:
         at = node.args[1]
         place = self.place(a, [self.value(i) for i in (at.elts if isinstance(at, ast.Tuple) else [at])], node)
         whole = _RANK.index(a.type) < _FLOAT
-        if a.type not in ("int", "unsigned", "long long", "unsigned long long") + (("float", "double") if op in ("add", "sub", "exch") else ()):
+        floating = ("float", "double") if op in ("add", "sub", "exch") else ()
+        if a.type not in ("int", "unsigned", "long long", "unsigned long long", *floating):
             self.fail(node, f"there is no atomic_{op} of {a.type}")
         values = [self.value(v).cast(a.type) for v in node.args[2:]]
         self.written.add(a.name)

@@ -1,0 +1,36 @@
+"""What CuPy has under cupyx: scattered updates, kernels from Python functions, SciPy's functions."""
+from __future__ import annotations
+
+from .. import _operators as _t, numpy as _np
+from . import jit, scipy
+
+__all__ = ["jit", "rsqrt", "scatter_add", "scatter_max", "scatter_min", "scipy"]
+
+
+def _scattered(name, reduce):
+    def function(a, slices, value):
+        target, values = a._tensor, _np.asarray(value)._tensor
+        index = slices if isinstance(slices, tuple) else (slices,)
+        # Where each element of a[slices] lies in a: an index of any kind is one of positions.
+        positions = _t.arange(target.numel(), device=target.device).reshape(target.shape)[
+            tuple(i._tensor if isinstance(i, _np.ndarray) else i for i in index)]
+        values = _t.broadcast_to(values.to(target.dtype), positions.shape).reshape(-1)
+        flat = target.reshape(-1)
+        if reduce == "sum":
+            result = flat.index_add(0, positions.reshape(-1), values)
+        else:
+            result = flat.scatter_reduce(0, positions.reshape(-1), values, reduce)
+        target.copy_(result.reshape(target.shape))
+
+    function.__name__ = name
+    function.__doc__ = f"a[slices] with `value` taken in by {name[8:]}, where a place may be named several times."
+    return function
+
+
+scatter_add, scatter_max = _scattered("scatter_add", "sum"), _scattered("scatter_max", "amax")
+scatter_min = _scattered("scatter_min", "amin")
+
+
+def rsqrt(x):
+    """1 / sqrt(x)."""
+    return _np.ndarray(_t.rsqrt(_np.asarray(x)._tensor))

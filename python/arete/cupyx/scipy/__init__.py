@@ -1,0 +1,1 @@
+"""SciPy's functions for what image filters, signal programs and solvers use."""

@@ -1,0 +1,42 @@
+"""Arrays and tensors alike: what came in is given back."""
+from __future__ import annotations
+
+from ... import _C, numpy as _np
+from ..._C import Tensor
+
+
+def tensor(a, dtype=None):
+    """The tensor of an array, a tensor, or what arete.numpy makes an array of."""
+    t = a if isinstance(a, Tensor) else _np.asarray(a)._tensor
+    return t if dtype is None or t.dtype is dtype else t.to(dtype)
+
+
+def like(a, t):
+    """A tensor as `a` is: a tensor, else an array."""
+    return t if isinstance(a, Tensor) else _np.ndarray(t)
+
+
+def floating(t):
+    """In float64 where it is of integers."""
+    return t if t.dtype.is_floating_point or t.dtype.is_complex else t.to(_C.float64)
+
+
+def given(a, t, output):
+    """The result in the dtype of `a`, in that which `output` names, or in the array `output`."""
+    if isinstance(output, (_np.ndarray, Tensor)):
+        tensor(output).copy_(t)
+        return output
+    if output is None:
+        dtype = tensor(a).dtype
+    else:
+        dtype = output if isinstance(output, _C.dtype) else _np.empty(0, dtype=output)._tensor.dtype
+    return like(a, t if t.dtype is dtype else t.to(dtype))
+
+
+def each(values, count, name):
+    """One value for each dimension."""
+    if not hasattr(values, "__len__"):
+        return [values] * count
+    if len(values) != count:
+        raise RuntimeError(f"{name} must have one entry for each of {count} dimensions, not {len(values)}")
+    return list(values)

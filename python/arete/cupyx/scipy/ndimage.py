@@ -1,0 +1,503 @@
+"""Filters and resampling of pictures of any number of dimensions, under the names of scipy.ndimage.
+
+`mode` says what lies beyond the border: "reflect" (d c b a | a b c d), "mirror" (d c b | a b c d), "nearest", "wrap" or "constant"
+(`cval`).
+Arrays of integers are computed with as float64, and results have the dtype of the input unless `output` names another or is an array."""
+from __future__ import annotations
+
+import math
+
+from ... import _C, _operators as _t
+from ..._kernels import ElementwiseKernel
+from ._arrays import each, floating, given, like, tensor
+
+__all__ = [
+    "affine_transform", "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
+    "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "grey_closing", "grey_dilation", "grey_erosion", "grey_opening",
+    "label", "laplace",
+    "map_coordinates", "maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter", "minimum_filter1d", "percentile_filter",
+    "prewitt", "rank_filter", "rotate", "shift", "sobel", "uniform_filter", "uniform_filter1d", "zoom",
+]
+
+_MODES = {"grid-mirror": "reflect", "grid-wrap": "wrap", "grid-constant": "constant"}
+
+
+def _mode(mode):
+    mode = _MODES.get(mode, mode)
+    if mode not in ("reflect", "mirror", "nearest", "wrap", "constant"):
+        raise RuntimeError(f"boundary mode not supported: {mode!r}")
+    return mode
+
+
+def _beyond(i, n, mode):
+    """Where positions outside of [0, n) are read from; of "constant" any place."""
+    if mode == "reflect":
+        i = i % (2 * n)
+        return _t.where(i < n, i, 2 * n - 1 - i)
+    if mode == "mirror":
+        period = max(2 * (n - 1), 1)
+        i = i % period
+        return _t.where(i < n, i, period - i)
+    return i % n if mode == "wrap" else i.clamp(0, n - 1)
+
+
+def _padded(t, before, after, mode, cval):
+    """With more elements along each dimension."""
+    for d, (low, high) in enumerate(zip(before, after)):
+        if not low and not high:
+            continue
+        n = t.shape[d]
+        if mode == "constant":
+            sizes = list(t.shape)
+            parts = []
+            for count in (low, high):
+                sizes[d] = count
+                parts.append(_t.full(sizes, cval, dtype=t.dtype, device=t.device))
+            t = _t.cat([parts[0], t, parts[1]], d)
+        else:
+            t = t.index_select(d, _beyond(_t.arange(-low, n + high, device=t.device), n, mode))
+    return t
+
+
+def _windows(t, sizes, origins, mode, cval):
+    """With one more dimension for each of t's: the elements under a window of these sizes."""
+    before = [s // 2 + o for s, o in zip(sizes, origins)]
+    for s, b in zip(sizes, before):
+        if not 0 <= b < s:
+            raise ValueError("invalid origin")
+    t = _padded(t, before, [s - 1 - b for s, b in zip(sizes, before)], mode, cval)
+    for d, s in enumerate(sizes):
+        t = t.unfold(d, s, 1)
+    return t
+
+
+# Of one kernel for a GPU, where a picture's borders are read as its mode says; the sizes are numbers of the compiler, which unrolls.
+_STENCIL = """
+  const int rows = (int)x.shape()[0], columns = (int)x.shape()[1], r = (int)i / columns, c = (int)i % columns;
+  T s = 0;
+  if (r >= UP && r + DOWN < rows && c >= LEFT && c + RIGHT < columns) {
+    for (int a = 0; a <= UP + DOWN; ++a)
+      for (int b = 0; b <= LEFT + RIGHT; ++b) s += x(r + a - UP, c + b - LEFT) * w(a, b);
+  } else {
+    for (int a = 0; a <= UP + DOWN; ++a)
+      for (int b = 0; b <= LEFT + RIGHT; ++b) {
+        int p = r + a - UP, q = c + b - LEFT;
+        if (MODE == 4 && (p < 0 || p >= rows || q < 0 || q >= columns)) {
+          s += cval * w(a, b);
+        } else {
+          s += x(beyond(p, rows), beyond(q, columns)) * w(a, b);
+        }
+      }
+  }
+  y = s;"""
+_BEYOND = """__device__ int beyond(int i, int n) {
+  if (i >= 0 && i < n) return i;
+  if (MODE == 2 || MODE == 4) return i < 0 ? 0 : n - 1;
+  const int period = MODE == 0 ? 2 * n : MODE == 1 ? (n > 1 ? 2 * n - 2 : 1) : n;
+  i = (i % period + period) % period;
+  return i < n ? i : MODE == 0 ? period - 1 - i : period - i;
+}"""
+_stencils = {}
+
+
+def _stencil(t, weights, before, after, mode, cval):
+    key = *before, *after, mode
+    if key not in _stencils:
+        numbers = zip(("UP", "LEFT", "DOWN", "RIGHT"), (*before, *after))
+        options = [f"-D{name}={v}" for name, v in numbers] + [f"-DMODE={('reflect', 'mirror', 'nearest', 'wrap', 'constant').index(mode)}"]
+        _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "T y", _STENCIL, "stencil", preamble=_BEYOND, options=options)
+    return _stencils[key](t, weights, float(cval), size=t.numel()).reshape(t.shape)
+
+
+def _correlated(t, weights, origins, mode, cval):
+    if weights.dim() != t.dim():
+        raise RuntimeError("filter weights array has incorrect shape.")
+    before = [s // 2 + o for s, o in zip(weights.shape, origins)]
+    after = [s - 1 - b for s, b in zip(weights.shape, before)]
+    if any(b < 0 or a < 0 for b, a in zip(before, after)):
+        raise ValueError("invalid origin")
+    if t.device.type == "cuda" and t.dim() == 2 and 0 < t.numel() < 1 << 31 and weights.numel() <= 121:
+        return _stencil(t, weights, before, after, mode, cval)
+    t = _padded(t, before, after, mode, cval)
+    if 1 <= t.dim() <= 3:
+        conv = (_t._ops.conv1d, _t._ops.conv2d, _t._ops.conv3d)[t.dim() - 1]
+        return conv(t[None, None], weights[None, None])[0, 0]
+    for d, s in enumerate(weights.shape):
+        t = t.unfold(d, s, 1)
+    return (t * weights).sum(list(range(weights.dim(), 2 * weights.dim())))
+
+
+def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
+    """The sum of each element's neighbours times `weights`."""
+    t = floating(tensor(input))
+    w = tensor(weights, t.dtype).to(t.device)
+    return given(input, _correlated(t, w, each(origin, t.dim(), "origin"), _mode(mode), cval), output)
+
+
+def convolve(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
+    """The same with the weights turned around."""
+    t = floating(tensor(input))
+    w = tensor(weights, t.dtype).to(t.device)
+    origins = [-o - (s % 2 == 0) for o, s in zip(each(origin, t.dim(), "origin"), w.shape)]
+    return given(input, _correlated(t, w.flip(list(range(w.dim()))), origins, _mode(mode), cval), output)
+
+
+def _along(t, weights, axis, mode, cval, origin=0):
+    shape = [1] * t.dim()
+    shape[axis] = -1
+    origins = [0] * t.dim()
+    origins[axis] = origin
+    return _correlated(t, _t.tensor(weights, dtype=t.dtype, device=t.device).reshape(shape), origins, mode, cval)
+
+
+def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+    t = floating(tensor(input))
+    return given(input, _along(t, tensor(weights).tolist(), axis % t.dim(), _mode(mode), cval, origin), output)
+
+
+def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+    w = tensor(weights).flip(0)
+    return correlate1d(input, w, axis, output, mode, cval, -origin - (w.numel() % 2 == 0))
+
+
+def _gaussian(sigma, order, radius):
+    """Weights of the Gaussian's derivative of an order, as they correlate."""
+    if order < 0:
+        raise ValueError("order must be non-negative")
+    x = range(-radius, radius + 1)
+    phi = [math.exp(-0.5 * v * v / (sigma * sigma)) for v in x]
+    total = sum(phi)
+    phi = [p / total for p in phi]
+    q = [1.0] + [0.0] * order  # the polynomial before the Gaussian
+    for _ in range(order):
+        q = [(k + 1) * (q[k + 1] if k < order else 0.0) - (q[k - 1] / (sigma * sigma) if k else 0.0) for k in range(order + 1)]
+    return [p * sum(c * v**k for k, c in enumerate(q)) for v, p in zip(x, phi)][::-1]
+
+
+def _gauss_along(t, sigma, axis, order, mode, cval, truncate, radius=None):
+    radius = int(truncate * sigma + 0.5) if radius is None else radius
+    return _along(t, _gaussian(sigma, order, radius), axis, mode, cval)
+
+
+def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
+    t = floating(tensor(input))
+    return given(input, _gauss_along(t, sigma, axis % t.dim(), order, _mode(mode), cval, truncate, radius), output)
+
+
+def _gauss(t, sigmas, orders, modes, cval, truncate):
+    for axis, (sigma, order, mode) in enumerate(zip(sigmas, orders, modes)):
+        if sigma > 1e-15:
+            t = _gauss_along(t, sigma, axis, order, _mode(mode), cval, truncate)
+    return t
+
+
+def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0):
+    """A blur by `sigma` pixels, or a derivative of it, along every dimension."""
+    t = floating(tensor(input))
+    n = t.dim()
+    modes = each(mode, n, "mode") if not isinstance(mode, str) else [mode] * n
+    return given(input, _gauss(t, each(sigma, n, "sigma"), each(order, n, "order"), modes, cval, truncate), output)
+
+
+def gaussian_laplace(input, sigma, output=None, mode="reflect", cval=0.0, truncate=4.0):
+    """The sum of second derivatives of a blur."""
+    t = floating(tensor(input))
+    n = t.dim()
+    parts = [_gauss(t, each(sigma, n, "sigma"), [2 * (d == axis) for d in range(n)], [mode] * n, cval, truncate) for axis in range(n)]
+    return given(input, sum(parts[1:], parts[0]), output)
+
+
+def gaussian_gradient_magnitude(input, sigma, output=None, mode="reflect", cval=0.0, truncate=4.0):
+    """The length of the gradient of a blur."""
+    t = floating(tensor(input))
+    n = t.dim()
+    parts = [_gauss(t, each(sigma, n, "sigma"), [int(d == axis) for d in range(n)], [mode] * n, cval, truncate) for axis in range(n)]
+    return given(input, sum(p * p for p in parts).sqrt(), output)
+
+
+def generic_gradient_magnitude(input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None):
+    """The length of the gradient that `derivative(input, axis, output, mode, cval, ...)` gives."""
+    t = floating(tensor(input))
+    given_options = extra_keywords or {}
+    parts = [tensor(derivative(like(input, t), axis, None, mode, cval, *extra_arguments, **given_options)) for axis in range(t.dim())]
+    return given(input, sum(p * p for p in parts).sqrt(), output)
+
+
+def laplace(input, output=None, mode="reflect", cval=0.0):
+    """The sum of second differences."""
+    t = floating(tensor(input))
+    parts = [_along(t, [1.0, -2.0, 1.0], axis, _mode(mode), cval) for axis in range(t.dim())]
+    return given(input, sum(parts[1:], parts[0]), output)
+
+
+def _edges(input, axis, output, mode, cval, smooth):
+    t = floating(tensor(input))
+    axis %= t.dim()
+    t = _along(t, [-1.0, 0.0, 1.0], axis, _mode(mode), cval)
+    for d in range(t.dim()):
+        if d != axis:
+            t = _along(t, smooth, d, _mode(mode), cval)
+    return given(input, t, output)
+
+
+def sobel(input, axis=-1, output=None, mode="reflect", cval=0.0):
+    """Sobel's derivative along an axis."""
+    return _edges(input, axis, output, mode, cval, [1.0, 2.0, 1.0])
+
+
+def prewitt(input, axis=-1, output=None, mode="reflect", cval=0.0):
+    """Prewitt's derivative along an axis."""
+    return _edges(input, axis, output, mode, cval, [1.0, 1.0, 1.0])
+
+
+def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+    t = floating(tensor(input))
+    return given(input, _along(t, [1.0 / size] * size, axis % t.dim(), _mode(mode), cval, origin), output)
+
+
+def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=0):
+    """The mean of each element's neighbours."""
+    t = floating(tensor(input))
+    for axis, (s, o) in enumerate(zip(each(size, t.dim(), "size"), each(origin, t.dim(), "origin"))):
+        if s > 1:
+            t = _along(t, [1.0 / s] * s, axis, _mode(mode), cval, o)
+    return given(input, t, output)
+
+
+# --- order ---
+
+def _footprint(t, size, footprint):
+    """The sizes of a window, and which of its elements count (None: all)."""
+    if footprint is not None:
+        f = tensor(footprint).to(_C.bool)
+        return list(f.shape), None if f.all().item() else f
+    if size is None:
+        raise RuntimeError("no footprint or filter size provided")
+    return each(size, t.dim(), "size"), None
+
+
+def _extreme(input, size, footprint, output, mode, cval, origin, name):
+    t = tensor(input)
+    sizes, chosen = _footprint(t, size, footprint)
+    origins, reduce = each(origin, t.dim(), "origin"), getattr(_t._ops, name)
+    if chosen is None:
+        for d, (s, o) in enumerate(zip(sizes, origins)):
+            one = [1] * t.dim()
+            one[d] = s
+            t = reduce(_windows(t, one, [o if k == d else 0 for k in range(t.dim())], _mode(mode), cval).flatten(t.dim()), -1)
+    else:
+        w = _windows(t, sizes, origins, _mode(mode), cval).flatten(t.dim())
+        t = reduce(w[..., chosen.reshape(-1).to(w.device)], -1)
+    return given(input, t, output)
+
+
+def maximum_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The largest of each element's neighbours."""
+    return _extreme(input, size, footprint, output, mode, cval, origin, "amax")
+
+
+def minimum_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The smallest of each element's neighbours."""
+    return _extreme(input, size, footprint, output, mode, cval, origin, "amin")
+
+
+def _one_axis(t, size, axis, origin):
+    sizes, origins = [1] * t.dim(), [0] * t.dim()
+    sizes[axis], origins[axis] = size, origin
+    return sizes, origins
+
+
+def maximum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+    sizes, origins = _one_axis(tensor(input), size, axis, origin)
+    return maximum_filter(input, sizes, None, output, mode, cval, origins)
+
+
+def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
+    sizes, origins = _one_axis(tensor(input), size, axis, origin)
+    return minimum_filter(input, sizes, None, output, mode, cval, origins)
+
+
+def rank_filter(input, rank, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The neighbour that is `rank`th in order, counted from 0 or, below 0, from the end."""
+    t = tensor(input)
+    sizes, chosen = _footprint(t, size, footprint)
+    w = _windows(t, sizes, each(origin, t.dim(), "origin"), _mode(mode), cval).flatten(t.dim())
+    if chosen is not None:
+        w = w[..., chosen.reshape(-1).to(w.device)]
+    count = w.shape[-1]
+    if not -count <= rank < count:
+        raise RuntimeError("rank not within filter footprint size")
+    return given(input, w.sort(-1)[0][..., rank], output)
+
+
+def _count(t, size, footprint):
+    sizes, chosen = _footprint(t, size, footprint)
+    return math.prod(sizes) if chosen is None else int(chosen.sum().item())
+
+
+def median_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The neighbour in the middle."""
+    return rank_filter(input, _count(tensor(input), size, footprint) // 2, size, footprint, output, mode, cval, origin)
+
+
+def percentile_filter(input, percentile, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The neighbour that `percentile` percent of them lie below."""
+    if not -100 <= percentile <= 100:
+        raise RuntimeError("invalid percentile")
+    count = _count(tensor(input), size, footprint)
+    percentile += 100 * (percentile < 0)
+    rank = count - 1 if percentile == 100 else int(count * percentile / 100)
+    return rank_filter(input, rank, size, footprint, output, mode, cval, origin)
+
+
+def grey_erosion(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    return minimum_filter(input, size, footprint, output, mode, cval, origin)
+
+
+def grey_dilation(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """The largest neighbour, under the window turned around."""
+    t = tensor(input)
+    sizes, chosen = _footprint(t, size, footprint)
+    origins = [-o - (s % 2 == 0) for o, s in zip(each(origin, t.dim(), "origin"), sizes)]
+    if chosen is not None:
+        chosen = chosen.flip(list(range(chosen.dim())))
+    return maximum_filter(input, sizes, chosen, output, mode, cval, origins)
+
+
+def grey_opening(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """An erosion, and a dilation of it."""
+    return grey_dilation(grey_erosion(input, size, footprint, None, mode, cval, origin), size, footprint, output, mode, cval, origin)
+
+
+def grey_closing(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
+    """A dilation, and an erosion of it."""
+    return grey_erosion(grey_dilation(input, size, footprint, None, mode, cval, origin), size, footprint, output, mode, cval, origin)
+
+
+def label(input, structure=None, output=None):
+    """The connected parts of what is not 0, numbered from 1 in the order of their first elements, and how many there are."""
+    t = tensor(input) != 0
+    n = t.dim()
+    if structure is None:
+        offsets = [tuple(v if k == d else 0 for k in range(n)) for d in range(n) for v in (-1, 1)]
+    else:
+        s = tensor(structure)
+        if list(s.shape) != [3] * n:
+            raise ValueError("structure dimensions must be equal to 3")
+        offsets = [tuple(i - 1 for i in p) for p in s.nonzero().tolist() if any(i != 1 for i in p)]
+    size = t.numel()
+    none = size  # a number above all
+    mine = _t.where(t, _t.arange(size, device=t.device).reshape(t.shape), none)
+    while size:
+        # The smallest number among neighbours, and then the number that its element has by now: paths halve.
+        padded = _padded(mine, [1] * n, [1] * n, "constant", none)
+        best = mine
+        for o in offsets:
+            best = _t._ops.minimum(best, padded[tuple(slice(1 + v, 1 + v + d) for v, d in zip(o, t.shape))])
+        best = _t.where(t, best, none)
+        flat = _t.cat([best.reshape(-1), _t.full((1,), none, device=t.device, dtype=best.dtype)])
+        best = flat[flat[:-1]].reshape(t.shape)
+        if _t.equal(best, mine):
+            break
+        mine = best
+    roots = mine[t].unique() if size else mine.reshape(-1)
+    numbers = _t.zeros(size + 1, dtype=_C.int32, device=t.device)
+    numbers[roots] = _t.arange(1, roots.numel() + 1, dtype=_C.int32, device=t.device)
+    result = numbers[mine] if size else mine.to(_C.int32)
+    return given(like(input, result), result, output), roots.numel()
+
+
+# --- resampling ---
+
+def _sampled(t, coordinates, order, mode, cval):
+    """The values between elements: `coordinates` has one tensor for each dimension."""
+    if order not in (0, 1):
+        raise NotImplementedError(f"resampling is by the nearest element or linear: order must be 0 or 1, not {order}")
+    mode = _mode(mode)
+    inside = None
+    if mode == "constant":
+        for c, n in zip(coordinates, t.shape):
+            here = (c >= 0) & (c <= n - 1)
+            inside = here if inside is None else inside & here
+    corners = [[((c + 0.5).floor().to(_C.int64), None)] if order == 0 else
+               [(c.floor().to(_C.int64), 1 - (c - c.floor())), (c.floor().to(_C.int64) + 1, c - c.floor())] for c in coordinates]
+    total = None
+
+    def over(d, index, weight):
+        nonlocal total
+        if d == t.dim():
+            value = t[tuple(index)]
+            value = value if weight is None else value * weight
+            total = value if total is None else total + value
+            return
+        for i, w in corners[d]:
+            over(d + 1, [*index, _beyond(i, t.shape[d], mode)], w if weight is None else weight if w is None else weight * w)
+
+    over(0, [], None)
+    return total if inside is None else _t.where(inside, total, cval)
+
+
+def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """Values of the array at places between its elements: coordinates[d] are the places along dimension d."""
+    t = floating(tensor(input))
+    c = tensor(coordinates)
+    return given(input, _sampled(t, list(floating(c).to(t.dtype)), order, mode, cval), output)
+
+
+def _positions(shape, t):
+    """The indices of all places, as floats, one tensor for each dimension that broadcasts."""
+    n = len(shape)
+    return [_t.arange(s, device=t.device, dtype=t.dtype).reshape([-1 if k == d else 1 for k in range(n)]) for d, s in enumerate(shape)]
+
+
+def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """The element at `o` of the result is the input's at matrix @ o + offset."""
+    t = floating(tensor(input))
+    n, m = t.dim(), tensor(matrix).to(_C.float64).tolist()
+    if not isinstance(m[0], list):
+        m = [[v if k == d else 0.0 for k in range(n)] for d, v in enumerate(m)]
+    if len(m[0]) == n + 1:
+        m, offset = [r[:n] for r in m[:n]], [r[n] for r in m[:n]]
+    places = _positions(list(t.shape) if output_shape is None else list(output_shape), t)
+    full = [int(p.numel()) for p in places]
+    coordinates = []
+    for row, o in zip(m, each(offset, n, "offset")):
+        c = _t.full(full, float(o), dtype=t.dtype, device=t.device)
+        for factor, p in zip(row, places):
+            c = c + p * factor
+        coordinates.append(c)
+    return given(input, _sampled(t, coordinates, order, mode, cval), output)
+
+
+def shift(input, shift, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """Moved by so many elements along each dimension."""
+    n = tensor(input).dim()
+    offset = [-float(s) for s in each(shift, n, "shift")]
+    return affine_transform(input, _t.ones(n, dtype=_C.float64), offset, None, output, order, mode, cval)
+
+
+def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """Stretched, so that the first and the last elements stay where they are."""
+    t = tensor(input)
+    shape = [int(round(s * z)) for s, z in zip(t.shape, each(zoom, t.dim(), "zoom"))]
+    steps = [(s - 1) / (o - 1) if o > 1 else 1.0 for s, o in zip(t.shape, shape)]
+    # By way of whole steps the last place may come to lie beyond the border by a rounding.
+    mode = "nearest" if mode == "constant" else mode
+    return affine_transform(input, _t.tensor(steps, dtype=_C.float64), 0.0, shape, output, order, mode, cval)
+
+
+def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """Turned by `angle` degrees in the plane of two axes; with `reshape` all of it is in the result."""
+    t = tensor(input)
+    a, b = sorted(k % t.dim() for k in axes)
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    shape = list(t.shape)
+    h, w = shape[a], shape[b]
+    if reshape:
+        shape[a], shape[b] = (int(v + 0.5) for v in (abs(h * c) + abs(w * s), abs(h * s) + abs(w * c)))
+    m = [[float(k == d) for k in range(t.dim())] for d in range(t.dim())]
+    m[a][a], m[a][b], m[b][a], m[b][b] = c, s, -s, c
+    offset = [0.0] * t.dim()
+    ca, cb = (shape[a] - 1) / 2, (shape[b] - 1) / 2
+    offset[a], offset[b] = (h - 1) / 2 - (c * ca + s * cb), (w - 1) / 2 - (-s * ca + c * cb)
+    return affine_transform(input, _t.tensor(m, dtype=_C.float64), offset, shape, output, order, mode, cval)

@@ -1,0 +1,292 @@
+"""Sparse matrices under SciPy's names. A matrix keeps the rows, columns and values of its elements, in the order of rows; the classes
+differ in which arrays they show."""
+from __future__ import annotations
+
+from .... import _C, _operators as _t, numpy as _np, sparse as _sparse
+from .._arrays import like, tensor
+from . import linalg
+
+__all__ = ["coo_matrix", "csc_matrix", "csr_matrix", "diags", "eye", "identity", "issparse", "linalg", "random", "spmatrix"]
+
+
+def _starts(index, count):
+    """Where each row (or column) begins in the list of elements, and where the last ends."""
+    counts = _t.zeros(count + 1, dtype=_C.int64, device=index.device)
+    counts.index_add_(0, index + 1, _t.ones(index.numel(), dtype=_C.int64, device=index.device))
+    return counts.cumsum(0)
+
+
+def _rows(starts):
+    """The row of each element."""
+    return _t.repeat_interleave(_t.arange(starts.numel() - 1, device=starts.device), starts[1:] - starts[:-1])
+
+
+class spmatrix:
+    """A sparse matrix: from an array, another sparse matrix, a shape, (data, (row, column)), or, of rows or columns, (data, indices,
+    indptr). Values of one place are summed."""
+
+    format = "coo"
+    ndim = 2
+
+    def __init__(self, arg1, shape=None, dtype=None, copy=False):
+        sorted_already = False
+        if isinstance(arg1, spmatrix):
+            row, col, data, shape, sorted_already = arg1._row, arg1._col, arg1._data, arg1.shape, True
+        elif isinstance(arg1, tuple) and len(arg1) == 2 and all(isinstance(n, int) for n in arg1):
+            shape = arg1
+            row = col = _t.zeros(0, dtype=_C.int64)
+            data = _t.zeros(0, dtype=_C.float64)
+        elif isinstance(arg1, tuple) and len(arg1) == 2:
+            data, (row, col) = tensor(arg1[0]), (tensor(i, _C.int64) for i in arg1[1])
+            shape = shape or (int(row.max()) + 1, int(col.max()) + 1)
+        elif isinstance(arg1, tuple) and len(arg1) == 3:
+            data, inner, starts = tensor(arg1[0]), tensor(arg1[1], _C.int64), tensor(arg1[2], _C.int64)
+            outer = _rows(starts)
+            row, col = (inner, outer) if self.format == "csc" else (outer, inner)
+            minor = int(inner.max()) + 1 if inner.numel() else 0
+            shape = shape or ((minor, starts.numel() - 1) if self.format == "csc" else (starts.numel() - 1, minor))
+        elif all(hasattr(arg1, n) for n in ("tocoo", "nnz", "shape")):  # SciPy's
+            c = arg1.tocoo()
+            data, row, col, shape = tensor(c.data), tensor(c.row, _C.int64), tensor(c.col, _C.int64), c.shape
+        else:
+            dense = tensor(arg1)
+            if dense.dim() != 2:
+                raise ValueError("a sparse matrix has two dimensions")
+            row, col = dense.nonzero().unbind(1)
+            data, shape, sorted_already = dense[row, col], tuple(dense.shape), True
+        self.shape = tuple(int(n) for n in shape)
+        if dtype is not None:
+            data = data.to(_np.empty(0, dtype=dtype)._tensor.dtype)
+        if row.numel() and not sorted_already:
+            if int(row.min()) < 0 or int(col.min()) < 0 or int(row.max()) >= self.shape[0] or int(col.max()) >= self.shape[1]:
+                raise ValueError("an index lies outside of the matrix")
+            keys, place = (row * self.shape[1] + col).unique(return_inverse=True)
+            data = _t.zeros(keys.numel(), dtype=data.dtype, device=data.device).index_add_(0, place, data)
+            row, col = keys // self.shape[1], keys % self.shape[1]
+        self._row, self._col, self._data = row, col, data
+        self._matrix = None
+
+    def _new(self, data=None, row=None, col=None, shape=None):
+        other = object.__new__(type(self))
+        other._data = self._data if data is None else data
+        other._row, other._col = (self._row if row is None else row), (self._col if col is None else col)
+        other.shape, other._matrix = shape or self.shape, None
+        return other
+
+    # --- parts ---
+
+    @property
+    def nnz(self):
+        return self._data.numel()
+
+    size = nnz
+
+    @property
+    def dtype(self):
+        return _np.ndarray(self._data).dtype
+
+    def _order(self):
+        return (self._col * self.shape[0] + self._row).argsort() if self.format == "csc" else slice(None)
+
+    @property
+    def data(self):
+        return _np.ndarray(self._data[self._order()])
+
+    def __repr__(self):
+        return (f"<{self.shape[0]}x{self.shape[1]} sparse matrix of type '{self.dtype}' with {self.nnz} stored elements in {self.format} "
+                "format>")
+
+    def toarray(self, order=None, out=None):
+        dense = _t.zeros(*self.shape, dtype=self._data.dtype, device=self._data.device)
+        dense[self._row, self._col] = self._data
+        return _np.ndarray(dense)
+
+    todense = toarray
+
+    def get(self, stream=None):
+        """SciPy's matrix."""
+        import scipy.sparse
+
+        parts = self._data, self._row, self._col
+        data, row, col = (t.cpu().numpy() for t in parts)
+        return getattr(scipy.sparse, f"{self.format}_matrix")((data, (row, col)), shape=self.shape)
+
+    def tocoo(self, copy=False):
+        return coo_matrix(self)
+
+    def tocsr(self, copy=False):
+        return csr_matrix(self)
+
+    def tocsc(self, copy=False):
+        return csc_matrix(self)
+
+    def copy(self):
+        return self._new(self._data.clone())
+
+    def astype(self, dtype):
+        return self._new(self._data.to(_np.empty(0, dtype=dtype)._tensor.dtype))
+
+    def diagonal(self, k=0):
+        rows = max(0, min(self.shape[0] + min(k, 0), self.shape[1] - max(k, 0)))
+        here = self._col - self._row == k
+        result = _t.zeros(rows, dtype=self._data.dtype, device=self._data.device)
+        result[(self._row if k >= 0 else self._col)[here]] = self._data[here]
+        return _np.ndarray(result)
+
+    def sum(self, axis=None):
+        if axis is None:
+            return _np.ndarray(self._data.sum())
+        kept = 1 if axis in (0, -2) else 0
+        total = _t.zeros(self.shape[kept], dtype=self._data.dtype, device=self._data.device)
+        total.index_add_(0, self._col if kept else self._row, self._data)
+        return _np.ndarray(total[None, :] if kept else total[:, None])
+
+    # --- algebra ---
+
+    def transpose(self):
+        order = (self._col * self.shape[0] + self._row).argsort()
+        return self._new(self._data[order], self._col[order], self._row[order], (self.shape[1], self.shape[0]))
+
+    T = property(transpose)
+
+    def conj(self):
+        return self._new(self._data.conj())
+
+    @property
+    def H(self):
+        return self.transpose().conj()
+
+    def _product(self, t):
+        if t.shape[0] != self.shape[1]:
+            raise ValueError("dimension mismatch")
+        dtype = _C.promote_types(self._data.dtype, t.dtype)
+        if self._matrix is None or self._matrix.dtype is not dtype:
+            self._matrix = _sparse.sparse_csr_tensor(_starts(self._row, self.shape[0]), self._col, self._data.to(dtype), self.shape)
+        t = t.to(dtype)
+        return _sparse.mm(self._matrix, t[:, None] if t.dim() == 1 else t).reshape(self.shape[0], *t.shape[1:])
+
+    def dot(self, other):
+        """The product with a sparse matrix, an array, or a number."""
+        if isinstance(other, spmatrix):
+            return self._times_sparse(other)
+        if isinstance(other, (int, float, complex)):
+            return self._new(self._data * other)
+        return like(other, self._product(tensor(other)))
+
+    __matmul__ = __mul__ = dot
+
+    def __rmatmul__(self, other):
+        t = tensor(other)
+        return like(other, self.transpose()._product(t.T if t.dim() == 2 else t).T if t.dim() == 2 else self.transpose()._product(t))
+
+    def __rmul__(self, other):
+        return self._new(self._data * other) if isinstance(other, (int, float, complex)) else self.__rmatmul__(other)
+
+    def _times_sparse(self, other):
+        if other.shape[0] != self.shape[1]:
+            raise ValueError("dimension mismatch")
+        # Each element meets the elements of the other's row that its column names.
+        starts = _starts(other._row, other.shape[0])
+        counts = (starts[1:] - starts[:-1])[self._col]
+        mine = _t.repeat_interleave(_t.arange(self.nnz, device=counts.device), counts)
+        before = counts.cumsum(0) - counts
+        theirs = starts[self._col[mine]] + _t.arange(mine.numel(), device=counts.device) - before[mine]
+        data, row, col = map(_np.ndarray, (self._data[mine] * other._data[theirs], self._row[mine], other._col[theirs]))
+        return type(self)((data, (row, col)), shape=(self.shape[0], other.shape[1]))
+
+    def __truediv__(self, other):
+        return self._new(self._data / other)
+
+    def __neg__(self):
+        return self._new(-self._data)
+
+    def _sum(self, other, sign):
+        if not isinstance(other, spmatrix):
+            return like(other, tensor(self.toarray()) + sign * tensor(other))
+        if other.shape != self.shape:
+            raise ValueError("inconsistent shapes")
+        dtype = _C.promote_types(self._data.dtype, other._data.dtype)
+        pairs = (self._data.to(dtype), sign * other._data.to(dtype)), (self._row, other._row), (self._col, other._col)
+        data, row, col = (_np.ndarray(_t.cat(pair)) for pair in pairs)
+        return type(self)((data, (row, col)), shape=self.shape)
+
+    def __add__(self, other):
+        return self._sum(other, 1)
+
+    def __sub__(self, other):
+        return self._sum(other, -1)
+
+    def multiply(self, other):
+        """Element by element."""
+        if isinstance(other, (int, float, complex)):
+            return self._new(self._data * other)
+        dense = _t.broadcast_to(tensor(other.toarray() if isinstance(other, spmatrix) else other), self.shape)
+        return self._new(self._data * dense[self._row, self._col])
+
+    def power(self, n):
+        return self._new(self._data**n)
+
+    def __abs__(self):
+        return self._new(self._data.abs())
+
+
+class coo_matrix(spmatrix):
+    format = "coo"
+    row = property(lambda self: _np.ndarray(self._row))
+    col = property(lambda self: _np.ndarray(self._col))
+
+
+class csr_matrix(spmatrix):
+    format = "csr"
+    indices = property(lambda self: _np.ndarray(self._col))
+    indptr = property(lambda self: _np.ndarray(_starts(self._row, self.shape[0])))
+
+
+class csc_matrix(spmatrix):
+    format = "csc"
+    indices = property(lambda self: _np.ndarray(self._row[self._order()]))
+    indptr = property(lambda self: _np.ndarray(_starts(self._col, self.shape[1])))
+
+
+def issparse(x):
+    return isinstance(x, spmatrix)
+
+
+_FORMATS = {None: csr_matrix, "csr": csr_matrix, "csc": csc_matrix, "coo": coo_matrix}
+
+
+def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
+    """A matrix with these diagonals."""
+    offsets = [offsets] if isinstance(offsets, int) else list(offsets)
+    diagonals = [diagonals] if len(offsets) == 1 and not hasattr(diagonals[0], "__len__") else list(diagonals)
+    diagonals = [tensor(d).reshape(-1) for d in diagonals]
+    if shape is None:
+        side = diagonals[0].numel() + abs(offsets[0])
+        shape = side, side
+    row, col, data = [], [], []
+    for d, k in zip(diagonals, offsets):
+        count = min(shape[0] + min(k, 0), shape[1] - max(k, 0))
+        if d.numel() not in (1, count):
+            raise ValueError(f"Diagonal length (index {k}: {d.numel()} at offset {k}) does not agree with array size {shape}.")
+        i = _t.arange(count, device=d.device)
+        row.append(i - min(k, 0))
+        col.append(i + max(k, 0))
+        data.append(_t.broadcast_to(d, (count,)))
+    parts = [_np.ndarray(_t.cat(p)) for p in (data, row, col)]
+    return _FORMATS[format]((parts[0], (parts[1], parts[2])), shape=shape, dtype=dtype)
+
+
+def eye(m, n=None, k=0, dtype="d", format=None):
+    """Ones along a diagonal."""
+    return diags([[1.0]], [k], (m, m if n is None else n), format, dtype)
+
+
+def identity(n, dtype="d", format=None):
+    return eye(n, dtype=dtype, format=format)
+
+
+def random(m, n, density=0.01, format="coo", dtype=None, random_state=None):
+    """A matrix with random elements in [0, 1) at random places."""
+    places = _t.randperm(m * n)[: round(density * m * n)]
+    data = _np.ndarray(_t.rand(places.numel(), dtype=_C.float64))
+    return _FORMATS[format]((data, (_np.ndarray(places // n), _np.ndarray(places % n))), shape=(m, n), dtype=dtype)

@@ -1,0 +1,446 @@
+"""arete.cupy and arete.cupyx: CuPy's names, kernels from Python functions, SciPy's functions against plain loops of NumPy."""
+import math
+
+import numpy
+import nvrtc
+import pytest
+
+import arete
+import arete.cupy as cp
+from arete import cupyx
+from arete.cupyx import jit
+from arete.cupyx.scipy import linalg, ndimage, signal, sparse, special
+from arete.cupyx.scipy.sparse.linalg import LinearOperator, cg, gmres, spsolve
+
+RANDOM = numpy.random.default_rng(0)
+
+
+def test_a_program_of_cupys_guide():
+    x = cp.arange(10, dtype=cp.float32).reshape(2, 5)
+    squared = cp.ElementwiseKernel("T x, T y", "T z", "z = (x - y) * (x - y)", "squared_diff_generic")
+    y = squared(x, cp.arange(5, dtype=cp.float32))
+    assert isinstance(y, cp.ndarray) and cp.asnumpy(y)[1].tolist() == [25.0] * 5
+    added = cp.ElementwiseKernel("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "add_reverse")
+    assert cp.asnumpy(added(cp.arange(3.0), cp.arange(3.0))).tolist() == [2, 2, 2]
+    norm = cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
+    assert numpy.allclose(cp.asnumpy(norm(x, axis=1)), numpy.linalg.norm(cp.asnumpy(x), axis=1))
+    add = cp.RawKernel("""extern "C" __global__ void my_add(const float* x1, const float* x2, float* y) {
+        int tid = blockDim.x * blockIdx.x + threadIdx.x;
+        y[tid] = x1[tid] + x2[tid];
+    }""", "my_add")
+    x1 = x2 = cp.arange(25, dtype=cp.float32).reshape(5, 5)
+    y = cp.zeros((5, 5), dtype=cp.float32)
+    add((5,), (5,), (x1, x2, y))
+    assert (cp.asnumpy(y) == 2 * cp.asnumpy(x1)).all()
+    assert cp.get_array_module(x) is cp and cp.get_array_module(numpy.ones(1)) is numpy
+
+
+def test_fuse():
+    @cp.fuse(kernel_name="f")
+    def f(x, y):
+        return cp.sqrt((x - y) ** 2) + 1, x * y
+
+    a, b = f(cp.arange(4.0), 2.0)
+    assert cp.asnumpy(a).tolist() == [3, 2, 1, 2] and cp.asnumpy(b).tolist() == [0, 2, 4, 6]
+    assert cp.asnumpy(cp.fuse(lambda x: x + x)(cp.ones(2))).tolist() == [2, 2]
+
+
+def test_streams_events_and_pools():
+    with cp.cuda.Device(0), cp.cuda.Stream(non_blocking=True) as stream:
+        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start.record(), end.record(stream)
+        end.synchronize(), stream.synchronize()
+    assert cp.cuda.get_elapsed_time(start, end) >= 0 and cp.cuda.Stream.null.done
+    with pytest.raises(ValueError, match="disable_timing"):
+        cp.cuda.get_elapsed_time(start, cp.cuda.Event(disable_timing=True))
+    pool = cp.get_default_memory_pool()
+    assert pool.used_bytes() >= 0 and pool.total_bytes() >= pool.used_bytes()
+    pool.free_all_blocks(), cp.get_default_pinned_memory_pool().free_all_blocks(), cp.cuda.set_allocator(cp.cuda.MemoryPool().malloc)
+    with pytest.raises(NotImplementedError, match="own allocator"):
+        cp.cuda.set_allocator(lambda size: None)
+    if not cp.is_available():
+        assert cp.cuda.runtime.getDeviceCount() == 0
+        with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="NoDevice"):
+            cp.cuda.runtime.getDevice()
+
+
+def test_scatters():
+    for name, f in (("add", numpy.add), ("max", numpy.maximum), ("min", numpy.minimum)):
+        a, expected = RANDOM.normal(size=(4, 3)), None
+        x, expected = cp.array(a), a.copy()
+        index, values = numpy.array([1, 1, 3]), RANDOM.normal(size=(3, 3))
+        getattr(cupyx, f"scatter_{name}")(x, cp.array(index), cp.array(values))
+        f.at(expected, index, values)
+        assert numpy.allclose(cp.asnumpy(x), expected)
+
+
+# --- jit ---
+
+TILE = 8
+
+
+@jit.rawkernel()
+def copied(x, y, size):
+    """y = 2 x and what Python's // and % make of the place."""
+    tid = jit.blockIdx.x * jit.blockDim.x + jit.threadIdx.x
+    ntid = jit.gridDim.x * jit.blockDim.x
+    for i in range(tid, size, ntid):
+        y[i] = x[i] * 2 + (i - 500) // 3 + (i - 500) % 7 - (-i) ** 2
+
+
+@jit.rawkernel()
+def product(a, b, c):
+    left = jit.shared_memory(numpy.float32, (TILE, TILE))
+    right = jit.shared_memory(cp.float32, (TILE, TILE))
+    col, row = jit.grid(2)
+    tx, ty = jit.threadIdx.x, jit.threadIdx.y
+    total = 0
+    for t in range((a.shape[1] + TILE - 1) // TILE):
+        k = t * TILE
+        left[ty, tx] = a[row, k + tx] if row < a.shape[0] and k + tx < a.shape[1] else 0
+        right[ty][tx] = b[k + ty, col] if col < b.shape[1] and k + ty < b.shape[0] else 0
+        jit.syncthreads()
+        for j in range(TILE):
+            total += left[ty, j] * right[j, tx]
+        jit.syncthreads()
+    if row < c.shape[0] and col < c.shape[1]:
+        c[row, col] = total
+
+
+def escapes(x, y):
+    r = 0
+    while r < 50:
+        if x * x + y * y > 4.0:
+            return r
+        x, y = x * x - y * y - 0.5, 2 * x * y + 0.5
+        r += 1
+    return r
+
+
+@jit.rawkernel(device=True)
+def put(out, i, j, v):
+    out[i, j] = v
+
+
+@jit.rawkernel()
+def julia(out):
+    i, j = jit.grid(2)
+    h, w = out.shape
+    if i < h and j < w:
+        put(out, i, j, escapes(3.0 * i / h - 1.5, 3.0 * j / w - 1.5))
+
+
+@jit.rawkernel()
+def counted(x, counts):
+    seen = jit.shared_memory(numpy.int32, 4)
+    t = jit.threadIdx.x
+    if t < 4:
+        seen[t] = 0
+    jit.syncthreads()
+    for i in range(jit.grid(1), len(x), jit.gridsize(1)):
+        jit.atomic_add(seen, int(min(max(math.floor(x[i] * 4), 0), 3)), 1)
+    jit.syncthreads()
+    if t < 4:
+        jit.atomic_add(counts, t, seen[t])
+
+
+@jit.rawkernel()
+def warped(x, y):
+    v = x[jit.threadIdx.x]
+    for k in range(5):
+        v += jit.shfl_xor_sync(0xffffffff, v, 1 << k)
+    y[jit.threadIdx.x] = v if not (jit.laneid() == 3) else -1.5
+
+
+def run_jit(kernel):
+    if kernel is copied:
+        x, y = arete.arange(1000.0), arete.zeros(1000)
+        copied[4, 64](x, y, 1000)
+        copied((4,), (64,), (x, y, numpy.uint32(1000)))
+        i = arete.arange(1000)
+        return y, x * 2 + (i - 500) // 3 + (i - 500) % 7 - i * i
+    if kernel is product:
+        a, b, c = arete.randn(20, 30), arete.randn(17, 30).t(), cp.zeros((20, 17), dtype=cp.float32)
+        product[(3, 3), (8, 8)](a, b, c)
+        return c._tensor.cpu(), a @ b
+    if kernel is julia:
+        out = arete.zeros(40, 30, dtype=arete.int64)
+        julia[(5, 4), (8, 8)](out)
+        return out, arete.tensor([[escapes(3.0 * i / 40 - 1.5, 3.0 * j / 30 - 1.5) for j in range(30)] for i in range(40)])
+    if kernel is counted:
+        x, counts = arete.rand(1000), arete.zeros(4, dtype=arete.int64)
+        counted[3, 64](x, counts)
+        return counts, arete.histc(x, 4, 0, 1).long()
+    x, y = arete.rand(32), arete.zeros(32)
+    warped[1, 32](x, y)
+    expected = x.sum().repeat(32)
+    expected[3] = -1.5
+    return y, expected
+
+
+KERNELS = [copied, product, julia, counted, warped]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+def test_kernels_of_python(kernel):
+    if cp.is_available() and kernel is product:
+        pytest.skip("its arrays are of two devices there")
+    found, expected = run_jit(kernel)
+    assert arete.allclose(found, expected.to(found.dtype), atol=1e-5)
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+def test_kernels_of_python_compile_for_gpus(kernel):
+    run_jit(kernel)
+    for compiled, _ in kernel._compiled.values():
+        assert nvrtc.problems(compiled.text) == "" and nvrtc.problems(compiled.text, ["-DARETE_CHECKED"]) == ""
+
+
+def bad(body):
+    """A kernel whose source is the body of another function."""
+    return jit.rawkernel()(body)
+
+
+def _beyond(x):
+    x[jit.grid(1) + 1] = 1
+
+
+def _slice(x):
+    x[0] = x[0:1]
+
+
+def _text(x):
+    print(x[0])
+
+
+def _no_value(x):
+    x[0] = y + 1  # noqa: F821
+
+
+def _with(x):
+    with x:
+        pass
+
+
+def _gives(x):
+    return x[0]
+
+
+def _float_index(x):
+    x[1.5] = 0
+
+
+def _itself(x):
+    x[0] = _recurs(1)
+
+
+def _recurs(v):
+    return _recurs(v - 1)
+
+
+def _dims(x):
+    x[0, 1] = 2
+
+
+@pytest.mark.parametrize("body, error, text", [
+    (_beyond, IndexError, "index 4 is out of range for x, which has 4"), (_slice, NotImplementedError, "elements, not slices"),
+    (_text, NotImplementedError, r"line \d+: kernels do not know print\(\)"), (_no_value, NameError, "'y' has no value yet"),
+    (_with, NotImplementedError, "no 'with'"), (_gives, TypeError, "a kernel returns nothing"),
+    (_float_index, TypeError, "an index is an integer"),
+    (_itself, NotImplementedError, "calls itself"), (_dims, IndexError, "x has 1 dimensions, and 2 indices"),
+])
+def test_errors_of_python_kernels(body, error, text):
+    with pytest.raises(error, match=text):
+        bad(body)[1, 4](arete.zeros(4))
+
+
+def test_more_errors_of_python_kernels():
+    with pytest.raises(TypeError, match="takes 3 arguments"):
+        copied[1, 1](arete.zeros(1))
+    with pytest.raises(RuntimeError, match="no gradient"):
+        copied[1, 1](arete.zeros(1, requires_grad=True), arete.zeros(1), 1)
+    with pytest.raises(RuntimeError, match="is for kernels"):
+        jit.syncthreads()
+    with pytest.raises(TypeError, match="for other kernels to call"):
+        put[1, 1](arete.zeros(1, 1), 0, 0, 1)
+
+
+# --- SciPy's functions ---
+
+X = RANDOM.normal(size=(7, 9))
+BEYOND = {
+    "reflect": lambda i, n: i % (2 * n) if i % (2 * n) < n else 2 * n - 1 - i % (2 * n),
+    "mirror": lambda i, n: i % (2 * n - 2) if i % (2 * n - 2) < n else 2 * n - 2 - i % (2 * n - 2),
+    "nearest": lambda i, n: min(max(i, 0), n - 1), "wrap": lambda i, n: i % n,
+    "constant": lambda i, n: i if 0 <= i < n else None,
+}
+
+
+def neighbours(x, sizes, mode, cval=0.0):
+    """Of each element the window around it."""
+    out = numpy.empty((*x.shape, *sizes))
+    for i in numpy.ndindex(*out.shape):
+        at = [BEYOND[mode](p + q - s // 2, n) for p, q, s, n in zip(i[:2], i[2:], sizes, x.shape)]
+        out[i] = cval if None in at else x[tuple(at)]
+    return out
+
+
+@pytest.mark.parametrize("mode", BEYOND)
+def test_filters(mode):
+    w = RANDOM.normal(size=(3, 4))
+    windows = neighbours(X, (3, 4), mode, 0.5)
+    x = cp.array(X)
+    assert numpy.allclose(cp.asnumpy(ndimage.correlate(x, cp.array(w), mode=mode, cval=0.5)), (windows * w).sum((2, 3)))
+    flat = windows.reshape(7, 9, -1)
+    for f, expected in ((ndimage.maximum_filter, flat.max(-1)), (ndimage.minimum_filter, flat.min(-1)),
+                        (ndimage.median_filter, numpy.sort(flat)[..., 6])):
+        assert numpy.allclose(cp.asnumpy(f(x, (3, 4), mode=mode, cval=0.5)), expected)
+    shape = numpy.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
+    found = ndimage.maximum_filter(x, footprint=cp.array(shape), mode=mode, cval=0.5)
+    assert numpy.allclose(cp.asnumpy(found), windows[..., shape].max(-1))
+    odd = neighbours(X, (3, 3), mode, 0.5)
+    assert numpy.allclose(cp.asnumpy(ndimage.convolve(x, cp.array(w[:, :3]), mode=mode, cval=0.5)), (odd * w[::-1, 2::-1]).sum((2, 3)))
+    assert numpy.allclose(cp.asnumpy(ndimage.uniform_filter(x, 3, mode=mode)), neighbours(X, (3, 3), mode).mean((2, 3)))
+    edges = numpy.outer([1, 2, 1], [-1, 0, 1])
+    assert numpy.allclose(cp.asnumpy(ndimage.sobel(x, mode=mode)), (neighbours(X, (3, 3), mode) * edges).sum((2, 3)))
+    k = numpy.exp(-0.5 * (numpy.arange(-4, 5) / 1.0) ** 2)
+    k /= k.sum()
+    for order, factor in ((0, 1), (1, numpy.arange(-4, 5)), (2, numpy.arange(-4, 5) ** 2 - 1.0)):
+        weights = k * factor * k[:, None]
+        assert numpy.allclose(cp.asnumpy(ndimage.gaussian_filter(x, 1.0, order=(0, order), mode=mode)),
+                              (neighbours(X, (9, 9), mode) * weights).sum((2, 3)))
+
+
+@pytest.mark.parametrize("mode", BEYOND)
+def test_the_kernel_of_filters_is_the_filter(mode):
+    # GPUs run it; here the interpreter does.
+    t, w = arete.tensor(X), arete.randn(3, 4, dtype=arete.float64)
+    found = ndimage._stencil(t, w, [1, 2], [1, 1], mode, 0.5)
+    assert arete.allclose(found, ndimage._correlated(t, w, [0, 0], mode, 0.5))
+
+
+def test_integers_and_outputs():
+    x = cp.array(numpy.arange(12, dtype=numpy.uint8).reshape(3, 4))
+    assert ndimage.uniform_filter(x, 3).dtype == numpy.uint8 and ndimage.uniform_filter(x, 3, output=cp.float32).dtype == numpy.float32
+    out = cp.zeros((3, 4))
+    assert ndimage.laplace(x, out) is out and isinstance(ndimage.laplace(arete.ones(2, 2)), arete.Tensor)
+
+
+def test_label():
+    x = numpy.array([[1, 1, 0, 0, 1], [0, 1, 0, 1, 0], [0, 0, 0, 1, 1], [1, 0, 1, 0, 0]])
+    found, count = ndimage.label(cp.array(x))
+    assert count == 5 and cp.asnumpy(found).tolist() == [[1, 1, 0, 0, 2], [0, 1, 0, 3, 0], [0, 0, 0, 3, 3], [4, 0, 5, 0, 0]]
+    found, count = ndimage.label(cp.array(x), cp.ones((3, 3)))
+    assert count == 3 and cp.asnumpy(found)[3].tolist() == [3, 0, 2, 0, 0]
+    snake = numpy.zeros((30, 31), dtype=int)
+    snake[::2] = 1
+    snake[1::4, -1] = snake[3::4, 0] = 1
+    assert ndimage.label(cp.array(snake))[1] == 1
+    assert ndimage.label(cp.zeros((2, 2)))[1] == 0
+
+
+def test_resampling():
+    x = cp.array(X)
+    c = numpy.array([[0.5, 2.25, -1, 6], [1.5, 8, 2, 8]])
+    found = cp.asnumpy(ndimage.map_coordinates(x, cp.array(c), order=1, cval=-5))
+    mean = X[:2, 1:3].mean()
+    assert numpy.allclose(found, [mean, 0.75 * X[2, 8] + 0.25 * X[3, 8], -5, X[6, 8]])
+    assert numpy.allclose(cp.asnumpy(ndimage.shift(x, (1, -2), order=1)), numpy.pad(X, ((1, 0), (0, 2)))[:7, 2:])
+    assert numpy.allclose(cp.asnumpy(ndimage.rotate(x, 90, order=1, mode="nearest")), numpy.rot90(X))
+    big = cp.asnumpy(ndimage.zoom(x, 2, order=1))
+    assert big.shape == (14, 18) and numpy.allclose(big[[0, 0, -1], [0, -1, -1]], X[[0, 0, -1], [0, -1, -1]])
+    with pytest.raises(NotImplementedError, match="order must be 0 or 1, not 3"):
+        ndimage.zoom(x, 2)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_convolutions(mode):
+    a, b = RANDOM.normal(size=20), RANDOM.normal(size=5)
+    for f in (signal.convolve, signal.fftconvolve):
+        assert numpy.allclose(cp.asnumpy(f(cp.array(a), cp.array(b), mode)), numpy.convolve(a, b, mode))
+    assert numpy.allclose(cp.asnumpy(signal.correlate(cp.array(a), cp.array(b), mode)), numpy.correlate(a, b, mode))
+    whole = signal.convolve(cp.arange(5), cp.array([1, 2]), mode)
+    assert whole.dtype == numpy.int64 and cp.asnumpy(whole).tolist() == numpy.convolve(numpy.arange(5), [1, 2], mode).tolist()
+    w = RANDOM.normal(size=(3, 3))
+    for boundary, border in (("fill", "constant"), ("wrap", "wrap"), ("symm", "reflect")):
+        found = cp.asnumpy(signal.convolve2d(cp.array(X), cp.array(w), "same", boundary))
+        assert numpy.allclose(found, (neighbours(X, (3, 3), border) * w[::-1, ::-1]).sum((2, 3)))
+
+
+def test_signals():
+    x = RANDOM.normal(size=(3, 50))
+    b, a = [0.2, 0.3, -0.1], [2.0, -0.4, 0.25]
+    expected = numpy.zeros_like(x)
+    for n in range(50):
+        for k in range(3):
+            if n >= k:
+                expected[:, n] += (b[k] * x[:, n - k] - (a[k] * expected[:, n - k] if k else 0)) / a[0]
+    assert numpy.allclose(cp.asnumpy(signal.lfilter(b, a, cp.array(x))), expected)
+    first, state = signal.lfilter(b, a, cp.array(x[:, :20]), zi=cp.zeros((3, 2)))
+    second, _ = signal.lfilter(b, a, cp.array(x[:, 20:]), zi=state)
+    assert numpy.allclose(numpy.hstack([cp.asnumpy(first), cp.asnumpy(second)]), expected)
+    t = numpy.arange(64) * 2 * math.pi / 64
+    assert numpy.allclose(cp.asnumpy(signal.hilbert(cp.array(numpy.cos(5 * t)))), numpy.exp(5j * t))
+    assert numpy.allclose(cp.asnumpy(signal.resample(cp.array(numpy.cos(5 * t)), 32)), numpy.cos(5 * t[::2]))
+    assert numpy.allclose(cp.asnumpy(signal.resample(cp.array(numpy.cos(5 * t)), 128))[::2], numpy.cos(5 * t))
+    line = signal.detrend(cp.array(3 * t + 1))
+    assert numpy.allclose(cp.asnumpy(line), 0)
+    taps = cp.asnumpy(signal.firwin(31, 0.25))
+    assert math.isclose(taps.sum(), 1) and abs((taps * (-1.0) ** numpy.arange(31)).sum()) < 1e-3
+    assert numpy.allclose(cp.asnumpy(signal.medfilt(cp.array([1.0, 9, 2, 8, 3]), 3)), [1, 2, 8, 3, 3])
+
+
+def test_linear_algebra():
+    a, b = RANDOM.normal(size=(4, 4)), RANDOM.normal(size=4)
+    factors = linalg.lu_factor(cp.array(a))
+    assert numpy.allclose(a @ cp.asnumpy(linalg.lu_solve(factors, cp.array(b))), b)
+    assert numpy.allclose(a.T @ cp.asnumpy(linalg.lu_solve(factors, cp.array(b), trans=1)), b)
+    p, low, up = map(cp.asnumpy, linalg.lu(cp.array(a)))
+    assert numpy.allclose(p @ low @ up, a)
+    for trans, lower in ((0, True), (1, False)):
+        m = numpy.tril(a) if lower else numpy.triu(a)
+        x = cp.asnumpy(linalg.solve_triangular(cp.array(a), cp.array(b), trans, lower))
+        assert numpy.allclose((m.T if trans else m) @ x, b)
+    assert cp.asnumpy(linalg.toeplitz(cp.array([1, 2, 3]), cp.array([9, 4]))).tolist() == [[1, 4], [2, 1], [3, 2]]
+    assert cp.asnumpy(linalg.hankel(cp.array([1, 2, 3]))).tolist() == [[1, 2, 3], [2, 3, 0], [3, 0, 0]]
+    assert cp.asnumpy(linalg.circulant(cp.array([1, 2, 3]))).tolist() == [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
+    assert numpy.allclose(numpy.linalg.eigvals(cp.asnumpy(linalg.companion(cp.array([1.0, -3, 2])))), [2, 1])
+    assert numpy.allclose(cp.asnumpy(linalg.dft(4)) @ b, numpy.fft.fft(b))
+    assert numpy.allclose(cp.asnumpy(special.gamma(cp.array([0.5, -0.5, -1.5, 5]))), [math.gamma(v) for v in (0.5, -0.5, -1.5, 5)])
+    weighted = special.logsumexp(cp.array(b), b=cp.array([1.0, 2, 3, 4]))
+    assert math.isclose(float(weighted), math.log((numpy.arange(1, 5) * numpy.exp(b)).sum()))
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
+def test_sparse_matrices(kind):
+    make = getattr(sparse, kind)
+    a = RANDOM.normal(size=(5, 4)) * (RANDOM.random((5, 4)) < 0.5)
+    b = RANDOM.normal(size=(4, 6)) * (RANDOM.random((4, 6)) < 0.5)
+    m, n = make(cp.array(a)), make(cp.array(b))
+    dense = lambda s: cp.asnumpy(s.toarray())  # noqa: E731
+    assert numpy.allclose(dense(m), a) and m.nnz == (a != 0).sum() and m.format == kind[:3]
+    assert numpy.allclose(dense(m @ n), a @ b) and numpy.allclose(cp.asnumpy(m @ cp.array(b)), a @ b)
+    assert numpy.allclose(cp.asnumpy(m @ cp.array(b[:, 0])), a @ b[:, 0])
+    assert numpy.allclose(dense(m.T), a.T) and numpy.allclose(dense(m + m * 2 - m.multiply(m)), 3 * a - a * a)
+    assert numpy.allclose(cp.asnumpy(m.sum(0)), a.sum(0)[None]) and numpy.allclose(cp.asnumpy(m.diagonal(-1)), numpy.diagonal(a, -1))
+    assert numpy.allclose(dense(make((cp.array([1.0, 2, 3]), (cp.array([0, 0, 1]), cp.array([1, 1, 0]))))), [[0, 3], [3, 0]])
+    if kind != "coo_matrix":
+        again = make((m.data, m.indices, m.indptr), shape=m.shape)
+        assert numpy.allclose(dense(again), a)
+    with pytest.raises(ValueError, match="outside"):
+        make((cp.array([1.0]), (cp.array([7]), cp.array([0]))), shape=(2, 2))
+
+
+def test_sparse_solvers():
+    n = 40
+    a = sparse.diags([[-1.0] * (n - 1), [2.5] * n, [-1.0] * (n - 1)], [-1, 0, 1], format="csr")
+    b = cp.array(RANDOM.normal(size=n))
+    exact = numpy.linalg.solve(cp.asnumpy(a.toarray()), cp.asnumpy(b))
+    x, info = cg(a, b, tol=1e-10)
+    assert info == 0 and numpy.allclose(cp.asnumpy(x), exact)
+    _, info = cg(a, b, tol=1e-10, maxiter=2)
+    assert info == 2
+    x, info = gmres(LinearOperator((n, n), lambda v: a @ v), b, tol=1e-10, restart=15)
+    assert info == 0 and numpy.allclose(cp.asnumpy(x), exact)
+    assert numpy.allclose(cp.asnumpy(spsolve(a, b)), exact)
