@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from . import _C
 from ._C import Tensor
-from ._kernels import checked
+from ._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModule, ReductionKernel, SourceModule, checked
 
 _e = _C._expr
 
@@ -34,7 +34,8 @@ for _name in ("abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh
     globals()[_name] = getattr(_e, _name)
 maximum, minimum, isnan, isinf = _e.max, _e.min, _e.is_nan, _e.is_inf
 
-__all__ = ["apply_matmul", "apply_program", "apply_reduce", "apply_rows", "checked"]
+__all__ = ["ElementwiseKernel", "In", "InOut", "Out", "RawKernel", "RawModule", "ReductionKernel", "SourceModule", "apply_matmul",
+           "apply_program", "apply_reduce", "apply_rows", "checked"]
 
 
 class _RowsOf:

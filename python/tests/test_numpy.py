@@ -112,7 +112,7 @@ def test_bad_kernels():
 
 def test_options_that_kernels_do_not_have_are_refused():
     kernel = np.ElementwiseKernel("T x", "T z", "z = x", "k")
-    for call in (lambda: kernel(torch.ones(2), stream=1), lambda: np.RawModule(code="", jitify=True)):
+    for call in (lambda: kernel(torch.ones(2), stream=1), lambda: np.RawModule(code="", nonsense=True)):
         with pytest.raises(TypeError, match="unexpected keyword argument"):
             call()
     with pytest.raises(ValueError, match="by no 'nvcc'"):

@@ -7,7 +7,7 @@ import pytest
 import arete
 from arete import _kernels
 from arete._kernels import _elementwise, _reduction, _text
-from arete._kernels import ElementwiseKernel, RawKernel, ReductionKernel
+from arete._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModule, ReductionKernel, SourceModule
 
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
 
@@ -326,6 +326,29 @@ def test_templates_by_name():
     x = arete.zeros(4)
     k((1,), (1,), (x,))
     assert x.tolist() == [0, 0.5, 1, 0]
+    module = RawModule(code=k.code, name_expressions=["k<double, 2>"])
+    y = arete.zeros(3, dtype=arete.float64)
+    module.compile()
+    module.get_function("k<double, 2>")((1,), (1,), (y,))
+    assert y.tolist() == [0, 0.5, 0]
+    with pytest.raises(ValueError, match="not among the name_expressions"):
+        module.get_function("k<float, 2>")
+    with pytest.raises(NotImplementedError, match="jitify is not there"):
+        RawModule(code="", jitify=True)
+
+
+def test_modules_as_pycuda_has_them():
+    module = SourceModule("""
+    __global__ void multiply_them(float *dest, float *a, float *b) {
+      const int i = threadIdx.x;
+      dest[i] = a[i] * b[i];
+    }""")
+    a, b = numpy.random.rand(2, 40).astype(numpy.float32)
+    dest = numpy.zeros_like(a)
+    module.get_function("multiply_them")(Out(dest), In(a), In(b), block=(40, 1, 1), grid=(1, 1))
+    assert numpy.allclose(dest, a * b)
+    with pytest.raises(ValueError, match="line 2: unknown name 'c'"):
+        SourceModule("__global__ void f(float* x) {\n  x[0] = c;\n}").get_function("f")(InOut(a), block=(1, 1, 1))
 
 
 def test_all_names():

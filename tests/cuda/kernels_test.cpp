@@ -63,6 +63,16 @@ TEST_P(KernelSources, Compile) {
   }
 }
 
+TEST(Kernels, AnInstanceOfATemplateHasAnotherNameInItsCode) {
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  const KernelSource source{"scale<float, 3>",
+                            "template <class T, int N> __global__ void scale(T* x) { x[0] *= N; }"};
+  std::string name;
+  const std::string code = compile_to_cubin(source, 90, {}, &name);
+  EXPECT_NE(name.find("scale"), std::string::npos) << name;
+  EXPECT_NE(code.find(name), std::string::npos);
+}
+
 TEST(Kernels, ABadOneIsAnErrorWithLogAndSource) {
   if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
   const KernelSource bad{"bad",

@@ -2,7 +2,8 @@
 from ._elementwise import ElementwiseKernel
 from ._launch import checked
 from ._python import PythonKernel
-from ._raw import RawKernel, RawModule
+from ._raw import In, InOut, Out, RawKernel, RawModule, SourceModule
 from ._reduction import ReductionKernel
 
-__all__ = ["ElementwiseKernel", "PythonKernel", "RawKernel", "RawModule", "ReductionKernel", "checked"]
+__all__ = ["ElementwiseKernel", "In", "InOut", "Out", "PythonKernel", "RawKernel", "RawModule", "ReductionKernel", "SourceModule",
+           "checked"]

@@ -1,13 +1,19 @@
 """Kernels in the source of CUDA C++."""
 from __future__ import annotations
 
+import contextlib
+
 from .. import _C
 from ._launch import raw_argument, three
 
 
-def _check_backend(backend):
+def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups, jitify):
     if backend != "nvrtc":
         raise ValueError(f"kernels are compiled by nvrtc, and by no {backend!r}")
+    for option, value in (("translate_cucomplex", translate_cucomplex), ("enable_cooperative_groups", enable_cooperative_groups),
+                          ("jitify", jitify)):
+        if value:
+            raise NotImplementedError(f"{name}: {option} is not there")
 
 
 class RawKernel:
@@ -26,11 +32,7 @@ class RawKernel:
 
     def __init__(self, code: str, name: str, options=(), backend: str = "nvrtc", *, translate_cucomplex: bool = False,
                  enable_cooperative_groups: bool = False, jitify: bool = False):
-        _check_backend(backend)
-        for option, value in (("translate_cucomplex", translate_cucomplex), ("enable_cooperative_groups", enable_cooperative_groups),
-                              ("jitify", jitify)):
-            if value:
-                raise NotImplementedError(f"RawKernel: {option} is not there")
+        _check_options("RawKernel", backend, translate_cucomplex, enable_cooperative_groups, jitify)
         self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
         self._kernel = _C._cuda.RawKernel(code, name, list(options))
 
@@ -46,11 +48,70 @@ class RawKernel:
 
 
 class RawModule:
-    """Several functions in one source: get_function(name) gives each as a RawKernel."""
+    """Several functions in one source: get_function(name) gives each as a RawKernel. Of a template an instance is named as in the
+    source, get_function("scale<float>"); those that `name_expressions` lists, if it is given, are all there are."""
 
-    def __init__(self, *, code: str, options=(), backend: str = "nvrtc"):
-        _check_backend(backend)
+    def __init__(self, *, code: str, options=(), backend: str = "nvrtc", name_expressions=None, translate_cucomplex: bool = False,
+                 enable_cooperative_groups: bool = False, jitify: bool = False):
+        _check_options("RawModule", backend, translate_cucomplex, enable_cooperative_groups, jitify)
         self.code, self.options, self.backend = code, tuple(options), backend
+        self.name_expressions = None if name_expressions is None else tuple(name_expressions)
+
+    def compile(self, log_stream=None) -> None:
+        """Compiles the functions that `name_expressions` lists; others are compiled when they are first launched."""
+        for name in self.name_expressions or ():
+            self.get_function(name).compile()
 
     def get_function(self, name: str) -> RawKernel:
+        if "<" in name and self.name_expressions is not None and name not in self.name_expressions:
+            raise ValueError(f"RawModule: {name!r} is not among the name_expressions")
         return RawKernel(self.code, name, self.options)
+
+
+class SourceModule:
+    """The same as PyCUDA has it: the source is taken for C (unless `no_extern_c`), and functions are called with block and grid by
+    name. What In, Out and InOut are around is copied to and from the device for the call."""
+
+    def __init__(self, source: str, options=(), no_extern_c: bool = False):
+        self._module = RawModule(code=source if no_extern_c else f'extern "C" {{\n#line 1\n{source}\n}}\n', options=options or ())
+
+    def get_function(self, name: str):
+        kernel = self._module.get_function(name)
+
+        def call(*args, block, grid=(1, 1), shared: int = 0, stream=None):
+            given = [a.to_device() if isinstance(a, In) else a for a in args]
+            with stream if hasattr(stream, "__enter__") else contextlib.nullcontext():
+                kernel(grid, block, given, shared_mem=shared)
+            for a, t in zip(args, given):
+                if isinstance(a, In):
+                    a.to_host(t)
+
+        call.__name__, call.prepare = name, lambda *types: call
+        return call
+
+
+class In:
+    """A NumPy array that a kernel reads."""
+
+    _back = False
+
+    def __init__(self, array):
+        self.array = array
+
+    def to_device(self):
+        device = "cuda" if _C._cuda.is_available() else "cpu"
+        return _C.tensor(self.array, device=device)
+
+    def to_host(self, t):
+        if self._back:
+            self.array[...] = t.cpu().numpy()
+
+
+class InOut(In):
+    """A NumPy array that a kernel reads and writes."""
+
+    _back = True
+
+
+class Out(InOut):
+    """A NumPy array that a kernel writes."""

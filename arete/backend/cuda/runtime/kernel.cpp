@@ -42,13 +42,20 @@ const std::string& common_key() {
   return text;
 }
 
+// A name of a template's instance, which the code calls otherwise: saved code begins with that
+// name.
+bool is_expression(const std::string& name) { return name.find('<') != std::string::npos; }
+
 // Machine code from disk, or compiled now and saved. `fresh` compiles without looking.
 std::string machine_code(DeviceContext& device, const KernelSource& source, const Hash128& key,
                          bool fresh) {
   if (!fresh)
     if (std::optional<std::string> saved = device.store().load(key)) return std::move(*saved);
   const auto begin = std::chrono::steady_clock::now();
-  std::string code = compile_to_cubin(source, device.limits().arch(), source.options);
+  std::string lowered;
+  std::string code = compile_to_cubin(source, device.limits().arch(), source.options,
+                                      is_expression(source.name) ? &lowered : nullptr);
+  if (!lowered.empty()) code = lowered + '\n' + code;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   prim::note_compiled_kernel(source.name, took.count());
   device.store().save(key, code);
@@ -75,13 +82,23 @@ const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash
   kernel->name = source.name;
   kernel->waits = waits;
   CUmodule module = nullptr;
-  std::string code = machine_code(device, source, key, false);
+  std::string name = source.name;
+  const auto code_of = [&](bool fresh) {
+    std::string code = machine_code(device, source, key, fresh);
+    if (is_expression(source.name)) {
+      const size_t end = code.find('\n');
+      name = code.substr(0, end);
+      code.erase(0, end + 1);
+    }
+    return code;
+  };
+  std::string code = code_of(false);
   if (driver().cuModuleLoadData(&module, code.data()) != CUDA_SUCCESS) {
     // Whole by its hash, but not for this driver: make it again.
-    code = machine_code(device, source, key, true);
+    code = code_of(true);
     ARETE_CU(cuModuleLoadData, &module, code.data());
   }
-  ARETE_CU(cuModuleGetFunction, &kernel->function, module, source.name.c_str());
+  ARETE_CU(cuModuleGetFunction, &kernel->function, module, name.c_str());
   const auto get = [&](CUfunction_attribute a) {
     int v = 0;
     ARETE_CU(cuFuncGetAttribute, &v, a, kernel->function);

@@ -15,6 +15,8 @@ namespace {
   X(nvrtcCreateProgram)          \
   X(nvrtcDestroyProgram)         \
   X(nvrtcCompileProgram)         \
+  X(nvrtcAddNameExpression)      \
+  X(nvrtcGetLoweredName)         \
   X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
 struct Nvrtc {
@@ -68,7 +70,7 @@ std::vector<std::string> default_compile_options() {
 }
 
 std::string compile_to_cubin(const KernelSource& source, int arch,
-                             const std::vector<std::string>& options) {
+                             const std::vector<std::string>& options, std::string* lowered) {
   const Nvrtc& n = nvrtc();
   std::vector<const char*> names, texts;
   std::vector<std::string> own;  // zero-terminated copies
@@ -86,6 +88,8 @@ std::string compile_to_cubin(const KernelSource& source, int arch,
     nvrtcProgram& p;
     ~Destroy() { n.nvrtcDestroyProgram(&p); }
   } destroy{n, program};
+  if (lowered)
+    check(n.nvrtcAddNameExpression(program, source.name.c_str()), "nvrtcAddNameExpression");
   std::vector<std::string> all = default_compile_options();
   all.push_back("--gpu-architecture=sm_" + std::to_string(arch));
   all.insert(all.end(), options.begin(), options.end());
@@ -103,6 +107,11 @@ std::string compile_to_cubin(const KernelSource& source, int arch,
                              std::to_string(arch) + ": " + n.nvrtcGetErrorString(result) + "\n" +
                              log + "\n" + source.text;
     throw BugError("", text);
+  }
+  if (lowered) {
+    const char* name = nullptr;
+    check(n.nvrtcGetLoweredName(program, source.name.c_str(), &name), "nvrtcGetLoweredName");
+    *lowered = name;
   }
   size_t size = 0;
   check(n.nvrtcGetCUBINSize(program, &size), "nvrtcGetCUBINSize");

@@ -14,9 +14,11 @@ const std::string& nvrtc_problem();
 std::string nvrtc_version();
 
 /// Compiles to machine code for `arch`, such as 90 for sm_90. BugError with the compiler's log and
-/// the source if it does not compile. Needs no GPU; may run on several threads at once.
+/// the source if it does not compile. Needs no GPU; may run on several threads at once. `lowered`:
+/// becomes what the code calls the function, for names that are expressions ("scale<float>").
 std::string compile_to_cubin(const KernelSource& source, int arch,
-                             const std::vector<std::string>& options = {});
+                             const std::vector<std::string>& options = {},
+                             std::string* lowered = nullptr);
 /// The options used for every kernel, part of the cache key.
 std::vector<std::string> default_compile_options();
 

@@ -13,8 +13,8 @@ from ._arrays import each, floating, given, like, tensor
 
 __all__ = [
     "affine_transform", "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
-    "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "grey_closing", "grey_dilation", "grey_erosion", "grey_opening",
-    "label", "laplace",
+    "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "grey_closing", "grey_dilation", "grey_erosion",
+    "grey_opening", "label", "laplace",
     "map_coordinates", "maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter", "minimum_filter1d", "percentile_filter",
     "prewitt", "rank_filter", "rotate", "shift", "sobel", "uniform_filter", "uniform_filter1d", "zoom",
 ]
