@@ -522,6 +522,7 @@ class Parser {
   // ---- nodes
   Node* node(Op op, Type type, Node* a = nullptr, Node* b = nullptr, Node* c = nullptr) {
     Node& n = p_->nodes.emplace_back();
+    if (op != Op::variable) p_->work += int64_t(1) << (4 * std::min(loops_, 4));
     n.op = op;
     n.type = std::move(type);
     n.line = tokens_[at_ > 0 ? at_ - 1 : 0].line;
@@ -1563,6 +1564,7 @@ class Parser {
     types_.emplace_back();
     Statement* all = new_statement(Do::block);
     Statement* s = new_statement(Do::loop);
+    ++loops_;
     if (accept("for")) {
       take("(");
       if (!accept(";")) {
@@ -1593,6 +1595,7 @@ class Parser {
       take(";");
       s->after = true;
     }
+    --loops_;
     all->list.push_back(s);
     scopes_.pop_back();
     types_.pop_back();
@@ -1837,7 +1840,7 @@ class Parser {
   std::set<int> fixed_;
   std::map<std::pair<int, int>, int> specials_;
   std::string last_name_;
-  int return_slot_ = -1, depth_ = 0;
+  int return_slot_ = -1, depth_ = 0, loops_ = 0;
   Type return_type_;
   size_t last_default_ = 0;
 };

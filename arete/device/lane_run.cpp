@@ -15,6 +15,7 @@ namespace {
 constexpr int kLaneBytes = 8;
 constexpr int kWide = 512;  // lanes of a batch of small blocks
 constexpr int kWarp = 32;
+constexpr int64_t kGrain = 200'000;  // instructions of lanes that are worth another thread
 
 struct Range {
   int64_t begin = 0, end = 0;
@@ -733,7 +734,8 @@ void launch(const Program& program, std::array<unsigned, 3> grid, std::array<uns
   if (blocks == 0 || threads == 0) return;
   const int together = int(std::min<int64_t>(std::max<int64_t>(1, kWide / threads), blocks));
   const Launch l{program, grid, block, arguments, shared_bytes, int(threads), together, blocks};
-  parallel_for(0, (blocks + together - 1) / together, 1, [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / (program.work * threads * together + 1));
+  parallel_for(0, (blocks + together - 1) / together, grain, [&](int64_t begin, int64_t end) {
     Worker worker(l);
     for (int64_t i = begin; i < end; ++i) worker.run(i * together);
   });

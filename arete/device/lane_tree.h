@@ -150,6 +150,7 @@ struct Program {
   std::vector<Preset> presets;
   std::vector<Memory> memory;
   int slots = 0;
+  int64_t work = 0;     // about how many instructions a thread runs, loops taken for 16 rounds
   bool shares = false;  // threads of a block work together
   Statement* body = nullptr;
   std::deque<Node> nodes;

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import builtins as _b
 import functools as _functools
+import importlib as _importlib
+import sys as _sys
 
 from .. import compiler as _compiler, cuda as _cuda, numpy as _numpy, version as _version
 from .._C import Tensor as _Tensor
@@ -18,18 +20,28 @@ if _cuda.is_available():
     _numpy.set_device("cuda")
 
 __version__ = "13.6.0"  # whose names these are
-__all__ = [*_names, "fuse", "get_array_module", "get_default_memory_pool", "get_default_pinned_memory_pool", "is_available", "show_config"]
+__all__ = [*_names, "fuse", "get_array_module", "get_default_memory_pool", "get_default_pinned_memory_pool", "install",
+           "is_available", "show_config"]
 
 is_available = cuda.is_available
 
 
+def asarray(a, dtype=None, order=None, *, blocking=False):
+    """An array; of NumPy's a copy, as CuPy's is."""
+    return _numpy.array(a, dtype=dtype, order=order or "K") if type(a).__module__ == "numpy" else _numpy.asarray(a, dtype=dtype, order=order)
+
+
+def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
+    """A NumPy array: a copy, on the CPU, too."""
+    result = _numpy.asnumpy(a, stream, order, out)
+    return result if out is not None else result.copy(order="K")
+
+
 def get_array_module(*args):
     """This module if any argument is one of its arrays or a tensor, else NumPy."""
-    import sys
-
     import numpy
 
-    return sys.modules[__name__] if _b.any(isinstance(a, (ndarray, _Tensor)) for a in args) else numpy
+    return _sys.modules[__name__] if _b.any(isinstance(a, (ndarray, _Tensor)) for a in args) else numpy
 
 
 def fuse(*args, kernel_name=None):
@@ -61,6 +73,26 @@ def _over_tensors(function, places):
         return tuple(r._tensor for r in (results if many[0] else [results]))
 
     return _compiler.compile(run), many
+
+
+def install():
+    """From here on `import cupy` and `import cupyx`, with all below them, give what is here, in this process.
+
+    >>> import arete.cupy
+    >>> arete.cupy.install()
+    >>> import cupy, cupyx.scipy.ndimage
+    >>> cupy.arange(3).sum()
+    array(3)
+    """
+    own = __name__.removesuffix("cupy")
+    for name in ("cupyx", *(f"cupyx.scipy.{n}" for n in ("linalg", "ndimage", "signal", "sparse.linalg", "special"))):
+        _importlib.import_module(own + name)
+    for name in list(_sys.modules):
+        for package in ("cupy", "cupyx"):
+            if name == own + package or name.startswith(f"{own}{package}."):
+                _sys.modules[name[len(own):]] = _sys.modules[name]
+    for name in ("fft", "linalg", "random"):
+        _sys.modules[f"cupy.{name}"] = getattr(_numpy, name)
 
 
 def show_config():
