@@ -8,7 +8,7 @@ import math as _math
 from . import (
     _array, _creation, _interchange, _mathematics, _polynomials, _printing, _products, _reductions, _searching, _shapes, _types, _ufuncs,
 )
-from . import cuda, exceptions, fft, linalg, ma, polynomial, random
+from . import cuda, exceptions, fft, lib, linalg, ma, polynomial, random
 from .._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel
 from ..cuda import nvtx
 from ._array import *

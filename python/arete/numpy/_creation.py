@@ -8,7 +8,7 @@ from .. import _C, _operators as _t
 from ._array import (
     _array, _in_kind, array, cast, flatiter, get_device, ndarray, ordered, sizes_of, tensor_of, wrap,
 )
-from ._types import FLOAT64, as_dtype, native, number_type
+from ._types import FLOAT64, PROMOTED_NATIVE, as_dtype, native, number_type
 
 __all__ = [
     "asarray",
@@ -387,12 +387,8 @@ def vander(x, N=None, increasing=False):
     if t.dim() != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     n = t.shape[0] if N is None else N
-    d = t.dtype if t.is_floating_point() or t.is_complex() else _C.int64
-    r = (
-        _t.pow(t.to(d).unsqueeze(1), _t.arange(n, device=t.device).to(d) if not d.is_complex else _t.arange(n, device=t.device))
-        if n
-        else _t.empty((t.shape[0], 0), dtype=d, device=t.device)
-    )
+    t = cast(t, PROMOTED_NATIVE[t.dtype, _C.int64])
+    r = _t.stack([t**i for i in range(n)], 1) if n else t.new_empty((t.shape[0], 0))
     return wrap(r if increasing else r.flip(1))
 
 

@@ -109,7 +109,7 @@ def load(file, mmap_mode=None, allow_pickle=False, fix_imports=True, encoding="A
 # NumPy's own, where NumPy is installed: what they are about has no counterpart on a device.
 HOST = frozenset("""
     busday_count busday_offset busdaycalendar bytes_ char character core ctypeslib datetime64 datetime_as_string datetime_data dtypes f2py
-    flexible get_include is_busday lib matrix asmatrix bmat memmap nditer nested_iters object_ rec recarray record show_config
+    flexible get_include is_busday matrix asmatrix bmat memmap nditer nested_iters object_ rec recarray record show_config
     show_runtime str_ strings test testing timedelta64 typing void
 """.split())
 

@@ -127,8 +127,7 @@ def angle(z, deg=False):
     if t.is_complex():
         r = _t.atan2(t.imag, t.real)
     else:
-        t = t if t.is_floating_point() else t.to(_C.float64)
-        r = _t.atan2(_t.zeros_like(t), t)
+        r = _ALL["arctan2"]._compute(0, wrap(t if t.dtype is not _C.bool else t.to(_C.float64)))
     return wrap(r * (180 / _math.pi) if deg else r)
 
 
@@ -304,7 +303,10 @@ def ediff1d(ary, to_end=None, to_begin=None):
 
 def gradient(f, *varargs, axis=None, edge_order=1):
     """Slopes by central differences, for equal steps or coordinates; an array for each axis."""
-    t = _floating(tensor_of(f))
+    t = tensor_of(f)
+    if t.dtype is _C.bool:
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported, so bool has no gradient")
+    t = _floating(t)
     axes = axes_of(axis, t.dim())
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
@@ -346,13 +348,13 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     t = tensor_of(y)
     axis = axis_of(axis, t.dim())
     if x is None:
-        d = tensor_of(dx)
+        d = dx
     else:
         p = tensor_of(x)
         d = p[1:] - p[:-1] if p.dim() == 1 else diff(wrap(p), axis=axis)._tensor
         d = d.reshape([-1 if i == axis else 1 for i in range(t.dim())]) if p.dim() == 1 else d
     n = t.shape[axis]
-    r = _ALL["multiply"]._compute(wrap(d), wrap(t.narrow(axis, 1, n - 1) + t.narrow(axis, 0, n - 1)))
+    r = _ALL["multiply"]._compute(d if x is None else wrap(d), wrap(t.narrow(axis, 1, n - 1) + t.narrow(axis, 0, n - 1)))
     r = r if r.is_floating_point() or r.is_complex() else r.to(_C.float64)
     return wrap((r / 2).sum(axis))
 

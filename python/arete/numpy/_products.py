@@ -240,7 +240,9 @@ def _slide(a, v, mode):
 
 
 def _full_convolution(a, v):
-    k = v.shape[0]
+    n, k = a.shape[0], v.shape[0]
+    if k <= 16 and n < 2**20:  # a product of a view of all windows and the short vector
+        return _t.matmul(_t.constant_pad_nd(a, [k - 1, k - 1]).unfold(0, k, 1), v.flip((0,)))
     return _t.conv1d(a.reshape(1, 1, -1), v.flip((0,)).reshape(1, 1, -1), padding=k - 1).reshape(-1)
 
 
@@ -276,11 +278,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     x = tensor_of(m)
     if x.dim() > 2:
         raise ValueError("m has more than 2 dimensions")
-    x = x if x.is_floating_point() or x.is_complex() else x.to(_C.float64)
-    x = x.to(native(dtype)) if dtype is not None else x
+    x = cast(x, PROMOTED_NATIVE[x.dtype, _C.float64] if dtype is None else native(dtype))
     x = x.reshape(1, -1) if x.dim() < 2 else x if rowvar else x.T
     if y is not None:
-        other = cast(tensor_of(y), PROMOTED_NATIVE[x.dtype, tensor_of(y).dtype])
+        other = tensor_of(y)
+        other = cast(other, PROMOTED_NATIVE[x.dtype, other.dtype] if dtype is None else x.dtype)
         other = other.reshape(1, -1) if other.dim() < 2 else other if rowvar else other.T
         x = _t.cat([cast(x, other.dtype), other], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof

@@ -7,8 +7,8 @@ import warnings as _warnings
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import axes_of, axis_of, cast, ndarray, result_into, tensor_of, wrap
-from ._types import FLOAT64, OF_TENSOR, native, number_type
+from ._array import axes_of as _all_axes, axis_of as _one_axis, cast, ndarray, result_into, tensor_of, wrap
+from ._types import FLOAT64, OF_TENSOR, PROMOTED_NATIVE, native, number_type
 from ._ufuncs import ACCUMULATORS, REDUCERS, _ALL
 
 __all__ = [
@@ -17,6 +17,15 @@ __all__ = [
     "nanmin", "nanmean", "nanvar", "nanstd", "nanmedian", "nanargmax", "nanargmin", "nancumsum", "nancumprod", "nanpercentile",
     "nanquantile",
 ]
+
+
+def axes_of(axis, n):
+    """Axes from 0 on; an array without dimensions is taken along axis 0, too."""
+    return () if not n and axis is not None and _all_axes(axis, 1) else _all_axes(axis, n)
+
+
+def axis_of(axis, n):
+    return _one_axis(axis, n or 1)
 
 
 def _no(value):
@@ -117,7 +126,7 @@ def _extreme(name, operator, own, low):
         else:
             r = operator(t, axes, keepdims)
         if initial is not None:
-            r = _ALL[own]._compute(wrap(r), initial)
+            r = _ALL[own]._compute(wrap(r), wrap(cast(tensor_of(initial), r.dtype)))
         return wrap(r) if out is None else result_into(r, out)
 
     function.__name__ = name
@@ -159,7 +168,7 @@ def _floating(t, dtype=None):
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The mean, of all elements or along axes; of whole numbers float64."""
     t = _floating(tensor_of(a), dtype)
-    axes = axes_of(axis, t.dim())
+    axes = _all_axes(axis, t.dim())
     if not _no(where):
         m = _mask(where, t).expand(t.shape)
         r = _sum(_t.where(m, t, 0), axes, keepdims, t.dtype) / _sum(m, axes, keepdims, _C.int64)
@@ -188,8 +197,10 @@ def _spread(name, root):
             if ddof:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
-        t = _floating(tensor_of(a), dtype)
-        axes = axes_of(axis, t.dim())
+        t = tensor_of(a)
+        target = native(dtype)
+        t = _floating(t, None if t.is_complex() and target is not None and not target.is_complex else dtype)
+        axes = _all_axes(axis, t.dim())
         narrow = t.dtype if t.element_size() == 2 else None
         if _no(where) and mean is None and axes:
             n = _count(t, axes)
@@ -214,6 +225,7 @@ def _spread(name, root):
             r = _t.where((n - ddof) <= 0, _math.nan, r).to(d.dtype)
             r = r if keepdims else r.reshape([s for i, s in enumerate(t.shape) if i not in axes])
         r = r.sqrt() if root else r
+        r = r if target is None else r.to(target)
         return result_into(r if narrow is None else r.to(narrow), out)
 
     function.__name__ = name
@@ -233,7 +245,7 @@ def ptp(a, axis=None, out=None, keepdims=False):
 def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
     """The mean, weighted; with `returned` also the sum of the weights."""
     t = tensor_of(a)
-    axes = axes_of(axis, t.dim())
+    axes = _all_axes(axis, t.dim())
     if weights is None:
         r = mean(wrap(t), axis, keepdims=keepdims)
         total = _t.full(r._tensor.shape, float(_count(t, axes)), dtype=r._tensor.dtype, device=t.device)
@@ -261,6 +273,9 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
 def _place(name, operator):
     def function(a, axis=None, out=None, *, keepdims=False):
         t = tensor_of(a)
+        if not t.dim() and axis is not None:
+            axis_of(axis, 0)
+            return function(wrap(t), None, out, keepdims=keepdims)
         if not t.numel() and (axis is None or not t.shape[axis_of(axis, t.dim())]):
             raise ValueError(f"attempt to get {name} of an empty sequence")
         if t.is_complex():
@@ -289,7 +304,7 @@ argmax, argmin = _place("argmax", _ops.argmax), _place("argmin", _ops.argmin)
 def _running(name, operator):
     def function(a, axis=None, dtype=None, out=None):
         t = tensor_of(a)
-        t, axis = (t.reshape(-1), 0) if axis is None else (t, axis_of(axis, t.dim()))
+        t, axis = (t.reshape(-1), 0) if axis is None else (t if t.dim() else t.reshape(1), axis_of(axis, t.dim()))
         d = native(dtype) if dtype is not None else _whole(t)
         return result_into(operator(cast(t, d), axis), out)
 
@@ -328,6 +343,8 @@ def count_nonzero(a, axis=None, *, keepdims=False):
     """How many elements are not zero."""
     t = tensor_of(a)
     axes = axes_of(axis, t.dim())
+    if not keepdims and t.dim():
+        return wrap(_t.count_nonzero(t, None if axis is None else axes))
     return wrap(_sum(t != 0, axes, keepdims, _C.int64))
 
 
@@ -358,6 +375,9 @@ _METHODS = {  # where a quantile lies among n sorted elements: alpha and beta of
 _STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "lower", "higher", "midpoint", "nearest")
 
 
+_CHOOSING = {"inverted_cdf", "closest_observation", "lower", "higher", "nearest"}  # an element, and nothing between two
+
+
 def _positions(q, n, method):
     """The place before a quantile, the place after and how far it lies between, for q and n tensors of float64."""
     if method in _METHODS:
@@ -386,13 +406,19 @@ def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
     if t.is_complex():
         raise TypeError("a must be an array of real numbers")
     if not t.is_floating_point():
+        if t.dtype is _C.bool and method not in _CHOOSING:
+            raise TypeError("numpy boolean subtract, the `-` operator, is not supported: quantiles of bool are chosen, and not interpolated")
+        chosen = t.dtype if method in _CHOOSING else None
         t = t.to(_C.float64)
+        if chosen is not None:
+            return result_into(cast(_quantile(t, q, axis, method, keepdims, None, ignore_nan, weights)._tensor, chosen), out)
     qt = tensor_of(q)
-    q_dtype = qt.dtype if qt.is_floating_point() and number_type(q) is None and not isinstance(q, (list, tuple)) else None
+    if qt.is_floating_point() and number_type(q) is None and method not in _CHOOSING:
+        t = cast(t, PROMOTED_NATIVE[t.dtype, qt.dtype])
     qt = qt.to(_C.float64).to(t.device)
     if _b.bool(((qt < 0) | (qt > 1) | qt.isnan()).any()):
         raise ValueError("Quantiles must be in the range [0, 1]")
-    axes = axes_of(axis, t.dim())
+    axes = _all_axes(axis, t.dim())
     kept = [1 if i in axes else s for i, s in enumerate(t.shape)]
     rest = [i for i in range(t.dim()) if i not in axes]
     rows = t.permute(rest + list(axes)).reshape(
@@ -404,10 +430,6 @@ def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
         r = _t.full(tuple(qt.shape) + tuple(rows.shape[:-1]), _math.nan, dtype=t.dtype, device=t.device)
     else:
         r = _sorted_quantile(rows.sort(-1)[0], qt, method, ignore_nan)
-    if q_dtype is not None:
-        from ._types import PROMOTED_NATIVE
-
-        r = r.to(PROMOTED_NATIVE[r.dtype, q_dtype])
     if keepdims:
         r = r.reshape(tuple(qt.shape) + tuple(kept))
     return result_into(r, out)
@@ -481,12 +503,26 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
 
 
 def _median(t, axis, out, keepdims, ignore_nan):
-    axes = axes_of(axis, t.dim())
+    axes = _all_axes(axis, t.dim())
     if t.is_complex():
-        raise TypeError("median(): complex numbers have no middle one")
+        return _complex_median(t, axes, out, keepdims, ignore_nan)
+    t = t.to(_C.float64) if t.dtype is _C.bool else t
     if _count(t, axes) == 0:
         _warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=3)
     return _quantile(t, 0.5, axis, "linear", keepdims, out, ignore_nan)
+
+
+def _complex_median(t, axes, out, keepdims, ignore_nan):
+    from ._searching import _order
+
+    rows = t.permute([i for i in range(t.dim()) if i not in axes] + list(axes)).reshape([s for i, s in enumerate(t.shape) if i not in axes] + [-1])
+    rows = _t.gather(rows, -1, _order(rows, rows.dim() - 1))
+    lost = rows.isnan()
+    n = rows.shape[-1] - (lost.sum(-1, True) if ignore_nan else _t.zeros_like(lost[..., :1], dtype=_C.int64))
+    middle = [_t.gather(rows, -1, p.clamp(min=0)) for p in (_t.div(n - 1, 2, rounding_mode="floor"), _t.div(n, 2, rounding_mode="floor"))]
+    r = ((middle[0] + middle[1]) / 2).squeeze(-1)
+    r = r if ignore_nan else _t.where(lost.any(-1), _math.nan, r).to(t.dtype)
+    return result_into(r.reshape([1 if i in axes else s for i, s in enumerate(t.shape)]) if keepdims else r, out)
 
 
 # --- without NaN -------------------------------------------------------------------------------------------------------------

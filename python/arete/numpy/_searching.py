@@ -12,7 +12,6 @@ from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result_into, s
 from ._creation import linspace
 from ._shapes import broadcast_shapes
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type, result_type
-from ._ufuncs import _ALL
 
 __all__ = [
     "sort", "argsort", "sort_complex", "lexsort", "partition", "argpartition", "searchsorted", "digitize", "nonzero", "flatnonzero",
@@ -61,7 +60,8 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """The indices that sort; of equal elements the first comes first."""
     _check_kind(kind, order, stable)
-    t, axis = _axis(tensor_of(a), axis)
+    t = tensor_of(a)
+    t, axis = _axis(t if t.dim() else t.reshape(1), axis)
     return wrap(_order(t, axis, descending))
 
 
@@ -74,13 +74,9 @@ def _sort_in_place(self, axis=-1, kind=None, order=None, *, stable=None):
 def sort_complex(a):
     """Sorted, as complex numbers."""
     t = tensor_of(a)
-    return wrap(
-        _sorted(
-            t if t.is_complex() else cast(t, _C.complex64 if t.element_size() <= 2 and not t.is_floating_point() else _C.complex128),
-            t.dim() - 1,
-            False,
-        )
-    )
+    small = t.dtype in (_C.int8, _C.uint8, _C.int16)
+    t = t if t.is_complex() else cast(t, _C.complex64 if small else _C.complex128)
+    return wrap(_sorted(t, axis_of(-1, t.dim()), False))
 
 
 def lexsort(keys, axis=-1):
@@ -587,7 +583,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):  # noqa: A002
     if n < 1:
         raise ValueError("`bins` must be positive, when an integer")
     low, high = _range(t, range)
-    return linspace(low, high, n + 1, dtype=result_type(_ALL["divide"](low, 1.0), wrap(t)) if t.is_floating_point() else None)
+    return linspace(low, high, n + 1, dtype=OF_TENSOR[t.dtype] if t.is_floating_point() else None)
 
 
 def histogram(a, bins=10, range=None, density=None, weights=None):  # noqa: A002

@@ -130,7 +130,7 @@ def squeeze(a, axis=None):
     t = tensor_of(a)
     if axis is None:
         return wrap(t.squeeze())
-    axes = axes_of(axis, t.dim())
+    axes = axes_of(axis, t.dim()) if t.dim() or axis not in (0, -1) else ()
     if _b.any(t.shape[x] != 1 for x in axes):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     return wrap(t.reshape([s for i, s in enumerate(t.shape) if i not in axes]))
@@ -672,6 +672,8 @@ def diagflat(v, k=0):
 def _triangle(name, operator):
     def function(m, k=0):
         t = tensor_of(m)
+        if not t.dim():
+            raise TypeError(f"{name}() takes arrays of one dimension at least")
         return wrap(operator(t if t.dim() > 1 else t.expand(t.shape[0], t.shape[0]), k))
 
     function.__name__ = name

@@ -36,7 +36,11 @@ class _ScalarType(type):
         return found is not None and issubclass(_BY_NAME.get(found.__name__, generic), cls)
 
     def __eq__(cls, other):
-        return cls is other or (getattr(other, "__module__", "") == "numpy" and getattr(other, "__name__", None) == cls.__name__)
+        if cls is other:
+            return True
+        if getattr(other, "__module__", "") == "numpy" and getattr(other, "__name__", None) == cls.__name__:
+            return True
+        return NotImplemented  # a dtype has an answer of its own
 
     def __hash__(cls):
         return hash(cls.__name__)

@@ -222,7 +222,7 @@ _ROWS: dict[str, tuple] = {
     "bitwise_xor": (_t.bitwise_xor, 2, "same", "biu", 0),
     "left_shift": (_t.bitwise_left_shift, 2, "same", "iu", None), "right_shift": (_t.bitwise_right_shift, 2, "same", "iu", None),
 }
-_NO_BOOL = {"subtract", "negative", "positive", "sign"}  # bool becomes int8 elsewhere
+_NO_BOOL = {"subtract", "negative", "positive", "sign", "gcd", "lcm"}  # bool becomes int8 elsewhere
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 REDUCERS: dict[str, Callable] = {}      # reductions by the ufunc's name, set where they are defined
 ACCUMULATORS: dict[str, Callable] = {}
@@ -317,15 +317,15 @@ class ufunc:
                 raise UFuncTypeError(f"Cannot cast ufunc '{name}' input from {found!r} to {asked!r} with casting rule '{casting}'")
             found = asked
         if found.kind in "biu" and rule in ("float", "wide", "wider"):
-            found = FLOAT64 if rule != "float" or found.itemsize > 2 else FLOAT16 if found.itemsize == 1 else FLOAT32
+            size = max((v.element_size() for i, v in enumerate(values) if i not in numbers), default=8)
+            found = FLOAT64 if rule != "float" or size > 2 else FLOAT16 if size == 1 else FLOAT32
         elif rule == "wider":
             found = promote(found, FLOAT64)
         if found.kind not in kinds:
             if found is BOOL and "i" in kinds and name not in _NO_BOOL:
                 found = INT8
-            elif name in _NO_BOOL and found is BOOL:
-                raise TypeError(f"numpy boolean {name}, the `{'-'}` operator, is not supported for bool; use bitwise_xor, logical_xor or "
-                                "logical_not")
+            elif name in ("subtract", "negative") and found is BOOL:
+                raise TypeError(f"numpy boolean {name}, the `-` operator, is not supported, use bitwise_xor, logical_xor or logical_not")
             else:
                 raise UFuncTypeError(f"ufunc '{name}' not supported for the input types: {found!r}")
         d = found._tensor_dtype
@@ -333,7 +333,7 @@ class ufunc:
             if i in numbers:
                 if name in _COMPARISONS and type(v) is int and found.kind in "iu" and not LIMITS[d][0] <= v <= LIMITS[d][1]:
                     return self._far(values, i, v)
-                v = _in_kind(v, d)
+                v = _in_kind(bool(v) if name.startswith("logical") else v, d)
                 values[i] = v if self._numbers else _t.full((), v, dtype=d, device=device)
             elif v.dtype is not d:
                 values[i] = cast(v, d)
@@ -355,15 +355,19 @@ class ufunc:
 
     # --- of one axis ---
 
-    def _two(self):
+    def _two(self, array):
+        """The operand of a reduction, which gives what it takes."""
         if self.nin != 2 or self.nout != 1:
             raise ValueError("reduce only supported for binary functions")
+        t = tensor_of(array)
+        if self.__name__ in _COMPARISONS and t.dtype is not _C.bool or t.dtype is _C.bool and self.__name__ in _NO_BOOL:
+            raise UFuncTypeError(f"ufunc '{self.__name__}' has no reduction of {OF_TENSOR[t.dtype]!r}")
+        return wrap(t)
 
     def reduce(self, array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=True):
         """All elements along axes combined to one."""
-        self._two()
+        a = self._two(array)
         own = REDUCERS.get(self.__name__)
-        a = wrap(tensor_of(array))
         if own is not None and (self.__name__ != "bitwise_and" or where is True):
             return own(a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, initial=initial, where=where)
         if where is not True:
@@ -398,8 +402,8 @@ class ufunc:
 
     def accumulate(self, array, axis=0, dtype=None, out=None):
         """What all elements up to each one combine to."""
-        self._two()
-        a = wrap(tensor_of(array, dtype))
+        a = self._two(array)
+        a = a if dtype is None else a.astype(dtype)
         axis = axis_of(axis, a.ndim)
         own = ACCUMULATORS.get(self.__name__)
         if own is not None:
@@ -411,8 +415,7 @@ class ufunc:
 
     def reduceat(self, array, indices, axis=0, dtype=None, out=None):
         """Reductions of the slices between indices."""
-        self._two()
-        a = wrap(tensor_of(array))
+        a = self._two(array)
         axis, places = axis_of(axis, a.ndim), tensor_of(indices).tolist()
         n, rows = a.shape[axis], []
         for i, start in enumerate(places):

@@ -41,6 +41,22 @@ def _real(t):
     return t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
 
 
+def _factorized(name, t, *args):
+    """What a function of arete.linalg gives. It has no factorizations of complex matrices, which NumPy's LAPACK does on the host."""
+    if not t.is_complex():
+        return getattr(_linalg, name)(t, *args)
+    try:
+        from numpy import linalg as host
+    except ImportError:
+        raise NotImplementedError(f"linalg.{name}: complex matrices are factorized by NumPy's LAPACK, and NumPy is not installed") from None
+    try:
+        r = getattr(host, name)(t.detach().cpu().numpy(), *args)
+    except host.LinAlgError as e:
+        raise LinAlgError(str(e)) from e
+    parts = [_t.as_tensor(v).to(t.device) for v in (r if isinstance(r, tuple) else (r,))]
+    return tuple(parts) if isinstance(r, tuple) else parts[0]
+
+
 def _twice(t):
     """A complex matrix as a real one of twice the size, which is multiplied and inverted alike."""
     return _t.cat([_t.cat([t.real, -t.imag], -1), _t.cat([t.imag, t.real], -1)], -2)
@@ -90,35 +106,37 @@ def cholesky(a, /, *, upper=False):
     """The triangular L with L @ L.T = a, or its transpose; of `a` the triangle of that name is read."""
     t = _matrix(a, True)
     try:
-        return _wrap(_linalg.cholesky(t.mT.contiguous() if upper else t).mT.contiguous() if upper else _linalg.cholesky(t))
+        return _wrap(_factorized("cholesky", t.mH.contiguous()).mH.contiguous() if upper else _factorized("cholesky", t))
     except LinAlgError as e:
         raise LinAlgError("Matrix is not positive definite") from e
 
 
 def det(a):
     """The determinant."""
-    return _wrap(_linalg.det(_matrix(a, True)))
+    return _wrap(_factorized("det", _matrix(a, True)))
 
 
 def slogdet(a):
     """The sign and the logarithm of the determinant."""
-    return SlogdetResult(*[_wrap(v) for v in _linalg.slogdet(_matrix(a, True))])
+    return SlogdetResult(*[_wrap(v) for v in _factorized("slogdet", _matrix(a, True))])
 
 
 def qr(a, mode="reduced"):
     """Q and R, whose product is the matrix: reduced, complete, or R alone with 'r'."""
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"Unrecognized mode '{mode}'" if mode != "raw" else "qr(): mode 'raw' gives LAPACK's form, which there is none of")
-    q, r = _linalg.qr(_matrix(a), mode)
-    return _wrap(r) if mode == "r" else QRResult(_wrap(q), _wrap(r))
+    r = _factorized("qr", _matrix(a), mode)
+    if mode == "r":
+        return _wrap(r[1] if isinstance(r, tuple) else r)
+    return QRResult(_wrap(r[0]), _wrap(r[1]))
 
 
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     """U, S and Vh; `hermitian` says that the matrix is its own transpose, which changes nothing but NumPy's way."""
     t = _matrix(a)
     if not compute_uv:
-        return _wrap(_linalg.svdvals(t))
-    return SVDResult(*[_wrap(v) for v in _linalg.svd(t, full_matrices)])
+        return _wrap(_factorized("svdvals", t))
+    return SVDResult(*[_wrap(v) for v in _factorized("svd", t, full_matrices)])
 
 
 def svdvals(x, /):
@@ -134,7 +152,7 @@ def eig(a):
     """Eigenvalues and eigenvectors; real where all of them are."""
     t = _matrix(a, True)
     _finite(t)
-    w, v = _linalg.eig(t)
+    w, v = _factorized("eig", t)
     real = not t.is_complex() and not _b.bool((w.imag != 0).any())
     return EigResult(_wrap(w.real.contiguous() if real else w), _wrap(v.real.contiguous() if real else v))
 
@@ -148,7 +166,7 @@ def eigvals(a):
     """Eigenvalues; real where all of them are."""
     t = _matrix(a, True)
     _finite(t)
-    w = _linalg.eigvals(t)
+    w = _factorized("eigvals", t)
     return _wrap(w if t.is_complex() else _real_if_so(w))
 
 
@@ -160,12 +178,12 @@ def _triangle(UPLO):
 
 def eigh(a, UPLO="L"):
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read."""
-    return EighResult(*[_wrap(v) for v in _linalg.eigh(_matrix(a, True), _triangle(UPLO))])
+    return EighResult(*[_wrap(v) for v in _factorized("eigh", _matrix(a, True), _triangle(UPLO))])
 
 
 def eigvalsh(a, UPLO="L"):
     """Eigenvalues of a symmetric matrix, of which one triangle is read."""
-    return _wrap(_linalg.eigvalsh(_matrix(a, True), _triangle(UPLO)))
+    return _wrap(_factorized("eigvalsh", _matrix(a, True), _triangle(UPLO)))
 
 
 def pinv(a, rcond=None, hermitian=False, *, rtol=None):
@@ -176,11 +194,11 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     limit = rcond if rcond is not None else rtol if rtol is not None else 1e-15 if rtol is None else None
     if t.numel() == 0:
         return _wrap(_t.empty(tuple(t.shape[:-2]) + (t.shape[-1], t.shape[-2]), dtype=t.dtype, device=t.device))
-    u, s, vh = _linalg.svd(t, False)
+    u, s, vh = _factorized("svd", t, False)
     limit = _tensor_of(limit).to(s.dtype).to(s.device)
     keep = s > limit.unsqueeze(-1) * s.amax(-1, True) if limit.dim() else s > limit * s.amax(-1, True)
     s = _t.where(keep, 1 / _t.where(keep, s, 1), 0).to(s.dtype)
-    return _wrap(_t.matmul(vh.mT, s.unsqueeze(-1) * u.mT))
+    return _wrap(_t.matmul(vh.mH, s.unsqueeze(-1) * u.mH))
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
@@ -191,7 +209,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     if t.dim() < 2:
         return _wrap((t != 0).any().to(_C.int64))
     t = _real(t)
-    s = _linalg.svdvals(t)
+    s = _factorized("svdvals", t)
     if tol is None:
         rtol = _b.max(t.shape[-2:]) * _finfo(_OF_TENSOR[s.dtype]).eps if rtol is None else rtol
         tol = s.amax(-1, True) * _tensor_of(rtol).to(s.dtype).unsqueeze(-1)
@@ -211,15 +229,15 @@ def lstsq(a, b, rcond=None):
     rcond = _finfo(_OF_TENSOR[t.dtype]).eps * (_b.max(m, n) if rcond is None else 1) if rcond is None or rcond == -1 else rcond
     vector = y.dim() == 1
     y = y.unsqueeze(1) if vector else y
-    u, s, vh = _linalg.svd(t, False)
+    u, s, vh = _factorized("svd", t, False)
     keep = s > rcond * (s.amax() if s.numel() else 0)
     rank = int(keep.sum())
     inverse = _t.where(keep, 1 / _t.where(keep, s, 1), 0).to(s.dtype)
-    x = _t.matmul(vh.mT, inverse.unsqueeze(1) * _t.matmul(u.mT, y))
+    x = _t.matmul(vh.mH, inverse.unsqueeze(1) * _t.matmul(u.mH, y))
     rest = _t.zeros(0, dtype=t.dtype, device=t.device)
     if rank == n and m > n:
         d = y - _t.matmul(t, x)
-        rest = (d * d).sum(0)
+        rest = (d.abs() ** 2).sum(0)
     return _wrap(x.squeeze(1) if vector else x), _wrap(rest), rank, _wrap(s)
 
 
@@ -275,12 +293,9 @@ def multi_dot(arrays, *, out=None):
 
 
 def _vector_norm(t, ord, axes, keepdims):
-    a = t.abs()
     if ord in (None, 2):
-        r = (a * a).sum(axes, keepdims).sqrt()
-        if _b.bool((~_t.isfinite(r) | (r < 1e-150)).any()) and a.numel():  # squares that leave the range
-            r = _linalg.vector_norm(a, 2, axes, keepdims)
-        return r
+        return _linalg.vector_norm(t, 2, axes, keepdims)
+    a = t.abs()
     if ord == _math.inf:
         return a.amax(axes, keepdims)
     if ord == -_math.inf:
@@ -298,15 +313,15 @@ def _matrix_norm(t, ord, axes, keepdims):
     rows, columns = axes
     if rows == columns:
         raise ValueError("Duplicate axes given.")
-    a = t.abs()
     if ord in (None, "fro", "f"):
-        return (a * a).sum(axes, keepdims).sqrt()
+        return _linalg.vector_norm(t, 2, axes, keepdims)
+    a = t.abs()
     if ord in (1, -1, _math.inf, -_math.inf):
         first, second = (rows, columns) if ord in (1, -1) else (columns, rows)
         sums = a.sum(first, True)
         r = (_t.amax if ord > 0 else _t.amin)(sums, second, True)
     elif ord in (2, -2, "nuc"):
-        s = _linalg.svdvals(t.movedim((rows, columns), (-2, -1)))
+        s = _factorized("svdvals", t.movedim((rows, columns), (-2, -1)))
         r = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
         for x in sorted(axes):
             r = r.unsqueeze(x)
@@ -355,7 +370,7 @@ def cond(x, p=None):
     """The condition number, in a norm."""
     t = _matrix(x)
     if p in (None, 2, -2):
-        s = _linalg.svdvals(t)
+        s = _factorized("svdvals", t)
         return _wrap(s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0])
     last = (t.dim() - 2, t.dim() - 1)
     return _wrap(_matrix_norm(t, p, last, False) * _matrix_norm(inv(_wrap(t))._tensor, p, last, False))
