@@ -407,8 +407,12 @@ class ndarray:
             return NotImplemented
         if "out" in options:
             options["out"] = options["out"][0] if len(options["out"]) == 1 else options["out"]
-            if not isinstance(options["out"], (ndarray, tuple)):
-                raise TypeError(f"{ufunc.__name__}(): out must be an array of arete.numpy, as an operand is")
+            if not isinstance(options["out"], (ndarray, tuple)):  # an array of NumPy's, which is written as `x += a` wants it
+                out = options.pop("out")
+                import numpy
+
+                numpy.copyto(out, (own if method == "__call__" else getattr(own, method))(*inputs, **options).get(), casting="same_kind")
+                return out
         return (own if method == "__call__" else getattr(own, method))(*inputs, **options)
 
     def __array_function__(self, function, types, args, options):
@@ -423,8 +427,8 @@ class ndarray:
             raise ValueError(f"the array API's version {api_version!r} is not there; 2024.12 is")
         return _sys.modules[__package__]
 
-    def __dlpack__(self, **options):
-        return self._tensor.detach().__dlpack__(**options)
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return self._tensor.detach().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self):
         return self._tensor.__dlpack_device__()
@@ -699,6 +703,8 @@ def _of_sequence(x, d, device):
         except TypeError as e:
             raise TypeError(f"arrays hold numbers: {e}") from None
         except ValueError as e:
+            if "infer dtype" in str(e):
+                raise TypeError(f"arrays hold numbers: {e}") from None
             raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape: "
                              f"{e}") from None
     parts = [tensor_of(v, None, device) for v in x]

@@ -13,7 +13,7 @@ class __array_namespace_info__:
 
     def capabilities(self):
         """Whether masks and shapes that depend on data are there, and how many axes an array may have."""
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 16}
 
     def default_device(self):
         """Where arrays are made."""

@@ -301,13 +301,11 @@ class poly1d:
             text = f"{c:.4g}" if isinstance(c, float) else str(c)
             sign = "" if not low else " - " if text.startswith("-") else " + "
             text = text.lstrip("-") if low else text
-            text = "" if text == "1" and k else text
             term = sign + text + (" " if text and k else "") + (self.variable if k else "")
             low += term
-            high = high.ljust(len(low))
             if k > 1:
-                high += str(k)
-                low = low.ljust(len(high))
+                high = high.ljust(len(low)) + str(k)
+                low = low.ljust(len(high) - 1)
         return f"{high.rstrip()}\n{low}" if high.strip() else f" \n{low}"
 
 

@@ -100,12 +100,14 @@ def _shortest(x, dtype):
     return _decimal.Decimal(repr(x))
 
 
-def _rounded(x, dtype, places, unique):
-    """A decimal with at most so many places after the point."""
+def _rounded(x, dtype, places, unique, least=0):
+    """A decimal with at most so many places after the point, and at least so many digits of the number itself."""
     unit = _decimal.Decimal(1).scaleb(-places) if places is not None else None
     short = _shortest(x, dtype) if unique else None
     if short is not None and (unit is None or -short.as_tuple().exponent <= places):
-        return short
+        if -short.as_tuple().exponent >= least:
+            return short
+        unit = _decimal.Decimal(1).scaleb(-least)
     return _decimal.Decimal(x).quantize(unit, _decimal.ROUND_HALF_EVEN, _EXACT)
 
 
@@ -121,7 +123,7 @@ def _trim(text, trim, least=0):
 
 def _positional(x, dtype, precision, unique, trim, plus, least=0, fractional=True):
     if fractional:
-        d = _rounded(x, dtype, precision, unique)
+        d = _rounded(x, dtype, precision, unique, least)
     else:
         d = _shortest(x, dtype) if unique else _decimal.Decimal(x)
         if precision is not None and len(d.as_tuple().digits) > precision:
@@ -144,8 +146,11 @@ def _scientific(x, dtype, precision, unique, trim, plus, least=0, exponent_digit
     else:
         d = _shortest(x, dtype) if unique else _decimal.Decimal(x)
         exponent = d.adjusted()
-        if precision is not None and (not unique or len(d.as_tuple().digits) - 1 > precision):
-            d = _decimal.Context(prec=precision + 1, rounding=_decimal.ROUND_HALF_EVEN).create_decimal(_decimal.Decimal(x))
+        digits = len(d.as_tuple().digits) - 1
+        if digits < least or precision is not None and (not unique or digits > precision):
+            d = _decimal.Context(prec=(least if digits < least else precision) + 1, rounding=_decimal.ROUND_HALF_EVEN).create_decimal(
+                _decimal.Decimal(x)
+            )
             exponent = d.adjusted()
         d = d.scaleb(-exponent, _EXACT)
     head, _, tail = f"{_b.abs(d):f}".partition(".")

@@ -62,7 +62,7 @@ def _sum(t, axes, keepdims, d):
 def _prod(t, axes, keepdims, d):
     t = cast(t, d)
     for x in sorted(axes, reverse=True):
-        t = _ops.prod(t, x, keepdims)
+        t = cast(_ops.prod(t, x, keepdims), d)
     return t.clone() if not axes else t
 
 
@@ -248,6 +248,8 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
     axes = _all_axes(axis, t.dim())
     if weights is None:
         r = mean(wrap(t), axis, keepdims=keepdims)
+        if not r.size:
+            raise ZeroDivisionError("division by zero")
         total = _t.full(r._tensor.shape, float(_count(t, axes)), dtype=r._tensor.dtype, device=t.device)
         return (r, wrap(total)) if returned else r
     w = tensor_of(weights)
@@ -306,7 +308,7 @@ def _running(name, operator):
         t = tensor_of(a)
         t, axis = (t.reshape(-1), 0) if axis is None else (t if t.dim() else t.reshape(1), axis_of(axis, t.dim()))
         d = native(dtype) if dtype is not None else _whole(t)
-        return result_into(operator(cast(t, d), axis), out)
+        return result_into(cast(operator(cast(t, d), axis), d), out)
 
     function.__name__ = name
     function.__doc__ = f"The {'sums' if name == 'cumsum' else 'products'} of all elements up to each one."
@@ -403,11 +405,13 @@ def _positions(q, n, method):
 def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
     if method not in _METHODS and method not in _STEPS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {', '.join([*_METHODS, *_STEPS])}")
-    if t.is_complex():
+    if t.is_complex() and t.numel():
         raise TypeError("a must be an array of real numbers")
-    if not t.is_floating_point():
+    if not t.is_floating_point() and not t.is_complex():
         if t.dtype is _C.bool and method not in _CHOOSING:
-            raise TypeError("numpy boolean subtract, the `-` operator, is not supported: quantiles of bool are chosen, and not interpolated")
+            raise TypeError(
+                "numpy boolean subtract, the `-` operator, is not supported: quantiles of bool are chosen, and not interpolated"
+            )
         chosen = t.dtype if method in _CHOOSING else None
         t = t.to(_C.float64)
         if chosen is not None:
@@ -504,7 +508,7 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
 
 def _median(t, axis, out, keepdims, ignore_nan):
     axes = _all_axes(axis, t.dim())
-    if t.is_complex():
+    if t.is_complex() and t.numel():
         return _complex_median(t, axes, out, keepdims, ignore_nan)
     t = t.to(_C.float64) if t.dtype is _C.bool else t
     if _count(t, axes) == 0:
@@ -515,7 +519,9 @@ def _median(t, axis, out, keepdims, ignore_nan):
 def _complex_median(t, axes, out, keepdims, ignore_nan):
     from ._searching import _order
 
-    rows = t.permute([i for i in range(t.dim()) if i not in axes] + list(axes)).reshape([s for i, s in enumerate(t.shape) if i not in axes] + [-1])
+    rows = t.permute([i for i in range(t.dim()) if i not in axes] + list(axes)).reshape(
+        [s for i, s in enumerate(t.shape) if i not in axes] + [-1]
+    )
     rows = _t.gather(rows, -1, _order(rows, rows.dim() - 1))
     lost = rows.isnan()
     n = rows.shape[-1] - (lost.sum(-1, True) if ignore_nan else _t.zeros_like(lost[..., :1], dtype=_C.int64))
@@ -598,6 +604,7 @@ def _both(where, t):
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The mean of what is not NaN."""
     t = tensor_of(a)
+    axis = None if not t.dim() and t.is_floating_point() | t.is_complex() and axis is not None and axes_of(axis, 0) == () else axis
     m = _both(where, t)
     if _b.bool((~any(m, axis))._tensor.any()):
         _warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)

@@ -530,10 +530,8 @@ def _width(t, name):
     ptp = float(x.max() - x.min())
 
     def fd():
-        from ._reductions import percentile
-
-        q = percentile(wrap(x), [75, 25])
-        return 2.0 * float(q[0] - q[1]) / n**(1 / 3)
+        q = _t.quantile(x, x.new_tensor([0.75, 0.25]))
+        return 2.0 * float(q[0] - q[1]) / n ** (1 / 3)
 
     def sturges():
         return ptp / (_math.log2(n) + 1)

@@ -82,6 +82,8 @@ def _float_power(a, b):
 
 @_python
 def _sign(x):
+    if x.is_floating_point():
+        return _t.where(x.isnan(), x, _t.sign(x))
     return _t.sgn(x) if x.is_complex() else _t.sign(x)
 
 
@@ -90,14 +92,19 @@ def _rint(x):
     return _t.complex(_t.round(x.real), _t.round(x.imag)) if x.is_complex() else _t.round(x)
 
 
+def _scaled(x, factor):
+    """A complex tensor times a real number, part by part: an infinite one makes no NaN of the other."""
+    return _t.complex(x.real * factor, x.imag * factor)
+
+
 @_python
 def _log2(x):
-    return _t.log(x) / _math.log(2) if x.is_complex() else _t.log2(x)
+    return _scaled(_t.log(x), 1 / _math.log(2)) if x.is_complex() else _t.log2(x)
 
 
 @_python
 def _exp2(x):
-    return _t.exp(x * _math.log(2)) if x.is_complex() else _t.exp2(x)
+    return _t.exp(_scaled(x, _math.log(2))) if x.is_complex() else _t.exp2(x)
 
 
 @_python
@@ -105,8 +112,17 @@ def _expm1(x):
     if not x.is_complex():
         return _t.expm1(x)
     re, im = x.real, x.imag
-    half = _t.sin(im / 2)
-    return _t.complex(_t.expm1(re) * _t.cos(im) - 2 * half * half, _t.exp(re) * _t.sin(im))
+    half, low = _t.sin(im / 2), re == -_math.inf
+    real = _t.expm1(re) * _t.cos(im) - 2 * half * half
+    real = _t.where(low, -1, _t.where((re == _math.inf) & ~im.isfinite(), _math.inf, real))
+    imag = _t.where(im == 0, im, _t.where(low & ~im.isfinite(), 0, _t.exp(re) * _t.sin(im)))
+    return _t.complex(real.to(re.dtype), imag.to(re.dtype))
+
+
+def _remainder(a, b):
+    """The remainder of the divisor's sign, zero as well."""
+    r = _t.remainder(a, b)
+    return _t.copysign(r, b) if r.is_floating_point() else r
 
 
 @_python
@@ -123,7 +139,7 @@ def _frexp(x):
 
 @_python
 def _divmod(a, b):
-    return _t.floor_divide(a, b), _t.remainder(a, b)
+    return _t.floor_divide(a, b), _remainder(a, b)
 
 
 @_python
@@ -200,7 +216,7 @@ _ROWS: dict[str, tuple] = {
     "modf": (_modf, 1, "float", "f", None), "frexp": (_frexp, 1, "float", "f", None),
     "add": (_t.add, 2, "same", "biufc", 0), "subtract": (_t.sub, 2, "same", "iufc", None),
     "multiply": (_t.mul, 2, "same", "biufc", 1), "divide": (_t.div, 2, "wide", "fc", None),
-    "floor_divide": (_t.floor_divide, 2, "same", "iuf", None), "remainder": (_t.remainder, 2, "same", "iuf", None),
+    "floor_divide": (_t.floor_divide, 2, "same", "iuf", None), "remainder": (_remainder, 2, "same", "iuf", None),
     "fmod": (_t.fmod, 2, "same", "iuf", None), "divmod": (_divmod, 2, "same", "iuf", None), "power": (_power, 2, "same", "iufc", None),
     "float_power": (_float_power, 2, "wider", "fc", None), "arctan2": (_t.atan2, 2, "float", "f", None),
     "hypot": (_t.hypot, 2, "float", "f", 0), "copysign": (_t.copysign, 2, "float", "f", None),
@@ -317,7 +333,7 @@ class ufunc:
                 raise UFuncTypeError(f"Cannot cast ufunc '{name}' input from {found!r} to {asked!r} with casting rule '{casting}'")
             found = asked
         if found.kind in "biu" and rule in ("float", "wide", "wider"):
-            size = max((v.element_size() for i, v in enumerate(values) if i not in numbers), default=8)
+            size = 8 if d is _C.bool and found is not BOOL else max(v.element_size() for i, v in enumerate(values) if i not in numbers)
             found = FLOAT64 if rule != "float" or size > 2 else FLOAT16 if size == 1 else FLOAT32
         elif rule == "wider":
             found = promote(found, FLOAT64)
@@ -384,6 +400,7 @@ class ufunc:
     def _fold(self, t, axis):
         """Halves that meet, until one is left: as many calls as the length has bits. Where the order counts, one after another."""
         n = t.shape[axis]
+        t = t != 0 if self.__name__.startswith("logical") else t
         if n == 0:
             if self.identity is None:
                 raise ValueError(f"zero-size array to reduction operation {self.__name__} which has no identity")
@@ -642,7 +659,8 @@ for _method, _name, _target in [
         ("lshift", "left_shift", "bitwise_left_shift_"), ("rshift", "right_shift", "bitwise_right_shift_")]:
     setattr(ndarray, f"__{_method}__", _forward(_ALL[_name]))
     setattr(ndarray, f"__r{_method}__", _reflected(_ALL[_name]))
-    setattr(ndarray, f"__i{_method}__", _in_place(_ALL[_name], getattr(Tensor, _target)))
+    setattr(ndarray, f"__i{_method}__", _in_place(_ALL[_name], getattr(Tensor, _target) if _method != "mod" else (
+        lambda a, b: a.copy_(_remainder(a, b)))))
 for _method, _name in [("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")]:
     setattr(ndarray, f"__{_method}__", _forward(_ALL[_name]))
 

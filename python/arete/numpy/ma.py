@@ -191,23 +191,7 @@ for _method, _name in [
     setattr(MaskedArray, f"__{_method}__", lambda self, other, own=_ALL[_name]: _apply(own, self, other))
 for _method, _name in [("neg", "negative"), ("abs", "absolute"), ("invert", "invert")]:
     setattr(MaskedArray, f"__{_method}__", lambda self, own=_ALL[_name]: _apply(own, self))
-for _name in (
-    "exp",
-    "log",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "absolute",
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "power",
-    "maximum",
-    "minimum",
-):
+for _name in _ALL:
     globals()[_name] = lambda *args, own=_ALL[_name]: _apply(own, *args)
     __all__ += [_name]
 
@@ -251,7 +235,8 @@ def median(a, axis=None, keepdims=False):
     a = a if isinstance(a, MaskedArray) else MaskedArray(a)
     t = a.data._tensor
     t = t if t.is_floating_point() else t.to(_C.float64)
-    return masked_invalid(_r.nanmedian(wrap(_t.where(a._mask, float("nan"), t)), axis, keepdims=keepdims))
+    r = _r.nanmedian(wrap(_t.where(a._mask, float("nan"), t)), axis, keepdims=keepdims)
+    return masked_invalid(r) if r.ndim else masked if _b.bool(a._mask.all()) else r
 
 
 masked_array = MaskedArray

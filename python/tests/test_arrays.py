@@ -1,0 +1,399 @@
+"""arete.numpy beside NumPy: ufuncs for all pairs of dtypes, reductions with their options, tables of calls and of programs, and what the
+class of arrays is."""
+import copy
+import itertools
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy
+import pytest
+from array_cases import CALLS
+from array_programs import PROGRAMS
+
+import arete
+import arete.numpy as np
+from arete.numpy._ufuncs import _ALL
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+ERRORS = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
+rng = numpy.random.default_rng(0)
+
+
+def values(dtype, shape):
+    kind = numpy.dtype(dtype).kind
+    whole = rng.integers(0, 2 if kind == "b" else 5, shape) - (0 if kind in "bu" else 2)
+    return numpy.asarray(whole / (2 if kind in "fc" else 1) * (1 + (0.5j if kind == "c" else 0))).astype(dtype)
+
+
+def to_own(x):
+    if isinstance(x, (list, tuple)):
+        return type(x)(to_own(v) for v in x)
+    return {k: to_own(v) for k, v in x.items()} if isinstance(x, dict) else np.array(x) if isinstance(x, numpy.ndarray) else x
+
+
+def leaves(x):
+    return [v for part in x for v in leaves(part)] if isinstance(x, (list, tuple)) else [x]
+
+
+def outcome(function, args, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(*args, **options), None
+        except Exception as e:
+            return None, e
+
+
+def difference(theirs, ours, args, options):
+    """What differs between two functions: the class of an error, dtypes (of the unsigned ones that are not there the value), values."""
+    (expected, error), (found, own) = outcome(theirs, args, options), outcome(ours, to_own(args), to_own(options))
+    if error is not None or own is not None:
+        if any(isinstance(error, c) and isinstance(own, c) for c in ERRORS):
+            return None
+        return f"NumPy: {error!r}, {expected!r:.80}; arete: {own!r}, {found!r:.80}"
+    expected, found = leaves(expected), leaves(found)
+    if len(expected) != len(found):
+        return f"{len(expected)} results, not {len(found)}"
+    for e, f in zip(expected, found):
+        e, f = numpy.asarray(e), numpy.asarray(f)
+        if e.dtype.kind not in "biufc":
+            if str(e) != str(f):
+                return f"{e} is not {f}"
+            continue
+        if e.shape != f.shape or (e.dtype != f.dtype and e.dtype.name not in ("uint16", "uint32", "uint64")):
+            return f"{e.dtype}{e.shape} is not {f.dtype}{f.shape}"
+        close = {"float16": 2e-2, "float32": 2e-5, "complex64": 2e-5}.get(f.dtype.name, 1e-9)
+        if not numpy.allclose(f.astype(complex), e.astype(complex), rtol=close, atol=close, equal_nan=True):
+            return f"{e!r:.120} is not {f!r:.120}"
+    return None
+
+
+def compare(name, args, options, told):
+    theirs, ours = numpy, np
+    for part in name.split("."):
+        theirs, ours = getattr(theirs, part), getattr(ours, part)
+    found = difference(theirs, ours, args, options)
+    if found:
+        told.append(f"{name}{tuple(getattr(a, 'dtype', a) for a in args)!r:.80} {options}: {found}")
+
+
+@pytest.mark.parametrize("name", list(_ALL))
+def test_ufuncs(name):
+    """Every ufunc for every dtype, with every other one and with numbers: results, dtypes and errors."""
+    told = []
+    if _ALL[name].nin == 1:
+        for d in DTYPES:
+            x = values(d, (3, 4))
+            # NumPy's result of 1 // 0 depends on the width, and is a warning.
+            compare(name, (x if name != "reciprocal" else numpy.where(x == 0, 1, x).astype(d),), {}, told)
+    else:
+        for a, b in itertools.product(DTYPES, DTYPES):
+            compare(name, (values(a, (3, 4)), values(b, (4,))), {}, told)
+        for d, s in itertools.product(DTYPES, (2, 2.5, True, 1 + 2j, -1, 300)):
+            compare(name, (values(d, (3, 4)), s), {}, told)
+            compare(name, (s, values(d, (3, 4))), {}, told)
+        for d in ("bool", "int32", "float64") if _ALL[name].nout == 1 else ():
+            compare(f"{name}.reduce", (values(d, (3, 4)),), {}, told)
+            compare(f"{name}.accumulate", (values(d, (3, 4)), 1), {}, told)
+            compare(f"{name}.outer", (values(d, (3,)), values(d, (2,))), {}, told)
+            compare(f"{name}.reduceat", (values(d, (5,)), [0, 2, 1]), {}, told)
+    assert not told, "\n".join(told)
+
+
+REDUCTIONS = "sum prod max min any all mean var std ptp median argmax argmin cumsum cumprod count_nonzero nansum nanprod nanmax nanmin " \
+    "nanmean nancumsum average sort diff flip squeeze trapezoid round real imag isreal nan_to_num triu copy zeros_like ones_like".split()
+# quantile's steps between two elements are taken from NumPy's own dtypes; these are choices of theirs that are not followed.
+WITHOUT = {("trapezoid", "bool"), ("ptp", "bool")}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions(name):
+    told = []
+    for d, shape in itertools.product(DTYPES, ((3, 4), (5,), (2, 0, 3), ())):
+        x = values(d, shape)
+        compare(name, (x,), {}, told)
+        if name in "real imag isreal nan_to_num triu copy zeros_like ones_like round":
+            continue
+        for axis in (0, -1, 5, (0, 1), None):
+            compare(name, (x,), {"axis": axis}, told)
+        if REDUCTIONS.index(name) < 13:
+            compare(name, (x,), {"keepdims": True}, told)
+        if REDUCTIONS.index(name) < 9:
+            compare(name, (x,), {"where": x != 0}, told)
+        if REDUCTIONS.index(name) < 4:
+            compare(name, (x,), {"where": x != 0, "initial": 1}, told)
+        if name in ("sum", "prod", "mean", "cumsum"):
+            compare(name, (x,), {"dtype": "complex128"}, told)
+    assert not told, "\n".join(told)
+
+
+@pytest.mark.parametrize("name", sorted({c[0] for c in CALLS}))
+def test_calls(name):
+    told = []
+    for n, args, options in CALLS:
+        if n == name:
+            compare(n, args, options, told)
+    assert not told, "\n".join(told)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_programs(program):
+    """What strangers' programs do gives and prints the same; numbers of NumPy's are arrays without dimensions here, so texts of
+    lists of them are compared by their values."""
+
+    def text(result):
+        if isinstance(result, (list, tuple)):
+            return [text(v) for v in result]
+        return str(result)
+
+    (expected, error), (found, own) = outcome(program, (numpy,), {}), outcome(program, (np,), {})
+    if error is not None:
+        assert any(isinstance(error, c) and isinstance(own, c) for c in ERRORS), (error, own)
+        return
+    assert own is None, own
+    assert text(found) == text(expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"precision": 3},
+        {"suppress": True},
+        {"floatmode": "fixed"},
+        {"floatmode": "unique"},
+        {"sign": "+"},
+        {"sign": " "},
+        {"linewidth": 40},
+        {"threshold": 5, "edgeitems": 1},
+        {"floatmode": "maxprec_equal"},
+        {"nanstr": "missing", "infstr": "big"},
+    ],
+)
+def test_printing(options):
+    """Texts are NumPy's to the last blank, for all dtypes, sizes and options."""
+    arrays = [values(d, shape) for d in DTYPES for shape in ((), (3,), (2, 3), (2, 2, 3), (0,), (2, 0))]
+    arrays += [
+        numpy.arange(1200),
+        numpy.arange(2400.0).reshape(40, 60),
+        numpy.array([1e10, 1e-10, 0]),
+        numpy.array([numpy.nan, numpy.inf, -1.5]),
+        numpy.array([1.123456789, 100.5]),
+        numpy.array([1e-5, 1.0]),
+        rng.normal(size=(5, 5)),
+        rng.normal(size=20).astype("float32") * 1e6,
+        numpy.array([1e16, 1e17]),
+        numpy.array(1e-7),
+        numpy.array(1e20),
+        numpy.array([-0.0, 0.0]),
+        numpy.array([1 + 1e-9j, numpy.nan]),
+    ]
+    with numpy.printoptions(**options), np.printoptions(**options):
+        for a in arrays:
+            own = np.array(a)
+            assert repr(own) == repr(a) and str(own) == str(a)
+
+
+def test_arrays_share_the_memory_of_tensors():
+    t = arete.arange(6.0)
+    a = np.ndarray(t)
+    a[2] = 10
+    assert a._tensor is t and t[2] == 10 and type(a) is np.ndarray and not isinstance(a, arete.Tensor)
+    b = np.asarray(t).reshape(2, 3)
+    b[0] = 7
+    assert t[:3].tolist() == [7, 7, 7]
+    n = numpy.arange(4.0)
+    np.asarray(n)[0] = 5
+    assert n[0] == 5 and np.array(n)[0] == 5
+    np.array(n)[0] = 6
+    assert n[0] == 5
+    view = np.asarray(n).get()
+    view[1] = 9
+    assert n[1] == 9
+    assert arete.from_dlpack(a).data_ptr() == t.data_ptr() and numpy.from_dlpack(a)[2] == 7
+
+
+def test_a_gradient_goes_through_arrays():
+    t = arete.ones(3, requires_grad=True)
+    (np.exp(np.ndarray(t)) * 2).sum()._tensor.backward()
+    assert arete.allclose(t.grad, arete.ones(3).exp() * 2)
+
+
+def test_negative_steps_write_through():
+    a, n = np.arange(12).reshape(3, 4), numpy.arange(12).reshape(3, 4)
+    for m in (a, n):
+        r = m[::-1, ::2]
+        r[0] = -1
+        r += 5
+        m[:, ::-1][1:, 0] = 9
+        r[r > 10] = 0
+        m[::-1][0, ::-1] = [1, 2, 3, 4]
+        m[::-1][[0, 1], 1] = [50, 60]
+    assert numpy.array_equal(a.get(), n)
+    assert np.array_equal(a[::-1][::-1], a) and (a[::-1] + 1).shape == (3, 4) and np.array_equal(np.flip(a), a[::-1, ::-1])
+
+
+def test_numbers_do_not_follow_the_array():
+    a = np.arange(3)
+    first = a[0]
+    a[0] = 5
+    assert first == 0 and int(first) == 0 and list(range(a[1])) == [0] and f"{np.float32(2.5):.1f}" == "2.5"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(first)
+
+
+def test_overlapping_writes():
+    n = 5000
+    a, b = np.arange(n), numpy.arange(n)
+    for m in (a, b):
+        m[1:] += m[:-1]
+        m[2:] = m[:-2]
+        m[:-3] -= m[3:]
+    assert numpy.array_equal(a.get(), b)
+
+
+def test_dtypes_equal_numpys():
+    for d in DTYPES:
+        own = np.zeros(1, d).dtype
+        assert own == numpy.dtype(d) and numpy.dtype(d) == own and own == d and own == getattr(np, d) and getattr(np, d) == own
+        assert own == getattr(arete, d) and hash(own) == hash(numpy.dtype(d)) and numpy.zeros(1, own).dtype == d
+        assert own.kind == numpy.dtype(d).kind and own.str == numpy.dtype(d).str and own.num == numpy.dtype(d).num
+        assert pickle.loads(pickle.dumps(own)) is own and copy.deepcopy(own) is own
+    assert (
+        isinstance(np.arange(2)[0], np.integer) and not isinstance(np.arange(2), np.integer) and isinstance(numpy.int8(1), np.signedinteger)
+    )
+    with pytest.raises(TypeError, match="unsigned"):
+        np.zeros(2, "uint16")
+    for bad in ("S3", object, [("a", "f4")], "M8", ">f4"):
+        with pytest.raises(TypeError):
+            np.zeros(2, bad)
+    for a, b in itertools.product(DTYPES, DTYPES):
+        expected = numpy.promote_types(a, b)
+        assert np.promote_types(a, b) == expected
+        for casting in ("no", "safe", "same_kind", "unsafe"):
+            assert np.can_cast(a, b, casting) == numpy.can_cast(a, b, casting), (a, b, casting)
+
+
+def test_numpys_functions_and_operators_find_arrays():
+    a, n = np.arange(3.0), numpy.arange(3.0)
+    for r in (n + a, a + n, numpy.exp(a), numpy.concatenate([a, a]), numpy.linalg.norm(a), numpy.add.reduce(a), numpy.fft.fft(a)):
+        assert isinstance(r, np.ndarray)
+    assert isinstance(numpy.asarray(a), numpy.ndarray) and numpy.asarray(a, dtype="float32").dtype == "float32"
+    numpy.testing.assert_allclose(a + 1, n + 1)
+    n += a
+    assert n.tolist() == [0, 2, 4]
+
+
+def test_what_is_refused():
+    a = np.arange(4.0)
+    for call in (lambda: np.seterr(all="raise"), lambda: np.load("x.npy", mmap_mode="r"), lambda: np.matmul(a, a, axes=[0, 0, 0]),
+                 lambda: np.set_printoptions(legacy="1.13"), lambda: np.ndarray((2,), buffer=b"12")):
+        with pytest.raises(NotImplementedError):
+            call()
+    for name in ("uint16", "longdouble"):
+        with pytest.raises(AttributeError, match="dtype"):
+            getattr(np, name)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        np.add(a, a, nonsense=1)
+    with pytest.raises(ValueError, match="read-only"):
+        a.flags.writeable = False
+        a[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        a += 1
+    for wrong in (lambda: np.array({"a": 1}), lambda: np.array(["a"]), lambda: np.array([None])):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_random_numbers():
+    r, s = np.random.default_rng(5), np.random.default_rng(5)
+    x = r.normal(2, 3, (200, 100))
+    assert np.array_equal(x, s.normal(2, 3, (200, 100))) and abs(float(x.mean()) - 2) < 0.1 and abs(float(x.std()) - 3) < 0.1
+    moments = {
+        "gamma": ((2.5, 2), 5, 10),
+        "beta": ((2, 3), 0.4, 0.04),
+        "binomial": ((100, 0.3), 30, 21),
+        "poisson": ((4,), 4, 4),
+        "exponential": ((2,), 2, 4),
+        "geometric": ((0.25,), 4, 12),
+        "chisquare": ((3,), 3, 6),
+        "laplace": ((1, 2), 1, 8),
+        "logistic": ((1, 2), 1, 4 * numpy.pi**2 / 3),
+        "gumbel": ((0, 1), 0.5772, numpy.pi**2 / 6),
+        "lognormal": ((0, 0.5), 1.1331, 0.3646),
+        "rayleigh": ((2,), 2.5066, 1.7168),
+        "weibull": ((2,), 0.8862, 0.2146),
+        "triangular": ((0, 1, 2), 1, 1 / 6),
+        "wald": ((2, 3), 2, 8 / 3),
+        "power": ((3,), 0.75, 0.0375),
+        "uniform": ((1, 3), 2, 1 / 3),
+        "negative_binomial": ((5, 0.5), 5, 10),
+        "pareto": ((5,), 0.25, 0.1042),
+        "hypergeometric": ((10, 20, 6), 2, 1.1494),
+        "logseries": ((0.5,), 1.4427, 0.8041),
+        "standard_t": ((10,), 0, 1.25),
+        "f": ((4, 20), 1.1111, 0.8488),
+        "noncentral_chisquare": ((3, 2), 5, 14),
+        "vonmises": ((0.5, 4), 0.5, 0.293),
+    }
+    for name, (args, mean, variance) in moments.items():
+        x = getattr(np.random.default_rng(1), name)(*args, size=20000)
+        assert abs(float(x.mean()) - mean) < 6 * (variance / 20000) ** 0.5 and abs(float(x.var()) / variance - 1) < 0.2, name
+    assert sorted(r.permutation(5).tolist()) == [0, 1, 2, 3, 4] and len({*r.choice(9, 5, replace=False).tolist()}) == 5
+    assert r.multinomial(10, [0.2, 0.3, 0.5], 4).sum(axis=1).tolist() == [10] * 4 and np.allclose(r.dirichlet([1, 2, 3], 5).sum(1), 1)
+    assert r.integers(0, 5, (3, 2), endpoint=True).max() <= 5 and r.multivariate_normal([0, 1], [[1, 0.5], [0.5, 2]], 7).shape == (7, 2)
+    again = pickle.loads(pickle.dumps(r))
+    assert np.array_equal(again.random(3), r.random(3))
+    np.random.seed(3)
+    first = np.random.rand(2)
+    np.random.seed(3)
+    assert np.array_equal(first, np.random.rand(2)) and np.random.get_state()[0] == "Philox"
+    for bad in (
+        lambda: r.choice(3, 5, replace=False),
+        lambda: r.normal(0, -1),
+        lambda: r.choice(3, p=[0.5, 0.1, 0.1]),
+        lambda: r.poisson(-1),
+    ):
+        with pytest.raises(ValueError):
+            bad()
+
+
+def test_masked_arrays():
+    m, n = np.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0]), numpy.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0])
+    assert (
+        str(m) == "[1. -- 3. 4.]"
+        and float(m.mean()) == n.mean()
+        and float((m * 2).sum()) == (n * 2).sum()
+        and m.filled(0).tolist() == [1, 0, 3, 4]
+    )
+    assert (
+        np.ma.masked_invalid([1, np.nan]).compressed().tolist() == [1]
+        and m[1] is np.ma.masked
+        and (m > 1).tolist() == [False, None, True, True]
+    )
+    assert float(np.ma.median(m)) == 3 and m.max() == 4 and np.ma.count(m) == 3
+
+
+def test_polynomials():
+    p, q = np.poly1d([1, 2, 3]), numpy.poly1d([1, 2, 3])
+    assert str(p) == str(q) and p(2) == 11 and (p * p).coeffs.tolist() == (q * q).coeffs.tolist() and p.deriv().coeffs.tolist() == [2, 2]
+    x = np.linspace(0, 1, 20)
+    fit = np.polynomial.Polynomial.fit(x, 1 + 2 * x + 3 * x**2, 2).convert()
+    assert np.allclose(fit.coef, [1, 2, 3]) and np.allclose(fit(x), 1 + 2 * x + 3 * x**2) and np.allclose(fit.deriv().coef, [2, 6])
+    with pytest.raises(AttributeError, match="power series"):
+        np.polynomial.Chebyshev  # noqa: B018
+
+
+def test_runs_without_numpy():
+    """In an interpreter that finds no NumPy; text and files need it, and say so."""
+    program = ("import sys; sys.modules['numpy'] = None\n"
+               "import arete.numpy as np\n"
+               "a = np.arange(6.0).reshape(2, 3)\n"
+               "assert a.dtype == 'float64' and {a.dtype: 1}[np.dtype('float64')] == 1\n"
+               "assert repr(a.sum(axis=0)) == 'array([3., 5., 7.])', repr(a.sum(axis=0))\n"
+               "try: np.str_\n"
+               "except AttributeError as e: assert 'not installed' in str(e)\n"
+               "else: raise SystemExit(1)\n")
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin"})
