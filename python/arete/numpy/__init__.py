@@ -6,7 +6,19 @@ for devices are CuPy's (`asnumpy`, `x.get()`, `x.device`, `cuda`). `set_device("
 import math as _math
 
 from . import (
-    _array, _creation, _interchange, _mathematics, _polynomials, _printing, _products, _reductions, _searching, _shapes, _types, _ufuncs,
+    _array,
+    _creation,
+    _indexing,
+    _interchange,
+    _mathematics,
+    _polynomials,
+    _printing,
+    _products,
+    _reductions,
+    _searching,
+    _shapes,
+    _types,
+    _ufuncs,
 )
 from . import cuda, exceptions, fft, lib, linalg, ma, polynomial, random
 from .._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel

@@ -14,7 +14,6 @@ __all__ = ["ndarray", "set_device", "get_device", "newaxis"]
 newaxis = None
 _new = object.__new__
 _FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
-_FLOATS = {_C.float32, _C.float16, _C.bfloat16}
 _device = _C.device("cpu")
 
 
@@ -157,7 +156,7 @@ class ndarray:
 
     @property
     def T(self):
-        return _like(self, self._tensor.permute(_backwards(self._tensor)))
+        return wrap(self._tensor.permute(_backwards(self._tensor)))
 
     @property
     def mT(self):
@@ -209,32 +208,6 @@ class ndarray:
 
     def __contains__(self, value):
         return _b.bool((self == value)._tensor.any())
-
-    def __getitem__(self, key):
-        kind = type(key)
-        if kind is int or (kind is slice and (key.step is None or (type(key.step) is int and key.step > 0))):
-            t = self._tensor
-            if not t.dim():
-                raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
-            t = t[key]
-            if kind is int and not t.dim():
-                t = t.clone()  # a number: what is written to the array later does not change it
-            r = _new(ndarray)
-            r._tensor = t
-            return r
-        return _get(self, key)
-
-    def __setitem__(self, key, value):
-        kind = type(key)
-        if kind is not int and kind is not slice or (kind is slice and key.step is not None):
-            return _set(self, key, value)
-        t = self._tensor
-        if not t.dim():
-            raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
-        if type(value) in (int, float) and t.dtype is not _BOOL and (type(value) is int or t.dtype is _FLOAT64 or t.dtype in _FLOATS):
-            t[key] = value
-        else:
-            _put(t[key], value)
 
     def item(self, *args):
         """The element as one of Python's numbers; of several the one at an index."""
@@ -485,12 +458,6 @@ class Reversed(ndarray):
     def _write(self, value):
         self._view.copy_(value.expand(self._view.shape).flip(self._axes))
 
-    def __getitem__(self, key):
-        return _get(self, key)
-
-    def __setitem__(self, key, value):
-        _set(self, key, value)
-
 
 class flatiter:
     """The elements of an array one after another: an iterator that can be indexed and assigned to."""
@@ -549,10 +516,6 @@ def wrap(tensor):
     r = _new(ndarray)
     r._tensor = tensor
     return r
-
-
-def _like(array, view):
-    return wrap(view)
 
 
 def ordered(t, order):
@@ -716,209 +679,6 @@ def _of_sequence(x, d, device):
         raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 dimensions")
     device = next((p.device for p in parts if p.device.type != "cpu"), parts[0].device)
     return _t.stack([_cast(p, d).to(device) for p in parts])
-
-
-# --- indexing ----------------------------------------------------------------------------------------------------------------
-
-
-def _part(p):
-    """One part of an index as tensors take it."""
-    if p is None or p is Ellipsis or type(p) in (int, slice, _b.bool):
-        return p
-    if isinstance(p, str):
-        raise IndexError("there are no records, so nothing is found by a name")
-    if not isinstance(p, (ndarray, Tensor, list, tuple)) and not hasattr(p, "__array__"):
-        try:
-            return _operator.index(p)
-        except TypeError:
-            raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
-                             "valid indices") from None
-    t = tensor_of(p)
-    if not t.numel() and isinstance(p, (list, tuple)):
-        t = t.to(_INT64)
-    if t.dtype is _BOOL:
-        return t
-    if t.is_floating_point() or t.is_complex():
-        raise IndexError("arrays used as indices must be of integer (or boolean) type")
-    return t if t.dtype is _INT64 else t.to(_INT64)
-
-
-def _parts(key):
-    parts = [_part(p) for p in (key if type(key) is tuple else (key,))]
-    return (
-        parts,
-        _b.any(isinstance(p, Tensor) for p in parts),
-        _b.any(type(p) is slice and p.step is not None and p.step < 0 for p in parts),
-    )
-
-
-def _spread(parts, t):
-    """The parts with an Ellipsis, one for each axis that they take, and new axes; IndexError for too many."""
-    takes = _b.sum(p.dim() if isinstance(p, Tensor) and p.dtype is _BOOL else 0 if p is None or p is Ellipsis or type(p) is _b.bool else 1
-                   for p in parts)
-    if takes > t.dim():
-        raise IndexError(f"too many indices for array: array is {t.dim()}-dimensional, but {takes} were indexed")
-    if _b.sum(p is Ellipsis for p in parts) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    at = next((i for i, p in enumerate(parts) if p is Ellipsis), len(parts))
-    return parts[:at] + [slice(None)] * (t.dim() - takes) + parts[at + 1:]
-
-
-def _basic(array, parts):
-    """A view by integers, slices and new axes, of steps of either sign."""
-    t, flips = (array._view, array._axes) if type(array) is Reversed else (array._tensor, ())
-    key, out, axis, at = [], [], 0, 0
-    for p in _spread(parts, t):
-        if p is None or type(p) is _b.bool:
-            key.append(p)
-            at += 1
-            continue
-        n = t.shape[axis]
-        places = range(n - 1, -1, -1) if axis in flips else range(n)
-        if type(p) is int:
-            try:
-                key.append(places[p])
-            except IndexError:
-                raise IndexError(f"index {p} is out of bounds for axis {axis} with size {n}") from None
-        else:
-            found = places[p]
-            if found.step < 0:
-                found = found[::-1]
-                out.append(at)
-            key.append(slice(found.start, found.stop, found.step) if len(found) else slice(0, 0))
-            at += 1
-        axis += 1
-    view = t[tuple(key)] if key else t
-    return Reversed(view, tuple(out)) if out else wrap(view)
-
-
-def _advanced(parts, t):
-    """Numbers beside arrays of indices are such arrays, too, as NumPy has it."""
-    parts = _spread(parts, t)
-    if not _b.any(type(p) is int for p in parts):
-        return tuple(parts)
-    r = []
-    for p in parts:
-        if isinstance(p, Tensor) and p.dtype is _BOOL and p.dim():
-            r.extend(_t.nonzero(p, as_tuple=True))
-        else:
-            r.append(p)
-    shape = _t.broadcast_shapes(*[p.shape for p in r if isinstance(p, Tensor)])
-    return tuple(_t.full(shape, p, dtype=_INT64, device=t.device) if type(p) is int and shape else p for p in r)
-
-
-def _forward(parts, array):
-    """An array in which the slices with negative steps have been taken, and the rest of the parts."""
-    spread = _spread(parts, array._tensor)
-    first, rest = [], []
-    for p in spread:
-        if isinstance(p, Tensor) and p.dtype is _BOOL:
-            first.extend([slice(None)] * p.dim())
-            rest.append(p)
-        elif p is None or type(p) is _b.bool:
-            rest.append(p)
-        else:
-            backwards = type(p) is slice and p.step is not None and p.step < 0
-            first.append(p if backwards else slice(None))
-            rest.append(slice(None) if backwards else p)
-    return _basic(array, first), rest
-
-
-def _get(array, key):
-    parts, arrays, backwards = _parts(key)
-    if not arrays:
-        if not backwards and type(array) is not Reversed and not _b.any(type(p) is _b.bool for p in parts):
-            t = array._tensor
-            _spread(parts, t)
-            r = t[tuple(parts)]
-        else:
-            r = _basic(array, parts)
-            if type(r) is Reversed or r.ndim:
-                return r
-            r = r._tensor
-        return wrap(r.clone() if not r.dim() and _b.all(type(p) is int for p in parts) and parts else r)
-    if backwards:
-        array, parts = _forward(parts, array)
-    t = array._tensor
-    parts = _advanced(parts, t)
-    _check_masks(parts, t)
-    return wrap(t[parts] if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else t[parts].clone())
-
-
-def _check_masks(parts, t):
-    axis = 0
-    for p in parts:
-        if isinstance(p, Tensor) and p.dtype is _BOOL:
-            for size in p.shape:
-                if size != t.shape[axis]:
-                    raise IndexError("boolean index did not match indexed array along axis "
-                                     f"{axis}; size of axis is {t.shape[axis]} but size of corresponding boolean axis is {size}")
-                axis += 1
-        elif p is not None and type(p) is not _b.bool:
-            axis += 1
-
-
-def _value(value, t):
-    """What is assigned to a tensor, in its dtype."""
-    if type(value) in (int, float, _b.bool, complex):
-        return _in_kind(value, t.dtype)
-    v = tensor_of(value)
-    if v.dtype is not t.dtype:
-        v = _cast(v, t.dtype)
-    return v if v.device == t.device or not v.dim() else v.to(t.device)
-
-
-def _put(view, value):
-    v = _value(value, view)
-    if not isinstance(v, Tensor):
-        view.fill_(v)
-        return
-    while v.dim() > view.dim() and v.shape[0] == 1:
-        v = v.squeeze(0)
-    try:
-        expanded = v.expand(view.shape)
-    except (ValueError, RuntimeError):
-        raise ValueError(f"could not broadcast input array from shape {tuple(v.shape)} into shape {tuple(view.shape)}") from None
-    if _shares(v, view):
-        expanded = expanded.clone()
-    view.copy_(expanded)
-
-
-def _shares(a, b):
-    return a.numel() and b.numel() and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-def _set(array, key, value):
-    parts, arrays, backwards = _parts(key)
-    if not arrays:
-        target = _basic(array, parts)
-        if type(target) is Reversed:
-            t = target._view.clone()
-            _put(t, value)  # checks shapes and dtypes
-            target._write(t if not hasattr(value, "shape") and not isinstance(value, (list, tuple)) else _value(value, t))
-        else:
-            _put(target._tensor, value)
-        return
-    if backwards or type(array) is Reversed:
-        if backwards:
-            array, parts = _forward(parts, array)
-        t = array._tensor.clone()
-        wrap(t)[tuple(p if not isinstance(p, Tensor) else wrap(p) for p in parts)] = value
-        array._write(t)
-        return
-    t = array._tensor
-    parts = _advanced(parts, t)
-    _check_masks(parts, t)
-    v = _value(value, t)
-    if isinstance(v, Tensor) and len(parts) == 1 and v.dim() == 1 and parts[0].dtype is _BOOL and v.numel() != 1:
-        n = int(parts[0].sum())
-        if v.numel() != n and t.dim() == parts[0].dim():
-            raise ValueError(f"NumPy boolean array indexing assignment cannot assign {v.numel()} input values to the {n} output values "
-                             "where the mask is true")
-    try:
-        t[parts] = v
-    except RuntimeError as e:
-        raise (e if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
 
 
 def axis_of(axis, ndim):

@@ -9,7 +9,18 @@ from .._C import Tensor
 from ._array import ndarray, tensor_of, wrap
 
 __all__ = [
-    "asnumpy", "get_array_module", "save", "savez", "savez_compressed", "load", "savetxt", "loadtxt", "genfromtxt", "fromregex", "fromfile",
+    "asnumpy",
+    "get_array_module",
+    "info",
+    "save",
+    "savez",
+    "savez_compressed",
+    "load",
+    "savetxt",
+    "loadtxt",
+    "genfromtxt",
+    "fromregex",
+    "fromfile",
 ]
 
 
@@ -31,6 +42,15 @@ def get_array_module(*args):
     import numpy
 
     return numpy
+
+
+def info(object=None, maxwidth=76, output=None, toplevel=None):
+    """Prints what an object is, by its documentation."""
+    import inspect
+
+    if isinstance(object, str):
+        object = getattr(_sys.modules[__package__], object)
+    print(inspect.getdoc(object), file=output or _sys.stdout)
 
 
 def to_host(x):

@@ -348,8 +348,6 @@ def take(a, indices, axis=None, out=None, mode="raise"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if at.numel() and not n:
         raise IndexError("cannot do a non-empty take from an empty axes.")
-    if t.device.type == "cpu" and at.numel() and mode == "raise" and (int(at.min()) < -n or int(at.max()) >= n):
-        raise IndexError(f"index {int(at.max()) if int(at.max()) >= n else int(at.min())} is out of bounds for axis {axis} with size {n}")
     r = _t.index_select(t, axis, at.reshape(-1))
     return result_into(r.reshape(tuple(t.shape[:axis]) + tuple(at.shape) + tuple(t.shape[axis + 1:])), out)
 

@@ -10,7 +10,7 @@ __all__ = [
     "dtype", "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating",
     "bool_", "byte", "ubyte", "short", "intc", "int_", "long", "longlong", "intp", "half", "single", "double", "csingle", "cdouble",
     "finfo", "iinfo", "result_type", "promote_types", "can_cast", "issubdtype", "isdtype", "min_scalar_type", "common_type",
-    "mintypecode", "typename", "sctypeDict", "typecodes",
+    "mintypecode", "typename", "ScalarType", "sctypeDict", "typecodes",
 ]
 
 # Name, kind, size in bytes, NumPy's letter, and the letter in `str`. Those that the library has no tensors of are left out.
@@ -416,6 +416,7 @@ def common_type(*arrays):
 
 typecodes = {"Character": "c", "Integer": "bhilqnp", "UnsignedInteger": "B", "Float": "efd", "Complex": "FD",
              "AllInteger": "bBhilqnp", "AllFloat": "efdFD", "All": "?bBhilqnpefdFD"}
+ScalarType = (_b.int, _b.float, _b.complex, _b.bool, _b.bytes, _b.str, memoryview, *(d.type for d in OF_TENSOR.values()))
 sctypeDict = {k: v.type for k, v in _KNOWN.items() if isinstance(k, _b.str)}
 
 

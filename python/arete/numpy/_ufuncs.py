@@ -282,6 +282,12 @@ class ufunc:
 
     def __call__(self, *args, out=None, where=True, casting="same_kind", order="K", dtype=None, subok=True, **others):
         n = self.nin
+        if n == 1 == self.nout and len(args) == 1 and out is None and where is True and dtype is None and order == "K" and not others:
+            x = args[0]
+            if type(x) is ndarray and x._tensor.dtype in self._direct:  # the short way
+                r = _new(ndarray)
+                r._tensor = self._function(x._tensor)
+                return r
         if len(args) != n:
             if not n < len(args) <= self.nargs or out is not None:
                 raise TypeError(f"{self.__name__}() takes from {n} to {self.nargs} positional arguments but {len(args)} were given")
