@@ -311,6 +311,11 @@ def test_what_is_refused():
         a[0] = 1
     with pytest.raises(ValueError, match="read-only"):
         a += 1
+    for write in (lambda: a[1:].fill(2), lambda: a.sort(), lambda: np.add(1, 1, out=a[0:1]), lambda: np.broadcast_to(a, (2, 4)).fill(0),
+                  lambda: np.copyto(a, 1), lambda: a.flat.__setitem__(0, 1), lambda: a[::-1].fill(0)):
+        with pytest.raises(ValueError):
+            write()
+    assert a.tolist() == [0, 1, 2, 3]
     for wrong in (lambda: np.array({"a": 1}), lambda: np.array(["a"]), lambda: np.array([None])):
         with pytest.raises(TypeError):
             wrong()

@@ -6,7 +6,7 @@ import operator as _operator
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import _in_kind, _new, Reversed, cast, ndarray, tensor_of, wrap
+from ._array import _in_kind, _new, ReadOnly, Reversed, cast, ndarray, tensor_of, wrap
 
 __all__: list[str] = []
 _FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
@@ -49,14 +49,14 @@ def _part(p):
         return p
     if isinstance(p, str):
         raise IndexError("there are no records, so nothing is found by a name")
-    if not isinstance(p, (ndarray, Tensor, list, tuple)) and not hasattr(p, "__array__"):
+    if not isinstance(p, (ndarray, Tensor, list, tuple, range)) and not hasattr(p, "__array__"):
         try:
             return _operator.index(p)
         except TypeError:
             raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
                              "valid indices") from None
     t = tensor_of(p)
-    if not t.numel() and isinstance(p, (list, tuple)):
+    if not t.numel() and isinstance(p, (list, tuple, range)):
         t = t.to(_INT64)
     if t.dtype is _BOOL:
         return t
@@ -243,5 +243,15 @@ def _set(array, key, value):
         raise (e if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
 
 
+def _get_read_only(array, key):
+    r = _getitem(array, key)
+    backwards = type(r) is Reversed
+    r = wrap(r._tensor) if backwards else r
+    if backwards or _shares(r._tensor, array._tensor):
+        r.__class__ = ReadOnly
+    return r
+
+
+ReadOnly.__getitem__ = _get_read_only  # type: ignore[attr-defined]
 ndarray.__getitem__, ndarray.__setitem__ = _getitem, _setitem  # type: ignore[attr-defined]
 Reversed.__getitem__, Reversed.__setitem__ = _get, _set  # type: ignore[attr-defined]

@@ -156,7 +156,9 @@ def broadcast_to(array, shape, subok=False):
     if _b.any(s < 0 for s in sizes):
         raise ValueError("all elements of broadcast shape must be non-negative")
     try:
-        return wrap(t.expand(sizes))
+        r = wrap(t.expand(sizes))
+        r.flags.writeable = False
+        return r
     except RuntimeError:
         raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(t.shape)} and "
                          f"requested shape {sizes}") from None

@@ -113,7 +113,7 @@ def _expm1(x):
         return _t.expm1(x)
     re, im = x.real, x.imag
     half, low = _t.sin(im / 2), re == -_math.inf
-    real = _t.expm1(re) * _t.cos(im) - 2 * half * half
+    real = _t.expm1(re) * _t.cos(im) + (0.0 - 2 * half * half)  # never -0
     real = _t.where(low, -1, _t.where((re == _math.inf) & ~im.isfinite(), _math.inf, real))
     imag = _t.where(im == 0, im, _t.where(low & ~im.isfinite(), 0, _t.exp(re) * _t.sin(im)))
     return _t.complex(real.to(re.dtype), imag.to(re.dtype))
