@@ -264,7 +264,7 @@ class Worker {
       if (!d) d = temporary();
       const Frame frame(top_);
       void* const v = value(*n.a, m, d);
-      check_bounds(n, m, static_cast<int64_t*>(v), static_cast<int64_t*>(value(*n.b, m)));
+      check_index(n, m, static_cast<int64_t*>(v), static_cast<int64_t*>(value(*n.b, m)));
       return v;
     }
     if (n.op == Op::call) {
@@ -389,23 +389,40 @@ class Worker {
                                       what + ", by thread " + text(t) + " of block " + text(b)));
   }
 
-  void check_bounds(const Node& n, const Mask& m, const int64_t* i, const int64_t* limit) const {
+  // Calls found(lane) for the first active lane that is wrong. The loop that asks has no way out,
+  // so that it is done by vectors.
+  template <class Wrong, class Found>
+  void first_wrong(const Mask& m, Wrong&& wrong, Found&& found) const {
+    const uint8_t* const bits = m.bits();
+    uint64_t any = 0;
+    for (int k = 0; k < n_; ++k) any |= uint64_t(wrong(k)) & bits[k];
+    if (any == 0) [[likely]]
+      return;
     for (int k = 0; k < n_; ++k)
-      if ((uint64_t(i[k]) >= uint64_t(limit[k])) & m[k])
-        outside(n, k,
-                "index " + std::to_string(i[k]) + " is out of range for " + *n.name +
-                    ", which has " + std::to_string(limit[k]));
+      if (bits[k] && wrong(k)) found(k);
+  }
+
+  void check_index(const Node& n, const Mask& m, const int64_t* i, const int64_t* limit) const {
+    first_wrong(
+        m, [&](int k) { return (i[k] < 0) | (i[k] >= limit[k]); },
+        [&](int k) {
+          outside(n, k,
+                  "index " + std::to_string(i[k]) + " is out of range for " + *n.name +
+                      ", which has " + std::to_string(limit[k]));
+        });
   }
 
   void index(const Node& n, const Mask& m, int64_t* d) {
     const auto* const a = static_cast<int64_t*>(value(*n.a, m));
     const auto* const b = static_cast<int64_t*>(value(*n.b, m));
     if (n.limit > 0)
-      for (int k = 0; k < n_; ++k)
-        if ((uint64_t(b[k]) >= uint64_t(n.limit)) & m[k])
-          outside(n, k,
-                  "index " + std::to_string(b[k]) + " is out of range for " + *n.name +
-                      ", which has " + std::to_string(n.limit));
+      first_wrong(
+          m, [&](int k) { return (b[k] < 0) | (b[k] >= n.limit); },
+          [&](int k) {
+            outside(n, k,
+                    "index " + std::to_string(b[k]) + " is out of range for " + *n.name +
+                        ", which has " + std::to_string(n.limit));
+          });
     for (int k = 0; k < n_; ++k) d[k] = a[k] + b[k] * n.imm;
   }
 
@@ -413,11 +430,13 @@ class Worker {
     if (n.checked) return;
     if (n.a->base >= 0) {
       const Range r = ranges_[size_t(n.a->base)];
-      for (int k = 0; k < n_; ++k)
-        if (((address[k] < r.begin) | (address[k] + size > r.end)) & m[k])
-          outside(n, k,
-                  element(address[k] - r.begin, r.end - r.begin, size,
-                          p_.memory[size_t(n.a->base)].name));
+      first_wrong(
+          m, [&](int k) { return (address[k] < r.begin) | (address[k] + size > r.end); },
+          [&](int k) {
+            outside(n, k,
+                    element(address[k] - r.begin, r.end - r.begin, size,
+                            p_.memory[size_t(n.a->base)].name));
+          });
       return;
     }
     for (int k = 0; k < n_; ++k)
@@ -439,6 +458,10 @@ class Worker {
       using R = decltype(r);
       check(n, m, address, sizeof(T));
       R* const to = static_cast<R*>(d);
+      if (m.full()) {
+        for (int k = 0; k < n_; ++k) to[k] = R(*reinterpret_cast<const T*>(address[k]));
+        return;
+      }
       for (int k = 0; k < n_; ++k)
         if (m[k]) to[k] = R(*reinterpret_cast<const T*>(address[k]));
     });

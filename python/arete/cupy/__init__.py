@@ -28,7 +28,9 @@ is_available = cuda.is_available
 
 def asarray(a, dtype=None, order=None, *, blocking=False):
     """An array; of NumPy's a copy, as CuPy's is."""
-    return _numpy.array(a, dtype=dtype, order=order or "K") if type(a).__module__ == "numpy" else _numpy.asarray(a, dtype=dtype, order=order)
+    if type(a).__module__ == "numpy":
+        return _numpy.array(a, dtype=dtype, order=order or "K")
+    return _numpy.asarray(a, dtype=dtype, order=order)
 
 
 def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
