@@ -468,8 +468,8 @@ class Worker {
   }
 
   void store(const Node& n, const Mask& m, void* d) {
+    void* const from = value(*n.b, m, d);  // before the place, as C++17 has it
     const auto* const address = static_cast<int64_t*>(value(*n.a, m));
-    void* const from = value(*n.b, m, d);
     visit_number(n.stored, [&](auto tag, auto r) {
       using T = typename decltype(tag)::type;
       using R = decltype(r);

@@ -9,6 +9,7 @@ from arete import _kernels
 from arete._kernels import _elementwise, _reduction, _text
 from arete._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModule, ReductionKernel, SourceModule
 
+DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
 
 
@@ -20,7 +21,7 @@ def window(x):
           s += x[idx[i] + j];
         }
         y = s;""", "window_sum")
-    index = arete.tensor([0, 3, 7])
+    index = arete.tensor([0, 3, 7], device=x.device)
     return k, k(x, index, size=3), x[index] + x[index + 2]
 
 
@@ -31,7 +32,7 @@ def indices(x):
                           "w = i * 100 + _ind.get()[0] * 10 + a.shape()[1] + n + a.ndim", "indices", reduce_dims=False)
     z, w = k(m, m.t())
     expected = arete.tensor([[(5 * 0 + 2 * r + c) * 100 + r * 10 + 5 + 10 + 2 for c in range(2)] for r in range(5)])
-    return k, arete.cat([z, w.to(z.dtype)]), arete.cat([2 * m, expected.to(z.dtype)])
+    return k, arete.cat([z, w.to(z.dtype)]), arete.cat([2 * m, expected.to(x.device).to(z.dtype)])
 
 
 def branches(x):
@@ -52,15 +53,15 @@ def branches(x):
 def counts(x):
     k = ElementwiseKernel("raw T x", "raw int32 y", "atomicAdd(&y[(int)x[i] % SIZE], seen)", "counts", loop_prep="int seen = 1",
                           after_loop="seen = 0", options=("-DSIZE=4",))
-    y = arete.zeros(4, dtype=arete.int32)
+    y = arete.zeros(4, dtype=arete.int32, device=x.device)
     k(x, y, size=len(x))
     return k, y, arete.bincount(x.long() % 4, minlength=4).to(arete.int32)
 
 
 def halves(x):
     k = ElementwiseKernel("float16 x, bfloat16 b", "float16 y", "if (x > b) y = x; else { y = b; y += x; }", "halves")
-    a, b = x.half() / 3, arete.full((10,), 1.25).bfloat16()
-    return k, k(a, b), arete.where(a.float() > 1.25, a, (arete.tensor(1.25).half() + a.float()).half())
+    a, b = x.half() / 3, arete.full((10,), 1.25, device=x.device).bfloat16()
+    return k, k(a, b), arete.where(a.float() > 1.25, a, (a.float() + 1.25).half())
 
 
 def folded(x):
@@ -68,23 +69,24 @@ def folded(x):
                         "folded", reduce_type="float64",
                         preamble="__device__ double scale(double v) { for (int k = 0; k < 2; ++k) v *= 0.5; return v; }")
     m = x.reshape(5, 2)
-    w = arete.tensor([1.0, 2.0]).to(x.dtype)
+    w = arete.tensor([1.0, 2.0], device=x.device).to(x.dtype)
     y, n = k(m, w, axis=1)
     return k, y + (n - 3).to(y.dtype), ((m - w) * m / 4).sum(1)
 
 
 def most(x):
     k = ReductionKernel("T x", "T y", "x", "max(a, b)", "y = -a", "100", "most")
-    return k, k(x), arete.tensor(-100, dtype=x.dtype)
+    return k, k(x), arete.tensor(-100, dtype=x.dtype, device=x.device)
 
 
 CASES = [window, indices, branches, counts, halves, folded, most]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
-def test_statements(case, dtype):
-    _, found, expected = case(arete.arange(10).to(getattr(arete, dtype)))
+def test_statements(case, dtype, device):
+    _, found, expected = case(arete.arange(10, device=device).to(getattr(arete, dtype)))
     assert found.dtype is expected.dtype and arete.allclose(found, expected)
 
 
@@ -101,11 +103,12 @@ def test_statements_compile_for_gpus(case, check, monkeypatch):
         assert compiled.checked is check and nvrtc.problems(compiled.text, compiled.options) == ""
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (-1, 1)])
 @pytest.mark.parametrize("shape", [(3, 700, 5), (700, 2, 3), (1, 4, 3000), (2, 0, 3)])
-def test_reductions_of_statements(shape, axis):
+def test_reductions_of_statements(shape, axis, device):
     k = ReductionKernel("T x", "T y", "x * x", "a + b", "y = a; if (y < 0) y = 0", "0", "squares")
-    x = arete.randn(shape, dtype=arete.float64)
+    x = arete.randn(shape, dtype=arete.float64, device=device)
     dims = tuple(range(3)) if axis is None else axis
     for v in (x, x.transpose(0, 2).contiguous().transpose(0, 2)):
         assert arete.allclose(k(v, axis=axis, keepdims=True), (v * v).sum(dims, keepdim=True))
@@ -230,8 +233,9 @@ __global__ void parts(int* out, unsigned char* bytes, float* f) {
   bytes[i] = i * 100;
   f[i] = weights[i % 3] + powf(2, i) + (i ? sqrtf(i) : -1);
   int* p = out + 8;
-  p[i] = i++;
-  *(p + 8 + threadIdx.x) = i;
+  *p = 7;
+  p[i] = i++ - 1;
+  *(p + 9 + threadIdx.x) = i;
 }
 __global__ void beyond(float* x, int by) {
   x[threadIdx.x + by] = 2;
@@ -244,8 +248,9 @@ def raw(name):
     return RawKernel(SOURCE, name)
 
 
-def test_device_functions_and_loops():
-    out = arete.zeros(500, dtype=arete.int32)
+@pytest.mark.parametrize("device", DEVICES)
+def test_device_functions_and_loops(device):
+    out = arete.zeros(500, dtype=arete.int32, device=device)
     raw("steps")((4,), (64,), (out, numpy.int32(500)))
 
     def steps(n):
@@ -257,34 +262,39 @@ def test_device_functions_and_loops():
     assert out.tolist() == [steps(i + 1) for i in range(500)]
 
 
-def test_small_numbers_are_read_as_they_lie():
-    source = "__global__ void k(signed char* a, short* b, bool* c, float16* d, bfloat16* e, float* y) {" \
+@pytest.mark.parametrize("device", DEVICES)
+def test_small_numbers_are_read_as_they_lie(device):
+    source = '#include "user_kernel.cuh"\nextern "C" ' \
+             "__global__ void k(signed char* a, short* b, bool* c, float16* d, bfloat16* e, float* y) {" \
              " y[0] = a[1]; y[1] = b[1]; y[2] = c[1]; y[3] = d[1]; y[4] = e[1]; y[5] = a[1] + b[1]; d[0] = e[1]; a[0] = 300; c[0] = 0.5; }"
-    a, b, c, d, e = (arete.tensor([0, v]).to(getattr(arete, t)) for v, t in (
+    a, b, c, d, e = (arete.tensor([0, v]).to(getattr(arete, t)).to(device) for v, t in (
         (-3, "int8"), (-300, "int16"), (True, "bool"), (1.5, "float16"), (-2.25, "bfloat16")))
-    y = arete.zeros(6)
+    y = arete.zeros(6, device=device)
     RawKernel(source, "k")((1,), (1,), (a, b, c, d, e, y))
     assert y.tolist() == [-3, -300, 1, 1.5, -2.25, -303] and (d[0].item(), a[0].item(), c[0].item()) == (-2.25, 44, True)
 
 
-def test_shared_memory_and_barriers():
-    a, b, c = arete.randn(20, 20), arete.randn(20, 20), arete.zeros(20, 20)
+@pytest.mark.parametrize("device", DEVICES)
+def test_shared_memory_and_barriers(device):
+    a, b, c = (f(20, 20, device=device) for f in (arete.randn, arete.randn, arete.zeros))
     raw("product")((3, 3), (8, 8), (a, b, c, numpy.int32(20)))
     assert arete.allclose(c, a @ b, atol=1e-5)
 
 
-def test_shuffles_atomics_and_dynamic_shared_memory():
-    x, out = arete.randn(10000, dtype=arete.float64), arete.zeros(1, dtype=arete.float64)
+@pytest.mark.parametrize("device", DEVICES)
+def test_shuffles_atomics_and_dynamic_shared_memory(device):
+    x, out = (f(n, dtype=arete.float64, device=device) for f, n in ((arete.randn, 10000), (arete.zeros, 1)))
     raw("squares")((7,), (128,), (x, out, numpy.int32(10000)), shared_mem=128 * 8)
     assert arete.allclose(out, (x * x).sum())
 
 
-def test_numbers_are_those_of_c():
-    out, small, f = arete.zeros(24, dtype=arete.int32), arete.zeros(8, dtype=arete.uint8), arete.zeros(8)
+@pytest.mark.parametrize("device", DEVICES)
+def test_numbers_are_those_of_c(device):
+    out, small, f = (arete.zeros(n, dtype=t, device=device) for n, t in ((25, arete.int32), (8, arete.uint8), (8, arete.float32)))
     raw("parts")((1,), (8,), (out, small, f))
-    assert out.tolist() == [116, 603, 414, 1014, 1014, 1004, 1014, 1014, *range(8), *range(1, 9)]
+    assert out.tolist() == [116, 603, 414, 1014, 1014, 1004, 1014, 1014, 7, *range(-1, 7), *range(1, 9)]
     assert small.tolist() == [i * 100 % 256 for i in range(8)]
-    assert numpy.allclose(f.numpy(), [(1, 2.5, -1)[i % 3] + 2**i + (i**0.5 if i else -1) for i in range(8)])
+    assert numpy.allclose(f.cpu().numpy(), [(1, 2.5, -1)[i % 3] + 2**i + (i**0.5 if i else -1) for i in range(8)])
 
 
 @pytest.mark.parametrize("by", [1, -1, 10**6])
@@ -321,13 +331,14 @@ def test_these_sources_are_cuda():
     assert nvrtc.problems(SOURCE) == ""
 
 
-def test_templates_by_name():
+@pytest.mark.parametrize("device", DEVICES)
+def test_templates_by_name(device):
     k = RawKernel("template <typename T, int N> __global__ void k(T* x) { for (int j = 0; j < N; ++j) x[j] = (T)j / 2; }", "k<float, 3>")
-    x = arete.zeros(4)
+    x = arete.zeros(4, device=device)
     k((1,), (1,), (x,))
     assert x.tolist() == [0, 0.5, 1, 0]
     module = RawModule(code=k.code, name_expressions=["k<double, 2>"])
-    y = arete.zeros(3, dtype=arete.float64)
+    y = arete.zeros(3, dtype=arete.float64, device=device)
     module.compile()
     module.get_function("k<double, 2>")((1,), (1,), (y,))
     assert y.tolist() == [0, 0.5, 0]
@@ -349,6 +360,19 @@ def test_modules_as_pycuda_has_them():
     assert numpy.allclose(dest, a * b)
     with pytest.raises(ValueError, match="line 2: unknown name 'c'"):
         SourceModule("__global__ void f(float* x) {\n  x[0] = c;\n}").get_function("f")(InOut(a), block=(1, 1, 1))
+
+
+@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+def test_the_checked_mode_of_gpus():
+    x = arete.ones(8, device="cuda")
+    k = ElementwiseKernel("raw T x", "raw T y", "int k = 1;\ny[i + k] = x[i]", "behind")
+    y = arete.zeros(8, device="cuda")
+    with arete.kernels.checked(), pytest.raises(IndexError, match="line 2: index 8 is out of range for an array or a dimension of 8"):
+        k(x, y, size=8)
+    assert y[1:].tolist() == [1] * 7  # and a first element that stood for the one behind
+    total = ReductionKernel("raw T x, T v", "T y", "x[i + 1] + v", "a + b", "y = a; if (y < 0) y = 0", "0", "total")
+    with arete.kernels.checked(), pytest.raises(IndexError, match="index 8 is out of range"):
+        total(x, x)
 
 
 def test_all_names():

@@ -5,6 +5,7 @@ import re
 
 from .. import _C
 from .._C import Tensor
+from .._cuda_streams import current_stream
 from .._operators import _ops
 from .._snippets import TYPES, Evaluator, SnippetError
 from ._launch import array_type, is_checking, refuse_gradient, tensor_of, writes
@@ -123,7 +124,7 @@ class ReductionKernel:
         if not self.identity and not (simple and self._known or _IDENTITIES.get(self._known)):
             raise ValueError(f"the reduction {reduce_expr!r} needs an identity")
         self._programs = {} if self._known and simple else None
-        self._compiled, self._scratch = {}, {}
+        self._compiled = {}
 
     def __repr__(self):
         return f"<ReductionKernel {self.name}>"
@@ -246,12 +247,7 @@ class ReductionKernel:
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(laid, results, types, reduced, checked)
-        parts = ended = results[0].new_empty(1, dtype=_C.int32)
-        if shared > 1:
-            parts = new((shared * rows,), reduced, device)
-            ended = _ops.zeros(groups, dtype=_C.int32, device=device)
-        else:
-            parts = new((1,), reduced, device)
+        parts, ended = new((shared * rows if shared > 1 else 1,), reduced, device), _counters(device, groups if shared > 1 else 1)
         arguments = []
         for p, a in laid:
             arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
@@ -282,6 +278,20 @@ class ReductionKernel:
                 f"#line 1\n{self.preamble}\n"
                 f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n' + "\n".join(declarations) + body)
         return Compiled(text, self.name, self.options, checked, self.map_expr.splitlines())
+
+
+_zeros = {}
+
+
+def _counters(device, groups):
+    """Zeros, one for each group of blocks, which the last block of a group leaves as zeros: those of a stream serve all its launches. A
+    graph that is being recorded has its own."""
+    if device.type != "cuda" or _C._cuda.is_current_stream_capturing():
+        return _ops.zeros(groups, dtype=_C.int32, device=device)
+    key = str(device), current_stream(device).cuda_stream
+    if key not in _zeros or _zeros[key].numel() < groups:
+        _zeros[key] = _ops.zeros(max(groups, _BLOCKS), dtype=_C.int32, device=device)
+    return _zeros[key]
 
 
 def _product(sizes):
