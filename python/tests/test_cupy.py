@@ -198,6 +198,16 @@ def test_kernels_of_python_compile_for_gpus(kernel):
         assert nvrtc.problems(compiled.text) == "" and nvrtc.problems(compiled.text, ["-DARETE_CHECKED"]) == ""
 
 
+@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+def test_kernels_of_filters_compile_for_gpus():
+    signal.lfilter([1.0, 0.5], [1.0, -0.2], cp.ones(5))
+    ndimage._stencil(arete.ones(5, 5), arete.ones(3, 3), [1, 1], [1, 1], "mirror", 0.0)
+    texts = [c.text for c, _ in signal._recursion_kernel._compiled.values()]
+    assert texts and ndimage._stencils and not any(map(nvrtc.problems, texts))
+    for kernel in ndimage._stencils.values():
+        assert not any(nvrtc.problems(c.text, c.options) for c in kernel._compiled.values())
+
+
 def bad(body):
     """A kernel whose source is the body of another function."""
     return jit.rawkernel()(body)

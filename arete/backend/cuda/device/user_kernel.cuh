@@ -128,8 +128,9 @@ class CArray {
     }
     return at(offset);
   }
-  /// By an index for each dimension.
-  __device__ T& operator[](const ptrdiff_t* index) const {
+  /// By an index for each dimension. A template, since 0 is a null pointer, too.
+  template <class P>
+  __device__ T& operator[](P* index) const {
     ptrdiff_t offset = 0;
     for (int d = 0; d < ndim_; ++d) offset += within(index[d], shape_[d]) * strides_[d];
     return at(offset);
