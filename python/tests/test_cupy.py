@@ -22,6 +22,8 @@ def test_a_program_of_cupys_guide():
     assert isinstance(y, cp.ndarray) and cp.asnumpy(y)[1].tolist() == [25.0] * 5
     added = cp.ElementwiseKernel("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "add_reverse")
     assert cp.asnumpy(added(cp.arange(3.0), cp.arange(3.0))).tolist() == [2, 2, 2]
+    counted = cp.ElementwiseKernel("", "int64 y", "y = 2 * i", "count_up")(size=3)
+    assert isinstance(counted, cp.ndarray) and cp.asnumpy(counted).tolist() == [0, 2, 4]
     norm = cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
     assert numpy.allclose(cp.asnumpy(norm(x, axis=1)), numpy.linalg.norm(cp.asnumpy(x), axis=1))
     add = cp.RawKernel("""extern "C" __global__ void my_add(const float* x1, const float* x2, float* y) {

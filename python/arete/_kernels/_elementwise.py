@@ -53,6 +53,13 @@ class ElementwiseKernel:
             preamble or loop_prep or after_loop or options or any(p.raw for p in self.in_params + self.out_params)) else None
         self._compiled = {}
 
+    _array = None  # the type of results where no argument is an array: a tensor
+
+    @staticmethod
+    def _device():
+        """Where they are then."""
+        return _C._default_device() or _C.device("cpu")
+
     def __repr__(self):
         return f"<ElementwiseKernel {self.name}>"
 
@@ -63,10 +70,13 @@ class ElementwiseKernel:
         if len(args) not in (count, count + len(self.out_params)):
             raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
         wrap, given = array_type(args), args[count:]
+        alone = all(tensor_of(a) is None for a in args)  # what is made then is as the class has it
         outs = [tensor_of(a) for a in given]
         if any(t is None for t in outs):
             raise TypeError(f"{self.name}: outputs must be arrays")
         bound, types, device = bind_arguments(self.in_params, args[:count], self.name, outs)
+        if alone:
+            wrap, device = self._array, self._device()
         for p, out in zip(self.out_params, outs):
             if types.bind(p.type, out.dtype) is not out.dtype:
                 raise TypeError(f"{self.name}: the output {p.name!r} is of {types.known(p)._name}, and the given array of "

@@ -11,7 +11,7 @@ import types
 
 from .. import _C
 from .._C import Tensor
-from ._launch import is_checking, device_of, raw_argument, refuse_gradient, three, writes
+from ._launch import device_of, is_checking, raw_argument, refuse_gradient, three, writes
 from ._parameters import C_NAMES
 from ._text import HEAD, Array, Compiled, with_fault
 

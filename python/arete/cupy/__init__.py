@@ -10,7 +10,7 @@ import sys as _sys
 
 from .. import compiler as _compiler, cuda as _cuda, numpy as _numpy, version as _version
 from .._C import Tensor as _Tensor
-from .._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel
+from .._kernels import ElementwiseKernel as _ElementwiseKernel, RawKernel, RawModule, ReductionKernel
 from ..numpy import *
 from ..numpy import __all__ as _names
 from . import cuda
@@ -24,6 +24,11 @@ __all__ = [*_names, "fuse", "get_array_module", "get_default_memory_pool", "get_
            "is_available", "show_config"]
 
 is_available = cuda.is_available
+
+
+class ElementwiseKernel(_ElementwiseKernel):
+    __doc__ = _ElementwiseKernel.__doc__
+    _array, _device = ndarray, staticmethod(_numpy.get_device)
 
 
 def asarray(a, dtype=None, order=None, *, blocking=False):
