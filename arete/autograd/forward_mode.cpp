@@ -129,9 +129,12 @@ TensorList push(const ops::OpRecord& op, const Variables& v, bool record) {
 // The tensors of a level that have tangents, and the listener that gives them on.
 class DualLevel::Tangents final : public tracing::ThreadListener {
  public:
-  static Tangents*& of_thread() {
-    static thread_local constinit Tangents* one = nullptr;
-    return one;
+  // Null without a level. Thread-local memory is short: the thread's listeners know.
+  static Tangents* of_thread() noexcept {
+    if (!(modes().word & Modes::kObserve)) return nullptr;
+    for (tracing::ThreadListener* l = modes().listener; l; l = l->outer())
+      if (auto* const t = dynamic_cast<Tangents*>(l)) return t;
+    return nullptr;
   }
 
   // Undefined of what has none.
@@ -427,11 +430,9 @@ DualLevel::DualLevel()
                     AutogradError("enter_dual_level",
                                   "Nested forward mode AD is not supported at the moment"));
         return std::make_unique<Tangents>();
-      }()) {
-  Tangents::of_thread() = tangents_.get();
-}
+      }()) {}
 
-DualLevel::~DualLevel() { Tangents::of_thread() = nullptr; }
+DualLevel::~DualLevel() = default;
 
 bool DualLevel::is_covered() const { return tangents_->is_covered(); }
 

@@ -93,6 +93,8 @@ class ThreadListener : public Listener {
   virtual void hooked(const Tensor&) {}
   /// `to` is `from` without history, by detach() or .data; or the same tensor, by detach_().
   virtual void detached(const Tensor& /*from*/, const Tensor& /*to*/) noexcept {}
+  /// The one of this thread that began before it.
+  ThreadListener* outer() const { return outer_; }
 
  private:
   friend class CallScope;

@@ -288,7 +288,7 @@ class Tensor : public arete::Tensor {
   Tensor detach() const { return arete::Tensor::detach(); }
   Tensor cpu() const { return arete::Tensor::cpu(); }
   Tensor cuda() const { return arete::Tensor::cuda(); }
-  Tensor to(ScalarType t, bool non_blocking = false, bool copy = false) const {
+  Tensor to(ScalarType t, bool /*non_blocking*/ = false, bool copy = false) const {
     return arete::Tensor::to(arete::DType(t), copy);
   }
   Tensor to(const Device& d, bool non_blocking = false, bool copy = false) const {
@@ -320,12 +320,12 @@ class Tensor : public arete::Tensor {
   ARETE_TORCH_IN_PLACE(zero_)
   ARETE_TORCH_IN_PLACE(add_)
   ARETE_TORCH_IN_PLACE(sub_)
-  ARETE_TORCH_IN_PLACE(mul_) ARETE_TORCH_IN_PLACE(div_) ARETE_TORCH_IN_PLACE(clamp_)
-      ARETE_TORCH_IN_PLACE(relu_) ARETE_TORCH_IN_PLACE(sigmoid_) ARETE_TORCH_IN_PLACE(tanh_)
-          ARETE_TORCH_IN_PLACE(exp_) ARETE_TORCH_IN_PLACE(requires_grad_)
-              ARETE_TORCH_IN_PLACE(masked_fill_) ARETE_TORCH_IN_PLACE(index_add_)
-                  ARETE_TORCH_IN_PLACE(scatter_add_) ARETE_TORCH_IN_PLACE(uniform_)
-                      ARETE_TORCH_IN_PLACE(normal_)
+  ARETE_TORCH_IN_PLACE(mul_)
+  ARETE_TORCH_IN_PLACE(div_) ARETE_TORCH_IN_PLACE(clamp_) ARETE_TORCH_IN_PLACE(relu_)
+      ARETE_TORCH_IN_PLACE(sigmoid_) ARETE_TORCH_IN_PLACE(tanh_) ARETE_TORCH_IN_PLACE(exp_)
+          ARETE_TORCH_IN_PLACE(requires_grad_) ARETE_TORCH_IN_PLACE(masked_fill_)
+              ARETE_TORCH_IN_PLACE(index_add_) ARETE_TORCH_IN_PLACE(scatter_add_)
+                  ARETE_TORCH_IN_PLACE(uniform_) ARETE_TORCH_IN_PLACE(normal_)
 };
 
 using TensorList = std::vector<Tensor>;
@@ -349,26 +349,27 @@ ARETE_TORCH_FUNCTION(cumsum)
 ARETE_TORCH_FUNCTION(mm)
 ARETE_TORCH_FUNCTION(bmm)
 ARETE_TORCH_FUNCTION(matmul)
-ARETE_TORCH_FUNCTION(dot) ARETE_TORCH_FUNCTION(addmm) ARETE_TORCH_FUNCTION(baddbmm)
-    ARETE_TORCH_FUNCTION(linear) ARETE_TORCH_FUNCTION(transpose) ARETE_TORCH_FUNCTION(elu)
-        ARETE_TORCH_FUNCTION(gelu) ARETE_TORCH_FUNCTION(silu) ARETE_TORCH_FUNCTION(leaky_relu)
-            ARETE_TORCH_FUNCTION(softplus) ARETE_TORCH_FUNCTION(softmax) ARETE_TORCH_FUNCTION(
-                log_softmax) ARETE_TORCH_FUNCTION(dropout) ARETE_TORCH_FUNCTION(layer_norm)
-                ARETE_TORCH_FUNCTION(conv1d) ARETE_TORCH_FUNCTION(conv2d)
-                    ARETE_TORCH_FUNCTION(embedding) ARETE_TORCH_FUNCTION(gather)
-                        ARETE_TORCH_FUNCTION(index_select) ARETE_TORCH_FUNCTION(masked_select)
-                            ARETE_TORCH_FUNCTION(nonzero) ARETE_TORCH_FUNCTION(sort)
-                                ARETE_TORCH_FUNCTION(topk) ARETE_TORCH_FUNCTION(argmax)
-                                    ARETE_TORCH_FUNCTION(argmin) ARETE_TORCH_FUNCTION(chunk)
-                                        ARETE_TORCH_FUNCTION(unbind) ARETE_TORCH_FUNCTION(where)
-                                            ARETE_TORCH_FUNCTION(max) ARETE_TORCH_FUNCTION(min)
-                                                ARETE_TORCH_FUNCTION(prod)
-                                                    ARETE_TORCH_FUNCTION(arange)
-                                                        ARETE_TORCH_FUNCTION(eye)
-                                                            ARETE_TORCH_FUNCTION(linspace)
-                                                                ARETE_TORCH_FUNCTION(randperm)
+ARETE_TORCH_FUNCTION(dot)
+ARETE_TORCH_FUNCTION(addmm) ARETE_TORCH_FUNCTION(baddbmm) ARETE_TORCH_FUNCTION(linear)
+    ARETE_TORCH_FUNCTION(transpose) ARETE_TORCH_FUNCTION(elu) ARETE_TORCH_FUNCTION(gelu)
+        ARETE_TORCH_FUNCTION(silu) ARETE_TORCH_FUNCTION(leaky_relu) ARETE_TORCH_FUNCTION(softplus)
+            ARETE_TORCH_FUNCTION(softmax) ARETE_TORCH_FUNCTION(log_softmax)
+                ARETE_TORCH_FUNCTION(dropout) ARETE_TORCH_FUNCTION(layer_norm)
+                    ARETE_TORCH_FUNCTION(conv1d) ARETE_TORCH_FUNCTION(conv2d)
+                        ARETE_TORCH_FUNCTION(embedding) ARETE_TORCH_FUNCTION(gather)
+                            ARETE_TORCH_FUNCTION(index_select) ARETE_TORCH_FUNCTION(masked_select)
+                                ARETE_TORCH_FUNCTION(nonzero) ARETE_TORCH_FUNCTION(sort)
+                                    ARETE_TORCH_FUNCTION(topk) ARETE_TORCH_FUNCTION(argmax)
+                                        ARETE_TORCH_FUNCTION(argmin) ARETE_TORCH_FUNCTION(chunk)
+                                            ARETE_TORCH_FUNCTION(unbind) ARETE_TORCH_FUNCTION(where)
+                                                ARETE_TORCH_FUNCTION(max) ARETE_TORCH_FUNCTION(min)
+                                                    ARETE_TORCH_FUNCTION(prod)
+                                                        ARETE_TORCH_FUNCTION(arange)
+                                                            ARETE_TORCH_FUNCTION(eye)
+                                                                ARETE_TORCH_FUNCTION(linspace)
+                                                                    ARETE_TORCH_FUNCTION(randperm)
 
-                                                                    inline Tensor
+                                                                        inline Tensor
     cat(const std::vector<Tensor>& all, int64_t dim = 0) {
   return arete::cat(std::vector<arete::Tensor>(all.begin(), all.end()), dim);
 }
@@ -441,8 +442,9 @@ ARETE_TORCH_OPERATOR(/)
   inline Tensor operator sign(const Tensor& a, const Tensor& b) { return arete::name(a, b); } \
   inline Tensor operator sign(const Tensor& a, Scalar b) { return arete::name(a, b); }
 ARETE_TORCH_COMPARISON(==, eq)
-ARETE_TORCH_COMPARISON(!=, ne) ARETE_TORCH_COMPARISON(<, lt) ARETE_TORCH_COMPARISON(<=, le)
-    ARETE_TORCH_COMPARISON(>, gt) ARETE_TORCH_COMPARISON(>=, ge)
+ARETE_TORCH_COMPARISON(!=, ne)
+ARETE_TORCH_COMPARISON(<, lt) ARETE_TORCH_COMPARISON(<=, le) ARETE_TORCH_COMPARISON(>, gt)
+    ARETE_TORCH_COMPARISON(>=, ge)
 #undef ARETE_TORCH_METHOD
 #undef ARETE_TORCH_LIST_METHOD
 #undef ARETE_TORCH_IN_PLACE
