@@ -216,7 +216,19 @@ void RNNBase::reset_parameters() {
   for (const Tensor& p : parameters()) init_uniform(p, hidden_size_);
 }
 
-RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c0) const {
+RNNBase::PackedRun RNNBase::run(const PackedSequence& input, const Tensor& h0,
+                                const Tensor& c0) const {
+  const auto ordered = [](const Tensor& t, const Tensor& order) {
+    return t.defined() && order.defined() ? t.index_select(1, order) : t;
+  };
+  ARETE_CHECK(!input.batch_sizes.empty(), ValueError(name(), "a packed sequence has batch_sizes"));
+  const Tensor &order = input.sorted_indices, &back = input.unsorted_indices;
+  const Run r = run(input.data, ordered(h0, order), ordered(c0, order), input.batch_sizes);
+  return {{r.output, input.batch_sizes, order, back}, ordered(r.h, back), ordered(r.c, back)};
+}
+
+RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c0,
+                          const std::vector<int64_t>& batch_sizes) const {
   const std::string layer = name();
   const RNNOptions& o = settings_;
   std::vector<DirectionWeights> weights;
@@ -229,7 +241,7 @@ RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c
   const RecurrentResult r =
       run_recurrent({kind_, layer, input_size_, hidden_size_, o.num_layers, o.bidirectional ? 2 : 1,
                      o.proj_size, o.batch_first, is_training() ? o.dropout : 0},
-                    weights, input, states);
+                    weights, input, states, batch_sizes);
   return {r.output, r.states[0], r.states.size() > 1 ? r.states[1] : Tensor()};
 }
 
@@ -240,6 +252,10 @@ RNNResult RNN::forward(const Tensor& input, const Tensor& h0) const {
   const Run r = run(input, h0, {});
   return {r.output, r.h};
 }
+PackedRNNResult RNN::forward(const PackedSequence& input, const Tensor& h0) const {
+  const PackedRun r = run(input, h0, {});
+  return {r.output, r.h};
+}
 
 GRU::GRU(int64_t input_size, int64_t hidden_size, const RNNOptions& options)
     : RNNBase(Kind::gru, "GRU", input_size, hidden_size, options) {}
@@ -247,11 +263,19 @@ RNNResult GRU::forward(const Tensor& input, const Tensor& h0) const {
   const Run r = run(input, h0, {});
   return {r.output, r.h};
 }
+PackedRNNResult GRU::forward(const PackedSequence& input, const Tensor& h0) const {
+  const PackedRun r = run(input, h0, {});
+  return {r.output, r.h};
+}
 
 LSTM::LSTM(int64_t input_size, int64_t hidden_size, const RNNOptions& options)
     : RNNBase(Kind::lstm, "LSTM", input_size, hidden_size, options) {}
 LSTMResult LSTM::forward(const Tensor& input, const LSTMState& state) const {
   const Run r = run(input, state.h, state.c);
+  return {r.output, {r.h, r.c}};
+}
+PackedLSTMResult LSTM::forward(const PackedSequence& input, const LSTMState& state) const {
+  const PackedRun r = run(input, state.h, state.c);
   return {r.output, {r.h, r.c}};
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arete/nn/layer.h"
+#include "arete/nn/packed_sequence.h"
 
 namespace arete::nn {
 
@@ -38,11 +39,21 @@ class RNNBase : public DescribedLayer {
     Tensor output, h, c;
   };
   /// h0 and c0 may be undefined (zeros).
-  Run run(const Tensor& input, const Tensor& h0, const Tensor& c0) const;
+  Run run(const Tensor& input, const Tensor& h0, const Tensor& c0) const {
+    return run(input, h0, c0, {});
+  }
+  struct PackedRun {
+    PackedSequence output;
+    Tensor h, c;
+  };
+  /// States are in the order of the caller.
+  PackedRun run(const PackedSequence& input, const Tensor& h0, const Tensor& c0) const;
 
  private:
   static OptionList options_of(std::string_view layer, int64_t input_size, int64_t hidden_size,
                                const RNNOptions& options);
+  Run run(const Tensor& input, const Tensor& h0, const Tensor& c0,
+          const std::vector<int64_t>& batch_sizes) const;
   struct Weights {
     Parameter ih, hh, bias_ih, bias_hh, hr;
   };
@@ -57,6 +68,11 @@ struct RNNResult {
   Tensor output, h;
 };
 
+struct PackedRNNResult {
+  PackedSequence output;
+  Tensor h;
+};
+
 /// h = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu. Called with one tensor inside a Sequential
 /// it gives the output alone.
 class RNN : public RNNBase {
@@ -64,7 +80,11 @@ class RNN : public RNNBase {
   RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {});
   Tensor forward(const Tensor& input) override { return run(input, {}, {}).output; }
   RNNResult forward(const Tensor& input, const Tensor& h0) const;
+  PackedRNNResult forward(const PackedSequence& input, const Tensor& h0) const;
   RNNResult operator()(const Tensor& input, const Tensor& h0 = {}) const {
+    return forward(input, h0);
+  }
+  PackedRNNResult operator()(const PackedSequence& input, const Tensor& h0 = {}) const {
     return forward(input, h0);
   }
 };
@@ -75,7 +95,11 @@ class GRU : public RNNBase {
   GRU(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {});
   Tensor forward(const Tensor& input) override { return run(input, {}, {}).output; }
   RNNResult forward(const Tensor& input, const Tensor& h0) const;
+  PackedRNNResult forward(const PackedSequence& input, const Tensor& h0) const;
   RNNResult operator()(const Tensor& input, const Tensor& h0 = {}) const {
+    return forward(input, h0);
+  }
+  PackedRNNResult operator()(const PackedSequence& input, const Tensor& h0 = {}) const {
     return forward(input, h0);
   }
 };
@@ -88,13 +112,21 @@ struct LSTMResult {
   Tensor output;
   LSTMState state;
 };
+struct PackedLSTMResult {
+  PackedSequence output;
+  LSTMState state;
+};
 /// Gates i, f, g, o: c = f c + i g, h = o tanh(c).
 class LSTM : public RNNBase {
  public:
   LSTM(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {});
   Tensor forward(const Tensor& input) override { return run(input, {}, {}).output; }
   LSTMResult forward(const Tensor& input, const LSTMState& state) const;
+  PackedLSTMResult forward(const PackedSequence& input, const LSTMState& state) const;
   LSTMResult operator()(const Tensor& input, const LSTMState& state = {}) const {
+    return forward(input, state);
+  }
+  PackedLSTMResult operator()(const PackedSequence& input, const LSTMState& state = {}) const {
     return forward(input, state);
   }
 };

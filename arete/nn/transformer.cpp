@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "arete/nn/init.h"
 #include "arete/nn/layer_internal.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/matmul.h"
@@ -157,6 +158,32 @@ Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
   Tensor x = tgt;
   for (Module& layer : layers_) x = static_cast<TransformerDecoderLayer&>(layer)(x, memory, call);
   return norm_ ? (*norm_)(x) : x;
+}
+
+Transformer::Transformer(const TransformerOptions& o)
+    : encoder(
+          child("encoder", TransformerEncoder(TransformerEncoderLayer(o.d_model, o.nhead, o.layer),
+                                              o.num_encoder_layers, norm(o.d_model, o.layer)))),
+      decoder(
+          child("decoder", TransformerDecoder(TransformerDecoderLayer(o.d_model, o.nhead, o.layer),
+                                              o.num_decoder_layers, norm(o.d_model, o.layer)))),
+      d_model_(o.d_model),
+      batch_first_(o.layer.batch_first) {
+  for (const Tensor& p : parameters())
+    if (p.dim() > 1) init::xavier_uniform_(p);
+}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerCall& c) {
+  const int64_t batch = batch_first_ ? 0 : 1;
+  ARETE_CHECK(src.dim() == tgt.dim() && (src.dim() != 3 || src.size(batch) == tgt.size(batch)),
+              ValueError("Transformer", "the batch number of src and tgt must be equal"));
+  ARETE_CHECK(
+      src.size(-1) == d_model_ && tgt.size(-1) == d_model_,
+      ValueError("Transformer", "the feature number of src and tgt must be equal to d_model"));
+  const Tensor memory = encoder(src, {c.src_mask, c.src_key_padding_mask, c.src_is_causal});
+  return decoder(tgt, memory,
+                 {c.tgt_mask, c.memory_mask, c.tgt_key_padding_mask, c.memory_key_padding_mask,
+                  c.tgt_is_causal, c.memory_is_causal});
 }
 
 Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options) {

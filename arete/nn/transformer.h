@@ -135,6 +135,37 @@ class TransformerDecoder : public Module {
   std::optional<LayerNorm> norm_;
 };
 
+struct TransformerOptions {
+  int64_t d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6;
+  TransformerLayerOptions layer = {};
+};
+
+/// Masks of a transformer's call; meanings as in AttentionCall.
+struct TransformerCall {
+  Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
+  Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;
+};
+
+/// An encoder and a decoder: src (S, N, E), tgt (T, N, E) -> (T, N, E); with batch_first the batch
+/// is in front. Matrices are xavier_uniform at first. ValueError for other batches or features.
+class Transformer : public Module {
+ public:
+  explicit Transformer(const TransformerOptions& options = {});
+  using Module::forward;
+  Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerCall& call = {});
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerCall& call = {}) {
+    return forward(src, tgt, call);
+  }
+
+  TransformerEncoder encoder;
+  TransformerDecoder decoder;
+
+ private:
+  int64_t d_model_;
+  bool batch_first_;
+};
+
 /// (size, size): 0 on and below the diagonal, -inf above.
 Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
 

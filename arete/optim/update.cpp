@@ -8,6 +8,7 @@
 #include "arete/ops/in_place.h"
 #include "arete/ops/multi.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
 

@@ -132,3 +132,32 @@ def outcome(build):
 
 def text_of(layer):
     return repr(layer).replace("NonDynamicallyQuantizableLinear", "Linear")  # torch's name of the same
+
+
+# Classes of arete.nn and arete.optim without a twin of their name in C++, and why.
+NO_TWIN = {
+    "AdaptiveLogSoftmaxWithLoss": "still to be written", "FractionalMaxPool2d": "see PYTHON_ONLY", "FractionalMaxPool3d": "see PYTHON_ONLY",
+    "TripletMarginWithDistanceLoss": "takes a Python function: triplet_margin_loss and distances are functions there",
+    "CrossMapLRN2d": "see PYTHON_ONLY", "NLLLoss2d": "torch's older name of NLLLoss",
+    "Container": "torch's older base class", "ParameterDict": "register_parameter", "ParameterList": "register_parameter",
+    "RNNCellBase": "CellBase there", "UpsamplingBilinear2d": "torch's older name of Upsample",
+    "UpsamplingNearest2d": "torch's older name of Upsample",
+    "SparseAdam": "there are no sparse tensors in C++",
+}
+
+
+def test_every_class_has_a_twin_in_cpp():
+    import pathlib
+
+    from arete import optim
+
+    sources = pathlib.Path(__file__).resolve().parents[2] / "arete"
+    if not sources.is_dir():
+        pytest.skip("the sources are not here")
+    text = "\n".join(h.read_text() for room in ("nn", "optim", "distributed") for h in (sources / room).glob("*.h"))
+    there = CPP | set(re.findall(r"^(?:class|struct|using) (\w+)", text, re.MULTILINE))
+    wanted = {name for home in (nn, optim, optim.lr_scheduler, optim.swa_utils) for name, value in vars(home).items()
+              if inspect.isclass(value) and not name.startswith("_") and value.__module__.startswith(("arete.nn", "arete.optim"))}
+    # Sizes are arguments in C++, so nothing is left for the first call to find out.
+    missing = {name for name in wanted - there if not name.startswith(("Lazy", "Uninitialized"))}
+    assert missing == set(NO_TWIN)
