@@ -82,6 +82,7 @@
 #include "arete/optim/adam_relatives.h"
 #include "arete/optim/adaptive.h"
 #include "arete/optim/asgd.h"
+#include "arete/optim/cyclic_lr.h"
 #include "arete/optim/lbfgs.h"
 #include "arete/optim/lr_scheduler.h"
 #include "arete/optim/muon.h"
@@ -89,6 +90,7 @@
 #include "arete/optim/options.h"
 #include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
+#include "arete/optim/swa_utils.h"
 
 // Data and files.
 #include "arete/data/dataset.h"
@@ -101,12 +103,16 @@
 #include "arete/io/html_report.h"
 #include "arete/io/metrics_log.h"
 #include "arete/io/tensor_io.h"
+#include "arete/metrics/classification.h"
+#include "arete/metrics/detection.h"
+#include "arete/metrics/regression.h"
 #include "arete/models/classifier.h"
 #include "arete/profile/ceilings.h"
 #include "arete/profile/profiler.h"
 #include "arete/profile/roofline.h"
 #include "arete/profile/trace.h"
 #include "arete/program/program.h"
+#include "arete/train/trainer.h"
 
 // Measuring.
 #include "arete/profile/benchmark.h"

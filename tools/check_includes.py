@@ -38,6 +38,8 @@ ARROWS.update(
         "optim": _CORE + ["amp", "io", "nn"],
         "data": _CORE + ["io"],
         "distributed": _CORE + ["amp", "io", "nn", "optim", "data"],
+        "metrics": _CORE + ["amp", "io", "nn", "optim", "data", "distributed"],
+        "train": _CORE + ["amp", "io", "nn", "optim", "data", "distributed", "metrics"],
         "models": _CORE + ["amp", "io", "nn", "optim", "data", "profile", "distributed"],
     }
 )

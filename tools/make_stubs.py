@@ -33,14 +33,14 @@ from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
 from . import _custom_ops as _custom_ops, _dynamo as _dynamo, _higher_order_ops as _higher_order_ops, _inductor as _inductor
 from . import _utils as _utils, ao as ao, as_torch as as_torch, functional as functional, fx as fx, hub as hub, library as library
-from . import mps as mps, mtia as mtia, ops as ops, quantization as quantization, torch_version as torch_version
+from . import metrics as metrics, mps as mps, mtia as mtia, ops as ops, quantization as quantization, torch_version as torch_version
 from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
 from . import cpu as cpu, cuda as cuda, cupy as cupy, cupyx as cupyx, distributed as distributed, distributions as distributions
 from . import fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
 from . import nn as nn, numpy as numpy, onnx as onnx, optim as optim, overrides as overrides, profiler as profiler, random as random
 from . import signal as signal, sparse as sparse, special as special, storage as storage, testing as testing, types as types
-from . import utils as utils, vision as vision, xpu as xpu
+from . import train as train, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_coo_tensor as sparse_coo_tensor
 from .sparse import sparse_csr_tensor as sparse_csr_tensor, spmm as spmm

@@ -17,6 +17,7 @@ void bind_cpp_layers(nanobind::module_& m);
 void bind_layers(nanobind::module_& m);
 void bind_loader(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
+void bind_metrics(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_program(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);

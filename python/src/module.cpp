@@ -250,6 +250,7 @@ NB_MODULE(_C, m) {
   bind_saved_tensor_hooks(m);
   bind_expressions(m);
   bind_foreach(m);
+  bind_metrics(m);
   bind_optim(m);
   bind_program(m);
   bind_layers(m);

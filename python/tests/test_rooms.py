@@ -26,13 +26,13 @@ ORDER = """
     _kernels
     _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
-    _library masked nn
+    _library masked metrics nn
     _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
     distributed._tensor distributed.checkpoint
     distributed.fsdp
     distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
-    cupy export hub jit
+    cupy export hub jit train
     cupyx onnx
     as_torch
 """

@@ -1,0 +1,115 @@
+// A training loop: epochs, validation, checkpoints, early stopping, mixed precision, several
+// processes. Python's arete.train.Trainer is its twin.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arete/amp/grad_scaler.h"
+#include "arete/data/loader.h"
+#include "arete/distributed/data_parallel.h"
+#include "arete/metrics/metric.h"
+#include "arete/nn/module.h"
+#include "arete/optim/lr_scheduler.h"
+#include "arete/optim/optimizer.h"
+#include "arete/train/callback.h"
+
+namespace arete::train {
+
+/// Figures of an epoch by name: "epoch", "step", "lr", "seconds", "train_loss", "val_loss",
+/// "train_" and "val_" with the names of metrics (and ".0", ".1", ... of those with several
+/// values).
+using Figures = std::map<std::string, double>;
+
+struct TrainerOptions {
+  optim::LRScheduler* scheduler = nullptr;  ///< outlives the trainer
+  bool scheduler_steps = false;             ///< it goes on after each update, not after each epoch
+  std::vector<std::pair<std::string, std::shared_ptr<metrics::Metric>>> metrics = {};
+  std::optional<Device> device = {};  ///< default: where the network is
+  int64_t accumulate = 1;             ///< batches whose gradients are added before an update
+  std::optional<double> clip_norm = {};
+  /// kBFloat16, or kFloat16, which scales losses: passes under autocast.
+  std::optional<DType> precision = {};
+  std::vector<std::shared_ptr<Callback>> callbacks = {};
+  /// Where last.safetensors and best.safetensors are written after each epoch; empty: nowhere.
+  std::string folder = {};
+  std::string monitor = {};  ///< the figure that says what is best; empty: val_loss or train_loss
+  Mode mode = Mode::min;
+  bool progress = true;  ///< a line for each epoch on stderr
+};
+
+/// Trains a network on batches of an input and a target. Of several processes (started by `arete
+/// run`; the default group is made unless it is there) each trains on its part: the loader has a
+/// data::DistributedSampler. Gradients and figures are those of all processes, and rank 0 writes.
+class Trainer {
+ public:
+  using Loss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+  /// Moves the network to the device. Network and optimizer outlive the trainer. ValueError for
+  /// options that mean nothing.
+  Trainer(nn::Module& network, optim::Optimizer& optimizer, Loss loss, TrainerOptions options = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Trains until there are `epochs` epochs. `resume`: goes on from last.safetensors where it is
+  /// there, with the same bits as if the run had not ended.
+  const std::vector<Figures>& fit(data::DataLoader& train, data::DataLoader* validation = nullptr,
+                                  int64_t epochs = 1, bool resume = false);
+  /// The mean loss and the metrics, under "val_" and their names.
+  Figures validate(data::DataLoader& loader);
+  /// Outputs for all inputs, one after another, on the host. ValueError without any batch.
+  Tensor predict(data::DataLoader& loader);
+
+  nn::Module& network() { return network_; }
+  optim::Optimizer& optimizer() { return optimizer_; }
+  const std::vector<Figures>& history() const { return history_; }
+  /// Of the last epoch; empty: val_loss, or train_loss where nothing was validated. ValueError for
+  /// one that is not there.
+  double figure(const std::string& name) const;
+  int64_t epoch() const { return epoch_; }
+  int64_t step() const { return step_; }
+  double best() const { return best_; }
+  int rank() const { return rank_; }
+  bool is_distributed() const { return parallel_.has_value(); }
+  /// Of the last update, on the device.
+  const Tensor& loss() const { return loss_; }
+  /// Ends fit() after the update under way, with the figures of its epoch so far.
+  void stop() { stop_ = true; }
+
+  /// The state of a run in one file, which appears complete or not at all; of several processes
+  /// all call it, and rank 0 writes. `loader`: the position of the training data, too.
+  void save_checkpoint(const std::string& path, const data::DataLoader* loader = nullptr);
+  /// IoError where it is no such file; ValueError where this trainer was made with others of what
+  /// has a state.
+  void load_checkpoint(const std::string& path, data::DataLoader* loader = nullptr);
+
+ private:
+  Tensor forward(const Tensor& input);
+  void one_epoch(data::DataLoader& train, data::DataLoader* validation, int64_t epochs);
+  void update(std::vector<data::Batch>& group, metrics::Metric& losses);
+  Tensor total(metrics::Metric& metric);
+  void add_figures(Figures& figures, const std::string& prefix);
+  void each(void (Callback::*f)(Trainer&));
+  void keep(const data::DataLoader& train);
+
+  nn::Module& network_;
+  optim::Optimizer& optimizer_;
+  Loss loss_function_;
+  TrainerOptions options_;
+  Device device_;
+  amp::GradScaler scaler_;
+  std::optional<distributed::DataParallel> parallel_;
+  std::vector<Figures> history_;
+  Tensor loss_;
+  int64_t epoch_ = 0, step_ = 0;
+  int rank_ = 0, world_ = 1;
+  double best_;
+  bool stop_ = false;
+};
+
+}  // namespace arete::train

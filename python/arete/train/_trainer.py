@@ -1,0 +1,315 @@
+"""The loop."""
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import sys
+import time
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+
+from .. import _C, amp, distributed as dist, random
+from .._grad_mode import inference_mode
+from .._operators import Tensor, cat
+from ..metrics import MeanMetric
+from ..nn import Module
+from ..nn.parallel import DistributedDataParallel
+from ..nn.utils import clip_grad_norm_
+from ..serialization import load, save
+from ..utils.data import DistributedSampler
+from ._callbacks import Callback
+
+
+def _moved(batch: Any, device: Any) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {key: _moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(_moved(value, device) for value in batch)
+    return batch
+
+
+class Trainer:
+    """Trains a module on batches of (input, target); `compute` may be overridden for others.
+
+    `loss`: a function of outputs and targets. `scheduler` steps after each epoch, or with `scheduler_interval="step"` after each update
+    (one that wants a figure, as ReduceLROnPlateau, gets `monitor`). `metrics`: of arete.metrics, by name. `accumulate`: batches whose
+    gradients are added before an update. `precision`: "bfloat16", or "float16", which scales losses. `folder`: where last.pt and best.pt
+    (by `monitor`) are written after each epoch. `compile`: the module is compiled. `profiler`: its step() is called after each update.
+
+    Started by `arete run`, each process trains on its part: the loader has a DistributedSampler, gradients and figures are those of all
+    processes, and rank 0 writes.
+
+    >>> net = nn.Linear(2, 1)
+    >>> data = arete.utils.data.TensorDataset(arete.randn(8, 2), arete.randn(8, 1))
+    >>> trainer = arete.train.Trainer(net, arete.optim.SGD(net.parameters(), 0.1), F.mse_loss, progress=False)
+    >>> history = trainer.fit(arete.utils.data.DataLoader(data, 4), epochs=2)
+    >>> sorted(history[-1])
+    ['epoch', 'lr', 'seconds', 'step', 'train_loss']
+    """
+
+    def __init__(self, model: Module, optimizer: Any, loss: Callable, *, scheduler: Any = None, scheduler_interval: str = "epoch",
+                 metrics: Optional[dict] = None, device: Any = None, accumulate: int = 1, clip_norm: Optional[float] = None,
+                 precision: Optional[str] = None, callbacks: Sequence[Callback] = (), folder: Optional[str] = None,
+                 monitor: Optional[str] = None, mode: str = "min", compile: bool = False, profiler: Any = None,
+                 progress: bool = True) -> None:
+        if scheduler_interval not in ("epoch", "step"):
+            raise ValueError(f"scheduler_interval must be 'epoch' or 'step', but got {scheduler_interval!r}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode must be 'min' or 'max', but got {mode!r}")
+        if precision not in (None, "float32", "bfloat16", "float16"):
+            raise ValueError(f"precision must be 'float32', 'bfloat16' or 'float16', but got {precision!r}")
+        if accumulate < 1:
+            raise ValueError(f"accumulate must be at least 1, but got {accumulate}")
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
+            dist.init_process_group()
+        self.is_distributed = dist.is_initialized() and dist.get_world_size() > 1
+        self.rank = dist.get_rank() if self.is_distributed else 0
+        self.device = _C.device(device) if device is not None else next(model.parameters()).device
+        self.model, self.optimizer, self.loss_function = model.to(self.device), optimizer, loss
+        self.scheduler, self.scheduler_interval = scheduler, scheduler_interval
+        self.metrics = dict(metrics or {})
+        self.accumulate, self.clip_norm, self.callbacks = accumulate, clip_norm, list(callbacks)
+        self.folder, self.monitor, self.mode, self.profiler, self.progress = folder, monitor, mode, profiler, progress
+        self._autocast = None if precision in (None, "float32") else getattr(_C, precision)
+        self.scaler = amp.GradScaler(self.device.type, enabled=precision == "float16")
+        self._network: Any = DistributedDataParallel(model) if self.is_distributed else model
+        if compile:
+            from ..compiler import compile as compiled
+            self._network = compiled(self._network)
+        self.epoch = self.step = 0
+        self.history: list[dict] = []
+        self.best = math.inf if mode == "min" else -math.inf
+        self.loss: Any = None
+        self.should_stop = False
+
+    def compute(self, batch: Any) -> tuple:
+        """Outputs, targets and the loss of a batch, of which metrics take the first two."""
+        inputs, target = batch
+        outputs = self._network(inputs)
+        return outputs, target, self.loss_function(outputs, target)
+
+    def figure(self, name: Optional[str]) -> float:
+        """A figure of the last epoch; without a name val_loss, or train_loss where nothing was validated."""
+        figures = self.history[-1]
+        if name is None:
+            name = "val_loss" if "val_loss" in figures else "train_loss"
+        if name not in figures:
+            raise ValueError(f"there is no figure {name!r}; there are {', '.join(sorted(figures))}")
+        return float(figures[name])
+
+    def fit(self, train: Iterable, validation: Optional[Iterable] = None, epochs: int = 1, resume: bool = False) -> list:
+        """Trains until there are `epochs` epochs, and gives their figures. `resume`: goes on from last.pt of the folder where it is
+        there, with the same bits as if the run had not ended, as long as the loaders draw from the program's generator alone."""
+        self._check_sampler(train)
+        if resume:
+            if self.folder is None:
+                raise ValueError("resume needs a folder")
+            if os.path.exists(os.path.join(self.folder, "last.pt")):
+                self.load_checkpoint(os.path.join(self.folder, "last.pt"))
+        self.should_stop = False
+        self._call("on_fit_begin")
+        with self.profiler if hasattr(self.profiler, "__enter__") else contextlib.nullcontext():
+            while self.epoch < epochs and not self.should_stop:
+                self._one_epoch(train, validation, epochs)
+        self._call("on_fit_end")
+        return self.history
+
+    def validate(self, loader: Iterable) -> dict:
+        """The mean loss and the metrics, under "val_" and their names."""
+        return self._evaluated(loader, "val_")
+
+    def predict(self, loader: Iterable) -> Any:
+        """Outputs for all inputs, one after another, on the host. Batches may be inputs alone, or lists that begin with them."""
+        results = []
+        with inference_mode(), self._mode(False):
+            for batch in loader:
+                batch = _moved(batch, self.device)
+                with self._casting():
+                    results.append(self._network(batch[0] if isinstance(batch, (list, tuple)) else batch).cpu())
+        if not results:
+            raise ValueError("predict needs at least one batch")
+        return cat(results)
+
+    def state_dict(self) -> dict:
+        """All that a run needs to go on. Of several processes all call it together."""
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "epoch": self.epoch, "step": self.step,
+                 "history": self.history, "best": self.best, "scaler": self.scaler.state_dict(), "random": self._random_states(),
+                 "callbacks": [c.state_dict() for c in self.callbacks]}
+        if self.scheduler is not None:
+            state["scheduler"] = self.scheduler.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes back to a state; the trainer has been made with the same arguments."""
+        if len(state["callbacks"]) != len(self.callbacks) or ("scheduler" in state) != (self.scheduler is not None):
+            raise ValueError("the saved run had other callbacks, or a scheduler where this one has none (or none where it has one)")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        for callback, own in zip(self.callbacks, state["callbacks"]):
+            callback.load_state_dict(own)
+        self.epoch, self.step, self.best = state["epoch"], state["step"], state["best"]
+        self.history = [dict(figures) for figures in state["history"]]
+        # With another number of processes nothing is as it was: random numbers go on from where they are.
+        if len(state["random"]) == (dist.get_world_size() if self.is_distributed else 1):
+            random.set_rng_state(state["random"][self.rank])
+
+    def save_checkpoint(self, path: str, state: Optional[dict] = None) -> None:
+        """Writes a state, by default the present one; the file appears complete or not at all. Rank 0 writes."""
+        state = self.state_dict() if state is None else state
+        if self.rank == 0:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            save(state, path + ".part")
+            os.replace(path + ".part", path)
+
+    def load_checkpoint(self, path: str) -> None:
+        """Reads a state."""
+        self.load_state_dict(load(path, map_location="cpu"))
+
+    # ---- inside
+
+    def _random_states(self) -> list:
+        own = random.get_rng_state()
+        if not self.is_distributed:
+            return [own]
+        states: list = [None] * dist.get_world_size()
+        dist.all_gather_object(states, own)
+        return states
+
+    def _call(self, name: str) -> None:
+        for callback in self.callbacks:
+            getattr(callback, name)(self)
+
+    def _check_sampler(self, loader: Any) -> None:
+        if self.is_distributed and not isinstance(getattr(loader, "sampler", None), DistributedSampler):
+            raise ValueError("with several processes the training loader needs a DistributedSampler: all of them would train on the same")
+
+    def _casting(self) -> Any:
+        return contextlib.nullcontext() if self._autocast is None else amp.autocast(self.device.type, dtype=self._autocast)
+
+    @contextlib.contextmanager
+    def _mode(self, training: bool) -> Iterator[None]:
+        net = self._network if isinstance(self._network, Module) else self.model
+        before = net.training
+        net.train(training)
+        try:
+            yield
+        finally:
+            net.train(before)
+
+    def _one_epoch(self, train: Any, validation: Any, epochs: int) -> None:
+        start = time.monotonic()
+        if isinstance(getattr(train, "sampler", None), DistributedSampler):
+            train.sampler.set_epoch(self.epoch)
+        self._call("on_epoch_begin")
+        losses, shown = MeanMetric(), 0.0
+        for metric in self.metrics.values():
+            metric.reset()
+        with self._mode(True):
+            batches = iter(train)
+            while group := list(itertools.islice(batches, self.accumulate)):
+                self._update(group, losses)
+                self._call("on_step_end")
+                if self.profiler is not None:
+                    self.profiler.step()
+                if self.progress and self.rank == 0 and sys.stderr.isatty() and time.monotonic() - shown > 0.5:
+                    shown = time.monotonic()
+                    sys.stderr.write(f"\repoch {self.epoch + 1}/{epochs}  step {self.step}  loss {float(losses.compute()):.4f} ")
+                    sys.stderr.flush()
+                if self.should_stop:
+                    break
+        figures = {"train_loss": float(self._total(losses)), **self._values("train_")}
+        if validation is not None:
+            figures.update(self._evaluated(validation, "val_"))
+        self.epoch += 1
+        figures.update(epoch=self.epoch, step=self.step, lr=float(self.optimizer.param_groups[0]["lr"]),
+                       seconds=time.monotonic() - start)
+        self.history.append(figures)
+        if self.scheduler is not None and self.scheduler_interval == "epoch":
+            self._step_scheduler()
+        self._call("on_epoch_end")
+        if self.progress and self.rank == 0:
+            text = "  ".join(f"{k} {v:.4f}" for k, v in figures.items() if k not in ("epoch", "step", "lr", "seconds"))
+            clear = "\r" if sys.stderr.isatty() else ""
+            print(f"{clear}epoch {self.epoch}/{epochs}  {text}  {figures['seconds']:.1f} s", file=sys.stderr)
+        self._keep()
+
+    @staticmethod
+    def _size_of(target: Any) -> int:
+        """How much a batch counts in the mean loss."""
+        return len(target) if isinstance(target, Tensor) and target.dim() else 1
+
+    def _step_scheduler(self) -> None:
+        from ..optim.lr_scheduler import ReduceLROnPlateau
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(self.figure(self.monitor))
+        else:
+            self.scheduler.step()
+
+    def _update(self, group: list, losses: MeanMetric) -> None:
+        self.optimizer.zero_grad()
+        total = None
+        for i, batch in enumerate(group):
+            batch = _moved(batch, self.device)
+            last = i + 1 == len(group)
+            sync = contextlib.nullcontext() if last or not self.is_distributed else self._network.no_sync()
+            with sync:
+                with self._casting():
+                    outputs, target, loss = self.compute(batch)
+                self.scaler.scale(loss / len(group)).backward()
+            loss = loss.detach()
+            losses.update(loss, self._size_of(target))
+            total = loss / len(group) if total is None else total + loss / len(group)
+            for metric in self.metrics.values():
+                metric.update(outputs.detach(), target)
+        self.loss = total
+        if self.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.step += 1
+        if self.scheduler is not None and self.scheduler_interval == "step":
+            self.scheduler.step()
+
+    def _total(self, metric: Any) -> Any:
+        return metric.to(self.device).sync_and_compute() if self.is_distributed else metric.compute()
+
+    def _values(self, prefix: str) -> dict:
+        found: dict = {}
+        for name, metric in self.metrics.items():
+            value = self._total(metric)
+            found.update({prefix + key: float(v) for key, v in value.items()} if isinstance(value, dict) else
+                         {prefix + name: float(value) if value.numel() == 1 else value.tolist()})
+        return found
+
+    def _evaluated(self, loader: Iterable, prefix: str) -> dict:
+        losses = MeanMetric()
+        for metric in self.metrics.values():
+            metric.reset()
+        with inference_mode(), self._mode(False):
+            for batch in loader:
+                with self._casting():
+                    outputs, target, loss = self.compute(_moved(batch, self.device))
+                losses.update(loss, self._size_of(target))
+                for metric in self.metrics.values():
+                    metric.update(outputs, target)
+        return {prefix + "loss": float(self._total(losses)), **self._values(prefix)}
+
+    def _keep(self) -> None:
+        value = self.figure(self.monitor)
+        better = value < self.best if self.mode == "min" else value > self.best
+        if better:
+            self.best = value
+        if self.folder is None:
+            return
+        state = self.state_dict()
+        self.save_checkpoint(os.path.join(self.folder, "last.pt"), state)
+        if better:
+            self.save_checkpoint(os.path.join(self.folder, "best.pt"), state)

@@ -1,0 +1,209 @@
+"""The training loop."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+import arete
+import arete.distributed as dist
+from arete import metrics, nn, optim
+from arete.nn import functional as F
+from arete.train import Callback, EarlyStopping, Trainer
+from arete.utils.data import DataLoader, TensorDataset
+
+
+def _data(n=48):
+    g = arete.Generator().manual_seed(0)
+    x = arete.randn(n, 4, generator=g)
+    return TensorDataset(x, (x.sum(1) > 0).long())
+
+
+def _net():
+    arete.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
+
+
+def _trainer(net, **options):
+    optimizer = optim.AdamW(net.parameters(), 0.02)
+    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+    return Trainer(net, optimizer, F.cross_entropy, scheduler=scheduler, progress=False,
+                   metrics={"accuracy": metrics.Accuracy("multiclass", num_classes=2)}, **options)
+
+
+def test_fit_validate_predict():
+    net, data = _net(), _data()
+    trainer = _trainer(net)
+    history = trainer.fit(DataLoader(data, 8, shuffle=True), DataLoader(data, 16), epochs=6)
+    assert [h["epoch"] for h in history] == [1, 2, 3, 4, 5, 6] and history[-1]["step"] == 36
+    assert history[-1]["train_loss"] < history[0]["train_loss"] and history[-1]["val_accuracy"] > 0.9
+    assert history[-1]["lr"] < history[0]["lr"] and net.training
+    out = trainer.predict(DataLoader(data, 7))
+    assert out.shape == (48, 2) and arete.allclose(out, net.eval()(data.tensors[0]))
+    # A last batch that is not full counts by its size.
+    expected = F.cross_entropy(net(data.tensors[0]), data.tensors[1])
+    assert trainer.validate(DataLoader(data, 7))["val_loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert arete.isfinite(trainer.loss)
+
+
+def test_a_resumed_run_has_the_same_bits(tmp_path):
+    data, ends = _data(), []
+    for folder, parts in (("whole", [4]), ("parts", [2, 4])):
+        for epochs in parts:
+            net = _net()  # a new process
+            trainer = _trainer(net, folder=str(tmp_path / folder), callbacks=[EarlyStopping("val_loss", 3)])
+            history = trainer.fit(DataLoader(data, 8, shuffle=True), DataLoader(data, 16), epochs=epochs, resume=True)
+        ends.append((net.state_dict(), [{k: v for k, v in h.items() if k != "seconds"} for h in history], trainer.callbacks[0].best))
+    (a, figures, best), (b, again, best_again) = ends
+    assert all(arete.equal(a[k], b[k]) for k in a)
+    assert figures == again and best == best_again
+    assert len(figures) == 4
+
+
+def test_best_checkpoint(tmp_path):
+    class Worse(Callback):
+        def on_epoch_begin(self, trainer):
+            for group in trainer.optimizer.param_groups:
+                group["lr"] = 0.01 if trainer.epoch < 2 else -0.1  # away from the best
+
+    net = _net()
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.01), F.cross_entropy, folder=str(tmp_path), callbacks=[Worse()], progress=False)
+    data = _data()
+    trainer.fit(DataLoader(data, 8), DataLoader(data, 16), epochs=4)
+    best = min(trainer.history, key=lambda h: h["val_loss"])["epoch"]
+    assert best < 4 and not os.path.exists(tmp_path / "best.pt.part")
+    trainer.load_checkpoint(tmp_path / "best.pt")
+    assert trainer.epoch == best and trainer.best == trainer.figure("val_loss")
+    with pytest.raises(ValueError, match="callbacks"):
+        _trainer(_net()).load_checkpoint(tmp_path / "best.pt")
+
+
+def test_early_stopping():
+    net = _net()
+    stop = EarlyStopping("val_loss", patience=1)
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.0), F.cross_entropy, callbacks=[stop], progress=False)
+    loader = DataLoader(_data(), 16)
+    assert len(trainer.fit(loader, loader, epochs=9)) == 3  # the first is the best, and two are not better
+    assert stop.waited == 2
+    with pytest.raises(ValueError, match="there is no figure 'val_loss'"):
+        Trainer(net, optim.SGD(net.parameters(), 0.0), F.cross_entropy, callbacks=[EarlyStopping()], progress=False).fit(loader)
+
+
+def test_accumulated_batches_are_one_larger_batch():
+    ends = []
+    for batch, accumulate in ((12, 1), (4, 3)):
+        arete.manual_seed(2)
+        net = nn.Linear(4, 2)
+        trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, accumulate=accumulate, clip_norm=0.5, progress=False)
+        trainer.fit(DataLoader(_data(), batch), epochs=2)
+        assert trainer.step == 8
+        ends.append(net.weight)
+    assert arete.allclose(ends[0], ends[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_precision(precision):
+    seen = []
+    net = _net()
+    net[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, precision=precision, clip_norm=1.0, progress=False)
+    before = float(trainer.validate(DataLoader(_data(), 16))["val_loss"])
+    trainer.fit(DataLoader(_data(), 8), epochs=3)
+    assert set(seen) == {getattr(arete, precision)} and trainer.scaler.is_enabled() == (precision == "float16")
+    assert trainer.figure("train_loss") < before
+    assert net[0].weight.dtype == arete.float32
+
+
+def test_callbacks_scheduler_and_profiler():
+    calls = []
+
+    class Note(Callback):
+        def __getattribute__(self, name):
+            if name.startswith("on_"):
+                calls.append(name)
+            return super().__getattribute__(name)
+
+        def on_step_end(self, trainer):
+            trainer.should_stop = trainer.step == 3
+
+    class Steps:
+        count = 0
+
+        def step(self):
+            self.count += 1
+
+    net = _net()
+    optimizer = optim.SGD(net.parameters(), 1.0)
+    scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    trainer = Trainer(net, optimizer, F.cross_entropy, scheduler=scheduler, scheduler_interval="step", callbacks=[Note()],
+                      profiler=Steps(), progress=False)
+    trainer.fit(DataLoader(_data(), 24), epochs=5)
+    one = ["on_epoch_begin", "on_step_end", "on_step_end", "on_epoch_end"]
+    assert calls == ["on_fit_begin", *one, *one[:2], "on_epoch_end", "on_fit_end"]
+    assert optimizer.param_groups[0]["lr"] == 0.125 and trainer.profiler.count == 3
+
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=10.0)
+    Trainer(net, optimizer, F.cross_entropy, scheduler=plateau, progress=False).fit(DataLoader(_data(), 24), epochs=2)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.00125)  # no figure is better by as much
+
+
+def test_compiled_module():
+    net = nn.Linear(4, 2)
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, compile=True, progress=False)
+    history = trainer.fit(DataLoader(_data(), 12), epochs=3)
+    assert history[-1]["train_loss"] < history[0]["train_loss"]
+
+
+def test_arguments(tmp_path):
+    net = nn.Linear(4, 2)
+    for wrong in ({"scheduler_interval": "day"}, {"mode": "best"}, {"precision": "int8"}, {"accumulate": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Trainer(net, None, None, **wrong)
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, progress=False)
+    with pytest.raises(ValueError, match="folder"):
+        trainer.fit([], resume=True)
+    with pytest.raises(ValueError, match="batch"):
+        trainer.predict([])
+
+
+PROGRAM = """
+import sys
+import arete
+from arete import metrics, nn, optim
+from arete.nn import functional as F
+from arete.train import Trainer
+from arete.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+g = arete.Generator().manual_seed(0)
+x = arete.randn(24, 4, generator=g)
+data = TensorDataset(x, (x.sum(1) > 0).long())
+arete.manual_seed(1)
+net = nn.Linear(4, 2)
+trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, accumulate=2, folder=sys.argv[1], progress=False,
+                  metrics={"accuracy": metrics.Accuracy("multiclass", num_classes=2)})
+if trainer.is_distributed:
+    try:
+        trainer.fit(DataLoader(data, 3))
+    except ValueError as e:
+        assert "DistributedSampler" in str(e)
+    sampler = DistributedSampler(data, shuffle=False)
+    loader, test = DataLoader(data, 3, sampler=sampler), DataLoader(data, 3, sampler=sampler)
+else:
+    loader, test = DataLoader(data, 6), DataLoader(data, 6)
+history = trainer.fit(loader, test, epochs=2)
+if trainer.rank == 0:
+    print(*(f"{history[-1][k]:.6f}" for k in ("train_loss", "val_loss", "val_accuracy")), f"{float(net.weight.abs().sum()):.5f}")
+"""
+
+
+@pytest.mark.skipif(not os.environ.get("ARETE_PROGRAM") or not dist.is_gloo_available(), reason="needs the program arete and Gloo")
+def test_two_processes_train_as_one(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    results = []
+    for launcher in ([sys.executable], [os.environ["ARETE_PROGRAM"], "run", "--standalone", "--nproc-per-node", "2"]):
+        done = subprocess.run([*launcher, tmp_path / "program.py", tmp_path / str(len(results))], capture_output=True, text=True,
+                              timeout=120)
+        assert done.returncode == 0, done.stderr
+        results.append([float(v) for v in done.stdout.split("]")[-1].split()])
+    assert results[0] == pytest.approx(results[1], abs=2e-5)
+    assert (tmp_path / "1" / "best.pt").exists()
