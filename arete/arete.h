@@ -54,6 +54,9 @@
 #include "arete/compile/compile.h"
 #include "arete/compile/plan.h"
 
+// Random numbers with densities.
+#include "arete/distributions/distribution.h"
+
 // Networks.
 #include "arete/nn/activation.h"
 #include "arete/nn/attention.h"

@@ -32,6 +32,7 @@ ARROWS.update(
         "amp": _CORE,
         "profile": _CORE,
         "io": _CORE,
+        "distributions": _CORE,
         "nn": _CORE + ["amp", "io"],
         "program": _CORE + ["amp", "io", "nn"],
         "c_api": _CORE + ["amp", "io", "nn", "program"],

@@ -1,0 +1,165 @@
+// Each distribution is held to what defines it: densities that sum to 1, moments and entropies that
+// follow from them, and draws that follow them. Densities at a few points are SciPy's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "arete/autograd/engine.h"
+#include "arete/core/generator.h"
+#include "arete/distributions/distribution.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "tests/support/errors.h"
+
+namespace arete::distributions {
+namespace {
+
+Tensor d(std::vector<double> v) { return tensor(v, kFloat64); }
+
+struct Case {
+  std::shared_ptr<Distribution> p, q;
+  double from, to;  // where the mass is
+  bool discrete = false;
+};
+template <class D, class... Args>
+std::shared_ptr<Distribution> make(Args... args) {
+  return std::make_shared<D>(d(args)...);
+}
+using V = std::vector<double>;
+
+std::vector<Case> cases() {
+  return {
+      {make<Normal>(V{0.5, -1}, V{0.7, 2}), make<Normal>(V{0, 1}, V{1.5, 3}), -30, 30},
+      {make<Laplace>(V{0.5, -1}, V{0.7, 1}), make<Laplace>(V{0, 1}, V{1.5, 2}), -60, 60},
+      {make<Gumbel>(V{0.5, -1}, V{0.7, 1}), nullptr, -10, 60},
+      {make<LogNormal>(V{0.2, -1}, V{0.3, 0.5}), make<LogNormal>(V{0.1, 0}, V{0.5, 0.7}), 1e-9, 60},
+      {make<HalfNormal>(V{0.7, 2}), nullptr, 0, 30},
+      {make<Uniform>(V{0, -1}, V{2, 3}), make<Uniform>(V{-1, -2}, V{2, 4}), -2, 4},
+      {make<Exponential>(V{0.7, 2}), make<Exponential>(V{1, 0.5}), 0, 80},
+      {make<Bernoulli>(V{0.3, 0.8}), make<Bernoulli>(V{0.5, 0.6}), 0, 1, true},
+      {make<Geometric>(V{0.3, 0.8}), make<Geometric>(V{0.5, 0.6}), 0, 200, true},
+      {make<Poisson>(V{0.3, 6}), make<Poisson>(V{0.5, 5}), 0, 60, true},
+  };
+}
+
+TEST(Distributions, DensitiesGiveMassMomentsEntropyAndDivergence) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.p->name());
+    const int64_t n = c.discrete ? int64_t(c.to - c.from) + 1 : 80'000;
+    const double width = c.discrete ? 1 : (c.to - c.from) / double(n);
+    const Tensor x = ((arange(n, kFloat64) + (c.discrete ? 0 : 0.5)) * width + c.from).unsqueeze(1);
+    const Tensor log_p = c.p->log_prob(x), p = log_p.exp() * width;
+    const auto expect = [](const Tensor& a, const Tensor& b, double tolerance) {
+      EXPECT_TRUE(allclose(a, b, tolerance, tolerance)) << a.to_string() << b.to_string();
+    };
+    // x log x is 0 at 0.
+    const Tensor log_or_0 = where(p > 0, log_p, 0.0);
+    expect(p.sum({0}), ones({2}, kFloat64), 1e-4);
+    expect((p * x).sum({0}), c.p->mean(), 1e-3);
+    expect((p * (x - c.p->mean()).pow(2)).sum({0}), c.p->variance(), 2e-3);
+    if (std::string(c.p->name()) != "Poisson")
+      expect(-(p * log_or_0).sum({0}), c.p->entropy(), 1e-3);
+    else
+      EXPECT_THROW(c.p->entropy(), NotImplementedError);
+    if (c.q)
+      expect((p * (log_or_0 - where(p > 0, c.q->log_prob(x), 0.0))).sum({0}),
+             kl_divergence(*c.p, *c.q), 2e-3);
+    else
+      EXPECT_THROW(kl_divergence(*c.p, *c.p), NotImplementedError);
+  }
+}
+
+TEST(Distributions, DrawsFollowThem) {
+  manual_seed(11);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.p->name());
+    const Tensor x = c.p->sample({40'000});
+    EXPECT_EQ(x.dtype(), kFloat64);
+    EXPECT_EQ(x.size(1), 2);
+    const Tensor error = c.p->stddev() / std::sqrt(40'000.0);
+    EXPECT_LT(((x.mean({0}) - c.p->mean()) / error).abs().max().item<double>(), 5);
+    EXPECT_TRUE(allclose(x.var({0}), c.p->variance(), 0.1, 0.01));
+    EXPECT_TRUE(c.p->log_prob(x).isfinite().all().item<bool>());
+    EXPECT_FALSE(x.requires_grad());
+    if (!c.p->has_rsample()) {
+      EXPECT_THROW(c.p->rsample(), NotImplementedError);
+    }
+  }
+}
+
+TEST(Distributions, DrawsAreDifferentiable) {
+  Tensor loc = d({0.5}).requires_grad_(), scale = d({2}).requires_grad_();
+  manual_seed(3);
+  const Tensor x = Normal(loc, scale).rsample({1000});
+  x.sum().backward();
+  EXPECT_NEAR(loc.grad().item<double>(), 1000, 1e-6);
+  EXPECT_NEAR(scale.grad().item<double>(), ((x - loc) / scale).sum().item<double>(), 1e-6);
+  Tensor rate = d({2}).requires_grad_();
+  const Tensor e = Exponential(rate).rsample({10});
+  e.sum().backward();
+  EXPECT_NEAR(rate.grad().item<double>(), -(e.sum() / 2).item<double>(), 1e-9);
+}
+
+TEST(Distributions, KnownDensities) {
+  const auto at = [](const Distribution& p, double x) { return p.log_prob(d({x})).item<double>(); };
+  EXPECT_NEAR(at(Normal(d({1}), d({2})), 0), -1.7370857137646178, 1e-12);
+  EXPECT_NEAR(at(Cauchy(d({1}), d({2})), 0), -2.061020617723555, 1e-12);
+  EXPECT_NEAR(at(Gumbel(d({1}), d({2})), 0), -1.8418684512600735, 1e-12);
+  EXPECT_NEAR(at(Poisson(d({3})), 2), -1.4959226032237254, 1e-12);
+  EXPECT_EQ(at(Uniform(d({0}), d({1})), 1), -INFINITY);
+  EXPECT_EQ(at(Exponential(d({1})), -1), -INFINITY);
+  EXPECT_TRUE(std::isnan(Cauchy(d({1}), d({2})).mean().item<double>()));
+  EXPECT_NEAR(Cauchy(d({1}), d({2})).entropy().item<double>(), std::log(8 * M_PI), 1e-12);
+  const Bernoulli b = Bernoulli::from_logits(d({-50}));
+  EXPECT_NEAR(at(b, 1), -50, 1e-9);
+}
+
+TEST(Distributions, Categories) {
+  const Categorical c(d({1, 2, 1, 0, 3, 1}).view({2, 3}));
+  EXPECT_TRUE(allclose(c.log_prob(tensor(std::vector<int64_t>{1, 1})).exp(), d({0.5, 0.75})));
+  EXPECT_TRUE(allclose(
+      c.log_prob(tensor(std::vector<int64_t>{0, 1, 2}).unsqueeze(1)).exp().sum({0}), d({1, 1})));
+  const double h = 0.5 * std::log(4) + 0.5 * std::log(2);
+  EXPECT_NEAR(c.entropy().to_vector<double>()[0], h, 1e-9);
+  manual_seed(2);
+  const Tensor x = c.sample({40'000, 2});
+  EXPECT_EQ(to_string(x.sizes()), "[40000, 2, 2]");
+  EXPECT_EQ(x.dtype(), kInt64);
+  for (int64_t k = 0; k < 3; ++k)
+    EXPECT_TRUE(allclose((x == k).to(kFloat64).mean({0, 1}), c.probs.select(1, k), 0.0, 0.02));
+  const Categorical other = Categorical::from_logits(d({0, 0, 0}));
+  EXPECT_NEAR(kl_divergence(Categorical(d({1, 2, 1})), other).item<double>(), std::log(3) - h,
+              1e-9);
+  EXPECT_THROW(Categorical(tensor(std::vector<int64_t>{1, 2})), TypeError);
+}
+
+TEST(Distributions, SeveralDimensions) {
+  const Tensor root = d({2, 0, 0.5, 1}).view({2, 2}), loc = d({1, -1});
+  const Tensor covariance = matmul(root, root.t());
+  const auto p = MultivariateNormal::from_covariance(loc, covariance);
+  EXPECT_TRUE(allclose(p.scale_tril, root));
+  EXPECT_TRUE(allclose(p.variance(), d({4, 1.25})));
+  // Of a diagonal it is what independent numbers are.
+  const MultivariateNormal diagonal(loc, d({2, 0, 0, 3}).view({2, 2}));
+  const Independent apart(std::make_shared<Normal>(loc, d({2, 3})), 1);
+  const Tensor x = d({0.3, 0.4, 5, -2}).view({2, 2});
+  EXPECT_TRUE(allclose(diagonal.log_prob(x), apart.log_prob(x)));
+  EXPECT_TRUE(allclose(diagonal.entropy(), apart.entropy()));
+  EXPECT_EQ(apart.event_shape(), Shape{2});
+  manual_seed(5);
+  const Tensor draws = p.sample({100'000});
+  const Tensor centred = draws - loc;
+  EXPECT_TRUE(allclose(matmul(centred.t(), centred) / 100'000, covariance, 0.03, 0.03));
+  const double expected = (p.log_prob(draws) - diagonal.log_prob(draws)).mean().item<double>();
+  EXPECT_NEAR(kl_divergence(p, diagonal).item<double>(), expected, 0.02);
+  EXPECT_NEAR(-p.log_prob(draws).mean().item<double>(), p.entropy().item<double>(), 0.02);
+  EXPECT_THROW(MultivariateNormal(loc, d({1, 2, 3, 4})), ValueError);
+  EXPECT_THROW(Independent(std::make_shared<Normal>(loc, loc), 2), ValueError);
+}
+
+}  // namespace
+}  // namespace arete::distributions
