@@ -115,7 +115,7 @@
 #include "arete/profile/roofline.h"
 #include "arete/profile/trace.h"
 #include "arete/program/program.h"
-#include "arete/train/trainer.h"
+#include "arete/training/trainer.h"
 
 // Measuring.
 #include "arete/profile/benchmark.h"

@@ -40,7 +40,7 @@ ARROWS.update(
         "data": _CORE + ["io"],
         "distributed": _CORE + ["amp", "io", "nn", "optim", "data"],
         "metrics": _CORE + ["amp", "io", "nn", "optim", "data", "distributed"],
-        "train": _CORE + ["amp", "io", "nn", "optim", "data", "distributed", "metrics"],
+        "training": _CORE + ["amp", "io", "nn", "optim", "data", "distributed", "metrics"],
         "models": _CORE + ["amp", "io", "nn", "optim", "data", "profile", "distributed"],
     }
 )

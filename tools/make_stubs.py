@@ -40,7 +40,7 @@ from . import fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
 from . import nn as nn, numpy as numpy, onnx as onnx, optim as optim, overrides as overrides, profiler as profiler, random as random
 from . import signal as signal, sparse as sparse, special as special, storage as storage, testing as testing, types as types
-from . import train as train, utils as utils, vision as vision, xpu as xpu
+from . import training as training, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_coo_tensor as sparse_coo_tensor
 from .sparse import sparse_csr_tensor as sparse_csr_tensor, spmm as spmm

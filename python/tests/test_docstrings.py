@@ -15,7 +15,7 @@ MODULES = [
     "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.nn.parallel", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
     "arete.utils.dlpack", "arete.autograd", "arete.autograd.forward_ad", "arete.nested", "arete.random", "arete.distributions",
-    "arete.metrics", "arete.train",
+    "arete.metrics", "arete.training",
     "arete.distributions.constraints", "arete.distributions.location_scale", "arete.distributions.relaxed", "arete.masked",
     "arete.signal.windows", "arete.testing",
     "arete.vision.io", "arete.vision.datasets", "arete.vision.transforms", "arete.vision.transforms.functional",

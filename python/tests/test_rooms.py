@@ -32,7 +32,7 @@ ORDER = """
     distributed.fsdp
     distributed._composable
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
-    cupy export hub jit train
+    cupy export hub jit training
     cupyx onnx
     as_torch
 """

@@ -1,4 +1,4 @@
-#include "arete/train/trainer.h"
+#include "arete/training/trainer.h"
 
 #include <unistd.h>
 
@@ -20,7 +20,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
-namespace arete::train {
+namespace arete::training {
 
 namespace {
 
@@ -428,4 +428,4 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
   }
 }
 
-}  // namespace arete::train
+}  // namespace arete::training

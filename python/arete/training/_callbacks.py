@@ -8,7 +8,7 @@ from typing import Any
 class Callback:
     """Base class: each method does nothing. What must survive a resumed run is in `state_dict`.
 
-    >>> class Print(arete.train.Callback):
+    >>> class Print(arete.training.Callback):
     ...     def on_epoch_end(self, trainer):
     ...         print(trainer.history[-1]["epoch"])
     """
@@ -40,7 +40,7 @@ class EarlyStopping(Callback):
     """Ends training after an epoch when a figure has not become better by more than `min_delta` for `patience` epochs, or is no
     longer finite.
 
-    >>> arete.train.EarlyStopping("val_loss", patience=3).best
+    >>> arete.training.EarlyStopping("val_loss", patience=3).best
     inf
     """
 

@@ -1,5 +1,5 @@
 // A training loop: epochs, validation, checkpoints, early stopping, mixed precision, several
-// processes. Python's arete.train.Trainer is its twin.
+// processes. Python's arete.training.Trainer is its twin.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 #include "arete/nn/module.h"
 #include "arete/optim/lr_scheduler.h"
 #include "arete/optim/optimizer.h"
-#include "arete/train/callback.h"
+#include "arete/training/callback.h"
 
-namespace arete::train {
+namespace arete::training {
 
 /// Figures of an epoch by name: "epoch", "step", "lr", "seconds", "train_loss", "val_loss",
 /// "train_" and "val_" with the names of metrics (and ".0", ".1", ... of those with several
@@ -112,4 +112,4 @@ class Trainer {
   bool stop_ = false;
 };
 
-}  // namespace arete::train
+}  // namespace arete::training

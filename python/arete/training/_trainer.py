@@ -44,7 +44,7 @@ class Trainer:
 
     >>> net = nn.Linear(2, 1)
     >>> data = arete.utils.data.TensorDataset(arete.randn(8, 2), arete.randn(8, 1))
-    >>> trainer = arete.train.Trainer(net, arete.optim.SGD(net.parameters(), 0.1), F.mse_loss, progress=False)
+    >>> trainer = arete.training.Trainer(net, arete.optim.SGD(net.parameters(), 0.1), F.mse_loss, progress=False)
     >>> history = trainer.fit(arete.utils.data.DataLoader(data, 4), epochs=2)
     >>> sorted(history[-1])
     ['epoch', 'lr', 'seconds', 'step', 'train_loss']

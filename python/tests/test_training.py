@@ -9,7 +9,7 @@ import arete
 import arete.distributed as dist
 from arete import metrics, nn, optim
 from arete.nn import functional as F
-from arete.train import Callback, EarlyStopping, Trainer
+from arete.training import Callback, EarlyStopping, Trainer
 from arete.utils.data import DataLoader, TensorDataset
 
 
@@ -171,7 +171,7 @@ import sys
 import arete
 from arete import metrics, nn, optim
 from arete.nn import functional as F
-from arete.train import Trainer
+from arete.training import Trainer
 from arete.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 g = arete.Generator().manual_seed(0)

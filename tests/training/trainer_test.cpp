@@ -1,4 +1,4 @@
-#include "arete/train/trainer.h"
+#include "arete/training/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@
 #include "arete/optim/sgd.h"
 #include "tests/support/errors.h"
 
-namespace arete::train {
+namespace arete::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -210,4 +210,4 @@ TEST(Trainer, RefusesWhatMeansNothing) {
 }
 
 }  // namespace
-}  // namespace arete::train
+}  // namespace arete::training

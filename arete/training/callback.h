@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace arete::train {
+namespace arete::training {
 
 class Trainer;
 
@@ -48,4 +48,4 @@ class EarlyStopping : public Callback {
   Mode mode_;
 };
 
-}  // namespace arete::train
+}  // namespace arete::training
