@@ -169,6 +169,7 @@ void ShardedNetwork::end_pass() {
   // Those that were gathered ahead for nothing, too.
   for (const auto& weak : ended_)
     if (const auto g = weak.lock(); g && g->reshard_after_backward) g->drop();
+  free_.clear();  // others need memory most when the next pass begins
   pass_ = 0;
 }
 

@@ -89,6 +89,15 @@ for options in ({}, {"reshard_after_forward": True}, {"reshard_after_forward": F
 # Again computed in the pass backward, around and within what is sharded.
 for options in ({"outer": True}, {"inner": True}):
     same(train(shard(filled(Net(**options)))), ddp)
+# Compiled, each block or all of it.
+net = filled(Net())
+for b in net.blocks:
+    b.compile()
+same(train(shard(net)), ddp)
+net = shard(filled(Net()))
+f = arete.compile(net)
+train(net, losses=lambda s: [loss(f, rank, s)])
+same(net, ddp)
 # One group; modules that make a group together.
 same(train(fully_shard(filled(Net()))), ddp)
 net = filled(Net())
@@ -164,6 +173,11 @@ handle.wait()
 assert tuple(p.detach().shape) == (14, 7)
 block.reshard()
 assert tuple(p.detach().shape) == (7, 7)
+# Whatever else is to be gathered ahead.
+block.set_modules_to_forward_prefetch(list(net.blocks[1:]))
+loss(net, rank, 0)
+assert seen.pop() == ((14, 7), (14, 7), [True] * 4)
+block.set_modules_to_forward_prefetch([])
 # A step between forward and backward pass is noticed.
 l = loss(net, rank, 0)
 arete.optim.SGD(net.parameters(), lr=0.1).step()
@@ -252,6 +266,21 @@ for options in ({}, {"mesh": mesh}):
     other = shard(filled(Net()), **options)
     other.load_state_dict(state)
     close(other, net, 1e-9)
+# Equal seeds make the values of one process.
+with arete.device("meta"):
+    net = Net()
+shard(net, mesh=mesh).to_empty(device="cpu")
+alone = Net()
+for n in (net, alone):
+    arete.manual_seed(5)
+    for m in n.modules():
+        if hasattr(m, "reset_parameters"):
+            m.reset_parameters()
+    with arete.no_grad():
+        nn.init.orthogonal_(n.blocks[0].up.weight)
+        nn.init.trunc_normal_(n.blocks[1].up.weight, std=0.02)
+        n.extra.weight.copy_(arange(49).reshape(7, 7))
+same(net, alone)
 # Computed with in bfloat16, and summed up in float32: the bits of who does so by hand.
 net = shard(filled(Net()), mp_policy=MixedPrecisionPolicy(param_dtype=arete.bfloat16, reduce_dtype=arete.float32))
 kinds = []

@@ -8,40 +8,20 @@
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "arete/arete.h"
 #include "arete/autograd/engine.h"
 #include "arete/base/distributed_error.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/sync_batch_norm.h"
+#include "tests/distributed/rank_threads.h"
 
 namespace arete::distributed {
 namespace {
 
-// Calls f(group) as each of some ranks, all at a time; the first error is thrown again.
-void with_ranks(int size, const std::function<void(const ProcessGroupPtr&)>& f) {
-  const auto store = std::make_shared<HashStore>();
-  const std::string backend = is_gloo_available() ? "gloo" : "store";
-  std::vector<std::thread> threads;
-  std::vector<std::exception_ptr> errors(size);
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        std::vector<int> ranks(size);
-        for (int i = 0; i < size; ++i) ranks[i] = i;
-        f(std::make_shared<ProcessGroup>("g", backend, store, r, ranks, std::chrono::seconds(60)));
-      } catch (...) {
-        errors[r] = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
-}
-
+using test::floats;
+using test::with_ranks;
 using Floats = std::vector<float>;
-Floats floats(const Tensor& t) { return t.to(kFloat32).to_vector<float>(); }
 Tensor parameter(int64_t n, double value, DType dtype = kFloat32) {
   return full({n}, value, dtype).requires_grad_();
 }

@@ -156,7 +156,7 @@ class _State:
             self.group.reshard_after_forward = False  # the backward pass begins here
 
     def before(self, module: Any, args: tuple, kwargs: dict) -> Optional[tuple]:
-        if self.waiting:
+        if id(module) in self.waiting:
             self.waiting.discard(id(module))
             return None
         if self.network is None:

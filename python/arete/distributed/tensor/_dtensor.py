@@ -298,10 +298,45 @@ def mark(parameter: Any, spec: Spec) -> None:
     if not issubclass(kind, _Face):
         if kind not in _marked:
             _marked[kind] = type(kind.__name__, (_Face, kind), {
-                "grad": property(_grad, _set_grad), "__deepcopy__": _not_copied, "__reduce_ex__": DTensor.__reduce_ex__,
+                **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "__deepcopy__": _not_copied,
+                "__reduce_ex__": DTensor.__reduce_ex__,
                 "__module__": kind.__module__})
         parameter.__class__ = _marked[kind]
     parameter._spec = spec
+
+
+def _drawn(name: str) -> Callable:
+    """A method that draws: the numbers of all of the tensor, of which this process keeps its own, so that equal seeds give one process'
+    values."""
+    own = getattr(_Tensor, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        sizes, starts = self._spec.offsets()
+        local = self.detach()
+        if tuple(local.shape) == tuple(self.shape) or local.is_meta or (self.requires_grad and _C.is_grad_enabled()):
+            return own(self, *args, **kwargs)
+        whole = getattr(_operators.empty(tuple(self.shape), dtype=local.dtype, device=local.device), name)(*args, **kwargs)
+        for d, (n, first) in enumerate(zip(sizes, starts)):
+            whole = whole.narrow(d, first, n)
+        local.copy_(whole)
+        return self
+
+    method.__name__ = name
+    return method
+
+
+_DRAWN = {name: _drawn(name) for name in ("uniform_", "normal_", "log_normal_", "exponential_", "cauchy_", "geometric_", "bernoulli_",
+                                          "random_")}
+
+
+def _copy(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+    """A whole source gives this process' part."""
+    if isinstance(source, _Tensor) and not isinstance(source, DTensor) and tuple(source.shape) == tuple(self.shape):
+        local = self.detach()
+        if tuple(local.shape) != tuple(source.shape):
+            for d, (n, first) in enumerate(zip(*self._spec.offsets())):
+                source = source.narrow(d, first, n)
+    return _Tensor.copy_(self, source, *args, **kwargs)
 
 
 _own_grad = _Tensor.grad
