@@ -72,7 +72,7 @@ class Storage final : public RefCounted {
   /// Memory that calls which were put off will write. Its address is a stand-in, which nobody may
   /// look behind, until provide() gives it memory.
   static IntrusivePtr<Storage> promise(Device device, size_t bytes, std::byte* stand_in);
-  /// Gives promised memory its place, of bytes() from `allocator`.
+  /// Gives promised memory its place, of bytes() from `allocator`; null: it stays somebody else's.
   void provide(void* data, Allocator* allocator);
 
   /// The address. Whoever reads or writes the memory takes one of the next two instead.

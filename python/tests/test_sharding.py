@@ -1,10 +1,13 @@
 """Parameters spread over processes: the same bits as data parallelism and one process, and what becomes of memory and states."""
+import json
 import os
 import pathlib
 import subprocess
 import sys
 
 import fake_gpus
+from peer import peer
+from test_data_parallel import is_close
 from test_distributed import needs_gloo, run_ranks
 
 COMMON = """
@@ -388,3 +391,23 @@ def test_gpus(tmp_path):
     for rank, process in enumerate(ranks):
         out = process.communicate(timeout=120)[0]
         assert process.returncode == 0 and (rank or out.endswith("all right\n")), out
+
+
+@needs_gloo
+def test_training_agrees_with_torch(tmp_path):
+    peer().ones(1)  # skips where PyTorch is not installed
+    program = pathlib.Path(__file__).with_name("sharding_peer_program.py")
+    ranks = [subprocess.Popen([sys.executable, program, name, str(r), "2", tmp_path], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+             for name in ("arete", "torch") for r in range(2)]
+    for process in ranks:
+        out = process.communicate(timeout=200)[0]
+        assert process.returncode == 0, out
+    for r in range(2):
+        ours, theirs = (json.loads((tmp_path / f"{name}.{r}").read_text()) for name in ("arete", "torch"))
+        assert [what for what, _ in ours] == [what for what, _ in theirs] and len(ours) > 20
+        for (what, a), (_, b) in zip(ours, theirs):
+            if what.startswith("micro-batches 1"):  # in bfloat16
+                assert all(abs(x[0] - y[0]) <= 0.02 * max(1, abs(y[0])) for x, y in zip(a, b)), (what, a, b)
+            else:
+                assert is_close(a, b), (what, a, b)
