@@ -224,6 +224,72 @@ raises(ValueError, "scalar parameters", lambda: fully_shard(nn.ParameterList([nn
 
 
 @needs_gloo
+def test_modules_of_other_forms(tmp_path):
+    run(tmp_path, 2, """
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(7, 7), nn.Linear(7, 7)
+    def forward(self, x, *, memory=None):
+        return {"x": nn.functional.gelu(self.a(x)) + (0 if memory is None else self.b(memory)), "n": 3}
+class Both(nn.Module):
+    # A module that is called twice, with an input that comes from far, and results in a dictionary.
+    def __init__(self):
+        super().__init__()
+        self.enc, self.dec, self.out = Two(), Two(), nn.Linear(7, 11)
+    def forward(self, x):
+        memory = self.enc(x)["x"]
+        for _ in range(2):
+            x = self.dec(x, memory=memory)["x"]
+        return self.out(x)
+    def half(self, x):
+        return self.out(x) / 2
+def made(frozen=False, spread=True):
+    net = filled(Both())
+    for name, p in net.named_parameters():
+        p.requires_grad_(not frozen or ".b." not in name)
+    if not spread:
+        return DDP(net)
+    for m in (net.enc, net.dec, net):
+        fully_shard(m)
+    return net
+def of(net, step):
+    return net(arete.cos(arange(42) * (rank + 1) + step).reshape(6, 7)).square().mean()
+def steps(net):
+    optimizer = arete.optim.AdamW((p for p in net.parameters() if p.requires_grad), lr=0.01)
+    for step in range(3):
+        l = of(net, step)
+        if step == 1:  # twice the same graph
+            l.backward(retain_graph=True)
+        optimizer.zero_grad()
+        l.backward()
+        optimizer.step()
+        with arete.no_grad():
+            of(net, step)
+    return net
+for frozen in (False, True):
+    net = made(frozen)
+    same(steps(net), steps(made(frozen, spread=False)))
+with arete.no_grad():
+    a = of(net, 0)
+with arete.inference_mode():
+    assert of(net, 0) == a
+assert tuple(arete.autograd.grad(of(net, 0), [net.out.bias])[0].shape) == (11,)
+dist.fsdp.register_fsdp_forward_method(net, "half")
+x = arete.ones(1, 7)
+assert tuple(net.half(x).shape) == (1, 11) and tuple(net.out.bias.to_local().shape) == (6 - rank,)
+net.zero_grad()
+net.half(x).sum().backward()
+assert arete.equal(net.out.bias.grad.full_tensor(), arete.full((11,), 0.5))
+import gc, weakref
+seen = weakref.ref(net)
+del net
+gc.collect()
+assert seen() is None
+""")
+
+
+@needs_gloo
 def test_replicas_frozen_parameters_and_states(tmp_path):
     run(tmp_path, 4, """
 def close(net, other, tol=1e-6):
