@@ -216,6 +216,8 @@ p.register_post_accumulate_grad_hook(lambda t: None)
 raises(NotImplementedError, "step the optimizer after", lambda: loss(net, rank, 0).backward())
 for f in (lambda: p.grad.norm(), lambda: net.state_dict()["extra.weight"] * 2):
     raises(NotImplementedError, "full_tensor()", f)
+for optimizer in (arete.optim.Adafactor, arete.optim.LBFGS, arete.optim.Muon):
+    raises(NotImplementedError, "a step depends on whole parameters", lambda: optimizer([block.up.weight]))
 import copy
 raises(AssertionError, "does not support deepcopy", lambda: copy.deepcopy(net))
 raises(AssertionError, "can only be applied to a module once", lambda: fully_shard(net))

@@ -29,6 +29,10 @@ def _made_init(kind: str):
     return scope["__init__"]
 
 
+# What they do to an element depends on others.
+_OF_WHOLE_PARAMETERS = ("Adafactor", "LBFGS", "Muon")
+
+
 class _Native(Optimizer):
     """`param_groups` and `state` decide; the C++ optimizer takes over what differs before each step (see Note [State that
     Python owns] in python/src/optim.cpp), so it is made where it is first needed and never copied or saved."""
@@ -89,6 +93,11 @@ class _Native(Optimizer):
         super().add_param_group(param_group)
         try:
             _C._check_optimizer_group(self._kind, self.param_groups[-1])
+            if self._kind in _OF_WHOLE_PARAMETERS:
+                for p in self.param_groups[-1]["params"]:
+                    spec = getattr(p, "_spec", None)
+                    if spec is not None and any(placement.is_shard() for placement in spec.placements):
+                        raise NotImplementedError(f"{self._kind}: a step depends on whole parameters, and one is spread over processes")
         except BaseException:
             self.param_groups.pop()
             raise
