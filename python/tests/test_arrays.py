@@ -411,3 +411,21 @@ def test_runs_without_numpy():
                "except AttributeError as e: assert 'not installed' in str(e)\n"
                "else: raise SystemExit(1)\n")
     subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin"})
+
+
+def test_out_is_written_whatever_lies_where():
+    """Results into arrays of the same layout, of others, and into the operands' own memory."""
+    for n in (5, 3000):
+        for make in (lambda m: m.arange(n, dtype=float), lambda m: m.arange(2 * n, dtype=float)[::2], lambda m: m.arange(n)):
+            results = []
+            for m in (np, numpy):
+                a, out = make(m), m.zeros(n)
+                m.multiply(a, a, out=out)
+                m.add(out[1:], out[:-1], out=out[1:])
+                m.sqrt(out, out=out)
+                m.add(a, 1, out=out[::-1])
+                results.append(m.add(a, out, out=out, where=a > 2))
+            assert numpy.allclose(results[0].get(), results[1], rtol=1e-14)
+    with pytest.raises(ValueError):
+        np.add(np.ones(3), np.ones(3), out=np.ones(2))
+    assert np.add(np.ones(3), 1, out=np.ones((2, 3))).tolist() == [[2, 2, 2], [2, 2, 2]]

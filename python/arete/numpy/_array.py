@@ -716,7 +716,7 @@ def result_into(t, out, casting="same_kind"):
     return out
 
 
-def array(object, dtype=None, copy=True, order="K", subok=False, ndmin=0, like=None):
+def array(object, dtype=None, copy=True, order="K", subok=False, ndmin=0):
     """A new array of numbers, lists or arrays; `copy=None` shares memory where it can, and `copy=False` refuses where it cannot."""
     return _array(object, dtype, copy, order, ndmin)
 

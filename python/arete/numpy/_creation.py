@@ -65,12 +65,12 @@ def _place(device):
     return get_device() if device is None else _C.device(device) if isinstance(device, str) else device
 
 
-def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
+def asarray(a, dtype=None, order=None, *, device=None, copy=None):
     """`a` itself if it is an array of that dtype and order."""
     return _array(a, dtype, copy, order, device=None if device is None else _place(device))
 
 
-def asanyarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
+def asanyarray(a, dtype=None, order=None, *, device=None, copy=None):
     """As `asarray`: there are no subclasses to keep."""
     return asarray(a, dtype, order, device=device, copy=copy)
 
@@ -83,17 +83,17 @@ def asarray_chkfinite(a, dtype=None, order=None):
     return r
 
 
-def ascontiguousarray(a, dtype=None, *, like=None):
+def ascontiguousarray(a, dtype=None):
     """`a` itself if it is row-major and of that dtype; of one dimension at least."""
     return _array(a, dtype, None, "C", ndmin=1)
 
 
-def asfortranarray(a, dtype=None, *, like=None):
+def asfortranarray(a, dtype=None):
     """The array with its columns one after another in memory."""
     return asarray(a, dtype, "F")
 
 
-def require(a, dtype=None, requirements=None, *, like=None):
+def require(a, dtype=None, requirements=None):
     """The array as `requirements` want it: C, F, A (aligned: all are), W (writeable), O (owns its memory)."""
     wanted = {r.upper()[0] for r in ([requirements] if isinstance(requirements, str) else requirements or [])}
     if {"C", "F"} <= wanted:
@@ -127,7 +127,7 @@ def from_dlpack(x, /, *, device=None, copy=None):
 
 
 def _filled(name, maker):
-    def function(shape, dtype=None, order="C", *, device=None, like=None):
+    def function(shape, dtype=None, order="C", *, device=None):
         return wrap(ordered(maker(sizes_of(shape), dtype=native(FLOAT64 if dtype is None else dtype), device=_place(device)), order))
 
     def function_like(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
@@ -152,7 +152,7 @@ zeros, zeros_like = _filled("zeros", _t.zeros)
 ones, ones_like = _filled("ones", _t.ones)
 
 
-def full(shape, fill_value, dtype=None, order="C", *, device=None, like=None):
+def full(shape, fill_value, dtype=None, order="C", *, device=None):
     """A new array of one value, or of values that are broadcast."""
     device = _place(device)
     if number_type(fill_value) is not None and dtype is not None:
@@ -169,7 +169,7 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
     return r
 
 
-def arange(start=None, stop=None, step=1, dtype=None, *, device=None, like=None):
+def arange(start=None, stop=None, step=1, dtype=None, *, device=None):
     """start, start + step, ... below stop; int64 for whole numbers, else float64."""
     if start is None and stop is None:
         raise TypeError("arange() requires stop to be specified.")
@@ -196,6 +196,14 @@ def arange(start=None, stop=None, step=1, dtype=None, *, device=None, like=None)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """num numbers from start to stop, at equal steps."""
     num = _count(num)
+    if axis == 0 and num > 1 and _b.all(number_type(v) in (_b.int, _b.float) for v in (start, stop)) and start != stop:
+        step = (stop - start) / (num - 1 if endpoint else num)
+        t = _t.arange(num, dtype=_C.float64, device=_place(device)) * step + start
+        if endpoint:
+            t[-1] = stop
+        target = native(FLOAT64 if dtype is None else dtype)
+        t = t if target.is_floating_point or target.is_complex or target is _C.bool else t.floor()
+        return (wrap(t.to(target)), wrap(t.new_full((), step))) if retstep else wrap(t.to(target))
     a, b = (tensor_of(v, None, None if device is None else _place(device)) for v in (start, stop))
     d = _C.complex128 if a.is_complex() or b.is_complex() else _C.float64
     target = native(dtype)
@@ -254,19 +262,19 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     return wrap(t if dtype is None else cast(t, native(dtype)))
 
 
-def eye(N, M=None, k=0, dtype=float, order="C", *, device=None, like=None):
+def eye(N, M=None, k=0, dtype=float, order="C", *, device=None):
     """Ones on a diagonal, zeros elsewhere."""
     rows, columns = sizes_of(N)[0], sizes_of(N if M is None else M)[0]
     i = _t.arange(rows, device=_place(device)).unsqueeze(1)
     return wrap(ordered((_t.arange(columns, device=_place(device)) - i == k).to(native(FLOAT64 if dtype is None else dtype)), order))
 
 
-def identity(n, dtype=None, *, like=None):
+def identity(n, dtype=None):
     """The identity matrix."""
     return eye(n, dtype=FLOAT64 if dtype is None else dtype)
 
 
-def tri(N, M=None, k=0, dtype=float, *, like=None):
+def tri(N, M=None, k=0, dtype=float):
     """Ones on and below a diagonal."""
     columns = _t.arange(N if M is None else M, device=get_device())
     return wrap((columns - k <= _t.arange(N, device=get_device()).unsqueeze(1)).to(native(dtype)))
@@ -339,12 +347,12 @@ def ix_(*args):
     return tuple(r)
 
 
-def fromfunction(function, shape, *, dtype=float, like=None, **kwargs):
+def fromfunction(function, shape, *, dtype=float, **kwargs):
     """What a function gives for the coordinates of all elements."""
     return function(*[wrap(t) for t in indices(shape, dtype)._tensor.unbind(0)], **kwargs)
 
 
-def fromiter(iter, dtype, count=-1, *, like=None):
+def fromiter(iter, dtype, count=-1):
     """An array of what an iterator gives."""
     items = []
     for i, v in enumerate(iter):
@@ -356,7 +364,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
     return array(items, dtype) if items else empty((0,), dtype)
 
 
-def frombuffer(buffer, dtype=float, count=-1, offset=0, *, like=None):
+def frombuffer(buffer, dtype=float, count=-1, offset=0):
     """An array over the memory of a buffer; one that cannot be written gives a copy."""
     d, view = as_dtype(dtype), memoryview(buffer)
     n = view.nbytes - offset
@@ -371,7 +379,7 @@ def frombuffer(buffer, dtype=float, count=-1, offset=0, *, like=None):
     return wrap(t.to(get_device()))
 
 
-def fromstring(string, dtype=float, count=-1, *, sep, like=None):
+def fromstring(string, dtype=float, count=-1, *, sep):
     """Numbers of a text, between separators; that of bytes is `frombuffer`."""
     if sep == "":
         raise ValueError("The binary mode of fromstring is removed, use frombuffer instead")

@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axis_of, cast, check_cast, ndarray, result_into, tensor_of, wrap
+from ._array import axis_of, cast, check_cast, ndarray, ordered, result_into, tensor_of, wrap
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
@@ -48,7 +48,7 @@ def matmul(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, s
         r = _product(_t.matmul, a, b)
     except RuntimeError as e:
         raise ValueError(f"operands could not be broadcast together: {e}") from None
-    return wrap(r) if out is None else result_into(r, out, casting)
+    return wrap(ordered(r, order)) if out is None else result_into(r, out, casting)
 
 
 def dot(a, b, out=None):
@@ -92,7 +92,7 @@ def vdot(a, b, /):
     return wrap(_product(_t.matmul, a.reshape(-1).conj() if a.is_complex() else a.reshape(-1), b.reshape(-1)))
 
 
-def vecdot(x1, x2, /, out=None, *, axis=-1, casting="same_kind", order="K", dtype=None, subok=True):
+def vecdot(x1, x2, /, out=None, *, axis=-1, casting="same_kind", dtype=None, subok=True):
     """Inner products along an axis, the first conjugated."""
     a, b = pair(x1, x2, dtype)
     if not a.dim() or not b.dim():
@@ -110,13 +110,13 @@ def vecdot(x1, x2, /, out=None, *, axis=-1, casting="same_kind", order="K", dtyp
     return result_into(r, out, casting)
 
 
-def matvec(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, subok=True):
+def matvec(x1, x2, /, out=None, *, casting="same_kind", dtype=None, subok=True):
     """Products of matrices and vectors."""
     a, b = pair(x1, x2, dtype)
     return result_into(matmul(wrap(a), wrap(b.unsqueeze(-1)))._tensor.squeeze(-1), out, casting)
 
 
-def vecmat(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, subok=True):
+def vecmat(x1, x2, /, out=None, *, casting="same_kind", dtype=None, subok=True):
     """Products of vectors, conjugated, and matrices."""
     a, b = pair(x1, x2, dtype)
     a = a.conj() if a.is_complex() else a
@@ -175,7 +175,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
             r = _t.einsum(subscripts, *[cast(t, d) for t in ts])
     except RuntimeError as e:
         raise ValueError(f"einsum: {e}") from None
-    return result_into(r, out, "same_kind")
+    return result_into(ordered(r, order), out, "same_kind")
 
 
 def einsum_path(*operands, optimize="greedy", einsum_call=False):
@@ -219,16 +219,12 @@ def _slide(a, v, mode):
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
     n, k = a.shape[0], v.shape[0]
     d = a.dtype
-    if d is _C.bool or not (a.is_floating_point() or a.is_complex()):
-        exact = _C.float64  # whole numbers up to 2**53; beyond, sums of shifted copies
-        whole = d is not _C.bool and (float(a.abs().max()) * float(v.abs().max()) * k >= 2**53)
-        if whole:
-            full = _t.zeros(n + k - 1, dtype=d, device=a.device)
-            for i in range(k):
-                full[i:i + n] += a * v[i]
-        else:
-            full = _full_convolution(a.to(exact), v.to(exact))
-            full = full.round().to(d) if d is not _C.bool else full != 0
+    if d is _C.bool:
+        full = _full_convolution(a.to(_C.float32), v.to(_C.float32)) != 0
+    elif k <= 32 or not (a.is_floating_point() or a.is_complex()):  # sums of shifted products, which are exact for whole numbers
+        full = a.new_zeros(n + k - 1)
+        for i in range(k):
+            full.narrow(0, i, n).addcmul_(a, v[i])
     elif a.is_complex():
         re = _full_convolution(a.real, v.real) - _full_convolution(a.imag, v.imag)
         full = _t.complex(re, _full_convolution(a.real, v.imag) + _full_convolution(a.imag, v.real))
@@ -240,10 +236,7 @@ def _slide(a, v, mode):
 
 
 def _full_convolution(a, v):
-    n, k = a.shape[0], v.shape[0]
-    if k <= 16 and n < 2**20:  # a product of a view of all windows and the short vector
-        return _t.matmul(_t.constant_pad_nd(a, [k - 1, k - 1]).unfold(0, k, 1), v.flip((0,)))
-    return _t.conv1d(a.reshape(1, 1, -1), v.flip((0,)).reshape(1, 1, -1), padding=k - 1).reshape(-1)
+    return _t.conv1d(a.reshape(1, 1, -1), v.flip((0,)).reshape(1, 1, -1), padding=v.shape[0] - 1).reshape(-1)
 
 
 def _vectors(a, v, name):

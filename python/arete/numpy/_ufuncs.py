@@ -15,6 +15,9 @@ from ._types import (
 __all__ = ["ufunc", "frompyfunc"]
 
 
+_FLOATS = {n for n, d in OF_TENSOR.items() if d.kind in "f"}
+
+
 class UFuncTypeError(TypeError):
     """Operands or results of dtypes that a ufunc does not have, or may not cast to."""
 
@@ -304,7 +307,23 @@ class ufunc:
             (out,) = out
         if out is not None and not isinstance(out, ndarray):
             raise TypeError("return arrays must be of ArrayType")
+        if where is True and dtype is None and self._writes(args, out):
+            return out
         return _into(self, self._compute(*args, dtype=dtype, casting=casting), out, where, casting)
+
+    def _writes(self, args, out):
+        """Whether the operator wrote into `out` itself: all dtypes and shapes are the same, and memory is all of one or of none."""
+        if type(self._function) is not type(_t.add) or type(out) is not ndarray or self._rule == "bool":
+            return False
+        o, ts = out._tensor, [x._tensor for x in args if type(x) is ndarray]
+        d = o.dtype
+        if len(ts) != len(args) or d not in (self._direct if self._rule == "same" else _FLOATS & self._direct):
+            return False
+        for t in ts:
+            if t.dtype is not d or t.shape != o.shape or t.device != o.device or not (t is o or t._base is None and o._base is None):
+                return False
+        self._function(*ts, out=o)
+        return True
 
     def _several(self, args, out, where, casting, dtype):
         outs = (None,) * self.nout if out is None else out if isinstance(out, tuple) else (out,)
@@ -565,7 +584,6 @@ def frompyfunc(func, nin, nout, *, identity=None):
 
 # --- the operators of arrays -------------------------------------------------------------------------------------------------------
 
-_FLOATS = {n for n, d in OF_TENSOR.items() if d.kind in "f"}
 _INT64 = _C.int64
 _LOW, _HIGH = -2**63, 2**63
 
