@@ -3,6 +3,7 @@ class of arrays is."""
 import copy
 import itertools
 import pickle
+import random
 import subprocess
 import sys
 import warnings
@@ -429,3 +430,35 @@ def test_out_is_written_whatever_lies_where():
     with pytest.raises(ValueError):
         np.add(np.ones(3), np.ones(3), out=np.ones(2))
     assert np.add(np.ones(3), 1, out=np.ones((2, 3))).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
+def index_part(r, n):
+    """Something that an axis of this size may be indexed with, now and then out of range."""
+    def start():
+        return r.choice([None, r.randrange(-n - 2, n + 2)])
+
+    return r.choice([
+        lambda: r.randrange(-n - 1, n + 1), lambda: slice(start(), start(), r.choice([None, 1, 2, -1, -2])), lambda: None, lambda: Ellipsis,
+        lambda: [r.randrange(-n, n) for _ in range(r.choice([1, 2, 3]))], lambda: numpy.array([[r.randrange(-n, n)] for _ in range(2)]),
+        lambda: numpy.array(r.randrange(-n, n)), lambda: numpy.array([r.random() < 0.5 for _ in range(n)]), lambda: slice(None)])()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_indices(seed):
+    """Indices of all kinds put together at random: what they give, what is written to them, and whether they are mistakes."""
+    r = random.Random(seed)
+    for _ in range(1500):
+        shape = tuple(r.choice([2, 3, 4]) for _ in range(r.choice([1, 2, 3])))
+        theirs = numpy.arange(numpy.prod(shape, dtype=int)).reshape(shape)
+        ours = np.array(theirs)
+        key = tuple(index_part(r, shape[min(i, len(shape) - 1)]) for i in range(r.choice([1, 2, 3])))
+        a, b = (theirs[::-1], ours[::-1]) if r.random() < 0.3 else (theirs, ours)
+        (e, error), (f, own) = outcome(a.__getitem__, (key,), {}), outcome(b.__getitem__, (to_own(key),), {})
+        if error is not None or own is not None:
+            # NumPy looks at indices into what is empty anyway, where nothing is taken.
+            assert isinstance(error, IndexError) and (isinstance(own, IndexError) or f.size == 0), (shape, key, error, own)
+            continue
+        assert numpy.shape(e) == f.shape and numpy.array_equal(e, f.get()), (shape, key)
+        a[key] = -1
+        b[to_own(key)] = -1
+        assert numpy.array_equal(theirs, ours.get()), (shape, key)

@@ -256,8 +256,9 @@ class ndarray:
 
     def view(self, dtype=None, type=None):
         """The same memory, of another dtype."""
-        if isinstance(dtype, _b.type) and issubclass(dtype, ndarray):
-            dtype = None
+        type, dtype = (dtype, None) if isinstance(dtype, _b.type) and issubclass(dtype, ndarray) else (type, dtype)
+        if type not in (None, ndarray):
+            raise NotImplementedError(f"view({type.__name__}): results keep no subclasses of ndarray")
         d = native(dtype)
         if d is None:
             return wrap(self._tensor.view(self._tensor.shape))

@@ -128,7 +128,8 @@ def from_dlpack(x, /, *, device=None, copy=None):
 
 def _filled(name, maker):
     def function(shape, dtype=None, order="C", *, device=None):
-        return wrap(ordered(maker(sizes_of(shape), dtype=native(FLOAT64 if dtype is None else dtype), device=_place(device)), order))
+        t = maker(sizes_of(shape), dtype=_C.float64 if dtype is None else native(dtype), device=_place(device))
+        return wrap(t if order == "C" else ordered(t, order))
 
     def function_like(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         t = tensor_of(a)

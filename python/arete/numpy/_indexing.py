@@ -117,16 +117,33 @@ def _basic(array, parts):
 def _advanced(parts, t):
     """Numbers beside arrays of indices are such arrays, too, as NumPy has it."""
     parts = _spread(parts, t)
-    if not _b.any(type(p) is int for p in parts):
+    _check_masks(parts, t)
+    if not _b.any(type(p) is int or (isinstance(p, Tensor) and not p.dim() and p.dtype is not _BOOL) for p in parts):
         return tuple(parts)
-    r = []
+    r, axis = [], 0
     for p in parts:
+        if type(p) is int and not -t.shape[axis] <= p < t.shape[axis]:
+            raise IndexError(f"index {p} is out of bounds for axis {axis} with size {t.shape[axis]}")
         if isinstance(p, Tensor) and p.dtype is _BOOL and p.dim():
             r.extend(_t.nonzero(p, as_tuple=True))
+            axis += p.dim()
         else:
             r.append(p)
-    shape = _t.broadcast_shapes(*[p.shape for p in r if isinstance(p, Tensor)])
-    return tuple(_t.full(shape, p, dtype=_INT64, device=t.device) if type(p) is int and shape else p for p in r)
+            axis += p is not None and type(p) is not _b.bool
+    try:
+        shape = _t.broadcast_shapes(*[p.shape for p in r if isinstance(p, Tensor)])
+    except RuntimeError:
+        raise IndexError("shape mismatch: indexing arrays could not be broadcast together") from None
+    if not shape:
+        return tuple(r)
+    return tuple(
+        _t.full(shape, p, dtype=_INT64, device=t.device)
+        if type(p) is int
+        else p.expand(shape)
+        if isinstance(p, Tensor) and not p.dim()
+        else p
+        for p in r
+    )
 
 
 def _forward(parts, array):
@@ -163,7 +180,6 @@ def _get(array, key):
         array, parts = _forward(parts, array)
     t = array._tensor
     parts = _advanced(parts, t)
-    _check_masks(parts, t)
     return wrap(t[parts] if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else t[parts].clone())
 
 
@@ -230,7 +246,6 @@ def _set(array, key, value):
         return
     t = array._tensor
     parts = _advanced(parts, t)
-    _check_masks(parts, t)
     v = _value(value, t)
     if isinstance(v, Tensor) and len(parts) == 1 and v.dim() == 1 and parts[0].dtype is _BOOL and v.numel() != 1:
         n = int(parts[0].sum())
