@@ -274,8 +274,9 @@ def test_dtypes_equal_numpys():
     assert (
         isinstance(np.arange(2)[0], np.integer) and not isinstance(np.arange(2), np.integer) and isinstance(numpy.int8(1), np.signedinteger)
     )
-    with pytest.raises(TypeError, match="unsigned"):
-        np.zeros(2, "uint16")
+    if not hasattr(np, "uint16"):
+        with pytest.raises(TypeError, match="unsigned"):
+            np.zeros(2, "uint16")
     for bad in ("S3", object, [("a", "f4")], "M8", ">f4"):
         with pytest.raises(TypeError):
             np.zeros(2, bad)
@@ -302,9 +303,8 @@ def test_what_is_refused():
                  lambda: np.set_printoptions(legacy="1.13"), lambda: np.ndarray((2,), buffer=b"12")):
         with pytest.raises(NotImplementedError):
             call()
-    for name in ("uint16", "longdouble"):
-        with pytest.raises(AttributeError, match="dtype"):
-            getattr(np, name)
+    with pytest.raises(AttributeError, match="no dtype is wider"):
+        np.longdouble  # noqa: B018
     with pytest.raises(TypeError, match="unexpected keyword"):
         np.add(a, a, nonsense=1)
     with pytest.raises(ValueError, match="read-only"):
