@@ -64,17 +64,12 @@ def _count_bits(x):
     return ((x + (x >> 8) + (x >> 16) + (x >> 24) + (x >> 32)) & 0x7F).to(_C.uint8)
 
 
-@_python
 def _power(a, b):
-    if (
-        not a.is_floating_point()
-        and not a.is_complex()
-        and a.dtype is not _C.uint8
-        and b.device.type == "cpu"
-        and b.numel()
-        and int(b.min()) < 0
-    ):
-        raise ValueError("Integers to negative integer powers are not allowed.")
+    t = a if isinstance(a, Tensor) else b
+    if not t.is_floating_point() and not t.is_complex() and t.dtype is not _C.uint8:
+        looked_at = isinstance(b, Tensor) and b.device.type == "cpu" and b.numel()
+        if looked_at and int(b.min()) < 0 or not isinstance(b, Tensor) and b < 0:
+            raise ValueError("Integers to negative integer powers are not allowed.")
     return _t.pow(a, b)
 
 
