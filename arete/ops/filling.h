@@ -1,8 +1,11 @@
 // Numbers as values of a dtype.
 #pragma once
 
+#include <algorithm>
+
 #include "arete/core/scalar.h"
 #include "arete/prim/args.h"
+#include "arete/prim/backend.h"
 
 namespace arete::ops {
 
