@@ -1,14 +1,26 @@
 #include "arete/c_api/handles_internal.h"
 
+#include <pthread.h>
+
 #include <memory>
 #include <new>
 
 namespace arete::c_api {
 
 Texts& texts() {
-  // Behind a pointer: Note [Thread-local memory].
-  static thread_local std::unique_ptr<Texts> own;
-  if (!own) own = std::make_unique<Texts>();
+  // Not thread_local: Note [Thread-local memory].
+  static const pthread_key_t key = [] {
+    pthread_key_t made;
+    if (pthread_key_create(&made, [](void* own) { delete static_cast<Texts*>(own); }))
+      throw std::bad_alloc();
+    return made;
+  }();
+  auto* own = static_cast<Texts*>(pthread_getspecific(key));
+  if (!own) {
+    auto fresh = std::make_unique<Texts>();
+    if (pthread_setspecific(key, fresh.get())) throw std::bad_alloc();
+    own = fresh.release();
+  }
   return *own;
 }
 
