@@ -6,7 +6,7 @@
 namespace arete::python {
 
 void bind_data_parallel(nanobind::module_& distributed);
-void bind_sharding(nanobind::module_& distributed);  // sharding.cpp
+void bind_sharding(nanobind::module_& distributed);    // sharding.cpp
 void bind_checkpoint(nanobind::module_& distributed);  // checkpoint.cpp
 
 }  // namespace arete::python

@@ -26,8 +26,8 @@ IdxArray parse(const std::string& s, const IdxExpectation& e = {}, uint64_t max 
 }
 
 // Plain and packed data must fail alike.
-void expect_bad(const std::string& s, std::initializer_list<std::string_view> parts,
-                const IdxExpectation& e = {}, uint64_t max = kMaxIdxBytes) {
+void expect_bad_idx(const std::string& s, std::initializer_list<std::string_view> parts,
+                    const IdxExpectation& e = {}, uint64_t max = kMaxIdxBytes) {
   expect_error(ErrorKind::io, parts, [&] { parse(s, e, max); });
   expect_error(ErrorKind::io, parts, [&] { parse(gzip(s), e, max); });
   expect_error(ErrorKind::io, {"train.gz: "}, [&] { parse(s, e, max); });
@@ -61,33 +61,34 @@ TEST(Idx, TurnsBigEndianNumbers) {
 
 TEST(Idx, NoticesSwappedFiles) {
   const std::string labels = idx(kIdxUint8, {5}, "abcde");
-  expect_bad(
+  expect_bad_idx(
       labels,
       {"not the expected", "(images of 28 x 28)", "[any, 28, 28]", "Got: shape [5]", "swapped"},
       {kIdxUint8, {-1, 28, 28}, "images of 28 x 28"});
-  expect_bad(labels, {"[60000]", "[5]"}, {kIdxUint8, {60000}, ""});
-  expect_bad(labels, {"element type 0x0d", "0x08"}, {kIdxFloat32, {}, ""});
+  expect_bad_idx(labels, {"[60000]", "[5]"}, {kIdxUint8, {60000}, ""});
+  expect_bad_idx(labels, {"element type 0x0d", "0x08"}, {kIdxFloat32, {}, ""});
   EXPECT_EQ(parse(labels, {0, {-1}, ""}).shape[0], 5);
 }
 
 TEST(Idx, RejectsWrongHeaders) {
-  expect_bad("", {"too short"});
-  expect_bad(std::string("\0\0\x08", 3), {"too short"});
-  expect_bad("PNG.....", {"not an IDX file", "0x50 0x4e"});
-  expect_bad(std::string("\0\0\x07\1\0\0\0\0", 8), {"not an IDX file", "0x07"});
-  expect_bad(std::string("\0\0\x08\0", 4), {"number of dimensions is 0"});
-  expect_bad(std::string("\0\0\x08\x21", 4) + std::string(200, 'x'),
-             {"number of dimensions is 33"});
-  expect_bad(std::string("\0\0\x08\3\0\0\0\1", 8), {"truncated within its header"});
+  expect_bad_idx("", {"too short"});
+  expect_bad_idx(std::string("\0\0\x08", 3), {"too short"});
+  expect_bad_idx("PNG.....", {"not an IDX file", "0x50 0x4e"});
+  expect_bad_idx(std::string("\0\0\x07\1\0\0\0\0", 8), {"not an IDX file", "0x07"});
+  expect_bad_idx(std::string("\0\0\x08\0", 4), {"number of dimensions is 0"});
+  expect_bad_idx(std::string("\0\0\x08\x21", 4) + std::string(200, 'x'),
+                 {"number of dimensions is 33"});
+  expect_bad_idx(std::string("\0\0\x08\3\0\0\0\1", 8), {"truncated within its header"});
 }
 
 TEST(Idx, RejectsWrongSizes) {
-  expect_bad(idx(kIdxUint8, {2, 3}, "12345"), {"truncated", "[2, 3]"});
+  expect_bad_idx(idx(kIdxUint8, {2, 3}, "12345"), {"truncated", "[2, 3]"});
   const std::string longer = idx(kIdxUint8, {2, 3}, "1234567");
   expect_error(ErrorKind::io, {"bytes after the array"}, [&] { parse(longer); });
   expect_error(ErrorKind::io, {"more than 18 bytes"}, [&] { parse(gzip(longer)); });
-  expect_bad(idx(kIdxFloat64, std::vector<uint32_t>(8, 0xFFFFFFFF), ""), {"too large"});
-  expect_bad(idx(kIdxUint8, {101}, std::string(101, 'x')), {"too large", "at most 100"}, {}, 100);
+  expect_bad_idx(idx(kIdxFloat64, std::vector<uint32_t>(8, 0xFFFFFFFF), ""), {"too large"});
+  expect_bad_idx(idx(kIdxUint8, {101}, std::string(101, 'x')), {"too large", "at most 100"}, {},
+                 100);
 }
 
 TEST(Idx, RejectsDamagedGzip) {

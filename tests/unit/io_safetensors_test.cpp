@@ -22,8 +22,8 @@ SafetensorsHeader parse(const std::string& json, size_t data_bytes) {
   return parse_safetensors_header(bytes_of(safetensors_of(json, data_bytes)), "model.safetensors");
 }
 
-void expect_bad(const std::string& json, size_t data_bytes,
-                std::initializer_list<std::string_view> parts) {
+void expect_bad_safetensors(const std::string& json, size_t data_bytes,
+                            std::initializer_list<std::string_view> parts) {
   SCOPED_TRACE(json.substr(0, 200));
   expect_error(ErrorKind::io, parts, [&] { parse(json, data_bytes); });
   expect_error(ErrorKind::io, {"model.safetensors: "}, [&] { parse(json, data_bytes); });
@@ -67,53 +67,58 @@ TEST(Safetensors, RejectsWrongLengths) {
                  [&] { parse_safetensors_header(bytes_of(file)); });
   }
   EXPECT_EQ(parse_safetensors_header(bytes_of(safetensors_of(one(kGood), 24))).entries.size(), 1u);
-  expect_bad(one(kGood), 23, {"'w'", "beyond the end", "truncated"});
-  expect_bad(one(kGood), 25, {"1 bytes at the end of the file belong to no tensor"});
+  expect_bad_safetensors(one(kGood), 23, {"'w'", "beyond the end", "truncated"});
+  expect_bad_safetensors(one(kGood), 25, {"1 bytes at the end of the file belong to no tensor"});
 }
 
 TEST(Safetensors, RejectsWhatIsNotTheFormat) {
-  expect_bad("", 0, {"does not begin with '{'"});
-  expect_bad("[]", 0, {"does not begin with '{'"});
-  expect_bad(" {}", 0, {"does not begin with '{'"});
-  expect_bad("{\"w\":", 0, {"not valid JSON at byte"});
-  expect_bad("{}x", 0, {"not valid JSON at byte 3"});
-  expect_bad(std::string("{}\0", 3), 0, {"not valid JSON"});
-  expect_bad("{\"\xff\":{}}", 0, {"not valid JSON"});
-  expect_bad("{\"w\":3}", 0, {"'w' is the number 3", "an object with dtype"});
-  expect_bad("{\"w\":null}", 0, {"'w' is null"});
-  expect_bad("{\"w\":[]}", 0, {"'w' is an array"});
-  expect_bad("{\"__metadata__\":{\"k\":1}}", 0, {"metadata 'k' is the number 1"});
-  expect_bad("{\"__metadata__\":{\"k\":{}}}", 0, {"metadata 'k' is an object"});
+  expect_bad_safetensors("", 0, {"does not begin with '{'"});
+  expect_bad_safetensors("[]", 0, {"does not begin with '{'"});
+  expect_bad_safetensors(" {}", 0, {"does not begin with '{'"});
+  expect_bad_safetensors("{\"w\":", 0, {"not valid JSON at byte"});
+  expect_bad_safetensors("{}x", 0, {"not valid JSON at byte 3"});
+  expect_bad_safetensors(std::string("{}\0", 3), 0, {"not valid JSON"});
+  expect_bad_safetensors("{\"\xff\":{}}", 0, {"not valid JSON"});
+  expect_bad_safetensors("{\"w\":3}", 0, {"'w' is the number 3", "an object with dtype"});
+  expect_bad_safetensors("{\"w\":null}", 0, {"'w' is null"});
+  expect_bad_safetensors("{\"w\":[]}", 0, {"'w' is an array"});
+  expect_bad_safetensors("{\"__metadata__\":{\"k\":1}}", 0, {"metadata 'k' is the number 1"});
+  expect_bad_safetensors("{\"__metadata__\":{\"k\":{}}}", 0, {"metadata 'k' is an object"});
 }
 
 TEST(Safetensors, RejectsWrongFields) {
-  expect_bad(one("\"dtype\":\"F33\""), 0, {"'w'", "dtype 'F33'", "not known"});
-  expect_bad(one("\"dtype\":\"C128\""), 0, {"not known"});
-  expect_bad(one("\"dtype\":32"), 0, {"'w'", "as 'dtype'"});
-  expect_bad(one("\"shape\":[1],\"data_offsets\":[0,4]"), 4, {"'w' has no dtype"});
-  expect_bad(one("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, {"'w' has no shape"});
-  expect_bad(one("\"dtype\":\"F32\",\"shape\":[1]"), 4, {"'w' has no data_offsets"});
-  expect_bad(one(kGood + ",\"extra\":1"), 24, {"unknown field 'extra'"});
-  expect_bad(one(kGood + ",\"dtype\":\"F32\""), 24, {"field 'dtype' twice"});
-  expect_bad(one("\"shape\":[-1]"), 0, {"negative number -1", "as a dimension"});
-  expect_bad(one("\"shape\":[1.5]"), 0, {"'1.5'", "as a dimension"});
-  expect_bad(one("\"shape\":[[1]]"), 0, {"an array as a dimension"});
-  expect_bad(one("\"shape\":[18446744073709551615]"), 0, {"dimension that is too large"});
-  expect_bad(one("\"shape\":[99999999999999999999]"), 0, {"as a dimension"});
-  expect_bad(one("\"data_offsets\":[0]"), 0, {"fewer than two"});
-  expect_bad(one("\"data_offsets\":[0,1,2]"), 0, {"more than two"});
-  expect_bad(one("\"data_offsets\":[0,-1]"), 0, {"as a data offset"});
+  expect_bad_safetensors(one("\"dtype\":\"F33\""), 0, {"'w'", "dtype 'F33'", "not known"});
+  expect_bad_safetensors(one("\"dtype\":\"C128\""), 0, {"not known"});
+  expect_bad_safetensors(one("\"dtype\":32"), 0, {"'w'", "as 'dtype'"});
+  expect_bad_safetensors(one("\"shape\":[1],\"data_offsets\":[0,4]"), 4, {"'w' has no dtype"});
+  expect_bad_safetensors(one("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, {"'w' has no shape"});
+  expect_bad_safetensors(one("\"dtype\":\"F32\",\"shape\":[1]"), 4, {"'w' has no data_offsets"});
+  expect_bad_safetensors(one(kGood + ",\"extra\":1"), 24, {"unknown field 'extra'"});
+  expect_bad_safetensors(one(kGood + ",\"dtype\":\"F32\""), 24, {"field 'dtype' twice"});
+  expect_bad_safetensors(one("\"shape\":[-1]"), 0, {"negative number -1", "as a dimension"});
+  expect_bad_safetensors(one("\"shape\":[1.5]"), 0, {"'1.5'", "as a dimension"});
+  expect_bad_safetensors(one("\"shape\":[[1]]"), 0, {"an array as a dimension"});
+  expect_bad_safetensors(one("\"shape\":[18446744073709551615]"), 0,
+                         {"dimension that is too large"});
+  expect_bad_safetensors(one("\"shape\":[99999999999999999999]"), 0, {"as a dimension"});
+  expect_bad_safetensors(one("\"data_offsets\":[0]"), 0, {"fewer than two"});
+  expect_bad_safetensors(one("\"data_offsets\":[0,1,2]"), 0, {"more than two"});
+  expect_bad_safetensors(one("\"data_offsets\":[0,-1]"), 0, {"as a data offset"});
   std::string many = "\"shape\":[1";
   for (int i = 0; i < 64; ++i) many += ",1";
-  expect_bad(one(many + "]"), 0, {"more than 64 dimensions"});
+  expect_bad_safetensors(one(many + "]"), 0, {"more than 64 dimensions"});
 }
 
 TEST(Safetensors, RejectsDuplicates) {
-  expect_bad("{\"w\":{" + kGood + "},\"w\":{" + kGood + "}}", 24, {"'w' appears twice"});
-  expect_bad("{\"__metadata__\":{},\"__metadata__\":{}}", 0, {"'__metadata__' appears twice"});
-  expect_bad("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, {"key 'k' appears twice"});
+  expect_bad_safetensors("{\"w\":{" + kGood + "},\"w\":{" + kGood + "}}", 24,
+                         {"'w' appears twice"});
+  expect_bad_safetensors("{\"__metadata__\":{},\"__metadata__\":{}}", 0,
+                         {"'__metadata__' appears twice"});
+  expect_bad_safetensors("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0,
+                         {"key 'k' appears twice"});
   // The same name written with an escape.
-  expect_bad("{\"w\":{" + kGood + "},\"\\u0077\":{" + kGood + "}}", 24, {"'w' appears twice"});
+  expect_bad_safetensors("{\"w\":{" + kGood + "},\"\\u0077\":{" + kGood + "}}", 24,
+                         {"'w' appears twice"});
 }
 
 TEST(Safetensors, RejectsWrongRanges) {
@@ -122,26 +127,31 @@ TEST(Safetensors, RejectsWrongRanges) {
            "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" + b + "}}";
   };
   EXPECT_EQ(parse(two("[4,8]", "[0,4]"), 8).entries[0].name, "b");
-  expect_bad(two("[0,4]", "[2,6]"), 6, {"'b' overlaps the tensor 'a'"});
-  expect_bad(two("[0,4]", "[0,4]"), 4, {"'b' overlaps the tensor 'a'"});
-  expect_bad(two("[0,4]", "[6,10]"), 10, {"hole of 2 bytes before the tensor 'b'"});
-  expect_bad(two("[1,5]", "[5,9]"), 9, {"hole of 1 bytes before the tensor 'a'"});
-  expect_bad(two("[4,0]", "[4,8]"), 8, {"'a'", "wrong order"});
-  expect_bad(two("[0,5]", "[5,9]"), 9, {"'a'", "do not fit its shape", "4 bytes", "5 bytes"});
-  expect_bad(two("[0,4]", "[18446744073709551612,18446744073709551615]"), 8, {"'b'", "beyond"});
-  expect_bad(one("\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0,
-             {"'w'", "too large", "[4294967296, 4294967296]"});
-  expect_bad(one("\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
-             {"'w'", "too large"});
+  expect_bad_safetensors(two("[0,4]", "[2,6]"), 6, {"'b' overlaps the tensor 'a'"});
+  expect_bad_safetensors(two("[0,4]", "[0,4]"), 4, {"'b' overlaps the tensor 'a'"});
+  expect_bad_safetensors(two("[0,4]", "[6,10]"), 10, {"hole of 2 bytes before the tensor 'b'"});
+  expect_bad_safetensors(two("[1,5]", "[5,9]"), 9, {"hole of 1 bytes before the tensor 'a'"});
+  expect_bad_safetensors(two("[4,0]", "[4,8]"), 8, {"'a'", "wrong order"});
+  expect_bad_safetensors(two("[0,5]", "[5,9]"), 9,
+                         {"'a'", "do not fit its shape", "4 bytes", "5 bytes"});
+  expect_bad_safetensors(two("[0,4]", "[18446744073709551612,18446744073709551615]"), 8,
+                         {"'b'", "beyond"});
+  expect_bad_safetensors(
+      one("\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0,
+      {"'w'", "too large", "[4294967296, 4294967296]"});
+  expect_bad_safetensors(
+      one("\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
+      {"'w'", "too large"});
   // Zero elements do not excuse the other dimensions.
-  expect_bad(one("\"dtype\":\"F64\",\"shape\":[0,4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
-             {"'w'", "too large"});
+  expect_bad_safetensors(
+      one("\"dtype\":\"F64\",\"shape\":[0,4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
+      {"'w'", "too large"});
 }
 
 TEST(Safetensors, DeepNestingIsRefusedAtOnce) {
   std::string deep = "{\"w\":";
   for (int i = 0; i < 100'000; ++i) deep += '[';
-  expect_bad(deep, 0, {"'w' is an array"});
+  expect_bad_safetensors(deep, 0, {"'w' is an array"});
 }
 
 TEST(Safetensors, WritesWhatItReads) {

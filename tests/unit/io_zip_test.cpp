@@ -131,8 +131,8 @@ Archive archive_of(const std::vector<Entry>& entries, const std::string& comment
   return a;
 }
 
-void expect_bad(const std::string& archive, std::initializer_list<std::string_view> parts,
-                const ZipLimits& limits = {}) {
+void expect_bad_zip(const std::string& archive, std::initializer_list<std::string_view> parts,
+                    const ZipLimits& limits = {}) {
   expect_error(ErrorKind::io, parts, [&] { ZipReader r(bytes_of(archive), "a.npz", limits); });
 }
 
@@ -166,10 +166,10 @@ TEST(Zip, ReadsStoredDeflatedAndZip64) {
 
 TEST(Zip, RejectsHostileNames) {
   for (const char* name : {"/etc/passwd", "../up", "a/../../b", "a/..", "..", "C:/x", "a\\b"})
-    expect_bad(archive_of({stored(name, "x")}).text, {"the entry", "its name"});
-  expect_bad(archive_of({stored("", "x")}).text, {"no name"});
-  expect_bad(archive_of({stored(std::string("a\0b", 3), "x")}).text, {"zero byte"});
-  expect_bad(archive_of({stored("a", "x"), stored("a", "y")}).text, {"'a'", "appears twice"});
+    expect_bad_zip(archive_of({stored(name, "x")}).text, {"the entry", "its name"});
+  expect_bad_zip(archive_of({stored("", "x")}).text, {"no name"});
+  expect_bad_zip(archive_of({stored(std::string("a\0b", 3), "x")}).text, {"zero byte"});
+  expect_bad_zip(archive_of({stored("a", "x"), stored("a", "y")}).text, {"'a'", "appears twice"});
   const std::string fine = archive_of({stored("a..b/...c", "x")}).text;
   EXPECT_EQ(ZipReader(bytes_of(fine)).entries().size(), 1u);
 }
@@ -178,40 +178,40 @@ TEST(Zip, RejectsOverlaps) {
   // Two names for one place: the heart of the overlapping bombs.
   Entry second = stored("b", "hello");
   second.offset = 0;
-  expect_bad(archive_of({stored("a", "hello"), second}).text, {"local header contradicts"});
+  expect_bad_zip(archive_of({stored("a", "hello"), second}).text, {"local header contradicts"});
   // An entry whose data swallows the next one.
   Entry whole = stored("a", "hello");
   const Archive plain = archive_of({whole, stored("b", "world")});
   Entry swallow = whole;
   swallow.packed_size = static_cast<int64_t>(plain.directory - 31);
   swallow.size = plain.directory - 31;
-  expect_bad(archive_of({swallow, stored("b", "world")}).text, {"'a'", "overlaps"});
+  expect_bad_zip(archive_of({swallow, stored("b", "world")}).text, {"'a'", "overlaps"});
   // And one that reaches into the directory.
   Entry last = stored("b", "world");
   last.packed_size = 20;
   last.size = 20;
-  expect_bad(archive_of({stored("a", "hello"), last}).text, {"'b'", "overlaps"});
+  expect_bad_zip(archive_of({stored("a", "hello"), last}).text, {"'b'", "overlaps"});
 }
 
 TEST(Zip, RejectsBombsBeforeUnpacking) {
   Entry bomb = deflated("bomb", kLong);
   bomb.size = uint64_t{4000} << 20;
-  expect_bad(archive_of({bomb}).text, {"'bomb'", "which deflate cannot"});
+  expect_bad_zip(archive_of({bomb}).text, {"'bomb'", "which deflate cannot"});
   const std::string zeros(10 << 20, '\0');
   const std::string honest = archive_of({deflated("z", zeros)}).text;
   EXPECT_EQ(ZipReader(bytes_of(honest)).read(*ZipReader(bytes_of(honest)).find("z")).size(),
             zeros.size());
   ZipLimits limits;
   limits.max_total_size = 10 << 20;
-  expect_bad(archive_of({deflated("z", zeros), stored("y", "1")}).text, {"unpack to more than"},
-             limits);
+  expect_bad_zip(archive_of({deflated("z", zeros), stored("y", "1")}).text, {"unpack to more than"},
+                 limits);
   limits.max_entries = 1;
-  expect_bad(archive_of({stored("a", ""), stored("b", "")}).text, {"2 entries; the limit is 1"},
-             limits);
+  expect_bad_zip(archive_of({stored("a", ""), stored("b", "")}).text, {"2 entries; the limit is 1"},
+                 limits);
   // A claim of many entries in a small file.
   Archive many = archive_of({stored("a", "")});
   many.text[many.end + 8] = many.text[many.end + 10] = '\x60';
-  expect_bad(many.text, {"claims 96 entries"});
+  expect_bad_zip(many.text, {"claims 96 entries"});
 }
 
 TEST(Zip, RejectsWrongContent) {
@@ -248,37 +248,37 @@ TEST(Zip, RejectsWrongContent) {
 }
 
 TEST(Zip, RejectsWrongStructure) {
-  expect_bad("", {"too short"});
-  expect_bad(std::string(100, 'x'), {"no end record"});
+  expect_bad_zip("", {"too short"});
+  expect_bad_zip(std::string(100, 'x'), {"no end record"});
   const Archive good = archive_of({stored("a", "hello")});
-  for (size_t n = 0; n < good.text.size(); ++n) expect_bad(good.text.substr(0, n), {"a.npz: "});
-  expect_bad(good.text + "x", {"no end record"});
-  expect_bad("prefix" + good.text, {"not where the end record says"});
+  for (size_t n = 0; n < good.text.size(); ++n) expect_bad_zip(good.text.substr(0, n), {"a.npz: "});
+  expect_bad_zip(good.text + "x", {"no end record"});
+  expect_bad_zip("prefix" + good.text, {"not where the end record says"});
   Entry e = stored("a", "hello");
   e.flags = 1;
-  expect_bad(archive_of({e}).text, {"encrypted"});
+  expect_bad_zip(archive_of({e}).text, {"encrypted"});
   e = stored("a", "hello");
   e.method = 12;
-  expect_bad(archive_of({e}).text, {"method 12"});
+  expect_bad_zip(archive_of({e}).text, {"method 12"});
   e = stored("a", "hello");
   e.size = 6;
-  expect_bad(archive_of({e}).text, {"two sizes differ"});
+  expect_bad_zip(archive_of({e}).text, {"two sizes differ"});
   e = stored("a", "hello");
   e.local_name = "b";
-  expect_bad(archive_of({e}).text, {"local header contradicts"});
+  expect_bad_zip(archive_of({e}).text, {"local header contradicts"});
   e = stored("a", "hello");
   e.offset = 3;
-  expect_bad(archive_of({e}).text, {"not where the directory says"});
+  expect_bad_zip(archive_of({e}).text, {"not where the directory says"});
   e.offset = 0x7fffffff;
-  expect_bad(archive_of({e}).text, {"beyond its end"});
+  expect_bad_zip(archive_of({e}).text, {"beyond its end"});
   std::string disks = good.text;
   disks[good.end + 4] = 1;
-  expect_bad(disks, {"several parts"});
+  expect_bad_zip(disks, {"several parts"});
   const Archive wide = archive_of({stored("a", "hello")}, "", true);
   std::string lie = wide.text;
   lie[wide.end + 8] = lie[wide.end + 10] = 2;
   lie[wide.end + 9] = lie[wide.end + 11] = 0;
-  expect_bad(lie, {"contradict each other"});
+  expect_bad_zip(lie, {"contradict each other"});
 }
 
 TEST(Zip, WritesWhatItReads) {

@@ -1,8 +1,9 @@
-// What the texts of users' elementwise, reduction and Python kernels are written in besides C: names of types, arrays
-// with shape and strides, indices. What runs them on the CPU knows the same names (arete/device/lane_parser.cpp).
+// What the texts of users' elementwise, reduction and Python kernels are written in besides C:
+// names of types, arrays with shape and strides, indices. What runs them on the CPU knows the same
+// names (arete/device/lane_parser.cpp).
 //
-// With ARETE_CHECKED an index out of range is recorded, with its line, in memory that the host reads after the launch,
-// and the first element stands for the one that is not there.
+// With ARETE_CHECKED an index out of range is recorded, with its line, in memory that the host
+// reads after the launch, and the first element stands for the one that is not there.
 #pragma once
 
 typedef signed char int8;
@@ -48,7 +49,8 @@ struct bfloat16 {
   template <class N>
   __device__ bfloat16(N v) {
     const unsigned b = __float_as_uint(float(v));
-    bits = (b & 0x7fffffffu) > 0x7f800000u ? (unsigned short)(b >> 16 | 0x40) : (unsigned short)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+    bits = (b & 0x7fffffffu) > 0x7f800000u ? (unsigned short)(b >> 16 | 0x40)
+                                           : (unsigned short)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
   }
   __device__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
 };
