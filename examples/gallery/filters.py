@@ -12,13 +12,13 @@ from picture import save, scene  # noqa: E402
 bilateral = cp.ElementwiseKernel("raw float32 x, int32 reach, float32 near, float32 alike", "float32 y", """
     const int rows = (int)x.shape()[0], columns = (int)x.shape()[1];
     const int r = (int)i / columns, c = (int)i % columns;
-    const float here = x(r, c);
+    const float here = x[r * columns + c];
     float sum = 0, weights = 0;
     for (int a = max(r - reach, 0); a <= min(r + reach, rows - 1); ++a) {
       for (int b = max(c - reach, 0); b <= min(c + reach, columns - 1); ++b) {
-        const float d = x(a, b) - here;
+        const float there = x[a * columns + b], d = there - here;
         const float w = expf(-((a - r) * (a - r) + (b - c) * (b - c)) * near - d * d * alike);
-        sum += w * x(a, b);
+        sum += w * there;
         weights += w;
       }
     }
