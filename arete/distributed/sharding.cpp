@@ -444,29 +444,25 @@ void ShardedParameters::prefetch_previous() {
 
 void ShardedParameters::before_forward(std::span<const Tensor> inputs) {
   const NoGradGuard no_grad;
-  has_frozen_ = false;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].requires_grad()) {
-      has_frozen_ = true;
-    } else if (!has_sink_[i]) {
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].requires_grad() && !has_sink_[i]) {
       autograd::set_grad_sink(parameters_[i], shared_from_this(), i);
       has_sink_[i] = true;
     }
-  }
-  // Where some parameters have no gradients that would tell, those of the inputs do.
+  // The inputs' gradients may need values of parameters whose own gradients are there already, or
+  // that have none: the module is left once both are known.
   const auto call = std::make_shared<Call>();
-  if (has_frozen_)
-    for (const Tensor& t : inputs) {
-      if (!t.requires_grad()) continue;
-      ++call->inputs;
-      autograd::register_hook(*gradient_edge(t).node,
-                              Node::PreHook([weak = weak_from_this(), call](TensorList&) {
-                                const auto self = weak.lock();
-                                if (!self || call->left == 0 || --call->left > 0) return;
-                                --self->active_;
-                                self->leave_backward();
-                              }));
-    }
+  for (const Tensor& t : inputs) {
+    if (!t.requires_grad()) continue;
+    ++call->inputs;
+    autograd::register_hook(*gradient_edge(t).node,
+                            Node::PreHook([weak = weak_from_this(), call](TensorList&) {
+                              const auto self = weak.lock();
+                              if (!self || call->left == 0 || --call->left > 0) return;
+                              --self->active_;
+                              self->leave_backward();
+                            }));
+  }
   gather();
   show(true);
   calls_.push_back(call);

@@ -175,7 +175,7 @@ class ShardedParameters final : public autograd::GradSink,
   Device device_;        // where it is used
   StoragePtr whole_;     // all rows of all parameters
   StoragePtr borrowed_;  // the memory that it has now
-  bool present_ = false, shows_whole_ = false, has_frozen_ = false;
+  bool present_ = false, shows_whole_ = false;
   std::vector<char> has_sink_;
 
   // Gradients.

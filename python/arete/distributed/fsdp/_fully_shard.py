@@ -71,6 +71,7 @@ class _State:
         self.group: Any = None  # None: all parameters belong to others
         self.inner: list = []  # of each parameter: how it was placed before
         self.places: list = []  # of each parameter: where modules have it, as (module, name)
+        self.is_mixed = False  # some parameters were moved or cast, and others not yet
         self.waiting: set = set()  # modules of a call that have not come to their end
 
     @property
@@ -131,6 +132,11 @@ class _State:
         if self.group is None:
             return
         parameters = self.parameters()
+        # Of modules that make one group, each brings its own parameters: the last one's call finds all of them.
+        trained = {p.dtype for p in parameters if p.requires_grad}
+        self.is_mixed = len({p.device for p in parameters}) > 1 or len(trained) > 1
+        if self.is_mixed:
+            return
         for places, p in zip(self.places, parameters):
             for module, name in places:  # shared ones stay shared
                 module._parameters[name] = p
@@ -159,6 +165,8 @@ class _State:
         if id(module) in self.waiting:
             self.waiting.discard(id(module))
             return None
+        if self.is_mixed:
+            raise RuntimeError("fully_shard: parameters of modules that were sharded together were moved to different devices or dtypes")
         if self.network is None:
             self.begin()
         if self.is_root and not _C._passes_under_way():
