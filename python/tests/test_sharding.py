@@ -284,6 +284,31 @@ assert tuple(net.half(x).shape) == (1, 11) and tuple(net.out.bias.to_local().sha
 net.zero_grad()
 net.half(x).sum().backward()
 assert arete.equal(net.out.bias.grad.full_tensor(), arete.full((11,), 0.5))
+class Scaled(nn.Module):
+    # Its own gradient is there before that of its input needs it.
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(arange(7))
+    def forward(self, x):
+        return (x * self.w.detach()).exp() + self.w.sum()
+def scaled(spread):
+    net = nn.Sequential(filled(nn.Linear(7, 7)), Scaled())
+    if not spread:
+        return DDP(net)
+    fully_shard(net[1])
+    return fully_shard(net)
+nets = [scaled(spread) for spread in (True, False)]
+for n in nets:
+    n(arange(14).reshape(2, 7) / 9).sum().backward()
+assert arete.equal(nets[0][0].weight.grad.full_tensor(), nets[1].module[0].weight.grad)
+# Modules that make one group are moved one after the other.
+pair = nn.Sequential(nn.Linear(7, 7), nn.Linear(7, 7))
+fully_shard([pair[0], pair[1]])
+pair[0].to(arete.float64)
+raises(RuntimeError, "moved to different devices or dtypes", lambda: pair(x))
+pair.to(arete.float64)
+pair(x.double()).sum().backward()
+assert pair[1].bias.grad.dtype == arete.float64
 import gc, weakref
 seen = weakref.ref(net)
 del net
@@ -418,6 +443,21 @@ set_model_state_dict(net, have, options=from_0)
 optimizer = adam(net)
 set_optimizer_state_dict(net, optimizer, get_optimizer_state_dict(other, second, options=whole_states), options=from_0)
 same(train(net, 2, optimizer=optimizer), train(other, 2, optimizer=second))
+# Rank 0's tensors may be of another dtype or shape, fewer or more.
+have = {k: v.double() for k, v in get_model_state_dict(other, options=whole_states).items()}
+set_model_state_dict(net, have, options=from_0)
+same(net, other)
+raises(ValueError, "size mismatch for embed.weight: rank 0 has [3], the state [11, 7]",
+       lambda: set_model_state_dict(net, {**have, "embed.weight": arete.ones(3)}, options=from_0))
+have = {"more": arete.ones(1), **{k: v for k, v in have.items() if k != "embed.weight"}}
+raises(RuntimeError, "Missing key", lambda: set_model_state_dict(net, have if rank == 0 else {}, options=from_0))
+loose = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, strict=False)
+assert set_model_state_dict(net, have if rank == 0 else {}, options=loose) == (["embed.weight"], ["more"])
+net.zero_grad()
+less = get_optimizer_state_dict(other, second, options=whole_states)
+if rank == 0:
+    del less["state"]["embed.weight"]
+set_optimizer_state_dict(net, adam(net), less, options=from_0)
 set_optimizer_state_dict(net, adam(net), get_optimizer_state_dict(other, second,
                                                                   options=StateDictOptions(flatten_optimizer_state_dict=True)))
 # Whole parameters for a while.

@@ -112,9 +112,28 @@ def _spread_state(model: Any) -> dict:
 def _from_rank0(value: Any, shape: Any, dtype: Any, device: Any) -> Any:
     if c10d.get_rank() != 0:
         value = _operators.empty(tuple(shape), dtype=dtype, device=device)
-    value = (value.full_tensor() if isinstance(value, DTensor) else value).detach().to(device).contiguous()
+    value = value.detach().to(device=device, dtype=dtype).contiguous()  # rank 0's may be of another dtype
     c10d.broadcast(value, 0)
     return value
+
+
+def _all_from_rank0(state: dict, own: dict) -> dict:
+    """What rank 0 has in `state`, its tensors as `own` has them. What one process would stumble over all hear of first."""
+    kinds = {name: (tuple(v.shape), v.dtype, isinstance(v, DTensor)) for name, v in state.items() if isinstance(v, _C.Tensor)}
+    box = [kinds, {name: v for name, v in state.items() if name not in kinds}] if c10d.get_rank() == 0 else [None, None]
+    broadcast_object_list(box, 0)
+    kinds, result = box
+    for name, (shape, _, is_spread) in kinds.items():
+        if is_spread:
+            raise ValueError(f"broadcast_from_rank0 takes whole tensors, and {name} of rank 0 is a DTensor")
+        if isinstance(own.get(name), _C.Tensor) and tuple(own[name].shape) != shape:
+            raise ValueError(f"size mismatch for {name}: rank 0 has {list(shape)}, the state {list(own[name].shape)}")
+    for name, (shape, dtype, _) in kinds.items():
+        like, device = own.get(name), "cpu"
+        if isinstance(like, _C.Tensor):
+            dtype, device = like.dtype, "cpu" if like.is_meta else like.device
+        result[name] = _from_rank0(state.get(name), shape, dtype, device)
+    return result
 
 
 def set_model_state_dict(model: Any, model_state_dict: dict, *, options: Optional[StateDictOptions] = None) -> Any:
@@ -122,15 +141,10 @@ def set_model_state_dict(model: Any, model_state_dict: dict, *, options: Optiona
     options = _checked(options)
     own = _spread_state(model)
     if options.broadcast_from_rank0:
-        given = {}
-        for name, value in own.items():
-            if isinstance(value, _C.Tensor):
-                have = model_state_dict.get(_clean(model, name))
-                given[name] = _from_rank0(have, value.shape, value.dtype, value.device if not value.is_meta else "cpu")
-    else:
-        given = {name: model_state_dict[_clean(model, name)] for name in own if _clean(model, name) in model_state_dict}
-        known = {_clean(model, name) for name in own}
-        given.update((name, value) for name, value in model_state_dict.items() if name not in known)
+        model_state_dict = _all_from_rank0(model_state_dict, {_clean(model, name): value for name, value in own.items()})
+    given = {name: model_state_dict[_clean(model, name)] for name in own if _clean(model, name) in model_state_dict}
+    known = {_clean(model, name) for name in own}
+    given.update((name, value) for name, value in model_state_dict.items() if name not in known)
     result = model.load_state_dict(given, strict=options.strict)
     return _Missing(result.missing_keys, result.unexpected_keys)
 
@@ -143,7 +157,7 @@ def _optimizers(optimizers: Any) -> list:
 
 
 def _fill_state(optimizer: Any) -> None:
-    """Makes the state that the first step makes, without a step: a loaded state needs somewhere to go."""
+    """Makes the state that the first step makes, as it is before this: a loaded state needs somewhere to go."""
     if optimizer.state:
         return
     parameters = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
@@ -160,6 +174,17 @@ def _fill_state(optimizer: Any) -> None:
     for g, lr in zip(optimizer.param_groups, rates):
         g["lr"] = lr
     optimizer.zero_grad(set_to_none=True)
+    if not type(optimizer).__module__.startswith("arete.optim"):
+        return  # nobody knows how others begin
+    for g in optimizer.param_groups:
+        for p in g["params"]:
+            # The step has counted, decayed parameters and moved what does not begin with zero.
+            state = optimizer.state[p] if p in optimizer.state else {}
+            for k, v in state.items():
+                if isinstance(v, _C.Tensor) and k != "master_param":
+                    v.fill_({"mu_product": 1.0, "mu": 1.0, "eta": g["lr"], "step_size": g["lr"]}.get(k, 0.0))
+                elif k == "step":
+                    state[k] = 0
 
 
 def _spread_as(value: Any, parameter: Any) -> Any:
@@ -275,18 +300,10 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 
 
 def _state_from_rank0(model: Any, optimizers: list, state: dict) -> dict:
-    own = get_optimizer_state_dict(model, optimizers)
-    if "state" in state:
-        state = _flat(state) if state.get("param_groups") is not None else state
-    result = {}
-    for key, value in _flat(own).items():
-        if isinstance(value, _C.Tensor):
-            result[key] = _from_rank0(state.get(key), value.shape, value.dtype, value.device)
-        else:
-            box = [state.get(key)]
-            broadcast_object_list(box, 0)
-            result[key] = box[0]
-    return result
+    own = _flat(get_optimizer_state_dict(model, optimizers))
+    if isinstance(state.get("state"), dict) and state.get("param_groups") is not None:
+        state = _flat(state)
+    return _all_from_rank0(state, own)
 
 
 def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
