@@ -1,4 +1,5 @@
 """Checkpoints of many processes: the same bits on any number of them, whatever happens while they are written."""
+import collections
 import json
 import os
 import pathlib
@@ -112,6 +113,14 @@ def test_what_is_in_a_folder(tmp_path):
         dcp.load({"a": arete.zeros(60)}, checkpoint_id=tmp_path / "c")
     with pytest.raises(ValueError, match="would have the name 'x.y'"):
         dcp._files._flat({"x": {"y": 1}, "x.y": 2}, "", {})
+    Pair = collections.namedtuple("Pair", "t n")
+    dcp.save({"pairs": [(arete.ones(1), 7)], "pair": Pair(arete.ones(1), 8)}, checkpoint_id=tmp_path / "t")
+    state = {"pairs": [(arete.zeros(1), 0)], "pair": Pair(arete.zeros(1), 0)}
+    dcp.load(state, checkpoint_id=tmp_path / "t")
+    assert state == {"pairs": [(arete.ones(1), 7)], "pair": Pair(arete.ones(1), 8)} and type(state["pair"]) is Pair
+    with pytest.raises(dcp.CheckpointException, match="overwrite=False"):
+        dcp.save({}, storage_writer=dcp.FileSystemWriter(tmp_path / "t", overwrite=False))
+    dcp.save({"x": 1}, storage_writer=dcp.FileSystemWriter(tmp_path / "new", overwrite=False))
     with pytest.raises(NotImplementedError, match="planners"):
         dcp.save({}, checkpoint_id=tmp_path / "p", planner=1)
 
@@ -141,6 +150,23 @@ def test_programs_merge_split_and_describe(tmp_path):
     out = run("info", "--verify", tmp_path / "c")
     assert out.returncode == 1 and "are not those that were written" in out.stderr, out
     assert run("merge", tmp_path / "c", tmp_path / "x", "--prefix", "none").returncode == 1
+
+
+@pytest.mark.parametrize("kind, settings", [("SGD", {"momentum": 0.9, "weight_decay": 0.1}), ("NAdam", {}), ("Adamax", {}), ("Rprop", {}),
+                                            ("ASGD", {"t0": 0.0}), ("AdamW", {"weight_decay": 0.1, "amsgrad": True})])
+def test_a_state_that_is_looked_at_trains_as_before(kind, settings):
+    results = []
+    for looks in (False, True):
+        p = arete.nn.Parameter(arete.tensor([1.0, 2.0]))
+        net = arete.nn.ParameterList([p])
+        optimizer = getattr(arete.optim, kind)(net.parameters(), lr=0.1, **settings)
+        if looks:
+            dcp.state_dict.get_optimizer_state_dict(net, optimizer)
+        for _ in range(3):
+            p.grad = p.detach() * 2
+            optimizer.step()
+        results.append(p.tolist())
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("change, text", [

@@ -31,7 +31,7 @@ class CheckpointException(Exception):
 
 class FileSystemWriter:
     """Where a checkpoint is written: a folder, which all processes reach. Files are always durable before the index is written, and an
-    older checkpoint in the folder is replaced then."""
+    older checkpoint in the folder is replaced then, or with overwrite=False is an error."""
 
     def __init__(self, path: Any, single_file_per_rank: bool = True, sync_files: bool = True, thread_count: int = 1,
                  per_thread_copy_ahead: int = 10_000_000, cache_staged_state_dict: bool = False, overwrite: bool = True) -> None:
@@ -45,6 +45,10 @@ class FileSystemReader:
 
     def __init__(self, path: Any) -> None:
         self.path = os.fspath(path)
+
+
+def _replaces(writer: Any) -> bool:
+    return writer is None or writer.overwrite
 
 
 def _place(checkpoint_id: Any, given: Any, kind: type) -> str:
@@ -81,10 +85,15 @@ def _has_tensors(value: Any) -> bool:
     return isinstance(value, _C.Tensor)
 
 
-def _put(state: Any, path: list, value: Any) -> None:
-    for k in path[:-1]:
-        state = state[k]
-    state[path[-1]] = value
+def _put(state: Any, path: list, value: Any) -> Any:
+    """The state with a value at a place: the same one, but for tuples."""
+    k, *rest = path
+    inner = _put(state[k], rest, value) if rest else value
+    if not isinstance(state, tuple):
+        state[k] = inner
+        return state
+    items = [inner if i == k else v for i, v in enumerate(state)]
+    return type(state)(*items) if hasattr(state, "_fields") else type(state)(items)
 
 
 def _paths(value: Any, name: str, path: list, out: dict) -> None:
@@ -177,11 +186,13 @@ class _Group:
 class _Save:
     """A checkpoint that is being written. What needs the others is done when it is made; write() needs them only through files."""
 
-    def __init__(self, state: dict, folder: str, group: _Group) -> None:
+    def __init__(self, state: dict, folder: str, group: _Group, overwrite: bool = True) -> None:
         self.folder, self.group = pathlib.Path(folder), group
         problem, flat = None, {}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if not overwrite and (self.folder / "index.json").exists():
+                raise FileExistsError(f"{self.folder} has a checkpoint, which overwrite=False keeps")
             if group.rank == 0:
                 self._clean()
             state = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
@@ -238,16 +249,17 @@ class _Save:
     def _note(self, rank: int) -> pathlib.Path:
         return self.folder / f".{self.generation}-{rank}.json"
 
-    def write(self) -> None:
-        """This process' pieces; in rank 0 the index, once all have written theirs."""
+    def write(self, together: bool = False) -> None:
+        """This process' pieces; in rank 0 the index, once all have written theirs. `together`: they tell each other so in a call that all
+        make, after which rank 0 alone fails."""
         try:
-            self._write()
+            self._write(together)
         finally:
             _under_way.discard(self.generation)
         if self.group.rank == 0:
             self._clean()
 
-    def _write(self) -> None:
+    def _write(self, together: bool) -> None:
         note: dict = {}
         try:
             if self.mine:
@@ -257,21 +269,19 @@ class _Save:
         except Exception as error:
             note = {"problem": f"rank {self.group.rank}: {type(error).__name__}: {error}"}
         self.mine = []
-        if self.group.rank != 0:
+        if together:
+            notes = dict(enumerate(self.group.all(note)))
+            if self.group.rank != 0:
+                return
+        elif self.group.rank != 0:
             temporary = self._note(self.group.rank).with_suffix(".tmp")
             temporary.write_text(json.dumps(note))
             os.replace(temporary, self._note(self.group.rank))
             if "problem" in note:
                 raise CheckpointException(note["problem"])
             return
-        notes = {0: note}
-        until = time.monotonic() + self.timeout
-        for r in range(1, self.group.size):
-            while not self._note(r).exists():
-                if time.monotonic() > until:
-                    raise CheckpointException(f"rank {r} has not written its pieces within {self.timeout} s")
-                time.sleep(0.005)
-            notes[r] = json.loads(self._note(r).read_text())
+        else:
+            notes = {0: note, **self._notes_of_others()}
         wrong = [n["problem"] for n in notes.values() if "problem" in n]
         if wrong:
             raise CheckpointException("; ".join(wrong))
@@ -284,6 +294,16 @@ class _Save:
             index[name] = (code, whole, rows)
         files = {self._file(r): notes[r]["bytes"] for r in self.writers}
         _d.write_checkpoint_index(str(self.folder), index, files, json.dumps(self.objects))
+
+    def _notes_of_others(self) -> dict:
+        notes, until = {}, time.monotonic() + self.timeout
+        for r in range(1, self.group.size):
+            while not self._note(r).exists():
+                if time.monotonic() > until:
+                    raise CheckpointException(f"rank {r} has not written its pieces within {self.timeout} s")
+                time.sleep(0.005)
+            notes[r] = json.loads(self._note(r).read_text())
+        return notes
 
     def _clean(self) -> None:
         """Removes files of saves that were replaced, or never came to their end."""
@@ -322,12 +342,12 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     """
     _check_plans(planner)
     group = _Group(process_group, no_dist)
-    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group)
+    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group, _replaces(storage_writer))
     problem = None
     try:
-        work.write()
-    except CheckpointException as error:
-        problem = str(error)
+        work.write(together=True)
+    except Exception as error:  # whatever it is, the others wait to hear of it
+        problem = str(error) if isinstance(error, CheckpointException) else f"{type(error).__name__}: {error}"
     group.agree(problem)
 
 
@@ -342,7 +362,8 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
     _check_plans(planner)
     if async_stager is not None or getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other stagers and checkpointers are not supported")
-    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), _Group(process_group, no_dist))
+    folder = _place(checkpoint_id, storage_writer, FileSystemWriter)
+    work = _Save(state_dict, folder, _Group(process_group, no_dist), _replaces(storage_writer))
     work.stage()
     return _writers.submit(work.write)
 
