@@ -292,8 +292,16 @@ class DualLevel::Tangents final : public tracing::ThreadListener {
     return empty_strided(like.sizes(), like.strides(), TensorOptions(kind.dtype(), kind.device()));
   }
 
+  static void check_has_strides(const Tensor& tangent, const Tensor& self) {
+    ARETE_CHECK(std::ranges::equal(tangent.strides(), self.strides()),
+                NotImplementedError("as_strided",
+                                    "forward mode has the tangent of this tensor, whose elements "
+                                    "have gaps between them, laid out otherwise"));
+  }
+
   static Tensor part_of(const Entry& base, const Tensor& t) {
     const WithoutTangents quiet;
+    check_has_strides(base.tangent, base.self);
     const int64_t before = t.layout().offset - base.self.layout().offset;
     return base.tangent.as_strided(t.sizes(), t.strides(), base.tangent.layout().offset + before);
   }
@@ -336,10 +344,20 @@ class DualLevel::Tangents final : public tracing::ThreadListener {
 
   void view(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
             tracing::Items<Tensor> results) {
-    const Tensor tangent = find(args.data[0].tensor());
+    const Tensor& self = args.data[0].tensor();
+    const Tensor tangent = find(self);
     if (!tangent.defined()) return;
     SmallVector<ops::Arg, 8> given(args.data, args.data + args.size);
     given[0] = ops::Arg(tangent);
+    // Strides and offsets of windows count elements of the memory.
+    const std::string_view name = op.name;
+    if (name == "as_strided" || name == "as_strided_window") {
+      check_has_strides(tangent, self);
+      const int64_t begin = tangent.storage_offset();
+      if (given.size() > 3 && !given[3].is_none())
+        given[3] = ops::Arg(given[3].integer() - self.storage_offset() + begin);
+      if (given.size() > 5) given[5] = ops::Arg(begin);
+    }
     ops::Results views;
     {
       const WithoutTangents none;

@@ -34,6 +34,9 @@ def _variables(tree, name):
             raise ValueError(f"{name}: Expected all inputs to be differentiated to be Tensors, but got {type(t).__name__}")
         if not (t.is_floating_point() or t.is_complex()):
             raise RuntimeError(f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+        if _C._tangent_of(t) is not None:
+            raise NotImplementedError(f"{name}: its results would lose the tangents of dual tensors: take forward mode's derivatives of "
+                                      "results of their own")
         found.append(t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
         return found[-1]
 

@@ -214,7 +214,8 @@ void bind_autograd(nb::module_& m) {
                           "what began to listen to calls inside the level must end before it");
     dual_level.reset();
   });
-  m.def("_has_dual_level", &autograd::has_dual_level);
+  // In a function that runs without tangents there are none to take away and to give back.
+  m.def("_has_dual_level", [] { return autograd::has_dual_level() && !without_tangents; });
   m.def("_make_dual", &autograd::make_dual);
   m.def("_primal_of", &autograd::primal_of);
   m.def("_set_tangent", &autograd::set_tangent, "tensor"_a, "tangent"_a.none());

@@ -231,12 +231,35 @@ def test_custom_functions(torch, device):
         if torch is arete:  # torch's write goes through to the tangent that was handed on
             assert v.tolist() == [1, 1]
         v.fill_(1)
+        if torch is arete:  # a function that runs another one: torch's has no tangent here either, and the outer one's counts
+            class Outer(Plain):
+                @staticmethod
+                def forward(ctx, x):
+                    return Handed.apply(x) * x
+
+                @staticmethod
+                def jvp(ctx, t):
+                    return t * 7
+
+            assert tangent(torch, Outer.apply(dual)).tolist() == [7, 7] and tangent(torch, dual * 2).tolist() == [2, 2]
         for function, kind, text in ((Plain, NotImplementedError, "You must implement the jvp function"),
                                      (Wrong, RuntimeError, r"invalid number of forward gradients \(expected 1 but got 2\)"),
                                      (Short, RuntimeError, "different size")):
             with pytest.raises(kind, match=text):
                 function.apply(dual)
         assert tangent(torch, dual * 2).tolist() == [2, 2]  # an error leaves things in order
+
+
+def test_windows_on_memory():
+    fw, base = arete.autograd.forward_ad, arete.arange(8.0)
+    with fw.dual_level():
+        part = fw.make_dual(base[2:6], arete.tensor([1.0, 2, 3, 4]))  # whose memory begins elsewhere
+        assert tangent(arete, part.as_strided((2,), (2,))).tolist() == [1, 3]
+        window = part.as_strided((2,), (1,), 4)
+        assert window.tolist() == [4, 5] and tangent(arete, window).tolist() == [3, 4]
+        gaps = fw.make_dual(base[::2], arete.ones(4))
+        with pytest.raises(NotImplementedError, match="gaps"):
+            gaps.as_strided((2,), (2,))
 
 
 @on_the_cpu

@@ -122,6 +122,10 @@ def test_ensembles(torch):
 
 
 def test_what_there_is_not():
+    with arete.autograd.forward_ad.dual_level():
+        dual = arete.autograd.forward_ad.make_dual(arete.ones(2), arete.ones(2))
+        with pytest.raises(NotImplementedError, match="grad.*: .* tangents of dual tensors"):
+            arete.func.grad(lambda x: x.sum())(dual)
     with pytest.raises(NotImplementedError, match="randomness"):
         func_of(arete).jacfwd(lambda x: x, randomness="same")
 
