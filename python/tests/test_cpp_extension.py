@@ -112,9 +112,9 @@ def extension(tmp_path_factory):
     source.write_text("#include <torch/extension.h>\n" + SOURCE)
     options = {"extra_cflags": ["-O0"], "build_directory": str(folder)}
     built = cpp_extension.load("mine", [str(source)], **options)
-    time = (folder / "mine.so").stat().st_mtime_ns
+    before = {file: file.stat().st_mtime_ns for file in folder.glob("*.so")}
     again = cpp_extension.load("mine", str(source), is_python_module=False, **options)  # nothing has changed
-    assert pathlib.Path(again) == folder / "mine.so" and (folder / "mine.so").stat().st_mtime_ns == time
+    assert {file: file.stat().st_mtime_ns for file in folder.glob("*.so")} == before == {pathlib.Path(again): before[pathlib.Path(again)]}
     return built
 
 
@@ -187,7 +187,24 @@ def test_sources_as_texts(tmp_path):
     source = "torch::Tensor twice(torch::Tensor x) {\n  return x * 2 + missing;\n}\n"
     with pytest.raises(RuntimeError, match=r"(?s)Error building extension 'texts'.*texts.cpp:2:\d+: error: .*missing"):
         cpp_extension.load_inline("texts", source, functions=["twice"], extra_cflags=["-O0"], build_directory=folder)
-    assert not (tmp_path / "texts.so").exists()
+    assert not list(tmp_path.glob("*.so"))
+
+
+def test_what_has_changed_is_built_again(tmp_path):
+    """Also in the process that has imported what was there before, and where only a header that lies elsewhere has changed."""
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "it.cpp").write_text('#include "number.h"\n#include <Python.h>\n'
+                                     'PyObject* number(PyObject*, PyObject*) { return PyLong_FromLong(NUMBER); }\n'
+                                     'PyMethodDef methods[] = {{"number", number, METH_NOARGS, nullptr}, {}};\n'
+                                     'PyModuleDef module = {PyModuleDef_HEAD_INIT, "it", nullptr, -1, methods};\n'
+                                     'extern "C" __attribute__((visibility("default"))) PyObject* PyInit_it() '
+                                     '{ return PyModule_Create(&module); }\n')
+    for number in (3, 3, 4):
+        if number == 4 or not (tmp_path / "headers" / "number.h").exists():
+            (tmp_path / "headers" / "number.h").write_text(f"#define NUMBER {number}\n")
+        module = cpp_extension.load("it", str(tmp_path / "it.cpp"), extra_include_paths=[tmp_path / "headers"],
+                                    build_directory=str(tmp_path))
+        assert module.number() == number and len(list(tmp_path.glob("*.so"))) == 1
 
 
 def test_what_is_refused(monkeypatch, tmp_path):

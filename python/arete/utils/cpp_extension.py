@@ -171,40 +171,54 @@ def load(name: str, sources: Union[str, Sequence[str]], extra_cflags: Any = None
     own = [*include_paths("cuda" if nvcc else "cpu"), sysconfig.get_paths()["include"]]
     includes = [f"-I{p}" for p in [*_list(extra_include_paths), *own]]
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    target = folder / f"{name}.so"
     with _locked(folder):
-        objects, commands = [], []
+        objects, commands, read = [], [], []
         for i, file in enumerate(files):
             objects.append(folder / f"{file.stem}.{i}{file.suffix}.o")
+            read.append(objects[-1].with_suffix(".d"))
             if file.suffix in _SUFFIXES_OF_CUDA:
                 tool = [nvcc, *_cuda_flags(name), *_list(extra_cuda_cflags)]
             else:
                 tool = [*compiler, *_cpp_flags(name), *_list(extra_cflags)]
-            commands.append([*tool, *includes, "-c", str(file), "-o", str(objects[-1])])
-        link = [*compiler, "-shared", *map(str, objects), *_link_flags(bool(nvcc)), *_list(extra_ldflags), "-o", str(target)]
-        # Headers may have changed, too, so that what they are is part of the key.
-        header_times = [str(h.stat().st_mtime_ns) for f in files for h in sorted(f.parent.glob("*.h*")) + sorted(f.parent.glob("*.cuh"))]
-        key = hashlib.sha256("\0".join([*map(shlex.join, [*commands, link]), *(f.read_text() for f in files), *header_times,
-                                        str(_library().stat().st_mtime_ns)]).encode()).hexdigest()
-        done = folder / "key"
-        if not (target.exists() and done.exists() and done.read_text() == key):
-            done.unlink(missing_ok=True)
+            commands.append([*tool, *includes, "-MMD", "-MF", str(read[-1]), "-c", str(file), "-o", str(objects[-1])])
+        link = [*compiler, "-shared", *map(str, objects), *_link_flags(bool(nvcc)), *_list(extra_ldflags), "-o"]
+
+        def target() -> pathlib.Path:
+            """The library of what is there now. The interpreter knows modules by their files, so that others have other names."""
+            parts = [*map(shlex.join, [*commands, link]), *(f.read_text() for f in files), str(_library().stat().st_mtime_ns)]
+            for d in read:
+                parts += [f"{h} {h.stat().st_mtime_ns}" if h.exists() else f"{h} is gone" for h in _headers(d)]
+            return folder / f"{name}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}.so"
+
+        library = target()
+        if not library.exists() or not all(d.exists() for d in read):
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
                 for work in [pool.submit(_run, command, name, verbose) for command in commands]:
                     work.result()
-            new = target.with_name(f"{name}.new.so")  # a library that is in use is not written to
-            _run([*link[:-1], str(new)], name, verbose)
-            new.replace(target)
-            done.write_text(key)
+            library = target()  # with the headers that were read
+            new = folder / f"{name}.new.so"  # a library that is in use is not written to
+            _run([*link, str(new)], name, verbose)
+            new.replace(library)
+            for other in folder.glob("*.so"):
+                if other != library and re.fullmatch(re.escape(name) + "-[0-9a-f]{16}", other.stem):
+                    other.unlink()
             if not keep_intermediates:
                 for o in objects:
                     o.unlink(missing_ok=True)
-    if not is_python_module:
+        if is_python_module:
+            return _import(name, library)
         import ctypes
 
-        ctypes.CDLL(str(target))
-        return str(target)
-    return _import(name, target)
+        ctypes.CDLL(str(library))
+        return str(library)
+
+
+def _headers(file: pathlib.Path) -> list[pathlib.Path]:
+    """What a compiler read, by the rule for make that it wrote."""
+    if not file.exists():
+        return []
+    words = re.split(r"(?<!\\)\s+", file.read_text().replace("\\\n", " ").partition(": ")[2].strip())
+    return [pathlib.Path(w.replace("\\ ", " ")) for w in words if w]
 
 
 def _import(name: str, path: pathlib.Path) -> Any:
