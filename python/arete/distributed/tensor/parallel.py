@@ -48,6 +48,8 @@ class _Move(Function):
             x = _gather(x, mesh.get_group(), here.dim, total or x.shape[here.dim] * mesh.size())
         if isinstance(there, Shard) and here != there:
             ctx.total = x.shape[there.dim]
+            if there.dim != x.dim() - 1 and ctx.total % mesh.size():  # features are cut as weights are, whose sizes are known
+                raise ValueError(f"size {ctx.total} of dimension {there.dim} is not divisible by the {mesh.size()} processes of the mesh")
             x = _slice(x, there.dim, mesh).contiguous()
         return x.view_as(x)
 
