@@ -47,6 +47,14 @@ class NestedInt:
 
     def __init__(self, offsets: Tensor, longest: Optional[int] = None, shortest: Optional[int] = None) -> None:
         self._number, self._offsets, self._max, self._min = next(_numbers), offsets.detach(), longest, shortest
+        self._moved = {self._offsets.device: self}  # the same lengths, by where they are
+
+    def on(self, device: Any) -> NestedInt:
+        """These lengths on a device: always the same object."""
+        if device not in self._moved:
+            moved = NestedInt(self._offsets.to(device), self._max, self._min)
+            self._moved[device], moved._moved = moved, self._moved
+        return self._moved[device]
 
     def max(self) -> int:
         if self._max is None:
@@ -177,7 +185,7 @@ def _on_values(func: Any, args: tuple, kwargs: dict) -> Any:
 
     def part(a: Any) -> Any:
         if isinstance(a, NestedTensor):
-            if a._length_ is not x._length_ or a._ragged_ != x._ragged_:
+            if a._length_._moved is not x._length_._moved or a._ragged_ != x._ragged_:
                 raise RuntimeError(f"{func.__name__}: cannot call it with inputs of shapes {tuple(x.shape)} and {tuple(a.shape)}: their "
                                    "lengths are of different tensors (make both from the same offsets)")
             return a._values_
@@ -186,7 +194,12 @@ def _on_values(func: Any, args: tuple, kwargs: dict) -> Any:
     result = func(*map(part, args), **{k: part(v) for k, v in kwargs.items()})
     if result is x._values_:  # in place, or nothing to do
         return x
-    return _with(x, result) if isinstance(result, Tensor) else result
+    if not isinstance(result, Tensor):
+        return result
+    if result.device == x._offsets_.device:
+        return _with(x, result)
+    length = x._length_.on(result.device)
+    return _make(result, length._offsets.detach(), x._ragged_, length)
 
 
 def _aligned(t: Tensor, x: NestedTensor) -> Tensor:
@@ -395,7 +408,12 @@ def _reduction(name: str, padding: Optional[float]) -> Callable:
             total, others = _FUNCTIONS["sum"](x, dims, keepdim, **kwargs), [d for d in dims if d != x._ragged_]
             count = x._offsets_.diff().to(total.dtype) * functools.reduce(lambda a, d: a * x._values_.shape[d - 1], others, 1)
             return total / count.reshape(-1, *(1,) * (total.dim() - 1))
-        return getattr(to_padded_tensor(x, padding), name)(dims, keepdim, **kwargs)
+        neutral: Any = padding
+        if name != "sum" and not x._values_.is_floating_point():
+            dtype = x._values_.dtype
+            bits, signed = 1 if dtype == _C.bool else 8 * dtype.itemsize, dtype.is_signed
+            neutral = (1 << (bits - signed)) - 1 if padding > 0 else -(1 << (bits - 1)) if signed else 0
+        return getattr(to_padded_tensor(x, neutral), name)(dims, keepdim, **kwargs)
 
     return reduce
 
@@ -407,7 +425,7 @@ _FUNCTIONS.update({"sum": _reduction("sum", 0.0), "mean": _reduction("mean", Non
 # ---- padding
 
 
-def to_padded_tensor(input: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
+def to_padded_tensor(input: NestedTensor, padding: Any, output_size: Any = None) -> Tensor:
     """The sequences side by side, filled up with `padding` to the longest, or to the length in output_size.
 
     >>> x = arete.nested.nested_tensor([arete.ones(1), arete.ones(3)], layout=arete.jagged)

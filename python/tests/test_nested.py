@@ -131,6 +131,10 @@ def test_copies_and_what_is_refused():
     per_sequence(arete, x.softmax(1), [p.softmax(0) for p in parts])
     arete.testing.assert_close(x.mean(1), arete.stack([p.mean(0) for p in parts]))
     arete.testing.assert_close(x.amax((1, 2)), arete.stack([p.amax() for p in parts]))
+    whole = arete.nested.nested_tensor([arete.tensor([-3, -2]), arete.tensor([5])], layout=arete.jagged)
+    assert whole.amax(1).tolist() == [-2, 5] and whole.amin(1).tolist() == [-3, 5] and (whole < 0).amin(1).tolist() == [True, False]
+    there = x.to("meta")
+    assert there.offsets().is_meta and (there + x.to("meta")).shape[1] == there.shape[1] and there.shape[1].max() == x.shape[1].max()
     nn = arete.nn
     network = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.LayerNorm(8), nn.Dropout(0.1), nn.Linear(8, 1))
     assert network(x).shape == (2, x.shape[1], 1)
