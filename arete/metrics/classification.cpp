@@ -263,13 +263,18 @@ void AUROC::update(const Tensor& preds, const Tensor& target) {
                 ValueError("AUROC", "preds must be (N, num_classes, ...)"));
     add(0, rows_of(probabilities(x, true)));
   }
-  add(1, where(t.counts, t.label, -1).reshape({-1}));
+  // Labels that do not exist are found where values are read, which waits for a device anyway.
+  const int64_t wrong = options_.task == Task::binary ? 2 : options_.num_classes;
+  add(1, where(t.counts, where(t.label < 0, wrong, t.label), -1).reshape({-1}));
 }
 
 Tensor AUROC::compute() const {
   const NoGradGuard no_grad;
   const int64_t classes = options_.num_classes;
   const Tensor target = state(1), counts = target >= 0;
+  const int64_t labels = options_.task == Task::binary ? 2 : classes;
+  ARETE_CHECK(!(target >= labels).any().item<bool>(),
+              ValueError("AUROC", "targets must be from 0 to " + std::to_string(labels - 1)));
   // What does not count lies above all others, and changes no rank of theirs.
   const Tensor scores =
       where(counts.unsqueeze(0), state(0).t(), std::numeric_limits<double>::infinity())
@@ -305,7 +310,9 @@ void Perplexity::update(const Tensor& preds, const Tensor& target) {
                   .got(to_string(preds.sizes()) + " and " + to_string(target.sizes())));
   follow(preds);
   const Targets t(target.to(preds.device()), ignore_index_);
-  const Tensor label = where(t.counts, t.label, -100).reshape({-1});
+  // Only what is to be ignored has the number that cross_entropy ignores.
+  const Tensor within = where(t.label < 0, preds.size(2), t.label);
+  const Tensor label = where(t.counts, within, -100).reshape({-1});
   const Tensor logits = preds.detach().reshape({-1, preds.size(2)}).to(kFloat32);
   add(0, cross_entropy(logits, label, {}, -100, "sum"));
   add(1, t.counts.to(kFloat64).sum());

@@ -88,3 +88,10 @@ def test_arguments():
         M.AUROC("multilabel", num_labels=3)
     with pytest.raises(ValueError, match="same shape"):
         M.MeanSquaredError().update(arete.zeros(3), arete.zeros(4))
+    for label in (3, -2):
+        metric = M.AUROC("multiclass", num_classes=3)
+        metric.update(arete.rand(4, 3), arete.tensor([0, 1, 2, label]))
+        with pytest.raises(ValueError, match="from 0 to 2"):
+            metric.compute()
+    with pytest.raises((ValueError, IndexError)):
+        M.Perplexity().update(arete.zeros(1, 2, 3), arete.tensor([[1, -100]]))
