@@ -1,4 +1,5 @@
 """The training loop."""
+import collections
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import arete.distributed as dist
 from arete import metrics, nn, optim
 from arete.nn import functional as F
 from arete.training import Callback, EarlyStopping, Trainer
+from arete.training._trainer import _moved
 from arete.utils.data import DataLoader, TensorDataset
 
 
@@ -159,6 +161,11 @@ def test_arguments(tmp_path):
     for wrong in ({"scheduler_interval": "day"}, {"mode": "best"}, {"precision": "int8"}, {"accumulate": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Trainer(net, None, None, **wrong)
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(optim.SGD(net.parameters(), 0.1))
+    with pytest.raises(ValueError, match="ReduceLROnPlateau wants a figure"):
+        Trainer(net, None, None, scheduler=plateau, scheduler_interval="step")
+    Batch = collections.namedtuple("Batch", "x y")
+    assert _moved(Batch(arete.ones(1), [2]), "cpu") == Batch(arete.ones(1), [2])
     trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), F.cross_entropy, progress=False)
     with pytest.raises(ValueError, match="folder"):
         trainer.fit([], resume=True)

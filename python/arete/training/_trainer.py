@@ -16,6 +16,7 @@ from ..metrics import MeanMetric
 from ..nn import Module
 from ..nn.parallel import DistributedDataParallel
 from ..nn.utils import clip_grad_norm_
+from ..optim.lr_scheduler import ReduceLROnPlateau
 from ..serialization import load, save
 from ..utils.data import DistributedSampler
 from ._callbacks import Callback
@@ -26,6 +27,8 @@ def _moved(batch: Any, device: Any) -> Any:
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
         return {key: _moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_moved(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(_moved(value, device) for value in batch)
     return batch
@@ -57,6 +60,8 @@ class Trainer:
                  progress: bool = True) -> None:
         if scheduler_interval not in ("epoch", "step"):
             raise ValueError(f"scheduler_interval must be 'epoch' or 'step', but got {scheduler_interval!r}")
+        if scheduler_interval == "step" and isinstance(scheduler, ReduceLROnPlateau):
+            raise ValueError("scheduler_interval='step': ReduceLROnPlateau wants a figure, which there is after each epoch")
         if mode not in ("min", "max"):
             raise ValueError(f"mode must be 'min' or 'max', but got {mode!r}")
         if precision not in (None, "float32", "bfloat16", "float16"):
@@ -246,7 +251,6 @@ class Trainer:
         return len(target) if isinstance(target, Tensor) and target.dim() else 1
 
     def _step_scheduler(self) -> None:
-        from ..optim.lr_scheduler import ReduceLROnPlateau
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(self.figure(self.monitor))
         else:
