@@ -18,7 +18,8 @@ DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& t, bool copied = fal
 
 /// A tensor over somebody's memory; takes the structure over and calls its deleter when the last
 /// view is gone. TypeError and ValueError for what Arete cannot show, after which the structure is
-/// still the caller's. `release`: called instead of the deleter.
+/// still the caller's. `release`: called instead of the deleter. Tensors have no read-only memory:
+/// of a structure whose flags say so, the caller must not write to the result.
 Tensor from_dlpack(DLManagedTensor* managed, void (*release)(DLManagedTensor*) = nullptr);
 Tensor from_dlpack(DLManagedTensorVersioned* managed,
                    void (*release)(DLManagedTensorVersioned*) = nullptr);

@@ -129,7 +129,6 @@ def wrapped_by(root: Any, policy: Any, ignored: set, options: dict) -> list:
         chosen = policy._run_policy(root, ignored, options)
         chosen.pop(root, None)
         return [(m, chosen[m]) for m in reversed(list(root.modules())) if m in chosen]
-    function = policy if not isinstance(policy, functools.partial) else policy
     found: list = []
     seen: set = set()
 
@@ -137,12 +136,12 @@ def wrapped_by(root: Any, policy: Any, ignored: set, options: dict) -> list:
         """How many elements are left to its parents."""
         numel = sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
         taken = 0
-        if function(module=module, recurse=True, nonwrapped_numel=numel):
+        if policy(module=module, recurse=True, nonwrapped_numel=numel):
             for child in module.children():
                 if child not in ignored and id(child) not in seen:
                     seen.add(id(child))
                     taken += visit(child, False)
-        if not is_root and function(module=module, recurse=False, nonwrapped_numel=numel - taken):
+        if not is_root and policy(module=module, recurse=False, nonwrapped_numel=numel - taken):
             found.append((module, options))
             return numel
         return taken
