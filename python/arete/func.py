@@ -63,7 +63,14 @@ def _depend_on_others(tensors, variables) -> bool:
 
 
 def _leave(tree, keep):
-    return tree if keep else tree_map_only(Tensor, lambda t: t.detach() if t.requires_grad else t, tree)
+    def leave(t):
+        if not t.requires_grad:
+            return t
+        if _C._tangent_of(t) is not None:
+            raise NotImplementedError("functions of functions: their results would lose the tangents of dual tensors that they use")
+        return t.detach()
+
+    return tree if keep else tree_map_only(Tensor, leave, tree)
 
 
 def _selected(argnums, args, name):

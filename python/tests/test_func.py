@@ -126,6 +126,8 @@ def test_what_there_is_not():
         dual = arete.autograd.forward_ad.make_dual(arete.ones(2), arete.ones(2))
         with pytest.raises(NotImplementedError, match="grad.*: .* tangents of dual tensors"):
             arete.func.grad(lambda x: x.sum())(dual)
+        with pytest.raises(NotImplementedError, match="lose the tangents"):
+            arete.func.grad_and_value(lambda x: (x * dual).sum())(arete.ones(2))
     with pytest.raises(NotImplementedError, match="randomness"):
         func_of(arete).jacfwd(lambda x: x, randomness="same")
 
