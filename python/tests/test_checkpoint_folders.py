@@ -84,6 +84,9 @@ assert len(files) == 5, files  # replicas share the writing
 raises(dcp.CheckpointException, "Missing key in checkpoint state_dict: other",
        lambda: dcp.load({{"other": arete.ones(1)}}, checkpoint_id="{tmp_path}/async"))
 bad = {{"x": object() if rank == 2 else 1}}
+write, dcp._files._d.write_checkpoint_index = dcp._files._d.write_checkpoint_index, lambda *a: 1 / 0
+raises(dcp.CheckpointException, "rank 0: ZeroDivisionError", lambda: dcp.save({{"x": 1}}, checkpoint_id="{tmp_path}/bad"))
+dcp._files._d.write_checkpoint_index = write
 raises(dcp.CheckpointException, "rank 2: TypeError: x: a object cannot be", lambda: dcp.save(bad, checkpoint_id="{tmp_path}/bad"))
 print("done")
 """)
