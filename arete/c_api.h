@@ -127,7 +127,8 @@ arete_status arete_tensor_data(const arete_tensor* tensor, void** out);
 size_t arete_dtype_size(arete_dtype dtype);
 
 /* The memory for somebody else, who calls the structure's deleter; and a tensor over somebody's
- * memory, which takes the structure over unless it fails. */
+ * memory, which takes the structure over unless it fails; memory that its flags call read-only must
+ * not be written to by the caller. */
 arete_status arete_tensor_to_dlpack(const arete_tensor* tensor, struct DLManagedTensor** out);
 arete_status arete_tensor_to_dlpack_versioned(const arete_tensor* tensor,
                                               struct DLManagedTensorVersioned** out);
