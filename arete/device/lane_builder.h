@@ -519,7 +519,6 @@ class Builder {
   std::string last_name_;
   int return_slot_ = -1, depth_ = 0, loops_ = 0;
   Type return_type_;
-  size_t last_default_ = 0;
 };
 
 }  // namespace arete::lanes

@@ -45,15 +45,21 @@ class Expressions : public Builder {
     if (!is_variable(to)) fail("this cannot be assigned to");
     return assigned(to, convert(value, to->type));
   }
-  // to op= value; the address is computed once.
-  Node* changed(Node* to, const std::string& op, Node* value) {
+  // to op= value; the address is computed once. `post`: its value is what was there before.
+  Node* changed(Node* to, const std::string& op, Node* value, bool post = false) {
     if (to->op != Op::load) return set(to, binary(op, to, value));
     Node* const address = variable(to->a->type, new_slot());
     address->base = to->a->base;
     address->checked = to->checked;
     Node* const place = load(address);
-    Node* const stored = set(place, binary(op, place, value));
-    return node(Op::comma, stored->type, assigned(address, to->a), stored);
+    if (!post) {
+      Node* const stored = set(place, binary(op, place, value));
+      return node(Op::comma, stored->type, assigned(address, to->a), stored);
+    }
+    Node* const old = variable(place->type, new_slot());
+    Node* all = node(Op::comma, old->type, assigned(address, to->a), assigned(old, place));
+    all = node(Op::comma, old->type, all, set(place, binary(op, old, value)));
+    return node(Op::comma, old->type, all, old);
   }
 
   Node* assignment() {
@@ -218,9 +224,8 @@ class Expressions : public Builder {
       } else if (accept("++") || accept("--")) {
         const std::string op = tokens_[at_ - 1].string.substr(0, 1);
         Node* n = rvalue(v);
-        if (n->op == Op::load) {  // the value before is asked for seldom: x[i]++ as a statement
-          if (!peek(";") && !peek(")")) unknown("the value of an element's " + op + op);
-          v = {changed(n, op, int_constant(1))};
+        if (n->op == Op::load) {
+          v = {changed(n, op, int_constant(1), true)};
         } else {
           Node* s = set(n, binary(op, n, int_constant(1)));
           s->op = Op::post;

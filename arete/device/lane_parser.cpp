@@ -162,13 +162,14 @@ class Parser : public Expressions {
         continue;
       }
       if (group != 0 && (peek("{") || peek(";"))) {
+        if (tokens_[group - 1].kind != Token::name) unknown("a specialization of a template");
         f.name = tokens_[group - 1].string;
         f.parameters = group;
         f.body = at_;
         f.type = begin;
         for (size_t i = begin; i < group; ++i) f.is_void = f.is_void || tokens_[i].is("void");
         if (accept(";")) continue;  // a declaration only
-        functions_[f.name] = f;
+        if (!functions_.emplace(f.name, f).second) unknown("an overload of '" + f.name + "'");
         skip_group("{", "}");
         continue;
       }
@@ -512,6 +513,7 @@ class Parser : public Expressions {
     scopes_.emplace_back();
     types_.emplace_back();
     Statement* part = nullptr;
+    bool had_default = false;
     while (!accept("}")) {
       if (now().kind == Token::end) fail("'{' without '}'");
       const bool otherwise = peek("default");
@@ -526,14 +528,13 @@ class Parser : public Expressions {
         arm->value = found;
         part = arm->first = new_statement(Do::block);
         s->first->list.push_back(arm);
-        if (otherwise) last_default_ = at_;
+        had_default = had_default || otherwise;
       } else {
         if (!part) fail("a statement before the first case");
         part->list.push_back(statement());
       }
-      if (last_default_ && peek("case")) unknown("a case behind the default");
+      if (had_default && peek("case")) unknown("a case behind the default");
     }
-    last_default_ = 0;
     scopes_.pop_back();
     types_.pop_back();
     all->list.push_back(s);
@@ -582,7 +583,12 @@ class Parser : public Expressions {
         Node* const to = assignment();
         if (to->op != Op::load && !is_variable(to)) {
           if (!fixed) fail("a reference to what is no place");
-          declare(name, {Symbol::value, to->type, to, true});
+          // What has no place gets one: its parts may change while the reference is used.
+          Node* const v = variable(mine.pointer || automatic ? to->type : mine, new_slot());
+          if (v->type.is_memory()) v->base = to->base;
+          all->list.push_back(say(assigned(v, convert(to, v->type))));
+          fixed_.insert(v->slot);
+          declare(name, {Symbol::value, v->type, v});
           continue;
         }
         if (to->op == Op::load) {
@@ -659,8 +665,8 @@ class Parser : public Expressions {
     }
     int64_t bytes = bytes_of(mine.num);
     for (const int d : mine.dims) bytes *= d;
-    Node* const address = memory_node(
-        {shared ? Memory::shared : Memory::local, name, mine.num, (bytes + 7) / 8 * 8}, mine);
+    Node* const address =
+        memory_node({shared ? Memory::shared : Memory::local, name, mine.num, bytes}, mine);
     if (mine.dims.empty()) {  // one shared number
       address->type.pointer = true;
       declare(name, {Symbol::reference, mine, load(address)});

@@ -36,8 +36,8 @@ struct Argument {
 };
 
 /// Reads `source` and the function `name` in it. `options` are those of the compiler, of which "-D"
-/// counts. Programs are kept: the same text is read once. ValueError with the line for what is
-/// wrong, NotImplementedError for what the language has and this does not.
+/// and "--define-macro" count. Programs are kept: the same text is read once. ValueError with the
+/// line for what is wrong, NotImplementedError for what the language has and this does not.
 ProgramPtr read(const std::string& source, const std::string& name,
                 const std::vector<std::string>& options);
 

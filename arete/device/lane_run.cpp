@@ -134,7 +134,8 @@ class Worker {
         width_(launch.threads * launch.blocks),
         registers_(size_t(p_.slots) * size_t(width_) * kLaneBytes),
         data_(p_.memory.size()),
-        ranges_(p_.memory.size()) {
+        ranges_(p_.memory.size()),
+        starts_(p_.memory.size()) {
     for (size_t i = 0; i < p_.memory.size(); ++i) {
       const Memory& m = p_.memory[i];
       if (m.where == Memory::argument) {
@@ -146,7 +147,7 @@ class Worker {
         ranges_[i] = {int64_t(m.data->data()), int64_t(m.data->data()) + m.bytes};
         continue;
       }
-      data_[i].resize(size_t(bytes(m)) * size_t(m.where == Memory::local ? width_ : l_.blocks));
+      data_[i].resize(size_t(pitch(m)) * size_t(m.where == Memory::local ? width_ : l_.blocks));
       ranges_[i] = {int64_t(data_[i].data()), int64_t(data_[i].data()) + int64_t(data_[i].size())};
     }
     for (const Preset& s : p_.presets) preset(s);
@@ -160,6 +161,8 @@ class Worker {
       if (s.what == Preset::block_index) {
         auto* d = static_cast<uint32_t*>(slot(s.slot));
         for (int i = 0; i < n_; ++i) d[i] = block_of(i)[size_t(s.bits)];
+      } else if (s.what == Preset::parameter) {
+        preset(s);  // the batch before may have changed its own
       }
     Mask mask(n_);
     Mask gone(mask);
@@ -172,6 +175,8 @@ class Worker {
   int64_t bytes(const Memory& m) const {
     return m.where == Memory::dynamic ? int64_t(l_.shared) : m.bytes;
   }
+  // From one thread's, or block's, to the next.
+  int64_t pitch(const Memory& m) const { return (bytes(m) + 7) / 8 * 8; }
   void* slot(int i) { return registers_.data() + size_t(i) * size_t(width_) * kLaneBytes; }
 
   std::array<unsigned, 3> block_of(int lane) const {
@@ -198,11 +203,13 @@ class Worker {
     }
     if (s.what == Preset::memory) {
       const Memory& m = p_.memory[size_t(s.bits)];
+      auto* const d = static_cast<int64_t*>(to);
       for (int i = 0; i < width_; ++i)
-        static_cast<int64_t*>(to)[i] = ranges_[size_t(s.bits)].begin +
-                                       (m.where == Memory::global  ? 0
-                                        : m.where == Memory::local ? i * m.bytes
-                                                                   : i / l_.threads * bytes(m));
+        d[i] = ranges_[size_t(s.bits)].begin + (m.where == Memory::global ? 0
+                                                : m.where == Memory::local
+                                                    ? i * pitch(m)
+                                                    : i / l_.threads * pitch(m));
+      starts_[size_t(s.bits)] = d;
       return;
     }
     visit_reg(s.reg, [&](auto t) {
@@ -429,14 +436,20 @@ class Worker {
   void check(const Node& n, const Mask& m, const int64_t* address, int size) const {
     if (n.checked) return;
     if (n.a->base >= 0) {
+      const Memory& memory = p_.memory[size_t(n.a->base)];
+      const auto within = [&](int64_t bytes, auto&& begin) {
+        first_wrong(
+            m,
+            [&](int k) { return (address[k] < begin(k)) | (address[k] + size > begin(k) + bytes); },
+            [&](int k) {
+              outside(n, k, element(address[k] - begin(k), bytes, size, memory.name));
+            });
+      };
       const Range r = ranges_[size_t(n.a->base)];
-      first_wrong(
-          m, [&](int k) { return (address[k] < r.begin) | (address[k] + size > r.end); },
-          [&](int k) {
-            outside(n, k,
-                    element(address[k] - r.begin, r.end - r.begin, size,
-                            p_.memory[size_t(n.a->base)].name));
-          });
+      if (const int64_t* const starts = starts_[size_t(n.a->base)])
+        within(bytes(memory), [&](int k) { return starts[k]; });
+      else
+        within(r.end - r.begin, [&](int) { return r.begin; });
       return;
     }
     for (int k = 0; k < n_; ++k)
@@ -680,6 +693,7 @@ class Worker {
   size_t top_ = 0;
   std::vector<std::vector<std::byte>> data_;
   std::vector<Range> ranges_;
+  std::vector<const int64_t*> starts_;  // of memory that is not an argument: where each lane's is
   Mask *gone_ = nullptr, *waiting_ = nullptr;
 };
 

@@ -22,10 +22,19 @@ class Reader {
   Reader(const std::string& kernel, const std::string& source,
          const std::vector<std::string>& options, Lines& lines)
       : kernel_(kernel), source_(source), lines_(lines) {
-    for (const std::string& o : options) {
+    for (size_t k = 0; k < options.size(); ++k) {
+      static const std::string kLong = "--define-macro";
+      std::string o = options[k];
+      if (o == "-D" || o == kLong) {
+        if (++k == options.size()) fail<ValueError>(0, "the option " + o + " defines nothing");
+        o = "-D" + options[k];
+      } else if (o.starts_with(kLong + "=")) {
+        o = "-D" + o.substr(kLong.size() + 1);
+      }
       if (!o.starts_with("-D")) continue;
+      o.erase(0, std::min(o.find_first_not_of(' ', 2), o.size()));
       const size_t equal = o.find('=');
-      const std::string name = o.substr(2, equal == std::string::npos ? equal : equal - 2);
+      const std::string name = o.substr(0, equal);
       macros_[name].body = split(equal == std::string::npos ? "1" : o.substr(equal + 1), 0);
     }
   }
@@ -181,7 +190,8 @@ class Reader {
       return;
     }
     if (what == "if" || what == "elif") {
-      if (skipping_ > 0) {
+      // An #elif at the depth of what is left out asks whether that ends.
+      if (skipping_ > 0 && !(what == "elif" && skipping_ == open_)) {
         open_ += what == "if";
         return;
       }

@@ -320,10 +320,51 @@ def test_accesses_are_checked(by):
     ("__global__ void k(float x) {}", TypeError, "a tensor where the kernel has a number"),
     ("__global__ void k(float* x) {", ValueError, "without '}'"),
     ("__global__ void k(float* x) { float t[2]; t[(int)x[0] + 2] = 1; }", IndexError, "index 3 is out of range for t, which has 2"),
+    ("__device__ float f(float v) { return v; }\n__device__ int f(int v) { return -v; }\n__global__ void k(float* x) { x[0] = f(1); }",
+     NotImplementedError, "line 2: an overload of 'f' cannot run"),
+    ("template <class T> __device__ T f(T v) { return v; }\ntemplate <> __device__ int f<int>(int v) { return -v; }\n"
+     "__global__ void k(float* x) { x[0] = f(1); }", NotImplementedError, "line 2: a specialization of a template cannot run"),
+    ("#ifdef A\n#elif defined(B)\n#else\n#endif\n__global__ void k(float* x) {}", NotImplementedError, "line 2: #elif is not"),
+    ("#if 0\n#elif 1\n#endif\n__global__ void k(float* x) {}", NotImplementedError, "line 2: #elif is not"),
+    ("__global__ void k(float* x) { switch ((int)x[0]) { default: switch (1) { case 1: break; } case 3: x[0] = 5; } }",
+     NotImplementedError, "a case behind the default"),
 ])
 def test_errors_of_sources(source, error, text):
     with pytest.raises(error, match=text):
         RawKernel(source, "k")((1,), (1,), (arete.ones(1),))
+
+
+@pytest.mark.parametrize("memory, text", [
+    ("float t[3]; float* p = t; p[i ? 3 : 2] = 1;", "element 3 of t, which has 3, by thread .1, 0, 0. of block .0"),
+    ("float t[4]; float* p = t; p[i ? -1 : 0] = 1;", "element -1 of t, which has 4"),
+    ("__shared__ float t[4]; float* p = t; p[blockIdx.x ? -1 : 3] = 1;", "element -1 of t, which has 4, by thread .0, 0, 0. of block .1"),
+    ("extern __shared__ float t[]; t[blockIdx.x ? 2 : 3] = 1; t[blockIdx.x ? 2 : 3 + i] = 1;", "element 4 of t, which has 4, by thread .1"),
+])
+def test_no_thread_or_block_has_memory_of_another(memory, text):
+    with pytest.raises(IndexError, match=text):
+        RawKernel(f"__global__ void k() {{ int i = threadIdx.x; {memory} }}", "k")((2,), (8,), (), shared_mem=16)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_values_of_statements_are_those_of_c(device):
+    k = RawKernel("""
+    extern "C" __global__ void k(int* out, unsigned char* c, int n) {
+      int s = 0;
+      while (n > 0) { s += WIDTH; n -= 1; }
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      out[i] = s + TIMES - ONE;
+      if (i > 0) return;
+      int before = c[0]++;
+      out[0] += before * 100 + (c[1]--) * 1000;
+      const int& kept = before + 1;
+      before = 50;
+      out[0] += kept * 10000;
+      switch (before) { case 50: switch (1) { default: ; } case 3: c[2]++; break; default: c[2] = 9; }
+    }""", "k", ("-D", "WIDTH=3", "--define-macro=TIMES=3", "-D ONE"))
+    out, c = arete.zeros(16 * 256, dtype=arete.int32, device=device), arete.tensor([5, 7, 0], dtype=arete.uint8, device=device)
+    k((16,), (256,), (out, c, numpy.int32(2)))
+    assert out[0].item() == 8 + 500 + 7000 + 60000 and bool((out[1:] == 8).all())
+    assert c.tolist() == [6, 6, 1]
 
 
 @needs_nvrtc
