@@ -210,6 +210,7 @@ void bind_cuda(nb::module_& m) {
                   type_error("unknown kind of kernel argument: %s", kind.c_str());
               }
             }
+            const WithoutGil free;
             k(grid, block, std::move(all), shared);
           },
           "grid"_a, "block"_a, "arguments"_a, "shared"_a = 0);
