@@ -48,7 +48,8 @@ def test_fuse():
 
 
 def test_streams_events_and_pools():
-    with cp.cuda.Device(0), cp.cuda.Stream(non_blocking=True) as stream:
+    device = cp.cuda.Device(0)
+    with device, device, cp.cuda.Stream(non_blocking=True) as stream:
         start, end = cp.cuda.Event(), cp.cuda.Event()
         start.record(), end.record(stream)
         end.synchronize(), stream.synchronize()
@@ -160,7 +161,7 @@ DEVICE = "cuda" if cp.is_available() else "cpu"
 def run_jit(kernel):
     if kernel is copied:
         x, y = arete.arange(1000.0, device=DEVICE), arete.zeros(1000, device=DEVICE)
-        copied[4, 64](x, y, 1000)
+        copied[4, 64, cp.cuda.get_current_stream()](x, y, 1000)
         copied((4,), (64,), (x, y, numpy.uint32(1000)))
         i = arete.arange(1000, device=DEVICE)
         return y, x * 2 + (i - 500) // 3 + (i - 500) % 7 - i * i

@@ -389,6 +389,22 @@ def test_templates_by_name(device):
         RawModule(code="", jitify=True)
 
 
+@pytest.mark.parametrize("variable, shared", [
+    ("__device__ int total;", "total"), ("static __device__ __align__(8) float t[2] = {1, 2}, u;", "t"),
+    ("__device__ const int* at;", "at"), ("__constant__ int c[2];", None), ("const __device__ int c = 1;", None),
+    ("__device__ constexpr int c[] = {1, 2};", None),
+    ("// __device__ int total;\n#define F __device__\nF int f(int k = 2) { return k; }\n__device__ int g() { int i = 0; return i; }", None),
+])
+def test_functions_of_a_module_do_not_share_variables(variable, shared):
+    module = RawModule(code=f"{variable}\n__global__ void a(int* x) {{}}\n__global__ void b(int* x) {{}}")
+    assert module.get_function("a") is module.get_function("a")
+    if shared is None:
+        module.get_function("b")
+    else:
+        with pytest.raises(NotImplementedError, match=f"share the variable '{shared}'"):
+            module.get_function("b")
+
+
 def test_modules_as_pycuda_has_them():
     module = SourceModule("""
     __global__ void multiply_them(float *dest, float *a, float *b) {
@@ -414,6 +430,29 @@ def test_the_checked_mode_of_gpus():
     total = ReductionKernel("raw T x, T v", "T y", "x[i + 1] + v", "a + b", "y = a; if (y < 0) y = 0", "0", "total")
     with arete.kernels.checked(), pytest.raises(IndexError, match="index 8 is out of range"):
         total(x, x)
+
+
+def test_streams_are_contexts():
+    entered = []
+
+    class Stream:
+        def __enter__(self):
+            entered.append(self)
+
+        def __exit__(self, *error):
+            pass
+
+    class Copied(InOut):
+        def to_device(self):
+            assert entered
+            return super().to_device()
+
+    x = numpy.ones(2, dtype=numpy.float32)
+    double = SourceModule("__global__ void f(float* x) { x[threadIdx.x] *= 2; }").get_function("f")
+    double(Copied(x), block=(2, 1, 1), stream=Stream())
+    assert x.tolist() == [2, 2]
+    with pytest.raises(TypeError, match="a stream is one of arete.cuda"):
+        double(InOut(x), block=(2, 1, 1), stream=7)
 
 
 def test_all_names():

@@ -56,6 +56,15 @@ def three(x):
     return (*x, 1, 1)[:3]
 
 
+def on_stream(stream):
+    """What a launch on it stands in; None and 0 are the current one."""
+    if stream is None or isinstance(stream, int) and stream == 0:
+        return contextlib.nullcontext()
+    if not hasattr(stream, "__enter__"):
+        raise TypeError(f"a stream is one of arete.cuda or arete.cupy.cuda, not {type(stream).__name__}")
+    return stream
+
+
 def device_of(tensors, name):
     """The one device of the tensors; the current GPU, or the CPU, where there are none."""
     found = {t.device for t in tensors}

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import inspect
 import math
@@ -11,7 +10,7 @@ import types
 
 from .. import _C
 from .._C import Tensor
-from ._launch import device_of, is_checking, raw_argument, refuse_gradient, three, writes
+from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient, three, writes
 from ._parameters import C_NAMES
 from ._text import HEAD, Array, Compiled, with_fault
 
@@ -723,7 +722,7 @@ class PythonKernel:
         launch = launch if isinstance(launch, tuple) else (launch,)
         if not 2 <= len(launch) <= 4:
             raise ValueError(f"{self.name}[grid, block] or [grid, block, stream, shared_bytes], not {len(launch)} values")
-        grid, block, stream, shared = (*launch, None, 0)[:4] if len(launch) < 4 else launch
+        grid, block, stream, shared = *launch, *(None, 0)[len(launch) - 2:]
         return lambda *args: self(grid, block, args, shared_mem=shared, stream=stream)
 
     def forall(self, count, block=256):
@@ -747,7 +746,7 @@ class PythonKernel:
         arguments = []
         for a in bound:
             arguments += a.arguments() if isinstance(a, Array) else [a]
-        with stream if hasattr(stream, "__enter__") else contextlib.nullcontext():
+        with on_stream(stream):
             compiled.launch(three(grid), three(block), arguments, device, shared_mem)
         writes([a.tensor for n, a in zip(self.source.parameters, bound) if n in written])
 

@@ -34,6 +34,7 @@ class Device:
 
     def __init__(self, device=None):
         self.id = int(device) if device is not None else _cuda.current_device() if is_available() else 0
+        self._contexts = []
 
     def __repr__(self):
         return f"<CUDA Device {self.id}>"
@@ -48,12 +49,13 @@ class Device:
         return hash(self.id)
 
     def __enter__(self):
-        self._context = _cuda.device(self.id) if is_available() else contextlib.nullcontext()
-        self._context.__enter__()
+        context = _cuda.device(self.id) if is_available() else contextlib.nullcontext()
+        context.__enter__()
+        self._contexts.append(context)
         return self
 
     def __exit__(self, *error):
-        return self._context.__exit__(*error)
+        return self._contexts.pop().__exit__(*error)
 
     def use(self):
         if is_available():
@@ -90,7 +92,8 @@ class _StreamType(type):
 
 
 class Stream(metaclass=_StreamType):
-    """A new stream; `with stream:` and `stream.use()` make it the current one."""
+    """A new stream; `with stream:` and `stream.use()` make it the current one. It never waits for the null stream, whatever
+    `non_blocking` says: an event that one records and the other waits for orders the two."""
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=0):
         self._stream = None if not is_available() else _cuda.default_stream() if null or ptds else _cuda.Stream(priority=priority)
