@@ -232,6 +232,12 @@ def _no_value(x):
     x[0] = y + 1  # noqa: F821
 
 
+def _or(x):
+    if jit.grid(1) or x[0] and not (jit.grid(1) or x[0]):
+        x[0] = 2
+    x[0] = jit.grid(1) or 7
+
+
 def _with(x):
     with x:
         pass
@@ -260,8 +266,8 @@ def _dims(x):
 @pytest.mark.parametrize("body, error, text", [
     (_beyond, IndexError, "index 4 is out of range for x, which has 4"), (_slice, NotImplementedError, "elements, not slices"),
     (_text, NotImplementedError, r"line \d+: kernels do not know print\(\)"), (_no_value, NameError, "'y' has no value yet"),
-    (_with, NotImplementedError, "no 'with'"), (_gives, TypeError, "a kernel returns nothing"),
-    (_float_index, TypeError, "an index is an integer"),
+    (_with, NotImplementedError, "no 'with'"), (_or, NotImplementedError, r"line \d+: 'and' and 'or' of numbers have no value"),
+    (_gives, TypeError, "a kernel returns nothing"), (_float_index, TypeError, "an index is an integer"),
     (_itself, NotImplementedError, "calls itself"), (_dims, IndexError, "x has 1 dimensions, and 2 indices"),
 ])
 def test_errors_of_python_kernels(body, error, text):

@@ -5,9 +5,10 @@ import numpy
 import pytest
 
 import arete
-from arete import _kernels
+from arete import _kernels, cupyx
 from arete._kernels import _elementwise, _reduction, _text
 from arete._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModule, ReductionKernel, SourceModule
+from arete.cupyx.scipy import ndimage
 
 DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
@@ -453,6 +454,28 @@ def test_streams_are_contexts():
     assert x.tolist() == [2, 2]
     with pytest.raises(TypeError, match="a stream is one of arete.cuda"):
         double(InOut(x), block=(2, 1, 1), stream=7)
+
+
+def test_reversed_arrays():
+    x = arete.numpy.arange(3, dtype="float32")
+    twice = ElementwiseKernel("T x", "T y", "y = 2 * x", "twice")
+    assert type(twice(x[::-1])) is arete.numpy.ndarray and twice(x[::-1]).tolist() == [4, 2, 0]
+    total = ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+    for write in (lambda: twice(x, x[::-1]), lambda: raw("beyond")((1,), (1,), (x[::-1], numpy.int32(0))), lambda: total(x, x[::-1])):
+        with pytest.raises(ValueError, match="negative step"):
+            write()
+    cupyx.scatter_add(x[::-1], arete.numpy.array([0, 0]), 5)
+    assert x.tolist() == [0, 1, 12]
+    ndimage.shift(x, 0, output=x[::-1], order=1)
+    assert x.tolist() == [12, 1, 0]
+
+
+def test_outputs_and_axes_of_reductions():
+    total = ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+    x = arete.ones(2, 3)
+    assert total(x, axis=numpy.int64(1)).tolist() == [3, 3]
+    with pytest.raises(ValueError, match=r"the output has shape \(2, 2\), and the result \(2,\)"):
+        total(x, axis=1, out=arete.zeros(2, 2))
 
 
 def test_all_names():

@@ -7,7 +7,7 @@ from .. import _C
 from .._C import Tensor
 from .._operators import _ops
 from .._snippets import Evaluator, SnippetError
-from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, writes
+from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, writes, written_tensor
 from ._parameters import C_NAMES, Types, as_tensors, bind_arguments, common_shape, new, parameters
 from ._text import HEAD, Array, Compiled, collapsed, is_assigned, mentions, number_argument, number_signature, typedefs, with_fault
 
@@ -71,7 +71,7 @@ class ElementwiseKernel:
             raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
         wrap, given = array_type(args), args[count:]
         alone = all(tensor_of(a) is None for a in args)  # what is made then is as the class has it
-        outs = [tensor_of(a) for a in given]
+        outs = [written_tensor(a) for a in given]
         if any(t is None for t in outs):
             raise TypeError(f"{self.name}: outputs must be arrays")
         bound, types, device = bind_arguments(self.in_params, args[:count], self.name, outs)

@@ -25,7 +25,15 @@ def tensor_of(a):
 
 def array_type(args):
     """The type of arrays around tensors among the arguments, in which results are given back; None: tensors."""
-    return next((type(a) for a in args if not isinstance(a, Tensor) and isinstance(getattr(a, "_tensor", None), Tensor)), None)
+    kind = next((type(a) for a in args if not isinstance(a, Tensor) and isinstance(getattr(a, "_tensor", None), Tensor)), None)
+    return getattr(kind, "_plain", kind)
+
+
+def written_tensor(a):
+    """The tensor of an argument that the kernel may write to, or None."""
+    if hasattr(a, "_axes"):  # its tensor is a copy
+        raise ValueError("an array with a negative step is no argument that a kernel writes to; pass x.copy()")
+    return tensor_of(a)
 
 
 def raw_argument(a):
@@ -37,7 +45,7 @@ def raw_argument(a):
         return "q", a
     if isinstance(a, float):
         return "d", a
-    t = tensor_of(a)
+    t = written_tensor(a)
     if t is not None:
         return t
     if hasattr(a, "dtype") and hasattr(a, "item"):

@@ -390,6 +390,10 @@ class _Translation:
         self.fail(node, f"{value!r} is nothing that kernels compute with")
 
     def truth(self, node):
+        """The text of what is asked only whether it is true."""
+        if isinstance(node, ast.BoolOp):
+            op = " && " if isinstance(node.op, ast.And) else " || "
+            return "(" + op.join(f"(bool)({self.truth(v)})" for v in node.values) + ")"
         return self.value(node).text
 
     def value(self, node, statement=False):
@@ -512,17 +516,18 @@ class _Translation:
         return Number(f"({a.text} {bits} {b.text})", "bool" if both else type_)
 
     def of_UnaryOp(self, node):
-        v = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            return Number(f"(!({v.text}))", "bool")
+            return Number(f"(!({self.truth(node.operand)}))", "bool")
+        v = self.value(node.operand)
         type_ = _common(v, v)
         if isinstance(node.op, ast.Invert) and v.rank >= _FLOAT:
             self.fail(node, "'~' is for integers")
         return Number(f"({ {ast.USub: '-', ast.UAdd: '+', ast.Invert: '~'}[type(node.op)] }({v.text}))", type_)
 
     def of_BoolOp(self, node):
-        op = " && " if isinstance(node.op, ast.And) else " || "
-        return Number("(" + op.join(f"(bool)({self.value(v).text})" for v in node.values) + ")", "bool")
+        if any(self.value(v).type != "bool" for v in node.values):
+            self.fail(node, "'and' and 'or' of numbers have no value here: write `a if a else b`, or compare them", NotImplementedError)
+        return Number(self.truth(node), "bool")
 
     def of_Compare(self, node):
         signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}

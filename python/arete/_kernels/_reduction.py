@@ -1,6 +1,7 @@
 """ReductionKernel: map, reduce, map again."""
 from __future__ import annotations
 
+import operator
 import re
 
 from .. import _C
@@ -8,7 +9,7 @@ from .._C import Tensor
 from .._cuda_streams import current_stream
 from .._operators import _ops
 from .._snippets import TYPES, Evaluator, SnippetError
-from ._launch import array_type, is_checking, refuse_gradient, tensor_of, writes
+from ._launch import array_type, is_checking, refuse_gradient, tensor_of, writes, written_tensor
 from ._parameters import C_NAMES, as_tensors, bind_arguments, common_shape, is_generic, new, parameters
 from ._text import HEAD, Array, Compiled, mentions, number_argument, number_signature, typedefs, with_fault
 
@@ -135,7 +136,9 @@ class ReductionKernel:
         given = list(args[count:]) if len(args) > count else [] if out is None else [out]
         if given and len(given) != len(self.out_params):
             raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
-        outs = [tensor_of(o) for o in given]
+        outs = [written_tensor(o) for o in given]
+        if axis is not None:
+            axis = [operator.index(a) for a in (axis if hasattr(axis, "__iter__") else (axis,))]
         bound, types, device = bind_arguments(self.in_params, args[:count], self.name, outs)
         for p, o in zip(self.out_params, outs):
             types.bind(p.type, o.dtype)
@@ -143,6 +146,9 @@ class ReductionKernel:
         if results is None:
             results = self._as_statements(bound, types, device, axis, keepdims)
         if given:
+            for o, r in zip(outs, results):
+                if o.shape != r.shape:
+                    raise ValueError(f"{self.name}: the output has shape {tuple(o.shape)}, and the result {tuple(r.shape)}")
             for o, r in zip(outs, results):
                 o.copy_(r)
             results = given
@@ -160,7 +166,7 @@ class ReductionKernel:
         program = self._program(tuple(t.dtype for t in tensors), types)
         if program is None:
             return None
-        axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        axes = [] if axis is None else axis
         if axis is not None and not axes:
             raise ValueError("axis=() reduces nothing: an ElementwiseKernel does that")
         (result,) = program(tensors, [], axes)
@@ -204,7 +210,7 @@ class ReductionKernel:
             raise ValueError(f"{self.name}: Loop size is undecided.")
         shape = common_shape(shapes, self.name)
         nd = len(shape)
-        axes = list(range(nd)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        axes = list(range(nd)) if axis is None else axis
         for a in axes:
             if not -nd <= a < nd:
                 raise IndexError(f"{self.name}: axis {a} is out of range for {nd} dimensions")

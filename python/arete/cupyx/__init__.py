@@ -20,7 +20,7 @@ def _scattered(name, reduce):
             result = flat.index_add(0, positions.reshape(-1), values)
         else:
             result = flat.scatter_reduce(0, positions.reshape(-1), values, reduce)
-        target.copy_(result.reshape(target.shape))
+        a[...] = _np.ndarray(result.reshape(target.shape))
 
     function.__name__ = name
     function.__doc__ = f"a[slices] with `value` taken in by {name[8:]}, where a place may be named several times."

@@ -436,6 +436,7 @@ class ReadOnly(ndarray):
     """An array that refuses to be written (`a.flags.writeable = False`)."""
 
     __slots__ = ()
+    _plain = ndarray  # the type of what kernels make of it
 
     def _write(self, value):
         raise ValueError("assignment destination is read-only")
@@ -448,6 +449,7 @@ class Reversed(ndarray):
     """What a slice with a negative step gives: tensors have no negative strides, so it is read by copies, and written through."""
 
     __slots__ = ("_view", "_axes")
+    _plain = ndarray
 
     def __new__(cls, view, axes):
         r = _new(cls)

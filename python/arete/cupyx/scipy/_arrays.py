@@ -24,7 +24,7 @@ def floating(t):
 def given(a, t, output):
     """The result in the dtype of `a`, in that which `output` names, or in the array `output`."""
     if isinstance(output, (_np.ndarray, Tensor)):
-        tensor(output).copy_(t)
+        output[...] = like(output, t)
         return output
     if output is None:
         dtype = tensor(a).dtype
