@@ -397,6 +397,8 @@ def test_signals():
             if n >= k:
                 expected[:, n] += (b[k] * x[:, n - k] - (a[k] * expected[:, n - k] if k else 0)) / a[0]
     assert numpy.allclose(cp.asnumpy(signal.lfilter(b, a, cp.array(x))), expected)
+    with pytest.raises(NotImplementedError, match="coefficients"):
+        signal.lfilter([1j], [1.0], cp.array(x))
     first, state = signal.lfilter(b, a, cp.array(x[:, :20]), zi=cp.zeros((3, 2)))
     second, _ = signal.lfilter(b, a, cp.array(x[:, 20:]), zi=state)
     assert numpy.allclose(numpy.hstack([cp.asnumpy(first), cp.asnumpy(second)]), expected)
@@ -428,6 +430,13 @@ def test_linear_algebra():
     assert numpy.allclose(numpy.linalg.eigvals(cp.asnumpy(linalg.companion(cp.array([1.0, -3, 2])))), [2, 1])
     assert numpy.allclose(cp.asnumpy(linalg.dft(4)) @ b, numpy.fft.fft(b))
     assert numpy.allclose(cp.asnumpy(special.gamma(cp.array([0.5, -0.5, -1.5, 5]))), [math.gamma(v) for v in (0.5, -0.5, -1.5, 5)])
+    one, two, z = cp.array(a), cp.array(a[0].astype("f")), cp.array(b * 1j)
+    assert cp.asnumpy(linalg.toeplitz(cp.array([1, 2]), cp.array([1, 0.5]))).tolist() == [[1, 0.5], [2, 1]]
+    assert cp.asnumpy(linalg.hankel(cp.array([1, 2]), cp.array([2, 0.5]))).tolist() == [[1, 2], [2, 0.5]]
+    for solve in (lambda: linalg.lu_solve(factors, z), lambda: linalg.solve_triangular(one, z)):
+        with pytest.raises(NotImplementedError, match="complex numbers are not supported"):
+            solve()
+    assert linalg.solve_triangular(one, two).dtype == numpy.float64
     weighted = special.logsumexp(cp.array(b), b=cp.array([1.0, 2, 3, 4]))
     assert math.isclose(float(weighted), math.log((numpy.arange(1, 5) * numpy.exp(b)).sum()))
 
@@ -464,3 +473,11 @@ def test_sparse_solvers():
     x, info = gmres(LinearOperator((n, n), lambda v: a @ v), b, tol=1e-10, restart=15)
     assert info == 0 and numpy.allclose(cp.asnumpy(x), exact)
     assert numpy.allclose(cp.asnumpy(spsolve(a, b)), exact)
+    turned = numpy.linalg.solve(cp.asnumpy(a.toarray()) * 1j, cp.asnumpy(b))  # of a complex matrix and a real right side
+    x, info = gmres(a * 1j, b, tol=1e-10, restart=n)
+    assert info == 0 and numpy.allclose(cp.asnumpy(x), turned)
+    with pytest.raises(NotImplementedError, match="complex numbers are not supported"):
+        spsolve(a * 1j, b)
+    x, info = gmres(LinearOperator((n, n), lambda v: a @ v * 1j), b, tol=1e-10, restart=n)
+    assert info == 0 and numpy.allclose(cp.asnumpy(x), turned)
+    assert numpy.allclose(cp.asnumpy(spsolve(a, b.astype("f"))), exact) and cg(a, b.astype("f"))[0].dtype == numpy.float64

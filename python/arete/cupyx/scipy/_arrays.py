@@ -11,6 +11,12 @@ def tensor(a, dtype=None):
     return t if dtype is None or t.dtype is dtype else t.to(dtype)
 
 
+def together(x, y):
+    """Two tensors in their common dtype, on the first one's device."""
+    dtype = _C.promote_types(x.dtype, y.dtype)
+    return x.to(dtype), y.to(x.device, dtype)
+
+
 def like(a, t):
     """A tensor as `a` is: a tensor, else an array."""
     return t if isinstance(a, Tensor) else _np.ndarray(t)

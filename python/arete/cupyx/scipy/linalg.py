@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 
 from ... import _C, _operators as _t, linalg as _l
-from ._arrays import floating, like, tensor
+from ._arrays import floating, like, tensor, together
 
 __all__ = ["block_diag", "circulant", "companion", "dft", "expm", "hadamard", "hankel", "lu", "lu_factor", "lu_solve", "solve_triangular",
            "toeplitz", "tri", "tril", "triu"]
@@ -21,7 +21,7 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     factors, pivots = (tensor(v) for v in lu_and_piv)
     if trans not in (0, 1, 2):
         raise ValueError("unknown trans")
-    right = tensor(b, factors.dtype)
+    factors, right = together(factors, tensor(b))
     columns = right[..., None] if right.dim() == 1 else right
     pivots = (pivots + 1).to(_C.int32)
     if trans == 0 or trans == 2 or not factors.dtype.is_complex:
@@ -39,8 +39,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
 
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=False):
     """x of a @ x = b where `a` is triangular; trans 1 or "T" of a.T, 2 or "C" of its conjugate."""
-    m = floating(tensor(a))
-    right = tensor(b, m.dtype)
+    m, right = together(floating(tensor(a)), tensor(b))
     if trans in (1, "T", 2, "C"):
         m, lower = (m.mT if trans in (1, "T") else m.mH), not lower
     elif trans not in (0, "N"):
@@ -67,8 +66,8 @@ def _indexed(like_what, values, index):
 def toeplitz(c, r=None):
     """A matrix with constant diagonals: its first column, and its first row (the column's conjugate)."""
     column = tensor(c).reshape(-1)
-    row = column.conj() if r is None else tensor(r).reshape(-1)
-    values = _t.cat([column.flip(0), row[1:].to(column.dtype)])
+    column, row = together(column, column.conj() if r is None else tensor(r).reshape(-1))
+    values = _t.cat([column.flip(0), row[1:]])
     i, j = _t.arange(column.numel(), device=column.device), _t.arange(row.numel(), device=column.device)
     return _indexed(c, values, column.numel() - 1 - i[:, None] + j)
 
@@ -76,8 +75,8 @@ def toeplitz(c, r=None):
 def hankel(c, r=None):
     """A matrix with constant antidiagonals: its first column, and its last row (zeros)."""
     column = tensor(c).reshape(-1)
-    row = _t._ops.zeros_like(column) if r is None else tensor(r).reshape(-1)
-    values = _t.cat([column, row[1:].to(column.dtype)])
+    column, row = together(column, _t._ops.zeros_like(column) if r is None else tensor(r).reshape(-1))
+    values = _t.cat([column, row[1:]])
     i, j = _t.arange(column.numel(), device=column.device), _t.arange(row.numel(), device=column.device)
     return _indexed(c, values, i[:, None] + j)
 

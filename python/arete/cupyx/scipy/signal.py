@@ -150,8 +150,8 @@ _recursion_kernel = PythonKernel(_recursion)
 def lfilter(b, a, x, axis=-1, zi=None):
     """The filter with the polynomials b / a along an axis; with the state `zi` also the state after it."""
     t = floating(tensor(x))
-    if t.dtype.is_complex:
-        raise NotImplementedError("lfilter(): signals are real")
+    if any(tensor(v).dtype.is_complex for v in (b, a, t, *([] if zi is None else [zi]))):
+        raise NotImplementedError("lfilter(): signals, coefficients and states are real")
     top, low = (tensor(v, t.dtype).reshape(-1).to(t.device) for v in (b, a))
     if low.numel() == 0 or low[0].item() == 0:
         raise ValueError("The first filter coefficient must not be 0")

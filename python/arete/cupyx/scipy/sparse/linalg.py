@@ -1,8 +1,8 @@
 """Solvers for matrices that are known by their products with vectors."""
 from __future__ import annotations
 
-from .... import _operators as _t, linalg as _l
-from .._arrays import floating, like, tensor
+from .... import _C, _operators as _t, linalg as _l, numpy as _np
+from .._arrays import floating, like, tensor, together
 
 __all__ = ["LinearOperator", "aslinearoperator", "cg", "gmres", "norm", "spsolve"]
 
@@ -29,6 +29,13 @@ def _system(a, b, x0, m):
     if a.shape[0] != a.shape[1] or a.shape[0] != right.numel():
         raise ValueError(f"the matrix of shape {a.shape} and the right side of {right.numel()} do not go together")
     m = None if m is None else aslinearoperator(m)
+    for f in (a, m):  # numbers of the kind that all of them have together
+        if f is not None:
+            dtype = tensor(f @ like(b, _t.zeros_like(right))).dtype if f.dtype is None else (
+                f.dtype if isinstance(f.dtype, _C.dtype) else _np.empty(0, dtype=f.dtype)._tensor.dtype)
+            right = right.to(_C.promote_types(right.dtype, dtype))
+    if x0 is not None:
+        right, x0 = together(right, tensor(x0))
 
     def product(x):
         return tensor(a @ like(b, x)).reshape(-1)
@@ -36,7 +43,7 @@ def _system(a, b, x0, m):
     def solved(x):
         return x if m is None else tensor(m @ like(b, x)).reshape(-1)
 
-    x = _t.zeros(right.numel(), dtype=right.dtype, device=right.device) if x0 is None else tensor(x0, right.dtype).reshape(-1).clone()
+    x = _t.zeros(right.numel(), dtype=right.dtype, device=right.device) if x0 is None else x0.reshape(-1).clone()
     return product, solved, right, x
 
 
@@ -92,14 +99,22 @@ def gmres(A, b, x0=None, tol=1e-5, restart=None, maxiter=None, M=None, callback=
             basis.append(w / h[k + 1, k])
         e = _t.zeros(k + 2, dtype=right.dtype, device=right.device)
         e[0] = size
-        y = _l.lstsq(h[: k + 2, : k + 1], e[:, None])[0][:, 0]
+        y = _least(h[: k + 2, : k + 1], e)
         x = x + solved((_t.stack(basis[: k + 1], 1) @ y[:, None])[:, 0])
+
+
+def _least(a, b):
+    """x with the least |a @ x - b|."""
+    if not a.dtype.is_complex:
+        return _l.lstsq(a, b[:, None])[0][:, 0]
+    parts = _t.cat([_t.cat([a.real, -a.imag], 1), _t.cat([a.imag, a.real], 1)], 0)
+    x = _least(parts, _t.cat([b.real, b.imag]))
+    return _t._ops.complex(x[: a.shape[1]], x[a.shape[1]:])
 
 
 def spsolve(A, b):
     """x of A @ x = b by a dense factorization: for matrices whose dense form fits into memory."""
-    right = floating(tensor(b))
-    dense = tensor(A.toarray(), right.dtype)
+    dense, right = together(tensor(A.toarray()), floating(tensor(b)))
     x = _l.solve(dense, right[:, None] if right.dim() == 1 else right)
     return like(b, x.reshape(right.shape))
 
