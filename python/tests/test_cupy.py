@@ -457,12 +457,41 @@ def test_sparse_matrices(kind):
     if kind != "coo_matrix":
         again = make((m.data, m.indices, m.indptr), shape=m.shape)
         assert numpy.allclose(dense(again), a)
+    i = make(cp.array([[3, 0], [250, 7]], dtype=cp.uint8))
+    assert (i * 2.5).dtype == (i / 2).dtype == (i * numpy.float64(2)).dtype == (numpy.float64(2) * i).dtype == numpy.float64
+    assert dense(numpy.float64(2) * i).tolist() == [[6, 0], [500, 14]]
+    assert cp.asnumpy(i - cp.array([[1, 1], [0, 0]], dtype=cp.uint8)).tolist() == [[2, 255], [250, 7]]
+    assert dense(i - i).tolist() == [[0, 0], [0, 0]] and (i - i).dtype == numpy.uint8
+    assert cp.asnumpy(i.sum(0)).tolist() == [[253, 7]] and cp.asnumpy(i.astype(bool).sum(1)).tolist() == [[1], [2]]
+    twin, other = make(m, copy=True), m.copy()
+    ones = cp.ones(4, dtype=cp.float32)
+    f = make(cp.eye(4, dtype=cp.float32))
+    assert cp.asnumpy(f @ ones.astype("d")).tolist() == [1, 1, 1, 1]
+    if kind == "csc_matrix":
+        with pytest.raises(ValueError, match="read-only"):
+            f.data[:] = 5
+        f.data = f.data * 5
+        b = make(cp.array([[1.0, 2], [3, 4]]))
+        b.data = cp.array([5, 6, 7, 8])
+        assert dense(b).tolist() == [[5, 7], [6, 8]]
+    else:
+        f.data[:] = 5
+        assert make(f).data[0] == 5
+        f.data *= 1
+    assert cp.asnumpy(f @ ones.astype("d")).tolist() == cp.asnumpy(f @ ones).tolist() == [5, 5, 5, 5]
+    m.data = m.data * 2
+    assert numpy.allclose(dense(twin), a) and numpy.allclose(dense(other), a) and numpy.allclose(dense(m), 2 * a)
+    out = cp.zeros((5, 4))
+    assert m.toarray(out=out) is out and numpy.allclose(cp.asnumpy(out), 2 * a) and m.toarray(order="F").flags.f_contiguous
     with pytest.raises(ValueError, match="outside"):
         make((cp.array([1.0]), (cp.array([7]), cp.array([0]))), shape=(2, 2))
 
 
 def test_sparse_solvers():
     n = 40
+    assert cp.asnumpy(sparse.diags(cp.array([1.0, 2])).toarray()).tolist() == [[1, 0], [0, 2]]
+    one, two = (sparse.random(5, 6, 0.5, random_state=s).toarray() for s in (3, cp.random.RandomState(3)))
+    assert (one == two).all() and (one != 0).sum() == 15
     a = sparse.diags([[-1.0] * (n - 1), [2.5] * n, [-1.0] * (n - 1)], [-1, 0, 1], format="csr")
     b = cp.array(RANDOM.normal(size=n))
     exact = numpy.linalg.solve(cp.asnumpy(a.toarray()), cp.asnumpy(b))

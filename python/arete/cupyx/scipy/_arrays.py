@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from ... import _C, numpy as _np
 from ..._C import Tensor
+from ...numpy._types import PROMOTED_NATIVE
 
 
 def tensor(a, dtype=None):
@@ -13,7 +14,7 @@ def tensor(a, dtype=None):
 
 def together(x, y):
     """Two tensors in their common dtype, on the first one's device."""
-    dtype = _C.promote_types(x.dtype, y.dtype)
+    dtype = PROMOTED_NATIVE[x.dtype, y.dtype]
     return x.to(dtype), y.to(x.device, dtype)
 
 

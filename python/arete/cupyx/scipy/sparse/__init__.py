@@ -3,7 +3,8 @@ differ in which arrays they show."""
 from __future__ import annotations
 
 from .... import _C, _operators as _t, numpy as _np, sparse as _sparse
-from .._arrays import like, tensor
+from ....numpy._array import ordered
+from .._arrays import like, tensor, together
 from . import linalg
 
 __all__ = ["coo_matrix", "csc_matrix", "csr_matrix", "diags", "eye", "identity", "issparse", "linalg", "random", "spmatrix"]
@@ -21,21 +22,34 @@ def _rows(starts):
     return _t.repeat_interleave(_t.arange(starts.numel() - 1, device=starts.device), starts[1:] - starts[:-1])
 
 
+def _fixed(t):
+    """An array that cannot be written, of a tensor that is no storage of the matrix or that others share."""
+    a = _np.ndarray(t)
+    a.flags.writeable = False
+    return a
+
+
+def _is_number(x):
+    return isinstance(x, (int, float, complex)) or getattr(x, "ndim", None) == 0
+
+
 class spmatrix:
     """A sparse matrix: from an array, another sparse matrix, a shape, (data, (row, column)), or, of rows or columns, (data, indices,
     indptr). Values of one place are summed."""
 
     format = "coo"
     ndim = 2
+    __array_ufunc__ = None  # NumPy's numbers leave products to the methods here
 
     def __init__(self, arg1, shape=None, dtype=None, copy=False):
         sorted_already = False
         if isinstance(arg1, spmatrix):
             row, col, data, shape, sorted_already = arg1._row, arg1._col, arg1._data, arg1.shape, True
+            data = data.clone() if copy or arg1.format != self.format else data
         elif isinstance(arg1, tuple) and len(arg1) == 2 and all(isinstance(n, int) for n in arg1):
             shape = arg1
-            row = col = _t.zeros(0, dtype=_C.int64)
-            data = _t.zeros(0, dtype=_C.float64)
+            row = col = _t.zeros(0, dtype=_C.int64, device=_np.get_device())
+            data = _t.zeros(0, dtype=_C.float64, device=_np.get_device())
         elif isinstance(arg1, tuple) and len(arg1) == 2:
             data, (row, col) = tensor(arg1[0]), (tensor(i, _C.int64) for i in arg1[1])
             shape = shape or (int(row.max()) + 1, int(col.max()) + 1)
@@ -56,7 +70,7 @@ class spmatrix:
             data, shape, sorted_already = dense[row, col], tuple(dense.shape), True
         self.shape = tuple(int(n) for n in shape)
         if dtype is not None:
-            data = data.to(_np.empty(0, dtype=dtype)._tensor.dtype)
+            data = _np.ndarray(data).astype(dtype, copy=False)._tensor
         if row.numel() and not sorted_already:
             if int(row.min()) < 0 or int(col.min()) < 0 or int(row.max()) >= self.shape[0] or int(col.max()) >= self.shape[1]:
                 raise ValueError("an index lies outside of the matrix")
@@ -90,7 +104,18 @@ class spmatrix:
 
     @property
     def data(self):
-        return _np.ndarray(self._data[self._order()])
+        """The values; of a csc matrix, which keeps them in another order, a copy that cannot be written."""
+        return _fixed(self._data[self._order()]) if self.format == "csc" else _np.ndarray(self._data)
+
+    @data.setter
+    def data(self, values):
+        values = tensor(values).to(self._data.device)
+        if values.shape != self._data.shape:
+            raise ValueError(f"the matrix has {self.nnz} values, not {tuple(values.shape)}")
+        if self.format == "csc":
+            at = self._order()
+            values = _t.empty_like(values).index_copy_(0, at, values)
+        self._data, self._matrix = values, None
 
     def __repr__(self):
         return (f"<{self.shape[0]}x{self.shape[1]} sparse matrix of type '{self.dtype}' with {self.nnz} stored elements in {self.format} "
@@ -99,7 +124,14 @@ class spmatrix:
     def toarray(self, order=None, out=None):
         dense = _t.zeros(*self.shape, dtype=self._data.dtype, device=self._data.device)
         dense[self._row, self._col] = self._data
-        return _np.ndarray(dense)
+        if out is None:
+            return _np.ndarray(ordered(dense, order))
+        if order is not None:
+            raise ValueError("order cannot be specified if out is not None")
+        if out.shape != self.shape or out.dtype != self.dtype:
+            raise ValueError(f"out must have shape {self.shape} and dtype {self.dtype}")
+        out[...] = _np.ndarray(dense)
+        return out
 
     todense = toarray
 
@@ -112,19 +144,19 @@ class spmatrix:
         return getattr(scipy.sparse, f"{self.format}_matrix")((data, (row, col)), shape=self.shape)
 
     def tocoo(self, copy=False):
-        return coo_matrix(self)
+        return coo_matrix(self, copy=copy)
 
     def tocsr(self, copy=False):
-        return csr_matrix(self)
+        return csr_matrix(self, copy=copy)
 
     def tocsc(self, copy=False):
-        return csc_matrix(self)
+        return csc_matrix(self, copy=copy)
 
     def copy(self):
         return self._new(self._data.clone())
 
     def astype(self, dtype):
-        return self._new(self._data.to(_np.empty(0, dtype=dtype)._tensor.dtype))
+        return self._new(_np.ndarray(self._data).astype(dtype)._tensor)
 
     def diagonal(self, k=0):
         rows = max(0, min(self.shape[0] + min(k, 0), self.shape[1] - max(k, 0)))
@@ -136,9 +168,14 @@ class spmatrix:
     def sum(self, axis=None):
         if axis is None:
             return _np.ndarray(self._data.sum())
+        if axis not in (0, 1, -1, -2):
+            raise ValueError("axis out of range")
+        data = self._data
+        if not (data.dtype.is_floating_point or data.dtype.is_complex):
+            data = data.to(_C.int64)
         kept = 1 if axis in (0, -2) else 0
-        total = _t.zeros(self.shape[kept], dtype=self._data.dtype, device=self._data.device)
-        total.index_add_(0, self._col if kept else self._row, self._data)
+        total = _t.zeros(self.shape[kept], dtype=data.dtype, device=data.device)
+        total.index_add_(0, self._col if kept else self._row, data)
         return _np.ndarray(total[None, :] if kept else total[:, None])
 
     # --- algebra ---
@@ -150,7 +187,7 @@ class spmatrix:
     T = property(transpose)
 
     def conj(self):
-        return self._new(self._data.conj())
+        return self._new(self._data.conj() if self._data.is_complex() else self._data.clone())
 
     @property
     def H(self):
@@ -159,28 +196,33 @@ class spmatrix:
     def _product(self, t):
         if t.shape[0] != self.shape[1]:
             raise ValueError("dimension mismatch")
-        dtype = _C.promote_types(self._data.dtype, t.dtype)
-        if self._matrix is None or self._matrix.dtype is not dtype:
-            self._matrix = _sparse.sparse_csr_tensor(_starts(self._row, self.shape[0]), self._col, self._data.to(dtype), self.shape)
-        t = t.to(dtype)
-        return _sparse.mm(self._matrix, t[:, None] if t.dim() == 1 else t).reshape(self.shape[0], *t.shape[1:])
+        data, t = together(self._data, t)
+        matrix = self._matrix if data is self._data else None
+        if matrix is None:
+            matrix = _sparse.sparse_csr_tensor(_starts(self._row, self.shape[0]), self._col, data, self.shape)
+        if data is self._data:  # of a converted copy nothing is kept: values may be written
+            self._matrix = matrix
+        return _sparse.mm(matrix, t[:, None] if t.dim() == 1 else t).reshape(self.shape[0], *t.shape[1:])
 
     def dot(self, other):
         """The product with a sparse matrix, an array, or a number."""
         if isinstance(other, spmatrix):
             return self._times_sparse(other)
-        if isinstance(other, (int, float, complex)):
-            return self._new(self._data * other)
+        if _is_number(other):
+            return self._scaled(other)
         return like(other, self._product(tensor(other)))
 
     __matmul__ = __mul__ = dot
+
+    def _scaled(self, number):
+        return self._new((_np.ndarray(self._data) * number)._tensor)
 
     def __rmatmul__(self, other):
         t = tensor(other)
         return like(other, self.transpose()._product(t.T if t.dim() == 2 else t).T if t.dim() == 2 else self.transpose()._product(t))
 
     def __rmul__(self, other):
-        return self._new(self._data * other) if isinstance(other, (int, float, complex)) else self.__rmatmul__(other)
+        return self._scaled(other) if _is_number(other) else self.__rmatmul__(other)
 
     def _times_sparse(self, other):
         if other.shape[0] != self.shape[1]:
@@ -195,18 +237,21 @@ class spmatrix:
         return type(self)((data, (row, col)), shape=(self.shape[0], other.shape[1]))
 
     def __truediv__(self, other):
-        return self._new(self._data / other)
+        if not _is_number(other):
+            raise NotImplementedError("a sparse matrix is divided by numbers only; multiply(1 / other) goes by elements")
+        return self._new((_np.ndarray(self._data) / other)._tensor)
 
     def __neg__(self):
         return self._new(-self._data)
 
     def _sum(self, other, sign):
         if not isinstance(other, spmatrix):
-            return like(other, tensor(self.toarray()) + sign * tensor(other))
+            d, t = together(tensor(self.toarray()), tensor(other))
+            return like(other, d + t if sign > 0 else d - t)
         if other.shape != self.shape:
             raise ValueError("inconsistent shapes")
-        dtype = _C.promote_types(self._data.dtype, other._data.dtype)
-        pairs = (self._data.to(dtype), sign * other._data.to(dtype)), (self._row, other._row), (self._col, other._col)
+        mine, theirs = together(self._data, other._data)
+        pairs = (mine, theirs if sign > 0 else -theirs), (self._row, other._row), (self._col, other._col)
         data, row, col = (_np.ndarray(_t.cat(pair)) for pair in pairs)
         return type(self)((data, (row, col)), shape=self.shape)
 
@@ -218,13 +263,13 @@ class spmatrix:
 
     def multiply(self, other):
         """Element by element."""
-        if isinstance(other, (int, float, complex)):
-            return self._new(self._data * other)
+        if _is_number(other):
+            return self._scaled(other)
         dense = _t.broadcast_to(tensor(other.toarray() if isinstance(other, spmatrix) else other), self.shape)
-        return self._new(self._data * dense[self._row, self._col])
+        return self._scaled(_np.ndarray(dense[self._row, self._col]))
 
     def power(self, n):
-        return self._new(self._data**n)
+        return self._new((_np.ndarray(self._data) ** n)._tensor)
 
     def __abs__(self):
         return self._new(self._data.abs())
@@ -232,20 +277,20 @@ class spmatrix:
 
 class coo_matrix(spmatrix):
     format = "coo"
-    row = property(lambda self: _np.ndarray(self._row))
-    col = property(lambda self: _np.ndarray(self._col))
+    row = property(lambda self: _fixed(self._row))
+    col = property(lambda self: _fixed(self._col))
 
 
 class csr_matrix(spmatrix):
     format = "csr"
-    indices = property(lambda self: _np.ndarray(self._col))
-    indptr = property(lambda self: _np.ndarray(_starts(self._row, self.shape[0])))
+    indices = property(lambda self: _fixed(self._col))
+    indptr = property(lambda self: _fixed(_starts(self._row, self.shape[0])))
 
 
 class csc_matrix(spmatrix):
     format = "csc"
-    indices = property(lambda self: _np.ndarray(self._row[self._order()]))
-    indptr = property(lambda self: _np.ndarray(_starts(self._col, self.shape[1])))
+    indices = property(lambda self: _fixed(self._row[self._order()]))
+    indptr = property(lambda self: _fixed(_starts(self._col, self.shape[1])))
 
 
 def issparse(x):
@@ -258,7 +303,8 @@ _FORMATS = {None: csr_matrix, "csr": csr_matrix, "csc": csc_matrix, "coo": coo_m
 def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
     """A matrix with these diagonals."""
     offsets = [offsets] if isinstance(offsets, int) else list(offsets)
-    diagonals = [diagonals] if len(offsets) == 1 and not hasattr(diagonals[0], "__len__") else list(diagonals)
+    numbers = not getattr(diagonals[0], "ndim", hasattr(diagonals[0], "__len__"))
+    diagonals = [diagonals] if len(offsets) == 1 and numbers else list(diagonals)
     diagonals = [tensor(d).reshape(-1) for d in diagonals]
     if shape is None:
         side = diagonals[0].numel() + abs(offsets[0])
@@ -286,7 +332,10 @@ def identity(n, dtype="d", format=None):
 
 
 def random(m, n, density=0.01, format="coo", dtype=None, random_state=None):
-    """A matrix with random elements in [0, 1) at random places."""
-    places = _t.randperm(m * n)[: round(density * m * n)]
-    data = _np.ndarray(_t.rand(places.numel(), dtype=_C.float64))
+    """A matrix with random elements in [0, 1) at random places; `random_state`: a seed, or a generator of arete.numpy.random."""
+    if random_state is not None and not hasattr(random_state, "_own"):
+        random_state = _np.random.RandomState(random_state)
+    options = {"device": _np.get_device(), "generator": getattr(random_state, "_own", None)}
+    places = _t.randperm(m * n, **options)[: round(density * m * n)]
+    data = _np.ndarray(_t.rand(places.numel(), dtype=_C.float64, **options))
     return _FORMATS[format]((data, (_np.ndarray(places // n), _np.ndarray(places % n))), shape=(m, n), dtype=dtype)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from .... import _C, _operators as _t, linalg as _l, numpy as _np
+from ....numpy._types import PROMOTED_NATIVE
 from .._arrays import floating, like, tensor, together
 
 __all__ = ["LinearOperator", "aslinearoperator", "cg", "gmres", "norm", "spsolve"]
@@ -33,7 +34,7 @@ def _system(a, b, x0, m):
         if f is not None:
             dtype = tensor(f @ like(b, _t.zeros_like(right))).dtype if f.dtype is None else (
                 f.dtype if isinstance(f.dtype, _C.dtype) else _np.empty(0, dtype=f.dtype)._tensor.dtype)
-            right = right.to(_C.promote_types(right.dtype, dtype))
+            right = right.to(PROMOTED_NATIVE[right.dtype, dtype])
     if x0 is not None:
         right, x0 = together(right, tensor(x0))
 
