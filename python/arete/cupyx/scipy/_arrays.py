@@ -19,8 +19,8 @@ def together(x, y):
 
 
 def like(a, t):
-    """A tensor as `a` is: a tensor, else an array."""
-    return t if isinstance(a, Tensor) else _np.ndarray(t)
+    """A tensor as `a` is: a tensor, else an array; where there is no `a`, one where arrays are made."""
+    return t if isinstance(a, Tensor) else _np.ndarray(t if a is not None else t.to(_np.get_device()))
 
 
 def floating(t):
