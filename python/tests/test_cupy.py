@@ -370,6 +370,14 @@ def test_resampling():
     assert numpy.allclose(cp.asnumpy(ndimage.rotate(x, 90, order=1, mode="nearest")), numpy.rot90(X))
     big = cp.asnumpy(ndimage.zoom(x, 2, order=1))
     assert big.shape == (14, 18) and numpy.allclose(big[[0, 0, -1], [0, -1, -1]], X[[0, 0, -1], [0, -1, -1]])
+    wide = numpy.arange(3000) % 7
+    for dtype in (cp.float16, cp.float32):
+        moved = ndimage.shift(cp.array(wide, dtype=dtype), 1, order=1, mode="grid-wrap")
+        assert numpy.array_equal(cp.asnumpy(moved), numpy.roll(wide, 1)) and moved.dtype == dtype
+    assert float(ndimage.map_coordinates(cp.array(wide, dtype=cp.float16), cp.array([[2501.5]]), order=1)[0]) == wide[2501:2503].mean()
+    for other in ("wrap", "grid-constant"):
+        with pytest.raises(NotImplementedError, match="resampling has no mode"):
+            ndimage.shift(x, 1, order=1, mode=other)
     with pytest.raises(NotImplementedError, match="order must be 0 or 1, not 3"):
         ndimage.zoom(x, 2)
 
@@ -380,10 +388,17 @@ def test_convolutions(mode):
     for f in (signal.convolve, signal.fftconvolve):
         assert numpy.allclose(cp.asnumpy(f(cp.array(a), cp.array(b), mode)), numpy.convolve(a, b, mode))
     assert numpy.allclose(cp.asnumpy(signal.correlate(cp.array(a), cp.array(b), mode)), numpy.correlate(a, b, mode))
+    rows = [numpy.convolve(x, y, mode) for x, y in zip(X, X[:, :4])]
+    for axes in (1, [-1]):
+        assert numpy.allclose(cp.asnumpy(signal.fftconvolve(cp.array(X), cp.array(X[:, :4]), mode, axes)), rows)
+    one = signal.fftconvolve(cp.array(X), cp.array(X[:1, :4]), mode, 1)
+    assert numpy.allclose(cp.asnumpy(one), [numpy.convolve(x, X[0, :4], mode) for x in X])
+    with pytest.raises(ValueError, match="incompatible shapes"):
+        signal.fftconvolve(cp.array(X), cp.array(X[:2]), mode, 1)
     whole = signal.convolve(cp.arange(5), cp.array([1, 2]), mode)
     assert whole.dtype == numpy.int64 and cp.asnumpy(whole).tolist() == numpy.convolve(numpy.arange(5), [1, 2], mode).tolist()
     w = RANDOM.normal(size=(3, 3))
-    for boundary, border in (("fill", "constant"), ("wrap", "wrap"), ("symm", "reflect")):
+    for boundary, border in (("fill", "constant"), ("wrap", "wrap"), ("circular", "wrap"), ("symm", "reflect"), ("symmetric", "reflect")):
         found = cp.asnumpy(signal.convolve2d(cp.array(X), cp.array(w), "same", boundary))
         assert numpy.allclose(found, (neighbours(X, (3, 3), border) * w[::-1, ::-1]).sum((2, 3)))
 

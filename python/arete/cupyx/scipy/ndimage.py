@@ -410,9 +410,13 @@ def label(input, structure=None, output=None):
 # --- resampling ---
 
 def _sampled(t, coordinates, order, mode, cval):
-    """The values between elements: `coordinates` has one tensor for each dimension."""
+    """The values between elements: `coordinates` has one tensor for each dimension. Only weights have the dtype of `t`: places do not fit
+    into few bits."""
     if order not in (0, 1):
         raise NotImplementedError(f"resampling is by the nearest element or linear: order must be 0 or 1, not {order}")
+    if mode in ("wrap", "grid-constant"):
+        other = "'grid-wrap', of which the period is a picture," if mode == "wrap" else "'constant', of which all beyond the border is cval,"
+        raise NotImplementedError(f"resampling has no mode {mode!r}; {other} is there")
     mode = _mode(mode)
     inside = None
     if mode == "constant":
@@ -420,7 +424,7 @@ def _sampled(t, coordinates, order, mode, cval):
             here = (c >= 0) & (c <= n - 1)
             inside = here if inside is None else inside & here
     corners = [[((c + 0.5).floor().to(_C.int64), None)] if order == 0 else
-               [(c.floor().to(_C.int64), 1 - (c - c.floor())), (c.floor().to(_C.int64) + 1, c - c.floor())] for c in coordinates]
+               [(c.floor().to(_C.int64), (1 - (c - c.floor())).to(t.dtype)), (c.floor().to(_C.int64) + 1, (c - c.floor()).to(t.dtype))] for c in coordinates]
     total = None
 
     def over(d, index, weight):
@@ -441,13 +445,18 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     """Values of the array at places between its elements: coordinates[d] are the places along dimension d."""
     t = floating(tensor(input))
     c = tensor(coordinates)
-    return given(input, _sampled(t, list(floating(c).to(t.dtype)), order, mode, cval), output)
+    return given(input, _sampled(t, list(c.to(_places(c))), order, mode, cval), output)
+
+
+def _places(t):
+    """The dtype of places: float32 or float64."""
+    return _C.float32 if t.dtype in (_C.float32, _C.float16, _C.bfloat16, _C.complex64) else _C.float64
 
 
 def _positions(shape, t):
     """The indices of all places, as floats, one tensor for each dimension that broadcasts."""
     n = len(shape)
-    return [_t.arange(s, device=t.device, dtype=t.dtype).reshape([-1 if k == d else 1 for k in range(n)]) for d, s in enumerate(shape)]
+    return [_t.arange(s, device=t.device, dtype=_places(t)).reshape([-1 if k == d else 1 for k in range(n)]) for d, s in enumerate(shape)]
 
 
 def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
@@ -462,7 +471,7 @@ def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, 
     full = [int(p.numel()) for p in places]
     coordinates = []
     for row, o in zip(m, each(offset, n, "offset")):
-        c = _t.full(full, float(o), dtype=t.dtype, device=t.device)
+        c = _t.full(full, float(o), dtype=places[0].dtype, device=t.device)
         for factor, p in zip(row, places):
             c = c + p * factor
         coordinates.append(c)

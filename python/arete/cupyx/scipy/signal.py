@@ -22,20 +22,21 @@ def _pair(a, b):
     return x.to(dtype), y.to(dtype)
 
 
-def _cut(full, x, y, mode):
-    """The part of the whole that a mode asks for."""
+def _cut(full, x, y, mode, axes=None):
+    """The part of the whole that a mode asks for, along some axes."""
     if mode == "full":
         return full
     if mode == "same":
         sizes = list(x.shape)
     elif mode == "valid":
-        ahead = all(p >= q for p, q in zip(x.shape, y.shape))
-        if not ahead and not all(p <= q for p, q in zip(x.shape, y.shape)):
+        pairs = [(x.shape[d], y.shape[d]) for d in (range(x.dim()) if axes is None else axes)]
+        if not all(p >= q for p, q in pairs) and not all(p <= q for p, q in pairs):
             raise ValueError("For 'valid' mode, one must be at least as large as the other in every dimension")
         sizes = [abs(p - q) + 1 for p, q in zip(x.shape, y.shape)]
     else:
         raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
-    for d, s in enumerate(sizes):
+    for d in range(full.dim()) if axes is None else axes:
+        s = sizes[d]
         full = full.narrow(d, (full.shape[d] - s) // 2, s)
     return full
 
@@ -71,7 +72,7 @@ def _direct(x, y):
 
 
 def _by_fft(x, y, axes=None):
-    axes = list(range(x.dim())) if axes is None else [a % x.dim() for a in axes]
+    axes = list(range(x.dim())) if axes is None else axes
     sizes = [x.shape[a] + y.shape[a] - 1 for a in axes]
     if x.dtype.is_complex:
         return _fft.ifftn(_fft.fftn(x, sizes, axes) * _fft.fftn(y, sizes, axes), sizes, axes)
@@ -80,9 +81,17 @@ def _by_fft(x, y, axes=None):
 
 
 def fftconvolve(in1, in2, mode="full", axes=None):
-    """The convolution by way of the Fourier transform."""
+    """The convolution by way of the Fourier transform, along all axes or some; the others broadcast."""
     x, y = _pair(in1, in2)
-    return like(in1, _cut(_by_fft(x, y, axes), x, y, mode).contiguous())
+    axes = range(x.dim()) if axes is None else axes if hasattr(axes, "__len__") else [axes]
+    if any(not -x.dim() <= a < x.dim() for a in axes):
+        raise ValueError("axes exceeds dimensionality of input")
+    axes = [a % x.dim() for a in axes]
+    if not axes or len({*axes}) != len(axes):
+        raise ValueError("axes must name dimensions, each once")
+    if any(p != q and 1 not in (p, q) for d, (p, q) in enumerate(zip(x.shape, y.shape)) if d not in axes):
+        raise ValueError(f"incompatible shapes for in1 and in2: {tuple(x.shape)} and {tuple(y.shape)}")
+    return like(in1, _cut(_by_fft(x, y, axes), x, y, mode, axes).contiguous())
 
 
 def convolve(in1, in2, mode="full", method="auto"):
@@ -105,7 +114,7 @@ def correlate(in1, in2, mode="full", method="auto"):
 
 def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     """The convolution of two matrices; `boundary`: "fill", "wrap" or "symm"."""
-    kinds = {"fill": "constant", "wrap": "wrap", "symm": "reflect"}
+    kinds = {"fill": "constant", "wrap": "wrap", "circular": "wrap", "symm": "reflect", "symmetric": "reflect"}
     if boundary not in kinds:
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric' (or 'symm').")
     x, y = _pair(in1, in2)
