@@ -462,3 +462,59 @@ def test_indices(seed):
         a[key] = -1
         b[to_own(key)] = -1
         assert numpy.array_equal(theirs, ours.get()), (shape, key)
+
+
+VIEWS = [
+    lambda m, x: x.T, lambda m, x: x.mT if x.ndim > 1 else x, lambda m, x: x.transpose(*range(1, x.ndim), 0),
+    lambda m, x: x.swapaxes(0, -1), lambda m, x: m.moveaxis(x, 0, -1), lambda m, x: m.rollaxis(x, x.ndim - 1), lambda m, x: list(x)[-1],
+    lambda m, x: m.squeeze(x), lambda m, x: m.expand_dims(x, (0, -1)), lambda m, x: m.split(x, [1], -1)[1], lambda m, x: x.reshape(-1),
+    lambda m, x: x.reshape(x.shape[0], -1), lambda m, x: x.reshape(*x.shape[:-1], 2, -1), lambda m, x: x.reshape(-1, order="F"),
+    lambda m, x: x.view(), lambda m, x: m.asarray(x), lambda m, x: m.array(x, copy=None, ndmin=3), lambda m, x: m.ravel(x),
+    lambda m, x: m.rot90(x) if x.ndim > 1 else x, lambda m, x: m.rot90(x, 3, (-1, 0)) if x.ndim > 1 else x, lambda m, x: m.flip(x),
+    lambda m, x: m.rot90(x, 2) if x.ndim > 1 else x, lambda m, x: x.view("int64"), lambda m, x: m.atleast_3d(x), lambda m, x: x[::-2],
+    lambda m, x: x[..., ::-1], lambda m, x: m.unstack(x, axis=-1)[0] if x.ndim > 1 else x, lambda m, x: m.broadcast_arrays(x, 1.0)[0]]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_writes_to_views(seed):
+    """Views of views, with negative steps among them: a write to the last is seen in the array exactly where NumPy sees it."""
+    r, reversed_ones = random.Random(seed), 0
+    for _ in range(400):
+        shape = r.choice([(4,), (2, 4), (1, 2, 4), (2, 2, 4)])
+        theirs = numpy.arange(numpy.prod(shape), dtype="float64").reshape(shape)
+        ours = np.array(theirs)
+        a, b = (theirs[::-1], ours[::-1]) if r.random() < 0.6 else (theirs, ours)
+        chosen = [r.randrange(len(VIEWS)) for _ in range(r.choice([1, 2, 3]))]
+        for k in chosen:
+            (e, error), (f, own) = outcome(VIEWS[k], (numpy, a), {}), outcome(VIEWS[k], (np, b), {})
+            assert (error is None) == (own is None), (shape, chosen, error, own)
+            if error is None and e.size:
+                a, b = e, f
+        if not a.ndim:
+            continue
+        assert numpy.array_equal(a, b.get(), equal_nan=True), (shape, chosen)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            a[...] = b[...] = numpy.arange(a.size).reshape(a.shape) + 50
+        assert numpy.array_equal(theirs, ours.get(), equal_nan=True), (shape, chosen)
+        reversed_ones += type(b).__name__ == "Reversed"
+    assert reversed_ones > 50
+    x, y = numpy.zeros((2, 3)), np.zeros((2, 3))
+    for m, z in ((numpy, x), (np, y)):
+        m.add.at(z[::-1].T, (0, [0, 1, 1]), [1, 2, 3])
+    assert numpy.array_equal(x, y.get())
+    z = np.ones(3, dtype=complex)
+    z[::-1].imag[0] = 7
+    assert z.tolist() == [1, 1, 1 + 7j]
+
+
+def test_views_of_read_only_arrays():
+    for k, view in enumerate(VIEWS):
+        theirs = numpy.arange(8.0).reshape(2, 4)
+        a = np.array(theirs)
+        a.flags.writeable = False
+        if numpy.shares_memory(view(numpy, theirs), theirs) and k != len(VIEWS) - 1:  # broadcast_arrays gives what it warns of
+            with pytest.raises(ValueError, match="read-only"):
+                view(np, a)[...] = 1
+                pytest.fail(f"view {k} is written")
+        assert numpy.array_equal(a.get(), theirs)

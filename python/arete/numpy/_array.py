@@ -156,18 +156,17 @@ class ndarray:
 
     @property
     def T(self):
-        return wrap(self._tensor.permute(_backwards(self._tensor)))
+        return moved(self, lambda t: t.permute(_backwards(t)))
 
     @property
     def mT(self):
         if self._tensor.dim() < 2:
             raise ValueError("matrix transpose with ndim < 2 is undefined")
-        return wrap(self._tensor.transpose(-1, -2))
+        return moved(self, lambda t: t.transpose(-1, -2))
 
     @property
     def real(self):
-        t = self._tensor
-        return wrap(_t.view_as_real(t).select(-1, 0)) if t.is_complex() else self
+        return moved(self, lambda t: _t.view_as_real(t).select(-1, 0)) if self._tensor.is_complex() else self
 
     @real.setter
     def real(self, value):
@@ -176,7 +175,7 @@ class ndarray:
     @property
     def imag(self):
         t = self._tensor
-        return wrap(_t.view_as_real(t).select(-1, 1) if t.is_complex() else _t.zeros_like(t))
+        return moved(self, lambda t: _t.view_as_real(t).select(-1, 1)) if t.is_complex() else wrap(_t.zeros_like(t))
 
     @imag.setter
     def imag(self, value):
@@ -203,6 +202,8 @@ class ndarray:
         t = self._tensor
         if not t.dim():
             raise TypeError("iteration over a 0-d array")
+        if type(self) is not ndarray:
+            return iter([self[i] for i in range(t.shape[0])])
         rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)  # the elements of a vector are numbers, and no views
         return iter([wrap(row) for row in rows])
 
@@ -259,12 +260,14 @@ class ndarray:
         type, dtype = (dtype, None) if isinstance(dtype, _b.type) and issubclass(dtype, ndarray) else (type, dtype)
         if type not in (None, ndarray):
             raise NotImplementedError(f"view({type.__name__}): results keep no subclasses of ndarray")
-        d = native(dtype)
+        d, backwards = native(dtype), isinstance(self, Reversed)
+        t = self._view if backwards else self._tensor
         if d is None:
-            return wrap(self._tensor.view(self._tensor.shape))
-        if self._tensor.dim() and self._tensor.element_size() != as_dtype(dtype).itemsize and self._tensor.stride(-1) != 1:
+            return Reversed(t, self._axes) if backwards else moved(self, lambda t: t.view(t.shape))
+        last = t.stride(-1) != 1 or (backwards and t.dim() - 1 in self._axes) if t.dim() else False
+        if last and t.element_size() != as_dtype(dtype).itemsize:
             raise ValueError("To change to a dtype of a different size, the last axis must be contiguous")
-        return wrap(self._tensor.view(d))
+        return Reversed(t.view(d), self._axes) if backwards else moved(self, lambda t: t.view(d))
 
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True, device=None):
         """The array in another dtype; the array itself where that changes nothing and `copy` is False."""
@@ -521,6 +524,38 @@ def wrap(tensor):
     return r
 
 
+def shares(a, b):
+    """Whether two tensors have memory in common."""
+    return a.numel() and b.numel() and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def shared(a, t):
+    """The array of a tensor that may be a view of `a`: read-only where `a` is."""
+    r = wrap(t)
+    if type(a) is ReadOnly and shares(t, a._tensor):
+        r.__class__ = ReadOnly
+    return r
+
+
+def backwards(view, axes):
+    """A view with these axes in the opposite order, as far as they have one."""
+    axes = tuple(d for d in axes if view.shape[d] > 1)
+    return Reversed(view, axes) if axes and view.numel() else wrap(view)
+
+
+def moved(a, f):
+    """The array that `f` makes of a's tensor by putting its axes elsewhere: a view, reversed or read-only where `a` is."""
+    if type(a) is Reversed:
+        t = a._view
+        # Which axes these are afterwards: those that have a stride in a tensor of this shape where no others have.
+        mark = _t.empty(_b.sum(t.shape) + 1, dtype=t.dtype).as_strided(t.shape, [_b.int(d in a._axes) for d in range(t.dim())])
+        return backwards(f(t), [d for d, s in enumerate(f(mark).stride()) if s])
+    r = wrap(f(tensor_of(a)))
+    if type(a) is ReadOnly:
+        r.__class__ = ReadOnly
+    return r
+
+
 def ordered(t, order):
     """A tensor as `order` says that it lies; K and A leave it."""
     if order in (None, "K", "A", "k", "a"):
@@ -725,17 +760,20 @@ def array(object, dtype=None, copy=True, order="K", subok=False, ndmin=0):
 
 
 def _array(object, dtype=None, copy=None, order="K", ndmin=0, device=None):
+    if isinstance(object, (ReadOnly, Reversed)) and not copy and device in (None, object.device):
+        if order in (None, "K", "A") and native(dtype) in (None, object._tensor.dtype):
+            return object if object.ndim >= ndmin else moved(object, lambda t: t.reshape((1,) * (ndmin - t.dim()) + tuple(t.shape)))
     t = tensor_of(object, dtype, device)
-    shared = _is_array(object)
+    others = _is_array(object)
     if copy is False and not (isinstance(object, (ndarray, Tensor)) and t is (object._tensor if isinstance(object, ndarray) else object)
-                              or shared and not isinstance(object, (ndarray, Tensor))):
+                              or others and not isinstance(object, (ndarray, Tensor))):
         raise ValueError("Unable to avoid copy while creating an array as requested.")
-    if copy and shared and (not isinstance(object, (ndarray, Tensor)) or t is getattr(object, "_tensor", object)):
+    if copy and others and (not isinstance(object, (ndarray, Tensor)) or t is getattr(object, "_tensor", object)):
         t = t.clone()
     t = ordered(t, order)
     while t.dim() < ndmin:
         t = t.unsqueeze(0)
-    return object if type(object) is ndarray and t is object._tensor else wrap(t)
+    return object if isinstance(object, ndarray) and t is object._tensor else shared(object, t)
 
 
 generic.make = staticmethod(array)

@@ -6,7 +6,7 @@ import operator as _operator
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import _in_kind, _new, ReadOnly, Reversed, cast, ndarray, tensor_of, wrap
+from ._array import _in_kind, _new, backwards as _backwards, ReadOnly, Reversed, cast, ndarray, shares, tensor_of, wrap
 
 __all__: list[str] = []
 _FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
@@ -111,7 +111,7 @@ def _basic(array, parts):
             at += 1
         axis += 1
     view = t[tuple(key)] if key else t
-    return Reversed(view, tuple(out)) if out else wrap(view)
+    return _backwards(view, out) if out else wrap(view)
 
 
 def _advanced(parts, t):
@@ -217,13 +217,9 @@ def _put(view, value):
         expanded = v.expand(view.shape)
     except (ValueError, RuntimeError):
         raise ValueError(f"could not broadcast input array from shape {tuple(v.shape)} into shape {tuple(view.shape)}") from None
-    if _shares(v, view):
+    if shares(v, view):
         expanded = expanded.clone()
     view.copy_(expanded)
-
-
-def _shares(a, b):
-    return a.numel() and b.numel() and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _set(array, key, value):
@@ -262,7 +258,7 @@ def _get_read_only(array, key):
     r = _getitem(array, key)
     backwards = type(r) is Reversed
     r = wrap(r._tensor) if backwards else r
-    if backwards or _shares(r._tensor, array._tensor):
+    if backwards or shares(r._tensor, array._tensor):
         r.__class__ = ReadOnly
     return r
 

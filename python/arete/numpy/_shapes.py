@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import builtins as _b
+import functools as _functools
 import operator as _operator
 
 from .. import _C, _operators as _t
+from .._C import Tensor
 from ._array import (
-    AxisError, _backwards, axes_of, axis_of, cast, check_cast, ndarray, result_into, sizes_of, tensor_of, wrap,
+    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, cast, check_cast, moved, ndarray, result_into, shared, sizes_of,
+    tensor_of, wrap,
 )
 from ._creation import slice_of
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
@@ -42,6 +45,12 @@ def size(a, axis=None):
 def reshape(a, /, shape, order="C", *, copy=None):
     """Another shape of the same elements; a view where the memory allows it, and `copy=False` refuses where it does not."""
     t, sizes = tensor_of(a), sizes_of(shape)
+    if type(a) is Reversed and not copy and order in ("C", "c", "F", "f", "A"):
+        if order in ("F", "f"):
+            return reshape(a.T, tuple(reversed(sizes)), copy=copy).T
+        r = _reversed_as(a, _reshaped(t, sizes).shape)
+        if r is not None:
+            return r
     if order in ("F", "f") or (order == "A" and not t.is_contiguous() and t.permute(_backwards(t)).is_contiguous()):
         r = _reshaped(t.permute(_backwards(t)), tuple(reversed(sizes)))
         r = r.permute(_backwards(r))
@@ -49,9 +58,31 @@ def reshape(a, /, shape, order="C", *, copy=None):
         r = _reshaped(t, sizes)
     else:
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
-    if copy is False and r.numel() and r.data_ptr() != t.data_ptr():
+    if copy is False and r.numel() and (r.data_ptr() != t.data_ptr() or type(a) is Reversed):
         raise ValueError("Unable to avoid creating a copy while reshaping.")
-    return wrap(r.clone() if copy and r.data_ptr() == t.data_ptr() else r)
+    return shared(a, r.clone() if copy and r.data_ptr() == t.data_ptr() else r)
+
+
+def _reversed_as(a, sizes):
+    """A view with negative steps in another shape; None where NumPy has to copy, too."""
+    old, axes, i, j = a._view.shape, [], 0, 0
+    try:
+        view = a._view.view(sizes)
+    except RuntimeError:
+        return None
+    while view.numel() and i < len(old) and j < len(sizes):  # axes that become axes: all of them are reversed, or none
+        n, m, first, into = old[i], sizes[j], i, j
+        i, j = i + 1, j + 1
+        while n != m:
+            if n < m:
+                n, i = n * old[i], i + 1
+            else:
+                m, j = m * sizes[j], j + 1
+        turned = {d in a._axes for d in range(first, i) if old[d] > 1}
+        if len(turned) > 1:
+            return None
+        axes += range(into, j) if True in turned else ()
+    return backwards(view, axes)
 
 
 def _reshaped(t, sizes):
@@ -64,23 +95,24 @@ def _reshaped(t, sizes):
 
 
 def ravel(a, order="C"):
-    """All elements in one axis; a view where the memory allows it."""
+    """All elements in one axis; a view where they lie one after another already."""
     t = tensor_of(a)
     if order == "K" and not t.is_contiguous():
         places = sorted(range(t.dim()), key=lambda i: -t.stride(i))
-        return wrap(t.permute(places).reshape(-1))
-    return reshape(wrap(t), -1, "C" if order == "K" else order)
+        return shared(a, t.permute(places).reshape(-1))
+    r = reshape(wrap(t) if type(a) is Reversed or not isinstance(a, ndarray) else a, -1, "C" if order == "K" else order)
+    return r if order == "K" or r._tensor.is_contiguous() else r.copy()
 
 
 def transpose(a, axes=None):
     """Axes in another order, else in the opposite one."""
-    t = tensor_of(a)
+    a = a if isinstance(a, ndarray) else wrap(tensor_of(a))
     if axes is None:
-        return wrap(t.permute(_backwards(t)))
-    axes = axes_of(axes, t.dim())
-    if len(axes) != t.dim():
+        return a.T
+    axes = axes_of(axes, a.ndim)
+    if len(axes) != a.ndim:
         raise ValueError("axes don't match array")
-    return wrap(t.permute(axes))
+    return moved(a, lambda t: t.permute(axes))
 
 
 permute_dims = transpose
@@ -88,13 +120,14 @@ permute_dims = transpose
 
 def matrix_transpose(x, /):
     """The last two axes exchanged."""
-    return wrap(tensor_of(x)).mT
+    return (x if isinstance(x, ndarray) else wrap(tensor_of(x))).mT
 
 
 def swapaxes(a, axis1, axis2):
     """Two axes exchanged."""
-    t = tensor_of(a)
-    return wrap(t.transpose(axis_of(axis1, t.dim()), axis_of(axis2, t.dim())))
+    n = ndim(a)
+    axis1, axis2 = axis_of(axis1, n), axis_of(axis2, n)
+    return moved(a, lambda t: t.transpose(axis1, axis2))
 
 
 def moveaxis(a, source, destination):
@@ -103,7 +136,7 @@ def moveaxis(a, source, destination):
     source, destination = axes_of(source, t.dim()), axes_of(destination, t.dim())
     if len(source) != len(destination):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
-    return wrap(_t.movedim(t, source, destination))
+    return moved(a, lambda t: _t.movedim(t, source, destination))
 
 
 def rollaxis(a, axis, start=0):
@@ -113,27 +146,24 @@ def rollaxis(a, axis, start=0):
     if not -t.dim() <= start <= t.dim():
         raise AxisError(start, t.dim() + 1)
     start = start + t.dim() if start < 0 else start
-    return wrap(_t.movedim(t, axis, start - (axis < start)))
+    return moved(a, lambda t: _t.movedim(t, axis, start - (axis < start)))
 
 
 def expand_dims(a, axis):
     """New axes of size 1."""
-    t = tensor_of(a)
-    new = axes_of(axis, t.dim() + (len(axis) if isinstance(axis, (tuple, list)) else 1))
-    for x in sorted(new):
-        t = t.unsqueeze(x)
-    return wrap(t)
+    new = sorted(axes_of(axis, ndim(a) + (len(axis) if isinstance(axis, (tuple, list)) else 1)))
+    return moved(a, lambda t: _functools.reduce(Tensor.unsqueeze, new, t))
 
 
 def squeeze(a, axis=None):
     """Without axes of size 1."""
     t = tensor_of(a)
     if axis is None:
-        return wrap(t.squeeze())
+        return moved(a, lambda t: t.squeeze())
     axes = axes_of(axis, t.dim()) if t.dim() or axis not in (0, -1) else ()
     if _b.any(t.shape[x] != 1 for x in axes):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return wrap(t.reshape([s for i, s in enumerate(t.shape) if i not in axes]))
+    return moved(a, lambda t: t.reshape([s for i, s in enumerate(t.shape) if i not in axes]))
 
 
 def _shapes_error(shapes):
@@ -168,7 +198,7 @@ def broadcast_arrays(*args, subok=False):
     """Views of one shape."""
     ts = [tensor_of(a) for a in args]
     to = broadcast_shapes(*[tuple(t.shape) for t in ts])
-    return tuple(wrap(t.expand(to)) for t in ts)
+    return tuple(moved(a, lambda t: t.expand(to)) for a in args)
 
 
 class broadcast:
@@ -198,7 +228,7 @@ class broadcast:
 
 def _atleast(name, view):
     def function(*arys):
-        r = tuple(wrap(view(tensor_of(a))) for a in arys)
+        r = tuple(moved(a, view) for a in arys)
         return r[0] if len(r) == 1 else r
 
     function.__name__ = name
@@ -314,6 +344,9 @@ def unstack(x, /, *, axis=0):
     t = tensor_of(x)
     if not t.dim():
         raise ValueError("Input array must be at least 1-d.")
+    if type(x) is not ndarray and isinstance(x, ndarray):
+        first = moveaxis(x, axis, 0)
+        return tuple(first[i, ...] for i in range(len(first)))
     return tuple(wrap(r) for r in t.unbind(axis_of(axis, t.dim())))
 
 
@@ -331,7 +364,8 @@ def array_split(ary, indices_or_sections, axis=0):
             raise ValueError("number sections must be larger than 0.")
         each, more = divmod(n, sections)
         cuts = [i * each + _b.min(i, more) for i in range(sections + 1)]
-    return [wrap(t.narrow(axis, a, _b.max(b - a, 0))) for a, b in zip(cuts, cuts[1:])]
+    ary = ary if isinstance(ary, ndarray) else wrap(t)
+    return [ary[(slice(None),) * axis + (slice(a, _b.max(a, b)),)] for a, b in zip(cuts, cuts[1:])]
 
 
 def split(ary, indices_or_sections, axis=0):
@@ -388,7 +422,7 @@ def flip(m, axis=None):
     t = tensor_of(m)
     a = wrap(t) if not isinstance(m, ndarray) else m
     axes = axes_of(axis, t.dim())
-    return a[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(t.dim()))] if axes else wrap(t)
+    return a[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(t.dim()))] if axes else a[...]
 
 
 def fliplr(m):
@@ -426,7 +460,11 @@ def rot90(m, k=1, axes=(0, 1)):
         raise ValueError("len(axes) must be 2.")
     if axis_of(axes[0], t.dim()) == axis_of(axes[1], t.dim()):
         raise ValueError("Axes must be different.")
-    return wrap(_t.rot90(t, k, axes))
+    a, b = axes
+    m, k = m if isinstance(m, ndarray) else wrap(t), k % 4
+    if k in (0, 2):
+        return flip(m, axes) if k else m[...]
+    return swapaxes(flip(m, b), a, b) if k == 1 else flip(swapaxes(m, a, b), b)
 
 
 def _pairs(value, n, kind=int):
@@ -640,14 +678,17 @@ def trim_zeros(filt, trim="fb", axis=None):
 
 
 def diagonal(a, offset=0, axis1=0, axis2=1):
-    """A view of a diagonal."""
+    """A view of a diagonal; of a view with a negative step a copy that cannot be written."""
     t = tensor_of(a)
     if t.dim() < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     axis1, axis2 = axis_of(axis1, t.dim()), axis_of(axis2, t.dim())
     if axis1 == axis2:
         raise ValueError("axis1 and axis2 cannot be the same")
-    return wrap(t.diagonal(offset, axis1, axis2))
+    r = shared(a, t.diagonal(offset, axis1, axis2))
+    if type(a) is Reversed:
+        r.flags.writeable = False
+    return r
 
 
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):

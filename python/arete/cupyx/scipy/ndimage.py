@@ -415,7 +415,7 @@ def _sampled(t, coordinates, order, mode, cval):
     if order not in (0, 1):
         raise NotImplementedError(f"resampling is by the nearest element or linear: order must be 0 or 1, not {order}")
     if mode in ("wrap", "grid-constant"):
-        other = "'grid-wrap', of which the period is a picture," if mode == "wrap" else "'constant', of which all beyond the border is cval,"
+        other = "'grid-wrap', with pictures side by side," if mode == "wrap" else "'constant', with cval from the border on,"
         raise NotImplementedError(f"resampling has no mode {mode!r}; {other} is there")
     mode = _mode(mode)
     inside = None
@@ -423,8 +423,11 @@ def _sampled(t, coordinates, order, mode, cval):
         for c, n in zip(coordinates, t.shape):
             here = (c >= 0) & (c <= n - 1)
             inside = here if inside is None else inside & here
-    corners = [[((c + 0.5).floor().to(_C.int64), None)] if order == 0 else
-               [(c.floor().to(_C.int64), (1 - (c - c.floor())).to(t.dtype)), (c.floor().to(_C.int64) + 1, (c - c.floor()).to(t.dtype))] for c in coordinates]
+    corners = []
+    for c in coordinates:
+        low = (c if order else c + 0.5).floor()
+        at, part = low.to(_C.int64), c - low
+        corners.append([(at, (1 - part).to(t.dtype)), (at + 1, part.to(t.dtype))] if order else [(at, None)])
     total = None
 
     def over(d, index, weight):
