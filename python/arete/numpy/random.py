@@ -132,7 +132,7 @@ class _Distributions:
             x, u, k = self._normal(at.shape), self._open(at.shape), d[at]
             v = (1 + c[at] * x) ** 3
             ok = (v > 0) & (u.log() < 0.5 * x * x + k - k * v + k * v.clamp(min=1e-300).log())
-            return k * v, ok
+            return k * v, ok | (k == _math.inf)
 
         r = self._reject((a.numel(),), propose)
         r = _t.where(a < 1, r * self._open(a.shape) ** (1 / a.clamp(min=1e-300)), r)
