@@ -219,7 +219,7 @@ def test_arrays_share_the_memory_of_tensors():
     assert n[0] == 5 and np.array(n)[0] == 5
     np.array(n)[0] = 6
     assert n[0] == 5
-    view = np.asarray(n).get()
+    view = numpy.asarray(np.asarray(n))
     view[1] = 9
     assert n[1] == 9
     assert arete.from_dlpack(a).data_ptr() == t.data_ptr() and numpy.from_dlpack(a)[2] == 7
@@ -326,6 +326,8 @@ def test_random_numbers(device):
     r, s = np.random.default_rng(5), np.random.default_rng(5)
     x = r.normal(2, 3, (200, 100))
     assert np.array_equal(x, s.normal(2, 3, (200, 100))) and abs(float(x.mean()) - 2) < 0.1 and abs(float(x.std()) - 3) < 0.1
+    infinite = r.gamma([np.inf, 2]).tolist()
+    assert infinite[0] == np.inf > infinite[1] and np.isnan(r.standard_t(np.inf, 2)).all()
     moments = {
         "gamma": ((2.5, 2), 5, 10),
         "beta": ((2, 3), 0.4, 0.04),
@@ -503,12 +505,20 @@ def test_writes_to_views(seed):
     for m, z in ((numpy, x), (np, y)):
         m.add.at(z[::-1].T, (0, [0, 1, 1]), [1, 2, 3])
     assert numpy.array_equal(x, y.get())
+    numpy.asarray(y[::-1])[0, 0] = 9
+    z = y[::-1].get()
+    z[0] = y.get()[1] = -1
+    assert y[::-1].tolist() == [[9, *x[1, 1:]], [*x[0]]] and np.array(x.T).get(order="F").flags.f_contiguous
     z = np.ones(3, dtype=complex)
     z[::-1].imag[0] = 7
     assert z.tolist() == [1, 1, 1 + 7j]
 
 
 def test_views_of_read_only_arrays():
+    a = np.ones(2)
+    a.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        numpy.asarray(a)[0] = 2
     for k, view in enumerate(VIEWS):
         theirs = numpy.arange(8.0).reshape(2, 4)
         a = np.array(theirs)

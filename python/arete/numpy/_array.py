@@ -152,7 +152,7 @@ class ndarray:
     @property
     def data(self):
         """The memory: a buffer on the CPU, an address elsewhere."""
-        return memoryview(self.get()) if self._tensor.device.type == "cpu" else self._tensor.data_ptr()
+        return memoryview(self._host()) if self._tensor.device.type == "cpu" else self._tensor.data_ptr()
 
     @property
     def T(self):
@@ -227,10 +227,10 @@ class ndarray:
         return self._tensor.tolist()
 
     def tobytes(self, order="C"):
-        return self.get().tobytes(order)
+        return self._host().tobytes(order)
 
     def tofile(self, fid, sep="", format="%s"):
-        self.get().tofile(fid, sep, format)
+        self._host().tofile(fid, sep, format)
 
     def dump(self, file):
         import pickle
@@ -244,12 +244,24 @@ class ndarray:
         return pickle.dumps(self)
 
     def get(self, stream=None, order="C", out=None, blocking=True):
-        """A NumPy array: over the same memory where the array is on the CPU, else a copy."""
-        a = self._tensor.detach().cpu().numpy()
+        """A NumPy array, a copy; `numpy.asarray` gives one over the same memory where the array is on the CPU."""
+        import numpy
+
+        a = self._host()
         if out is not None:
             out[...] = a
             return out
-        return a
+        return numpy.array(a, order=order, copy=True if self._tensor.device.type == "cpu" else None)
+
+    def _host(self):
+        """A NumPy array: over the same memory where the array is on the CPU, else a copy."""
+        if type(self) is not Reversed:
+            a = self._tensor.detach().cpu().numpy()
+            if type(self) is ReadOnly:
+                a.flags.writeable = False
+            return a
+        a = self._view.detach().cpu().numpy()
+        return a[tuple(slice(None, None, -1) if d in self._axes else slice(None) for d in range(a.ndim))]
 
     def set(self, arr, stream=None):
         """Takes the values of a NumPy array."""
@@ -373,7 +385,7 @@ class ndarray:
     def __array__(self, dtype=None, copy=None):
         import numpy
 
-        a = self.get()
+        a = self._host()
         if copy is False and self._tensor.device.type != "cpu":
             raise ValueError("an array of a GPU becomes one of NumPy's by a copy only")
         return numpy.array(a, dtype=dtype, copy=copy)

@@ -28,7 +28,7 @@ def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
     """A NumPy array: over the same memory on the CPU, a copy of what lives on a GPU."""
     import numpy
 
-    r = a.get() if isinstance(a, ndarray) else a.detach().cpu().numpy() if isinstance(a, Tensor) else numpy.asarray(a)
+    r = a._host() if isinstance(a, ndarray) else a.detach().cpu().numpy() if isinstance(a, Tensor) else numpy.asarray(a)
     if out is not None:
         out[...] = r
         return out
@@ -56,7 +56,7 @@ def info(object=None, maxwidth=76, output=None, toplevel=None):
 def to_host(x):
     """Arrays as NumPy's, in lists and dicts, too."""
     if isinstance(x, ndarray):
-        return x.get()
+        return x._host()
     if isinstance(x, (list, tuple)):
         return type(x)(to_host(v) for v in x)
     return {k: to_host(v) for k, v in x.items()} if isinstance(x, dict) else x
