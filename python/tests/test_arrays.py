@@ -474,7 +474,9 @@ VIEWS = [
     lambda m, x: x.view(), lambda m, x: m.asarray(x), lambda m, x: m.array(x, copy=None, ndmin=3), lambda m, x: m.ravel(x),
     lambda m, x: m.rot90(x) if x.ndim > 1 else x, lambda m, x: m.rot90(x, 3, (-1, 0)) if x.ndim > 1 else x, lambda m, x: m.flip(x),
     lambda m, x: m.rot90(x, 2) if x.ndim > 1 else x, lambda m, x: x.view("int64"), lambda m, x: m.atleast_3d(x), lambda m, x: x[::-2],
-    lambda m, x: x[..., ::-1], lambda m, x: m.unstack(x, axis=-1)[0] if x.ndim > 1 else x, lambda m, x: m.broadcast_arrays(x, 1.0)[0]]
+    lambda m, x: x[..., ::-1], lambda m, x: m.unstack(x, axis=-1)[0] if x.ndim > 1 else x,
+    lambda m, x: m.lib.stride_tricks.sliding_window_view(x, 2, 0, writeable=True)[0],
+    lambda m, x: m.broadcast_arrays(x, 1.0)[0]]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -505,6 +507,8 @@ def test_writes_to_views(seed):
     for m, z in ((numpy, x), (np, y)):
         m.add.at(z[::-1].T, (0, [0, 1, 1]), [1, 2, 3])
     assert numpy.array_equal(x, y.get())
+    with pytest.raises(ValueError, match="negative step"):
+        np.lib.stride_tricks.as_strided(y[::-1])
     numpy.asarray(y[::-1])[0, 0] = 9
     z = y[::-1].get()
     z[0] = y.get()[1] = -1

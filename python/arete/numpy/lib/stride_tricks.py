@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ..._C import Tensor
-from .._array import axes_of, sizes_of, tensor_of, wrap
+from .._array import Reversed, axes_of, moved, shared, sizes_of, tensor_of, wrap
 from .._shapes import broadcast_arrays, broadcast_shapes, broadcast_to
 
 __all__ = ["as_strided", "sliding_window_view", "broadcast_arrays", "broadcast_shapes", "broadcast_to"]
@@ -10,12 +10,14 @@ __all__ = ["as_strided", "sliding_window_view", "broadcast_arrays", "broadcast_s
 
 def as_strided(x, shape=None, strides=None, subok=False, writeable=True):
     """A view with these sizes and strides in bytes, which may not be negative or leave the memory."""
+    if isinstance(x, Reversed):
+        raise ValueError("as_strided(): an array with a negative step has no strides of its own; pass x.copy()")
     t: Tensor = tensor_of(x)
     size = t.element_size()
     strides = [s * size for s in t.stride()] if strides is None else list(strides)
     if any(s % size or s < 0 for s in strides):
         raise ValueError("strides must be multiples of the element's size from 0 on")
-    r = wrap(t.as_strided(t.shape if shape is None else sizes_of(shape), [s // size for s in strides], t.storage_offset()))
+    r = shared(x, t.as_strided(t.shape if shape is None else sizes_of(shape), [s // size for s in strides], t.storage_offset()))
     if not writeable:
         r.flags.writeable = False
     return r
@@ -36,11 +38,16 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
         axes = tuple(axes_of(a, t.dim())[0] for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
         if len(axes) != len(window):
             raise ValueError("Must provide matching length window_shape and axis")
-    for a, w in zip(axes, window):
-        if w > t.shape[a]:
-            raise ValueError("window shape cannot be larger than input array shape")
-        t = t.unfold(a, w, 1)
-    r = wrap(t)
-    if not writeable:
-        r.flags.writeable = False
+
+    def windows(t):
+        for a, w in zip(axes, window):
+            if w > t.shape[a]:
+                raise ValueError("window shape cannot be larger than input array shape")
+            t = t.unfold(a, w, 1)
+        return t
+
+    if writeable:
+        return moved(x, windows)
+    r = wrap(windows(t))
+    r.flags.writeable = False
     return r
