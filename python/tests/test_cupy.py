@@ -412,6 +412,10 @@ def test_signals():
             if n >= k:
                 expected[:, n] += (b[k] * x[:, n - k] - (a[k] * expected[:, n - k] if k else 0)) / a[0]
     assert numpy.allclose(cp.asnumpy(signal.lfilter(b, a, cp.array(x))), expected)
+    single = cp.array(x, dtype=cp.float32)
+    assert signal.lfilter(b, a, single).dtype == numpy.float32
+    assert numpy.allclose(cp.asnumpy(signal.lfilter(cp.array(b), cp.array(a), single)), expected, atol=1e-5)
+    assert signal.lfilter(cp.array(b), a, single).dtype == numpy.float64
     with pytest.raises(NotImplementedError, match="coefficients"):
         signal.lfilter([1j], [1.0], cp.array(x))
     first, state = signal.lfilter(b, a, cp.array(x[:, :20]), zi=cp.zeros((3, 2)))

@@ -6,7 +6,7 @@ import math
 from ... import _C, _operators as _t, fft as _fft
 from ..._kernels._python import INTRINSICS, PythonKernel
 from . import ndimage as _n
-from ._arrays import each, floating, like, tensor
+from ._arrays import each, floating, like, tensor, together
 
 __all__ = ["choose_conv_method", "convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve", "firwin", "hilbert",
            "lfilter", "medfilt", "medfilt2d", "resample", "sosfilt", "wiener"]
@@ -161,6 +161,9 @@ def lfilter(b, a, x, axis=-1, zi=None):
     t = floating(tensor(x))
     if any(tensor(v).dtype.is_complex for v in (b, a, t, *([] if zi is None else [zi]))):
         raise NotImplementedError("lfilter(): signals, coefficients and states are real")
+    for v in (b, a):
+        if hasattr(v, "dtype"):  # a list has the signal's dtype
+            t, _ = together(t, tensor(v))
     top, low = (tensor(v, t.dtype).reshape(-1).to(t.device) for v in (b, a))
     if low.numel() == 0 or low[0].item() == 0:
         raise ValueError("The first filter coefficient must not be 0")
