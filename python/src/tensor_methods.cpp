@@ -51,8 +51,7 @@ METHOD(share_memory_, {
   const WithoutGil free;
   t.storage()->share();
 } return Py_NewRef(o))
-// Memory of a GPU always is, as PyTorch says: others open it by its handle.
-METHOD(is_shared, return PyBool_FromLong(t.device().is_cuda() || t.storage()->is_shared()))
+METHOD(is_shared, return PyBool_FromLong(t.storage()->is_shared()))
 METHOD(shared_file, return PyLong_FromLong(t.storage()->shared_file()))
 #undef METHOD
 
