@@ -224,7 +224,7 @@ class Builder {
     if (is_type(0)) {
       types_.back()[name] = type();
     } else {
-      declare(name, {Symbol::value, {}, expression(), true});
+      declare(name, {Symbol::value, {}, expression(), true, {}, nullptr, nullptr, {}, {}});
       scopes_.back()[name].type = scopes_.back()[name].node->type;
     }
     at_ = at;

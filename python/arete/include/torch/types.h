@@ -349,12 +349,12 @@ inline bool equal_sizes(IntArrayRef a, IntArrayRef b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
+// clang-format off: it takes lines without a semicolon for one expression.
 // ---- functions
 
 ARETE_TORCH_UNARY(ARETE_TORCH_FUNCTION)
 ARETE_TORCH_BINARY(ARETE_TORCH_FUNCTION)
 ARETE_TORCH_REDUCED(ARETE_TORCH_LIST_FUNCTION)
-// clang-format off: it takes lines without a semicolon for one expression.
 ARETE_TORCH_FUNCTION(cumsum)
 ARETE_TORCH_FUNCTION(mm)
 ARETE_TORCH_FUNCTION(bmm)
@@ -394,7 +394,6 @@ ARETE_TORCH_FUNCTION(arange)
 ARETE_TORCH_FUNCTION(eye)
 ARETE_TORCH_FUNCTION(linspace)
 ARETE_TORCH_FUNCTION(randperm)
-// clang-format on
 inline Tensor cat(const std::vector<Tensor>& all, int64_t dim = 0) {
   return arete::cat(std::vector<arete::Tensor>(all.begin(), all.end()), dim);
 }
@@ -484,11 +483,12 @@ ARETE_TORCH_COMPARISON(>=, ge)
 #undef ARETE_TORCH_OTHER
 #undef ARETE_TORCH_OPERATOR
 #undef ARETE_TORCH_COMPARISON
+// clang-format on
 
-    // ---- checks
+// ---- checks
 
-    template <class... T>
-    std::string str(const T&... parts) {
+template <class... T>
+std::string str(const T&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();
