@@ -20,12 +20,12 @@ namespace arete::lanes {
 struct Symbol {
   // reference: `node` is the lvalue; vector: `parts`; array: CArray; indexer: CIndexer.
   enum What { value, reference, vector, array, indexer } what = value;
-  Type type;
-  Node* node = nullptr;      // the variable, the constant, or the lvalue
-  bool fixed = false;        // const
-  std::vector<Node*> parts;  // of a vector; where an indexer is
+  Type type{};
+  Node* node = nullptr;        // the variable, the constant, or the lvalue
+  bool fixed = false;          // const
+  std::vector<Node*> parts{};  // of a vector; where an indexer is
   Node *pointer = nullptr, *size = nullptr;
-  std::vector<Node*> shape, strides;
+  std::vector<Node*> shape{}, strides{};
   bool contiguous = false;
 };
 
@@ -41,7 +41,7 @@ struct Function {
 struct Value {
   Node* node = nullptr;
   const Symbol* symbol = nullptr;  // an array or an indexer
-  std::vector<Node*> vector;       // shape(), strides(), _ind.get()
+  std::vector<Node*> vector{};     // shape(), strides(), _ind.get()
   bool is_vector = false;
 };
 
@@ -224,7 +224,7 @@ class Builder {
     if (is_type(0)) {
       types_.back()[name] = type();
     } else {
-      declare(name, {Symbol::value, {}, expression(), true, {}, nullptr, nullptr, {}, {}});
+      declare(name, {Symbol::value, {}, expression(), true});
       scopes_.back()[name].type = scopes_.back()[name].node->type;
     }
     at_ = at;
