@@ -2,12 +2,16 @@
 // and that several processes put together.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "arete/core/tensor.h"
-#include "arete/distributed/process_group.h"
+
+namespace arete::distributed {
+class ProcessGroup;
+}
 
 namespace arete::metrics {
 
@@ -35,7 +39,7 @@ class Metric {
   void merge(const Metric& other);
   /// compute() over what all processes of a group have seen, which call it together; the own
   /// states stay. States must be where the group can exchange them (to()).
-  Tensor sync_and_compute(const distributed::ProcessGroupPtr& group = nullptr);
+  Tensor sync_and_compute(const std::shared_ptr<distributed::ProcessGroup>& group = nullptr);
 
   /// The states by name, as handles; lists as one tensor.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;

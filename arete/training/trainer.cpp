@@ -11,6 +11,7 @@
 #include "arete/base/file.h"
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
+#include "arete/distributed/data_parallel.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/environment.h"
 #include "arete/io/tensor_io.h"
@@ -131,7 +132,9 @@ Trainer::Trainer(nn::Module& network, optim::Optimizer& optimizer, Loss loss,
     rank_ = distributed::get_rank();
     world_ = distributed::get_world_size();
   }
-  if (world_ > 1) parallel_.emplace(network_, distributed::DataParallelOptions{});
+  if (world_ > 1)
+    parallel_ =
+        std::make_unique<distributed::DataParallel>(network_, distributed::DataParallelOptions{});
 }
 
 Trainer::~Trainer() = default;

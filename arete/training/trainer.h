@@ -12,12 +12,15 @@
 
 #include "arete/amp/grad_scaler.h"
 #include "arete/data/loader.h"
-#include "arete/distributed/data_parallel.h"
 #include "arete/metrics/metric.h"
 #include "arete/nn/module.h"
 #include "arete/optim/lr_scheduler.h"
 #include "arete/optim/optimizer.h"
 #include "arete/training/callback.h"
+
+namespace arete::distributed {
+class DataParallel;
+}
 
 namespace arete::training {
 
@@ -75,7 +78,7 @@ class Trainer {
   int64_t step() const { return step_; }
   double best() const { return best_; }
   int rank() const { return rank_; }
-  bool is_distributed() const { return parallel_.has_value(); }
+  bool is_distributed() const { return parallel_ != nullptr; }
   /// Of the last update, on the device.
   const Tensor& loss() const { return loss_; }
   /// Ends fit() after the update under way, with the figures of its epoch so far.
@@ -103,7 +106,7 @@ class Trainer {
   TrainerOptions options_;
   Device device_;
   amp::GradScaler scaler_;
-  std::optional<distributed::DataParallel> parallel_;
+  std::unique_ptr<distributed::DataParallel> parallel_;
   std::vector<Figures> history_;
   Tensor loss_;
   int64_t epoch_ = 0, step_ = 0;

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include "arete/distributed/process_group.h"
 #include "arete/metrics/classification.h"
 #include "arete/metrics/detection.h"
 #include "arete/metrics/regression.h"
