@@ -6,7 +6,7 @@
 
 #include "arete/base/error.h"
 #include "arete/device/cuda.h"
-#include "arete/device/lane_program.h"
+#include "arete/device/lane_program_internal.h"
 #include "arete/prim/backend.h"
 
 namespace arete::cuda {

@@ -4,29 +4,10 @@
 #include <limits>
 #include <map>
 
-#include "arete/device/lane_tree.h"
+#include "arete/device/lane_tree_internal.h"
 
 namespace arete::lanes {
 namespace {
-
-template <class F>
-auto visit(Reg r, F&& f) {
-  switch (r) {
-    case Reg::i32:
-      return f(int32_t());
-    case Reg::u32:
-      return f(uint32_t());
-    case Reg::i64:
-      return f(int64_t());
-    case Reg::u64:
-      return f(uint64_t());
-    case Reg::f32:
-      return f(float());
-    case Reg::f64:
-      return f(double());
-  }
-  __builtin_unreachable();
-}
 
 // A conversion with a value for every operand: what C leaves undefined is what GPUs do.
 template <class To, class From>
@@ -266,8 +247,8 @@ float to_bfloat16(float x) { return BFloat16(x); }
 }  // namespace
 
 Map1 conversion(Reg from, Reg to) {
-  return visit(from, [&](auto f) {
-    return visit(to, [&](auto t) -> Map1 {
+  return visit_reg(from, [&](auto f) {
+    return visit_reg(to, [&](auto t) -> Map1 {
       return &run1<decltype(t), decltype(f), &convert<decltype(t), decltype(f)>>;
     });
   });
@@ -295,7 +276,7 @@ Map1 narrowing(Num to) {
 }
 
 Map2 operation(const std::string& op, Reg reg) {
-  return visit(reg, [&](auto t) -> Map2 {
+  return visit_reg(reg, [&](auto t) -> Map2 {
     using T = decltype(t);
     if (op == "+") return &run2<T, T, &add<T>>;
     if (op == "-") return &run2<T, T, &sub<T>>;
@@ -320,7 +301,7 @@ Map2 operation(const std::string& op, Reg reg) {
 }
 
 Map1 negation(const std::string& op, Reg reg) {
-  return visit(reg, [&](auto t) -> Map1 {
+  return visit_reg(reg, [&](auto t) -> Map1 {
     using T = decltype(t);
     if (op == "-") return &run1<T, T, &minus<T>>;
     if (op == "!") return &run1<int32_t, T, &is_zero<T>>;
@@ -340,7 +321,7 @@ Map1 function1(const std::string& name, Reg reg) {
   if (name == "__ffs") return &run1<int32_t, uint32_t, &first_bit>;
   if (name == "__ffsll") return &run1<int32_t, uint64_t, &first_bit_long>;
   if (name == "__brev") return &run1<uint32_t, uint32_t, &reversed>;
-  return visit(reg, [&](auto t) -> Map1 {
+  return visit_reg(reg, [&](auto t) -> Map1 {
     using T = decltype(t);
     if (name == "abs") return &run1<T, T, &absolute<T>>;
     if constexpr (std::is_floating_point_v<T>) {
@@ -361,7 +342,7 @@ Map1 function1(const std::string& name, Reg reg) {
 }
 
 Map2 function2(const std::string& name, Reg reg) {
-  return visit(reg, [&](auto t) -> Map2 {
+  return visit_reg(reg, [&](auto t) -> Map2 {
     using T = decltype(t);
     if (name == "min") return &run2<T, T, &smaller<T>>;
     if (name == "max") return &run2<T, T, &larger<T>>;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "arete/base/error.h"
-#include "arete/device/lane_expressions.h"
+#include "arete/device/lane_expressions_internal.h"
 
 namespace arete::lanes {
 

@@ -7,7 +7,7 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
-#include "arete/device/lane_tree.h"
+#include "arete/device/lane_tree_internal.h"
 
 namespace arete::lanes {
 namespace {
@@ -54,24 +54,6 @@ void visit_number(Num n, F&& f) {
       break;
   }
   ARETE_BUG("a number without a type");
-}
-
-template <class F>
-void visit_reg(Reg r, F&& f) {
-  switch (r) {
-    case Reg::i32:
-      return f(int32_t());
-    case Reg::u32:
-      return f(uint32_t());
-    case Reg::i64:
-      return f(int64_t());
-    case Reg::u64:
-      return f(uint64_t());
-    case Reg::f32:
-      return f(float());
-    case Reg::f64:
-      return f(double());
-  }
 }
 
 // Which lanes go on.

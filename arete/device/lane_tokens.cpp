@@ -1,4 +1,4 @@
-#include "arete/device/lane_tokens.h"
+#include "arete/device/lane_tokens_internal.h"
 
 #include <algorithm>
 #include <cctype>

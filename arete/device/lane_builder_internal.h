@@ -12,8 +12,8 @@
 #include <set>
 
 #include "arete/base/error.h"
-#include "arete/device/lane_tokens.h"
-#include "arete/device/lane_tree.h"
+#include "arete/device/lane_tokens_internal.h"
+#include "arete/device/lane_tree_internal.h"
 
 namespace arete::lanes {
 

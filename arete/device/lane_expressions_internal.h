@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "arete/device/lane_builder.h"
+#include "arete/device/lane_builder_internal.h"
 
 namespace arete::lanes {
 

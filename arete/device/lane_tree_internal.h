@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "arete/device/lane_program.h"
-#include "arete/device/lane_tokens.h"
+#include "arete/base/error.h"
+#include "arete/device/lane_program_internal.h"
+#include "arete/device/lane_tokens_internal.h"
 
 namespace arete::lanes {
 
@@ -31,6 +32,26 @@ enum class Num : uint8_t {
 };
 /// What they are in registers: smaller integers are ints, half types floats.
 enum class Reg : uint8_t { i32, u32, i64, u64, f32, f64 };
+
+/// f() of a number of what a register holds.
+template <class F>
+auto visit_reg(Reg r, F&& f) {
+  switch (r) {
+    case Reg::i32:
+      return f(int32_t());
+    case Reg::u32:
+      return f(uint32_t());
+    case Reg::i64:
+      return f(int64_t());
+    case Reg::u64:
+      return f(uint64_t());
+    case Reg::f32:
+      return f(float());
+    case Reg::f64:
+      return f(double());
+  }
+  ARETE_BUG("a register without a type");
+}
 
 Reg reg_of(Num n);
 int bytes_of(Num n);
