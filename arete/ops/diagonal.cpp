@@ -1,10 +1,10 @@
 // Matrices and their diagonals: diag, diag_embed, block_diag, positions of triangles.
 #include <algorithm>
-#include <optional>
 
 #include "arete/core/modes.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
+#include "arete/ops/count_positions.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/pointwise.h"
@@ -197,7 +197,6 @@ void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& 
     };
     return out[0].dtype() == kInt64 ? write(out[0].data<int64_t>()) : write(out[0].data<int32_t>());
   }
-  // Elements are counted where their columns will be.
   const Layout first = select(out[0].layout(), 0, 0), second = select(out[0].layout(), 0, 1);
   const prim::View rows = view_of(out[0], first), columns = view_of(out[0], second);
   const expr::Literal params[] = {{.i = stairs.whole},
@@ -205,8 +204,8 @@ void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& 
                                   {.i = lower ? c.integer(0) : std::max<int64_t>(stairs.offset, 0)},
                                   {.i = stairs.count}};
   count_positions(p, columns, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-    p.iota({.out = at, .istart = begin, .istep = 1});
-    const prim::View outputs[] = {part_of(rows, begin, sizes), part_of(columns, begin, sizes)};
+    const prim::View outputs[] = {stretch_of(rows, begin, sizes),
+                                  stretch_of(columns, begin, sizes)};
     p.pointwise({&places_program(at.dtype, out[0].dtype(), lower, stairs.whole > 0),
                  {&at, 1},
                  outputs,

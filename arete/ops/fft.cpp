@@ -9,9 +9,9 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
+#include "arete/ops/count_positions.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft_internal.h"
-#include "arete/ops/filling.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -202,24 +202,20 @@ void lower_frequencies(const Call& c, std::span<const Tensor> out, prim::Primiti
   const int64_t n = c.integer(0), all = out[0].numel(), positive = half ? all : (n + 1) / 2;
   if (all == 0) return;
   static auto& cache = *new expr::ProgramCache;
-  const expr::Literal step{.f = 1 / (double(n) * c.real(1))};
+  // 0, 1, ..., positive - 1, and then those below zero, -1 being the last.
+  const expr::Literal params[] = {
+      {.f = double(positive)}, {.f = double(all)}, {.f = 1 / (double(n) * c.real(1))}};
   count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-    // 0, 1, ..., positive - 1, and then those below zero.
-    const Shape low{std::clamp<int64_t>(positive - begin, 0, sizes[0])}, high{sizes[0] - low[0]};
-    const auto count = [&](const prim::View& part, int64_t from) {
-      if (part.sizes[0]) p.iota({part, double(from), 1, from, 1});
-    };
-    count(part_of(at, 0, low), begin);
-    count(part_of(at, low[0], high), begin + low[0] - all);
-    const prim::View part = part_of(y, begin, sizes);
+    const prim::View part = stretch_of(y, begin, sizes);
     p.pointwise({.program = &cache.get(pack_key({int(at.dtype), int(y.dtype)}), {at.dtype},
-                                       std::vector{expr::Type::f64}, {y.dtype},
+                                       std::vector(3, expr::Type::f64), {y.dtype},
                                        [](std::span<const expr::Value> v) {
-                                         return std::vector{cast(v[0], expr::Type::f64) * v[1]};
+                                         const expr::Value k = cast(v[0], expr::Type::f64);
+                                         return std::vector{where(k < v[1], k, k - v[2]) * v[3]};
                                        }),
                  .inputs = {&at, 1},
                  .outputs = {&part, 1},
-                 .params = {&step, 1}});
+                 .params = params});
   });
 }
 

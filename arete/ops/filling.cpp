@@ -46,19 +46,4 @@ prim::FillArgs filling(const prim::View& out, const Scalar& value, const char* o
   return args;
 }
 
-bool counts_to(DType dtype, int64_t n) {
-  switch (dtype) {
-    case kFloat64:
-      return n <= int64_t{1} << 53;
-    case kFloat32:
-      return n <= int64_t{1} << 24;
-    case kFloat16:
-      return n <= int64_t{1} << 11;
-    case kBFloat16:
-      return n <= int64_t{1} << 8;
-    default:
-      return false;
-  }
-}
-
 }  // namespace arete::ops

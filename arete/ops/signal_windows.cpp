@@ -4,6 +4,7 @@
 #include "arete/expr/program_cache.h"
 #include "arete/expr/special.h"
 #include "arete/ops/call.h"
+#include "arete/ops/count_positions.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 
@@ -119,8 +120,7 @@ const OpRecord& signal_window_op =
           if (bell == Bell::kaiser) params.push_back({.f = scaled_bessel_i0(c.reals(3)[0])});
           const size_t numbers = params.size() - 1;
           count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-            p.iota({.out = at, .start = double(begin), .step = 1, .istart = begin, .istep = 1});
-            const prim::View part = part_of(y, begin, sizes);
+            const prim::View part = stretch_of(y, begin, sizes);
             p.pointwise({.program = &bell_program(bell, at.dtype, y.dtype, numbers),
                          .inputs = {&at, 1},
                          .outputs = {&part, 1},

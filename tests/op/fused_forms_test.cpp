@@ -5,6 +5,7 @@
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
 #include "arete/expr/value.h"
+#include "arete/ops/random.h"
 #include "arete/prim/forward.h"
 #include "arete/prim/fused_forms.h"
 #include "arete/prim/recorder.h"
