@@ -72,7 +72,7 @@ def network(lib, width, layers, heads, inner, words, tied, recompute):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default="arete", choices=["arete", "torch"])
+    parser.add_argument("--library", dest="lib", default="arete", choices=["arete", "torch"])
     parser.add_argument("--model", default="llama124m", choices=sorted(SIZES))
     parser.add_argument("--mode", default="fsdp", choices=["fsdp", "zero2", "ddp"])
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -85,9 +85,9 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    lib = importlib.import_module(options.library)
-    dist = importlib.import_module(options.library + ".distributed")
-    fsdp = importlib.import_module(options.library + ".distributed.fsdp")
+    lib = importlib.import_module(options.lib)
+    dist = importlib.import_module(options.lib + ".distributed")
+    fsdp = importlib.import_module(options.lib + ".distributed.fsdp")
     local, cuda = int(os.environ.get("LOCAL_RANK", 0)), options.device == "cuda"
     if cuda:
         lib.cuda.set_device(local)
@@ -123,7 +123,7 @@ def main():
                 p.normal_(0.0, 0.02)
     if options.mode == "ddp":
         net = lib.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
-    more = {"fused": True} if options.library == "torch" and cuda and not options.offload else {}
+    more = {"fused": True} if options.lib == "torch" and cuda and not options.offload else {}
     optimizer = lib.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.1, **more)
     tokens = lib.randint(words, (batch, length + 1), device=device)
 
@@ -161,7 +161,7 @@ def main():
         allocated, reserved = lib.cuda.max_memory_allocated() / 2**30, lib.cuda.max_memory_reserved() / 2**30
         used = f"{allocated:.2f} GiB allocated, {reserved:.2f} GiB reserved at most"
     if rank == 0:
-        print(f"{options.library} {options.model} ({count / 1e6:.0f}M) {options.mode}, {size} processes, batch {batch} x {length}, "
+        print(f"{options.lib} {options.model} ({count / 1e6:.0f}M) {options.mode}, {size} processes, batch {batch} x {length}, "
               f"parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s (of {len(rates)} rounds {min(rates):,.0f} to "
               f"{max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
     dist.destroy_process_group()

@@ -149,3 +149,32 @@ def test_on_real_gpus():
         assert out.tolist() == [7, 7, 7] and out.device.index == 1
     finally:
         arete.cuda.set_device(0)
+
+
+def test_a_copy_of_a_tensor_stays_where_that_is():
+    run("""
+x = torch.ones(2, device="cuda:1")
+assert torch.tensor(x).device == x.device and torch.tensor(x, device="cpu").device.type == "cpu"
+torch.set_default_device("cuda:0")
+assert torch.tensor(torch.ones(2, device="cpu")).device.type == "cpu" and torch.tensor([1.0]).device == torch.device("cuda:0")
+""")
+
+
+def test_gradients_go_back_through_pinned_memory():
+    run("""
+x = torch.ones(3, requires_grad=True)
+y = (2 * x).pin_memory()
+y.sum().backward()
+assert y.is_pinned() and x.grad.tolist() == [2, 2, 2]
+""")
+
+
+def test_results_of_embedding_bag_on_a_gpu():
+    """As torch's: which indices have the maximum is not said of sums and means."""
+    run("""
+weight, index, begins = torch.ones(4, 3, device="cuda"), torch.tensor([0, 1, 2, 1], device="cuda"), torch.tensor([0, 3], device="cuda")
+for mode in (0, 1):
+    out, bag, size, places = torch.embedding_bag(weight, index, begins, mode=mode)
+    assert bag.tolist() == [0, 0, 0, 1] and size.tolist() == [3, 1] and places.shape == (0,), mode
+assert torch.embedding_bag(weight, index, begins, mode=2)[3].shape == (2, 3)
+""")

@@ -63,6 +63,21 @@ TEST_P(KernelSources, Compile) {
   }
 }
 
+TEST(Kernels, BeginEarlyAndWaitBeforeTheyTouchMemory) {
+  const KernelSource source{
+      "k",
+      "struct S { int v; };\n"
+      "extern \"C\" __global__ void __launch_bounds__(32) k(S s, int* x) { x[0] = s.v; }"};
+  const KernelSource early = with_early_start(source);
+  const size_t head = early.text.find("k(S s, int* x) {"),
+               lets = early.text.find("launch_dependents"),
+               waits = early.text.find("griddepcontrol.wait"), body = early.text.find("x[0] = s.v");
+  ASSERT_TRUE(body != std::string::npos && waits != std::string::npos);
+  EXPECT_TRUE(head < lets && lets < waits && waits < body) << early.text;
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  EXPECT_NE(compile_to_cubin(source, 90, {}), compile_to_cubin(early, 90, {}));
+}
+
 TEST(Kernels, AnInstanceOfATemplateHasAnotherNameInItsCode) {
   if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
   const KernelSource source{"scale<float, 3>",
