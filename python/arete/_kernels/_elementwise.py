@@ -9,7 +9,9 @@ from .._operators import _ops
 from .._snippets import Evaluator, SnippetError
 from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, writes, written_tensor
 from ._parameters import C_NAMES, Types, as_tensors, bind_arguments, common_shape, new, parameters
-from ._text import HEAD, Array, Compiled, collapsed, is_assigned, mentions, number_argument, number_signature, typedefs, with_fault
+from ._text import (
+    HEAD, Array, Compiled, collapsed, given_arguments, given_key, given_parameters, inner_name, is_assigned, mentions, typedefs, with_fault,
+)
 
 _e = _C._expr
 _RESERVED = ("i", "n")
@@ -183,31 +185,22 @@ class ElementwiseKernel:
         laid = iter([Array(t, shape, s) for t, s in zip(plain, strides)])
         arrays = [(p, Array(b) if p.raw else next(laid)) if isinstance(b, Tensor) else (p, b) for p, b in listed]
         checked = is_checking(device)
-        key = (tuple(a.key if isinstance(a, Array) else types.known(p) for p, a in arrays), len(shape), checked,
+        key = (given_key(types, arrays), len(shape), checked,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays, types, len(shape), checked)
-        arguments = []
-        for p, a in arrays:
-            arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
-        arguments += [("q", count), *(("q", s) for s in shape)]
+        arguments = [*given_arguments(types, arrays), ("q", count), *(("q", s) for s in shape)]
         self._compiled[key].launch(((count + block_size - 1) // block_size, 1, 1), (block_size, 1, 1), arguments, device)
 
     def _compile(self, arrays, types, nd, checked):
         outputs = {p.name for p in self.out_params}
-        signatures, declarations, elements = [], [], []
+        signatures, declarations = given_parameters(types, arrays, checked)
         indexed = mentions(self.operation + self.loop_prep + self.after_loop, "_ind") or nd > 1 and any(
             isinstance(a, Array) and not p.raw and not a.contiguous for p, a in arrays)
+        elements = []
         for p, a in arrays:
-            if not isinstance(a, Array):
-                signatures.append(number_signature(types.known(p), p.name))
-                elements.append(f"    const {C_NAMES[types.known(p)]} {p.name} = {p.name}_v;")
-                continue
-            inner = p.name if p.raw else "_" + p.name
-            signatures.append(a.signature(inner))
-            declarations.append(a.declaration(inner, checked))
-            if not p.raw:
-                place = f"{inner}[{'i' if a.contiguous or nd == 1 else '_ind.get()'}]"
+            if isinstance(a, Array) and not p.raw:
+                place = f"{inner_name(p)}[{'i' if a.contiguous or nd == 1 else '_ind.get()'}]"
                 reference = "&" if p.name in outputs else ""
                 elements.append(f"    {'' if reference else 'const '}{C_NAMES[a.tensor.dtype]}{reference} {p.name} = {place};")
         signatures += ["long long n", *(f"long long _n{d}" for d in range(nd))]

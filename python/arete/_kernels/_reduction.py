@@ -11,7 +11,7 @@ from .._operators import _ops
 from .._snippets import TYPES, Evaluator, SnippetError
 from ._launch import array_type, is_checking, refuse_gradient, tensor_of, writes, written_tensor
 from ._parameters import C_NAMES, as_tensors, bind_arguments, common_shape, is_generic, new, parameters
-from ._text import HEAD, Array, Compiled, mentions, number_argument, number_signature, typedefs, with_fault
+from ._text import HEAD, Array, Compiled, given_arguments, given_key, given_parameters, inner_name, mentions, typedefs, with_fault
 
 _e = _C._expr
 _RESERVED = ("i", "a", "b")
@@ -23,6 +23,18 @@ _IDENTITIES = {"sum": ("0", "0.0", "0.0f", "0.f", "0."), "prod": ("1", "1.0", "1
                "any": ("0", "false"), "max": (), "min": ()}
 _THREADS = 256
 _BLOCKS = 1056  # that fill a large GPU
+
+# What the threads of a block have found is taken together two and two, in shared memory.
+_TREE = f"""  _shared[_tid] = _s;
+  __syncthreads();
+  for (unsigned _k = {_THREADS} / 2; _k >= _S; _k >>= 1) {{
+    if (_tid < _k) {{
+      _type_reduce _a = _shared[_tid], _b = _shared[_tid + _k];
+      _shared[_tid] = REDUCE(_a, _b);
+    }}
+    __syncthreads();
+  }}
+"""
 
 # One kernel: a block has `_S` results side by side and _THREADS / _S threads for each, which tree up what they found. Where a few results
 # have much to be made of, gridDim.y blocks share them, and the last one to end takes their parts together.
@@ -41,16 +53,7 @@ _BODY = """
       _s = REDUCE(_s, _a);
     }}
   }}
-  _shared[_tid] = _s;
-  __syncthreads();
-  for (unsigned _k = {threads} / 2; _k >= _S; _k >>= 1) {{
-    if (_tid < _k) {{
-      _type_reduce _a = _shared[_tid], _b = _shared[_tid + _k];
-      _shared[_tid] = REDUCE(_a, _b);
-    }}
-    __syncthreads();
-  }}
-  if (gridDim.y > 1) {{
+{tree}  if (gridDim.y > 1) {{
     if (_tid < _S && _r < _R) _parts[blockIdx.y * _R + _r] = _shared[_tid];
     __threadfence();
     __syncthreads();
@@ -66,16 +69,7 @@ _BODY = """
         _s = REDUCE(_s, _a);
       }}
     }}
-    _shared[_tid] = _s;
-    __syncthreads();
-    for (unsigned _k = {threads} / 2; _k >= _S; _k >>= 1) {{
-      if (_tid < _k) {{
-        _type_reduce _a = _shared[_tid], _b = _shared[_tid + _k];
-        _shared[_tid] = REDUCE(_a, _b);
-      }}
-      __syncthreads();
-    }}
-  }}
+{tree}  }}
   if (_tid < _S && _r < _R) {{
     const long long i = _r;
     const _type_reduce a = _shared[_tid];
@@ -249,36 +243,25 @@ class ReductionKernel:
         groups = (rows + side - 1) // side
         per = _THREADS // side
         shared = max(1, min(_BLOCKS // groups, (columns + per * 8 - 1) // (per * 8), 65535))
-        key = (tuple(a.key if isinstance(a, Array) else types.known(p) for p, a in laid), reduced, checked,
+        key = (given_key(types, laid), reduced, checked,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(laid, results, types, reduced, checked)
         parts, ended = new((shared * rows if shared > 1 else 1,), reduced, device), _counters(device, groups if shared > 1 else 1)
-        arguments = []
-        for p, a in laid:
-            arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
-        arguments += [*results, parts, ended, ("q", rows), ("q", columns), ("I", side)]
+        arguments = [*given_arguments(types, laid), *results, parts, ended, ("q", rows), ("q", columns), ("I", side)]
         self._compiled[key].launch((groups, shared, 1), (_THREADS, 1, 1), arguments, device)
 
     def _compile(self, laid, results, types, reduced, checked):
-        signatures, declarations, elements = [], [], []
-        for p, a in laid:
-            if not isinstance(a, Array):
-                signatures.append(number_signature(types.known(p), p.name))
-                declarations.append(f"  const {C_NAMES[types.known(p)]} {p.name} = {p.name}_v;")
-                continue
-            inner = p.name if p.raw else "_" + p.name
-            signatures.append(a.signature(inner))
-            declarations.append(a.declaration(inner, checked))
-            if not p.raw:
-                elements.append(f"      const {C_NAMES[a.tensor.dtype]} {p.name} = {inner}[i];")
+        signatures, declarations = given_parameters(types, laid, checked)
+        elements = [f"      const {C_NAMES[a.tensor.dtype]} {p.name} = {inner_name(p)}[i];"
+                    for p, a in laid if isinstance(a, Array) and not p.raw]
         outputs = []
         for p, r in zip(self.out_params, results):
             signatures.append(f"{C_NAMES[r.dtype]}* _{p.name}_p")
             outputs.append(f"    {C_NAMES[r.dtype]}& {p.name} = _{p.name}_p[i];")
         signatures += ["_type_reduce* _parts", "unsigned* _ended", "long long _R", "long long _C", "unsigned _S"]
         identity = self.identity or _IDENTITIES[self._known][0]
-        body = _BODY.format(threads=_THREADS, identity=identity, map=self.map_expr, post=self.post_map_expr,
+        body = _BODY.format(threads=_THREADS, tree=_TREE, identity=identity, map=self.map_expr, post=self.post_map_expr,
                             elements="\n".join(elements), outputs="\n".join(outputs))
         text = (f"{HEAD}{typedefs(types)}typedef {C_NAMES[reduced]} _type_reduce;\n#define REDUCE(a, b) ({self.reduce_expr})\n"
                 f"#line 1\n{self.preamble}\n"

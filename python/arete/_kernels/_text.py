@@ -68,6 +68,36 @@ def number_argument(dtype, value):
     return kind, bool(value) if kind == "?" else float(value) if kind in "fd" else int(value)
 
 
+def inner_name(parameter):
+    """What an array is called; of one that is not raw the name is that of its element."""
+    return parameter.name if parameter.raw else "_" + parameter.name
+
+
+def given_key(types, given):
+    """What a kernel of `given`, pairs of a parameter and an Array or a number, depends on."""
+    return tuple(a.key if isinstance(a, Array) else types.known(p) for p, a in given)
+
+
+def given_arguments(types, given):
+    arguments = []
+    for p, a in given:
+        arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
+    return arguments
+
+
+def given_parameters(types, given, checked):
+    """The parameters of the kernel for them, and the declarations that it begins with."""
+    signatures, declarations = [], []
+    for p, a in given:
+        if isinstance(a, Array):
+            signatures.append(a.signature(inner_name(p)))
+            declarations.append(a.declaration(inner_name(p), checked))
+        else:
+            signatures.append(number_signature(types.known(p), p.name))
+            declarations.append(f"  const {C_NAMES[types.known(p)]} {p.name} = {p.name}_v;")
+    return signatures, declarations
+
+
 def typedefs(types):
     return "".join(f"typedef {C_NAMES[t]} {name};\n" for name, t in sorted(types.generic.items()))
 
