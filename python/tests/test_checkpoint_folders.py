@@ -126,6 +126,8 @@ def test_what_is_in_a_folder(tmp_path):
     dcp.save({"x": 1}, storage_writer=dcp.FileSystemWriter(tmp_path / "new", overwrite=False))
     with pytest.raises(NotImplementedError, match="planners"):
         dcp.save({}, checkpoint_id=tmp_path / "p", planner=1)
+    with pytest.raises(NotImplementedError, match="one index"):
+        dcp.save({}, checkpoint_id=tmp_path / "p", use_collectives=False)
 
 
 def test_programs_merge_split_and_describe(tmp_path):

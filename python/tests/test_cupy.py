@@ -460,6 +460,19 @@ def test_linear_algebra():
     assert math.isclose(float(weighted), math.log((numpy.arange(1, 5) * numpy.exp(b)).sum()))
 
 
+def test_options_of_scipys_are_done_or_refused():
+    bad = cp.array([[1.0, float("nan")], [0.0, 1.0]])
+    for call in (lambda: linalg.lu_factor(bad), lambda: linalg.lu(bad), lambda: linalg.solve_triangular(bad, cp.ones(2), check_finite=True),
+                 lambda: linalg.lu_solve(linalg.lu_factor(cp.eye(2)), bad)):
+        with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+            call()
+    assert linalg.lu_factor(bad, check_finite=False)[0].shape == (2, 2)
+    with pytest.raises(NotImplementedError, match="not measured"):
+        signal.choose_conv_method(cp.ones(3), cp.ones(3), measure=True)
+    twice = LinearOperator((2, 2), lambda x: 2 * x, matmat=lambda x: 3 * x)
+    assert (twice @ cp.ones(2)).tolist() == [2, 2] and (twice @ cp.ones((2, 1))).tolist() == [[3], [3]]
+
+
 @pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
 def test_sparse_matrices(kind):
     make = getattr(sparse, kind)

@@ -113,6 +113,15 @@ def test_leaves(torch):
     assert x.detach().requires_grad is False
 
 
+def test_options_that_would_change_results_are_refused():
+    x = arete.eye(2).to_sparse()
+    with pytest.raises(NotImplementedError, match="as with masked_grad=True"):
+        x.to_dense(masked_grad=False)
+    assert x.to_dense(masked_grad=True).tolist() == [[1, 0], [0, 1]] and x.to_sparse(2) is not None
+    with pytest.raises(RuntimeError, match="conversion from Sparse to Sparse"):
+        x.to_sparse(1)
+
+
 @both
 def test_copies_and_text(torch):
     x = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))

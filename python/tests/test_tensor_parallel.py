@@ -111,6 +111,7 @@ assert _move(arete.ones(2, 3), tp, Replicate(), Shard(1)).shape[1] == 2 - tp.get
 raises(ValueError, "size 3 of dimension 1 is not divisible by the 2 processes",
        lambda: _move(arete.ones(2, 3, 2), tp, Replicate(), Shard(1)))
 raises(NotImplementedError, "only support nn.Linear", lambda: parallelize_module(nn.LayerNorm(2), tp, ColwiseParallel()))
-for refused in (lambda: ColwiseParallel(use_local_output=False), loss_parallel):
+for refused in (lambda: ColwiseParallel(use_local_output=False), loss_parallel,
+                lambda: arete.distributed.tensor.zeros(2, device_mesh=tp, layout=arete.sparse_coo)):
     raises(NotImplementedError, "", refused)
 """)

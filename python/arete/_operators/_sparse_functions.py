@@ -66,6 +66,8 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     """All elements."""
     if dtype is not None:
         raise RuntimeError("dtype argument is not supported by sparse_to_dense")
+    if masked_grad is False:
+        raise NotImplementedError("to_dense(): gradients are those of the elements that are there, as with masked_grad=True")
     x = as_coo(x)
     if x.dtype == _C.bool:
         return to_dense(with_values(x, x._values_.to(_C.int32))) > 0
@@ -79,6 +81,8 @@ def to_sparse(x: SparseTensor, sparse_dim: int | None = None, *, layout: Any = N
     """Itself in the other layout."""
     if blocksize is not None or dense_dim or layout not in (None, sparse_coo, sparse_csr):
         raise NotImplementedError("to_sparse(): the layouts are sparse_coo and sparse_csr, without blocks and dense dimensions of rows")
+    if sparse_dim is not None and sparse_dim != x.sparse_dim():
+        raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported")
     if layout is not sparse_csr:
         return as_coo(x)
     return x if x._crow_ is not None else compress(coalesce(x))

@@ -7,6 +7,7 @@ from typing import Any, Callable
 from .. import _C
 from .._C import Tensor
 from . import _ops
+from ._layouts import strided
 
 # The names of classes of elements, as torch has them.
 TYPED = {"FloatStorage": _C.float32, "DoubleStorage": _C.float64, "HalfStorage": _C.float16, "BFloat16Storage": _C.bfloat16,
@@ -338,8 +339,8 @@ def from_file(filename: Any, shared: bool | None = None, size: int | None = 0, *
     >>> arete.from_file(path, size=2, dtype=arete.int32)
     tensor([7, 0], dtype=arete.int32)
     """
-    if pin_memory or (device is not None and _C.device(device).type != "cpu"):
-        raise NotImplementedError("from_file(): a file is mapped to plain host memory")
+    if pin_memory or (device is not None and _C.device(device).type != "cpu") or layout not in (None, strided):
+        raise NotImplementedError("from_file(): a file is mapped to plain host memory, strided")
     dtype = dtype or _C.get_default_dtype()
     t = mapped(filename, shared, (size or 0) * dtype.itemsize).view(dtype)
     return t.requires_grad_() if requires_grad else t

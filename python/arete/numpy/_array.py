@@ -285,9 +285,10 @@ class ndarray:
         """The array in another dtype; the array itself where that changes nothing and `copy` is False."""
         d = as_dtype(FLOAT64 if dtype is None else dtype)
         check_cast(self.dtype, d, casting)
-        if not copy and d is self.dtype and order in ("K", "A"):
+        there = self._tensor.device if device is None else _C.device(device)
+        if not copy and d is self.dtype and order in ("K", "A") and there == self._tensor.device:
             return self
-        return wrap(ordered(_cast(self._tensor, d._tensor_dtype, copy=True), order))
+        return wrap(ordered(_cast(self._tensor.to(there), d._tensor_dtype, copy=True), order))
 
     def copy(self, order="C"):
         return wrap(ordered(self._tensor.clone() if order in ("K", "A") else self._tensor.clone().contiguous(), order))

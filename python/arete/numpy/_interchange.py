@@ -25,14 +25,14 @@ __all__ = [
 
 
 def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
-    """A NumPy array: over the same memory on the CPU, a copy of what lives on a GPU."""
+    """A NumPy array: over the same memory on the CPU where that is in this order, else a copy."""
     import numpy
 
     r = a._host() if isinstance(a, ndarray) else a.detach().cpu().numpy() if isinstance(a, Tensor) else numpy.asarray(a)
     if out is not None:
         out[...] = r
         return out
-    return r
+    return numpy.asarray(r, order=order)
 
 
 def get_array_module(*args):

@@ -8,7 +8,7 @@ import warnings as _warnings
 from .. import _C, _operators as _t
 from .._operators import _ops
 from ._array import axes_of as _all_axes, axis_of as _one_axis, cast, ndarray, result_into, tensor_of, wrap
-from ._types import FLOAT64, OF_TENSOR, PROMOTED_NATIVE, native, number_type
+from ._types import FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, native, number_type
 from ._ufuncs import ACCUMULATORS, REDUCERS, _ALL
 
 __all__ = [
@@ -141,6 +141,8 @@ min = amin = _extreme("min", _ops.amin, "minimum", False)  # noqa: A001
 def _logical(name, operator, identity):
     def function(a, axis=None, out=None, keepdims=False, *, where=None, dtype=None, initial=None):
         t = tensor_of(a)
+        if dtype is not None and as_dtype(dtype)._tensor_dtype is not _C.bool:
+            raise TypeError(f"{name}: results are booleans, not {as_dtype(dtype)}")
         if not _no(where):
             t = _t.where(_mask(where, t), t != 0, _t.full((), identity, dtype=_C.bool, device=t.device))
         axes = axes_of(axis, t.dim())

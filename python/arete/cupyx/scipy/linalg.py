@@ -10,9 +10,20 @@ __all__ = ["block_diag", "circulant", "companion", "dft", "expm", "hadamard", "h
            "toeplitz", "tri", "tril", "triu"]
 
 
+def _finite(*arrays):
+    if not all(bool(t.isfinite().all()) for t in arrays):
+        raise ValueError("array must not contain infs or NaNs")
+
+
+# What overwrite_a and overwrite_b allow is not made use of.
+
+
 def lu_factor(a, overwrite_a=False, check_finite=True):
     """Both factors in one matrix, and the rows (counted from 0) that each row was exchanged with."""
-    factors, pivots = _l.lu_factor(floating(tensor(a)))
+    m = floating(tensor(a))
+    if check_finite:
+        _finite(m)
+    factors, pivots = _l.lu_factor(m)
     return like(a, factors), like(a, pivots - 1)
 
 
@@ -22,6 +33,8 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     if trans not in (0, 1, 2):
         raise ValueError("unknown trans")
     factors, right = together(factors, tensor(b))
+    if check_finite:
+        _finite(right)
     columns = right[..., None] if right.dim() == 1 else right
     pivots = (pivots + 1).to(_C.int32)
     if trans == 0 or trans == 2 or not factors.dtype.is_complex:
@@ -33,13 +46,18 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
 
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
     """p, l, u with a = p @ l @ u; (p @ l, u) with permute_l."""
-    p, l, u = _l.lu(floating(tensor(a)))  # noqa: E741
+    m = floating(tensor(a))
+    if check_finite:
+        _finite(m)
+    p, l, u = _l.lu(m)  # noqa: E741
     return (like(a, p @ l), like(a, u)) if permute_l else (like(a, p), like(a, l), like(a, u))
 
 
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=False):
     """x of a @ x = b where `a` is triangular; trans 1 or "T" of a.T, 2 or "C" of its conjugate."""
     m, right = together(floating(tensor(a)), tensor(b))
+    if check_finite:
+        _finite(m, right)
     if trans in (1, "T", 2, "C"):
         m, lower = (m.mT if trans in (1, "T") else m.mH), not lower
     elif trans not in (0, "N"):

@@ -42,7 +42,9 @@ def _cut(full, x, y, mode, axes=None):
 
 
 def choose_conv_method(in1, in2, mode="full", measure=False):
-    """"direct" or "fft": what takes less arithmetic; integers are summed directly, which is exact."""
+    """"direct" or "fft": what takes less arithmetic for the whole convolution; integers are summed directly, which is exact."""
+    if measure:
+        raise NotImplementedError("choose_conv_method(): the ways are compared by their arithmetic, not measured")
     x, y = _pair(in1, in2)
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         return "direct"

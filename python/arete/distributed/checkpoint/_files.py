@@ -322,9 +322,11 @@ def _is_stateful(value: Any) -> bool:
         getattr(value, "load_state_dict", None))
 
 
-def _check_plans(planner: Any) -> None:
+def _check_plans(planner: Any, use_collectives: bool = True) -> None:
     if planner is not None:
         raise NotImplementedError("distributed.checkpoint: planners are not supported; what is saved or loaded is the state that is given")
+    if not use_collectives:
+        raise NotImplementedError("distributed.checkpoint: what the processes save goes into one index; no_dist=True saves one's own alone")
 
 
 def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None, process_group: Any = None,
@@ -340,7 +342,7 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     >>> state
     {'x': tensor([0, 1, 2]), 'step': 7}
     """
-    _check_plans(planner)
+    _check_plans(planner, use_collectives)
     group = _Group(process_group, no_dist)
     work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group, _replaces(storage_writer))
     problem = None
@@ -359,7 +361,7 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
                use_collectives: bool = True) -> Future:
     """As save(), but once copies are in host memory it goes on at once; the future of rank 0 is done when the checkpoint is there, others'
     when their pieces are. The folder is the meeting point meanwhile."""
-    _check_plans(planner)
+    _check_plans(planner, use_collectives)
     if async_stager is not None or getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other stagers and checkpointers are not supported")
     folder = _place(checkpoint_id, storage_writer, FileSystemWriter)

@@ -20,11 +20,17 @@ def _sizes(size: tuple) -> list:
     return list(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else list(size)
 
 
+def _check_layout(layout: Any) -> None:
+    if layout not in (None, _operators.strided):
+        raise NotImplementedError(f"layout={layout!r} is not supported yet: DTensors are strided")
+
+
 def _same(value: Any) -> Any:
     """A function that makes DTensors of one value."""
 
     def make(*size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None, device_mesh: Optional[DeviceMesh] = None,
              placements: Optional[Sequence[Placement]] = None) -> DTensor:
+        _check_layout(layout)
         sizes = _sizes(size)
         mesh = _mesh(device_mesh, _C.device("cpu"))
         places = _normal(mesh, placements, len(sizes))
@@ -53,6 +59,7 @@ def full(size: Sequence[int], fill_value: Any, **options: Any) -> DTensor:
 def _drawn(name: str) -> Any:
     def make(*size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None, device_mesh: Optional[DeviceMesh] = None,
              placements: Optional[Sequence[Placement]] = None) -> DTensor:
+        _check_layout(layout)
         mesh = _mesh(device_mesh, _C.device("cpu"))
         whole = getattr(_operators, name)(_sizes(size), dtype=dtype, device=mesh.device_type)
         made = distribute_tensor(whole, mesh, placements)

@@ -9,13 +9,13 @@ __all__ = ["LinearOperator", "aslinearoperator", "cg", "gmres", "norm", "spsolve
 
 
 class LinearOperator:
-    """A matrix by what it makes of a vector."""
+    """A matrix by what it makes of a vector, or `matmat` of several as columns."""
 
     def __init__(self, shape, matvec, rmatvec=None, matmat=None, dtype=None):
-        self.shape, self.matvec, self.rmatvec, self.dtype = tuple(shape), matvec, rmatvec, dtype
+        self.shape, self.matvec, self.rmatvec, self.matmat, self.dtype = tuple(shape), matvec, rmatvec, matmat or matvec, dtype
 
     def __matmul__(self, x):
-        return self.matvec(x)
+        return (self.matmat if getattr(x, "ndim", 1) == 2 else self.matvec)(x)
 
     dot = __matmul__
 
