@@ -10,6 +10,7 @@ from . import (
     _creation,
     _indexing,
     _interchange,
+    _joining,
     _mathematics,
     _polynomials,
     _printing,
@@ -27,6 +28,7 @@ from ._array import *
 from ._creation import *
 from ._info import __array_namespace_info__
 from ._interchange import *
+from ._joining import *
 from ._mathematics import *
 from ._polynomials import *
 from ._printing import *
@@ -52,6 +54,7 @@ __all__ = [
             _ufuncs,
             _reductions,
             _shapes,
+            _joining,
             _searching,
             _products,
             _mathematics,

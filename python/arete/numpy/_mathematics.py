@@ -7,7 +7,8 @@ import math as _math
 from .. import _C, _operators as _t
 from ._array import axes_of, axis_of, cast, ndarray, result_into, tensor_of, wrap
 from ._products import pair
-from ._shapes import concatenate, ndindex
+from ._joining import concatenate
+from ._shapes import ndindex
 from ._types import FLOAT64, OF_TENSOR, native, number_type
 from ._ufuncs import _ALL
 

@@ -1,7 +1,7 @@
 """The methods of arrays that are functions of the module, with the array first."""
 from __future__ import annotations
 
-from . import _mathematics, _products, _reductions, _searching, _shapes
+from . import _joining, _mathematics, _products, _reductions, _searching, _shapes
 from ._array import ndarray
 
 __all__: list[str] = []
@@ -61,7 +61,8 @@ def _fill(self, value):
 
 for _module, _names in [
         (_reductions, "sum prod max min any all mean var std argmax argmin cumsum cumprod"),
-        (_shapes, "ravel repeat squeeze swapaxes diagonal trace"),
+        (_shapes, "ravel squeeze swapaxes diagonal trace"),
+        (_joining, "repeat"),
         (_searching, "argsort argpartition nonzero put take"),
         (_products, "dot"), (_mathematics, "clip round")]:
     for _name in _names.split():
