@@ -5,9 +5,9 @@ import re
 
 from .. import _C
 from .._C import Tensor
-from .._operators import _ops
+from .._operators import _count_write, _ops
 from .._snippets import Evaluator, SnippetError
-from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, writes, written_tensor
+from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, written_tensor
 from ._parameters import C_NAMES, Types, as_tensors, bind_arguments, common_shape, new, parameters
 from ._text import (
     HEAD, Array, Compiled, collapsed, given_arguments, given_key, given_parameters, inner_name, is_assigned, mentions, typedefs, with_fault,
@@ -163,7 +163,8 @@ class ElementwiseKernel:
             count *= s
         if count:
             self._run(listed + list(zip(self.out_params, outs)), types, device, shape, count, block_size)
-            writes(outs)
+            for t in outs:
+                _count_write(t)
         return outs
 
     def _check_assignments(self, given):

@@ -10,7 +10,8 @@ import types
 
 from .. import _C
 from .._C import Tensor
-from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient, three, writes
+from .._operators import _count_write
+from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient, three
 from ._parameters import C_NAMES
 from ._text import HEAD, Array, Compiled, with_fault
 
@@ -753,7 +754,9 @@ class PythonKernel:
             arguments += a.arguments() if isinstance(a, Array) else [a]
         with on_stream(stream):
             compiled.launch(three(grid), three(block), arguments, device, shared_mem)
-        writes([a.tensor for n, a in zip(self.source.parameters, bound) if n in written])
+        for n, a in zip(self.source.parameters, bound):
+            if n in written:
+                _count_write(a.tensor)
 
     def _argument(self, a):
         if self.mode == "cuda" and isinstance(a, float) and type(a) is float:

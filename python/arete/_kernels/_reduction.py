@@ -7,9 +7,9 @@ import re
 from .. import _C
 from .._C import Tensor
 from .._cuda_streams import current_stream
-from .._operators import _ops
+from .._operators import _count_write, _ops
 from .._snippets import TYPES, Evaluator, SnippetError
-from ._launch import array_type, is_checking, refuse_gradient, tensor_of, writes, written_tensor
+from ._launch import array_type, is_checking, refuse_gradient, tensor_of, written_tensor
 from ._parameters import C_NAMES, as_tensors, bind_arguments, common_shape, is_generic, new, parameters
 from ._text import HEAD, Array, Compiled, given_arguments, given_key, given_parameters, inner_name, mentions, typedefs, with_fault
 
@@ -227,7 +227,8 @@ class ReductionKernel:
             beside = any(isinstance(a, Array) and not p.raw and kept and inside and a.strides[-1] > a.strides[len(kept) - 1] > 0
                          for p, a in laid)
             self._run(laid, results, types, device, rows, columns, beside)
-            writes(results)
+            for r in results:
+                _count_write(r)
         if keepdims:
             results = [r.reshape([1 if d in axes else shape[d] for d in range(nd)]) for r in results]
         return results

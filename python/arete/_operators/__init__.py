@@ -56,7 +56,7 @@ from ._overrides import (  # noqa: F401
     handle_torch_function as _handle_torch_function,
     overloaded_arguments as _overloaded_arguments,
 )
-from ._storage import TypedStorage, UntypedStorage, from_file  # noqa: F401
+from ._storage import TypedStorage, UntypedStorage, count_write as _count_write, from_file  # noqa: F401
 from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
 
 half, float, double = float16, float32, float64  # noqa: A001

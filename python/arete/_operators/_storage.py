@@ -306,6 +306,12 @@ def of_elements(tensor: Tensor) -> TypedStorage:
     return TypedStorage._over(tensor.detach().as_strided((bytes_ // tensor.element_size(),), (1,), 0))
 
 
+def count_write(tensor: Tensor) -> None:
+    """Notes a write that went past the operators; those to tensors of inference mode are not counted."""
+    if not tensor.is_inference():
+        tensor.detach().as_strided((0,), (1,)).zero_()  # which writes nothing
+
+
 def mapped(filename: Any, shared: bool | None, nbytes: int) -> Tensor:
     """The first bytes of a file as a tensor."""
     if nbytes < 0:

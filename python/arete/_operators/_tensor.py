@@ -587,8 +587,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     self.data = source
-    if not self.is_inference():
-        self.detach().as_strided((0,), (1,)).zero_()  # which writes nothing, and counts
+    _storage.count_write(self)
     return self
 
 

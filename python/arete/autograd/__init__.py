@@ -10,6 +10,7 @@ from .. import _C
 from .._C import Tensor
 from .._C import Node  # noqa: F401
 from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from .._operators import _count_write
 from .._operators import zeros as _zeros
 from .._operators import zeros_like
 from ._passes import backward, grad  # noqa: F401
@@ -507,8 +508,7 @@ def increment_version(tensor):
         if not isinstance(t, Tensor):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
     for t in tensors:
-        if not t.is_inference():
-            t.detach().as_strided((0,), (1,)).zero_()  # which writes nothing
+        _count_write(t)
 
 
 # A module of torch's, so that it can be imported from.
