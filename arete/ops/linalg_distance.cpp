@@ -101,11 +101,25 @@ const OpRecord& renorm_op =
 
 // |a - b|^2 = |a|^2 - 2 a b + |b|^2: one matrix product, but differences of near points cancel. At
 // distance 0 the gradient is 0.
+PointwiseDef product_distance_definition() {
+  PointwiseDef d;
+  d.n_inputs = 3;
+  d.definition = [](std::span<const expr::Value> v) {
+    const expr::Value square = v[1] + v[2] - v[0] * 2.0, positive = square > 0;
+    return std::vector{where(positive, sqrt(where(positive, square, 1.0)), 0.0)};
+  };
+  return d;
+}
+
+const OpRecord& product_distance_op =
+    define("product_distance(Tensor product, Tensor left, Tensor right) -> Tensor")
+        .doc("Distances from products of vectors and the squares of their lengths.")
+        .surface(Surface::internal)
+        .pointwise(product_distance_definition());
+
 Tensor distances_by_product(const Tensor& a, const Tensor& b) {
-  const Tensor squares =
-      a.square().sum(-1, true) + b.square().sum(-1, true).mT() - matmul_scaled(a, b.mT(), 2);
-  const Tensor positive = squares > Scalar(0);
-  return arete::where(positive, arete::where(positive, squares, 1).sqrt(), 0);
+  return call(product_distance_op,
+              {matmul(a, b.mT()), a.square().sum(-1, true), b.square().sum(-1, true).mT()});
 }
 
 const OpRecord& cdist_op =

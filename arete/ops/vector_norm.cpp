@@ -341,6 +341,20 @@ const OpRecord& norm_of_difference_op =
 
 // ---- norms of the differences of all pairs of rows
 
+// The two of n rows that a pair consists of, by its number.
+std::pair<Value, Value> rows_of_pair(const Value& pair, const Value& n) {
+  using expr::Type;
+  const Value one = expr::constant_like(n, 1);
+  // Pairs of row i begin at i (2 n - i - 1) / 2; the root may be off by its rounding.
+  const auto begin = [&](const Value& i) { return (i * (n * 2.0 - i - 1.0)) >> one; };
+  const Value half = cast(n, Type::f64) - 0.5;
+  const Value square = half * half - cast(pair, Type::f64) * 2.0;
+  Value i = cast(half - sqrt(max(square, expr::constant_like(square, 0))), Type::i64);
+  i = where(begin(i) > pair, i - 1.0, i);
+  i = where(begin(i + 1.0) > pair, i, i + 1.0);
+  return {i, pair - begin(i) + i + 1.0};
+}
+
 // Parameters: rows, their width, the numbers in a row of `space`, p and 1 / p. Inputs: the matrix
 // (a table), the number of an element in its row, and of a pair as two digits, of which the second
 // counts to the third parameter.
@@ -352,15 +366,7 @@ const prim::FusedSpec& pairs_spec(DType t, double p) {
     FusedBuilder b({t, kInt64, kInt64, kInt64}, {t},
                    {Type::i64, Type::i64, Type::i64, compute, compute}, 0b1);
     const int rows = b.row({2, 3}, [](FusedBuilder::Values v) {
-      const Value pair = v[0] * v[4] + v[1], n = v[2], one = expr::constant_like(n, 1);
-      // Pairs of row i begin at i (2 n - i - 1) / 2; the root may be off by its rounding.
-      const auto begin = [&](const Value& i) { return (i * (n * 2.0 - i - 1.0)) >> one; };
-      const Value half = cast(n, Type::f64) - 0.5;
-      const Value square = half * half - cast(pair, Type::f64) * 2.0;
-      Value i = cast(half - sqrt(max(square, expr::constant_like(square, 0))), Type::i64);
-      i = where(begin(i) > pair, i - 1.0, i);
-      i = where(begin(i + 1.0) > pair, i, i + 1.0);
-      const Value j = pair - begin(i) + i + 1.0;
+      const auto [i, j] = rows_of_pair(v[0] * v[4] + v[1], v[2]);
       return std::vector{i * v[3], j * v[3]};
     });
     const int sum = b.reduce(norm_monoid(p), {0, 1, rows, rows - 1}, [&](FusedBuilder::Values v) {
@@ -373,6 +379,19 @@ const prim::FusedSpec& pairs_spec(DType t, double p) {
                 [&](FusedBuilder::Values v) { return std::vector{root_of(v[0], p, v[1 + 4])}; });
     return b.finish();
   });
+}
+
+// Inputs: values of a few rows with all later ones (a table), and the number of a pair as two
+// digits. Parameters: how many the second counts, and the later rows.
+const expr::Program& packed_pairs_program(DType t) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      uint64_t(t), {t, kInt64, kInt64}, {expr::Type::i64, expr::Type::i64}, {t},
+      [](std::span<const Value> v) {
+        const auto [i, j] = rows_of_pair(v[1] * v[3] + v[2], v[4] + 1.0);
+        return std::vector{expr::load(v[0], i * v[4] + j - 1.0)};
+      },
+      0b1);
 }
 
 // Inputs: values of pairs (a table), and the numbers of two rows. Parameter: how many there are.
@@ -437,17 +456,22 @@ const OpRecord& pair_norms_op =
             prims.fill({.out = view_of(out[0]), .value = {.f = 0}});
             return;
           }
-          if (out[0].device().is_cpu()) {
-            // A few rows with all later ones, where a call costs little: rows that follow each
-            // other are read without looking for them.
+          const bool cpu = out[0].device().is_cpu();
+          constexpr int64_t kManyRows = 256, kWide = 32;
+          if (cpu || (n >= kManyRows && width >= kWide)) {
+            // A few rows with all later ones: rows that follow each other are read without looking
+            // for them, and a GPU reads them once for many pairs.
             const NormPrograms& programs = norm_programs(out[0].dtype(), p, NormOf::difference);
             const expr::Literal power{.f = p}, root{.f = 1 / p};
-            constexpr int64_t kMostRows = 16, kElements = 1 << 17;
-            const prim::ScratchView several(prims, x.dtype(), {kMostRows, n - 1});
+            // On the CPU, where a call costs little, as many as the caches hold; elsewhere sides of
+            // tiles, and less than a tenth of a large result beside it.
+            constexpr int64_t kElements = 1 << 17, kSide = 64, kCalls = 32;
+            const int64_t most = cpu ? 16 : (n + kCalls * kSide - 1) / (kCalls * kSide) * kSide;
+            const prim::ScratchView several(prims, x.dtype(), {std::min(most, n - 1), n - 1});
             for (int64_t i = 0, at = 0; i + 1 < n;) {
               const int64_t later = n - 1 - i;
-              const int64_t rows =
-                  std::clamp<int64_t>(kElements / (later * width), 1, std::min(kMostRows, later));
+              const int64_t rows = std::clamp<int64_t>(cpu ? kElements / (later * width) : most, 1,
+                                                       std::min(most, later));
               const Shape space{rows, later, width};
               const Layout left = expand(unsqueeze(narrow(x.layout(), 0, i, rows), 1), space),
                            right = expand(unsqueeze(narrow(x.layout(), 0, i + 1, later), 0), space);
@@ -465,12 +489,28 @@ const OpRecord& pair_norms_op =
                             {&power, 1},
                             programs.root.get(),
                             {&root, 1}});
+              if (rows > 1 && !cpu) {
+                // Half as many rows of twice the average length, or as many of the average one.
+                const int64_t twice = 2 * later - rows + 1, halved = rows % 2 == 0 ? 2 : 1,
+                              second = halved * twice / 2;
+                const Shape pairs_of{rows / halved, second};
+                prim::Positions numbers(prims, kInt64, std::max(pairs_of[0], second));
+                const Layout dense(pairs_of, IntList{second, 1}, out[0].storage_offset() + at),
+                    table(IntList{rows * later});
+                prim::View values = made;
+                values.sizes = table.sizes, values.strides = table.strides;
+                const prim::View from[] = {values, numbers.along(pairs_of, 0, 0),
+                                           numbers.along(pairs_of, 1, 1)},
+                                 to = view_of(out[0], dense);
+                const expr::Literal counts[] = {{.i = second}, {.i = later}};
+                prims.pointwise({&packed_pairs_program(x.dtype()), from, {&to, 1}, counts});
+              }
               for (int64_t k = 0; k < rows; ++k) {
                 const Layout own(IntList{later - k}, IntList{1}, out[0].storage_offset() + at);
                 prim::View row = made;
                 row.data += (k * later + k) * int64_t(size_of(row.dtype));
                 row.sizes = own.sizes, row.strides = own.strides;
-                if (rows > 1) prims.copy({view_of(out[0], own), row});
+                if (rows > 1 && cpu) prims.copy({view_of(out[0], own), row});
                 at += later - k;
               }
               i += rows;

@@ -66,6 +66,21 @@ const Attached renorm_op =
             return length > c.real(3) ? at(x, i) * c.real(3) / (length + 1e-7) : at(x, i);
           })};
         });
+const Attached product_distance_op =
+    attach("product_distance")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 2}, -1, 1), m.make({3, 1}, 2.5, 4), m.make({1, 2}, 2.5, 4)}},
+                  {{m.make({2}, 2, 3), m.make({2}, 0, 1), m.make({2}, 0, 1)}, "rounded below 0"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes =
+              broadcast_shapes(broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), ""),
+                               c.tensor(2).sizes(), "");
+          return {build_tensor(sizes, [&](const Shape& i) {
+            const double square = at(c.tensor(1), i) + at(c.tensor(2), i) - 2 * at(c.tensor(0), i);
+            return std::sqrt(std::max(square, 0.0));
+          })};
+        });
 const Attached cdist_op =
     attach("cdist")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -146,6 +146,8 @@ const Attached pair_norms_op =
             all.push_back({{std::isinf(p) ? m.make({5, 3}) : m.make_distinct({5, 3}), p}});
           all.push_back({{m.make_strided({2, 4}), 2.0}, "one pair"});
           all.push_back({{m.make_strided({32, 3}).detach(), 2.0}, "more"});
+          // Of an odd and of an even number of rows at a time, the last ones fewer.
+          all.push_back({{m.make_strided({262, 33}).detach(), 2.0}, "many"});
           all.push_back({{m.make({1, 2}), 2.0}, "no pairs"});
           all.push_back({{m.make({3, 0}), 2.0}, "no columns"});
           return all;

@@ -196,6 +196,47 @@ TEST(Reduce, prologue_and_epilogue) {
   }
 }
 
+TEST(Reduce, rows_of_one_with_all_rows_of_another) {
+  // Each input lies along a dimension of its own, as in distances of all pairs: of whole and of
+  // partly filled squares of results, of rows that end anywhere, one or several pairs of matrices.
+  std::mt19937_64 rng(5);
+  const auto difference = [](DType left, DType right, DType to) {
+    return expr::trace(
+        [=](std::span<const Value> v) {
+          return std::vector{
+              abs(cast(v[0], expr::compute_type(to)) - cast(v[1], expr::compute_type(to)))};
+        },
+        std::vector{left, right}, {}, std::vector{to});
+  };
+  struct Pair {
+    int64_t batch, rows, others, width;
+  };
+  struct Types {
+    DType left, right;
+    Monoid monoid;
+  };
+  const auto root =
+      expr::trace([](std::span<const Value> v) { return std::vector<Value>{sqrt(v[0])}; },
+                  std::vector{kFloat32}, {}, std::vector{kFloat32});
+  for (const Pair& n :
+       {Pair{3, 130, 70, 19}, Pair{1, 192, 256, 32}, Pair{2, 65, 300, 47}, Pair{9, 64, 40, 16}})
+    for (const Types& t :
+         {Types{kFloat32, kFloat32, Monoid::sum}, Types{kFloat64, kFloat32, Monoid::max},
+          Types{kBFloat16, kFloat32, Monoid::sum}, Types{kInt32, kInt32, Monoid::min}}) {
+      SCOPED_TRACE(std::to_string(n.width) + " " + std::string(name_of(t.left)));
+      const DType to = t.right;
+      Case c{t.monoid, Shape{n.batch, n.rows, n.others, n.width}, 8,
+             difference(t.left, t.right, to), nullptr};
+      if (to == kFloat32 && t.monoid == Monoid::sum) c.epilogue = root;
+      std::vector<GuardedBuffer> in;
+      fill_values(in.emplace_back(t.left, Shape{n.batch, n.rows, 1, n.width}), rng);
+      fill_values(in.emplace_back(t.right, Shape{n.batch, 1, n.others, n.width}), rng);
+      GuardedBuffer out(to, random_layout(rng, output_sizes(c)));
+      check(c, in, out);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
 TEST(Reduce, nan_wins_in_min_and_max) {
   for (DType dtype : {kFloat32, kFloat64, kFloat16})
     for (Monoid m : {Monoid::min, Monoid::max})

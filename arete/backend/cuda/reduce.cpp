@@ -85,7 +85,8 @@ void CudaBackend::reduce(const ReduceArgs& args) {
   for (const View& v :
        prim::heads_of_tables(args.inputs, args.prologue ? args.prologue->tables() : 0))
     views.push_back(v);
-  const ReduceLimits limit{limits().multiprocessors};
+  ReduceLimits limit{limits().multiprocessors};
+  limit.tiles = args.inputs.size() == 2 && args.prologue && args.prologue->tables() == 0;
   ReducePlan plan = plan_reduce(args.space, args.reduced, views, 1, limit);
   if (plan.header.outputs == 0) return;
 

@@ -83,12 +83,19 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
 
 std::string reduce_entry(const ReducePlan& plan, const std::string& name) {
   std::string t = "extern \"C\" __global__ void ";
-  t += plan.columns ? "__launch_bounds__(" + std::to_string(ReducePlan::kColumnThreads) + ", 4) "
-                    : "__launch_bounds__(" + std::to_string(ReducePlan::kRowThreads) + ", 2) ";
+  const auto bounds = [](int threads, const char* blocks) {
+    return "__launch_bounds__(" + std::to_string(threads) + ", " + blocks + ") ";
+  };
+  t += plan.tiles     ? bounds(ReducePlan::kTileThreads, "2")
+       : plan.columns ? bounds(ReducePlan::kColumnThreads, "4")
+                      : bounds(ReducePlan::kRowThreads, "2");
   t += name + "(const __grid_constant__ Reduction::Arguments a) {\n";
-  t += plan.columns
-           ? "  reduce_columns<Reduction, " + std::to_string(ReducePlan::kColumnThreads) + ">(a);\n"
-           : "  reduce_rows<Reduction>(a);\n";
+  if (plan.tiles)
+    t += "  reduce_tiles<Reduction, " + std::to_string(ReducePlan::kTile) + ">(a);\n";
+  else if (plan.columns)
+    t += "  reduce_columns<Reduction, " + std::to_string(ReducePlan::kColumnThreads) + ">(a);\n";
+  else
+    t += "  reduce_rows<Reduction>(a);\n";
   return t + "}\n";
 }
 
@@ -109,13 +116,20 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
        monoid_name(kernel.monoid, acc.wide) + "> Fold;\n";
   t += std::string("  static const int kFlush = ") + (acc.fast == acc.wide ? "0" : "16") + ";\n";
 
-  t += "  template <int V> DEVICE auto value(const Loaded<V>& l, int v, const Arguments& a) {\n";
+  if (plan.tiles) {
+    for (size_t k = 0; k < stored.size(); ++k)
+      t += "  typedef " + stored[k] + (k == 0 ? " Left;\n" : " Right;\n");
+    t += "  DEVICE auto value(compute_of<Left> x0, compute_of<Right> x1, const Arguments& a) {\n";
+  } else {
+    t += "  template <int V> DEVICE auto value(const Loaded<V>& l, int v, const Arguments& a) {\n";
+  }
   std::vector<std::string> elements;
   for (size_t k = 0; k < stored.size(); ++k)
     elements.push_back(kernel.prologue && kernel.prologue->is_table(k)
                            ? "reinterpret_cast<const " + stored[k] + "*>(a.data[" +
                                  std::to_string(size_t(plan.n_outputs) + k) + "])"
-                           : computed_element(plan, k));
+                       : plan.tiles ? "x" + std::to_string(k)
+                                    : computed_element(plan, k));
   std::string result = elements[0];
   if (kernel.prologue) {
     result = emit_values(t, *kernel.prologue, elements,
@@ -142,8 +156,10 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
 
   static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
   const std::string name = std::string(kernel.combine ? "combine" : "reduce") +
-                           (plan.columns ? "_columns_" : "_rows_") + kNames[int(kernel.monoid)] +
-                           "_" + std::string(compute_name(value));
+                           (plan.tiles     ? "_tiles_"
+                            : plan.columns ? "_columns_"
+                                           : "_rows_") +
+                           kNames[int(kernel.monoid)] + "_" + std::string(compute_name(value));
   t += reduce_entry(plan, name);
   return {name, std::move(t)};
 }
@@ -172,8 +188,8 @@ std::vector<std::byte> reduce_arguments(const ReducePlan& plan,
 uint64_t plan_key(const ReducePlan& plan) {
   const int main = plan.vector > 1 && !plan.columns ? plan.main : 0;
   return uint64_t(plan.uniform) << 32 | uint64_t(main) << 24 | uint64_t(plan.vector) << 16 |
-         uint64_t(plan.reduced_rank) << 8 | uint64_t(plan.nest.rank) << 2 |
-         uint64_t(plan.wide_index) << 1 | uint64_t(plan.columns);
+         uint64_t(plan.tiles) << 63 | uint64_t(plan.reduced_rank) << 8 |
+         uint64_t(plan.nest.rank) << 2 | uint64_t(plan.wide_index) << 1 | uint64_t(plan.columns);
 }
 
 namespace {
@@ -259,6 +275,26 @@ std::vector<KernelSource> reduce_samples() {
       for (uint32_t broadcast : {0u, 2u})
         add({Monoid::sum, pair, kFloat16, prologue.get(), epilogue.get()}, space, reduced,
             broadcast);
+
+  // Rows of one matrix with all of another, of several pairs of matrices.
+  const auto tiles = [&](Monoid monoid, DType left, DType right, const expr::Definition& of_pair) {
+    const DType inputs[] = {left, right};
+    const auto program = expr::trace(of_pair, inputs, {}, std::vector<DType>{right});
+    std::byte* const data = reinterpret_cast<std::byte*>(uintptr_t(4096));
+    const Layout out(IntList{3, 200, 300, 1}), in(IntList{3, 200, 1, 64}),
+        of(IntList{3, 1, 300, 64});
+    const prim::View views[] = {{data, right, out.sizes, out.strides, nullptr},
+                                {data, left, in.sizes, in.strides, nullptr},
+                                {data, right, of.sizes, of.strides, nullptr}};
+    const ReducePlan plan = plan_reduce(Shape{3, 200, 300, 64}, 8, views, 1, {132, 16, true});
+    ARETE_ASSERT(plan.tiles);
+    sources.push_back(reduce_source({monoid, {left, right}, right, program.get()}, plan));
+  };
+  for (DType t : {kFloat32, kFloat64, kBFloat16})
+    tiles(Monoid::sum, t, t, [](auto v) { return std::vector{abs(v[0] - v[1])}; });
+  tiles(Monoid::max, kBFloat16, kFloat32, [](auto v) { return std::vector{v[0] * v[1]}; });
+  tiles(Monoid::any, kInt64, kBool,
+        [](auto v) { return std::vector{v[0] == cast(v[1], Type::i64)}; });
   return sources;
 }
 

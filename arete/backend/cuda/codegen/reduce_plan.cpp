@@ -35,6 +35,7 @@ class Planner {
     plan_.wide_index =
         !nest_.fits_32bit() || h.outputs * h.reduced > INT32_MAX - kIndexSlack || h.reduced == 0;
     if (h.outputs == 0) return;
+    if (limits_.tiles && shape_tiles()) return;
     const int column = column_dim();
     plan_.columns = column >= 0;
     if (plan_.columns) bring_to_front(column);
@@ -75,6 +76,45 @@ class Planner {
     };
     rotate(nest_.sizes);
     for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+  }
+
+  /// Plans tiles, where they fit. Each loads rows of two inputs, kTile of either, once for kTile
+  /// squared results; few results leave most multiprocessors nothing to do, as rows of few elements
+  /// do of a tile.
+  bool shape_tiles() {
+    constexpr int64_t kFewest = 8, kShort = 16, kSide = ReducePlan::kTile;
+    const int first = plan_.n_outputs, second = first + 1;
+    if (plan_.n_outputs != 1 || n_operands() != 3 || plan_.reduced_rank != 1 ||
+        extent(0) < kShort || stride(first, 0) != size_[size_t(first)] ||
+        stride(second, 0) != size_[size_t(second)])
+      return false;
+    int left = -1, right = -1;  // the longest dimensions of the one input alone
+    for (int d = 1; d < nest_.rank; ++d) {
+      int& longest = stride(second, d) == 0 ? left : right;
+      if ((stride(first, d) == 0) == (stride(second, d) == 0)) continue;
+      if (longest < 0 || extent(d) > extent(longest)) longest = d;
+    }
+    if (left < 0 || right < 0) return false;
+    const int64_t rows = divide_up(extent(left), kSide), columns = divide_up(extent(right), kSide);
+    ReduceHeader& h = plan_.header;
+    const int64_t blocks = rows * columns * (h.outputs / (extent(left) * extent(right)));
+    if (blocks < kFewest || 3 * extent(left) * extent(right) < rows * columns * kSide * kSide)
+      return false;
+    // To the place behind the reduced dimension, the second input's first.
+    const auto bring = [&](int d, int to) {
+      std::swap(nest_.sizes[size_t(d)], nest_.sizes[size_t(to)]);
+      for (LoopNest::Operand& o : nest_.operands)
+        std::swap(o.strides[size_t(d)], o.strides[size_t(to)]);
+    };
+    bring(right, 1);
+    bring(left == 1 ? right : left, 2);
+    plan_.tiles = true;
+    h.column_blocks = columns;
+    h.other_blocks = rows;
+    h.blocks = blocks;
+    plan_.threads = unsigned(ReducePlan::kTileThreads);
+    plan_.grid = unsigned(std::min(kMaxGrid, blocks));
+    return true;
   }
 
   /// Whether rows may be taken `vector` elements at a time from the same element on in all operands

@@ -13,10 +13,13 @@ namespace arete::cuda {
 // along a reduced dimension, the form is `rows`: a group of threads walks the elements of one
 // result. Else it is `columns`: the kept dimension along which the data run fastest is moved to the
 // front, every thread owns `vector` neighbouring results and steps through the reduced elements.
-// Where there are fewer results than the GPU can work on, each is split: parts are reduced to
-// partial results in scratch memory, which a second launch reduces (plan_combine). The split
-// depends on sizes, strides, alignment and the GPU only, and partial results are merged in a fixed
-// order, so the same call gives the same bits.
+// Where each of two inputs lies along one kept dimension and not along the other (distances of all
+// rows of two matrices), the form is `tiles`: a block has a square of results and keeps the parts
+// of the rows that meet there in shared memory. Kept dimensions begin with those of the second and
+// the first input. Where there are fewer results than the GPU can work on, each is split: parts are
+// reduced to partial results in scratch memory, which a second launch reduces (plan_combine). The
+// split depends on sizes, strides, alignment and the GPU only, and partial results are merged in a
+// fixed order, so the same call gives the same bits.
 
 /// The numbers at the start of every kernel's arguments; mirrors ReduceArguments in
 /// device/reduce.cuh, which says what they are.
@@ -30,16 +33,17 @@ struct ReduceHeader {
 struct ReduceLimits {
   int multiprocessors;
   int max_vector = 16;  ///< elements; half as many for columns
+  bool tiles = false;   ///< whether kernels of that form can be made
 };
 
 /// Operands are the outputs, then the inputs.
 struct ReducePlan {
-  static constexpr int kColumnThreads = 256, kRowThreads = 512;
+  static constexpr int kColumnThreads = 256, kRowThreads = 512, kTileThreads = 256, kTile = 64;
 
   prim::LoopNest nest;
   int n_outputs = 1;
   int reduced_rank = 1;
-  bool columns = false;
+  bool columns = false, tiles = false;
   int vector = 1;
   uint32_t uniform = 0;     ///< bit o: operand o is one element for all of a vector
   int main = 0;             ///< rows: operand whose address vectors are aligned by

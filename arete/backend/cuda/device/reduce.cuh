@@ -10,6 +10,7 @@
 //   kFlush              rounds after which lanes are merged into the wider Partial; 0: at the end
 //   Loaded<V>, load()   V neighbouring elements of every input
 //   value(), add()      the value of one of them, its accumulation
+//   Left, Right         tiles: stored elements of the inputs, of which value() takes one each
 //   store()             a finished Partial to the outputs
 #pragma once
 #include "block.cuh"
@@ -275,6 +276,111 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
       for (int o = 0; o < K::kOutputs; ++o) to[o] = p[o] + v * a.strides[o][0];
       K::store(total[v], to, a);
     }
+  }
+}
+
+/// The data run fastest along the reduced dimension (number 0); dimension 1 is of the second input
+/// alone and dimension 2 of the first: 16 x 16 threads have kTile x kTile results. The elements of
+/// the rows that meet there are in shared memory, kStep of each at a time; the next ones are under
+/// way meanwhile.
+template <class K, int kTile>
+DEVICE void reduce_tiles(const typename K::Arguments& a) {
+  typedef typename K::Fold Fold;
+  typedef typename K::Fold::Partial Partial;
+  typedef typename K::Left Left;
+  typedef typename K::Right Right;
+  const int kStep = 16, kSide = kTile / 16, kLoads = kTile * kStep / 256;
+  // Four elements more: threads that store neighbours of a row meet in few banks.
+  __shared__ alignas(16) compute_of<Left> left[kStep][kTile + 4];
+  __shared__ alignas(16) compute_of<Right> right[kStep][kTile + 4];
+  const int t = threadIdx.x, x = t % 16, y = t / 16;
+  // Elements that a thread loads: neighbours in one row.
+  const int row = t / (kStep / kLoads), from = t % (kStep / kLoads) * kLoads;
+  const i64 n = a.reduced, columns = a.sizes[1], rows = a.sizes[2];
+  for (i64 b = blockIdx.x; b < a.blocks; b += gridDim.x) {
+    const i64 rest = quotient(b, a.column_blocks), batch = quotient(rest, a.other_blocks);
+    const i64 column = (b - rest * a.column_blocks) * kTile;
+    const i64 first = (rest - batch * a.other_blocks) * kTile;
+    i64 offsets[K::kOperands] = {}, at = batch;
+#pragma unroll
+    for (int d = 3; d < K::kRank; ++d) {
+      const i64 above = d + 1 < K::kRank ? quotient(at, a.sizes[d]) : 0;
+#pragma unroll
+      for (int o = 0; o < K::kOperands; ++o)
+        offsets[o] += (at - above * a.sizes[d]) * a.strides[o][d];
+      at = above;
+    }
+    // Rows beyond the last are the last one once more, whose results are not stored.
+    const i64 i = first + row < rows ? first + row : rows - 1;
+    const i64 j = column + row < columns ? column + row : columns - 1;
+    const Left* const lefts =
+        reinterpret_cast<const Left*>(a.data[1] + offsets[1] + i * a.strides[1][2]);
+    const Right* const rights =
+        reinterpret_cast<const Right*>(a.data[2] + offsets[2] + j * a.strides[2][1]);
+    Left next_left[kLoads];
+    Right next_right[kLoads];
+    const auto load = [&](i64 k) {
+#pragma unroll
+      for (int e = 0; e < kLoads; ++e) {
+        const i64 here = k + from + e < n ? k + from + e : n - 1;
+        next_left[e] = lefts[here];
+        next_right[e] = rights[here];
+      }
+    };
+    Partial total[kSide][kSide];
+#pragma unroll
+    for (int r = 0; r < kSide; ++r)
+#pragma unroll
+      for (int c = 0; c < kSide; ++c) total[r][c] = Fold::identity();
+    load(0);
+    for (i64 k = 0; k < n; k += kStep) {
+#pragma unroll
+      for (int e = 0; e < kLoads; ++e) {
+        left[from + e][row] = to_compute(next_left[e]);
+        right[from + e][row] = to_compute(next_right[e]);
+      }
+      __syncthreads();
+      if (k + kStep < n) load(k + kStep);
+      typename Fold::Lane lanes[kSide][kSide];
+#pragma unroll
+      for (int r = 0; r < kSide; ++r)
+#pragma unroll
+        for (int c = 0; c < kSide; ++c) lanes[r][c].clear(i64(0));
+      const auto add = [&](int s) {
+        compute_of<Left> l[kSide];
+        compute_of<Right> r[kSide];
+#pragma unroll
+        for (int e = 0; e < kSide; ++e) l[e] = left[s][y * kSide + e];
+#pragma unroll
+        for (int e = 0; e < kSide; ++e) r[e] = right[s][x * kSide + e];
+#pragma unroll
+        for (int e = 0; e < kSide; ++e)
+#pragma unroll
+          for (int c = 0; c < kSide; ++c) lanes[e][c].add(K::value(l[e], r[c], a), i64(0));
+      };
+      if (n - k >= kStep) {
+#pragma unroll
+        for (int s = 0; s < kStep; ++s) add(s);
+      } else {
+        for (int s = 0; s < int(n - k); ++s) add(s);
+      }
+#pragma unroll
+      for (int r = 0; r < kSide; ++r)
+#pragma unroll
+        for (int c = 0; c < kSide; ++c)
+          total[r][c] = Fold::merge(total[r][c], lanes[r][c].partial());
+      __syncthreads();
+    }
+#pragma unroll
+    for (int r = 0; r < kSide; ++r)
+#pragma unroll
+      for (int c = 0; c < kSide; ++c) {
+        const i64 to_row = first + y * kSide + r, to_column = column + x * kSide + c;
+        if (to_row >= rows || to_column >= columns) continue;
+        char* to[K::kOperands];
+        to[0] = a.data[0] + offsets[0] + to_row * a.strides[0][2] + to_column * a.strides[0][1];
+        K::store(total[r][c], to, a);
+      }
   }
 }
 
