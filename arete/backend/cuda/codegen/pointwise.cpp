@@ -22,7 +22,7 @@ std::string number(int64_t n) { return std::to_string(n); }
 int conversion_weight(DType t) { return is_float8(t) ? 16 : 1; }
 
 // Above this an element is a function call: the kernel's size no longer grows with the vectors.
-constexpr int kInlineWeight = 250;
+constexpr int kInlineWeight = 250, kHeavyWeight = 128;
 
 // "_add_mul": the last instructions, for profilers.
 std::string operations(const expr::Program& program) {
@@ -120,6 +120,7 @@ ElementCode element_code(const expr::Program& program) {
   code.function =
       std::string(code.weight > kInlineWeight ? "static __device__ __noinline__ " : "DEVICE ") +
       element_signature(code) + " {\n" + body + "}\n";
+  code.heavy = code.weight >= kHeavyWeight;
   if (code.weight > kInlineWeight) code.weight = kInlineWeight / 4;
   return code;
 }
@@ -152,6 +153,7 @@ ElementCode fill_code(int bytes) {
 int unroll_for(const ElementCode& code, const PointwiseShape& shape) {
   // Enough loads in flight to cover the memory's latency, in a kernel of moderate size.
   constexpr int kBytesInFlight = 64, kLargestText = 2500;
+  if (code.heavy) return 1;
   int bytes = 0;
   for (int k = code.n_outputs; k < code.operands(); ++k)
     if (!(shape.uniform >> (k - code.n_outputs) & 1)) bytes += code.bytes[size_t(k)] * shape.vector;

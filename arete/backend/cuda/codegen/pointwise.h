@@ -19,7 +19,8 @@ struct ElementCode {
   int n_outputs = 0, n_params = 0;
   uint32_t tables = 0;    // bit k: input k is one: `element` takes its address
   bool computes = false;  // `element` takes its inputs as compute types, not as they are stored
-  int weight = 1;  // about how many machine instructions one element takes in the kernel's text
+  int weight = 1;      // about how many machine instructions one element takes in the kernel's text
+  bool heavy = false;  // so many instructions that few threads would leave a GPU waiting for them
 
   int operands() const { return int(storage.size()); }
   bool is_table(int operand) const {
