@@ -359,10 +359,46 @@ Tensor bags_of(const Tensor& offsets, int64_t n) {
     }
     return all;
   }
-  const Tensor positions = arange(Scalar(n), TensorOptions(kInt64, offsets.device()));
-  if (offsets.numel() < 2) return zeros_like(positions);
-  return searchsorted(offsets.narrow(0, 1, offsets.numel() - 1).to(kInt64), positions, true);
+  return places_of_numbers(offsets.narrow(0, 1, offsets.numel() - 1).detach(), n);
 }
+
+// Where bags begin (a table), and the number of a bag. Parameters: bags and entries.
+const expr::Program& bag_sizes_program(DType t) {
+  using expr::Type;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      uint64_t(t), {t, kInt64}, {Type::i64, Type::i64}, {t},
+      [](std::span<const expr::Value> v) {
+        const expr::Value next = v[1] + 1.0, last = v[2] - 1.0;
+        const auto begin = [&](const expr::Value& i) {
+          return cast(expr::load(v[0], expr::min(i, last)), Type::i64);
+        };
+        return std::vector{expr::where(next > last, v[3], begin(next)) - begin(v[1])};
+      },
+      0b1);
+}
+
+const OpRecord& bag_sizes_op =
+    define("bag_sizes(Tensor begins, int entries) -> Tensor")
+        .indexed({0})
+        .doc("How many of the entries are in each bag, of which the last ends with them.")
+        .flops(no_flops)
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          ARETE_CHECK(
+              c.tensor(0).dim() == 1 && is_integer(c.tensor(0).dtype()),
+              TypeError(c.name(), "expected integers of one dimension").got(describe(c.tensor(0))));
+          out.push_back({c.tensor(0).sizes(), c.tensor(0).dtype(), c.tensor(0).device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int64_t bags = out[0].numel();
+          if (bags == 0) return;
+          const Tensor begins = plain(c.tensor(0), out[0].dtype());
+          const prim::Positions numbers(p, kInt64, bags);
+          const prim::View inputs[] = {view_of(begins), numbers.all()}, to = view_of(out[0]);
+          const expr::Literal params[] = {{.i = bags}, {.i = c.integer(1)}};
+          p.pointwise({&bag_sizes_program(begins.dtype()), inputs, {&to, 1}, params});
+        });
 
 void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
   if (!can_read(offsets) || offsets.numel() == 0) return;
@@ -447,8 +483,7 @@ struct Bags {
           .scatter_add(0, numbers(index.device()), ne(index, Scalar(padding)).to(kInt64))
           .unsqueeze(1);
     if (!begins.defined()) return full({1, 1}, Scalar(bags ? entries / bags : 0), ints);
-    const Tensor end = full({1}, Scalar(entries), ints);
-    return cat({begins.narrow(0, 1, bags - 1), end}, 0).sub(begins).unsqueeze(1);
+    return call(bag_sizes_op, {begins, entries}).unsqueeze(1);
   }
 };
 

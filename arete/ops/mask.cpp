@@ -13,6 +13,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 namespace ops {
@@ -175,6 +176,78 @@ const OpRecord& masked_select_op =
                                  true)};
         });
 
+// Inputs: an element, whether it is replaced, how many are up to here, and what by (a table).
+// Parameter: the last position of the table.
+const expr::Program& replace_program(DType t, DType places) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      pack_key({int(t), int(places)}), {t, kBool, places, t}, {expr::Type::i64}, {t},
+      [](Values v) {
+        const Value place = cast(v[2], expr::Type::i64) - 1.0;
+        const Value from = max(min(place, v[4]), expr::constant_like(place, 0));
+        return std::vector{where(v[1], expr::load(v[3], from), v[0])};
+      },
+      0b1000);
+}
+
+const OpRecord& masked_replace_op =
+    define("masked_replace(Tensor self, Tensor mask, Tensor source) -> Tensor")
+        .indexed({2})
+        .doc(
+            "self with the elements of source (1-d, not empty), in order, where mask, of its "
+            "sizes, "
+            "holds. Nobody waits for their number: too few elements are found as indices out of "
+            "range are.")
+        .flops(no_flops)
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          ARETE_CHECK(c.tensor(2).dim() == 1 && c.tensor(2).numel() > 0,
+                      ValueError(c.name(), "expected elements in one dimension")
+                          .got(describe(c.tensor(2))));
+          out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int64_t n = out[0].numel(), size = c.tensor(2).numel();
+          if (n == 0) return;
+          const Tensor self = plain(c.tensor(0), out[0].dtype()), mask = plain(c.tensor(1), kBool),
+                       source = plain(c.tensor(2), out[0].dtype());
+          const Shape run{n}, one{1}, none{0}, limits{size + 1};
+          const auto flat = [&](prim::View v) {
+            v.sizes = run, v.strides = one;
+            return v;
+          };
+          // Numbers of 32 bits take half the memory.
+          const prim::ScratchView counted(p, n <= INT32_MAX ? kInt32 : kInt64, {n}),
+              total(p, kInt64, {1}), found(p, out[0].dtype(), {1});
+          p.copy({counted.view(), flat(view_of(mask))});
+          p.scan({prim::Monoid::sum, counted.view(), counted.view(), 0});
+          // An element that is there for each number that is not too large.
+          prim::View last = counted.view(), all = view_of(source);
+          last.data += (n - 1) * int64_t(size_of(last.dtype));
+          last.sizes = one, last.strides = one;
+          all.sizes = limits, all.strides = none;
+          p.copy({total.view(), last});
+          p.gather({all, total.view(), found.view(), 0, "masked_scatter"});
+          const prim::View in[] = {flat(view_of(self)), flat(view_of(mask)), counted.view(),
+                                   view_of(source)},
+                           to = flat(view_of(out[0]));
+          const expr::Literal params[] = {{.i = size - 1}};
+          p.pointwise({&replace_program(out[0].dtype(), last.dtype), in, {&to, 1}, params});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(3);
+              const Tensor mask = g.input(1);
+              if (g.needs(0)) out[0] = masked_fill(g.grad(), mask, Scalar(0));
+              if (g.needs(2)) {
+                const Tensor used = masked_select(g.grad(), mask);
+                const int64_t unused = g.input_sizes(2)[0] - used.numel();
+                out[2] = cat({used, zeros({unused}, used.options())}, 0);
+              }
+              return out;
+            },
+            0b010);
+
 const OpRecord& masked_scatter_op =
     define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
         .doc("self with the elements of source, in order, where mask holds.")
@@ -184,6 +257,8 @@ const OpRecord& masked_scatter_op =
           check_same_dtype(c, c.tensor(0), source);
           const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
           const Tensor x = c.tensor(0).expand(sizes);
+          if (!x.device().is_cpu() && !x.is_meta() && source.numel() > 0 && !is_complex(x.dtype()))
+            return {call(masked_replace_op, {x, c.tensor(1).expand(sizes), source.reshape({-1})})};
           const Tensor flat = flat_nonzero(c.tensor(1).expand(sizes));
           ARETE_CHECK(source.numel() >= flat.numel(),
                       ValueError(c.name(),

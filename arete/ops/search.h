@@ -23,6 +23,10 @@ Tensor bincount(const Tensor& self, const Tensor& weights = {}, int64_t minlengt
 
 namespace ops {
 
+/// How many elements of `sorted` (1-d, ascending) are at most each of the numbers 0 to count - 1:
+/// int64, without the numbers in memory.
+Tensor places_of_numbers(const Tensor& sorted, int64_t count);
+
 /// Elements of rows of different lengths, one row after the other: which row each belongs to, and
 /// its place within (int64). counts: the lengths (1-d, int64, not negative), which `total` is the
 /// sum of. On a GPU nothing is read back.

@@ -82,6 +82,30 @@ const Attached embedding_bag_sums_op =
             }
           return {from_values(out, {c.integer(4), width})};
         });
+const Attached bag_sizes_op =
+    attach("bag_sizes")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto begins = [&](std::vector<int64_t> v, DType t) {
+            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
+                                    TensorOptions(kInt64, m.device))
+                .to(t);
+          };
+          return {{{begins({0, 2, 2, 7}, kInt64), 9}},
+                  {{begins({0, 5}, kInt32), 5}, "int32, an empty one"},
+                  {{begins({0}, kInt64), 3}, "one"},
+                  {{begins({}, kInt64), 0}, "none"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), 3}, ErrorKind::type, "expected integers of one dimension"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const int64_t bags = c.tensor(0).numel();
+          std::vector<double> sizes;
+          for (int64_t i = 0; i < bags; ++i)
+            sizes.push_back((i + 1 < bags ? at(c.tensor(0), {i + 1}) : double(c.integer(1))) -
+                            at(c.tensor(0), {i}));
+          return {from_values(sizes, {bags})};
+        });
 const Attached embedding_bag_rows_op =
     attach("embedding_bag_rows")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -116,6 +116,31 @@ const Attached masked_select_op =
           });
           return {from_values(v, {int64_t(v.size())})};
         });
+const Attached masked_replace_op =
+    attach("masked_replace")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "more than are needed"},
+                  {{m.make_strided({2, 3}), m.make_mask({2, 3}).logical_or(Scalar(true)),
+                    m.make_strided({6})},
+                   "all"},
+                  {{m.make({5}), zeros({5}, TensorOptions(kBool, m.device)), m.make({1})}, "none"},
+                  {{m.make({0, 2}), m.make_mask({0, 2}), m.make({1})}, "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
+                   ErrorKind::index,
+                   "3"},
+                  {{m.make({3}), m.make_mask({3}), m.make({0})},
+                   ErrorKind::value,
+                   "expected elements in one dimension"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> source = values_of(c.tensor(2));
+          size_t next = 0;
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
+          })};
+        });
 const Attached masked_scatter_op =
     attach("masked_scatter")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -127,8 +152,10 @@ const Attached masked_scatter_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {
               {{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
-               ErrorKind::value,
-               "masked_scatter: expected self and source to have same dtypes and source enough"},
+               m.device.is_cpu() ? ErrorKind::value : ErrorKind::index,
+               m.device.is_cpu() ? "masked_scatter: expected self and source to have same dtypes "
+                                   "and source enough"
+                                 : "3"},
               {{m.make({3}), m.make_mask({3}), m.make_index({3}, 2)},
                ErrorKind::type,
                "Expected self.dtype to be equal to src.dtype"}};

@@ -56,6 +56,25 @@ const Attached insertion_points_op =
           return std::vector<Tensor>{r[0].to(c.boolean(3) ? kInt32 : kInt64)};
         });
 
+const Attached places_of_numbers_op =
+    attach("places_of_numbers")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor sorted = rising(m, 12).mul(Scalar(2));  // -2, -1, 0, ...
+          return {{{sorted, 15, false}, "numbers beyond the last"},
+                  {{rising(m, 20), 5, true}, "int32, equal ones"},
+                  {{rising(m, 0), 3, false}, "in nothing"},
+                  {{rising(m, 3), 0, false}, "no numbers"}};
+        })
+        .reference([](const Call& c) {
+          const int64_t count = c.integer(1);
+          std::vector<double> numbers;
+          for (int64_t i = 0; i < count; ++i) numbers.push_back(double(i));
+          std::vector<Tensor> r =
+              insertion_reference(c.tensor(0), from_values(numbers, {count}), true);
+          return std::vector<Tensor>{r[0].to(c.boolean(2) ? kInt32 : kInt64)};
+        });
+
 const Attached searchsorted_op =
     attach("searchsorted")
         .no_gradient_test()

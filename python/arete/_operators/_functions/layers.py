@@ -124,14 +124,11 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
             bag = offsets.new_empty(0)
         else:
             # The first bag begins at 0: the number of the others that have begun is the bag.
-            places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
-            bag = _ops.searchsorted(starts[1:], places, right=True, out_int32=starts.dtype == _C.int32)
+            bag = _ops.places_of_numbers(starts[1:], indices.numel(), starts.dtype == _C.int32)
         if words == "sum" and weight.device.type == "cpu":
             return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
         if padding_idx is None:
-            size = _ops.empty_like(starts)
-            _ops.sub(starts[1:], starts[:-1], out=size[:-1])
-            _ops.rsub(starts[-1:], indices.numel(), out=size[-1:])
+            size = _ops.bag_sizes(starts, indices.numel())
         else:
             counted = indices != padding_idx % weight.shape[0]
             size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
