@@ -8,7 +8,17 @@
 namespace arete::cuda::cudnn {
 namespace {
 
-constexpr size_t kMostWorkspace = size_t{1} << 30;
+// Engines for the other order of dimensions keep copies of all operands.
+size_t most_workspace(const ConvolutionKey& key) {
+  constexpr size_t kLeast = size_t{1} << 30;
+  double elements = 0;
+  for (const auto* sizes : {&key.x, &key.w, &key.y}) {
+    double n = 1;
+    for (size_t d = 0; d < key.spatial + size_t{2}; ++d) n *= double((*sizes)[d]);
+    elements += n;
+  }
+  return std::max(kLeast, size_t(1.1 * elements * double(size_of(key.dtype))));
+}
 
 // An engine whose kernel is compiled when the plan is made costs up to a second then; below this
 // many operations per call it is taken only if there is no other.
@@ -77,7 +87,7 @@ void add_plans(std::vector<Plan>& plans, const ConvolutionKey& key, const Target
   const auto take = [&](Candidate&& c) {
     std::optional<Plan> plan = Plan::make(graph, std::move(c), &why);
     if (!plan) return;
-    if (plan->workspace_bytes() > kMostWorkspace)
+    if (plan->workspace_bytes() > most_workspace(key))
       why = plan->to_string() + " is too much";
     else
       plans.push_back(std::move(*plan));

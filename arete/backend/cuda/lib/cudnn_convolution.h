@@ -52,8 +52,9 @@ struct ConvolutionPlan {
   bool is_kept = false;  // by keep_forever()
 };
 
-/// The best `limit` plans that keep to the key's demands on precision and to 1 GiB of workspace,
-/// the best first in the opinion of cuDNN's heuristics. A refusal is noted if there is none.
+/// The best `limit` plans that keep to the key's demands on precision and to 1 GiB of workspace, or
+/// as much as all operands, the best first in the opinion of cuDNN's heuristics. A refusal is noted
+/// if there is none.
 std::unique_ptr<ConvolutionPlan> make_convolution_plan(const ConvolutionKey& key,
                                                        const Target& target, size_t limit);
 
