@@ -5,11 +5,15 @@
     torchrun --standalone --nproc-per-node 2 bench/sharding.py --library torch --model llama7b ...
 
 The networks are Llama's: RMSNorm, rotary positions, SwiGLU, no biases. They compute in bfloat16; parameters, gradients and AdamW's state
-are in --parameters' dtype, and gradients are summed in --reduce's. Parameters are made on `meta`, and each process makes its own rows."""
+are in --parameters' dtype, and gradients are summed in --reduce's. Parameters are made on `meta`, and each process makes its own rows.
+
+`--trace FILE` records three more steps on rank 0, writes their trace, and prints where their time goes: how long the GPU computes,
+exchanges, does both and does nothing, and how long the host takes to give a step's work away."""
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import statistics
 import time
@@ -70,6 +74,87 @@ def network(lib, width, layers, heads, inner, words, tied, recompute):
     return Llama
 
 
+def union(spans):
+    """Stretches of time, each a pair, put together where they touch."""
+    joined = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(end, joined[-1][1])
+        else:
+            joined.append([begin, end])
+    return joined
+
+
+def total(spans):
+    return sum(end - begin for begin, end in union(spans))
+
+
+def where_time_goes(path, steps):
+    """What the GPU did in a trace file of either library, in milliseconds a step."""
+    with open(path) as file:
+        events = json.load(file)
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    work = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    if not work:
+        return "  the trace has no work of a GPU"
+    span = {id(e): (e["ts"], e["ts"] + e["dur"]) for e in work}
+    exchanges = [e for e in work if "nccl" in e["name"].lower()]
+    of = {"exchange": [span[id(e)] for e in exchanges], "compute": [span[id(e)] for e in work if "nccl" not in e["name"].lower()]}
+    whole = max(e for _, e in span.values()) - min(b for b, _ in span.values())
+    busy, compute, exchange = total(span.values()), total(of["compute"]), total(of["exchange"])
+    both = compute + exchange - busy
+    scale, hidden = 1e-3 / steps, 100 * both / max(exchange, 1e-9)
+    lines = [f"  of {whole * scale:.2f} ms a step the GPU computes {compute * scale:.2f}, exchanges {exchange * scale:.2f} (of it "
+             f"{both * scale:.2f} behind computing: {hidden:.0f} %), does nothing for {(whole - busy) * scale:.2f}"]
+    for name in sorted({e["name"].split("(")[0] for e in exchanges}):
+        mine = [span[id(e)] for e in exchanges if e["name"].split("(")[0] == name]
+        streams = sorted({str(e["args"]["stream"]) for e in exchanges if e["name"].split("(")[0] == name})
+        alone = total(mine + of["compute"]) - compute
+        lines.append(f"  {name}: {len(mine) / steps:.0f} a step, {total(mine) * scale:.2f} ms, alone {alone * scale:.2f}; "
+                     f"streams {', '.join(streams)}")
+    joined = union(span.values())
+    gaps = sorted(((b[0] - a[1], a[1]) for a, b in zip(joined, joined[1:])), reverse=True)[:5]
+    start = joined[0][0]
+    lines.append("  longest times of nothing: " + ", ".join(f"{gap * 1e-3:.2f} ms at {(at - start) * 1e-3:.1f}" for gap, at in gaps))
+    times = {}
+    for e in work:
+        times[e["name"]] = times.get(e["name"], 0) + e["dur"]
+    for name, time_of in sorted(times.items(), key=lambda item: -item[1])[:12]:
+        lines.append(f"  {time_of * scale:8.3f} ms  {name[:110]}")
+    return "\n".join(lines)
+
+
+def trace(lib, options, step, wait, rank, cuda):
+    """Three more steps: all ranks make them, the first one records."""
+    steps, profiler = 3, importlib.import_module(options.lib + ".profiler")
+    kinds = [profiler.ProfilerActivity.CPU] + [profiler.ProfilerActivity.CUDA] * cuda
+    hosts = []
+    for _ in range(5):  # without a recording: how long the host alone takes for a step
+        wait()
+        start = time.perf_counter()
+        step()
+        hosts.append(time.perf_counter() - start)
+    wait()
+    before = lib.cuda.memory_stats() if cuda else {}
+    if rank == 0:
+        with profiler.profile(activities=kinds) as recorded:
+            for _ in range(steps):
+                step()
+            wait()
+        recorded.export_chrome_trace(options.trace)
+        after = lib.cuda.memory_stats() if cuda else {}
+        print(f"where the time goes, rank 0, {steps} steps recorded; the host gives a step away in {1e3 * statistics.median(hosts):.2f} ms")
+        print(where_time_goes(options.trace, steps))
+        changed = {k: after[k] - before.get(k, 0) for k in after if k.startswith(("num_", "segment.all")) and after[k] != before.get(k, 0)}
+        print(f"  the allocator's counters that changed: {changed or 'none'}")
+        if hasattr(recorded, "synchronization_table"):
+            print(recorded.synchronization_table()[:3000], flush=True)
+    else:
+        for _ in range(steps):
+            step()
+        wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", dest="lib", default="arete", choices=["arete", "torch"])
@@ -84,6 +169,7 @@ def main():
     parser.add_argument("--offload", action="store_true", help="shards and optimizer states in host memory")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--trace", metavar="FILE", help="prints where the time of three more steps goes, and writes their trace")
     options = parser.parse_args()
     lib = importlib.import_module(options.lib)
     dist = importlib.import_module(options.lib + ".distributed")
@@ -164,6 +250,8 @@ def main():
         print(f"{options.lib} {options.model} ({count / 1e6:.0f}M) {options.mode}, {size} processes, batch {batch} x {length}, "
               f"parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s (of {len(rates)} rounds {min(rates):,.0f} to "
               f"{max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
+    if options.trace:
+        trace(lib, options, step, wait, rank, cuda)
     dist.destroy_process_group()
 
 

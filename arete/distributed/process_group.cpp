@@ -44,7 +44,9 @@ void Work::wait(std::optional<Milliseconds> timeout) {
     prim::Backend& gpu = prim::backend_for(device_);
     const bool waits = timeout || on_host_;
     if (waits) check_no_capture(gpu);
-    end_->hold(gpu.current_stream());
+    const prim::StreamHandle current = gpu.current_stream();
+    end_->hold(current);
+    if (current == owner_) let_go();
     if (!waits) return;
     if (!wait_done(timeout.value_or(Milliseconds::max()))) throw_late(*timeout);
     if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
@@ -57,6 +59,10 @@ void Work::wait(std::optional<Milliseconds> timeout) {
     throw_late(*timeout);
   }
   if (error_) std::rethrow_exception(error_);
+}
+
+void Work::wait_unless_readers_do() {
+  if (!is_for_stream() || prim::backend_for(device_).is_capturing()) wait(std::nullopt);
 }
 
 void Work::throw_late(Milliseconds timeout) {
@@ -98,6 +104,12 @@ void Work::finish(std::exception_ptr error, int source) {
   error_ = std::move(error);
   source_ = source;
   finished_.notify_all();
+}
+
+void Work::let_go() noexcept {
+  std::vector<StoragePtr> memory;
+  const std::lock_guard lock(mutex_);
+  memory.swap(memory_);
 }
 
 // ---- the parts of a call
@@ -168,7 +180,7 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
     });
   watch_->set_abort([this] {
     if (communicator_) communicator_->abort();
-    if (const auto streams = connected()) streams->end(last_report());
+    for (const auto& streams : connected()) streams->end(last_report());
   });
   number_ = ops::add_group(*this);
 }
@@ -178,11 +190,11 @@ ProcessGroup::~ProcessGroup() {
   finish();
   watch_->set_abort(nullptr);
   threads_.reset();
-  stream_calls_.reset();
+  for (auto& streams : stream_calls_) streams.reset();
 }
 
 void ProcessGroup::finish(bool hurries) {
-  if (const auto streams = connected()) streams->finish(hurries);
+  for (const auto& streams : connected()) streams->finish(hurries);
   // Messages that were not waited for may be on their way.
   const auto now = std::chrono::steady_clock::now();
   const auto soon = now + std::chrono::seconds(2);
@@ -216,15 +228,19 @@ Device ProcessGroup::home() const {
   return communicator_ ? kCPU : Device(DeviceType::cuda).resolved();
 }
 
-std::shared_ptr<StreamCalls> ProcessGroup::connected() {
+std::vector<std::shared_ptr<StreamCalls>> ProcessGroup::connected() {
   const std::lock_guard lock(stream_calls_mutex_);
-  return stream_calls_;
+  std::vector<std::shared_ptr<StreamCalls>> found;
+  for (const auto& streams : stream_calls_)
+    if (streams) found.push_back(streams);
+  return found;
 }
 
-StreamCalls& ProcessGroup::stream_calls(Device device) {
+StreamCalls& ProcessGroup::stream_calls(Device device, bool beside) {
   const std::lock_guard connecting(connect_mutex_);
   if (connect_error_) std::rethrow_exception(connect_error_);
-  if (!stream_calls_) {
+  auto& streams = stream_calls_[beside];
+  if (!streams) {
     std::string problem;
     const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
     if (!nccl || !has_nccl_)
@@ -235,7 +251,8 @@ StreamCalls& ProcessGroup::stream_calls(Device device) {
         DeviceError("",
                     "a group connects its GPUs at the first call, which cannot be part of a graph")
             .hint("call a collective before the capture, or give init_process_group device_id"));
-    const StorePtr store = watched(store_, watch_);
+    StorePtr store = watched(store_, watch_);
+    if (beside) store = std::make_shared<PrefixStore>("beside", std::move(store));
     const auto where = rendezvous_over(*store);
     std::shared_ptr<StreamCalls> made;
     try {
@@ -249,13 +266,12 @@ StreamCalls& ProcessGroup::stream_calls(Device device) {
       throw;
     }
     const std::lock_guard lock(stream_calls_mutex_);
-    stream_calls_ = std::move(made);
+    streams = std::move(made);
   }
-  ARETE_CHECK(stream_calls_->device() == device,
-              DeviceError("", "a group has one GPU in each process")
-                  .expected(stream_calls_->device().to_string())
-                  .got(device.to_string()));
-  return *stream_calls_;
+  ARETE_CHECK(streams->device() == device, DeviceError("", "a group has one GPU in each process")
+                                               .expected(streams->device().to_string())
+                                               .got(device.to_string()));
+  return *streams;
 }
 
 void ProcessGroup::check_count(const char* op, const char* argument, size_t count) const {
@@ -302,7 +318,8 @@ std::vector<Tensor> ProcessGroup::equal_parts(const char* op, const Tensor& whol
 }
 
 WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
-                          const std::vector<Tensor>& out, int root, ReduceOp op, bool async) {
+                          const std::vector<Tensor>& out, int root, ReduceOp op, bool async,
+                          bool beside) {
   const char* const name = prim::name_of(kind);
   check_rank(name,
              kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter ? "src" : "dst",
@@ -327,7 +344,7 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   const bool reduces = kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce ||
                        kind == CollectiveKind::reduce_scatter;
   if (reduces && home.is_cpu()) prim::reduce_function(op.kind, *dtype);
-  StreamCalls* const streams = home.is_cpu() ? nullptr : &stream_calls(home);
+  StreamCalls* const streams = home.is_cpu() ? nullptr : &stream_calls(home, beside && async);
 
   const MadeNow now(name, {in, out});
   const auto call = std::make_shared<Call>();
@@ -487,6 +504,11 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& 
                   .got(std::to_string(input.numel())));
   return run(CollectiveKind::reduce_scatter, equal_parts("reduce_scatter_tensor", input), {output},
              0, op, async);
+}
+
+WorkPtr ProcessGroup::reduce_scatter_beside(const Tensor& output, const Tensor& input) {
+  return run(CollectiveKind::reduce_scatter, equal_parts("reduce_scatter_tensor", input), {output},
+             0, kSum, true, true);
 }
 
 WorkPtr ProcessGroup::all_to_all(const std::vector<Tensor>& outputs,

@@ -1,6 +1,7 @@
 // Processes that exchange tensors.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -38,9 +39,16 @@ class Work final : public PendingCopy {
  public:
   explicit Work(const void* queue) : queue_(queue) {}
   /// Of tensors of a GPU: done when a stream has come to `end`. `on_host`: who waits is to wait
-  /// himself, not only have his stream do so.
-  Work(Device device, const void* queue, std::shared_ptr<prim::StreamPoint> end, bool on_host)
-      : queue_(queue), device_(device), end_(std::move(end)), on_host_(on_host) {}
+  /// himself, not only have his stream do so. `memory` lives until let_go(), or until `owner`, the
+  /// stream that it belongs to, has been told to wait: whoever has it then comes after the call.
+  Work(Device device, const void* queue, std::shared_ptr<prim::StreamPoint> end, bool on_host,
+       std::vector<StoragePtr> memory, const void* owner)
+      : queue_(queue),
+        device_(device),
+        end_(std::move(end)),
+        on_host_(on_host),
+        owner_(owner),
+        memory_(std::move(memory)) {}
   bool is_completed() const;
   /// Throws what went wrong, or a DistributedError if it takes longer. Of the group's timeout the
   /// call takes care itself. For tensors of a GPU the current stream waits, and without a timeout
@@ -48,6 +56,9 @@ class Work final : public PendingCopy {
   void wait(std::optional<Milliseconds> timeout);
   /// Whether wait() without a timeout goes on at once.
   bool is_for_stream() const { return end_ && !on_host_; }
+  /// Whoever uses the tensors waits by himself; where that is a stream, nobody need wait before. A
+  /// capture ends with what it began.
+  void wait_unless_readers_do();
   /// Whether it is done, after `most` at the latest. DeviceError while a graph is
   /// captured.
   bool wait_done(Milliseconds most);
@@ -63,13 +74,16 @@ class Work final : public PendingCopy {
   const void* queue() const noexcept override { return queue_; }
   /// For those who do the work.
   void finish(std::exception_ptr error, int source = -1);
+  void let_go() noexcept;
 
  private:
   const void* queue_;
   const Device device_ = kCPU;
   const std::shared_ptr<prim::StreamPoint> end_;
   const bool on_host_ = false;
+  const void* const owner_ = nullptr;
   mutable std::mutex mutex_;
+  std::vector<StoragePtr> memory_;
   std::condition_variable finished_;
   bool done_ = false;
   std::exception_ptr error_;
@@ -134,6 +148,9 @@ class ProcessGroup final : public ops::CollectiveGroup {
                          bool async = false);
   WorkPtr reduce_scatter_tensor(const Tensor& output, const Tensor& input, ReduceOp op = {},
                                 bool async = false);
+  /// The sums, as with `async`; of a GPU in a second stream with a communicator of its own, which
+  /// waits for no other calls.
+  WorkPtr reduce_scatter_beside(const Tensor& output, const Tensor& input);
   WorkPtr all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                      bool async = false);
   /// Rows for each rank, and of each; empty: equally many.
@@ -165,11 +182,12 @@ class ProcessGroup final : public ops::CollectiveGroup {
 
  private:
   WorkPtr run(prim::CollectiveKind kind, const std::vector<Tensor>& in,
-              const std::vector<Tensor>& out, int root, ReduceOp op, bool async);
+              const std::vector<Tensor>& out, int root, ReduceOp op, bool async,
+              bool beside = false);
   void check_rank(const char* op, const char* argument, int rank) const;
   Device home_of(const char* op, const Tensor& t) const;
-  StreamCalls& stream_calls(Device device);
-  std::shared_ptr<StreamCalls> connected();
+  StreamCalls& stream_calls(Device device, bool beside = false);
+  std::vector<std::shared_ptr<StreamCalls>> connected();
   void check_count(const char* op, const char* argument, size_t count) const;
   std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
   std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
@@ -191,8 +209,8 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::unique_ptr<Threads> threads_;
   std::mutex connect_mutex_;          // of who connects a GPU, which may take a while
   std::exception_ptr connect_error_;  // the store has keys of the attempt: there is no other
-  std::mutex stream_calls_mutex_;     // of the pointer
-  std::shared_ptr<StreamCalls> stream_calls_;
+  std::mutex stream_calls_mutex_;     // of the pointers
+  std::array<std::shared_ptr<StreamCalls>, 2> stream_calls_;  // the second for calls beside others
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
 

@@ -229,7 +229,8 @@ void Reducer::pack(Bucket& bucket) {
   };
   if (bucket.memory.defined() && !options_.keep_memory) {
     // Gradients in their place are as they should be; views that are none, or of which there are
-    // more views, belong to somebody else.
+    // more views, belong to somebody else. A call that is under way has the memory, too.
+    bucket.memory.storage()->writable_data();
     bool kept = bucket.memory.storage()->use_count() > 3 + int64_t(n);
     for (size_t i = 0; i < n && !kept; ++i) kept = !own(i) && is_kept_by_others(bucket.views[i]);
     if (kept) bucket.memory = Tensor();
@@ -323,7 +324,7 @@ void Reducer::finish() {
 // Waits for a bucket and gives its gradients to the parameters.
 void Reducer::take(Bucket& bucket) {
   for (WorkPtr* work : {&bucket.work, &bucket.had_work})
-    if (*work) std::exchange(*work, nullptr)->wait();
+    if (*work) std::exchange(*work, nullptr)->wait_unless_readers_do();
   if (bucket.result) {
     const Tensor result = std::exchange(bucket.result, nullptr)();
     ARETE_CHECK(result.defined() && result.numel() == bucket.buffer.numel(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,16 @@ namespace {
 
 constexpr const char* kName = "fully_shard";
 constexpr int64_t kAlignment = 256;  // of parameters within their memory, in bytes
+// Gathered ahead are the next group, and one more if they are together no larger.
+constexpr size_t kAhead = 2, kAheadBytes = size_t(32) << 20;
+constexpr size_t kReductionsUnderWay = 2;
+constexpr int64_t kMostParts = 16;  // that a parameter is packed in one by one
+
+// So many elements of a message that the next ones begin where wide loads may, here and in NCCL.
+int64_t in_message(int64_t elements, DType dtype) {
+  const int64_t unit = kAlignment / int64_t(size_of(dtype));
+  return (elements + unit - 1) / unit * unit;
+}
 
 Tensor over(const StoragePtr& memory, Layout layout, DType dtype) {
   Tensor t(IntrusivePtr<TensorImpl>(new TensorImpl(memory, std::move(layout), dtype)));
@@ -68,6 +79,7 @@ struct ShardedParameters::Call {
 };
 
 struct ShardedNetwork::Reduction {
+  void go_on();
   std::shared_ptr<ShardedParameters> of;
   Tensor in, out;  // all rows by processes, and those of this one
   WorkPtr work;
@@ -134,20 +146,25 @@ void ShardedNetwork::note_pass() {
   });
 }
 
-// The oldest one leaves its memory to the next.
-void ShardedNetwork::finish_first_reduction() {
+// All but the last `most` leave their memory to the next, which waits for them.
+void ShardedNetwork::keep_reductions(size_t most) {
+  size_t n = size_t(std::ranges::count_if(reductions_, [](auto& r) { return r->in.defined(); }));
   for (const auto& r : reductions_) {
+    if (n <= most) return;
     if (!r->in.defined()) continue;
-    if (r->work) std::exchange(r->work, nullptr)->wait();
+    --n;
     r->in.storage()->writable_data();
     give(r->in.storage());
-    r->in = Tensor();
-    ShardedParameters& g = *r->of;
-    if (!g.all_reduces) return;
-    if (g.partial_.defined()) r->out.add_(std::exchange(g.partial_, Tensor()));
-    if (g.options.replicas) r->work = g.options.replicas->all_reduce(r->out, kSum, true);
-    return;
+    r->go_on();
   }
+}
+
+// What comes after the sums over those who have the other rows.
+void ShardedNetwork::Reduction::go_on() {
+  in = Tensor();
+  if (!of->all_reduces) return;
+  if (of->partial_.defined()) out.add_(std::exchange(of->partial_, Tensor()));
+  if (of->options.replicas) work = of->options.replicas->all_reduce(out, kSum, true);
 }
 
 void ShardedNetwork::end_pass() {
@@ -157,12 +174,13 @@ void ShardedNetwork::end_pass() {
       g->missing_ = 0;  // gradients that did not come after all
       g->complete();
     }
-  for (size_t i = 0; i < reductions_.size(); ++i) finish_first_reduction();
+  for (const auto& r : reductions_)
+    if (r->in.defined()) r->go_on();
   for (const auto& weak : used_)
     if (const auto g = weak.lock()) g->finish_pass();
   while (!reductions_.empty()) {
     Reduction& r = *reductions_.front();
-    if (r.work) r.work->wait();
+    if (r.work) r.work->wait_unless_readers_do();
     r.of->give_gradients(r.out, r.unsure);
     reductions_.pop_front();
   }
@@ -432,14 +450,23 @@ void ShardedParameters::prefetch(const std::vector<std::weak_ptr<ShardedParamete
     if (const auto g = weak.lock()) g->gather();
 }
 
+void ShardedParameters::gather_ahead(auto&& next) {
+  size_t n = 0, bytes = 0;
+  for (const auto& weak : next) {
+    const auto g = weak.lock();
+    if (!g) return;
+    bytes += g->whole_->bytes();
+    if (n > 0 && bytes > kAheadBytes) return;
+    g->gather();
+    if (++n == kAhead) return;
+  }
+}
+
 void ShardedParameters::prefetch_previous() {
   if (backward_prefetch) return prefetch(*backward_prefetch);
-  const auto& ended = network_->ended_;
+  const std::span ended(network_->ended_);
   for (size_t i = ended.size(); i-- > 1;)
-    if (ended[i].lock().get() == this) {
-      if (const auto before = ended[i - 1].lock()) before->gather();
-      return;
-    }
+    if (ended[i].lock().get() == this) return gather_ahead(std::views::reverse(ended.first(i)));
 }
 
 void ShardedParameters::before_forward(std::span<const Tensor> inputs) {
@@ -473,8 +500,8 @@ void ShardedParameters::before_forward(std::span<const Tensor> inputs) {
   began.push_back(weak_from_this());
   if (forward_prefetch)
     prefetch(*forward_prefetch);
-  else if (at + 1 < expected.size() && expected[at].lock().get() == this)
-    if (const auto next = expected[at + 1].lock()) next->gather();
+  else if (at < expected.size() && expected[at].lock().get() == this)
+    gather_ahead(std::span(expected).subspan(at + 1));
 }
 
 void ShardedParameters::after_forward(std::span<const Tensor> outputs) {
@@ -584,31 +611,31 @@ void ShardedParameters::reduce() {
   const int64_t n = group_->size();
   const DType gradient = parts_[trained_[0]].dtype;
   const DType dtype = options.reduce_dtype.value_or(gradient);
-  int64_t total = int64_t(trained_.size());  // numbers that say who had a gradient
-  for (const size_t i : trained_) total += parts_[i].chunk;
-  if (!network_->reductions_.empty()) network_->finish_first_reduction();
+  const auto rounded = [&](int64_t elements) { return in_message(elements, dtype); };
+  const int64_t numbers = int64_t(trained_.size());  // that say who had a gradient
+  int64_t total = rounded(numbers);
+  for (const size_t i : trained_) total += rounded(parts_[i].chunk);
+  network_->keep_reductions(kReductionsUnderWay - 1);
   const StoragePtr memory = network_->take(device_, size_t(total * n) * size_of(dtype));
-  const Tensor in = over(memory, Layout({n, total}), dtype);
+  Tensor in = over(memory, Layout({n, total}), dtype);
 
   std::map<DType, std::pair<std::vector<Tensor>, std::vector<Tensor>>> packed;
-  const auto pack = [&](const Tensor& from, const Tensor& to) {
-    if (to.numel() == 0) return;
+  const auto pack = [&](const Tensor& from, Layout to, int64_t offset) {
+    to.offset = offset;
     auto& [froms, tos] = packed[from.dtype()];
     froms.push_back(from);
-    tos.push_back(to);
+    tos.push_back(over(memory, std::move(to), dtype));
   };
   std::vector<float> had;
-  bool unsure = false;
+  bool full = rounded(numbers) == numbers;  // nothing is left that nobody writes
   int64_t at = 0;
   for (const size_t i : trained_) {
     const Part& part = parts_[i];
     const Tensor g = std::exchange(sums_[i], Tensor());
     had.push_back(g.defined());
-    unsure |= !g.defined();
     const int64_t each = part.chunk == 0 ? 0 : part.chunk / row_elements(part);
-    if (!g.defined()) {
-      over(memory, Layout({n, part.chunk}, {total, 1}, at), dtype).zero_();
-    } else if (part.sizes[0] == each * n) {
+    full = full && g.defined() && rounded(part.chunk) == part.chunk && part.sizes[0] == each * n;
+    if (g.defined() && n > kMostParts && part.sizes[0] == each * n) {
       // [processes, rows, ...]
       Layout from = g.layout(), to(part.sizes);
       from.sizes.insert(from.sizes.begin(), n);
@@ -616,28 +643,23 @@ void ShardedParameters::reduce() {
       from.strides.insert(from.strides.begin(), each * from.strides[0]);
       to.sizes = from.sizes;
       to.strides.insert(to.strides.begin(), total);
-      to.offset = at;
-      pack(ops::alias(g, std::move(from)), over(memory, std::move(to), dtype));
-    } else {
-      for (int64_t r = 0; r < n && each > 0; ++r) {
-        const int64_t first = std::min(r * each, part.sizes[0]);
-        const int64_t rows = std::min(each, part.sizes[0] - first);
-        Shape sizes = part.sizes;
-        sizes[0] = rows;
-        Layout to(sizes);
-        to.offset = r * total + at;
-        pack(ops::alias(g, narrow(g.layout(), 0, first, rows)), over(memory, std::move(to), dtype));
-        const int64_t given = rows * row_elements(part);
-        over(memory, Layout({part.chunk - given}, {1}, r * total + at + given), dtype).zero_();
+      pack(ops::alias(g, std::move(from)), std::move(to), at);
+    } else if (g.defined()) {
+      for (int64_t r = 0; r < n && r * each < part.sizes[0]; ++r) {
+        const int64_t rows = std::min(each, part.sizes[0] - r * each);
+        Layout from = narrow(g.layout(), 0, r * each, rows);
+        Layout to(from.sizes);
+        pack(ops::alias(g, std::move(from)), std::move(to), r * total + at);
       }
     }
-    at += part.chunk;
+    at += rounded(part.chunk);
   }
-  const Tensor numbers = unsure
-                             ? tensor(had).to(device_, gradient)
-                             : full({int64_t(had.size())}, 1.0, TensorOptions(gradient, device_));
-  pack(ops::alias(numbers, Layout({n, int64_t(had.size())}, {0, 1})),
-       over(memory, Layout({n, int64_t(had.size())}, {total, 1}, at), dtype));
+  const bool unsure = std::ranges::find(had, 0.0F) != had.end();
+  if (!ones_.defined() || ones_.numel() != numbers || ones_.dtype() != gradient)
+    ones_ = arete::full({numbers}, 1.0, TensorOptions(gradient, device_));
+  const Tensor flags = unsure ? tensor(had).to(device_, gradient) : ones_;
+  for (int64_t r = 0; r < n; ++r) pack(flags, Layout({numbers}), r * total + at);
+  if (!full) in.zero_();
   const int replicas = options.replicas ? options.replicas->size() : 1;
   for (const auto& [from, lists] : packed)
     pack_scaled(lists.first, lists.second, 1 / divisor.value_or(double(n * replicas)));
@@ -649,7 +671,7 @@ void ShardedParameters::reduce() {
   r->unsure = unsure;
   const CallLabel label(std::make_shared<const std::string>("FSDP: " + names_[trained_[0]]));
   if (n > 1)
-    r->work = group_->reduce_scatter_tensor(r->out, in, kSum, true);
+    r->work = group_->reduce_scatter_beside(r->out, in);
   else
     r->out.copy_(in.reshape({-1}));
   network_->reductions_.push_back(std::move(r));
@@ -678,19 +700,21 @@ void ShardedParameters::give_gradients(Tensor flat, bool unsure) {
       partial_ = flat;
     return;
   }
+  std::vector<int64_t> places;
+  int64_t at = 0;
+  for (const size_t i : trained_) {
+    places.push_back(at);
+    at += in_message(parts_[i].chunk, flat.dtype());
+  }
   std::vector<float> had;
   if (unsure)
-    had = flat.narrow(0, flat.numel() - int64_t(trained_.size()), int64_t(trained_.size()))
-              .to(kCPU, kFloat32)
-              .to_vector<float>();
+    had = flat.narrow(0, at, int64_t(trained_.size())).to(kCPU, kFloat32).to_vector<float>();
   const Part& first = parts_[trained_[0]];
   flat = flat.to(first.memory->device(), first.shard_dtype);
-  int64_t at = 0;
   for (size_t k = 0; k < trained_.size(); ++k) {
     const Part& part = parts_[trained_[k]];
     Layout layout = part.shard;
-    layout.offset = at;
-    at += part.chunk;
+    layout.offset = places[k];
     if (unsure && had[k] == 0) continue;
     Tensor& grad = parameters_[trained_[k]].impl()->autograd->accumulator->grad;
     const Tensor own = ops::alias(flat, std::move(layout));

@@ -72,7 +72,7 @@ class ShardedNetwork {
   void give(StoragePtr memory);
   void note_pass();
   void end_pass();
-  void finish_first_reduction();
+  void keep_reductions(size_t most);
 
   std::vector<Block> free_;
   // In forward passes: as groups began, in this one and the one before, and as they ended.
@@ -158,6 +158,7 @@ class ShardedParameters final : public autograd::GradSink,
   void drop();
   bool is_stale() const;
   void prefetch(const std::vector<std::weak_ptr<ShardedParameters>>& list);
+  void gather_ahead(auto&& next);
   void prefetch_previous();
   void enter_backward(const std::shared_ptr<Call>& call);
   void join_pass();
@@ -181,6 +182,7 @@ class ShardedParameters final : public autograd::GradSink,
   // Gradients.
   std::vector<Tensor> sums_;     // of all rows, that were not reduced yet
   Tensor partial_;               // of the shards, that replicas have not seen yet
+  Tensor ones_;                  // says that all had a gradient
   std::vector<Tensor> before_;   // `grad` before the pass
   std::vector<size_t> trained_;  // what is reduced in this pass
   uint64_t pass_ = 0;            // that brings gradients; 0: none

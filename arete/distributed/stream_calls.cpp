@@ -1,5 +1,8 @@
 #include "arete/distributed/stream_calls_internal.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
 #include "arete/prim/backend.h"
@@ -108,8 +111,18 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
     under_way_.pop_back();
     throw;
   }
-  const auto work =
-      async ? std::make_shared<Work>(device_, communicator_->stream(), end, is_barrier) : nullptr;
+  WorkPtr work;
+  if (async) {
+    std::vector<StoragePtr> memory;
+    const auto keep = [&](const Tensor& t) {
+      if (std::ranges::find(memory, t.storage()) == memory.end()) memory.push_back(t.storage());
+    };
+    for (const auto& call : calls) {
+      std::ranges::for_each(call->in, keep);
+      std::ranges::for_each(call->out, keep);
+    }
+    work = std::make_shared<Work>(device_, stream, end, is_barrier, std::move(memory), current);
+  }
   {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
@@ -138,6 +151,7 @@ void StreamCalls::leave(const UnderWay& call, bool failed) noexcept {
 void StreamCalls::forget_ended() {
   while (!under_way_.empty() && under_way_.front().end && under_way_.front().end->is_done()) {
     leave(under_way_.front(), false);
+    if (const WorkPtr work = under_way_.front().work.lock()) work->let_go();
     under_way_.pop_front();
   }
 }
@@ -155,13 +169,18 @@ std::string StreamCalls::describe(const UnderWay& call) const {
 void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const std::string& why) {
   error_ = std::make_exception_ptr(DistributedError(
       Failure::backend, "", why, "this group is of no use any more: end it, or the process"));
+  std::vector<WorkPtr> ended;
   for (const UnderWay& call : under_way_) {
-    if (const WorkPtr work = call.work.lock()) work->finish(error_);
+    if (const WorkPtr work = call.work.lock()) {
+      work->finish(error_);
+      ended.push_back(work);
+    }
     leave(call, true);
   }
   under_way_.clear();
   lock.unlock();
   communicator_->abort(why);
+  for (const WorkPtr& work : ended) work->let_go();
   lock.lock();
 }
 

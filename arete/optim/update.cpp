@@ -228,9 +228,27 @@ void Optimizer::Batch::pass(std::initializer_list<uint32_t> what, const Operate&
   int64_t n_tensors = 0;
   const size_t n_beside = kind_.on_device ? n_row_ : literals_.size();
   ARETE_ASSERT(n_beside >= size_t(has_factor()));  // compute() comes first
-  for (size_t i = 0; i < items_.size(); ++i) {
+  const auto launch = [&] {
+    if (n_tensors == 0) return;
+    std::vector<expr::Literal> literals;
+    if (!kind_.on_device)
+      for (double n : literals_) literals.push_back({.f = n});
+    ops::run_programs("optimizer_update", *program, kind_.device, n_tensors, inputs, outputs,
+                      literals);
+    inputs.clear();
+    outputs.clear();
+    n_tensors = 0;
+  };
+  const Storage* const late = late_gradients();
+  for (size_t k = 0; k < 2 * items_.size(); ++k) {
+    const size_t i = k % items_.size();
+    if (k == items_.size()) {
+      if (!late) break;
+      launch();
+    }
     const Item& item = items_[i];
-    if (item.param.numel() == 0) continue;
+    const bool is_late = late && item.grad.storage().get() == late;
+    if (item.param.numel() == 0 || is_late != (k >= items_.size())) continue;
     const size_t first_in = inputs.size(), first_out = outputs.size();
     operate(item, inputs, outputs);
     if (!program) {
@@ -271,12 +289,16 @@ void Optimizer::Batch::pass(std::initializer_list<uint32_t> what, const Operate&
                  outputs.size() - first_out == program->outputs().size());
     ++n_tensors;
   }
-  if (!program) return;
-  std::vector<expr::Literal> literals;
-  if (!kind_.on_device)
-    for (double n : literals_) literals.push_back({.f = n});
-  ops::run_programs("optimizer_update", *program, kind_.device, n_tensors, inputs, outputs,
-                    literals);
+  launch();
+}
+
+// Where gradients may still be reduced, those of the first parameters are the last: the update of
+// the others goes first and does not wait for them.
+const Storage* Optimizer::Batch::late_gradients() const {
+  if (!kind_.device.is_cuda() || modes().word & (Modes::kPutOff | Modes::kCapture)) return nullptr;
+  const auto late = std::ranges::find_if(
+      items_, [](const Item& item) { return item.grad.storage()->has_pending_copies(); });
+  return late == items_.end() ? nullptr : late->grad.storage().get();
 }
 
 void Optimizer::Batch::unscale() {

@@ -207,6 +207,7 @@ class Optimizer::Batch {
   void compute_with_history(uint32_t variant, const NumbersRule& numbers,
                             std::span<const double> constants);
   void update_with_history(uint32_t variant, const Rule& rule);
+  const Storage* late_gradients() const;
   std::vector<Value> in_place(const Rule& rule, std::span<const Value> operands,
                               const Beside& beside) const;
   /// Writes what the host counts.

@@ -130,9 +130,9 @@ class StreamCommunicator {
   virtual ~StreamCommunicator() = default;
   /// A stream of its own, for calls that others need not wait for.
   virtual StreamHandle stream() = 0;
-  /// Puts calls into a stream, as one: messages among them wait for each other in no order. Memory
-  /// that is released meanwhile serves nobody else before the calls are done. TypeError, before
-  /// anything is done, for elements that cannot be combined so.
+  /// Puts calls into a stream, as one: messages among them wait for each other in no order. The
+  /// caller keeps the memory until they are done, or the current stream comes after them.
+  /// TypeError, before anything is done, for elements that cannot be combined so.
   virtual void run(std::span<const CollectiveArgs> calls, StreamHandle stream) = 0;
   virtual std::shared_ptr<StreamPoint> mark(StreamHandle stream) = 0;
   /// What went wrong since; "" if nothing did.

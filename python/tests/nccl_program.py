@@ -208,6 +208,17 @@ def streams(gpu, rank, size):
     works[-1].wait()
     work.wait()
     same("released", kept[::n // 4 + 1].cpu(), torch.full((4,), float(size)))
+    gathered = []
+    for k in range(20):
+        x = torch.full((1 << 18,), float(10 * k + rank), device=gpu)
+        gathered.append(torch.empty(size << 18, device=gpu))
+        works.append(dist.all_gather_into_tensor(gathered[-1], x, async_op=True))
+        del x
+        spoiler = torch.full((1 << 18,), -1e9, device=gpu)
+        del spoiler
+    for k, out in enumerate(gathered):
+        works[k - 20].wait()
+        same("released inputs", out[::1 << 18].cpu(), torch.tensor([float(10 * k + r) for r in range(size)]))
     if name == "arete":
         for _ in range(20):  # nobody waits, but who reads
             x = torch.full((n,), float(rank + 1), device=gpu)

@@ -84,7 +84,7 @@ def test_tensors_of_gpus(tmp_path):
                                    "OMP_NUM_THREADS": "1", "ARETE_TEST_MEETING": f"file://{tmp_path}/store"}) for r in range(2)]
     for rank, process in enumerate(ranks):
         out = process.communicate(timeout=120)[0]
-        assert process.returncode == 0 and f"rank {rank} of 2: 14" in out, out
+        assert process.returncode == 0 and f"rank {rank} of 2: 16" in out, out
 
 
 @needs_gloo

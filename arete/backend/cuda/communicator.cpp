@@ -62,13 +62,14 @@ class CudaCommunicator final : public prim::StreamCommunicator {
 
   void run(std::span<const prim::CollectiveArgs> calls, prim::StreamHandle handle) override {
     gpu_.context().make_current();
-    const auto stream = static_cast<CUstream>(handle);
-    if (stream == stream_ || gpu_.several_streams())
+    if (gpu_.several_streams()) {
+      const auto current = static_cast<CUstream>(gpu_.current_stream());
       for (const prim::CollectiveArgs& a : calls) {
-        for (const prim::View& v : a.in) gpu_.note_use(v.data, stream);
-        for (const prim::View& v : a.out) gpu_.note_use(v.data, stream);
+        for (const prim::View& v : a.in) gpu_.note_use(v.data, current);
+        for (const prim::View& v : a.out) gpu_.note_use(v.data, current);
       }
-    comm_->run(calls, stream);
+    }
+    comm_->run(calls, static_cast<CUstream>(handle));
   }
 
   std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
