@@ -10,6 +10,7 @@
 #include "arete/distributed/packing_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
 namespace arete::distributed {
@@ -20,6 +21,7 @@ struct Reducer::Bucket {
   Tensor buffer, had;         // these parts of it
   std::vector<Tensor> views;  // one for each place
   Tensor ones;                // to pack where all have a gradient
+  Tensor parts;               // of all processes, of which this one makes the sum
   size_t missing = 0;         // gradients that this pass will still bring
   WorkPtr work, had_work;
   std::function<Tensor()> result;            // of a hook
@@ -147,6 +149,9 @@ void Reducer::set_hook(CommHook hook) {
   ARETE_CHECK(!hook_, ValueError("register_comm_hook",
                                  "register_comm_hook or register_builtin_comm_hook can only be "
                                  "called once."));
+  ARETE_CHECK(!options_.deterministic,
+              ValueError("register_comm_hook",
+                         "deterministic=True exchanges gradients in its own way, without hooks"));
   ARETE_CHECK(!is_under_way(), ValueError("register_comm_hook", "a backward pass is under way"));
   hook_ = std::move(hook);
 }
@@ -162,6 +167,7 @@ bool Reducer::is_under_way() const {
 void Reducer::begin(std::span<const size_t> places, bool create_graph) {
   const bool within = is_under_way();
   if (!within) pass_ = 0;
+  if (options_.deterministic && !create_graph && !replaced_) set_apart(places);
   if (!reduces_ || replaced_) return;
   ARETE_CHECK(!create_graph,
               AutogradError("backward",
@@ -199,6 +205,7 @@ void Reducer::start(std::span<const size_t> places) {
     b.missing = 0;
     b.work = b.had_work = nullptr;
     b.result = nullptr;
+    b.parts = Tensor();
   }
   for (const size_t p : places) {
     expected_[p] = true;
@@ -206,8 +213,69 @@ void Reducer::start(std::span<const size_t> places) {
   }
 }
 
+// Their gradients become those of this pass alone, until they are ready.
+void Reducer::set_apart(std::span<const size_t> places) {
+  ARETE_CHECK(std::ranges::none_of(sums_, &Sums::apart),
+              AutogradError("backward",
+                            "with deterministic=True a backward pass within another one cannot "
+                            "reach parameters of the same DistributedDataParallel"));
+  sums_.resize(parameters_.size());
+  for (const size_t p : places) {
+    Sums& sums = sums_[p];
+    const Tensor grad = parameters_[p].grad();
+    if (!grad.defined())
+      sums = {};
+    else if (!sums.shown.defined() || !grad.is_same(sums.shown) || grad.version() != sums.version)
+      sums = {.trees = {{0, grad}}};
+    sums.apart = true;
+    sums.shown = Tensor();
+    parameters_[p].set_grad(Tensor());
+  }
+  // Those whose gradients do not come after all have what they had, however the pass ends.
+  struct End {
+    std::shared_ptr<Reducer> reducer;
+    void restore() {
+      if (const auto r = std::exchange(reducer, nullptr))
+        for (size_t p = 0; p < r->sums_.size(); ++p)
+          if (r->sums_[p].apart) r->sums_[p].show(r->parameters_[p]);
+    }
+    ~End() {
+      try {
+        restore();
+      } catch (...) {
+        // The error that ended the pass is on its way.
+      }
+    }
+  };
+  autograd::at_end_of_pass([end = std::make_shared<End>(shared_from_this())] { end->restore(); });
+}
+
+void Reducer::Sums::show(const Tensor& leaf) {
+  apart = false;
+  shown = Tensor();
+  for (size_t i = trees.size(); i-- > 0;)
+    shown = shown.defined() ? trees[i].second + shown : trees[i].second;
+  version = shown.defined() ? shown.version() : 0;
+  leaf.set_grad(shown);
+}
+
+void Reducer::add_sums(size_t place) {
+  const NoGradGuard no_grad;
+  Sums& sums = sums_[place];
+  Tensor sum = parameters_[place].grad();
+  int depth = 0;
+  while (sum.defined() && !sums.trees.empty() && sums.trees.back().first == depth) {
+    sum = sums.trees.back().second + sum;
+    sums.trees.pop_back();
+    ++depth;
+  }
+  if (sum.defined()) sums.trees.emplace_back(depth, std::move(sum));
+  sums.show(parameters_[place]);
+}
+
 void Reducer::ready(size_t place) {
   has_grad_[place] = true;
+  if (!sums_.empty() && sums_[place].apart) add_sums(place);
   if (pass_ == 0 || !expected_[place]) return;
   expected_[place] = false;
   order_.push_back(place);
@@ -293,6 +361,11 @@ void Reducer::launch(size_t index) {
   Bucket& bucket = buckets_[index];
   const CallLabel label(bucket.label);
   pack(bucket);
+  if (options_.deterministic) {
+    exchange_parts(bucket);
+    if (index > 0) sum_parts(buckets_[index - 1]);
+    return;
+  }
   if (!hook_) {
     bucket.work = group_->all_reduce(bucket.memory, kSum, true);
     return;
@@ -306,6 +379,32 @@ void Reducer::launch(size_t index) {
   bucket.result = hook_(given);
 }
 
+// Each process gets its part of all processes' gradients.
+void Reducer::exchange_parts(Bucket& bucket) {
+  if (group_->size() == 1) return;
+  const std::vector<Tensor> in = tensor_split(bucket.memory, group_->size());
+  const int64_t own = in[size_t(group_->rank())].numel();
+  bucket.parts =
+      ops::empty_tensor({group_->size(), own}, bucket.memory.dtype(), bucket.memory.device());
+  bucket.work = group_->all_to_all(bucket.parts.unbind(), in, true);
+}
+
+// Adds them up, and everybody gets the sums.
+void Reducer::sum_parts(Bucket& bucket) {
+  if (!bucket.parts.defined()) return;
+  const CallLabel label(bucket.label);
+  std::exchange(bucket.work, nullptr)->wait();
+  const Tensor parts = std::exchange(bucket.parts, Tensor());
+  const int64_t n = parts.size(0), own = parts.size(1);
+  for (int64_t step = 1; step < n; step *= 2) {
+    const int64_t pairs = (n - step + 2 * step - 1) / (2 * step);
+    Layout to({pairs, own}, {2 * step * own, 1}, 0), from = to;
+    from.offset = step * own;
+    ops::alias(parts, std::move(to)).add_(ops::alias(parts, std::move(from)));
+  }
+  bucket.work = group_->all_gather(tensor_split(bucket.memory, n), parts[0], true);
+}
+
 // Forgets the pass, however it ends.
 struct Reducer::Ended {
   Reducer& reducer;
@@ -316,6 +415,7 @@ void Reducer::finish() {
   const NoGradGuard no_grad;
   const Ended ended{*this};
   while (next_ < buckets_.size()) launch(next_++);  // gradients that did not come after all
+  sum_parts(buckets_.back());
   for (Bucket& b : buckets_) take(b);
   if (!shadows_) std::ranges::fill(has_grad_, char(false));
   if (rebuilt_ == 0) agree_on_order();

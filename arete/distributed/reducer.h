@@ -28,6 +28,15 @@ namespace arete::distributed {
 //   an
 // earlier pass: then the bucket moves, and what was kept stays as it was.
 
+// Note [Sums in one order]
+// Sums of floating-point numbers depend on their order. A deterministic reducer adds gradients as
+// the leaves of one binary tree, whichever process has them: a process adds those of its own
+// micro-batches as a binary counter carries (each sum is of as many gradients as the one that it is
+// added to), and of a bucket each process adds up a part, of all processes, pairs of neighbours
+// first. So 4 micro-batches of one process, 2 of each of two, and 1 of each of four have the same
+// mean, to the last bit, if process r has the r-th part of them and their numbers are powers of
+// two. Other numbers give the same bits in each run.
+
 /// What a hook gets: the gradients of this process that are to be reduced together.
 struct GradBucket {
   size_t index = 0;
@@ -50,6 +59,8 @@ struct ReducerOptions {
   bool static_graph = false;
   /// Buckets never move, whoever keeps gradients of an earlier pass.
   bool keep_memory = false;
+  /// Note [Sums in one order]. There can be no hook then.
+  bool deterministic = false;
   /// Tensors that require no gradients, of which it is an error if they do when a pass is prepared.
   std::vector<Tensor> frozen = {};
 };
@@ -102,6 +113,10 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   void launch_ready();
   void pack(Bucket& bucket);
   void launch(size_t index);
+  void exchange_parts(Bucket& bucket);
+  void sum_parts(Bucket& bucket);
+  void set_apart(std::span<const size_t> places);
+  void add_sums(size_t place);
   void finish();
   void take(Bucket& bucket);
   void check_static(std::span<const size_t> places);
@@ -120,6 +135,15 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   std::optional<size_t> replaced_;
   int64_t rebuilt_ = 0;
   std::optional<std::vector<char>> reached_;  // static_graph: by the first pass
+  // deterministic: what a leaf's gradient is the sum of, with the depth of each one's tree.
+  struct Sums {
+    std::vector<std::pair<int, Tensor>> trees;
+    Tensor shown;  // as grad(), unless somebody else has changed that
+    uint64_t version = 0;
+    bool apart = false;  // not shown, while a pass brings another one
+    void show(const Tensor& leaf);
+  };
+  std::vector<Sums> sums_;
 
   // Of the pass under way.
   uint64_t pass_ = 0;           // its number, 0 if there is none

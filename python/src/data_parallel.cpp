@@ -96,12 +96,13 @@ void bind_data_parallel(nb::module_& m) {
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
                        const d::ProcessGroupPtr& group, double bucket_bytes,
                        double first_bucket_bytes, bool static_graph, bool keep_memory,
-                       const std::vector<Tensor>& frozen) {
+                       const std::vector<Tensor>& frozen, bool deterministic) {
         return d::Reducer::make(parameters, names, group,
                                 {.bucket_bytes = int64_t(bucket_bytes),
                                  .first_bucket_bytes = int64_t(first_bucket_bytes),
                                  .static_graph = static_graph,
                                  .keep_memory = keep_memory,
+                                 .deterministic = deterministic,
                                  .frozen = frozen});
       }))
       .def("prepare", &d::Reducer::prepare)

@@ -38,6 +38,69 @@ Tensor batch(int rank, int step) {
   return sin(arange(8 * 6, kFloat32) * (1 + rank) + step).reshape({8, 6});
 }
 
+// Note [Sums in one order]: four micro-batches a step, of which each rank has its part.
+TEST(Reducers, DeterministicSumsAreTheSameOnAnyNumberOfRanks) {
+  std::vector<Floats> trained;
+  std::mutex mutex;
+  for (const int size : {1, 2, 4})
+    with_ranks(size, [&](const ProcessGroupPtr& g) {
+      Tensor w = cos(arange(35, kFloat32) * 1.7).reshape({7, 5}).requires_grad_();
+      Tensor b = sin(arange(7, kFloat32)).requires_grad_();
+      const auto reducer =
+          Reducer::make({w, b}, {"w", "b"}, g, {.first_bucket_bytes = 64, .deterministic = true});
+      EXPECT_THROW(reducer->set_hook(allreduce_hook(g)), ValueError);
+      const int own = 4 / size;
+      for (int step = 0; step < 5; ++step) {
+        forget({w, b});
+        for (int m = 0; m < own; ++m) {
+          const float k = float(step * 4 + g->rank() * own + m);
+          const Tensor x = sin(arange(15, kFloat32) * 0.9 + 3.1 * k).reshape({3, 5});
+          reducer->prepare(m == own - 1);
+          ((tanh(matmul(x, w.t()) + b) * 0.3).square().sum() / own).backward();
+        }
+        const NoGradGuard no_grad;
+        w.sub_(w.grad() * 0.37);
+        b.sub_(b.grad() * 0.37);
+      }
+      Floats result = floats(w);
+      for (const float v : floats(b)) result.push_back(v);
+      const std::lock_guard lock(mutex);
+      trained.push_back(std::move(result));
+    });
+  ASSERT_EQ(trained.size(), 7u);
+  for (const Floats& t : trained) EXPECT_EQ(t, trained[0]);
+}
+
+TEST(Reducers, DeterministicOnesAccumulateAsOthersDo) {
+  const auto accumulates = [](const ProcessGroupPtr& g) {
+    Tensor a = parameter(2, 1), unused = parameter(1, 1);
+    const auto reducer = Reducer::make({a, unused}, {"a", "unused"}, g, {.deterministic = true});
+    const auto step = [&](double factor) { (a * factor * (g->rank() + 1)).sum().backward(); };
+    reducer->prepare(false);
+    for (const double factor : {1, 2, 4}) step(factor);
+    EXPECT_EQ(floats(a.grad()), Floats(2, 7.0F * float(g->rank() + 1)));
+    {
+      const NoGradGuard no_grad;
+      a.grad().mul_(2);  // what a program does with a sum stays done
+    }
+    step(1);
+    EXPECT_EQ(floats(a.grad()), Floats(2, 15.0F * float(g->rank() + 1)));
+    EXPECT_FALSE(unused.grad().defined());
+    // A pass that fails leaves the sum.
+    const Tensor y = a * 1;
+    autograd::register_hook(*gradient_edge(y).node,
+                            Node::PreHook([](TensorList&) { throw ValueError("", "no"); }));
+    EXPECT_THROW((y + a).sum().backward(), ValueError);
+    EXPECT_EQ(floats(a.grad()), Floats(2, 15.0F * float(g->rank() + 1)));
+    reducer->prepare(true);
+    step(1);
+    const int n = g->size();
+    EXPECT_EQ(floats(a.grad()), Floats(2, 8.0F * float(n + 1)));
+    EXPECT_FALSE(unused.grad().defined());
+  };
+  for (const int size : {1, 3, 6}) with_ranks(size, accumulates);  // 6: of 5 numbers one has none
+}
+
 TEST(Reducers, MeansAreViewsThatStayWhereTheyAre) {
   with_ranks(3, [](const ProcessGroupPtr& g) {
     const float rank = float(g->rank());

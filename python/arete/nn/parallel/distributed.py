@@ -46,7 +46,8 @@ class DistributedDataParallel(Module, Joinable):
     Gradients are exchanged in buckets of `bucket_cap_mb` while the backward pass goes on, and are views into these afterwards.
     Parameters that a pass does not use are found in any case, so `find_unused_parameters` changes nothing. A gradient that the program
     keeps beyond `zero_grad()` stays as it is; with `gradient_as_bucket_view` it may be overwritten, and gradients have the same
-    addresses in each pass. `static_graph`: it is an error if a pass uses other parameters than the first one did.
+    addresses in each pass. `static_graph`: it is an error if a pass uses other parameters than the first one did. `deterministic`:
+    gradients are added in one order, whichever processes have them, so 1, 2 and 4 processes with equal micro-batches make the same bits.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -63,6 +64,7 @@ class DistributedDataParallel(Module, Joinable):
         check_reduction: bool = False, gradient_as_bucket_view: bool = False, static_graph: bool = False,
         delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: Any = None,
         device_mesh: Any = None, skip_all_reduce_unused_params: bool = False, bucket_cap_mb_list: Optional[list] = None,
+        deterministic: bool = False,
     ) -> None:
         Module.__init__(self)
         Joinable.__init__(self)
@@ -107,6 +109,7 @@ class DistributedDataParallel(Module, Joinable):
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
+        self.deterministic = deterministic
         self.parameters_to_ignore = ignored
         self.bucket_bytes_cap_default = bucket_cap_mb is None
         self.bucket_bytes_cap = int(25 * _MB if bucket_cap_mb is None else bucket_cap_mb * _MB)
@@ -124,7 +127,8 @@ class DistributedDataParallel(Module, Joinable):
         trained = [(name, p) for name, p in named if p.requires_grad]
         frozen = [p for _, p in named if not p.requires_grad]
         self.reducer = _C._distributed.Reducer([p for _, p in trained], [name for name, _ in trained], self.process_group,
-                                               self.bucket_bytes_cap, first, self.static_graph, self.gradient_as_bucket_view, frozen)
+                                               self.bucket_bytes_cap, first, self.static_graph, self.gradient_as_bucket_view, frozen,
+                                               self.deterministic)
 
     # ---- calls
 
