@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import arete
+from arete.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper
+from arete.distributed.elastic.utils import data as elastic
 from arete.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_debug_enabled
 
 nn = arete.nn
@@ -346,3 +348,37 @@ def test_contexts_of_both_runs(library):
     assert log == [] and torch.is_grad_enabled()
     with pytest.raises(TypeError):
         call(lambda t: t * w, x, use_reentrant=False, context_fn=lambda: 3)
+
+
+@pytest.mark.parametrize("impl", ["NO_REENTRANT", "REENTRANT"])
+def test_wrapped_modules_have_the_names_of_bare_ones(impl):
+    net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)))
+    names, x, runs = list(net.state_dict()), arete.randn(3, 4), []
+
+    def step():
+        arete.manual_seed(3)
+        return gradients(net, x, net)
+
+    before = step()
+    net[1][0].register_forward_hook(lambda *_: runs.append(1))
+    wrapper.apply_activation_checkpointing(
+        net, check_fn=lambda m: type(m).__name__ in ("Linear", "Dropout"),
+        checkpoint_wrapper_fn=lambda m: wrapper.checkpoint_wrapper(m, wrapper.CheckpointImpl[impl]))
+    same(before, step())
+    assert len(runs) == 2 and list(net.state_dict()) == names and net[0].in_features == 4
+    doubled = {name: value * 2 for name, value in net.state_dict().items()}
+    net.load_state_dict(doubled)
+    assert net[0].weight.tolist() == doubled["0.weight"].tolist()
+    with pytest.raises(RuntimeError, match="Missing key"):
+        net.load_state_dict({})
+    host = wrapper.offload_wrapper(nn.Linear(4, 2))
+    assert [name for name, _ in host.named_parameters()] == list(host.state_dict()) == ["weight", "bias"]
+    assert host(x).tolist() == nn.functional.linear(x, host.weight, host.bias).tolist()
+
+
+def test_a_sampler_goes_on_where_another_number_of_processes_ended():
+    kind = elastic.ElasticDistributedSampler
+    every = [i for r in range(3) for i in kind(range(10), 3, r, start_index=4)]
+    assert sorted(every) == [4, 5, 6, 7, 8, 9] and len(kind(range(10), 4, 0, start_index=4)) == 2
+    with pytest.raises(ValueError, match="Start index 10"):
+        kind(range(10), 3, 0, start_index=10)

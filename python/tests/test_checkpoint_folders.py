@@ -130,6 +130,28 @@ def test_what_is_in_a_folder(tmp_path):
         dcp.save({}, checkpoint_id=tmp_path / "p", use_collectives=False)
 
 
+def test_folders_become_files_and_back(tmp_path):
+    saved(tmp_path / "c")
+    dcp.format_utils.dcp_to_torch_save(tmp_path / "c", tmp_path / "file.pt")
+    state = arete.load(tmp_path / "file.pt", weights_only=False)
+    assert list(state) == ["a", "b", "numbers", "kind"] and arete.equal(state["a"], arete.arange(60).reshape(6, 10))
+    assert state["b"]["c"].dtype is arete.bfloat16 and state["b"]["empty"].shape == (0, 4)
+    assert state["numbers"] == [1, 2.5, float("inf"), 2**70, "x", b"y", (True, None)] and state["kind"] is arete.float16
+    net = arete.nn.Sequential(arete.nn.Linear(2, 2))
+    optimizer = arete.optim.Adam(net.parameters())
+    net(arete.ones(1, 2)).sum().backward()
+    optimizer.step()
+    state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "list": [arete.ones(2), {3: arete.zeros(1)}]}
+    arete.save(state, tmp_path / "one.pt")
+    dcp.format_utils.torch_save_to_dcp(tmp_path / "one.pt", tmp_path / "d")
+    dcp.format_utils.dcp_to_torch_save(tmp_path / "d", tmp_path / "two.pt")
+    one, two = (arete.load(tmp_path / f"{n}.pt", weights_only=False) for n in ("one", "two"))
+    assert list(two["net"]) == ["0.weight", "0.bias"] and list(two["optimizer"]["state"]) == [0, 1] and list(two["list"][1]) == [3]
+    again = arete.optim.Adam(net.parameters())
+    again.load_state_dict(two["optimizer"])
+    assert arete.equal(one["optimizer"]["state"][0]["exp_avg"], again.state_dict()["state"][0]["exp_avg"])
+
+
 def test_programs_merge_split_and_describe(tmp_path):
     if not ARETE.exists():
         pytest.skip("the program arete is not beside the package")

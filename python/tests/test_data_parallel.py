@@ -422,3 +422,116 @@ def test_example_by_the_launcher(tmp_path):
     assert done.returncode == 0, done.stderr
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "loss" in line]
     assert len(losses) == 5 and losses[-1] < 0.5 * losses[0], done.stdout
+
+
+@needs_gloo
+def test_deterministic_sums_are_those_of_one_process(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+start()
+alone = [dist.new_group([r]) for r in range(2)][rank]
+def train(own, group, deterministic=True):
+    net = nn.parallel.DistributedDataParallel(make(nn.Linear(5, 33), nn.Tanh(), nn.Linear(33, 2)), process_group=group, bucket_cap_mb=1e-3,
+                                              deterministic=deterministic)
+    optimizer = arete.optim.AdamW(net.parameters(), lr=0.02)
+    for step in range(6):
+        optimizer.zero_grad()
+        for i, k in enumerate(own):
+            last = i + 1 == len(own)
+            with net.no_sync() if not last else arete.enable_grad():
+                (net(arete.cos(arange(15) * (k + 1) + step).reshape(3, 5)).square().mean() / len(own)).backward()
+        optimizer.step()
+    return [p.tolist() for p in net.parameters()]
+both, one = train([2 * rank, 2 * rank + 1], None), train([0, 1, 2, 3], alone)
+assert both == one
+assert train([0, 1, 2, 3], alone, False) != one  # which is no matter of course
+net = nn.parallel.DistributedDataParallel(make(nn.Linear(2, 1)), deterministic=True)
+try:
+    net.register_comm_hook(None, dist.algorithms.ddp_comm_hooks.default.allreduce_hook)
+except ValueError as e:
+    assert "deterministic=True" in str(e)
+else:
+    raise AssertionError
+print("same")
+""")
+    for out, code in ranks:
+        assert code == 0 and out == "same\n", out
+
+
+@needs_gloo
+def test_states_spread_over_processes_and_parameters_averaged_now_and_then(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+start()
+from arete.distributed.algorithms.join import Join
+from arete.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from arete.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from arete.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+DDP = nn.parallel.DistributedDataParallel
+def wrapped():
+    return DDP(make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2)))
+def steps(net, optimizer, n, first=0):
+    for k in range(first, first + n):
+        optimizer.zero_grad()
+        net(arete.cos(arange(20) + 7 * rank + k).reshape(4, 5)).square().mean().backward()
+        optimizer.step()
+    return [p.tolist() for p in net.parameters()]
+# The same bits as an optimizer that has all of the states, which it has in parts.
+plain, zero = wrapped(), wrapped()
+a = arete.optim.AdamW(plain.parameters(), lr=0.05)
+b = ZeroRedundancyOptimizer(zero.parameters(), optimizer_class=arete.optim.AdamW, lr=0.05)
+schedules = [arete.optim.lr_scheduler.StepLR(o, 1, 0.5) for o in (a, b)]
+assert steps(plain, a, 3) == steps(zero, b, 3)
+for s in schedules:
+    s.step()
+assert steps(plain, a, 2, 3) == steps(zero, b, 2, 3)
+assert 0 < len(b.optim.state) < 4
+try:
+    b.state_dict()
+except RuntimeError as e:
+    assert "has not been consolidated on this rank" in str(e)
+else:
+    raise AssertionError
+b.consolidate_state_dict(to=1)
+box = [b.state_dict() if rank == 1 else None]
+dist.broadcast_object_list(box, 1)
+state = box[0]
+for i, values in a.state_dict()["state"].items():
+    for k, v in values.items():
+        w = state["state"][i][k]
+        assert arete.equal(v, w) if isinstance(v, arete.Tensor) else v == w, (i, k)
+c = ZeroRedundancyOptimizer(zero.parameters(), optimizer_class=arete.optim.AdamW, lr=1.0)
+c.load_state_dict(state)
+assert steps(plain, a, 2, 5) == steps(zero, c, 2, 5)
+# Another group of parameters, and unequally many batches.
+more = arete.ones(3, requires_grad=True)
+c.add_param_group({"params": [more], "lr": 0.5})
+assert len(c.param_groups) == 2 and [g["lr"] for g in c.param_groups] == [0.025, 0.5]
+net = wrapped()
+zero = ZeroRedundancyOptimizer(net.parameters(), optimizer_class=arete.optim.SGD, lr=0.1)
+with Join([net, zero]):
+    steps(net, zero, 2 + rank)
+mine = arete.cat([p.detach().reshape(-1) for p in net.parameters()])
+every = [arete.empty_like(mine) for _ in range(2)]
+dist.all_gather(every, mine)
+assert every[0].equal(every[1])
+# Two steps together, then each its own, and the mean of both after each second one.
+net, alone = wrapped(), make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2))
+own = [dist.new_group([r]) for r in range(2)][rank]
+net.register_comm_hook(PostLocalSGDState(None, own, 2), post_localSGD_hook)
+averager = PeriodicModelAverager(period=2, warmup_steps=2)
+optimizer = PostLocalSGDOptimizer(arete.optim.SGD(net.parameters(), lr=0.1), averager)
+before = steps(net, optimizer, 2)
+other = wrapped()
+assert before == steps(other, arete.optim.SGD(other.parameters(), lr=0.1), 2)
+alone.load_state_dict(other.module.state_dict())
+mean = lambda tensors: [(dist.nn.functional.all_reduce(p.detach() / 2)).tolist() for p in tensors]
+sgd = arete.optim.SGD(alone.parameters(), lr=0.1)
+steps(alone, sgd, 1, 2)
+wanted = mean(alone.parameters())
+assert steps(net, optimizer, 1, 2) == wanted
+optimizer.step()
+assert optimizer.state_dict()["step"] == 4
+optimizer.load_state_dict(optimizer.state_dict())
+print("right")
+""")
+    for out, code in ranks:
+        assert code == 0 and out == "right\n", out

@@ -363,6 +363,17 @@ for options in ({}, {"mesh": mesh}):
     other = shard(filled(Net()), **options)
     other.load_state_dict(state)
     close(other, net, 1e-9)
+# Tensors that take the place of parameters on meta, before anything else.
+with arete.device("meta"):
+    net = Net()
+shard(net)
+start, like = filled(Net()), net.state_dict()
+net.load_state_dict({k: nn.Parameter(dist.tensor.distribute_tensor(t, like[k].device_mesh, like[k].placements))
+                     for k, t in start.state_dict().items()}, assign=True)
+net.unshard()
+assert net.head.weight is net.embed.weight and not net.embed.weight.is_meta
+close(net, start, 1e-9)
+close(train(net, 2), train(DDP(start), 2))
 # Equal seeds make the values of one process.
 with arete.device("meta"):
     net = Net()

@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 from ..._refused import refused as _refused
+from . import format_utils as format_utils
 from . import state_dict as state_dict
+from . import stateful as stateful
+from ._files import AsyncCheckpointerType as AsyncCheckpointerType
 from ._files import CheckpointException as CheckpointException
 from ._files import FileSystemReader as FileSystemReader
 from ._files import FileSystemWriter as FileSystemWriter
@@ -10,6 +13,14 @@ from ._files import async_save as async_save
 from ._files import load as load
 from ._files import save as save
 
+from .default_planner import DefaultLoadPlanner as DefaultLoadPlanner  # type: ignore[attr-defined]
+from .default_planner import DefaultSavePlanner as DefaultSavePlanner  # type: ignore[attr-defined]
+from .metadata import Metadata as Metadata  # type: ignore[attr-defined]
+from .planner import LoadPlan as LoadPlan  # type: ignore[attr-defined]
+from .planner import LoadPlanner as LoadPlanner  # type: ignore[attr-defined]
+from .planner import SavePlan as SavePlan  # type: ignore[attr-defined]
+from .planner import SavePlanner as SavePlanner  # type: ignore[attr-defined]
+
 globals().update(_refused(__name__, "checkpoints are folders, and what is saved is the state that is given",
-                          "LoadPlan", "LoadPlanner", "Metadata", "SavePlan", "SavePlanner", "StorageReader", "StorageWriter"))
+                          "StorageReader", "StorageWriter"))
 load_state_dict, save_state_dict = load, save

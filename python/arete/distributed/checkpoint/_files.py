@@ -1,6 +1,7 @@
 """Checkpoints that many processes write and read: each its pieces, in safetensors files of a folder, and one of them the index, last."""
 from __future__ import annotations
 
+import enum
 import json
 import os
 import pathlib
@@ -14,9 +15,10 @@ from ... import _C
 from .. import distributed_c10d as c10d
 from ..tensor._dtensor import DTensor
 
-__all__ = ["CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
+__all__ = ["AsyncCheckpointerType", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
 
 _OF_SAVES = re.compile(r"\.?([0-9a-f]{12})-\d+\.(safetensors|json|tmp)")
+_SKELETON = ".skeleton"  # among objects: how what rank 0 has saved was nested
 _under_way: set = set()  # generations that this process writes
 _d = _C._distributed
 
@@ -27,6 +29,13 @@ class CheckpointException(Exception):
     >>> str(arete.distributed.checkpoint.CheckpointException("disk full"))
     'disk full'
     """
+
+
+class AsyncCheckpointerType(enum.Enum):
+    """Who writes what async_save() has copied; PROCESS is refused there."""
+
+    THREAD = "thread"
+    PROCESS = "process"
 
 
 class FileSystemWriter:
@@ -75,6 +84,25 @@ def _flat(value: Any, name: str, out: dict) -> None:
         return
     for k, v in items:
         _flat(v, f"{name}.{k}" if name else str(k), out)
+
+
+def _skeleton(value: Any, name: str) -> Any:
+    """The state with the names of its leaves in their places, in JSON."""
+    if isinstance(value, dict) and value and all(isinstance(k, (str, int)) for k in value):
+        return {"dict": [[k, _skeleton(v, f"{name}.{k}" if name else str(k))] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)) and _has_tensors(value):
+        inner = [_skeleton(v, f"{name}.{i}" if name else str(i)) for i, v in enumerate(value)]
+        return {"list" if isinstance(value, list) else "tuple": inner}
+    return name
+
+
+def _filled(skeleton: Any, leaf: Any) -> Any:
+    if not isinstance(skeleton, dict):
+        return leaf(skeleton)
+    (kind, inner), = skeleton.items()
+    if kind == "dict":
+        return {k: _filled(v, leaf) for k, v in inner}
+    return (list if kind == "list" else tuple)(_filled(v, leaf) for v in inner)
 
 
 def _has_tensors(value: Any) -> bool:
@@ -198,6 +226,7 @@ class _Save:
             state = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
             _flat(state, "", flat)
             self.objects = {name: _encoded(v, name) for name, v in flat.items() if not isinstance(v, _C.Tensor)}
+            self.objects[_SKELETON] = _skeleton(state, "")
         except Exception as error:
             problem, self.objects = f"{type(error).__name__}: {error}", {}
         pieces, held = [], {}
@@ -388,6 +417,28 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
         if group.size == 1:
             raise CheckpointException(problem) from error
     group.agree(problem)
+
+
+def read_all(folder: Any) -> Any:
+    """The state that a folder has, whole, nested as it was saved. What rank 0 has not saved itself is under its name."""
+    checkpoint = _d.Checkpoint(os.fspath(folder))
+    objects = json.loads(checkpoint.objects)
+    if _SKELETON not in objects:
+        raise CheckpointException("the checkpoint does not say how its state was nested: load() it into one")
+    left = {**dict.fromkeys(checkpoint.tensors), **objects}
+    skeleton = left.pop(_SKELETON)
+    del objects[_SKELETON]
+
+    def leaf(name: str) -> Any:
+        left.pop(name, None)
+        if name in objects:
+            return _decoded(objects[name])
+        sizes = checkpoint.tensors[name][1]
+        return checkpoint.read(name, [0] * len(sizes), sizes)
+
+    state = _filled(skeleton, leaf)
+    state.update((name, leaf(name)) for name in list(left))
+    return state
 
 
 def _load(state: dict, folder: str) -> None:

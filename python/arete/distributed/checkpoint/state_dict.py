@@ -187,6 +187,9 @@ def _fill_state(optimizer: Any) -> None:
                     state[k] = 0
 
 
+_init_optim_state = _fill_state  # by torch's name, which programs import
+
+
 def _spread_as(value: Any, parameter: Any) -> Any:
     """What an optimizer keeps for each element of a parameter is spread as this is."""
     if not isinstance(parameter, DTensor) or not isinstance(value, _C.Tensor) or value.dim() == 0:

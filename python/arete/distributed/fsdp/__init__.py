@@ -12,3 +12,4 @@ from ._fully_shard import register_fsdp_forward_method as register_fsdp_forward_
 from .api import *  # noqa: F403
 from .fully_sharded_data_parallel import FullyShardedDataParallel as FullyShardedDataParallel
 from .fully_sharded_data_parallel import OptimStateKeyType as OptimStateKeyType
+from .sharded_grad_scaler import ShardedGradScaler as ShardedGradScaler

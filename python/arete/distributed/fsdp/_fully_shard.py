@@ -69,6 +69,7 @@ class _State:
         self.network: Any = None  # of the root; made by the first forward pass
         self.is_root = False
         self.group: Any = None  # None: all parameters belong to others
+        self.bound: list = []  # the parameters that the group has
         self.inner: list = []  # of each parameter: how it was placed before
         self.places: list = []  # of each parameter: where modules have it, as (module, name)
         self.is_mixed = False  # some parameters were moved or cast, and others not yet
@@ -110,6 +111,7 @@ class _State:
         self.mark(parameters)
 
     def mark(self, parameters: list) -> None:
+        self.bound = parameters
         placements = (Replicate(),) * (self.mesh.ndim - 1) + (Shard(0),)
         for i, p in enumerate(parameters):
             group, first = self.group, self.group.first_row(i)
@@ -371,6 +373,13 @@ def _before(module: Any, args: tuple, kwargs: dict) -> Any:
     return module._fsdp_state.before(module, args, kwargs)
 
 
+def _after_loading(module: Any, _: Any) -> None:
+    """load_state_dict(assign=True) gives modules other parameters."""
+    state = module._fsdp_state
+    if any(p is not q for p, q in zip(state.parameters(), state.bound)):
+        state.rebind()
+
+
 def _after(module: Any, args: tuple, output: Any) -> Any:
     return module._fsdp_state.after(module, args, output)
 
@@ -438,6 +447,7 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
                     inner._buffers[name] = b.to(device)
         m._fsdp_state = state
         m.__class__ = _class_of(type(m))
+        m.register_load_state_dict_post_hook(_after_loading)
         m.register_forward_pre_hook(_before, prepend=True, with_kwargs=True)
         m.register_forward_hook(_after, always_call=True)
     for places in state.places:

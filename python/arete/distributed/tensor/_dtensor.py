@@ -386,7 +386,7 @@ def _as_dtensors(module: Any, destination: dict, prefix: str, metadata: Any) -> 
             destination[prefix + name] = DTensor(value, p._spec)
 
 
-def _take_parts(module: Any, state_dict: dict, prefix: str, *rest: Any) -> None:
+def _take_parts(module: Any, state_dict: dict, prefix: str, metadata: dict, *rest: Any) -> None:
     _show_parts(module)
     for name, p in module._parameters.items():
         value = state_dict.get(prefix + name)
@@ -401,6 +401,11 @@ def _take_parts(module: Any, state_dict: dict, prefix: str, *rest: Any) -> None:
         if tuple(value.shape) != own:
             for d, (n, first) in enumerate(zip(*p._spec.offsets())):
                 value = value.narrow(d, first, n)
+        if metadata.get("assign_to_params_buffers"):
+            q = type(p)(value.detach(), p.requires_grad)
+            mark(q, p._spec)
+            state_dict[prefix + name] = q
+            continue
         with no_grad():
             p.detach().copy_(value)
         state_dict[prefix + name] = p  # which is as it should be

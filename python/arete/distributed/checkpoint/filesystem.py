@@ -1,0 +1,4 @@
+"""Folders of checkpoints, by the name of torch's module."""
+from ._files import FileSystemReader, FileSystemWriter
+
+__all__ = ["FileSystemReader", "FileSystemWriter"]

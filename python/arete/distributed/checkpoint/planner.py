@@ -1,0 +1,7 @@
+"""Plans of checkpoints, which there are not."""
+from __future__ import annotations
+
+from ..._refused import refused as _refused
+
+globals().update(_refused(__name__, "checkpoints are folders, and what is saved is the state that is given",
+                          "LoadPlan", "LoadPlanner", "SavePlan", "SavePlanner"))

@@ -1,0 +1,2 @@
+"""What programs that were started anew use."""
+from . import data  # noqa: F401
