@@ -187,16 +187,20 @@ void Storage::wait_for_other_queues(const void* queue, bool writes) const {
 }
 
 void Storage::add_pending(std::shared_ptr<PendingCopy> copy, bool writes) {
+  std::vector<Pending::Entry> dropped;  // what copies keep alive is released without the lock
   const std::lock_guard lock(pending_mutex);
   Pending* p = pending_.load(std::memory_order_relaxed);
   std::unique_ptr<Pending> fresh(p ? nullptr : new Pending);
   if (!p) p = fresh.get();
   // A later copy in the same queue stands for an earlier one, but readers of the memory wait for
   // those that write it only.
-  std::erase_if(p->entries, [&](const Pending::Entry& e) {
-    return e.copy->is_done() ||
-           (e.copy->queue() == copy->queue() && (e.writes == writes || writes));
-  });
+  const auto stays =
+      std::stable_partition(p->entries.begin(), p->entries.end(), [&](const Pending::Entry& e) {
+        return !e.copy->is_done() &&
+               (e.copy->queue() != copy->queue() || (e.writes != writes && !writes));
+      });
+  dropped.assign(std::move_iterator(stays), std::move_iterator(p->entries.end()));
+  p->entries.erase(stays, p->entries.end());
   p->entries.push_back({std::move(copy), writes});
   fresh.release();
   pending_.store(p, std::memory_order_release);

@@ -47,7 +47,7 @@ StreamCalls::~StreamCalls() {
 void StreamCalls::finish(bool hurries) {
   std::unique_lock lock(mutex_);
   const auto until = std::chrono::steady_clock::now() + kHurry;
-  while (forget_ended(), !under_way_.empty()) {
+  while (forget_ended(lock), !under_way_.empty()) {
     if (hurries && std::chrono::steady_clock::now() > until) {
       fail(lock, describe(under_way_.front()) + " was under way when the group was destroyed");
       return;
@@ -80,8 +80,8 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
   }
   {
     // The library may wait for others already when it is called.
-    const std::lock_guard lock(mutex_);
-    if (under_way_.size() >= kManyCalls) forget_ended();
+    std::unique_lock lock(mutex_);
+    if (under_way_.size() >= kManyCalls) forget_ended(lock);
     const auto& first = *calls.front();
     const auto& views = first.args.in.empty() ? first.args.out : first.args.in;
     under_way_.push_back({nullptr,
@@ -148,12 +148,19 @@ void StreamCalls::leave(const UnderWay& call, bool failed) noexcept {
   for (const uint64_t number : call.watched) watch_->leave(number, failed);
 }
 
-void StreamCalls::forget_ended() {
+// What they kept is released without the lock, since others may be told of it.
+void StreamCalls::forget_ended(std::unique_lock<std::mutex>& lock) {
+  std::vector<WorkPtr> ended;
   while (!under_way_.empty() && under_way_.front().end && under_way_.front().end->is_done()) {
     leave(under_way_.front(), false);
-    if (const WorkPtr work = under_way_.front().work.lock()) work->let_go();
+    if (WorkPtr work = under_way_.front().work.lock()) ended.push_back(std::move(work));
     under_way_.pop_front();
   }
+  if (ended.empty()) return;
+  lock.unlock();
+  for (const WorkPtr& work : ended) work->let_go();
+  ended.clear();
+  lock.lock();
 }
 
 std::string StreamCalls::describe(const UnderWay& call) const {
@@ -181,6 +188,7 @@ void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const std::string& wh
   lock.unlock();
   communicator_->abort(why);
   for (const WorkPtr& work : ended) work->let_go();
+  ended.clear();
   lock.lock();
 }
 
@@ -193,7 +201,7 @@ void StreamCalls::watch() {
     else
       more_.wait_for(lock, kLook, [&] { return ends_; });
     idle_ = false;
-    forget_ended();
+    forget_ended(lock);
     if (ends_ || under_way_.empty()) continue;
     const UnderWay& first = under_way_.front();
     const std::string problem = communicator_->problem();
@@ -209,7 +217,7 @@ void StreamCalls::watch() {
     const std::string report = reason_of_failure(*watch_, begun);
     lock.lock();
     // The monitor may have ended the calls, too.
-    if (error_ || (forget_ended(), under_way_.empty()) || under_way_.front().begun != begun)
+    if (error_ || (forget_ended(lock), under_way_.empty()) || under_way_.front().begun != begun)
       continue;
     fail(lock, report.empty() ? why : report + " [" + why + "]");
   }

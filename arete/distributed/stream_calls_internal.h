@@ -50,7 +50,7 @@ class StreamCalls {
     std::vector<uint64_t> watched;  // the calls' numbers in records
   };
   void watch();
-  void forget_ended();
+  void forget_ended(std::unique_lock<std::mutex>& lock);
   void leave(const UnderWay& call, bool failed) noexcept;
   std::string describe(const UnderWay& call) const;
   void fail(std::unique_lock<std::mutex>& lock, const std::string& why);
