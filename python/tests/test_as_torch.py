@@ -106,6 +106,17 @@ if __name__ == "__main__":
 """
 
 
+def test_modules_of_torch_that_are_programs(tmp_path):
+    program = pathlib.Path(ROOT).parent / "bin" / "arete"
+    if not program.exists():
+        pytest.skip("the program arete is not beside the package")
+    script = tmp_path / "prog.py"
+    script.write_text("import os, torch\nprint(torch.__name__, os.environ['RANK'], os.environ['WORLD_SIZE'])")
+    for name in ("run", "launch"):
+        code, out, err = run("-m", f"torch.distributed.{name}", "--standalone", "--nproc-per-node", "1", script, ARETE_PROGRAM=str(program))
+        assert code == 0 and out.endswith("arete 0 1\n"), (out, err)
+
+
 def test_programs(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)

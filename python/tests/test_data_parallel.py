@@ -513,6 +513,19 @@ mine = arete.cat([p.detach().reshape(-1) for p in net.parameters()])
 every = [arete.empty_like(mine) for _ in range(2)]
 dist.all_gather(every, mine)
 assert every[0].equal(every[1])
+# A module that stays itself.
+from arete.distributed._composable.replicate import replicate
+net, like = replicate(make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2)), device_mesh=dist.init_device_mesh("cpu", (2,))), wrapped()
+assert type(net).__name__ == "DDPSequential" and list(net.state_dict()) == list(like.module.state_dict()) and len(list(net.modules())) == 4
+sgd = arete.optim.SGD(net.parameters(), lr=0.1)
+assert steps(net, sgd, 2) == steps(like, arete.optim.SGD(like.parameters(), lr=0.1), 2)
+net.set_requires_gradient_sync(False)
+sgd.zero_grad()
+net(arete.full((1, 5), rank + 1.0)).sum().backward()
+first = net[2].bias.grad.clone()
+net.set_requires_gradient_sync(True)
+net(arete.full((1, 5), rank + 1.0)).sum().backward()
+assert first.tolist() == [1, 1] and net[2].bias.grad.tolist() == [2, 2]
 # Two steps together, then each its own, and the mean of both after each second one.
 net, alone = wrapped(), make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2))
 own = [dist.new_group([r]) for r in range(2)][rank]

@@ -45,8 +45,9 @@ class _Finder:
         if package == _TORCH:
             own = _renamed(name, _ARETE)
             found = sys.modules.get(own) or importlib.util.find_spec(own)
-            return found and importlib.machinery.ModuleSpec(name, self, is_package=hasattr(found, "__path__") or bool(
-                getattr(found, "submodule_search_locations", None)))
+            return found and importlib.machinery.ModuleSpec(
+                name, self, origin=getattr(found, "origin", None) or getattr(found, "__file__", None),
+                is_package=hasattr(found, "__path__") or bool(getattr(found, "submodule_search_locations", None)))
         if package == _ARETE:
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
@@ -58,6 +59,11 @@ class _Finder:
     def _execute(self, execute: Any, module: types.ModuleType) -> None:
         execute(module)
         self.loaded(module)
+
+    def get_code(self, name: str) -> Any:
+        """For `python -m torch.distributed.run`."""
+        own = _renamed(name, _ARETE)
+        return importlib.util.find_spec(own).loader.get_code(own)  # type: ignore[union-attr]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         module = importlib.import_module(_renamed(spec.name, _ARETE))

@@ -132,7 +132,8 @@ class DistributedDataParallel(Module, Joinable):
 
     # ---- calls
 
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+    def prepare_forward(self) -> None:
+        """What comes before a forward pass of the module: says whether the passes backward after it exchange gradients."""
         trains = _C.is_grad_enabled()
         syncs = trains and self.require_backward_grad_sync
         if self._join_config.enable and trains:
@@ -142,6 +143,9 @@ class DistributedDataParallel(Module, Joinable):
         if self.require_forward_param_sync and self.broadcast_buffers:
             self._sync_buffers()
         self.require_forward_param_sync = syncs
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        self.prepare_forward()
         if self.device_ids:
             device = _C.device(self.device_type, self.device_ids[0])
             inputs, kwargs = to_device(inputs, device), to_device(kwargs, device)
