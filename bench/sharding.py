@@ -147,8 +147,15 @@ def trace(lib, options, step, wait, rank, cuda):
         print(where_time_goes(options.trace, steps))
         changed = {k: after[k] - before.get(k, 0) for k in after if k.startswith(("num_", "segment.all")) and after[k] != before.get(k, 0)}
         print(f"  the allocator's counters that changed: {changed or 'none'}")
-        if hasattr(recorded, "synchronization_table"):
-            print(recorded.synchronization_table()[:3000], flush=True)
+        if hasattr(recorded, "synchronizations"):
+            waits = {}
+            for s in recorded.synchronizations():
+                key = (s.what, s.operator or "", s.source or "")
+                count, waited = waits.get(key, (0, 0.0))
+                waits[key] = (count + 1, waited + s.host_time)
+            for key, (count, waited) in sorted(waits.items(), key=lambda item: -item[1][1])[:8]:
+                name = " ".join(filter(None, key))
+                print(f"  the host in {name}: {count / steps:.1f} times a step, {waited * 1e-3 / steps:.3f} ms", flush=True)
     else:
         for _ in range(steps):
             step()
