@@ -444,6 +444,26 @@ def train(own, group, deterministic=True):
 both, one = train([2 * rank, 2 * rank + 1], None), train([0, 1, 2, 3], alone)
 assert both == one
 assert train([0, 1, 2, 3], alone, False) != one  # which is no matter of course
+# Compiled steps have the same bits, too.
+for deterministic in (False, True):
+    nets = [nn.parallel.DistributedDataParallel(make(nn.Linear(5, 33), nn.GELU(), nn.Linear(33, 2)), deterministic=deterministic)
+            for _ in range(2)]
+    def step_of(net):
+        optimizer = arete.optim.AdamW(net.parameters(), lr=0.02)
+        def step(x):
+            optimizer.zero_grad()
+            for k in range(2):
+                net.require_backward_grad_sync = k == 1
+                loss = net(x + k).square().mean()
+                loss.backward()
+            optimizer.step()
+            return loss
+        return step
+    eager, compiled = step_of(nets[0]), arete.compile(step_of(nets[1]), options={"exact": True})
+    for k in range(10):
+        x = arete.cos(arange(15) + 7 * rank + k).reshape(3, 5)
+        assert eager(x).item() == compiled(x).item()
+        assert all(p.equal(q) for p, q in zip(nets[0].parameters(), nets[1].parameters())), (deterministic, k)
 net = nn.parallel.DistributedDataParallel(make(nn.Linear(2, 1)), deterministic=True)
 try:
     net.register_comm_hook(None, dist.algorithms.ddp_comm_hooks.default.allreduce_hook)
