@@ -28,10 +28,10 @@ ORDER = """
     sparse storage testing
     _library masked metrics nn
     _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
-    distributed._tensor distributed.checkpoint
+    _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
+    distributed._tensor distributed.checkpoint distributed.elastic distributed.optim
     distributed.fsdp
     distributed._composable
-    _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
     cupy export hub jit training
     cupyx onnx
     as_torch

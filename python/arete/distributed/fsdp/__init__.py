@@ -1,6 +1,7 @@
 """Parameters spread over processes, under torch.distributed.fsdp's names. docs/sharding.md has examples."""
 from __future__ import annotations
 
+from . import activation_wrappers as activation_wrappers
 from . import wrap as wrap
 from ._fully_shard import CPUOffloadPolicy as CPUOffloadPolicy
 from ._fully_shard import FSDPModule as FSDPModule
