@@ -124,6 +124,11 @@ def where_time_goes(path, steps):
     return "\n".join(lines)
 
 
+def gatherings_of(lib):
+    """How often Arete's allocator has put pieces of memory together, or waited for some, so far."""
+    return next((line.split()[-1] for line in lib.cuda.memory_summary().splitlines() if "gatherings" in line), "?")
+
+
 def trace(lib, options, step, wait, rank, cuda):
     """Three more steps: all ranks make them, the first one records."""
     steps, profiler = 3, importlib.import_module(options.lib + ".profiler")
@@ -135,7 +140,7 @@ def trace(lib, options, step, wait, rank, cuda):
         step()
         hosts.append(time.perf_counter() - start)
     wait()
-    before = lib.cuda.memory_stats() if cuda else {}
+    before, gatherings = (lib.cuda.memory_stats(), gatherings_of(lib)) if cuda else ({}, "")
     if rank == 0:
         with profiler.profile(activities=kinds) as recorded:
             for _ in range(steps):
@@ -147,6 +152,8 @@ def trace(lib, options, step, wait, rank, cuda):
         print(where_time_goes(options.trace, steps))
         changed = {k: after[k] - before.get(k, 0) for k in after if k.startswith(("num_", "segment.all")) and after[k] != before.get(k, 0)}
         print(f"  the allocator's counters that changed: {changed or 'none'}")
+        if cuda and options.lib == "arete":
+            print(f"  gatherings of cached memory (each takes the host's time): {gatherings} before, {gatherings_of(lib)} after")
         if hasattr(recorded, "synchronizations"):
             waits = {}
             for s in recorded.synchronizations():
