@@ -12,17 +12,31 @@
 #include <utility>
 
 #include "arete/autograd/grad_sink.h"
+#include "arete/autograd/split_backward.h"
 #include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/op_node.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 
 namespace autograd {
+
+struct SplitBackward::Later {
+  // A node that ran for some of its edges, and what it is to run with for these.
+  struct Half {
+    IntrusivePtr<Node> node;
+    TensorList gradients;
+    uint64_t edges;
+  };
+  std::vector<Half> halves;
+  std::vector<std::pair<Edge, Tensor>> seeds;
+};
 
 namespace {
 
@@ -33,6 +47,8 @@ namespace {
 // once, so that their hooks (a reducer's, an optimizer's) work while the rest of the pass goes on.
 // What the pass is limited to (captures) limits the walk, too: edges that lead to nothing wanted do
 // not exist for it. The walk is iterative.
+// A pass of which a second part is wanted (SplitBackward) notes where it left such edges: nodes of
+// products, the costly ones, to run again for these; of others the gradients, which are there.
 
 // What a pass is limited to: the gradient that arrives at an edge. grad() wants it as a result.
 struct Capture {
@@ -64,6 +80,14 @@ using LeafHook = std::function<void(const Tensor& grad)>;
 // Null if it is another hook.
 const SinkHook* as_sink(const LeafHook& hook) { return hook.target<SinkHook>(); }
 
+// Whether a node's gradients for some edges cost about their share of those for all: formulas of
+// products. Formulas of programs need not heed what is asked for.
+bool runs_in_halves(const Node& node) {
+  const auto* const op = dynamic_cast<const ops::OpNode*>(&node);
+  return op && op->op().flops && op->op().flops != &ops::no_flops &&
+         (!node.hooks || (node.hooks->pre.empty() && node.hooks->post.empty()));
+}
+
 class Pass {
  public:
   /// Without captures the pass goes everywhere. `accumulate`: leaves that it reaches get gradients.
@@ -71,6 +95,13 @@ class Pass {
       : keep_(keep), create_(create), captures_(captures), accumulate_(accumulate) {}
 
   void seed(Edge e, Tensor gradient) { seeds_.emplace_back(std::move(e), std::move(gradient)); }
+  /// Leaves what does not lead to captures to `later`.
+  void leave(SplitBackward::Later& later) { later_ = &later; }
+  /// Begins with what a pass left.
+  void resume(SplitBackward::Later& left) {
+    halves_ = std::move(left.halves);
+    for (auto& [edge, gradient] : left.seeds) seed(edge, std::move(gradient));
+  }
 
   void run() {
     const ModesGuard guard;
@@ -94,10 +125,14 @@ class Pass {
 
  private:
   void go(PassState& entered) {
-    for (auto& [edge, gradient] : seeds_)
+    for (auto& [edge, gradient] : seeds_) {
+      Tensor g = as_wanted(edge.node->outputs[edge.slot], std::move(gradient));
       if (leads_on(edge))
-        deliver(*edge.node, states_.at(edge.node.get()), edge.slot,
-                as_wanted(edge.node->outputs[edge.slot], std::move(gradient)));
+        deliver(*edge.node, states_.at(edge.node.get()), edge.slot, std::move(g));
+      else if (later_)
+        later_->seeds.emplace_back(edge, std::move(g));
+    }
+    for (auto& half : halves_) states_.at(half.node.get()).grads = std::move(half.gradients);
     while (!ready_.empty()) {
       const auto [priority, node, state] = ready_.top();
       ready_.pop();
@@ -113,6 +148,9 @@ class Pass {
     bool seen = false;    // by the walk
     bool wanted = false;  // a gradient is captured here
     bool needed = false;  // it runs: without captures all do, else those on the way to a wanted one
+    bool second = false;  // it runs for the edges that another pass left, which `edges` has
+    uint64_t edges = ~uint64_t(0);  // that exist; from the 64th on as the last one
+    bool has(size_t edge) const { return edges >> std::min<size_t>(edge, 63) & 1; }
   };
   struct Ready {
     uint64_t priority;
@@ -150,13 +188,19 @@ class Pass {
       state.seen = true;
       return state;
     };
-    for (const auto& [edge, gradient] : seeds_) {
-      enter(edge.node.get());
+    for (const auto& half : halves_) {
+      State& state = states_[half.node.get()];
+      state.second = true;
+      state.edges = half.edges;
+    }
+    const auto visit_from = [&](Node* root) {
+      enter(root);
       while (!stack.empty()) {
         Visit& visit = stack.back();
         const auto& edges = visit.node->edges;
         if (visit.next < edges.size()) {
-          if (const Edge& e = edges[visit.next++]) ++enter(e.node.get()).missing;
+          const size_t i = visit.next++;
+          if (edges[i] && visit.state->has(i)) ++enter(edges[i].node.get()).missing;
           continue;
         }
         State& state = *visit.state;
@@ -168,7 +212,9 @@ class Pass {
         order.emplace_back(visit.node, &state);
         stack.pop_back();
       }
-    }
+    };
+    for (const auto& [edge, gradient] : seeds_) visit_from(edge.node.get());
+    for (const auto& half : halves_) visit_from(half.node.get());
     return order;
   }
   bool leads_on(const Edge& e) const {
@@ -203,7 +249,7 @@ class Pass {
     if (!state.needed) return;
     for (size_t i = 0; i < node.edges.size(); ++i) {
       const Edge& e = node.edges[i];
-      if (!e) continue;
+      if (!e || !state.has(i)) continue;
       State& target = states_.at(e.node.get());
       if (!target.wanted && !target.needed) continue;
       if (i < results.size() && results[i].defined())
@@ -217,7 +263,7 @@ class Pass {
                      std::optional<tracing::RangeScope>& traced) {
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
-    if (node.hooks) {
+    if (node.hooks && !state.second) {
       for (const auto& [id, hook] : std::vector(node.hooks->pre)) hook(grads);  // which may remove
       for (auto& [slot, sink] : node.hooks->retained)
         if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
@@ -225,13 +271,24 @@ class Pass {
     if (captures_ && state.wanted)
       for (const Capture& c : *captures_)
         if (c.result && c.node == &node) *c.result = grads[c.slot];
-    if (node.is_leaf ? !accumulate_ : !state.needed) return {};
+    if (node.is_leaf ? !accumulate_ : !state.needed) {
+      if (later_ && !node.is_leaf) leave_all(node, grads);
+      return {};
+    }
     if (!node.is_leaf &&
         std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
       return {};
-    uint64_t needed = 0;
+    uint64_t needed = 0, left = 0;
     for (size_t i = 0; i < node.edges.size() && i < 64; ++i)
-      if (node.edges[i] && leads_on(node.edges[i])) needed |= uint64_t(1) << i;
+      if (node.edges[i] && state.has(i))
+        (leads_on(node.edges[i]) ? needed : left) |= uint64_t(1) << i;
+    if (!later_) left = 0;
+    // Masks are of 64 edges; what has more runs whole.
+    const bool again = left && node.edges.size() <= 64 && runs_in_halves(node);
+    if (again)
+      later_->halves.push_back({IntrusivePtr<Node>(&node), grads, left});
+    else
+      needed |= left;
     traced.emplace(
         tracing::RangeKind::backward, [&] { return tracing::backward_name(node.name()); },
         int64_t(node.sequence));
@@ -242,14 +299,24 @@ class Pass {
     for (size_t i = 0; i < results.size() && i < node.edges.size(); ++i) {
       if (!results[i].defined()) continue;
       const Edge& e = node.edges[i];
-      if (e && leads_on(e))
+      const bool leads = e && state.has(i) && leads_on(e);
+      if (leads)
         results[i] = validate(node, i, std::move(results[i]));
+      else if (later_ && e && !again)
+        later_->seeds.emplace_back(e, validate(node, i, std::exchange(results[i], Tensor())));
       else
         results[i] = Tensor();
     }
-    if (!keep_) node.release_saved();
+    if (!keep_ && !again) node.release_saved();
     grads.clear();  // within the range, so that recordings see where the memory goes
     return results;
+  }
+
+  // The gradients of a node that is wanted, and beyond which nothing else is.
+  void leave_all(Node& node, const TensorList& grads) {
+    for (uint32_t slot = 0; slot < grads.size(); ++slot)
+      if (grads[slot].defined())
+        later_->seeds.emplace_back(Edge{IntrusivePtr<Node>(&node), slot}, grads[slot]);
   }
 
   Tensor validate(const Node& node, size_t i, Tensor g) const {
@@ -293,6 +360,8 @@ class Pass {
   }
 
   std::shared_ptr<PassKeeper> keeper_;
+  SplitBackward::Later* later_ = nullptr;
+  std::vector<SplitBackward::Later::Half> halves_;
   const bool keep_, create_;
   const Captures* captures_;
   const bool accumulate_;
@@ -405,6 +474,28 @@ TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                     .argument("inputs[" + std::to_string(i) + "]")
                     .hint("pass allow_unused=true if this is the desired behavior"));
   return results;
+}
+
+SplitBackward::SplitBackward(std::span<const Tensor> tensors, std::span<const Tensor> gradients,
+                             std::span<const Tensor> inputs)
+    : input_gradients_(inputs.size()), later_(std::make_unique<Later>()) {
+  std::vector<Edge> keep_alive;
+  Captures captures = captures_of("SplitBackward", inputs, keep_alive);
+  for (size_t i = 0; i < inputs.size(); ++i) captures[i].result = &input_gradients_[i];
+  Pass pass(false, false, &captures, false);
+  pass.leave(*later_);
+  seed_all(pass, tensors, gradients);
+  pass.run();
+}
+
+SplitBackward::~SplitBackward() = default;
+
+void SplitBackward::accumulate() {
+  ARETE_CHECK(later_, AutogradError("SplitBackward", "accumulate() has run"));
+  const std::unique_ptr<Later> later = std::move(later_);
+  Pass pass(false, false, nullptr, true);
+  pass.resume(*later);
+  pass.run();
 }
 
 std::vector<uint64_t> passes_under_way() {

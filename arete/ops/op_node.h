@@ -38,6 +38,7 @@ class OpNode final : public Node {
   /// After the call: outputs are saved, `first` gets slot 0 and so on.
   void save_outputs(std::span<const Tensor> outputs);
   std::string name() const override { return op_.name; }
+  const OpRecord& op() const { return op_; }
   TensorList backward(const TensorList& grads, uint64_t needed) override;
   void release_saved() override;
 
