@@ -2,6 +2,7 @@
 #include "arete/autograd/engine.h"
 #include "arete/autograd/forward_mode.h"
 #include "arete/autograd/function.h"
+#include "arete/autograd/split_backward.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
@@ -205,6 +206,24 @@ void bind_autograd(nb::module_& m) {
     }
     return std::vector<Tensor>(r.begin(), r.end());
   });
+
+  nb::class_<autograd::SplitBackward>(m, "_SplitBackward")
+      .def("__init__",
+           [](autograd::SplitBackward* self, const std::vector<Tensor>& tensors,
+              const TensorsOrNone& gradients, const std::vector<Tensor>& inputs) {
+             const WithoutGil free;
+             new (self) autograd::SplitBackward(tensors, gradients, inputs);
+           })
+      .def("input_gradients",
+           [](const autograd::SplitBackward& b) {
+             nb::list all;
+             for (const Tensor& g : b.input_gradients()) all.append(tensor_or_none(g));
+             return all;
+           })
+      .def("accumulate", [](autograd::SplitBackward& b) {
+        const WithoutGil free;
+        b.accumulate();
+      });
 
   m.def("_enter_dual_level", [] { dual_level = std::make_unique<autograd::DualLevel>(); });
   m.def("_exit_dual_level", [] {

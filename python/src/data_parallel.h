@@ -8,5 +8,6 @@ namespace arete::python {
 void bind_data_parallel(nanobind::module_& distributed);
 void bind_sharding(nanobind::module_& distributed);    // sharding.cpp
 void bind_checkpoint(nanobind::module_& distributed);  // checkpoint.cpp
+void bind_pipeline(nanobind::module_& distributed);    // distributed_pipeline.cpp
 
 }  // namespace arete::python

@@ -346,6 +346,7 @@ void bind_distributed(nb::module_& parent) {
   bind_sharding(m);
   bind_checkpoint(m);
   bind_distributed_monitor(m);
+  bind_pipeline(m);
 }
 
 }  // namespace arete::python

@@ -32,7 +32,7 @@ ORDER = """
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim
     distributed.fsdp
     distributed._composable
-    cupy export hub jit training
+    cupy export hub jit training distributed.pipelining
     cupyx onnx
     as_torch
 """
