@@ -111,7 +111,136 @@ assert _move(arete.ones(2, 3), tp, Replicate(), Shard(1)).shape[1] == 2 - tp.get
 raises(ValueError, "size 3 of dimension 1 is not divisible by the 2 processes",
        lambda: _move(arete.ones(2, 3, 2), tp, Replicate(), Shard(1)))
 raises(NotImplementedError, "only support nn.Linear", lambda: parallelize_module(nn.LayerNorm(2), tp, ColwiseParallel()))
-for refused in (lambda: ColwiseParallel(use_local_output=False), loss_parallel,
-                lambda: arete.distributed.tensor.zeros(2, device_mesh=tp, layout=arete.sparse_coo)):
-    raises(NotImplementedError, "", refused)
+raises(NotImplementedError, "", lambda: arete.distributed.tensor.zeros(2, device_mesh=tp, layout=arete.sparse_coo))
+# Modules that say how their results are placed.
+plan = {"embed": RowwiseParallel(**whole_in, output_layouts=Shard(1), use_local_output=False),
+        "norm": SequenceParallel(use_local_output=False), "up": ColwiseParallel(use_local_output=False),
+        "down": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+        "head": ColwiseParallel(use_local_output=False)}
+class Line(Small):
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        assert isinstance(x, DTensor) and x.placements == (Shard(1),) and tuple(x.shape) == (*tokens.shape, 8)
+        x = self.up(self.norm(x))
+        assert x.placements == (Shard(2),) and x.shape[2] == 6
+        return self.head(self.down(nn.functional.gelu(x.to_local()) if isinstance(x, DTensor) else x))
+class Plain(Small):
+    def forward(self, tokens):
+        return self.head(self.down(nn.functional.gelu(self.up(self.norm(self.embed(tokens))))))
+from arete.distributed.tensor import DTensor
+tokens_ = tokens(0, 0)
+net, one = parallelize_module(filled(Line()), tp, plan), filled(Plain())
+weight = arange(11) * 0.1 + 0.5
+for options in ({}, {"weight": weight}, {"reduction": "sum"}, {"ignore_index": 3, "weight": weight}, {"reduction": "none"}):
+    for reshape in (lambda x: x.flatten(0, 1), lambda x: x.float().view(-1, x.shape[-1]), lambda x: x.reshape(-1, 11)):
+        results = []
+        for m in (net, one):
+            m.zero_grad()
+            with loss_parallel():
+                l = nn.functional.cross_entropy(reshape(m(tokens_)), tokens(0, 1).flatten(), **options)
+                l.mean().backward()
+            results.append(l)
+        assert (results[0] - results[1]).abs().max() < 1e-5 and results[0].shape == results[1].shape, (options, results)
+        grads = {n: p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for n, p in net.named_parameters()}
+        assert all((grads[n] - p.grad).abs().max() < 1e-5 for n, p in one.named_parameters()), options
+logits = net(tokens_)
+assert logits.placements == (Shard(2),) and logits.to_local().shape[2] == (6, 5)[tp.get_local_rank()]
+assert (logits.full_tensor() - one(tokens_)).abs().max() < 1e-5
+net.zero_grad()
+logits.redistribute(placements=[Replicate()]).to_local().square().sum().backward()
+one.zero_grad()
+one(tokens_).square().sum().backward()
+assert (net.head.weight.grad.full_tensor() - one.head.weight.grad).abs().max() < 1e-4
+# Classes before other dimensions, logits far from zero, half types.
+x, t = (arange(2 * 5 * 3) * 0.9).sin().reshape(2, 5, 3) * 40, arete.tensor([[0, 4, 2], [1, 2, 3]])
+for dtype, tol in ((arete.float32, 1e-5), (arete.float64, 1e-12), (arete.bfloat16, 0.3)):
+    y = x.to(dtype).clone().requires_grad_()
+    nn.functional.cross_entropy(y, t).backward()
+    n, at = (3, 0) if tp.get_local_rank() == 0 else (2, 3)
+    part = x.to(dtype)[:, at:at + n].clone().requires_grad_()
+    with loss_parallel():
+        l = nn.CrossEntropyLoss()(DTensor.from_local(part, tp, [Shard(1)], shape=(2, 5, 3)), t)
+    l.backward()
+    assert l.dtype == dtype and abs(l - nn.functional.cross_entropy(x.to(dtype), t)) <= tol
+    assert (part.grad - y.grad[:, at:at + n]).abs().max() <= tol
+spread = DTensor.from_local(arete.ones(2, 3), tp, [Shard(1)])
+ones = arete.zeros(2, dtype=arete.int64)
+raises(NotImplementedError, "call it within loss_parallel()", lambda: nn.functional.cross_entropy(spread, ones))
+with loss_parallel():
+    raises(NotImplementedError, "label_smoothing", lambda: nn.functional.cross_entropy(spread, ones, label_smoothing=0.1))
+    rows = DTensor.from_local(arete.ones(1, 3), tp, [Shard(0)])
+    raises(NotImplementedError, "along their classes", lambda: nn.functional.cross_entropy(rows, ones))
+    raises(IndexError, "Target 7 is out of bounds", lambda: nn.functional.cross_entropy(spread, ones + 7))
+    raises(ValueError, "do not fit", lambda: nn.functional.cross_entropy(spread, ones[:1]))
+raises(NotImplementedError, "become others", lambda: spread.reshape(3, 4))
+""")
+
+
+@needs_gloo
+def test_sequences_that_are_spread_have_one_process_attention(tmp_path):
+    run(tmp_path, 4, """
+from arete.distributed.tensor.experimental import context_parallel
+from arete.distributed.tensor.experimental._attention import _cp_options, context_parallel_unshard, set_rotate_method
+F = nn.functional
+mesh = dist.init_device_mesh("cpu", (4,))
+arete.manual_seed(0)
+def made(heads, length=16, features=6):
+    return arete.randn(2, heads, length, features)
+for kv_heads, causal, balanced, dtype in ((4, True, True, arete.float32), (4, False, True, arete.float64), (4, True, False, arete.float32),
+                                          (2, True, True, arete.float32), (4, False, False, arete.float32),
+                                          (8, True, True, arete.bfloat16)):
+    _cp_options.enable_load_balance = balanced
+    q, k, v, g = (x.to(dtype) for x in (made(8 if kv_heads == 8 else 4), made(kv_heads), made(kv_heads), made(8 if kv_heads == 8 else 4)))
+    options = dict(is_causal=causal, enable_gqa=kv_heads == 2, scale=0.3)
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    wanted = F.scaled_dot_product_attention(*whole, **options)
+    wanted.backward(g)
+    tol = {arete.float32: 2e-6, arete.float64: 1e-14, arete.bfloat16: 0.05}[dtype]
+    for method in ("allgather", "alltoall", "heads"):
+        if method == "heads" and kv_heads == 2:
+            continue
+        set_rotate_method(method)
+        parts, slope = [x.clone().requires_grad_() for x in (q, k, v)], g.clone()
+        with context_parallel(mesh, buffers=[*parts, slope], buffer_seq_dims=[2] * 4):
+            assert parts[0].shape[2] == 4 and parts[0].requires_grad and parts[0].is_leaf
+            y = F.scaled_dot_product_attention(*parts, **options)
+            assert y.shape == parts[0].shape and y.dtype == dtype
+            y.backward(slope)
+            full, *grads = context_parallel_unshard(mesh, [y, *(p.grad for p in parts)], [2] * 4)
+            for p in parts:
+                p.grad = None
+        assert parts[0].shape == q.shape and arete.equal(parts[1], k)
+        for a, b in zip((full, *grads), (wanted, *(w.grad for w in whole))):
+            assert (a - b).abs().max() <= tol * max(1, b.abs().max().item()), (method, causal, balanced, dtype, (a - b).abs().max())
+_cp_options.enable_load_balance = True
+# A network: positions and targets are parts, too, and gradients of all parts together are those of one process.
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.attention, self.head = nn.Embedding(11, 8), nn.MultiheadAttention(8, 4, batch_first=True), nn.Linear(8, 11)
+        self.register_buffer("positions", (arange(16 * 8) * 0.3).cos().reshape(16, 8))
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.positions
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.head(x + self.attention(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0])
+tokens, targets = (arete.arange(32) * 5 % 11).reshape(2, 16), (arete.arange(32) * 7 % 11).reshape(2, 16)
+one, net = filled(Net()), filled(Net())
+F.cross_entropy(one(tokens).flatten(0, 1), targets.flatten()).backward()
+for method in ("allgather", "alltoall", "heads"):
+    set_rotate_method(method)
+    net.zero_grad()
+    inputs, labels = tokens.clone(), targets.clone()
+    with context_parallel(mesh, buffers=[inputs, labels, net.positions], buffer_seq_dims=[1, 1, 0], no_restore_buffers={inputs}):
+        F.cross_entropy(net(inputs).flatten(0, 1), labels.flatten()).backward()
+    assert net.positions.shape[0] == 16 and inputs.shape[1] == 4 and labels.shape[1] == 16
+    for p, q in zip(net.parameters(), one.parameters()):
+        dist.all_reduce(p.grad, dist.ReduceOp.AVG)
+        assert (p.grad - q.grad).abs().max() < 1e-6
+x = arete.ones(1, 4, 4, 2)
+with context_parallel(mesh):
+    raises(NotImplementedError, "attn_mask and dropout_p", lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5))
+    raises(NotImplementedError, "of one sequence", lambda: F.scaled_dot_product_attention(x, x[:, :, :2], x[:, :, :2]))
+    raises(ValueError, "not divided among 4", lambda: F.scaled_dot_product_attention(x[:, :2], x[:, :2], x[:, :2]))
+raises(NotImplementedError, "Unknown rotate method", lambda: set_rotate_method("x"))
+raises(ValueError, "not divisible by 8", lambda: context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]).__enter__())
 """)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
 from ..._grad_mode import no_grad
+from ...autograd import Function
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -39,7 +40,7 @@ class Spec:
 
     def whole(self, local: Any) -> Any:
         """The whole tensor, from this process' part."""
-        return _redistributed(local, self, (Replicate(),) * self.mesh.ndim)
+        return _placed(local, self, (Replicate(),) * self.mesh.ndim)
 
 
 def _normal(mesh: DeviceMesh, placements: Optional[Sequence[Placement]], dims: int) -> tuple:
@@ -117,7 +118,7 @@ class _Face:
             local, places_now = self._spec.gather(), (Replicate(),) * self._spec.mesh.ndim
             return DTensor(_redistributed(local, Spec(self._spec.mesh, places_now, self._spec.shape), places),
                            Spec(self._spec.mesh, places, self._spec.shape))
-        return DTensor(_redistributed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
+        return DTensor._of(_placed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -155,7 +156,8 @@ class _Kind(type):
 
 class DTensor(_Face, _Tensor, metaclass=_Kind):
     """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; to compute take `to_local()`
-    or `full_tensor()`, or give modules to `parallelize_module` or `fully_shard`. It has no history.
+    or `full_tensor()`, or give modules to `parallelize_module` or `fully_shard`. Gradients flow through these and through `from_local()`,
+    `redistribute()` and changes of dtype and shape, to this process' part; the DTensor itself has none.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -168,6 +170,13 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     def __new__(cls, local: Any, spec: Spec, requires_grad: bool = False) -> "DTensor":
         self = _Tensor._make_subclass(cls, local.detach(), requires_grad)
         self._spec, self._local_tensor = spec, local.detach()
+        return self
+
+    @classmethod
+    def _of(cls, local: Any, spec: Spec) -> "DTensor":
+        """Of a part that keeps its history."""
+        self = cls(local, spec)
+        self._local_tensor = local
         return self
 
     @staticmethod
@@ -192,7 +201,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         if not any(isinstance(p, Partial) for p in places) and part_of(shape, mesh, places)[0] != tuple(local_tensor.shape):
             raise ValueError(f"a part of {tuple(shape)} placed as {places} has sizes {part_of(shape, mesh, places)[0]} in this process, "
                              f"got {tuple(local_tensor.shape)}; give the whole tensor's as `shape`")
-        return DTensor(local_tensor, Spec(mesh, places, shape))
+        return DTensor._of(local_tensor, Spec(mesh, places, shape))
 
     def __deepcopy__(self, memo: dict) -> "DTensor":
         return DTensor(self.to_local().clone(), dataclasses.replace(self._spec, gather=None))
@@ -212,7 +221,11 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             local = getattr(first.to_local(), name)(*rest, **(kwargs or {}))
             if not isinstance(local, _Tensor):
                 return local
-            return first if name.endswith("_") else DTensor(local, dataclasses.replace(spec, gather=None))
+            return first if name.endswith("_") else DTensor._of(local, dataclasses.replace(spec, gather=None))
+        if name in _SHAPES and isinstance(first, DTensor):
+            return _reshaped(name, first, args[1:], kwargs or {})
+        if name in HANDLERS:
+            return HANDLERS[name](*args, **(kwargs or {}))
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
         raise NotImplementedError(f"{name}: there are no operators on tensors that are spread over processes; take to_local() or "
@@ -222,7 +235,33 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
 # What is the same on each part, and what is known of a tensor without its elements.
 _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
                     "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr"))
+_SHAPES = frozenset(("flatten", "reshape", "view"))
 _FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "__eq__", "untyped_storage"))
+
+
+# Functions of other modules that know what to do with a DTensor, by their names.
+HANDLERS: dict[str, Callable] = {}
+
+
+def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
+    """Another shape, in which the dimension that is in parts stays what it is: the first or the last."""
+    shape = tuple(x.shape)
+    new = list(getattr(_operators.empty(shape, device="meta"), name)(*args, **kwargs).shape)
+    local, places = x.to_local(), []
+    sizes = list(new)
+    for p in x._spec.placements:
+        if not isinstance(p, Shard):
+            places.append(p)
+        elif new and p.dim == len(shape) - 1 and new[-1] == shape[-1]:
+            sizes[-1] = local.shape[-1]
+            places.append(Shard(len(new) - 1))
+        elif new and p.dim == 0 and new[0] == shape[0]:
+            sizes[0] = local.shape[0]
+            places.append(p)
+        else:
+            raise NotImplementedError(f"{name}: from {shape} to {tuple(new)} the tensor's parts along dimension {p.dim} become others; "
+                                      "take full_tensor()")
+    return DTensor._of(local.reshape(sizes), Spec(x._spec.mesh, tuple(places), _C.Size(new)))
 
 
 def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
@@ -257,6 +296,28 @@ def _redistributed(local: Any, spec: Spec, places: tuple) -> Any:
             n, start = Shard.local_shard_size_and_offset(whole.shape[p.dim], mesh.size(d), mesh.get_local_rank(d))
             whole = whole.narrow(p.dim, start, n).contiguous()
     return whole
+
+
+class _Redistribute(Function):
+    """The same with a way back for the gradient: of what is whole it is the same in all processes, as is that of each term of a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Any, spec: Spec, places: tuple) -> Any:
+        ctx.spec, ctx.places = spec, places
+        moved = _redistributed(local, spec, places)
+        return moved.view_as(moved)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
+        spec = ctx.spec
+        back = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
+        return _redistributed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
+
+
+def _placed(local: Any, spec: Spec, places: tuple) -> Any:
+    if local.requires_grad and _C.is_grad_enabled() and spec.placements != places:
+        return _Redistribute.apply(local, spec, places)
+    return _redistributed(local, spec, places)
 
 
 def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,

@@ -1,7 +1,8 @@
 """Modules whose parameters, or inputs, are spread over the processes of a mesh: tensor and sequence parallelism.
 
-Tensors between modules stay plain ones, of this process' part; a style says how the inputs of its module are placed, and how its results
-are to be. Losses are the same in all processes of the mesh, and so are gradients of what is whole."""
+Tensors between modules stay plain ones, of this process' part, unless a style has use_local_output=False: then a DTensor says of them how
+they are placed. A style says how plain inputs of its module are placed, and how its results are to be. Losses are the same in all
+processes of the mesh, and so are gradients of what is whole."""
 from __future__ import annotations
 
 import fnmatch
@@ -9,18 +10,16 @@ from typing import Any, Optional, Sequence, Union
 
 from ... import _C, nn
 from ..._grad_mode import no_grad
-from ..._refused import refused as _refused
 from ...autograd import Function
 from ...nn import functional as F
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
-from ._dtensor import Spec, _gather, mark, part_of, spread_states
+from ._dtensor import DTensor, Spec, _gather, mark, part_of, spread_states
+from ._loss import loss_parallel
 from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "RowwiseParallel",
-           "SequenceParallel", "parallelize_module"]
-
-globals().update(_refused(__name__, "cross_entropy wants whole logits: give the last layer output_layouts=Replicate()", "loss_parallel"))
+           "SequenceParallel", "loss_parallel", "parallelize_module"]
 
 
 def _sum(x: Any, mesh: DeviceMesh) -> Any:
@@ -67,6 +66,12 @@ class _Move(Function):
 
 def _move(x: Any, mesh: DeviceMesh, here: Optional[Placement], there: Optional[Placement], partial: bool = False,
           total: Optional[int] = None) -> Any:
+    if isinstance(x, DTensor):  # it says itself how it is placed
+        if x.device_mesh != mesh:
+            raise ValueError(f"a tensor on {x.device_mesh} is given to a module on {mesh}")
+        (here,), x, whole = x.placements, x.to_local(), x.shape
+        there = here if there is None else there
+        total = whole[here.dim] if isinstance(here, Shard) else None
     if here is None or there is None or not isinstance(x, _C.Tensor):
         return x
     if isinstance(there, Partial):
@@ -75,6 +80,17 @@ def _move(x: Any, mesh: DeviceMesh, here: Optional[Placement], there: Optional[P
     if here == there and not partial:
         return x
     return _Move.apply(x, mesh, here, there, partial, total)
+
+
+def _shown(x: Any, mesh: DeviceMesh, placement: Optional[Placement], use_local_output: bool, total: Optional[int] = None) -> Any:
+    """A result as a style gives it: plain, or with its placement. `total`: the size of all parts; None: they are equal."""
+    if use_local_output or placement is None or not isinstance(x, _C.Tensor):
+        return x
+    shape = list(x.shape)
+    if isinstance(placement, Shard):
+        placement = Shard(placement.dim % x.dim())
+        shape[placement.dim] = total or shape[placement.dim] * mesh.size()
+    return DTensor._of(x, Spec(mesh, (placement,), _C.Size(shape)))
 
 
 class ParallelStyle:
@@ -122,8 +138,8 @@ class ColwiseParallel(ParallelStyle):
 
     def __init__(self, *, input_layouts: Optional[Placement] = None, output_layouts: Optional[Placement] = None,
                  use_local_output: bool = True) -> None:
-        _check_local(use_local_output)
         self.input_layouts, self.output_layouts = (input_layouts or Replicate(),), (output_layouts or Shard(-1),)
+        self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         if isinstance(module, nn.Linear):
@@ -137,7 +153,12 @@ class ColwiseParallel(ParallelStyle):
         is_linear = isinstance(module, nn.Linear)
         module.register_forward_pre_hook(lambda m, args: (_move(args[0], mesh, here, Replicate(), partial=is_linear), *args[1:]))
         total = module.out_features if is_linear else module.embedding_dim
-        module.register_forward_hook(lambda m, args, out: _move(out, mesh, Shard(-1), there, total=total))
+
+        def after(m: Any, args: tuple, out: Any) -> Any:
+            of_all = total if isinstance(there, Shard) and there.dim in (-1, out.dim() - 1) else None
+            return _shown(_move(out, mesh, Shard(-1), there, total=total), mesh, there, self.use_local_output, of_all)
+
+        module.register_forward_hook(after)
 
 
 class RowwiseParallel(ParallelStyle):
@@ -149,8 +170,8 @@ class RowwiseParallel(ParallelStyle):
 
     def __init__(self, *, input_layouts: Optional[Placement] = None, output_layouts: Optional[Placement] = None,
                  use_local_output: bool = True) -> None:
-        _check_local(use_local_output)
         self.input_layouts, self.output_layouts = (input_layouts or Shard(-1),), (output_layouts or Replicate(),)
+        self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         here, there = self.input_layouts[0], self.output_layouts[0]
@@ -163,7 +184,7 @@ class RowwiseParallel(ParallelStyle):
             def forward(x: Any) -> Any:
                 terms = F.linear(_move(x, mesh, here, Shard(-1)), module.weight)
                 y = _move(terms, mesh, Partial(), there)
-                return y if module.bias is None else y + module.bias
+                return _shown(y if module.bias is None else y + module.bias, mesh, there, self.use_local_output)
 
             if isinstance(there, Shard) and there.dim in (-1,):
                 raise NotImplementedError("RowwiseParallel: results spread along their last dimension")
@@ -182,7 +203,8 @@ class RowwiseParallel(ParallelStyle):
                 x = _move(x, mesh, Replicate() if isinstance(here, Shard) and here.dim == -1 else here, Replicate())
                 elsewhere = (x < first) | (x >= first + n)
                 y = F.embedding((x - first).masked_fill(elsewhere, 0), module.weight, padding)
-                return _move(y.masked_fill(elsewhere.unsqueeze(-1), 0.0), mesh, Partial(), there)
+                y = _move(y.masked_fill(elsewhere.unsqueeze(-1), 0.0), mesh, Partial(), there)
+                return _shown(y, mesh, there, self.use_local_output)
         else:
             raise NotImplementedError("RowwiseParallel currently only support nn.Linear and nn.Embedding!")
         module.forward = forward  # type: ignore[method-assign]
@@ -197,18 +219,16 @@ class SequenceParallel(ParallelStyle):
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = True) -> None:
-        _check_local(use_local_output)
-        self.sequence_sharding = Shard(sequence_dim)
+        self.sequence_sharding, self.use_local_output = Shard(sequence_dim), use_local_output
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         for name in list(module._parameters):
             self._spread(module, name, mesh, Replicate())
             _sums_gradient(module, name, mesh)
-
-
-def _check_local(use_local_output: bool) -> None:
-    if not use_local_output:
-        raise NotImplementedError("use_local_output=False: modules give plain tensors, as there are no operators on DTensors")
+        where = self.sequence_sharding
+        # A DTensor that is placed otherwise is cut; plain tensors are parts of the sequence.
+        module.register_forward_pre_hook(lambda m, args: (_move(args[0], mesh, where, where), *args[1:]))
+        module.register_forward_hook(lambda m, args, out: _shown(out, mesh, where, self.use_local_output))
 
 
 Layouts = Union[Placement, Sequence[Optional[Placement]], None]
@@ -253,8 +273,8 @@ class PrepareModuleOutput(ParallelStyle):
     """Places the results of a module otherwise."""
 
     def __init__(self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True) -> None:
-        _check_local(use_local_output)
         self.output_layouts, self.desired_output_layouts = _listed(output_layouts) or (), _listed(desired_output_layouts) or ()
+        self.use_local_output = use_local_output
         if len(self.output_layouts) != len(self.desired_output_layouts):
             raise AssertionError("output_layouts and desired_output_layouts should have same length!")
 
@@ -263,7 +283,8 @@ class PrepareModuleOutput(ParallelStyle):
             every = out if isinstance(out, tuple) else (out,)
             if len(every) != len(self.output_layouts):
                 raise ValueError("module outputs and output_layouts should have same length!")
-            moved = tuple(_move(x, mesh, h, t) for x, h, t in zip(every, self.output_layouts, self.desired_output_layouts))
+            moved = tuple(_shown(_move(x, mesh, h, t), mesh, t, self.use_local_output)
+                          for x, h, t in zip(every, self.output_layouts, self.desired_output_layouts))
             return moved if isinstance(out, tuple) else moved[0]
 
         module.register_forward_hook(after)
