@@ -125,6 +125,10 @@ def test_programs(tmp_path):
         3, "2.11.0 torch.float32 arete.nn.modules.linear\n")
     status, _, error = run()
     assert status == 1 and "usage" in error
+    # Modules of torch as programs; the processes that they start see torch, too.
+    file.write_text("import os, torch\nprint(torch.__version__, os.environ['RANK'])\n")
+    status, out, error = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 1, file)
+    assert (status, out) == (0, "[0] 2.11.0 0\n"), error
 
 
 @pytest.mark.parametrize("versions", ["1.8 < 2.0", "2.11.0rc1 < 2.11.0", "2.11.0a0 < 2.11.0b1", "2.11 < 2.11.0.post1", "2.9 < 2.11"])

@@ -32,8 +32,32 @@ assert every[0] == every[3]
 part.mul_(2)
 assert part.to_local().tolist() == [2 * (rank + i) for i in range(3)]
 assert abs(nn.utils.get_total_norm([part]) - part.full_tensor().norm()) < 1e-5
-for f in (lambda: part + 1, lambda: part.sum(), lambda: arete.exp(part), lambda: part[0]):
-    raises(NotImplementedError, "no operators on tensors that are spread over processes", f)
+for f in (lambda: part @ part, lambda: part.sum(), lambda: arete.softmax(part, 0), lambda: part[0]):
+    raises(NotImplementedError, "no such operator on tensors that are spread over processes", f)
+# Functions that compute on parts: heads of features.
+heads, width = arange(2 * 3 * 8).reshape(2, 3, 8).sin(), arange(2).cos()
+def whole_and_parts(f, dim=2):
+    a, b = heads.clone().requires_grad_(), heads.chunk(4, dim)[rank].clone().requires_grad_()
+    y, z = f(a), f(DTensor.from_local(b, line, [Shard(dim)]))
+    assert isinstance(z, DTensor) and z.shape == y.shape and arete.equal(z.full_tensor(), y), (z, y)
+    y.backward(y.detach())
+    z.to_local().backward(z.to_local().detach())
+    assert (b.grad - a.grad.chunk(4, dim)[rank]).abs().max() < 1e-6
+    return z.placements
+split = lambda x: x.view(2, 3, 4, 2)
+assert whole_and_parts(split) == (Shard(2),)
+assert whole_and_parts(lambda x: split(x).transpose(1, 2) * width + 1) == (Shard(1),)
+assert whole_and_parts(lambda x: (2 - split(x)).transpose(1, -2).exp().transpose(1, 2).reshape(2, 3, -1)) == (Shard(2),)
+assert whole_and_parts(lambda x: arete.view_as_real(arete.view_as_complex(split(x)) * arete.polar(width[:1], width[:1]))) == (Shard(2),)
+def attend(x):
+    q = split(x).transpose(1, 2)
+    return nn.functional.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True).transpose(1, 2).contiguous().view(2, 3, -1)
+assert whole_and_parts(attend) == (Shard(2),)
+spread = DTensor.from_local(arete.ones(4, 1), line, [Shard(1)])
+raises(ValueError, "whole where another one is in parts", lambda: spread + arete.ones(4, 4))
+raises(ValueError, "in different ways", lambda: spread + DTensor.from_local(arete.ones(1, 4), line, [Shard(0)]))
+raises(NotImplementedError, "has no gradient", lambda: spread * arete.ones(1, requires_grad=True))
+raises(NotImplementedError, "become others", lambda: spread.view(8, 2))
 raises(ValueError, "same length as `device_mesh.ndim`", lambda: distribute_tensor(x, mesh, [Shard(0)]))
 raises(ValueError, "has sizes", lambda: DTensor.from_local(arange(3), line, [Shard(0)], shape=(13,)))
 raises(IndexError, "dimensions", lambda: distribute_tensor(x, mesh, [Shard(2), Replicate()]))
@@ -172,7 +196,6 @@ with loss_parallel():
     raises(NotImplementedError, "along their classes", lambda: nn.functional.cross_entropy(rows, ones))
     raises(IndexError, "Target 7 is out of bounds", lambda: nn.functional.cross_entropy(spread, ones + 7))
     raises(ValueError, "do not fit", lambda: nn.functional.cross_entropy(spread, ones[:1]))
-raises(NotImplementedError, "become others", lambda: spread.reshape(3, 4))
 """)
 
 

@@ -70,6 +70,11 @@ class _Finder:
         spec.loader_state = module.__spec__
         return module
 
+    def get_code(self, name: str) -> Any:
+        """What `python -m` runs."""
+        spec = importlib.util.find_spec(_renamed(name, _ARETE))
+        return spec.loader.get_code(spec.name) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
+
     def exec_module(self, module: types.ModuleType) -> None:
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state or module.__spec__  # the import has put its own there

@@ -155,8 +155,9 @@ class _Kind(type):
 
 
 class DTensor(_Face, _Tensor, metaclass=_Kind):
-    """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; to compute take `to_local()`
-    or `full_tensor()`, or give modules to `parallelize_module` or `fully_shard`. Gradients flow through these and through `from_local()`,
+    """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; elementwise functions, changes of
+    shape and attention compute on parts, if these are of the same places. For anything else take `to_local()` or `full_tensor()`, or give
+    modules to `parallelize_module` or `fully_shard`. Gradients flow through these and through `from_local()`,
     `redistribute()` and changes of dtype and shape, to this process' part; the DTensor itself has none.
 
     >>> dist = arete.distributed
@@ -226,9 +227,12 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             return _reshaped(name, first, args[1:], kwargs or {})
         if name in HANDLERS:
             return HANDLERS[name](*args, **(kwargs or {}))
+        plain = _plain_name(name)
+        if plain in _ELEMENTWISE or plain in _OTHERS:
+            return _by_parts(func, plain, args, kwargs or {})
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
-        raise NotImplementedError(f"{name}: there are no operators on tensors that are spread over processes; take to_local() or "
+        raise NotImplementedError(f"{name}: there is no such operator on tensors that are spread over processes; take to_local() or "
                                   "full_tensor(), or give the module to parallelize_module or fully_shard")
 
 
@@ -244,24 +248,86 @@ HANDLERS: dict[str, Callable] = {}
 
 
 def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
-    """Another shape, in which the dimension that is in parts stays what it is: the first or the last."""
+    """Another shape. The dimension that is in parts stays, or is cut or joined where its parts stay what is together: heads of features."""
     shape = tuple(x.shape)
     new = list(getattr(_operators.empty(shape, device="meta"), name)(*args, **kwargs).shape)
     local, places = x.to_local(), []
     sizes = list(new)
-    for p in x._spec.placements:
-        if not isinstance(p, Shard):
-            places.append(p)
-        elif new and p.dim == len(shape) - 1 and new[-1] == shape[-1]:
-            sizes[-1] = local.shape[-1]
-            places.append(Shard(len(new) - 1))
-        elif new and p.dim == 0 and new[0] == shape[0]:
-            sizes[0] = local.shape[0]
-            places.append(p)
-        else:
-            raise NotImplementedError(f"{name}: from {shape} to {tuple(new)} the tensor's parts along dimension {p.dim} become others; "
-                                      "take full_tensor()")
+    for number, p in zip(x._spec.mesh.shape, x._spec.placements):
+        if isinstance(p, Shard):
+            before = math.prod(shape[:p.dim])
+            d = next((k for k in range(len(new)) if math.prod(new[:k]) == before and new[k] > 1), len(new))
+            if d < len(new) and new[d] == shape[p.dim]:
+                sizes[d] = local.shape[p.dim]
+            elif d < len(new) and sizes[d] % number == 0 and shape[p.dim] % number == 0:
+                sizes[d] //= number
+            else:
+                raise NotImplementedError(f"{name}: from {shape} to {tuple(new)} the tensor's parts along dimension {p.dim} become others; "
+                                          "take full_tensor()")
+            p = Shard(d)
+        places.append(p)
     return DTensor._of(local.reshape(sizes), Spec(x._spec.mesh, tuple(places), _C.Size(new)))
+
+
+# Functions whose result has parts where their arguments have them.
+_ELEMENTWISE = frozenset(
+    "abs add cos div exp gelu log mul neg pow relu rsqrt sigmoid silu sin sqrt square sub tanh true_divide type_as".split())
+_OTHERS = frozenset(("scaled_dot_product_attention", "swapaxes", "transpose", "view_as_complex", "view_as_real"))
+
+
+def _plain_name(name: str) -> str:
+    """add of __add__ and __radd__."""
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+        name = {"truediv": "div", "rtruediv": "div", "radd": "add", "rsub": "sub", "rmul": "mul", "rpow": "pow"}.get(name, name)
+    return name
+
+
+def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
+    """The function of the parts that each process has. Plain tensors are the same in all processes, and have no gradient."""
+    spread = [a for a in (*args, *kwargs.values()) if isinstance(a, DTensor)]
+    mesh = spread[0]._spec.mesh
+    if any(x._spec.mesh != mesh for x in spread):
+        raise ValueError(f"{name}: the tensors are on different meshes")
+    if any(isinstance(p, Partial) for x in spread for p in x._spec.placements):
+        raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
+    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
+    if any(a.requires_grad and _C.is_grad_enabled() for a in tensors if not isinstance(a, DTensor)):
+        raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; "
+                                  "make it one by DTensor.from_local()")
+
+    def mapped(of: Callable) -> Any:
+        return func(*map(of, args), **{k: of(v) for k, v in kwargs.items()})
+
+    whole = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a)
+    places = []
+    for d in range(mesh.ndim):
+        parts = [x for x in spread if isinstance(x._spec.placements[d], Shard)]
+        found = {_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in parts}
+        if len(found) > 1:
+            raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
+        places.append(Shard(found.pop()) if found else Replicate())
+        if isinstance(places[-1], Shard):
+            for a in tensors:
+                at = places[-1].dim - (whole.dim() - a.dim())
+                if name != "type_as" and not any(a is x for x in parts) and at >= 0 and a.shape[at] != 1:
+                    raise ValueError(f"{name}: a tensor of shape {tuple(a.shape)} is whole where another one is in parts; "
+                                     "redistribute() it")
+    local = mapped(lambda a: a.to_local() if isinstance(a, DTensor) else a)
+    return DTensor._of(local, Spec(mesh, tuple(places), _C.Size(whole.shape)))
+
+
+def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:
+    """Where a dimension of an argument is in the result."""
+    if name in ("transpose", "swapaxes"):
+        a, b = (d % dims for d in args[1:3])
+        return b if dim == a else a if dim == b else dim
+    if name == "view_as_complex" and dim == x.dim() - 1:
+        raise NotImplementedError("view_as_complex: a number's two parts are in different processes")
+    if name == "scaled_dot_product_attention" and (x.dim() != 4 or dim > 1):
+        raise NotImplementedError("scaled_dot_product_attention: batches and heads are spread over processes, not sequences or features: "
+                                  "see context_parallel()")
+    return dim if name in ("view_as_complex", "view_as_real") else dim + dims - x.dim()
 
 
 def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:

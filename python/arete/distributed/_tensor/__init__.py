@@ -1,4 +1,4 @@
 """The same names as arete.distributed.tensor, where older programs have them."""
 from __future__ import annotations
 
-from .tensor import *  # noqa: F403
+from ..tensor import *  # noqa: F403
