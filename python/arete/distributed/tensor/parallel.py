@@ -218,7 +218,7 @@ class SequenceParallel(ParallelStyle):
     Shard(dim=1)
     """
 
-    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = True) -> None:
+    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
         self.sequence_sharding, self.use_local_output = Shard(sequence_dim), use_local_output
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
