@@ -57,6 +57,22 @@ int checkpoint_info(const CheckpointOptions& options);
 int checkpoint_merge(const CheckpointOptions& options);
 int checkpoint_split(const CheckpointOptions& options);
 
+struct PlanOptions {
+  std::string model;  ///< a name of transformer_of(), or a config.json as Hugging Face writes it
+  int gpus = 8;
+  std::string machine = "h100";
+  int gpus_per_node = 0;  ///< 0: the machine's
+  double efficiency = 0;  ///< of products, measured; 0: the machine's
+  double memory = 0;      ///< GiB of a GPU; 0: the machine's
+  double local = 0;       ///< GB/s of a GPU within a node; 0: the machine's
+  double network = 0;     ///< between nodes
+  int64_t batch = 1024;   ///< sequences of a step
+  int64_t sequence = 4096;
+  int64_t top = 10;  ///< ways to print
+  std::string json;  ///< a file to write; "-": standard output, instead of the table
+};
+int plan(const PlanOptions& options);
+
 struct InfoOptions {
   bool json = false;
   bool check = false;  ///< start the GPU, too

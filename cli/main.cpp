@@ -77,6 +77,38 @@ void add_eval(CLI::App& app, EvalOptions& o, int& code) {
   c->callback([&] { code = evaluate(o); });
 }
 
+void add_plan(CLI::App& app, PlanOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "plan", "Ways to divide a Transformer among GPUs, by projected speed and memory");
+  c->add_option(
+       "model", o.model,
+       "gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-7b, -13b, -70b, -405b, or a config.json")
+      ->required();
+  c->add_option("--gpus", o.gpus, "How many")->capture_default_str()->check(CLI::Range(1, 65536));
+  c->add_option("--machine", o.machine, "h100, h200 or a100")->capture_default_str();
+  c->add_option("--gpus-per-node", o.gpus_per_node, "Other than the machine's")
+      ->check(CLI::Range(1, 1024));
+  c->add_option("--efficiency", o.efficiency,
+                "The part of the peak that a layer's products reach on one GPU, measured")
+      ->check(CLI::Range(0.01, 1.0));
+  c->add_option("--memory", o.memory, "GiB of a GPU")->check(positive_number);
+  c->add_option("--local-bandwidth", o.local, "GB/s of a GPU within a node, measured")
+      ->check(positive_number);
+  c->add_option("--network-bandwidth", o.network, "GB/s of a GPU between nodes, measured")
+      ->check(positive_number);
+  c->add_option("--batch", o.batch, "Sequences of a step, of all GPUs")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 30));
+  c->add_option("--sequence", o.sequence, "Tokens of a sequence")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 30));
+  c->add_option("--top", o.top, "How many ways to show")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(100000)));
+  c->add_option("--json", o.json, "A file for them, or - for standard output");
+  c->callback([&] { code = plan(o); });
+}
+
 void add_bench(CLI::App& app, BenchOptions& o, int& code) {
   CLI::App* c = app.add_subcommand(
       "bench", "What this machine does: transfers, memory bandwidth, products, launch overhead");
@@ -160,7 +192,10 @@ void add_run(CLI::App& app, RunOptions& o, int& code) {
   c->add_option("--local-ranks-filter,--local_ranks_filter", o.local_ranks_filter,
                 "Only these local ranks' outputs are printed: 0,2");
   c->add_option("--start-method,--start_method", o.start_method)->group("");
-  c->add_option("--numa-binding,--numa_binding", o.numa_binding)->group("");
+  c->add_option(
+      "--numa-binding,--numa_binding", o.numa_binding,
+      "Processors of each rank: those of its GPU's NUMA node (node), of that node's socket "
+      "(socket), cores of its own there (exclusive), or a shared cache's (core-complex)");
   c->add_option(
       "--diagnose", o.diagnose,
       "Folder for flight records of ranks if one fails; without a program: say what those "
@@ -242,6 +277,8 @@ int main(int argc, char** argv) {
   add_bench(app, bench_options, code);
   ExplainOptions explain_options;
   add_explain(app, explain_options, code);
+  PlanOptions plan_options;
+  add_plan(app, plan_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
   info_command->add_flag("--json", info_options.json, "As JSON");
   info_command->add_flag("--check", info_options.check,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include "arete/device/cuda.h"
 #include "arete/distributed/diagnosis.h"
 #include "arete/distributed/monitor.h"
+#include "cli/numa.h"
 #include "cli/run_nodes.h"
 
 extern char** environ;
@@ -170,6 +172,7 @@ struct Settings {
   std::vector<int> redirects, tee;
   std::vector<bool> shown;
   std::string folder;
+  std::vector<cpu_set_t> processors;  // of each rank; empty: all
 };
 
 // What the monitor found, told by its thread.
@@ -331,6 +334,8 @@ class Launch {
       setsid();
       for (const int s : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
         std::signal(s, SIG_DFL);
+      if (!settings_.processors.empty())
+        sched_setaffinity(0, sizeof(cpu_set_t), &settings_.processors[size_t(local_rank)]);
       dup2(pipes[0][1], 1);
       dup2(pipes[1][1], 2);
       execvpe(argv[0], argv.data(), envp.data());
@@ -469,10 +474,6 @@ void check(const RunOptions& o) {
       o.start_method.empty(),
       NotImplementedError("run", "ranks are programs of their own, started by fork and exec")
           .argument("--start-method"));
-  ARETE_CHECK(o.numa_binding.empty(),
-              NotImplementedError("run", "ranks are not bound to parts of the machine")
-                  .argument("--numa-binding")
-                  .hint("start them by numactl, with --no-python"));
   ARETE_CHECK(o.rdzv_id.size() <= 200 && !o.rdzv_id.empty(),
               ValueError("run", "an identifier has 1 to 200 characters").argument("--rdzv-id"));
 }
@@ -556,6 +557,15 @@ int run(const RunOptions& options) {
   const bool keeps = !options.log_dir.empty() || options.redirects != "0" || options.tee != "0";
   const Folder folder(options.log_dir, options.rdzv_id, keeps);
   settings.folder = folder.path();
+  if (!options.numa_binding.empty()) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    for (const auto& own : processors_of_ranks(options.numa_binding, settings.local_size,
+                                               allowed_processors(), visible ? visible : "")) {
+      cpu_set_t& set = settings.processors.emplace_back();
+      CPU_ZERO(&set);
+      for (int cpu : own) CPU_SET(cpu, &set);
+    }
+  }
   if (keeps && options.log_dir.empty())
     std::fprintf(stderr, "arete run: outputs are in %s\n", folder.path().c_str());
   if (!options.diagnose.empty()) {

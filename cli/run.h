@@ -19,10 +19,11 @@ struct RunOptions {
   double monitor_interval = 0.1;
   std::string role = "default";
   std::string log_dir, redirects = "0", tee = "0", local_ranks_filter;
-  std::string start_method, numa_binding;  ///< refused
-  std::string diagnose;                    ///< folder of flight records
-  bool module = false;                     ///< the program is a module of Python
-  bool no_python = false;                  ///< the program is started by itself
+  std::string numa_binding;  ///< of processors_of_ranks(); "": none
+  std::string start_method;  ///< refused
+  std::string diagnose;      ///< folder of flight records
+  bool module = false;       ///< the program is a module of Python
+  bool no_python = false;    ///< the program is started by itself
   std::string python = "python3";
   std::vector<std::string> program;  ///< and its arguments
 };

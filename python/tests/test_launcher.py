@@ -110,10 +110,22 @@ def test_outputs(tmp_path):
                      "attempt_0/2/stderr.log": "err 2\n"}
 
 
+def test_processors_of_ranks():
+    allowed = os.sched_getaffinity(0)
+    show = f"{sys.executable} -c 'import os; print(*sorted(os.sched_getaffinity(0)))'"
+    for binding in ("node", "exclusive"):
+        code, out, err = run("--standalone", "--nproc-per-node", 2, "--numa-binding", binding, *shell(show))
+        if binding == "exclusive" and code == 1:  # with one core
+            assert "fewer cores than processes" in err, err
+            continue
+        one, two = ({int(n) for n in line.split()[1:]} for line in sorted(out))
+        assert code == 0 and one and two and one | two <= allowed and (binding == "node" or not one & two), (out, err)
+
+
 def test_refusals():
     for options, text in [(["--nnodes", "1:4"], "cannot change"), (["--nnodes", "x"], "a number was expected"),
                           (["--rdzv-backend", "etcd"], "no such rendezvous"), (["--start-method", "spawn"], "by fork and exec"),
-                          (["--numa-binding", "node"], "not bound"), (["--redirects", "4"], "outputs of ranks"),
+                          (["--numa-binding", "near"], "no such binding"), (["--redirects", "4"], "outputs of ranks"),
                           (["--tee", "1:2"], "outputs of ranks"), (["--local-ranks-filter", "a"], "outputs of ranks"),
                           (["--rdzv-conf", "a=b"], "no such setting"), (["--unheard-of"], "there is no such option"),
                           (["--nnodes", "2", "--node-rank", "2"], "there is no such node")]:
