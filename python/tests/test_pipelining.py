@@ -4,6 +4,7 @@ import pytest
 from arete import nn
 from arete.distributed import pipelining as P
 from arete.distributed.pipelining import microbatch
+from arete.utils.checkpoint import checkpoint
 from test_distributed import needs_gloo
 from test_sharding import run
 
@@ -139,6 +140,37 @@ def test_microbatches():
     assert arete.equal(microbatch.merge_chunks([k["z"] for k in kwargs], microbatch.TensorChunkSpec(1)), x)
     with pytest.raises(ValueError, match="not cut into 6"):
         microbatch.split_args_kwargs_into_chunks((x,), None, 6)
+
+
+@pytest.mark.parametrize("kind", ["eager", "compiled", "checkpoint", "conv", "attention", "lstm"])
+def test_backward_passes_in_two_parts_have_the_bits_of_one(kind):
+    arete.manual_seed(0)
+    x0 = arete.randn(4, 5, 6)
+    if kind == "conv":
+        net, x0 = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3)), arete.randn(2, 3, 8, 8)
+    elif kind == "attention":
+        net = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+    elif kind == "lstm":
+        net = nn.LSTM(6, 6, 2)
+    else:
+        net = nn.Sequential(Block(6), Block(6))
+    f = {"compiled": arete.compile(net), "checkpoint": lambda x: checkpoint(net, x, use_reentrant=False),
+         "lstm": lambda x: net(x)[0]}.get(kind, net)
+    found = []
+    for split in (False, True, False, True):
+        net.zero_grad()
+        x = x0.clone().requires_grad_()
+        y = f(x)
+        g = y.detach() + 0.5
+        if split:
+            parts = arete._C._SplitBackward([y], [g], [x])
+            assert all(p.grad is None for p in net.parameters()) and x.grad is None
+            parts.accumulate()
+            found.append([parts.input_gradients()[0], *(p.grad for p in net.parameters())])
+        else:
+            y.backward(g)
+            found.append([x.grad, *(p.grad for p in net.parameters())])
+    assert all(arete.equal(a, b) for other in found[1:] for a, b in zip(other, found[0]))
 
 
 STAGES = """

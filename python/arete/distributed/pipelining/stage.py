@@ -84,6 +84,7 @@ class PipelineStage:
         """Forgets the microbatches of a step."""
         self._at: dict[int, _Microbatch] = {}
         self._arrived: dict[int, list] = {}
+        self._sharded = [m for m in self.submod.modules() if isinstance(m, FSDPModule)]
 
     # ---- messages
 
@@ -265,12 +266,11 @@ class PipelineStage:
         """Before a step that accumulates gradients."""
         if isinstance(self.submod, nn.parallel.DistributedDataParallel):
             self.submod.reducer.prepare(last)
-        for m in self.submod.modules():
-            if isinstance(m, FSDPModule):
-                m.set_requires_gradient_sync(last, recurse=False)
+        for m in self._sharded:
+            m.set_requires_gradient_sync(last, recurse=False)
 
     def shards(self) -> bool:
-        return any(isinstance(m, FSDPModule) for m in self.submod.modules())
+        return bool(self._sharded)
 
 
 def build_stage(stage_module: nn.Module, stage_index: int, pipe_info: Any, device: Any,
