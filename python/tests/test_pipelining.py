@@ -5,38 +5,9 @@ from arete import nn
 from arete.distributed import pipelining as P
 from arete.distributed.pipelining import microbatch
 from arete.utils.checkpoint import checkpoint
+from pipeline_networks import Block, Net
 from test_distributed import needs_gloo
 from test_sharding import run
-
-F = nn.functional
-
-
-class Block(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(n), nn.Linear(n, 2 * n), nn.Linear(2 * n, n)
-
-    def forward(self, x, scale=None):
-        y = self.down(F.gelu(self.up(self.norm(x))))
-        return x + (y if scale is None else y * scale)
-
-
-class Net(nn.Module):
-    """Values that pass stages by: a first one, a size, an argument."""
-
-    def __init__(self, n=6):
-        super().__init__()
-        self.embed, self.layers = nn.Embedding(11, n), nn.ModuleList(Block(n) for _ in range(4))
-        self.norm, self.head = nn.LayerNorm(n), nn.Linear(n, 11)
-        self.register_buffer("table", arete.linspace(0.5, 1, n))
-
-    def forward(self, tokens, scale=None):
-        length = tokens.shape[1]
-        first = x = self.embed(tokens) * self.table
-        for layer in self.layers:
-            x = layer(x, scale)
-        x = self.norm(x + first) * self.table
-        return self.head(x).reshape(-1, length, 11).flatten(0, 1)
 
 
 class Marked(nn.Module):
@@ -177,7 +148,7 @@ STAGES = """
 from arete.distributed import pipelining as P
 from arete.distributed.pipelining.schedules import get_schedule_class
 sys.path.insert(0, TESTS)
-from test_pipelining import Net, Block
+from pipeline_networks import Net
 def batch(step, n=8):
     return ((arete.arange(n * 5) * 7 + 3 * step) % 11).reshape(n, 5)
 def loss_of(out, target):
