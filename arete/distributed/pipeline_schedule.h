@@ -1,6 +1,7 @@
 // Schedules of pipelines as data: what each process computes, sends and receives, in which order.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,4 +1,6 @@
 """Networks in stages: what they are cut into, and under all schedules the bits of one process that accumulates microbatches."""
+import collections
+
 import arete
 import pytest
 from arete import nn
@@ -324,3 +326,45 @@ wrong = P.PipelineStage(net, 0, 2, "cpu", input_args=x[:3])
 if rank == 0:
     raises(ValueError, "inputs were to be", lambda: P.ScheduleGPipe(wrong, 4, loss_fn=loss).step(x))
 """)
+
+
+def test_a_pipeline_of_4096_processes_exchanges_messages_that_match(monkeypatch):
+    """Each process of one pipeline in a group that is fake: what it would send and receive, as a queue of its own."""
+    dist = arete.distributed
+    c10d = arete.distributed.distributed_c10d
+    for kind in (P.Schedule1F1B, P.ScheduleZBVZeroBubble):
+        queues, ranks = {}, []
+        for p in range(8):
+            rank = (37 * 8 + 3) * 8 + p
+            dist.init_process_group("fake", rank=rank, world_size=4096)
+            mesh = dist.init_device_mesh("cpu", (64, 8, 8), mesh_dim_names=("dp", "tp", "pp"))
+            group = mesh["pp"].get_group()
+            ranks = dist.get_process_group_ranks(group)
+            queue = queues[p] = collections.deque()
+            for name, sends in (("isend", True), ("irecv", False)):
+                def noted(t, *, group, sends=sends, real=getattr(c10d, name), queue=queue, **peer):
+                    queue.append((sends, *peer.values(), tuple(t.shape)))
+                    return real(t, group=group, **peer)
+
+                monkeypatch.setattr(c10d, name, noted)
+            stages = [p] if kind is P.Schedule1F1B else [p, 15 - p]
+            made = [P.PipelineStage(nn.Linear(3, 3), k, 8 * len(stages), "cpu", input_args=arete.ones(2, 3), group=group) for k in stages]
+            schedule = kind(made if len(made) > 1 else made[0], 12, loss_fn=lambda y, t: (y - t).sum())
+            x, first, last = arete.ones(24, 3), p == 0, p == (7 if len(stages) == 1 else 0)
+            schedule.step(*([x] if first else []), target=x if last else None)
+            monkeypatch.undo()
+            dist.destroy_process_group()
+        assert ranks == list(range(ranks[0], ranks[0] + 8)) and sum(map(len, queues.values())) > 8 * 12 * 2
+        # Each message ends when both sides have come to it.
+        moved = True
+        while moved:
+            moved = False
+            for p, queue in queues.items():
+                while queue and queue[0][0]:
+                    _, peer, shape = queue[0]
+                    if not queues[peer] or queues[peer][0] != (False, p, shape):
+                        break
+                    queue.popleft()
+                    queues[peer].popleft()
+                    moved = True
+        assert not any(queues.values()), {p: q[0] for p, q in queues.items() if q}

@@ -104,7 +104,7 @@ class _PipelineSchedule:
                     result = stage.forward(m, split_args[m], split_kwargs[m])
                     if stage.is_last:
                         if return_outputs:
-                            outputs[m] = result
+                            outputs[m] = _detached(result)
                         if targets is not None and self._loss_fn is not None:
                             loss = self._loss_fn(result, targets[m])
                             found[m] = loss.detach()
@@ -146,7 +146,7 @@ class _PipelineSchedule:
             losses[:] = [found[m] for m in range(n)]
         if not has_last or not return_outputs:
             return None
-        return merge_chunks([_detached(outputs[m]) for m in range(n)], self._output_merge_spec)
+        return merge_chunks([outputs[m] for m in range(n)], self._output_merge_spec)
 
 
 def _detached(result: Any) -> Any:
