@@ -21,6 +21,7 @@ ARETE = pathlib.Path(os.environ.get("ARETE_PROGRAM") or pathlib.Path(arete.__fil
 
 STATE = """
 import hashlib
+import time
 import arete.distributed.checkpoint as dcp
 from arete.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict, set_state_dict
 def made(mesh):
@@ -83,6 +84,20 @@ files = [f for f in os.listdir("{tmp_path}/async") if not f.startswith(".")]
 assert len(files) == 5, files  # replicas share the writing
 raises(dcp.CheckpointException, "Missing key in checkpoint state_dict: other",
        lambda: dcp.load({{"other": arete.ones(1)}}, checkpoint_id="{tmp_path}/async"))
+# A note that cannot be written reaches rank 0 another way.
+class NoNote(dcp._files._Save):
+    def _note(self, r):
+        return super()._note(r) if r != 2 or rank == 0 else self.folder / "gone" / "note.json"
+whole, dcp._files._Save = dcp._files._Save, NoNote
+work = dcp.async_save({{"x": 1}}, checkpoint_id="{tmp_path}/noted")
+begin = time.monotonic()
+if rank in (0, 2):
+    raises(dcp.CheckpointException, "rank 2: FileNotFoundError", lambda: work.result(60))
+else:
+    work.result(60)
+assert time.monotonic() - begin < 30
+dcp._files._Save = whole
+dist.barrier()
 bad = {{"x": object() if rank == 2 else 1}}
 write, dcp._files._d.write_checkpoint_index = dcp._files._d.write_checkpoint_index, lambda *a: 1 / 0
 raises(dcp.CheckpointException, "rank 0: ZeroDivisionError", lambda: dcp.save({{"x": 1}}, checkpoint_id="{tmp_path}/bad"))

@@ -304,8 +304,12 @@ class _Save:
                 return
         elif self.group.rank != 0:
             temporary = self._note(self.group.rank).with_suffix(".tmp")
-            temporary.write_text(json.dumps(note))
-            os.replace(temporary, self._note(self.group.rank))
+            try:
+                temporary.write_text(json.dumps(note))
+                os.replace(temporary, self._note(self.group.rank))
+            except Exception as error:  # a full disk, a folder that is gone: rank 0 hears it another way
+                note.setdefault("problem", f"rank {self.group.rank}: {type(error).__name__}: {error}")
+                self._tell(note["problem"])
             if "problem" in note:
                 raise CheckpointException(note["problem"])
             return
@@ -324,14 +328,31 @@ class _Save:
         files = {self._file(r): notes[r]["bytes"] for r in self.writers}
         _d.write_checkpoint_index(str(self.folder), index, files, json.dumps(self.objects))
 
+    def _key(self, rank: int) -> str:
+        return f"checkpoint/{self.generation}/{rank}"
+
+    def _tell(self, problem: str) -> None:
+        """Tells rank 0 through the group's store."""
+        self.group.group._store.set(self._key(self.group.rank), problem)  # type: ignore[union-attr]
+
     def _notes_of_others(self) -> dict:
-        notes, until = {}, time.monotonic() + self.timeout
+        notes, until, look = {}, time.monotonic() + self.timeout, 0.0
         for r in range(1, self.group.size):
             while not self._note(r).exists():
                 if time.monotonic() > until:
                     raise CheckpointException(f"rank {r} has not written its pieces within {self.timeout} s")
                 time.sleep(0.005)
-            notes[r] = json.loads(self._note(r).read_text())
+                if time.monotonic() < look:
+                    continue
+                look = time.monotonic() + 0.2
+                store = self.group.group._store  # type: ignore[union-attr]
+                if store.check([self._key(r)]):
+                    problem = store.get(self._key(r)).decode()
+                    store.delete_key(self._key(r))
+                    notes[r] = {"problem": problem}
+                    break
+            else:
+                notes[r] = json.loads(self._note(r).read_text())
         return notes
 
     def _clean(self) -> None:
