@@ -1,16 +1,15 @@
 """`arete.save` and `arete.load`: tensors, state dicts and checkpoints in files.
 
-    arete.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, "run.safetensors")
-    checkpoint = arete.load("run.safetensors", map_location="cpu")
+    arete.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, "run.pt")
+    checkpoint = arete.load("run.pt", map_location="cpu")
 
-`save` writes the safetensors format, in which every other program finds the tensors under names like "model.0.weight"; `load` makes the
-very same structure of it again. The mapping is described in `arete/_formats/structure.py`. `load` reads PyTorch's .pt files and
-NumPy's .npy and .npz as well. Other objects (modules, optimizers, the program's own) are written as PyTorch does, by pickle, which `load`
-executes with weights_only=False only.
+`save` writes PyTorch's zip files, which its torch.load reads with weights_only=True, and under names that end in .safetensors that format,
+in which every other program finds the tensors under names like "model.0.weight"; `load` makes the very same structure of it again. The
+mapping is described in `arete/_formats/structure.py`. `load` reads NumPy's .npy and .npz as well. Other objects (modules, optimizers, the
+program's own) are written as PyTorch does, by pickle, which `load` executes with weights_only=False only.
 """
 from __future__ import annotations
 
-import io
 import os
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable, Iterator, List, Optional, Union
@@ -28,8 +27,9 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
     """Writes a tensor, or dicts, lists, tuples and sets of tensors, numbers, texts, None, ..., to a path or an open file.
 
     Types, key types and the order of keys come back as they were; so do requires_grad, Parameters, memory formats and tensors
-    that are the same. What holds other objects is written in PyTorch's format, which load() reads with weights_only=False; what pickle
-    cannot write is its error, before anything is written.
+    that are the same. A path that ends in ".safetensors" gets that format, other paths PyTorch's; so do open files in programs that run
+    under arete.as_torch, elsewhere those get safetensors. What holds other objects is written in PyTorch's format in any case, which load()
+    reads with weights_only=False; what pickle cannot write is its error, before anything is written.
 
     At a path the new file appears complete or not at all: it is written beside the old one, synced, and renamed over it.
     PyTorch's further arguments (pickle_module, ...) are accepted and not used.
@@ -46,28 +46,38 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
     >>> arete.load(file, weights_only=False)
     {'hook': <built-in function print>}
     """
-    from ._formats.safetensors import write_safetensors
-    from ._formats.structure import Encoder
-
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
         raise TypeError(f"save needs a path or an open file, not a {type(f).__name__}")
     with no_grad():
-        try:
-            encoder = Encoder(obj)
-            metadata = encoder.metadata()
-        except TypeError:  # other objects
-            from ._formats.torch_objects import write_torch
+        write = _safetensors_writer(obj) if _wants_safetensors(f) else None
+        if write is None:
+            from ._formats.torch_objects import TorchWriter
 
-            content = io.BytesIO()
-            write_torch(content, obj)
-            write = lambda out: out.write(content.getbuffer())  # noqa: E731
-        else:
-            write = lambda out: write_safetensors(out, encoder.tensors, metadata)  # noqa: E731
+            write = TorchWriter(obj).write
         if isinstance(f, (str, os.PathLike)):
             with _replacing(os.fspath(f)) as out:
                 write(out)
         else:
             write(f)
+
+
+def _wants_safetensors(f: Any) -> bool:
+    if isinstance(f, (str, os.PathLike)):
+        return os.fsdecode(f).endswith(".safetensors")
+    return _C.Tensor.__module__ != "torch"
+
+
+def _safetensors_writer(obj: Any) -> Optional[Callable[[BinaryIO], Any]]:
+    """None for what holds other objects."""
+    from ._formats.safetensors import write_safetensors
+    from ._formats.structure import Encoder
+
+    try:
+        encoder = Encoder(obj)
+        metadata = encoder.metadata()
+    except TypeError:
+        return None
+    return lambda out: write_safetensors(out, encoder.tensors, metadata)
 
 
 @contextmanager
@@ -261,6 +271,12 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
             return place(npy.load_npy(source), "cpu")
         if safetensors.is_safetensors(start, source.size):
             return Decoder(safetensors.SafetensorsFile(source), place).value()
+        if torch_pickle.is_legacy(start):
+            if weights_only is False:
+                from ._formats.torch_objects import load_legacy_objects
+
+                return load_legacy_objects(source, place, **pickle_load_args)
+            return torch_pickle.load_legacy(source, place)
         torch_pickle.refuse_legacy(source, start)
         raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, "
                           f"beginning with {start[:8]!r})")

@@ -10,6 +10,8 @@ import io
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 
 import numpy
@@ -123,6 +125,26 @@ def test_training_checkpoint():
     compare(load(f), value)
 
 
+def test_files_are_read_by_pytorch(tmp_path):
+    base = arete.arange(6, dtype=arete.float32).reshape(2, 3)
+    value = {"whole": base, "turned": base.t(), "row": base[1], "p": arete.nn.Parameter(arete.ones(2)), "step": 3, "rates": (0.5, None),
+             "names": {"a": [True, "b"]}, **{d: (arete.arange(4) % 2).to(getattr(arete, d)) for d in (
+                 "float64", "float16", "bfloat16", "int8", "uint8", "bool", "complex64", "float8_e4m3fn", "float8_e5m2")}}
+    for path in (tmp_path / "state.pt", str(tmp_path / "state.bin")):
+        save(value, path)
+        theirs = torch.load(path, weights_only=True)
+        compare(load(path), theirs)
+        assert theirs["row"].untyped_storage().data_ptr() == theirs["whole"].untyped_storage().data_ptr()
+        assert isinstance(theirs["p"], torch.nn.Parameter) and theirs["turned"].stride() == (1, 3)
+    save(value, tmp_path / "state.safetensors")
+    with open(tmp_path / "state.safetensors", "rb") as f:
+        assert f.read(9)[8:] == b"{"
+    program = "import torch, sys; f = open(sys.argv[1], 'wb'); torch.save({'x': torch.ones(2)}, f)"
+    (tmp_path / "program.py").write_text(program)
+    subprocess.run([sys.executable, "-m", "arete.as_torch", tmp_path / "program.py", tmp_path / "open.pt"], check=True)
+    assert torch.load(tmp_path / "open.pt", weights_only=True)["x"].tolist() == [1, 1]
+
+
 class Evil:
     def __reduce__(self):
         import os
@@ -139,9 +161,42 @@ def test_globals_are_refused(capfd):
     assert "executed" not in capfd.readouterr().out
 
 
-def test_legacy_is_refused():
-    with pytest.raises(UnpicklingError, match="before version 1.6"):
-        load(io.BytesIO(saved({"a": BASE}, _use_new_zipfile_serialization=False)))
+def legacy(value):
+    return saved(value, _use_new_zipfile_serialization=False)
+
+
+def test_legacy_files(tmp_path):
+    value = {"whole": BASE, "turned": BASE.t(), "row": BASE[1], "half": torch.ones(2).bfloat16(), "none": torch.zeros(0, 3),
+             "p": torch.nn.Parameter(torch.ones(2)), "step": 3, "model": torch.nn.Linear(2, 3).state_dict()}
+    for options in ({}, {"weights_only": False}, {"map_location": "cpu"}):
+        mine = load(io.BytesIO(legacy(value)), **options)
+        compare(mine, value)
+        mine["row"][0] = -1
+        assert mine["whole"][1, 0] == -1
+    (tmp_path / "old.pt").write_bytes(legacy(value))
+    compare(load(tmp_path / "old.pt", mmap=True), value)
+    with pytest.raises(UnpicklingError, match="'os.system'|'posix.system'"):
+        load(io.BytesIO(legacy([BASE, Evil()])))
+
+
+def test_damaged_legacy_files():
+    data = legacy({"a": BASE, "b": torch.arange(3)})
+    for bad in (data[:-1], data + b"x", data[:-40], data[:100]):
+        with pytest.raises((UnpicklingError, FormatError)):
+            load(io.BytesIO(bad))
+    r, read = random.Random(0), 0
+    for _ in range(1500):
+        bad = bytearray(data)
+        for _ in range(r.randrange(1, 4)):
+            bad[r.randrange(len(bad))] = r.randrange(256)
+        try:
+            load(io.BytesIO(bytes(bad)))
+            read += 1
+        except (UnpicklingError, FormatError, RuntimeError, TypeError, ValueError):
+            pass
+    assert read > 10
+    with pytest.raises(UnpicklingError, match="bare pickle"):
+        load(io.BytesIO(pickle.dumps({"a": 1}, protocol=2)))
 
 
 def test_torchscript_is_refused():

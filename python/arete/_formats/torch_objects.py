@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Tuple
 from .. import _C
 from .._C import Tensor
 from .source import check
-from .torch_pickle import Functions, StorageType, StorageView, STORAGES, storages_of
+from .torch_pickle import Functions, StorageType, StorageView, STORAGES, load_legacy, storages_of
 from .zipfile import ZipArchive
 
 _STORAGE_NAMES = {dtype: name for name, dtype in STORAGES.items()}
@@ -31,8 +31,10 @@ class _Name:
         pass
 
 
-_REBUILD, _PARAMETER, _TYPED = (_Name("torch._utils", "_rebuild_tensor_v2"), _Name("torch._utils", "_rebuild_parameter"),
-                                _Name("torch._tensor", "_rebuild_from_type_v2"))
+_REBUILD, _REBUILD_UNTYPED, _PARAMETER, _TYPED = (
+    _Name("torch._utils", "_rebuild_tensor_v2"), _Name("torch._utils", "_rebuild_tensor_v3"), _Name("torch._utils", "_rebuild_parameter"),
+    _Name("torch._tensor", "_rebuild_from_type_v2"))
+_UNTYPED = _Name("torch.storage", "UntypedStorage")
 _ORDERED = _Name("collections", "OrderedDict")
 
 
@@ -44,7 +46,8 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # whose names of
     def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, _Stored):
             return None
-        return ("storage", _Name("torch", _STORAGE_NAMES[obj.dtype]), obj.key, obj.device, obj.count)
+        kind = _Name("torch", _STORAGE_NAMES[obj.dtype]) if obj.dtype in _STORAGE_NAMES else _UNTYPED
+        return ("storage", kind, obj.key, obj.device, obj.count)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, _Name):
@@ -70,11 +73,11 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # whose names of
             raise pickle.PicklingError("a tensor without values (device meta) cannot be saved")
         key, _ = self.storages.setdefault(storage._cdata, (str(len(self.storages)), storage))
         name = values.dtype._name
-        if name not in _STORAGE_NAMES:
-            raise pickle.PicklingError(f"tensors of {values.dtype} have no kind of storage in PyTorch's files; save them by themselves")
-        stored = _Stored(key, name, str(t.device), storage.nbytes() // values.element_size())
-        plain = _REBUILD, (stored, values.storage_offset(), tuple(values.shape), values.stride(), t.requires_grad and not parameter,
-                           _Call(_ORDERED))
+        typed = name in _STORAGE_NAMES  # the dtypes of later versions of PyTorch lie in bytes, and the tensor says its own
+        stored = _Stored(key, name, str(t.device), storage.nbytes() // (values.element_size() if typed else 1))
+        plain: Any = (stored, values.storage_offset(), tuple(values.shape), values.stride(), t.requires_grad and not parameter,
+                      _Call(_ORDERED))
+        plain = (_REBUILD, plain) if typed else (_REBUILD_UNTYPED, (*plain, values.dtype))
         if parameter:
             plain = _PARAMETER, (_Call(*plain), t.requires_grad, _Call(_ORDERED))
         return (_TYPED, (plain[0], _Name("torch.nn.parameter", "Parameter") if parameter else _Name("torch", "Tensor"), plain[1],
@@ -123,27 +126,32 @@ class _Call:
         self.function, self.args = function, args
 
 
-def write_torch(f: Any, obj: Any, protocol: int = 2) -> None:
-    """Writes PyTorch's zip file of an object that pickle can write. What pickle raises for others, it raises."""
-    data = io.BytesIO()
-    pickler = _Pickler(data, protocol)
-    pickler.dump(obj)
-    with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
-        entries: List[Tuple[str, Any]] = [("data.pkl", data.getvalue()), ("byteorder", b"little")]
-        entries += [(f"data/{key}", storage) for key, storage in pickler.storages.values()]
-        for name, content in [*entries, ("version", b"3\n")]:
-            info = zipfile.ZipInfo(f"archive/{name}")
-            start = archive.fp.tell() + 30 + len(info.filename) + 4  # type: ignore[union-attr]
-            padding = -start % 64  # so that what is mapped into memory is aligned
-            info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
-            raw = content if isinstance(content, bytes) else memoryview(content._view.cpu().numpy())
-            with archive.open(info, "w", force_zip64=len(raw) > 1 << 31) as out:
-                out.write(raw)
+class TorchWriter:
+    """PyTorch's zip file of an object that pickle can write. What pickle raises for others, it raises when it is made."""
+
+    def __init__(self, obj: Any, protocol: int = 2) -> None:
+        data = io.BytesIO()
+        self.pickler = _Pickler(data, protocol)
+        self.pickler.dump(obj)
+        self.data = data.getvalue()
+
+    def write(self, f: Any) -> None:
+        with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+            entries: List[Tuple[str, Any]] = [("data.pkl", self.data), ("byteorder", b"little")]
+            entries += [(f"data/{key}", storage) for key, storage in self.pickler.storages.values()]
+            for name, content in [*entries, ("version", b"3\n")]:
+                info = zipfile.ZipInfo(f"archive/{name}")
+                start = archive.fp.tell() + 30 + len(info.filename) + 4  # type: ignore[union-attr]
+                padding = -start % 64  # so that what is mapped into memory is aligned
+                info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
+                raw = content if isinstance(content, bytes) else memoryview(content._view.cpu().numpy())
+                with archive.open(info, "w", force_zip64=len(raw) > 1 << 31) as out:
+                    out.write(raw)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, storage: Callable[[StorageType, str, str, int], StorageView], **options: Any) -> None:
-        super().__init__(io.BytesIO(data), **options)
+    def __init__(self, file: BinaryIO, storage: Callable[[StorageType, str, str, int], StorageView], **options: Any) -> None:
+        super().__init__(file, **options)
         self.storage = storage
 
     def find_class(self, module: str, name: str) -> Any:
@@ -179,4 +187,15 @@ def _rebuild_from_type(function: Any, kind: type, args: tuple, state: Any) -> An
 def load_objects(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any], **options: Any) -> Any:
     """The object in one of PyTorch's zip files, by executing its pickle."""
     pickled = bytes(archive.read(archive.entries[folder + "data.pkl"], False))
-    return _Unpickler(pickled, storages_of(archive, folder, place), **options).load()
+    return _Unpickler(io.BytesIO(pickled), storages_of(archive, folder, place), **options).load()
+
+
+def load_legacy_objects(source: Any, place: Callable[[Any, str], Any], **options: Any) -> Any:
+    """The object in a file of PyTorch's from before version 1.6, by executing its pickle."""
+
+    def run(data: bytes, at: int, storage: Callable) -> Tuple[Any, int]:
+        file = io.BytesIO(data)
+        file.seek(at)
+        return _Unpickler(file, storage, **options).load(), file.tell()
+
+    return load_legacy(source, place, run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter, OrderedDict
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 from _pickle import UnpicklingError
 
 from .. import _C, _operators
@@ -380,8 +380,8 @@ class _Interpreter:
         return any(thing is s for s in self.safe.values())
 
     def persistent(self, pid: Any) -> StorageView:
-        _need(type(pid) is tuple and len(pid) == 5 and pid[0] == "storage", "a persistent id of no storage")
-        _, kind, key, device, count = pid
+        _need(type(pid) is tuple and (len(pid) == 5 or pid[5:] == (None,)) and pid[0] == "storage", "a persistent id of no storage")
+        _, kind, key, device, count = pid[:5]
         _need(isinstance(kind, StorageType) and type(key) is str and type(device) is str and type(count) is int, "a bad storage")
         return self.storage(kind, key, device, count)
 
@@ -563,10 +563,68 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
     return _Interpreter(pickled, storage).run()
 
 
+def is_legacy(start: bytes) -> bool:
+    """Whether a file begins as those of PyTorch before version 1.6."""
+    return start.startswith(_LEGACY_MAGIC)
+
+
+Runner = Callable[[bytes, int, Callable], Tuple[Any, int]]
+
+
+def _run(data: bytes, at: int, storage: Callable[[StorageType, str, str, int], StorageView]) -> Tuple[Any, int]:
+    machine = _Interpreter(data, storage)
+    machine.at = at
+    return machine.run(), machine.at
+
+
+def load_legacy(source: Source, place: Callable[[Any, str], Any], run: Runner = _run) -> Any:
+    """The object in a file of one pickle after another and the storages behind them. Its pickle runs twice: the first time says how long
+    it is and which storages it has."""
+    data, at = bytes(source.read(0, source.size)), len(_LEGACY_MAGIC)
+    known: Dict[str, Tuple[int, int]] = {}
+    empty: Dict[str, _Storage] = {}
+
+    def note(kind: StorageType, key: str, device: str, count: int) -> StorageView:
+        size = DTYPE_SIZES[kind.dtype] if kind.dtype else 1
+        _need(known.setdefault(key, (count, size)) == (count, size), f"storage {key[:100]!r} has two sizes")
+        if key not in empty:
+            total = sum(n * s for n, s in known.values())
+            _need(0 <= count and total <= source.size, f"storage {key[:100]!r} has {count} elements, more than the file has")
+            empty[key] = _Storage(bytearray(count * size), 0, count * size, "cpu", lambda t, device: t)
+        return StorageView(empty[key], kind.dtype)
+
+    def none(*args: Any) -> StorageView:
+        return _fail("a storage where the file describes itself")
+
+    protocol, at = _run(data, at, none)
+    _need(protocol == 1001, f"protocol {_show(protocol)} of the file")
+    system, at = _run(data, at, none)
+    _need(type(system) is dict and system.get("little_endian") is True, "numbers in another byte order than little-endian")
+    begin = at
+    _, at = run(data, begin, note)
+    keys, at = _run(data, at, none)
+    _need(type(keys) is list and all(type(k) is str for k in keys) and len(keys) == len(set(keys)) and set(keys) == set(known),
+          "the storages are not those that the tensors name")
+    places: Dict[str, int] = {}
+    for key in keys:
+        count, size = known[key]
+        _need(len(data) - at >= 8 and int.from_bytes(data[at:at + 8], "little") == count, f"storage {key[:100]!r} has another size")
+        places[key], at = at + 8, at + 8 + count * size
+    _need(at == len(data), "the file is truncated, or there is something behind the last storage")
+    storages: Dict[str, _Storage] = {}
+
+    def storage(kind: StorageType, key: str, device: str, count: int) -> StorageView:
+        if key not in storages:
+            content, offset = source.buffer(places[key], count * known[key][1], known[key][1])
+            storages[key] = _Storage(content, offset, count * known[key][1], device, place)
+        return StorageView(storages[key], kind.dtype)
+
+    return run(data, begin, storage)[0]
+
+
 def refuse_legacy(source: Source, start: bytes) -> None:
-    """Errors for PyTorch's older formats and for bare pickles."""
-    if start.startswith(_LEGACY_MAGIC) or (source.size > 262 and bytes(source.read(257, 5)) == b"ustar"):
-        _fail(f"{source.name} is in PyTorch's format from before version 1.6, which only executing its pickles could read. Write it "
-              "anew in PyTorch: torch.save(torch.load(path), path)")
+    """Errors for the oldest of PyTorch's formats and for bare pickles."""
+    if source.size > 262 and bytes(source.read(257, 5)) == b"ustar":
+        _fail(f"{source.name} is in PyTorch's format from before version 0.1.10. Write it anew in PyTorch: torch.save(torch.load(path), path)")
     if start[:1] == b"\x80" and start[1:2] <= b"\x05":
         _fail(f"{source.name} is a bare pickle, which arete.load does not execute")

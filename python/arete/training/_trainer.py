@@ -170,8 +170,7 @@ class Trainer:
         state = self.state_dict() if state is None else state
         if self.rank == 0:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            save(state, path + ".part")
-            os.replace(path + ".part", path)
+            save(state, path)
 
     def load_checkpoint(self, path: str) -> None:
         """Reads a state."""
