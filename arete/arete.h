@@ -106,6 +106,7 @@
 #include "arete/io/html_report.h"
 #include "arete/io/metrics_log.h"
 #include "arete/io/tensor_io.h"
+#include "arete/io/torch_file.h"
 #include "arete/metrics/classification.h"
 #include "arete/metrics/detection.h"
 #include "arete/metrics/regression.h"
