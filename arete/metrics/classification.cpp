@@ -245,7 +245,8 @@ AUROC::AUROC(const ClassOptions& options) : options_(without_top_k(options, "AUR
                   options.average == Average::none,
               ValueError("AUROC", "`average` must be macro or none"));
   if (options_.task == Task::binary) options_.num_classes = 1;
-  add_list("preds", {options_.num_classes}, kFloat32);
+  // Scores that differ in float64 only are no ties.
+  add_list("preds", {options_.num_classes}, kFloat64);
   add_list("target", {}, kInt64);  // -1: does not count
 }
 
@@ -254,14 +255,14 @@ void AUROC::update(const Tensor& preds, const Tensor& target) {
   ARETE_CHECK(preds.is_floating_point(), TypeError("AUROC", "preds must be scores"));
   follow(preds);
   const Targets t(target.to(preds.device()), options_.ignore_index);
-  const Tensor x = preds.detach().to(kFloat32);
+  const Tensor x = preds.detach().to(preds.dtype() == kFloat64 ? kFloat64 : kFloat32);
   if (options_.task == Task::binary) {
     check_same_shape(preds, target);
-    add(0, x.reshape({-1, 1}));  // a sigmoid would not change the order
+    add(0, x.reshape({-1, 1}).to(kFloat64));  // a sigmoid would not change the order
   } else {
     ARETE_CHECK(has_scores(preds, target, options_.num_classes),
                 ValueError("AUROC", "preds must be (N, num_classes, ...)"));
-    add(0, rows_of(probabilities(x, true)));
+    add(0, rows_of(probabilities(x, true)).to(kFloat64));
   }
   // Labels that do not exist are found where values are read, which waits for a device anyway.
   const int64_t wrong = options_.task == Task::binary ? 2 : options_.num_classes;

@@ -95,3 +95,13 @@ def test_arguments():
             metric.compute()
     with pytest.raises((ValueError, IndexError)):
         M.Perplexity().update(arete.zeros(1, 2, 3), arete.tensor([[1, -100]]))
+
+
+def test_scores_of_float64_are_no_ties():
+    metric = M.AUROC("binary")
+    metric.update(arete.tensor([0.5, 0.5 + 1e-12, 0.5 + 2e-12], dtype=arete.float64), arete.tensor([0, 1, 1]))
+    assert metric.compute().item() == 1
+    metric = M.AUROC("multiclass", num_classes=2)
+    scores = arete.tensor([[0.5, 0.5], [0.5 - 1e-12, 0.5 + 1e-12]], dtype=arete.float64)
+    metric.update(scores, arete.tensor([0, 1]))
+    assert metric.compute().item() == 1
