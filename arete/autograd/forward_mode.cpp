@@ -7,9 +7,11 @@
 #include "arete/autograd/engine.h"
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
+#include "arete/core/print.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/foreach.h"
 
 namespace arete::autograd {
 
@@ -127,7 +129,7 @@ TensorList push(const ops::OpRecord& op, const Variables& v, bool record) {
 }  // namespace
 
 // The tensors of a level that have tangents, and the listener that gives them on.
-class DualLevel::Tangents final : public tracing::ThreadListener {
+class DualLevel::Tangents final : public tracing::ThreadListener, public ops::HearsSingleCalls {
  public:
   // Null without a level. Thread-local memory is short: the thread's listeners know.
   static Tangents* of_thread() noexcept {
@@ -448,7 +450,9 @@ DualLevel::DualLevel()
                     AutogradError("enter_dual_level",
                                   "Nested forward mode AD is not supported at the moment"));
         return std::make_unique<Tangents>();
-      }()) {}
+      }()) {
+  detail::tangent_for_text.store(tangent_of, std::memory_order_release);
+}
 
 DualLevel::~DualLevel() = default;
 

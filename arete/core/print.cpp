@@ -243,6 +243,8 @@ void set_print_options(const PrintOptions& options) {
   g_options = options;
 }
 
+constinit std::atomic<Tensor (*)(const Tensor&)> detail::tangent_for_text{nullptr};
+
 std::string Tensor::to_string() const {
   if (!defined()) return "tensor(undefined)";
   const PrintOptions options = print_options();
@@ -264,6 +266,10 @@ std::string Tensor::to_string() const {
     suffixes.push_back("grad_fn=<" + node->name() + ">");
   else if (requires_grad())
     suffixes.push_back("requires_grad=True");
+  if (const auto tangent_of = detail::tangent_for_text.load(std::memory_order_acquire)) {
+    const Tensor tangent = tangent_of(*this);
+    if (tangent.defined()) suffixes.push_back("tangent=" + tangent.to_string());
+  }
 
   std::string s = std::string(kPrefix) + values_text(*this, kPrefix.size(), options);
   const size_t newline = s.rfind('\n');

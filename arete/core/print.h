@@ -1,11 +1,14 @@
 // How tensors are written as text.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace arete {
+
+class Tensor;
 
 struct PrintOptions {
   int precision = 4;               ///< digits behind the point
@@ -20,5 +23,10 @@ struct PrintOptions {
 PrintOptions print_options();
 /// ValueError for a precision or threshold below 0, or edge items or columns below 1.
 void set_print_options(const PrintOptions& options);
+
+namespace detail {
+/// What tells a tensor's tangent, which its text shows; null until there is forward mode.
+extern constinit std::atomic<Tensor (*)(const Tensor&)> tangent_for_text;
+}  // namespace detail
 
 }  // namespace arete

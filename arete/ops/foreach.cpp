@@ -5,6 +5,7 @@
 #include <map>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/in_place.h"
@@ -152,8 +153,14 @@ bool are_independent(const Items& items) {
   return true;
 }
 
-// Modes whose places in the code are single calls.
-bool must_be_single() { return modes().word & Modes::kAnomaly; }
+// Modes whose places in the code are single calls, and listeners that go through them one by one.
+bool must_be_single() {
+  if (modes().word & Modes::kAnomaly) return true;
+  if (modes().word & Modes::kObserve)
+    for (const tracing::ThreadListener* l = modes().listener; l; l = l->outer())
+      if (dynamic_cast<const HearsSingleCalls*>(l)) return true;
+  return false;
+}
 
 void mark_inference(std::span<Tensor> results) {
   if (!is_inference_mode()) return;

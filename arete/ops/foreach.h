@@ -11,6 +11,11 @@
 
 namespace arete::ops {
 
+/// A listener of the thread that is this, too, hears calls on lists as single calls.
+struct HearsSingleCalls {
+  virtual ~HearsSingleCalls() = default;
+};
+
 /// An argument of an operator on lists: a tensor or a number for each place, or one for all.
 using ListArg = std::variant<std::span<const Tensor>, std::span<const Scalar>, Tensor, Scalar>;
 
