@@ -6,11 +6,13 @@ tensor([2., 2.])
 """
 from __future__ import annotations
 
+import os
+import pathlib
 import types
 from collections.abc import Callable
 from typing import Any
 
-from . import _operators
+from . import _operators, _torchvision
 from ._C import Tensor
 from ._library import DEFINITIONS
 from ._operators import _ops
@@ -21,7 +23,12 @@ loaded_libraries: set = set()
 
 
 def load_library(path: Any) -> None:
-    """OSError: libraries of operators are made for PyTorch's C++."""
+    """Of torchvision's library the operators that its Python needs are there without it. OSError for others: they are made for PyTorch's
+    C++."""
+    if pathlib.Path(os.fspath(path)).parent.name == "torchvision":
+        _torchvision.install()
+        loaded_libraries.add(os.fspath(path))
+        return
     raise OSError(f"{path}: a library of operators for PyTorch's C++ cannot be loaded; arete.library defines operators in Python")
 
 

@@ -138,3 +138,39 @@ def test_versions(versions):
     assert lower == lower + "+cpu" and hash(lower) == hash(str(lower)) and lower != "no version"
     with pytest.raises(ValueError, match="is no version"):
         lower < "no version"  # noqa: B015
+
+
+def test_operators_of_torchvision():
+    """Its Python finds the operators of its C++ library without the library."""
+    program = """
+import random, torch
+torch.ops.load_library("/somewhere/torchvision/_C.so")
+assert torch.ops.torchvision._cuda_version() == -1
+r = random.Random(0)
+corners = torch.tensor([[r.random() * 50, r.random() * 50] for _ in range(700)])
+boxes = torch.cat([corners, corners + torch.tensor([[r.random() * 30, r.random() * 30] for _ in range(700)])], 1)
+scores = torch.tensor([r.random() for _ in range(700)])
+def overlap(a, b):
+    w, h = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    both = max(w, 0) * max(h, 0)
+    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
+kept, all_boxes = [], boxes.tolist()
+for i in sorted(range(700), key=lambda i: -scores[i].item()):
+    if all(overlap(all_boxes[i], all_boxes[k]) <= 0.4 for k in kept):
+        kept.append(i)
+assert torch.ops.torchvision.nms(boxes, scores, 0.4).tolist() == kept and 100 < len(kept) < 600
+assert torch.ops.torchvision.nms(boxes[:0], scores[:0], 0.4).shape == (0,)
+for name, error in (("nms", RuntimeError), ("roi_pool", NotImplementedError)):
+    try:
+        getattr(torch.ops.torchvision, name)(boxes, scores[:3], *[1, 1, 1][:1 if name == "nms" else 3])
+    except error as e:
+        assert "boxes and scores" in str(e) or "there are nms and roi_align" in str(e), e
+    else:
+        raise AssertionError(name)
+try:
+    torch.ops.load_library("/somewhere/other.so")
+except OSError:
+    print("all right")
+"""
+    code, out, error = run("-c", program)
+    assert code == 0 and out.strip() == "all right", error

@@ -9,6 +9,8 @@ import pickle
 import pytest
 from idiom_helpers import on_the_cpu
 
+import arete
+
 
 def the_modules(torch):
     class Block(torch.nn.Module):
@@ -227,3 +229,83 @@ def program(x):
     assert equal(torch, fx.GraphModule(net, graph)(torch.ones(2, 4)), net(torch.ones(2, 4)))
     with pytest.raises(NotImplementedError, match="top level"):
         fx.wrap("clever")
+
+
+def chain(torch):
+    class Chain(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.relu(torch.relu(x)))
+    return Chain()
+
+
+def patterns(torch):
+    """Modules, patterns, replacements and inputs, how many matches there are, and what is computed then."""
+    class Sums(torch.nn.Module):
+        def forward(self, x, w1, w2):
+            a = torch.cat([torch.neg(w1), w2]).sum()
+            b = torch.cat([torch.neg(w1), w2]).sum()
+            return x + torch.max(a) + torch.max(b)
+
+    class Shared(torch.nn.Module):
+        def forward(self, x):
+            y = torch.neg(x)
+            return torch.exp(y) + y
+
+    class Layers(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = torch.nn.Linear(4, 4)
+            torch.nn.init.ones_(self.l.weight), torch.nn.init.zeros_(self.l.bias)
+
+        def forward(self, x):
+            y = self.l(x).relu() * 2
+            y += x
+            return y
+
+    class Other(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.k = torch.nn.Softmax(-1)
+
+        def forward(self, x):
+            return self.k(x)
+
+    class Two(torch.nn.Module):
+        def forward(self, x, y):
+            a, b = x + y, x * y
+            return a - b
+
+    class Numbers(torch.nn.Module):
+        def forward(self, x):
+            return torch.add(x, 2) + torch.add(x, 3)
+
+    x = torch.arange(4.0)
+    s = torch.sigmoid
+    yield (Sums(), lambda a, b: torch.cat([torch.neg(a), b]).sum(), lambda a, b: torch.stack([a, b]), (x, x, x + 1), 2,
+           lambda x, a, b: x + 2 * torch.stack([a, b]).max())
+    yield chain(torch), lambda x: torch.relu(torch.relu(x)), lambda x: torch.sigmoid(x), (x,), 1, lambda x: torch.relu(s(x))
+    yield chain(torch), lambda x: torch.relu(x), lambda x: torch.sigmoid(x), (x,), 3, lambda x: s(s(s(x)))
+    yield Shared(), lambda x: torch.exp(torch.neg(x)), lambda x: torch.sigmoid(x), (x,), 0, lambda x: torch.exp(-x) - x
+    yield Layers(), lambda a: a * 2, Other(), (x,), 1, lambda x: torch.full((4,), 0.25) + x
+    yield Layers(), lambda a, b: a + b, lambda a, b: a - b, (x,), 1, lambda x: 12 - x
+    yield Two(), lambda x, y: (x + y, x * y), lambda x, y: (x * 3, y * 3), (x, x + 1), 1, lambda x, y: 3 * x - 3 * y
+    yield Numbers(), lambda x: torch.add(x, 2), lambda x: torch.sub(x, 2), (x,), 1, lambda x: 2 * x + 1
+    yield Numbers(), lambda x, k: torch.add(x, k), lambda x, k: torch.sub(x, k), (x,), 2, lambda x: 2 * x - 5
+
+
+@on_the_cpu
+def test_replaced_patterns(torch, device):
+    for module, pattern, replacement, inputs, count, expected in patterns(torch):
+        program = torch.fx.symbolic_trace(module)
+        found = fx_of(torch).replace_pattern(program, pattern, replacement)
+        assert len(found) == count
+        program.graph.lint()
+        assert program(*inputs).tolist() == pytest.approx(expected(*inputs).tolist())
+
+
+def test_patterns_that_are_no_patterns():
+    program = arete.fx.symbolic_trace(chain(arete))
+    for pattern, replacement in ((lambda x: x, lambda x: arete.relu(x)), (lambda x: arete.relu(x), lambda x, y: arete.relu(x)),
+                                 (lambda x: arete.relu(x), lambda x: (arete.relu(x), x))):
+        with pytest.raises(ValueError, match="^replace_pattern: "):
+            arete.fx.replace_pattern(program, pattern, replacement)

@@ -27,7 +27,7 @@ ORDER = """
     _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
     _library masked metrics nn
-    _dynamo _formats _utils nested cuda distributions library optim utils distributed.tensor
+    _dynamo _formats _torchvision _utils nested cuda distributions library optim utils distributed.tensor
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim
     distributed.fsdp

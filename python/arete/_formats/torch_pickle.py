@@ -625,6 +625,7 @@ def load_legacy(source: Source, place: Callable[[Any, str], Any], run: Runner = 
 def refuse_legacy(source: Source, start: bytes) -> None:
     """Errors for the oldest of PyTorch's formats and for bare pickles."""
     if source.size > 262 and bytes(source.read(257, 5)) == b"ustar":
-        _fail(f"{source.name} is in PyTorch's format from before version 0.1.10. Write it anew in PyTorch: torch.save(torch.load(path), path)")
+        _fail(f"{source.name} is in PyTorch's format from before version 0.1.10. Write it anew in PyTorch: "
+              "torch.save(torch.load(path), path)")
     if start[:1] == b"\x80" and start[1:2] <= b"\x05":
         _fail(f"{source.name} is a bare pickle, which arete.load does not execute")

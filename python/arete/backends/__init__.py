@@ -1,7 +1,7 @@
 """Switches of torch.backends that mean something here."""
 from __future__ import annotations
 
-from . import _switches, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum  # noqa: F401
+from . import _switches, cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum  # noqa: F401
 
 
 class _Backends(_switches.Switches):

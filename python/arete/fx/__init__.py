@@ -26,14 +26,8 @@ from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_aggregate, map_arg
 from .proxy import Proxy, TraceError, TracerBase
+from .subgraph_rewriter import replace_pattern
 from .tracer import PH, Tracer, symbolic_trace, wrap
 
 __all__ = ["CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer",
-           "has_side_effect", "map_aggregate", "map_arg", "symbolic_trace", "wrap"]
-
-
-def __getattr__(name: str):
-    if name == "replace_pattern":
-        raise AttributeError("module 'arete.fx' has no attribute 'replace_pattern': there is no matching of subgraphs; "
-                             "change the nodes of a Graph")
-    raise AttributeError(f"module 'arete.fx' has no attribute {name!r}")
+           "has_side_effect", "map_aggregate", "map_arg", "replace_pattern", "symbolic_trace", "wrap"]

@@ -196,9 +196,7 @@ def _install() -> None:
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift"):
         plain = name.strip("_")
         setattr(Proxy, f"__{plain}__", recorded(getattr(operator, name)))
-        setattr(Proxy, f"__r{plain}__", recorded(getattr(operator, name), True))
-        inplace = getattr(operator, f"i{plain}")
-        setattr(Proxy, f"__i{plain}__", recorded(inplace))
+        setattr(Proxy, f"__r{plain}__", recorded(getattr(operator, name), True))  # `x += y` is recorded as `x = x + y`, as by torch
     for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "pos", "getitem", "setitem"):
         setattr(Proxy, f"__{name}__", recorded(getattr(operator, name)))
     for name in ("abs", "round"):
