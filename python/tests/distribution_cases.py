@@ -116,6 +116,16 @@ CASES = {
     "squashed": (squashed, [real(3), positive(3)], 2 * unit(2, 3) - 1),
     "chained": (chained, [real(3), positive(3), real()], None),
     "transformed vectors": (vectors, [real(2, 3), positive(3)], positive(2, 3) + 0.5),
+    "HalfCauchy": (called("HalfCauchy"), [positive(2, 3)], positive(2, 3)),
+    "Pareto": (called("Pareto"), [unit(3), 2.5 + positive(2, 3)], 1.0 + positive(2, 3)),
+    "Weibull": (called("Weibull"), [positive(3), 1.1 + positive(2, 3)], positive(2, 3)),
+    "InverseGamma": (called("InverseGamma"), [2.5 + positive(3), positive(2, 3)], positive(2, 3)),
+    "FisherSnedecor": (called("FisherSnedecor"), [2.5 + positive(3), 4.5 + positive(2, 3)], positive(2, 3)),
+    "NegativeBinomial": (lambda library, p: library.NegativeBinomial(7, p), [unit(3)], np.array([[0.0, 1, 5], [2, 7, 1]])),
+    "NegativeBinomial logits": (
+        lambda library, n, p: library.NegativeBinomial(n, logits=p), [positive(3), real(3)], np.array([0.0, 4, 2])),
+    "powers": (lambda library, c, p: library.TransformedDistribution(library.Exponential(c), [library.transforms.PowerTransform(p)]),
+               [positive(3), positive(2, 1)], positive(2, 3)),
 }
 
 

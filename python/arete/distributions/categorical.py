@@ -11,9 +11,9 @@ from .._operators import Size, finfo, where
 from ..nn import functional as F
 from . import constraints
 from .distribution import ByProbs, Distribution, refuse
-from .gamma import binomial_sample
+from .gamma import Gamma, binomial_sample
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "OneHotCategorical",
+__all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "NegativeBinomial", "OneHotCategorical",
            "OneHotCategoricalStraightThrough", "Poisson"]
 
 
@@ -131,6 +131,39 @@ class Binomial(ByProbs):
 
     def enumerate_support(self, expand=True):
         return self._enumerated(self._all_counts("enumerate_support"), expand)
+
+
+class NegativeBinomial(ByProbs):
+    """How many trials succeed, each with probability `probs`, before `total_count` have failed; they broadcast.
+
+    >>> d = arete.distributions.NegativeBinomial(3, arete.tensor([0.5, 0.25]))
+    >>> d.mean, d.log_prob(arete.tensor([0.0, 1.0])).exp()
+    (tensor([3.0000, 1.0000]), tensor([0.1250, 0.3164]))
+    """
+
+    arg_constraints = {"total_count": constraints.greater_than_eq(0), "probs": constraints.half_open_interval(0.0, 1.0),
+                       "logits": constraints.real}
+    support = constraints.nonnegative_integer
+
+    def __init__(self, total_count, probs=None, logits=None, validate_args=None):
+        given = probs if logits is None else logits
+        dtype = given.dtype if isinstance(given, Tensor) else _operators.get_default_dtype()
+        count = total_count.to(dtype) if isinstance(total_count, Tensor) else total_count
+        self._init_probs(probs, logits, validate_args, total_count=count)
+
+    mean = property(lambda self: self.total_count * self.logits.exp())
+    mode = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0))
+    variance = property(lambda self: self.mean / (-self.logits).sigmoid())
+
+    def sample(self, sample_shape=Size()):
+        with no_grad():
+            rate = Gamma(self.total_count, (-self.logits).exp(), validate_args=False).sample(sample_shape)
+            return _operators.poisson(where(self.total_count == 0, 0.0, rate))
+
+    def log_prob(self, value):
+        n, k = self.total_count, self._checked(value)
+        ways = (n + k).lgamma() - (k + 1).lgamma() - n.lgamma()
+        return where(n + k == 0, 0.0, ways) + n * F.logsigmoid(-self.logits) + k * F.logsigmoid(self.logits)
 
 
 class Poisson(Distribution):

@@ -14,7 +14,7 @@ from . import constraints
 from .distribution import sum_rightmost
 
 __all__ = ["AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-           "SigmoidTransform", "SoftplusTransform", "TanhTransform", "Transform", "identity_transform"]
+           "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform", "Transform", "identity_transform"]
 
 
 class Transform:
@@ -365,6 +365,46 @@ class ExpTransform(_Plain):
 
     def log_abs_det_jacobian(self, x, y):
         return x
+
+
+class PowerTransform(Transform):
+    """x^exponent of positive numbers, which broadcast.
+
+    >>> t = arete.distributions.PowerTransform(arete.tensor(2.0))
+    >>> t(arete.tensor([1.0, 3.0])), t.inv(arete.tensor(9.0))
+    (tensor([1., 9.]), tensor(3.))
+    """
+
+    domain = codomain = constraints.positive
+    bijective = True
+
+    def __init__(self, exponent, cache_size: int = 0):
+        super().__init__(cache_size)
+        self.exponent = exponent if isinstance(exponent, Tensor) else _operators.tensor(float(exponent))
+
+    sign = property(lambda self: self.exponent.sign())
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size)
+
+    def __eq__(self, other):
+        return isinstance(other, PowerTransform) and bool(self.exponent.eq(other.exponent).all())
+
+    __hash__ = object.__hash__
+
+    def _call(self, x):
+        return x.pow(self.exponent)
+
+    def _inverse(self, y):
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x, y):
+        return (self.exponent * y / x).abs().log()
+
+    def forward_shape(self, shape):
+        return _operators.broadcast_shapes(shape, self.exponent.shape)
+
+    inverse_shape = forward_shape
 
 
 class SigmoidTransform(_Plain):
