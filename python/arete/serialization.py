@@ -19,8 +19,8 @@ from . import _C
 from ._grad_mode import no_grad
 from ._formats.source import FormatError, Source
 
-__all__ = ["save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals", "FormatError",
-           "UnpicklingError"]
+__all__ = ["save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint",
+           "safe_globals", "FormatError", "UnpicklingError"]
 
 
 def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: Any) -> None:
@@ -152,6 +152,33 @@ def get_safe_globals() -> List[Any]:
     from ._formats import torch_pickle
 
     return list(torch_pickle.safe_globals)
+
+
+def get_unsafe_globals_in_checkpoint(f: Union[str, os.PathLike, BinaryIO]) -> List[str]:
+    """The functions and classes that one of PyTorch's zip files names and load() would refuse: neither known nor allowed. Nothing of the
+    file is executed. ValueError for other files.
+
+    >>> import argparse, io
+    >>> file = io.BytesIO()
+    >>> arete.save({"options": argparse.Namespace(lr=0.1), "weight": arete.ones(2)}, file)
+    >>> _ = file.seek(0)
+    >>> arete.serialization.get_unsafe_globals_in_checkpoint(file)
+    ['argparse.Namespace']
+    """
+    from ._formats import torch_pickle
+    from ._formats.zipfile import ZipArchive
+
+    source = Source(f, False)
+    try:
+        if bytes(source.read(0, min(4, source.size))) not in (b"PK\3\4", b"PK\5\6"):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        archive = ZipArchive(source)
+        folder = torch_pickle.torch_folder(archive)
+        if folder is None:
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        return torch_pickle.unknown_globals(archive, folder)
+    finally:
+        source.close()
 
 
 def clear_safe_globals() -> None:

@@ -441,6 +441,21 @@ def test_globals_that_the_program_allows():
     assert arete.serialization.get_safe_globals() == []
 
 
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_globals_that_would_be_refused(protocol):
+    value = {"a": argparse.Namespace(x=1), "b": [fractions.Fraction(1, 2), argparse.Namespace(x=2)], "t": torch.ones(2),
+             "d": torch.float16, "o": collections.OrderedDict(a=1), "text": "argparse", "more": "Namespace"}
+    f = io.BytesIO(saved(value, pickle_protocol=protocol))
+    unsafe = arete.serialization.get_unsafe_globals_in_checkpoint
+    assert unsafe(f) == ["argparse.Namespace", "fractions.Fraction"]
+    assert protocol == 4 or set(torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(f.getvalue()))) == {
+        "argparse.Namespace", "fractions.Fraction"}
+    with arete.serialization.safe_globals([argparse.Namespace]):
+        assert unsafe(io.BytesIO(f.getvalue())) == ["fractions.Fraction"]
+    with pytest.raises(ValueError, match="returned by torch.save"):
+        unsafe(io.BytesIO(b"no such file"))
+
+
 def test_globals_by_their_names_in_files():
     class Elsewhere(argparse.Namespace):
         pass

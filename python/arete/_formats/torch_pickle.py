@@ -563,6 +563,29 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
     return _Interpreter(pickled, storage).run()
 
 
+def unknown_globals(archive: ZipArchive, folder: str) -> List[str]:
+    """What a pickle names that load_torch() would refuse; nothing is executed."""
+    import pickletools
+
+    known, safe = _globals(), _safe_by_name()
+    names: List[str] = []
+    texts: List[str] = []  # the latest ones, which may be the two halves of a name
+    memo: Dict[int, str] = {}
+    last = ""  # the text on the top of the stack
+    for op, arg, _ in pickletools.genops(bytes(archive.read(archive.entries[folder + "data.pkl"], False))):
+        if op.name == "GLOBAL":
+            names.append(str(arg).replace(" ", "."))
+        elif op.name == "STACK_GLOBAL":
+            names.append(".".join(texts[-2:]))
+        elif op.name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if arg is None else int(arg)] = last
+            continue
+        last = str(arg) if "UNICODE" in op.name else memo.get(int(arg), "") if op.name in ("BINGET", "LONG_BINGET") else ""  # type: ignore
+        texts = [*texts[-1:], last] if last else texts
+    return [n for n in dict.fromkeys(names)
+            if n not in known and n not in safe and not (n.startswith("torch.") and n[6:] in DTYPE_SIZES)]
+
+
 def is_legacy(start: bytes) -> bool:
     """Whether a file begins as those of PyTorch before version 1.6."""
     return start.startswith(_LEGACY_MAGIC)
