@@ -286,5 +286,5 @@ def test_unknown_files(tmp_path):
 
 def test_exports():
     assert set(serialization.__all__) == {"save", "load", "FormatError", "UnpicklingError", "add_safe_globals",
-                                          "clear_safe_globals", "get_safe_globals", "safe_globals"}
+                                          "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "safe_globals"}
     assert issubclass(FormatError, RuntimeError) and issubclass(FormatError, ValueError) and UnpicklingError is pickle.UnpicklingError

@@ -152,6 +152,9 @@ def test_small_names(torch, device):
     assert len(weak) == 0
     assert torch.sym_max(2, 3.0) == 3.0 and torch.sym_min(2, 3) == 2 and torch.sym_int(-2.5) == -2
     assert torch.sym_not(False) and torch.sym_sum([1, 2]) == 3
+    seen = [torch._C._get_tracing_state()]
+    torch.jit.trace(lambda x: seen.append(bool(torch._C._get_tracing_state())) or x + 1, torch.ones(2))
+    assert seen[0] is None and True in seen and issubclass(torch.jit.TracerWarning, Warning)
     assert repr(torch.uint16).endswith(".uint16") and torch.uint16.itemsize == 2 and not torch.uint16.is_floating_point
     for function, arguments, error in ((torch._assert, (False, "no"), AssertionError),
                                        (torch._assert, (torch.tensor(False), "no"), AssertionError),

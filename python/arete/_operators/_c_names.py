@@ -41,6 +41,7 @@ _C._log_api_usage_once = _log_api_usage_once
 _C._TensorMeta = type(Tensor)
 _C._get_privateuse1_backend_name = lambda: "privateuseone"
 _C._cuda_isInBadFork = lambda: _C._cuda.is_in_bad_fork()
+_C._get_tracing_state = lambda: True if _C._is_recording_program() else None  # which libraries ask for being there only
 _C._nn = types.ModuleType("arete._C._nn")
 _C._nn._parse_to = _parse_to
 for _name, _class in _refused("arete._C", _FUSER, "Graph", "Value", "_jit_can_fuse_on_cpu", "_jit_can_fuse_on_gpu",

@@ -22,8 +22,16 @@ from .._program import (Different as _Different, Graph as _Graph, ProgramModule 
                        _signature)
 from ..nn import Module as _Module
 
-__all__ = ["ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance", "load",
-           "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
+__all__ = ["ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing",
+           "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
+
+
+class TracerWarning(Warning):
+    """A category of warnings that programs silence. Nothing here warns with it.
+
+    >>> issubclass(arete.jit.TracerWarning, Warning)
+    True
+    """
 
 
 def is_scripting() -> bool:
