@@ -14,6 +14,7 @@ void bind_expressions(nanobind::module_& m);
 void bind_extension(nanobind::module_& m);
 void bind_foreach(nanobind::module_& m);
 void bind_cpp_layers(nanobind::module_& m);
+void bind_kernels(nanobind::module_& m);
 void bind_layers(nanobind::module_& m);
 void bind_loader(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);

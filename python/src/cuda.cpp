@@ -2,7 +2,6 @@
 #include "arete/device/cuda.h"
 
 #include "arete/core/matmul_precision.h"
-#include "arete/device/cuda_kernel.h"
 #include "arete/ops/attention.h"
 #include "arete/prim/cudnn_switches.h"
 #include "bindings.h"
@@ -155,65 +154,7 @@ void bind_cuda(nb::module_& m) {
            [](Capture& p, std::function<void()> f) { p.open->before_replay(std::move(f)); })
       .def("abandon", [](Capture& p) { p.open.reset(); });
 
-  nb::class_<cuda::RawKernel>(c, "RawKernel")
-      .def(nb::init<std::string, std::string, std::vector<std::string>>(), "source"_a, "name"_a,
-           "options"_a = std::vector<std::string>())
-      .def("compile",
-           [](const cuda::RawKernel& k) {
-             const WithoutGil free;
-             k.compile();
-           })
-      // Arguments: tensors, or (kind, number) with a kind of struct's: "i", "q", "f", "d", "?", ...
-      .def(
-          "launch",
-          [](const cuda::RawKernel& k, cuda::Dim grid, cuda::Dim block, const nb::list& arguments,
-             size_t shared) {
-            std::vector<cuda::KernelArgument> all;
-            for (nb::handle a : arguments) {
-              if (is_tensor(a.ptr())) {
-                all.emplace_back(tensor_of(a.ptr()));
-                continue;
-              }
-              const auto [kind, value] = nb::cast<std::pair<std::string, nb::object>>(a);
-              switch (kind.at(0)) {
-                case '?':
-                  all.emplace_back(nb::cast<bool>(value));
-                  break;
-                case 'b':
-                  all.emplace_back(nb::cast<int8_t>(value));
-                  break;
-                case 'B':
-                  all.emplace_back(nb::cast<uint8_t>(value));
-                  break;
-                case 'h':
-                  all.emplace_back(nb::cast<int16_t>(value));
-                  break;
-                case 'i':
-                  all.emplace_back(nb::cast<int32_t>(value));
-                  break;
-                case 'I':
-                  all.emplace_back(nb::cast<uint32_t>(value));
-                  break;
-                case 'q':
-                  all.emplace_back(nb::cast<int64_t>(value));
-                  break;
-                case 'Q':
-                  all.emplace_back(nb::cast<uint64_t>(value));
-                  break;
-                case 'f':
-                  all.emplace_back(nb::cast<float>(value));
-                  break;
-                case 'd':
-                  all.emplace_back(nb::cast<double>(value));
-                  break;
-                default:
-                  type_error("unknown kind of kernel argument: %s", kind.c_str());
-              }
-            }
-            const WithoutGil free;
-            k(grid, block, std::move(all), shared);
-          },
-          "grid"_a, "block"_a, "arguments"_a, "shared"_a = 0);
+  bind_kernels(m);
 
   m.def("_matmul_precision", [](std::optional<std::string> p) {
     if (p) set_float32_matmul_precision(*p);

@@ -91,11 +91,17 @@ def test_statements(case, dtype, device):
     assert found.dtype is expected.dtype and arete.allclose(found, expected)
 
 
+def no_launch(self, launches, call, bound, device, sources, made=(), *args, results=0, **options):
+    """In the place of Compiled.run: what the launch would have written to."""
+    tensors = tuple(arete.empty(sizes, dtype=dtype) for sizes, dtype in made[:results])
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
 def test_statements_compile_for_gpus(case, check, monkeypatch):
-    monkeypatch.setattr(_text.Compiled, "launch", lambda *args: None)
+    monkeypatch.setattr(_text.Compiled, "run", no_launch)
     for module in (_elementwise, _reduction):
         monkeypatch.setattr(module, "is_checking", lambda device: check)
     kernel, _, _ = case(arete.arange(10.0))
@@ -114,6 +120,50 @@ def test_reductions_of_statements(shape, axis, device):
     for v in (x, x.transpose(0, 2).contiguous().transpose(0, 2)):
         assert arete.allclose(k(v, axis=axis, keepdims=True), (v * v).sum(dims, keepdim=True))
     assert k(x, axis=axis).shape == (x * x).sum(dims).shape
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_calls_are_prepared_once(device, monkeypatch):
+    """A call like an earlier one is not looked at again in Python, and one that is not like it is."""
+    looked = []
+    before = ElementwiseKernel._call
+    monkeypatch.setattr(ElementwiseKernel, "_call", lambda self, *args: looked.append(1) or before(self, *args))
+    k = ElementwiseKernel("T x, T y, int32 k", "T z", "if (x > y) z = x * k; else z = y;", "branching")
+    x, y = arete.randn(6, 4, device=device), arete.randn(6, 4, device=device)
+
+    def check(x, y, factor, news):
+        del looked[:]
+        result = k(x, y, factor)
+        assert arete.allclose(result, arete.where(x > y, x * factor, y)) and result.dtype is x.dtype and len(looked) == news
+
+    check(x, y, 2, 1)
+    check(y, x, 5, 0)                       # other memory and numbers
+    check(x + 1, y, numpy.int32(3), 1)      # a number of another type
+    check(x - 1, y, numpy.int32(-3), 0)
+    check(x.mT, y.mT, 2, 1)                 # another layout
+    check(x.mT, y.mT.contiguous(), 2, 1)
+    check(x.mT * 2, y.mT.contiguous(), 2, 0)
+    check(x[0], y, 2, 1)                    # another shape
+    check(x[3], y, 2, 0)                    # the same, elsewhere
+    check(x.double(), y.double(), 2, 1)
+    check(x[:0], y[:0], 2, 1)
+    out = arete.empty_like(x)
+    version = out._version
+    for count in (1, 2):
+        assert k(x, y, 4, out) is out and out._version == version + count
+        assert arete.allclose(out, arete.where(x > y, x * 4, y))
+    with pytest.raises(RuntimeError, match="no gradient"):
+        k(x.clone().requires_grad_(), y, 2)
+    with pytest.raises(OverflowError):
+        k(x, y, 1 << 40)
+    with pytest.raises(TypeError):
+        k(x, y.double(), 2)
+    sums = ReductionKernel("T x, int64 low", "T y", "i >= low ? x : 0", "a + b", "y = a", "0", "sums")
+    for low in (0, 5, 20):
+        for axis in (None, 0, (0, 1), (1,)):
+            if axis is None:
+                assert arete.allclose(sums(x, low), x.flatten()[low:].sum())
+            assert sums(x, 0, axis=axis, keepdims=True).shape == x.sum(axis, keepdim=True).shape
 
 
 class Wrapped:

@@ -1,16 +1,18 @@
 """ElementwiseKernel: statements for every element."""
 from __future__ import annotations
 
+import math
 import re
 
 from .. import _C
 from .._C import Tensor
-from .._operators import _count_write, _ops
+from .._operators import _ops
 from .._snippets import Evaluator, SnippetError
-from ._launch import array_type, device_of, is_checking, refuse_gradient, tensor_of, written_tensor
-from ._parameters import C_NAMES, Types, as_tensors, bind_arguments, common_shape, new, parameters
+from . import _launch
+from ._launch import array_type, device_of, is_bound_as_given, is_checking, refuse_gradient, tensor_of, written_tensor
+from ._parameters import C_NAMES, Inputs, Types, bind_arguments, common_shape, parameters
 from ._text import (
-    HEAD, Array, Compiled, collapsed, given_arguments, given_key, given_parameters, inner_name, is_assigned, mentions, typedefs, with_fault,
+    HEAD, Array, Compiled, collapsed, given_key, given_sources, given_parameters, inner_name, is_assigned, mentions, typedefs, with_fault,
 )
 
 _e = _C._expr
@@ -53,7 +55,7 @@ class ElementwiseKernel:
         Types(self.in_params + self.out_params)
         self._expressions = {} if self.in_params and not (
             preamble or loop_prep or after_loop or options or any(p.raw for p in self.in_params + self.out_params)) else None
-        self._compiled = {}
+        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=True, narrow=False)
 
     _array = None  # the type of results where no argument is an array: a tensor
 
@@ -68,6 +70,16 @@ class ElementwiseKernel:
     def __call__(self, *args, size: int | None = None, block_size: int = 128):
         """Results as new arrays, or written into output arguments that follow the inputs. `size` is the number of elements where
         every array is raw."""
+        results = NotImplemented if _launch._checking else self._launches.call(args, (size, block_size))
+        if results is NotImplemented:
+            results = self._call(args, size, block_size)
+        count = len(self.in_params)
+        if len(args) == count or self.no_return:
+            return results
+        return args[count] if len(args) == count + 1 and not self.return_tuple else args[count:]
+
+    def _call(self, args, size, block_size):
+        """A call that no earlier one was like."""
         count = len(self.in_params)
         if len(args) not in (count, count + len(self.out_params)):
             raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
@@ -83,39 +95,44 @@ class ElementwiseKernel:
             if types.bind(p.type, out.dtype) is not out.dtype:
                 raise TypeError(f"{self.name}: the output {p.name!r} is of {types.known(p)._name}, and the given array of "
                                 f"{out.dtype._name}")
-        results = self._as_expression(bound, types, device, outs) if size is None else None
-        if results is None:
-            results = self._as_statements(bound, types, device, outs, size, block_size)
-        if self.no_return:
-            return None
-        if given:
-            results = list(given)
-        elif wrap is not None:
-            results = [wrap(r) for r in results]
-        return results[0] if len(results) == 1 and not self.return_tuple else tuple(results)
+        run = self._as_expression(bound, types, device, wrap) if size is None else None
+        if run is None:
+            return self._as_statements(args, bound, types, device, outs, size, block_size, wrap)
+        bound = [*bound, *outs]
+        if is_bound_as_given(args, bound):
+            self._launches.keep(args, (size, block_size), run)
+        return run(*bound)
 
     # --- expressions ---
 
-    def _as_expression(self, bound, types, device, outs):
-        """The results, or None where the statements are not expressions."""
+    def _as_expression(self, bound, types, device, wrap):
+        """The call as a function of the bound arguments; None where the statements are not expressions."""
         if self._expressions is None:
             return None
-        tensors = as_tensors(self.in_params, bound, types, device)
-        program = self._program(tuple(t.dtype for t in tensors), types)
+        inputs, count = Inputs(self.in_params, bound, types, device), len(bound)
+        program = self._program(inputs, types)
         if program is None:
             return None
-        results = program(tensors)
-        for out, r in zip(outs, results):
-            out.copy_(r)
-        return results
 
-    def _program(self, dtypes, types):
-        key = (dtypes, tuple(sorted((n, t._name) for n, t in types.generic.items())))
-        if key in self._expressions:
-            return self._expressions[key]
+        def run(*bound):
+            results = program(*inputs.of(bound))
+            if len(bound) > count:
+                for out, r in zip(bound[count:], results):
+                    out.copy_(r)
+            elif not self.no_return:
+                if wrap is not None:
+                    results = [wrap(r) for r in results]
+                return results[0] if len(results) == 1 and not self.return_tuple else tuple(results)
+
+        return run
+
+    def _program(self, inputs, types):
+        if inputs.key in self._expressions:
+            return self._expressions[inputs.key]
         out_dtypes = [types.known(p) for p in self.out_params]
 
         def definition(*values):
+            values = inputs.in_order(values)
             variables = {p.name: v for p, v in zip(self.in_params, values)}
             evaluator = Evaluator(self.operation, variables, types.generic, values[0])
             result = evaluator.run()
@@ -127,15 +144,15 @@ class ElementwiseKernel:
             return outputs
 
         try:
-            program = _e.trace(definition, list(dtypes), [], self.name)
+            program = _e.trace(definition, *inputs.dtypes(), self.name)
         except SnippetError:
             program = None
-        self._expressions[key] = program
+        self._expressions[inputs.key] = program
         return program
 
     # --- statements ---
 
-    def _as_statements(self, bound, types, device, outs, size, block_size):
+    def _as_statements(self, args, bound, types, device, outs, size, block_size, wrap):
         self._check_assignments(bool(outs))
         inputs = [b for b in bound if isinstance(b, Tensor)]
         refuse_gradient(inputs + outs, self.name)
@@ -150,22 +167,13 @@ class ElementwiseKernel:
             raise ValueError(f"{self.name}: Loop size is undecided.")
         else:
             shape = common_shape(shapes, self.name)
-        if not outs:
-            if size is None and any(p.raw for p in self.out_params):
-                raise ValueError(f"{self.name}: Output array size is Undecided")
-            outs = [new(shape, types.known(p), device) for p in self.out_params]
+        if not outs and size is None and any(p.raw for p in self.out_params):
+            raise ValueError(f"{self.name}: Output array size is Undecided")
         for p, out in zip(self.out_params, outs):
             if not p.raw and tuple(out.shape) != shape and size is None:
                 raise ValueError(f"{self.name}: the output {p.name!r} has shape {tuple(out.shape)}, and the elements {shape}")
         device_of(inputs + outs, self.name)
-        count = 1
-        for s in shape:
-            count *= s
-        if count:
-            self._run(listed + list(zip(self.out_params, outs)), types, device, shape, count, block_size)
-            for t in outs:
-                _count_write(t)
-        return outs
+        return self._run(args, [*bound, *outs], types, device, shape, size, block_size, wrap)
 
     def _check_assignments(self, given):
         for p in self.out_params:
@@ -177,21 +185,30 @@ class ElementwiseKernel:
             if not given and first and first[1] in ("+=", "-=", "*=", "/="):
                 raise SnippetError(f"{p.name!r} has no value yet in {self.operation!r}")
 
-    def _run(self, listed, types, device, shape, count, block_size):
-        plain = [b if len(b.shape) == len(shape) and tuple(b.shape) == shape else _ops.broadcast_to(b, shape)
-                 for p, b in listed if not p.raw and isinstance(b, Tensor)]
-        strides = [t.stride() for t in plain]
+    def _run(self, args, bound, types, device, shape, size, block_size, wrap):
+        listed = list(zip(self.in_params + self.out_params, bound))
+        made = [] if len(bound) > len(self.in_params) else [(shape, types.known(p)) for p in self.out_params]
+        plain = [_ops.broadcast_to(b, shape) for p, b in listed if not p.raw and isinstance(b, Tensor)]
+        strides = [t.stride() for t in plain] + [_row_major(shape) for _ in made]
+        count, sizes = math.prod(shape), shape
         if self.reduce_dims:
-            shape, strides = collapsed(shape, strides)
-        laid = iter([Array(t, shape, s) for t, s in zip(plain, strides)])
-        arrays = [(p, Array(b) if p.raw else next(laid)) if isinstance(b, Tensor) else (p, b) for p, b in listed]
+            sizes, strides = collapsed(shape, strides)
+        rows = iter(strides)
+        arrays = [(p, Array(b) if p.raw else Array(b, sizes, next(rows))) if isinstance(b, Tensor) else (p, b) for p, b in listed]
+        new = [(p, Array.of(dtype, shape if p.raw else sizes, _row_major(shape) if p.raw else next(rows)))
+               for p, (_, dtype) in zip(self.out_params, made)]
         checked = is_checking(device)
-        key = (given_key(types, arrays), len(shape), checked,
+        key = (given_key(types, arrays + new), len(sizes), checked,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
-            self._compiled[key] = self._compile(arrays, types, len(shape), checked)
-        arguments = [*given_arguments(types, arrays), ("q", count), *(("q", s) for s in shape)]
-        self._compiled[key].launch(((count + block_size - 1) // block_size, 1, 1), (block_size, 1, 1), arguments, device)
+            self._compiled[key] = self._compile(arrays + new, types, len(sizes), checked)
+        sources = given_sources(types, arrays)
+        for k, (_, a) in enumerate(new):
+            sources += a.sources("made", k)
+        return self._compiled[key].run(
+            self._launches, (args, (size, block_size)), bound, device, [*sources, ("q", count), *(("q", s) for s in sizes)], made,
+            range(len(self.in_params), len(bound)), grid=((count + block_size - 1) // block_size, 1, 1), block=(block_size, 1, 1),
+            wrap=wrap, results=0 if self.no_return else len(made), one=not self.return_tuple)
 
     def _compile(self, arrays, types, nd, checked):
         outputs = {p.name for p in self.out_params}
@@ -203,7 +220,7 @@ class ElementwiseKernel:
             if isinstance(a, Array) and not p.raw:
                 place = f"{inner_name(p)}[{'i' if a.contiguous or nd == 1 else '_ind.get()'}]"
                 reference = "&" if p.name in outputs else ""
-                elements.append(f"    {'' if reference else 'const '}{C_NAMES[a.tensor.dtype]}{reference} {p.name} = {place};")
+                elements.append(f"    {'' if reference else 'const '}{C_NAMES[a.dtype]}{reference} {p.name} = {place};")
         signatures += ["long long n", *(f"long long _n{d}" for d in range(nd))]
         if indexed:
             sizes = "".join(f", _n{d}" for d in range(nd))
@@ -216,3 +233,11 @@ class ElementwiseKernel:
                 "  for (ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; i < n; i += (ptrdiff_t)blockDim.x * gridDim.x) {\n"
                 + "\n".join(elements) + f"\n#line 1\n{self.operation}\n  ;\n  }}\n{after}}}\n")
         return Compiled(text, self.name, self.options, checked, self.operation.splitlines())
+
+
+def _row_major(shape):
+    strides, n = [], 1
+    for s in reversed(shape):
+        strides.append(n)
+        n *= s
+    return strides[::-1]

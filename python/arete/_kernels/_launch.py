@@ -37,14 +37,10 @@ def written_tensor(a):
 
 
 def raw_argument(a):
-    """A tensor, or a number with the C type it is passed as: Python's int is long long, float is double, as in CuPy; NumPy's scalars
-    and 0-d arrays are what they are."""
-    if isinstance(a, bool):
-        return "?", a
-    if isinstance(a, int):
-        return "q", a
-    if isinstance(a, float):
-        return "d", a
+    """A tensor, or a number with the C type it is passed as, of what is neither an array of the library nor a number of Python's or
+    NumPy's: arrays of others, NumPy's 0-d arrays, subclasses of numbers."""
+    if isinstance(a, (int, float)):
+        return "q" if isinstance(a, int) else "d", a
     t = written_tensor(a)
     if t is not None:
         return t
@@ -54,14 +50,6 @@ def raw_argument(a):
             raise TypeError(f"Unsupported type {a.dtype} of a kernel argument")
         return kind, a.item()
     raise TypeError(f"Unsupported type {type(a)} of a kernel argument")
-
-
-def three(x):
-    """Sizes along x, y and z."""
-    x = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
-    if not 1 <= len(x) <= 3 or any(v < 0 for v in x):
-        raise ValueError(f"grid and block are one to three sizes, not {x}")
-    return (*x, 1, 1)[:3]
 
 
 def on_stream(stream):
@@ -79,6 +67,11 @@ def device_of(tensors, name):
     if len(found) > 1:
         raise RuntimeError(f"{name}: all arrays of a kernel must be on one device, not on {' and '.join(sorted(map(str, found)))}")
     return found.pop() if found else _C.device("cpu")
+
+
+def is_bound_as_given(args, bound):
+    """Whether the tensors among `bound` are those of the arguments themselves, converted in no way."""
+    return all(not isinstance(b, Tensor) or b is a or b is getattr(a, "_tensor", None) for a, b in zip(args, bound))
 
 
 def refuse_gradient(tensors, name):

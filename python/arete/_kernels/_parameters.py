@@ -5,7 +5,6 @@ import re
 from typing import NamedTuple
 
 from .. import _C
-from .._operators import _ops
 from .._snippets import TYPES
 from ._launch import device_of, tensor_of
 
@@ -94,9 +93,32 @@ def bind_arguments(listed, args, kernel, outs=()):
     return bound, types, device
 
 
-def as_tensors(listed, bound, types, device):
-    """With numbers as tensors, too."""
-    return [b if isinstance(b, _C.Tensor) else _C.tensor(b, dtype=types.known(p), device=device) for p, b in zip(listed, bound)]
+class Inputs:
+    """How bound arguments go into a program of scalars: tensors are its inputs, numbers its parameters. Where all are numbers, they are
+    made tensors."""
+
+    def __init__(self, listed, bound, types, device):
+        self.types = [types.known(p) for p in listed]
+        self.tensors = [k for k, b in enumerate(bound) if isinstance(b, _C.Tensor)]
+        self.device = None if self.tensors else device
+        self.tensors = self.tensors or list(range(len(bound)))
+        self.numbers = [k for k in range(len(bound)) if k not in self.tensors]
+        self.key = tuple(self.types), tuple(self.numbers), tuple(sorted((n, t._name) for n, t in types.generic.items()))
+
+    def dtypes(self):
+        """Those of inputs and of parameters."""
+        return [self.types[k] for k in self.tensors], [self.types[k] for k in self.numbers]
+
+    def in_order(self, values):
+        """Values of inputs, then of parameters, as the kernel lists them."""
+        by_place = dict(zip(self.tensors + self.numbers, values))
+        return [by_place[k] for k in range(len(values))]
+
+    def of(self, bound):
+        """Tensors and numbers for the program."""
+        if self.device is not None:
+            return [_C.tensor(b, dtype=t, device=self.device) for b, t in zip(bound, self.types)], []
+        return [bound[k] for k in self.tensors], [bound[k] for k in self.numbers]
 
 
 def common_shape(shapes, kernel):
@@ -109,6 +131,3 @@ def common_shape(shapes, kernel):
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 
-
-def new(shape, dtype, device):
-    return _ops.empty(shape, dtype=dtype, device=device)

@@ -10,8 +10,8 @@ import types
 
 from .. import _C
 from .._C import Tensor
-from .._operators import _count_write
-from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient, three
+from . import _launch
+from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient
 from ._parameters import C_NAMES
 from ._text import HEAD, Array, Compiled, with_fault
 
@@ -711,7 +711,7 @@ class PythonKernel:
             raise ValueError(f"mode must be 'cuda' or 'numpy', not {mode!r}")
         functools.update_wrapper(self, function)
         self.function, self.mode, self.device = function, mode, device
-        self._compiled = {}
+        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=False, narrow=mode == "cuda")
 
     @functools.cached_property
     def source(self):
@@ -729,52 +729,59 @@ class PythonKernel:
         if not 2 <= len(launch) <= 4:
             raise ValueError(f"{self.name}[grid, block] or [grid, block, stream, shared_bytes], not {len(launch)} values")
         grid, block, stream, shared = *launch, *(None, 0)[len(launch) - 2:]
-        return lambda *args: self(grid, block, args, shared_mem=shared, stream=stream)
+        return lambda *args: self(grid, block, args, shared, stream)
 
     def forall(self, count, block=256):
         """Launches a thread for each of `count` elements, in one dimension."""
         return self[(count + block - 1) // block, block]
 
     def __call__(self, grid, block, args, shared_mem: int = 0, stream=None):
+        if stream is not None:
+            with on_stream(stream):
+                return self(grid, block, args, shared_mem)
+        args = tuple(args)
+        if _launch._checking or self._launches.call(args, (), grid, block, shared_mem) is NotImplemented:
+            self._call(grid, block, args, shared_mem)
+
+    def _call(self, grid, block, args, shared):
+        """A call that no earlier one was like."""
         if self.device:
             raise TypeError(f"{self.name} is for other kernels to call")
         if len(args) != len(self.source.parameters):
             raise TypeError(f"{self.name}() takes {len(self.source.parameters)} arguments ({len(args)} given)")
         bound = [self._argument(a) for a in args]
-        tensors = [a.tensor for a in bound if isinstance(a, Array)]
+        tensors = [a for a in bound if isinstance(a, Tensor)]
         refuse_gradient(tensors, self.name)
         device = device_of(tensors, self.name)
         checked = is_checking(device)
-        key = (checked, *(a.key if isinstance(a, Array) else a[0] for a in bound))
+        arrays = [Array(a) if isinstance(a, Tensor) else a for a in bound]
+        key = (checked, *(a.key if isinstance(a, Array) else a[0] for a in arrays))
         if key not in self._compiled:
-            self._compiled[key] = self._compile(bound, checked)
+            self._compiled[key] = self._compile(arrays, checked)
         compiled, written = self._compiled[key]
-        arguments = []
-        for a in bound:
-            arguments += a.arguments() if isinstance(a, Array) else [a]
-        with on_stream(stream):
-            compiled.launch(three(grid), three(block), arguments, device, shared_mem)
-        for n, a in zip(self.source.parameters, bound):
-            if n in written:
-                _count_write(a.tensor)
+        sources = []
+        for k, a in enumerate(bound):
+            sources += [("array", k), ("extents", k)] if isinstance(a, Tensor) else [("number", k, a[0])]
+        compiled.run(self._launches, (args, ()), [a if isinstance(a, Tensor) else a[1] for a in bound], device, sources,
+                     written=[k for k, n in enumerate(self.source.parameters) if n in written], at=(grid, block, shared))
 
     def _argument(self, a):
         if self.mode == "cuda" and isinstance(a, float) and type(a) is float:
             return "f", a
         if self.mode == "cuda" and isinstance(a, int) and not isinstance(a, bool) and -(1 << 31) <= a < 1 << 31:
             return "i", a
+        if isinstance(a, (bool, float)):
+            return "?" if isinstance(a, bool) else "d", a
         bound = raw_argument(a)
-        if isinstance(bound, Tensor):
-            if bound.dtype not in C_NAMES:
-                raise TypeError(f"{self.name}: kernels have no arguments of {bound.dtype}")
-            return Array(bound)
+        if isinstance(bound, Tensor) and bound.dtype not in C_NAMES:
+            raise TypeError(f"{self.name}: kernels have no arguments of {bound.dtype}")
         return bound
 
     def _compile(self, bound, checked):
         listed, signatures, declarations = [], [], []
         for name, a in zip(self.source.parameters, bound):
             if isinstance(a, Array):
-                inner = _ArrayOf(name, C_NAMES[a.tensor.dtype], len(a.sizes))
+                inner = _ArrayOf(name, C_NAMES[a.dtype], len(a.sizes))
                 inner.contiguous = a.contiguous
                 listed.append((name, inner))
                 signatures.append(a.signature(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 
 from .. import _C
-from ._launch import on_stream, raw_argument, three
+from ._launch import on_stream, raw_argument
 
 
 def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups, jitify):
@@ -46,7 +46,7 @@ class RawKernel:
         self._kernel.compile()
 
     def __call__(self, grid, block, args, *, shared_mem: int = 0):
-        self._kernel.launch(three(grid), three(block), [raw_argument(a) for a in args], shared_mem)
+        self._kernel.launch(grid, block, args, shared_mem, raw_argument)
 
 
 def _variable(code):

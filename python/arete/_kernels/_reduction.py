@@ -1,17 +1,18 @@
 """ReductionKernel: map, reduce, map again."""
 from __future__ import annotations
 
+import math
 import operator
 import re
 
 from .. import _C
 from .._C import Tensor
-from .._cuda_streams import current_stream
-from .._operators import _count_write, _ops
+from .._operators import _ops
 from .._snippets import TYPES, Evaluator, SnippetError
-from ._launch import array_type, is_checking, refuse_gradient, tensor_of, written_tensor
-from ._parameters import C_NAMES, as_tensors, bind_arguments, common_shape, is_generic, new, parameters
-from ._text import HEAD, Array, Compiled, given_arguments, given_key, given_parameters, inner_name, mentions, typedefs, with_fault
+from . import _launch
+from ._launch import array_type, is_bound_as_given, is_checking, refuse_gradient, written_tensor
+from ._parameters import C_NAMES, Inputs, bind_arguments, common_shape, is_generic, parameters
+from ._text import HEAD, Array, Compiled, given_key, given_parameters, given_sources, inner_name, mentions, typedefs, with_fault
 
 _e = _C._expr
 _RESERVED = ("i", "a", "b")
@@ -119,61 +120,74 @@ class ReductionKernel:
         if not self.identity and not (simple and self._known or _IDENTITIES.get(self._known)):
             raise ValueError(f"the reduction {reduce_expr!r} needs an identity")
         self._programs = {} if self._known and simple else None
-        self._compiled = {}
+        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=True, narrow=False)
 
     def __repr__(self):
         return f"<ReductionKernel {self.name}>"
 
     def __call__(self, *args, out=None, axis=None, keepdims=False):
-        wrap = array_type(args)
         count = len(self.in_params)
+        known = len(args) == count and out is None and not _launch._checking
+        result = self._launches.call(args, (axis, keepdims)) if known else NotImplemented
+        if result is not NotImplemented:
+            return result
         given = list(args[count:]) if len(args) > count else [] if out is None else [out]
         if given and len(given) != len(self.out_params):
             raise TypeError(f"{self.name} takes {count} inputs and {len(self.out_params)} outputs ({len(args)} given)")
-        outs = [written_tensor(o) for o in given]
+        results = self._call(args[:count], [written_tensor(o) for o in given], axis, keepdims)
+        return results if not given else given[0] if len(given) == 1 else tuple(given)
+
+    def _call(self, args, outs, axis, keepdims):
+        """A call that no earlier one was like."""
+        call, wrap = (args, (axis, keepdims)), None if outs else array_type(args)
         if axis is not None:
             axis = [operator.index(a) for a in (axis if hasattr(axis, "__iter__") else (axis,))]
-        bound, types, device = bind_arguments(self.in_params, args[:count], self.name, outs)
+        bound, types, device = bind_arguments(self.in_params, args, self.name, outs)
         for p, o in zip(self.out_params, outs):
             types.bind(p.type, o.dtype)
-        results = self._as_expression(bound, types, device, axis, keepdims)
-        if results is None:
-            results = self._as_statements(bound, types, device, axis, keepdims)
-        if given:
-            for o, r in zip(outs, results):
-                if o.shape != r.shape:
-                    raise ValueError(f"{self.name}: the output has shape {tuple(o.shape)}, and the result {tuple(r.shape)}")
-            for o, r in zip(outs, results):
-                o.copy_(r)
-            results = given
-        elif wrap is not None:
-            results = [wrap(r) for r in results]
-        return results[0] if len(results) == 1 else tuple(results)
+        run = self._as_expression(bound, types, device, axis, keepdims, wrap)
+        if run is None:
+            results = self._as_statements(call, bound, types, device, axis, keepdims, wrap)
+        else:
+            results = run(*bound)
+            if is_bound_as_given(args, bound):
+                self._launches.keep(*call, run)
+        for o, r in zip(outs, results if isinstance(results, tuple) else (results,)):
+            if o.shape != r.shape:
+                raise ValueError(f"{self.name}: the output has shape {tuple(o.shape)}, and the result {tuple(r.shape)}")
+            o.copy_(r)
+        return results
 
     # --- expressions ---
 
-    def _as_expression(self, bound, types, device, axis, keepdims):
+    def _as_expression(self, bound, types, device, axis, keepdims, wrap):
+        """The call as a function of the bound arguments, or None."""
         wanted = _C.is_grad_enabled() and any(isinstance(b, Tensor) and b.requires_grad for b in bound)
         if self._programs is None or device.type == "cuda" and self.identity and not wanted:
             return None
-        tensors = as_tensors(self.in_params, bound, types, device)
-        program = self._program(tuple(t.dtype for t in tensors), types)
+        inputs = Inputs(self.in_params, bound, types, device)
+        program = self._program(inputs, types)
         if program is None:
             return None
         axes = [] if axis is None else axis
         if axis is not None and not axes:
             raise ValueError("axis=() reduces nothing: an ElementwiseKernel does that")
-        (result,) = program(tensors, [], axes)
-        return [result if keepdims else _ops.squeeze(result, axes or list(range(result.dim())))]
 
-    def _program(self, dtypes, types):
-        key = (dtypes, tuple(sorted((n, t._name) for n, t in types.generic.items())))
-        if key in self._programs:
-            return self._programs[key]
+        def run(*bound):
+            (result,) = program(*inputs.of(bound), axes)
+            result = result if keepdims else _ops.squeeze(result, axes or list(range(result.dim())))
+            return result if wrap is None else wrap(result)
+
+        return run
+
+    def _program(self, inputs, types):
+        if inputs.key in self._programs:
+            return self._programs[inputs.key]
         out = self.out_params[0]
         out_dtype = types.known(out)
 
         def definition(rows, *values):
+            values = inputs.in_order(values)
             variables = {p.name: v for p, v in zip(self.in_params, values)}
             mapped = Evaluator(self.map_expr, variables, types.generic, values[0]).expression_only()
             if self._known not in ("any", "all"):
@@ -186,17 +200,17 @@ class ReductionKernel:
             return [(evaluator._value(result[out.name]).cast(out_dtype), out_dtype)]
 
         try:
-            program = _e.trace_rows(definition, list(dtypes), [], self.name)
+            program = _e.trace_rows(definition, *inputs.dtypes(), self.name)
         except SnippetError:
             if not self.identity:
                 raise
             program = None
-        self._programs[key] = program
+        self._programs[inputs.key] = program
         return program
 
     # --- statements ---
 
-    def _as_statements(self, bound, types, device, axis, keepdims):
+    def _as_statements(self, call, bound, types, device, axis, keepdims, wrap):
         arrays = [b for b in bound if isinstance(b, Tensor)]
         refuse_gradient(arrays, self.name)
         shapes = [tuple(b.shape) for p, b in zip(self.in_params, bound) if not p.raw and isinstance(b, Tensor)]
@@ -212,28 +226,21 @@ class ReductionKernel:
         kept = [d for d in range(nd) if d not in axes]
         order = kept + axes
         inside, outside = tuple(shape[d] for d in axes), tuple(shape[d] for d in kept)
-        rows, columns = _product(outside), _product(inside)
-        results = [new(outside, types.known(p), device) for p in self.out_params]
-        if rows:
-            laid = []
-            for p, b in zip(self.in_params, bound):
-                if isinstance(b, Tensor) and not p.raw:
-                    t = _ops.broadcast_to(b, shape)
-                    b = Array(t, outside + inside, [t.stride()[d] for d in order])
-                elif isinstance(b, Tensor):
-                    b = Array(b)
-                laid.append((p, b))
-            # Results side by side where elements of one are not.
-            beside = any(isinstance(a, Array) and not p.raw and kept and inside and a.strides[-1] > a.strides[len(kept) - 1] > 0
-                         for p, a in laid)
-            self._run(laid, results, types, device, rows, columns, beside)
-            for r in results:
-                _count_write(r)
-        if keepdims:
-            results = [r.reshape([1 if d in axes else shape[d] for d in range(nd)]) for r in results]
-        return results
+        laid = []
+        for p, b in zip(self.in_params, bound):
+            if isinstance(b, Tensor) and not p.raw:
+                strides = _ops.broadcast_to(b, shape).stride()
+                b = Array(b, outside + inside, [strides[d] for d in order])
+            elif isinstance(b, Tensor):
+                b = Array(b)
+            laid.append((p, b))
+        # Results side by side where elements of one are not.
+        beside = any(isinstance(a, Array) and not p.raw and kept and inside and a.strides[-1] > a.strides[len(kept) - 1] > 0
+                     for p, a in laid)
+        sizes = [1 if d in axes else shape[d] for d in range(nd)] if keepdims else outside
+        return self._run(call, bound, laid, sizes, types, device, math.prod(outside), math.prod(inside), beside, wrap)
 
-    def _run(self, laid, results, types, device, rows, columns, beside):
+    def _run(self, call, bound, laid, sizes, types, device, rows, columns, beside, wrap):
         checked = is_checking(device)
         reduced = types.known(self.out_params[0]) if self.reduce_type is None else (
             types.generic.get(self.reduce_type) or TYPES[self.reduce_type])
@@ -243,23 +250,27 @@ class ReductionKernel:
             side *= 2
         groups = (rows + side - 1) // side
         per = _THREADS // side
-        shared = max(1, min(_BLOCKS // groups, (columns + per * 8 - 1) // (per * 8), 65535))
+        shared = max(1, min(_BLOCKS // max(groups, 1), (columns + per * 8 - 1) // (per * 8), 65535))
         key = (given_key(types, laid), reduced, checked,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
-            self._compiled[key] = self._compile(laid, results, types, reduced, checked)
-        parts, ended = new((shared * rows if shared > 1 else 1,), reduced, device), _counters(device, groups if shared > 1 else 1)
-        arguments = [*given_arguments(types, laid), *results, parts, ended, ("q", rows), ("q", columns), ("I", side)]
-        self._compiled[key].launch((groups, shared, 1), (_THREADS, 1, 1), arguments, device)
+            self._compiled[key] = self._compile(laid, types, reduced, checked)
+        count = len(self.out_params)
+        made = [*((sizes, types.known(p)) for p in self.out_params), ((shared * rows if shared > 1 else 1,), reduced)]
+        sources = [*given_sources(types, laid), *(("made", k) for k in range(count + 1)), ("counters", groups if shared > 1 else 1),
+                   ("q", rows), ("q", columns), ("I", side)]
+        return self._compiled[key].run(self._launches, call, bound, device, sources, made, grid=(groups, shared, 1),
+                                       block=(_THREADS, 1, 1), wrap=wrap, results=count)
 
-    def _compile(self, laid, results, types, reduced, checked):
+    def _compile(self, laid, types, reduced, checked):
         signatures, declarations = given_parameters(types, laid, checked)
-        elements = [f"      const {C_NAMES[a.tensor.dtype]} {p.name} = {inner_name(p)}[i];"
+        elements = [f"      const {C_NAMES[a.dtype]} {p.name} = {inner_name(p)}[i];"
                     for p, a in laid if isinstance(a, Array) and not p.raw]
         outputs = []
-        for p, r in zip(self.out_params, results):
-            signatures.append(f"{C_NAMES[r.dtype]}* _{p.name}_p")
-            outputs.append(f"    {C_NAMES[r.dtype]}& {p.name} = _{p.name}_p[i];")
+        for p in self.out_params:
+            type_ = C_NAMES[types.known(p)]
+            signatures.append(f"{type_}* _{p.name}_p")
+            outputs.append(f"    {type_}& {p.name} = _{p.name}_p[i];")
         signatures += ["_type_reduce* _parts", "unsigned* _ended", "long long _R", "long long _C", "unsigned _S"]
         identity = self.identity or _IDENTITIES[self._known][0]
         body = _BODY.format(threads=_THREADS, tree=_TREE, identity=identity, map=self.map_expr, post=self.post_map_expr,
@@ -269,23 +280,3 @@ class ReductionKernel:
                 f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n' + "\n".join(declarations) + body)
         return Compiled(text, self.name, self.options, checked, self.map_expr.splitlines())
 
-
-_zeros = {}
-
-
-def _counters(device, groups):
-    """Zeros, one for each group of blocks, which the last block of a group leaves as zeros: those of a stream serve all its launches. A
-    graph that is being recorded has its own."""
-    if device.type != "cuda" or _C._cuda.is_current_stream_capturing():
-        return _ops.zeros(groups, dtype=_C.int32, device=device)
-    key = str(device), current_stream(device).cuda_stream
-    if key not in _zeros or _zeros[key].numel() < groups:
-        _zeros[key] = _ops.zeros(max(groups, _BLOCKS), dtype=_C.int32, device=device)
-    return _zeros[key]
-
-
-def _product(sizes):
-    n = 1
-    for s in sizes:
-        n *= s
-    return n

@@ -3,10 +3,11 @@ the CPU reads the same text."""
 from __future__ import annotations
 
 import functools
+import math
 import re
 
 from .. import _C
-from ._launch import Fault
+from ._launch import Fault, is_bound_as_given
 from ._parameters import C_NAMES, KINDS
 
 HEAD = '#include "user_kernel.cuh"\n'
@@ -28,44 +29,47 @@ class Array:
     """How a tensor is an argument: its pointer, and the sizes and strides (in bytes) that its layout needs said."""
 
     def __init__(self, tensor, sizes=None, strides=None):
-        self.tensor = tensor
-        self.sizes = tuple(tensor.shape) if sizes is None else tuple(sizes)
-        item = tensor.element_size()
-        self.strides = tuple(s * item for s in (tensor.stride() if strides is None else strides))
-        expected, contiguous = item, True
+        self._lay(tensor.dtype, tensor.shape if sizes is None else sizes, tensor.stride() if strides is None else strides)
+
+    @classmethod
+    def of(cls, dtype, sizes, strides):
+        """Of a tensor that is made later."""
+        array = cls.__new__(cls)
+        array._lay(dtype, sizes, strides)
+        return array
+
+    def _lay(self, dtype, sizes, strides):
+        self.dtype, self.sizes = dtype, tuple(sizes)
+        expected = item = dtype.itemsize
+        self.strides = tuple(s * item for s in strides)
+        contiguous = True
         for size, stride in zip(reversed(self.sizes), reversed(self.strides)):
             contiguous = contiguous and (size == 1 or stride == expected)
             expected *= size
         self.contiguous = contiguous or 0 in self.sizes
-        self.count = expected // item
 
     @property
     def key(self):
-        return self.tensor.dtype, len(self.sizes), self.contiguous
+        return self.dtype, len(self.sizes), self.contiguous
 
     def signature(self, name):
         extents = "".join(f", long long {name}_n{d}, long long {name}_s{d}" for d in range(len(self.sizes)))
-        return f"{C_NAMES[self.tensor.dtype]}* {name}_p, long long {name}_n{extents}"
+        return f"{C_NAMES[self.dtype]}* {name}_p, long long {name}_n{extents}"
 
-    def arguments(self):
-        pairs = [("q", v) for pair in zip(self.sizes, self.strides) for v in pair]
-        return [self.tensor, ("q", self.count), *pairs]
+    def sources(self, place, k):
+        """What it is in a launch of arrays that lie like it, where its pointer is that of "array" or "made" number k."""
+        return [(place, k), ("q", math.prod(self.sizes)), *(("q", v) for pair in zip(self.sizes, self.strides) for v in pair)]
 
     def declaration(self, name, checked):
         nd = len(self.sizes)
         extents = "".join([f", {name}_n{d}" for d in range(nd)] + [f", {name}_s{d}" for d in range(nd)])
         fault = f" {name}.fault = _fault;" if checked else ""
-        return (f"  CArray<{C_NAMES[self.tensor.dtype]}, {nd}, {int(self.contiguous)}> "
+        return (f"  CArray<{C_NAMES[self.dtype]}, {nd}, {int(self.contiguous)}> "
                 f"{name}({name}_p, {name}_n{extents});{fault}")
 
 
 def number_signature(dtype, name):
     return f"{'float' if dtype in (_C.float16, _C.bfloat16) else C_NAMES[dtype]} {name}_v"
-
-
-def number_argument(dtype, value):
-    kind = KINDS[dtype]
-    return kind, bool(value) if kind == "?" else float(value) if kind in "fd" else int(value)
 
 
 def inner_name(parameter):
@@ -78,11 +82,11 @@ def given_key(types, given):
     return tuple(a.key if isinstance(a, Array) else types.known(p) for p, a in given)
 
 
-def given_arguments(types, given):
-    arguments = []
-    for p, a in given:
-        arguments += a.arguments() if isinstance(a, Array) else [number_argument(types.known(p), a)]
-    return arguments
+def given_sources(types, given):
+    sources = []
+    for k, (p, a) in enumerate(given):
+        sources += a.sources("array", k) if isinstance(a, Array) else [("number", k, KINDS[types.known(p)])]
+    return sources
 
 
 def given_parameters(types, given, checked):
@@ -110,11 +114,18 @@ class Compiled:
         self.kernel = _C._cuda.RawKernel(text, name, options)
         self.name, self.text, self.options, self.checked, self.lines = name, text, options, checked, lines
 
-    def launch(self, grid, block, arguments, device, shared=0):
+    def run(self, launches, call, bound, device, sources, made=(), written=(), *, grid=(1, 1, 1), block=(1, 1, 1), at=(), **results):
+        """Launches with the tensors and numbers `bound`, where `at` says, or the plan; the plan stays for calls like `call`, arguments
+        and options (Note [Prepared launches] in python/src/kernel_launch.cpp)."""
         fault = Fault(device) if self.checked else None
-        self.kernel.launch(grid, block, [*arguments, fault.tensor] if fault else arguments, shared)
+        plan = _C._cuda.LaunchPlan(self.kernel, device, grid, block, [*sources, fault.tensor] if fault else sources, made, written,
+                                   **results)
+        result = launches.run(plan, tuple(bound), *at)
         if fault:
             fault.look(self.name, self.lines)
+        elif is_bound_as_given(call[0], bound):
+            launches.keep(*call, plan)
+        return result
 
 
 def with_fault(signatures, checked):
