@@ -204,7 +204,9 @@ def test_kernels_of_python_compile_for_gpus(kernel):
 @pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
 def test_kernels_of_filters_compile_for_gpus():
     signal.lfilter([1.0, 0.5], [1.0, -0.2], cp.ones(5))
-    ndimage._stencil(arete.ones(5, 5), arete.ones(3, 3), [1, 1], [1, 1], "mirror", 0.0)
+    for sizes in ((3, 3), (5, 5), (11, 11), (1, 17), (17, 1)):
+        around = [s // 2 for s in sizes]
+        ndimage._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0)
     texts = [c.text for c, _ in signal._recursion_kernel._compiled.values()]
     assert texts and ndimage._stencils and not any(map(nvrtc.problems, texts))
     for kernel in ndimage._stencils.values():
@@ -335,9 +337,11 @@ def test_filters(mode):
 @pytest.mark.parametrize("mode", BEYOND)
 def test_the_kernel_of_filters_is_the_filter(mode):
     # GPUs run it; here the interpreter does.
-    t, w = arete.tensor(X), arete.randn(3, 4, dtype=arete.float64)
-    found = ndimage._stencil(t, w, [1, 2], [1, 1], mode, 0.5)
-    assert arete.allclose(found, ndimage._correlated(t, w, [0, 0], mode, 0.5))
+    for t in (arete.tensor(X), arete.randn(29, 17, dtype=arete.float64), arete.randn(5, 33, dtype=arete.float64).mT):
+        for sizes, before in (((3, 4), [1, 2]), ((8, 7), [4, 3]), ((1, 3), [0, 1]), ((4, 1), [2, 0])):
+            w = arete.randn(sizes, dtype=arete.float64)
+            found = ndimage._stencil(t, w, before, [n - 1 - b for n, b in zip(sizes, before)], mode, 0.5)
+            assert arete.allclose(found, ndimage._correlated(t, w, [0, 0], mode, 0.5))
 
 
 def test_integers_and_outputs():

@@ -71,25 +71,46 @@ def _windows(t, sizes, origins, mode, cval):
     return t
 
 
-# Of one kernel for a GPU, where a picture's borders are read as its mode says; the sizes are numbers of the compiler, which unrolls.
+# Of one kernel for a GPU, where a picture's borders are read as its mode says; the sizes are numbers of the compiler, which unrolls. A
+# thread makes STRIP results of a column: each row of the picture that they need is read once and taken into all of them, and the
+# weights stay in registers. Neighbours in a row are neighbours in a warp, so what a thread reads its neighbours have brought.
 _STENCIL = """
-  const int rows = (int)x.shape()[0], columns = (int)x.shape()[1], r = (int)i / columns, c = (int)i % columns;
-  T s = 0;
-  if (r >= UP && r + DOWN < rows && c >= LEFT && c + RIGHT < columns) {
-    for (int a = 0; a <= UP + DOWN; ++a)
-      for (int b = 0; b <= LEFT + RIGHT; ++b) s += x(r + a - UP, c + b - LEFT) * w(a, b);
-  } else {
-    for (int a = 0; a <= UP + DOWN; ++a)
-      for (int b = 0; b <= LEFT + RIGHT; ++b) {
-        int p = r + a - UP, q = c + b - LEFT;
-        if (MODE == 4 && (p < 0 || p >= rows || q < 0 || q >= columns)) {
-          s += cval * w(a, b);
-        } else {
-          s += x(beyond(p, rows), beyond(q, columns)) * w(a, b);
-        }
+  const int rows = (int)x.shape()[0], columns = (int)x.shape()[1];
+  const int c = (int)i % columns, top = (int)i / columns * STRIP;
+  T s[STRIP];
+  for (int k = 0; k < STRIP; ++k) s[k] = 0;
+  if (top >= UP && top + STRIP + DOWN <= rows && c >= LEFT && c + RIGHT < columns) {
+    #pragma unroll
+    for (int a = 0; a < HEIGHT + STRIP - 1; ++a) {
+      const ptrdiff_t begin = (ptrdiff_t)(top + a - UP) * columns + c - LEFT;
+      T row[WIDTH];
+      #pragma unroll
+      for (int b = 0; b < WIDTH; ++b) row[b] = x[begin + b];
+      #pragma unroll
+      for (int k = 0; k < STRIP; ++k) {
+        if (a < k || a >= k + HEIGHT) continue;
+        #pragma unroll
+        for (int b = 0; b < WIDTH; ++b) s[k] += row[b] * w[(a - k) * WIDTH + b];
       }
+    }
+  } else {
+    for (int k = 0; k < STRIP && top + k < rows; ++k) {
+      T sum = 0;
+      for (int a = 0; a < HEIGHT; ++a)
+        for (int b = 0; b < WIDTH; ++b) {
+          const int p = top + k + a - UP, q = c + b - LEFT;
+          if (MODE == 4 && (p < 0 || p >= rows || q < 0 || q >= columns)) {
+            sum += cval * w[a * WIDTH + b];
+          } else {
+            sum += x[(ptrdiff_t)beyond(p, rows) * columns + beyond(q, columns)] * w[a * WIDTH + b];
+          }
+        }
+      s[k] = sum;
+    }
   }
-  y = s;"""
+  #pragma unroll
+  for (int k = 0; k < STRIP; ++k)
+    if (top + k < rows) y[(ptrdiff_t)(top + k) * columns + c] = s[k];"""
 _BEYOND = """__device__ int beyond(int i, int n) {
   if (i >= 0 && i < n) return i;
   if (MODE == 2 || MODE == 4) return i < 0 ? 0 : n - 1;
@@ -102,11 +123,15 @@ _stencils = {}
 
 def _stencil(t, weights, before, after, mode, cval):
     key = *before, *after, mode
+    strip = 8 if weights.numel() <= 49 else 4
     if key not in _stencils:
-        numbers = zip(("UP", "LEFT", "DOWN", "RIGHT"), (*before, *after))
-        options = [f"-D{name}={v}" for name, v in numbers] + [f"-DMODE={('reflect', 'mirror', 'nearest', 'wrap', 'constant').index(mode)}"]
-        _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "T y", _STENCIL, "stencil", preamble=_BEYOND, options=options)
-    return _stencils[key](t, weights, float(cval), size=t.numel()).reshape(t.shape)
+        numbers = {"UP": before[0], "LEFT": before[1], "DOWN": after[0], "RIGHT": after[1], "STRIP": strip,
+                   "HEIGHT": weights.shape[0], "WIDTH": weights.shape[1],
+                   "MODE": ("reflect", "mirror", "nearest", "wrap", "constant").index(mode)}
+        _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "raw T y", _STENCIL, "stencil", preamble=_BEYOND,
+                                           options=[f"-D{name}={v}" for name, v in numbers.items()])
+    y = _t.empty(t.shape, dtype=t.dtype, device=t.device)
+    return _stencils[key](t.contiguous(), weights.contiguous(), float(cval), y, size=-(-t.shape[0] // strip) * t.shape[1])
 
 
 def _correlated(t, weights, origins, mode, cval):
