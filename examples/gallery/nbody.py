@@ -5,7 +5,7 @@ arete.cupy.install()
 
 import cupy as cp  # noqa: E402
 import numpy as np  # noqa: E402
-from cupyx import jit  # noqa: E402
+from cupyx import jit, rsqrt  # noqa: E402
 
 from picture import save  # noqa: E402
 
@@ -14,36 +14,41 @@ TILE = 128
 
 @jit.rawkernel()
 def attract(x, force):
-    tile = jit.shared_memory(np.float32, (3, TILE))
+    tile_x = jit.shared_memory(np.float32, TILE)
+    tile_y = jit.shared_memory(np.float32, TILE)
+    tile_m = jit.shared_memory(np.float32, TILE)
     n = x.shape[1]
     i = jit.grid(1)
     t = jit.threadIdx.x
     mine_x = x[0, i] if i < n else 0.0
     mine_y = x[1, i] if i < n else 0.0
-    fx = 0.0
-    fy = 0.0
-    for start in range(0, n, TILE):
-        for k in range(3):
-            tile[k, t] = x[k, start + t] if start + t < n else 0.0
+    fx = np.float32(0)
+    fy = np.float32(0)
+    # Blocks along y share the tiles of the others.
+    for start in range(jit.blockIdx.y * TILE, n, jit.gridDim.y * TILE):
+        tile_x[t] = x[0, start + t] if start + t < n else 0.0
+        tile_y[t] = x[1, start + t] if start + t < n else 0.0
+        tile_m[t] = x[2, start + t] if start + t < n else 0.0
         jit.syncthreads()
         for j in range(TILE):
-            dx = tile[0, j] - mine_x
-            dy = tile[1, j] - mine_y
-            d = dx * dx + dy * dy + 0.01
-            w = tile[2, j] / (d * np.sqrt(d))
+            dx = tile_x[j] - mine_x
+            dy = tile_y[j] - mine_y
+            r = rsqrt(dx * dx + dy * dy + 0.01)
+            w = tile_m[j] * r * r * r
             fx += dx * w
             fy += dy * w
         jit.syncthreads()
     if i < n:
-        force[0, i] = fx
-        force[1, i] = fy
+        jit.atomic_add(force, (0, i), fx)
+        jit.atomic_add(force, (1, i), fy)
 
 
 def compute(x, v, steps, h=0.01):
     """Places and masses (3, n), velocities (2, n); the places of each step."""
-    force, path = cp.empty_like(v), []
+    path, tiles = [], (x.shape[1] + TILE - 1) // TILE
     for _ in range(steps):
-        attract[(x.shape[1] + TILE - 1) // TILE, TILE](x, force)
+        force = cp.zeros_like(v)
+        attract[(tiles, min(tiles, 8)), TILE](x, force)
         v = v + h * force
         x[:2] += h * v
         path.append(x[:2].copy())

@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import numpy
+import nvrtc
 import pytest
 from array_cases import CALLS
 from array_programs import PROGRAMS
@@ -532,3 +533,24 @@ def test_views_of_read_only_arrays():
                 view(np, a)[...] = 1
                 pytest.fail(f"view {k} is written")
         assert numpy.array_equal(a.get(), theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int64"])
+def test_the_kernel_of_histograms_counts(dtype):
+    # GPUs run it; here the interpreter does, with values on the edges, too.
+    random = numpy.random.default_rng(3)
+    for bins, (low, high) in ((10, (0, 1)), (7, (-0.3, 2.1)), (256, (0, 200)), (3, (1e6, 1e6 + 1))):
+        edges = numpy.linspace(low, high, bins + 1)
+        x = numpy.concatenate([random.uniform(low - 0.1, high + 0.1, 3000), edges, [low, high]]).astype(dtype)
+        want, edges = numpy.histogram(x, bins, (low, high))
+        e = arete.tensor(edges.astype(dtype if dtype.startswith("f") else "float64"))
+        found = np._histograms._counted(arete.tensor(x), e, low, high)
+        at = (numpy.searchsorted(e.numpy(), x, side="right") - 1)[(x >= e[0].item()) & (x <= e[-1].item())].clip(max=bins - 1)
+        assert found.tolist() == numpy.bincount(at, minlength=bins).tolist(), (bins, low)
+        assert abs(found.numpy() - want).sum() <= (0 if dtype != "float32" else 4)
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+def test_the_kernel_of_histograms_compiles_for_gpus():
+    for types in (["-DELEMENT=float", "-DEDGE=float"], ["-DELEMENT=signed char", "-DEDGE=double"]):
+        assert nvrtc.problems(np._histograms._COUNT, [*types, "-DCOPIES=8", "-DLOADS=8"]) == ""

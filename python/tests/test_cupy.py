@@ -103,7 +103,7 @@ def product(a, b, c):
         left[ty, tx] = a[row, k + tx] if row < a.shape[0] and k + tx < a.shape[1] else 0
         right[ty][tx] = b[k + ty, col] if col < b.shape[1] and k + ty < b.shape[0] else 0
         jit.syncthreads()
-        for j in range(TILE):
+        for j in jit.range(TILE, unroll=True):
             total += left[ty, j] * right[j, tx]
         jit.syncthreads()
     if row < c.shape[0] and col < c.shape[1]:
@@ -150,7 +150,7 @@ def counted(x, counts):
 @jit.rawkernel()
 def warped(x, y):
     v = x[jit.threadIdx.x]
-    for k in range(5):
+    for k in jit.range(0, 5, 1, unroll=5):
         v += jit.shfl_xor_sync(0xffffffff, v, 1 << k)
     y[jit.threadIdx.x] = v if not (jit.laneid() == 3) else -1.5
 
@@ -265,12 +265,18 @@ def _dims(x):
     x[0, 1] = 2
 
 
+def _unrolled(x):
+    for i in jit.range(4, unroll=x.size):
+        x[i] = 1
+
+
 @pytest.mark.parametrize("body, error, text", [
     (_beyond, IndexError, "index 4 is out of range for x, which has 4"), (_slice, NotImplementedError, "elements, not slices"),
     (_text, NotImplementedError, r"line \d+: kernels do not know print\(\)"), (_no_value, NameError, "'y' has no value yet"),
     (_with, NotImplementedError, "no 'with'"), (_or, NotImplementedError, r"line \d+: 'and' and 'or' of numbers have no value"),
     (_gives, TypeError, "a kernel returns nothing"), (_float_index, TypeError, "an index is an integer"),
     (_itself, NotImplementedError, "calls itself"), (_dims, IndexError, "x has 1 dimensions, and 2 indices"),
+    (_unrolled, TypeError, "one option: unroll"),
 ])
 def test_errors_of_python_kernels(body, error, text):
     with pytest.raises(error, match=text):

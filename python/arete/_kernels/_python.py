@@ -276,6 +276,11 @@ class _Translation:
         call = s.iter
         if not isinstance(call, ast.Call) or self.known(call.func) not in (range, INTRINSICS["range"]) or not 1 <= len(call.args) <= 3:
             self.fail(s, "loops run over range(...)", NotImplementedError)
+        unroll = None
+        for k in call.keywords:
+            unroll = self.literal(k.value)
+            if k.arg != "unroll" or unroll is not True and (type(unroll) is not int or unroll < 1):
+                self.fail(call, "range() has one option: unroll=True, or how many rounds")
         given = [self.value(a) for a in call.args]
         if any(v.rank >= _FLOAT for v in given):
             self.fail(s, "range() counts by integers")
@@ -294,6 +299,8 @@ class _Translation:
         self.variables[s.target.id] = _higher(self.variables.get(s.target.id, type_), type_)
         if s.target.id in self.fixed:
             self.fail(s, f"{s.target.id!r} is an argument")
+        if unroll is not None:
+            self.add(depth, "#pragma unroll" + ("" if unroll is True else f" {unroll}"))
         self.add(depth, f"for ({type_} {k} = {start.text}; {test}; {k} += {k}_step) {{", s)
         self.add(depth + 1, f"{s.target.id} = {k};")
         self.block(s.body, depth + 1)

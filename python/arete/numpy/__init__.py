@@ -8,6 +8,7 @@ import math as _math
 from . import (
     _array,
     _creation,
+    _histograms,
     _indexing,
     _interchange,
     _joining,
@@ -26,6 +27,7 @@ from .._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel
 from ..cuda import nvtx
 from ._array import *
 from ._creation import *
+from ._histograms import *
 from ._info import __array_namespace_info__
 from ._interchange import *
 from ._joining import *
@@ -56,6 +58,7 @@ __all__ = [
             _shapes,
             _joining,
             _searching,
+            _histograms,
             _products,
             _mathematics,
             _polynomials,
