@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "arete/base/error.h"
 #include "arete/device/cuda.h"
@@ -77,7 +78,7 @@ void RawKernel::operator()(Dim grid, Dim block, std::vector<KernelArgument> argu
       if (a.tensor().defined())
         plain.push_back({nullptr, span_of(a.tensor()), a.tensor().data_ptr(), a.tensor().dtype()});
       else
-        plain.push_back({a.address(), a.size()});
+        plain.push_back({.number = a.address(), .bytes = a.size(), .is_whole = a.is_whole()});
     }
     lanes::launch(found_->on_cpu(*this), grid, block, plain, shared_bytes);
     return;
@@ -93,6 +94,36 @@ void RawKernel::operator()(Dim grid, Dim block, std::vector<KernelArgument> argu
   backend.launch_user_kernel(found_->on(*this, *device),
                              {grid, block, shared_bytes, addresses.data(), memory});
 }
+
+const prim::UserKernel& RawKernel::on_current_gpu(const char* wanted) const {
+  if (!is_available())
+    throw NotImplementedError(name_, std::string(wanted) + " of kernels are those of GPUs")
+        .hint(unavailable_reason());
+  const Device device(DeviceType::cuda, current_device());
+  return *static_cast<const prim::UserKernel*>(found_->on(*this, device));
+}
+
+int64_t RawKernel::fact(prim::KernelFact which) const {
+  return on_current_gpu("attributes").fact(which);
+}
+
+void RawKernel::set(prim::KernelFact which, int value) const {
+  on_current_gpu("attributes").set(which, value);
+}
+
+int RawKernel::resident_blocks(int threads, size_t shared_bytes) const {
+  return on_current_gpu("multiprocessors").resident_blocks(threads, shared_bytes);
+}
+
+prim::KernelVariable RawKernel::variable(const std::string& name) const {
+  if (is_available()) return on_current_gpu("variables").variable(name);
+  found_->on_cpu(*this);
+  const std::span<std::byte> memory = lanes::variable_of(source_, name, options_);
+  if (memory.empty()) throw ValueError(name_, "the source has no such variable").got(name);
+  return {memory.data(), memory.size()};
+}
+
+void* RawKernel::native_handle() const { return on_current_gpu("handles").native_handle(); }
 
 void RawKernel::compile() const {
   if (is_available())

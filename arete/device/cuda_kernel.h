@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arete/core/tensor.h"
+#include "arete/prim/user_kernel.h"
 
 namespace arete::cuda {
 
@@ -20,16 +21,18 @@ class KernelArgument {
   template <class T>
   requires(std::is_trivially_copyable_v<T> && sizeof(T) <= 16 && !std::is_base_of_v<Tensor, T>)
       KernelArgument(T value)
-      : size_(sizeof(T)) {
+      : size_(sizeof(T)), is_whole_(std::is_integral_v<T>) {
     std::memcpy(bytes_.data(), &value, sizeof(T));
   }
   const Tensor& tensor() const { return tensor_; }
   void* address() { return bytes_.data(); }
   /// Of a plain value.
   size_t size() const { return size_; }
+  bool is_whole() const { return is_whole_; }
 
  private:
   size_t size_ = 0;
+  bool is_whole_ = false;
   alignas(16) std::array<std::byte, 16> bytes_{};
   Tensor tensor_;
 };
@@ -64,10 +67,20 @@ class RawKernel {
                   size_t shared_bytes = 0) const;
   /// Compiles now, for the current GPU.
   void compile() const;
+  /// Of the kernel as it is compiled for the current GPU: its facts, how many of its blocks a
+  /// multiprocessor holds, a variable of its source, and CUDA's handle.
+  /// Where there is no GPU the variable is the CPU's, and the others are NotImplementedErrors.
+  int64_t fact(prim::KernelFact which) const;
+  /// max_dynamic_shared_size_bytes and preferred_shared_memory_carveout.
+  void set(prim::KernelFact which, int value) const;
+  int resident_blocks(int threads, size_t shared_bytes = 0) const;
+  prim::KernelVariable variable(const std::string& name) const;
+  void* native_handle() const;
   const std::string& name() const { return name_; }
 
  private:
   struct Found;
+  const prim::UserKernel& on_current_gpu(const char* wanted) const;
   std::string source_, name_;
   std::vector<std::string> options_;
   std::shared_ptr<Found> found_;  // by device: the key of a kernel is a hash of all its text

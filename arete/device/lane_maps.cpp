@@ -5,6 +5,7 @@
 #include <map>
 
 #include "arete/device/lane_tree_internal.h"
+#include "arete/expr/scalar_math.h"
 
 namespace arete::lanes {
 namespace {
@@ -165,6 +166,18 @@ T absolute(T a) {
   return a < T(0) ? sub(T(0), a) : a;
 }
 
+// erfc(x) = y: beyond the middle by Newton's steps, since 1 - y has lost what matters.
+double erfc_inverse(double y) {
+  if (!(y >= 0 && y <= 2)) return std::numeric_limits<double>::quiet_NaN();
+  if (y == 0 || y == 2) return (1 - y) * std::numeric_limits<double>::infinity();
+  if (y > 1) return -erfc_inverse(2 - y);
+  if (y > 0.0625) return expr::scalar::erfinv(1 - y);
+  constexpr double kHalfRootPi = 0.88622692545275801365;
+  double x = std::sqrt(-std::log(y * 2 * kHalfRootPi * std::sqrt(-std::log(y))));
+  for (int i = 0; i < 5; ++i) x += (std::erfc(x) / y - 1) * y * std::exp(x * x) * kHalfRootPi;
+  return x;
+}
+
 // clang-format off
 #define ARETE_LANES_MATH1(X)                                                                      \
   X(sqrt, std::sqrt(x)) X(rsqrt, T(1) / std::sqrt(x)) X(cbrt, std::cbrt(x))                       \
@@ -179,6 +192,8 @@ T absolute(T a) {
   X(sinpi, std::sin(x * T(3.14159265358979323846)))                                               \
   X(cospi, std::cos(x * T(3.14159265358979323846)))                                               \
   X(normcdf, T(0.5) * std::erfc(-x * T(0.70710678118654752440)))                                  \
+  X(erfinv, T(expr::scalar::erfinv(x))) X(erfcinv, T(erfc_inverse(x)))                                    \
+  X(normcdfinv, T(-1.41421356237309504880 * erfc_inverse(2 * double(x))))                         \
   X(rcp, T(1) / x) X(saturate, x >= T(0) ? (x > T(1) ? T(1) : x) : T(0))
 #define ARETE_LANES_MATH2(X)                                                                      \
   X(pow, std::pow(x, y)) X(atan2, std::atan2(x, y)) X(fmod, std::fmod(x, y))                      \

@@ -64,9 +64,14 @@ int Type::step() const {
 
 namespace {
 
+// Memory of the variables of a source, which all its functions share.
+using Variables = std::map<std::string, std::shared_ptr<std::vector<std::byte>>>;
+
 class Parser : public Expressions {
  public:
-  using Expressions::Expressions;
+  Parser(const std::string& source, const std::string& name,
+         const std::vector<std::string>& options, Variables& variables)
+      : Expressions(source, name, options), variables_(variables) {}
 
   ProgramPtr program() {
     top_level();
@@ -138,7 +143,6 @@ class Parser : public Expressions {
           accept(",");
         }
       }
-      bool constant = false;
       const size_t begin = at_;
       size_t group = 0;
       for (;; ++at_) {
@@ -153,8 +157,6 @@ class Parser : public Expressions {
           continue;
         }
         if (peek("__global__")) f.kernel = true;
-        if (peek("__constant__") || peek("__device__") || peek("const") || peek("constexpr"))
-          constant = constant || !peek("__device__");
         if (peek(";") || peek("=") || peek("{") || peek("[")) break;
       }
       if (peek("{") && group == 0) {  // extern "C" {
@@ -177,7 +179,7 @@ class Parser : public Expressions {
       while (peek("static") || peek("__device__") || peek("__constant__") || peek("extern") ||
              now().kind == Token::text)
         ++at_;
-      global(constant);
+      global();
     }
   }
 
@@ -198,7 +200,7 @@ class Parser : public Expressions {
     take(";");
   }
 
-  void global(bool) {
+  void global() {
     bool fixed = false;
     const Type t = type(&fixed);
     do {
@@ -221,9 +223,13 @@ class Parser : public Expressions {
       if (open) mine.dims[0] = int(values.size());
       int64_t count = 1;
       for (const int d : mine.dims) count *= d;
-      auto data = std::make_shared<std::vector<std::byte>>(size_t(count * bytes_of(mine.num)));
       if (int64_t(values.size()) > count) fail("more values than " + name + " has elements");
-      for (size_t i = 0; i < values.size(); ++i) put(*data, i, mine.num, values[i]);
+      std::shared_ptr<std::vector<std::byte>>& data = variables_[name];
+      if (!data) {  // else another function has read it, and kernels may have changed it
+        auto fresh = std::make_shared<std::vector<std::byte>>(size_t(count * bytes_of(mine.num)));
+        for (size_t i = 0; i < values.size(); ++i) put(*fresh, i, mine.num, values[i]);
+        data = std::move(fresh);
+      }
       Type element = mine;
       Node* address =
           memory_node({Memory::global, name, mine.num, int64_t(data->size()), -1, data}, element);
@@ -724,21 +730,45 @@ class Parser : public Expressions {
     declare(name, std::move(s));
     return new_statement(Do::nothing);
   }
+
+  Variables& variables_;
 };
+
+struct Sources {
+  std::mutex mutex;
+  std::map<std::string, ProgramPtr> programs;
+  std::map<std::string, Variables> variables;
+};
+Sources& sources() {
+  static auto& all = *new Sources;
+  return all;
+}
+
+std::string key_of(const std::string& source, const std::vector<std::string>& options) {
+  std::string key;
+  for (const std::string& o : options) key += o + '\n';
+  return key + source;
+}
 
 }  // namespace
 
 ProgramPtr read(const std::string& source, const std::string& name,
                 const std::vector<std::string>& options) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<std::string, ProgramPtr>;
-  std::string key = name;
-  for (const std::string& o : options) key += '\n' + o;
-  key += '\n' + source;
-  const std::lock_guard lock(mutex);
-  ProgramPtr& p = (*programs)[key];
-  if (!p) p = Parser(source, name, options).program();
+  Sources& all = sources();
+  const std::string key = key_of(source, options);
+  const std::lock_guard lock(all.mutex);
+  ProgramPtr& p = all.programs[name + '\n' + key];
+  if (!p) p = Parser(source, name, options, all.variables[key]).program();
   return p;
+}
+
+std::span<std::byte> variable_of(const std::string& source, const std::string& name,
+                                 const std::vector<std::string>& options) {
+  Sources& all = sources();
+  const std::lock_guard lock(all.mutex);
+  const Variables& variables = all.variables[key_of(source, options)];
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::span<std::byte>() : std::span(*found->second);
 }
 
 }  // namespace arete::lanes

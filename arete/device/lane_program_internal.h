@@ -33,6 +33,7 @@ struct Argument {
   size_t bytes = 0;              // of the number, or of the memory
   void* data = nullptr;
   DType dtype = kFloat32;  // of the memory's elements
+  bool is_whole = false;   // the number, of 8 bytes: an integer of any size takes it
 };
 
 /// Reads `source` and the function `name` in it. `options` are those of the compiler, of which "-D"
@@ -40,6 +41,10 @@ struct Argument {
 /// line for what is wrong, NotImplementedError for what the language has and this does not.
 ProgramPtr read(const std::string& source, const std::string& name,
                 const std::vector<std::string>& options);
+
+/// Memory of a variable of a source of which a function was read; empty if it has none of the name.
+std::span<std::byte> variable_of(const std::string& source, const std::string& name,
+                                 const std::vector<std::string>& options);
 
 /// Runs all blocks; returns when they are done. TypeError for arguments that are not those of the
 /// function, IndexError for accesses outside of memory.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -715,6 +716,30 @@ bool same_elements(Num a, Num b) {
          b != Num::boolean;
 }
 
+// Whether an integer parameter of fewer bytes holds the number, which is whole: a GPU reads its low
+// bytes, which on the machines at hand are those of the shorter number, and so does a lane.
+bool is_narrowed(Num wanted, const Argument& a) {
+  int64_t v = 0;
+  if (!a.is_whole || a.bytes != sizeof(v)) return false;
+  std::memcpy(&v, a.number, sizeof(v));
+  switch (wanted) {
+    case Num::i8:
+      return std::in_range<int8_t>(v);
+    case Num::u8:
+      return std::in_range<uint8_t>(v);
+    case Num::i16:
+      return std::in_range<int16_t>(v);
+    case Num::u16:
+      return std::in_range<uint16_t>(v);
+    case Num::i32:
+      return std::in_range<int32_t>(v);
+    case Num::u32:
+      return std::in_range<uint32_t>(v);
+    default:
+      return false;
+  }
+}
+
 void check_arguments(const Program& p, std::span<const Argument> arguments) {
   if (arguments.size() != p.parameters.size())
     throw TypeError(p.name, "the number of arguments is wrong")
@@ -729,7 +754,7 @@ void check_arguments(const Program& p, std::span<const Argument> arguments) {
                                        : "a tensor where the kernel has a number")
           .argument(q.name)
           .expected(wanted);
-    if (a.number ? int(a.bytes) != bytes_of(q.type.num)
+    if (a.number ? int(a.bytes) != bytes_of(q.type.num) && !is_narrowed(q.type.num, a)
                  : !same_elements(q.type.num, number_of(a.dtype)))
       throw TypeError(p.name, "the argument has another type than the parameter")
           .argument(q.name)

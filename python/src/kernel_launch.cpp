@@ -425,6 +425,24 @@ void bind_kernels(nb::module_& parent) {
              const WithoutGil free;
              k.compile();
            })
+      // By the number of a prim::KernelFact.
+      .def("fact",
+           [](const cuda::RawKernel& k, int which) { return k.fact(prim::KernelFact(which)); })
+      .def("set", [](const cuda::RawKernel& k, int which,
+                     int value) { k.set(prim::KernelFact(which), value); })
+      .def("resident_blocks", &cuda::RawKernel::resident_blocks, "threads"_a, "shared_bytes"_a = 0)
+      // The bytes of a variable of the source.
+      .def("variable",
+           [](const cuda::RawKernel& k, const std::string& name) {
+             const prim::KernelVariable v = k.variable(name);
+             const Device device = cuda::is_available()
+                                       ? Device(DeviceType::cuda, cuda::current_device())
+                                       : Device(kCPU);
+             return from_blob(v.data, {int64_t(v.bytes)},
+                              TensorOptions().dtype(DType::u8).device(device));
+           })
+      .def_prop_ro("native_handle",
+                   [](const cuda::RawKernel& k) { return uintptr_t(k.native_handle()); })
       // Arguments as they come; `other` makes a tensor or (kind, number) of those that are neither
       // arrays of the library nor numbers.
       .def(

@@ -1,10 +1,14 @@
 """Kernels of users: the whole language of ElementwiseKernel and ReductionKernel, kernels in the C part of CUDA C++ on the CPU, and that
 what is made of them compiles for GPUs."""
+import io
+import math
+
 import nvrtc
 import numpy
 import pytest
 
 import arete
+import arete.cupy
 from arete import _kernels, cupyx
 from arete._kernels import _elementwise, _reduction, _text
 from arete._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModule, ReductionKernel, SourceModule
@@ -418,6 +422,32 @@ def test_values_of_statements_are_those_of_c(device):
     assert c.tolist() == [6, 6, 1]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_integers_of_python_are_any_integer(device):
+    k = RawKernel("""extern "C" __global__ void k(double* x, int a, short b, unsigned char c, long long d) {
+      x[0] = a; x[1] = b; x[2] = c; x[3] = d;
+    }""", "k")
+    x = arete.zeros(4, dtype=arete.float64, device=device)
+    k((1,), (1,), (x, -5, -6, 7, 1 << 40))
+    assert x.tolist() == [-5, -6, 7, 1 << 40]
+    if device == "cpu":
+        wrong = (1 << 40, 1, 1, 1), (1, 1 << 15, 1, 1), (1, 1, -1, 1), (1.0, 1, 1, 1), (numpy.float32(1), 1, 1, numpy.int32(1))
+        for arguments in wrong:
+            with pytest.raises(TypeError, match="another type than the parameter"):
+                k((1,), (1,), (x, *arguments))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inverses_of_the_error_function(device):
+    statements = "for (;;) break; a = erfinv(1 - p); b = erfcinv(p); c = normcdfinv(p / 2);"
+    k = ElementwiseKernel("T p", "T a, T b, T c", statements, "inverses")
+    p = arete.tensor([1e-300, 1e-20, 1e-3, 0.05, 0.3, 1.0, 1.5, 1.99], dtype=arete.float64, device=device)
+    a, b, c = (v.cpu() for v in k(p))
+    back = arete.tensor([math.erfc(v) for v in b.tolist()], dtype=arete.float64)
+    assert arete.allclose(back, p.cpu(), rtol=1e-11, atol=0) and arete.allclose(c, -(2**0.5) * b, rtol=1e-12, atol=0)
+    assert arete.allclose(a[3:], b[3:], rtol=1e-9) and k(p * 0)[1][0].item() == numpy.inf
+
+
 @needs_nvrtc
 def test_these_sources_are_cuda():
     assert nvrtc.problems(SOURCE) == ""
@@ -446,14 +476,101 @@ def test_templates_by_name(device):
     ("__device__ constexpr int c[] = {1, 2};", None),
     ("// __device__ int total;\n#define F __device__\nF int f(int k = 2) { return k; }\n__device__ int g() { int i = 0; return i; }", None),
 ])
-def test_functions_of_a_module_do_not_share_variables(variable, shared):
-    module = RawModule(code=f"{variable}\n__global__ void a(int* x) {{}}\n__global__ void b(int* x) {{}}")
-    assert module.get_function("a") is module.get_function("a")
+def test_instances_of_templates_do_not_share_variables(variable, shared):
+    module = RawModule(code=f"{variable}\n__global__ void a(int* x) {{}}\n__global__ void b(int* x) {{}}\n"
+                            "template <class T> __global__ void c(T* x) {}")
+    assert module.get_function("a") is module.get_function("a") and module.get_function("b").name == "b"
     if shared is None:
-        module.get_function("b")
+        module.get_function("c<int>")
     else:
         with pytest.raises(NotImplementedError, match=f"share the variable '{shared}'"):
-            module.get_function("b")
+            module.get_function("c<int>")
+
+
+needs_gpu = pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+
+
+def test_variables_of_modules():
+    module = RawModule(code=r"""
+    __constant__ float weights[3];
+    extern "C" __device__ int calls = 5;
+    extern "C" __global__ void weighted(float* x) { x[threadIdx.x] *= weights[threadIdx.x]; if (threadIdx.x == 0) ++calls; }
+    extern "C" __global__ void called(int* x) { *x = calls; }""")
+    memory = module.get_global("weights")
+    assert memory.size == 12 and int(memory + 4) == memory.ptr + 4
+    weights = arete.cupy.ndarray((3,), arete.cupy.float32, memory)
+    weights[...] = arete.cupy.array([1, 2, 3], dtype="float32")
+    x, n = arete.ones(3, device=DEVICES[-1]), arete.zeros(1, dtype=arete.int32, device=DEVICES[-1])
+    module.get_function("weighted")((1,), (3,), (x,))
+    module.get_function("called")((1,), (1,), (n,))  # in the same module
+    assert x.tolist() == [1, 2, 3] and n.item() == 6
+    assert arete.cupy.ndarray((1,), "int32", memptr=module.get_global("calls")).item() == 6
+    with pytest.raises(ValueError, match="no such variable"):
+        module.get_global("missing")
+    with pytest.raises(ValueError, match="do not fit"):
+        arete.cupy.ndarray((4,), arete.cupy.float32, memory)
+
+
+@needs_gpu
+def test_attributes_and_occupancy():
+    kernel = RawKernel("""extern "C" __global__ void __launch_bounds__(256) k(float* x) {
+      __shared__ float s[64];
+      s[threadIdx.x % 64] = x[threadIdx.x];
+      __syncthreads();
+      x[threadIdx.x] = s[(threadIdx.x + 1) % 64];
+    }""", "k")
+    facts = kernel.attributes
+    assert kernel.shared_size_bytes == 256 and kernel.max_threads_per_block == 256 and 0 < kernel.num_regs == facts["num_regs"]
+    assert kernel.local_size_bytes == 0 and kernel.binary_version >= 50 and len(facts) == 10
+    kernel.max_dynamic_shared_size_bytes = 40 << 10
+    assert kernel.max_dynamic_shared_size_bytes == 40 << 10
+    with pytest.raises(ValueError, match="does not take this value"):
+        kernel.max_dynamic_shared_size_bytes = 1 << 30
+    driver = arete.cupy.cuda.driver
+    few = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, 256, 90 << 10)
+    assert 1 <= few < driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel, 256, 0)
+    blocks, threads = driver.occupancyMaxPotentialBlockSize(kernel.kernel, 0, 0)
+    assert 0 < threads <= 256 and blocks >= 1
+
+
+@pytest.mark.skipif(len(DEVICES) > 1, reason="there is a GPU")
+def test_without_a_gpu_kernels_have_no_attributes():
+    kernel = RawKernel('extern "C" __global__ void k(float* x) { *x = 1; }', "k")
+    for ask in (lambda: kernel.num_regs, lambda: kernel.attributes, lambda: kernel.kernel.ptr,
+                lambda: arete.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel, 32, 0)):
+        with pytest.raises(NotImplementedError, match="of kernels are those of GPUs"):
+            ask()
+    kernel.max_dynamic_shared_size_bytes = 64 << 10
+    x = arete.zeros(1)
+    kernel((1,), (1,), (x,), shared_mem=64 << 10)
+    assert x.item() == 1
+    with pytest.raises(ValueError, match="is no kernel"):
+        arete.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(5, 32, 0)
+
+
+def test_compilers_say_what_is_wrong_to_a_stream_too():
+    log = io.StringIO()
+    with pytest.raises(ValueError):
+        RawModule(code="template <class T> __global__ void f(T* x) {\n  x[0] = c;\n}", name_expressions=["f<int>"]).compile(log)
+    assert "c" in log.getvalue() and "2" in log.getvalue()
+
+
+def test_prepared_functions_of_pycuda():
+    f = SourceModule("__global__ void f(float* x, short n, double v) { for (int i = 0; i < n; ++i) x[i] = v; }").get_function("f")
+    x = arete.numpy.zeros(4, dtype="float32")
+    with pytest.raises(RuntimeError, match="says first"):
+        f.prepared_call((1, 1), (1, 1, 1), x, 3, 2)
+    for types in ("Phd", ["P", numpy.int16, numpy.float64]):
+        f.prepare(types).prepared_call((1, 1), (1, 1, 1), x, 3, 2)
+        assert x.tolist() == [2, 2, 2, 0]
+    f.prepared_async_call((1, 1), (1, 1, 1), None, x, 1, 7.5)
+    assert x.tolist() == [7.5, 2, 2, 0]
+    with pytest.raises(TypeError, match="prepared for 3"):
+        f.prepared_call((1, 1), (1, 1, 1), x)
+    with pytest.raises(OverflowError, match="16 bits"):
+        f.prepared_call((1, 1), (1, 1, 1), x, 1 << 20, 1)
+    with pytest.raises(ValueError, match="types of a kernel's arguments"):
+        f.prepare("Pz")
 
 
 def test_modules_as_pycuda_has_them():
@@ -470,7 +587,7 @@ def test_modules_as_pycuda_has_them():
         SourceModule("__global__ void f(float* x) {\n  x[0] = c;\n}").get_function("f")(InOut(a), block=(1, 1, 1))
 
 
-@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+@needs_gpu
 def test_the_checked_mode_of_gpus():
     x = arete.ones(8, device="cuda")
     k = ElementwiseKernel("raw T x", "raw T y", "int k = 1;\ny[i + k] = x[i]", "behind")

@@ -1,10 +1,12 @@
 """Kernels in the source of CUDA C++."""
 from __future__ import annotations
 
+import math
 import re
+import weakref
 
 from .. import _C
-from ._launch import on_stream, raw_argument
+from ._launch import NUMBER_KINDS, on_stream, raw_argument
 
 
 def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups, jitify):
@@ -14,6 +16,50 @@ def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups
                           ("jitify", jitify)):
         if value:
             raise NotImplementedError(f"{name}: {option} is not there")
+
+
+_FACTS = ("max_threads_per_block", "shared_size_bytes", "const_size_bytes", "local_size_bytes", "num_regs", "ptx_version", "binary_version",
+          "cache_mode_ca", "max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout")
+_SETTABLE = _FACTS[-2:]
+
+
+class Function:
+    """What CUDA knows a kernel by: `kernel.kernel.ptr` is its handle."""
+
+    known: weakref.WeakValueDictionary[int, RawKernel] = weakref.WeakValueDictionary()
+
+    def __init__(self, kernel):
+        self._kernel = kernel
+
+    @property
+    def ptr(self):
+        handle = self._kernel._kernel.native_handle
+        self.known[handle] = self._kernel
+        return handle
+
+
+class MemoryPointer:
+    """Memory from a place on; `arete.cupy.ndarray(shape, dtype, memptr)` is the array over it."""
+
+    def __init__(self, tensor, offset=0):
+        self._bytes, self._offset = tensor, offset
+
+    ptr = property(lambda self: self._bytes.data_ptr() + self._offset)
+    size = property(lambda self: self._bytes.numel() - self._offset)
+    device_id = property(lambda self: self._bytes.device.index)
+
+    def __int__(self):
+        return self.ptr
+
+    def __add__(self, offset):
+        return MemoryPointer(self._bytes, self._offset + offset)
+
+    def tensor(self, shape, dtype):
+        """The tensor of the memory's beginning."""
+        need = dtype.itemsize * math.prod(shape)
+        if need > self.size:
+            raise ValueError(f"{need} bytes do not fit into a memory of {self.size}")
+        return self._bytes[self._offset:self._offset + need].view(dtype).reshape(shape)
 
 
 class RawKernel:
@@ -41,12 +87,41 @@ class RawKernel:
     def __repr__(self):
         return f"<RawKernel {self.name}>"
 
-    def compile(self) -> None:
-        """Compiles now: for the current GPU, or the CPU where there is none."""
-        self._kernel.compile()
+    def compile(self, log_stream=None) -> None:
+        """Compiles now: for the current GPU, or the CPU where there is none. What the compiler has against the source is written to
+        `log_stream`, too, before it is raised."""
+        try:
+            self._kernel.compile()
+        except ValueError as e:
+            if log_stream is not None:
+                log_stream.write(f"{e}\n")
+            raise
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in _FACTS}
+
+    @property
+    def kernel(self) -> Function:
+        return Function(self)
 
     def __call__(self, grid, block, args, *, shared_mem: int = 0):
         self._kernel.launch(grid, block, args, shared_mem, raw_argument)
+
+
+def _fact(number, name):
+    def get(self):
+        return self._kernel.fact(number)
+
+    def put(self, value):
+        if _C._cuda.is_available():  # on the CPU every launch has the shared memory that it asks for
+            self._kernel.set(number, value)
+
+    return property(get, put if name in _SETTABLE else None)
+
+
+for _number, _name in enumerate(_FACTS):
+    setattr(RawKernel, _name, _fact(_number, _name))
 
 
 def _variable(code):
@@ -63,8 +138,9 @@ def _variable(code):
 
 class RawModule:
     """Several functions in one source: get_function(name) gives each as a RawKernel. Of a template an instance is named as in the
-    source, get_function("scale<float>"); those that `name_expressions` lists, if it is given, are all there are. Functions do not share
-    `__device__` variables: a second one of a source that has some which are not const is refused."""
+    source, get_function("scale<float>"); those that `name_expressions` lists, if it is given, are all there are. Functions share the
+    variables of the source, which get_global(name) gives, but instances of templates do not: beside another function of a source with
+    `__device__` variables that are not const one is refused."""
 
     def __init__(self, *, code: str, options=(), backend: str = "nvrtc", name_expressions=None, translate_cucomplex: bool = False,
                  enable_cooperative_groups: bool = False, jitify: bool = False):
@@ -74,19 +150,28 @@ class RawModule:
         self._functions: dict[str, RawKernel] = {}
 
     def compile(self, log_stream=None) -> None:
-        """Compiles the functions that `name_expressions` lists; others are compiled when they are first launched."""
+        """Compiles the functions that `name_expressions` lists; others are compiled when they are first launched. `log_stream` is as
+        RawKernel's."""
         for name in self.name_expressions or ():
-            self.get_function(name).compile()
+            self.get_function(name).compile(log_stream)
 
     def get_function(self, name: str) -> RawKernel:
         if "<" in name and self.name_expressions is not None and name not in self.name_expressions:
             raise ValueError(f"RawModule: {name!r} is not among the name_expressions")
         if name not in self._functions:
-            if self._functions and (variable := _variable(self.code)):
-                raise NotImplementedError(f"RawModule: functions of one source do not share the variable {variable!r}; give it to them as "
-                                          "an array")
+            if self._functions and any("<" in n for n in (name, *self._functions)) and (variable := _variable(self.code)):
+                raise NotImplementedError(f"RawModule: instances of templates do not share the variable {variable!r} with others; give it "
+                                          "to them as an array")
             self._functions[name] = RawKernel(self.code, name, self.options)
         return self._functions[name]
+
+    def get_global(self, name: str) -> MemoryPointer:
+        """The memory of a `__device__` or `__constant__` variable: on the current GPU, or on the CPU where there is none."""
+        bounds = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
+        found = re.search(rf"__global__\s+{bounds}void\s+{bounds}(\w+)", self.code)  # any function: all have the variables
+        if found is None:
+            raise ValueError("RawModule: the source has no kernel")
+        return MemoryPointer(self.get_function(found[1])._kernel.variable(name))
 
 
 class SourceModule:
@@ -97,18 +182,54 @@ class SourceModule:
         self._module = RawModule(code=source if no_extern_c else f'extern "C" {{\n#line 1\n{source}\n}}\n', options=options or ())
 
     def get_function(self, name: str):
-        kernel = self._module.get_function(name)
+        return SourceFunction(self._module.get_function(name))
 
-        def call(*args, block, grid=(1, 1), shared: int = 0, stream=None):
-            with on_stream(stream):
-                given = [a.to_device() if isinstance(a, In) else a for a in args]
-                kernel(grid, block, given, shared_mem=shared)
-                for a, t in zip(args, given):
-                    if isinstance(a, In):
-                        a.to_host(t)
+    def get_global(self, name: str):
+        """Address and bytes of a variable."""
+        memory = self._module.get_global(name)
+        return memory.ptr, memory.size
 
-        call.__name__, call.prepare = name, lambda *types: call
-        return call
+
+class SourceFunction:
+    """A function of a SourceModule: `f(*args, block=(64, 1, 1), grid=(8, 1))`, or `f.prepare("PPi")` and `f.prepared_call(grid, block,
+    *args)`, whose numbers are passed as the types say. RawKernel's attributes are its own, too."""
+
+    def __init__(self, kernel):
+        self.kernel, self._kinds = kernel, None
+
+    def __getattr__(self, name):
+        if name in _FACTS:
+            return getattr(self.kernel, name)
+        raise AttributeError(f"a function of a SourceModule has no {name!r}")
+
+    def __call__(self, *args, block, grid=(1, 1), shared: int = 0, stream=None):
+        with on_stream(stream):
+            given = [a.to_device() if isinstance(a, In) else a for a in args]
+            self.kernel(grid, block, given, shared_mem=shared)
+            for a, t in zip(args, given):
+                if isinstance(a, In):
+                    a.to_host(t)
+
+    def prepare(self, types):
+        """`types`: letters of struct's, or types of NumPy's; "P" is an array."""
+        kinds = [t if isinstance(t, str) and len(t) == 1 else NUMBER_KINDS.get(getattr(t, "__name__", None) or str(t)) for t in types]
+        kinds = [{"l": "q", "L": "Q"}.get(k, k) for k in kinds]
+        if not all(k == "P" or k in NUMBER_KINDS.values() for k in kinds):
+            raise ValueError(f"types of a kernel's arguments are among P{''.join(NUMBER_KINDS.values())}, not {types!r}")
+        self._kinds = kinds
+        return self
+
+    def prepared_call(self, grid, block, *args, shared_size: int = 0):
+        if self._kinds is None:
+            raise RuntimeError("prepare() says first what types the arguments have")
+        if len(args) != len(self._kinds):
+            raise TypeError(f"{self.kernel.name} is prepared for {len(self._kinds)} arguments ({len(args)} given)")
+        given = [a if k == "P" else (k, a) for k, a in zip(self._kinds, args)]
+        self.kernel._kernel.launch(grid, block, given, shared_size, lambda a: a if isinstance(a, tuple) else raw_argument(a))
+
+    def prepared_async_call(self, grid, block, stream, *args, shared_size: int = 0):
+        with on_stream(stream):
+            self.prepared_call(grid, block, *args, shared_size=shared_size)
 
 
 class In:

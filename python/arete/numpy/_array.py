@@ -7,6 +7,7 @@ import sys as _sys
 
 from .. import _C, _operators as _t
 from .._C import Tensor
+from .._kernels._raw import MemoryPointer
 from ._types import COMPLEX128, FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, generic, native
 
 __all__ = ["ndarray", "set_device", "get_device", "newaxis"]
@@ -94,9 +95,12 @@ class ndarray:
     __hash__ = None  # type: ignore[assignment]
     _tensor: Tensor
 
-    def __new__(cls, shape, dtype=float, buffer=None, offset=0, strides=None, order=None):
+    def __new__(cls, shape, dtype=float, buffer=None, offset=0, strides=None, order=None, *, memptr=None):
         if isinstance(shape, Tensor):
             return wrap(shape)
+        buffer = buffer if memptr is None else memptr
+        if isinstance(buffer, MemoryPointer) and strides is None and not offset:
+            return wrap(ordered(buffer.tensor(sizes_of(shape), native(dtype)), order))
         if buffer is not None or strides is not None or offset:
             raise NotImplementedError("ndarray(): memory of others is for frombuffer() and asarray()")
         return wrap(ordered(_t.empty(sizes_of(shape), dtype=native(dtype), device=_device), order))

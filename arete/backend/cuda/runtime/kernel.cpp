@@ -75,14 +75,10 @@ bool has_early_starts() {
 }
 std::atomic<bool> early_starts_allowed{true};
 
-const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash128& key,
-                   bool waits) {
-  device.make_current();
-  auto kernel = std::make_unique<Kernel>();
-  kernel->name = source.name;
-  kernel->waits = waits;
+// The module with a function, and what the function is called there.
+CUmodule load_module(DeviceContext& device, const KernelSource& source, const Hash128& key,
+                     std::string& name) {
   CUmodule module = nullptr;
-  std::string name = source.name;
   const auto code_of = [&](bool fresh) {
     std::string code = machine_code(device, source, key, fresh);
     if (is_expression(source.name)) {
@@ -98,7 +94,34 @@ const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash
     code = code_of(true);
     ARETE_CU(cuModuleLoadData, &module, code.data());
   }
-  ARETE_CU(cuModuleGetFunction, &kernel->function, module, name.c_str());
+  return module;
+}
+
+// Functions of one source of a user are of one module, and so share its variables; an instance of a
+// template is of its own, since the code depends on which instances are asked for.
+CUmodule shared_module(DeviceContext& device, const KernelSource& source, std::string& name) {
+  KernelSource whole = source;
+  whole.name.clear();
+  const Hash128 key = kernel_key(whole, device.limits().arch());
+  static auto& mutex = *new std::mutex;
+  static auto& modules = *new std::array<std::unordered_map<Hash128, CUmodule, Hash128Hasher>, 64>;
+  const std::lock_guard lock(mutex);
+  CUmodule& module = modules[size_t(device.ordinal())][key];
+  if (!module) module = load_module(device, source, key, name);
+  return module;
+}
+
+const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash128& key,
+                   bool waits) {
+  device.make_current();
+  auto kernel = std::make_unique<Kernel>();
+  kernel->name = source.name;
+  kernel->waits = waits;
+  std::string name = source.name;
+  kernel->module = source.of_user && !is_expression(source.name)
+                       ? shared_module(device, source, name)
+                       : load_module(device, source, key, name);
+  ARETE_CU(cuModuleGetFunction, &kernel->function, kernel->module, name.c_str());
   const auto get = [&](CUfunction_attribute a) {
     int v = 0;
     ARETE_CU(cuFuncGetAttribute, &v, a, kernel->function);

@@ -17,6 +17,7 @@ class DeviceContext;
 /// A kernel loaded on one device; lives for the rest of the process.
 struct Kernel {
   CUfunction function = nullptr;
+  CUmodule module = nullptr;
   int max_threads = 1024;  // per block
   int registers = 0;
   int static_shared = 0;  // bytes

@@ -1,7 +1,8 @@
 """Pools of memory: views of the one that all arrays come from."""
 from __future__ import annotations
 
-from ... import cuda as _cuda
+from ... import _C, cuda as _cuda
+from ..._operators import empty as _empty
 
 
 class MemoryPool:
@@ -57,6 +58,11 @@ class PinnedMemoryPool:
     @property
     def malloc(self):
         return self
+
+
+def alloc_pinned_memory(size):
+    """Bytes of the host, page-locked where there is a GPU, as a buffer: `numpy.frombuffer(memory, dtype, count)` is an array over them."""
+    return _empty(size, dtype=_C.uint8, pin_memory=_cuda.is_available()).numpy()
 
 
 _pool, _pinned = MemoryPool(), PinnedMemoryPool()
