@@ -67,6 +67,24 @@ def test_streams_events_and_pools():
             cp.cuda.runtime.getDevice()
 
 
+def test_memory_of_the_host_and_numbers_of_kernels():
+    assert cp.cuda.stream.Stream is cp.cuda.Stream and cp.cuda.stream.Event is cp.cuda.Event
+    a = numpy.frombuffer(cp.cuda.alloc_pinned_memory(24), numpy.float64, 3)
+    a[...] = [1, 2, 3]
+    assert cp.array(a).sum() == 6
+    b = cupyx.zeros_like_pinned(cp.ones((2, 3), dtype=cp.float32))
+    assert type(b) is numpy.ndarray and b.shape == (2, 3) and b.dtype == numpy.float32 and not b.any()
+    assert cupyx.empty_pinned(4, "int16").nbytes == 8 and cupyx.empty_like_pinned(b, shape=(0, 2)).size == 0
+    assert cp.uint32(7) == 7 and isinstance(cp.uint64(1), numpy.uint64)
+    for name, args in (("normal", (1, 2)), ("uniform", (3, 4)), ("gamma", (2.0,)), ("rand", ())):
+        x = getattr(cp.random, name)(*args, **({} if name == "rand" else {"size": 3}), dtype=cp.float32)
+        assert x.dtype == cp.float32 and (name != "uniform" or bool(((x >= 3) & (x <= 4)).all()))
+    with pytest.raises(ValueError, match="scale < 0"):
+        cp.random.normal(0, -1, 3)
+    with pytest.raises(OverflowError, match="exceeds valid bounds"):
+        cp.random.uniform(0, math.inf)
+
+
 def test_scatters():
     for name, f in (("add", numpy.add), ("max", numpy.maximum), ("min", numpy.minimum)):
         a, expected = RANDOM.normal(size=(4, 3)), None

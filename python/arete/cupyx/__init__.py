@@ -1,10 +1,14 @@
 """What CuPy has under cupyx: scattered updates, kernels from Python functions, SciPy's functions."""
 from __future__ import annotations
 
+import math
+
 from .. import _operators as _t, numpy as _np
+from ..cupy.cuda import alloc_pinned_memory
 from . import jit, scipy
 
-__all__ = ["jit", "rsqrt", "scatter_add", "scatter_max", "scatter_min", "scipy"]
+__all__ = ["empty_like_pinned", "empty_pinned", "jit", "rsqrt", "scatter_add", "scatter_max", "scatter_min", "scipy", "zeros_like_pinned",
+           "zeros_pinned"]
 
 
 def _scattered(name, reduce):
@@ -34,3 +38,29 @@ scatter_min = _scattered("scatter_min", "amin")
 def rsqrt(x):
     """1 / sqrt(x)."""
     return _np.ndarray(_t.rsqrt(_np.asarray(x)._tensor))
+
+
+def empty_pinned(shape, dtype=float, order="C"):
+    """An array of NumPy in page-locked memory, whose elements are not set."""
+    import numpy
+
+    shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), numpy.dtype(dtype)
+    count = math.prod(shape)
+    return numpy.frombuffer(alloc_pinned_memory(max(count * dtype.itemsize, 1)), dtype, count).reshape(shape, order=order)
+
+
+def zeros_pinned(shape, dtype=float, order="C"):
+    """The same of zeros."""
+    a = empty_pinned(shape, dtype, order)
+    a[...] = 0
+    return a
+
+
+def empty_like_pinned(a, dtype=None, shape=None):
+    """One like `a`, in C order."""
+    return empty_pinned(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+
+
+def zeros_like_pinned(a, dtype=None, shape=None):
+    """The same of zeros."""
+    return zeros_pinned(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)

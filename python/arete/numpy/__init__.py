@@ -46,6 +46,7 @@ pi, e, euler_gamma, inf, nan = _math.pi, _math.e, 0.5772156649015329, _math.inf,
 little_endian = True
 True_, False_ = bool_(True), bool_(False)
 __array_api_version__ = "2024.12"
+__version__ = "2.4.0"  # whose names these are
 __all__ = [
     *(
         name

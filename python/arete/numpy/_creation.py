@@ -297,6 +297,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 def indices(dimensions, dtype=int, sparse=False):
     """The indices of a grid, stacked, or one for each axis with `sparse`."""
+    dimensions = sizes_of(dimensions)
     grid = [_t.arange(n, dtype=native(dtype), device=get_device()).reshape([-1 if j == i else 1 for j in range(len(dimensions))])
             for i, n in enumerate(dimensions)]
     if sparse:

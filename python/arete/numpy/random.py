@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins as _b
+import functools as _functools
 import math as _math
 import operator as _operator
 
@@ -147,16 +148,30 @@ class _Distributions:
         shape = _shape(size, *parameters)
         return shape, [p.expand(shape) for p in parameters]
 
-    def normal(self, loc=0.0, scale=1.0, size=None):
+    def _normal_of(self, loc, scale, size, dtype=_F64):
+        if isinstance(loc, (int, float)) and isinstance(scale, (int, float)):  # no tensors, and nobody waits for a GPU
+            if not scale >= 0:
+                raise ValueError("scale < 0")
+            return _wrap(self._normal(_shape(size), dtype).mul_(scale).add_(loc))
         shape, (m, s) = self._array(size, loc, scale)
         _require(s >= 0, "scale < 0")
-        return _wrap(self._normal(shape) * s + m)
+        return _wrap((self._normal(shape) * s + m).to(dtype))
 
-    def uniform(self, low=0.0, high=1.0, size=None):
+    def _uniform_of(self, low, high, size, dtype=_F64):
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+            if not _math.isfinite(high - low):
+                raise OverflowError("high - low range exceeds valid bounds")
+            return _wrap(self._uniform(_shape(size), dtype).mul_(high - low).add_(low))
         shape, (a, b) = self._array(size, low, high)
         if not _b.bool(_t.isfinite(b - a).all()):
             raise OverflowError("high - low range exceeds valid bounds")
-        return _wrap(self._uniform(shape) * (b - a) + a)
+        return _wrap((self._uniform(shape) * (b - a) + a).to(dtype))
+
+    def normal(self, loc=0.0, scale=1.0, size=None):
+        return self._normal_of(loc, scale, size)
+
+    def uniform(self, low=0.0, high=1.0, size=None):
+        return self._uniform_of(low, high, size)
 
     def exponential(self, scale=1.0, size=None):
         shape, (s,) = self._array(size, scale)
@@ -622,11 +637,35 @@ class RandomState(_Distributions):
     def standard_normal(self, size=None, dtype=float):
         return _wrap(self._normal(_shape(size), _float_type(dtype)))
 
+    def normal(self, loc=0.0, scale=1.0, size=None, dtype=float):
+        return self._normal_of(loc, scale, size, _float_type(dtype))
+
+    def uniform(self, low=0.0, high=1.0, size=None, dtype=float):
+        return self._uniform_of(low, high, size, _float_type(dtype))
+
     def standard_exponential(self, size=None):
         return self.exponential(size=size)
 
     def standard_gamma(self, shape, size=None):
         return self.gamma(shape, size=size)
+
+
+def _with_dtype(name):
+    """A distribution with CuPy's argument `dtype`."""
+    draw = getattr(RandomState, name)
+
+    @_functools.wraps(draw)
+    def function(self, *args, dtype=None, **options):
+        result = draw(self, *args, **options)
+        return result if dtype is None else result.astype(dtype)
+
+    return function
+
+
+for _name in ("beta binomial chisquare dirichlet exponential f gamma geometric gumbel hypergeometric laplace logistic lognormal logseries "
+              "multivariate_normal negative_binomial noncentral_chisquare noncentral_f pareto poisson power rayleigh standard_cauchy "
+              "standard_exponential standard_gamma standard_t triangular vonmises wald weibull zipf").split():
+    setattr(RandomState, _name, _with_dtype(_name))
 
 
 def _random_state_of(state):
