@@ -554,3 +554,19 @@ def test_the_kernel_of_histograms_counts(dtype):
 def test_the_kernel_of_histograms_compiles_for_gpus():
     for types in (["-DELEMENT=float", "-DEDGE=float"], ["-DELEMENT=signed char", "-DEDGE=double"]):
         assert nvrtc.problems(np._histograms._COUNT, [*types, "-DCOPIES=8", "-DLOADS=8"]) == ""
+
+
+@pytest.mark.parametrize("kind", ["normal", "few", "sorted", "constant", "lost", "waves", "steps"])
+def test_quantiles_of_long_rows(kind):
+    # Chosen between elements of a sample, whatever that is like.
+    n, random = 9001, numpy.random.default_rng(5)
+    x = {"normal": lambda: random.normal(size=n).astype(numpy.float32), "few": lambda: random.integers(0, 5, n),
+         "sorted": lambda: numpy.arange(float(n)), "constant": lambda: numpy.ones(n),
+         "lost": lambda: numpy.where(numpy.arange(n) == 7, numpy.nan, random.normal(size=n)),
+         "waves": lambda: numpy.arange(n) % 27 * 1.0, "steps": lambda: numpy.where(random.random(n) < 0.9999, 0.0, 1e300)}[kind]()
+    a = np.array(x)
+    for q, method in ((0.5, "linear"), (0.0, "nearest"), (1.0, "linear"), (0.0003, "lower"), ([[0.1], [0.9999]], "hazen")):
+        found, want = np.quantile(a, q, method=method), numpy.quantile(x, q, method=method)
+        assert numpy.allclose(found.get(), want, rtol=1e-6, atol=0, equal_nan=True), (q, method)
+    assert numpy.allclose(np.nanmedian(a).get(), numpy.nanmedian(x), rtol=1e-6, atol=0)
+    assert numpy.allclose(np.median(a).get(), numpy.median(x), equal_nan=True)

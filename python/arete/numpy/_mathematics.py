@@ -326,9 +326,12 @@ def gradient(f, *varargs, axis=None, edge_order=1):
             raise ValueError("distances must be either scalars or 1d")
         if h.dim() and h.shape[0] != n:
             raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+        v = t.movedim(x, -1)
+        if not h.dim() and not h.is_complex():
+            r.append(wrap(_even_gradient(v, h.item(), edge_order).movedim(-1, x)))
+            continue
         h = h.expand(n - 1) if not h.dim() else h[1:] - h[:-1]
         h = h.to(t.device)
-        v = t.movedim(x, -1)
         d = v[..., 1:] - v[..., :-1]
         slope = d / h
         g = _t.empty_like(v)
@@ -342,6 +345,19 @@ def gradient(f, *varargs, axis=None, edge_order=1):
             g[..., -1] = slope[..., -1] + (slope[..., -1] - slope[..., -2]) * h[-1] / (h[-1] + h[-2])
         r.append(wrap(g.movedim(-1, x)))
     return r[0] if len(r) == 1 else tuple(r)
+
+
+def _even_gradient(v, h, edge_order):
+    """Along the last axis, for equal steps."""
+    g = _t.empty_like(v)
+    g[..., 1:-1] = (v[..., 2:] - v[..., :-2]) / (2 * h)
+    if edge_order == 1:
+        g[..., 0], g[..., -1] = (v[..., 1] - v[..., 0]) / h, (v[..., -1] - v[..., -2]) / h
+    else:
+        a, b, c = -1.5 / h, 2 / h, -0.5 / h
+        g[..., 0] = a * v[..., 0] + b * v[..., 1] + c * v[..., 2]
+        g[..., -1] = -c * v[..., -3] - b * v[..., -2] - a * v[..., -1]
+    return g
 
 
 def trapezoid(y, x=None, dx=1.0, axis=-1):

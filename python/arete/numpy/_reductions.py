@@ -435,10 +435,49 @@ def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
     elif not rows.shape[-1]:
         r = _t.full(tuple(qt.shape) + tuple(rows.shape[:-1]), _math.nan, dtype=t.dtype, device=t.device)
     else:
-        r = _sorted_quantile(rows.sort(-1)[0], qt, method, ignore_nan)
+        r = _selected_quantile(rows, qt, method, ignore_nan) if _is_for_selection(rows, qt) else None
+        r = _sorted_quantile(rows.sort(-1)[0], qt, method, ignore_nan) if r is None else r
     if keepdims:
         r = r.reshape(tuple(qt.shape) + tuple(kept))
     return result_into(r, out)
+
+
+def _between(a, b, gamma):
+    gap = b - a
+    r = _t.where(gamma >= 0.5, b - gap * (1 - gamma), a + gap * gamma)
+    return _t.where((gamma == 0) | (a == b), a, r)
+
+
+def _is_for_selection(rows, qt):
+    """Whether a few elements of one long row are asked for, on the CPU."""
+    return rows.dim() == 1 and rows.numel() >= 8192 and qt.numel() <= 4 and rows.device.type == "cpu" and not (
+        _C.is_grad_enabled() and rows.requires_grad)
+
+
+def _selected_quantile(row, qt, method, ignore_nan):
+    """Without an order of all: a sample tells between which elements the wanted ones are, and only these are sorted. None where the
+    sample misleads, or NaN are to be left out."""
+    n = row.numel()
+    low, high, gamma = _positions(qt.reshape(-1), _t.full((1,), float(n), dtype=_C.float64), method)
+    sample = row[:: int(n ** (1 / 3))].sort()[0]
+    m, found = sample.numel(), []
+    for first, last in zip(low.to(_C.int64).tolist(), high.to(_C.int64).tolist()):
+        spread = int(2.5 * m**0.5)
+        begin, end = first * m // n - spread, last * m // n + 1 + spread
+        least = sample[begin] if begin > 0 else -_math.inf
+        most = sample[end] if end < m else _math.inf
+        below, beyond = row < least, row > most
+        inside = row[~(below | beyond)]  # NaN are among them, and sorted last
+        if inside.numel() and not _b.bool(inside.min() == inside.max()):  # not of a value that is there many times
+            inside = inside.sort()[0]
+        if inside.numel() and _math.isnan(inside[-1]):
+            return None if ignore_nan else _t.full(tuple(qt.shape), _math.nan, dtype=row.dtype)
+        before = int(below.sum())
+        if not before <= first <= last < before + inside.numel():
+            return None
+        found.append(inside[[first - before, last - before]])
+    a, b = _t.stack(found, -1).unbind(0)
+    return _between(a, b, gamma.to(row.dtype)).reshape(tuple(qt.shape))
 
 
 def _sorted_quantile(rows, qt, method, ignore_nan):
@@ -450,11 +489,7 @@ def _sorted_quantile(rows, qt, method, ignore_nan):
     else:
         count = _t.full(tuple(rows.shape[:-1]) + (1,), float(n), dtype=_C.float64, device=rows.device)
     low, high, gamma = _positions(flat, count.clamp(min=1), method)
-    a, b = _t.gather(rows, -1, low.to(_C.int64)), _t.gather(rows, -1, high.to(_C.int64))
-    gamma = gamma.to(rows.dtype)
-    gap = b - a
-    r = _t.where(gamma >= 0.5, b - gap * (1 - gamma), a + gap * gamma)
-    r = _t.where((gamma == 0) | (a == b), a, r)
+    r = _between(*(_t.gather(rows, -1, k.to(_C.int64)) for k in (low, high)), gamma.to(rows.dtype))
     lost = count == 0 if ignore_nan else bad.any(-1, True)
     r = _t.where(lost, _math.nan, r).to(rows.dtype)
     return r.movedim(-1, 0).reshape(tuple(qt.shape) + tuple(rows.shape[:-1]))
