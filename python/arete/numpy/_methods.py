@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from . import _joining, _mathematics, _products, _reductions, _searching, _shapes
-from ._array import ndarray
+from ._array import ndarray, wrap
 
 __all__: list[str] = []
 
@@ -21,6 +21,11 @@ def _varargs(function):
 
 def _reshape(self, *shape, order="C", copy=None):
     """Another shape of the same elements."""
+    if shape and type(self) is ndarray and order == "C" and copy is None:
+        try:
+            return wrap(self._tensor.reshape(*shape))
+        except (RuntimeError, TypeError, ValueError):
+            pass  # NumPy says it otherwise
     if not shape:
         raise TypeError("reshape() takes exactly 1 argument (0 given)")
     return _shapes.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
