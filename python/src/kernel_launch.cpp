@@ -444,16 +444,18 @@ void bind_kernels(nb::module_& parent) {
       .def_prop_ro("native_handle",
                    [](const cuda::RawKernel& k) { return uintptr_t(k.native_handle()); })
       // Arguments as they come; `other` makes a tensor or (kind, number) of those that are neither
-      // arrays of the library nor numbers.
+      // arrays of the library, with dimensions, nor numbers: it gets the argument and its place.
       .def(
           "launch",
           [](const cuda::RawKernel& k, nb::handle grid, nb::handle block, nb::handle arguments,
              size_t shared, const nb::callable& other) {
             std::vector<KernelArgument> all;
+            size_t place = 0;
             for (nb::handle a : arguments) {
               Given g;
-              if (!classify(a.ptr(), false, g)) {
-                const nb::object made = other(a);
+              const size_t k = place++;
+              if (!classify(a.ptr(), false, g) || (g.tensor && g.tensor->dim() == 0)) {
+                const nb::object made = other(a, k);
                 if (is_tensor(made.ptr())) {
                   all.emplace_back(tensor_of(made.ptr()));
                 } else {

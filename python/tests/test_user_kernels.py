@@ -437,6 +437,23 @@ def test_integers_of_python_are_any_integer(device):
                 k((1,), (1,), (x, *arguments))
 
 
+def test_scalars_of_cupy_are_numbers_where_a_kernel_takes_one():
+    cp = arete.cupy
+    k = RawKernel("""template <class T> __global__ void k(T* x, int n, /* *, */ const float v, const int *m, double *out) {
+      x[0] = n; x[1] = v; x[2] = *m; *out = 7;
+    }""", "k<float>")
+    x, out = cp.zeros(3, dtype=cp.float32), cp.zeros(())
+    k((1,), (1,), (x, cp.int32(4), cp.float32(2.5), cp.array(6, dtype=cp.int32), out))
+    assert x.tolist() == [4, 2.5, 6] and float(out) == 7
+
+    @cupyx.jit.rawkernel()
+    def added(x, n):
+        x[0] += n
+
+    added((1,), (1,), (x, cp.float32(3)))
+    assert x[0] == 7
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_inverses_of_the_error_function(device):
     statements = "for (;;) break; a = erfinv(1 - p); b = erfcinv(p); c = normcdfinv(p / 2);"

@@ -419,6 +419,8 @@ class _Translation:
     def of_Name(self, node):
         if node.id in self.variables:
             return Number(node.id, self.variables[node.id])
+        if node.id in self.arrays and self.arrays[node.id].ndim == 0:  # as cupy.int32(3) is
+            return self.place(self.arrays[node.id], [], node)
         if node.id in self.arrays:
             self.fail(node, f"the array {node.id!r} is used by its elements")
         if node.id in self.source.names:

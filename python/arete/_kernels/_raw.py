@@ -6,7 +6,7 @@ import re
 import weakref
 
 from .. import _C
-from ._launch import NUMBER_KINDS, on_stream, raw_argument
+from ._launch import NUMBER_KINDS, on_stream, raw_argument, written_tensor
 
 
 def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups, jitify):
@@ -82,10 +82,32 @@ class RawKernel:
                  enable_cooperative_groups: bool = False, jitify: bool = False):
         _check_options("RawKernel", backend, translate_cucomplex, enable_cooperative_groups, jitify)
         self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
-        self._kernel = _C._cuda.RawKernel(code, name, list(options))
+        self._kernel, self._numbers = _C._cuda.RawKernel(code, name, list(options)), None
 
     def __repr__(self):
         return f"<RawKernel {self.name}>"
+
+    def _argument(self, a, place):
+        """An argument that is no array with dimensions and no number of Python's or NumPy's. An array without dimensions, as
+        `cupy.int32(3)` is here, is a number where the kernel takes one."""
+        t = written_tensor(a)
+        if t is None or t.dim() or not self._takes_number(place):
+            return raw_argument(a)
+        kind = NUMBER_KINDS.get(t.dtype._name)
+        if kind is None:
+            raise TypeError(f"{self.name}: kernels have no numbers of {t.dtype}")
+        return kind, t.item()
+
+    def _takes_number(self, place):
+        """Whether the parameter is plainly of a type of numbers."""
+        if self._numbers is None:
+            text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", self.code, flags=re.S)
+            name = re.escape(self.name.partition("<")[0].rpartition("::")[2])
+            found = re.search(rf"__global__[^;{{}}]*\b{name}\s*\(([^(){{}};]*)\)", text)
+            words = r"\b(?:int|long|short|char|float|double|bool|unsigned|signed|size_t|ptrdiff_t|u?int(?:8|16|32|64)_t)\b"
+            listed = found[1].split(",") if found else []
+            self._numbers = [not re.search(r"[*&\[]", p) and re.search(words, p) is not None for p in listed]
+        return place < len(self._numbers) and self._numbers[place]
 
     def compile(self, log_stream=None) -> None:
         """Compiles now: for the current GPU, or the CPU where there is none. What the compiler has against the source is written to
@@ -106,7 +128,7 @@ class RawKernel:
         return Function(self)
 
     def __call__(self, grid, block, args, *, shared_mem: int = 0):
-        self._kernel.launch(grid, block, args, shared_mem, raw_argument)
+        self._kernel.launch(grid, block, args, shared_mem, self._argument)
 
 
 def _fact(number, name):
@@ -225,7 +247,7 @@ class SourceFunction:
         if len(args) != len(self._kinds):
             raise TypeError(f"{self.kernel.name} is prepared for {len(self._kinds)} arguments ({len(args)} given)")
         given = [a if k == "P" else (k, a) for k, a in zip(self._kinds, args)]
-        self.kernel._kernel.launch(grid, block, given, shared_size, lambda a: a if isinstance(a, tuple) else raw_argument(a))
+        self.kernel._kernel.launch(grid, block, given, shared_size, lambda a, k: a if isinstance(a, tuple) else raw_argument(a))
 
     def prepared_async_call(self, grid, block, stream, *args, shared_size: int = 0):
         with on_stream(stream):

@@ -76,7 +76,7 @@ def _counted(t, edges, low, high):
     near = min(rounding * (bins + max(abs(low), abs(high)) * scale), 1.0)
     counts, blocks = _t.zeros(bins, dtype=_C.int64, device=t.device), min(-(-t.numel() // (_THREADS * _LOADS)), _BLOCKS)
     arguments = [t.contiguous(), t.numel(), edges, ("i", bins), (kind, scale), (kind, near), counts]
-    _kernels[*dtypes, copies]._kernel.launch(blocks, _THREADS, arguments, 4 * copies * bins, lambda pair: pair)
+    _kernels[*dtypes, copies]._kernel.launch(blocks, _THREADS, arguments, 4 * copies * bins, lambda pair, place: pair)
     return counts
 
 
