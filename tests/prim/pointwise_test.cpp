@@ -75,6 +75,66 @@ TEST(Pointwise, every_floating_function) {
   }
 }
 
+// Of numbers of all magnitudes, those near 1, and small ones: in last places of the exact result.
+template <class T, class Wide>
+void check_last_places(DType dtype, Op op, Wide (*exact)(Wide), std::mt19937_64& rng) {
+  SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+  constexpr int64_t n = 8009;
+  GuardedBuffer in(dtype, Shape{n}), out(dtype, Shape{n});
+  for (int64_t i = 0; i < n; ++i) {
+    T x;
+    const uint64_t bits = rng();
+    std::memcpy(&x, &bits, sizeof(T));
+    if (i % 4 == 1) x = T(std::ldexp(double(int64_t(bits)), -60));
+    if (i % 4 == 2) x = T(std::ldexp(double(int64_t(bits)), -63));
+    if (i % 4 == 3) x = T(1 + std::ldexp(double(int64_t(bits)), -64 - int(rng() % 30)));
+    if (i < 8) x = std::array<T, 8>{0, -T(0), 1, -1, T(INFINITY), -T(INFINITY), T(NAN), T(0.5)}[i];
+    in.set_at<T>(Shape{i}, x);
+  }
+  const View from = in.view(), to = out.view();
+  backend_under_test().pointwise({unary_program(op, dtype, dtype).get(), {&from, 1}, {&to, 1}, {}});
+  double worst = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = T(literal_of(in, Shape{i}).f), got = T(literal_of(out, Shape{i}).f);
+    const Wide want = exact(Wide(x));
+    const T rounded = T(want);
+    if (std::isnan(rounded) || std::isinf(rounded) || rounded == 0) {
+      ASSERT_TRUE(std::isnan(rounded) ? std::isnan(got) : got == rounded) << x << ": " << got;
+      ASSERT_EQ(std::signbit(got), std::isnan(rounded) ? std::signbit(got) : std::signbit(rounded))
+          << x;
+      continue;
+    }
+    int exponent;
+    std::frexp(rounded, &exponent);
+    exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
+    const Wide place = std::ldexp(Wide(1), exponent - std::numeric_limits<T>::digits);
+    const double off = double(std::abs(Wide(got) - want) / place);
+    worst = std::max(worst, off);
+    ASSERT_LE(off, 1.03) << x << ": " << got << " for " << rounded;
+  }
+  EXPECT_GT(worst, 0.49);  // something was compared
+}
+
+TEST(Pointwise, logarithms_and_circular_functions_are_within_a_last_place) {
+  ARETE_CPU_ONLY();
+  std::mt19937_64 rng(23);
+#define ARETE_CHECK_LAST_PLACES(name)                                  \
+  check_last_places<float, double>(                                    \
+      kFloat32, Op::name, [](double x) { return std::name(x); }, rng); \
+  check_last_places<double, long double>(                              \
+      kFloat64, Op::name, [](long double x) { return std::name(x); }, rng)
+  ARETE_CHECK_LAST_PLACES(log);
+  ARETE_CHECK_LAST_PLACES(log2);
+  ARETE_CHECK_LAST_PLACES(log10);
+  ARETE_CHECK_LAST_PLACES(log1p);
+  ARETE_CHECK_LAST_PLACES(sin);
+  ARETE_CHECK_LAST_PLACES(cos);
+  ARETE_CHECK_LAST_PLACES(tan);
+  ARETE_CHECK_LAST_PLACES(asin);
+  ARETE_CHECK_LAST_PLACES(acos);
+  ARETE_CHECK_LAST_PLACES(atan);
+}
+
 TEST(Pointwise, every_binary_operation) {
   std::mt19937_64 rng(1);
   for (DType dtype : {kFloat32, kFloat64, kInt32, kInt64}) {

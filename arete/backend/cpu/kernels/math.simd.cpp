@@ -103,27 +103,11 @@ void put2(KernelTable& t, KOp op) {
   VF name##_f(VF x) { return ARETE_SLEEF_F(name, accuracy)(x); } \
   VD name##_d(VD x) { return ARETE_SLEEF_D(name, accuracy)(x); }
 ARETE_WRAP(exp2, u10)
-ARETE_WRAP(log, u10)
-ARETE_WRAP(log2, u10)
-ARETE_WRAP(log10, u10)
-ARETE_WRAP(sin, u10)
-ARETE_WRAP(cos, u10)
-ARETE_WRAP(tan, u10)
-ARETE_WRAP(asin, u10)
-ARETE_WRAP(acos, u10)
-ARETE_WRAP(atan, u10)
 ARETE_WRAP(atanh, u10)
 ARETE_WRAP(lgamma, u10)
 
 // Where the library's functions overflow though their results do not: arguments with an infinite
 // square.
-inline bool any(bool mask) { return mask; }
-template <class M>
-inline bool any(const M& mask) {
-  bool found = false;
-  for (size_t i = 0; i < sizeof(M) / sizeof(mask[0]); ++i) found |= mask[i] != 0;
-  return found;
-}
 enum class Symmetry { none, odd };
 /// near(x), or far(x) beyond `limit`.
 template <Symmetry kSymmetry, auto kNear, class V, class T, class Far>
@@ -149,10 +133,19 @@ inline V with_far(V x, T limit, Far far) {
 constexpr double kLn2 = 0.69314718055994531;
 ARETE_WRAP_FAR(asinh, odd, 1e10)
 ARETE_WRAP_FAR(acosh, none, 1e10)
-VD near_log1p_d(VD x) { return ARETE_SLEEF_D(log1p, u10)(x); }
-VD log1p_d(VD x) {
-  return with_far<Symmetry::none, near_log1p_d>(x, 1e20, [](VD s) { return log_d(s); });
-}
+// Arguments too large for few parts of pi are the library's.
+#define ARETE_WRAP_TURNED(name)                                           \
+  VF name##_f(VF x) {                                                     \
+    if (any(abs_f(x) > kMostTurnedF)) return ARETE_SLEEF_F(name, u10)(x); \
+    return near_##name##_f(x);                                            \
+  }                                                                       \
+  VD name##_d(VD x) {                                                     \
+    if (any(abs_d(x) > kMostTurnedD)) return ARETE_SLEEF_D(name, u10)(x); \
+    return near_##name##_d(x);                                            \
+  }
+ARETE_WRAP_TURNED(sin)
+ARETE_WRAP_TURNED(cos)
+ARETE_WRAP_TURNED(tan)
 
 // Note [The inverse error function by vectors]
 // Rational approximations (interpolated at Chebyshev's nodes in 40 digits): of erfinv(x) / x in
@@ -193,14 +186,14 @@ VF erfinv_f(VF x) {
   const VF size = x < 0 ? -x : x;
   const VF middle = quotient(0.5625f - x * x, kMiddlePf, kMiddleQf);
   if (!any(size > 0.75f)) return middle * x;
-  const VF w = ARETE_SLEEF_F(sqrt, u05)(-log_f(1 - size));
+  const VF w = sqrt_of(-log_f(1 - size));
   return erfinv_of(x, size, middle, quotient(w - float(kTailStart), kTailPf, kTailQf), 0.75f);
 }
 VD erfinv_d(VD x) {
   const VD size = x < 0 ? -x : x;
   const VD middle = quotient(0.5625 - x * x, kMiddleP, kMiddleQ);
   if (!any(size > 0.75)) return middle * x;
-  const VD w = ARETE_SLEEF_D(sqrt, u05)(-log_d(1 - size));
+  const VD w = sqrt_of(-log_d(1 - size));
   VD tail = quotient(w - kTailStart, kNearP, kNearQ);
   if (any(w > 3.0)) tail = w > 3.0 ? quotient(w - 3.0, kFarP, kFarQ) : tail;
   return erfinv_of(x, size, middle, tail, 0.75);
