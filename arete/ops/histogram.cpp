@@ -19,6 +19,9 @@ namespace {
 using expr::Value;
 using Values = std::span<const Value>;
 
+// How many values have places at a time: these take more memory than the values.
+int64_t piece_of(const Tensor& x) { return x.device().is_cpu() ? 1 << 16 : 1 << 22; }
+
 const OpRecord& histc_op =
     define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
         .doc("How many values lie in each of so many equal intervals.")
@@ -55,10 +58,8 @@ const OpRecord& histc_op =
                                     Scalar(bins)};
           const TensorOptions o(kInt64, x.device());
           Tensor count = zeros({bins + 1}, o);
-          // Places take twice the memory of float32: a piece of them is there at a time.
-          constexpr int64_t kPiece = 1 << 22;
-          for (int64_t at = 0; at < x.numel(); at += kPiece) {
-            const Tensor piece = x.narrow(0, at, std::min(kPiece, x.numel() - at));
+          for (int64_t at = 0, step = piece_of(x); at < x.numel(); at += step) {
+            const Tensor piece = x.narrow(0, at, std::min(step, x.numel() - at));
             const Tensor place =
                 apply_program(program.shared_from_this(), {&piece, 1}, numbers, c.name())[0];
             count.scatter_add_(0, place, ones({}, o).expand(place.sizes()));
@@ -68,58 +69,69 @@ const OpRecord& histc_op =
         })
         .dtypes({kFloat32, kFloat64});
 
-// How many intervals 1-d edges make.
-int64_t checked_edges(const Call& c, const Tensor& edges) {
+void check_edges(const Call& c, const Tensor& edges) {
   ARETE_CHECK(edges.dim() == 1 && edges.numel() >= 2,
               ValueError(c.name(), "bins must be a 1-d tensor of at least two edges")
                   .argument("bins")
                   .got(describe(edges)));
-  return edges.numel() - 1;
 }
-// Where elements lie in a grid, and whether they lie between all first and last edges.
-struct Placed {
-  Tensor at, inside;
-  // Adds a dimension to the grid; its last interval includes its end.
-  void add(const Tensor& edges, const Tensor& x) {
-    static auto* const cache = new expr::ProgramCache;
-    const int64_t n = edges.numel();
-    std::vector<Tensor> inputs{searchsorted(edges, x, true), x, edges.narrow(0, 0, 1),
-                               edges.narrow(0, n - 1, 1)};
-    std::vector<DType> types{kInt64, x.dtype(), edges.dtype(), edges.dtype()};
-    const bool more = at.defined();
-    if (more) {
-      inputs.insert(inputs.end(), {at, inside});
-      types.insert(types.end(), {kInt64, kBool});
-    }
-    const expr::Program& program = cache->get(
-        pack_key({int(x.dtype()), int(edges.dtype()), more}), types, {expr::Type::i64},
-        {kInt64, kBool}, [=](Values v) {
-          const expr::Type common = expr::compute_type(promote_types(types[1], types[2]));
-          const Value z = cast(v[1], common), count = v.back();
-          const Value place = max(min(v[0] - 1.0, count - 1.0), 0.0);
-          const Value fits = (z >= cast(v[2], common)) & (z <= cast(v[3], common));
-          return more ? std::vector{v[4] * count + place, v[5] & fits} : std::vector{place, fits};
-        });
-    const Scalar count[] = {Scalar(n - 1)};
-    const Results r = apply_program(program.shared_from_this(), inputs, count, "histogram");
-    at = r[0], inside = r[1];
+// Where elements lie in a grid with one more dimension than `at` has (none: in one of one
+// dimension), whose last interval includes its end; `outside` for those that lie in no interval.
+Tensor places_between(const Tensor& edges, const Tensor& x, const Tensor& at, int64_t outside) {
+  static auto* const cache = new expr::ProgramCache;
+  const int64_t n = edges.numel();
+  std::vector<Tensor> inputs{searchsorted(edges, x, true), x, edges.narrow(0, 0, 1),
+                             edges.narrow(0, n - 1, 1)};
+  std::vector<DType> types{kInt64, x.dtype(), edges.dtype(), edges.dtype()};
+  const bool more = at.defined();
+  if (more) {
+    inputs.push_back(at);
+    types.push_back(kInt64);
   }
-};
+  const expr::Program& program = cache->get(
+      pack_key({int(x.dtype()), int(edges.dtype()), more}), types,
+      {expr::Type::i64, expr::Type::i64}, {kInt64}, [=](Values v) {
+        const expr::Type common = expr::compute_type(promote_types(types[1], types[2]));
+        const size_t given = types.size();
+        const Value z = cast(v[1], common), count = v[given], none = v[given + 1];
+        const Value place = max(min(v[0] - 1.0, count - 1.0), 0.0);
+        const Value fits = (z >= cast(v[2], common)) & (z <= cast(v[3], common));
+        return more ? std::vector{where(fits & (v[4] >= 0.0), v[4] * count + place, none)}
+                    : std::vector{where(fits, place, none)};
+      });
+  const Scalar numbers[] = {Scalar(n - 1), Scalar(outside)};
+  return apply_program(program.shared_from_this(), inputs, numbers, "histogram")[0];
+}
 
-// Counts of x between edges, in the dtype of x.
-Results counted(const Call& c, const Tensor& self, const Tensor& edges, const Tensor& weight,
-                bool density) {
-  const Tensor x = self.detach().reshape({-1});
-  const int64_t bins = checked_edges(c, edges);
+// Counts, or sums of weights, of points (the rows of x) in the grid of some edges, in the dtype of
+// x.
+Tensor counted(const Tensor& x, std::span<const Tensor> edges, const Tensor& weight) {
+  Shape sizes;
+  for (const Tensor& e : edges) sizes.push_back(e.numel() - 1);
+  const int64_t outside = numel_of(sizes);
+  Tensor sums = zeros({outside + 1}, x.options());  // the last one counts what lies outside
+  for (int64_t from = 0, step = piece_of(x); from < x.size(0); from += step) {
+    const int64_t n = std::min(step, x.size(0) - from);
+    const Tensor piece = x.narrow(0, from, n);
+    Tensor at;
+    for (size_t d = 0; d < edges.size(); ++d)
+      at = places_between(edges[d], piece.select(1, int64_t(d)).contiguous(), at,
+                          d + 1 < edges.size() ? -1 : outside);
+    sums.scatter_add_(0, at,
+                      weight.defined() ? weight.narrow(0, from, n).to(x.dtype())
+                                       : ones({}, x.options()).expand({n}));
+  }
+  return sums.narrow(0, 0, outside).reshape(sizes);
+}
+
+Results histogram_of(const Call& c, const Tensor& self, const Tensor& edges, const Tensor& weight,
+                     bool density) {
+  check_edges(c, edges);
   ARETE_CHECK(
       !weight.defined() || weight.layout().sizes == self.layout().sizes,
       ValueError(c.name(), "weight must have the same size as the input").argument("weight"));
-  const Tensor each =
-      weight.defined() ? weight.detach().reshape({-1}).to(x.dtype()) : ones(x.sizes(), x.options());
-  Placed placed;
-  placed.add(edges, x);
-  Tensor sums = scatter_add(zeros_to_copy({bins}, x.options()), 0, placed.at,
-                            where(placed.inside, each, Scalar(0)));
+  Tensor sums = counted(self.detach().reshape({-1, 1}), {&edges, 1},
+                        weight.defined() ? weight.detach().reshape({-1}) : weight);
   if (density) sums = sums.div(sums.sum()).div(diff(edges));
   return {sums, edges};
 }
@@ -130,8 +142,8 @@ const OpRecord& histogram_op =
         "(Tensor hist, Tensor bin_edges)")
         .doc("Counts or densities between given edges.")
         .compose([](const Call& c) -> Results {
-          return counted(c, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
-                         c.boolean(3));
+          return histogram_of(c, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                              c.boolean(3));
         })
         .dtypes({kFloat32, kFloat64});
 
@@ -157,7 +169,7 @@ const OpRecord& histogram_count_op =
             high += 0.5;
           }
           const Tensor edges = linspace(Scalar(low), Scalar(high), c.integer(1) + 1, x.options());
-          return counted(c, x, edges, c.has(4) ? c.tensor(4) : Tensor(), c.boolean(5));
+          return histogram_of(c, x, edges, c.has(4) ? c.tensor(4) : Tensor(), c.boolean(5));
         })
         .dtypes({kFloat32, kFloat64});
 
@@ -178,29 +190,18 @@ const OpRecord& histogramdd_op =
                           .expected(describe(self))
                           .got(std::to_string(bins.size())));
           const Tensor x = self.detach().reshape({-1, self.size(-1)});
-          Shape sizes;
-          Placed placed;
-          for (size_t d = 0; d < bins.size(); ++d) {
-            const int64_t count = checked_edges(c, bins[d]);
-            placed.add(bins[d], x.select(1, int64_t(d)).contiguous());
-            sizes.push_back(count);
-          }
-          Tensor each = ones({x.size(0)}, x.options());
-          if (c.has(2)) {
-            ARETE_CHECK(c.tensor(2).numel() == x.size(0),
-                        ValueError(c.name(), "weight must have one value for each point")
-                            .argument("weight")
-                            .got(describe(c.tensor(2))));
-            each = c.tensor(2).detach().reshape({-1}).to(x.dtype());
-          }
-          Tensor sums = scatter_add(zeros_to_copy({numel_of(sizes)}, x.options()), 0, placed.at,
-                                    where(placed.inside, each, Scalar(0)))
-                            .reshape(sizes);
+          for (const Tensor& edges : bins) check_edges(c, edges);
+          const Tensor weight = c.has(2) ? c.tensor(2).detach().reshape({-1}) : Tensor();
+          ARETE_CHECK(!weight.defined() || weight.numel() == x.size(0),
+                      ValueError(c.name(), "weight must have one value for each point")
+                          .argument("weight")
+                          .got(describe(c.tensor(2))));
+          Tensor sums = counted(x, bins, weight);
           if (!c.boolean(3)) return {sums};
           sums = sums.div(sums.sum());
           for (size_t d = 0; d < bins.size(); ++d) {
-            Shape along(sizes.size(), 1);
-            along[d] = sizes[d];
+            Shape along(bins.size(), 1);
+            along[d] = sums.size(int64_t(d));
             sums = sums.div(diff(bins[d]).reshape(along));
           }
           return {sums};

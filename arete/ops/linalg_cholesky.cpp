@@ -3,6 +3,7 @@
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
+#include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -13,10 +14,11 @@ namespace {
 // Y = L^-T phi(L^T gL) L^-1, of which the symmetric part is taken: A is.
 Tensor factor_gradient(const Tensor& grad, const Tensor& factor, bool upper) {
   const Tensor l = upper ? factor.mT() : factor, gl = upper ? grad.mT() : grad;
-  const Tensor phi = scale_diagonal(matmul(l.mT(), gl).tril(), 0.5);
-  const Tensor right = linalg::solve_triangular(l, phi, false, false);
-  const Tensor y = linalg::solve_triangular(l.mT(), right, true);
-  return (y + y.mT()) * Scalar(0.5);
+  // What is used up makes room for the next.
+  Tensor y = scale_diagonal(call_over(matmul(l.mT(), gl), "tril", {0}), 0.5);
+  y = linalg::solve_triangular(l, y, false, false);
+  y = linalg::solve_triangular(l.mT(), y, true);
+  return call_over(y + y.mT(), "mul", {Scalar(0.5)});
 }
 
 const OpRecord& linalg_cholesky_ex_op =
@@ -87,9 +89,9 @@ void solve_with_factor(const Tensor& f, bool upper, const Tensor& out, prim::Pri
 }
 
 // The gradient of F where that of A is S + S^T, but for the sign.
-Tensor through_product(const Tensor& f, bool upper, const Tensor& s) {
-  const Tensor both = s + s.mT();
-  return (upper ? matmul(f, both) : matmul(both, f)).neg();
+Tensor through_product(const Tensor& f, bool upper, Tensor s) {
+  s = s + s.mT();
+  return call_over(upper ? matmul(f, s) : matmul(s, f), "neg");
 }
 
 const OpRecord& cholesky_solve_op =

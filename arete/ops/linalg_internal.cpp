@@ -5,6 +5,7 @@
 
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
+#include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
@@ -138,9 +139,9 @@ Tensor identities(IntList batch, int64_t n, const TensorOptions& options) {
 
 Tensor diagonal_matrices(const Tensor& v) { return v.unsqueeze(-1) * eye(v.size(-1), v.options()); }
 
-Tensor scale_diagonal(const Tensor& x, double factor) {
-  const Tensor on = eye(x.size(-2), x.size(-1), TensorOptions(kBool, x.device()));
-  return arete::where(on, x * Scalar(factor), x);
+Tensor scale_diagonal(Tensor x, double factor) {
+  const Tensor factors = eye(x.size(-2), x.size(-1), x.options()) * Scalar(factor - 1) + Scalar(1);
+  return call_over(std::move(x), "mul", {factors});
 }
 
 // From dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P (Golub and Pereyra).

@@ -98,7 +98,7 @@ inline void apply_exchanges(const T* pivots, int64_t k, int64_t* order, int64_t 
   for (int64_t i = 0; i < k; ++i) std::swap(order[i], order[int64_t(pivots[i]) - 1]);
 }
 /// X with the diagonals of its last two dimensions multiplied.
-Tensor scale_diagonal(const Tensor& x, double factor);
+Tensor scale_diagonal(Tensor x, double factor);
 /// Vectors (..., n) as diagonal matrices (..., n, n).
 Tensor diagonal_matrices(const Tensor& v);
 /// Identity matrices expanded to a batch.

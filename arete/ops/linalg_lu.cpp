@@ -8,6 +8,7 @@
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
+#include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -74,18 +75,17 @@ Tensor lu_gradient(const Tensor& grad, const Tensor& lu, const Tensor& pivots) {
   Tensor inner = matmul(lower_factor(square).mT(), g.tril(-1)), rest;
   if (n > m) {
     const Tensor u2 = lu.narrow(-1, k, n - k), gu2 = grad.narrow(-1, k, n - k);
-    inner = inner - matmul(gu2, u2.mT());
+    inner = call_over(std::move(inner), "sub", {matmul(gu2, u2.mT()), Scalar(1)});
     rest = linalg::solve_triangular(both, gu2, true, true, true);
   }
-  inner = inner.tril(-1);
+  inner = call_over(std::move(inner), "tril", {-1});
   Tensor upper = matmul(g.triu(), square.triu().mT());
   if (m > n) {
     const Tensor l2 = lu.narrow(-2, k, m - k), gl2 = grad.narrow(-2, k, m - k);
-    upper = upper - matmul(l2.mT(), gl2);
+    upper = call_over(std::move(upper), "sub", {matmul(l2.mT(), gl2), Scalar(1)});
     rest = linalg::solve_triangular(both, gl2, false, false);
   }
-  inner = inner + upper.triu();
-  upper = Tensor();
+  inner = call_over(std::move(inner), "add", {call_over(std::move(upper), "triu", {0}), Scalar(1)});
   inner = linalg::solve_triangular(both, inner, false, false);
   Tensor ga = linalg::solve_triangular(both, inner, true, true, true);
   inner = Tensor();

@@ -5,6 +5,7 @@
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
+#include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -33,8 +34,8 @@ Shape solution_sizes(const Call& c, const std::string& name, const Tensor& a, co
 // ---- triangular
 
 // The triangle of A that is read.
-Tensor triangle(const Tensor& x, bool upper, bool unit) {
-  return upper ? x.triu(unit ? 1 : 0) : x.tril(unit ? -1 : 0);
+Tensor triangle(Tensor x, bool upper, bool unit) {
+  return call_over(std::move(x), upper ? "triu" : "tril", {unit ? (upper ? 1 : -1) : 0});
 }
 
 const OpRecord& linalg_solve_triangular_op =
@@ -63,8 +64,8 @@ const OpRecord& linalg_solve_triangular_op =
                   linalg::solve_triangular(g.input(0).mT(), g.grad(), !upper, left, unit);
               TensorList all(2);
               if (g.needs(0)) {
-                const Tensor ga = left ? matmul(gb, x.mT()) : matmul(x.mT(), gb);
-                all[0] = sum_to_size(triangle(ga.neg(), upper, unit), g.input_sizes(0));
+                Tensor ga = call_over(left ? matmul(gb, x.mT()) : matmul(x.mT(), gb), "neg");
+                all[0] = sum_to_size(triangle(std::move(ga), upper, unit), g.input_sizes(0));
               }
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
               return all;

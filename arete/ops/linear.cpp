@@ -152,10 +152,27 @@ const OpRecord& bilinear_op =
                           .got(describe(x1) + ", " + describe(x2) + ", " + describe(w)));
           Shape sizes(x1.sizes().first(x1.sizes().size() - 1));
           const int64_t rows = numel_of(sizes), n = w.size(1), m = w.size(2), out = w.size(0);
-          // (rows, n) @ (n, out * m), then the dot products with x2.
-          const Tensor left =
-              arete::mm(x1.reshape({rows, n}), w.permute({1, 0, 2}).reshape({n, out * m}));
-          Tensor y = arete::bmm(left.view({rows, out, m}), x2.reshape({rows, m, 1}));
+          // (rows, n) @ (n, out * m), then the dot products with x2: of as many rows at a time as
+          // make a product of bounded size, unless history keeps it anyway.
+          const Tensor matrix = w.permute({1, 0, 2}).reshape({n, out * m}),
+                       a = x1.reshape({rows, n}), b = x2.reshape({rows, m, 1});
+          const auto some = [&](int64_t from, int64_t count) {
+            const Tensor left = arete::mm(a.narrow(0, from, count), matrix);
+            return arete::bmm(left.view({count, out, m}), b.narrow(0, from, count));
+          };
+          const bool recorded = modes().grad_enabled &&
+                                (x1.requires_grad() || x2.requires_grad() || w.requires_grad());
+          const int64_t most = x1.device().is_cpu() ? 1 << 17 : 1 << 22;  // elements
+          const int64_t step = std::max<int64_t>(1, most / std::max<int64_t>(1, out * m));
+          Tensor y;
+          if (recorded || rows <= step) {
+            y = some(0, rows);
+          } else {
+            std::vector<Tensor> parts;
+            for (int64_t from = 0; from < rows; from += step)
+              parts.push_back(some(from, std::min(step, rows - from)));
+            y = cat(parts, 0);
+          }
           sizes.push_back(out);
           y = y.view(sizes);
           return {call.has(3) ? y.add(call.tensor(3)) : y};

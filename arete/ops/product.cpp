@@ -1,6 +1,7 @@
 // Products and log-sum-exp.
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
+#include "arete/ops/over.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/rows.h"
 
@@ -16,9 +17,14 @@ using prim::Monoid;
 Tensor product_of_others(const Tensor& flat) {
   const int64_t n = flat.size(-1);
   const Tensor one = ones_like(flat.narrow(-1, 0, 1));
-  const Tensor before = cat({one, flat.narrow(-1, 0, n - 1)}, -1).cumprod(-1);
-  const Tensor after = cat({flat.narrow(-1, 1, n - 1), one}, -1).flip({-1}).cumprod(-1).flip({-1});
-  return before * after;
+  // What is used up makes room for the next.
+  Tensor after = cat({flat.narrow(-1, 1, n - 1), one}, -1);
+  after = after.flip({-1});
+  after = after.cumprod(-1);
+  after = after.flip({-1});
+  Tensor before = cat({one, flat.narrow(-1, 0, n - 1)}, -1);
+  before = before.cumprod(-1);
+  return call_over(std::move(before), "mul", {after});
 }
 
 uint32_t product_dims(const Call& c) {
@@ -77,7 +83,7 @@ const OpRecord& prod_op =
                 dy = dy.reshape({});
               else if (g.boolean(2))
                 dy = dy.squeeze(g.integer(1));
-              const Tensor dx = dy.unsqueeze(-1) * product_of_others(flat);
+              const Tensor dx = call_over(product_of_others(flat), "mul", {dy.unsqueeze(-1)});
               return {(whole ? dx.reshape(x.sizes()) : dx.movedim(-1, g.integer(1)))
                           .to(g.input_dtype(0))};
             },

@@ -1,0 +1,68 @@
+"""The most memory that calls hold at once, in arrays of their largest input."""
+
+import pytest
+
+import arete as torch
+from arete.cuda.memory import GPUMemoryTracker
+
+MATRICES = (64, 64, 64)
+
+
+def peak(call):
+    call()
+    with GPUMemoryTracker("cpu") as tracker:
+        result = call()
+    del result
+    return tracker.peak
+
+
+def backward(function, *inputs):
+    """A call that computes a result and its gradients; the result is held meanwhile."""
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    weight = torch.rand_like(function(*inputs).detach())
+
+    def both():
+        result = function(*inputs)
+        return torch.autograd.grad([result], inputs, [weight])
+
+    return both
+
+
+def definite():
+    x = torch.rand(MATRICES)
+    return x @ x.mT + 64 * torch.eye(64)
+
+
+@pytest.mark.parametrize(
+    "most, call",
+    [
+        # most of them: of the result, the gradient and one more
+        (3.2, lambda: backward(torch.linalg.cholesky, definite())),
+        (1.2, lambda: backward(lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), definite(), torch.rand(64, 64, 1))),
+        (3.2, lambda: backward(lambda x: torch.prod(x, 2), torch.rand(MATRICES))),
+        (4.2, lambda: backward(torch.cholesky_inverse, definite())),
+        (5.2, lambda: backward(lambda a: torch.linalg.lu_factor(a)[0], definite())),
+    ],
+    ids=["cholesky", "solve_triangular", "prod", "cholesky_inverse", "lu_factor"],
+)
+def test_gradients_hand_their_temporaries_on(most, call):
+    array = 4 * torch.Size(MATRICES).numel()
+    assert peak(call()) <= most * array
+
+
+def test_histograms_have_places_of_pieces():
+    x = torch.rand(1 << 20)
+    assert peak(lambda: torch.histc(x, 10, 0.0, 1.0)) < 1 << 20
+    assert peak(lambda: torch.histogram(x, 10)) < 1 << 21
+    assert peak(lambda: torch.histogramdd(x.view(-1, 2), [3, 4])) < 1 << 21
+    counts, edges = torch.histogram(x, 10)
+    assert counts.sum() == x.numel() and torch.equal(counts, torch.histc(x, 10, edges[0].item(), edges[-1].item()))
+
+
+def test_bilinear_without_gradients_makes_its_product_in_pieces():
+    a, b, w = torch.rand(4096, 16), torch.rand(4096, 16), torch.rand(32, 16, 16)
+    with torch.no_grad():
+        assert peak(lambda: torch.nn.functional.bilinear(a, b, w)) < 3 << 20  # of 8 MiB in one
+        pieces = torch.nn.functional.bilinear(a, b, w)
+    whole = torch.nn.functional.bilinear(a.requires_grad_(), b, w)
+    torch.testing.assert_close(pieces, whole.detach())
