@@ -279,3 +279,32 @@ def test_closeness_looks_at_both_parts():
         assert arete.isclose(a, b, equal_nan=True).tolist() == [True, False, False, True, True]
         assert arete.isclose(a[:2], b[:2], atol=1.0).tolist() == [True, True]
         assert not arete.allclose(a[:2], b[:2])
+
+
+def test_sums_of_parts_have_any_layout():
+    a = arete.complex(arete.rand(6, 5, 4), arete.rand(6, 5, 4))
+    b = arete.complex(arete.rand(5, 1), arete.rand(5, 1))
+    pairs = [
+        (a, a),
+        (a, b),
+        (b, a),
+        (b[0, 0], a),
+        (b[0, 0], b[1, 0]),
+        (a[:0], a[:0]),
+        (a[:, ::2], a[:, ::2]),
+        (a.permute(2, 0, 1), a.permute(2, 0, 1)),
+        (a.permute(2, 1, 0), a.permute(2, 1, 0)[:1]),
+        (a[0, 0].expand(3, 4), a[0, 0].expand(3, 4)),
+    ]
+    for x, y in pairs:
+        for alpha in (1, -2.5, 2j):
+            factor = arete.tensor(alpha, dtype=arete.complex64)
+            re = x.real + (factor.real * y.real - factor.imag * y.imag)
+            im = x.imag + (factor.real * y.imag + factor.imag * y.real)
+            arete.testing.assert_close(arete.add(x, y, alpha=alpha), arete.complex(re, im))
+            arete.testing.assert_close(arete.sub(x, y, alpha=alpha), 2 * x - arete.complex(re, im))
+    turned = a.permute(2, 0, 1)
+    assert (turned + turned).stride() == turned.stride()
+    doubled = a.clone()
+    doubled.add_(a)
+    arete.testing.assert_close(doubled, 2 * a)
