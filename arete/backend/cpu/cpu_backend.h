@@ -30,6 +30,7 @@ class CpuBackend final : public prim::Backend {
   void scan(const prim::ScanArgs&) override;
   void sort(const prim::SortArgs&) override;
   void topk(const prim::TopkArgs&) override;
+  void select(const prim::SelectArgs&) override;
   void gather(const prim::GatherArgs&) override;
   void scatter(const prim::ScatterArgs&) override;
   void take_rows(const prim::TakeRowsArgs&) override;

@@ -72,6 +72,7 @@ class Fusion {
       views.push_back(v);
     nest_ = LoopNest::plan_split(args.space, args.outer_rank, views, &inner_);
     for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
+    stages_.reserve(args.spec->stages.size());
     for (const FusedStage& s : args.spec->stages)
       if (s.kind != Kind::reduce_columns) add_stage(s);
   }

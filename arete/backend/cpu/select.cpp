@@ -1,0 +1,76 @@
+// The element at one place of each row's order, of rows that are too long for order by ranks: no
+// order of the rest is made.
+#include <algorithm>
+#include <memory>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
+#include "arete/backend/cpu/sort_items.h"
+#include "arete/backend/cpu/walk.h"
+#include "arete/base/thread_pool.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::SelectArgs;
+using Place = SelectArgs::Place;
+
+template <class T>
+constexpr bool kHasNan = is_floating(dtype_of<T>);
+
+/// The place that is wanted in a row of n elements, the last `nan` of which in order are NaN.
+int64_t place_of(const SelectArgs& a, int64_t n, int64_t nan) {
+  if (a.place == Place::rank) return a.rank;
+  if (a.place == Place::median && nan > 0) return n - nan;
+  return std::max<int64_t>(n - nan - 1, 0) / 2;
+}
+
+template <class T, class Item>
+void select_as(const SelectArgs& a) {
+  using Key = typename Item::Key;
+  const int64_t n = a.in.sizes[size_t(a.dim)], stride = a.in.strides[size_t(a.dim)];
+  const Walk<3> walk(a.in.sizes, a.dim, {&a.in, &a.values, &a.indices});
+  parallel_for(0, walk.count(), grain_for(n), [&](int64_t begin, int64_t end) {
+    const std::unique_ptr<Item[]> items(new Item[size_t(n)]);
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
+      for (int64_t l = 0; l < lanes; ++l) {
+        const T* in = reinterpret_cast<const T*>(a.in.data + w.offset(0) + l * w.stride(0));
+        int64_t nan = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const T value = in[i * stride];
+          const Key key = Key(sort_key(value, false));
+          if constexpr (kHasNan<T>) nan += key == Key(FloatBits<T>(~FloatBits<T>(0)));
+          items[size_t(i)] = Item(key, i);
+        }
+        Item* const wanted = items.get() + place_of(a, n, nan);
+        std::nth_element(items.get(), wanted, items.get() + n);
+        const int64_t from = wanted->position();
+        *reinterpret_cast<T*>(a.values.data + w.offset(1) + l * w.stride(1)) = in[from * stride];
+        *reinterpret_cast<int64_t*>(a.indices.data + w.offset(2) + l * w.stride(2)) = from;
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void CpuBackend::select(const SelectArgs& a) {
+  const int64_t n = a.in.rank() > 0 ? a.in.sizes[size_t(a.dim)] : 1;
+  // Several places of a row want its order; a few first elements are found with less memory.
+  const bool few = a.place == Place::rank && a.rank < 64;
+  if (n <= kernels::kMostRanked || few || a.place == Place::ranks) return Primitives::select(a);
+  visit_dtype(a.in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!is_complex(dtype_of<T>)) {
+      using Small = std::conditional_t<sizeof(T) <= 4, PackedItem, WideItem>;
+      if (n <= int64_t(1) << 32)
+        select_as<T, Small>(a);
+      else
+        select_as<T, WideItem>(a);
+    } else {
+      Primitives::select(a);
+    }
+  });
+}
+
+}  // namespace arete::cpu
