@@ -5,7 +5,7 @@
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/kernels/kernel_table.h"
-#include "arete/backend/cpu/sort_items.h"
+#include "arete/backend/cpu/ordered_key.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/thread_pool.h"
 
@@ -25,26 +25,28 @@ int64_t place_of(const SelectArgs& a, int64_t n, int64_t nan) {
   return std::max<int64_t>(n - nan - 1, 0) / 2;
 }
 
-template <class T, class Item>
+template <class T>
 void select_as(const SelectArgs& a) {
-  using Key = typename Item::Key;
+  using Key = OrderedKey<T>;
   const int64_t n = a.in.sizes[size_t(a.dim)], stride = a.in.strides[size_t(a.dim)];
   const Walk<3> walk(a.in.sizes, a.dim, {&a.in, &a.values, &a.indices});
   parallel_for(0, walk.count(), grain_for(n), [&](int64_t begin, int64_t end) {
-    const std::unique_ptr<Item[]> items(new Item[size_t(n)]);
+    const std::unique_ptr<Key[]> keys(new Key[size_t(n)]);
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       for (int64_t l = 0; l < lanes; ++l) {
         const T* in = reinterpret_cast<const T*>(a.in.data + w.offset(0) + l * w.stride(0));
         int64_t nan = 0;
         for (int64_t i = 0; i < n; ++i) {
-          const T value = in[i * stride];
-          const Key key = Key(sort_key(value, false));
+          const Key key = keys[size_t(i)] = ordered_key(in[i * stride]);
           if constexpr (kHasNan<T>) nan += key == Key(FloatBits<T>(~FloatBits<T>(0)));
-          items[size_t(i)] = Item(key, i);
         }
-        Item* const wanted = items.get() + place_of(a, n, nan);
-        std::nth_element(items.get(), wanted, items.get() + n);
-        const int64_t from = wanted->position();
+        Key* const wanted = keys.get() + place_of(a, n, nan);
+        std::nth_element(keys.get(), wanted, keys.get() + n);
+        const Key key = *wanted;
+        // Of equal elements the one whose place among them is this, in order of position.
+        int64_t before = std::count(keys.get(), wanted, key), from = 0;
+        for (;; ++from)
+          if (ordered_key(in[from * stride]) == key && before-- == 0) break;
         *reinterpret_cast<T*>(a.values.data + w.offset(1) + l * w.stride(1)) = in[from * stride];
         *reinterpret_cast<int64_t*>(a.indices.data + w.offset(2) + l * w.stride(2)) = from;
       }
@@ -62,11 +64,7 @@ void CpuBackend::select(const SelectArgs& a) {
   visit_dtype(a.in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!is_complex(dtype_of<T>)) {
-      using Small = std::conditional_t<sizeof(T) <= 4, PackedItem, WideItem>;
-      if (n <= int64_t(1) << 32)
-        select_as<T, Small>(a);
-      else
-        select_as<T, WideItem>(a);
+      select_as<T>(a);
     } else {
       Primitives::select(a);
     }
