@@ -6,7 +6,9 @@ from test_sharding import run
 @needs_gloo
 def test_tensors_are_placed_and_gathered(tmp_path):
     run(tmp_path, 4, """
-import itertools
+import copy, itertools
+from arete.distributed.fsdp import fully_shard
+from arete.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, ones, rand
 mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
 x = arange(35).reshape(5, 7)
@@ -24,6 +26,30 @@ line = dist.init_device_mesh("cpu", (4,))
 part = DTensor.from_local(arange(3) + rank, line, [Shard(0)])
 assert tuple(part.shape) == (12,) and part.full_tensor().tolist() == [float(r + i) for r in range(4) for i in range(3)]
 assert ones(6, device_mesh=line, placements=[Shard(0)]).full_tensor().sum() == 6
+# What is whole where others are in parts has the gradient of all of them.
+for one, two in (((Shard(0), Shard(0)), (Replicate(), Replicate())), ((Shard(0), Replicate()), (Replicate(), Replicate())),
+                 ((Shard(0), Shard(1)), (Replicate(), Shard(0)))):
+    row = (arange(7) + 1).requires_grad_()
+    factor = distribute_tensor(row, mesh, two).to_local().clone().detach().requires_grad_()
+    y = distribute_tensor(x, mesh, one) * DTensor.from_local(factor, mesh, two, shape=row.shape)
+    (y.full_tensor() * x.sin()).sum().backward()
+    (x * row * x.sin()).sum().backward()
+    assert arete.allclose(factor.grad, distribute_tensor(row.grad, mesh, two).to_local()), (one, two)
+# Parts of parts: rows of what tensor parallelism has left.
+net = nn.Sequential(nn.Linear(2, 8, bias=False))
+with arete.no_grad():
+    net[0].weight.copy_(arange(16).reshape(8, 2))
+parallelize_module(net, mesh["b"], {"0": ColwiseParallel()})
+fully_shard(net, mesh=mesh["a"])
+w, rows = net.state_dict()["0.weight"], arange(16).reshape(8, 2)
+for same_place in (w, w.clone(), w.cpu(), copy.deepcopy(w), w.double(), w.detach()):
+    assert arete.equal(same_place.full_tensor().float(), rows)
+assert arete.equal((w * 2 + w).full_tensor(), 3 * rows)
+assert arete.equal((w * 2).redistribute(placements=[Replicate()] * 2).to_local(), 2 * rows)
+net(arange(2)).square().sum().backward()
+assert arete.equal((net[0].weight.grad.clone() / 2).full_tensor(), net[0].weight.grad.full_tensor() / 2)
+raises(NotImplementedError, "take full_tensor()", lambda: w.reshape(16))
+raises(NotImplementedError, "take full_tensor()", lambda: w.transpose(0, 1))
 arete.manual_seed(rank)
 r = rand(5, device_mesh=line, placements=[Shard(0)]).full_tensor()
 every = [None] * 4

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from typing import Any, Iterable, NamedTuple, Optional, Union
 
@@ -196,8 +195,7 @@ def _spread_as(value: Any, parameter: Any) -> Any:
         return value
     if tuple(value.shape) != tuple(parameter._spec.offsets()[0]):
         return value
-    gather = None if parameter._spec.gather is None else functools.partial(parameter._spec.gather, value)
-    return DTensor(value, dataclasses.replace(parameter._spec, gather=gather))
+    return DTensor(value, parameter._spec)
 
 
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, options: Optional[StateDictOptions] = None) -> dict:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any, Callable, Optional, Sequence
 
@@ -20,8 +19,8 @@ _Tensor = _C.Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Where the parts of a tensor are. `part`: this process', where it does not follow from the placements; `gather`: how the tensor
-    becomes whole then."""
+    """Where the parts of a tensor are. `part`: this process', where it does not follow from the placements; `gather`: what makes
+    the whole of such a part then, or with None of what its parameter has."""
 
     mesh: DeviceMesh
     placements: tuple
@@ -102,7 +101,7 @@ class _Face:
         if grad_placements is not None:
             raise NotImplementedError("DTensor.full_tensor: grad_placements is not supported")
         if self._spec.gather is not None:
-            return self._spec.gather()
+            return self._spec.gather(self.__dict__.get("_local_tensor"))
         return self._spec.whole(self.to_local())
 
     def redistribute(self, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
@@ -115,8 +114,8 @@ class _Face:
         places = _normal(self._spec.mesh, placements, len(self._spec.shape))
         local = self.to_local()
         if self._spec.gather is not None and places != self._spec.placements:
-            local, places_now = self._spec.gather(), (Replicate(),) * self._spec.mesh.ndim
-            return DTensor(_redistributed(local, Spec(self._spec.mesh, places_now, self._spec.shape), places),
+            whole, places_now = self.full_tensor(), (Replicate(),) * self._spec.mesh.ndim
+            return DTensor(_redistributed(whole, Spec(self._spec.mesh, places_now, self._spec.shape), places),
                            Spec(self._spec.mesh, places, self._spec.shape))
         return DTensor._of(_placed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
 
@@ -205,7 +204,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         return DTensor._of(local_tensor, Spec(mesh, places, shape))
 
     def __deepcopy__(self, memo: dict) -> "DTensor":
-        return DTensor(self.to_local().clone(), dataclasses.replace(self._spec, gather=None))
+        return DTensor(self.to_local().clone(), self._spec)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise NotImplementedError("a DTensor is not pickled: save it with distributed.checkpoint, or its full_tensor()")
@@ -222,7 +221,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             local = getattr(first.to_local(), name)(*rest, **(kwargs or {}))
             if not isinstance(local, _Tensor):
                 return local
-            return first if name.endswith("_") else DTensor._of(local, dataclasses.replace(spec, gather=None))
+            return first if name.endswith("_") else DTensor._of(local, spec)
         if name in _SHAPES and isinstance(first, DTensor):
             return _reshaped(name, first, args[1:], kwargs or {})
         if name in HANDLERS:
@@ -250,6 +249,7 @@ HANDLERS: dict[str, Callable] = {}
 def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
     """Another shape. The dimension that is in parts stays, or is cut or joined where its parts stay what is together: heads of features."""
     shape = tuple(x.shape)
+    _check_regular(name, x)
     new = list(getattr(_operators.empty(shape, device="meta"), name)(*args, **kwargs).shape)
     local, places = x.to_local(), []
     sizes = list(new)
@@ -283,6 +283,27 @@ def _plain_name(name: str) -> str:
     return name
 
 
+class _OfAllParts(Function):
+    """What is whole beside something that is in parts over a dimension of the mesh: its gradient is the sum of what the parts give."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, groups: list) -> Any:
+        ctx.groups = groups
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
+        g = g.contiguous().clone()
+        for group in ctx.groups:
+            c10d.all_reduce(g, group=group)
+        return g, None
+
+
+def _check_regular(name: str, x: DTensor) -> None:
+    if x._spec.part is not None:
+        raise NotImplementedError(f"{name}: the tensor's parts are parts of what tensor parallelism has left; take full_tensor()")
+
+
 def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     """The function of the parts that each process has. Plain tensors are the same in all processes, and have no gradient."""
     spread = [a for a in (*args, *kwargs.values()) if isinstance(a, DTensor)]
@@ -313,8 +334,22 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
                 if name != "type_as" and not any(a is x for x in parts) and at >= 0 and a.shape[at] != 1:
                     raise ValueError(f"{name}: a tensor of shape {tuple(a.shape)} is whole where another one is in parts; "
                                      "redistribute() it")
-    local = mapped(lambda a: a.to_local() if isinstance(a, DTensor) else a)
-    return DTensor._of(local, Spec(mesh, tuple(places), _C.Size(whole.shape)))
+    spec = Spec(mesh, tuple(places), _C.Size(whole.shape))
+    if any(x._spec.part is not None for x in spread):
+        if name in _OTHERS or any(x._spec != spread[0]._spec for x in spread) or tuple(whole.shape) != tuple(spread[0].shape):
+            for x in spread:
+                _check_regular(name, x)
+        spec = spread[0]._spec
+
+    def of(a: Any) -> Any:
+        if not isinstance(a, DTensor):
+            return a
+        own = a.to_local()
+        sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(a._spec.placements, places)) if isinstance(q, Shard) and p != q
+                and isinstance(p, Replicate)]
+        return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
+
+    return DTensor._of(mapped(of), spec)
 
 
 def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:
@@ -474,8 +509,7 @@ def _grad(self: Any) -> Any:
     g = _own_grad.__get__(self)
     if g is None or isinstance(g, DTensor) or tuple(g.shape) != tuple(self._spec.offsets()[0]):
         return g  # of all of it, while a pass backward is under way
-    gather = None if self._spec.gather is None else functools.partial(self._spec.gather, g)
-    return DTensor(g, dataclasses.replace(self._spec, gather=gather))
+    return DTensor(g, self._spec)
 
 
 def _set_grad(self: Any, value: Any) -> None:
