@@ -285,7 +285,17 @@ for method in ("allgather", "alltoall", "heads"):
     for p, q in zip(net.parameters(), one.parameters()):
         dist.all_reduce(p.grad, dist.ReduceOp.AVG)
         assert (p.grad - q.grad).abs().max() < 1e-6
+# One process has all of it.
+alone = dist.DeviceMesh.from_group([dist.new_group([r]) for r in range(4)][rank], "cpu")
+set_rotate_method("alltoall")
+q = made(2).requires_grad_()
+F.scaled_dot_product_attention(q, q, q, is_causal=True).square().sum().backward()
+wanted, q.grad = q.grad, None
+with context_parallel(alone):
+    F.scaled_dot_product_attention(q, q, q, is_causal=True).square().sum().backward()
+assert arete.allclose(q.grad, wanted)
 x = arete.ones(1, 4, 4, 2)
+set_rotate_method("heads")
 with context_parallel(mesh):
     raises(NotImplementedError, "attn_mask and dropout_p", lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5))
     raises(NotImplementedError, "of one sequence", lambda: F.scaled_dot_product_attention(x, x[:, :, :2], x[:, :, :2]))

@@ -171,7 +171,8 @@ class _Ring:
                 sums = [_operators.zeros_like(self.k), _operators.zeros_like(self.v)]
             if found is not None:
                 sums = [s + f for s, f in zip(sums, found)]
-            sums, works = self._pass_on(sums)
+            if self.size > 1:
+                sums, works = self._pass_on(sums)
         for work in works:
             work.wait()
         return sums
