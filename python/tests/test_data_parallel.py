@@ -547,6 +547,13 @@ net.set_requires_gradient_sync(True)
 net(arete.full((1, 5), rank + 1.0)).sum().backward()
 assert first.tolist() == [1, 1] and net[2].bias.grad.tolist() == [2, 2]
 # Two steps together, then each its own, and the mean of both after each second one.
+import copy
+try:
+    copy.deepcopy(net)
+except AssertionError as e:
+    assert "does not support deepcopy" in str(e)
+else:
+    raise AssertionError("copied")
 net, alone = wrapped(), make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2))
 own = [dist.new_group([r]) for r in range(2)][rank]
 net.register_comm_hook(PostLocalSGDState(None, own, 2), post_localSGD_hook)

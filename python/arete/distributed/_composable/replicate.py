@@ -19,6 +19,9 @@ class DDP:
         """Exchanges gradients by `hook(state, bucket)`."""
         self._replicate.register_comm_hook(state, hook)  # type: ignore[attr-defined]
 
+    def __deepcopy__(self, memo: dict) -> Any:
+        raise AssertionError("DDP does not support deepcopy. Please use state dict for serialization.")
+
 
 def replicate(module: Any, ignored_modules: Optional[Iterable] = None, **kwargs: Any) -> Any:
     """Has the gradients of a module be the mean over processes, which begin with the values of the first one. The module stays the same
