@@ -272,7 +272,9 @@ class Pass {
       for (const Capture& c : *captures_)
         if (c.result && c.node == &node) *c.result = grads[c.slot];
     if (node.is_leaf ? !accumulate_ : !state.needed) {
-      if (later_ && !node.is_leaf) leave_all(node, grads);
+      // Beyond what is wanted nothing else is: its hooks have run, its formula runs later.
+      if (later_ && !node.is_leaf)
+        later_->halves.push_back({IntrusivePtr<Node>(&node), std::move(grads), ~uint64_t(0)});
       return {};
     }
     if (!node.is_leaf &&
@@ -310,13 +312,6 @@ class Pass {
     if (!keep_ && !again) node.release_saved();
     grads.clear();  // within the range, so that recordings see where the memory goes
     return results;
-  }
-
-  // The gradients of a node that is wanted, and beyond which nothing else is.
-  void leave_all(Node& node, const TensorList& grads) {
-    for (uint32_t slot = 0; slot < grads.size(); ++slot)
-      if (grads[slot].defined())
-        later_->seeds.emplace_back(Edge{IntrusivePtr<Node>(&node), slot}, grads[slot]);
   }
 
   Tensor validate(const Node& node, size_t i, Tensor g) const {

@@ -90,6 +90,34 @@ TEST_F(SplitBackwards, HooksRunOnceAndTheirGradientsCount) {
   autograd::remove_post_accumulate_grad_hook(weight, id);
 }
 
+TEST_F(SplitBackwards, HooksOfAnInputRunOnceWhereMoreComesBeforeIt) {
+  int calls = 0;
+  const auto run = [&](bool parts) {
+    const Tensor y = linear(x, weight, bias);
+    y.register_hook([&calls](const Tensor& g) {
+      ++calls;
+      return g * 2;
+    });
+    y.retain_grad();
+    const Tensor z = (y * y).sum();
+    if (!parts) {
+      z.backward();
+      return y.grad().to_vector<float>();
+    }
+    SplitBackward split({&z, 1}, {}, {&y, 1});
+    const auto of_input = split.input_gradients()[0].to_vector<float>();
+    split.accumulate();
+    EXPECT_EQ(y.grad().to_vector<float>(), of_input);
+    return of_input;
+  };
+  const auto of_input = run(false);
+  const auto whole = gradients();
+  clear();
+  EXPECT_EQ(run(true), of_input);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(gradients(), whole);
+}
+
 TEST_F(SplitBackwards, AnInputThatNothingReachesHasNoGradient) {
   const Tensor y = linear(ones({1, 3}), weight).sum();
   SplitBackward split({&y, 1}, {}, {&x, 1});
