@@ -229,6 +229,30 @@ raises(ValueError, "scalar parameters", lambda: fully_shard(nn.ParameterList([nn
 @needs_gloo
 def test_modules_of_other_forms(tmp_path):
     run(tmp_path, 2, """
+# An optimizer that somebody else has written.
+class Own(arete.optim.Optimizer):
+    @arete.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["mean"], state["square"] = arete.zeros_like(p.grad), arete.zeros_like(p.grad)
+            state["mean"].mul_(0.5).add_(p.grad, alpha=0.5)
+            state["square"].addcmul_(p.grad, p.grad, value=0.1)
+            p.addcdiv_(state["mean"], state["square"].sqrt().add_(1e-3), value=-0.1)
+            p.add_(p.grad, alpha=-0.1)
+net, one = (filled(nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3))) for _ in range(2))
+fully_shard(net[0])
+fully_shard(net)
+for n in (net, one):
+    optimizer = Own(n.parameters(), {})
+    for step in range(3):
+        optimizer.zero_grad()
+        n(arange(10).reshape(2, 5) * (step + 1)).square().mean().backward()
+        optimizer.step()
+for p, q in zip(net.parameters(), one.parameters()):
+    assert arete.allclose(p.full_tensor(), q, atol=1e-6)
+raises(ValueError, "a plain tensor is written", lambda: net[0].weight.grad.add_(one[0].weight.grad))
 class Two(nn.Module):
     def __init__(self):
         super().__init__()

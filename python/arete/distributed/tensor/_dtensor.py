@@ -215,10 +215,14 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         first = args[0] if args else None
         if name in _LOCAL and isinstance(first, DTensor):
             spec = first._spec
-            rest = [a.to_local() if isinstance(a, DTensor) else a for a in args[1:]]
-            if any(isinstance(a, DTensor) and a._spec != spec for a in args[1:]):
+            others = [a for a in (*args[1:], *(kwargs or {}).values()) if isinstance(a, _Tensor)]
+            if any(isinstance(a, DTensor) and a._spec != spec for a in others):
                 raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
-            local = getattr(first.to_local(), name)(*rest, **(kwargs or {}))
+            if name != "copy_" and any(not isinstance(a, DTensor) and a.numel() != 1 for a in others):
+                raise ValueError(f"{name}: a plain tensor is written to one that is spread over processes; distribute_tensor() it")
+            rest = [a.to_local() if isinstance(a, DTensor) else a for a in args[1:]]
+            named = {k: a.to_local() if isinstance(a, DTensor) else a for k, a in (kwargs or {}).items()}
+            local = func(first.to_local(), *rest, **named)
             if not isinstance(local, _Tensor):
                 return local
             return first if name.endswith("_") else DTensor._of(local, spec)
@@ -237,7 +241,9 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
 
 # What is the same on each part, and what is known of a tensor without its elements.
 _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
-                    "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr"))
+                    "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr",
+                    # What optimizers do.
+                    "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "zeros_like", "ones_like", "empty_like"))
 _SHAPES = frozenset(("flatten", "reshape", "view"))
 _FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "__eq__", "untyped_storage"))
 
