@@ -22,6 +22,8 @@ for one in places:
         assert arete.equal(u.to_local(), distribute_tensor(x, mesh, other).to_local())
 terms = DTensor.from_local(x * (rank + 1), mesh, [Partial(), Partial("max")])
 assert arete.equal(terms.full_tensor(), x * 6) and arete.equal(terms.redistribute(placements=[Shard(0), Shard(1)]).full_tensor(), x * 6)
+assert arete.equal(terms.clone().mul_(2).full_tensor(), x * 12)
+raises(NotImplementedError, "redistribute()d first", lambda: terms.add_(1))
 line = dist.init_device_mesh("cpu", (4,))
 part = DTensor.from_local(arange(3) + rank, line, [Shard(0)])
 assert tuple(part.shape) == (12,) and part.full_tensor().tolist() == [float(r + i) for r in range(4) for i in range(3)]

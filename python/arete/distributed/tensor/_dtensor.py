@@ -220,6 +220,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
                 raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
             if name != "copy_" and any(not isinstance(a, DTensor) and a.numel() != 1 for a in others):
                 raise ValueError(f"{name}: a plain tensor is written to one that is spread over processes; distribute_tensor() it")
+            if name in _OF_VALUES and any(isinstance(p, Partial) for p in spec.placements):
+                raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
             rest = [a.to_local() if isinstance(a, DTensor) else a for a in args[1:]]
             named = {k: a.to_local() if isinstance(a, DTensor) else a for k, a in (kwargs or {}).items()}
             local = func(first.to_local(), *rest, **named)
@@ -244,6 +246,8 @@ _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "
                     "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr",
                     # What optimizers do.
                     "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "zeros_like", "ones_like", "empty_like"))
+# Of these what is done to terms is not done to their sum.
+_OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ ones_like".split())
 _SHAPES = frozenset(("flatten", "reshape", "view"))
 _FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "__eq__", "untyped_storage"))
 
