@@ -1,6 +1,7 @@
 #include "arete/distributed/reducer.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -51,6 +52,10 @@ Tensor view_in(const Tensor& memory, const Tensor& parameter, int64_t offset) {
   layout.offset = offset;
   return ops::alias(memory, std::move(layout));
 }
+
+// The depth of what a gradient was before: zeros, or what others have written. Nothing is as deep,
+// so that the trees of what comes are those of a gradient that was not there.
+constexpr int kBefore = std::numeric_limits<int>::max();
 
 bool is_kept_by_others(const Tensor& view) { return view.impl()->use_count() > 1; }
 
@@ -226,7 +231,7 @@ void Reducer::set_apart(std::span<const size_t> places) {
     if (!grad.defined())
       sums = {};
     else if (!sums.shown.defined() || !grad.is_same(sums.shown) || grad.version() != sums.version)
-      sums = {.trees = {{0, grad}}};
+      sums = {.trees = {{kBefore, grad}}};
     sums.apart = true;
     sums.shown = Tensor();
     parameters_[p].set_grad(Tensor());

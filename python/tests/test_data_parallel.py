@@ -429,12 +429,12 @@ def test_deterministic_sums_are_those_of_one_process(tmp_path):
     ranks = run_ranks(tmp_path, 2, NET + """
 start()
 alone = [dist.new_group([r]) for r in range(2)][rank]
-def train(own, group, deterministic=True):
+def train(own, group, deterministic=True, to_none=True):
     net = nn.parallel.DistributedDataParallel(make(nn.Linear(5, 33), nn.Tanh(), nn.Linear(33, 2)), process_group=group, bucket_cap_mb=1e-3,
                                               deterministic=deterministic)
     optimizer = arete.optim.AdamW(net.parameters(), lr=0.02)
     for step in range(6):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=to_none)
         for i, k in enumerate(own):
             last = i + 1 == len(own)
             with net.no_sync() if not last else arete.enable_grad():
@@ -443,6 +443,7 @@ def train(own, group, deterministic=True):
     return [p.tolist() for p in net.parameters()]
 both, one = train([2 * rank, 2 * rank + 1], None), train([0, 1, 2, 3], alone)
 assert both == one
+assert train([2 * rank, 2 * rank + 1], None, to_none=False) == one == train([0, 1, 2, 3], alone, to_none=False)
 assert train([0, 1, 2, 3], alone, False) != one  # which is no matter of course
 # Compiled steps have the same bits, too.
 for deterministic in (False, True):
@@ -546,7 +547,6 @@ first = net[2].bias.grad.clone()
 net.set_requires_gradient_sync(True)
 net(arete.full((1, 5), rank + 1.0)).sum().backward()
 assert first.tolist() == [1, 1] and net[2].bias.grad.tolist() == [2, 2]
-# Two steps together, then each its own, and the mean of both after each second one.
 import copy
 try:
     copy.deepcopy(net)
@@ -554,6 +554,7 @@ except AssertionError as e:
     assert "does not support deepcopy" in str(e)
 else:
     raise AssertionError("copied")
+# Two steps together, then each its own, and the mean of both after each second one.
 net, alone = wrapped(), make(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 2))
 own = [dist.new_group([r]) for r in range(2)][rank]
 net.register_comm_hook(PostLocalSGDState(None, own, 2), post_localSGD_hook)
