@@ -655,7 +655,8 @@ void ShardedParameters::reduce() {
     at += rounded(part.chunk);
   }
   const bool unsure = std::ranges::find(had, 0.0F) != had.end();
-  if (!ones_.defined() || ones_.numel() != numbers || ones_.dtype() != gradient)
+  if (!ones_.defined() || ones_.numel() != numbers || ones_.dtype() != gradient ||
+      ones_.device() != device_)
     ones_ = arete::full({numbers}, 1.0, TensorOptions(gradient, device_));
   const Tensor flags = unsure ? tensor(had).to(device_, gradient) : ones_;
   for (int64_t r = 0; r < n; ++r) pack(flags, Layout({numbers}), r * total + at);
