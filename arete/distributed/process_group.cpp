@@ -164,7 +164,8 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
       rank_(rank),
       ranks_(std::move(ranks)),
       timeout_(timeout),
-      threads_(std::make_unique<Threads>()) {
+      threads_(std::make_unique<Threads>()),
+      failure_(std::make_shared<GroupFailure>()) {
   check_rank("init_process_group", "rank", rank);
   std::tie(cpu_backend_, has_nccl_) = parse_backend(backend_);
   std::string problem;
@@ -259,7 +260,7 @@ StreamCalls& ProcessGroup::stream_calls(Device device, bool beside) {
       watch_->perform(watch_->enter(CallKind::init, -1, nullptr), [&] {
         made = std::make_shared<StreamCalls>(
             device, nccl->make(device.resolved().index, *where, rank_, size(), timeout_), watch_,
-            rank_);
+            rank_, failure_);
       });
     } catch (...) {
       connect_error_ = std::current_exception();

@@ -19,6 +19,7 @@
 
 namespace arete::distributed {
 
+class GroupFailure;
 class StreamCalls;
 struct Call;
 
@@ -211,6 +212,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::exception_ptr connect_error_;  // the store has keys of the attempt: there is no other
   std::mutex stream_calls_mutex_;     // of the pointers
   std::array<std::shared_ptr<StreamCalls>, 2> stream_calls_;  // the second for calls beside others
+  std::shared_ptr<GroupFailure> failure_;                     // of any of them
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
 

@@ -26,10 +26,12 @@ uint64_t enter(GroupWatch& watch, const prim::CollectiveArgs& args) {
 }  // namespace
 
 StreamCalls::StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
-                         std::shared_ptr<GroupWatch> watch, int rank)
+                         std::shared_ptr<GroupWatch> watch, int rank,
+                         std::shared_ptr<GroupFailure> failure)
     : device_(device),
       watch_(std::move(watch)),
       rank_(rank),
+      failure_(std::move(failure)),
       communicator_(std::move(communicator)),
       watcher_([this] { this->watch(); }) {}
 
@@ -61,6 +63,7 @@ void StreamCalls::finish(bool hurries) {
 WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool async,
                          bool is_barrier) {
   const std::lock_guard order(order_);
+  if (const auto why = failure_->why()) end(*why);
   {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
@@ -176,6 +179,7 @@ std::string StreamCalls::describe(const UnderWay& call) const {
 void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const std::string& why) {
   error_ = std::make_exception_ptr(DistributedError(
       Failure::backend, "", why, "this group is of no use any more: end it, or the process"));
+  failure_->set(why);
   std::vector<WorkPtr> ended;
   for (const UnderWay& call : under_way_) {
     if (const WorkPtr work = call.work.lock()) {
@@ -203,6 +207,10 @@ void StreamCalls::watch() {
     idle_ = false;
     forget_ended(lock);
     if (ends_ || under_way_.empty()) continue;
+    if (const auto other = failure_->why(); other && !error_) {
+      fail(lock, *other);
+      continue;
+    }
     const UnderWay& first = under_way_.front();
     const std::string problem = communicator_->problem();
     std::string why;

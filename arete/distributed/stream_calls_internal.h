@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,10 +18,28 @@
 
 namespace arete::distributed {
 
+// Why a group is of no use any more, once it is not: what its streams' watchers tell each other.
+class GroupFailure {
+ public:
+  void set(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!why_) why_ = why;
+  }
+  std::optional<std::string> why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<std::string> why_;
+};
+
 class StreamCalls {
  public:
   StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
-              std::shared_ptr<GroupWatch> watch, int rank);
+              std::shared_ptr<GroupWatch> watch, int rank,
+              std::shared_ptr<GroupFailure> failure);
   /// See finish().
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
@@ -58,6 +77,7 @@ class StreamCalls {
   const Device device_;
   const std::shared_ptr<GroupWatch> watch_;
   const int rank_;
+  const std::shared_ptr<GroupFailure> failure_;
   const std::unique_ptr<prim::StreamCommunicator> communicator_;
   std::mutex order_;  // of calls
 

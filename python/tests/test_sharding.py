@@ -538,6 +538,32 @@ def test_gpus(tmp_path):
 
 
 @needs_gloo
+def test_a_call_that_does_not_end_ends_reductions_too(tmp_path):
+    # Which have a communicator of their own.
+    ranks = run_ranks(tmp_path, 2, COMMON + """
+start(backend="cpu:gloo,cuda:nccl")
+arete.cuda.set_device(rank)
+net = fully_shard(nn.Linear(4, 4, device="cuda"), reshard_after_forward=False)
+x = arete.ones(2, 4, device="cuda")
+net(x).sum().backward()
+loss = net(x).sum()
+if rank == 0:
+    group = dist.group.WORLD
+    group._set_timeout(timedelta(seconds=1))
+    lone = dist.all_reduce(arete.ones(7, device="cuda"), async_op=True)
+    raises(dist.DistBackendError, "all_reduce", lambda: lone.wait(timedelta(seconds=30)))
+    raises(dist.DistBackendError, "all_reduce", lambda: (loss.backward(), net.weight.grad.to_local().sum().item()))
+    print("done", flush=True)
+    dist.barrier()
+else:
+    dist.barrier()
+    print("done", flush=True)
+os._exit(0)
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library(), "ARETE_MONITOR": "0", "OMP_NUM_THREADS": "1"})
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
 def test_training_agrees_with_torch(tmp_path):
     peer().ones(1)  # skips where PyTorch is not installed
     program = pathlib.Path(__file__).with_name("sharding_peer_program.py")
