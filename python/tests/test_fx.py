@@ -275,6 +275,16 @@ def patterns(torch):
             a, b = x + y, x * y
             return a - b
 
+    class Between(torch.nn.Module):
+        def forward(self, x, y):
+            a = torch.relu(x)
+            b = torch.exp(a)  # which comes before the other result
+            return b - (x + y)
+
+    class Within(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.neg(torch.relu(x)) + y
+
     class Numbers(torch.nn.Module):
         def forward(self, x):
             return torch.add(x, 2) + torch.add(x, 3)
@@ -289,6 +299,10 @@ def patterns(torch):
     yield Layers(), lambda a: a * 2, Other(), (x,), 1, lambda x: torch.full((4,), 0.25) + x
     yield Layers(), lambda a, b: a + b, lambda a, b: a - b, (x,), 1, lambda x: 12 - x
     yield Two(), lambda x, y: (x + y, x * y), lambda x, y: (x * 3, y * 3), (x, x + 1), 1, lambda x, y: 3 * x - 3 * y
+    yield (Between(), lambda x, y: (torch.relu(x), x + y), lambda x, y: (s(x), x * y), (x, x + 1), 1,
+           lambda x, y: torch.exp(s(x)) - x * y)
+    yield (Within(), lambda x, y, z: (torch.relu(x), y + z), lambda x, y, z: (s(x), y * z), (x, x + 1), 0,
+           lambda x, y: y - torch.relu(x))
     yield Numbers(), lambda x: torch.add(x, 2), lambda x: torch.sub(x, 2), (x,), 1, lambda x: 2 * x + 1
     yield Numbers(), lambda x, k: torch.add(x, k), lambda x, k: torch.sub(x, k), (x,), 2, lambda x: 2 * x - 5
 

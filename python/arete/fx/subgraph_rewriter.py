@@ -74,7 +74,8 @@ def _matches(results: list, nodes: list, known: dict) -> Iterator[dict]:
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
     """Finds where the graph computes what `pattern` does (a function, a module or a GraphModule), and computes there what `replacement`
     does, whose arguments are those of the pattern in their order. Arguments of the pattern stand for anything; what else it computes than
-    its results must be used in no other place. Of matches that share nodes the first one counts.
+    its results must be used in no other place. Of matches that share nodes the first one counts, and none whose arguments are computed from its
+    results.
 
     ValueError for a pattern that computes nothing, and for a replacement with other arguments or another number of results.
     """
@@ -104,11 +105,17 @@ def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Mat
     replaced: dict[Node, Any] = {}  # results of matches before
     for known in chosen:
         known = {p: replaced.get(g, g) if isinstance(g, Node) and p.op == "placeholder" else g for p, g in known.items()}
+        late = _dependents(known, results) if len(results) > 1 else set()
+        if any(p.op == "placeholder" and isinstance(g, Node) and g in late for p, g in known.items()):
+            continue  # together its results would depend on themselves
+        order = {n: i for i, n in enumerate(gm.graph.nodes)} if late else order
         values = {q: known.get(p) for p, q in zip(inputs, (n for n in new.nodes if n.op == "placeholder"))}
         last = max((known[r] for r in results), key=lambda n: order[n])
         with gm.graph.inserting_before(last):
             _take_attributes(gm, replacement, new)
             gm.graph.graph_copy(new, values)
+        for n in sorted((n for n in late if order[n] < order[last]), key=lambda n: order[n]):
+            last.prepend(n)  # behind the new nodes
         for r, q in zip(results, new_results):
             known[r].replace_all_uses_with(values[q])
             replaced[known[r]] = values[q]
@@ -118,6 +125,19 @@ def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Mat
     if done:
         gm.recompile()
     return done
+
+
+def _dependents(known: dict, results: list) -> set:
+    """The nodes beside the match that are computed from its results."""
+    own = {g for p, g in known.items() if p.op != "placeholder"}
+    found: set = set()
+    new = [u for r in results for u in known[r].users]
+    while new:
+        n = new.pop()
+        if n not in found and n not in own:
+            found.add(n)
+            new += n.users
+    return found
 
 
 def _take_attributes(gm: GraphModule, replacement: Callable, graph: Graph) -> None:
