@@ -295,6 +295,7 @@ CALLS = [
     call("histogram", A, bins=5, range=(-1, 1)),
     call("histogram", A, bins=[-1, 0, 1]),
     call("histogram", A, bins="auto"),
+    call("histogram_bin_edges", A.astype("float32"), bins="sqrt"),
     call("histogram", A, bins="fd"),
     call("histogram", A, bins="doane"),
     call("histogram", A, bins="scott"),

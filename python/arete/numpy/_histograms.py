@@ -131,6 +131,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):  # noqa: A002
     """The edges of bins, by their number or by a rule (`'auto'`, `'fd'`, ...)."""
     t = tensor_of(a).reshape(-1)
     t = t if t.dtype is not _C.bool else t.to(_C.uint8)
+    kind = OF_TENSOR[t.dtype] if t.is_floating_point() else None  # of edges that are made
     if isinstance(bins, str):
         if weights is not None:
             raise TypeError("Automated estimation of the number of bins is not supported for weighted data")
@@ -141,7 +142,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):  # noqa: A002
         if width and not t.is_floating_point() and width < 1:
             width = 1
         n = int(_math.ceil((high - low) / width)) if width else 1
-        return linspace(low, high, n + 1)
+        return linspace(low, high, n + 1, dtype=kind)
     if number_type(bins) is None and tensor_of(bins).dim() == 1:
         edges = tensor_of(bins)
         if _b.bool((edges[1:] < edges[:-1]).any()):
@@ -154,7 +155,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):  # noqa: A002
     if n < 1:
         raise ValueError("`bins` must be positive, when an integer")
     low, high = _range(t, range)
-    return linspace(low, high, n + 1, dtype=OF_TENSOR[t.dtype] if t.is_floating_point() else None)
+    return linspace(low, high, n + 1, dtype=kind)
 
 
 def histogram(a, bins=10, range=None, density=None, weights=None):  # noqa: A002
