@@ -135,6 +135,34 @@ TEST(Pointwise, logarithms_and_circular_functions_are_within_a_last_place) {
   ARETE_CHECK_LAST_PLACES(atan);
 }
 
+TEST(Pointwise, circular_functions_of_an_element_do_not_depend_on_its_neighbours) {
+  std::mt19937_64 rng(29);
+  std::uniform_real_distribution<double> near(-100, 100);
+  constexpr int64_t n = 1003;
+  for (DType dtype : {kFloat32, kFloat64})
+    for (Op op : {Op::sin, Op::cos, Op::tan}) {
+      SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+      GuardedBuffer in(dtype, Shape{n}), alone(dtype, Shape{n}), beside(dtype, Shape{n});
+      const auto put = [&](int64_t i, double x) {
+        dtype == kFloat32 ? in.set_at<float>(Shape{i}, float(x)) : in.set_at<double>(Shape{i}, x);
+      };
+      const auto run = [&](GuardedBuffer& out) {
+        const View from = in.view(), to = out.view();
+        backend_under_test().pointwise(
+            {unary_program(op, dtype, dtype).get(), {&from, 1}, {&to, 1}, {}});
+      };
+      for (int64_t i = 0; i < n; ++i) put(i, near(rng));
+      run(alone);
+      for (int64_t i = 0; i < n; i += 3) put(i, i % 2 ? 1e6 : -1e30);
+      run(beside);
+      for (int64_t i = 0; i < n; ++i)
+        if (i % 3 != 0)
+          ASSERT_EQ(literal_of(beside, Shape{i}).f, literal_of(alone, Shape{i}).f) << i;
+        else
+          ASSERT_LE(op == Op::tan ? 0 : std::abs(literal_of(beside, Shape{i}).f), 1) << i;
+    }
+}
+
 TEST(Pointwise, every_binary_operation) {
   std::mt19937_64 rng(1);
   for (DType dtype : {kFloat32, kFloat64, kInt32, kInt64}) {

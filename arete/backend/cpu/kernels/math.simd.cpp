@@ -133,15 +133,18 @@ inline V with_far(V x, T limit, Far far) {
 constexpr double kLn2 = 0.69314718055994531;
 ARETE_WRAP_FAR(asinh, odd, 1e10)
 ARETE_WRAP_FAR(acosh, none, 1e10)
-// Arguments too large for few parts of pi are the library's.
-#define ARETE_WRAP_TURNED(name)                                           \
-  VF name##_f(VF x) {                                                     \
-    if (any(abs_f(x) > kMostTurnedF)) return ARETE_SLEEF_F(name, u10)(x); \
-    return near_##name##_f(x);                                            \
-  }                                                                       \
-  VD name##_d(VD x) {                                                     \
-    if (any(abs_d(x) > kMostTurnedD)) return ARETE_SLEEF_D(name, u10)(x); \
-    return near_##name##_d(x);                                            \
+// Arguments too large for few parts of pi are the library's, and only they: what an element comes
+// to does not depend on its neighbours.
+#define ARETE_WRAP_TURNED(name)                                    \
+  VF name##_f(VF x) {                                              \
+    const VF y = near_##name##_f(x);                               \
+    const auto far = abs_f(x) > kMostTurnedF;                      \
+    return any(far) ? (far ? ARETE_SLEEF_F(name, u10)(x) : y) : y; \
+  }                                                                \
+  VD name##_d(VD x) {                                              \
+    const VD y = near_##name##_d(x);                               \
+    const auto far = abs_d(x) > kMostTurnedD;                      \
+    return any(far) ? (far ? ARETE_SLEEF_D(name, u10)(x) : y) : y; \
   }
 ARETE_WRAP_TURNED(sin)
 ARETE_WRAP_TURNED(cos)
