@@ -17,7 +17,7 @@ namespace {
 /// Containers of containers: deeper ones, and values that stand in so many places that they are
 /// more than a file means, are refused.
 constexpr int kMaxDepth = 100;
-constexpr size_t kMaxValues = 10'000'000;
+constexpr size_t kMaxValues = 10'000'000, kMaxText = size_t{1} << 28;  // bytes
 
 class Builder {
  public:
@@ -32,6 +32,9 @@ class Builder {
     v.kind = TorchValue::Kind(n.kind);
     v.integer = n.integer;
     v.real = n.real;
+    text_ += n.text.size();
+    if (text_ > file_.size() + kMaxText)
+      throw IoError("load_torch", name_ + ": its texts stand in too many places");
     v.text = n.text;
     if (n.kind == TorchNode::Kind::tensor) v.tensor = tensor(format_.tensors[size_t(n.integer)]);
     if (n.kind == TorchNode::Kind::list)
@@ -82,7 +85,7 @@ class Builder {
   std::span<const std::byte> file_;
   const std::string& name_;
   std::vector<Tensor> bytes_;
-  size_t count_ = 0;
+  size_t count_ = 0, text_ = 0;
 };
 
 void collect(const TorchValue& v, const std::string& name, NamedTensors& out) {
@@ -96,6 +99,8 @@ void collect(const TorchValue& v, const std::string& name, NamedTensors& out) {
 }
 
 }  // namespace
+
+TorchValue::TorchValue() = default;
 
 const TorchValue* TorchValue::find(std::string_view key) const {
   for (const auto& [k, content] : entries)

@@ -24,6 +24,8 @@ struct TorchValue {
   std::vector<TorchValue> items;                           ///< of a list
   std::vector<std::pair<TorchValue, TorchValue>> entries;  ///< of a dictionary, in its order
 
+  TorchValue();  // not inline: whether it exists is part of what a pair of values is
+
   /// What a dictionary has under a text, or null.
   const TorchValue* find(std::string_view key) const;
 };

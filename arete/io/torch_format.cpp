@@ -315,6 +315,7 @@ class Reader {
     }
     if (name == "_codecs.encode") {  // how protocol 2 writes bytes
       Value v{Kind::bytes, 0, 0, argument(a, 0, Kind::text).text, {}};
+      note_copy(v.text.size());
       return machine_.add(std::move(v));
     }
     refuse(name);
@@ -337,6 +338,7 @@ class Reader {
       for (const size_t pair : machine_[a[0]].items) {
         need(machine_[pair].items.size() == 2 && machine_[pair].kind != Kind::dict,
              "a bad dictionary");
+        note_copy(2);
         v.items.insert(v.items.end(), machine_[pair].items.begin(), machine_[pair].items.end());
       }
     return machine_.add(std::move(v));
@@ -347,9 +349,13 @@ class Reader {
                                          machine_[a[0]].kind != Kind::text)),
          "a bad container");
     if (!a.empty()) v.items = machine_[a[0]].items;
-    copied_ += v.items.size();
-    need(copied_ <= 16 * file_.size(), "its containers are copied too often");
+    note_copy(v.items.size());
     return machine_.add(std::move(v));
+  }
+  // Few bytes may ask for a copy of many items, again and again.
+  void note_copy(size_t items) {
+    copied_ += items;
+    need(copied_ <= 16 * file_.size(), "its values are copied too often");
   }
 
   TorchTensor& tensor(size_t value) {

@@ -162,6 +162,22 @@ TEST(TorchFile, NothingIsExecutedOrReadBeyondStorages) {
       "]q\x01h\x01"
       "a",
       "nested too deeply");  // a list in itself
+  // Few bytes that ask for many copies: of a list of pairs, of a text, and of a text in many
+  // places.
+  const auto repeated = [](int n, const std::string& part) {
+    std::string all;
+    for (int i = 0; i < n; ++i) all += part;
+    return all;
+  };
+  const std::string pairs = "](" + repeated(200, "K\1K\1\x86") + "eq\1",
+                    calls = repeated(1000, "h\2h\1\x85R"), end = "e";
+  refused("](" + pairs + global("collections", "OrderedDict") + "q\2" + calls + end,
+          "copied too often");
+  refused("](" + text(std::string(400, 'a')) + "q\1" + global("_codecs", "encode") + "q\2" + calls +
+              end,
+          "copied too often");
+  refused("](" + text(std::string(1 << 20, 'a')) + "q\1" + repeated(300, "h\1") + end,
+          "too many places");
   write_text(folder / "none.pt", "not a file");
   expect_error(ErrorKind::io, {"neither a zip archive"}, [&] { load_torch(folder / "none.pt"); });
 }
