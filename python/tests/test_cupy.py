@@ -73,8 +73,10 @@ def test_memory_of_the_host_and_numbers_of_kernels():
     a[...] = [1, 2, 3]
     assert cp.array(a).sum() == 6
     b = cupyx.zeros_like_pinned(cp.ones((2, 3), dtype=cp.float32))
+    turned = numpy.ones((2, 3)).T
+    assert cupyx.zeros_like_pinned(turned).strides == turned.strides and cupyx.zeros_like_pinned(turned, order="C").flags.c_contiguous
     assert type(b) is numpy.ndarray and b.shape == (2, 3) and b.dtype == numpy.float32 and not b.any()
-    assert cupyx.empty_pinned(4, "int16").nbytes == 8 and cupyx.empty_like_pinned(b, shape=(0, 2)).size == 0
+    assert cupyx.empty_pinned(numpy.int64(4), "int16").nbytes == 8 and cupyx.empty_like_pinned(b, shape=(0, 2)).size == 0
     assert cp.uint32(7) == 7 and isinstance(cp.uint64(1), numpy.uint64)
     for name, args in (("normal", (1, 2)), ("uniform", (3, 4)), ("gamma", (2.0,)), ("rand", ())):
         x = getattr(cp.random, name)(*args, **({} if name == "rand" else {"size": 3}), dtype=cp.float32)

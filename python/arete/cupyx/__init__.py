@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 from .. import _operators as _t, numpy as _np
 from ..cupy.cuda import alloc_pinned_memory
@@ -44,7 +45,7 @@ def empty_pinned(shape, dtype=float, order="C"):
     """An array of NumPy in page-locked memory, whose elements are not set."""
     import numpy
 
-    shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), numpy.dtype(dtype)
+    shape, dtype = tuple(shape) if hasattr(shape, "__iter__") else (operator.index(shape),), numpy.dtype(dtype)
     count = math.prod(shape)
     return numpy.frombuffer(alloc_pinned_memory(max(count * dtype.itemsize, 1)), dtype, count).reshape(shape, order=order)
 
@@ -56,11 +57,17 @@ def zeros_pinned(shape, dtype=float, order="C"):
     return a
 
 
-def empty_like_pinned(a, dtype=None, shape=None):
-    """One like `a`, in C order."""
-    return empty_pinned(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+def empty_like_pinned(a, dtype=None, order="K", subok=None, shape=None):
+    """One like `a`, in Fortran's order for "F", and for "K" and "A" if `a` lies so."""
+    if subok is not None:
+        raise TypeError("subok is not there")
+    if order in ("K", "A"):
+        order = "F" if a.flags.f_contiguous and not a.flags.c_contiguous else "C"
+    return empty_pinned(a.shape if shape is None else shape, a.dtype if dtype is None else dtype, order)
 
 
-def zeros_like_pinned(a, dtype=None, shape=None):
+def zeros_like_pinned(a, dtype=None, order="K", subok=None, shape=None):
     """The same of zeros."""
-    return zeros_pinned(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+    made = empty_like_pinned(a, dtype, order, subok, shape)
+    made[...] = 0
+    return made
