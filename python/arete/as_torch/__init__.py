@@ -60,18 +60,13 @@ class _Finder:
         execute(module)
         self.loaded(module)
 
-    def get_code(self, name: str) -> Any:
-        """For `python -m torch.distributed.run`."""
-        own = _renamed(name, _ARETE)
-        return importlib.util.find_spec(own).loader.get_code(own)  # type: ignore[union-attr]
-
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         module = importlib.import_module(_renamed(spec.name, _ARETE))
         spec.loader_state = module.__spec__
         return module
 
     def get_code(self, name: str) -> Any:
-        """What `python -m` runs."""
+        """What `python -m` runs, as `python -m torch.distributed.run`."""
         spec = importlib.util.find_spec(_renamed(name, _ARETE))
         return spec.loader.get_code(spec.name) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
 
