@@ -105,8 +105,8 @@ PointwiseDef product_distance_definition() {
   PointwiseDef d;
   d.n_inputs = 3;
   d.definition = [](std::span<const expr::Value> v) {
-    const expr::Value square = v[1] + v[2] - v[0] * 2.0, positive = square > 0;
-    return std::vector{where(positive, sqrt(where(positive, square, 1.0)), 0.0)};
+    const expr::Value square = v[1] + v[2] - v[0] * 2.0, none = square <= 0;  // NaN stays
+    return std::vector{where(none, 0.0, sqrt(where(none, 1.0, square)))};
   };
   return d;
 }

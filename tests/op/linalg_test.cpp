@@ -228,6 +228,9 @@ TEST_P(Linalg, DistancesOfManyPoints) {
   Tensor x = a.clone().requires_grad_();
   cdist(x, x).sum().backward();
   EXPECT_TRUE(x.grad().isfinite().all().item<bool>()) << "a distance of 0 has the gradient 0";
+  Tensor lost = a.clone();
+  lost.select(0, 3).fill_(NAN);
+  EXPECT_TRUE(equal(cdist(lost, b).isnan().all({1}), lost.isnan().all({1}))) << "NaN are not 0";
 }
 
 TEST_P(Linalg, SolvesWithoutCopyingWhatItIsGiven) {
