@@ -257,7 +257,7 @@ const OpRecord& masked_scatter_op =
           check_same_dtype(c, c.tensor(0), source);
           const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
           const Tensor x = c.tensor(0).expand(sizes);
-          if (!x.device().is_cpu() && !x.is_meta() && source.numel() > 0 && !is_complex(x.dtype()))
+          if (!x.device().is_cpu() && source.numel() > 0 && (x.is_meta() || !is_complex(x.dtype())))
             return {call(masked_replace_op, {x, c.tensor(1).expand(sizes), source.reshape({-1})})};
           const Tensor flat = flat_nonzero(c.tensor(1).expand(sizes));
           ARETE_CHECK(source.numel() >= flat.numel(),

@@ -231,6 +231,13 @@ def test_quantiles_of_more_elements_than_floats_count():
     assert arete.nanquantile(x, 1.0).item() == 5
 
 
+def test_masked_scatter_of_meta():
+    x, mask = arete.empty(2, 3, device="meta"), arete.empty(3, dtype=arete.bool, device="meta")
+    for dtype in (arete.float32, arete.complex64):
+        y = x.to(dtype).masked_scatter(mask, arete.empty(7, dtype=dtype, device="meta"))
+        assert y.shape == (2, 3) and y.dtype is dtype and y.is_meta
+
+
 def test_errors_name_what_was_called():
     with pytest.raises(RuntimeError) as error:
         arete.tensor([1, 2, 3]).logit_(0.2)
