@@ -400,7 +400,11 @@ class Launches {
       PyObject* const o = PyTuple_GET_ITEM(arguments.ptr(), Py_ssize_t(i));
       if (!classify(o, narrow_, given[i])) return false;
       key += given[i].kind ? given[i].kind : 'A';
-      if (given[i].kind) continue;
+      if (given[i].kind) {
+        // A letter that stands for Python's floats is the default dtype, for NumPy's their own.
+        key += PyFloat_CheckExact(o) ? 'p' : ' ';
+        continue;
+      }
       has_array = true;
       put(key, given[i].held ? Py_TYPE(o) : nullptr);
       put_tensor(key, *given[i].tensor);

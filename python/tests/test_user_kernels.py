@@ -2,6 +2,7 @@
 what is made of them compiles for GPUs."""
 import io
 import math
+import weakref
 
 import nvrtc
 import numpy
@@ -162,12 +163,31 @@ def test_calls_are_prepared_once(device, monkeypatch):
         k(x, y, 1 << 40)
     with pytest.raises(TypeError):
         k(x, y.double(), 2)
+    for order in (1, -1):  # which of two numbers that a letter stands for came first changes nothing
+        twice = ElementwiseKernel("raw float32 x, T a", "T y", "y = a; y += a;", "twice")
+        for number, dtype in ((2.0, arete.float32), (numpy.float64(2), arete.float64))[::order]:
+            assert twice(x, number, size=3).dtype is dtype
     sums = ReductionKernel("T x, int64 low", "T y", "i >= low ? x : 0", "a + b", "y = a", "0", "sums")
     for low in (0, 5, 20):
         for axis in (None, 0, (0, 1), (1,)):
             if axis is None:
                 assert arete.allclose(sums(x, low), x.flatten()[low:].sum())
             assert sums(x, 0, axis=axis, keepdims=True).shape == x.sum(axis, keepdim=True).shape
+
+
+@pytest.mark.parametrize("make", [
+    lambda: ElementwiseKernel("float32 x", "float32 y", "y = x + 1"),
+    lambda: ElementwiseKernel("float32 x", "float32 y", "if (x > 0) y = x; else y = 0;"),
+    lambda: ReductionKernel("float32 x", "float32 y", "x", "a + b", "y = a", None),
+    lambda: ReductionKernel("float32 x", "float32 y", "x > 0 ? x : 0", "a + b", "y = a", "5"),
+])
+def test_kernels_that_were_called_go_away(make):
+    kernel = make()
+    for _ in range(2):
+        kernel(arete.ones(3))
+    gone = weakref.ref(kernel)
+    del kernel
+    assert gone() is None
 
 
 class Wrapped:

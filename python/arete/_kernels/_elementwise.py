@@ -114,15 +114,17 @@ class ElementwiseKernel:
         if program is None:
             return None
 
+        no_return, return_tuple = self.no_return, self.return_tuple  # the table of plans, which has this, is the kernel's: no circle
+
         def run(*bound):
             results = program(*inputs.of(bound))
             if len(bound) > count:
                 for out, r in zip(bound[count:], results):
                     out.copy_(r)
-            elif not self.no_return:
+            elif not no_return:
                 if wrap is not None:
                     results = [wrap(r) for r in results]
-                return results[0] if len(results) == 1 and not self.return_tuple else tuple(results)
+                return results[0] if len(results) == 1 and not return_tuple else tuple(results)
 
         return run
 
