@@ -14,13 +14,18 @@ KL_PARAMETERS = {
     "Exponential": [positive(3)], "Gamma": [positive(3), positive(3)], "Chi2": [positive(3)],
     "Beta": [positive(3), positive(3)], "Dirichlet": [positive(2, 4)], "Bernoulli": [unit(3)], "Geometric": [unit(3)],
     "Poisson": [positive(3)], "Categorical": [simplex(3, 4)], "OneHotCategorical": [simplex(3, 4)],
-    "MultivariateNormal": [real(2, 3), matrix(3, 3)], "Uniform": [0.4 * unit(3), 0.5 + 0.5 * unit(3)],
+    "MultivariateNormal": [real(2, 3), matrix(3, 3)], "LowRankMultivariateNormal": [real(4, 2, 3), real(2, 3, 2), positive(3)],
+    "ContinuousBernoulli": [unit(3)], "Pareto": [0.3 * unit(3), 2.5 + positive(3)], "Uniform": [0.4 * unit(3), 0.5 + 0.5 * unit(3)],
 }
 KL_TO = {
-    "Normal": "Beta Exponential Gamma Gumbel Laplace Uniform Chi2", "Gamma": "Beta Exponential Uniform Normal",
-    "Exponential": "Beta Gamma Uniform Normal Laplace Gumbel", "Beta": "Uniform Exponential Normal",
-    "Laplace": "Normal", "Uniform": "Beta Gamma Normal", "Gumbel": "Normal Exponential Gamma Uniform",
-    "Poisson": "Bernoulli", "Bernoulli": "Poisson",
+    "Normal": "Beta Exponential Gamma Gumbel Laplace Uniform Chi2 ContinuousBernoulli",
+    "Gamma": "Beta Exponential Uniform Normal Pareto", "Laplace": "Normal", "Poisson": "Bernoulli", "Bernoulli": "Poisson",
+    "Exponential": "Beta Gamma Uniform Normal Laplace Gumbel ContinuousBernoulli Pareto",
+    "Beta": "Uniform Exponential Normal Pareto", "Gumbel": "Normal Exponential Gamma Uniform",
+    "Uniform": "Beta Gamma Normal ContinuousBernoulli Pareto",
+    "ContinuousBernoulli": "Beta Exponential Gamma Laplace Pareto Uniform",
+    "Pareto": "Beta ContinuousBernoulli Exponential Gamma Gumbel Laplace Normal Uniform",
+    "LowRankMultivariateNormal": "MultivariateNormal", "MultivariateNormal": "LowRankMultivariateNormal",
 }
 KL_PAIRS = [(name, name) for name in KL_PARAMETERS] + [(p, q) for q, names in KL_TO.items() for p in names.split()]
 
@@ -30,7 +35,7 @@ def test_kl(p, q):
     def made(library, module):
         leaves = [[module.tensor(v[..., ::-1].copy() if flip and "Multi" not in name else v, requires_grad=True)
                    for v in KL_PARAMETERS[name]] for name, flip in ((p, False), (q, True))]
-        if q == "Uniform" and p in ("Uniform", "Beta"):  # finite ones
+        if q == "Uniform" and p in ("Uniform", "Beta", "ContinuousBernoulli"):  # finite ones
             leaves[1] = [module.tensor(np.full(3, bound), requires_grad=True) for bound in (-0.5, 1.5)]
         left, right = (getattr(library, name)(*values) for name, values in zip((p, q), leaves))
         return library.kl_divergence(left, right), leaves[0] + leaves[1]
@@ -40,6 +45,27 @@ def test_kl(p, q):
         compare(*mine, *other, atol=1e-9)
     else:
         close(mine[0], other[0])
+
+
+def test_all_pairs_are_there():
+    names = {(p.__name__, q.__name__) for p, q in theirs.kl._KL_REGISTRY if p.__module__.startswith("torch.")}
+    mine = {(p.__name__, q.__name__) for p, q in ours.kl._RULES}
+    assert len(names) > 80 and names <= mine
+
+
+def test_kl_where_one_support_is_not_in_the_other():
+    inside, p = ours.ContinuousBernoulli(0.3), ours.Pareto(1.0, 3.0)
+    assert ours.kl_divergence(p, ours.Pareto(2.0, 3.0)).isinf() and ours.kl_divergence(inside, p).isinf()
+    assert ours.kl_divergence(ours.Uniform(-0.1, 0.5), inside).isinf()
+    assert ours.kl_divergence(ours.Pareto(1.0, 0.9), ours.Exponential(1.0)).isinf()
+    assert ours.kl_divergence(ours.Pareto(1.0, 1.5), ours.Normal(0.0, 1.0)).isinf()
+    assert ours.kl_divergence(ours.Uniform(0.5, 2.0), p).isinf()
+    values = (2.0, 3.0), (1.0, 4.0)  # PyTorch's takes no shapes that broadcast
+    close(*(library.kl_divergence(library.Pareto(*values[0]), library.Normal(*values[1])) for library in (ours, theirs)),
+          rtol=1e-5)
+    whole = ours.Uniform(0.0, 1.0)  # the bounds themselves, where PyTorch's is infinite
+    close(ours.kl_divergence(inside, whole), -inside.entropy())
+    close(ours.kl_divergence(whole, inside), -inside.log_prob(arete.tensor([0.0, 1.0])).mean(), rtol=1e-5)
 
 
 def test_kl_of_others():

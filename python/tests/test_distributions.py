@@ -1,6 +1,7 @@
 """Distributions beside PyTorch's: densities, moments, entropies, supports and their gradients; what is refused."""
 import copy
 import importlib
+import inspect
 import math
 import pickle
 import subprocess
@@ -8,10 +9,19 @@ import sys
 
 import numpy as np
 import pytest
-from distribution_cases import CASES, both, both_or_neither, close, compare, matrix, theirs, torch, unit, values_of
+from distribution_cases import (CASES, both, both_or_neither, close, compare, matrix, positive, precision_of, theirs, torch,
+                                unit, values_of)
 
 import arete
 from arete import distributions as ours
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    """PyTorch's GeneralizedPareto compares with a number of the default dtype."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -23,7 +33,8 @@ def test_log_prob(name):
     if values.dtype == np.float64 and d.has_rsample:
         x.requires_grad_()
         y.requires_grad_()
-    compare(d.log_prob(x), leaves + [x] * x.requires_grad, other.log_prob(y), other_leaves + [y] * y.requires_grad)
+    compare(d.log_prob(x), leaves + [x] * x.requires_grad, other.log_prob(y), other_leaves + [y] * y.requires_grad,
+            **precision_of(name))
     assert d.log_prob(x).shape == arete.broadcast_shapes(x.shape[:x.dim() - len(d.event_shape)], d.batch_shape)
 
 
@@ -41,10 +52,12 @@ def test_moments(name, what):
         return
     if name == "Multinomial":  # PyTorch's has the precision of float32
         close(*pair, rtol=1e-7)
+    elif (name, what) == ("Kumaraswamy", "mode"):  # PyTorch's is the logarithm of a negative number
+        assert pair[1].isnan().any()
     elif what == "mode" or not pair[1].requires_grad:
         close(*pair)
     else:
-        compare(pair[0], leaves, pair[1], other_leaves)
+        compare(pair[0], leaves, pair[1], other_leaves, **precision_of(name))
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -145,6 +158,91 @@ def test_matrices_of_one_another():
     close((x.unsqueeze(-1) * x.unsqueeze(-2)).mean(0), m, rtol=0.1, atol=0.1)
 
 
+def test_continuous_bernoulli_near_a_half():
+    t = lambda v: arete.tensor(v, dtype=arete.float64)  # noqa: E731
+    p = 0.5 + t([-2e-3, -1e-3 - 1e-9, -1e-3 + 1e-9, -1e-7, 0.0, 1e-9, 5e-4, 1e-3 + 1e-9, 3e-3]).unsqueeze(-1)
+    d, x = ours.ContinuousBernoulli(p), t([0.0, 0.2, 0.7, 1.0]).expand(9, 4).clone().requires_grad_()
+    other = theirs.ContinuousBernoulli(torch.tensor(p.numpy()))
+    for mine, theirs_ in ((d.mean, other.mean), (d.variance, other.variance), (d.entropy(), other.entropy()),
+                          (d.log_prob(x), other.log_prob(torch.tensor(x.detach().numpy())))):
+        close(mine, theirs_, rtol=1e-7)
+    close(arete.autograd.grad(d.cdf(x).sum(), x)[0], d.log_prob(x).exp(), rtol=1e-7)
+    close(d.cdf(d.icdf(x)), x)
+    far = ours.ContinuousBernoulli(logits=t([-800.0, -40.0, 40.0, 800.0]))
+    close(far.mean, t([1 / 800, 0.025, 0.975, 1 - 1 / 800]))
+    close(far.cdf(far.icdf(t([0.1, 0.5, 0.5, 0.9]))), t([0.1, 0.5, 0.5, 0.9]))
+    assert arete.isfinite(far.log_prob(x[:, :1])).all() and far.variance.gt(0).all()
+
+
+def test_generalized_pareto_of_special_concentrations():
+    t = lambda v: arete.tensor(v, dtype=arete.float64)  # noqa: E731
+    c, x, p = t(0.0).requires_grad_(), t([0.1, 2.0]), t([0.1, 0.9])
+    exact, near = ours.GeneralizedPareto(0.5, 2.0, c), ours.GeneralizedPareto(0.5, 2.0, c + 1e-6)
+    for function in (lambda d: d.log_prob(x + 0.5), lambda d: d.cdf(x + 0.5), lambda d: d.icdf(p)):
+        close(function(exact), function(near), rtol=1e-5)
+        slopes = [arete.autograd.grad(function(d).sum(), c)[0] for d in (exact, near)]
+        close(*slopes, rtol=1e-4)
+    close(exact.log_prob(x + 0.5), ours.Exponential(t(0.5)).log_prob(x))
+    ended = ours.GeneralizedPareto(1.0, 2.0, t(-1.0))  # uniform
+    close(ended.log_prob(t([1.0, 2.0, 3.0])), t([-math.log(2)] * 3))
+    assert ended.cdf(t(3.0)) == 1 and ended.support.upper_bound == 3
+
+
+def test_mode_of_kumaraswamy():
+    d = ours.Kumaraswamy(1.5 + arete.tensor(positive(4)), 1.5 + arete.tensor(positive(4)))
+    x = d.mode.requires_grad_()
+    assert arete.autograd.grad(d.log_prob(x).sum(), x)[0].abs().max() < 1e-9
+    assert ours.Kumaraswamy(0.5, 2.0).mode.isnan() and ours.Kumaraswamy(1.0, 1.0).mode.isnan()
+
+
+def test_bessel_functions_of_von_mises():
+    d = ours.VonMises(0.0, arete.tensor([1e-3, 0.5, 20.0, 1e6], dtype=arete.float64))
+    angles = arete.linspace(-math.pi, math.pi, 20001, dtype=arete.float64)[:-1].unsqueeze(-1)
+    density = d.log_prob(angles).exp() * (2 * math.pi / 20000)
+    close(density.sum(0)[:3], arete.ones(3, dtype=arete.float64))
+    close(1 - (density * angles.cos()).sum(0)[:3], d.variance[:3])
+    assert d.log_prob(arete.zeros(4))[3].item() == pytest.approx(0.5 * math.log(1e6 / (2 * math.pi)), rel=1e-6)
+
+
+@pytest.mark.parametrize("extra", [0.0, 2.5])
+def test_matrices_have_the_density(extra):
+    """LKJ's density is that of the elements below the diagonal, over which a sum is 1."""
+    edges = arete.linspace(-1, 1, 20001, dtype=arete.float64)
+    below = (edges[1:] + edges[:-1]) / 2
+    factor = arete.stack([arete.stack([arete.ones_like(below), 0 * below], -1),
+                          arete.stack([below, (1 - below * below).sqrt()], -1)], -2)
+    d = ours.LKJCholesky(2, arete.tensor(1.0 + extra, dtype=arete.float64))
+    assert d.log_prob(factor).exp().mean().item() * 2 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_exponential_families():
+    class Waiting(ours.ExponentialFamily):
+        arg_constraints = {"rate": ours.constraints.positive}
+        _mean_carrier_measure = 0
+
+        def __init__(self, rate):
+            self.rate = rate
+            super().__init__(rate.shape)
+
+        _natural_params = property(lambda self: (-self.rate,))
+
+        def _log_normalizer(self, x):
+            return -(-x).log()
+
+    a, b = (arete.tensor(positive(3), requires_grad=True) for _ in range(2))
+    p, q, like_p, like_q = Waiting(a), Waiting(b), ours.Exponential(a), ours.Exponential(b)
+    for mine, expected in ((p.entropy(), like_p.entropy()),
+                           (ours.kl_divergence(p, q), ours.kl_divergence(like_p, like_q))):
+        close(mine, expected)
+        for x, y in zip(*(arete.autograd.grad(v.sum(), [a, b], allow_unused=True) for v in (mine, expected))):
+            assert x is y is None or np.allclose(x.numpy(), y.numpy())
+    with pytest.raises(NotImplementedError, match="different exponential families"):
+        ours.kl_divergence(p, ours.ContinuousBernoulli(0.3))
+    with pytest.raises(NotImplementedError):
+        ours.ExponentialFamily().entropy()
+    close(ours.ExponentialFamily.entropy(d := ours.ContinuousBernoulli(a.sigmoid())), d.entropy())
+
+
 @pytest.mark.parametrize("make, text", [
     (lambda d, t: d.Normal(t.zeros(2), t.tensor([1.0, -1.0])), "parameter scale .*\\(2,\\).* Normal.* GreaterThan"),
     (lambda d, t: d.Normal(math.nan, 1.0), "parameter loc .* Real"),
@@ -179,6 +277,34 @@ def test_matrices_of_one_another():
     (lambda d, t: d.MultivariateNormal(t.zeros(2), t.ones(2)), "must be at least two-dimensional"),
     (lambda d, t: d.MultivariateNormal(t.zeros(2), scale_tril=t.ones(2, 2)), "LowerCholesky"),
     (lambda d, t: d.MultivariateNormal(t.zeros(2), t.eye(2)).log_prob(t.zeros(3)), "right-most size of value"),
+    (lambda d, t: d.LowRankMultivariateNormal(t.zeros(()), t.ones(2, 1), t.ones(2)), "loc must be at least one-dim"),
+    (lambda d, t: d.LowRankMultivariateNormal(t.zeros(2), t.ones(2), t.ones(2)), "cov_factor must be at least two-dim"),
+    (lambda d, t: d.LowRankMultivariateNormal(t.zeros(2), t.ones(3, 1), t.ones(2)), "with shape 2 x m"),
+    (lambda d, t: d.LowRankMultivariateNormal(t.zeros(2), t.ones(2, 1), t.ones(3)), "cov_diag must be a batch"),
+    (lambda d, t: d.LowRankMultivariateNormal(t.zeros(3, 2), t.ones(2, 2, 1), t.ones(2)), "Incompatible batch shapes"),
+    (lambda d, t: d.Wishart(1.0, t.eye(3)), "Value of df=.* expected to be greater than ndim - 1 = 2"),
+    (lambda d, t: d.Wishart(3.0, t.ones(3)), "must be at least two-dimensional"),
+    (lambda d, t: d.Wishart(3.0, -t.eye(2)), "PositiveDefinite"),
+    (lambda d, t: d.Wishart(3.0, t.eye(2)).log_prob(-t.eye(2)), "PositiveDefinite"),
+    (lambda d, t: d.LKJCholesky(1), "greater than or equal to 2. Found dim=1"),
+    (lambda d, t: d.LKJCholesky(2, -1.0), "parameter concentration"),
+    (lambda d, t: d.LKJCholesky(2).log_prob(t.ones(2, 2)), "CorrCholesky"),
+    (lambda d, t: d.VonMises(0.0, -1.0), "parameter concentration"),
+    (lambda d, t: d.Kumaraswamy(-1.0, 1.0), "parameter concentration1"),
+    (lambda d, t: d.Kumaraswamy(1.0, 1.0).log_prob(t.tensor(2.0)), "Interval"),
+    (lambda d, t: d.ContinuousBernoulli(0.5, 0.5), "Either `probs` or `logits`"),
+    (lambda d, t: d.ContinuousBernoulli(2.0, validate_args=True), "parameter probs"),
+    (lambda d, t: d.ContinuousBernoulli(0.5).log_prob(t.tensor(-0.5)), "Interval"),
+    (lambda d, t: d.LogisticNormal(t.zeros(2), -1.0), "parameter scale"),
+    (lambda d, t: d.GeneralizedPareto(0.0, -1.0, 0.0), "parameter scale"),
+    (lambda d, t: d.GeneralizedPareto(0.0, 1.0, -1.0).log_prob(t.tensor(1.5)), "Interval"),
+    (lambda d, t: d.ReshapeTransform((2, 3), (5,)), "different numbers of elements"),
+    (lambda d, t: d.ReshapeTransform((2, 3), (6,)).forward_shape((3, 2)), "Shape mismatch"),
+    (lambda d, t: d.CorrCholeskyTransform().forward_shape((4,)), "not a flattened lower-diagonal number"),
+    (lambda d, t: d.CorrCholeskyTransform().inverse_shape((2, 3)), "not square"),
+    (lambda d, t: d.StickBreakingTransform().forward_shape(()), "Too few dimensions"),
+    (lambda d, t: d.utils.vec_to_tril_matrix(t.ones(5)), "cannot be expressed as the lower triangular"),
+    (lambda d, t: d.utils.tril_matrix_to_vec(t.ones(2, 2), 2), "is outside"),
     (lambda d, t: d.Independent(d.Normal(t.zeros(2), 1.0), 2), "reinterpreted_batch_ndims"),
     (lambda d, t: d.MixtureSameFamily(d.Categorical(t.ones(4)), d.Normal(t.zeros(3), 1.0)), "\\(4\\) does not equal"),
     (lambda d, t: d.MixtureSameFamily(d.Categorical(t.ones(2, 3)), d.Normal(t.zeros(3, 3), 1.0)), "is not compatible"),
@@ -207,6 +333,8 @@ def test_validation_can_be_left_out():
         ours.Distribution.set_default_validate_args(True)
     with pytest.raises(ValueError):
         ours.HalfNormal(-1.0)
+    with pytest.raises(ValueError, match="parameter cov_diag"):  # PyTorch factorizes before it looks
+        ours.LowRankMultivariateNormal(arete.zeros(2), arete.ones(2, 1), -arete.ones(2))
 
 
 @pytest.mark.parametrize("name, n", [
@@ -253,10 +381,24 @@ def test_copies():
     close(pickle.loads(pickle.dumps(d)).mean, d.mean)
 
 
+def test_all_names_are_there():
+    assert set(theirs.__all__) <= set(ours.__all__)
+    for module in ("transforms", "constraints", "utils"):
+        names = [n for n, value in vars(getattr(theirs, module)).items()
+                 if not n.startswith("_") and getattr(value, "__module__", theirs.__name__).startswith(theirs.__name__)]
+        assert {n for n in names if not inspect.ismodule(getattr(getattr(theirs, module), n))} - set(
+            dir(getattr(ours, module))) <= {
+                "broadcast_all", "lazy_property", "euler_constant", "R", "T"}, module
+
+
 def test_addresses():
     for module, name in [("normal", "Normal"), ("categorical", "Categorical"), ("beta", "Beta"),
                          ("kl", "kl_divergence"), ("independent", "Independent"),
-                         ("transformed_distribution", "TransformedDistribution"), ("bernoulli", "Bernoulli")]:
+                         ("transformed_distribution", "TransformedDistribution"), ("bernoulli", "Bernoulli"),
+                         ("wishart", "Wishart"), ("lkj_cholesky", "LKJCholesky"), ("von_mises", "VonMises"),
+                         ("lowrank_multivariate_normal", "LowRankMultivariateNormal"), ("kumaraswamy", "Kumaraswamy"),
+                         ("continuous_bernoulli", "ContinuousBernoulli"), ("logistic_normal", "LogisticNormal"),
+                         ("generalized_pareto", "GeneralizedPareto"), ("constraint_registry", "biject_to")]:
         assert getattr(importlib.import_module(f"arete.distributions.{module}"), name) is getattr(ours, name)
     code = "import sys, arete; assert 'arete.distributions' not in sys.modules; arete.distributions.Normal(0.0, 1.0)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

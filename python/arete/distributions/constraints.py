@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from .. import _operators, linalg
 
-__all__ = ["Constraint", "MixtureSameFamilyConstraint", "boolean", "dependent", "dependent_property", "greater_than",
-           "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent",
-           "less_than", "lower_cholesky", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
-           "positive_definite", "positive_integer", "real", "real_vector", "simplex", "unit_interval"]
+__all__ = ["Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
+           "dependent_property", "greater_than", "greater_than_eq", "half_open_interval", "independent",
+           "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
+           "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite",
+           "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric",
+           "unit_interval"]
 
 
 class Constraint:
@@ -212,20 +214,50 @@ class multinomial(Constraint):
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
-class _lower_cholesky(Constraint):
+class _lower_triangular(Constraint):
     event_dim = 2
 
     def check(self, value):
-        return (value.tril() == value).flatten(-2).all(-1) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+        return (value.tril() == value).flatten(-2).all(-1)
 
 
-class _positive_definite(Constraint):
+class _lower_cholesky(_lower_triangular):
+    def check(self, value):
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _corr_cholesky(_lower_cholesky):
+    def check(self, value):
+        tolerance = 10 * value.shape[-1] * _operators.finfo(value.dtype).eps
+        return super().check(value) & ((value.square().sum(-1).sqrt() - 1).abs() <= tolerance).all(-1)
+
+
+class _square(Constraint):
     event_dim = 2
 
     def check(self, value):
+        return _operators.full(value.shape[:-2], value.shape[-2] == value.shape[-1], device=value.device)
+
+
+class _symmetric(_square):
+    def check(self, value):
+        square = super().check(value)
         if value.shape[-1] != value.shape[-2]:
-            return value.new_zeros(value.shape[:-2]).bool()
-        symmetric = _operators.isclose(value, value.mT, atol=1e-6).flatten(-2).all(-1)
+            return square
+        return _operators.isclose(value, value.mT, atol=1e-6).flatten(-2).all(-1)
+
+
+class _positive_semidefinite(_symmetric):
+    def check(self, value):
+        symmetric = super().check(value)
+        return symmetric & (linalg.eigvalsh(value) >= 0).all(-1) if symmetric.all() else symmetric
+
+
+class _positive_definite(_symmetric):
+    def check(self, value):
+        symmetric = super().check(value)
+        if value.shape[-1] != value.shape[-2]:
+            return symmetric
         return symmetric & (linalg.cholesky_ex(value).info == 0)
 
 
@@ -279,9 +311,62 @@ class MixtureSameFamilyConstraint(Constraint):
         return f"MixtureSameFamilyConstraint({self.base_constraint})"
 
 
+class _parts(Constraint):
+    """Constraints of the pieces of a value along one dimension."""
+
+    def __init__(self, cseq, dim=0):
+        self.cseq, self.dim = list(cseq), dim
+        if not all(isinstance(constraint, Constraint) for constraint in self.cseq):
+            raise AssertionError("All elements of cseq must be Constraint instances")
+
+    is_discrete = property(lambda self: any(constraint.is_discrete for constraint in self.cseq))
+    event_dim = property(lambda self: max(constraint.event_dim for constraint in self.cseq))
+
+
+class cat(_parts):
+    """Pieces of the `lengths` along a dimension, each with a constraint of its own; the masks are joined there.
+
+    >>> c = arete.distributions.constraints
+    >>> c.cat([c.positive, c.real], lengths=[1, 2]).check(arete.tensor([-1.0, -1.0, 0.0]))
+    tensor([False,  True,  True])
+    """
+
+    def __init__(self, cseq, dim=0, lengths=None):
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.cseq):
+            raise AssertionError(f"lengths ({len(self.lengths)}) must match cseq ({len(self.cseq)})")
+
+    def check(self, value):
+        pieces = value.split(self.lengths, self.dim)
+        return _operators.cat([c.check(piece) for c, piece in zip(self.cseq, pieces)], self.dim)
+
+
+class stack(_parts):
+    """One constraint for each index of a dimension.
+
+    >>> c = arete.distributions.constraints
+    >>> c.stack([c.positive, c.real], dim=-1).check(arete.tensor([[1.0, -1.0], [-1.0, 1.0]]))
+    tensor([[ True,  True],
+            [False,  True]])
+    """
+
+    @property
+    def event_dim(self):
+        inner = super().event_dim
+        return inner + 1 if self.dim + inner < 0 else inner
+
+    def check(self, value):
+        if value.shape[self.dim] != len(self.cseq):
+            raise AssertionError(f"dimension {self.dim} of {tuple(value.shape)} must have {len(self.cseq)} elements")
+        return _operators.stack([c.check(piece) for c, piece in zip(self.cseq, value.unbind(self.dim))], self.dim)
+
+
 dependent = _dependent()
 boolean, one_hot, real, simplex = _boolean(), _one_hot(), _real(), _simplex()
 nonnegative_integer, positive_integer = _integer_greater_than(0), _integer_greater_than(1)
 positive, nonnegative, unit_interval = greater_than(0.0), greater_than_eq(0.0), interval(0.0, 1.0)
 real_vector = independent(real, 1)
-lower_cholesky, positive_definite = _lower_cholesky(), _positive_definite()
+lower_triangular, lower_cholesky, corr_cholesky = _lower_triangular(), _lower_cholesky(), _corr_cholesky()
+square, symmetric = _square(), _symmetric()
+positive_semidefinite, positive_definite = _positive_semidefinite(), _positive_definite()

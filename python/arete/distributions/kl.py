@@ -5,15 +5,18 @@ import math
 import warnings
 from typing import Callable
 
-from .. import _operators, linalg
+from .. import _operators
 from .._operators import where
 from .categorical import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from .distribution import Distribution, sum_rightmost
+from .exp_family import ExponentialFamily
 from .gamma import Beta, Dirichlet, Gamma
 from .location_scale import Cauchy, Gumbel, Laplace, Normal
-from .multivariate_normal import MultivariateNormal, squared_distance
+from .multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
+from .tails import Pareto
 from .transformed_distribution import HalfNormal, Independent, TransformedDistribution
 from .uniform import Exponential, Uniform
+from .unit_interval import ContinuousBernoulli
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -172,13 +175,35 @@ def _(p, q):
     return -ratio.log() + p._z_mean * (ratio - 1) + apart + (ratio + 1).lgamma().sub(apart).exp() - 1
 
 
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _(p, q):
     if p.event_shape != q.event_shape:
         raise ValueError("Vectors of different sizes have no KL divergence")
-    n = p.event_shape[0]
-    spread = linalg.solve_triangular(q._tril, p._tril, upper=False).square().sum((-2, -1))
-    return q.half_log_det - p.half_log_det + 0.5 * (spread + squared_distance(q._tril, q.loc - p.loc) - n)
+    batch = _operators.broadcast_shapes(p.batch_shape, q.batch_shape)
+    columns = p._root.expand(batch + p._root.shape[-2:]).movedim(-1, 0)
+    spread = q._quadratic(columns).sum(0)
+    apart = q._quadratic((q.loc - p.loc).expand(batch + p.event_shape))
+    return q.half_log_det - p.half_log_det + 0.5 * (spread + apart - p.event_shape[0])
+
+
+@register_kl(Pareto, Pareto)
+def _(p, q):
+    ratio = q.alpha / p.alpha
+    return _only_if(p.scale >= q.scale, q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1)
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _(p, q):
+    if type(p) is not type(q):
+        raise NotImplementedError(f"{type(p).__name__} and {type(q).__name__} are different exponential families")
+    theta, value, slopes = p._slopes()
+    total = q._log_normalizer(*q._natural_params) - value
+    for mine, other, slope in zip(theta, q._natural_params, slopes):
+        total = total - sum_rightmost((other - mine) * slope, len(q.event_shape))
+    return total
 
 
 @register_kl(Independent, Independent)
@@ -227,19 +252,34 @@ def _where_positive(rule):
     return lambda p, q: _only_if(p.low >= 0, rule(p, q))
 
 
-for _p in (Beta, Exponential, Gamma, Gumbel, Laplace, Uniform):
+def _to_continuous_bernoulli(p, q):
+    return q._log_normalizer(q.logits) - q.logits * p.mean - p.entropy()
+
+
+for _p in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform):
     register_kl(_p, Normal)(_to_normal)
-for _p in (Beta, Gamma):
+for _p in (Beta, ContinuousBernoulli, Gamma, Pareto):
     register_kl(_p, Exponential)(_to_exponential)
+for _p in (Beta, ContinuousBernoulli):
+    register_kl(_p, ContinuousBernoulli)(_to_continuous_bernoulli)
 register_kl(Uniform, Exponential)(_where_positive(_to_exponential))
 register_kl(Beta, Gamma)(_to_gamma(_log_of_beta))
+register_kl(Pareto, Gamma)(_to_gamma(lambda p: p.scale.log() + p.alpha.reciprocal()))
 register_kl(Exponential, Gamma)(_to_gamma(lambda p: p.rate.new_full((), -Gumbel._z_mean) - p.rate.log()))
-for _p, _q in [(p, q) for p in (Gumbel, Laplace, Normal) for q in (Beta, Exponential, Gamma, Uniform)] + [
-        (Exponential, Beta), (Exponential, Uniform), (Gamma, Beta), (Gamma, Uniform), (Poisson, Bernoulli),
-        (Poisson, Binomial)]:
+for _p, _q in [(p, q) for p in (Gumbel, Laplace, Normal)
+               for q in (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform)] + [
+        (p, q) for p in (Exponential, Gamma) for q in (Beta, ContinuousBernoulli, Pareto, Uniform)] + [
+        (Beta, Pareto), (ContinuousBernoulli, Pareto), (Pareto, Beta), (Pareto, ContinuousBernoulli),
+        (Pareto, Uniform), (Poisson, Bernoulli), (Poisson, Binomial)]:
     register_kl(_p, _q)(_to_infinity)
 
 
+@register_kl(Uniform, ContinuousBernoulli)
+def _(p, q):
+    return _only_if((p.low >= 0) & (p.high <= 1), _to_continuous_bernoulli(p, q))
+
+
+@register_kl(ContinuousBernoulli, Uniform)
 @register_kl(Beta, Uniform)
 def _(p, q):
     return _only_if((q.low <= 0) & (q.high >= 1), (q.high - q.low).log() - p.entropy())
@@ -248,6 +288,13 @@ def _(p, q):
 def _mean_log(low, high):
     """The mean of log x between two bounds, which are not negative."""
     return (high.xlogy(high) - low.xlogy(low)) / (high - low) - 1
+
+
+@register_kl(Uniform, Pareto)
+def _(p, q):
+    value = ((q.alpha + 1) * _mean_log(p.low.clamp(min=0), p.high) - q.alpha.log() - q.alpha * q.scale.log()
+             - p.entropy())
+    return _only_if(p.low >= q.scale, value)
 
 
 register_kl(Uniform, Gamma)(_where_positive(_to_gamma(lambda p: _mean_log(p.low.clamp(min=0), p.high))))

@@ -9,7 +9,7 @@ from . import constraints
 from .distribution import Distribution
 from .gamma import Gamma
 
-__all__ = ["FisherSnedecor", "HalfCauchy", "InverseGamma", "Pareto", "Weibull"]
+__all__ = ["FisherSnedecor", "GeneralizedPareto", "HalfCauchy", "InverseGamma", "Pareto", "Weibull"]
 
 _EULER = 0.5772156649015329
 
@@ -93,6 +93,70 @@ class Pareto(Distribution):
 
     def entropy(self):
         return (self.scale / self.alpha).log() + 1 + self.alpha.reciprocal()
+
+
+class GeneralizedPareto(Distribution):
+    """What exceeds a high threshold `loc`: exponential numbers for `concentration` 0, longer tails above, and an end at
+    loc - scale / concentration below 0.
+
+    >>> d = arete.distributions.GeneralizedPareto(0.0, 1.0, arete.tensor([0.0, 0.5, -1.0]))
+    >>> d.mean, d.cdf(arete.tensor(0.5))
+    (tensor([1.0000, 2.0000, 0.5000]), tensor([0.3935, 0.3600, 0.5000]))
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
+    has_rsample = True
+
+    def __init__(self, loc, scale, concentration, validate_args=None):
+        self._init(validate_args, loc=loc, scale=scale, concentration=concentration)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        c = self.concentration
+        return constraints.interval(self.loc, where(c < 0, self.loc - self.scale / c, math.inf))
+
+    mode = property(lambda self: self.loc)
+
+    @property
+    def mean(self):
+        c = self.concentration
+        return where(c < 1, self.loc + self.scale / (1 - where(c < 1, c, 0.0)), math.nan)
+
+    @property
+    def variance(self):
+        c = self.concentration
+        low = where(c < 0.5, c, 0.0)
+        return where(c < 0.5, self.scale.square() / ((1 - low).square() * (1 - 2 * low)), math.nan)
+
+    def _of(self, x, function):
+        """A function of x and the concentration; for 0 with the slope that a series x + c x^2 / 2 has."""
+        zero = self.concentration.abs() <= 1e-8
+        return where(zero, x + self.concentration * x.square() / 2, function(x, where(zero, 1.0, self.concentration)))
+
+    def rsample(self, sample_shape=Size()):
+        return self.icdf(self.loc.new_empty(self._extended_shape(sample_shape)).uniform_())
+
+    def log_survival_function(self, value):
+        """The logarithm of the probability of larger values."""
+        z = (self._checked(value) - self.loc) / self.scale
+        return self._of(-z, lambda x, c: -(-c * x).log1p() / c)
+
+    def log_prob(self, value):
+        above, steeper = self.log_survival_function(value), 1 + self.concentration
+        # At a concentration of -1 the density is the same everywhere, also at the end.
+        return steeper * where((steeper == 0) & above.isinf(), 0.0, above) - self.scale.log()
+
+    def log_cdf(self, value):
+        return (-self.log_survival_function(value).expm1()).log()
+
+    def cdf(self, value):
+        return -self.log_survival_function(value).expm1()
+
+    def icdf(self, value):
+        return self.loc + self.scale * self._of(-(-value).log1p(), lambda x, c: (c * x).expm1() / c)
+
+    def entropy(self):
+        return self.scale.log() + self.concentration + 1
 
 
 class Weibull(Distribution):

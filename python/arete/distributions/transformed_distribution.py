@@ -12,9 +12,9 @@ from . import constraints
 from .categorical import Categorical
 from .distribution import Distribution, sum_rightmost
 from .location_scale import Normal
-from .transforms import AbsTransform, ComposeTransform, ExpTransform, Transform
+from .transforms import AbsTransform, ComposeTransform, ExpTransform, StickBreakingTransform, Transform
 
-__all__ = ["HalfNormal", "Independent", "LogNormal", "MixtureSameFamily", "TransformedDistribution"]
+__all__ = ["HalfNormal", "Independent", "LogNormal", "LogisticNormal", "MixtureSameFamily", "TransformedDistribution"]
 
 
 class Independent(Distribution):
@@ -226,6 +226,27 @@ class HalfNormal(_OfNormal):
 
     def entropy(self):
         return self.base_dist.entropy() - math.log(2)
+
+
+class LogisticNormal(TransformedDistribution):
+    """Simplexes of n + 1 numbers that StickBreakingTransform makes of n normal numbers of `loc` and `scale` [..., n].
+
+    >>> d = arete.distributions.LogisticNormal(arete.zeros(2), arete.ones(2))
+    >>> d.event_shape, d.log_prob(arete.ones(3) / 3)
+    (arete.Size([3]), tensor(1.4580))
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.simplex
+    has_rsample = True
+    loc = property(lambda self: self.base_dist.base_dist.loc)
+    scale = property(lambda self: self.base_dist.base_dist.scale)
+
+    def __init__(self, loc, scale, validate_args=None):
+        base = Normal(loc, scale, validate_args)
+        if not base.batch_shape:
+            base = base.expand((1,))
+        super().__init__(base, StickBreakingTransform(), validate_args)
 
 
 class MixtureSameFamily(Distribution):

@@ -7,14 +7,19 @@ import weakref
 from numbers import Number
 from typing import List
 
-from .. import _operators
+from .. import _operators, linalg
 from .._C import Tensor
+from .._operators import Size
 from ..nn import functional as F
 from . import constraints
-from .distribution import sum_rightmost
+from .distribution import Distribution, sum_rightmost
+from .utils import tril_matrix_to_vec, vec_to_tril_matrix
 
-__all__ = ["AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-           "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform", "Transform", "identity_transform"]
+__all__ = ["AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+           "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
+           "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+           "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+           "identity_transform"]
 
 
 class Transform:
@@ -484,3 +489,325 @@ class AbsTransform(_Plain):
 
     def _inverse(self, y):
         return y
+
+
+class _OfEvents(_Plain):
+    """Transforms of whole vectors or matrices, which neither rise nor fall."""
+
+    sign = property(Transform.sign.fget)
+
+    def _least(self, shape, rank):
+        if len(shape) < rank:
+            raise ValueError("Too few dimensions on input")
+        return Size(shape)
+
+    def forward_shape(self, shape):
+        return self._least(shape, self.domain.event_dim)
+
+    def inverse_shape(self, shape):
+        return self._least(shape, self.codomain.event_dim)
+
+
+class SoftmaxTransform(_OfEvents):
+    """exp(x) over its sum, which is not bijective: the inverse is the logarithm.
+
+    >>> arete.distributions.SoftmaxTransform()(arete.tensor([0.0, 0.0]))
+    tensor([0.5000, 0.5000])
+    """
+
+    domain, codomain = constraints.real_vector, constraints.simplex
+    bijective = False
+
+    def _call(self, x):
+        return x.softmax(-1)
+
+    def _inverse(self, y):
+        return y.log()
+
+
+class StickBreakingTransform(_OfEvents):
+    """Vectors of n numbers to simplexes of n + 1: each number says which part is broken off what is left; zeros give
+    equal parts.
+
+    >>> t = arete.distributions.StickBreakingTransform()
+    >>> t(arete.zeros(3)), t.inv(arete.tensor([0.5, 0.25, 0.25]))
+    (tensor([0.2500, 0.2500, 0.2500, 0.2500]), tensor([0.6931, 0.0000]))
+    """
+
+    domain, codomain = constraints.real_vector, constraints.simplex
+
+    def _moved(self, x):
+        """x so that a sigmoid of 0 would break off as much as the others get."""
+        return x - _operators.arange(x.shape[-1], 0, -1, dtype=x.dtype, device=x.device).log()
+
+    def _call(self, x):
+        part = SigmoidTransform()(self._moved(x))
+        return F.pad(part, (0, 1), value=1.0) * F.pad((1 - part).cumprod(-1), (1, 0), value=1.0)
+
+    def _inverse(self, y):
+        broken = y[..., :-1]
+        left = (1 - broken.cumsum(-1)).clamp(min=_operators.finfo(y.dtype).tiny)
+        return broken.log() - left.log() - self._moved(_operators.zeros_like(broken))
+
+    def log_abs_det_jacobian(self, x, y):
+        return (y[..., :-1].log() - F.softplus(self._moved(x))).sum(-1)
+
+    def forward_shape(self, shape):
+        shape = super().forward_shape(shape)
+        return shape[:-1] + (shape[-1] + 1,)
+
+    def inverse_shape(self, shape):
+        shape = super().inverse_shape(shape)
+        return shape[:-1] + (shape[-1] - 1,)
+
+
+class LowerCholeskyTransform(_OfEvents):
+    """Square matrices to lower triangular ones: the exponential of the diagonal, what is below it, zeros above.
+
+    >>> arete.distributions.LowerCholeskyTransform()(arete.tensor([[0.0, 5.0], [2.0, 0.0]]))
+    tensor([[1., 0.],
+            [2., 1.]])
+    """
+
+    domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
+    bijective = False
+
+    def _call(self, x):
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y):
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+class PositiveDefiniteTransform(_OfEvents):
+    """Square matrices to positive definite ones, whose factor is what LowerCholeskyTransform gives.
+
+    >>> arete.distributions.PositiveDefiniteTransform()(arete.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    domain, codomain = constraints.independent(constraints.real, 2), constraints.positive_definite
+    bijective = False
+
+    def _call(self, x):
+        tril = LowerCholeskyTransform()(x)
+        return tril @ tril.mT
+
+    def _inverse(self, y):
+        return LowerCholeskyTransform().inv(linalg.cholesky(y))
+
+
+class CorrCholeskyTransform(_OfEvents):
+    """Vectors of n (n - 1) / 2 numbers to the lower factors of correlation matrices of n, whose rows have length 1. The
+    tangents of the numbers, row by row, are parts of what a row's earlier elements leave of that length. The
+    determinant is of the elements below the diagonal.
+
+    >>> arete.distributions.CorrCholeskyTransform()(arete.tensor([0.5493]))
+    tensor([[1.0000, 0.0000],
+            [0.5000, 0.8660]])
+    """
+
+    domain, codomain = constraints.real_vector, constraints.corr_cholesky
+
+    def _call(self, x):
+        eps = _operators.finfo(x.dtype).eps
+        parts = vec_to_tril_matrix(x.tanh().clamp(eps - 1, 1 - eps), diag=-1)
+        left = F.pad((1 - parts.square()).sqrt().cumprod(-1)[..., :-1], (1, 0), value=1.0)
+        return (parts + _operators.eye(parts.shape[-1], dtype=x.dtype, device=x.device)) * left
+
+    def _left(self, y):
+        """The square of the length that elements leave to those behind them."""
+        return 1 - y.square().cumsum(-1)
+
+    def _inverse(self, y):
+        left = F.pad(self._left(y)[..., :-1], (1, 0), value=1.0)
+        return (tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(left, diag=-1).sqrt()).atanh()
+
+    def log_abs_det_jacobian(self, x, y):
+        below = tril_matrix_to_vec(self._left(y), diag=-2).log().sum(-1) / 2
+        return below + TanhTransform().log_abs_det_jacobian(x, y).sum(-1)
+
+    def forward_shape(self, shape):
+        shape = super().forward_shape(shape)
+        n = (1 + math.isqrt(1 + 8 * shape[-1])) // 2
+        if n * (n - 1) // 2 != shape[-1]:
+            raise ValueError("Input is not a flattened lower-diagonal number")
+        return shape[:-1] + (n, n)
+
+    def inverse_shape(self, shape):
+        shape = super().inverse_shape(shape)
+        if shape[-2] != shape[-1]:
+            raise ValueError("Input is not square")
+        return shape[:-2] + (shape[-1] * (shape[-1] - 1) // 2,)
+
+
+class ReshapeTransform(Transform):
+    """Events of one shape as those of another with as many elements.
+
+    >>> arete.distributions.ReshapeTransform((4,), (2, 2))(arete.arange(4.0))
+    tensor([[0., 1.],
+            [2., 3.]])
+    """
+
+    bijective = True
+
+    def __init__(self, in_shape, out_shape, cache_size: int = 0):
+        super().__init__(cache_size)
+        self.in_shape, self.out_shape = Size(in_shape), Size(out_shape)
+        if math.prod(self.in_shape) != math.prod(self.out_shape):
+            raise ValueError("in_shape, out_shape have different numbers of elements")
+
+    domain = property(lambda self: constraints.independent(constraints.real, len(self.in_shape)))
+    codomain = property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
+
+    def __eq__(self, other):
+        return isinstance(other, ReshapeTransform) and (self.in_shape, self.out_shape) == (other.in_shape, other.out_shape)
+
+    __hash__ = object.__hash__
+
+    def _call(self, x):
+        return x.reshape(self.forward_shape(x.shape))
+
+    def _inverse(self, y):
+        return y.reshape(self.inverse_shape(y.shape))
+
+    def log_abs_det_jacobian(self, x, y):
+        return x.new_zeros(x.shape[:x.dim() - len(self.in_shape)])
+
+    @staticmethod
+    def _exchanged(shape, old, new):
+        at = len(shape) - len(old)
+        if at < 0:
+            raise ValueError("Too few dimensions on input")
+        if Size(shape[at:]) != old:
+            raise ValueError(f"Shape mismatch: expected {old} but got {Size(shape[at:])}")
+        return Size(shape[:at]) + new
+
+    def forward_shape(self, shape):
+        return self._exchanged(shape, self.in_shape, self.out_shape)
+
+    def inverse_shape(self, shape):
+        return self._exchanged(shape, self.out_shape, self.in_shape)
+
+
+class _OfParts(Transform):
+    """A transform for each piece of a tensor along one dimension."""
+
+    def __init__(self, tseq, dim: int = 0, cache_size: int = 0):
+        super().__init__(cache_size)
+        if not all(isinstance(t, Transform) for t in tseq):
+            raise AssertionError("All elements of tseq must be Transform instances")
+        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self.dim = dim
+
+    bijective = property(lambda self: all(t.bijective for t in self.transforms))
+
+    def _call(self, x):
+        return self._join([t(piece) for t, piece in zip(self.transforms, self._pieces(x))])
+
+    def _inverse(self, y):
+        return self._join([t.inv(piece) for t, piece in zip(self.transforms, self._pieces(y))])
+
+    def _logarithms(self, x, y):
+        pieces = zip(self.transforms, self._pieces(x), self._pieces(y))
+        return [t.log_abs_det_jacobian(a, b) for t, a, b in pieces]
+
+
+class CatTransform(_OfParts):
+    """Transforms of pieces of the `lengths` (1 each without) along a dimension.
+
+    >>> d = arete.distributions
+    >>> d.CatTransform([d.ExpTransform(), d.identity_transform], lengths=[1, 2])(arete.tensor([0.0, 0.0, 2.0]))
+    tensor([1., 0., 2.])
+    """
+
+    def __init__(self, tseq, dim: int = 0, lengths=None, cache_size: int = 0):
+        super().__init__(tseq, dim, cache_size)
+        self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.transforms):
+            raise AssertionError(f"lengths ({len(self.lengths)}) must match transforms ({len(self.transforms)})")
+
+    event_dim = property(lambda self: max(t.event_dim for t in self.transforms))
+    length = property(lambda self: sum(self.lengths))
+    domain = property(lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths))
+    codomain = property(lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths))
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else CatTransform(
+            self.transforms, self.dim, self.lengths, cache_size)
+
+    def _pieces(self, x):
+        if x.shape[self.dim] != self.length:
+            raise AssertionError(f"dimension {self.dim} of {tuple(x.shape)} must have {self.length} elements")
+        return x.split(self.lengths, self.dim)
+
+    def _join(self, pieces):
+        return _operators.cat(pieces, self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        each = [sum_rightmost(value, self.event_dim - t.event_dim)
+                for t, value in zip(self.transforms, self._logarithms(x, y))]
+        at = (self.dim if self.dim < 0 else self.dim - x.dim()) + self.event_dim
+        return _operators.cat(each, at) if at < 0 else sum(each)
+
+
+class StackTransform(_OfParts):
+    """One transform for each index of a dimension.
+
+    >>> d = arete.distributions
+    >>> d.StackTransform([d.ExpTransform(), d.identity_transform], dim=1)(arete.zeros(2, 2))
+    tensor([[1., 0.],
+            [1., 0.]])
+    """
+
+    domain = property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
+    codomain = property(lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim))
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
+
+    def _pieces(self, x):
+        if x.shape[self.dim] != len(self.transforms):
+            raise AssertionError(f"dimension {self.dim} of {tuple(x.shape)} must have {len(self.transforms)} elements")
+        return x.unbind(self.dim)
+
+    def _join(self, pieces):
+        return _operators.stack(pieces, self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        return self._join(self._logarithms(x, y))
+
+
+class CumulativeDistributionTransform(Transform):
+    """The probability of lower values of a distribution; its inverse are the quantiles.
+
+    >>> t = arete.distributions.CumulativeDistributionTransform(arete.distributions.Normal(0.0, 1.0))
+    >>> t(arete.tensor(0.0)), t.inv(arete.tensor(0.5))
+    (tensor(0.5000), tensor(0.))
+    """
+
+    bijective = True
+    codomain = constraints.unit_interval
+    sign = 1
+
+    def __init__(self, distribution: Distribution, cache_size: int = 0):
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    domain = property(lambda self: self.distribution.support)
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else CumulativeDistributionTransform(self.distribution, cache_size)
+
+    def _call(self, x):
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y):
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return self.distribution.log_prob(x)
