@@ -378,20 +378,97 @@ def test_random_numbers(device):
             bad()
 
 
+# Of m and k below; the results, their texts, masks and fill values are NumPy's.
+MASKED = """
+    m; k; m + 1; 10 - k; m / k[0, 0]; k // 0; m % [1, 0, 2, 3]; m > 1; m == 2; ~(m > 1); 2 ** m; abs(-m); m * np.ma.masked
+    np.ma.array([1., 2]); np.ma.array([1, 2], mask=True); np.ma.array([1, np.ma.masked, 3]); np.ma.array(m, mask=[1, 0, 0, 0])
+    np.ma.array(m, mask=[1, 0, 0, 0], keep_mask=False); np.ma.array([True, False], mask=[0, 1]); np.ma.array(5, mask=True)
+    np.ma.array([1 + 2j, 3], mask=[0, 1]); np.ma.array([], dtype=float); k[:1]; np.ma.masked_less(np.arange(8.).reshape(2, 2, 2), 3)
+    np.ma.masked_less(np.ma.arange(2000), 3); np.ma.zeros((2, 2)); m.mean(); m.sum(); m.std(); m.var(ddof=1); m.min(); m.max(); m.prod()
+    m.ptp(); k.mean(0); k.sum(1); k.min(axis=0); k.count(axis=1); k.all(); k.any(axis=0); k.argmax(); k.argmin(axis=1); k.cumsum()
+    k.cumprod(axis=1); k.anom(); k.astype(float).trace(); k.mean(axis=1, keepdims=True); np.ma.array([1., 2], mask=[1, 1]).mean()
+    np.ma.median(k, axis=0); np.ma.median(m); np.ma.average(m, weights=[1, 2, 3, 4])
+    np.ma.average(k, axis=1, weights=[1, 2, 3], returned=True); k.T; k.reshape(3, 2); k.ravel(); k.filled(); k.filled(-1); k.compressed()
+    m[m > 1]; k[0]; k[:, 1]; k[0, 1]; k[1, 1]; k[k > 2]; k[:, ~k.mask.any(axis=0)]; m[::-1]; m.data[~m.mask]; m.filled(m.mean())
+    np.ma.masked_where(k.data > 3, k); np.ma.masked_inside(k, 2, 4); np.ma.masked_outside(m, 2, 3)
+    np.ma.masked_invalid([1, np.nan, np.inf]); np.ma.masked_values([1.5, 2, 1.5], 1.5); np.ma.masked_equal([1, 2, 1], 1)
+    np.ma.fix_invalid([1., np.nan]).data; np.ma.sqrt(m - 2); np.ma.log([-1., 0, 1]); np.ma.divide([1., 2.], [0., 1.]); np.sqrt(m)
+    np.mean(m); np.sum(k, axis=0); np.std(m, ddof=1); np.max(k, axis=1); np.isnan(m); np.any(m > 3); np.array([1., 2, 3, 4]) * m
+    np.array([1, 2, 3, 4]) > m; (m + [1, 2, 3, 4]).data; (k / 0).data; np.ma.concatenate([m, m]); np.ma.vstack([k, k])
+    np.ma.hstack([m, [1, 2]]); np.ma.append(m, [9]); np.ma.stack([m, m]); np.ma.diag(m); np.ma.where(m > 1, m, 0)
+    np.ma.where(k > 2, k, -k); np.ma.where(m > 1); np.ma.where(m > 1, np.ma.masked, m); np.ma.choose([0, 1], [[1, 2], [3, 4]])
+    np.ma.sort(m); np.ma.sort(k, axis=1); np.ma.sort(m, endwith=False); np.ma.argsort(m)
+    np.ma.unique(np.ma.array([1, 1, 2], mask=[0, 0, 1])); np.ma.count_masked(k, axis=1); np.ma.clip(k, 2, 5); np.ma.round(m * 1.234, 1)
+    np.ma.dot(k, k.T); np.ma.inner(m, m); np.ma.outer(m, [1, 2]); np.ma.cov(k.astype(float)); np.ma.diff(m); np.ma.ediff1d(m)
+    np.ma.compress([1, 0, 1, 0], m); np.ma.take(m, [0, 1]); np.ma.repeat(m, 2); np.ma.mask_rows(k); np.ma.mask_cols(k)
+    np.ma.compress_cols(np.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])); np.ma.make_mask([0, 1])
+    np.ma.mask_or(m.mask, np.array([True, False, False, False])); np.ma.allequal(m, [1, 7, 3, 4]); np.ma.allclose(m, [1, 7, 3, 5])
+    np.ma.union1d(m, [1, 9]); np.ma.setdiff1d(m, [1]); np.ma.setxor1d(m, [1, 5]); np.ma.intersect1d(m, [1, 3])
+    np.ma.flatnotmasked_edges(m); np.ma.nonzero(m); np.ma.getmaskarray([1, 2]); np.ma.maximum(m, 2)
+    np.ma.polyfit([1, 2, 3, 4], m * m, 1); np.ma.zeros_like(k); m.tolist(); np.ma.maximum_fill_value(m); np.ma.minimum_fill_value(k)
+    np.ma.is_masked(m[2:]); np.ma.resize(m, (2, 4)); list(k[0]); float(np.ma.masked); np.ma.masked + 1; np.ma.masked == 1
+    changed(m, lambda m: m.__setitem__(0, np.ma.masked)); changed(k, lambda k: k.__setitem__(k > 3, 0))
+    changed(m, lambda m: m[1:3].__setitem__(slice(0, 1), 7)); changed(m, lambda m: m[1:].__setitem__(1, np.ma.masked))
+    changed(m, lambda m: m.sort()); changed(m, lambda m: m.__iadd__(np.ma.array([1, 2, 3, 4], mask=[0, 0, 1, 0])))
+    changed(m, lambda m: m.__itruediv__([0, 1, 2, 3])); changed(m, lambda m: setattr(m, "mask", [True, False, False, False]))
+    changed(m, lambda m: m.put([0, 1], [8, 9])).data
+"""
+
+
+def _changed(a, change):
+    a = a.copy()
+    change(a)
+    return a
+
+
+def _same(a, n):
+    if isinstance(n, (tuple, list)):
+        return type(a) is type(n) and len(a) == len(n) and all(map(_same, a, n))
+    if isinstance(n, numpy.ma.MaskedArray):
+        return repr(a) == repr(n)
+    if n is None or isinstance(n, slice):
+        return a == n
+    a, n = numpy.asarray(a), numpy.asarray(n)
+    return a.shape == n.shape and a.dtype.kind == n.dtype.kind and numpy.allclose(a, n, rtol=1e-14, atol=1e-13, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_masked_arrays():
-    m, n = np.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0]), numpy.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0])
-    assert (
-        str(m) == "[1. -- 3. 4.]"
-        and float(m.mean()) == n.mean()
-        and float((m * 2).sum()) == (n * 2).sum()
-        and m.filled(0).tolist() == [1, 0, 3, 4]
-    )
-    assert (
-        np.ma.masked_invalid([1, np.nan]).compressed().tolist() == [1]
-        and m[1] is np.ma.masked
-        and (m > 1).tolist() == [False, None, True, True]
-    )
-    assert float(np.ma.median(m)) == 3 and m.max() == 4 and np.ma.count(m) == 3
+    def found(np, text):
+        m = np.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0])
+        k = np.ma.array([[1, 2, 3], [4, 50, 6]], mask=[[0, 1, 0], [0, 0, 1]])
+        return eval(text, {"np": np, "m": m, "k": k, "changed": _changed})
+
+    texts = [t.strip() for t in MASKED.replace("\n", ";").split(";") if t.strip()]
+    assert [t for t in texts if not _same(found(np, t), found(numpy, t))] == [] and len(texts) > 150
+
+
+def test_masks_are_not_lost():
+    m = np.ma.array([1.0, 2], mask=[0, 1])
+    for bad in (lambda: np.asarray(m), lambda: np.sort(m), lambda: numpy.asarray(m)):
+        with pytest.raises(TypeError, match="filled"):
+            bad()
+    with pytest.raises(np.ma.MaskError, match="data size is 3, mask size is 2"):
+        np.ma.array([1, 2, 3], mask=[0, 1])
+    with pytest.raises(np.ma.MaskError):
+        int(np.ma.masked)
+    with pytest.raises(TypeError, match="same_kind"):
+        np.ma.array([1, 2]).__itruediv__(2)
+    with pytest.raises(NotImplementedError, match="soft"):
+        np.ma.array([1], hard_mask=True)
+    with pytest.raises(AttributeError, match="records"):
+        np.ma.mvoid
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantiles_of_infinities_are_numpys():
+    inf = np.inf
+    for values in ([-inf, inf], [0.0, inf, inf], [-inf, 0.0, 1.0], [inf, inf], [-inf, -inf, 0.0], [0.0, 1.0, inf, inf]):
+        assert numpy.array_equal(float(np.median(values)), numpy.median(values), equal_nan=True)
+        for method in ("linear", "lower", "midpoint", "hazen", "weibull", "averaged_inverted_cdf"):
+            for q in (0, 0.0, 0.25, 0.5, 0.75, 1, 1.0):
+                mine, theirs = float(np.quantile(values, q, method=method)), numpy.quantile(values, q, method=method)
+                assert numpy.array_equal(mine, theirs, equal_nan=True), (values, method, q)
 
 
 def test_polynomials():

@@ -27,6 +27,15 @@ class AxisError(ValueError, IndexError):
         self.axis, self.ndim = (axis, ndim) if ndim is not None else (None, None)
 
 
+class MaskedOperand(TypeError):
+    """A masked array where an array is wanted, which would lose its mask silently."""
+
+
+def for_masked(name):
+    """numpy.ma's function of a name, for functions that were given a masked array."""
+    return getattr(_sys.modules[__package__].ma, name)
+
+
 def set_device(device) -> None:
     """Where arrays are made from now on."""
     global _device

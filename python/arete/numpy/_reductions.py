@@ -7,7 +7,7 @@ import warnings as _warnings
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import axes_of as _all_axes, axis_of as _one_axis, cast, ndarray, result_into, tensor_of, wrap
+from ._array import MaskedOperand, axes_of as _all_axes, axis_of as _one_axis, cast, for_masked, ndarray, result_into, tensor_of, wrap
 from ._types import FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, native, number_type
 from ._ufuncs import ACCUMULATORS, REDUCERS, _ALL
 
@@ -68,7 +68,10 @@ def _prod(t, axes, keepdims, d):
 
 def _additive(name, run, combine, identity):
     def function(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-        t = a._tensor if type(a) is ndarray else tensor_of(a)
+        try:
+            t = a._tensor if type(a) is ndarray else tensor_of(a)
+        except MaskedOperand:
+            return for_masked(name)(a, axis, dtype, out, keepdims)
         d = native(dtype) if dtype is not None else _whole(t)
         if not _no(where):
             t = _t.where(_mask(where, t), t, _t.full((), identity, dtype=t.dtype, device=t.device))
@@ -101,7 +104,10 @@ def _lowest(d, low):
 
 def _extreme(name, operator, own, low):
     def function(a, axis=None, out=None, keepdims=False, initial=None, where=None, dtype=None):
-        t = a._tensor if type(a) is ndarray else tensor_of(a)
+        try:
+            t = a._tensor if type(a) is ndarray else tensor_of(a)
+        except MaskedOperand:
+            return for_masked(name)(a, axis, dtype, out, keepdims)
         if dtype is not None:
             t = cast(t, native(dtype))
         axes = axes_of(axis, t.dim())
@@ -140,7 +146,10 @@ min = amin = _extreme("min", _ops.amin, "minimum", False)  # noqa: A001
 
 def _logical(name, operator, identity):
     def function(a, axis=None, out=None, keepdims=False, *, where=None, dtype=None, initial=None):
-        t = tensor_of(a)
+        try:
+            t = tensor_of(a)
+        except MaskedOperand:
+            return for_masked(name)(a, axis, dtype, out, keepdims)
         if dtype is not None and as_dtype(dtype)._tensor_dtype is not _C.bool:
             raise TypeError(f"{name}: results are booleans, not {as_dtype(dtype)}")
         if not _no(where):
@@ -169,7 +178,10 @@ def _floating(t, dtype=None):
 
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The mean, of all elements or along axes; of whole numbers float64."""
-    t = _floating(tensor_of(a), dtype)
+    try:
+        t = _floating(tensor_of(a), dtype)
+    except MaskedOperand:
+        return for_masked("mean")(a, axis, dtype, out, keepdims)
     axes = _all_axes(axis, t.dim())
     if not _no(where):
         m = _mask(where, t).expand(t.shape)
@@ -199,7 +211,10 @@ def _spread(name, root):
             if ddof:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
-        t = tensor_of(a)
+        try:
+            t = tensor_of(a)
+        except MaskedOperand:
+            return for_masked(name)(a, axis, dtype, out, keepdims, ddof=ddof)
         target = native(dtype)
         t = _floating(t, None if t.is_complex() and target is not None and not target.is_complex else dtype)
         axes = _all_axes(axis, t.dim())
@@ -374,7 +389,7 @@ ACCUMULATORS.update(
 
 _METHODS = {  # where a quantile lies among n sorted elements: alpha and beta of the usual formula
     "linear": (1, 1), "weibull": (0, 0), "hazen": (0.5, 0.5), "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
-    "interpolated_inverted_cdf": (0, 1),
+    "interpolated_inverted_cdf": (0, 1), "median": (1, 1),
 }
 _STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "lower", "higher", "midpoint", "nearest")
 
@@ -384,7 +399,9 @@ _CHOOSING = {"inverted_cdf", "closest_observation", "lower", "higher", "nearest"
 
 def _positions(q, n, method):
     """The place before a quantile, the place after and how far it lies between, for q and n tensors of float64."""
-    if method in _METHODS:
+    if method in ("linear", "median"):
+        at = (n - 1) * q
+    elif method in _METHODS:
         alpha, beta = _METHODS[method]
         at = n * q + (alpha + q * (1 - alpha - beta)) - 1
     elif method in ("lower", "higher", "midpoint", "nearest"):
@@ -397,11 +414,9 @@ def _positions(q, n, method):
         at = _t.round(n * q) - 1
     else:  # averaged_inverted_cdf
         at = n * q - 1
-        low = at.floor()
-        at = _t.where(at == low, low + 0.5, low + 1)
-    at = _t.minimum(at.clamp(min=0), n - 1)
     low = at.floor()
-    return low, _t.minimum(low + 1, n - 1), at - low
+    between = _t.where(at == low, 0.5, 1.0).to(at.dtype) if method == "averaged_inverted_cdf" else at - low
+    return _t.minimum(low.clamp(min=0), n - 1), _t.minimum((low + 1).clamp(min=0), n - 1), between
 
 
 def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
@@ -419,6 +434,8 @@ def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
         if chosen is not None:
             return result_into(cast(_quantile(t, q, axis, method, keepdims, None, ignore_nan, weights)._tensor, chosen), out)
     qt = tensor_of(q)
+    if method == "linear" and not qt.is_floating_point():
+        method = "lower"  # the first and the last element, and nothing between
     if qt.is_floating_point() and number_type(q) is None and method not in _CHOOSING:
         t = cast(t, PROMOTED_NATIVE[t.dtype, qt.dtype])
     qt = qt.to(_C.float64).to(t.device)
@@ -442,10 +459,15 @@ def _quantile(t, q, axis, method, keepdims, out, ignore_nan, weights=None):
     return result_into(r, out)
 
 
-def _between(a, b, gamma):
+def _between(a, b, gamma, method):
+    """What lies between two elements. NumPy's formula is taken as it is, which makes NaN of infinite elements; medians are means."""
+    if method == "median":
+        both = a.float() + b.float() if a.element_size() == 2 else a + b
+        return _t.where(gamma == 0, a, (both * 0.5).to(a.dtype))
+    if method in _CHOOSING:
+        return a
     gap = b - a
-    r = _t.where(gamma >= 0.5, b - gap * (1 - gamma), a + gap * gamma)
-    return _t.where((gamma == 0) | (a == b), a, r)
+    return _t.where(gamma >= 0.5, b - gap * (1 - gamma), a + gap * gamma)
 
 
 def _is_for_selection(rows, qt):
@@ -477,7 +499,7 @@ def _selected_quantile(row, qt, method, ignore_nan):
             return None
         found.append(inside[[first - before, last - before]])
     a, b = _t.stack(found, -1).unbind(0)
-    return _between(a, b, gamma.to(row.dtype)).reshape(tuple(qt.shape))
+    return _between(a, b, gamma.to(row.dtype), method).reshape(tuple(qt.shape))
 
 
 def _sorted_quantile(rows, qt, method, ignore_nan):
@@ -489,7 +511,7 @@ def _sorted_quantile(rows, qt, method, ignore_nan):
     else:
         count = _t.full(tuple(rows.shape[:-1]) + (1,), float(n), dtype=_C.float64, device=rows.device)
     low, high, gamma = _positions(flat, count.clamp(min=1), method)
-    r = _between(*(_t.gather(rows, -1, k.to(_C.int64)) for k in (low, high)), gamma.to(rows.dtype))
+    r = _between(*(_t.gather(rows, -1, k.to(_C.int64)) for k in (low, high)), gamma.to(rows.dtype), method)
     lost = count == 0 if ignore_nan else bad.any(-1, True)
     r = _t.where(lost, _math.nan, r).to(rows.dtype)
     return r.movedim(-1, 0).reshape(tuple(qt.shape) + tuple(rows.shape[:-1]))
@@ -550,7 +572,7 @@ def _median(t, axis, out, keepdims, ignore_nan):
     t = t.to(_C.float64) if t.dtype is _C.bool else t
     if _count(t, axes) == 0:
         _warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=3)
-    return _quantile(t, 0.5, axis, "linear", keepdims, out, ignore_nan)
+    return _quantile(t, 0.5, axis, "median", keepdims, out, ignore_nan)
 
 
 def _complex_median(t, axes, out, keepdims, ignore_nan):

@@ -6,7 +6,7 @@ from typing import Callable
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import _in_kind, _new, axis_of, cast, ndarray, result_into, tensor_of, wrap
+from ._array import MaskedOperand, _in_kind, _new, axis_of, cast, for_masked, ndarray, result_into, tensor_of, wrap
 from ._types import (
     BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, LIMITS, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, number_type, promote,
     with_number,
@@ -296,7 +296,12 @@ class ufunc:
             return self._several(args, out, where, casting, dtype)
         if out is None and where is True:
             r = _new(ndarray)
-            r._tensor = self._compute(*args, dtype=dtype, casting=casting)
+            try:
+                r._tensor = self._compute(*args, dtype=dtype, casting=casting)
+            except MaskedOperand:
+                if dtype is not None:
+                    raise
+                return for_masked(self.__name__)(*args)
             return r if order == "K" else r.copy(order) if order in ("C", "F") else r
         if isinstance(out, tuple):
             (out,) = out

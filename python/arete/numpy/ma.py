@@ -1,43 +1,70 @@
-"""numpy.ma: arrays with a mask over what is missing. What arithmetic, sums and comparisons need is there; the rest of numpy.ma is not."""
+"""numpy.ma: arrays with a mask over what is missing. A masked array is an array and a mask, which is not there (`nomask`) until something
+is missing or a mask is given; functions take both along."""
 from __future__ import annotations
 
 import builtins as _b
+import sys as _sys
 
 from .. import _C, _operators as _t
-from ._array import tensor_of, wrap
-from ._mathematics import isclose as _isclose
+from ._array import MaskedOperand, tensor_of, wrap
 from ._printing import array2string as _array2string
 from . import _reductions as _r
-from ._types import OF_TENSOR
+from ._types import BOOL, COMPLEX128, FLOAT64, INT64, as_dtype, castable
 from ._ufuncs import _ALL
 
 __all__ = [
-    "MaskedArray", "masked_array", "array", "masked", "nomask", "masked_where", "masked_invalid", "masked_equal", "masked_not_equal",
-    "masked_greater", "masked_greater_equal", "masked_less", "masked_less_equal", "masked_inside", "masked_outside", "masked_values",
-    "getmask", "getmaskarray", "getdata", "is_masked", "isMaskedArray", "isMA", "filled", "compressed", "count", "sum", "prod", "mean",
-    "var", "std", "max", "min", "median",
+    "MaskedArray", "masked_array", "array", "asarray", "asanyarray", "masked", "masked_singleton", "nomask", "MaskType", "MAError",
+    "MaskError", "masked_where", "masked_invalid", "masked_equal", "masked_not_equal", "masked_greater", "masked_greater_equal",
+    "masked_less", "masked_less_equal", "masked_inside", "masked_outside", "masked_values", "fix_invalid", "masked_all",
+    "masked_all_like", "getmask", "getmaskarray", "getdata", "is_masked", "is_mask", "isMaskedArray", "isMA", "isarray", "make_mask",
+    "make_mask_none", "mask_or", "mask_rows", "mask_cols", "mask_rowcols", "compress_rows", "compress_cols", "compress_rowcols", "filled",
+    "compressed", "count", "count_masked", "default_fill_value", "maximum_fill_value", "minimum_fill_value", "set_fill_value",
+    "common_fill_value", "sum", "prod", "product", "mean", "var", "std", "max", "min", "amax", "amin", "all", "any", "alltrue",
+    "sometrue", "ptp", "average", "anom", "anomalies", "median", "cumsum", "cumprod", "argmax", "argmin", "argsort", "sort", "where",
+    "choose", "compress", "clip", "round", "around", "round_", "diff", "ediff1d", "dot", "inner", "innerproduct", "outer", "outerproduct",
+    "trace", "cov", "corrcoef", "polyfit", "unique", "isin", "in1d", "union1d", "intersect1d", "setdiff1d", "setxor1d", "allequal",
+    "allclose", "nonzero", "put", "ndim", "shape", "size", "clump_masked", "clump_unmasked", "flatnotmasked_contiguous",
+    "flatnotmasked_edges", "copy",
 ]
-nomask = False
+nomask = wrap(_t.full((), False, dtype=_C.bool))
+MaskType = BOOL.type
+_MISSING = "--"
 
 
-class _Masked:
-    """The one element that is missing."""
-
-    def __repr__(self):
-        return "masked"
-
-    def __str__(self):
-        return "--"
-
-    def __bool__(self):
-        return False
+class MAError(Exception):
+    """Mistakes about masked arrays."""
 
 
-masked = _Masked()
+class MaskError(MAError):
+    """A mask that does not fit, or a number of what is missing."""
 
 
-def _default_fill(dtype):
-    return {"b": True, "i": 999999, "u": 63, "f": 1e20, "c": 1e20 + 0j}[dtype.kind]
+def _own(name):
+    return getattr(_sys.modules[__package__], name)
+
+
+def _zeros(t):
+    return _t.zeros(t.shape, dtype=_C.bool, device=t.device)
+
+
+def _either(a, b):
+    return b if a is None else a if b is None else a | b
+
+
+def _mask_of(x):
+    return x._mask if isinstance(x, MaskedArray) else None
+
+
+def _listed(x):
+    """Lists that hold masked arrays as lists of numbers, and of what is missing."""
+    if isinstance(x, (list, tuple)):
+        parts = [_listed(v) for v in x]
+        return [d for d, _ in parts], [m for _, m in parts]
+    return (x.data.tolist(), wrap(x._full).tolist()) if isinstance(x, MaskedArray) else (x, wrap(_zeros(tensor_of(x))).tolist())
+
+
+def _holds_masked(x):
+    return isinstance(x, MaskedArray) or isinstance(x, (list, tuple)) and _b.any(_holds_masked(v) for v in x)
 
 
 class MaskedArray:
@@ -45,141 +72,296 @@ class MaskedArray:
 
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
+    __array_priority__ = 200.0
 
-    def __init__(self, data, mask=nomask, dtype=None, copy=False, fill_value=None, keep_mask=True, hard_mask=False):
+    def __init__(self, data, mask=nomask, dtype=None, copy=False, fill_value=None, keep_mask=True, hard_mask=False, shrink=True, ndmin=0):
         if hard_mask:
             raise NotImplementedError("hard_mask: masks are soft")
-        before = data._mask if isinstance(data, MaskedArray) else None
+        before = _mask_of(data)
+        if isinstance(data, (list, tuple)) and _holds_masked(data):
+            data, before = _listed(data)
+            before = tensor_of(before)
         t = tensor_of(data.data if isinstance(data, MaskedArray) else data, dtype)
-        self.data = wrap(t.clone() if copy else t)
-        m = tensor_of(mask).to(_C.bool).to(t.device)
-        m = m.reshape(t.shape) if m.numel() == t.numel() else m.expand(t.shape)
-        self._mask = (m | before) if before is not None and keep_mask else m.clone()
-        self._fill = fill_value
+        t = t.clone() if copy else t
+        m = None
+        if mask is not nomask:
+            m = tensor_of(mask.data if isinstance(mask, MaskedArray) else mask).to(device=t.device, dtype=_C.bool)
+            if m.numel() not in (1, t.numel()):
+                raise MaskError(f"Mask and data not compatible: data size is {t.numel()}, mask size is {m.numel()}.")
+            m = (m.reshape(t.shape) if m.numel() == t.numel() else m.reshape(()).expand(t.shape)).clone()
+        if before is not None and keep_mask:
+            m = before.clone() if m is None and copy else _either(m, before)
+        lead = (1,) * (ndmin - t.dim())
+        self.data = wrap(t.reshape(lead + tuple(t.shape)) if lead else t)
+        self._mask = m.reshape(self.data.shape) if m is not None and lead else m
+        self._fill = data._fill if fill_value is None and isinstance(data, MaskedArray) else fill_value
 
-    mask = property(lambda self: wrap(self._mask))
-    shape, ndim, size, dtype = (property(lambda self, n=n: getattr(self.data, n)) for n in ("shape", "ndim", "size", "dtype"))
+    # --- what it is ---
+
+    shape, ndim, size, dtype, nbytes, itemsize, device = (property(lambda self, n=n: getattr(self.data, n)) for n in (
+        "shape", "ndim", "size", "dtype", "nbytes", "itemsize", "device"))
+    _full = property(lambda self: _zeros(self.data._tensor) if self._mask is None else self._mask)
+
+    @property
+    def mask(self):
+        """Where elements are missing; `nomask` where no mask was ever needed."""
+        return nomask if self._mask is None else wrap(self._mask)
 
     @mask.setter
     def mask(self, value):
-        self._mask = tensor_of(value).to(_C.bool).expand(self.data._tensor.shape).clone()
+        self._mask = self._full
+        wrap(self._mask)[...] = value
 
     @property
     def fill_value(self):
-        return _default_fill(self.dtype) if self._fill is None else self._fill
+        """What `filled` puts where elements are missing."""
+        return default_fill_value(self) if self._fill is None else self._fill
 
     @fill_value.setter
     def fill_value(self, value):
         self._fill = value
 
-    T = property(lambda self: MaskedArray(self.data.T, wrap(self._mask).T, fill_value=self._fill))
+    T = property(lambda self: self.transpose())
+    real = property(lambda self: _made(self.data.real, self._mask))
+    imag = property(lambda self: _made(self.data.imag, self._mask))
 
     def filled(self, fill_value=None):
-        """The data with a number where they are missing."""
+        """The data with a number where they are missing; the data themselves where nothing is."""
+        if self._mask is None:
+            return self.data
         r = self.data.copy()
         r[wrap(self._mask)] = self.fill_value if fill_value is None else fill_value
         return r
 
     def compressed(self):
         """What is not missing, flat."""
-        return wrap(self.data._tensor[~self._mask])
+        t = self.data._tensor
+        return wrap(t.reshape(-1) if self._mask is None else t[~self._mask])
 
     def count(self, axis=None, keepdims=False):
         """How many elements are not missing."""
-        return _r.sum(wrap(~self._mask), axis, keepdims=keepdims)
+        return _r.sum(wrap(~self._full), axis, keepdims=keepdims)
+
+    def soften_mask(self):
+        """Nothing: masks are soft."""
+        return self
+
+    def harden_mask(self):
+        """Refused."""
+        raise NotImplementedError("harden_mask(): masks are soft")
+
+    # --- elements ---
 
     def __len__(self):
         return len(self.data)
 
     def __getitem__(self, key):
-        d, m = self.data[key], wrap(self._mask)[key]
-        if not d.ndim:
-            return masked if _b.bool(m) else d
-        r = MaskedArray(d, fill_value=self._fill)
-        r._mask = m._tensor
-        return r
+        key = _key(key)
+        return _result(self.data[key], None if self._mask is None else wrap(self._mask)[key]._tensor, self._fill)
 
     def __setitem__(self, key, value):
-        m = wrap(self._mask)
-        if value is masked:
-            m[key] = True
-            return
-        self.data[key] = value.data if isinstance(value, MaskedArray) else value
-        m[key] = wrap(value._mask) if isinstance(value, MaskedArray) else False
+        missing, chosen = _mask_of(value), isinstance(key, MaskedArray)
+        key = _key(key)
+        if value is not masked:
+            self.data[key] = value.data if isinstance(value, MaskedArray) else value
+        if chosen and not isinstance(value, MaskedArray):
+            return  # NumPy leaves the mask alone where a masked array chooses
+        if missing is not None or self._mask is not None:
+            self._mask = self._full
+            wrap(self._mask)[key] = False if missing is None else wrap(missing)
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
+    def __contains__(self, value):
+        return _b.bool(_r.any((self == value).filled(False)))
+
+    def item(self, *at):
+        """One element as Python's number; None where it is missing."""
+        return None if wrap(self._full).item(*at) else self.data.item(*at)
+
+    def __bool__(self):
+        return _b.bool(self.data) and not (self.size == 1 and _b.bool(self._full))
+
+    def __float__(self):
+        return float("nan") if self.size == 1 and _b.bool(self._full) else float(self.data)
+
+    def __int__(self):
+        if self.size == 1 and _b.bool(self._full):
+            raise MaskError("Cannot convert masked element to a Python int.")
+        return int(self.data)
+
+    def __array__(self, dtype=None, copy=None):
+        raise MaskedOperand("an array with a mask becomes one without by filled(), compressed() or .data; numpy.ma has functions of it")
+
+    def put(self, indices, values):
+        """Sets elements by their indices in C order."""
+        self.data.put(indices, getdata(values))
+        if self._mask is not None or _mask_of(values) is not None:
+            self._mask = self._full
+            wrap(self._mask).put(indices, getmaskarray(values))
+
     def copy(self):
         """A copy of data and mask."""
-        return MaskedArray(self.data, wrap(self._mask), copy=True, fill_value=self._fill)
+        return MaskedArray(self, copy=True)
 
     def astype(self, dtype):
         """The data in another dtype."""
-        return MaskedArray(self.data.astype(dtype), wrap(self._mask), fill_value=self._fill)
-
-    def reshape(self, *shape):
-        """Another shape of the same elements."""
-        return MaskedArray(self.data.reshape(*shape), wrap(self._mask).reshape(*shape), fill_value=self._fill)
-
-    def ravel(self):
-        """All elements in one axis."""
-        return self.reshape(-1)
+        return _made(self.data.astype(dtype), self._mask, self._fill if as_dtype(dtype) == self.dtype else None)
 
     def tolist(self):
         """Lists with None for what is missing."""
         def walk(d, m):
             return [walk(a, b) for a, b in zip(d, m)] if isinstance(d, list) else None if m else d
 
-        return walk(self.data.tolist(), self._mask.tolist())
+        return walk(self.data.tolist(), self._full.tolist())
 
-    def _text(self, separator, prefix):
-        flat = self.data._tensor.clone()
-        kept = flat[~self._mask]
-        if not kept.numel():
-            text = _array2string(wrap(_t.zeros(flat.shape, dtype=_C.bool)), separator=separator, prefix=prefix)
-            return text.replace("False", "--") if self.ndim else "--"
-        from ._printing import _formatter, _options
+    # --- text ---
 
-        numbers = _formatter(kept.tolist(), OF_TENSOR[flat.dtype], _options)
-        width = len(numbers(kept[0].item()))
-        marks = iter(self._mask.reshape(-1).tolist())
-        return _array2string(self.data, separator=separator, prefix=prefix, threshold=float("inf"), formatter={
-            "all": lambda v: "--".rjust(width) if next(marks) else numbers(v)})
+    def _text(self, separator, prefix, suffix=""):
+        if self._mask is None or not self.size:
+            return _array2string(self.data, separator=separator, prefix=prefix, suffix=suffix)
+        data, missing = self.data._tensor.detach().reshape(-1), self._mask.reshape(-1)
+        if not self.ndim:
+            return _MISSING if _b.bool(missing) else str(data.item())
+        places = wrap(_t.arange(data.numel()).reshape(self.shape))
+        return _array2string(places, separator=separator, prefix=prefix, suffix=suffix, formatter={
+            "all": lambda i: _MISSING if _b.bool(missing[i]) else repr(data[i].item())})
 
     def __str__(self):
         return self._text(" ", "")
 
     def __repr__(self):
-        return (
-            f"masked_array(\n  data={self._text(', ', '  data=')},\n  mask={_array2string(self.mask, separator=', ', prefix='  mask=')},\n"
-            f"  fill_value={self.fill_value})"
-        )
+        flat = _b.all(s == 1 for s in self.shape[:-1])
+        heads = {k: (f"{k:>17}" if flat else f"  {k}") + "=" for k in ("data", "mask", "fill_value", "dtype")}
+        if flat:
+            heads["data"] = "masked_array(data="
+        mask = "False" if self._mask is None else _array2string(self.mask, separator=", ", prefix=heads["mask"], suffix=",")
+        lines = [heads["data"] + self._text(", ", heads["data"], ","), heads["mask"] + mask, f"{heads['fill_value']}{self.fill_value}"]
+        if not self.size or self.dtype not in (BOOL, INT64, FLOAT64, COMPLEX128) or self._mask is not None and _b.bool(self._mask.all()):
+            lines.append(f"{heads['dtype']}{self.dtype}")
+        return ("" if flat else "masked_array(\n") + ",\n".join(lines) + ")"
 
 
-def _masked_data(x):
-    return (x.data, x._mask) if isinstance(x, MaskedArray) else (x, None)
+class _Masked(MaskedArray):
+    """The one element that is missing."""
+
+    def __init__(self):
+        super().__init__(0.0, True)
+
+    def __repr__(self):
+        return "masked"
+
+    def __setitem__(self, key, value):
+        raise AttributeError("masked is read-only")
+
+    def __reduce__(self):
+        return "masked"
+
+    def copy(self):
+        """Itself: there is one."""
+        return self
+
+
+def _made(array, mask, fill=None):
+    """A masked array of an array and of a mask that is its own; None: nothing is missing."""
+    r = MaskedArray(array)
+    r._mask, r._fill = mask, fill
+    return r
+
+
+def _result(array, mask, fill=None):
+    """Of results without dimensions, the number or `masked`."""
+    if array.ndim:
+        return _made(array, mask, fill)
+    return masked if mask is not None and _b.bool(mask) else array
+
+
+masked = masked_singleton = _Masked()
+masked_array = MaskedArray
+
+
+def _of(x):
+    return x if isinstance(x, MaskedArray) else MaskedArray(x)
+
+
+def _key(key):
+    """Masked arrays as indices are their data."""
+    if isinstance(key, tuple):
+        return tuple(_key(k) for k in key)
+    return key.data if isinstance(key, MaskedArray) else key
+
+
+def array(data, dtype=None, copy=False, order=None, mask=nomask, fill_value=None, keep_mask=True, hard_mask=False, shrink=True, subok=True,
+          ndmin=0):
+    """An array with a mask."""
+    return MaskedArray(data, mask, dtype, copy, fill_value, keep_mask, hard_mask, shrink, ndmin)
+
+
+def asarray(a, dtype=None, order=None):
+    """A masked array of anything, itself where it is one."""
+    return a if isinstance(a, MaskedArray) and dtype is None else MaskedArray(a, dtype=dtype)
+
+
+asanyarray = asarray
+
+# --- functions of elements --------------------------------------------------------------------------------------------------------
+
+_DIVISIONS = {"divide", "floor_divide", "remainder", "fmod"}
+# Functions that are not defined everywhere: results that are no numbers are missing.
+_DOMAINS = _DIVISIONS | {"sqrt", "log", "log2", "log10", "tan", "arcsin", "arccos", "arccosh", "arctanh", "power"}
 
 
 def _apply(own, *args):
-    data, masks = zip(*[_masked_data(a) for a in args])
+    data, m = [a.data if isinstance(a, MaskedArray) else a for a in args], None
+    for a in args:
+        m = _either(m, _mask_of(a))
     r = own(*data)
-    m = None
-    for mask in masks:
-        m = mask if m is None else m if mask is None else m | mask
+    if isinstance(r, tuple):
+        return tuple(_result(x, m) for x in r)
     t = r._tensor
-    m = _t.zeros(t.shape, dtype=_C.bool, device=t.device) if m is None else m.expand(t.shape)
-    if own.__name__ in ("divide", "floor_divide", "remainder", "log", "sqrt") and (t.is_floating_point() or t.is_complex()):
-        m = m | ~_t.isfinite(t)
-    out = MaskedArray(wrap(t))
-    out._mask = m
-    return out
+    if own.__name__ in _DOMAINS:
+        outside = ~_t.isfinite(t) if t.is_floating_point() or t.is_complex() else None
+        if own.__name__ in _DIVISIONS:
+            outside = _either(outside, (tensor_of(data[1]) == 0).to(t.device))
+        m = _either(m, outside)
+    if m is None:
+        return _result(r, None)
+    m = m.expand(t.shape)
+    # The first operand stays where results are missing, as in NumPy.
+    first = tensor_of(data[0])
+    if own._rule != "bool" and castable(wrap(first).dtype, r.dtype, "same_kind"):
+        t = _t.where(m, first.to(device=t.device, dtype=t.dtype), t)
+    return _result(wrap(t), m.clone())
+
+
+def _in_place(own):
+    def function(self, other):
+        r = _apply(own, self, other)
+        data, m = (r.data, r._mask) if isinstance(r, MaskedArray) else (r, None)
+        if not castable(data.dtype, self.dtype, "same_kind"):
+            raise _ufunc_error(own, data.dtype, self.dtype)
+        if r is not masked:
+            self.data[...] = data
+        if m is not None:
+            self._mask = self._full
+            self._mask |= m
+        return self
+
+    return function
+
+
+def _ufunc_error(own, found, wanted):
+    from ._ufuncs import UFuncTypeError
+
+    return UFuncTypeError(f"Cannot cast ufunc '{own.__name__}' output from {found!r} to {wanted!r} with casting rule 'same_kind'")
 
 
 for _method, _name in [("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("floordiv", "floor_divide"),
-                       ("mod", "remainder"), ("pow", "power"), ("and", "bitwise_and"), ("or", "bitwise_or")]:
+                       ("mod", "remainder"), ("pow", "power"), ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor")]:
     setattr(MaskedArray, f"__{_method}__", lambda self, other, own=_ALL[_name]: _apply(own, self, other))
     setattr(MaskedArray, f"__r{_method}__", lambda self, other, own=_ALL[_name]: _apply(own, other, self))
+    setattr(MaskedArray, f"__i{_method}__", _in_place(_ALL[_name]))
 for _method, _name in [
     ("lt", "less"),
     ("le", "less_equal"),
@@ -191,9 +373,116 @@ for _method, _name in [
     setattr(MaskedArray, f"__{_method}__", lambda self, other, own=_ALL[_name]: _apply(own, self, other))
 for _method, _name in [("neg", "negative"), ("abs", "absolute"), ("invert", "invert")]:
     setattr(MaskedArray, f"__{_method}__", lambda self, own=_ALL[_name]: _apply(own, self))
-for _name in _ALL:
-    globals()[_name] = lambda *args, own=_ALL[_name]: _apply(own, *args)
-    __all__ += [_name]
+_UFUNCS = {**{n: n for n in _ALL}, "abs": "absolute", "mod": "remainder", "true_divide": "divide"}
+globals().update({_name: lambda *args, own=_ALL[_of_name]: _apply(own, *args) for _name, _of_name in _UFUNCS.items()})
+__all__ += list(_UFUNCS)
+
+
+def _each(name, text):
+    def function(a, *args, **options):
+        a = _of(a)
+        return _result(_own(name)(a.data, *args, **options), a._mask)
+
+    function.__name__, function.__doc__ = name, text
+    setattr(MaskedArray, name, function)
+    return function
+
+
+clip = _each("clip", "Elements within limits.")
+round = around = round_ = _each("round", "Elements with so many decimals.")  # noqa: A001
+
+# --- functions of places: of data and mask alike -----------------------------------------------------------------------------------
+
+
+def _moved(name, text):
+    def function(a, *args, **options):
+        a, own = _of(a), _own(name)
+        mask = None if a._mask is None else own(wrap(a._mask), *args, **options)._tensor
+        return _result(own(a.data, *args, **options), mask, a._fill)
+
+    function.__name__, function.__doc__ = name, text
+    return function
+
+
+def _moved_by_method(name):
+    def function(self, *args, **options):
+        """As the method of arrays, of data and mask."""
+        mask = None if self._mask is None else getattr(wrap(self._mask), name)(*args, **options)._tensor
+        return _result(getattr(self.data, name)(*args, **options), mask, self._fill)
+
+    function.__name__ = name
+    setattr(MaskedArray, name, function)
+
+
+for _name in ("reshape", "ravel", "flatten", "transpose", "swapaxes", "squeeze", "repeat", "take", "diagonal"):
+    _moved_by_method(_name)
+_MOVES = ("reshape ravel transpose swapaxes squeeze repeat take diagonal expand_dims diag diagflat resize atleast_1d atleast_2d "
+          "atleast_3d").split()
+globals().update({_name: _moved(_name, f"NumPy's {_name}, of data and mask.") for _name in _MOVES})
+__all__ += _MOVES
+
+
+def _joined(name):
+    def function(arrays, *args, **options):
+        parts, own = [_of(a) for a in arrays], _own(name)
+        mask = None
+        if _b.any(p._mask is not None for p in parts):
+            mask = own([wrap(p._full) for p in parts], *args, **options)._tensor
+        return _made(own([p.data for p in parts], *args, **options), mask)
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name}, of data and masks."
+    return function
+
+
+_JOINS = ("concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
+globals().update({_name: _joined(_name) for _name in _JOINS})
+row_stack = globals()["vstack"]
+__all__ += [*_JOINS, "row_stack", "append"]
+
+
+def append(a, b, axis=None):
+    """One array behind another."""
+    parts = [_of(a), _of(b)]
+    return globals()["concatenate"](parts if axis is not None else [p.ravel() for p in parts], axis or 0)
+
+
+def _begun(name):
+    def function(*args, **options):
+        return MaskedArray(_own(name)(*[getdata(a) if isinstance(a, MaskedArray) else a for a in args], **options))
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name} as a masked array, of which nothing is missing."
+    return function
+
+
+_BEGINNINGS = "arange empty zeros ones identity indices frombuffer fromfunction".split()
+globals().update({_name: _begun(_name) for _name in _BEGINNINGS})
+_LIKE = "empty_like zeros_like ones_like".split()
+__all__ += _BEGINNINGS + _LIKE
+
+
+def _like(name):
+    def function(a, **options):
+        mask = _mask_of(a)
+        return _made(_own(name)(getdata(a), **options), None if mask is None else mask.clone())
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name}, with the mask of the array."
+    return function
+
+
+globals().update({_name: _like(_name) for _name in _LIKE})
+
+
+def masked_all(shape, dtype=float):
+    """An array of which all is missing."""
+    return MaskedArray(_own("empty")(shape, dtype), True)
+
+
+def masked_all_like(arr):
+    """An array of the shape and dtype of another, of which all is missing."""
+    return masked_all(arr.shape, arr.dtype)
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------------------
 
 
 def _reduced(name, text, start):
@@ -202,92 +491,447 @@ def _reduced(name, text, start):
     def function(a, axis=None, dtype=None, out=None, keepdims=False, **options):
         if out is not None:
             raise NotImplementedError(f"ma.{name}(): out")
-        a = a if isinstance(a, MaskedArray) else MaskedArray(a)
-        if start is not None:
-            options["initial"] = start(a.dtype)
+        a = _of(a)
         if dtype is not None:
             options["dtype"] = dtype
+        if a._mask is None:
+            return _result(whole(a.data, axis, keepdims=keepdims, **options), None)
+        if start is not None:
+            options["initial"] = start(a.dtype)
         r = whole(a.data, axis, keepdims=keepdims, where=wrap(~a._mask), **options)
-        empty = _r.all(wrap(a._mask), axis, keepdims=keepdims)
-        if not r.ndim:
-            return masked if _b.bool(empty) else r
-        out = MaskedArray(r)
-        out._mask = empty._tensor
-        return out
+        if name in ("var", "std"):
+            empty = wrap(a.count(axis, keepdims)._tensor <= options.get("ddof", options.get("correction", 0)))
+        else:
+            empty = _r.all(wrap(a._mask), axis, keepdims=keepdims)
+        return _result(r, empty._tensor)
 
     function.__name__, function.__doc__ = name, text
+    setattr(MaskedArray, name, function)
     return function
 
 
 sum = _reduced("sum", "The sum of what is not missing.", None)  # noqa: A001
-prod = _reduced("prod", "The product of what is not missing.", None)
+prod = product = _reduced("prod", "The product of what is not missing.", None)
 mean = _reduced("mean", "The mean of what is not missing.", None)
 var = _reduced("var", "The variance of what is not missing.", None)
 std = _reduced("std", "The standard deviation of what is not missing.", None)
-max = _reduced("max", "The greatest element that is not missing.", lambda d: _r._lowest(d._tensor_dtype, True))  # noqa: A001
-min = _reduced("min", "The least element that is not missing.", lambda d: _r._lowest(d._tensor_dtype, False))  # noqa: A001
-for _name in ("sum", "prod", "mean", "var", "std", "max", "min"):
-    setattr(MaskedArray, _name, globals()[_name])
+all = alltrue = _reduced("all", "Whether all that is not missing is true.", None)  # noqa: A001
+any = sometrue = _reduced("any", "Whether anything that is not missing is true.", None)  # noqa: A001
+max = amax = _reduced("max", "The greatest element that is not missing.", lambda d: _r._lowest(d._tensor_dtype, True))  # noqa: A001
+min = amin = _reduced("min", "The least element that is not missing.", lambda d: _r._lowest(d._tensor_dtype, False))  # noqa: A001
+
+
+def copy(a):
+    """A copy of data and mask."""
+    return _of(a).copy()
+
+
+def ptp(obj, axis=None, keepdims=False):
+    """The greatest less the least element that is not missing."""
+    return max(obj, axis, keepdims=keepdims) - min(obj, axis, keepdims=keepdims)
+
+
+def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
+    """The mean of what is not missing, with weights."""
+    a = _of(a)
+    if weights is None:
+        r = mean(a, axis, keepdims=keepdims)
+        total = a.count(axis, keepdims)
+    else:
+        w = _of(weights)
+        if w.shape != a.shape:
+            if axis is None or w.ndim != 1:
+                raise TypeError("Axis must be specified when shapes of a and weights differ.")
+            if w.size != a.shape[axis]:
+                raise ValueError("Length of weights not compatible with specified axis.")
+            w = w.reshape([-1 if d == axis % a.ndim else 1 for d in range(a.ndim)])
+        w = w.astype(FLOAT64) if w.dtype.kind in "biu" else w
+        w = _made(_own("broadcast_to")(w.data, a.shape), _either(a._mask, None if w._mask is None else w._mask.expand(a.shape)))
+        total = sum(w, axis, keepdims=keepdims)
+        r = sum(a * w, axis, keepdims=keepdims) / total
+    return (r, total) if returned else r
+
+
+def anom(self, axis=None, dtype=None):
+    """What elements differ by from their mean."""
+    a = _of(self)
+    return a - mean(a, axis, dtype, keepdims=axis is not None)
+
+
+anomalies = anom
 
 
 def median(a, axis=None, keepdims=False):
     """The median of what is not missing."""
-    a = a if isinstance(a, MaskedArray) else MaskedArray(a)
+    a = _of(a)
     t = a.data._tensor
     t = t if t.is_floating_point() else t.to(_C.float64)
+    if a._mask is None:
+        return _result(_r.median(wrap(t), axis, keepdims=keepdims), None)
     r = _r.nanmedian(wrap(_t.where(a._mask, float("nan"), t)), axis, keepdims=keepdims)
-    return masked_invalid(r) if r.ndim else masked if _b.bool(a._mask.all()) else r
+    return _result(r, _r.all(wrap(a._mask), axis, keepdims=keepdims)._tensor)
 
 
-masked_array = MaskedArray
+def _running(name, neutral):
+    def function(a, axis=None, dtype=None, out=None):
+        if out is not None:
+            raise NotImplementedError(f"ma.{name}(): out")
+        a = _of(a)
+        m = a._mask
+        return _made(getattr(_r, name)(a.filled(neutral), axis, dtype), None if m is None else m.reshape(-1) if axis is None else m)
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name}, past what is missing."
+    setattr(MaskedArray, name, function)
+    return function
 
 
-def array(data, dtype=None, copy=False, mask=nomask, fill_value=None):
-    """A masked array."""
-    return MaskedArray(data, mask, dtype, copy, fill_value)
+cumsum, cumprod = _running("cumsum", 0), _running("cumprod", 1)
+
+
+def _extreme_place(name, fill):
+    def function(a, axis=None, fill_value=None, out=None, *, keepdims=False):
+        a = _of(a)
+        return _own(name)(a.filled(fill(a) if fill_value is None else fill_value), axis, out, keepdims=keepdims)
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name} of what is not missing."
+    setattr(MaskedArray, name, function)
+    return function
+
+
+def default_fill_value(obj):
+    """What stands where elements of a dtype are missing."""
+    kind = (obj.dtype if hasattr(obj, "dtype") else as_dtype(obj) if isinstance(obj, (type, str)) else wrap(tensor_of(obj)).dtype).kind
+    return {"b": True, "i": 999999, "u": 63, "f": 1e20, "c": 1e20 + 0j}[kind]
+
+
+def maximum_fill_value(obj):
+    """The least number of a dtype, which no maximum is."""
+    return _r._lowest(_dtype_of(obj), True)
+
+
+def minimum_fill_value(obj):
+    """The greatest number of a dtype, which no minimum is."""
+    return _r._lowest(_dtype_of(obj), False)
+
+
+def _dtype_of(x):
+    return (x.dtype if hasattr(x, "dtype") else wrap(tensor_of(x)).dtype)._tensor_dtype
+
+
+argmax, argmin = _extreme_place("argmax", maximum_fill_value), _extreme_place("argmin", minimum_fill_value)
+
+
+def argsort(a, axis=-1, kind=None, order=None, endwith=True, fill_value=None, *, stable=False):
+    """The indices that sort; what is missing comes last, or first without `endwith`."""
+    a = _of(a)
+    if fill_value is None:
+        last = float("nan") if a.dtype.kind in "fc" else minimum_fill_value(a)
+        fill_value = last if endwith else maximum_fill_value(a)
+    return _own("argsort")(a.filled(fill_value), axis, kind="stable")
+
+
+def sort(a, axis=-1, kind=None, order=None, endwith=True, fill_value=None, *, stable=False):
+    """Sorted elements; what is missing comes last, or first without `endwith`."""
+    a = _of(a)
+    a, axis = (a.ravel(), 0) if axis is None else (a, axis)
+    places = argsort(a, axis, endwith=endwith, fill_value=fill_value)
+    along = _own("take_along_axis")
+    return _made(along(a.data, places, axis), None if a._mask is None else along(wrap(a._mask), places, axis)._tensor, a._fill)
+
+
+def _sort_in_place(self, axis=-1, kind=None, order=None, endwith=True, fill_value=None, *, stable=False):
+    """Sorts in place."""
+    self[...] = sort(self, axis, kind, order, endwith, fill_value)
+
+
+MaskedArray.sort = _sort_in_place  # type: ignore[attr-defined]
+
+
+def nonzero(a):
+    """The indices of what is neither missing nor zero."""
+    return _own("nonzero")(filled(a, 0))
+
+
+def trace(a, offset=0, axis1=0, axis2=1):
+    """The sum of a diagonal."""
+    return _of(a).diagonal(offset, axis1, axis2).sum(-1)
+
+
+for _function in (ptp, anom, argsort, nonzero, trace):
+    setattr(MaskedArray, _function.__name__, _function)
+
+# --- products ---------------------------------------------------------------------------------------------------------------------
+
+
+def dot(a, b, strict=False):
+    """The product; missing elements are zeros, and a result is missing where all its terms are (with `strict`, where any is)."""
+    a, b = _of(a), _of(b)
+    r = _own("dot")(a.filled(0), b.filled(0))
+    if a._mask is None and b._mask is None:
+        return _result(r, None)
+    there = [x._full.to(_C.int64) if strict else (~x._full).to(_C.int64) for x in (a, b)]
+    if strict:
+        ones = [_t.ones_like(x) for x in there]
+        missing = _own("dot")(wrap(there[0]), wrap(ones[1]))._tensor + _own("dot")(wrap(ones[0]), wrap(there[1]))._tensor > 0
+    else:
+        missing = _own("dot")(wrap(there[0]), wrap(there[1]))._tensor == 0
+    return _result(r, missing)
+
+
+def inner(a, b):
+    """The inner product, in which missing elements are zeros."""
+    return _result(_own("inner")(filled(a, 0), filled(b, 0)), None)
+
+
+def outer(a, b):
+    """The products of all pairs."""
+    a, b = _of(a), _of(b)
+    r = _own("outer")(a.filled(0), b.filled(0))
+    if a._mask is None and b._mask is None:
+        return _made(r, None)
+    return _made(r, a._full.reshape(-1, 1) | b._full.reshape(1, -1))
+
+
+innerproduct, outerproduct = inner, outer
+MaskedArray.dot = dot  # type: ignore[attr-defined]
+MaskedArray.__matmul__ = dot  # type: ignore[attr-defined]
+
+
+def cov(x, y=None, rowvar=True, bias=False, allow_masked=True, ddof=None):
+    """The covariances of rows, of what is missing in neither of two."""
+    if y is not None:
+        raise NotImplementedError("ma.cov(): y; concatenate the two")
+    x = _of(x)
+    if not allow_masked and is_masked(x):
+        raise ValueError("Cannot process masked data.")
+    x = x.reshape(1, -1) if x.ndim < 2 else x if rowvar else x.T
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    apart = (x - x.mean(1, keepdims=True)).filled(0) if x._mask is not None else x.data - x.data.mean(1, keepdims=True)
+    there = (~x._full).to(_C.float64)
+    count = there @ there.T - ddof
+    t = apart._tensor
+    r = _t.where(count > 0, (t @ t.conj().T) / count, 0)
+    return _squeezed(_made(wrap(r), count <= 0))
+
+
+def _squeezed(a):
+    return a[0, 0] if a.shape == (1, 1) else a
+
+
+def corrcoef(x, y=None, rowvar=True, allow_masked=True):
+    """The correlations of rows, of what is missing in neither of two."""
+    c = _of(cov(x, y, rowvar, True, allow_masked))
+    if not c.ndim:
+        return c / c
+    d = globals()["sqrt"](c.diagonal())
+    return c / outer(d, d)
+
+
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    """The polynomial nearest to the points of which nothing is missing."""
+    m = _either(_mask_of(x), _mask_of(y))
+    kept = slice(None) if m is None else wrap(~m)
+    return _own("polyfit")(getdata(x)[kept], getdata(y)[kept], deg, rcond, full, None if w is None else getdata(w)[kept], cov)
+
+
+# --- choices and differences ----------------------------------------------------------------------------------------------------------
+
+
+def where(condition, x=None, y=None):
+    """Of x where a condition holds, else of y; of the condition alone its indices."""
+    if (x is None) != (y is None):
+        raise ValueError("Must provide both 'x' and 'y' or neither.")
+    if x is None:
+        return nonzero(condition)
+    c, own = filled(condition, False), _own("where")
+    x, y = (v if v is not masked else _made(wrap(_t.zeros((), dtype=_dtype_of(w))), _t.ones((), dtype=_C.bool)) if w is not masked else v
+            for v, w in ((x, y), (y, x)))
+    r, m = own(c, _plain(x), _plain(y)), _mask_of(condition)
+    if _b.any(_mask_of(v) is not None for v in (x, y)):
+        m = _either(m, own(c, getmaskarray(x), getmaskarray(y))._tensor)
+    return _result(r, None if m is None else m.expand(r.shape).clone())
+
+
+def _plain(x):
+    return x.data if isinstance(x, MaskedArray) else x
+
+
+def choose(indices, choices, out=None, mode="raise"):
+    """Of several arrays, the one that an index says."""
+    i, own = filled(indices, 0), _own("choose")
+    r, m = own(i, [_plain(c) for c in choices], out, mode), _mask_of(indices)
+    if _b.any(_mask_of(c) is not None for c in choices):
+        m = _either(m, own(i, [getmaskarray(c) for c in choices], None, mode)._tensor)
+    return _result(r, m)
+
+
+def compress(condition, a, axis=None):
+    """The elements, or slices of an axis, of which a condition holds."""
+    kept = wrap(tensor_of(filled(condition, False)).to(_C.bool))
+    a = _of(a)
+    cut = _own("compress")
+    return _made(cut(kept, a.data, axis), None if a._mask is None else cut(kept, wrap(a._mask), axis)._tensor, a._fill)
+
+
+MaskedArray.compress = lambda self, condition, axis=None: compress(condition, self, axis)  # type: ignore[attr-defined]
+
+
+def diff(a, n=1, axis=-1):
+    """Differences of neighbours."""
+    a = _of(a)
+    for _ in range(n):
+        before = (slice(None),) * (axis % a.ndim)
+        a = a[(*before, slice(1, None))] - a[(*before, slice(None, -1))]
+    return a
+
+
+def ediff1d(arr, to_end=None, to_begin=None):
+    """Differences of neighbours in C order, with what is to stand before and behind."""
+    parts = [to_begin, diff(_of(arr).ravel()), to_end]
+    return globals()["concatenate"]([_of(p).ravel() for p in parts if p is not None])
+
+
+def put(a, indices, values, mode="raise"):
+    """Sets elements by their indices in C order."""
+    if mode != "raise":
+        raise NotImplementedError(f"ma.put(): mode={mode!r}")
+    a.put(indices, values)
+
+
+# --- sets -------------------------------------------------------------------------------------------------------------------------
+
+
+def _set(values, missing):
+    """Values, and what is missing as one more behind them."""
+    t = values._tensor
+    m = _zeros(t)
+    if missing:
+        t, m = _t.cat([t, t.new_zeros(1)]), _t.cat([m, m.new_ones(1)])
+    return _made(wrap(t), m)
+
+
+def unique(ar1, return_index=False, return_inverse=False):
+    """Sorted values that differ; what is missing is one, the last."""
+    if return_index or return_inverse:
+        raise NotImplementedError("ma.unique(): indices are NumPy's unique of compressed()")
+    a = _of(ar1)
+    values = _own("unique")(a.compressed())
+    return _made(values, None) if a._mask is None else _set(values, is_masked(a))
+
+
+def _of_sets(name, whether):
+    def function(ar1, ar2, assume_unique=False):
+        a, b = _of(ar1), _of(ar2)
+        return _set(_own(name)(a.compressed(), b.compressed()), whether(is_masked(a), is_masked(b)))
+
+    function.__name__, function.__doc__ = name, f"NumPy's {name}, for which what is missing is one more value."
+    return function
+
+
+def union1d(ar1, ar2):
+    """The values of both."""
+    return unique(append(ar1, ar2))
+
+
+intersect1d = _of_sets("intersect1d", lambda a, b: a and b)
+setdiff1d = _of_sets("setdiff1d", lambda a, b: a and not b)
+setxor1d = _of_sets("setxor1d", lambda a, b: a != b)
+
+
+def isin(element, test_elements, assume_unique=False, invert=False):
+    """Whether elements are among others; missing where they are."""
+    a = _of(element)
+    return _made(_own("isin")(a.data, compressed(test_elements), invert=invert), a._full.clone())
+
+
+def in1d(ar1, ar2, assume_unique=False, invert=False):
+    """isin of the flat array."""
+    return isin(_of(ar1).ravel(), ar2, assume_unique, invert)
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------------------
+
+
+def allequal(a, b, fill_value=True):
+    """Whether all elements are equal; what is missing counts as `fill_value`."""
+    r = _of(_of(getdata(a)) == getdata(b))
+    m = _either(_mask_of(a), _mask_of(b))
+    equal = r.data._tensor if m is None else r.data._tensor | m
+    return (m is None or fill_value or not _b.bool(m.any())) and _b.bool(equal.all())
+
+
+def allclose(a, b, masked_equal=True, rtol=1e-5, atol=1e-8):
+    """Whether all elements are close; what is missing counts as `masked_equal`."""
+    r = _own("isclose")(getdata(a), getdata(b), rtol, atol)._tensor
+    m = _either(_mask_of(a), _mask_of(b))
+    return _b.bool((r if m is None else r | m if masked_equal else r & ~m).all())
+
+
+# --- masks ------------------------------------------------------------------------------------------------------------------------
 
 
 def masked_where(condition, a, copy=True):
     """Missing where a condition holds."""
-    return MaskedArray(a, condition, copy=copy)
+    c = tensor_of(filled(condition, True) if isinstance(condition, MaskedArray) else condition)
+    shape = _of(a).shape
+    if c.dim() and tuple(c.shape) != shape:
+        raise IndexError(f"Inconsistent shape between the condition and the input (got {tuple(c.shape)} and {shape})")
+    return MaskedArray(a, wrap(c), copy=copy)
 
 
 def masked_invalid(a, copy=True):
     """Missing where NaN or infinite."""
-    return MaskedArray(a, wrap(~_t.isfinite(tensor_of(a))), copy=copy)
+    return MaskedArray(a, wrap(~_t.isfinite(tensor_of(_plain(a)))), copy=copy)
+
+
+def fix_invalid(a, mask=nomask, copy=True, fill_value=None):
+    """Missing where NaN or infinite; the data there become the fill value."""
+    a = MaskedArray(a, mask, copy=copy)
+    bad = wrap(~_t.isfinite(a.data._tensor))
+    if _b.bool(bad._tensor.any()):
+        a.data[bad] = a.fill_value if fill_value is None else fill_value
+        a._mask = a._full | bad._tensor
+    return a
 
 
 def _by(name, own):
     def function(x, value, copy=True):
-        return MaskedArray(x, _ALL[own](x.data if isinstance(x, MaskedArray) else x, value), copy=copy)
+        return masked_where(_ALL[own](_plain(x), value), x, copy)
 
     function.__name__, function.__doc__ = name, f"Missing where `{own}` holds of the elements and a value."
     return function
 
 
-masked_equal, masked_not_equal = _by("masked_equal", "equal"), _by("masked_not_equal", "not_equal")
+masked_not_equal = _by("masked_not_equal", "not_equal")
 masked_greater, masked_greater_equal = _by("masked_greater", "greater"), _by("masked_greater_equal", "greater_equal")
 masked_less, masked_less_equal = _by("masked_less", "less"), _by("masked_less_equal", "less_equal")
 
 
+def masked_equal(x, value, copy=True):
+    """Missing where equal to a value, which becomes the fill value."""
+    r = masked_where(_ALL["equal"](_plain(x), value), x, copy)
+    r._fill = value
+    return r
+
+
 def masked_inside(x, v1, v2, copy=True):
     """Missing between two values."""
-    t, (low, high) = tensor_of(x), sorted((v1, v2))
+    t, (low, high) = tensor_of(_plain(x)), sorted((v1, v2))
     return MaskedArray(x, wrap((t >= low) & (t <= high)), copy=copy)
 
 
 def masked_outside(x, v1, v2, copy=True):
     """Missing below and above two values."""
-    t, (low, high) = tensor_of(x), sorted((v1, v2))
+    t, (low, high) = tensor_of(_plain(x)), sorted((v1, v2))
     return MaskedArray(x, wrap((t < low) | (t > high)), copy=copy)
 
 
 def masked_values(x, value, rtol=1e-5, atol=1e-8, copy=True, shrink=True):
-    """Missing where close to a value."""
-    return MaskedArray(x, _isclose(x, value, rtol, atol), copy=copy, fill_value=value)
+    """Missing where close to a value, which becomes the fill value."""
+    return MaskedArray(x, _own("isclose")(_plain(x), value, rtol, atol), copy=copy, fill_value=value)
 
 
-def getdata(a):
+def getdata(a, subok=True):
     """The data."""
     return a.data if isinstance(a, MaskedArray) else wrap(tensor_of(a))
 
@@ -298,13 +942,18 @@ def getmask(a):
 
 
 def getmaskarray(a):
-    """The mask, all False for other arrays."""
-    return a.mask if isinstance(a, MaskedArray) else wrap(_t.zeros(tensor_of(a).shape, dtype=_C.bool))
+    """The mask, all False where there is none."""
+    return wrap(a._full if isinstance(a, MaskedArray) else _zeros(tensor_of(a)))
 
 
 def is_masked(x):
     """Whether any element is missing."""
-    return isinstance(x, MaskedArray) and _b.bool(x._mask.any())
+    return isinstance(x, MaskedArray) and x._mask is not None and _b.bool(x._mask.any())
+
+
+def is_mask(m):
+    """Whether an array may be a mask."""
+    return getattr(m, "dtype", None) == BOOL
 
 
 def isMaskedArray(x):
@@ -312,7 +961,70 @@ def isMaskedArray(x):
     return isinstance(x, MaskedArray)
 
 
-isMA = isMaskedArray
+isMA = isarray = isMaskedArray
+
+
+def make_mask(m, copy=False, shrink=True, dtype=None):
+    """A mask of numbers; `nomask` where nothing is missing, unless `shrink` is False."""
+    if m is nomask:
+        return nomask
+    t = tensor_of(filled(m, True)).to(_C.bool)
+    if shrink and not _b.bool(t.any()):
+        return nomask
+    return wrap(t.clone() if copy else t)
+
+
+def make_mask_none(newshape, dtype=None):
+    """A mask under which nothing is missing."""
+    return _own("zeros")(newshape, bool)
+
+
+def mask_or(m1, m2, copy=False, shrink=True):
+    """What is missing by either of two masks."""
+    if m1 is nomask or m1 is False or m2 is nomask or m2 is False:
+        return make_mask(m2 if m1 is nomask or m1 is False else m1, copy, shrink)
+    return make_mask(wrap(tensor_of(m1).to(_C.bool) | tensor_of(m2).to(_C.bool)), False, shrink)
+
+
+def _lines_missing(a, axis):
+    """Of a matrix, the rows (0), columns (1) or both (None) in which something is missing."""
+    m = _of(a)._full
+    if m.dim() != 2:
+        raise NotImplementedError("compress_rowcols works for 2D arrays only.")
+    return [m.any(1) if axis in (None, 0) else m.new_zeros(m.shape[0]), m.any(0) if axis in (None, 1) else m.new_zeros(m.shape[1])]
+
+
+def mask_rowcols(a, axis=None):
+    """All of rows (axis 0), columns (1) or both is missing where something is."""
+    rows, columns = _lines_missing(a, axis)
+    a = _of(a)
+    return _made(a.data, a._full | rows[:, None] | columns[None], a._fill)
+
+
+def mask_rows(a):
+    """mask_rowcols of rows."""
+    return mask_rowcols(a, 0)
+
+
+def mask_cols(a):
+    """mask_rowcols of columns."""
+    return mask_rowcols(a, 1)
+
+
+def compress_rowcols(x, axis=None):
+    """The rows (axis 0), columns (1) or both in which nothing is missing."""
+    rows, columns = _lines_missing(x, axis)
+    return wrap(getdata(x)._tensor[~rows][:, ~columns])
+
+
+def compress_rows(a):
+    """compress_rowcols of rows."""
+    return compress_rowcols(a, 0)
+
+
+def compress_cols(a):
+    """compress_rowcols of columns."""
+    return compress_rowcols(a, 1)
 
 
 def filled(a, fill_value=None):
@@ -322,11 +1034,85 @@ def filled(a, fill_value=None):
 
 def compressed(x):
     """What is not missing, flat."""
-    return x.compressed() if isinstance(x, MaskedArray) else wrap(tensor_of(x).reshape(-1))
+    return _of(x).compressed()
 
 
 def count(obj, axis=None, keepdims=False):
     """How many elements are not missing."""
-    return (obj if isinstance(obj, MaskedArray) else MaskedArray(obj)).count(axis, keepdims)
+    return _of(obj).count(axis, keepdims)
 
 
+def count_masked(arr, axis=None):
+    """How many elements are missing."""
+    return _r.sum(getmaskarray(arr), axis)
+
+
+def set_fill_value(a, fill_value):
+    """Sets what stands where elements are missing."""
+    if isinstance(a, MaskedArray):
+        a.fill_value = fill_value
+
+
+def common_fill_value(a, b):
+    """The fill value of both, or None where they differ."""
+    return a.fill_value if a.fill_value == b.fill_value else None
+
+
+def ndim(obj):
+    """How many dimensions."""
+    return getdata(obj).ndim
+
+
+def shape(obj):
+    """The sizes of the dimensions."""
+    return getdata(obj).shape
+
+
+def size(obj, axis=None):
+    """How many elements, of all or of one axis."""
+    return getdata(obj).size if axis is None else getdata(obj).shape[axis]
+
+
+def _runs(flags):
+    """Where a flat list of flags is True, as slices."""
+    runs, start = [], None
+    for i, flag in enumerate([*flags, False]):
+        if flag and start is None:
+            start = i
+        elif not flag and start is not None:
+            runs.append(slice(start, i))
+            start = None
+    return runs
+
+
+def clump_masked(a):
+    """The stretches of a flat array of which all is missing, as slices."""
+    return _runs(_of(a)._full.reshape(-1).tolist())
+
+
+def clump_unmasked(a):
+    """The stretches of a flat array of which nothing is missing, as slices."""
+    return _runs((~_of(a)._full).reshape(-1).tolist())
+
+
+flatnotmasked_contiguous = clump_unmasked
+
+
+def flatnotmasked_edges(a):
+    """The first and the last index of what is not missing; None where all is."""
+    runs = clump_unmasked(a)
+    return _own("array")([runs[0].start, runs[-1].stop - 1]) if runs else None
+
+
+_REFUSED = {
+    **dict.fromkeys(("mvoid", "fromflex", "flatten_structured_array", "make_mask_descr", "flatten_mask"), "there are no records"),
+    "masked_object": "arrays hold numbers",
+    "harden_mask": "masks are soft",
+    **dict.fromkeys(("apply_along_axis", "apply_over_axes", "ndenumerate", "vander", "convolve", "correlate", "putmask", "hsplit", "mr_",
+                     "compress_nd", "notmasked_contiguous", "notmasked_edges"), "take NumPy's function of data and of getmaskarray"),
+}
+
+
+def __getattr__(name):
+    reason = _REFUSED.get(name)
+    raise AttributeError(f"module 'arete.numpy.ma' has no attribute {name!r}" + (f": {reason}" if reason else ""))
