@@ -684,3 +684,10 @@ def test_outputs_and_axes_of_reductions():
 
 def test_all_names():
     assert set(_kernels.__all__) <= set(dir(_kernels))
+
+
+def test_arrays_of_records_and_texts_are_no_arguments():
+    f = RawKernel('extern "C" __global__ void f(float* x) { x[0] = 1; }', "f")
+    for dtype in ([("a", "f4"), ("b", "i4")], "U3", "datetime64[s]", ">f4"):
+        with pytest.raises(TypeError, match="kernels take arrays of numbers"):
+            f((1,), (1,), (numpy.zeros(3, dtype),))

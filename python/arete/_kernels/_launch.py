@@ -19,7 +19,10 @@ def tensor_of(a):
     if isinstance(inner, Tensor):
         return inner
     if hasattr(a, "__dlpack__") and getattr(a, "ndim", 1):
-        return from_dlpack(a)
+        try:
+            return from_dlpack(a)
+        except BufferError as e:  # records, texts, dates, another byte order
+            raise TypeError(f"Unsupported type {getattr(a, 'dtype', type(a))} of a kernel argument: kernels take arrays of numbers") from e
     return None
 
 

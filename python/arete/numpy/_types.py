@@ -233,7 +233,7 @@ def _understood(x) -> dtype:
         name = x.name
     elif isinstance(x, type) and x.__module__.partition(".")[0] in ("numpy", "ml_dtypes"):
         name = x.__name__
-    elif name is None and isinstance(getattr(x, "dtype", None), dtype) and not isinstance(x, type(getattr(x, "shape", ()))):
+    elif name is None and hasattr(x if isinstance(x, type) else type(x), "dtype") and isinstance(x.dtype, dtype):
         return x.dtype
     if name in _KNOWN:
         return _KNOWN[name]
