@@ -34,6 +34,7 @@ ORDER = """
     distributed._composable
     cupy export hub jit training distributed.pipelining
     cupyx onnx
+    numba
     as_torch
 """
 ADDRESSES = {"_functions", "_tensor"}

@@ -40,8 +40,8 @@ template <class T> __device__ T _modulo_float(T a, T b) { T r = fmod(a, b); retu
 class Intrinsic:
     """A name that means something in kernels only."""
 
-    def __init__(self, name, text="", type="int"):
-        self.__name__, self.text, self.type = name, text, type
+    def __init__(self, name, text="", type="int", order=("dtype", "size")):
+        self.__name__, self.text, self.type, self.order = name, text, type, order
 
     def __repr__(self):
         return f"<{self.__name__} of kernels>"
@@ -211,17 +211,17 @@ class _Translation:
     def memory(self, name, call):
         """`name = shared_memory(dtype, size)`, which declares it."""
         what = self.known(call.func)
-        if what not in (INTRINSICS["shared_memory"], INTRINSICS["local_memory"]):
+        if getattr(what, "__name__", None) not in ("shared_memory", "local_memory") or not isinstance(what, Intrinsic):
             return False
-        given = dict(zip(("dtype", "size"), call.args)) | {k.arg: k.value for k in call.keywords}
-        if "dtype" not in given or "size" not in given:
-            self.fail(call, f"{what.__name__}(dtype, size)")
+        given = dict(zip(what.order, call.args)) | {k.arg: k.value for k in call.keywords}
+        if set(given) != set(what.order):
+            self.fail(call, f"{what.__name__}({', '.join(what.order)})")
         type_ = self.type_of(self.known(given["dtype"]))
         if type_ is None:
-            self.fail(call, "the first argument is a dtype")
-        size = self.literal(given["size"])
-        shared = what is INTRINSICS["shared_memory"]
-        if size is None and shared:
+            self.fail(call, f"{ast.unparse(given['dtype'])} is no dtype")
+        size = self.literal(next(v for k, v in given.items() if k != "dtype"))
+        shared = what.__name__ == "shared_memory"
+        if size in (None, 0) and shared:
             dims, text = (None,), f"  extern __shared__ {type_} {name}[];"
         else:
             dims = tuple(size) if isinstance(size, tuple) else (size,)
@@ -715,11 +715,11 @@ class PythonKernel:
     """A kernel that is written as a Python function; `kernel[grid, block](*args)` or `kernel(grid, block, args)` launches it. See
     arete.cupyx.jit."""
 
-    def __init__(self, function, *, mode="cuda", device=False):
+    def __init__(self, function, *, mode="cuda", device=False, options=()):
         if mode not in ("cuda", "numpy"):
             raise ValueError(f"mode must be 'cuda' or 'numpy', not {mode!r}")
         functools.update_wrapper(self, function)
-        self.function, self.mode, self.device = function, mode, device
+        self.function, self.mode, self.device, self.options = function, mode, device, tuple(options)
         self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=False, narrow=mode == "cuda")
 
     @functools.cached_property
@@ -805,4 +805,4 @@ class PythonKernel:
         text = (HEAD + _HELPERS + "".join(f[2] for f in functions.values())
                 + f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n'
                 + "\n".join(declarations) + "\n" + translation.body() + "\n}\n")
-        return Compiled(text, self.name, (), checked, ()), translation.written
+        return Compiled(text, self.name, self.options, checked, ()), translation.written

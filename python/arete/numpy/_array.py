@@ -266,6 +266,14 @@ class ndarray:
             return out
         return numpy.array(a, order=order, copy=True if self._tensor.device.type == "cpu" else None)
 
+    def copy_to_host(self, ary=None, stream=None):
+        """Numba's name of `get`."""
+        return self.get(stream, out=ary)
+
+    def copy_to_device(self, ary, stream=None):
+        """Numba's name of `set`."""
+        self.set(ary, stream)
+
     def _host(self):
         """A NumPy array: over the same memory where the array is on the CPU, else a copy."""
         if type(self) is not Reversed:

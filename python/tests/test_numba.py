@@ -1,0 +1,166 @@
+"""numba.cuda's names: programs as Numba's users write them, and what is refused."""
+import math
+
+import arete
+import arete.numpy as np
+import numpy
+import pytest
+from arete.numba import cuda, float32, float64, int32
+from arete.numba.types import Signature
+
+TILE = 8
+SCALE = 3.0
+
+
+@cuda.jit
+def product(a, b, c):
+    """A tile of the result a block."""
+    left = cuda.shared.array(shape=(TILE, TILE), dtype=float32)
+    right = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    total = float32(0.0)
+    for t in range((a.shape[1] + TILE - 1) // TILE):
+        left[ty, tx] = 0
+        right[ty, tx] = 0
+        if y < a.shape[0] and tx + t * TILE < a.shape[1]:
+            left[ty, tx] = a[y, tx + t * TILE]
+        if x < b.shape[1] and ty + t * TILE < b.shape[0]:
+            right[ty, tx] = b[ty + t * TILE, x]
+        cuda.syncthreads()
+        for k in range(TILE):
+            total += left[ty, k] * right[k, tx]
+        cuda.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
+@cuda.jit
+def block_sum(data, result):
+    part = cuda.shared.array(64, int32)
+    tid = cuda.threadIdx.x
+    i = cuda.grid(1)
+    part[tid] = data[i] if i < len(data) else 0
+    cuda.syncthreads()
+    s = 1
+    while s < cuda.blockDim.x:
+        if tid % (2 * s) == 0:
+            part[tid] += part[tid + s]
+        s *= 2
+        cuda.syncthreads()
+    if tid == 0:
+        cuda.atomic.add(result, 0, part[0])
+
+
+@cuda.jit(device=True)
+def escape(re, im, rounds):
+    x = 0.0
+    y = 0.0
+    for k in range(rounds):
+        x, y = x * x - y * y + re, 2.0 * x * y + im
+        if x * x + y * y >= 4:
+            return k
+    return rounds
+
+
+@cuda.jit
+def mandelbrot(x0, y0, step, image, rounds):
+    start_x, start_y = cuda.grid(2)
+    step_x, step_y = cuda.gridsize(2)
+    for x in range(start_x, image.shape[1], step_x):
+        for y in range(start_y, image.shape[0], step_y):
+            image[y, x] = escape(x0 + x * step, y0 + y * step, rounds)
+
+
+@cuda.jit("void(float32[:], float64[:], int32)", fastmath=True, cache=True)
+def scaled(x, out, n):
+    last = cuda.local.array(2, float64)
+    i = cuda.grid(1)
+    if i < n:
+        last[1] = x[i] * SCALE
+        out[i] = math.sqrt(last[1])
+
+
+@cuda.jit
+def histogram(values, low, width, bins):
+    start, stride = cuda.grid(1), cuda.gridsize(1)
+    for i in range(start, values.shape[0], stride):
+        k = int32((values[i] - low) / width)
+        if k >= 0 and k < bins.shape[0]:
+            cuda.atomic.add(bins, k, 1)
+
+
+@cuda.jit
+def reversed_by_blocks(x):
+    shared = cuda.shared.array(0, float64)
+    shared[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+    cuda.syncthreads()
+    x[cuda.threadIdx.x] = shared[cuda.blockDim.x - 1 - cuda.threadIdx.x] + cuda.laneid * 0
+
+
+def test_tiles_in_shared_memory():
+    a, b = numpy.arange(115, dtype=numpy.float32).reshape(5, 23), numpy.ones((23, 7), numpy.float32)
+    c = cuda.device_array((5, 7), dtype=float32)
+    product[(1, 1), (TILE, TILE)](cuda.to_device(a), cuda.to_device(b), c)
+    assert numpy.array_equal(c.copy_to_host(), a @ b) and c.dtype == numpy.float32
+
+
+def test_arrays_of_numpy_are_copied_there_and_back():
+    data, result = numpy.arange(150), numpy.zeros(1, numpy.int64)
+    data.flags.writeable = False
+    block_sum[3, 64](data, result)
+    assert result[0] == data.sum()
+    x = numpy.arange(8.0)
+    stream = cuda.stream()
+    reversed_by_blocks[1, 8, stream, 64](x)
+    stream.synchronize()
+    assert numpy.array_equal(x, numpy.arange(8.0)[::-1])
+    t = arete.arange(8.0, dtype=arete.float64)
+    reversed_by_blocks[1, 8, 0, 64](t)
+    assert t.tolist() == x.tolist()
+
+
+def test_functions_of_kernels():
+    image = np.zeros((6, 9), dtype=np.int64)
+    mandelbrot[(2, 2), (4, 4)](-2.0, -1.0, 0.35, image, 20)
+    assert [[int(image[y, x]) for x in range(9)] for y in range(6)] == [
+        [escape.py_func(-2.0 + x * 0.35, -1.0 + y * 0.35, 20) for x in range(9)] for y in range(6)]
+
+
+def test_signatures_are_held():
+    x, out = numpy.arange(5, dtype=numpy.float32), numpy.zeros(5)
+    scaled.forall(5)(x, out, 5)
+    assert numpy.allclose(out, numpy.sqrt(x * 3.0))
+    for bad in ((x.astype(float), out, 5), (x.reshape(1, 5), out, 5), (x, out, x), (x, out)):
+        with pytest.raises(TypeError):
+            scaled[1, 8](*bad)
+    found = Signature.of("(f4[:, :], int32, float64[:])").arguments
+    assert found == (float32[:, :], int32, float64[:]) == Signature.of((float32[:, :], int32, float64[:])).arguments
+
+
+def test_counts_by_atomics():
+    values = numpy.random.default_rng(0).normal(size=500)
+    bins = cuda.to_device(numpy.zeros(10, numpy.int32))
+    start, end = cuda.event(), cuda.event()
+    start.record()
+    histogram[4, 32](cuda.to_device(values), -2.0, 0.4, bins)
+    end.record()
+    end.synchronize()
+    places = ((values + 2.0) / 0.4).astype(int)
+    assert bins.copy_to_host().tolist() == numpy.bincount(places[(places >= 0) & (places < 10)], minlength=10).tolist()
+    assert cuda.event_elapsed_time(start, end) >= 0
+
+
+def test_what_is_refused():
+    for bad, text in ((lambda: cuda.jit(debug=True), "checked"), (lambda: cuda.jit(["void(f4)"]), "one signature"),
+                      (lambda: cuda.jit("f4(f4)", device=True), "no signature"), (lambda: cuda.device_array(3, strides=(8,)), "strides")):
+        with pytest.raises(NotImplementedError, match=text):
+            bad()
+    with pytest.raises(TypeError, match="gives nothing"):
+        cuda.jit("f4(f4)")
+    with pytest.raises(AttributeError, match="launch two"):
+        cuda.cg
+    with pytest.raises(AttributeError, match="arete.compile"):
+        arete.numba.njit
+    with pytest.raises(IndexError, match="index 4 is out of range for x, which has 4"):
+        reversed_by_blocks[1, 8, 0, 64](numpy.zeros(4))
