@@ -38,8 +38,7 @@ class GroupFailure {
 class StreamCalls {
  public:
   StreamCalls(Device device, std::unique_ptr<prim::StreamCommunicator> communicator,
-              std::shared_ptr<GroupWatch> watch, int rank,
-              std::shared_ptr<GroupFailure> failure);
+              std::shared_ptr<GroupWatch> watch, int rank, std::shared_ptr<GroupFailure> failure);
   /// See finish().
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;

@@ -538,11 +538,19 @@ def test_gpus(tmp_path):
 
 
 @needs_gloo
-def test_a_call_that_does_not_end_ends_reductions_too(tmp_path):
-    # Which have a communicator of their own.
+def test_reductions_on_gpus_that_are_none(tmp_path):
     ranks = run_ranks(tmp_path, 2, COMMON + """
 start(backend="cpu:gloo,cuda:nccl")
 arete.cuda.set_device(rank)
+# A network that was trained on the host before.
+net = fully_shard(filled(nn.Linear(4, 4)), mesh=dist.init_device_mesh("cpu", (2,)))
+net(arange(4) * (rank + 1)).square().sum().backward()
+wanted = net.weight.grad.full_tensor()
+net.zero_grad()
+net.cuda()
+net((arange(4) * (rank + 1)).cuda()).square().sum().backward()
+assert arete.allclose(net.weight.grad.full_tensor().cpu(), wanted)
+# A call that does not end ends reductions, too, which have a communicator of their own.
 net = fully_shard(nn.Linear(4, 4, device="cuda"), reshard_after_forward=False)
 x = arete.ones(2, 4, device="cuda")
 net(x).sum().backward()
