@@ -239,7 +239,8 @@ def _listed(layouts: Layouts) -> Optional[tuple]:
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Places the inputs of a module otherwise; None: what is no tensor, or stays.
+    """Places the inputs of a module otherwise; None: what is no tensor, or stays. `use_local_output` changes nothing: inputs become plain
+    tensors, which any module takes, while results of modules may be DTensors.
 
     >>> S, R = arete.distributed.tensor.Shard(1), arete.distributed.tensor.Replicate()
     >>> arete.distributed.tensor.parallel.PrepareModuleInput(input_layouts=S, desired_input_layouts=R).input_layouts
@@ -248,7 +249,6 @@ class PrepareModuleInput(ParallelStyle):
 
     def __init__(self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None, input_kwarg_layouts: Optional[dict] = None,
                  desired_input_kwarg_layouts: Optional[dict] = None, use_local_output: bool = False) -> None:
-        # The results are plain tensors in any case, which modules below take.
         self.input_layouts, self.desired_input_layouts = _listed(input_layouts), _listed(desired_input_layouts)
         self.input_kwarg_layouts, self.desired_input_kwarg_layouts = input_kwarg_layouts or {}, desired_input_kwarg_layouts or {}
         if len(self.input_layouts or ()) != len(self.desired_input_layouts or ()):
@@ -291,7 +291,7 @@ class PrepareModuleOutput(ParallelStyle):
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """Both."""
+    """Both; `use_local_input` changes nothing, as there."""
 
     def __init__(self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None, input_kwarg_layouts: Optional[dict] = None,
                  desired_input_kwarg_layouts: Optional[dict] = None, use_local_input: bool = False, output_layouts: Layouts = None,
