@@ -199,6 +199,21 @@ def test_damaged_legacy_files():
         load(io.BytesIO(pickle.dumps({"a": 1}, protocol=2)))
 
 
+@pytest.mark.parametrize("content, call", [
+    (b"](" + b"K\1K\2\x86" * 2000 + b"e", b"ccollections\nOrderedDict\n"),
+    (b"](" + b"K\1" * 2000 + b"e", b"c__builtin__\nset\n"),
+    (b"X\xd0\7\0\0" + b"a" * 2000 + b"X\6\0\0\0latin1\x86", b"c_codecs\nencode\n"),
+])
+def test_few_bytes_that_ask_for_many_copies(content, call):
+    arguments = b"h\1R" if content.endswith(b"\x86") else b"h\1\x85R"
+    f = io.BytesIO()
+    with zipfile.ZipFile(f, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\2](" + content + b"q\1" + call + b"q\2" + (b"h\2" + arguments) * 2000 + b"e.")
+        archive.writestr("archive/version", b"3\n")
+    with pytest.raises(UnpicklingError, match="copied too often"):
+        load(io.BytesIO(f.getvalue()))
+
+
 def test_torchscript_is_refused():
     f = io.BytesIO()
     with zipfile.ZipFile(f, "w") as z:

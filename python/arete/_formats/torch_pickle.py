@@ -310,6 +310,7 @@ class _Interpreter:
         self.stack: List[Any] = []
         self.marks: List[List[Any]] = []
         self.memo: Dict[int, Any] = {}
+        self.copied = 0
         self.storage = storage
         self.globals = _globals()
         self.safe = _safe_by_name()
@@ -389,6 +390,9 @@ class _Interpreter:
         if self.is_safe(function) and type(args) is tuple:
             return function(*args)
         _need(isinstance(function, _Function) and type(args) is tuple, f"a call of a {type(function).__name__}")
+        # Few bytes may ask for a copy of much, again and again.
+        self.copied += sum(len(a) for a in args if isinstance(a, (str, bytes, list, tuple, dict, set, frozenset)))
+        _need(self.copied <= 16 * len(self.data) + 100_000, "its values are copied too often")
         try:
             return function.call(*args)
         except UnpicklingError as error:
