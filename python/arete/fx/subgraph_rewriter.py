@@ -74,8 +74,8 @@ def _matches(results: list, nodes: list, known: dict) -> Iterator[dict]:
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
     """Finds where the graph computes what `pattern` does (a function, a module or a GraphModule), and computes there what `replacement`
     does, whose arguments are those of the pattern in their order. Arguments of the pattern stand for anything; what else it computes than
-    its results must be used in no other place. Of matches that share nodes the first one counts, and none whose arguments are computed from its
-    results.
+    its results must be used in no other place. Of matches that share nodes the first one counts, and none whose arguments are computed
+    from its results.
 
     ValueError for a pattern that computes nothing, and for a replacement with other arguments or another number of results.
     """
