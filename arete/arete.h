@@ -56,6 +56,8 @@
 
 // Random numbers with densities.
 #include "arete/distributions/distribution.h"
+#include "arete/distributions/gamma.h"
+#include "arete/distributions/tails.h"
 
 // Networks.
 #include "arete/nn/activation.h"

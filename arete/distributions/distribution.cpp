@@ -1,18 +1,15 @@
 #include "arete/distributions/distribution.h"
 
-#include <cmath>
-#include <limits>
-#include <numbers>
-
 #include "arete/core/modes.h"
+#include "arete/distributions/distribution_internal.h"
+#include "arete/distributions/gamma.h"
+#include "arete/distributions/tails.h"
 #include "arete/ops/activation.h"
-#include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/softmax.h"
@@ -22,32 +19,9 @@ namespace arete::distributions {
 
 namespace {
 
-constexpr double kPi = std::numbers::pi, kEuler = std::numbers::egamma;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double kHalfLog2Pi = 0.5 * std::log(2 * kPi);
 
-void check_floating(const Tensor& t, const char* name) {
-  ARETE_CHECK(t.defined() && t.is_floating_point(),
-              TypeError(name, "the parameters of a distribution are floating tensors"));
-}
-
-// Two parameters of one shape.
-void broadcast(Tensor& a, Tensor& b, const char* name) {
-  check_floating(a, name);
-  check_floating(b, name);
-  const std::vector<Tensor> both = broadcast_tensors({a, b});
-  a = both[0], b = both[1];
-}
-
-Tensor undefined_numbers(const Tensor& like) {
-  return full_like(like, std::numeric_limits<double>::quiet_NaN());
-}
-
-Tensor exponential_numbers(const Tensor& like, const Shape& sizes) {
-  Tensor t = empty(sizes, like.options());
-  t.exponential_();
-  return t;
-}
+Tensor undefined_numbers(const Tensor& like) { return full_like(like, kNan); }
 
 Tensor log_of(const Tensor& probs) {
   check_floating(probs, "Categorical");
@@ -340,6 +314,12 @@ Tensor normal_kl(const Tensor& loc_p, const Tensor& scale_p, const Tensor& loc_q
   const Tensor ratio = (scale_p / scale_q).pow(2), apart = ((loc_p - loc_q) / scale_q).pow(2);
   return 0.5 * (ratio + apart - 1 - ratio.log());
 }
+Tensor dirichlet_kl(const Tensor& a, const Tensor& b) {
+  const Tensor total = a.sum({-1});
+  const Tensor slopes = a.digamma() - total.digamma().unsqueeze(-1);
+  return total.lgamma() - b.sum({-1}).lgamma() +
+         ((a - b) * slopes - a.lgamma() + b.lgamma()).sum({-1});
+}
 }  // namespace
 
 Tensor kl_divergence(const Distribution& p, const Distribution& q) {
@@ -378,6 +358,26 @@ Tensor kl_divergence(const Distribution& p, const Distribution& q) {
                         [](auto& a, auto& b) {
                           return a.rate * (a.rate.log() - b.rate.log()) - (a.rate - b.rate);
                         }) ||
+      both_are<Gamma>(p, q, kl,
+                      [](auto& a, auto& b) {
+                        const Tensor c = a.concentration, d = b.concentration;
+                        return d * (a.rate / b.rate).log() + d.lgamma() - c.lgamma() +
+                               (c - d) * c.digamma() + c * (b.rate / a.rate - 1);
+                      }) ||
+      both_are<Dirichlet>(
+          p, q, kl,
+          [](auto& a, auto& b) { return dirichlet_kl(a.concentration, b.concentration); }) ||
+      both_are<Beta>(p, q, kl,
+                     [](auto& a, auto& b) {
+                       return dirichlet_kl(a.of_two().concentration, b.of_two().concentration);
+                     }) ||
+      both_are<Pareto>(p, q, kl,
+                       [](auto& a, auto& b) {
+                         const Tensor ratio = b.alpha / a.alpha;
+                         return where(a.scale >= b.scale,
+                                      b.alpha * (a.scale / b.scale).log() - ratio.log() + ratio - 1,
+                                      kInfinity);
+                       }) ||
       both_are<Categorical>(
           p, q, kl, [](auto& a, auto& b) { return (a.probs * (a.logits - b.logits)).sum({-1}); }) ||
       both_are<MultivariateNormal>(p, q, kl, [](auto& a, auto& b) {

@@ -253,7 +253,8 @@ class Independent : public Distribution {
 
 /// The divergence of p from q: the mean of log p - log q under p. NotImplementedError for pairs
 /// without a closed form here: there are those of two Normal, Laplace, LogNormal, Uniform,
-/// Exponential, Bernoulli, Geometric, Poisson, Categorical or MultivariateNormal.
+/// Exponential, Bernoulli, Geometric, Poisson, Gamma, Beta, Dirichlet, Pareto, Categorical or
+/// MultivariateNormal.
 Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 }  // namespace arete::distributions
