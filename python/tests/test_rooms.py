@@ -29,8 +29,8 @@ ORDER = """
     _library masked metrics nn
     _dynamo _formats _torchvision _utils nested cuda distributions library optim utils distributed.tensor
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
-    distributed._tensor distributed.checkpoint distributed.elastic distributed.optim
-    distributed.fsdp
+    distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
+    distributed.fsdp distributed.launcher
     distributed._composable
     cupy export hub jit training distributed.pipelining
     cupyx onnx

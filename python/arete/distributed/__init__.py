@@ -105,7 +105,7 @@ def is_backend_available(backend: str) -> bool:
     return name in ("store", "fake") or (name == "gloo" and is_gloo_available()) or (name == "nccl" and is_nccl_available())
 
 
-_LAZY = ("_tensor", "checkpoint", "elastic", "fsdp", "optim", "pipelining", "tensor")
+_LAZY = ("_tensor", "checkpoint", "elastic", "fsdp", "launcher", "optim", "pipelining", "tensor", "utils")
 
 
 def __getattr__(name: str):

@@ -8,8 +8,23 @@ import time
 import traceback
 from typing import Any, Callable, Optional, TypeVar
 
-__all__ = ["record"]
+__all__ = ["ChildFailedError", "record"]
 _R = TypeVar("_R")
+
+
+class ChildFailedError(Exception):
+    """Processes that a launcher started have failed: `failures` has the exceptions by rank, the first one being what ended the others."""
+
+    def __init__(self, name: str, failures: dict) -> None:
+        self.name, self.failures = name, failures
+        rank, first = self.get_first_failure()
+        super().__init__(f"{name} failed in rank {rank}: {first}")
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.name, self.failures)
+
+    def get_first_failure(self) -> tuple:
+        return next(iter(self.failures.items()))
 
 
 def _write_error(error: BaseException) -> None:
