@@ -390,6 +390,18 @@ PyObject* m_in_class(PyObject* o, PyObject* cls) {
     return wrap_as(reinterpret_cast<PyTypeObject*>(cls), t);
   });
 }
+// t._swap(other): each object shows the other's tensor from now on.
+PyObject* m_swap(PyObject* o, PyObject* other) {
+  return guarded([&]() -> PyObject* {
+    if (!is_tensor(other)) type_error("expected a Tensor, not %s", Py_TYPE(other)->tp_name);
+    swap_shown(o, other);
+    return Py_NewRef(Py_None);
+  });
+}
+// Who else holds the tensor than this object: graphs, views, lists in C++.
+PyObject* m_use_count(PyObject* o, PyObject*) {
+  return PyLong_FromLongLong(tensor_of(o).impl()->use_count());
+}
 PyObject* m_dlpack_capsule(PyObject* o, PyObject* args) {
   return guarded([&]() -> PyObject* {
     int versioned = 0, copied = 0;
@@ -481,6 +493,8 @@ False
     {"_put_at", m_put_at, METH_VARARGS, nullptr},
     {"_become", m_become, METH_O, nullptr},
     {"_in_class", m_in_class, METH_O, nullptr},
+    {"_swap", m_swap, METH_O, nullptr},
+    {"_use_count", m_use_count, METH_NOARGS, nullptr},
     {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
     {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

@@ -303,4 +303,14 @@ void rebind(PyObject* o, Tensor t) {
   tensor_of(o) = std::move(t);
 }
 
+void swap_shown(PyObject* a, PyObject* b) {
+  if (tensor_of(a).impl() == tensor_of(b).impl()) return;
+  identities().erase(tensor_of(a).impl(), a);
+  identities().erase(tensor_of(b).impl(), b);
+  std::swap(tensor_of(a), tensor_of(b));
+  std::swap(object_in(a)->hooks, object_in(b)->hooks);
+  identities().insert(tensor_of(a).impl(), a);
+  identities().insert(tensor_of(b).impl(), b);
+}
+
 }  // namespace arete::python

@@ -31,5 +31,7 @@ PyObject* wrap(Tensor t);
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 /// Lets the object show another tensor (`x.data = y`).
 void rebind(PyObject* o, Tensor t);
+/// Each object shows the other's tensor, with its hooks, from now on.
+void swap_shown(PyObject* a, PyObject* b);
 
 }  // namespace arete::python
