@@ -61,6 +61,7 @@
 
 // Networks.
 #include "arete/nn/activation.h"
+#include "arete/nn/adaptive.h"
 #include "arete/nn/attention.h"
 #include "arete/nn/container.h"
 #include "arete/nn/conv.h"

@@ -136,7 +136,7 @@ def text_of(layer):
 
 # Classes of arete.nn and arete.optim without a twin of their name in C++, and why.
 NO_TWIN = {
-    "AdaptiveLogSoftmaxWithLoss": "still to be written", "FractionalMaxPool2d": "see PYTHON_ONLY", "FractionalMaxPool3d": "see PYTHON_ONLY",
+    "FractionalMaxPool2d": "see PYTHON_ONLY", "FractionalMaxPool3d": "see PYTHON_ONLY",
     "TripletMarginWithDistanceLoss": "takes a Python function: triplet_margin_loss and distances are functions there",
     "CrossMapLRN2d": "see PYTHON_ONLY", "NLLLoss2d": "torch's older name of NLLLoss",
     "Container": "torch's older base class", "ParameterDict": "register_parameter", "ParameterList": "register_parameter",
