@@ -4,6 +4,7 @@ import math
 import arete
 import arete.numpy as np
 import numpy
+import nvrtc
 import pytest
 from arete.numba import cuda, float32, float64, int32
 from arete.numba.types import Signature
@@ -164,3 +165,60 @@ def test_what_is_refused():
         arete.numba.njit
     with pytest.raises(IndexError, match="index 4 is out of range for x, which has 4"):
         reversed_by_blocks[1, 8, 0, 64](numpy.zeros(4))
+
+
+WEIGHTS = numpy.array([[0.25, 0.5, 0.25], [1.0, 2.0, 4.0]])
+
+
+@cuda.jit(device=True)
+def weight(k, j):
+    return WEIGHTS[k, j]
+
+
+@cuda.jit(device=True)
+def neighbours(x, y, i):
+    row = x[i]
+    kept = cuda.local.array(3, float64)
+    for d in (-1, 0, 1):
+        at = min(max(i + d, 0), x.shape[0] - 1)
+        kept[d + 1] = x[at, 0] * weight(0, d + 1) + row[row.shape[0] - 1] * WEIGHTS[1][d + 1]
+    line = y[i]
+    line[0] = line[1] = kept[0] + kept[1] + kept[2]
+    line[2] = row.size + len(line)
+
+
+@cuda.jit
+def smoothed(x, y):
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        neighbours(x, y, i)
+
+
+def test_parts_of_arrays_constants_and_loops_over_tuples():
+    x, y = numpy.arange(12.0).reshape(4, 3) ** 2, numpy.zeros((4, 3))
+    with cuda.stream().auto_synchronize() as stream:
+        smoothed[1, 32, stream](x, y)
+    padded = numpy.pad(x[:, 0], 1, mode="edge")
+    wanted = 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:] + 7 * x[:, 2]
+    assert numpy.allclose(y, numpy.stack([wanted, wanted, numpy.full(4, 6.0)], 1))
+
+    @cuda.jit
+    def writes_constants(x):
+        WEIGHTS[0, 0] = x[0, 0]
+
+    with pytest.raises(TypeError, match="'WEIGHTS' is a constant"):
+        writes_constants[1, 1](x)
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+def test_texts_compile_for_gpus():
+    test_tiles_in_shared_memory()
+    test_arrays_of_numpy_are_copied_there_and_back()
+    test_functions_of_kernels()
+    test_signatures_are_held()
+    test_counts_by_atomics()
+    test_parts_of_arrays_constants_and_loops_over_tuples()
+    for kernel in (product, block_sum, mandelbrot, scaled, histogram, reversed_by_blocks, smoothed):
+        texts = [(c.text, c.options) for c, _ in kernel._compiled.values()]
+        assert texts and [p for t, o in texts for check in ((), ("-DARETE_CHECKED",)) if (p := nvrtc.problems(t, (*o, *check)))] == []
+    assert scaled.options == ("--use_fast_math",)

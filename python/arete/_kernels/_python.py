@@ -82,6 +82,24 @@ class _ArrayOf:
         self.name, self.type, self.ndim, self.dims, self.declared = name, type, ndim, dims, declared
 
 
+class _Part(_ArrayOf):
+    """What the first indices of an array leave."""
+
+    def __init__(self, name, whole, before):
+        super().__init__(name, whole.type, whole.ndim - len(before))
+        self.whole, self.before, self.root = whole, before, getattr(whole, "root", whole.name)
+
+
+class _Constant(_ArrayOf):
+    """An array of numbers that are known now."""
+
+    def __init__(self, name, type, dims):
+        super().__init__(name, type, len(dims), dims)
+
+
+_MOST_CONSTANTS = 4096
+
+
 def _common(a, b):
     """The type of what is computed from two numbers."""
     rank = max(a.rank, b.rank, _INT)
@@ -169,9 +187,19 @@ class _Translation:
         self.add(depth, f"{value.text};", s)
 
     def do_Assign(self, s, depth):
-        if len(s.targets) != 1:
-            self.fail(s, "one target an assignment", NotImplementedError)
-        self.assign(s.targets[0], s.value, s, depth)
+        if len(s.targets) == 1:
+            self.assign(s.targets[0], s.value, s, depth)
+            return
+        value = self.kept(self.value(s.value), s, depth)
+        for target in s.targets:
+            self.store(target, value, s, depth)
+
+    def kept(self, v, s, depth):
+        """A value, computed now."""
+        self.temporaries += 1
+        name = f"_t{self.temporaries}"
+        self.add(depth, f"const {v.type} {name} = {v.text};", s)
+        return Number(name, v.type)
 
     def do_AnnAssign(self, s, depth):
         if s.value is not None:
@@ -182,17 +210,13 @@ class _Translation:
             values = self.several(source)
             if len(values) != len(target.elts):
                 self.fail(s, f"{len(target.elts)} names for {len(values)} values", ValueError)
-            kept = []
-            for v in values:  # all are computed before the first is assigned
-                self.temporaries += 1
-                name = f"_t{self.temporaries}"
-                self.add(depth, f"const {v.type} {name} = {v.text};", s)
-                kept.append(Number(name, v.type))
+            kept = [self.kept(v, s, depth) for v in values]  # all are computed before the first is assigned
             self.add(depth, ";")
             for t, v in zip(target.elts, kept):
                 self.store(t, v, s, depth)
             return
-        if isinstance(target, ast.Name) and isinstance(source, ast.Call) and self.memory(target.id, source):
+        if isinstance(target, ast.Name) and (isinstance(source, ast.Call) and self.memory(target.id, source)
+                                             or isinstance(source, ast.Subscript) and self.part(target.id, source, s, depth)):
             return
         self.store(target, self.value(source), s, depth)
 
@@ -231,6 +255,16 @@ class _Translation:
         self.arrays[name] = _ArrayOf(name, type_, len(dims), dims, text)
         return True
 
+    def part(self, name, node, s, depth):
+        """`row = x[i]` of an array of more dimensions, a part of it from here on."""
+        a, given = self.indices(node)
+        if a is None or len(given) >= a.ndim:
+            return False
+        if name in self.variables or name in self.arrays and not isinstance(self.arrays[name], _Part):
+            self.fail(s, f"{name!r} is a number or an array already, and stays it")
+        self.arrays[name] = _Part(name, a, [self.kept(v, s, depth) for v in given])
+        return True
+
     def store(self, target, value, s, depth):
         if isinstance(target, ast.Name):
             name = target.id
@@ -244,7 +278,9 @@ class _Translation:
             self.add(depth, f"{name} = {value.text};", s)
         elif isinstance(target, ast.Subscript):
             place = self.element(target)
-            self.written.add(self.root(target))
+            if isinstance(self.indices(target)[0], _Constant):
+                self.fail(s, f"{self.root(target)!r} is a constant")
+            self.written.add(getattr(self.arrays[self.root(target)], "root", self.root(target)))
             self.add(depth, f"{place.text} = {value.text};", s)
         else:
             self.fail(s, "names and elements of arrays are assigned to", NotImplementedError)
@@ -272,8 +308,11 @@ class _Translation:
 
     def do_For(self, s, depth):
         if s.orelse or not isinstance(s.target, ast.Name):
-            self.fail(s, "loops are `for name in range(...)`, without an else", NotImplementedError)
+            self.fail(s, "loops are `for name in range(...)` or over a tuple, without an else", NotImplementedError)
         call = s.iter
+        if isinstance(call, (ast.Tuple, ast.List)):
+            self.each(s, depth)
+            return
         if not isinstance(call, ast.Call) or self.known(call.func) not in (range, INTRINSICS["range"]) or not 1 <= len(call.args) <= 3:
             self.fail(s, "loops run over range(...)", NotImplementedError)
         unroll = None
@@ -303,6 +342,22 @@ class _Translation:
             self.add(depth, "#pragma unroll" + ("" if unroll is True else f" {unroll}"))
         self.add(depth, f"for ({type_} {k} = {start.text}; {test}; {k} += {k}_step) {{", s)
         self.add(depth + 1, f"{s.target.id} = {k};")
+        self.block(s.body, depth + 1)
+        self.add(depth, "}")
+
+    def each(self, s, depth):
+        """`for x in (-1, 0, 1)`."""
+        values = [self.value(v) for v in s.iter.elts]
+        if not values:
+            self.fail(s, "a loop over nothing")
+        type_ = functools.reduce(_higher, [v.type for v in values])
+        self.temporaries += 1
+        k = f"_k{self.temporaries}"
+        self.add(depth, f"{type_} {k}_of[{len(values)}];", s)
+        for n, v in enumerate(values):
+            self.add(depth, f"{k}_of[{n}] = {v.text};")
+        self.add(depth, f"for (int {k} = 0; {k} < {len(values)}; ++{k}) {{", s)
+        self.store(s.target, Number(f"{k}_of[{k}]", type_), s, depth + 1)
         self.block(s.body, depth + 1)
         self.add(depth, "}")
 
@@ -363,7 +418,26 @@ class _Translation:
         return what if isinstance(what, (bool, int, float, tuple)) else None
 
     def array(self, node):
-        return self.arrays.get(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name):
+            return None
+        return self.arrays.get(node.id) or self.constant(node)
+
+    def constant(self, node):
+        """An array that the function has from elsewhere: its elements are part of the kernel."""
+        what = self.known(node)
+        if not (hasattr(what, "dtype") and hasattr(what, "tolist")) or not getattr(what, "ndim", 0):
+            return None
+        type_, dims = self.type_of(what.dtype), tuple(what.shape)
+        if type_ in (None, "float16", "bfloat16") or not 0 < math.prod(dims) <= _MOST_CONSTANTS:
+            self.fail(node, f"the array {node.id!r} is no constant of a kernel: those have numbers, and at most {_MOST_CONSTANTS}; "
+                            "take it as an argument")
+        if id(what) not in self.functions:
+            name = f"_c{len(self.functions)}_{node.id}"
+            flat = what.reshape(-1).tolist()
+            numbers = ", ".join(self.number(v, node).cast(type_).text for v in flat)
+            text = f"static __constant__ {type_} {name}[{len(flat)}] = {{{numbers}}};\n"
+            self.functions[id(what)] = (name, None, text, what)  # which keeps it, and its id
+        return _Constant(self.functions[id(what)][0], type_, dims)
 
     def root(self, node):
         while isinstance(node, ast.Subscript):
@@ -432,6 +506,9 @@ class _Translation:
         a = self.array(node.value)
         if a is not None:
             if node.attr == "size":
+                if isinstance(a, _Part):
+                    sizes = [self.extent(a, d).cast("long long").text for d in range(a.ndim)]
+                    return Number(f"({' * '.join(sizes)})", "long long")
                 return Number(f"{a.name}.size()", "long long") if a.dims is None else Number(str(math.prod(a.dims)), "int")
             if node.attr == "ndim":
                 return Number(str(a.ndim), "int")
@@ -447,6 +524,8 @@ class _Translation:
         if not -a.ndim <= d < a.ndim:
             self.fail(self.source.tree, f"{a.name} has {a.ndim} dimensions", IndexError)
         d %= a.ndim
+        if isinstance(a, _Part):
+            return self.extent(a.whole, d + len(a.before))
         return Number(f"{a.name}.shape()[{d}]", "long long") if a.dims is None else Number(str(a.dims[d]), "int")
 
     def of_Subscript(self, node):
@@ -457,6 +536,8 @@ class _Translation:
                 self.fail(node, "a dimension is a number known before the kernel runs")
             if node.value.attr == "shape":
                 return self.extent(a, d)
+            if a.dims is not None or isinstance(a, _Part):
+                self.fail(node, "strides are those of arguments", NotImplementedError)
             return Number(f"{a.name}.strides()[{d % a.ndim}]", "long long")
         inner = self.known(node.value)
         if isinstance(inner, tuple):
@@ -466,18 +547,24 @@ class _Translation:
         return self.element(node)
 
     def element(self, node):
-        name = self.root(node)
-        a = self.arrays.get(name)
+        a, indices = self.indices(node)
         if a is None:
             self.fail(node, f"{ast.unparse(node)!r} is no element of an array")
-        indices = []
-        while isinstance(node, ast.Subscript):
+        return self.place(a, indices, node)
+
+    def indices(self, node):
+        """The array that `x[i, j]` or `x[i][j]` is of, or None, and its indices."""
+        root = node
+        while isinstance(root, ast.Subscript):
+            root = root.value
+        a, indices = self.array(root), []
+        while a is not None and isinstance(node, ast.Subscript):
             part = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             if any(isinstance(p, ast.Slice) for p in part):
                 self.fail(node, "kernels take elements, not slices", NotImplementedError)
             indices = [self.value(p) for p in part] + indices
             node = node.value
-        return self.place(a, indices, node)
+        return a, indices
 
     def place(self, a, indices, node):
         for i in indices:
@@ -487,6 +574,13 @@ class _Translation:
             return Number(f"{a.name}[0]", a.type)
         if len(indices) != a.ndim:
             self.fail(node, f"{a.name} has {a.ndim} dimensions, and {len(indices)} indices are given", IndexError)
+        if isinstance(a, _Part):
+            return self.place(a.whole, a.before + indices, node)
+        if isinstance(a, _Constant):
+            at = indices[0].text
+            for i, n in zip(indices[1:], a.dims[1:]):
+                at = f"({at} * {n} + {i.text})"
+            return Number(f"{a.name}[{at}]", a.type)
         if a.dims is not None:
             return Number(a.name + "".join(f"[{i.text}]" for i in indices), a.type)
         if a.ndim == 1:
@@ -630,8 +724,9 @@ class _Translation:
         if len(given) != len(source.parameters):
             self.fail(node, f"{source.name}() takes {len(source.parameters)} arguments, not {len(given)}")
         for a in given:
-            if isinstance(a, _ArrayOf) and a.dims is not None:
-                self.fail(node, "memory that a kernel made is not handed to a function", NotImplementedError)
+            if isinstance(a, _ArrayOf) and (a.dims is not None or isinstance(a, _Part)):
+                self.fail(node, "memory that a kernel made, parts of arrays and constants are not handed to a function",
+                          NotImplementedError)
         key = (source.function, tuple((a.type, a.ndim, a.contiguous) if isinstance(a, _ArrayOf) else a.type for a in given))
         if key not in self.functions:
             self.functions[key] = None
@@ -641,7 +736,8 @@ class _Translation:
             signature = ", ".join(f"CArray<{t.type}, {t.ndim}, {int(t.contiguous)}> {n}" if isinstance(t, _ArrayOf) else f"{t} {n}"
                                   for n, t in listed)
             text = f"static __device__ {inner.result or 'void'} {name}({signature}) {{\n{inner.body()}\n}}\n"
-            self.functions[key] = (name, inner.result, text, {source.parameters.index(w) for w in inner.written})
+            del self.functions[key]  # what it needs stands before it
+            self.functions[key] = (name, inner.result, text, {k for k, n in enumerate(source.parameters) if n in inner.written})
         if self.functions[key] is None:
             self.fail(node, f"{source.name}() calls itself", NotImplementedError)
         name, result, _, written = self.functions[key]
@@ -682,7 +778,9 @@ class _Translation:
         if a.type not in ("int", "unsigned", "long long", "unsigned long long", *floating):
             self.fail(node, f"there is no atomic_{op} of {a.type}")
         values = [self.value(v).cast(a.type) for v in node.args[2:]]
-        self.written.add(a.name)
+        if isinstance(a, _Constant):
+            self.fail(node, f"{node.args[0].id!r} is a constant")
+        self.written.add(getattr(a, "root", a.name))
         function = {"cas": "CAS"}.get(op, op.capitalize())
         if op == "sub" and a.type not in ("int", "unsigned"):
             function, values = "Add", [Number(f"(-({values[0].text}))", a.type)]

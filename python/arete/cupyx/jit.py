@@ -12,11 +12,12 @@
     >>> y
     tensor([0., 2., 4., 6.])
 
-A function is translated once for each kind of its arguments. It may have numbers, elements of arrays (`x[i]`, `x[i, j]`), `x.shape[d]`,
-`x.size`, `x.ndim`, `len(x)`, if, while, for over range (`jit.range(n, unroll=4)`), break, continue, conversions (`int(x)`,
-`numpy.float32(x)`), math's and NumPy's functions, other functions, and the names here. Numbers that it takes from elsewhere are part of
-it. Variables have one type, that of all that is assigned to them; Python's ints and floats are int and float, or int64 and float64 with
-rawkernel(mode="numpy")."""
+A function is translated once for each kind of its arguments. It may have numbers, elements of arrays (`x[i]`, `x[i, j]`), parts of
+arrays by their first indices (`row = x[i]`), `x.shape[d]`, `x.size`, `x.ndim`, `len(x)`, if, while, for over range
+(`jit.range(n, unroll=4)`) or a tuple of numbers, break, continue, conversions (`int(x)`, `numpy.float32(x)`), math's and NumPy's
+functions, other functions, and the names here. Numbers and small arrays that it takes from elsewhere are part of it, as they are when
+it is translated. Variables have one type, that of all that is assigned to them; Python's ints and floats are int and float, or int64
+and float64 with rawkernel(mode="numpy")."""
 from __future__ import annotations
 
 from .._kernels._python import AXES, INTRINSICS, PythonKernel, warpsize

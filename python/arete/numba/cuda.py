@@ -17,6 +17,7 @@ Numba. Arguments are arrays of the library or NumPy's, which are copied to the d
 arete.cupyx.jit."""
 from __future__ import annotations
 
+import contextlib as _contextlib
 import types as _types
 
 from .. import numpy as _np
@@ -152,9 +153,19 @@ def is_cuda_array(obj):
     return isinstance(obj, _np.ndarray) or hasattr(obj, "__cuda_array_interface__")
 
 
+class Stream(_cuda.Stream):
+    """A stream; within `auto_synchronize()` what it is given is done at the end."""
+
+    @_contextlib.contextmanager
+    def auto_synchronize(self):
+        with self:
+            yield self
+        self.synchronize()
+
+
 def stream():
     """A new stream."""
-    return _cuda.Stream()
+    return Stream()
 
 
 def event(timing=True):
