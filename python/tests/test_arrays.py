@@ -454,6 +454,10 @@ def test_masks_are_not_lost():
         int(np.ma.masked)
     with pytest.raises(TypeError, match="same_kind"):
         np.ma.array([1, 2]).__itruediv__(2)
+    for bad in (lambda: np.sum(m, where=[True, False]), lambda: np.max(m, initial=9), lambda: np.std(m, mean=1),
+                lambda: np.mean(m, out=m.data)):
+        with pytest.raises(NotImplementedError):
+            bad()
     with pytest.raises(NotImplementedError, match="soft"):
         np.ma.array([1], hard_mask=True)
     with pytest.raises(AttributeError, match="records"):

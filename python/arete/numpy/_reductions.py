@@ -40,6 +40,13 @@ def _mask(where, t):
     return m.to(t.device)
 
 
+def _of_masked(name, a, axis, dtype, out, keepdims, *others, **options):
+    """numpy.ma's reduction, which has no `others`."""
+    if not _b.all(map(_no, others)):
+        raise NotImplementedError(f"{name}() of a masked array: where, initial and mean")
+    return for_masked(name)(a, axis, dtype, out, keepdims, **options)
+
+
 def _keep(r, t, axis, keepdims):
     """A result of all axes with these as axes of size 1."""
     if not keepdims:
@@ -71,7 +78,7 @@ def _additive(name, run, combine, identity):
         try:
             t = a._tensor if type(a) is ndarray else tensor_of(a)
         except MaskedOperand:
-            return for_masked(name)(a, axis, dtype, out, keepdims)
+            return _of_masked(name, a, axis, dtype, out, keepdims, where, initial)
         d = native(dtype) if dtype is not None else _whole(t)
         if not _no(where):
             t = _t.where(_mask(where, t), t, _t.full((), identity, dtype=t.dtype, device=t.device))
@@ -107,7 +114,7 @@ def _extreme(name, operator, own, low):
         try:
             t = a._tensor if type(a) is ndarray else tensor_of(a)
         except MaskedOperand:
-            return for_masked(name)(a, axis, dtype, out, keepdims)
+            return _of_masked(name, a, axis, dtype, out, keepdims, where, initial)
         if dtype is not None:
             t = cast(t, native(dtype))
         axes = axes_of(axis, t.dim())
@@ -149,7 +156,7 @@ def _logical(name, operator, identity):
         try:
             t = tensor_of(a)
         except MaskedOperand:
-            return for_masked(name)(a, axis, dtype, out, keepdims)
+            return _of_masked(name, a, axis, dtype, out, keepdims, where, initial)
         if dtype is not None and as_dtype(dtype)._tensor_dtype is not _C.bool:
             raise TypeError(f"{name}: results are booleans, not {as_dtype(dtype)}")
         if not _no(where):
@@ -181,7 +188,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     try:
         t = _floating(tensor_of(a), dtype)
     except MaskedOperand:
-        return for_masked("mean")(a, axis, dtype, out, keepdims)
+        return _of_masked("mean", a, axis, dtype, out, keepdims, where)
     axes = _all_axes(axis, t.dim())
     if not _no(where):
         m = _mask(where, t).expand(t.shape)
@@ -214,7 +221,7 @@ def _spread(name, root):
         try:
             t = tensor_of(a)
         except MaskedOperand:
-            return for_masked(name)(a, axis, dtype, out, keepdims, ddof=ddof)
+            return _of_masked(name, a, axis, dtype, out, keepdims, where, mean, ddof=ddof)
         target = native(dtype)
         t = _floating(t, None if t.is_complex() and target is not None and not target.is_complex else dtype)
         axes = _all_axes(axis, t.dim())
