@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .source import check
+from .source import check, raw_bytes
 from .torch_pickle import Functions, StorageType, StorageView, STORAGES, load_legacy, storages_of
 from .zipfile import ZipArchive
 
@@ -144,7 +144,7 @@ class TorchWriter:
                 start = archive.fp.tell() + 30 + len(info.filename) + 4  # type: ignore[union-attr]
                 padding = -start % 64  # so that what is mapped into memory is aligned
                 info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
-                raw = content if isinstance(content, bytes) else memoryview(content._view.cpu().numpy())
+                raw = content if isinstance(content, bytes) else raw_bytes(content._view)
                 with archive.open(info, "w", force_zip64=len(raw) > 1 << 31) as out:
                     out.write(raw)
 
