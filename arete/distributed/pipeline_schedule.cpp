@@ -171,21 +171,15 @@ class Waiting {
   std::vector<Order> queue_;
 };
 
-void fill_interleaved_zero_bubble(PipelineSchedule& s) {
-  const int most = fill_interleaved(s, Kind::backward_input, 1);
-  const std::vector<Order> orders = std::exchange(s.ranks, std::vector<Order>(s.ranks.size()));
-  std::vector<size_t> next(orders.size(), 0);
-  Progress progress(s);
-  Waiting waiting(orders.size());
+// Fills the schedule with what `choose` gives a process, and where that is nothing with weights'
+// gradients that wait.
+template <class Choose>
+void play_with_waiting(PipelineSchedule& s, Progress& progress, Waiting& waiting,
+                       const Choose& choose) {
   play(
       s, size_t(3 * s.stages()) * size_t(s.microbatches),
       [&](int r) -> std::optional<PipelineAction> {
-        const Order& order = orders[size_t(r)];
-        size_t& at = next[size_t(r)];
-        const bool full =
-            at < order.size() && order[at].kind == Kind::forward && waiting.held(r) >= most;
-        std::optional<PipelineAction> a;
-        if (!full && at < order.size() && progress.can(order[at])) a = order[at++];
+        std::optional<PipelineAction> a = choose(r);
         if (!a) a = waiting.oldest(r);
         if (a) s.ranks[size_t(r)].push_back(*a);
         return a;
@@ -194,6 +188,21 @@ void fill_interleaved_zero_bubble(PipelineSchedule& s) {
         pass_on(progress, a);
         waiting.over(r, a);
       });
+}
+
+void fill_interleaved_zero_bubble(PipelineSchedule& s) {
+  const int most = fill_interleaved(s, Kind::backward_input, 1);
+  const std::vector<Order> orders = std::exchange(s.ranks, std::vector<Order>(s.ranks.size()));
+  std::vector<size_t> next(orders.size(), 0);
+  Progress progress(s);
+  Waiting waiting(orders.size());
+  play_with_waiting(s, progress, waiting, [&](int r) -> std::optional<PipelineAction> {
+    const Order& order = orders[size_t(r)];
+    size_t& at = next[size_t(r)];
+    if (at == order.size() || !progress.can(order[at])) return {};
+    if (order[at].kind == Kind::forward && waiting.held(r) >= most) return {};
+    return order[at++];
+  });
 }
 
 // Two stages a process, of which the second way goes back through the processes. What is nearer to
@@ -205,38 +214,28 @@ void fill_v_zero_bubble(PipelineSchedule& s) {
   Waiting waiting(s.ranks.size());
   std::vector<std::array<int, 4>> next(s.ranks.size());  // F and I of both stages
   std::vector<int> begun(s.ranks.size(), 0), ended(s.ranks.size(), 0);
-  play(
-      s, size_t(3 * s.stages()) * size_t(s.microbatches),
-      [&](int r) -> std::optional<PipelineAction> {
-        auto& at = next[size_t(r)];
-        const int near = r, far = 2 * n - 1 - r;
-        struct Choice {
-          Kind kind;
-          int stage, place;
-        };
-        const Choice choices[] = {{Kind::backward_input, far, 3},
-                                  {Kind::backward_input, near, 2},
-                                  {Kind::forward, far, 1},
-                                  {Kind::forward, near, 0}};
-        std::optional<PipelineAction> a;
-        for (const Choice& c : choices) {
-          const int m = at[size_t(c.place)];
-          if (m == s.microbatches || !progress.can({c.kind, c.stage, m})) continue;
-          // Both of a microbatch's forward steps have their memory from the first one on.
-          const int promised = at[0] - at[1];
-          if (c.place == 0 && waiting.held(r) + promised + 2 > 2 * n) continue;
-          ++at[size_t(c.place)];
-          a = {c.kind, c.stage, m};
-          break;
-        }
-        if (!a) a = waiting.oldest(r);
-        if (a) s.ranks[size_t(r)].push_back(*a);
-        return a;
-      },
-      [&](int r, const PipelineAction& a) {
-        pass_on(progress, a);
-        waiting.over(r, a);
-      });
+  play_with_waiting(s, progress, waiting, [&](int r) -> std::optional<PipelineAction> {
+    auto& at = next[size_t(r)];
+    const int near = r, far = 2 * n - 1 - r;
+    struct Choice {
+      Kind kind;
+      int stage, place;
+    };
+    const Choice choices[] = {{Kind::backward_input, far, 3},
+                              {Kind::backward_input, near, 2},
+                              {Kind::forward, far, 1},
+                              {Kind::forward, near, 0}};
+    for (const Choice& c : choices) {
+      const int m = at[size_t(c.place)];
+      if (m == s.microbatches || !progress.can({c.kind, c.stage, m})) continue;
+      // Both of a microbatch's forward steps have their memory from the first one on.
+      const int promised = at[0] - at[1];
+      if (c.place == 0 && waiting.held(r) + promised + 2 > 2 * n) continue;
+      ++at[size_t(c.place)];
+      return PipelineAction{c.kind, c.stage, m};
+    }
+    return {};
+  });
 }
 
 struct Maker {

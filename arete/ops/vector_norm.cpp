@@ -489,7 +489,18 @@ const OpRecord& pair_norms_op =
                             {&power, 1},
                             programs.root.get(),
                             {&root, 1}});
-              if (rows > 1 && !cpu) {
+              if (rows == 1) {
+                at += later;
+              } else if (cpu) {
+                for (int64_t k = 0; k < rows; ++k) {
+                  const Layout own(IntList{later - k}, IntList{1}, out[0].storage_offset() + at);
+                  prim::View row = made;
+                  row.data += (k * later + k) * int64_t(size_of(row.dtype));
+                  row.sizes = own.sizes, row.strides = own.strides;
+                  prims.copy({view_of(out[0], own), row});
+                  at += later - k;
+                }
+              } else {
                 // Half as many rows of twice the average length, or as many of the average one.
                 const int64_t twice = 2 * later - rows + 1, halved = rows % 2 == 0 ? 2 : 1,
                               second = halved * twice / 2;
@@ -504,14 +515,7 @@ const OpRecord& pair_norms_op =
                                  to = view_of(out[0], dense);
                 const expr::Literal counts[] = {{.i = second}, {.i = later}};
                 prims.pointwise({&packed_pairs_program(x.dtype()), from, {&to, 1}, counts});
-              }
-              for (int64_t k = 0; k < rows; ++k) {
-                const Layout own(IntList{later - k}, IntList{1}, out[0].storage_offset() + at);
-                prim::View row = made;
-                row.data += (k * later + k) * int64_t(size_of(row.dtype));
-                row.sizes = own.sizes, row.strides = own.strides;
-                if (rows > 1 && cpu) prims.copy({view_of(out[0], own), row});
-                at += later - k;
+                at += pairs_of[0] * second;
               }
               i += rows;
             }

@@ -304,6 +304,8 @@ def test_what_is_refused():
                  lambda: np.set_printoptions(legacy="1.13"), lambda: np.ndarray((2,), buffer=b"12")):
         with pytest.raises(NotImplementedError):
             call()
+    with pytest.raises(NotImplementedError, match="C order, not 'F'"):
+        np.ma.array([[1, 2]], order="F")
     with pytest.raises(AttributeError, match="no dtype is wider"):
         np.longdouble  # noqa: B018
     with pytest.raises(TypeError, match="unexpected keyword"):
@@ -382,7 +384,9 @@ def test_random_numbers(device):
 MASKED = """
     m; k; m + 1; 10 - k; m / k[0, 0]; k // 0; m % [1, 0, 2, 3]; m > 1; m == 2; ~(m > 1); 2 ** m; abs(-m); m * np.ma.masked
     np.ma.array([1., 2]); np.ma.array([1, 2], mask=True); np.ma.array([1, np.ma.masked, 3]); np.ma.array(m, mask=[1, 0, 0, 0])
-    np.ma.array(m, mask=[1, 0, 0, 0], keep_mask=False); np.ma.array([True, False], mask=[0, 1]); np.ma.array(5, mask=True)
+    np.ma.array(m, mask=[1, 0, 0, 0], keep_mask=False); np.ma.array(m, keep_mask=False).mask;
+    np.ma.array(m, keep_mask=False, shrink=False).mask
+    np.ma.array(m, order='C'); np.ma.array([True, False], mask=[0, 1]); np.ma.array(5, mask=True)
     np.ma.array([1 + 2j, 3], mask=[0, 1]); np.ma.array([], dtype=float); k[:1]; np.ma.masked_less(np.arange(8.).reshape(2, 2, 2), 3)
     np.ma.masked_less(np.ma.arange(2000), 3); np.ma.zeros((2, 2)); m.mean(); m.sum(); m.std(); m.var(ddof=1); m.min(); m.max(); m.prod()
     m.ptp(); k.mean(0); k.sum(1); k.min(axis=0); k.count(axis=1); k.all(); k.any(axis=0); k.argmax(); k.argmin(axis=1); k.cumsum()

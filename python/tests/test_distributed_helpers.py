@@ -58,7 +58,8 @@ def test_programs_in_processes(tmp_path):
 
 
 @pytest.mark.parametrize("options, error", [
-    ({"max_nodes": 2}, NotImplementedError), ({"nproc_per_node": 0}, ValueError), ({"max_restarts": -1}, ValueError),
+    ({"max_nodes": 2}, NotImplementedError), ({"rdzv_configs": {"rank": 0}}, NotImplementedError),
+    ({"nproc_per_node": 0}, ValueError), ({"max_restarts": -1}, ValueError),
     ({"rdzv_backend": "etcd"}, NotImplementedError), ({"log_line_prefix_template": "x"}, NotImplementedError),
     ({"metrics_cfg": {"a": "b"}}, NotImplementedError), ({"virtual_local_rank": True}, NotImplementedError),
     ({"signals_to_handle": "SIGINT"}, NotImplementedError), ({"event_log_handler": "console"}, NotImplementedError)])

@@ -12,7 +12,7 @@ from ._memory import (
     MemoryPool, PinnedMemoryPool, alloc_pinned_memory, get_default_memory_pool, get_default_pinned_memory_pool, set_allocator,
     set_pinned_memory_allocator,
 )
-from .stream import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
+from .stream import Entered, Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
 
 __all__ = [
     "Device", "Event", "ExternalStream", "MemoryPointer", "MemoryPool", "PinnedMemoryPool", "Stream", "alloc_pinned_memory", "driver",
@@ -30,7 +30,7 @@ def synchronize():
         _cuda.synchronize()
 
 
-class Device:
+class Device(Entered):
     """A GPU; with `with`, the current one."""
 
     def __init__(self, device=None):
@@ -49,14 +49,8 @@ class Device:
     def __hash__(self):
         return hash(self.id)
 
-    def __enter__(self):
-        context = _cuda.device(self.id) if is_available() else contextlib.nullcontext()
-        context.__enter__()
-        self._contexts.append(context)
-        return self
-
-    def __exit__(self, *error):
-        return self._contexts.pop().__exit__(*error)
+    def _context(self):
+        return _cuda.device(self.id) if is_available() else contextlib.nullcontext()
 
     def use(self):
         if is_available():

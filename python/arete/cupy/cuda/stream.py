@@ -9,6 +9,19 @@ from ... import cuda as _cuda
 is_available = _cuda.is_available
 
 
+class Entered:
+    """What `with` makes current: _context() of it, as often as it is entered. `_contexts`: those that are open."""
+
+    def __enter__(self):
+        context = self._context()
+        context.__enter__()
+        self._contexts.append(context)
+        return self
+
+    def __exit__(self, *error):
+        return self._contexts.pop().__exit__(*error)
+
+
 class _StreamType(type):
     @property
     def null(cls):
@@ -18,7 +31,7 @@ class _StreamType(type):
     ptds = null
 
 
-class Stream(metaclass=_StreamType):
+class Stream(Entered, metaclass=_StreamType):
     """A new stream; `with stream:` and `stream.use()` make it the current one. It never waits for the null stream, whatever
     `non_blocking` says: an event that one records and the other waits for orders the two."""
 
@@ -49,14 +62,8 @@ class Stream(metaclass=_StreamType):
     def __repr__(self):
         return f"<Stream {self.ptr}>"
 
-    def __enter__(self):
-        context = _cuda.stream(self._stream) if self._stream else contextlib.nullcontext()
-        context.__enter__()
-        self._contexts.append(context)
-        return self
-
-    def __exit__(self, *error):
-        return self._contexts.pop().__exit__(*error)
+    def _context(self):
+        return _cuda.stream(self._stream) if self._stream else contextlib.nullcontext()
 
     def use(self):
         if self._stream:

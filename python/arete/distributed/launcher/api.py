@@ -20,9 +20,10 @@ __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 @dataclass
 class LaunchConfig:
     """How many processes elastic_launch() starts, and how. `rdzv_endpoint` "host:port" is where rank 0 listens; without a port, or with
-    port 0, a free one is taken for each start. As nobody has to be found, `rdzv_timeout` and `monitor_interval` change nothing on one
-    machine. NotImplementedError for several machines (`arete run` starts programs there), and for what this package has not: log
-    files, metrics, events, filters of output and processors for processes."""
+    port 0, a free one is taken for each start. Nobody has to be found on one machine, so no limit of a search, `rdzv_timeout` or one of
+    `rdzv_configs`, is ever met, and processes are watched without a pause, whatever `monitor_interval` says. NotImplementedError for
+    several machines (`arete run` starts programs there), and for what this package has not: log files, metrics, events, filters of
+    output and processors for processes."""
 
     min_nodes: int
     max_nodes: int
@@ -55,6 +56,9 @@ class LaunchConfig:
             raise ValueError("LaunchConfig: nproc_per_node must be positive and max_restarts not negative")
         if self.rdzv_backend not in ("c10d", "static"):
             raise NotImplementedError(f"LaunchConfig: there is no rendezvous backend '{self.rdzv_backend}', but c10d and static")
+        for name in self.rdzv_configs:
+            if "timeout" not in name:
+                raise NotImplementedError(f"LaunchConfig: rdzv_configs may hold limits of time, not '{name}'")
         for name in ("logs_specs", "log_line_prefix_template", "metrics_cfg", "numa_options", "duplicate_stdout_filters",
                      "duplicate_stderr_filters", "virtual_local_rank"):
             if getattr(self, name):
