@@ -302,7 +302,10 @@ bool CudaBackend::wants_channels_last(const ConvArgs& c) const {
 
 void CudaBackend::conv(const ConvArgs& args) {
   prim::check(args);
-  if (direct_conv(*this, args)) return;
+  const auto finish = [&] {
+    if (args.pass == Pass::wgrad && args.bias) sum_bias_gradient(*this, args);
+  };
+  if (direct_conv(*this, args)) return finish();
   if (!cudnn_enabled() || !cudnn::data_type(args.x.dtype) || args.x.numel() == 0 ||
       args.y.numel() == 0 || args.w.numel() == 0)
     return Primitives::conv(args);
@@ -316,7 +319,7 @@ void CudaBackend::conv(const ConvArgs& args) {
                         ? convolve(*this, args, stream)
                         : convolve_in_parts(*this, args, step, stream);
   if (!done) return Primitives::conv(args);
-  if (args.pass == Pass::wgrad && args.bias) sum_bias_gradient(*this, args);
+  finish();
 }
 
 }  // namespace arete::cuda

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "arete/backend/cuda/codegen/direct_conv.h"
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/prim/decompose/layout_view_internal.h"
 
 namespace arete::cuda {
 namespace {
@@ -20,6 +22,8 @@ using Pass = ConvArgs::Pass;
 
 // Below, a call takes about as long as its launch in either way.
 constexpr int64_t kFewestResults = 64 << 10;
+// Pairs of channels of one group, each of which reads both for the gradient of its weights.
+constexpr int64_t kMostPairs = 4;
 constexpr int64_t kMostChannels = 4, kMostTaps = 256, kLargestKernel = 11;
 // Several blocks should fit on a multiprocessor, so that some load while others compute.
 constexpr int64_t kSharedBytes = 40 << 10;
@@ -66,8 +70,9 @@ struct Tiling {
   int64_t tiles_x, tiles_y, blocks, plane_words;
 };
 
-// The tile that takes the fewest reads, then as many planes as give a full block.
-Tiling choose_tiling(const DirectConvKernel& k, const Planes& out, int64_t planes,
+// The tile that takes the fewest reads, then as many planes as give a full block. All is done
+// `times` times.
+Tiling choose_tiling(const DirectConvKernel& k, const Planes& out, int64_t planes, int64_t times,
                      int multiprocessors) {
   const int64_t height = out.size[2], width = out.size[3];
   const auto halves_until = [](int& n, auto&& done) {
@@ -99,7 +104,7 @@ Tiling choose_tiling(const DirectConvKernel& k, const Planes& out, int64_t plane
   };
   // Every multiprocessor should have work.
   const auto spreads = [&] {
-    return b.threads() <= 64 || tiling().blocks >= 2 * int64_t(multiprocessors);
+    return b.threads() <= 64 || tiling().blocks * times >= 2 * int64_t(multiprocessors);
   };
   for (int* n : {&b.z, &b.y, &b.x}) halves_until(*n, fits);
   for (int* n : {&b.z, &b.y, &b.x}) halves_until(*n, spreads);
@@ -121,25 +126,11 @@ const Kernel& find(CudaBackend& backend, const DirectConvKernel& k) {
   return kernel;
 }
 
-}  // namespace
-
-bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
+// Sets what the window says; false where no kernel takes it. padding: of rows and columns.
+bool set_window(DirectConvKernel& k, const ConvArgs& c, const Planes& in, const Planes& out,
+                const Planes& w, int64_t (&padding)[2]) {
   const int64_t spatial = c.window.spatial;
   const bool is_gradient = c.pass == Pass::dgrad;
-  if (c.pass == Pass::wgrad || spatial > 2 || !is_supported(c.x.dtype)) return false;
-  // The gradient of the input at stride 1 is the convolution of that of the output with the
-  // mirrored kernel, the channels of which change places.
-  const Planes in(is_gradient ? c.y : c.x), out(is_gradient ? c.x : c.y), w(c.w);
-  const int64_t channels_in = in.size[1] / c.groups, channels_out = out.size[1] / c.groups;
-  if (channels_in > kMostChannels || channels_out > kMostChannels || out.numel() < kFewestResults ||
-      in.numel() == 0 || w.numel() == 0)
-    return false;
-  if (in.stride[3] != 1 || out.stride[3] != 1) return false;
-
-  DirectConvKernel k;
-  k.dtype = c.x.dtype;
-  k.in = int(channels_in), k.out = int(channels_out);
-  int64_t padding[2] = {0, 0};
   for (size_t d = size_t(2 - spatial); d < 2; ++d) {
     const size_t from = d - size_t(2 - spatial);
     const int64_t size = w.size[d + 2], stride = c.window.stride[from];
@@ -154,19 +145,108 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
     (d == 0 ? k.dilation_y : k.dilation_x) = int(dilation);
   }
   if (k.taps() > kMostTaps) return false;
-  const int64_t planes = in.size[0] * c.groups;
   k.rows = out.size[2] == 1 ? 1 : k.most_rows();
-  const size_t element_size = size_of(k.dtype);
-  k.vector = in.has_vectors(k.strip(), element_size);
+  k.vector = in.has_vectors(k.strip(), size_of(k.dtype));
   const int64_t into = padding[1] % k.strip();
   if (k.vector && into != 0) k.phase = int(into < 0 ? -into : k.strip() - into);
+  return true;
+}
 
-  const Tiling tiling = choose_tiling(k, out, planes, backend.limits().multiprocessors);
+// What the arguments of all kernels have.
+template <class Arguments>
+void set_tiles(Arguments& a, const DirectConvKernel& k, const Tiling& tiling, const Planes& in,
+               const Planes& out, const int64_t (&padding)[2]) {
+  a.in = in.data;
+  a.in_sample = in.stride[0], a.in_channel = in.stride[1], a.in_row = in.stride[2];
+  a.in_height = int32_t(in.size[2]), a.in_width = int32_t(in.size[3]);
+  a.out_height = int32_t(out.size[2]), a.out_width = int32_t(out.size[3]);
+  a.top = int32_t(padding[0]), a.left = int32_t(padding[1]);
+  a.tiles_x = uint32_t(tiling.tiles_x), a.tiles_y = uint32_t(tiling.tiles_y);
+  a.log_x = std::countr_zero(unsigned(tiling.block.x));
+  a.log_y = std::countr_zero(unsigned(tiling.block.y));
+  a.tile_row = k.tile_row(tiling.block.x), a.tile_rows = k.tile_rows(tiling.block.y);
+  a.plane_words = int32_t(tiling.plane_words);
+}
+
+size_t shared_bytes(const DirectConvKernel& k, const Tiling& tiling) {
+  return size_t(tiling.plane_words * tiling.block.z) * size_t(16 / k.strip());
+}
+
+bool weight_gradient(CudaBackend& backend, const ConvArgs& c, DirectConvKernel k, const Planes& in,
+                     const Planes& grad, const Planes& w) {
+  const int64_t channels_in = in.size[1] / c.groups, channels_out = grad.size[1] / c.groups;
+  int64_t padding[2] = {0, 0};
+  k.is_weight_gradient = true;
+  if (channels_in * channels_out > kMostPairs || !set_window(k, c, in, grad, w, padding) ||
+      !k.has_weight_gradient())
+    return false;
+  const int64_t pairs = c.groups * channels_in * channels_out, samples = in.size[0];
+  const int multiprocessors = backend.limits().multiprocessors;
+  Tiling tiling = choose_tiling(k, grad, samples, pairs, multiprocessors);
+  tiling.block.z = std::max(tiling.block.z, 32 / (tiling.block.x * tiling.block.y));  // whole warps
+  const int64_t items = tiling.tiles_x * tiling.tiles_y * divide_up(samples, tiling.block.z);
+  constexpr int64_t kBlocks = 8;  // for each multiprocessor
+  const int64_t splits = std::clamp<int64_t>(divide_up(kBlocks * multiprocessors, pairs), 1, items);
+  if (std::max(items, pairs * splits) > std::numeric_limits<int32_t>::max()) return false;
+
+  const CUstream stream = backend.enter(c);
+  const DType wide = k.dtype == kFloat64 ? kFloat64 : kFloat32;
+  Shape sizes{splits};
+  for (int64_t n : c.w.sizes) sizes.push_back(n);
+  const prim::ScratchView parts(backend, wide, sizes);
+  DirectConvWeightArguments a{};
+  set_tiles(a, k, tiling, in, grad, padding);
+  a.grad = grad.data, a.parts = parts.view().data;
+  a.grad_sample = grad.stride[0], a.grad_channel = grad.stride[1], a.grad_row = grad.stride[2];
+  a.samples = uint32_t(samples), a.pairs = uint32_t(pairs);
+  a.channels_in = uint32_t(channels_in), a.channels_out = uint32_t(channels_out);
+  a.items = uint32_t(items), a.splits = uint32_t(splits);
+  a.vector_load = grad.has_vectors(k.strip(), size_of(k.dtype));
+  const size_t sums = size_t(tiling.block.threads() / 32 * k.taps() * (16 / k.strip()));
+  backend.launch(find(backend, k), {unsigned(pairs * splits), 1, 1},
+                 {unsigned(tiling.block.threads()), 1, 1}, std::max(shared_bytes(k, tiling), sums),
+                 stream, a);
+  std::optional<prim::ScratchView> sum;
+  if (c.w.dtype != wide) sum.emplace(backend, wide, c.w.sizes);
+  const View& to = sum ? sum->view() : c.w;
+  backend.reduce({.monoid = prim::Monoid::sum,
+                  .space = sizes,
+                  .reduced = 1,
+                  .inputs = {&parts.view(), 1},
+                  .out = prim::LayoutView(to, unsqueeze(prim::layout_of(to), 0)),
+                  .params = {},
+                  .epilogue_params = {}});
+  if (sum) backend.copy({.out = c.w, .in = *sum});
+  return true;
+}
+
+}  // namespace
+
+bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
+  const bool is_gradient = c.pass == Pass::dgrad, is_forward = c.pass == Pass::forward;
+  if (c.window.spatial > 2 || !is_supported(c.x.dtype)) return false;
+  // The gradient of the input at stride 1 is the convolution of that of the output with the
+  // mirrored kernel, the channels of which change places.
+  const Planes in(is_gradient ? c.y : c.x), out(is_gradient ? c.x : c.y), w(c.w);
+  const int64_t channels_in = in.size[1] / c.groups, channels_out = out.size[1] / c.groups;
+  if (channels_in > kMostChannels || channels_out > kMostChannels || out.numel() < kFewestResults ||
+      in.numel() == 0 || w.numel() == 0)
+    return false;
+  if (in.stride[3] != 1 || out.stride[3] != 1) return false;
+
+  DirectConvKernel k;
+  k.dtype = c.x.dtype;
+  if (c.pass == Pass::wgrad) return weight_gradient(backend, c, k, in, out, w);
+  k.in = int(channels_in), k.out = int(channels_out);
+  int64_t padding[2] = {0, 0};
+  if (!set_window(k, c, in, out, w, padding)) return false;
+  const int64_t planes = in.size[0] * c.groups;
+  const Tiling tiling = choose_tiling(k, out, planes, 1, backend.limits().multiprocessors);
   if (planes > kLargestExtent || tiling.blocks > std::numeric_limits<int32_t>::max()) return false;
 
   DirectConvArguments a{};
-  a.in = in.data, a.out = out.data;
-  a.in_sample = in.stride[0], a.in_channel = in.stride[1], a.in_row = in.stride[2];
+  set_tiles(a, k, tiling, in, out, padding);
+  a.out = out.data;
   a.out_sample = out.stride[0], a.out_channel = out.stride[1], a.out_row = out.stride[2];
   a.w_out = w.stride[0], a.w_in = w.stride[1], a.w_row = w.stride[2], a.w_column = w.stride[3];
   int64_t w_group = a.w_out * channels_out, w_start = 0;
@@ -177,23 +257,14 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
     a.w_row = -a.w_row, a.w_column = -a.w_column;
   }
   a.w_group = w_group;
-  a.w = w.data + w_start * int64_t(element_size);
-  if (!is_gradient && c.bias) a.bias = c.bias.data, a.bias_stride = c.bias.strides[0];
-  a.in_height = int32_t(in.size[2]), a.in_width = int32_t(in.size[3]);
-  a.out_height = int32_t(out.size[2]), a.out_width = int32_t(out.size[3]);
-  a.top = int32_t(padding[0]), a.left = int32_t(padding[1]);
+  a.w = w.data + w_start * int64_t(size_of(k.dtype));
+  if (is_forward && c.bias) a.bias = c.bias.data, a.bias_stride = c.bias.strides[0];
   a.groups = uint32_t(c.groups), a.planes = uint32_t(planes);
-  a.tiles_x = uint32_t(tiling.tiles_x), a.tiles_y = uint32_t(tiling.tiles_y);
-  a.log_x = std::countr_zero(unsigned(tiling.block.x));
-  a.log_y = std::countr_zero(unsigned(tiling.block.y));
-  a.tile_row = k.tile_row(tiling.block.x), a.tile_rows = k.tile_rows(tiling.block.y);
-  a.plane_words = int32_t(tiling.plane_words);
-  a.vector_store = out.has_vectors(k.strip(), element_size);
+  a.vector_store = out.has_vectors(k.strip(), size_of(k.dtype));
 
   const CUstream stream = backend.enter(c);
-  const size_t shared = size_t(tiling.plane_words * tiling.block.z) * size_t(16 / k.strip());
   backend.launch(find(backend, k), {unsigned(tiling.blocks), 1, 1},
-                 {unsigned(tiling.block.threads()), 1, 1}, shared, stream, a);
+                 {unsigned(tiling.block.threads()), 1, 1}, shared_bytes(k, tiling), stream, a);
   return true;
 }
 

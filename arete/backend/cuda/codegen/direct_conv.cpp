@@ -6,6 +6,7 @@
 namespace arete::cuda {
 
 static_assert(sizeof(DirectConvArguments) == 16 * 8 + 16 * 4);
+static_assert(sizeof(DirectConvWeightArguments) == 9 * 8 + 20 * 4);
 
 namespace {
 int round_up(int n, int step) { return (n + step - 1) / step * step; }
@@ -29,13 +30,18 @@ int DirectConvKernel::tile_row(int threads) const {
 }
 
 int DirectConvKernel::weight_words() const {
+  if (is_weight_gradient) return 0;
   return in * kernel_y * out * round_up(kernel_x, strip());
+}
+
+bool DirectConvKernel::has_weight_gradient() const {
+  return kernel_y * kernel_x * (dtype == kFloat64 ? 2 : 1) <= 64;
 }
 
 uint64_t DirectConvKernel::number() const {
   uint64_t n = uint64_t(dtype);
   for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in, out, rows,
-                int(vector), phase})
+                int(vector), phase, int(is_weight_gradient)})
     n = 16 * n + uint64_t(v);
   return n;
 }
@@ -43,7 +49,8 @@ uint64_t DirectConvKernel::number() const {
 KernelSource direct_conv_source(const DirectConvKernel& k) {
   ARETE_ASSERT(k.dtype == kFloat64 || k.dtype == kFloat32 || is_reduced_float(k.dtype));
   ARETE_ASSERT(k.phase >= 0 && k.phase < (k.vector ? k.strip() : 1));
-  std::string name = std::string("direct_conv_") + storage_name(k.dtype);
+  std::string name = std::string(k.is_weight_gradient ? "direct_conv_weights_" : "direct_conv_") +
+                     storage_name(k.dtype);
   std::string arguments = storage_name(k.dtype);
   const auto add = [&](std::initializer_list<int> values, const char* prefix) {
     for (int v : values) {
@@ -55,14 +62,15 @@ KernelSource direct_conv_source(const DirectConvKernel& k) {
   add({k.kernel_y, k.kernel_x}, "_");
   add({k.stride_y, k.stride_x}, "_stride");
   add({k.dilation_y, k.dilation_x}, "_dilation");
-  add({k.in, k.out}, "_channels");
+  if (!k.is_weight_gradient) add({k.in, k.out}, "_channels");
   add({k.rows}, "_rows");
   add({k.phase}, k.vector ? "_vector" : "_scalar");
   arguments += k.vector ? ", true" : ", false";
   return {name, "#include \"direct_conv.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
-                    std::to_string(kDirectConvThreads) + ") " + name +
-                    "(const __grid_constant__ DirectConvArguments p) {\n  DirectConv<" + arguments +
-                    ">::run(p);\n}\n"};
+                    std::to_string(kDirectConvThreads) + ") " + name + "(const __grid_constant__ " +
+                    (k.is_weight_gradient ? "DirectConvWeightArguments p) {\n  DirectConvWeights<"
+                                          : "DirectConvArguments p) {\n  DirectConv<") +
+                    arguments + ">::run(p);\n}\n"};
 }
 
 std::vector<KernelSource> direct_conv_samples() {
@@ -70,6 +78,9 @@ std::vector<KernelSource> direct_conv_samples() {
   const auto add = [&](DirectConvKernel k, bool flat = false) {
     k.rows = flat ? 1 : k.most_rows();
     sources.push_back(direct_conv_source(k));
+    k.is_weight_gradient = true;
+    if (k.in == 1 && k.out == 1 && k.has_weight_gradient())
+      sources.push_back(direct_conv_source(k));
   };
   for (DType t : {kFloat32, kFloat16, kBFloat16, kFloat64}) {
     const int last = t == kFloat64 ? 1 : 3;

@@ -21,6 +21,18 @@ struct DirectConvArguments {
   int32_t plane_words;
   int32_t vector_store;
 };
+/// The argument of those for the gradient of the weights.
+struct DirectConvWeightArguments {
+  const void *in, *grad;
+  void* parts;
+  int64_t in_sample, in_channel, in_row, grad_sample, grad_channel, grad_row;
+  int32_t in_height, in_width, out_height, out_width, top, left;
+  uint32_t samples, pairs, channels_in, channels_out;
+  uint32_t tiles_x, tiles_y, items, splits;
+  int32_t log_x, log_y;
+  int32_t tile_row, tile_rows, plane_words;
+  int32_t vector_load;
+};
 /// The most threads of a block.
 inline constexpr int kDirectConvThreads = 256;
 
@@ -37,17 +49,21 @@ struct DirectConvKernel {
   /// its row, fewer than strip(). Else phase is 0.
   bool vector = false;
   int phase = 0;
+  /// The gradient of the weights, of one channel in and out at a time.
+  bool is_weight_gradient = false;
 
   /// Neighbouring results per thread: 16 bytes of the type that sums are kept in.
   int strip() const { return dtype == kFloat64 ? 2 : 4; }
   int taps() const { return kernel_y * kernel_x * in * out; }
+  /// Whether the sums of all weights between two channels fit in a thread's registers.
+  bool has_weight_gradient() const;
   /// The most rows whose sums and weights fit in registers and whose code stays short.
   int most_rows() const;
   /// Elements in a row of the tile that serves `threads` threads side by side, and the number of
   /// rows of that for `threads` above each other.
   int tile_row(int threads) const;
   int tile_rows(int threads) const { return (threads * rows - 1) * stride_y + reach_y() + 1; }
-  /// Elements of shared memory that the weights of one group take.
+  /// Elements of shared memory that the weights of one group take; none for their gradient.
   int weight_words() const;
   /// Different for different kernels.
   uint64_t number() const;

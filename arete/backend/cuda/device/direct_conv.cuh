@@ -1,8 +1,9 @@
 // Convolutions with few channels per group, straight from the definition: a block computes tiles of
 // the result, a thread kRows x kStrip neighbouring elements of all channels of one group, out of an
-// input tile in shared memory. Sums run in one order, in f32 at least.
-// Mirrors DirectConvArguments in codegen/direct_conv.h.
+// input tile in shared memory. Sums run in one order, in f32 at least. Gradients of the weights,
+// below, read the same tiles. Mirrors the arguments in codegen/direct_conv.h.
 #pragma once
+#include "block.cuh"
 #include "dtype.cuh"
 
 // A plane is one group of one sample. Strides in elements; neighbours in a row are 1 apart.
@@ -55,8 +56,9 @@ struct DirectConv {
   }
 
   /// The tile whose first element is (first_y, first_x), with zeros outside the input.
-  DEVICE void load_tile(const DirectConvArguments& p, const T* from, i32 first_y, i32 first_x,
-                        u32 thread, u32 threads, C* to) {
+  template <class A>
+  DEVICE void load_tile(const A& p, const T* from, i32 first_y, i32 first_x, u32 thread,
+                        u32 threads, C* to) {
     const int units = p.tile_row / kUnit;
     const int step_rows = int(threads / u32(units)), step_units = int(threads) - step_rows * units;
     int row = int(thread / u32(units)), unit = int(thread) - row * units;
@@ -197,5 +199,137 @@ struct DirectConv {
             if (x + s < p.out_width) row[s] = result.v[s];
         }
       }
+  }
+};
+
+// A plane is the channel `pair` of one sample. Strides in elements; neighbours in a row are 1
+// apart.
+struct DirectConvWeightArguments {
+  const void *in, *grad;  // grad: of the result
+  void* parts;            // [splits][pairs][kernel], in the type of sums
+  i64 in_sample, in_channel, in_row, grad_sample, grad_channel, grad_row;
+  i32 in_height, in_width, out_height, out_width, top, left;  // top, left: padding
+  u32 samples, pairs, channels_in, channels_out;              // channels of a group
+  u32 tiles_x, tiles_y, items, splits;  // items: tiles of all samples, which splits take in turn
+  i32 log_x, log_y;
+  i32 tile_row, tile_rows, plane_words;
+  i32 vector_load;  // the gradient may be read kStrip at once
+};
+
+/// The gradient of the weights between one input and one output channel: each thread of a block
+/// sums over its places of the result in all tiles of the block, then the threads' sums are added.
+template <class T, int kKernelY, int kKernelX, int kStrideY, int kStrideX, int kDilationY,
+          int kDilationX, int kRows, int kPhase, bool kVector>
+struct DirectConvWeights {
+  typedef DirectConv<T, kKernelY, kKernelX, kStrideY, kStrideX, kDilationY, kDilationX, 1, 1, kRows,
+                     kPhase, kVector>
+      Conv;
+  typedef typename Conv::C C;
+  typedef typename Conv::Strip Strip;
+  static const int kStrip = Conv::kStrip, kTaps = kKernelY * kKernelX;
+
+  DEVICE void load_gradient(const DirectConvWeightArguments& p, const T* from, i32 y, i32 x,
+                            C (&to)[kRows][kStrip]) {
+#pragma unroll
+    for (int v = 0; v < kRows; ++v) {
+      Vec<T, kStrip> loaded = Vec<T, kStrip>();
+      const T* const row = from + i64(y + v) * p.grad_row + x;
+      if (y + v < p.out_height) {
+        if (p.vector_load) {
+          loaded = *reinterpret_cast<const Vec<T, kStrip>*>(row);
+        } else {
+#pragma unroll
+          for (int s = 0; s < kStrip; ++s)
+            if (x + s < p.out_width) loaded.v[s] = row[s];
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kStrip; ++s) to[v][s] = to_compute(loaded.v[s]);
+    }
+  }
+
+  /// Adds what a thread's places contribute. Each row of the tile is read once.
+  DEVICE void accumulate(const C* tile, int tile_row, const C (&grad)[kRows][kStrip],
+                         C (&sum)[kKernelY][kKernelX]) {
+#pragma unroll
+    for (int r = 0; r <= (kRows - 1) * kStrideY + (kKernelY - 1) * kDilationY; ++r) {
+      Strip window[Conv::kWindowStrips];
+#pragma unroll
+      for (int k = 0; k < Conv::kWindowStrips; ++k)
+        window[k] = *reinterpret_cast<const Strip*>(tile + r * tile_row + k * kStrip);
+#pragma unroll
+      for (int v = 0; v < kRows; ++v) {
+        const int below = r - v * kStrideY, y = below / kDilationY;
+        if (below < 0 || below % kDilationY != 0 || y >= kKernelY) continue;
+#pragma unroll
+        for (int x = 0; x < kKernelX; ++x)
+#pragma unroll
+          for (int s = 0; s < kStrip; ++s) {
+            const int i = kPhase + s * kStrideX + x * kDilationX;
+            sum[y][x] =
+                direct_multiply_add(window[i / kStrip].v[i % kStrip], grad[v][s], sum[y][x]);
+          }
+      }
+    }
+  }
+
+  DEVICE void run(const DirectConvWeightArguments& p) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const u32 across = 1u << p.log_x, threads = across << p.log_y;
+    const u32 thread = threadIdx.x & (threads - 1), in_block = threadIdx.x / threads;
+    const u32 planes = blockDim.x / threads;
+    const int own_x = int(thread & (across - 1)), own_y = int(thread >> p.log_x);
+    const u32 pair = blockIdx.x / p.splits, split = blockIdx.x - pair * p.splits;
+    const u32 out_channel = pair / p.channels_in,
+              in_channel = out_channel / p.channels_out * p.channels_in + pair % p.channels_in;
+    C* const tile = reinterpret_cast<C*>(shared) + in_block * p.plane_words;
+    const T* const in = static_cast<const T*>(p.in) + in_channel * p.in_channel;
+    const T* const grad = static_cast<const T*>(p.grad) + out_channel * p.grad_channel;
+
+    C sum[kKernelY][kKernelX];
+#pragma unroll
+    for (int y = 0; y < kKernelY; ++y)
+#pragma unroll
+      for (int x = 0; x < kKernelX; ++x) sum[y][x] = C(0);
+#pragma unroll 1
+    for (u32 item = split; item < p.items; item += p.splits) {
+      const u32 rest = item / p.tiles_x, tile_x = item - rest * p.tiles_x;
+      const u32 block = rest / p.tiles_y, tile_y = rest - block * p.tiles_y;
+      const u32 sample = block * planes + in_block;
+      const i32 block_x = i32(tile_x << p.log_x) * kStrip, block_y = i32(tile_y << p.log_y) * kRows;
+      const i32 x = block_x + own_x * kStrip, y = block_y + own_y * kRows;
+      const bool is_plane = sample < p.samples;
+      const bool is_active = is_plane && x < p.out_width && y < p.out_height;
+      C own[kRows][kStrip];  // on their way while the tile is loaded
+      if (is_active) load_gradient(p, grad + sample * p.grad_sample, y, x, own);
+      __syncthreads();  // the tile is in use until here
+      if (is_plane)
+        Conv::load_tile(p, in + sample * p.in_sample, block_y * kStrideY - p.top,
+                        block_x * kStrideX - p.left - kPhase, thread, threads, tile);
+      __syncthreads();
+      if (is_active)
+        accumulate(tile + own_y * kRows * kStrideY * p.tile_row + own_x * kStrip * kStrideX,
+                   p.tile_row, own, sum);
+    }
+    __syncthreads();
+
+    C* const of_warps = reinterpret_cast<C*>(shared);
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int y = 0; y < kKernelY; ++y)
+#pragma unroll
+      for (int x = 0; x < kKernelX; ++x) {
+        C s = sum[y][x];
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) s += shuffle_xor(s, d);
+        if (lane == 0) of_warps[warp * kTaps + y * kKernelX + x] = s;
+      }
+    __syncthreads();
+    C* const to = static_cast<C*>(p.parts) + (i64(split) * p.pairs + pair) * kTaps;
+    for (u32 tap = threadIdx.x; tap < kTaps; tap += blockDim.x) {
+      C s = of_warps[tap];
+      for (u32 w = 1; w < blockDim.x / 32; ++w) s += of_warps[w * kTaps + tap];
+      to[tap] = s;
+    }
   }
 };
