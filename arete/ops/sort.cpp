@@ -73,10 +73,28 @@ const OpRecord& argsort_op =
           return {call_all(sort_op, {c.tensor(0).detach(), c[1], c[2], true})[1]};
         });
 
+const OpRecord& sorted_values_op =
+    define("sorted_values(Tensor self) -> Tensor")
+        .doc("Sorted values along the first dimension, equal ones in any order.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() == 0) return p.copy({view_of(out[0]), view_of(x)});
+          p.sort({view_of(x), view_of(out[0]), {}, 0});
+        })
+        .no_grad_outputs(1);
+
 const OpRecord& msort_op = define("msort(Tensor self) -> Tensor")
                                .doc("Sorted values along the first dimension.")
                                .compose([](const Call& c) -> Results {
-                                 return {call_all(sort_op, {c[0], 0, false, true})[0]};
+                                 const Tensor& x = c.tensor(0);
+                                 if (modes().grad_enabled && x.requires_grad())
+                                   return {call_all(sort_op, {x, 0, false, true})[0]};
+                                 return {call(sorted_values_op, {x})};
                                });
 
 }  // namespace

@@ -109,7 +109,7 @@ Results different(const Call& c, size_t dim_arg, bool sorted) {
     if (want_inverse)
       std::tie(rows, order) = sort(rows, 0, false, true);
     else
-      rows = std::get<0>(sort(rows, 0));
+      rows = msort(rows);
   } else if (sorted) {
     order = lexicographic_order(rows);
     rows = rows.index_select(0, order);

@@ -29,9 +29,10 @@ bool DenseRows::holds(const prim::View& v, int dim) {
 }
 
 size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) {
-  const size_t key_bytes = sort.element.bytes(), position_bytes = sort.wide ? 8 : 4;
-  const int64_t tile = sorting::sort_tile(key_bytes, sort.wide),
-                tiles = (sort.length + tile - 1) / tile, passes = sort.passes;
+  const sorting::SortForm& form = sort.form;
+  const size_t position_bytes = form.wide ? 8 : 4;
+  const int64_t tile = sorting::sort_tile(form), tiles = (sort.length + tile - 1) / tile,
+                passes = sort.passes;
   const int64_t table = sort.rows * sorting::kDigits;  // counts of one digit
   // Counts of all digits, states of all tiles, numbers of next tiles.
   const size_t counts_bytes = size_t(passes * table) * position_bytes,
@@ -41,8 +42,6 @@ size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) 
   ARETE_CU(cuMemsetD8Async, memory.address(), 0, bytes, stream);
   const uint64_t states = memory.address() + counts_bytes, next_tiles = states + states_bytes;
   const uint64_t flip = flip_for(sort.descending);
-  const size_t number = sort.element.number() * 2 + sort.wide;
-
   sorting::SortHistogramArgs h;
   h.in = sort.in;
   h.counts = memory.address();
@@ -55,18 +54,18 @@ size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) 
   h.part_length = (h.part_length + kStep - 1) / kStep * kStep;
   h.flip = flip;
   h.passes = passes;
-  static KernelTable<2 * Element::kNumbers> histograms, pass_kernels;
+  static KernelTable<sorting::SortForm::kNumbers> histograms, pass_kernels;
   static KernelTable<2> bases;
-  const Kernel& histogram = histograms.get(
-      backend, number, [&] { return sorting::sort_histogram_source(sort.element, sort.wide); });
+  const Kernel& histogram =
+      histograms.get(backend, form.number(), [&] { return sorting::sort_histogram_source(form); });
   backend.launch(histogram, {unsigned(sort.rows * h.parts)}, {sorting::kHistogramThreads}, 0,
                  stream, h);
   backend.launch(
-      bases.get(backend, sort.wide, [&] { return sorting::sort_bases_source(sort.wide); }),
+      bases.get(backend, form.wide, [&] { return sorting::sort_bases_source(form.wide); }),
       {unsigned(sort.rows * passes)}, {sorting::kDigits}, 0, stream, h.counts);
 
-  const Kernel& pass = pass_kernels.get(
-      backend, number, [&] { return sorting::sort_pass_source(sort.element, sort.wide); });
+  const Kernel& pass =
+      pass_kernels.get(backend, form.number(), [&] { return sorting::sort_pass_source(form); });
   sorting::SortPassArgs a{};
   a.values = sort.values;
   a.indices = sort.indices;
@@ -87,7 +86,7 @@ size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) 
     a.next_tile = next_tiles + uint64_t(4 * p);
     a.shift = int32_t(8 * p);
     backend.launch(pass, {unsigned(sort.rows * tiles)}, {sorting::kSortThreads},
-                   sorting::sort_shared(key_bytes, sort.wide), stream, a);
+                   sorting::sort_shared(form), stream, a);
   }
   return size_t((passes - 1) % 2);
 }
@@ -154,14 +153,13 @@ void SortedPairs::sort() {
   }
   // The first pass reads the keys where they are and writes to the other buffer.
   RadixSort sort{
-      .element = wide_ ? sorting::Element::key64() : sorting::Element::key32(),
+      .form = {wide_ ? sorting::Element::key64() : sorting::Element::key32(), wide_},
       .rows = 1,
       .length = count_,
       .in = keys_[0].address(),
       .passes = (bits_ + 7) / 8,
       .keys = {keys_[1].address(), keys_[0].address()},
       .positions = {positions_[1].address(), positions_[0].address()},
-      .wide = wide_,
   };
   result_ = 1 - radix_sort(backend_, stream_, sort);
 }

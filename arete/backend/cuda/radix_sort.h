@@ -9,15 +9,15 @@ namespace arete::cuda {
 
 /// Memory is the caller's; addresses are of the device.
 struct RadixSort {
-  sorting::Element element;
+  sorting::SortForm form;
   int64_t rows, length;  // `in` is (rows, length), contiguous
   uint64_t in;
   int passes;  // over digits of 8 bits, from the lowest
   bool descending = false;
-  /// Two buffers of keys and positions, u32 or with wide u64. Elements that have one digit need
-  /// neither, those of an even number may use (the beginning of) their outputs as the second.
+  /// Two buffers of keys and, in pairs, positions, u32 or with wide u64. Elements that have one
+  /// digit need neither, those of an even number may use (the beginning of) their outputs as the
+  /// second.
   uint64_t keys[2], positions[2];
-  bool wide;
   /// Where elements and i64 positions (if not 0) go. 0: keys and positions stay in a buffer.
   uint64_t values = 0, indices = 0;
 };

@@ -41,30 +41,29 @@ void sort_long_rows(CudaBackend& backend, CUstream stream, const prim::SortArgs&
   RowOperand in(backend, args.in, args.dim, true, true),
       values(backend, args.values, args.dim, false, true),
       indices(backend, args.indices, args.dim, false, true);
-  RadixSort sort{.element = Element::of(args.in.dtype),
-                 .rows = numel / length,
-                 .length = length,
-                 .in = in.address(),
-                 .passes = int(bytes),
-                 .descending = args.descending,
-                 .keys = {},
-                 .positions = {},
-                 .wide = !radix_sort_is_narrow(length),
-                 .values = values.address(),
-                 .indices = args.indices ? indices.address() : 0};
-  const size_t position_bytes = sort.wide ? 8 : 4;
-  std::optional<Scratch> keys, positions, more_positions;
+  RadixSort sort{
+      .form = {Element::of(args.in.dtype), !radix_sort_is_narrow(length), bool(args.indices)},
+      .rows = numel / length,
+      .length = length,
+      .in = in.address(),
+      .passes = int(bytes),
+      .descending = args.descending,
+      .keys = {},
+      .positions = {},
+      .values = values.address(),
+      .indices = args.indices ? indices.address() : 0};
+  std::optional<Scratch> keys, positions;
   if (sort.passes > 1) {
     keys.emplace(backend, size_t(numel) * bytes);
-    positions.emplace(backend, size_t(numel) * position_bytes);
     sort.keys[0] = keys->address();
-    sort.positions[0] = positions->address();
     // The number of passes is even, so the last one reads the first buffer and may write over
     // the second.
     sort.keys[1] = sort.values;
-    sort.positions[1] = sort.indices;
-    if (!sort.indices)
-      sort.positions[1] = more_positions.emplace(backend, size_t(numel) * position_bytes).address();
+    if (sort.form.pairs) {
+      positions.emplace(backend, size_t(numel) * (sort.form.wide ? 8 : 4));
+      sort.positions[0] = positions->address();
+      sort.positions[1] = sort.indices;
+    }
   }
   radix_sort(backend, stream, sort);
   values.finish();

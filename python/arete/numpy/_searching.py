@@ -41,17 +41,22 @@ def _check_kind(kind, order, stable):
         raise ValueError("Cannot specify order when the array has no fields.")
 
 
-def _sorted(t, axis, descending):
+def _sorted(t, axis, descending, stable=False):
     if t.is_complex():
         return _t.gather(t, axis, _order(t, axis, descending))
-    return t.sort(axis, descending)[0]
+    if stable:  # zeros of both signs stay as they are
+        return t.sort(axis, descending, stable=True)[0]
+    rows = t if axis == 0 else t.transpose(0, axis)
+    rows = rows.msort()
+    rows = rows.flip(0) if descending else rows
+    return rows if axis == 0 else rows.transpose(0, axis)
 
 
 def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """A sorted copy; NaN comes last."""
     _check_kind(kind, order, stable)
     t, axis = _axis(tensor_of(a), axis)
-    return wrap(_sorted(t, axis, descending))
+    return wrap(_sorted(t, axis, descending, stable or kind in ("stable", "mergesort")))
 
 
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
@@ -65,7 +70,7 @@ def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False)
 def _sort_in_place(self, axis=-1, kind=None, order=None, *, stable=None):
     """Sorts in place."""
     _check_kind(kind, order, stable)
-    self._write(_sorted(self._tensor, axis_of(axis, self.ndim), False))
+    self._write(_sorted(self._tensor, axis_of(axis, self.ndim), False, stable or kind in ("stable", "mergesort")))
 
 
 def sort_complex(a):

@@ -20,17 +20,22 @@ KernelSource kernel(const char* header, int threads, std::string name, const std
 const char* integer(bool wide) { return wide ? "u64" : "u32"; }
 std::string suffix(bool wide) { return wide ? "_wide" : ""; }
 
+KernelSource sort_kernel(const std::string& name, int threads, const std::string& args,
+                         const SortForm& f) {
+  return kernel("radix_sort.cuh", threads,
+                name + "_" + f.element.storage() + suffix(f.wide) + (f.pairs ? "" : "_keys"), args,
+                name + "<" + f.element.storage() + ", " + integer(f.wide) +
+                    (f.pairs ? ", true>" : ", false>"));
+}
+
 }  // namespace
 
 const char* Element::storage() const {
   return kind == kDtype ? storage_name(dtype) : kind == kKey32 ? "u32" : "u64";
 }
 
-KernelSource sort_histogram_source(Element element, bool wide) {
-  return kernel("radix_sort.cuh", kHistogramThreads,
-                std::string("sort_histogram_") + element.storage() + suffix(wide),
-                "SortHistogramArgs",
-                std::string("sort_histogram<") + element.storage() + ", " + integer(wide) + ">");
+KernelSource sort_histogram_source(const SortForm& form) {
+  return sort_kernel("sort_histogram", kHistogramThreads, "SortHistogramArgs", form);
 }
 
 KernelSource sort_bases_source(bool wide) {
@@ -40,10 +45,8 @@ KernelSource sort_bases_source(bool wide) {
               name + "(" + type + "* counts) {\n  sort_bases<" + type + ">(counts);\n}\n"};
 }
 
-KernelSource sort_pass_source(Element element, bool wide) {
-  return kernel("radix_sort.cuh", kSortThreads,
-                std::string("sort_pass_") + element.storage() + suffix(wide), "SortPassArgs",
-                std::string("sort_pass<") + element.storage() + ", " + integer(wide) + ">");
+KernelSource sort_pass_source(const SortForm& form) {
+  return sort_kernel("sort_pass", kSortThreads, "SortPassArgs", form);
 }
 
 KernelSource row_sort_source(Element element, bool candidates) {
@@ -115,17 +118,18 @@ std::vector<KernelSource> sort_samples() {
   for (bool wide : {false, true}) {
     out.push_back(sort_bases_source(wide));
     const Element key = wide ? Element::key64() : Element::key32();
-    out.push_back(sort_histogram_source(key, wide));
-    out.push_back(sort_pass_source(key, wide));
+    out.push_back(sort_histogram_source({key, wide}));
+    out.push_back(sort_pass_source({key, wide}));
   }
   out.push_back(row_sort_source(Element::key32(), false));
   for (int t = 0; t < kNumDTypes; ++t) {
     const DType dtype = DType(t);
     if (is_complex(dtype)) continue;
-    for (bool wide : {false, true}) {
-      out.push_back(sort_histogram_source(Element::of(dtype), wide));
-      out.push_back(sort_pass_source(Element::of(dtype), wide));
-    }
+    for (bool wide : {false, true})
+      for (bool pairs : {false, true}) {
+        out.push_back(sort_histogram_source({Element::of(dtype), wide, pairs}));
+        out.push_back(sort_pass_source({Element::of(dtype), wide, pairs}));
+      }
     for (bool candidates : {false, true})
       out.push_back(row_sort_source(Element::of(dtype), candidates));
     for (bool selects : {false, true}) {

@@ -87,15 +87,23 @@ struct Element {
 
 inline constexpr int kDigits = 256, kSortThreads = 384;
 inline constexpr int kHistogramThreads = 512, kHistogramItems = 4;
+/// How rows are sorted: with positions of the elements, of 64 bits where rows are long, or without.
+struct SortForm {
+  Element element;
+  bool wide = false, pairs = true;
+  /// Bytes of a key with its position.
+  size_t item() const { return element.bytes() + (pairs ? wide ? 8 : 4 : 0); }
+  size_t number() const { return (element.number() * 2 + wide) * 2 + pairs; }
+  static constexpr size_t kNumbers = 4 * Element::kNumbers;
+};
 /// Keys of a tile, and the bytes of shared memory for a block.
-constexpr int sort_tile(size_t key_bytes, bool wide) {
-  const size_t bytes = key_bytes + (wide ? 8 : 4);
-  return kSortThreads * (bytes <= 8 ? 16 : bytes <= 12 ? 12 : 8);
+inline int sort_tile(const SortForm& f) {
+  return kSortThreads * (f.item() <= 8 ? 16 : f.item() <= 12 ? 12 : 8);
 }
-constexpr size_t sort_shared(size_t key_bytes, bool wide) {
-  const size_t tile = size_t(sort_tile(key_bytes, wide)) * (key_bytes + (wide ? 8 : 4)),
+inline size_t sort_shared(const SortForm& f) {
+  const size_t tile = size_t(sort_tile(f)) * f.item(),
                counts = size_t(kSortThreads / 32 * kDigits) * 4;
-  return (tile > counts ? tile : counts) + kDigits * (wide ? 12 : 8) + 64;
+  return (tile > counts ? tile : counts) + kDigits * (f.wide ? 12 : 8) + 64;
 }
 /// The longest rows that row_sort takes, and bytes of its items.
 inline constexpr int64_t kRowSortLength = 4096;
@@ -123,9 +131,9 @@ struct SelectShape {
 /// neighbouring rows may.
 SelectShape select_shape(int64_t length, bool apart);
 
-KernelSource sort_histogram_source(Element element, bool wide);
+KernelSource sort_histogram_source(const SortForm& form);
 KernelSource sort_bases_source(bool wide);
-KernelSource sort_pass_source(Element element, bool wide);
+KernelSource sort_pass_source(const SortForm& form);
 /// Elements of key32() give positions of 32 bits, all others i64.
 KernelSource row_sort_source(Element element, bool candidates);
 /// `selects`: for select.

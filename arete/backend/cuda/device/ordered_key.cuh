@@ -75,3 +75,36 @@ template <>
 struct OrderedKey<f8e4m3> : FloatKey<f8e4m3, u8, 0x7e> {};
 template <>
 struct OrderedKey<f8e5m2> : FloatKey<f8e5m2, u8, 0x7c> {};
+
+/// The same order with -0 before 0, so that a key tells all of its value but the bits of a NaN.
+template <class T>
+struct ExactKey : OrderedKey<T> {};
+template <class T>
+struct ExactFloatKey : OrderedKey<T> {
+  typedef OrderedKey<T> Ordered;
+  typedef typename Ordered::U U;
+  DEVICE U key(T v) {
+    typename Ordered::Both b;
+    b.value = v;
+    if (Ordered::key(v) == Ordered::kNan) return Ordered::kNan;
+    return (b.bits & Ordered::kSign) ? U(~b.bits) : U(b.bits | Ordered::kSign);
+  }
+  DEVICE T value(U k) {
+    typename Ordered::Both b;
+    b.bits = (k & Ordered::kSign) ? U(k ^ Ordered::kSign) : U(~k);
+    return b.value;
+  }
+  DEVICE bool is_exact(U) { return true; }
+};
+template <>
+struct ExactKey<f64> : ExactFloatKey<f64> {};
+template <>
+struct ExactKey<f32> : ExactFloatKey<f32> {};
+template <>
+struct ExactKey<bf16> : ExactFloatKey<bf16> {};
+template <>
+struct ExactKey<f16> : ExactFloatKey<f16> {};
+template <>
+struct ExactKey<f8e4m3> : ExactFloatKey<f8e4m3> {};
+template <>
+struct ExactKey<f8e5m2> : ExactFloatKey<f8e5m2> {};

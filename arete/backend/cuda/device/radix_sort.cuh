@@ -10,6 +10,7 @@
 // Tiles are numbered in the order in which blocks start, so a tile waits only for tiles that run.
 // The first pass reads elements and makes keys of them; the last one makes elements of keys. Only
 // where several values share a key (zeros of both signs, NaN) it looks the element up by position.
+// Without positions, keys tell the values, and half as many bytes move.
 #pragma once
 #include "lanes.cuh"
 #include "ordered_key.cuh"
@@ -26,9 +27,16 @@ struct SortHistogramArgs {
   i64 passes;
 };
 
-template <class T, class P>
+/// How T is sorted, with positions or without.
+template <class T, bool kPairs>
+struct SortKey : OrderedKey<T> {};
+template <class T>
+struct SortKey<T, false> : ExactKey<T> {};
+
+template <class T, class P, bool kPairs>
 DEVICE void sort_histogram(const SortHistogramArgs& a) {
-  typedef typename OrderedKey<T>::U U;
+  typedef SortKey<T, kPairs> Key;
+  typedef typename Key::U U;
   constexpr int kPasses = int(sizeof(U));
   __shared__ u32 counts[kPasses * kDigits];
   for (int i = int(threadIdx.x); i < kPasses * kDigits; i += kHistogramThreads) counts[i] = 0;
@@ -43,7 +51,7 @@ DEVICE void sort_histogram(const SortHistogramArgs& a) {
 #pragma unroll
     for (int k = 0; k < kHistogramItems; ++k) {
       const i64 i = base + k * kHistogramThreads + i64(threadIdx.x);
-      keys[k] = i < end ? U(OrderedKey<T>::key(in[i]) ^ U(a.flip)) : U(0);
+      keys[k] = i < end ? U(Key::key(in[i]) ^ U(a.flip)) : U(0);
     }
 #pragma unroll
     for (int k = 0; k < kHistogramItems; ++k) {
@@ -113,12 +121,14 @@ struct SortPassArgs {
 
 constexpr int sort_items(int bytes) { return bytes <= 8 ? 16 : bytes <= 12 ? 12 : 8; }
 
-/// P: u32 where rows have fewer than 2^30 elements, else u64.
-template <class T, class P>
+/// P: u32 where rows have fewer than 2^30 elements, else u64. kPairs: with positions.
+template <class T, class P, bool kPairs>
 DEVICE void sort_pass(const SortPassArgs& a) {
-  typedef typename OrderedKey<T>::U U;
+  typedef SortKey<T, kPairs> Key;
+  typedef typename Key::U U;
   typedef TileState<P> State;
-  constexpr int kItems = sort_items(int(sizeof(U) + sizeof(P))), kTile = kSortThreads * kItems;
+  constexpr int kItems = sort_items(int(sizeof(U) + (kPairs ? sizeof(P) : 0))),
+                kTile = kSortThreads * kItems;
   extern __shared__ __align__(16) unsigned char shared[];
   P* const digit_base = reinterpret_cast<P*>(shared);  // in the row, less digit_begin
   u32* const digit_begin = reinterpret_cast<u32*>(digit_base + kDigits);  // within the tile
@@ -144,8 +154,7 @@ DEVICE void sort_pass(const SortPassArgs& a) {
     const T* const in = reinterpret_cast<const T*>(a.in) + row_begin + begin;
 #pragma unroll
     for (int k = 0; k < kItems; ++k)
-      keys[k] =
-          own + 32 * k < valid ? U(OrderedKey<T>::key(in[own + 32 * k]) ^ U(a.flip)) : U(~U(0));
+      keys[k] = own + 32 * k < valid ? U(Key::key(in[own + 32 * k]) ^ U(a.flip)) : U(~U(0));
   } else {
     const U* const in = reinterpret_cast<const U*>(a.in) + row_begin + begin;
 #pragma unroll
@@ -210,12 +219,12 @@ DEVICE void sort_pass(const SortPassArgs& a) {
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kItems; ++k) sorted_keys[ranks[k]] = keys[k];
-  if (a.in_positions) {
+  if (kPairs && a.in_positions) {
     const P* const in = reinterpret_cast<const P*>(a.in_positions) + row_begin + begin;
 #pragma unroll
     for (int k = 0; k < kItems; ++k)
       if (own + 32 * k < valid) sorted_positions[ranks[k]] = in[own + 32 * k];
-  } else {
+  } else if (kPairs) {
 #pragma unroll
     for (int k = 0; k < kItems; ++k) sorted_positions[ranks[k]] = P(begin + own + 32 * k);
   }
@@ -226,9 +235,14 @@ DEVICE void sort_pass(const SortPassArgs& a) {
     i64* const indices = a.indices ? reinterpret_cast<i64*>(a.indices) + row_begin : nullptr;
     for (int i = thread; i < valid; i += kSortThreads) {
       const U key = sorted_keys[i];
-      const P position = sorted_positions[i], to = digit_base[u32(key >> a.shift) & 255u] + P(i);
+      const P to = digit_base[u32(key >> a.shift) & 255u] + P(i);
       const U plain = U(key ^ U(a.flip));
-      values[to] = OrderedKey<T>::is_exact(plain) ? OrderedKey<T>::value(plain) : source[position];
+      if (!kPairs) {
+        values[to] = Key::value(plain);
+        continue;
+      }
+      const P position = sorted_positions[i];
+      values[to] = Key::is_exact(plain) ? Key::value(plain) : source[position];
       if (indices) indices[to] = i64(position);
     }
   } else {
@@ -238,7 +252,7 @@ DEVICE void sort_pass(const SortPassArgs& a) {
       const U key = sorted_keys[i];
       const P to = digit_base[u32(key >> a.shift) & 255u] + P(i);
       out_keys[to] = key;
-      out_positions[to] = sorted_positions[i];
+      if (kPairs) out_positions[to] = sorted_positions[i];
     }
   }
 }
