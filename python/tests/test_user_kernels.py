@@ -417,7 +417,7 @@ def test_errors_of_sources(source, error, text):
 ])
 def test_no_thread_or_block_has_memory_of_another(memory, text):
     with pytest.raises(IndexError, match=text):
-        RawKernel(f"__global__ void k() {{ int i = threadIdx.x; {memory} }}", "k")((2,), (8,), (), shared_mem=16)
+        RawKernel(f"__global__ void k(float*) {{ int i = threadIdx.x; {memory} }}", "k")((2,), (8,), (arete.ones(1),), shared_mem=16)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys as _sys
 
-from . import cuda, types
+from . import _cuda as cuda, types
 from .types import (
     boolean, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, void,
 )
 
 __all__ = ["boolean", "cuda", "float16", "float32", "float64", "install", "int16", "int32", "int64", "int8", "types", "uint16", "uint32",
            "uint64", "uint8", "void"]
+
+# Not a file of that name: the package numba-cuda puts a finder into every program that looks at all modules whose names contain
+# "numba.cuda", and never ends with one that is not Numba's.
+cuda.__name__ = __name__ + ".cuda"
+_sys.modules[cuda.__name__] = cuda
 
 
 def install():

@@ -6,6 +6,8 @@ import collections as _collections
 import math as _math
 import operator as _operator
 
+import numpy as _numpy
+
 from .. import _C, _operators as _t, linalg as _linalg
 from ..linalg import LinAlgError
 from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, wrap as _wrap
@@ -18,6 +20,7 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
     "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
 ]
+_REAL_IF_SO = tuple(_b.int(n) for n in _numpy.__version__.split(".")[:2]) < (2, 5)  # what eig and eigvals give
 EigResult = _collections.namedtuple("EigResult", "eigenvalues eigenvectors")
 EighResult = _collections.namedtuple("EighResult", "eigenvalues eigenvectors")
 QRResult = _collections.namedtuple("QRResult", "Q R")
@@ -149,11 +152,11 @@ def _real_if_so(t):
 
 
 def eig(a):
-    """Eigenvalues and eigenvectors; real where all of them are."""
+    """Eigenvalues and eigenvectors; real where all of them are, before NumPy 2.5."""
     t = _matrix(a, True)
     _finite(t)
     w, v = _factorized("eig", t)
-    real = not t.is_complex() and not _b.bool((w.imag != 0).any())
+    real = _REAL_IF_SO and not t.is_complex() and not _b.bool((w.imag != 0).any())
     return EigResult(_wrap(w.real.contiguous() if real else w), _wrap(v.real.contiguous() if real else v))
 
 
@@ -163,11 +166,11 @@ def _finite(t):
 
 
 def eigvals(a):
-    """Eigenvalues; real where all of them are."""
+    """Eigenvalues; real where all of them are, before NumPy 2.5."""
     t = _matrix(a, True)
     _finite(t)
     w = _factorized("eigvals", t)
-    return _wrap(w if t.is_complex() else _real_if_so(w))
+    return _wrap(_real_if_so(w) if _REAL_IF_SO and not t.is_complex() else w)
 
 
 def _triangle(UPLO):
