@@ -188,13 +188,24 @@ const OpRecord& fused_attention_op =
         });
 #undef ARETE_ATTENTION_NUMBERS
 
-// Whether the device has a kernel for this call, not only one in bands.
-bool has_kernel(const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || q.is_meta() || q.size(0) != k.size(0) ||
-      k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) != k.size(1))
-    return false;
-  const prim::Backend* backend = prim::find_backend(q.device());
+// Whether the device has a kernel for these elements, not only one in bands.
+bool has_kernel(const Tensor& q) {
+  const prim::Backend* backend = q.is_meta() ? nullptr : prim::find_backend(q.device());
   return backend && backend->has_own(prim::Primitive::attention, q.dtype());
+}
+// Whether it is a library's, as far as the sizes tell: half types, as many heads in query as in
+// key.
+bool is_of_library(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && size_of(q.dtype()) == 2 &&
+         q.size(0) == k.size(0) && k.size(0) == v.size(0) && k.size(1) == v.size(1) &&
+         q.size(1) == k.size(1);
+}
+// Whether our own kernels take heads of these sizes, with masks, dropout and shared heads too. They
+// give no gradient of a mask.
+bool is_own_size(const Tensor& q, const Tensor& v, const Tensor& mask) {
+  constexpr int64_t kLargest = 128;
+  return q.size(-1) <= kLargest && v.size(-1) <= kLargest &&
+         !(mask.defined() && mask.requires_grad() && is_grad_enabled());
 }
 
 // Whether to compute in bands. A few scores are cheaper to keep for the backward pass than to
@@ -297,11 +308,12 @@ Tensor attention(const Call& c) {
   if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
     mask = mask.to(q.dtype());
   const bool is_mask = !mask.defined() || mask.dtype() == kBool || is_floating(mask.dtype());
-  const bool takes_kernel =
-      allowed.fused() && same_device && !mask.defined() && p == 0 && has_kernel(q, k, v);
+  const bool is_kernel = allowed.fused() && same_device && has_kernel(q);
+  const bool takes_kernel = is_kernel && !mask.defined() && p == 0 && is_of_library(q, k, v);
   if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
       !takes_kernel && is_mask && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 &&
-      p <= 1 && (only_fused || has_many_scores(q, k, causal))) {
+      p <= 1 &&
+      (only_fused || (is_kernel && is_own_size(q, v, mask)) || has_many_scores(q, k, causal))) {
     if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
       Generator::State s{};
       if (p > 0 && p < 1)

@@ -1,13 +1,24 @@
-// Attention through cuDNN.
+// Attention through cuDNN, or by our own kernels.
+//
+// Note [Which attention on the GPU]
+// cuDNN has half types without masks and dropout. What it does not take or refuses goes to the
+// kernels of device/attention.cuh: f32, masks, dropout, heads of any size up to 128. f64, larger
+// heads, gradients of masks and calls that say how many scores to store are made of products and a
+// softmax, in bands (Note [Attention in bands]).
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 
+#include "arete/backend/cuda/codegen/attention.h"
+#include "arete/backend/cuda/codegen/random.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cudnn_attention.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/cudnn_switches.h"
 
 namespace arete::cuda {
@@ -55,7 +66,8 @@ void check_args(const AttentionArgs& a) {
   ARETE_ASSERT(has(a.k, {batch, kv_heads, kv_len, dim}));
   ARETE_ASSERT(has(a.v, {batch, kv_heads, kv_len, v_dim}));
   ARETE_ASSERT(has(a.out, {batch, heads, q_len, v_dim}));
-  ARETE_ASSERT(!a.lse || (a.lse.dtype == kFloat32 && has(a.lse, {batch, heads, q_len})));
+  ARETE_ASSERT(!a.lse ||
+               (a.lse.dtype == expr::work_dtype(a.q.dtype) && has(a.lse, {batch, heads, q_len})));
   for (const View* v : {&a.k, &a.v, &a.out}) ARETE_ASSERT(v->dtype == a.q.dtype);
   if (!a.backward) return;
   ARETE_ASSERT(a.lse && has(a.grad_out, a.out.sizes) && has(a.grad_q, a.q.sizes) &&
@@ -70,7 +82,7 @@ bool is_eligible(const AttentionArgs& a, const DeviceLimits& limits) {
   const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
   const auto is_good = [](int64_t d) { return d > 0 && d <= kLargestDim && d % kElements == 0; };
   return (a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) && is_good(dim) && is_good(v_dim) &&
-         a.q.numel() > 0 && a.k.numel() > 0 &&
+         !a.mask && a.dropout == 0 && a.q.numel() > 0 && a.k.numel() > 0 &&
          !(a.backward && a.context.library_deterministic && limits.major >= 10);
 }
 
@@ -171,24 +183,157 @@ void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const
   for (const Operand* o : {&grad_q, &grad_k, &grad_v}) o->store();
 }
 
-}  // namespace
-
-void CudaBackend::attention(const AttentionArgs& args) {
-  if (!cudnn_enabled() || !is_eligible(args, limits())) return Primitives::attention(args);
-  check_args(args);
+// The call by cuDNN. False where it cannot.
+bool run_in_library(CudaBackend& backend, const AttentionArgs& args) {
+  if (!cudnn_enabled() || !is_eligible(args, backend.limits())) return false;
   if (!cudnn::problem().empty()) {
     cudnn::note_refusal(cudnn::problem());
-    return Primitives::attention(args);
+    return false;
   }
-  const CUstream stream = enter(args);
-  const AttentionKey key = key_of(args, context_.ordinal());
+  const CUstream stream = backend.enter(args);
+  const AttentionKey key = key_of(args, backend.context().ordinal());
   const std::shared_ptr<AttentionPlan> plan = cudnn::attention_plans().get(key, [&] {
     return cudnn::make_attention_plan(
         key, {.handle = cudnn::handle(key.device, stream), .device_json = {}});
   });
-  if (!plan->plan) return Primitives::attention(args);
+  if (!plan->plan) return false;
   const std::lock_guard lock(plan->mutex);
-  run(*this, plan, key, args, stream);
+  run(backend, plan, key, args, stream);
+  return true;
+}
+
+// ---- our own kernels
+
+// Lengths are 32 bits wide, with room for a tile beyond the end.
+constexpr int64_t kLongest = int64_t(1) << 30;
+
+bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
+  const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
+  const auto is_good = [](int64_t d) { return d > 0 && d <= AttentionKernel::kLargestDim; };
+  // Blocks have at least 32 rows.
+  const int64_t longest = std::max(a.q.sizes[2], a.k.sizes[2]),
+                blocks = a.q.sizes[0] * a.q.sizes[1] * (longest / 32 + 1);
+  return limits.major >= 8 &&
+         (a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) &&
+         is_good(dim) && is_good(v_dim) && a.q.numel() > 0 && a.k.numel() > 0 &&
+         longest <= kLongest && blocks <= INT32_MAX && !a.grad_mask && a.band == 0;
+}
+
+AttentionMatrix matrix_of(const View& v, const void* data, IntList strides) {
+  return {data, v.sizes[0] == 1 ? 0 : strides[0], v.sizes[1] == 1 ? 0 : strides[1],
+          v.sizes[2] == 1 ? 0 : strides[2]};
+}
+int padded(int64_t dim) { return int(dim + 15) / 16 * 16; }
+
+class OwnAttention {
+ public:
+  OwnAttention(CudaBackend& backend, const AttentionArgs& a, CUstream stream)
+      : backend_(backend), a_(a), stream_(stream) {}
+
+  void run() {
+    Arguments q(*this, a_.q, true), k(*this, a_.k, true), v(*this, a_.v, true),
+        out(*this, a_.out, a_.backward);
+    AttentionArguments args{};
+    args.q = q.matrix, args.k = k.matrix, args.v = v.matrix, args.out = out.matrix;
+    args.lse = reinterpret_cast<float*>(a_.lse.data);
+    if (a_.lse)
+      args.lse_batch = a_.lse.strides[0], args.lse_head = a_.lse.strides[1],
+      args.lse_row = a_.lse.strides[2];
+    if (a_.mask) {
+      args.mask = a_.mask.data;
+      const auto stride = [&](size_t d) { return a_.mask.sizes[d] == 1 ? 0 : a_.mask.strides[d]; };
+      args.mask_batch = stride(0), args.mask_head = stride(1), args.mask_query = stride(2),
+      args.mask_key = stride(3);
+    }
+    args.heads = int32_t(a_.q.sizes[1]), args.group = int32_t(a_.q.sizes[1] / a_.k.sizes[1]);
+    args.queries = int32_t(a_.q.sizes[2]), args.keys = int32_t(a_.k.sizes[2]);
+    args.dim = int32_t(a_.q.sizes[3]), args.value_dim = int32_t(a_.v.sizes[3]);
+    args.scale = float(a_.scale);
+
+    AttentionKernel kernel;
+    kernel.dtype = a_.q.dtype;
+    kernel.dim = padded(args.dim), kernel.value_dim = padded(args.value_dim);
+    if (a_.mask)
+      kernel.mask =
+          a_.mask.dtype == kBool ? AttentionKernel::Mask::boolean : AttentionKernel::Mask::additive;
+    kernel.causal = a_.causal;
+    kernel.tf32 = kernel.dtype == kFloat32 && a_.context.precision != MatmulPrecision::highest;
+    if (a_.dropout != 0) set_dropout(args, kernel);
+
+    const int64_t heads = a_.q.sizes[0] * a_.q.sizes[1];
+    if (!a_.backward) {
+      kernel.vector = are_vectors_;
+      launch(kernel, AttentionKernel::Pass::forward, args.queries, heads, args);
+      return out.operand.store();
+    }
+    const Arguments grad_out(*this, a_.grad_out, true), grad_q(*this, a_.grad_q, false),
+        grad_k(*this, a_.grad_k, false), grad_v(*this, a_.grad_v, false);
+    args.grad_out = grad_out.matrix, args.grad_q = grad_q.matrix;
+    args.grad_k = grad_k.matrix, args.grad_v = grad_v.matrix;
+    const Scratch delta(backend_, size_t(heads * args.queries) * sizeof(float));
+    args.delta = reinterpret_cast<float*>(delta.data());
+    kernel.vector = are_vectors_;
+    launch(kernel, AttentionKernel::Pass::queries, args.queries, heads, args);
+    launch(kernel, AttentionKernel::Pass::keys, args.keys, a_.k.sizes[0] * a_.k.sizes[1], args);
+    for (const Arguments* g : {&grad_q, &grad_k, &grad_v}) g->operand.store();
+  }
+
+ private:
+  // A matrix of the call; a copy where its rows have gaps between elements.
+  struct Arguments {
+    Arguments(OwnAttention& self, const View& v, bool is_read)
+        : strides(contiguous_strides(v.sizes)),
+          fits(v.sizes[3] == 1 || v.strides[3] == 1),
+          operand(self.backend_, v, fits, strides, is_read),
+          matrix(matrix_of(v, operand.data(), fits ? v.strides : IntList(strides))) {
+      const int64_t unit = 16 / int64_t(size_of(v.dtype));
+      for (int64_t n : {matrix.batch, matrix.head, matrix.row, v.sizes[3]})
+        self.are_vectors_ &= n % unit == 0;
+      self.are_vectors_ &= reinterpret_cast<uintptr_t>(matrix.data) % 16 == 0;
+    }
+    Shape strides;
+    bool fits;
+    Operand operand;
+    AttentionMatrix matrix;
+  };
+
+  void set_dropout(AttentionArguments& args, AttentionKernel& kernel) {
+    // lane * 2^-32 < keep
+    const double bound = std::ceil(std::ldexp(1 - a_.dropout, 32));
+    args.any = bound >= 1 ? ~0u : 0;
+    args.last = args.any ? uint32_t(uint64_t(bound) - 1) : 0;
+    args.kept_scale = float(1 / (1 - a_.dropout));
+    args.block = a_.offset;
+    args.state = backend_.random_state(a_, stream_);
+    philox_keys(a_.seed, args.seed);
+    kernel.dropout = args.state ? AttentionKernel::Dropout::moved : AttentionKernel::Dropout::fixed;
+  }
+
+  void launch(AttentionKernel& kernel, AttentionKernel::Pass pass, int64_t rows, int64_t heads,
+              const AttentionArguments& args) {
+    kernel.pass = pass;
+    static thread_local KernelMemo memo;
+    const uint64_t words[] = {kernel.number(), uint64_t(backend_.context().ordinal())};
+    const Kernel& k = memo.get(backend_, hash_bytes(words, sizeof words),
+                               [&] { return attention_source(kernel); });
+    const int64_t blocks = (rows + kernel.rows() - 1) / kernel.rows() * heads;
+    backend_.launch(k, {unsigned(blocks)}, {unsigned(kernel.threads())},
+                    size_t(kernel.shared_bytes()), stream_, args);
+  }
+
+  CudaBackend& backend_;
+  const AttentionArgs& a_;
+  CUstream stream_;
+  bool are_vectors_ = true;
+};
+
+}  // namespace
+
+void CudaBackend::attention(const AttentionArgs& args) {
+  check_args(args);
+  if (run_in_library(*this, args)) return;
+  if (!has_own_kernel(args, limits())) return Primitives::attention(args);
+  OwnAttention(*this, args, enter(args)).run();
 }
 
 }  // namespace arete::cuda

@@ -59,7 +59,8 @@ void CudaBackend::note_use(const void* p, CUstream stream) {
 
 bool CudaBackend::has_own(prim::Primitive p, DType dtype) const {
   if (p == prim::Primitive::select) return !is_complex(dtype);
-  return p == prim::Primitive::attention && (dtype == kFloat16 || dtype == kBFloat16);
+  return p == prim::Primitive::attention &&
+         (dtype == kFloat16 || dtype == kBFloat16 || (dtype == kFloat32 && limits().major >= 8));
 }
 
 std::string CudaBackend::description() const { return describe_device(context_.ordinal()); }

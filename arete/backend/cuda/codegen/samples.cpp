@@ -7,7 +7,8 @@ namespace arete::cuda {
 // One line for each family; the functions stand in the family's file in codegen/.
 #define ARETE_CUDA_FAMILIES(X)                                                                    \
   X(pointwise) X(copy) X(random) X(reduce) X(arg_reduce) X(scan) X(fused) X(index) X(compact)     \
-  X(sort) X(pool) X(gemm) X(multi_reduce) X(dropout) X(direct_conv) X(recurrence) X(linalg) X(fft)
+  X(sort) X(pool) X(gemm) X(multi_reduce) X(dropout) X(direct_conv) X(recurrence) X(linalg) X(fft)        \
+  X(attention)
 // clang-format on
 
 #define ARETE_DECLARE(name) std::vector<KernelSource> name##_samples();

@@ -14,21 +14,6 @@ struct DropoutArgs {
   const u64* state;  // read by kernels with kMoved only
 };
 
-template <bool kMoved>
-struct DropoutStream {
-  const DropoutArgs& a;
-  __device__ __forceinline__ DropoutStream(const DropoutArgs& args) : a(args) {}
-  __device__ __forceinline__ Lanes block(u64 number) const {
-    const u64 at = a.block + number;
-    return philox(u32(at), u32(at >> 32), a.keys);
-  }
-};
-template <>
-struct DropoutStream<true> : MovedStream {
-  __device__ __forceinline__ DropoutStream(const DropoutArgs& a)
-      : MovedStream(a.block, a.keys, a.state) {}
-};
-
 // Each thread makes kGroup elements, a multiple of the 4 of a block, at a time.
 template <class T, int kGroup, bool kVectors, bool kMoved>
 DEVICE void dropout_elements(const DropoutArgs& a) {
@@ -36,7 +21,7 @@ DEVICE void dropout_elements(const DropoutArgs& a) {
   constexpr int kWidth = kGroup * sizeof(T) <= 16 ? kGroup : 16 / sizeof(T);
   typedef Vec<T, kWidth> V;
   const C scale = C(a.scale);
-  const DropoutStream<kMoved> random(a);
+  const BlockStream<kMoved> random(a.block, a.keys, a.state);
   const T* in = static_cast<const T*>(a.in);
   T* out = static_cast<T*>(a.out);
   const u64 stride = u64(gridDim.x) * blockDim.x;

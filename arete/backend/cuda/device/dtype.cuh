@@ -37,6 +37,25 @@ struct alignas(16) c128 {
   f64 re, im;
 };
 
+// ---- half types, as words
+#ifndef ARETE_EMULATED  // a test that runs kernels on the host has its own
+DEVICE f32 f16_value(u16 bits) {
+  f32 r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(bits));
+  return r;
+}
+DEVICE u16 f16_bits(f32 v) {
+  u16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+  return r;
+}
+DEVICE u16 bf16_bits(f32 v) {
+  u16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+  return r;
+}
+#endif
+
 // ---- to the compute type
 DEVICE f32 to_compute(f32 v) { return v; }
 DEVICE f64 to_compute(f64 v) { return v; }
@@ -46,11 +65,7 @@ DEVICE i32 to_compute(i16 v) { return v; }
 DEVICE i32 to_compute(i8 v) { return v; }
 DEVICE i32 to_compute(u8 v) { return v; }
 DEVICE bool to_compute(boolean v) { return v.bits != 0; }
-DEVICE f32 to_compute(f16 v) {
-  f32 r;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.bits));
-  return r;
-}
+DEVICE f32 to_compute(f16 v) { return f16_value(v.bits); }
 DEVICE f32 to_compute(bf16 v) { return __uint_as_float(u32(v.bits) << 16); }
 
 template <int E, int M, bool kFinite>
@@ -126,19 +141,11 @@ struct FromCompute<boolean> {
 };
 template <>
 struct FromCompute<f16> {
-  DEVICE f16 get(f32 v) {
-    f16 r;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-    return r;
-  }
+  DEVICE f16 get(f32 v) { return f16{f16_bits(v)}; }
 };
 template <>
 struct FromCompute<bf16> {
-  DEVICE bf16 get(f32 v) {
-    bf16 r;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-    return r;
-  }
+  DEVICE bf16 get(f32 v) { return bf16{bf16_bits(v)}; }
 };
 template <>
 struct FromCompute<f8e4m3> {

@@ -1,0 +1,101 @@
+#include "arete/backend/cuda/codegen/attention.h"
+
+#include <algorithm>
+
+#include "arete/backend/cuda/codegen/emit.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+
+static_assert(sizeof(AttentionMatrix) == 4 * 8 &&
+              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 12 * 8 + 30 * 4);
+
+AttentionKernel::Layout AttentionKernel::layout() const {
+  const bool wide = std::max(dim, value_dim) > 64;
+  if (dtype == kFloat32) {
+    if (pass == Pass::forward && !wide) return {4, 1, 64, 2};
+    return {4, 1, 32, wide ? 1 : 3};
+  }
+  if (pass == Pass::forward) return {4, 1, 64, wide ? 2 : 3};
+  return {4, 1, wide ? 32 : 64, 2};
+}
+
+int AttentionKernel::shared_bytes() const {
+  const Layout l = layout();
+  const int size = int(size_of(dtype)), line = dim * size + 16, value_line = value_dim * size + 16;
+  const int stage = l.columns * (line + value_line);
+  switch (pass) {
+    case Pass::forward:
+      return rows() * line + 2 * stage;
+    case Pass::queries:
+      return rows() * (line + value_line) + 2 * stage;
+    case Pass::keys:
+      break;
+  }
+  return rows() * (line + value_line) + 2 * (stage + 2 * l.columns * int(sizeof(float)));
+}
+
+uint64_t AttentionKernel::number() const {
+  uint64_t n = uint64_t(dtype);
+  for (int v : {int(pass), dim / 16, value_dim / 16, int(mask), int(causal), int(dropout),
+                int(vector), int(tf32)})
+    n = 16 * n + uint64_t(v);
+  return n;
+}
+
+KernelSource attention_source(const AttentionKernel& k) {
+  ARETE_ASSERT(k.dtype == kFloat32 || k.dtype == kFloat16 || k.dtype == kBFloat16);
+  ARETE_ASSERT(k.dim % 16 == 0 && k.value_dim % 16 == 0 &&
+               std::max(k.dim, k.value_dim) <= AttentionKernel::kLargestDim);
+  static constexpr const char* kPasses[] = {"forward", "queries", "keys"};
+  static constexpr const char* kMasks[] = {"none", "boolean", "additive"};
+  static constexpr const char* kDropouts[] = {"none", "fixed", "moved"};
+  const auto flag = [](bool v) { return v ? ", true" : ", false"; };
+  const AttentionKernel::Layout l = k.layout();
+  const std::string pass = kPasses[int(k.pass)], name = "attention_" + pass;
+  std::string type = std::string("Attention<") + storage_name(k.dtype);
+  for (int n : {k.dim, k.value_dim, l.warps, l.row_tiles, l.columns})
+    type += ", " + std::to_string(n);
+  type += std::string(", AttentionMask::") + kMasks[int(k.mask)] + flag(k.causal) +
+          ", AttentionDropout::" + kDropouts[int(k.dropout)] + flag(k.vector) +
+          flag(k.dtype == kFloat32 && !k.tf32) + ">";
+  return {name, "#include \"attention.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
+                    std::to_string(k.threads()) + ", " + std::to_string(l.blocks) + ") " + name +
+                    "(const __grid_constant__ AttentionArgs a) {\n"
+                    "  extern __shared__ __align__(16) char shared[];\n  typedef " +
+                    type + " Kernel;\n  static_assert(Kernel::k" +
+                    std::string(1, char(pass[0] - 'a' + 'A')) + pass.substr(1) +
+                    "Shared == " + std::to_string(k.shared_bytes()) +
+                    ", \"see shared_bytes()\");\n  Kernel::" + pass + "(a, shared);\n}\n"};
+}
+
+std::vector<KernelSource> attention_samples() {
+  typedef AttentionKernel K;
+  std::vector<KernelSource> sources;
+  int i = 0;
+  for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys})
+    for (DType t : {kFloat32, kFloat16, kBFloat16}) {
+      for (K::Mask mask : {K::Mask::none, K::Mask::boolean, K::Mask::additive})
+        for (K::Dropout dropout : {K::Dropout::none, K::Dropout::fixed, K::Dropout::moved})
+          if (t == kFloat32 || mask == K::Mask::none || dropout == K::Dropout::none)
+            sources.push_back(attention_source({.pass = pass,
+                                                .dtype = t,
+                                                .dim = 64,
+                                                .value_dim = 64,
+                                                .mask = mask,
+                                                .causal = ++i % 2 == 0,
+                                                .dropout = dropout,
+                                                .vector = true}));
+      for (int dim : {16, 48, 128})
+        sources.push_back(attention_source({.pass = pass,
+                                            .dtype = t,
+                                            .dim = dim,
+                                            .value_dim = 144 - dim,
+                                            .vector = ++i % 2 == 0}));
+    }
+  for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys})
+    sources.push_back(attention_source({.pass = pass, .dim = 64, .value_dim = 64, .tf32 = true}));
+  return sources;
+}
+
+}  // namespace arete::cuda
