@@ -88,16 +88,16 @@ const Attached argsort_op =
           return std::vector<Tensor>{row_reference(
               c.tensor(0), c.integer(1), c.tensor(0).size(c.integer(1)), c.boolean(2))[1]};
         });
-const Attached msort_op =
-    attach("msort")
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make_distinct({3, 4})}, "columns"},
-                                     {{m.make_distinct({5})}, "vector"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor& x = c.tensor(0);
-          return std::vector<Tensor>{row_reference(x, 0, x.size(0), false)[0]};
-        });
+std::vector<Sample> sorted_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 4})}, "columns"}, {{m.make_distinct({5})}, "vector"}};
+}
+std::vector<Tensor> sorted_reference(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  return {row_reference(x, 0, x.size(0), false)[0]};
+}
+const Attached msort_op = attach("msort").samples(sorted_samples).reference(sorted_reference);
+const Attached sorted_values_op =
+    attach("sorted_values").no_gradient_test().samples(sorted_samples).reference(sorted_reference);
 
 }  // namespace
 }  // namespace arete::ops

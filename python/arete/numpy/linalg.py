@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import builtins as _b
 import collections as _collections
+import functools as _functools
 import math as _math
 import operator as _operator
-
-import numpy as _numpy
 
 from .. import _C, _operators as _t, linalg as _linalg
 from ..linalg import LinAlgError
@@ -20,7 +19,6 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
     "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
 ]
-_REAL_IF_SO = tuple(_b.int(n) for n in _numpy.__version__.split(".")[:2]) < (2, 5)  # what eig and eigvals give
 EigResult = _collections.namedtuple("EigResult", "eigenvalues eigenvectors")
 EighResult = _collections.namedtuple("EighResult", "eigenvalues eigenvectors")
 QRResult = _collections.namedtuple("QRResult", "Q R")
@@ -147,6 +145,16 @@ def svdvals(x, /):
     return svd(x, compute_uv=False)
 
 
+@_functools.cache
+def _gives_real():
+    """Whether eigenvalues are real where all of them are: as NumPy before 2.5, where it is installed and so old."""
+    try:
+        import numpy
+    except ImportError:
+        return False
+    return tuple(_b.int(n) for n in numpy.__version__.split(".")[:2]) < (2, 5)
+
+
 def _real_if_so(t):
     return t.real.contiguous() if not _b.bool((t.imag != 0).any()) else t
 
@@ -156,7 +164,7 @@ def eig(a):
     t = _matrix(a, True)
     _finite(t)
     w, v = _factorized("eig", t)
-    real = _REAL_IF_SO and not t.is_complex() and not _b.bool((w.imag != 0).any())
+    real = _gives_real() and not t.is_complex() and not _b.bool((w.imag != 0).any())
     return EigResult(_wrap(w.real.contiguous() if real else w), _wrap(v.real.contiguous() if real else v))
 
 
@@ -170,7 +178,7 @@ def eigvals(a):
     t = _matrix(a, True)
     _finite(t)
     w = _factorized("eigvals", t)
-    return _wrap(_real_if_so(w) if _REAL_IF_SO and not t.is_complex() else w)
+    return _wrap(_real_if_so(w) if _gives_real() and not t.is_complex() else w)
 
 
 def _triangle(UPLO):
