@@ -12,7 +12,7 @@ from . import _launch
 from ._launch import array_type, device_of, is_bound_as_given, is_checking, refuse_gradient, tensor_of, written_tensor
 from ._parameters import C_NAMES, Inputs, Types, bind_arguments, common_shape, parameters
 from ._text import (
-    HEAD, Array, Compiled, collapsed, given_key, given_sources, given_parameters, inner_name, is_assigned, mentions, typedefs, with_fault,
+    HEAD, Array, Compiled, beginning, collapsed, given_key, given_sources, given_parameters, inner_name, is_assigned, mentions, typedefs,
 )
 
 _e = _C._expr
@@ -231,7 +231,7 @@ class ElementwiseKernel:
         prep = f"#line 1\n{self.loop_prep}\n  ;\n" if self.loop_prep else ""
         after = f"#line 1\n{self.after_loop}\n  ;\n" if self.after_loop else ""
         text = (f"{HEAD}{typedefs(types)}#line 1\n{self.preamble}\n"
-                f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n' + "\n".join(declarations) + f"\n{prep}"
+                + beginning(self.name, signatures, checked) + "\n".join(declarations) + f"\n{prep}"
                 "  for (ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; i < n; i += (ptrdiff_t)blockDim.x * gridDim.x) {\n"
                 + "\n".join(elements) + f"\n#line 1\n{self.operation}\n  ;\n  }}\n{after}}}\n")
         return Compiled(text, self.name, self.options, checked, self.operation.splitlines())

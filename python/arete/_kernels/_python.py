@@ -13,7 +13,7 @@ from .._C import Tensor
 from . import _launch
 from ._launch import device_of, is_checking, on_stream, raw_argument, refuse_gradient
 from ._parameters import C_NAMES
-from ._text import HEAD, Array, Compiled, with_fault
+from ._text import HEAD, Array, Compiled, beginning
 
 # The types of C by rank: what two numbers come to is the higher.
 _RANK = ["bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long", "unsigned long long", "float16",
@@ -901,6 +901,6 @@ class PythonKernel:
         if translation.result:
             raise TypeError(f"{self.name}: a kernel returns nothing")
         text = (HEAD + _HELPERS + "".join(f[2] for f in functions.values())
-                + f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n'
+                + beginning(self.name, signatures, checked)
                 + "\n".join(declarations) + "\n" + translation.body() + "\n}\n")
         return Compiled(text, self.name, self.options, checked, ()), translation.written

@@ -12,7 +12,7 @@ from .._snippets import TYPES, Evaluator, SnippetError
 from . import _launch
 from ._launch import array_type, is_bound_as_given, is_checking, refuse_gradient, written_tensor
 from ._parameters import C_NAMES, Inputs, bind_arguments, common_shape, is_generic, parameters
-from ._text import HEAD, Array, Compiled, given_key, given_parameters, given_sources, inner_name, mentions, typedefs, with_fault
+from ._text import HEAD, Array, Compiled, beginning, given_key, given_parameters, given_sources, inner_name, mentions, typedefs
 
 _e = _C._expr
 _RESERVED = ("i", "a", "b")
@@ -277,6 +277,6 @@ class ReductionKernel:
                             elements="\n".join(elements), outputs="\n".join(outputs))
         text = (f"{HEAD}{typedefs(types)}typedef {C_NAMES[reduced]} _type_reduce;\n#define REDUCE(a, b) ({self.reduce_expr})\n"
                 f"#line 1\n{self.preamble}\n"
-                f'extern "C" __global__ void {self.name}({with_fault(signatures, checked)}) {{\n' + "\n".join(declarations) + body)
+                + beginning(self.name, signatures, checked) + "\n".join(declarations) + body)
         return Compiled(text, self.name, self.options, checked, self.map_expr.splitlines())
 

@@ -128,8 +128,10 @@ class Compiled:
         return result
 
 
-def with_fault(signatures, checked):
-    return ", ".join([*signatures, "long long* _fault"] if checked else signatures)
+def beginning(name, signatures, checked):
+    """A kernel up to its first statement. The comment says where it may wait for what is before it (codegen/kernel_source.h)."""
+    parameters = ", ".join([*signatures, "long long* _fault"] if checked else signatures)
+    return f'extern "C" __global__ void {name}({parameters}) {{\n// early start\n'
 
 
 def collapsed(shape, strides):
