@@ -56,6 +56,7 @@ void check_attention(const AttentionCase& c) {
                                   << " keys, heads of " << c.dim << " and " << c.value_dim
                                   << ", mask " << int(c.mask) << (c.causal ? ", causal" : "")
                                   << ", dropout " << c.dropout << ", order " << int(c.order));
+  if (too_large_for_reference(8 * c.batch * c.heads * c.queries * c.keys)) return;
   std::mt19937_64 rng(11);
   const auto layout = [&](const Shape& sizes) {
     if (c.order == AttentionCase::Order::any) {

@@ -95,15 +95,25 @@ struct Attention {
   DEVICE void load_lines(char* to, const T* from, i64 stride, i32 first, i32 lines, i32 width) {
     constexpr int kChunk = kVector ? 16 / int(sizeof(T)) : 1, kChunks = kWidth / kChunk;
     constexpr int kBytes = kChunk * int(sizeof(T)), kTo = kWidth * int(sizeof(T)) + 16;
-#pragma unroll 4
-    for (int i = i32(threadIdx.x); i < kLines * kChunks; i += kThreads) {
-      const i32 line = i / kChunks, at = i % kChunks * kChunk;
-      const bool inside = first + line < lines && at < width;
-      const T* const p = inside ? from + (first + line) * stride + at : from;
-      if constexpr (kBytes >= 4)
-        copy_async<kBytes>(to + line * kTo + i % kChunks * kBytes, p, inside);
-      else
-        *reinterpret_cast<T*>(to + line * kTo + i % kChunks * kBytes) = inside ? *p : T{};
+    // Threads side by side on a line, the rest of them on the lines after it.
+    constexpr int kAcross = (kChunks & -kChunks) < kThreads ? (kChunks & -kChunks) : kThreads;
+    constexpr int kDown = kThreads / kAcross;
+    const i32 thread = i32(threadIdx.x), across = thread % kAcross, down = thread / kAcross;
+    const T* p = from + i64(first + down) * stride + across * kChunk;
+    char* q = to + down * kTo + across * kBytes;
+    const i64 step = kDown * stride;
+#pragma unroll
+    for (int line = 0; line < kLines; line += kDown, p += step, q += kDown * kTo) {
+      if (kLines % kDown != 0 && line + down >= kLines) break;
+      const bool is_line = first + line + down < lines;
+#pragma unroll
+      for (int i = 0; i < kChunks; i += kAcross) {
+        const bool inside = is_line && (i + across) * kChunk < width;
+        if constexpr (kBytes >= 4)
+          copy_async<kBytes>(q + i * kBytes, inside ? p + i * kChunk : from, inside);
+        else
+          *reinterpret_cast<T*>(q + i * kBytes) = inside ? p[i * kChunk] : T{};
+      }
     }
   }
 
