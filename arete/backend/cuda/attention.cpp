@@ -239,12 +239,7 @@ class OwnAttention {
     if (a_.lse)
       args.lse_batch = a_.lse.strides[0], args.lse_head = a_.lse.strides[1],
       args.lse_row = a_.lse.strides[2];
-    if (a_.mask) {
-      args.mask = a_.mask.data;
-      const auto stride = [&](size_t d) { return a_.mask.sizes[d] == 1 ? 0 : a_.mask.strides[d]; };
-      args.mask_batch = stride(0), args.mask_head = stride(1), args.mask_query = stride(2),
-      args.mask_key = stride(3);
-    }
+    if (a_.mask) set_mask(args);
     args.heads = int32_t(a_.q.sizes[1]), args.group = int32_t(a_.q.sizes[1] / a_.k.sizes[1]);
     args.queries = int32_t(a_.q.sizes[2]), args.keys = int32_t(a_.k.sizes[2]);
     args.dim = int32_t(a_.q.sizes[3]), args.value_dim = int32_t(a_.v.sizes[3]);
@@ -296,6 +291,17 @@ class OwnAttention {
     Operand operand;
     AttentionMatrix matrix;
   };
+
+  void set_mask(AttentionArguments& args) {
+    const View& m = a_.mask;
+    const auto stride = [&](size_t d) { return m.sizes[d] == 1 ? 0 : m.strides[d]; };
+    args.mask = m.data;
+    args.mask_batch = stride(0), args.mask_head = stride(1), args.mask_query = stride(2),
+    args.mask_key = stride(3);
+    args.mask_pairs = args.mask_key == 1 && m.sizes[3] % 2 == 0 && args.mask_batch % 2 == 0 &&
+                      args.mask_head % 2 == 0 && args.mask_query % 2 == 0 &&
+                      reinterpret_cast<uintptr_t>(m.data) % (2 * size_of(m.dtype)) == 0;
+  }
 
   void set_dropout(AttentionArguments& args, AttentionKernel& kernel) {
     // lane * 2^-32 < keep

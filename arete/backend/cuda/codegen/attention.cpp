@@ -8,7 +8,7 @@
 namespace arete::cuda {
 
 static_assert(sizeof(AttentionMatrix) == 4 * 8 &&
-              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 12 * 8 + 30 * 4);
+              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 12 * 8 + 32 * 4);
 
 AttentionKernel::Layout AttentionKernel::layout() const {
   const bool wide = std::max(dim, value_dim) > 64;

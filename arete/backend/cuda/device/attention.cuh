@@ -36,11 +36,20 @@ struct AttentionArgs {
   i32 heads, group;  // of q; how many of them share one of k
   i32 queries, keys, dim, value_dim;
   f32 scale, kept_scale;
-  u32 last, any;  // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
+  u32 mask_pairs;  // whether two neighbouring keys of the mask may be read at once
+  u32 last, any;   // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
   u32 seed[20];
 };
 
 enum class AttentionMask { none, boolean, additive };
+template <class T, AttentionMask kMask>
+struct MaskElement {
+  typedef T type;
+};
+template <class T>
+struct MaskElement<T, AttentionMask::boolean> {
+  typedef boolean type;
+};
 enum class AttentionDropout { none, fixed, moved };
 
 constexpr f32 kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
@@ -180,11 +189,50 @@ struct Attention {
     return kKeyRows ? Position{c, r} : Position{r, c};
   }
 
+  // The part of the mask that a warp needs, for each lane where its scores are; zeros beyond it. It
+  // is read before the scores are computed, for which time it may take.
+  typedef typename MaskElement<T, kMask>::type M;
+  typedef Vec<M, 2> MaskTile[kMask == AttentionMask::none ? 1 : kRowTiles][kTiles][2];
+  DEVICE const M* mask_of(const AttentionArgs& a, i32 batch, i32 head) {
+    return static_cast<const M*>(a.mask) + batch * a.mask_batch + head * a.mask_head;
+  }
+  template <bool kKeyRows>
+  DEVICE void load_mask(const AttentionArgs& a, const M* mask, MaskTile& tile, i32 row, i32 column,
+                        i32 lane) {
+    if constexpr (kMask == AttentionMask::none) return;
+    const i64 row_step = kKeyRows ? a.mask_key : a.mask_query,
+              column_step = kKeyRows ? a.mask_query : a.mask_key;
+    row += lane / 4, column += lane % 4 * 2;
+    const i32 rows = (kKeyRows ? a.keys : a.queries) - row,
+              columns = (kKeyRows ? a.queries : a.keys) - column;
+    const M* p = mask + row * row_step + column * column_step;
+    const bool pairs = !kKeyRows && a.mask_pairs;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const M* const at = p + (16 * m + 8 * h) * row_step;
+          const bool is_row = 16 * m + 8 * h < rows;
+          Vec<M, 2> pair{};
+          if (pairs) {
+            if (is_row && 8 * n < columns) pair = *reinterpret_cast<const Vec<M, 2>*>(at);
+          } else {
+            if (is_row && 8 * n < columns) pair.v[0] = *at;
+            if (is_row && 8 * n + 1 < columns) pair.v[1] = at[column_step];
+          }
+          tile[m][n][h] = pair;
+        }
+      p += 8 * column_step;
+    }
+  }
+
   // The scores of 16 rows as exponents of 2; -inf where the key does not count. kEdge: some may be
   // beyond the last query or key, or the causal mask may hide some.
   template <bool kKeyRows, bool kEdge>
-  DEVICE void finish_scores(const AttentionArgs& a, const char* mask, f32 (&s)[kTiles][4], i32 row,
-                            i32 column, i32 lane) {
+  DEVICE void finish_scores(const AttentionArgs& a, const Vec<M, 2> (&mask)[kTiles][2],
+                            f32 (&s)[kTiles][4], i32 row, i32 column, i32 lane) {
     const f32 scale = a.scale * kLog2E;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
@@ -195,18 +243,15 @@ struct Attention {
         if constexpr (kEdge)
           counts = p.query < a.queries && p.key < a.keys && (!kCausal || p.key <= p.query);
         f32 x = s[n][i] * scale;
-        if constexpr (kMask != AttentionMask::none) {
-          const i64 at = p.query * a.mask_query + p.key * a.mask_key;
-          if constexpr (kMask == AttentionMask::boolean)
-            counts = counts && reinterpret_cast<const u8*>(mask)[at] != 0;
-          else if (counts)
-            x += to_compute(reinterpret_cast<const T*>(mask)[at]) * kLog2E;
-        }
+        if constexpr (kMask == AttentionMask::boolean)
+          counts = counts && to_compute(mask[n][i / 2].v[i % 2]);
+        if constexpr (kMask == AttentionMask::additive)
+          x += to_compute(mask[n][i / 2].v[i % 2]) * kLog2E;
         s[n][i] = counts ? x : minus_infinity();
       }
   }
   template <bool kKeyRows>
-  DEVICE void finish_scores(const AttentionArgs& a, const char* mask, Scores& s, i32 row,
+  DEVICE void finish_scores(const AttentionArgs& a, const MaskTile& mask, Scores& s, i32 row,
                             i32 column, i32 lane) {
     const i32 last_row = row + kWarpRows - 1, last_column = column + kColumns - 1;
     const i32 first_query = kKeyRows ? column : row, last_key = kKeyRows ? last_row : last_column,
@@ -214,16 +259,13 @@ struct Attention {
     const bool edge =
         last_key >= a.keys || last_query >= a.queries || (kCausal && last_key > first_query);
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m)
+    for (int m = 0; m < kRowTiles; ++m) {
+      const auto& part = mask[kMask == AttentionMask::none ? 0 : m];
       if (edge)
-        finish_scores<kKeyRows, true>(a, mask, s[m], row + 16 * m, column, lane);
+        finish_scores<kKeyRows, true>(a, part, s[m], row + 16 * m, column, lane);
       else
-        finish_scores<kKeyRows, false>(a, mask, s[m], row + 16 * m, column, lane);
-  }
-  DEVICE const char* mask_of(const AttentionArgs& a, i32 batch, i32 head) {
-    const i64 at = batch * a.mask_batch + head * a.mask_head;
-    return static_cast<const char*>(a.mask) +
-           at * (kMask == AttentionMask::boolean ? 1 : i64(sizeof(T)));
+        finish_scores<kKeyRows, false>(a, part, s[m], row + 16 * m, column, lane);
+    }
   }
 
   // Bit 4n + i: whether dropout keeps weight i of tile n of 16 rows. `head`: the number of the head
@@ -343,7 +385,7 @@ struct Attention {
                             a.dim);
     const T *const k = matrix(a.k, at.batch, at.kv_head), *const v =
                                                               matrix(a.v, at.batch, at.kv_head);
-    const char* const mask = mask_of(a, at.batch, at.head);
+    const M* const mask = mask_of(a, at.batch, at.head);
 
     ValueSums sums;
     clear(sums);
@@ -359,9 +401,11 @@ struct Attention {
         [&](i32 step, const char* stage) {
           const i32 column = step * kColumns;
           if (kCausal && column > row + kWarpRows - 1) return;
+          MaskTile hides;
+          load_mask<false>(a, mask, hides, row, column, lane);
           Scores s;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
-          finish_scores<false>(a, mask, s, row, column, lane);
+          finish_scores<false>(a, hides, s, row, column, lane);
 #pragma unroll
           for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
@@ -459,7 +503,7 @@ struct Attention {
                                  at.first, a.queries, a.value_dim);
     const T *const k = matrix(a.k, at.batch, at.kv_head), *const v =
                                                               matrix(a.v, at.batch, at.kv_head);
-    const char* const mask = mask_of(a, at.batch, at.head);
+    const M* const mask = mask_of(a, at.batch, at.head);
 
     f32 exponent[kRowTiles][2], delta[kRowTiles][2];
     const auto prepare = [&] {
@@ -494,10 +538,12 @@ struct Attention {
           if (step == 0) prepare();
           const i32 column = step * kColumns;
           if (kCausal && column > row + kWarpRows - 1) return;
+          MaskTile hides;
+          load_mask<false>(a, mask, hides, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           multiply<kValueDim>(g, grads + warp_row * kValuePitch, stage + kColumns * kPitch, lane);
-          finish_scores<false>(a, mask, s, row, column, lane);
+          finish_scores<false>(a, hides, s, row, column, lane);
           gradients<false>(
               a, at.number, s, g, row, column, lane,
               [&](int m, int, int i) { return exponent[m][i / 2]; },
@@ -553,13 +599,15 @@ struct Attention {
           const i32 head = at.head * a.group + step / steps,
                     column = (first_step + step % steps) * kColumns;
           if (kCausal && row > column + kColumns - 1) return;
-          const char* const mask = mask_of(a, at.batch, head);
+          const M* const mask = mask_of(a, at.batch, head);
           const f32* const numbers = reinterpret_cast<const f32*>(stage + kStage);
+          MaskTile hides;
+          load_mask<true>(a, mask, hides, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
                               lane);
-          finish_scores<true>(a, mask, s, row, column, lane);
+          finish_scores<true>(a, hides, s, row, column, lane);
           const auto place = [&](int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; };
           gradients<true>(
               a, i64(at.batch) * a.heads + head, s, g, row, column, lane,
