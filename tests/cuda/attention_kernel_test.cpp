@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "arete/backend/cuda/codegen/attention.h"
 #include "arete/prim/philox.h"
 #include "tests/cuda/emulation.h"
 #include "tests/support/tolerance.h"
@@ -70,6 +71,11 @@ inline float fast_exp2(float x) { return std::exp2(x); }
 
 namespace {
 
+static_assert(sizeof(device::AttentionArgs) == sizeof(AttentionArguments) &&
+              offsetof(device::AttentionArgs, mask) == offsetof(AttentionArguments, mask) &&
+              offsetof(device::AttentionArgs, heads) == offsetof(AttentionArguments, heads) &&
+              offsetof(device::AttentionArgs, seed) == offsetof(AttentionArguments, seed));
+
 using device::AttentionDropout;
 using device::AttentionMask;
 using device::f16, device::bf16;
@@ -134,6 +140,9 @@ template <class T, int kDim, int kValueDim, int kWarps, int kRowTiles, int kColu
           AttentionMask kMask, bool kCausal, AttentionDropout kDropout, bool kVector,
           bool kSplit = std::is_same_v<T, float>>
 void check(const Case& c) {
+#ifdef ARETE_SANITIZED
+  GTEST_SKIP() << "sanitizers do not know of fibers";
+#endif
   typedef device::Attention<T, kDim, kValueDim, kWarps, kRowTiles, kColumns, kMask, kCausal,
                             kDropout, kVector, kSplit>
       Kernel;
