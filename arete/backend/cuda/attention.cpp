@@ -207,23 +207,48 @@ bool run_in_library(CudaBackend& backend, const AttentionArgs& args) {
 // Lengths are 32 bits wide, with room for a tile beyond the end.
 constexpr int64_t kLongest = int64_t(1) << 30;
 
+// What is known without looking at memory.
+AttentionKernel kernel_of(const AttentionArgs& a) {
+  const auto padded = [](int64_t dim) { return int(dim + 15) / 16 * 16; };
+  AttentionKernel k;
+  k.dtype = a.q.dtype;
+  k.dim = padded(a.q.sizes[3]), k.value_dim = padded(a.v.sizes[3]);
+  if (a.mask)
+    k.mask =
+        a.mask.dtype == kBool ? AttentionKernel::Mask::boolean : AttentionKernel::Mask::additive;
+  k.causal = a.causal;
+  k.tf32 = k.dtype == kFloat32 && a.context.precision != MatmulPrecision::highest;
+  return k;
+}
+
+using Pass = AttentionKernel::Pass;
+constexpr Pass kForward[] = {Pass::forward}, kBackward[] = {Pass::queries, Pass::keys};
+std::span<const Pass> passes_of(const AttentionArgs& a) {
+  return a.backward ? std::span<const Pass>(kBackward) : kForward;
+}
+
 bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
   const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
   const auto is_good = [](int64_t d) { return d > 0 && d <= AttentionKernel::kLargestDim; };
   // Blocks have at least 32 rows.
   const int64_t longest = std::max(a.q.sizes[2], a.k.sizes[2]),
                 blocks = a.q.sizes[0] * a.q.sizes[1] * (longest / 32 + 1);
-  return limits.major >= 8 &&
-         (a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) &&
-         is_good(dim) && is_good(v_dim) && a.q.numel() > 0 && a.k.numel() > 0 &&
-         longest <= kLongest && blocks <= INT32_MAX && !a.grad_mask && a.band == 0;
+  if (limits.major < 8 ||
+      !(a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) ||
+      !is_good(dim) || !is_good(v_dim) || a.q.numel() == 0 || a.k.numel() == 0 ||
+      longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0)
+    return false;
+  AttentionKernel k = kernel_of(a);
+  return std::ranges::all_of(passes_of(a), [&](Pass pass) {
+    k.pass = pass;
+    return k.shared_bytes() <= limits.shared_per_block;
+  });
 }
 
 AttentionMatrix matrix_of(const View& v, const void* data, IntList strides) {
   return {data, v.sizes[0] == 1 ? 0 : strides[0], v.sizes[1] == 1 ? 0 : strides[1],
           v.sizes[2] == 1 ? 0 : strides[2]};
 }
-int padded(int64_t dim) { return int(dim + 15) / 16 * 16; }
 
 class OwnAttention {
  public:
@@ -245,20 +270,13 @@ class OwnAttention {
     args.dim = int32_t(a_.q.sizes[3]), args.value_dim = int32_t(a_.v.sizes[3]);
     args.scale = float(a_.scale);
 
-    AttentionKernel kernel;
-    kernel.dtype = a_.q.dtype;
-    kernel.dim = padded(args.dim), kernel.value_dim = padded(args.value_dim);
-    if (a_.mask)
-      kernel.mask =
-          a_.mask.dtype == kBool ? AttentionKernel::Mask::boolean : AttentionKernel::Mask::additive;
-    kernel.causal = a_.causal;
-    kernel.tf32 = kernel.dtype == kFloat32 && a_.context.precision != MatmulPrecision::highest;
+    AttentionKernel kernel = kernel_of(a_);
     if (a_.dropout != 0) set_dropout(args, kernel);
 
     const int64_t heads = a_.q.sizes[0] * a_.q.sizes[1];
     if (!a_.backward) {
       kernel.vector = are_vectors_;
-      launch(kernel, AttentionKernel::Pass::forward, args.queries, heads, args);
+      launch(kernel, Pass::forward, args.queries, heads, args);
       return out.operand.store();
     }
     const Arguments grad_out(*this, a_.grad_out, true), grad_q(*this, a_.grad_q, false),
@@ -268,8 +286,8 @@ class OwnAttention {
     const Scratch delta(backend_, size_t(heads * args.queries) * sizeof(float));
     args.delta = reinterpret_cast<float*>(delta.data());
     kernel.vector = are_vectors_;
-    launch(kernel, AttentionKernel::Pass::queries, args.queries, heads, args);
-    launch(kernel, AttentionKernel::Pass::keys, args.keys, a_.k.sizes[0] * a_.k.sizes[1], args);
+    launch(kernel, Pass::queries, args.queries, heads, args);
+    launch(kernel, Pass::keys, args.keys, a_.k.sizes[0] * a_.k.sizes[1], args);
     for (const Arguments* g : {&grad_q, &grad_k, &grad_v}) g->operand.store();
   }
 
@@ -315,7 +333,7 @@ class OwnAttention {
     kernel.dropout = args.state ? AttentionKernel::Dropout::moved : AttentionKernel::Dropout::fixed;
   }
 
-  void launch(AttentionKernel& kernel, AttentionKernel::Pass pass, int64_t rows, int64_t heads,
+  void launch(AttentionKernel& kernel, Pass pass, int64_t rows, int64_t heads,
               const AttentionArguments& args) {
     kernel.pass = pass;
     static thread_local KernelMemo memo;
