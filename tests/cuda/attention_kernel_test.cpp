@@ -180,7 +180,7 @@ void check(const Case& c) {
   a.lse = lse.data(), a.delta = delta.data();
   a.lse_batch = c.heads * c.queries, a.lse_head = c.queries, a.lse_row = 1;
   a.mask = kMask == AttentionMask::boolean ? static_cast<void*>(shown.data()) : bias.memory.data();
-  a.mask_query = c.keys, a.mask_key = 1, a.mask_pairs = c.keys % 2 == 0;
+  a.mask_query = c.keys, a.mask_key = 1, a.mask_vectors = c.keys % 16 == 0;
   a.block = block, a.state = state;
   a.heads = c.heads, a.group = c.group, a.queries = c.queries, a.keys = c.keys;
   a.dim = c.dim, a.value_dim = c.value_dim;
@@ -330,7 +330,12 @@ TEST(AttentionKernels, CausalWithUnequalLengths) {
 TEST(AttentionKernels, MasksAndRowsWithoutKeys) {
   check<float, 16, 16, 4, 1, 64, kBoolean, false, kWhole, true>({.queries = 65, .keys = 97});
   check<float, 16, 16, 2, 2, 32, kAdditive, true, kWhole, true>({.queries = 65, .keys = 97});
-  check<bf16, 16, 16, 4, 1, 64, kAdditive, false, kWhole, true>({.queries = 70, .keys = 98});
+  check<bf16, 16, 16, 4, 1, 64, kAdditive, false, kWhole, true>({.queries = 70, .keys = 97});
+  // Read as vectors.
+  check<float, 16, 16, 4, 1, 64, kBoolean, true, kWhole, true>({.queries = 65, .keys = 112});
+  check<bf16, 16, 16, 2, 2, 32, kBoolean, false, kWhole, true>({.queries = 70, .keys = 80});
+  check<bf16, 16, 16, 4, 1, 64, kAdditive, false, kWhole, true>({.queries = 70, .keys = 112});
+  check<float, 16, 16, 2, 2, 32, kAdditive, false, kWhole, true>({.queries = 70, .keys = 80});
 }
 TEST(AttentionKernels, GroupedHeads) {
   check<float, 16, 16, 2, 1, 32, kBoolean, true, kWhole, true>(
@@ -342,6 +347,8 @@ TEST(AttentionKernels, DropoutDrawsTheNumbersOfThePositions) {
         {.queries = 33, .keys = keys, .batch = 2, .heads = 2, .dropout = 0.3});
   check<f16, 16, 16, 2, 2, 32, kBoolean, true, kMoved, true>(
       {.queries = 70, .keys = 68, .heads = 2, .group = 2, .dropout = 0.5});
+  check<f16, 16, 16, 2, 1, 32, kNone, false, kFixed, true>(
+      {.queries = 70, .keys = 68, .batch = 2, .dropout = 0.5});
   check<float, 16, 16, 2, 1, 32, kNone, false, kFixed, true>(
       {.queries = 33, .keys = 34, .dropout = 1});
 }

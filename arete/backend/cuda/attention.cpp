@@ -18,7 +18,6 @@
 #include "arete/backend/cuda/lib/cudnn_attention.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
-#include "arete/expr/program_cache.h"
 #include "arete/prim/cudnn_switches.h"
 
 namespace arete::cuda {
@@ -66,8 +65,7 @@ void check_args(const AttentionArgs& a) {
   ARETE_ASSERT(has(a.k, {batch, kv_heads, kv_len, dim}));
   ARETE_ASSERT(has(a.v, {batch, kv_heads, kv_len, v_dim}));
   ARETE_ASSERT(has(a.out, {batch, heads, q_len, v_dim}));
-  ARETE_ASSERT(!a.lse ||
-               (a.lse.dtype == expr::work_dtype(a.q.dtype) && has(a.lse, {batch, heads, q_len})));
+  ARETE_ASSERT(!a.lse || (a.lse.dtype == kFloat32 && has(a.lse, {batch, heads, q_len})));
   for (const View* v : {&a.k, &a.v, &a.out}) ARETE_ASSERT(v->dtype == a.q.dtype);
   if (!a.backward) return;
   ARETE_ASSERT(a.lse && has(a.grad_out, a.out.sizes) && has(a.grad_q, a.q.sizes) &&
@@ -186,6 +184,7 @@ void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const
 // The call by cuDNN. False where it cannot.
 bool run_in_library(CudaBackend& backend, const AttentionArgs& args) {
   if (!cudnn_enabled() || !is_eligible(args, backend.limits())) return false;
+  check_args(args);
   if (!cudnn::problem().empty()) {
     cudnn::note_refusal(cudnn::problem());
     return false;
@@ -236,7 +235,8 @@ bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
   if (limits.major < 8 ||
       !(a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) ||
       !is_good(dim) || !is_good(v_dim) || a.q.numel() == 0 || a.k.numel() == 0 ||
-      longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0)
+      longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0 ||
+      !(a.scale > 0))
     return false;
   AttentionKernel k = kernel_of(a);
   return std::ranges::all_of(passes_of(a), [&](Pass pass) {
@@ -316,9 +316,9 @@ class OwnAttention {
     args.mask = m.data;
     args.mask_batch = stride(0), args.mask_head = stride(1), args.mask_query = stride(2),
     args.mask_key = stride(3);
-    args.mask_pairs = args.mask_key == 1 && m.sizes[3] % 2 == 0 && args.mask_batch % 2 == 0 &&
-                      args.mask_head % 2 == 0 && args.mask_query % 2 == 0 &&
-                      reinterpret_cast<uintptr_t>(m.data) % (2 * size_of(m.dtype)) == 0;
+    args.mask_vectors = args.mask_key == 1 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0;
+    for (int64_t n : {args.mask_batch, args.mask_head, args.mask_query, m.sizes[3]})
+      args.mask_vectors &= n * int64_t(size_of(m.dtype)) % 16 == 0;
   }
 
   void set_dropout(AttentionArguments& args, AttentionKernel& kernel) {
@@ -354,9 +354,9 @@ class OwnAttention {
 }  // namespace
 
 void CudaBackend::attention(const AttentionArgs& args) {
-  check_args(args);
   if (run_in_library(*this, args)) return;
   if (!has_own_kernel(args, limits())) return Primitives::attention(args);
+  check_args(args);
   OwnAttention(*this, args, enter(args)).run();
 }
 

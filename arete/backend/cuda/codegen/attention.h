@@ -24,7 +24,7 @@ struct AttentionArguments {
   int32_t heads, group;
   int32_t queries, keys, dim, value_dim;
   float scale, kept_scale;
-  uint32_t mask_pairs;
+  uint32_t mask_vectors;
   uint32_t last, any;
   uint32_t seed[20];
 };

@@ -16,6 +16,12 @@
 // Backward, attention_queries comes first: it also gives delta, the sum of out * grad_out of each
 // query, which attention_keys reads. Heads of q that share one of k come one after the other there.
 // Exponents are of 2: scores are multiplied by log2(e).
+//
+// The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
+// has neighbouring ones, whose part of a mask it reads at once and which one block of random numbers
+// serves: load_lines() puts them where they belong.
+// Tensor cores round sums towards zero. Those of f32 are made for a tile of columns each and added
+// up outside, else they would become smaller by 2^-24 with every step.
 #pragma once
 #include "mma.cuh"
 #include "philox.cuh"
@@ -36,7 +42,7 @@ struct AttentionArgs {
   i32 heads, group;  // of q; how many of them share one of k
   i32 queries, keys, dim, value_dim;
   f32 scale, kept_scale;
-  u32 mask_pairs;  // whether two neighbouring keys of the mask may be read at once
+  u32 mask_vectors;  // whether the mask may be read 16 bytes at a time, to its last key
   u32 last, any;   // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
   u32 seed[20];
 };
@@ -99,8 +105,23 @@ struct Attention {
     return static_cast<T*>(m.data) + batch * m.batch + head * m.head;
   }
 
+  // Where line `i` of a tile goes in shared memory: keys in columns are such that a lane has kRun
+  // neighbouring ones in each row, keys in rows that it has so many in each column.
+  enum class Order { plain, key_columns, key_rows };
+  template <bool kKeyRows>
+  static constexpr int kRun = kKeyRows ? 2 * kRowTiles : 2 * kTiles;
+  template <Order kOrder>
+  static constexpr __device__ int place_of_line(int i) {
+    constexpr int kColumnRun = kRun<false>, kRowRun = kRun<true>;
+    if (kOrder == Order::key_columns)
+      return i % kColumnRun / 2 * 8 + i / kColumnRun * 2 + i % 2;
+    if (kOrder == Order::key_rows)
+      return i / kWarpRows * kWarpRows + i % kRowRun * 8 + i % kWarpRows / kRowRun;
+    return i;
+  }
+
   // Lines [first, first + kLines) of a matrix with `lines` of `width` elements, zeros beyond.
-  template <int kLines, int kWidth>
+  template <int kLines, int kWidth, Order kOrder = Order::plain>
   DEVICE void load_lines(char* to, const T* from, i64 stride, i32 first, i32 lines, i32 width) {
     constexpr int kChunk = kVector ? 16 / int(sizeof(T)) : 1, kChunks = kWidth / kChunk;
     constexpr int kBytes = kChunk * int(sizeof(T)), kTo = kWidth * int(sizeof(T)) + 16;
@@ -109,11 +130,13 @@ struct Attention {
     constexpr int kDown = kThreads / kAcross;
     const i32 thread = i32(threadIdx.x), across = thread % kAcross, down = thread / kAcross;
     const T* p = from + i64(first + down) * stride + across * kChunk;
-    char* q = to + down * kTo + across * kBytes;
     const i64 step = kDown * stride;
+    // The places are those of their bits.
+    to += place_of_line<kOrder>(down) * kTo + across * kBytes;
 #pragma unroll
-    for (int line = 0; line < kLines; line += kDown, p += step, q += kDown * kTo) {
+    for (int line = 0; line < kLines; line += kDown, p += step) {
       if (kLines % kDown != 0 && line + down >= kLines) break;
+      char* const q = to + place_of_line<kOrder>(line) * kTo;
       const bool is_line = first + line + down < lines;
 #pragma unroll
       for (int i = 0; i < kChunks; i += kAcross) {
@@ -155,18 +178,37 @@ struct Attention {
   DEVICE void accumulate(f32 (&sums)[kRowTiles][kWidth / 8][4], const Scores& s, const char* lines,
                          i32 lane) {
     constexpr int kTo = kWidth * int(sizeof(T)) + 16;
+    // Tiles of sums at a time.
+    constexpr int kPart = kSplit && kWidth % 64 == 0 ? 8 : kWidth / 8;
 #pragma unroll
-    for (int k = 0; k < kColumns / Tile::kStep; ++k) {
-      typename Tile::A a[kRowTiles];
+    for (int first = 0; first < kWidth / 8; first += kPart) {
+      f32 part[kRowTiles][kPart][4];
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) Tile::set_rows(a[m], &s[m][k * Tile::kTiles]);
+      for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-      for (int n = 0; n < kWidth / 8; n += 2) {
-        typename Tile::B b[2];
-        Tile::template load_rows<kTo>(b, lines + k * Tile::kStep * kTo + n * 8 * int(sizeof(T)),
-                                      lane);
-        Tile::multiply(sums, n, a, b);
+        for (int n = 0; n < kPart; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) part[m][n][i] = kSplit ? 0 : sums[m][first + n][i];
+#pragma unroll
+      for (int k = 0; k < kColumns / Tile::kStep; ++k) {
+        typename Tile::A a[kRowTiles];
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) Tile::set_rows(a[m], &s[m][k * Tile::kTiles]);
+#pragma unroll
+        for (int n = 0; n < kPart; n += 2) {
+          typename Tile::B b[2];
+          Tile::template load_rows<kTo>(
+              b, lines + k * Tile::kStep * kTo + (first + n) * 8 * int(sizeof(T)), lane);
+          Tile::multiply(part, n, a, b);
+        }
       }
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int n = 0; n < kPart; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            sums[m][first + n][i] = kSplit ? sums[m][first + n][i] + part[m][n][i] : part[m][n][i];
     }
   }
   template <int kN>
@@ -179,140 +221,186 @@ struct Attention {
         for (int i = 0; i < 4; ++i) sums[m][n][i] = 0;
   }
 
-  // What lies where in the four elements that a lane has of a tile at (row, column).
+  // Where element i of tile (m, n) lies that a lane has of the scores from (row, column) on.
   struct Position {
     i32 query, key;
   };
   template <bool kKeyRows>
-  DEVICE Position position(i32 row, i32 column, int i, i32 lane) {
-    const i32 r = row + lane / 4 + i / 2 * 8, c = column + lane % 4 * 2 + i % 2;
-    return kKeyRows ? Position{c, r} : Position{r, c};
+  DEVICE Position position(i32 row, i32 column, int m, int n, int i, i32 lane) {
+    if (kKeyRows)
+      return {column + 8 * n + lane % 4 * 2 + i % 2,
+              row + lane / 4 * kRun<true> + 2 * m + i / 2};
+    return {row + 16 * m + i / 2 * 8 + lane / 4, column + lane % 4 * kRun<false> + 2 * n + i % 2};
   }
 
-  // The part of the mask that a warp needs, for each lane where its scores are; zeros beyond it. It
-  // is read before the scores are computed, for which time it may take.
+  // The part of the mask that a warp needs, for each lane where its scores are, as words: runs of
+  // neighbouring keys, one for each row or column. It is read before the scores are computed, for
+  // which time it may take.
   typedef typename MaskElement<T, kMask>::type M;
-  typedef Vec<M, 2> MaskTile[kMask == AttentionMask::none ? 1 : kRowTiles][kTiles][2];
   DEVICE const M* mask_of(const AttentionArgs& a, i32 batch, i32 head) {
     return static_cast<const M*>(a.mask) + batch * a.mask_batch + head * a.mask_head;
   }
   template <bool kKeyRows>
-  DEVICE void load_mask(const AttentionArgs& a, const M* mask, MaskTile& tile, i32 row, i32 column,
-                        i32 lane) {
-    if constexpr (kMask == AttentionMask::none) return;
-    const i64 row_step = kKeyRows ? a.mask_key : a.mask_query,
-              column_step = kKeyRows ? a.mask_query : a.mask_key;
-    row += lane / 4, column += lane % 4 * 2;
-    const i32 rows = (kKeyRows ? a.keys : a.queries) - row,
-              columns = (kKeyRows ? a.queries : a.keys) - column;
-    const M* p = mask + row * row_step + column * column_step;
-    const bool pairs = !kKeyRows && a.mask_pairs;
+  struct MaskTile {
+    static const int kRuns = kKeyRows ? 2 * kTiles : 2 * kRowTiles;
+    static const int kBytes = kRun<kKeyRows> * int(sizeof(M)), kWords = (kBytes + 3) / 4;
+    static const int kVectorBytes = kBytes < 16 ? kBytes : 16;
+    u32 words[kMask == AttentionMask::none ? 1 : kRuns][kWords];
+
+    __device__ __forceinline__ void load(const AttentionArgs& a, const M* mask, i32 row, i32 column,
+                                         i32 lane) {
+      if constexpr (kMask == AttentionMask::none) return;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
+      for (int r = 0; r < kRuns; ++r) {
+        const Position at = kKeyRows ? position<true>(row, column, 0, r / 2, r % 2, lane)
+                                     : position<false>(row, column, r / 2, 0, r % 2 * 2, lane);
+        const M* const p = mask + at.query * a.mask_query + at.key * a.mask_key;
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m)
+        for (int w = 0; w < kWords; ++w) words[r][w] = 0;
+        if (a.mask_vectors) {
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const M* const at = p + (16 * m + 8 * h) * row_step;
-          const bool is_row = 16 * m + 8 * h < rows;
-          Vec<M, 2> pair{};
-          if (pairs) {
-            if (is_row && 8 * n < columns) pair = *reinterpret_cast<const Vec<M, 2>*>(at);
-          } else {
-            if (is_row && 8 * n < columns) pair.v[0] = *at;
-            if (is_row && 8 * n + 1 < columns) pair.v[1] = at[column_step];
-          }
-          tile[m][n][h] = pair;
+          for (int w = 0; w < kBytes; w += kVectorBytes)
+            if (at.query < a.queries && at.key + w / int(sizeof(M)) < a.keys)
+              load_bytes<kVectorBytes>(words[r] + w / 4, reinterpret_cast<const char*>(p) + w);
+        } else {
+#pragma unroll
+          for (int k = 0; k < kRun<kKeyRows>; ++k)
+            if (at.query < a.queries && at.key + k < a.keys)
+              words[r][k * int(sizeof(M)) / 4] |= bits_of(p[k * a.mask_key])
+                                                  << k * int(sizeof(M)) % 4 * 8;
         }
-      p += 8 * column_step;
+      }
+    }
+    // Bytes of the score's mask as they lie in its word, and as a number.
+    __device__ __forceinline__ u32 word(int m, int n, int i, int& byte) const {
+      const int run = kKeyRows ? 2 * n + i % 2 : 2 * m + i / 2,
+                k = kKeyRows ? 2 * m + i / 2 : 2 * n + i % 2;
+      byte = k * int(sizeof(M)) % 4;
+      return words[run][k * int(sizeof(M)) / 4];
+    }
+    __device__ __forceinline__ bool shows(int m, int n, int i) const {
+      int byte;
+      const u32 w = word(m, n, i, byte);
+      return (w & 0xffu << 8 * byte) != 0;
+    }
+    __device__ __forceinline__ f32 number(int m, int n, int i) const {
+      int byte;
+      const u32 w = word(m, n, i, byte);
+      return number_in(w, byte, T());
+    }
+  };
+  DEVICE u32 bits_of(boolean v) { return v.bits; }
+  DEVICE u32 bits_of(f16 v) { return v.bits; }
+  DEVICE u32 bits_of(bf16 v) { return v.bits; }
+  DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
+  DEVICE f32 number_in(u32 word, int, f32) { return __uint_as_float(word); }
+  DEVICE f32 number_in(u32 word, int byte, f16) { return f16_value(u16(word >> 8 * byte)); }
+  DEVICE f32 number_in(u32 word, int byte, bf16) {
+    return __uint_as_float(byte ? word & 0xffff0000u : word << 16);
+  }
+  template <int kBytes>
+  DEVICE void load_bytes(u32* to, const char* from) {
+    if constexpr (kBytes == 2) {
+      *to = *reinterpret_cast<const u16*>(from);
+    } else {
+      const Vec<u32, kBytes / 4> v = *reinterpret_cast<const Vec<u32, kBytes / 4>*>(from);
+#pragma unroll
+      for (int i = 0; i < kBytes / 4; ++i) to[i] = v.v[i];
     }
   }
 
-  // The scores of 16 rows as exponents of 2; -inf where the key does not count. kEdge: some may be
-  // beyond the last query or key, or the causal mask may hide some.
+  // Scores become such that 2^(factor * score - ...) is their weight; -inf where the key does not
+  // count. kEdge: some may be beyond the last query or key, or the causal mask may hide some.
+  static const bool kAdds = kMask == AttentionMask::additive;
+  DEVICE f32 factor_of(const AttentionArgs& a) { return kAdds ? 1 : a.scale * kLog2E; }
   template <bool kKeyRows, bool kEdge>
-  DEVICE void finish_scores(const AttentionArgs& a, const Vec<M, 2> (&mask)[kTiles][2],
-                            f32 (&s)[kTiles][4], i32 row, i32 column, i32 lane) {
+  DEVICE void finish_scores(const AttentionArgs& a, const MaskTile<kKeyRows>& mask, Scores& s,
+                            i32 row, i32 column, i32 lane) {
     const f32 scale = a.scale * kLog2E;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n)
+    for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const Position p = position<kKeyRows>(row, column + 8 * n, i, lane);
-        bool counts = true;
-        if constexpr (kEdge)
-          counts = p.query < a.queries && p.key < a.keys && (!kCausal || p.key <= p.query);
-        f32 x = s[n][i] * scale;
-        if constexpr (kMask == AttentionMask::boolean)
-          counts = counts && to_compute(mask[n][i / 2].v[i % 2]);
-        if constexpr (kMask == AttentionMask::additive)
-          x += to_compute(mask[n][i / 2].v[i % 2]) * kLog2E;
-        s[n][i] = counts ? x : minus_infinity();
-      }
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          f32& x = s[m][n][i];
+          if constexpr (kAdds) x = x * scale + mask.number(m, n, i) * kLog2E;
+          if constexpr (kMask == AttentionMask::boolean)
+            x = mask.shows(m, n, i) ? x : minus_infinity();
+          if constexpr (kEdge) {
+            const Position p = position<kKeyRows>(row, column, m, n, i, lane);
+            x = p.query < a.queries && p.key < a.keys && (!kCausal || p.key <= p.query)
+                    ? x
+                    : minus_infinity();
+          }
+        }
   }
   template <bool kKeyRows>
-  DEVICE void finish_scores(const AttentionArgs& a, const MaskTile& mask, Scores& s, i32 row,
-                            i32 column, i32 lane) {
+  DEVICE void finish_scores(const AttentionArgs& a, const MaskTile<kKeyRows>& mask, Scores& s,
+                            i32 row, i32 column, i32 lane) {
     const i32 last_row = row + kWarpRows - 1, last_column = column + kColumns - 1;
     const i32 first_query = kKeyRows ? column : row, last_key = kKeyRows ? last_row : last_column,
               last_query = kKeyRows ? last_column : last_row;
-    const bool edge =
-        last_key >= a.keys || last_query >= a.queries || (kCausal && last_key > first_query);
-#pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
-      const auto& part = mask[kMask == AttentionMask::none ? 0 : m];
-      if (edge)
-        finish_scores<kKeyRows, true>(a, part, s[m], row + 16 * m, column, lane);
-      else
-        finish_scores<kKeyRows, false>(a, part, s[m], row + 16 * m, column, lane);
-    }
+    if (last_key >= a.keys || last_query >= a.queries || (kCausal && last_key > first_query))
+      finish_scores<kKeyRows, true>(a, mask, s, row, column, lane);
+    else
+      finish_scores<kKeyRows, false>(a, mask, s, row, column, lane);
   }
 
-  // Bit 4n + i: whether dropout keeps weight i of tile n of 16 rows. `head`: the number of the head
-  // in the batch.
+  // Bit 4n + i of word m: whether dropout keeps weight i of tile (m, n). `head`: the number of the
+  // head in the batch.
   template <bool kKeyRows>
-  DEVICE u32 kept_weights(const AttentionArgs& a, i64 head, i32 row, i32 column, i32 lane) {
+  DEVICE void draw(const AttentionArgs& a, u32 (&kept)[kRowTiles], i64 head, i32 row, i32 column,
+                   i32 lane) {
     const BlockStream<kDropout == AttentionDropout::moved> stream(a.block, a.seed, a.state);
     const auto number = [&](Position p) {
       return (u64(head) * u64(a.queries) + u64(p.query)) * u64(a.keys) + u64(p.key);
     };
-    u32 kept = 0;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) kept[m] = 0;
     if (a.keys % 4 != 0) {
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll 1
-      for (int i = 0; i < 4 * kTiles; ++i) {
-        const u64 at = number(position<kKeyRows>(row, column + i / 4 * 8, i % 4, lane));
-        const Lanes lanes = stream.block(at / 4);
-        const u32 j = u32(at % 4), low = j & 1 ? lanes.v[1] : lanes.v[0],
-                  high = j & 1 ? lanes.v[3] : lanes.v[2];
-        kept |= u32((j & 2 ? high : low) <= a.last) << i;
-      }
-      return kept & a.any;
+        for (int i = 0; i < 4 * kTiles; ++i) {
+          const u64 at = number(position<kKeyRows>(row, column, m, i / 4, i % 4, lane));
+          const Lanes lanes = stream.block(at / 4);
+          const u32 j = u32(at % 4), low = j & 1 ? lanes.v[1] : lanes.v[0],
+                    high = j & 1 ? lanes.v[3] : lanes.v[2];
+          kept[m] |= u32((j & 2 ? high : low) <= a.last) << i;
+        }
+    } else if constexpr (!kKeyRows) {
+      // Two neighbouring tiles have four keys of one block.
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const u64 first = number(position<false>(row, column, m, 0, 2 * h, lane)) / 4;
+#pragma unroll
+          for (int n = 0; n < kTiles; n += 2) {
+            const Lanes lanes = stream.block(first + n / 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+              kept[m] |= u32(lanes.v[j] <= a.last) << (4 * (n + j / 2) + 2 * h + j % 2);
+          }
+        }
+    } else {
+      // The rows of a lane have four keys of one block, or the first or last two of them.
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const u64 at = number(position<true>(row, column, 0, n, e, lane));
+          const Lanes lanes = stream.block(at / 4);
+#pragma unroll
+          for (int j = 0; j < 2 * kRowTiles; ++j) {
+            const u32 v = kRowTiles == 1 && at % 4 != 0 ? lanes.v[(2 + j) % 4] : lanes.v[j];
+            kept[j / 2] |= u32(v <= a.last) << (4 * n + j % 2 * 2 + e);
+          }
+        }
     }
-    // Lanes with the four keys of a block have four blocks, or two, among them: each makes one, and
-    // they tell each other.
-    const int part = kKeyRows ? lane / 4 % 4 : lane % 2;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      Position p = position<kKeyRows>(row, column + 8 * n, kKeyRows ? part : 2 * part, lane);
-      p.key &= ~3;
-      const Lanes lanes = stream.block(number(p) / 4);
-      u32 bits = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) bits |= u32(lanes.v[j] <= a.last) << j;
-      bits <<= 4 * part;
-      if constexpr (kKeyRows) {
-        bits |= __shfl_xor_sync(~0u, bits, 4);
-        bits |= __shfl_xor_sync(~0u, bits, 8);
-        bits >>= lane / 4 % 4;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) kept |= (bits >> 4 * i & 1) << (4 * n + i);
-      } else {
-        bits |= __shfl_xor_sync(~0u, bits, 1);
-        bits >>= lane % 2 * 2;
-        kept |= ((bits & 3) | (bits >> 2 & 12)) << (4 * n);
-      }
-    }
-    return kept & a.any;
+    for (int m = 0; m < kRowTiles; ++m) kept[m] &= a.any;
   }
 
   DEVICE f32 quad_max(f32 v) {
@@ -325,7 +413,7 @@ struct Attention {
   }
 
   // Rows [first, ...) of `rows` of a matrix from the sums of a warp, times factors by row.
-  template <int kWidth>
+  template <int kWidth, bool kKeyRows>
   DEVICE void store_rows(T* to, i64 stride, i32 first, i32 rows, i32 width,
                          const f32 (&sums)[kRowTiles][kWidth / 8][4],
                          const f32 (&factor)[kRowTiles][2], i32 lane) {
@@ -333,20 +421,21 @@ struct Attention {
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const i32 row = first + 16 * m + 8 * h + lane / 4;
+        const Position at = position<kKeyRows>(first, 0, m, 0, 2 * h, lane);
+        const i32 row = kKeyRows ? at.key : at.query;
         if (row >= rows) continue;
         T* const p = to + row * stride;
 #pragma unroll
         for (int n = 0; n < kWidth / 8; ++n) {
-          const i32 at = 8 * n + lane % 4 * 2;
+          const i32 e = 8 * n + lane % 4 * 2;
           Vec<T, 2> pair;
           pair.v[0] = from_compute<T>(sums[m][n][2 * h] * factor[m][h]);
           pair.v[1] = from_compute<T>(sums[m][n][2 * h + 1] * factor[m][h]);
           if constexpr (kVector) {
-            if (at < width) *reinterpret_cast<Vec<T, 2>*>(p + at) = pair;
+            if (e < width) *reinterpret_cast<Vec<T, 2>*>(p + e) = pair;
           } else {
-            if (at < width) p[at] = pair.v[0];
-            if (at + 1 < width) p[at + 1] = pair.v[1];
+            if (e < width) p[e] = pair.v[0];
+            if (e + 1 < width) p[e + 1] = pair.v[1];
           }
         }
       }
@@ -373,9 +462,14 @@ struct Attention {
     return kCausal ? min(a.keys, first + kRows) : a.keys;
   }
   DEVICE void load_keys(const AttentionArgs& a, const T* k, const T* v, i32 first, char* to) {
-    load_lines<kColumns, kDim>(to, k, a.k.row, first, a.keys, a.dim);
-    load_lines<kColumns, kValueDim>(to + kColumns * kPitch, v, a.v.row, first, a.keys, a.value_dim);
+    load_lines<kColumns, kDim, Order::key_columns>(to, k, a.k.row, first, a.keys, a.dim);
+    load_lines<kColumns, kValueDim, Order::key_columns>(to + kColumns * kPitch, v, a.v.row, first,
+                                                        a.keys, a.value_dim);
   }
+
+  // What is subtracted from the exponents of a row without any key, which are -inf, is 0: weights
+  // are 0 there, not NaN.
+  DEVICE f32 exponent_of(f32 v, f32 factor) { return v == minus_infinity() ? 0.0f : v * factor; }
 
   DEVICE void forward(const AttentionArgs& a, char* shared) {
     const Place at = place_of(a, a.queries, a.heads, kCausal);
@@ -389,6 +483,7 @@ struct Attention {
 
     ValueSums sums;
     clear(sums);
+    const f32 exponents = factor_of(a);
     f32 largest[kRowTiles][2], total[kRowTiles][2];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
@@ -401,13 +496,16 @@ struct Attention {
         [&](i32 step, const char* stage) {
           const i32 column = step * kColumns;
           if (kCausal && column > row + kWarpRows - 1) return;
-          MaskTile hides;
-          load_mask<false>(a, mask, hides, row, column, lane);
+          MaskTile<false> hides;
+          hides.load(a, mask, row, column, lane);
           Scores s;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           finish_scores<false>(a, hides, s, row, column, lane);
+          u32 kept[kRowTiles];
+          if constexpr (kDropout != AttentionDropout::none)
+            draw<false>(a, kept, at.number, row, column, lane);
 #pragma unroll
-          for (int m = 0; m < kRowTiles; ++m) {
+          for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
               f32 most = largest[m][h];
@@ -415,32 +513,24 @@ struct Attention {
               for (int n = 0; n < kTiles; ++n)
                 most = fmaxf(most, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
               most = quad_max(most);
-              // Without any key so far: weights 0, not NaN.
-              const f32 base = most == minus_infinity() ? 0.0f : most;
-              const f32 fade = fast_exp2(largest[m][h] - base);
+              const f32 base = exponent_of(most, exponents), fade = fast_exp2(largest[m][h] * exponents - base);
               largest[m][h] = most;
               f32 sum = 0;
 #pragma unroll
               for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                  s[m][n][2 * h + e] = fast_exp2(s[m][n][2 * h + e] - base);
-                  sum += s[m][n][2 * h + e];
+                for (int i = 2 * h; i < 2 * h + 2; ++i) {
+                  const f32 p = fast_exp2(s[m][n][i] * exponents - base);
+                  sum += p;
+                  s[m][n][i] = p;
+                  if constexpr (kDropout != AttentionDropout::none)
+                    s[m][n][i] = kept[m] >> (4 * n + i) & 1 ? p * a.kept_scale : 0.0f;
                 }
               total[m][h] = total[m][h] * fade + sum;
 #pragma unroll
               for (int n = 0; n < kValueDim / 8; ++n)
                 sums[m][n][2 * h] *= fade, sums[m][n][2 * h + 1] *= fade;
             }
-            if constexpr (kDropout != AttentionDropout::none) {
-              const u32 kept = kept_weights<false>(a, at.number, row + 16 * m, column, lane);
-#pragma unroll
-              for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                  s[m][n][i] = kept >> (4 * n + i) & 1 ? s[m][n][i] * a.kept_scale : 0.0f;
-            }
-          }
           accumulate<kValueDim>(sums, s, stage + kColumns * kPitch, lane);
         });
 
@@ -453,12 +543,12 @@ struct Attention {
         factor[m][h] = all == 0.0f ? 0.0f : 1.0f / all;
         const i32 query = row + 16 * m + 8 * h + lane / 4;
         if (a.lse && lane % 4 == 0 && query < a.queries) {
-          const f32 base = largest[m][h] == minus_infinity() ? 0.0f : largest[m][h];
+          const f32 base = exponent_of(largest[m][h], exponents);
           a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row] =
               base * kLn2 + logf(all);
         }
       }
-    store_rows<kValueDim>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries, a.value_dim,
+    store_rows<kValueDim, false>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries, a.value_dim,
                           sums, factor, lane);
   }
 
@@ -468,29 +558,27 @@ struct Attention {
   template <bool kKeyRows, class Lse, class Delta>
   DEVICE void gradients(const AttentionArgs& a, i64 head, Scores& s, Scores& grads, i32 row,
                         i32 column, i32 lane, Lse&& lse, Delta&& delta) {
+    const f32 exponents = factor_of(a);
+    u32 kept[kRowTiles];
+    if constexpr (kDropout != AttentionDropout::none)
+      draw<kKeyRows>(a, kept, head, row, column, lane);
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
-      u32 kept = 0;
-      if constexpr (kDropout != AttentionDropout::none)
-        kept = kept_weights<kKeyRows>(a, head, row + 16 * m, column, lane);
+    for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const f32 p = fast_exp2(s[m][n][i] - lse(m, n, i));
+          const f32 p = fast_exp2(s[m][n][i] * exponents - lse(m, n, i));
           f32 g = grads[m][n][i];
           s[m][n][i] = p;
           if constexpr (kDropout != AttentionDropout::none) {
-            const bool is_kept = kept >> (4 * n + i) & 1;
+            const bool is_kept = kept[m] >> (4 * n + i) & 1;
             g = is_kept ? g * a.kept_scale : 0.0f;
             s[m][n][i] = is_kept ? p * a.kept_scale : 0.0f;
           }
           grads[m][n][i] = p * (g - delta(m, n, i));
         }
-    }
   }
-  // Of a row without any key the logarithm is -inf, as its scores are.
-  DEVICE f32 exponent_of(f32 lse) { return lse == minus_infinity() ? 0.0f : lse * kLog2E; }
 
   DEVICE void queries(const AttentionArgs& a, char* shared) {
     const Place at = place_of(a, a.queries, a.heads, kCausal);
@@ -523,7 +611,7 @@ struct Attention {
           exponent[m][h] = 0;
           if (query < a.queries) {
             exponent[m][h] = exponent_of(
-                a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row]);
+                a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row], kLog2E);
             if (lane % 4 == 0) a.delta[at.number * a.queries + query] = delta[m][h];
           }
         }
@@ -538,8 +626,8 @@ struct Attention {
           if (step == 0) prepare();
           const i32 column = step * kColumns;
           if (kCausal && column > row + kWarpRows - 1) return;
-          MaskTile hides;
-          load_mask<false>(a, mask, hides, row, column, lane);
+          MaskTile<false> hides;
+          hides.load(a, mask, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           multiply<kValueDim>(g, grads + warp_row * kValuePitch, stage + kColumns * kPitch, lane);
@@ -553,7 +641,7 @@ struct Attention {
     f32 factor[kRowTiles][2];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) factor[m][0] = factor[m][1] = a.scale;
-    store_rows<kDim>(matrix(a.grad_q, at.batch, at.head), a.grad_q.row, row, a.queries, a.dim, sums,
+    store_rows<kDim, false>(matrix(a.grad_q, at.batch, at.head), a.grad_q.row, row, a.queries, a.dim, sums,
                      factor, lane);
   }
 
@@ -562,9 +650,9 @@ struct Attention {
     const Place at = place_of(a, a.keys, kv_heads, false);
     const i32 lane = i32(threadIdx.x) % 32, warp_row = i32(threadIdx.x) / 32 * kWarpRows,
               row = at.first + warp_row;
-    load_lines<kRows, kDim>(shared, matrix(a.k, at.batch, at.head), a.k.row, at.first, a.keys,
+    load_lines<kRows, kDim, Order::key_rows>(shared, matrix(a.k, at.batch, at.head), a.k.row, at.first, a.keys,
                             a.dim);
-    load_lines<kRows, kValueDim>(shared + kKept, matrix(a.v, at.batch, at.head), a.v.row, at.first,
+    load_lines<kRows, kValueDim, Order::key_rows>(shared + kKept, matrix(a.v, at.batch, at.head), a.v.row, at.first,
                                  a.keys, a.value_dim);
     constexpr int kSize = kStage + 2 * kColumns * int(sizeof(f32));
     // Queries before the first key see nothing here.
@@ -601,8 +689,8 @@ struct Attention {
           if (kCausal && row > column + kColumns - 1) return;
           const M* const mask = mask_of(a, at.batch, head);
           const f32* const numbers = reinterpret_cast<const f32*>(stage + kStage);
-          MaskTile hides;
-          load_mask<true>(a, mask, hides, row, column, lane);
+          MaskTile<true> hides;
+          hides.load(a, mask, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
@@ -611,7 +699,7 @@ struct Attention {
           const auto place = [&](int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; };
           gradients<true>(
               a, i64(at.batch) * a.heads + head, s, g, row, column, lane,
-              [&](int, int n, int i) { return exponent_of(numbers[place(n, i)]); },
+              [&](int, int n, int i) { return exponent_of(numbers[place(n, i)], kLog2E); },
               [&](int, int n, int i) { return numbers[kColumns + place(n, i)]; });
           // Lines beyond the last query are zeros, but a key times 0 may be NaN.
           if (column + kColumns > a.queries)
@@ -630,9 +718,9 @@ struct Attention {
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) factor[m][h] = a.scale, one[m][h] = 1;
-    store_rows<kDim>(matrix(a.grad_k, at.batch, at.head), a.grad_k.row, row, a.keys, a.dim, sums,
+    store_rows<kDim, true>(matrix(a.grad_k, at.batch, at.head), a.grad_k.row, row, a.keys, a.dim, sums,
                      factor, lane);
-    store_rows<kValueDim>(matrix(a.grad_v, at.batch, at.head), a.grad_v.row, row, a.keys,
+    store_rows<kValueDim, true>(matrix(a.grad_v, at.batch, at.head), a.grad_v.row, row, a.keys,
                           a.value_dim, value_sums, one, lane);
   }
 };
