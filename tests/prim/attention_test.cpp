@@ -119,7 +119,8 @@ void check_attention(const AttentionCase& c) {
   cpu.Primitives::attention(wide);
   // Weights and gradients of scores are rounded between products. tf32 has as many bits as f16.
   const DType rounded = c.rounds ? kFloat16 : c.dtype;
-  const double reach = tolerance(rounded, std::max({c.dim, c.value_dim, c.keys}), 1);
+  // f32 in two parts has errors of 2^-22.
+  const double reach = 2 * tolerance(rounded, std::max({c.dim, c.value_dim, c.queries, c.keys}), 1);
   expect_near("lse", lse, tolerance(c.rounds ? kFloat16 : kFloat32, c.dim, 1));
   expect_near("out", out, reach);
   if (c.nan_key) return;

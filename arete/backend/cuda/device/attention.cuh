@@ -18,10 +18,10 @@
 // Exponents are of 2: scores are multiplied by log2(e).
 //
 // The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
-// has neighbouring ones, whose part of a mask it reads at once and which one block of random numbers
-// serves: load_lines() puts them where they belong.
-// Tensor cores round sums towards zero. Those of f32 are made for a tile of columns each and added
-// up outside, else they would become smaller by 2^-24 with every step.
+// has neighbouring ones, whose part of a mask it reads at once and which one block of random
+// numbers serves: load_lines() puts them where they belong. Tensor cores round sums towards zero.
+// Those of f32 are made for a tile of columns each and added up outside, else they would become
+// smaller by 2^-24 with every step.
 #pragma once
 #include "mma.cuh"
 #include "philox.cuh"
@@ -43,7 +43,7 @@ struct AttentionArgs {
   i32 queries, keys, dim, value_dim;
   f32 scale, kept_scale;
   u32 mask_vectors;  // whether the mask may be read 16 bytes at a time, to its last key
-  u32 last, any;   // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
+  u32 last, any;     // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
   u32 seed[20];
 };
 
@@ -113,8 +113,7 @@ struct Attention {
   template <Order kOrder>
   static constexpr __device__ int place_of_line(int i) {
     constexpr int kColumnRun = kRun<false>, kRowRun = kRun<true>;
-    if (kOrder == Order::key_columns)
-      return i % kColumnRun / 2 * 8 + i / kColumnRun * 2 + i % 2;
+    if (kOrder == Order::key_columns) return i % kColumnRun / 2 * 8 + i / kColumnRun * 2 + i % 2;
     if (kOrder == Order::key_rows)
       return i / kWarpRows * kWarpRows + i % kRowRun * 8 + i % kWarpRows / kRowRun;
     return i;
@@ -179,7 +178,7 @@ struct Attention {
                          i32 lane) {
     constexpr int kTo = kWidth * int(sizeof(T)) + 16;
     // Tiles of sums at a time.
-    constexpr int kPart = kSplit && kWidth % 64 == 0 ? 8 : kWidth / 8;
+    constexpr int kPart = kSplit && kWidth % 64 == 0 ? 8 / kRowTiles : kWidth / 8;
 #pragma unroll
     for (int first = 0; first < kWidth / 8; first += kPart) {
       f32 part[kRowTiles][kPart][4];
@@ -228,8 +227,7 @@ struct Attention {
   template <bool kKeyRows>
   DEVICE Position position(i32 row, i32 column, int m, int n, int i, i32 lane) {
     if (kKeyRows)
-      return {column + 8 * n + lane % 4 * 2 + i % 2,
-              row + lane / 4 * kRun<true> + 2 * m + i / 2};
+      return {column + 8 * n + lane % 4 * 2 + i % 2, row + lane / 4 * kRun<true> + 2 * m + i / 2};
     return {row + 16 * m + i / 2 * 8 + lane / 4, column + lane % 4 * kRun<false> + 2 * n + i % 2};
   }
 
@@ -513,7 +511,8 @@ struct Attention {
               for (int n = 0; n < kTiles; ++n)
                 most = fmaxf(most, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
               most = quad_max(most);
-              const f32 base = exponent_of(most, exponents), fade = fast_exp2(largest[m][h] * exponents - base);
+              const f32 base = exponent_of(most, exponents),
+                        fade = fast_exp2(largest[m][h] * exponents - base);
               largest[m][h] = most;
               f32 sum = 0;
 #pragma unroll
@@ -522,9 +521,7 @@ struct Attention {
                 for (int i = 2 * h; i < 2 * h + 2; ++i) {
                   const f32 p = fast_exp2(s[m][n][i] * exponents - base);
                   sum += p;
-                  s[m][n][i] = p;
-                  if constexpr (kDropout != AttentionDropout::none)
-                    s[m][n][i] = kept[m] >> (4 * n + i) & 1 ? p * a.kept_scale : 0.0f;
+                  s[m][n][i] = dropped(a, p, kept, m, n, i);
                 }
               total[m][h] = total[m][h] * fade + sum;
 #pragma unroll
@@ -548,36 +545,39 @@ struct Attention {
               base * kLn2 + logf(all);
         }
       }
-    store_rows<kValueDim, false>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries, a.value_dim,
-                          sums, factor, lane);
+    store_rows<kValueDim, false>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries,
+                                 a.value_dim, sums, factor, lane);
   }
 
-  // From scores as exponents and the gradients of the weights that were dropped: scores becomes the
-  // weights after dropout, grads the gradients of the scores. lse(m, i) is the logarithm of element
-  // i's query in row tile m, delta the same.
-  template <bool kKeyRows, class Lse, class Delta>
-  DEVICE void gradients(const AttentionArgs& a, i64 head, Scores& s, Scores& grads, i32 row,
-                        i32 column, i32 lane, Lse&& lse, Delta&& delta) {
+  // Weights before dropout, from finished scores. lse(m, n, i) is the logarithm of the element's
+  // query as an exponent.
+  template <class Lse>
+  DEVICE void make_weights(const AttentionArgs& a, Scores& s, Lse&& lse) {
     const f32 exponents = factor_of(a);
-    u32 kept[kRowTiles];
-    if constexpr (kDropout != AttentionDropout::none)
-      draw<kKeyRows>(a, kept, head, row, column, lane);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const f32 p = fast_exp2(s[m][n][i] * exponents - lse(m, n, i));
-          f32 g = grads[m][n][i];
-          s[m][n][i] = p;
-          if constexpr (kDropout != AttentionDropout::none) {
-            const bool is_kept = kept[m] >> (4 * n + i) & 1;
-            g = is_kept ? g * a.kept_scale : 0.0f;
-            s[m][n][i] = is_kept ? p * a.kept_scale : 0.0f;
-          }
-          grads[m][n][i] = p * (g - delta(m, n, i));
-        }
+        for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(s[m][n][i] * exponents - lse(m, n, i));
+  }
+  // What dropout makes of an element: of a weight, and of the gradient of one.
+  DEVICE f32 dropped(const AttentionArgs& a, f32 v, const u32 (&kept)[kRowTiles], int m, int n,
+                     int i) {
+    if constexpr (kDropout == AttentionDropout::none) return v;
+    return kept[m] >> (4 * n + i) & 1 ? v * a.kept_scale : 0.0f;
+  }
+  // Weights become the gradients of scores; `grads` are those of the weights after dropout.
+  template <class Delta>
+  DEVICE void make_gradients(const AttentionArgs& a, Scores& s, const Scores& grads,
+                             const u32 (&kept)[kRowTiles], Delta&& delta) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          s[m][n][i] *= dropped(a, grads[m][n][i], kept, m, n, i) - delta(m, n, i);
   }
 
   DEVICE void queries(const AttentionArgs& a, char* shared) {
@@ -628,21 +628,22 @@ struct Attention {
           if (kCausal && column > row + kWarpRows - 1) return;
           MaskTile<false> hides;
           hides.load(a, mask, row, column, lane);
+          u32 kept[kRowTiles];
+          if constexpr (kDropout != AttentionDropout::none)
+            draw<false>(a, kept, at.number, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
-          multiply<kValueDim>(g, grads + warp_row * kValuePitch, stage + kColumns * kPitch, lane);
           finish_scores<false>(a, hides, s, row, column, lane);
-          gradients<false>(
-              a, at.number, s, g, row, column, lane,
-              [&](int m, int, int i) { return exponent[m][i / 2]; },
-              [&](int m, int, int i) { return delta[m][i / 2]; });
-          accumulate<kDim>(sums, g, stage, lane);
+          make_weights(a, s, [&](int m, int, int i) { return exponent[m][i / 2]; });
+          multiply<kValueDim>(g, grads + warp_row * kValuePitch, stage + kColumns * kPitch, lane);
+          make_gradients(a, s, g, kept, [&](int m, int, int i) { return delta[m][i / 2]; });
+          accumulate<kDim>(sums, s, stage, lane);
         });
     f32 factor[kRowTiles][2];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) factor[m][0] = factor[m][1] = a.scale;
-    store_rows<kDim, false>(matrix(a.grad_q, at.batch, at.head), a.grad_q.row, row, a.queries, a.dim, sums,
-                     factor, lane);
+    store_rows<kDim, false>(matrix(a.grad_q, at.batch, at.head), a.grad_q.row, row, a.queries,
+                            a.dim, sums, factor, lane);
   }
 
   DEVICE void keys(const AttentionArgs& a, char* shared) {
@@ -650,10 +651,10 @@ struct Attention {
     const Place at = place_of(a, a.keys, kv_heads, false);
     const i32 lane = i32(threadIdx.x) % 32, warp_row = i32(threadIdx.x) / 32 * kWarpRows,
               row = at.first + warp_row;
-    load_lines<kRows, kDim, Order::key_rows>(shared, matrix(a.k, at.batch, at.head), a.k.row, at.first, a.keys,
-                            a.dim);
-    load_lines<kRows, kValueDim, Order::key_rows>(shared + kKept, matrix(a.v, at.batch, at.head), a.v.row, at.first,
-                                 a.keys, a.value_dim);
+    load_lines<kRows, kDim, Order::key_rows>(shared, matrix(a.k, at.batch, at.head), a.k.row,
+                                             at.first, a.keys, a.dim);
+    load_lines<kRows, kValueDim, Order::key_rows>(shared + kKept, matrix(a.v, at.batch, at.head),
+                                                  a.v.row, at.first, a.keys, a.value_dim);
     constexpr int kSize = kStage + 2 * kColumns * int(sizeof(f32));
     // Queries before the first key see nothing here.
     const i32 first_step = kCausal ? at.first / kColumns : 0,
@@ -691,16 +692,27 @@ struct Attention {
           const f32* const numbers = reinterpret_cast<const f32*>(stage + kStage);
           MaskTile<true> hides;
           hides.load(a, mask, row, column, lane);
+          const i64 number = i64(at.batch) * a.heads + head;
+          const auto place = [&](int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; };
+          u32 kept[kRowTiles];
+          if constexpr (kDropout != AttentionDropout::none)
+            draw<true>(a, kept, number, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
+          finish_scores<true>(a, hides, s, row, column, lane);
+          make_weights(
+              a, s, [&](int, int n, int i) { return exponent_of(numbers[place(n, i)], kLog2E); });
+#pragma unroll
+          for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+            for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+              for (int i = 0; i < 4; ++i) g[m][n][i] = dropped(a, s[m][n][i], kept, m, n, i);
+          accumulate<kValueDim>(value_sums, g, stage + kColumns * kPitch, lane);
           multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
                               lane);
-          finish_scores<true>(a, hides, s, row, column, lane);
-          const auto place = [&](int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; };
-          gradients<true>(
-              a, i64(at.batch) * a.heads + head, s, g, row, column, lane,
-              [&](int, int n, int i) { return exponent_of(numbers[place(n, i)], kLog2E); },
-              [&](int, int n, int i) { return numbers[kColumns + place(n, i)]; });
+          make_gradients(a, s, g, kept,
+                         [&](int, int n, int i) { return numbers[kColumns + place(n, i)]; });
           // Lines beyond the last query are zeros, but a key times 0 may be NaN.
           if (column + kColumns > a.queries)
 #pragma unroll
@@ -709,18 +721,17 @@ struct Attention {
               for (int n = 0; n < kTiles; ++n)
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                  if (column + place(n, i) >= a.queries) g[m][n][i] = 0;
-          accumulate<kValueDim>(value_sums, s, stage + kColumns * kPitch, lane);
-          accumulate<kDim>(sums, g, stage, lane);
+                  if (column + place(n, i) >= a.queries) s[m][n][i] = 0;
+          accumulate<kDim>(sums, s, stage, lane);
         });
     f32 factor[kRowTiles][2], one[kRowTiles][2];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) factor[m][h] = a.scale, one[m][h] = 1;
-    store_rows<kDim, true>(matrix(a.grad_k, at.batch, at.head), a.grad_k.row, row, a.keys, a.dim, sums,
-                     factor, lane);
+    store_rows<kDim, true>(matrix(a.grad_k, at.batch, at.head), a.grad_k.row, row, a.keys, a.dim,
+                           sums, factor, lane);
     store_rows<kValueDim, true>(matrix(a.grad_v, at.batch, at.head), a.grad_v.row, row, a.keys,
-                          a.value_dim, value_sums, one, lane);
+                                a.value_dim, value_sums, one, lane);
   }
 };
