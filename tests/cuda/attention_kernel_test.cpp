@@ -170,14 +170,14 @@ void check(const Case& c) {
   for (uint8_t& s : shown) s = !s;
 
   const size_t rows = size_t(c.batch * c.heads * c.queries);
-  std::vector<float> lse(rows, 7), delta(rows, 7);
+  std::vector<float> lse(rows, 7), exponents(rows, 7), delta(rows, 7);
   const uint64_t seed = 0x1234567890, block = 0xffffff00;
   const device::u64 state[2] = {0x500000003, 11};
   device::AttentionArgs a{};
   a.q = q.argument(), a.k = k.argument(), a.v = v.argument(), a.out = out.argument();
   a.grad_out = grad.argument(), a.grad_q = grad_q.argument(), a.grad_k = grad_k.argument(),
   a.grad_v = grad_v.argument();
-  a.lse = lse.data(), a.delta = delta.data();
+  a.lse = lse.data(), a.exponents = exponents.data(), a.delta = delta.data();
   a.lse_batch = c.heads * c.queries, a.lse_head = c.queries, a.lse_row = 1;
   a.mask = kMask == AttentionMask::boolean ? static_cast<void*>(shown.data()) : bias.memory.data();
   a.mask_query = c.keys, a.mask_key = 1, a.mask_vectors = c.keys % 16 == 0;

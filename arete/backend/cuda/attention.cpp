@@ -282,8 +282,9 @@ class OwnAttention {
         grad_k(*this, a_.grad_k, false), grad_v(*this, a_.grad_v, false);
     args.grad_out = grad_out.matrix, args.grad_q = grad_q.matrix;
     args.grad_k = grad_k.matrix, args.grad_v = grad_v.matrix;
-    const Scratch delta(backend_, size_t(heads * args.queries) * sizeof(float));
-    args.delta = reinterpret_cast<float*>(delta.data());
+    const size_t n = size_t(heads * args.queries);
+    const Scratch numbers(backend_, 2 * n * sizeof(float));
+    args.exponents = reinterpret_cast<float*>(numbers.data()), args.delta = args.exponents + n;
     kernel.vector = are_vectors_;
     launch(kernel, Pass::queries, args.queries, heads, args);
     launch(kernel, Pass::keys, args.keys, a_.k.sizes[0] * a_.k.sizes[1], args);

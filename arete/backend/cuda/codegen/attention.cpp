@@ -8,7 +8,7 @@
 namespace arete::cuda {
 
 static_assert(sizeof(AttentionMatrix) == 4 * 8 &&
-              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 12 * 8 + 32 * 4);
+              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 13 * 8 + 32 * 4);
 
 // What is fastest on an H200 of what leaves registers for everything.
 AttentionKernel::Layout AttentionKernel::layout() const {

@@ -15,7 +15,7 @@ struct AttentionMatrix {
 };
 struct AttentionArguments {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  float *lse, *delta;
+  float *lse, *exponents, *delta;
   int64_t lse_batch, lse_head, lse_row;
   const void* mask;
   int64_t mask_batch, mask_head, mask_query, mask_key;

@@ -14,8 +14,8 @@
 // are rows. Each sum is made by one warp in the order of the columns: the same bits every time,
 // with no atomics, for which the scores are computed once more than they would have to be.
 // Backward, attention_queries comes first: it also gives delta, the sum of out * grad_out of each
-// query, which attention_keys reads. Heads of q that share one of k come one after the other there.
-// Exponents are of 2: scores are multiplied by log2(e).
+// query, and exponents, both of which attention_keys reads. Heads of q that share one of k come one
+// after the other there. Exponents are of 2: scores are multiplied by log2(e).
 //
 // The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
 // has neighbouring ones, whose part of a mask it reads at once and which one block of random
@@ -33,7 +33,8 @@ struct AttentionMatrix {
 // Mirrors the struct in codegen/attention.h.
 struct AttentionArgs {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  f32 *lse, *delta;  // delta: (batch, head, query) without gaps
+  // exponents (of lse, for 2) and delta: (batch, head, query) without gaps.
+  f32 *lse, *exponents, *delta;
   i64 lse_batch, lse_head, lse_row;
   const void* mask;
   i64 mask_batch, mask_head, mask_query, mask_key;
@@ -612,7 +613,10 @@ struct Attention {
           if (query < a.queries) {
             exponent[m][h] = exponent_of(
                 a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row], kLog2E);
-            if (lane % 4 == 0) a.delta[at.number * a.queries + query] = delta[m][h];
+            if (lane % 4 == 0) {
+              a.exponents[at.number * a.queries + query] = exponent[m][h];
+              a.delta[at.number * a.queries + query] = delta[m][h];
+            }
           }
         }
     };
@@ -664,44 +668,51 @@ struct Attention {
     ValueSums value_sums;
     clear(sums);
     clear(value_sums);
+    // Where loading is, and where computing.
+    struct Step {
+      i32 head, first;
+      __device__ __forceinline__ void next(i32 begin, i32 end) {
+        first += kColumns;
+        if (first >= end) first = begin, ++head;
+      }
+    };
+    const i32 begin = first_step * kColumns;
+    Step loaded{at.head * a.group, begin}, computed = loaded;
     stream(
         steps * a.group, shared + kKept + kKeptValues, kSize,
-        [&](i32 step, char* stage) {
-          const i32 head = at.head * a.group + step / steps,
-                    first = (first_step + step % steps) * kColumns;
+        [&](i32, char* stage) {
+          const i32 head = loaded.head, first = loaded.first;
+          loaded.next(begin, a.queries);
           load_lines<kColumns, kDim>(stage, matrix(a.q, at.batch, head), a.q.row, first, a.queries,
                                      a.dim);
           load_lines<kColumns, kValueDim>(stage + kColumns * kPitch,
                                           matrix(a.grad_out, at.batch, head), a.grad_out.row, first,
                                           a.queries, a.value_dim);
-          const i64 number = i64(at.batch) * a.heads + head;
-          const f32 *const lse = a.lse + at.batch * a.lse_batch + head * a.lse_head,
-                           *const delta = a.delta + number * a.queries;
+          const i64 number = (i64(at.batch) * a.heads + head) * a.queries;
           for (i32 i = i32(threadIdx.x); i < 2 * kColumns; i += kThreads) {
             const i32 query = first + i % kColumns;
             const bool inside = query < a.queries;
-            const f32* const from = i < kColumns ? lse + query * a.lse_row : delta + query;
-            copy_async<4>(stage + kStage + i * 4, inside ? from : delta, inside);
+            const f32* const from = (i < kColumns ? a.exponents : a.delta) + number;
+            copy_async<4>(stage + kStage + i * 4, inside ? from + query : from, inside);
           }
         },
-        [&](i32 step, const char* stage) {
-          const i32 head = at.head * a.group + step / steps,
-                    column = (first_step + step % steps) * kColumns;
+        [&](i32, const char* stage) {
+          const i32 head = computed.head, column = computed.first;
+          computed.next(begin, a.queries);
           if (kCausal && row > column + kColumns - 1) return;
           const M* const mask = mask_of(a, at.batch, head);
-          const f32* const numbers = reinterpret_cast<const f32*>(stage + kStage);
+          typedef Vec<f32, 2> Pair;
+          const Pair* const numbers = reinterpret_cast<const Pair*>(stage + kStage) + lane % 4;
           MaskTile<true> hides;
           hides.load(a, mask, row, column, lane);
           const i64 number = i64(at.batch) * a.heads + head;
-          const auto place = [&](int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; };
           u32 kept[kRowTiles];
           if constexpr (kDropout != AttentionDropout::none)
             draw<true>(a, kept, number, row, column, lane);
           Scores s, g;
           multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
           finish_scores<true>(a, hides, s, row, column, lane);
-          make_weights(
-              a, s, [&](int, int n, int i) { return exponent_of(numbers[place(n, i)], kLog2E); });
+          make_weights(a, s, [&](int, int n, int i) { return numbers[4 * n].v[i % 2]; });
 #pragma unroll
           for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
@@ -712,7 +723,7 @@ struct Attention {
           multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
                               lane);
           make_gradients(a, s, g, kept,
-                         [&](int, int n, int i) { return numbers[kColumns + place(n, i)]; });
+                         [&](int, int n, int i) { return numbers[kColumns / 2 + 4 * n].v[i % 2]; });
           // Lines beyond the last query are zeros, but a key times 0 may be NaN.
           if (column + kColumns > a.queries)
 #pragma unroll
@@ -721,7 +732,7 @@ struct Attention {
               for (int n = 0; n < kTiles; ++n)
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                  if (column + place(n, i) >= a.queries) s[m][n][i] = 0;
+                  if (column + 8 * n + lane % 4 * 2 + i % 2 >= a.queries) s[m][n][i] = 0;
           accumulate<kDim>(sums, s, stage, lane);
         });
     f32 factor[kRowTiles][2], one[kRowTiles][2];
