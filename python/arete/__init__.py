@@ -144,7 +144,8 @@ def __getattr__(name: str):
             raise
     if name in _FROM:
         module = importlib.import_module(f"{__name__}.{_FROM[name]}")
-        return module.NAMES[name] if _FROM[name] in ("_absent_dtypes", "_refused") else getattr(module, name)
+        value = module.NAMES[name] if _FROM[name] in ("_absent_dtypes", "_refused") else getattr(module, name)
+        return globals().setdefault(name, value)  # found without asking here again, also by what watches a call
     if name == "set_anomaly_enabled":
         return _C._set_anomaly
     if name == "compile":

@@ -56,7 +56,7 @@ _SPECIAL_ATTRIBUTES = frozenset(("__class__", "__name__", "__qualname__", "__ini
 # Code of this package that sets attributes of its own, whose effect is known: modes that are as before at the end, and what is made or set
 # once, and watched then.
 _KNOWN_CODE = frozenset(("_GradSwitch.__enter__", "inference_mode.__enter__", "set_grad_enabled.__init__", "_Native._impl",
-                         "_mark_steps.<locals>.stepped"))
+                         "_mark_steps.<locals>.stepped", "autocast.__init__"))
 _FUNCTIONS = {len, range, isinstance, issubclass, zip, enumerate, reversed, min, max, sum, abs, round, all, any, sorted, map, filter,
               divmod, pow, callable, iter, next, list, tuple, dict, set, frozenset, int, float, bool, str, complex, slice, type, super,
               object, object.__new__, collections.OrderedDict, *(f for f in vars(math).values() if callable(f))}
@@ -70,7 +70,9 @@ _PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis
 _TENSOR_METHODS = frozenset(("dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "is_signed", "element_size",
                              "get_device", "detach", "is_contiguous", "size", "stride", "backward", "to", "clone", "contiguous"))
 _OWN_FUNCTIONS = frozenset(("_zero_grad", "is_grad_enabled", "_set_grad_enabled", "is_inference_mode_enabled", "_set_inference_mode",
-                            "is_recording", "_total_norm", "_clip_grads_with_norm", "_clip_grad_value", "_is_compiling", "step"))
+                            "is_recording", "_total_norm", "_clip_grads_with_norm", "_clip_grad_value", "_is_compiling", "step",
+                            "_is_autocast_enabled", "_autocast_dtype", "_set_autocast", "_enter_autocast_region",
+                            "_leave_autocast_region", "_autocast_cache", "is_available"))
 _C_FUNCTION_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                      types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType)
 _OPERATORS = (_C.Operator, _C.OperatorMethod)
@@ -331,7 +333,8 @@ class _Search:
 
     def is_known_function(self, o: Any) -> bool:
         if type(o) in (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType):
-            return o.__objclass__ is object or _is_of_package(o) or _check_callable(o)
+            # Attributes of an instance are watched where they are, whoever's class they are found through.
+            return o.__objclass__ is object or o.__name__ == "__dict__" or _is_of_package(o) or _check_callable(o)
         return _check_callable(o, own=True)
 
     def watch_dict(self, d: dict, names: Any, text: str) -> None:

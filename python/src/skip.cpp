@@ -12,6 +12,7 @@
 #include "arete/core/history.h"
 #include "arete/core/saved_tensor_hooks.h"
 #include "arete/core/tracing.h"
+#include "arete/ops/autocast.h"
 #include "arete/optim/optimizer.h"
 #include "arete/prim/backend.h"
 #include "bindings.h"
@@ -526,7 +527,8 @@ struct Surroundings {
   prim::Context context{};
   DType dtype = default_dtype();
   std::optional<Device> device = default_device;
-  int ordinal = current_ordinal();  // of the current GPU
+  int ordinal = current_ordinal();                      // of the current GPU
+  ops::AutocastState autocast = ops::autocast_state();  // what regions inside begin with
 
   bool are_same() const {
     const prim::Context now;
@@ -534,12 +536,19 @@ struct Surroundings {
            now.deterministic == context.deterministic &&
            now.library_deterministic == context.library_deterministic &&
            now.precision == context.precision && now.convolution_tf32 == context.convolution_tf32 &&
-           default_dtype() == dtype && default_device == device && current_ordinal() == ordinal;
+           default_dtype() == dtype && default_device == device && current_ordinal() == ordinal &&
+           begins_alike(ops::autocast_state());
   }
   /// No mode but inference is on, and nobody looks.
   static bool are_plain() {
     return !(modes().word & ~uint32_t(Modes::kInference)) && !modes().capture &&
            !modes().destination && !tracing::listener() && !SavedTensorHooksGuard::has_hooks();
+  }
+
+ private:
+  bool begins_alike(const ops::AutocastState& now) const {
+    return now.cpu.dtype == autocast.cpu.dtype && now.cuda.dtype == autocast.cuda.dtype &&
+           now.cache_enabled == autocast.cache_enabled;
   }
 };
 

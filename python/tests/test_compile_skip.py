@@ -986,6 +986,48 @@ def global_state_changed(wrap):
     return out
 
 
+def with_autocast(wrap, **options):
+    net = mlp()
+    opt = arete.optim.AdamW(net.parameters(), lr=0.01)
+
+    def step(x, y):
+        opt.zero_grad()
+        with arete.autocast(DEVICE, **options):
+            loss = F.mse_loss(net(x), y)
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    step = wrap(step)
+    out = []
+    for k in range(16):
+        if k == 11:
+            arete.set_autocast_dtype(DEVICE, arete.float16)  # what regions without a dtype take
+        out += [step(rand(4, 6), rand(4, 3)), state_of(net, opt), arete.is_autocast_enabled(DEVICE), str(arete.get_autocast_dtype(DEVICE))]
+        if k == 13:
+            arete.set_autocast_dtype(DEVICE, arete.bfloat16)
+    return out
+
+
+@hostile(SKIPPED)
+def autocast_inside(wrap):
+    return with_autocast(wrap, dtype=arete.bfloat16)
+
+
+@hostile(SKIPPED)
+def autocast_that_is_off(wrap):
+    return with_autocast(wrap, dtype=arete.bfloat16, enabled=False)
+
+
+@hostile(EITHER)
+def autocast_in_what_is_set(wrap):
+    before = arete.get_autocast_dtype(DEVICE)
+    try:
+        return with_autocast(wrap)
+    finally:
+        arete.set_autocast_dtype(DEVICE, before)
+
+
 @hostile(EITHER)
 def compiled_inside(wrap):
     inner = wrap(lambda x: x * 2 + 1)

@@ -18,10 +18,15 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def _known(device_type: Any) -> str:
-    kind = getattr(device_type, "type", device_type)
+    kind: str = device_type if isinstance(device_type, str) else device_type.type
     if not is_autocast_available(kind):
         raise RuntimeError(f"User specified an unsupported autocast device_type '{kind}'")
     return kind.split(":")[0]
+
+
+def _warn(message: str) -> None:
+    """On behalf of what made a region. A function of its own: code that names warnings is none that calls could skip."""
+    warnings.warn(message, stacklevel=3)
 
 
 class autocast:
@@ -42,12 +47,12 @@ class autocast:
         self.device = _known(device_type)
         self.fast_dtype = get_autocast_dtype(self.device) if dtype is None else dtype
         if enabled and self.device == "cuda" and not _C._cuda.is_available():
-            warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling autocast.", stacklevel=2)
+            _warn("User provided device_type of 'cuda', but CUDA is not available. Disabling autocast.")
             enabled = False
         if self.fast_dtype not in _HALF and (enabled or self.fast_dtype != _C.float32):
             kind = self.device.upper()
-            warnings.warn(f"In {kind} autocast, but the target dtype is not supported. Disabling autocast.\n{kind} Autocast only "
-                          "supports dtypes of arete.bfloat16, arete.float16 currently.", stacklevel=2)
+            _warn(f"In {kind} autocast, but the target dtype is not supported. Disabling autocast.\n{kind} Autocast only supports "
+                  "dtypes of arete.bfloat16, arete.float16 currently.")
             enabled, self.fast_dtype = False, get_autocast_dtype(self.device)
         self._enabled = bool(enabled)
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
