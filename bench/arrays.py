@@ -3,7 +3,7 @@
     python bench/arrays.py [--device cuda] [--size 1000000] [--only NAME ...] [--json FILE]
 
 Each line is a call: microseconds of both libraries (the least of several rounds, which alternate), and how many times as fast
-arete.numpy is; below 0.95 it falls short. Small arrays (`small: `) measure what a call costs the host.
+arete.numpy is; below 0.95 it falls short. Those of three elements (`tiny: `) measure what a call costs the host.
 """
 from __future__ import annotations
 
@@ -15,6 +15,60 @@ import time
 from typing import Any, Callable
 
 
+def tiny_calls(np: Any) -> dict[str, Callable[[], Any]]:
+    """Calls on three elements: what the host does for them."""
+    a, b, i, k = np.asarray([1.0, 2.0, 3.0]), np.asarray([2.0, 3.0, 4.0]), np.asarray([0, 1, 2]), np.asarray([True, False, True])
+    m = np.asarray([[1.0, 2.0, 3.0]] * 3)
+
+    def write() -> None:
+        a[1] = 2.0
+
+    return {f"tiny: {text}": call for text, call in {
+        "array(list)": lambda: np.array([1.0, 2.0, 3.0]),
+        "zeros(3)": lambda: np.zeros(3),
+        "arange(3)": lambda: np.arange(3),
+        "a + b": lambda: a + b,
+        "a * 2.0": lambda: a * 2.0,
+        "i + a": lambda: i + a,
+        "a < b": lambda: a < b,
+        "exp(a)": lambda: np.exp(a),
+        "where": lambda: np.where(k, a, b),
+        "a[1]": lambda: a[1],
+        "m[1, 2]": lambda: m[1, 2],
+        "a[1] = x": write,
+        "a[1:3]": lambda: a[1:3],
+        "a[::-1]": lambda: a[::-1],
+        "m[:, 1]": lambda: m[:, 1],
+        "a[k]": lambda: a[k],
+        "a[i]": lambda: a[i],
+        "float(a[1])": lambda: float(a[1]),
+        "a[1] * a[2] + 1": lambda: a[1] * a[2] + 1,
+        "len(a)": lambda: len(a),
+        "a.shape": lambda: a.shape,
+        "list(a)": lambda: list(a),
+        "m.T": lambda: m.T,
+        "copy": lambda: a.copy(),
+        "reshape": lambda: a.reshape(3, 1),
+        "astype": lambda: a.astype(np.float32),
+        "sum": lambda: a.sum(),
+        "sum axis 0": lambda: m.sum(axis=0),
+        "mean": lambda: a.mean(),
+        "max": lambda: a.max(),
+        "argmax": lambda: a.argmax(),
+        "np.sum": lambda: np.sum(a),
+        "a @ b": lambda: a @ b,
+        "m @ m": lambda: m @ m,
+        "dot": lambda: np.dot(a, b),
+        "concatenate": lambda: np.concatenate([a, b]),
+        "sort": lambda: np.sort(a),
+        "argsort": lambda: np.argsort(a),
+        "unique": lambda: np.unique(i),
+        "nonzero": lambda: np.nonzero(k),
+        "count_nonzero": lambda: np.count_nonzero(k),
+        "random": lambda: np.random.random(3),
+    }.items()}
+
+
 def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     """What is measured, on arrays of one library with the same numbers."""
     import numpy
@@ -24,20 +78,14 @@ def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     k = min(side, 512)
     host = {"x": rng.normal(size=n), "y": rng.normal(size=n) + 2, "f": rng.normal(size=n).astype("float32"),
             "g": rng.normal(size=n).astype("float32"), "i": rng.integers(0, 1000, n), "m": rng.normal(size=(side, side)),
-            "a": rng.normal(size=(k, k)), "b": rng.normal(size=(k, k)), "s": rng.normal(size=10), "r": rng.normal(size=10)}
+            "a": rng.normal(size=(k, k)), "b": rng.normal(size=(k, k)), "s": rng.normal(size=10)}
     d = {name: np.asarray(v) for name, v in host.items()}
-    x, y, f, g, i, m, a, b, s, r = (d[name] for name in "xyfgimabsr")
+    x, y, f, g, i, m, a, b, s = (d[name] for name in "xyfgimabs")
     mask, places, spd = x > 0, i % n, a @ a.T + k * np.eye(k)
     row, edges = m[0], np.linspace(-4, 4, 101)
     out = np.empty_like(x)
     return {
-        "small: a + b": lambda: s + r,
-        "small: a * 2.0": lambda: s * 2.0,
-        "small: a[1:5]": lambda: s[1:5],
-        "small: np.exp": lambda: np.exp(s),
-        "small: a.sum()": lambda: s.sum(),
-        "small: np.zeros(10)": lambda: np.zeros(10),
-        "small: a @ b": lambda: s @ r,
+        **tiny_calls(np),
         "add": lambda: x + y,
         "add float32": lambda: f + g,
         "add out=": lambda: np.add(x, y, out=out),

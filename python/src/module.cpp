@@ -10,6 +10,7 @@
 #include "arete/core/print.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "array_object.h"
 #include "bindings.h"
 #include "caster.h"
 #include "numpy_data.h"
@@ -234,7 +235,7 @@ NB_MODULE(_C, m) {
   });
   PyObject* const module = m.ptr();
   if (!init_errors(module) || !init_value_types(module) || !init_tensor_type(module) ||
-      !init_operator_types(module))
+      !init_operator_types(module) || !init_array_type(module))
     nb::raise_python_error();
   bind_data(m);
   bind_settings(m);

@@ -473,10 +473,42 @@ bool init_operator_types(PyObject* module) {
                                reinterpret_cast<PyObject*>(method_type)) == 0;
 }
 
+Tensor run_freely(int64_t elements, const std::function<Tensor()>& f) {
+  if (elements < kLongCall) return f();
+  const WithoutGil free;
+  return f();
+}
+namespace {
+/// Two operands, and the alpha of records that have one.
+struct Operands {
+  Operands(const OpRecord& record, const Arg& a, const Arg& b) : args{a, b} {
+    static const Scalar one(1);
+    if (record.pointwise && record.pointwise->n_params == 1) args[n++] = Arg(one);
+  }
+  std::span<const Arg> all() const { return {args, n}; }
+  Arg args[3];
+  size_t n = 2;
+};
+}  // namespace
+Tensor call_one_operand(const OpRecord& record, const Tensor& a) {
+  return run_freely(a.numel(), [&] { return ops::call(record, {a}); });
+}
+Tensor call_two_operands(const OpRecord& record, const Arg& a, const Arg& b) {
+  const Operands operands(record, a, b);
+  return run_freely(is_long(operands.all()) ? kLongCall : 0,
+                    [&] { return ops::call(record, operands.all()); });
+}
+void change_by(Tensor& target, const OpRecord& record, const Arg& b) {
+  const Arg self(target);
+  const Operands operands(record, self, b);
+  run_freely(is_long(operands.all()) ? kLongCall : 0,
+             [&] { return ops::call_in_place(target, record, operands.all()); });
+}
+
 PyObject* binary_operator(const OpRecord& record, PyObject* a, PyObject* b, bool in_place) {
   return guarded([&]() -> PyObject* {
     Scalar sa, sb;
-    Arg args[3];
+    Arg args[2];
     if (is_tensor(a))
       args[0] = Arg(tensor_of(a));
     else if (to_scalar(a, sa))
@@ -493,28 +525,11 @@ PyObject* binary_operator(const OpRecord& record, PyObject* a, PyObject* b, bool
       const std::string name = std::string(record.name) + (in_place ? "_" : "");
       return PyObject_CallFunction(override_handler, "s(OO){}", name.c_str(), a, b);
     }
-    static const Scalar one(1);
-    size_t n = 2;
-    if (record.pointwise && record.pointwise->n_params == 1) args[n++] = Arg(one);  // alpha
-    const std::span<const Arg> all(args, n);
     if (in_place) {
-      if (is_long(all)) {
-        const WithoutGil free;
-        ops::call_in_place(tensor_of(a), record, all);
-      } else {
-        ops::call_in_place(tensor_of(a), record, all);
-      }
+      change_by(tensor_of(a), record, args[1]);
       return Py_NewRef(a);
     }
-    if (is_long(all)) {
-      Tensor r;
-      {
-        const WithoutGil free;
-        r = ops::call(record, all);
-      }
-      return wrap(std::move(r));
-    }
-    return wrap(ops::call(record, all));
+    return wrap(call_two_operands(record, args[0], args[1]));
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <functional>
+
 #include "arete/ops/record.h"
 
 namespace arete::python {
@@ -19,5 +21,14 @@ bool init_operator_types(PyObject* module);
 /// side; NotImplemented for anything else.
 PyObject* binary_operator(const ops::OpRecord& record, PyObject* a, PyObject* b,
                           bool in_place = false);
+
+/// The call of a record, letting other threads run where it is a long one. One that takes an alpha
+/// gets 1.
+Tensor call_one_operand(const ops::OpRecord& record, const Tensor& a);
+Tensor call_two_operands(const ops::OpRecord& record, const ops::Arg& a, const ops::Arg& b);
+/// The form in place.
+void change_by(Tensor& target, const ops::OpRecord& record, const ops::Arg& b);
+/// f(), letting other threads run meanwhile where so many elements are at stake.
+Tensor run_freely(int64_t elements, const std::function<Tensor()>& f);
 
 }  // namespace arete::python

@@ -2,6 +2,7 @@
 class of arrays is."""
 import copy
 import itertools
+import operator
 import pickle
 import random
 import subprocess
@@ -251,8 +252,50 @@ def test_numbers_do_not_follow_the_array():
     first = a[0]
     a[0] = 5
     assert first == 0 and int(first) == 0 and list(range(a[1])) == [0] and f"{np.float32(2.5):.1f}" == "2.5"
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(first)
+
+
+def test_numbers_are_values():
+    """What NumPy has scalars for does not change, is found in dicts, and computes as arrays of its dtype do."""
+    for m in (np, numpy):
+        a = m.array([1.5, 2.5, -3.5])
+        i = m.array([7, -7, 3])
+        x = a[0]
+        y = x
+        x += 1
+        assert y == 1.5 and x == 2.5 and {a[1]: "b"}[2.5] == "b" and len({i[0], i[0], i[1]}) == 2
+        total = a.sum()
+        again = total
+        total -= 1
+        assert again == 0.5 and total == -0.5 and a.max() in {2.5}
+        assert [repr(v) for v in (a[0], i[1], a[0] > 0, m.float32(0.5), m.complex128(1 + 2j))] == [
+            "np.float64(1.5)", "np.int64(-7)", "np.True_", "np.float32(0.5)", "np.complex128(1+2j)"]
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(a)
+        with pytest.raises(IndexError):
+            a[3]
+        with pytest.raises(IndexError):
+            a[0, 0]
+        with pytest.raises(TypeError):
+            len(a[0])
+    for dtypes in itertools.product(["bool", "int8", "uint8", "int32", "int64", "float32", "float64", "complex128"], repeat=2):
+        values = [1, 3] if "bool" in dtypes or "uint8" in dtypes else [-3, 2]
+        for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "lshift"):
+            if op == "pow" and "bool" in dtypes:
+                continue  # a**2 is square(a) in NumPy, whose bool is int8
+            found = []
+            for m in (np, numpy):
+                a, b = m.array(values, dtype=dtypes[0]), m.array([2, 3], dtype=dtypes[1])
+                pairs = ((a[0], b[1]), (a[1], b), (a, b[0]), (a, b), (a[1], 2), (2, b[0]), (a, 2), (2, b), (a[1], 0.5), (a, 0.5))
+                for n, (x, y) in enumerate(pairs):
+                    try:
+                        r = getattr(operator, op)(x, y)
+                        found.append((n, r.dtype.name, numpy.asarray(r).tolist()))
+                    except (TypeError, ValueError) as e:
+                        found.append((n, type(e).__mro__[-3].__name__, ""))
+            half = len(found) // 2
+            for own, theirs in zip(found[:half], found[half:]):
+                assert own[1] == theirs[1], (dtypes, op, own, theirs)
+                assert numpy.allclose(own[2] or 0, theirs[2] or 0, rtol=1e-6, equal_nan=True), (dtypes, op, own, theirs)
 
 
 def test_overlapping_writes(device):

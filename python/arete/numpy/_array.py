@@ -8,14 +8,15 @@ import sys as _sys
 from .. import _C, _operators as _t
 from .._C import Tensor
 from .._kernels._raw import MemoryPointer
-from ._types import COMPLEX128, FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, generic, native
+from ._types import _KNOWN, COMPLEX128, FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, generic, native
 
 __all__ = ["ndarray", "set_device", "get_device", "newaxis"]
 
 newaxis = None
-_new = object.__new__
+_new = _C._ArrayBase.__new__
 _FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
 _device = _C.device("cpu")
+_C._set_array_dtypes(OF_TENSOR, PROMOTED_NATIVE, _KNOWN)
 
 
 class AxisError(ValueError, IndexError):
@@ -40,6 +41,7 @@ def set_device(device) -> None:
     """Where arrays are made from now on."""
     global _device
     _device = _C.device(device)
+    _C._set_array_device(_device)
 
 
 def get_device():
@@ -92,17 +94,20 @@ def _backwards(t):
     return tuple(range(t.dim() - 1, -1, -1))
 
 
-class ndarray:
+def short_way(function):
+    """The function with its short way in C++ (Note [Arrays and their short ways] in python/src/array_object.cpp)."""
+    return _C._ShortFunction(function, function.__name__)
+
+
+class ndarray(_C._ArrayBase):
     """An array of NumPy's kind over the storage of a tensor.
 
     `ndarray(tensor)` is the array of a tensor, with no copy; `ndarray(shape, dtype)` one whose elements are not set, and
     `a._tensor` the tensor of an array. Functions that NumPy has scalars for give arrays without dimensions, as CuPy's do:
-    they are numbers to Python (`float(a)`, `range(a)`, `f"{a:.2f}"`)."""
+    they are numbers to Python (`float(a)`, `range(a)`, `f"{a:.2f}"`), and in host memory values that nothing changes."""
 
-    __slots__ = ("_tensor", "__weakref__")
+    __slots__ = ()
     __array_priority__ = 100.0
-    __hash__ = None  # type: ignore[assignment]
-    _tensor: Tensor
 
     def __new__(cls, shape, dtype=float, buffer=None, offset=0, strides=None, order=None, *, memptr=None):
         if isinstance(shape, Tensor):
@@ -115,34 +120,6 @@ class ndarray:
         return wrap(ordered(_t.empty(sizes_of(shape), dtype=native(dtype), device=_device), order))
 
     # --- what it is ---
-
-    @property
-    def dtype(self):
-        return OF_TENSOR[self._tensor.dtype]
-
-    @property
-    def shape(self):
-        return tuple(self._tensor.shape)
-
-    @shape.setter
-    def shape(self, sizes):
-        self._tensor = self._tensor.view(sizes_of(sizes))
-
-    @property
-    def ndim(self):
-        return self._tensor.dim()
-
-    @property
-    def size(self):
-        return self._tensor.numel()
-
-    @property
-    def itemsize(self):
-        return self._tensor.element_size()
-
-    @property
-    def nbytes(self):
-        return self._tensor.numel() * self._tensor.element_size()
 
     @property
     def strides(self):
@@ -166,10 +143,6 @@ class ndarray:
     def data(self):
         """The memory: a buffer on the CPU, an address elsewhere."""
         return memoryview(self._host()) if self._tensor.device.type == "cpu" else self._tensor.data_ptr()
-
-    @property
-    def T(self):
-        return moved(self, lambda t: t.permute(_backwards(t)))
 
     @property
     def mT(self):
@@ -206,23 +179,10 @@ class ndarray:
 
     # --- elements ---
 
-    def __len__(self):
-        if not self._tensor.dim():
-            raise TypeError("len() of unsized object")
-        return self._tensor.shape[0]
-
-    def __iter__(self):
-        t = self._tensor
-        if not t.dim():
-            raise TypeError("iteration over a 0-d array")
-        if type(self) is not ndarray:
-            return iter([self[i] for i in range(t.shape[0])])
-        rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)  # the elements of a vector are numbers, and no views
-        return iter([wrap(row) for row in rows])
-
     def __contains__(self, value):
         return _b.bool((self == value)._tensor.any())
 
+    @short_way
     def item(self, *args):
         """The element as one of Python's numbers; of several the one at an index."""
         if not args:
@@ -302,6 +262,7 @@ class ndarray:
             raise ValueError("To change to a dtype of a different size, the last axis must be contiguous")
         return Reversed(t.view(d), self._axes) if backwards else moved(self, lambda t: t.view(d))
 
+    @short_way
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True, device=None):
         """The array in another dtype; the array itself where that changes nothing and `copy` is False."""
         d = as_dtype(FLOAT64 if dtype is None else dtype)
@@ -311,6 +272,7 @@ class ndarray:
             return self
         return wrap(ordered(_cast(self._tensor.to(there), d._tensor_dtype, copy=True), order))
 
+    @short_way
     def copy(self, order="C"):
         return wrap(ordered(self._tensor.clone() if order in ("K", "A") else self._tensor.clone().contiguous(), order))
 
@@ -361,33 +323,13 @@ class ndarray:
 
     # --- a number, to Python ---
 
-    def __bool__(self):
-        n = self._tensor.numel()
-        if n == 1:
-            return _b.bool(self._tensor.item())
-        if n:
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
-        raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
-
     def _number(self):
         if self._tensor.numel() != 1:
             raise TypeError("only length-1 arrays can be converted to Python scalars")
         return self._tensor.item()
 
-    def __float__(self):
-        return float(self._number())
-
-    def __int__(self):
-        return int(self._number())
-
     def __complex__(self):
         return complex(self._number())
-
-    def __index__(self):
-        t = self._tensor
-        if t.dim() or t.is_floating_point() or t.is_complex() or t.dtype is _BOOL:
-            raise TypeError("only integer scalar arrays can be converted to a scalar index")
-        return t.item()
 
     def __round__(self, ndigits=None):
         return round(self._number(), ndigits) if not self.ndim else self.round(ndigits or 0)
@@ -485,8 +427,9 @@ class ReadOnly(ndarray):
 class Reversed(ndarray):
     """What a slice with a negative step gives: tensors have no negative strides, so it is read by copies, and written through."""
 
-    __slots__ = ("_view", "_axes")
+    __slots__ = ("_axes",)
     _plain = ndarray
+    _view = _C._ArrayBase._tensor  # of the same sizes
 
     def __new__(cls, view, axes):
         r = _new(cls)
@@ -551,11 +494,43 @@ def _coordinates(index, shape):
 # --- making ------------------------------------------------------------------------------------------------------------------
 
 
-def wrap(tensor):
-    """The array of a tensor."""
-    r = _new(ndarray)
-    r._tensor = tensor
-    return r
+wrap = _C._array_of      # the array of a tensor
+result = _C._result_of   # the same for what functions give: a number, as NumPy's scalars are, where it has no axes
+
+
+def _set_shape(self, sizes):
+    self._tensor = self._tensor.view(sizes_of(sizes))
+
+
+def _iterate(self):
+    t = self._tensor
+    if not t.dim():
+        raise TypeError("iteration over a 0-d array")
+    if type(self) is not ndarray:
+        return iter([self[i] for i in range(t.shape[0])])
+    rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)  # the elements of a vector are numbers, and no views
+    return iter([wrap(row) for row in rows])
+
+
+def _truth(self):
+    n = self._tensor.numel()
+    if n == 1:
+        return _b.bool(self._tensor.item())
+    if n:
+        raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+    raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
+
+
+def _as_index(self):
+    t = self._tensor
+    if t.dim() or t.is_floating_point() or t.is_complex() or t.dtype is _BOOL:
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    return t.item()
+
+
+for _name, _long_way in [("bool", _truth), ("int", lambda self: int(self._number())), ("float", lambda self: float(self._number())),
+                         ("index", _as_index)]:
+    _C._set_array_operator(_name, None, _long_way)
 
 
 def shares(a, b):
@@ -776,7 +751,7 @@ def axes_of(axis, ndim):
 def result_into(t, out, casting="same_kind"):
     """The array of a tensor, or `out` with its values."""
     if out is None:
-        return wrap(t)
+        return result(t)
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
     if not isinstance(out, ndarray):
@@ -788,6 +763,7 @@ def result_into(t, out, casting="same_kind"):
     return out
 
 
+@short_way
 def array(object, dtype=None, copy=True, order="K", subok=False, ndmin=0):
     """A new array of numbers, lists or arrays; `copy=None` shares memory where it can, and `copy=False` refuses where it cannot."""
     return _array(object, dtype, copy, order, ndmin)

@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _C, _operators as _t
 from ._array import (
-    _array, _in_kind, array, cast, flatiter, get_device, ndarray, ordered, sizes_of, tensor_of, wrap,
+    _array, _in_kind, array, cast, flatiter, get_device, ndarray, ordered, short_way, sizes_of, tensor_of, wrap,
 )
 from ._types import FLOAT64, PROMOTED_NATIVE, as_dtype, native, number_type
 
@@ -65,6 +65,7 @@ def _place(device):
     return get_device() if device is None else _C.device(device) if isinstance(device, str) else device
 
 
+@short_way
 def asarray(a, dtype=None, order=None, *, device=None, copy=None):
     """`a` itself if it is an array of that dtype and order."""
     return _array(a, dtype, copy, order, device=None if device is None else _place(device))
@@ -141,10 +142,11 @@ def _filled(name, maker):
             ordered(maker(t.shape if shape is None else sizes_of(shape), dtype=d, device=device), "C" if order in ("K", "A") else order)
         )
 
-    function.__name__, function_like.__name__ = name, f"{name}_like"
+    function.__name__ = function.__qualname__ = name
+    function_like.__name__ = function_like.__qualname__ = f"{name}_like"
     function.__doc__ = f"A new array, {'not set' if name == 'empty' else 'of ' + name}; float64 if no dtype is given."
     function_like.__doc__ = f"A new array of the shape, dtype and device of another, {'not set' if name == 'empty' else 'of ' + name}."
-    return function, function_like
+    return short_way(function), function_like
 
 
 _empty_like, _zeros_like, _ones_like = _t.empty_like, _t.zeros_like, _t.ones_like

@@ -6,41 +6,12 @@ import operator as _operator
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import _in_kind, _new, backwards as _backwards, ReadOnly, Reversed, cast, ndarray, shares, tensor_of, wrap
+from ._array import (
+    _in_kind, _iterate, _set_shape, backwards as _backwards, ReadOnly, Reversed, cast, ndarray, result, shares, tensor_of, wrap,
+)
 
 __all__: list[str] = []
-_FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
-_FLOATS = {_C.float32, _C.float16, _C.bfloat16}
-
-
-def _getitem(self, key):
-    """An index of one number or slice; others go to `_get`."""
-    kind = type(key)
-    if kind is int or (kind is slice and (key.step is None or (type(key.step) is int and key.step > 0))):
-        t = self._tensor
-        if not t.dim():
-            raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
-        t = t[key]
-        if kind is int and not t.dim():
-            t = t.clone()  # a number: what is written to the array later does not change it
-        r = _new(ndarray)
-        r._tensor = t
-        return r
-    return _get(self, key)
-
-
-def _setitem(self, key, value):
-    """A write to one number or slice; others go to `_set`."""
-    kind = type(key)
-    if kind is not int and kind is not slice or (kind is slice and key.step is not None):
-        return _set(self, key, value)
-    t = self._tensor
-    if not t.dim():
-        raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
-    if type(value) in (int, float) and t.dtype is not _BOOL and (type(value) is int or t.dtype is _FLOAT64 or t.dtype in _FLOATS):
-        t[key] = value
-    else:
-        _put(t[key], value)
+_INT64, _BOOL = _C.int64, _C.bool
 
 
 def _part(p):
@@ -175,12 +146,12 @@ def _get(array, key):
             if type(r) is Reversed or r.ndim:
                 return r
             r = r._tensor
-        return wrap(r.clone() if not r.dim() and _b.all(type(p) is int for p in parts) and parts else r)
+        return result(r.clone()) if not r.dim() and _b.all(type(p) is int for p in parts) and parts else wrap(r)
     if backwards:
         array, parts = _forward(parts, array)
     t = array._tensor
     parts = _advanced(parts, t)
-    return wrap(t[parts] if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else t[parts].clone())
+    return wrap(t[parts]) if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else result(t[parts].clone())
 
 
 def _check_masks(parts, t):
@@ -255,7 +226,7 @@ def _set(array, key, value):
 
 
 def _get_read_only(array, key):
-    r = _getitem(array, key)
+    r = _get(array, key)
     backwards = type(r) is Reversed
     r = wrap(r._tensor) if backwards else r
     if backwards or shares(r._tensor, array._tensor):
@@ -264,5 +235,4 @@ def _get_read_only(array, key):
 
 
 ReadOnly.__getitem__ = _get_read_only  # type: ignore[attr-defined]
-ndarray.__getitem__, ndarray.__setitem__ = _getitem, _setitem  # type: ignore[attr-defined]
-Reversed.__getitem__, Reversed.__setitem__ = _get, _set  # type: ignore[attr-defined]
+_C._set_array_classes(ndarray, ReadOnly, _get, _set, _iterate, _set_shape)

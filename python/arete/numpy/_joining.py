@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axes_of, axis_of, cast, check_cast, ndarray, result_into, sizes_of, tensor_of, wrap
+from ._array import axes_of, axis_of, cast, check_cast, ndarray, result_into, short_way, sizes_of, tensor_of, wrap
 from ._creation import slice_of
 from ._shapes import atleast_1d, atleast_2d, atleast_3d, moveaxis, ndim, ravel, shape
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
@@ -32,6 +32,7 @@ def _together(arrays, dtype=None, casting="same_kind"):
     return [cast(t, d) for t in ts]
 
 
+@short_way
 def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
     """Arrays one after another along an axis; flat ones for None."""
     ts = _together(arrays, dtype, casting)

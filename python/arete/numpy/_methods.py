@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from . import _joining, _mathematics, _products, _reductions, _searching, _shapes
-from ._array import ndarray, wrap
+from ._array import moved, ndarray, short_way
 
 __all__: list[str] = []
 
@@ -19,19 +19,16 @@ def _varargs(function):
     return method
 
 
-def _reshape(self, *shape, order="C", copy=None):
+@short_way
+def reshape(self, *shape, order="C", copy=None):
     """Another shape of the same elements."""
-    if shape and type(self) is ndarray and order == "C" and copy is None:
-        try:
-            return wrap(self._tensor.reshape(*shape))
-        except (RuntimeError, TypeError, ValueError):
-            pass  # NumPy says it otherwise
     if not shape:
         raise TypeError("reshape() takes exactly 1 argument (0 given)")
     return _shapes.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
-def _flatten(self, order="C"):
+@short_way
+def flatten(self, order="C"):
     """All elements in one axis, a copy."""
     r = _shapes.ravel(self, order)
     return r.copy() if r._tensor.data_ptr() == self._tensor.data_ptr() or not r.size else r
@@ -73,7 +70,15 @@ for _module, _names in [
     for _name in _names.split():
         setattr(ndarray, _name, getattr(_module, _name))
 for _name, _function in [
-        ("reshape", _reshape), ("transpose", _varargs(_shapes.transpose)), ("flatten", _flatten), ("sort", _searching._sort_in_place),
-        ("partition", _searching._partition_in_place), ("choose", _choose), ("compress", _compress), ("conj", _conj), ("conjugate", _conj),
+        ("reshape", reshape), ("transpose", short_way(_varargs(_shapes.transpose))), ("flatten", flatten),
+        ("sort", _searching._sort_in_place), ("partition", _searching._partition_in_place), ("choose", _choose),
+        ("compress", _compress), ("conj", _conj), ("conjugate", _conj),
         ("searchsorted", _searchsorted)]:
     setattr(ndarray, _name, _function)
+
+
+def transpose(self):
+    return moved(self, lambda t: t.permute(tuple(range(t.dim() - 1, -1, -1))))
+
+
+ndarray.T = property(short_way(transpose), doc="The axes in reverse order.")  # type: ignore[attr-defined]

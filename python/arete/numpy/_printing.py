@@ -405,7 +405,14 @@ def _float(v, dtype):
     return _scientific(v, dtype, None, True, "-", False)
 
 
-ndarray.__repr__ = lambda self: array_repr(self)  # type: ignore[method-assign]
+def _repr(self):
+    if not self._is_number:
+        return array_repr(self)
+    name, text = self.dtype.name, array_str(self)
+    return f"np.{text}_" if name == "bool" else f"np.{name}({text[1:-1] if text[0] == '(' else text})"
+
+
+ndarray.__repr__ = _repr  # type: ignore[method-assign]
 ndarray.__str__ = lambda self: array_str(self)  # type: ignore[method-assign]
 
 

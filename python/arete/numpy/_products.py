@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axis_of, cast, check_cast, ndarray, ordered, result_into, tensor_of, wrap
+from ._array import axis_of, cast, check_cast, ndarray, ordered, result_into, short_way, tensor_of, wrap
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
@@ -51,6 +51,7 @@ def matmul(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, s
     return wrap(ordered(r, order)) if out is None else result_into(r, out, casting)
 
 
+@short_way
 def dot(a, b, out=None):
     """Inner product over a's last axis and b's last but one."""
     a, b = pair(a, b)
@@ -330,12 +331,5 @@ def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     return wrap(r if r.is_complex() else r.clamp(-1, 1))
 
 
-ndarray.__matmul__ = lambda self, other: matmul(self, other)  # type: ignore[attr-defined]
-ndarray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
-
-
-def _in_place(self, other):
-    return matmul(self, other, out=self)
-
-
-ndarray.__imatmul__ = _in_place  # type: ignore[attr-defined]
+_C._set_array_operator("matmul", None, matmul, lambda a, b: matmul(b, a))
+ndarray.__imatmul__ = lambda self, other: matmul(self, other, out=self)  # type: ignore[attr-defined]

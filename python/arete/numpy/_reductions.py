@@ -7,7 +7,9 @@ import warnings as _warnings
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import MaskedOperand, axes_of as _all_axes, axis_of as _one_axis, cast, for_masked, ndarray, result_into, tensor_of, wrap
+from ._array import (
+    MaskedOperand, axes_of as _all_axes, axis_of as _one_axis, cast, for_masked, ndarray, result_into, short_way, tensor_of, wrap,
+)
 from ._types import FLOAT64, OF_TENSOR, PROMOTED_NATIVE, as_dtype, native, number_type
 from ._ufuncs import ACCUMULATORS, REDUCERS, _ALL
 
@@ -85,8 +87,6 @@ def _additive(name, run, combine, identity):
         r = run(t, axes_of(axis, t.dim()), keepdims, d)
         if initial is not None:
             r = combine(r, cast(tensor_of(initial), r.dtype))
-        if out is None:
-            return wrap(r)
         return result_into(r, out)
 
     function.__name__ = name
@@ -94,7 +94,7 @@ def _additive(name, run, combine, identity):
     return function
 
 
-sum = _additive("sum", _sum, _t.add, 0)  # noqa: A001
+sum = short_way(_additive("sum", _sum, _t.add, 0))  # noqa: A001
 prod = _additive("prod", _prod, _t.mul, 1)
 
 
@@ -140,15 +140,15 @@ def _extreme(name, operator, own, low):
             r = operator(t, axes, keepdims)
         if initial is not None:
             r = _ALL[own]._compute(wrap(r), wrap(cast(tensor_of(initial), r.dtype)))
-        return wrap(r) if out is None else result_into(r, out)
+        return result_into(r, out)
 
     function.__name__ = name
     function.__doc__ = f"The {'greatest' if low else 'least'} element, of all or along axes; NaN where there is one."
     return function
 
 
-max = amax = _extreme("max", _ops.amax, "maximum", True)  # noqa: A001
-min = amin = _extreme("min", _ops.amin, "minimum", False)  # noqa: A001
+max = amax = short_way(_extreme("max", _ops.amax, "maximum", True))  # noqa: A001
+min = amin = short_way(_extreme("min", _ops.amin, "minimum", False))  # noqa: A001
 
 
 def _logical(name, operator, identity):
@@ -172,8 +172,8 @@ def _logical(name, operator, identity):
     return function
 
 
-any = _logical("any", _t.any, False)  # noqa: A001
-all = _logical("all", _t.all, True)  # noqa: A001
+any = short_way(_logical("any", _t.any, False))  # noqa: A001
+all = short_way(_logical("all", _t.all, True))  # noqa: A001
 
 
 def _floating(t, dtype=None):
@@ -183,6 +183,7 @@ def _floating(t, dtype=None):
     return t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
 
 
+@short_way
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The mean, of all elements or along axes; of whole numbers float64."""
     try:
@@ -324,7 +325,7 @@ def _place(name, operator):
     return function
 
 
-argmax, argmin = _place("argmax", _ops.argmax), _place("argmin", _ops.argmin)
+argmax, argmin = short_way(_place("argmax", _ops.argmax)), short_way(_place("argmin", _ops.argmin))
 
 
 def _running(name, operator):

@@ -7,7 +7,7 @@ import math as _math
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result_into, sizes_of, tensor_of, wrap
+from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result_into, short_way, sizes_of, tensor_of, wrap
 from ._shapes import broadcast_shapes
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type, result_type
 
@@ -170,6 +170,7 @@ def argwhere(a):
     return wrap(_ops.nonzero(tensor_of(a)))
 
 
+@short_way
 def where(condition, x=None, y=None, /):
     """Elements of x where the condition holds, else of y; with neither, the indices of where it holds."""
     c = tensor_of(condition)

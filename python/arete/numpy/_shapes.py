@@ -7,7 +7,7 @@ import functools as _functools
 from .. import _C, _operators as _t
 from .._C import Tensor
 from ._array import (
-    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, moved, ndarray, result_into, shared, sizes_of,
+    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, moved, ndarray, result_into, shared, short_way, sizes_of,
     tensor_of, wrap,
 )
 from ._types import native
@@ -90,6 +90,7 @@ def _reshaped(t, sizes):
         raise ValueError(f"cannot reshape array of size {t.numel()} into shape {sizes}") from None
 
 
+@short_way
 def ravel(a, order="C"):
     """All elements in one axis; a view where they lie one after another already."""
     t = tensor_of(a)

@@ -54,7 +54,8 @@ class generic(metaclass=_ScalarType):
     def __new__(cls, value=0):
         if not hasattr(cls, "dtype"):
             raise TypeError(f"cannot create '{cls.__name__}' instances: it is a class of several dtypes")
-        return generic.make(value, cls.dtype)
+        number = _C._number_from(value, cls.dtype._tensor_dtype)
+        return _C._result_of(generic.make(value, cls.dtype)._tensor) if number is None else number
 
 
 class number(generic):

@@ -6,7 +6,7 @@ from typing import Callable
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import MaskedOperand, _in_kind, _new, axis_of, cast, for_masked, ndarray, result_into, tensor_of, wrap
+from ._array import MaskedOperand, _in_kind, axis_of, cast, for_masked, ndarray, result, result_into, tensor_of, wrap
 from ._types import (
     BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, LIMITS, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, number_type, promote,
     with_number,
@@ -26,6 +26,16 @@ def _python(function):
     """The mark of a row whose function takes tensors of one dtype, and no numbers."""
     function.tensors_only = True
     return function
+
+
+def _is(operator, kinds):
+    """The mark of a function that is one operator for dtypes of these kinds."""
+
+    def mark(function):
+        function.operator, function.operator_kinds = operator.__name__, kinds
+        return function
+
+    return mark
 
 
 # --- functions that are several operators, of tensors of one dtype ---------------------------------------------------------------
@@ -64,6 +74,7 @@ def _count_bits(x):
     return ((x + (x >> 8) + (x >> 16) + (x >> 24) + (x >> 32)) & 0x7F).to(_C.uint8)
 
 
+@_is(_t.pow, "ifc")
 def _power(a, b):
     t = a if isinstance(a, Tensor) else b
     if not t.is_floating_point() and not t.is_complex() and t.dtype is not _C.uint8:
@@ -78,6 +89,7 @@ def _float_power(a, b):
     return _t.pow(a, b)
 
 
+@_is(_t.sign, "iu")
 @_python
 def _sign(x):
     if x.is_floating_point():
@@ -117,6 +129,7 @@ def _expm1(x):
     return _t.complex(real.to(re.dtype), imag.to(re.dtype))
 
 
+@_is(_t.remainder, "iuf")
 def _remainder(a, b):
     """The remainder of the divisor's sign, zero as well."""
     r = _t.remainder(a, b)
@@ -148,6 +161,7 @@ def _heaviside(a, b):
 def _lexical(operator, strict):
     """A comparison that takes complex numbers by their real, then their imaginary parts."""
 
+    @_is(operator, "biuf")
     def function(a, b):
         if not (isinstance(a, Tensor) and a.is_complex() or isinstance(b, Tensor) and b.is_complex()):
             return operator(a, b)
@@ -158,6 +172,7 @@ def _lexical(operator, strict):
 
 
 def _extreme(operator, compare):
+    @_is(operator, "biuf")
     def function(a, b):
         if not (isinstance(a, Tensor) and a.is_complex()):
             return operator(a, b)
@@ -167,6 +182,7 @@ def _extreme(operator, compare):
 
 
 def _ignoring_nan(operator, compare):
+    @_is(operator, "f")
     def function(a, b):
         if a.is_complex():
             return _t.where(_t.isnan(b) | (~_t.isnan(a) & compare(a, b)), a, b)
@@ -177,7 +193,7 @@ def _ignoring_nan(operator, compare):
 
 def _of_bool(whole, of_bool):
     """The operator for numbers, and what it is for bool."""
-    return _python(lambda *x: of_bool(*x) if x[0].dtype is _C.bool else whole(*x))
+    return _is(whole, "iufc")(_python(lambda *x: of_bool(*x) if x[0].dtype is _C.bool else whole(*x)))
 
 
 def _identity(x):
@@ -242,7 +258,7 @@ REDUCERS: dict[str, Callable] = {}      # reductions by the ufunc's name, set wh
 ACCUMULATORS: dict[str, Callable] = {}
 
 
-class ufunc:
+class ufunc(_C._UfuncBase):
     """A function of elements: broadcasts, promotes as NumPy does, and reduces, accumulates and combines.
 
     `out` is written, and elements where `where` is False keep their values (of `out`, else they are not set). `casting` and
@@ -257,6 +273,11 @@ class ufunc:
         # Dtypes that are computed in as they come.
         self._direct = {n for n, d in OF_TENSOR.items()
                         if d.kind in kinds and not (rule == "wider" and d.itemsize < 8) and (nin == 1 or name != "power" or d.kind in "fc")}
+        kinds_of_one = getattr(function, "operator_kinds", kinds if type(function) is type(_t.add) else "")
+        if kinds_of_one and self.nout == 1:
+            dtypes = [n for n, d in OF_TENSOR.items() if d.kind in kinds_of_one and (n in self._direct or name == "power")]
+            wide = rule == "wide" or (rule, nin) == ("float", 1)
+            self._set_short_way(getattr(function, "operator", function.__name__), nin, dtypes, wide)
         self.__doc__ = f"{name}({', '.join(['x', 'x1, x2'][nin - 1:nin])}), element by element; arrays of kinds {kinds!r}."
 
     def __repr__(self):
@@ -278,14 +299,9 @@ class ufunc:
 
     ntypes = property(lambda self: len(self.types))
 
-    def __call__(self, *args, out=None, where=True, casting="same_kind", order="K", dtype=None, subok=True, **others):
+    def _call(self, *args, out=None, where=True, casting="same_kind", order="K", dtype=None, subok=True, **others):
+        """A call, where there is no short way."""
         n = self.nin
-        if n == 1 == self.nout and len(args) == 1 and out is None and where is True and dtype is None and order == "K" and not others:
-            x = args[0]
-            if type(x) is ndarray and x._tensor.dtype in self._direct:  # the short way
-                r = _new(ndarray)
-                r._tensor = self._function(x._tensor)
-                return r
         if len(args) != n:
             if not n < len(args) <= self.nargs or out is not None:
                 raise TypeError(f"{self.__name__}() takes from {n} to {self.nargs} positional arguments but {len(args)} were given")
@@ -295,9 +311,8 @@ class ufunc:
         if self.nout > 1:
             return self._several(args, out, where, casting, dtype)
         if out is None and where is True:
-            r = _new(ndarray)
             try:
-                r._tensor = self._compute(*args, dtype=dtype, casting=casting)
+                r = result(self._compute(*args, dtype=dtype, casting=casting))
             except MaskedOperand:
                 if dtype is not None:
                     raise
@@ -514,7 +529,7 @@ def _into(own, t, out, where, casting):
         kept = out._tensor if out is not None else _t.zeros_like(t)
         t = _t.where(mask.to(t.device), t, cast(kept, t.dtype) if castable(OF_TENSOR[kept.dtype], OF_TENSOR[t.dtype], "unsafe") else kept)
     if out is None:
-        return wrap(t)
+        return result(t)
     if not castable(OF_TENSOR[t.dtype], out.dtype, casting):
         raise UFuncTypeError(f"Cannot cast ufunc '{own.__name__}' output from {OF_TENSOR[t.dtype]!r} to {out.dtype!r} with casting rule "
                              f"'{casting}'")
@@ -584,55 +599,6 @@ def frompyfunc(func, nin, nout, *, identity=None):
 
 # --- the operators of arrays -------------------------------------------------------------------------------------------------------
 
-_INT64 = _C.int64
-_LOW, _HIGH = -2**63, 2**63
-
-
-def _number_for(d, x, kind):
-    """Whether an operator takes this number with this dtype as it is."""
-    return d in _FLOATS if kind is float else kind is int and (d in _FLOATS or d is _INT64 and _LOW <= x < _HIGH)
-
-
-def _forward(own):
-    function, direct, numbers = own._function, own._direct, own._numbers
-
-    def operation(self, other):
-        a, kind = self._tensor, type(other)
-        d = a.dtype
-        if d in direct:
-            if kind is ndarray:
-                other_tensor = other._tensor
-                if other_tensor.dtype is d and other_tensor.device == a.device:
-                    try:
-                        t = function(a, other_tensor)
-                    except RuntimeError:
-                        return own(self, other)
-                    r = _new(ndarray)
-                    r._tensor = t
-                    return r
-            elif numbers and _number_for(d, other, kind):
-                r = _new(ndarray)
-                r._tensor = function(a, other)
-                return r
-        return _operate(own, self, other)
-
-    return operation
-
-
-def _reflected(own):
-    function, direct, numbers = own._function, own._direct, own._numbers
-
-    def operation(self, other):
-        a = self._tensor
-        if numbers and a.dtype in direct and _number_for(a.dtype, other, type(other)):
-            r = _new(ndarray)
-            r._tensor = function(other, a)
-            return r
-        return _operate(own, other, self)
-
-    return operation
-
-
 def _operate(own, a, b):
     other = b if isinstance(a, ndarray) else a
     if other is None or isinstance(other, (str, bytes, dict, set)) or getattr(type(other), "__array_ufunc__", 0) is None:
@@ -645,57 +611,18 @@ def _operate(own, a, b):
         return NotImplemented
 
 
-def _in_place(own, method):
-    direct = own._direct if own._rule == "same" else {d for d in own._direct if d in _FLOATS}
-
-    def operation(self, other):
-        if type(self) is ndarray:
-            a, kind = self._tensor, type(other)
-            d = a.dtype
-            if d in direct:
-                if kind is ndarray:
-                    b = other._tensor
-                    if b.dtype is d and (a.dim() or not b.dim()) and (a is b or a._base is None and b._base is None):
-                        try:
-                            method(a, b)
-                        except RuntimeError:
-                            return _slow_in_place(own, self, other)
-                        return self
-                elif _number_for(d, other, kind):
-                    method(a, other)
-                    return self
-        return _slow_in_place(own, self, other)
-
-    return operation
-
-
-def _slow_in_place(own, self, other):
+def _change(own, self, other):
     r = _operate(own, self, other)
     if r is NotImplemented or (not self.ndim and r.ndim):  # a number of NumPy's becomes an array here, too
         return r
     return _into(own, r._tensor, self, True, "same_kind")
 
 
-for _method, _name, _target in [
-        ("add", "add", "add_"), ("sub", "subtract", "sub_"), ("mul", "multiply", "mul_"), ("truediv", "divide", "div_"),
-        ("floordiv", "floor_divide", "floor_divide_"), ("mod", "remainder", "remainder_"), ("pow", "power", "pow_"),
-        ("and", "bitwise_and", "bitwise_and_"), ("or", "bitwise_or", "bitwise_or_"), ("xor", "bitwise_xor", "bitwise_xor_"),
-        ("lshift", "left_shift", "bitwise_left_shift_"), ("rshift", "right_shift", "bitwise_right_shift_")]:
-    setattr(ndarray, f"__{_method}__", _forward(_ALL[_name]))
-    setattr(ndarray, f"__r{_method}__", _reflected(_ALL[_name]))
-    setattr(ndarray, f"__i{_method}__", _in_place(_ALL[_name], getattr(Tensor, _target) if _method != "mod" else (
-        lambda a, b: a.copy_(_remainder(a, b)))))
-for _method, _name in [("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")]:
-    setattr(ndarray, f"__{_method}__", _forward(_ALL[_name]))
-
-
 def _question(own, answer):
-    forward = _forward(own)
-
     def operation(self, other):
         """Whether elements are equal; of what no array can hold, none is."""
         try:
-            r = forward(self, other)
+            r = _operate(own, self, other)
         except TypeError:
             r = NotImplemented
         if r is NotImplemented and not isinstance(getattr(type(other), "__array_ufunc__", 0), type(None)):
@@ -705,11 +632,18 @@ def _question(own, answer):
     return operation
 
 
-ndarray.__eq__ = _question(_ALL["equal"], False)  # type: ignore[method-assign]
-ndarray.__ne__ = _question(_ALL["not_equal"], True)  # type: ignore[method-assign]
-ndarray.__neg__ = lambda self: _ALL["negative"](self)  # type: ignore[attr-defined]
-ndarray.__pos__ = lambda self: _ALL["positive"](self)  # type: ignore[attr-defined]
-ndarray.__abs__ = lambda self: _ALL["absolute"](self)  # type: ignore[attr-defined]
-ndarray.__invert__ = lambda self: _ALL["invert"](self)  # type: ignore[attr-defined]
+for _method, _name in [
+        ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("floordiv", "floor_divide"),
+        ("mod", "remainder"), ("pow", "power"), ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"),
+        ("lshift", "left_shift"), ("rshift", "right_shift")]:
+    _C._set_array_operator(_method, _ALL[_name], lambda a, b, own=_ALL[_name]: _operate(own, a, b),
+                           lambda a, b, own=_ALL[_name]: _operate(own, b, a), lambda a, b, own=_ALL[_name]: _change(own, a, b))
+for _method, _name in [("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")]:
+    _C._set_array_operator(_method, _ALL[_name], lambda a, b, own=_ALL[_name]: _operate(own, a, b),
+                           lambda a, b, own=_ALL[_name]: _operate(own, b, a))
+for _method, _name, _answer in [("eq", "equal", False), ("ne", "not_equal", True)]:
+    _C._set_array_operator(_method, _ALL[_name], _question(_ALL[_name], _answer))
+for _method, _name in [("neg", "negative"), ("pos", "positive"), ("abs", "absolute"), ("invert", "invert")]:
+    _C._set_array_operator(_method, _ALL[_name], _ALL[_name]._call)
 ndarray.__divmod__ = lambda self, other: _ALL["divmod"](self, other)  # type: ignore[attr-defined]
 ndarray.__rdivmod__ = lambda self, other: _ALL["divmod"](other, self)  # type: ignore[attr-defined]

@@ -1,0 +1,873 @@
+// Operators, ufuncs and functions of arrays by short ways: Note [Arrays and their short ways].
+#include <structmember.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "array_object.h"
+#include "convert.h"
+#include "operator_object.h"
+#include "tensor_internal.h"
+
+namespace arete::python {
+
+namespace {
+
+// ---- functions of elements
+
+/// What the ufunc is for dtypes that need no more than a promotion.
+struct ElementFunction {
+  const ops::OpRecord* record = nullptr;  // null: there is no short way
+  uint32_t direct = 0;                    // bits of dtypes that it computes in as they come
+  bool wide = false;                      // whole numbers become float64
+  bool is_power = false;                  // whole numbers take no negative powers
+  bool is_remainder = false;              // a floating zero has the divisor's sign
+  int arithmetic = -1;                    // of two numbers, see compute()
+};
+
+struct UfuncObject {
+  PyObject_HEAD ElementFunction* short_way;
+};
+ElementFunction& short_way_of(PyObject* ufunc) {
+  return *reinterpret_cast<UfuncObject*>(ufunc)->short_way;
+}
+
+bool takes(const ElementFunction& f, DType t) { return f.record && (f.direct >> int(t) & 1); }
+
+/// One side of an operator.
+struct Operand {
+  enum class Kind { other, tensor, number, python_int, python_float } kind = Kind::other;
+  Tensor tensor{};
+  Scalar value{};
+  DType dtype = kFloat64;
+
+  explicit Operand(PyObject* o) {
+    if (is_readable_array(o)) {
+      const ArrayObject& a = *array_in(o);
+      if (!a.has_tensor) {
+        kind = Kind::number;
+        value = a.value;
+        dtype = a.dtype;
+      } else if (const Tensor& t = array_tensor(o); t.defined()) {
+        kind = Kind::tensor;
+        tensor = t;
+        dtype = t.dtype();
+      }
+    } else if (PyFloat_CheckExact(o)) {
+      kind = Kind::python_float;
+      value = Scalar(PyFloat_AS_DOUBLE(o));
+    } else if (PyLong_CheckExact(o)) {
+      int overflow = 0;
+      const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+      if (overflow) return;
+      kind = Kind::python_int;
+      value = Scalar(int64_t(v));
+      dtype = kInt64;
+    }
+  }
+  bool is_tensor() const { return kind == Kind::tensor; }
+  bool has_dtype() const { return kind == Kind::tensor || kind == Kind::number; }
+};
+
+/// The dtype in which two operands meet; none: the long way says.
+std::optional<DType> dtype_of_both(const Operand& a, const Operand& b) {
+  if (a.has_dtype() && b.has_dtype())
+    return a.dtype == b.dtype ? a.dtype : common_dtype(a.dtype, b.dtype);
+  if (!a.has_dtype() && !b.has_dtype()) return {};
+  const Operand &strong = a.has_dtype() ? a : b, &weak = a.has_dtype() ? b : a;
+  if (weak.kind == Operand::Kind::python_float)
+    return is_integral_or_bool(strong.dtype) ? kFloat64 : strong.dtype;
+  if (strong.dtype == kBool) return kInt64;
+  if (is_integer(strong.dtype) && strong.dtype != kInt64) {
+    const double v = weak.value.to_double();
+    if (v < lowest_of(strong.dtype) || v > max_of(strong.dtype)) return {};
+  }
+  return strong.dtype;
+}
+
+/// In the order of ufunc_set's kNames.
+struct Arithmetic {
+  enum {
+    add,
+    subtract,
+    multiply,
+    divide,
+    power,
+    floor_divide,
+    remainder,
+    less,
+    less_equal,
+    equal,
+    not_equal,
+    greater,
+    greater_equal
+  };
+};
+
+/// Of two numbers; null: the long way.
+PyObject* compute(int op, const Scalar& a, const Scalar& b, DType dtype) {
+  using A = Arithmetic;
+  const auto compared = [&](auto x, auto y) -> PyObject* {
+    const bool r = op == A::less         ? x < y
+                   : op == A::less_equal ? x <= y
+                   : op == A::equal      ? x == y
+                   : op == A::not_equal  ? x != y
+                   : op == A::greater    ? x > y
+                                         : x >= y;
+    return wrap_number(Scalar(r), kBool);
+  };
+  if (dtype == kFloat64) {
+    const double x = a.to_double(), y = b.to_double();
+    if (op >= A::less) return compared(x, y);
+    if (op > A::power) return nullptr;
+    const double r = op == A::add        ? x + y
+                     : op == A::subtract ? x - y
+                     : op == A::multiply ? x * y
+                     : op == A::divide   ? x / y
+                                         : std::pow(x, y);
+    return wrap_number(Scalar(r), kFloat64);
+  }
+  if (dtype != kInt64) return nullptr;
+  const int64_t x = a.to_int64(), y = b.to_int64();
+  if (op >= A::less) return compared(x, y);
+  const uint64_t u = uint64_t(x), v = uint64_t(y);  // which go round as NumPy's do
+  switch (op) {
+    case A::add:
+      return wrap_number(Scalar(int64_t(u + v)), kInt64);
+    case A::subtract:
+      return wrap_number(Scalar(int64_t(u - v)), kInt64);
+    case A::multiply:
+      return wrap_number(Scalar(int64_t(u * v)), kInt64);
+    case A::floor_divide:
+    case A::remainder: {
+      if (y == 0 || y == -1) return nullptr;
+      const int64_t r = x % y, sign = r != 0 && (r < 0) != (y < 0);
+      return wrap_number(Scalar(op == A::remainder ? r + sign * y : x / y - sign), kInt64);
+    }
+    default:
+      return nullptr;
+  }
+}
+
+Tensor in_dtype(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : t.to(dtype); }
+
+/// f(a, b); null without an error: the long way is to be taken.
+PyObject* call_two(const ElementFunction& f, PyObject* left, PyObject* right) {
+  if (!f.record) return nullptr;
+  return try_short([&]() -> PyObject* {
+    Operand a(left), b(right);
+    if (a.kind == Operand::Kind::other || b.kind == Operand::Kind::other) return nullptr;
+    std::optional<DType> d = dtype_of_both(a, b);
+    if (!d) return nullptr;
+    if (f.wide && is_integral_or_bool(*d)) d = kFloat64;
+    if (!takes(f, *d)) return nullptr;
+    if (f.is_power && is_integral_or_bool(*d) && (b.is_tensor() || b.value.to_int64() < 0))
+      return nullptr;
+    if (!a.is_tensor() && !b.is_tensor()) {
+      if (f.arithmetic >= 0)
+        if (PyObject* const r = compute(f.arithmetic, a.value, b.value, *d)) return r;
+      a.tensor = full({}, a.value, TensorOptions(*d, Device()));
+      a.kind = Operand::Kind::tensor;
+    }
+    if (a.is_tensor()) a.tensor = in_dtype(a.tensor, *d);
+    if (b.is_tensor()) b.tensor = in_dtype(b.tensor, *d);
+    if (a.is_tensor() && b.is_tensor() && a.tensor.device() != b.tensor.device()) return nullptr;
+    const ops::Arg x = a.is_tensor() ? ops::Arg(a.tensor) : ops::Arg(a.value);
+    const ops::Arg y = b.is_tensor() ? ops::Arg(b.tensor) : ops::Arg(b.value);
+    Tensor r = call_two_operands(*f.record, x, y);
+    if (f.is_remainder && is_floating(*d)) {
+      static const ops::OpRecord& copysign = record_of("copysign");
+      r = call_two_operands(copysign, ops::Arg(r), y);
+    }
+    return wrap_result(std::move(r));
+  });
+}
+
+PyObject* call_one(const ElementFunction& f, PyObject* o) {
+  if (!f.record) return nullptr;
+  return try_short([&]() -> PyObject* {
+    Tensor t;
+    if (is_readable_array(o))
+      t = array_tensor(o);
+    else if (PyFloat_CheckExact(o) && array_device.is_cpu())
+      t = full({}, Scalar(PyFloat_AS_DOUBLE(o)), TensorOptions(kFloat64, Device()));
+    if (!t.defined()) return nullptr;
+    if (f.wide && (t.dtype() == kInt64 || t.dtype() == kInt32)) t = t.to(kFloat64);
+    if (!takes(f, t.dtype())) return nullptr;
+    return wrap_result(call_one_operand(*f.record, t));
+  });
+}
+
+// ---- the class of ufuncs
+
+PyObject* ufunc_new(PyTypeObject* type, PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    PyObject* const o = checked(type->tp_alloc(type, 0));
+    reinterpret_cast<UfuncObject*>(o)->short_way = new ElementFunction;
+    return o;
+  });
+}
+void ufunc_dealloc(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  delete reinterpret_cast<UfuncObject*>(o)->short_way;
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+PyObject* ufunc_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (!kwargs || PyDict_GET_SIZE(kwargs) == 0) {
+    PyObject* r = nullptr;
+    if (PyTuple_GET_SIZE(args) == 1)
+      r = short_way_of(self).arithmetic == -2
+              ? call_one(short_way_of(self), PyTuple_GET_ITEM(args, 0))
+              : nullptr;
+    else if (PyTuple_GET_SIZE(args) == 2 && short_way_of(self).arithmetic != -2)
+      r = call_two(short_way_of(self), PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1));
+    if (r) return r;
+  }
+  const Ref long_way(PyObject_GetAttrString(self, "_call"));
+  return long_way ? PyObject_Call(long_way.get(), args, kwargs) : nullptr;
+}
+// _set_short_way(record, operands, dtypes, wide)
+PyObject* ufunc_set(PyObject* self, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    const char* record;
+    int operands, wide;
+    PyObject* dtypes;
+    if (!PyArg_ParseTuple(args, "siOp", &record, &operands, &dtypes, &wide)) return nullptr;
+    const ops::OpRecord& its = record_of(record);
+    const size_t alpha = its.pointwise && its.pointwise->n_params == 1;
+    if (ops::schema_of(its).args.size() != size_t(operands) + (operands == 2 ? alpha : 0))
+      Py_RETURN_FALSE;  // it has options
+    ElementFunction& f = short_way_of(self);
+    f.record = &its;
+    f.wide = wide;
+    f.is_power = std::strcmp(record, "pow") == 0;
+    f.is_remainder = std::strcmp(record, "remainder") == 0;
+    static constexpr const char* kNames[] = {"add",          "sub",       "mul", "div", "pow",
+                                             "floor_divide", "remainder", "lt",  "le",  "eq",
+                                             "ne",           "gt",        "ge"};
+    const auto* const name =
+        std::ranges::find_if(kNames, [&](const char* n) { return std::strcmp(n, record) == 0; });
+    f.arithmetic = operands == 1 ? -2 : name == std::end(kNames) ? -1 : int(name - kNames);
+    const Ref each(checked(PyObject_GetIter(dtypes)));
+    while (const Ref item{PyIter_Next(each.get())}) {
+      DType t;
+      if (!to_dtype(item.get(), t)) type_error("a dtype is wanted");
+      f.direct |= 1u << int(t);
+    }
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_TRUE;
+  });
+}
+PyMethodDef ufunc_methods[] = {{"_set_short_way", ufunc_set, METH_VARARGS, nullptr},
+                               {nullptr, nullptr, 0, nullptr}};
+PyType_Slot ufunc_slots[] = {SLOT(Py_tp_new, ufunc_new),
+                             SLOT(Py_tp_dealloc, ufunc_dealloc),
+                             SLOT(Py_tp_call, ufunc_call),
+                             SLOT(Py_tp_methods, ufunc_methods),
+                             {0, nullptr}};
+PyType_Spec ufunc_spec{"arete._C._UfuncBase", sizeof(UfuncObject), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, ufunc_slots};
+
+// ---- the operators of arrays
+
+/// What a slot of the number protocol is: the ufunc, and the long ways with the array first.
+struct ArrayOperator {
+  PyObject *ufunc = nullptr, *forward = nullptr, *reflected = nullptr, *in_place = nullptr;
+};
+enum Slot {
+  s_add,
+  s_sub,
+  s_mul,
+  s_truediv,
+  s_floordiv,
+  s_mod,
+  s_pow,
+  s_and,
+  s_or,
+  s_xor,
+  s_lshift,
+  s_rshift,
+  s_lt,
+  s_le,
+  s_eq,
+  s_ne,
+  s_gt,
+  s_ge,
+  s_matmul,
+  s_neg,
+  s_pos,
+  s_abs,
+  s_invert,
+  s_bool,
+  s_int,
+  s_float,
+  s_index,
+  kSlots
+};
+constexpr const char* kSlotNames[kSlots] = {
+    "add",    "sub",    "mul",    "truediv", "floordiv", "mod",  "pow", "and",   "or",
+    "xor",    "lshift", "rshift", "lt",      "le",       "eq",   "ne",  "gt",    "ge",
+    "matmul", "neg",    "pos",    "abs",     "invert",   "bool", "int", "float", "index"};
+ArrayOperator operators[kSlots];
+
+PyTypeObject* array_base;  // _ArrayBase
+bool is_any_array(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), array_base); }
+
+PyObject* long_way(Slot slot, PyObject* a, PyObject* b) {
+  const ArrayOperator& op = operators[slot];
+  return is_any_array(a) ? PyObject_CallFunctionObjArgs(op.forward, a, b, nullptr)
+                         : PyObject_CallFunctionObjArgs(op.reflected, b, a, nullptr);
+}
+PyObject* binary_slot(Slot slot, PyObject* a, PyObject* b) {
+  PyObject* const r = call_two(short_way_of(operators[slot].ufunc), a, b);
+  return r ? r : long_way(slot, a, b);
+}
+
+bool change(const ElementFunction& f, PyObject* self, PyObject* other) {
+  if (!f.record || !is_plain_array(self)) return false;
+  try {
+    const Tensor& t = array_tensor(self);
+    Operand b(other);
+    if (!t.defined() || b.kind == Operand::Kind::other) return false;
+    const std::optional<DType> d = dtype_of_both(Operand(self), b);
+    if (d != t.dtype() || !takes(f, *d) || (f.is_remainder && is_floating(*d))) return false;
+    if (f.is_power && is_integer(*d) && (b.is_tensor() || b.value.to_int64() < 0)) return false;
+    if (b.is_tensor()) {
+      // Memory that both have is read before it is written by the long way only.
+      if (b.tensor.device() != t.device() || (t.dim() == 0 && b.tensor.dim() != 0) ||
+          (!t.is_same(b.tensor) && t.storage() == b.tensor.storage()))
+        return false;
+      b.tensor = in_dtype(b.tensor, *d);
+    }
+    Tensor target = t;
+    change_by(target, *f.record, b.is_tensor() ? ops::Arg(b.tensor) : ops::Arg(b.value));
+    return true;
+  } catch (...) {
+    PyErr_Clear();
+    return false;
+  }
+}
+PyObject* in_place_slot(Slot slot, PyObject* self, PyObject* other) {
+  if (is_plain_array(self) && array_in(self)->is_number) return binary_slot(slot, self, other);
+  if (change(short_way_of(operators[slot].ufunc), self, other)) return Py_NewRef(self);
+  return PyObject_CallFunctionObjArgs(operators[slot].in_place, self, other, nullptr);
+}
+PyObject* compare_arrays(PyObject* a, PyObject* b, int op) {
+  static constexpr Slot kSlot[] = {s_lt, s_le, s_eq, s_ne, s_gt, s_ge};
+  return binary_slot(kSlot[op], a, b);
+}
+PyObject* unary_slot(Slot slot, PyObject* a) {
+  PyObject* const r = call_one(short_way_of(operators[slot].ufunc), a);
+  return r ? r : PyObject_CallFunctionObjArgs(operators[slot].forward, a, nullptr);
+}
+PyObject* multiply_matrices(PyObject* a, PyObject* b) {
+  if (is_readable_array(a) && is_readable_array(b)) {
+    PyObject* const r = try_short([&]() -> PyObject* {
+      const Tensor &x = array_tensor(a), &y = array_tensor(b);
+      if (!x.defined() || !y.defined() || x.dtype() != y.dtype() || !is_floating(x.dtype()) ||
+          x.dim() == 0 || y.dim() == 0 || x.device() != y.device())
+        return nullptr;
+      static const ops::OpRecord& record = record_of("matmul");
+      return wrap_result(call_two_operands(record, ops::Arg(x), ops::Arg(y)));
+    });
+    if (r) return r;
+  }
+  return long_way(s_matmul, a, b);
+}
+
+/// The value of a number, where it is at hand.
+const Scalar* value_in(PyObject* o) {
+  return is_plain_array(o) && !array_in(o)->has_tensor ? &array_in(o)->value : nullptr;
+}
+int array_bool(PyObject* o) {
+  if (const Scalar* const v = value_in(o)) return v->to_bool();
+  const Ref r(PyObject_CallFunctionObjArgs(operators[s_bool].forward, o, nullptr));
+  return r ? PyObject_IsTrue(r.get()) : -1;
+}
+PyObject* array_int(PyObject* o) {
+  if (const Scalar* const v = value_in(o)) {
+    if (v->is_integral()) return PyLong_FromLongLong(v->to_int64());
+    if (v->is_floating()) return PyLong_FromDouble(v->to_double());
+  }
+  return PyObject_CallFunctionObjArgs(operators[s_int].forward, o, nullptr);
+}
+PyObject* array_float(PyObject* o) {
+  if (const Scalar* const v = value_in(o); v && !v->is_complex())
+    return PyFloat_FromDouble(v->to_double());
+  return PyObject_CallFunctionObjArgs(operators[s_float].forward, o, nullptr);
+}
+PyObject* array_index(PyObject* o) {
+  if (const Scalar* const v = value_in(o); v && is_integer(array_in(o)->dtype))
+    return PyLong_FromLongLong(v->to_int64());
+  return PyObject_CallFunctionObjArgs(operators[s_index].forward, o, nullptr);
+}
+
+#define ARRAY_BINARY(name)                                                                 \
+  PyObject* array_##name(PyObject* a, PyObject* b) { return binary_slot(s_##name, a, b); } \
+  PyObject* array_i##name(PyObject* a, PyObject* b) { return in_place_slot(s_##name, a, b); }
+ARRAY_BINARY(add)
+ARRAY_BINARY(sub)
+ARRAY_BINARY(mul)
+ARRAY_BINARY(truediv)
+ARRAY_BINARY(floordiv)
+ARRAY_BINARY(mod)
+ARRAY_BINARY(and)
+ARRAY_BINARY(or)
+ARRAY_BINARY(xor)
+ARRAY_BINARY(lshift)
+ARRAY_BINARY(rshift)
+#undef ARRAY_BINARY
+PyObject* array_pow(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return binary_slot(s_pow, a, b);
+}
+PyObject* array_ipow(PyObject* a, PyObject* b, PyObject*) { return in_place_slot(s_pow, a, b); }
+#define ARRAY_UNARY(name) \
+  PyObject* array_##name(PyObject* a) { return unary_slot(s_##name, a); }
+ARRAY_UNARY(neg)
+ARRAY_UNARY(pos)
+ARRAY_UNARY(abs)
+ARRAY_UNARY(invert)
+#undef ARRAY_UNARY
+
+const PyType_Slot kArrayNumberSlots[] = {
+    SLOT(Py_tp_richcompare, compare_arrays),
+    SLOT(Py_nb_add, array_add),
+    SLOT(Py_nb_subtract, array_sub),
+    SLOT(Py_nb_multiply, array_mul),
+    SLOT(Py_nb_true_divide, array_truediv),
+    SLOT(Py_nb_floor_divide, array_floordiv),
+    SLOT(Py_nb_remainder, array_mod),
+    SLOT(Py_nb_power, array_pow),
+    SLOT(Py_nb_matrix_multiply, multiply_matrices),
+    SLOT(Py_nb_and, array_and),
+    SLOT(Py_nb_or, array_or),
+    SLOT(Py_nb_xor, array_xor),
+    SLOT(Py_nb_lshift, array_lshift),
+    SLOT(Py_nb_rshift, array_rshift),
+    SLOT(Py_nb_inplace_add, array_iadd),
+    SLOT(Py_nb_inplace_subtract, array_isub),
+    SLOT(Py_nb_inplace_multiply, array_imul),
+    SLOT(Py_nb_inplace_true_divide, array_itruediv),
+    SLOT(Py_nb_inplace_floor_divide, array_ifloordiv),
+    SLOT(Py_nb_inplace_remainder, array_imod),
+    SLOT(Py_nb_inplace_power, array_ipow),
+    SLOT(Py_nb_inplace_and, array_iand),
+    SLOT(Py_nb_inplace_or, array_ior),
+    SLOT(Py_nb_inplace_xor, array_ixor),
+    SLOT(Py_nb_inplace_lshift, array_ilshift),
+    SLOT(Py_nb_inplace_rshift, array_irshift),
+    SLOT(Py_nb_negative, array_neg),
+    SLOT(Py_nb_positive, array_pos),
+    SLOT(Py_nb_absolute, array_abs),
+    SLOT(Py_nb_invert, array_invert),
+    SLOT(Py_nb_bool, array_bool),
+    SLOT(Py_nb_int, array_int),
+    SLOT(Py_nb_float, array_float),
+    SLOT(Py_nb_index, array_index),
+};
+
+// _set_array_operator(slot, ufunc or None, forward, reflected=None, in_place=None)
+PyObject* set_array_operator(PyObject*, PyObject* args) {
+  const char* name;
+  PyObject *ufunc, *forward, *reflected = Py_None, *in_place = Py_None;
+  if (!PyArg_ParseTuple(args, "sOO|OO", &name, &ufunc, &forward, &reflected, &in_place))
+    return nullptr;
+  const auto* const slot =
+      std::ranges::find_if(kSlotNames, [&](const char* n) { return std::strcmp(n, name) == 0; });
+  if (slot == std::end(kSlotNames))
+    return PyErr_Format(PyExc_KeyError, "there is no operator '%s'", name);
+  operators[slot - kSlotNames] = {Py_NewRef(ufunc), Py_NewRef(forward), Py_NewRef(reflected),
+                                  Py_NewRef(in_place)};
+  Py_RETURN_NONE;
+}
+
+// ---- functions
+
+/// A plain array of elements in its argument's place; undefined for others, and for empty ones.
+Tensor elements_in(PyObject* o) {
+  if (!is_readable_array(o)) return {};
+  const Tensor& t = array_tensor(o);
+  return t.defined() && t.dim() > 0 && t.numel() > 0 ? t : Tensor();
+}
+bool sizes_in(PyObject* o, Shape& sizes) {
+  const auto one = [&](PyObject* p) {
+    const Py_ssize_t v = PyLong_CheckExact(p) ? PyLong_AsSsize_t(p) : -1;
+    if (v >= 0) sizes.push_back(v);
+    return v >= 0;
+  };
+  if (!PyTuple_CheckExact(o)) return one(o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+    if (!one(PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+using ShortWay = PyObject* (*)(PyObject* const* args, Py_ssize_t n);
+
+/// Of all elements, or along one axis: f(a), f(a, axis).
+template <class Reduce>
+PyObject* reduced(PyObject* const* args, Py_ssize_t n, Reduce reduce) {
+  const Tensor t = n <= 2 ? elements_in(args[0]) : Tensor();
+  if (!t.defined()) return nullptr;
+  Shape dims;
+  if (n == 2 && args[1] != Py_None) {
+    if (!PyLong_CheckExact(args[1])) return nullptr;
+    int64_t axis = PyLong_AsLongLong(args[1]);
+    if (axis < 0) axis += t.dim();
+    if (axis < 0 || axis >= t.dim()) return nullptr;
+    dims.push_back(axis);
+  } else {
+    for (int64_t d = 0; d < t.dim(); ++d) dims.push_back(d);
+  }
+  Tensor r = run_freely(t.numel(), [&] { return reduce(t, dims); });
+  return r.defined() ? wrap_result(std::move(r)) : nullptr;
+}
+PyObject* short_sum(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n, [](const Tensor& t, const Shape& dims) {
+    return sum(t, dims, false, is_integral_or_bool(t.dtype()) ? kInt64 : t.dtype());
+  });
+}
+PyObject* short_mean(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n, [](const Tensor& t, const Shape& dims) {
+    return is_integral_or_bool(t.dtype()) ? Tensor() : mean(t, dims);
+  });
+}
+PyObject* short_max(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n, [](const Tensor& t, const Shape& dims) {
+    return is_complex(t.dtype()) ? Tensor() : amax(t, dims);
+  });
+}
+PyObject* short_min(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n, [](const Tensor& t, const Shape& dims) {
+    return is_complex(t.dtype()) ? Tensor() : amin(t, dims);
+  });
+}
+PyObject* short_any(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n,
+                 [](const Tensor& t, const Shape& dims) { return any(t, dims).to(kBool); });
+}
+PyObject* short_all(PyObject* const* args, Py_ssize_t n) {
+  return reduced(args, n,
+                 [](const Tensor& t, const Shape& dims) { return all(t, dims).to(kBool); });
+}
+template <class Find>
+PyObject* found(PyObject* const* args, Py_ssize_t n, Find find) {
+  const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
+  if (!t.defined() || t.dtype() == kBool || is_complex(t.dtype())) return nullptr;
+  return wrap_result(run_freely(t.numel(), [&] { return find(t); }));
+}
+PyObject* short_argmax(PyObject* const* args, Py_ssize_t n) {
+  return found(args, n, [](const Tensor& t) { return argmax(t); });
+}
+PyObject* short_argmin(PyObject* const* args, Py_ssize_t n) {
+  return found(args, n, [](const Tensor& t) { return argmin(t); });
+}
+template <class Make>
+PyObject* made(PyObject* const* args, Py_ssize_t n, Make make) {
+  Shape sizes;
+  if (n != 1 || !sizes_in(args[0], sizes)) return nullptr;
+  return wrap_array(make(sizes, TensorOptions(kFloat64, array_device)));
+}
+PyObject* short_empty(PyObject* const* args, Py_ssize_t n) {
+  return made(args, n, [](const Shape& s, const TensorOptions& o) { return empty(s, o); });
+}
+PyObject* short_zeros(PyObject* const* args, Py_ssize_t n) {
+  return made(args, n, [](const Shape& s, const TensorOptions& o) { return zeros(s, o); });
+}
+PyObject* short_ones(PyObject* const* args, Py_ssize_t n) {
+  return made(args, n, [](const Shape& s, const TensorOptions& o) { return ones(s, o); });
+}
+
+/// Nested lists of Python's numbers, all as long as their neighbours.
+class NumbersInLists {
+ public:
+  bool read(PyObject* o) {
+    if (!shape_of(o)) return false;
+    doubles_.reserve(size_t(std::max<int64_t>(numel_of(sizes_), 0)));
+    return fill(o, 0) && !doubles_.empty();
+  }
+  Tensor tensor() const {
+    const DType t = all_bool_ ? kBool : all_whole_ ? kInt64 : kFloat64;
+    Tensor r = ops::empty_tensor(sizes_, t, Device());
+    void* const to = r.data_ptr();
+    if (t == kFloat64)
+      std::memcpy(to, doubles_.data(), doubles_.size() * sizeof(double));
+    else if (t == kInt64)
+      std::memcpy(to, whole_.data(), whole_.size() * sizeof(int64_t));
+    else
+      std::ranges::transform(whole_, static_cast<bool*>(to), [](int64_t v) { return v != 0; });
+    return r;
+  }
+
+ private:
+  bool shape_of(PyObject* o) {
+    while (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      sizes_.push_back(n);
+      if (n == 0 || sizes_.size() > 8) return false;
+      o = PySequence_Fast_GET_ITEM(o, 0);
+    }
+    return !sizes_.empty();
+  }
+  bool fill(PyObject* o, size_t depth) {
+    if (depth == sizes_.size()) return number(o);
+    if ((!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) ||
+        PySequence_Fast_GET_SIZE(o) != sizes_[depth])
+      return false;
+    for (Py_ssize_t i = 0; i < sizes_[depth]; ++i)
+      if (!fill(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
+    return true;
+  }
+  bool number(PyObject* o) {
+    if (PyFloat_CheckExact(o)) {
+      all_whole_ = all_bool_ = false;
+      doubles_.push_back(PyFloat_AS_DOUBLE(o));
+    } else if (PyBool_Check(o)) {
+      whole_.push_back(o == Py_True);
+      doubles_.push_back(o == Py_True);
+    } else if (PyLong_CheckExact(o)) {
+      int overflow = 0;
+      const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+      if (overflow) return false;
+      all_bool_ = false;
+      whole_.push_back(v);
+      doubles_.push_back(double(v));
+    } else if (is_plain_array(o) && !array_in(o)->has_tensor) {
+      const Scalar& v = array_in(o)->value;
+      const DType t = array_in(o)->dtype;
+      if (t != kFloat64 && t != kInt64 && t != kBool) return false;
+      all_bool_ &= t == kBool;
+      all_whole_ &= t != kFloat64;
+      whole_.push_back(v.to_int64());
+      doubles_.push_back(v.to_double());
+    } else {
+      return false;
+    }
+    return true;
+  }
+  Shape sizes_;
+  std::vector<double> doubles_;
+  std::vector<int64_t> whole_;
+  bool all_whole_ = true, all_bool_ = true;
+};
+
+PyObject* short_array(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1) return nullptr;
+  if (is_plain_array(args[0])) {
+    const Tensor& t = array_tensor(args[0]);
+    return t.defined() ? wrap_array(t.clone()) : nullptr;
+  }
+  NumbersInLists numbers;
+  if (!array_device.is_cpu() || !numbers.read(args[0])) return nullptr;
+  return wrap_array(numbers.tensor());
+}
+PyObject* short_asarray(PyObject* const* args, Py_ssize_t n) {
+  if (n == 1 && is_plain_array(args[0])) return Py_NewRef(args[0]);
+  return short_array(args, n);
+}
+PyObject* short_copy(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  const Tensor& t = array_tensor(args[0]);
+  if (!t.defined()) return nullptr;
+  return wrap_array(run_freely(t.numel(), [&] { return t.clone().contiguous(); }));
+}
+PyObject* short_astype(PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !is_readable_array(args[0])) return nullptr;
+  const Tensor& t = array_tensor(args[0]);
+  const std::optional<DType> d = known_dtype(args[1]);
+  if (!t.defined() || !d || (is_complex(t.dtype()) && !is_complex(*d))) return nullptr;
+  return wrap_array(run_freely(t.numel(), [&] { return t.to(*d, /*copy=*/true); }));
+}
+PyObject* short_reshape(PyObject* const* args, Py_ssize_t n) {
+  if (n < 2 || !is_plain_array(args[0])) return nullptr;
+  Shape sizes;
+  const bool is_tuple = n == 2 && PyTuple_CheckExact(args[1]);
+  PyObject* const* const given = is_tuple ? &PyTuple_GET_ITEM(args[1], 0) : args + 1;
+  for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(args[1]) : n - 1); ++i) {
+    if (!PyLong_CheckExact(given[i])) return nullptr;
+    sizes.push_back(PyLong_AsLongLong(given[i]));
+  }
+  const Tensor& t = array_tensor(args[0]);
+  return t.defined() ? wrap_array(t.reshape(sizes)) : nullptr;
+}
+PyObject* short_transposed(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  const Tensor& t = array_tensor(args[0]);
+  if (!t.defined()) return nullptr;
+  Shape dims;
+  for (int64_t d = t.dim(); d-- > 0;) dims.push_back(d);
+  return wrap_array(t.permute(dims));
+}
+PyObject* short_ravel(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  const Tensor& t = array_tensor(args[0]);
+  return t.defined() && t.is_contiguous() ? wrap_array(t.reshape({-1})) : nullptr;
+}
+PyObject* short_flatten(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  const Tensor& t = array_tensor(args[0]);
+  return t.defined() && t.is_contiguous() ? wrap_array(t.clone().reshape({-1})) : nullptr;
+}
+PyObject* short_item(PyObject* const* args, Py_ssize_t n) {
+  if (n == 2 && PyLong_CheckExact(args[1])) {
+    const Ref one(PyObject_GetItem(args[0], args[1]));
+    if (!one) PyErr_Clear();
+    return one && value_in(one.get()) ? wrap(*value_in(one.get())) : nullptr;
+  }
+  return n == 1 && value_in(args[0]) ? wrap(*value_in(args[0])) : nullptr;
+}
+PyObject* short_concatenate(PyObject* const* args, Py_ssize_t n) {
+  if (n != 1 || (!PyList_CheckExact(args[0]) && !PyTuple_CheckExact(args[0]))) return nullptr;
+  std::vector<Tensor> all;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[0]); ++i) {
+    Tensor t = elements_in(PySequence_Fast_GET_ITEM(args[0], i));
+    if (!t.defined() || (!all.empty() && (t.dtype() != all[0].dtype() || t.dim() != all[0].dim() ||
+                                          t.device() != all[0].device())))
+      return nullptr;
+    all.push_back(std::move(t));
+  }
+  if (all.empty()) return nullptr;
+  return wrap_array(run_freely(int64_t(1) << 20, [&] { return cat(all); }));
+}
+PyObject* short_where(PyObject* const* args, Py_ssize_t n) {
+  if (n != 3) return nullptr;
+  const Tensor c = elements_in(args[0]), a = elements_in(args[1]), b = elements_in(args[2]);
+  if (!c.defined() || !a.defined() || !b.defined() || c.dtype() != kBool ||
+      a.dtype() != b.dtype() || a.device() != b.device() || a.device() != c.device())
+    return nullptr;
+  return wrap_array(run_freely(c.numel(), [&] { return where(c, a, b); }));
+}
+PyObject* short_dot(PyObject* const* args, Py_ssize_t n) {
+  if (n != 2) return nullptr;
+  const Tensor a = elements_in(args[0]), b = elements_in(args[1]);
+  if (!a.defined() || !b.defined() || a.dtype() != b.dtype() || !is_floating(a.dtype()) ||
+      a.dim() > 2 || b.dim() > 2 || a.device() != b.device())
+    return nullptr;
+  static const ops::OpRecord& record = record_of("matmul");
+  return wrap_result(call_two_operands(record, ops::Arg(a), ops::Arg(b)));
+}
+
+const std::pair<const char*, ShortWay> kShortWays[] = {
+    {"sum", short_sum},         {"mean", short_mean},     {"max", short_max},
+    {"min", short_min},         {"any", short_any},       {"all", short_all},
+    {"argmax", short_argmax},   {"argmin", short_argmin}, {"empty", short_empty},
+    {"zeros", short_zeros},     {"ones", short_ones},     {"array", short_array},
+    {"asarray", short_asarray}, {"copy", short_copy},     {"astype", short_astype},
+    {"reshape", short_reshape}, {"ravel", short_ravel},   {"transpose", short_transposed},
+    {"flatten", short_flatten}, {"item", short_item},     {"concatenate", short_concatenate},
+    {"where", short_where},     {"dot", short_dot},
+};
+
+/// A Python function, with a short way for the calls that most programs make. Its first two
+/// arguments may be (array, axis), the second by its name.
+struct ShortFunction {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* function;
+  ShortWay way;
+  bool takes_axis;
+};
+ShortFunction* short_function(PyObject* o) { return reinterpret_cast<ShortFunction*>(o); }
+
+PyObject* short_function_call(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* names) {
+  ShortFunction* const f = short_function(o);
+  const Py_ssize_t n = PyVectorcall_NARGS(nargsf), named = names ? PyTuple_GET_SIZE(names) : 0;
+  const bool by_axis = named == 1 && n == 1 && f->takes_axis &&
+                       PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") == 0;
+  if (n > 0 && (named == 0 || by_axis))
+    if (PyObject* const r = try_short([&] { return f->way(args, n + named); })) return r;
+  return PyObject_Vectorcall(f->function, args, nargsf, names);
+}
+PyObject* short_function_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* function;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "Os", &function, &name)) return nullptr;
+  const auto* const way = std::ranges::find_if(
+      kShortWays, [&](const auto& w) { return std::strcmp(w.first, name) == 0; });
+  if (way == std::end(kShortWays))
+    return PyErr_Format(PyExc_KeyError, "there is no short way of '%s'", name);
+  PyObject* const o = type->tp_alloc(type, 0);
+  if (!o) return nullptr;
+  short_function(o)->vectorcall = short_function_call;
+  short_function(o)->function = Py_NewRef(function);
+  short_function(o)->way = way->second;
+  short_function(o)->takes_axis = way - std::begin(kShortWays) < 6;  // the reductions
+  return o;
+}
+void short_function_dealloc(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  Py_XDECREF(short_function(o)->function);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+PyObject* short_function_get(PyObject* o, PyObject* instance, PyObject*) {
+  return !instance || instance == Py_None ? Py_NewRef(o) : PyMethod_New(o, instance);
+}
+PyObject* short_function_attribute(PyObject* o, PyObject* name) {
+  PyObject* const own = PyObject_GenericGetAttr(o, name);
+  if (own || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
+  PyErr_Clear();
+  return PyObject_GetAttr(short_function(o)->function, name);
+}
+PyObject* short_function_repr(PyObject* o) { return PyObject_Repr(short_function(o)->function); }
+PyObject* short_function_reduce(PyObject* o, PyObject*) {
+  return PyObject_GetAttrString(short_function(o)->function, "__qualname__");
+}
+PyObject* short_function_doc(PyObject* o, void*) {
+  return PyObject_GetAttrString(short_function(o)->function, "__doc__");
+}
+PyObject* short_function_module(PyObject* o, void*) {
+  return PyObject_GetAttrString(short_function(o)->function, "__module__");
+}
+PyMethodDef short_function_methods[] = {{"__reduce__", short_function_reduce, METH_NOARGS, nullptr},
+                                        {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef short_function_getset[] = {
+    {"__doc__", short_function_doc, nullptr, nullptr, nullptr},
+    {"__module__", short_function_module, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef short_function_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ShortFunction, vectorcall), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT, offsetof(ShortFunction, function), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot short_function_slots[] = {SLOT(Py_tp_new, short_function_new),
+                                      SLOT(Py_tp_dealloc, short_function_dealloc),
+                                      SLOT(Py_tp_call, PyVectorcall_Call),
+                                      SLOT(Py_tp_descr_get, short_function_get),
+                                      SLOT(Py_tp_getattro, short_function_attribute),
+                                      SLOT(Py_tp_repr, short_function_repr),
+                                      SLOT(Py_tp_methods, short_function_methods),
+                                      SLOT(Py_tp_getset, short_function_getset),
+                                      SLOT(Py_tp_members, short_function_members),
+                                      {0, nullptr}};
+PyType_Spec short_function_spec{
+    "arete._C._ShortFunction", sizeof(ShortFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    short_function_slots};
+
+PyMethodDef operator_setup[] = {{"_set_array_operator", set_array_operator, METH_VARARGS, nullptr},
+                                {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+std::span<const PyType_Slot> array_number_slots() { return kArrayNumberSlots; }
+
+bool init_array_functions(PyObject* module) {
+  array_base = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "_ArrayBase"));
+  PyObject* const ufunc = PyType_FromSpec(&ufunc_spec);
+  PyObject* const function = PyType_FromSpec(&short_function_spec);
+  return array_base && ufunc && function && PyModule_AddFunctions(module, operator_setup) == 0 &&
+         PyModule_AddObjectRef(module, "_UfuncBase", ufunc) == 0 &&
+         PyModule_AddObjectRef(module, "_ShortFunction", function) == 0;
+}
+
+}  // namespace arete::python

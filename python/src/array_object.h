@@ -1,0 +1,69 @@
+// What arete.numpy.ndarray is in C++: Note [Arrays and their short ways] in array_object.cpp.
+#pragma once
+
+#include <Python.h>
+
+#include <optional>
+#include <span>
+
+#include "arete/core/scalar.h"
+#include "arete/core/tensor.h"
+
+namespace arete::python {
+
+/// Either a tensor (in `shown` once Python has asked for it, else in `tensor`), or a number.
+struct ArrayObject {
+  PyObject_HEAD PyObject* weak_references;
+  PyObject* shown;
+  Tensor tensor;
+  Scalar value;
+  DType dtype;      // of a number
+  bool is_number;   // as NumPy's scalars are: nothing changes it
+  bool has_tensor;  // else there is only the value
+};
+
+/// The class of plain arrays and that of those that are not written; null until arete.numpy names
+/// them.
+extern PyTypeObject *array_type, *read_only_array_type;
+/// Where new arrays are.
+extern Device array_device;
+
+inline ArrayObject* array_in(PyObject* o) { return reinterpret_cast<ArrayObject*>(o); }
+inline bool is_plain_array(PyObject* o) { return array_type && Py_TYPE(o) == array_type; }
+inline bool is_readable_array(PyObject* o) {
+  return is_plain_array(o) || (array_type && Py_TYPE(o) == read_only_array_type);
+}
+/// What an array shows; a number becomes a tensor by it.
+const Tensor& array_tensor(PyObject* o);
+
+/// A new array; what is not written here has the dimensions that it has.
+PyObject* wrap_array(Tensor t);
+/// A number of the CPU as such, anything else as wrap_array(). For results of functions.
+PyObject* wrap_result(Tensor t);
+PyObject* wrap_number(Scalar value, DType dtype);
+
+/// The dtype that two have in common, in NumPy's rules; none: not known yet.
+std::optional<DType> common_dtype(DType a, DType b);
+/// The dtype that one of NumPy's names, classes or objects stands for, where that is known by a
+/// lookup.
+std::optional<DType> known_dtype(PyObject* o);
+
+/// Runs what may throw; null without an error where it did, so that the long way is taken.
+template <class F>
+PyObject* try_short(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    PyErr_Clear();
+    return nullptr;
+  }
+}
+
+// ---- array_functions.cpp
+/// The number protocol and comparisons.
+std::span<const PyType_Slot> array_number_slots();
+bool init_array_functions(PyObject* module);
+/// Adds the class _ArrayBase and what arete.numpy sets it up with.
+bool init_array_type(PyObject* module);
+
+}  // namespace arete::python
