@@ -25,7 +25,7 @@ namespace arete::python {
 // dtype until somebody asks for its tensor: an element costs no memory of a tensor, and arithmetic
 // of elements no call of an operator.
 
-PyTypeObject *array_type, *read_only_array_type;
+PyTypeObject *array_type, *read_only_array_type, *reversed_array_type;
 Device array_device;
 
 namespace {
@@ -34,6 +34,7 @@ PyTypeObject* base_type;
 PyObject* array_dtypes[kNumDTypes];  // NumPy's, by the tensors'
 PyObject* dtype_names;               // a dict: what names a dtype, to that object
 std::array<std::array<int8_t, kNumDTypes>, kNumDTypes> common_dtypes;
+PyObject* axes_name;  // "_axes", of reversed arrays
 PyObject *slow_getitem, *slow_setitem, *slow_iterate, *slow_set_shape;
 
 bool is_array(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), base_type); }
@@ -146,45 +147,65 @@ std::optional<int64_t> slice_end(PyObject* o) {
   return v;
 }
 
-/// A part of an index that makes a view; false for others.
-bool basic_part(PyObject* o, std::vector<Index>& parts, int64_t& axes) {
-  if (PyLong_CheckExact(o)) {
-    parts.emplace_back(*slice_end(o));
-    ++axes;
-  } else if (PySlice_Check(o)) {
-    const auto* const s = reinterpret_cast<PySliceObject*>(o);
-    const int64_t step = slice_end(s->step).value_or(1);
-    if (step <= 0) return false;
-    parts.emplace_back(Slice(slice_end(s->start), slice_end(s->stop), step));
-    ++axes;
-  } else if (o == Py_None) {
-    parts.emplace_back(kNewAxis);
-  } else {
-    return false;
-  }
-  return true;
-}
-
-/// The view that an index of numbers, slices and new axes makes; undefined for others.
-Tensor view_at(const Tensor& t, PyObject* key) {
-  std::vector<Index> parts;
-  int64_t axes = 0;
-  if (PyTuple_CheckExact(key)) {
+/// An index of numbers, slices and new axes, part by part.
+class BasicIndex {
+ public:
+  explicit BasicIndex(const Tensor& t) : t_(t) {}
+  /// False for what makes no view.
+  bool read(PyObject* key) {
+    if (!PyTuple_CheckExact(key)) return part(key);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
-      if (PyObject* const part = PyTuple_GET_ITEM(key, i); !basic_part(part, parts, axes)) {
-        if (part != Py_Ellipsis) return {};
-        for (const Index& p : parts)
-          if (std::holds_alternative<Ellipsis>(p.value)) return {};
-        parts.emplace_back(kEllipsis);
-      }
-  } else if (key == Py_Ellipsis) {
-    parts.emplace_back(kEllipsis);
-  } else if (!basic_part(key, parts, axes)) {
-    return {};
+      if (!part(PyTuple_GET_ITEM(key, i))) return false;
+    return !parts_.empty();
   }
-  if (axes > t.dim() || parts.empty()) return {};
-  return t.index(parts);
-}
+  Tensor view() const { return t_.index(parts_); }
+  /// Axes of the view that are in the opposite order.
+  const Shape& reversed() const { return reversed_; }
+
+ private:
+  bool part(PyObject* o) {
+    if (o == Py_Ellipsis) {
+      if (std::exchange(has_ellipsis_, true)) return false;
+      parts_.emplace_back(kEllipsis);
+      return true;
+    }
+    if (o == Py_None) {
+      parts_.emplace_back(kNewAxis);
+      ++made_;
+      return true;
+    }
+    if (taken_ >= t_.dim()) return false;
+    if (PyLong_CheckExact(o)) {
+      parts_.emplace_back(*slice_end(o));
+    } else if (PySlice_Check(o)) {
+      const auto* const s = reinterpret_cast<PySliceObject*>(o);
+      if (slice_end(s->step).value_or(1) <= 0)
+        backwards(o);
+      else
+        parts_.emplace_back(
+            Slice(slice_end(s->start), slice_end(s->stop), slice_end(s->step).value_or(1)));
+      ++made_;
+    } else {
+      return false;
+    }
+    ++taken_;
+    return true;
+  }
+  /// The same elements in their order.
+  void backwards(PyObject* slice) {
+    Py_ssize_t start, stop, step;
+    // Behind an ellipsis the axis is another one.
+    if (has_ellipsis_ || PySlice_Unpack(slice, &start, &stop, &step) < 0) throw PythonError{};
+    const Py_ssize_t n = PySlice_AdjustIndices(t_.sizes()[size_t(taken_)], &start, &stop, step);
+    parts_.emplace_back(n ? Slice(start + (n - 1) * step, start + 1, -step) : Slice(0, 0));
+    if (n > 1) reversed_.push_back(made_);
+  }
+  const Tensor& t_;
+  std::vector<Index> parts_;
+  Shape reversed_;
+  int64_t taken_ = 0, made_ = 0;
+  bool has_ellipsis_ = false;
+};
 
 bool is_all_numbers(PyObject* key) {
   if (!PyTuple_CheckExact(key)) return PyLong_CheckExact(key);
@@ -205,6 +226,16 @@ bool is_index_array(const Tensor& t, PyObject* key) {
   return true;
 }
 
+PyObject* wrap_reversed(Tensor view, const Shape& axes) {
+  const Ref numbers(checked(PyTuple_New(Py_ssize_t(axes.size()))));
+  for (size_t i = 0; i < axes.size(); ++i)
+    PyTuple_SET_ITEM(numbers.get(), Py_ssize_t(i), checked(PyLong_FromLongLong(axes[i])));
+  Ref o(new_array(reversed_array_type));
+  array_in(o.get())->tensor = std::move(view);
+  if (PyObject_SetAttr(o.get(), axes_name, numbers.get()) < 0) throw PythonError{};
+  return o.release();
+}
+
 PyObject* short_getitem(PyObject* o, PyObject* key) {
   return try_short([&]() -> PyObject* {
     const Tensor& t = array_tensor(o);
@@ -216,8 +247,11 @@ PyObject* short_getitem(PyObject* o, PyObject* key) {
       if (place >= 0) return wrap_number(element_at(t, place), t.dtype());
     }
     if (is_index_array(t, key)) return wrap_array(t.index({Index(array_tensor(key))}));
-    Tensor view = view_at(t, key);
-    if (!view.defined()) return nullptr;
+    BasicIndex basic(t);
+    if (!basic.read(key)) return nullptr;
+    Tensor view = basic.view();
+    if (!basic.reversed().empty() && view.numel() > 0)
+      return wrap_reversed(std::move(view), basic.reversed());
     // A number is a copy: what is written to the array later does not change it.
     return view.dim() == 0 && is_all_numbers(key) ? wrap_result(view.clone())
                                                   : wrap_array(std::move(view));
@@ -251,8 +285,9 @@ bool short_setitem(PyObject* o, PyObject* key, PyObject* value) {
       if (v.dtype() != t.dtype() || v.device() != t.device() || v.storage() == t.storage())
         return false;
     }
-    Tensor view = view_at(t, key);
-    if (!view.defined()) return false;
+    BasicIndex basic(t);
+    if (!basic.read(key) || !(basic.reversed().empty() || number)) return false;
+    Tensor view = basic.view();
     if (number) {
       view.fill_(*number);
     } else {
@@ -421,10 +456,12 @@ const PyType_Slot kArraySlots[] = {
 // ---- what arete.numpy sets up
 
 PyObject* set_array_classes(PyObject*, PyObject* args) {
-  PyObject *plain, *read_only, *getitem, *setitem, *iterate, *shape;
-  if (!PyArg_ParseTuple(args, "O!O!OOOO", &PyType_Type, &plain, &PyType_Type, &read_only, &getitem,
-                        &setitem, &iterate, &shape))
+  PyObject *plain, *read_only, *reversed, *getitem, *setitem, *iterate, *shape;
+  if (!PyArg_ParseTuple(args, "O!O!O!OOOO", &PyType_Type, &plain, &PyType_Type, &read_only,
+                        &PyType_Type, &reversed, &getitem, &setitem, &iterate, &shape))
     return nullptr;
+  axes_name = PyUnicode_InternFromString("_axes");
+  reversed_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(reversed));
   array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(plain));
   read_only_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(read_only));
   slow_getitem = Py_NewRef(getitem);
@@ -507,6 +544,14 @@ const Tensor& array_tensor(PyObject* o) {
     a->has_tensor = true;
   }
   return a->tensor;
+}
+
+Tensor tensor_to_read(PyObject* o) {
+  if (is_readable_array(o)) return array_tensor(o);
+  if (!array_type || Py_TYPE(o) != reversed_array_type) return {};
+  const Ref axes(checked(PyObject_GetAttr(o, axes_name)));
+  Shape dims;
+  return to_ints(axes.get(), dims) ? array_tensor(o).flip(dims) : Tensor();
 }
 
 PyObject* wrap_array(Tensor t) {

@@ -22,9 +22,9 @@ struct ArrayObject {
   bool has_tensor;  // else there is only the value
 };
 
-/// The class of plain arrays and that of those that are not written; null until arete.numpy names
-/// them.
-extern PyTypeObject *array_type, *read_only_array_type;
+/// The class of plain arrays, that of those that are not written, and that of views with axes in
+/// the opposite order, whose tensor has them in order; null until arete.numpy names them.
+extern PyTypeObject *array_type, *read_only_array_type, *reversed_array_type;
 /// Where new arrays are.
 extern Device array_device;
 
@@ -35,6 +35,14 @@ inline bool is_readable_array(PyObject* o) {
 }
 /// What an array shows; a number becomes a tensor by it.
 const Tensor& array_tensor(PyObject* o);
+
+/// The tensor to read an array by; undefined for what is none of those three classes.
+Tensor tensor_to_read(PyObject* o);
+
+/// The value of a number, where it is at hand.
+inline const Scalar* value_in(PyObject* o) {
+  return is_plain_array(o) && !array_in(o)->has_tensor ? &array_in(o)->value : nullptr;
+}
 
 /// A new array; what is not written here has the dimensions that it has.
 PyObject* wrap_array(Tensor t);
@@ -63,6 +71,9 @@ PyObject* try_short(F&& f) noexcept {
 /// The number protocol and comparisons.
 std::span<const PyType_Slot> array_number_slots();
 bool init_array_functions(PyObject* module);
+// ---- array_short_functions.cpp
+/// The class _ShortFunction(function, name): a Python function with the short way of that name.
+bool init_short_functions(PyObject* module);
 /// Adds the class _ArrayBase and what arete.numpy sets it up with.
 bool init_array_type(PyObject* module);
 

@@ -254,6 +254,7 @@ def test_numbers_do_not_follow_the_array():
     assert first == 0 and int(first) == 0 and list(range(a[1])) == [0] and f"{np.float32(2.5):.1f}" == "2.5"
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_numbers_are_values():
     """What NumPy has scalars for does not change, is found in dicts, and computes as arrays of its dtype do."""
     for m in (np, numpy):

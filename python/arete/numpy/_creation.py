@@ -172,6 +172,7 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
     return r
 
 
+@short_way
 def arange(start=None, stop=None, step=1, dtype=None, *, device=None):
     """start, start + step, ... below stop; int64 for whole numbers, else float64."""
     if start is None and stop is None:

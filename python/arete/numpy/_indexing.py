@@ -235,4 +235,4 @@ def _get_read_only(array, key):
 
 
 ReadOnly.__getitem__ = _get_read_only  # type: ignore[attr-defined]
-_C._set_array_classes(ndarray, ReadOnly, _get, _set, _iterate, _set_shape)
+_C._set_array_classes(ndarray, ReadOnly, Reversed, _get, _set, _iterate, _set_shape)

@@ -366,6 +366,7 @@ def _cumulative(name, running, start):
 cumulative_sum, cumulative_prod = _cumulative("cumulative_sum", cumsum, 0), _cumulative("cumulative_prod", cumprod, 1)
 
 
+@short_way
 def count_nonzero(a, axis=None, *, keepdims=False):
     """How many elements are not zero."""
     t = tensor_of(a)

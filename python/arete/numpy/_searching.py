@@ -52,6 +52,7 @@ def _sorted(t, axis, descending, stable=False):
     return rows if axis == 0 else rows.transpose(0, axis)
 
 
+@short_way
 def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """A sorted copy; NaN comes last."""
     _check_kind(kind, order, stable)
@@ -59,6 +60,7 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     return wrap(_sorted(t, axis, descending, stable or kind in ("stable", "mergesort")))
 
 
+@short_way
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """The indices that sort; of equal elements the first comes first."""
     _check_kind(kind, order, stable)
@@ -152,6 +154,7 @@ def digitize(x, bins, right=False):
     return len(edges) - searchsorted(wrap(edges.flip(0)), wrap(t), "right" if right else "left")
 
 
+@short_way
 def nonzero(a):
     """The indices of what is not zero, an array for each axis."""
     t = tensor_of(a)
@@ -335,6 +338,7 @@ def copyto(dst, src, casting="same_kind", where=True):
     dst._write(v if where is True else _t.where(tensor_of(where).to(_C.bool), v, dst._tensor))
 
 
+@short_way
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The elements at places of an axis; of the flat array for None."""
     t, axis = _axis(tensor_of(a), axis)

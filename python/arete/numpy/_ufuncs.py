@@ -15,9 +15,6 @@ from ._types import (
 __all__ = ["ufunc", "frompyfunc"]
 
 
-_FLOATS = {n for n, d in OF_TENSOR.items() if d.kind in "f"}
-
-
 class UFuncTypeError(TypeError):
     """Operands or results of dtypes that a ufunc does not have, or may not cast to."""
 
@@ -277,7 +274,7 @@ class ufunc(_C._UfuncBase):
         if kinds_of_one and self.nout == 1:
             dtypes = [n for n, d in OF_TENSOR.items() if d.kind in kinds_of_one and (n in self._direct or name == "power")]
             wide = rule == "wide" or (rule, nin) == ("float", 1)
-            self._set_short_way(getattr(function, "operator", function.__name__), nin, dtypes, wide)
+            self._set_short_way(getattr(function, "operator", function.__name__), nin, dtypes, wide, rule == "bool")
         self.__doc__ = f"{name}({', '.join(['x', 'x1, x2'][nin - 1:nin])}), element by element; arrays of kinds {kinds!r}."
 
     def __repr__(self):
@@ -322,23 +319,7 @@ class ufunc(_C._UfuncBase):
             (out,) = out
         if out is not None and not isinstance(out, ndarray):
             raise TypeError("return arrays must be of ArrayType")
-        if where is True and dtype is None and self._writes(args, out):
-            return out
         return _into(self, self._compute(*args, dtype=dtype, casting=casting), out, where, casting)
-
-    def _writes(self, args, out):
-        """Whether the operator wrote into `out` itself: all dtypes and shapes are the same, and memory is all of one or of none."""
-        if type(self._function) is not type(_t.add) or type(out) is not ndarray or self._rule == "bool":
-            return False
-        o, ts = out._tensor, [x._tensor for x in args if type(x) is ndarray]
-        d = o.dtype
-        if len(ts) != len(args) or d not in (self._direct if self._rule == "same" else _FLOATS & self._direct):
-            return False
-        for t in ts:
-            if t.dtype is not d or t.shape != o.shape or t.device != o.device or not (t is o or t._base is None and o._base is None):
-                return False
-        self._function(*ts, out=o)
-        return True
 
     def _several(self, args, out, where, casting, dtype):
         outs = (None,) * self.nout if out is None else out if isinstance(out, tuple) else (out,)
