@@ -39,7 +39,7 @@ from . import cpu as cpu, cuda as cuda, cupy as cupy, cupyx as cupyx, distribute
 from . import fft as fft, futures as futures
 from . import export as export, func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
 from . import nn as nn, numba as numba, numpy as numpy, onnx as onnx, optim as optim, overrides as overrides
-from . import profiler as profiler, random as random
+from . import profiler as profiler, pycuda as pycuda, random as random
 from . import signal as signal, sparse as sparse, special as special, storage as storage, testing as testing, types as types
 from . import training as training, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad

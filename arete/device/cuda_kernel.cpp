@@ -76,7 +76,10 @@ void RawKernel::operator()(Dim grid, Dim block, std::vector<KernelArgument> argu
     std::vector<lanes::Argument> plain;
     for (KernelArgument& a : arguments) {
       if (a.tensor().defined())
-        plain.push_back({nullptr, span_of(a.tensor()), a.tensor().data_ptr(), a.tensor().dtype()});
+        plain.push_back({.bytes = span_of(a.tensor()),
+                         .data = a.tensor().data_ptr(),
+                         .dtype = a.tensor().dtype(),
+                         .is_plain = a.is_plain()});
       else
         plain.push_back({.number = a.address(), .bytes = a.size(), .is_whole = a.is_whole()});
     }

@@ -13,8 +13,9 @@
 
 namespace arete::cuda {
 
-/// An argument of a kernel: a tensor (the address of its first element) or a plain value of at most
-/// 16 bytes, whose type must be exactly the parameter's.
+/// An argument of a kernel: a tensor (the address of its first element), a plain value of at most
+/// 16 bytes, or the bytes of a struct; its type must be exactly the parameter's, and is not checked
+/// on a GPU.
 class KernelArgument {
  public:
   KernelArgument(const Tensor& t);
@@ -24,16 +25,31 @@ class KernelArgument {
       : size_(sizeof(T)), is_whole_(std::is_integral_v<T>) {
     std::memcpy(bytes_.data(), &value, sizeof(T));
   }
+  /// Memory whose elements the kernel alone knows.
+  static KernelArgument of_memory(const Tensor& bytes) {
+    KernelArgument a(bytes);
+    a.is_plain_ = true;
+    return a;
+  }
+  static KernelArgument of_bytes(const void* data, size_t size) {
+    KernelArgument a(uint8_t{0});
+    a.size_ = size;
+    a.is_whole_ = false;
+    a.many_.assign(static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + size);
+    return a;
+  }
   const Tensor& tensor() const { return tensor_; }
-  void* address() { return bytes_.data(); }
+  void* address() { return many_.empty() ? bytes_.data() : many_.data(); }
   /// Of a plain value.
   size_t size() const { return size_; }
   bool is_whole() const { return is_whole_; }
+  bool is_plain() const { return is_plain_; }
 
  private:
   size_t size_ = 0;
-  bool is_whole_ = false;
+  bool is_whole_ = false, is_plain_ = false;
   alignas(16) std::array<std::byte, 16> bytes_{};
+  std::vector<std::byte> many_;  // of a struct
   Tensor tensor_;
 };
 

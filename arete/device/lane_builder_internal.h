@@ -17,9 +17,29 @@
 
 namespace arete::lanes {
 
+/// A struct of numbers, as C lays it out.
+struct Record {
+  struct Member {
+    std::string name;
+    Num num;
+    int offset;
+  };
+  std::vector<Member> members{};
+  int bytes = 0, align = 1;
+  void add(const std::string& name, Num num) {
+    const int size = bytes_of(num);
+    const int offset = (bytes + size - 1) / size * size;
+    members.push_back({name, num, offset});
+    bytes = offset + size;
+    align = std::max(align, size);
+  }
+  void close() { bytes = (bytes + align - 1) / align * align; }
+};
+
 struct Symbol {
-  // reference: `node` is the lvalue; vector: `parts`; array: CArray; indexer: CIndexer.
-  enum What { value, reference, vector, array, indexer } what = value;
+  // reference: `node` is the lvalue; vector: `parts`; array: CArray; indexer: CIndexer; record: a
+  // struct, whose members are `parts`.
+  enum What { value, reference, vector, array, indexer, record } what = value;
   Type type{};
   Node* node = nullptr;        // the variable, the constant, or the lvalue
   bool fixed = false;          // const
@@ -27,6 +47,7 @@ struct Symbol {
   Node *pointer = nullptr, *size = nullptr;
   std::vector<Node*> shape{}, strides{};
   bool contiguous = false;
+  const Record* layout = nullptr;
 };
 
 struct Function {
@@ -40,7 +61,7 @@ struct Function {
 // make one of.
 struct Value {
   Node* node = nullptr;
-  const Symbol* symbol = nullptr;  // an array or an indexer
+  const Symbol* symbol = nullptr;  // an array, an indexer or a struct
   std::vector<Node*> vector{};     // shape(), strides(), _ind.get()
   bool is_vector = false;
 };
@@ -123,6 +144,21 @@ class Builder {
     }
     return nullptr;
   }
+  /// The struct that a word names: one of the source, or float2 and its like.
+  const Record* record_at(size_t at) {
+    while (is_qualifier(tokens_[at]) || tokens_[at].is("struct")) ++at;
+    const std::string& name = tokens_[at].string;
+    if (const auto found = records_.find(name); found != records_.end()) return &found->second;
+    const int n = name.empty() ? 0 : name.back() - '0';
+    if (tokens_[at].kind != Token::name || n < 2 || n > 4) return nullptr;
+    const std::string base = name.substr(0, name.size() - 1);
+    if (base != "float" && base != "double" && base != "int" && base != "uint") return nullptr;
+    Record& r = records_[name];
+    for (int i = 0; i < n; ++i)
+      r.add(std::string(1, "xyzw"[i]), base == "int" ? Num::i32 : *number_named(base));
+    r.close();
+    return &r;
+  }
   static bool is_qualifier(const Token& t) {
     for (const char* q : {"const", "volatile", "static", "constexpr", "register", "__restrict__",
                           "inline", "__device__", "__forceinline__", "__noinline__", "__host__",
@@ -177,6 +213,8 @@ class Builder {
           t = *known;
         } else if (const std::optional<Num> n = number_named(now().string)) {
           t.num = *n;
+        } else if (record_at(at_)) {
+          unknown("'" + now().string + "' that is no parameter of a kernel or a function");
         } else if (peek("complex") || now().string.starts_with("complex")) {
           unknown("a kernel of complex numbers");
         } else {
@@ -512,6 +550,7 @@ class Builder {
   std::vector<std::map<std::string, Type>> types_;
   size_t scopes_from_ = 0, types_from_ = 0;  // the first that the function at hand sees
   std::map<std::string, Function> functions_;
+  std::map<std::string, Record> records_;
   std::map<std::pair<Num, int64_t>, int> constants_;
   std::map<int, int64_t> constant_bits_;
   std::set<int> fixed_;

@@ -287,6 +287,11 @@ class Expressions : public Builder {
     };
     if (v.symbol) {
       const Symbol& s = *v.symbol;
+      if (s.what == Symbol::record) {
+        for (size_t i = 0; i < s.parts.size(); ++i)
+          if (s.layout->members[i].name == name) return {s.parts[i]};
+        fail("the struct has no member '" + name + "'");
+      }
       if (name == "ndim") return {int_constant(int64_t(s.shape.size()))};
       if (name == "size" || name == "shape" || name == "strides" || name == "get" ||
           name == "data") {
@@ -381,7 +386,8 @@ class Expressions : public Builder {
     }
     if (const Symbol* s = find(t.string)) {
       last_name_ = t.string;
-      if (s->what == Symbol::array || s->what == Symbol::indexer) return {nullptr, s};
+      if (s->what == Symbol::array || s->what == Symbol::indexer || s->what == Symbol::record)
+        return {nullptr, s};
       if (s->what == Symbol::vector) return {nullptr, nullptr, s->parts, true};
       return {s->node};
     }
@@ -448,14 +454,15 @@ class Expressions : public Builder {
     return nullptr;
   }
 
-  // `arrays`: where those that are arrays of the CArray kind go; their nodes are null.
+  // `arrays`: where those that are structs or arrays of the CArray kind go; their nodes are null.
   std::vector<Node*> arguments(std::map<size_t, Symbol>* arrays = nullptr) {
     take("(");
     std::vector<Node*> r;
     while (!accept(")")) {
       if (!r.empty()) take(",");
       const Symbol* s = arrays && now().kind == Token::name ? find(now().string) : nullptr;
-      if (s && s->what == Symbol::array && (peek(",", 1) || peek(")", 1))) {
+      if (s && (s->what == Symbol::array || s->what == Symbol::record) &&
+          (peek(",", 1) || peek(")", 1))) {
         (*arrays)[r.size()] = *s;
         r.push_back(nullptr);
         ++at_;

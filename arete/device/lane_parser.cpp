@@ -97,6 +97,11 @@ class Parser : public Expressions {
     at_ = f.parameters;
     take("(");
     while (!peek(")")) {
+      if (const Record* const record = record_at(at_)) {
+        record_parameter(*record);
+        if (!accept(",")) break;
+        continue;
+      }
       const Type t = parameter_type();
       std::string word = tokens_[at_].kind == Token::name ? name_() : "";
       Type type = t;
@@ -132,8 +137,11 @@ class Parser : public Expressions {
         alias();
         continue;
       }
-      if (peek("struct") || peek("class") || peek("enum") || peek("union"))
-        unknown("'" + now().string + "'");
+      if (peek("struct")) {
+        record();
+        continue;
+      }
+      if (peek("class") || peek("enum") || peek("union")) unknown("'" + now().string + "'");
       Function f;
       if (accept("template")) {
         take("<");
@@ -184,6 +192,10 @@ class Parser : public Expressions {
   }
 
   void alias() {
+    if (peek("typedef") && peek("struct", 1)) {
+      ++at_;
+      return record();
+    }
     if (accept("typedef")) {
       const Type t = type();
       types_.back()[name_()] = t;
@@ -198,6 +210,48 @@ class Parser : public Expressions {
       }
     }
     take(";");
+  }
+
+  // struct Name { float x, y; int n; }; and typedef struct { ... } Name;
+  void record() {
+    take("struct");
+    if (peek("__align__") || peek("alignas")) unknown("a struct's alignment");
+    std::string name = peek("{") ? "" : name_();
+    Record r;
+    take("{");
+    while (!accept("}")) {
+      const Type t = type();
+      if (t.pointer || t.num == Num::none) unknown("a struct's member that is no number");
+      do {
+        r.add(name_(), t.num);
+        if (!peek(",") && !peek(";")) unknown("a struct's member that is no number");
+      } while (accept(","));
+      take(";");
+    }
+    if (!peek(";")) name = name_();
+    take(";");
+    r.close();
+    if (!records_.emplace(name, std::move(r)).second) fail("there is a struct '" + name + "'");
+  }
+  // Each member is a variable of its own.
+  void record_parameter(const Record& r) {
+    while (is_qualifier(now()) || peek("struct")) ++at_;
+    ++at_;
+    while (is_qualifier(now())) ++at_;
+    if (peek("*") || peek("&")) unknown("a pointer to structs");
+    const std::string word = now().kind == Token::name ? name_() : "";
+    Symbol s;
+    s.what = Symbol::record;
+    s.layout = &r;
+    const int index = int(p_->parameters.size());
+    p_->parameters.push_back({word, {}, r.bytes});
+    for (const Record::Member& m : r.members) {
+      const int slot = new_slot();
+      const Type t = plain(m.num);
+      p_->presets.push_back({Preset::parameter, slot, t.reg(), index, m.offset, m.num});
+      s.parts.push_back(variable(t, slot));
+    }
+    declare(word, std::move(s));
   }
 
   void global() {
@@ -309,6 +363,20 @@ class Parser : public Expressions {
         skip_group("<", ">");
         accept("&");
         declare(name_(), given->second);
+        accept(",");
+        continue;
+      }
+      if (const Record* const record = record_at(at_)) {
+        const auto given = arrays.find(k++);
+        if (given == arrays.end() || given->second.layout != record)
+          fail(f.name + "() takes another struct here");
+        while (is_qualifier(now()) || peek("struct")) ++at_;
+        ++at_;
+        while (is_qualifier(now())) ++at_;
+        const bool reference = accept("&");
+        const std::string word = name_();
+        if (!reference && changes(word)) unknown("a function that changes its own struct");
+        declare(word, given->second);
         accept(",");
         continue;
       }

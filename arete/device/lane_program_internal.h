@@ -34,6 +34,7 @@ struct Argument {
   void* data = nullptr;
   DType dtype = kFloat32;  // of the memory's elements
   bool is_whole = false;   // the number, of 8 bytes: an integer of any size takes it
+  bool is_plain = false;   // the memory: of elements as the kernel has them
 };
 
 /// Reads `source` and the function `name` in it. `options` are those of the compiler, of which "-D"

@@ -206,9 +206,10 @@ class Worker {
           const int64_t address = int64_t(a.data);
           std::memcpy(&value, &address, sizeof(T));
         } else {
-          visit_number(p_.parameters[size_t(s.bits)].type.num, [&](auto tag, auto) {
+          const Num num = s.member == Num::none ? p_.parameters[size_t(s.bits)].type.num : s.member;
+          visit_number(num, [&](auto tag, auto) {
             typename decltype(tag)::type x;
-            std::memcpy(&x, a.number, sizeof(x));
+            std::memcpy(&x, static_cast<const std::byte*>(a.number) + s.offset, sizeof(x));
             value = T(x);
           });
         }
@@ -748,6 +749,14 @@ void check_arguments(const Program& p, std::span<const Argument> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& q = p.parameters[i];
     const Argument& a = arguments[i];
+    if (q.bytes > 0) {
+      if (!a.number || int(a.bytes) != q.bytes)
+        throw TypeError(p.name, "the argument is not the struct that the kernel takes")
+            .argument(q.name)
+            .expected(std::to_string(q.bytes) + " bytes")
+            .got(a.number ? std::to_string(a.bytes) + " bytes" : "a tensor");
+      continue;
+    }
     const std::string wanted = std::string(name_of(q.type.num)) + (q.type.pointer ? "*" : "");
     if (q.type.pointer != !a.number)
       throw TypeError(p.name, a.number ? "a number where the kernel has a pointer"
@@ -755,7 +764,7 @@ void check_arguments(const Program& p, std::span<const Argument> arguments) {
           .argument(q.name)
           .expected(wanted);
     if (a.number ? int(a.bytes) != bytes_of(q.type.num) && !is_narrowed(q.type.num, a)
-                 : !same_elements(q.type.num, number_of(a.dtype)))
+                 : !a.is_plain && !same_elements(q.type.num, number_of(a.dtype)))
       throw TypeError(p.name, "the argument has another type than the parameter")
           .argument(q.name)
           .expected(wanted)

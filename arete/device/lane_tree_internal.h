@@ -147,6 +147,8 @@ struct Preset {
   int slot;
   Reg reg;
   int64_t bits = 0;  // the constant's; the parameter's, axis', or memory's number
+  int offset = 0;    // of a struct's member in the parameter, and what it is there
+  Num member = Num::none;
 };
 
 /// A piece of memory that pointers point to.
@@ -162,6 +164,7 @@ struct Memory {
 struct Parameter {
   std::string name;
   Type type;
+  int bytes = 0;  // of a struct, else 0
 };
 
 struct Program {

@@ -101,8 +101,8 @@ def get_default_device():
 _LAZY = ("_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd",
          "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft", "func", "functional",
          "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing", "nested",
-         "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "quantization", "random", "serialization", "signal",
-         "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils", "version", "vision", "xpu")
+         "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization", "random", "serialization",
+         "signal", "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {

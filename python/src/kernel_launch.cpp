@@ -448,7 +448,8 @@ void bind_kernels(nb::module_& parent) {
       .def_prop_ro("native_handle",
                    [](const cuda::RawKernel& k) { return uintptr_t(k.native_handle()); })
       // Arguments as they come; `other` makes a tensor or (kind, number) of those that are neither
-      // arrays of the library, with dimensions, nor numbers: it gets the argument and its place.
+      // arrays of the library, with dimensions, nor numbers, or bytes of a struct, or ("P",
+      // memory): it gets the argument and its place.
       .def(
           "launch",
           [](const cuda::RawKernel& k, nb::handle grid, nb::handle block, nb::handle arguments,
@@ -462,9 +463,15 @@ void bind_kernels(nb::module_& parent) {
                 const nb::object made = other(a, k);
                 if (is_tensor(made.ptr())) {
                   all.emplace_back(tensor_of(made.ptr()));
+                } else if (PyBytes_Check(made.ptr())) {
+                  all.push_back(KernelArgument::of_bytes(PyBytes_AS_STRING(made.ptr()),
+                                                         size_t(PyBytes_GET_SIZE(made.ptr()))));
                 } else {
                   const nb::tuple t = nb::cast<nb::tuple>(made);
-                  all.push_back(number(kind_of(nb::object(t[0])), nb::object(t[1]).ptr()));
+                  if (const nb::object o = t[1]; is_tensor(o.ptr()))
+                    all.push_back(KernelArgument::of_memory(tensor_of(o.ptr())));
+                  else
+                    all.push_back(number(kind_of(nb::object(t[0])), nb::object(t[1]).ptr()));
                 }
               } else if (g.tensor) {
                 all.emplace_back(*g.tensor);

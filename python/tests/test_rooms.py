@@ -34,7 +34,7 @@ ORDER = """
     distributed._composable
     cupy export hub jit training distributed.pipelining
     cupyx onnx
-    numba
+    numba pycuda
     as_torch
 """
 ADDRESSES = {"_functions", "_tensor"}

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import struct
 
 from .. import _C
 from .._C import Tensor
@@ -41,13 +43,20 @@ def written_tensor(a):
 
 def raw_argument(a):
     """A tensor, or a number with the C type it is passed as, of what is neither an array of the library nor a number of Python's or
-    NumPy's: arrays of others, NumPy's 0-d arrays, subclasses of numbers."""
+    NumPy's: arrays of others, NumPy's 0-d arrays, subclasses of numbers. The bytes of structs (NumPy's records, those of ctypes) and of
+    complex numbers."""
     if isinstance(a, (int, float)):
         return "q" if isinstance(a, int) else "d", a
+    if isinstance(a, complex) or isinstance(a, ctypes.Structure):
+        return struct.pack("dd", a.real, a.imag) if type(a) is complex else bytes(a)
     t = written_tensor(a)
     if t is not None:
         return t
+    if hasattr(a, "memory"):  # a MemoryPointer
+        return "P", a.memory
     if hasattr(a, "dtype") and hasattr(a, "item"):
+        if a.dtype.kind in "Vc" and not a.ndim:
+            return a.tobytes()
         kind = NUMBER_KINDS.get(a.dtype.name)
         if kind is None:
             raise TypeError(f"Unsupported type {a.dtype} of a kernel argument")

@@ -44,6 +44,7 @@ class MemoryPointer:
     def __init__(self, tensor, offset=0):
         self._bytes, self._offset = tensor, offset
 
+    memory = property(lambda self: self._bytes[self._offset:])
     ptr = property(lambda self: self._bytes.data_ptr() + self._offset)
     size = property(lambda self: self._bytes.numel() - self._offset)
     device_id = property(lambda self: self._bytes.device.index)
@@ -255,7 +256,7 @@ class SourceFunction:
 
 
 class In:
-    """A NumPy array that a kernel reads."""
+    """A NumPy array that a kernel reads; anything that becomes one."""
 
     _back = False
 

@@ -1,0 +1,6 @@
+"""Kernels of source."""
+from __future__ import annotations
+
+from .._kernels import SourceModule
+
+__all__ = ["SourceModule"]

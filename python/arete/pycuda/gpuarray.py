@@ -1,0 +1,73 @@
+"""Arrays of a device: `arete.numpy`'s, under PyCUDA's names. Kernels take them as they are (there is no `gpudata`)."""
+from __future__ import annotations
+
+from .. import numpy as _np
+from . import driver as _driver
+
+GPUArray = _np.ndarray
+
+
+def to_gpu(ary, allocator=None):
+    """A copy of an array on the device."""
+    return _np.asarray(ary, device=_driver._device(), copy=True)
+
+
+def empty(shape, dtype, allocator=None, order="C"):
+    """A new array, not set."""
+    return _np.empty(shape, dtype, order, device=_driver._device())
+
+
+def zeros(shape, dtype=float, allocator=None, order="C"):
+    """A new array of zeros."""
+    return _np.zeros(shape, dtype, order, device=_driver._device())
+
+
+def ones(shape, dtype=float, allocator=None, order="C"):
+    """A new array of ones."""
+    return _np.ones(shape, dtype, order, device=_driver._device())
+
+
+def arange(*args, dtype=None, **options):
+    """Numbers at equal steps; float32 for floating ones, unless a dtype is said."""
+    r = _np.arange(*args, device=_driver._device())
+    return r.astype(dtype if dtype is not None else "float32" if r.dtype.kind == "f" else r.dtype)
+
+
+empty_like, zeros_like, ones_like, reshape, concatenate, stack = (
+    _np.empty_like, _np.zeros_like, _np.ones_like, _np.reshape, _np.concatenate, _np.stack)
+maximum, minimum, transpose = _np.maximum, _np.minimum, _np.transpose
+
+
+def take(a, indices, out=None, stream=None):
+    """The elements at places of the flat array."""
+    return _np.take(a, indices, out=out)
+
+
+def if_positive(criterion, then_, else_, out=None, stream=None):
+    """Elements of then_ where the criterion is above zero, else of else_."""
+    return _np.where(criterion > 0, then_, else_)
+
+
+def sum(a, dtype=None, stream=None, allocator=None):  # noqa: A001
+    """The sum of all elements."""
+    return _np.sum(a, dtype=dtype)
+
+
+def dot(a, b, dtype=None, stream=None, allocator=None):
+    """The sum of all products."""
+    return _np.dot(a.ravel(), b.ravel())
+
+
+def subset_dot(subset, a, b, dtype=None, stream=None, allocator=None):
+    """The sum of the products at these places."""
+    return dot(take(a, subset), take(b, subset))
+
+
+def max(a, stream=None, allocator=None):  # noqa: A001
+    """The greatest element."""
+    return _np.max(a)
+
+
+def min(a, stream=None, allocator=None):  # noqa: A001
+    """The least element."""
+    return _np.min(a)

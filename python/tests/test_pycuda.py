@@ -1,0 +1,125 @@
+"""PyCUDA's names: the programs of its tutorial, on the GPU where there is one, else on the CPU; and structs as arguments of kernels."""
+import ctypes
+
+import numpy
+import pytest
+
+import arete.cupy
+import arete.pycuda.autoinit  # noqa: F401
+import arete.pycuda.driver as drv
+from arete.pycuda import cumath, gpuarray
+from arete.pycuda.compiler import SourceModule
+from arete.pycuda.elementwise import ElementwiseKernel
+from arete.pycuda.reduction import ReductionKernel
+
+DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
+
+
+def test_tutorial():
+    a = numpy.arange(16, dtype=numpy.float32).reshape(4, 4)
+    memory = drv.mem_alloc(a.nbytes)
+    drv.memcpy_htod(memory, a)
+    double = SourceModule("""
+        __global__ void doublify(float *a) {
+          int idx = threadIdx.x + threadIdx.y * 4;
+          a[idx] *= 2;
+        }""").get_function("doublify")
+    double(memory, block=(4, 4, 1))
+    back = numpy.empty_like(a)
+    drv.memcpy_dtoh(back, memory)
+    assert numpy.array_equal(back, 2 * a)
+    double.prepare("P").prepared_call((1, 1), (4, 4, 1), memory)
+    assert numpy.array_equal(drv.from_device_like(memory, a), 4 * a)
+    copy = a.copy()
+    double(drv.InOut(copy), block=(4, 4, 1))
+    assert numpy.array_equal(copy, 2 * a)
+    x = gpuarray.to_gpu(a)
+    double(x, block=(4, 4, 1))
+    assert numpy.array_equal(x.get(), 2 * a) and numpy.array_equal((2 * x).get(), 4 * a)
+
+
+def test_memory():
+    a = numpy.arange(8, dtype=numpy.int32)
+    memory = drv.to_device(a)
+    drv.memcpy_htod(int(memory) + 8, numpy.int32(-1))  # an address in it
+    other = drv.mem_alloc_like(a)
+    drv.memcpy_dtod(other, memory, a.nbytes)
+    assert drv.from_device(other, (2, 4), numpy.int32).tolist() == [[0, 1, -1, 3], [4, 5, 6, 7]]
+    drv.memset_d32(other, 0x3f800000, 4)
+    drv.memset_d8(int(other) + 16, 255, 4)
+    assert drv.from_device(other, 4, numpy.float32).tolist() == [1] * 4 and drv.from_device(int(other) + 16, 1, numpy.int32) == -1
+    with pytest.raises(drv.LogicError, match="64 bytes are copied"):
+        drv.memcpy_htod(memory, numpy.zeros(16, numpy.float32))
+    with pytest.raises(drv.LogicError, match="in no memory"):
+        drv.memcpy_dtoh(a, 16)
+    address = int(memory)
+    memory.free()
+    with pytest.raises(drv.LogicError):
+        drv.memcpy_dtoh(a, address)
+    pinned = drv.pagelocked_empty((2, 3), numpy.float64)
+    assert pinned.shape == (2, 3) and pinned.dtype == numpy.float64
+
+
+def test_kernels_of_elements():
+    a, b = numpy.linspace(0, 1, 1000, dtype=numpy.float32), numpy.linspace(1, 3, 1000, dtype=numpy.float32)
+    x, y = gpuarray.to_gpu(a), gpuarray.to_gpu(b)
+    z = gpuarray.empty_like(x)
+    ElementwiseKernel("float a, float *x, float b, float *y, float *z", "z[i] = a*x[i] + b*y[i]", "lin_comb")(5, x, 6, y, z)
+    assert numpy.allclose(z.get(), 5 * a + 6 * b)
+    dot = ReductionKernel(numpy.float32, neutral="0", reduce_expr="a+b", map_expr="x[i]*y[i]", arguments="float *x, float *y")
+    assert numpy.allclose(float(dot(x, y)), float(a.astype(float) @ b))
+    largest = ReductionKernel(numpy.float32, neutral="-1e30f", reduce_expr="fmaxf(a, b)")
+    assert largest(y) == 3 and numpy.allclose(cumath.exp(x).get(), numpy.exp(a))
+    assert gpuarray.arange(0, 4, 1, dtype=numpy.float32).dtype == numpy.float32 and float(gpuarray.max(y)) == 3
+    with pytest.raises(RuntimeError, match="non-contiguous"):
+        ElementwiseKernel("float *x", "x[i] = 0")(x[::2])
+    with pytest.raises(RuntimeError, match="vector argument"):
+        ElementwiseKernel("float a", "a = 0")
+
+
+STRUCTS = r"""
+struct Point { float x, y; double z; unsigned char tag; };
+typedef struct { int n; long long step; } Range;
+__device__ float length(const Point& p, float by) { return sqrtf(p.x * p.x + p.y * p.y) * by; }
+extern "C" __global__ void move(double* out, const Point p, Range r, float3 f) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < r.n) out[i] = p.z * r.step + length(p, 2.0f) + f.y * i + p.tag;
+}"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_structs_as_arguments(device):
+    """NumPy's records, arrays of one, and those of ctypes."""
+    point = numpy.dtype([("x", "f4"), ("y", "f4"), ("z", "f8"), ("tag", "u1")], align=True)
+    float3 = numpy.dtype([(n, "f4") for n in "xyz"])
+
+    class Range(ctypes.Structure):
+        _fields_ = [("n", ctypes.c_int), ("step", ctypes.c_longlong)]
+
+    kernel = arete.cupy.RawKernel(STRUCTS, "move")
+    out = arete.zeros(5, dtype=arete.float64, device=device)
+    p, f = numpy.array([(3, 4, 0.5, 7)], point), numpy.array((1, 2, 3), float3)
+    for a, b in ((p[0], f), (p[0:1].reshape(()), f[()])):
+        out.zero_()
+        kernel((1,), (8,), (out, a, Range(4, 10), b))
+        assert out.tolist() == [22, 24, 26, 28, 0]
+    if device == "cpu":
+        for wrong in (numpy.float32(3), f):
+            with pytest.raises(TypeError, match="not the struct that the kernel takes"):
+                kernel((1,), (8,), (out, wrong, Range(4, 10), f))
+        for member, s, message in (("float* p", "S s", "a struct's member that is no number"),
+                                   ("float v[3]", "S s", "a struct's member that is no number"),
+                                   ("float v", "S* s", "a pointer to structs")):
+            with pytest.raises(NotImplementedError, match=message):
+                arete.cupy.RawKernel(f'struct S {{ {member}; }};\nextern "C" __global__ void f({s}) {{}}', "f")((1,), (1,), (f,))
+    with pytest.raises(TypeError, match="Unsupported type"):
+        kernel((1,), (8,), (out, p, Range(4, 10), f))
+
+
+def test_memory_as_argument():
+    x = arete.cupy.zeros(4, dtype="float32")
+    memory = drv.to_device(numpy.ones(4, numpy.float32))
+    kernel = arete.cupy.RawKernel('extern "C" __global__ void f(float* x, const float* y) { x[threadIdx.x] = y[threadIdx.x]; }', "f")
+    if x.device.type == "cuda" or not arete.cuda.is_available():
+        kernel((1,), (3,), (x, memory + 4))
+        assert x.tolist() == [1, 1, 1, 0]
