@@ -22,12 +22,17 @@ using cuda::KernelArgument;
 // Note [Prepared launches]
 // A call of a user's kernel asks much before it knows what to launch: which types its parameters
 // stand for, what broadcasts to which shape, which dimensions lie together, what is compiled for
-// that. All of it follows from the kinds of the arguments: types, dtypes, devices and, unless the
-// kernel is told sizes when it runs, layouts; of numbers only their types. So the first call of a
-// kind makes a LaunchPlan in Python (arete/_kernels), which says where each argument of the launch
-// comes from, or, where operators do the work, a function of tensors and numbers; a table of plans
-// (Launches) finds it by a key made of the arguments. A call that was seen before never enters the
-// rest of Python's part, and one that was not runs the same plan.
+// that. All of it follows from the kinds of the arguments: types, dtypes, devices, ranks and,
+// unless the kernel is told sizes when it runs, layouts; of numbers only their types. So the first
+// call of a kind makes a LaunchPlan in Python (arete/_kernels), which says where each argument of
+// the launch comes from, or, where operators do the work, a function of tensors and numbers, which
+// takes any sizes; a table of plans (Launches) finds it by a key made of the arguments. A call that
+// was seen before never enters the rest of Python's part, and one that was not runs the same plan.
+//
+// Kernels of elements, and reductions of all of them, have a third kind of plan, for the calls that
+// most programs make: what has elements is contiguous and of one shape, raw arrays are contiguous.
+// Such a plan is for any number of elements, which alone decides the grid (Spread) and is in the
+// place of the sizes.
 
 /// What a call hands to a kernel: an array or a number.
 struct Given {
@@ -176,7 +181,7 @@ cuda::Dim dim_of(nb::handle o) {
 
 /// Where an argument of a launch comes from.
 struct Source {
-  enum class From : uint8_t { constant, made, array, extents, number, counters } from;
+  enum class From : uint8_t { constant, made, array, extents, number, counters, count } from;
   KernelArgument value = 0;  // of a constant
   size_t index = 0;  // of an argument of the call, or of what is made; the number of counters
   char kind = 0;     // of a number
@@ -186,6 +191,18 @@ struct Source {
 struct Made {
   std::vector<int64_t> sizes;
   DType dtype;
+};
+
+/// The grid of any number of elements: along x or y as many blocks as each has `per` of them, but
+/// no more than `most`. Along x what is made has the sizes of the elements.
+struct Spread {
+  bool along_x = true;
+  int64_t per = 1, most = 1;
+  cuda::Dim grid(int64_t count) const {
+    const auto blocks =
+        unsigned(std::clamp<int64_t>((count + per - 1) / per, along_x ? 0 : 1, most));
+    return along_x ? cuda::Dim{blocks, 1, 1} : cuda::Dim{1, blocks, 1};
+  }
 };
 
 /// A call that was prepared.
@@ -198,9 +215,11 @@ struct LaunchPlan {
   std::vector<Source> sources;
   std::vector<Made> made;
   std::vector<size_t> written;
-  nb::object wrap;     // makes a result of a tensor, or None
-  size_t results = 0;  // so many of what is made are what the call gives
-  bool one = true;     // a single result is no tuple
+  nb::object wrap;               // makes a result of a tensor, or None
+  std::optional<Spread> spread;  // of a plan for any number of elements
+  int64_t count = 0;             // of the call that made it
+  size_t results = 0;            // so many of what is made are what the call gives
+  bool one = true;               // a single result is no tuple
 };
 
 // Counts a write that went past the operators; who listens to calls hears of it.
@@ -235,12 +254,21 @@ void append_extents(const Tensor& t, std::vector<KernelArgument>& arguments) {
   }
 }
 
+/// Elements of a call; `sizes` are those of what the launch makes.
+struct Elements {
+  int64_t count = 0;
+  Shape sizes;
+};
+
 nb::object run(const LaunchPlan& p, std::span<const Given> given, PyObject* const* objects,
-               cuda::Dim grid, cuda::Dim block, size_t shared) {
+               cuda::Dim grid, cuda::Dim block, size_t shared, const Elements* elements = nullptr) {
   std::vector<Tensor> made;
   made.reserve(p.made.size());
   for (const Made& m : p.made)
-    made.push_back(empty(m.sizes, TensorOptions().dtype(m.dtype).device(p.device)));
+    made.push_back(
+        empty(elements && p.spread->along_x ? IntList(elements->sizes) : IntList(m.sizes),
+              TensorOptions().dtype(m.dtype).device(p.device)));
+  const int64_t count = elements ? elements->count : p.count;
   std::vector<KernelArgument> arguments;
   arguments.reserve(p.sources.size() + 8);
   for (const Source& s : p.sources) switch (s.from) {
@@ -261,6 +289,9 @@ nb::object run(const LaunchPlan& p, std::span<const Given> given, PyObject* cons
         break;
       case Source::From::counters:
         arguments.emplace_back(counters(p.device, s.index));
+        break;
+      case Source::From::count:
+        arguments.emplace_back(count);
         break;
     }
   {
@@ -286,6 +317,7 @@ Source source_of(nb::handle o) {
   const auto what = nb::cast<std::string>(t[0]);
   if (what.size() == 1)
     return {.from = From::constant, .value = number(what[0], nb::object(t[1]).ptr())};
+  if (what == "count") return {.from = From::count};
   const auto index = nb::cast<size_t>(t[1]);
   if (what == "array") return {.from = From::array, .index = index};
   if (what == "extents") return {.from = From::extents, .index = index};
@@ -298,7 +330,10 @@ Source source_of(nb::handle o) {
 /// The plans of a kernel by the kinds of the arguments.
 class Launches {
  public:
-  Launches(bool by_layout, bool narrow) : by_layout_(by_layout), narrow_(narrow) {}
+  /// `raw`: which arguments are raw, of a kernel of elements, whose first option is their number
+  /// where all are, or of a reduction, whose first option is an axis.
+  Launches(bool by_layout, bool narrow, std::vector<bool> raw)
+      : by_layout_(by_layout), narrow_(narrow), raw_(std::move(raw)) {}
 
   /// The call with a plan that is known, else NotImplemented.
   nb::object call(nb::tuple arguments, nb::handle options, nb::handle grid, nb::handle block,
@@ -306,11 +341,21 @@ class Launches {
     std::string key;
     std::vector<Given> given(arguments.size());
     if (!key_of(arguments, options, key, given)) return not_implemented();
-    const auto at = plans_.find(key);
-    if (at == plans_.end()) return not_implemented();
+    const std::optional<Elements> elements = elements_of(given, options);
+    auto at = plans_.find(kind_key(key, options, elements));
+    if (at == plans_.end() && by_layout_) {
+      at = plans_.find(layout_key(key, options, given));
+      if (at == plans_.end()) return not_implemented();
+    } else if (at == plans_.end()) {
+      return not_implemented();
+    }
     const nb::object plan = at->second;
-    if (nb::isinstance<LaunchPlan>(plan))
-      return launch(nb::cast<const LaunchPlan&>(plan), arguments, given, grid, block, shared);
+    if (nb::isinstance<LaunchPlan>(plan)) {
+      const auto& p = nb::cast<const LaunchPlan&>(plan);
+      if (!p.spread) return launch(p, arguments, given, grid, block, shared);
+      return run(p, given, &PyTuple_GET_ITEM(arguments.ptr(), 0), p.spread->grid(elements->count),
+                 p.block, p.shared, &*elements);
+    }
     nb::list bound;
     for (size_t i = 0; i < given.size(); ++i) bound.append(plain(given[i], arguments[i]));
     return plan(*nb::tuple(bound));
@@ -329,7 +374,11 @@ class Launches {
     std::vector<Given> given(arguments.size());
     if (!key_of(arguments, options, key, given)) return;
     if (plans_.size() >= 512) plans_.clear();
-    plans_[key] = std::move(plan);
+    const bool is_launch = nb::isinstance<LaunchPlan>(plan);
+    if (by_layout_ && is_launch && !nb::cast<const LaunchPlan&>(plan).spread)
+      plans_[layout_key(key, options, given)] = std::move(plan);
+    else
+      plans_[kind_key(key, options, elements_of(given, options))] = std::move(plan);
   }
 
  private:
@@ -381,14 +430,59 @@ class Launches {
     put(key, t.device().type);
     put(key, t.device().index);
     put(key, int(t.dim()));
-    if (!by_layout_) {
-      key += t.is_contiguous() ? 'c' : 's';
-      return;
+    key += t.is_contiguous() ? 'c' : 's';
+  }
+
+  /// What a plan for any number of elements needs; none: the call is no such one.
+  std::optional<Elements> elements_of(std::span<const Given> given, nb::handle options) const {
+    if (raw_.empty() || given.size() > raw_.size() || !PyTuple_CheckExact(options.ptr())) return {};
+    Elements e;
+    const Tensor* first = nullptr;
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (!given[i].tensor) continue;
+      const Tensor& t = *given[i].tensor;
+      if (!t.is_contiguous()) return {};
+      if (raw_[i]) continue;
+      if (t.dim() == 0 || (first && !std::ranges::equal(t.sizes(), first->sizes()))) return {};
+      first = &t;
     }
-    for (int64_t d = 0; d < t.dim(); ++d) {
-      put(key, t.size(d));
-      put(key, t.stride(d));
+    PyObject* const size = PyTuple_GET_ITEM(options.ptr(), 0);
+    if (first && size == Py_None) {
+      e.count = first->numel();
+      e.sizes = Shape(first->sizes().begin(), first->sizes().end());
+    } else if (!first && PyLong_CheckExact(size)) {
+      e.count = PyLong_AsLongLong(size);
+      if (e.count < 0) {
+        PyErr_Clear();
+        return {};
+      }
+      e.sizes = {e.count};
+    } else {
+      return {};
     }
+    return e.count < (int64_t(1) << 31) ? std::optional(std::move(e)) : std::nullopt;
+  }
+  static std::string kind_key(std::string key, nb::handle options,
+                              const std::optional<Elements>& elements) {
+    key += elements ? 'e' : 'g';
+    if (!elements) {
+      put_option(key, options.ptr());
+      return key;
+    }
+    key += PyTuple_GET_ITEM(options.ptr(), 0) == Py_None ? 'n' : 's';
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(options.ptr()); ++i)
+      put_option(key, PyTuple_GET_ITEM(options.ptr(), i));
+    return key;
+  }
+  static std::string layout_key(std::string key, nb::handle options, std::span<const Given> given) {
+    key += 'l';
+    for (const Given& g : given)
+      for (int64_t d = 0; g.tensor && d < g.tensor->dim(); ++d) {
+        put(key, g.tensor->size(d));
+        put(key, g.tensor->stride(d));
+      }
+    put_option(key, options.ptr());
+    return key;
   }
 
   bool key_of(nb::tuple arguments, nb::handle options, std::string& key,
@@ -409,10 +503,12 @@ class Launches {
       put(key, given[i].held ? Py_TYPE(o) : nullptr);
       put_tensor(key, *given[i].tensor);
     }
-    return has_array && put_option(key, options.ptr());
+    std::string unused;
+    return has_array && put_option(unused, options.ptr());
   }
 
   bool by_layout_, narrow_;
+  std::vector<bool> raw_;
   std::unordered_map<std::string, nb::object> plans_;
 };
 
@@ -487,14 +583,17 @@ void bind_kernels(nb::module_& parent) {
 
   // sources: tensors and (kind, number), which are part of the plan; ("array", k), ("extents", k)
   // and
-  // ("number", k, kind) of the call's argument k; ("made", k); ("counters", how many).
+  // ("number", k, kind) of the call's argument k; ("made", k); ("counters", how many); ("count",).
+  // spread: (along x, elements of a block, most blocks) of a plan for any number of elements, of
+  // which the call that makes it has `count`.
   nb::class_<LaunchPlan>(m, "LaunchPlan")
       .def(
           "__init__",
           [](LaunchPlan* p, nb::object kernel, Device device, cuda::Dim grid, cuda::Dim block,
              const nb::list& sources,
              const std::vector<std::pair<std::vector<int64_t>, DType>>& made,
-             std::vector<size_t> written, nb::object wrap, size_t results, bool one) {
+             std::vector<size_t> written, nb::object wrap, size_t results, bool one,
+             std::optional<std::tuple<bool, int64_t, int64_t>> spread, int64_t count) {
             new (p) LaunchPlan{.kernel = &nb::cast<const cuda::RawKernel&>(kernel),
                                .kept = kernel,
                                .device = device,
@@ -502,15 +601,20 @@ void bind_kernels(nb::module_& parent) {
                                .block = block,
                                .written = std::move(written),
                                .wrap = std::move(wrap),
+                               .count = count,
                                .results = results,
                                .one = one};
+            if (spread)
+              p->spread = {std::get<0>(*spread), std::get<1>(*spread), std::get<2>(*spread)};
             for (nb::handle s : sources) p->sources.push_back(source_of(s));
             for (const auto& [sizes, dtype] : made) p->made.push_back({sizes, dtype});
           },
           "kernel"_a, "device"_a, "grid"_a, "block"_a, "sources"_a, "made"_a, "written"_a,
-          "wrap"_a = nb::none(), "results"_a = 0, "one"_a = true);
+          "wrap"_a = nb::none(), "results"_a = 0, "one"_a = true, "spread"_a = nb::none(),
+          "count"_a = 0);
   nb::class_<Launches>(m, "Launches")
-      .def(nb::init<bool, bool>(), "by_layout"_a, "narrow"_a)
+      .def(nb::init<bool, bool, std::vector<bool>>(), "by_layout"_a, "narrow"_a,
+           "raw"_a = std::vector<bool>())
       .def("call", &Launches::call, "arguments"_a, "options"_a, "grid"_a = nb::none(),
            "block"_a = nb::none(), "shared"_a = 0)
       .def("run", &Launches::run_plan, "plan"_a, "bound"_a, "grid"_a = nb::none(),

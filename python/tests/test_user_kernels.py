@@ -151,7 +151,7 @@ def test_calls_are_prepared_once(device, monkeypatch):
     check(x[0], y, 2, 1)                    # another shape
     check(x[3], y, 2, 0)                    # the same, elsewhere
     check(x.double(), y.double(), 2, 1)
-    check(x[:0], y[:0], 2, 1)
+    check(x[:0], y[:0], 2, 0)               # another number of elements
     out = arete.empty_like(x)
     version = out._version
     for count in (1, 2):
@@ -691,3 +691,50 @@ def test_arrays_of_records_and_texts_are_no_arguments():
     for dtype in ([("a", "f4"), ("b", "i4")], "U3", "datetime64[s]", ">f4"):
         with pytest.raises(TypeError, match="kernels take arrays of numbers"):
             f((1,), (1,), (numpy.zeros(3, dtype),))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_plans_for_any_sizes(device, monkeypatch):
+    """Calls that differ in sizes alone have one plan; others have plans of their own, and the same results."""
+    slow = []
+    for kind in (ElementwiseKernel, ReductionKernel):
+        original = kind._call
+        monkeypatch.setattr(kind, "_call", lambda self, *args, original=original: slow.append(self.name) or original(self, *args))
+    statements = ElementwiseKernel("T x, T y, float32 c", "T z", "if (x > 0) z = x * c; else z = y;", "statements")
+    expression = ElementwiseKernel("T x, T y", "T z", "z = x + y", "expression")
+    raw = ElementwiseKernel("raw T x, int64 k", "raw T z", "z[i] = x[n - 1 - i] + k;", "raw")
+    mixed = ElementwiseKernel("T x, raw T w", "T z", "z = x * w[i % w.size()] + w.ndim;", "mixed")
+    largest = ReductionKernel("T x", "T y", "x > 0 ? x : -x", "a > b ? a : b", "y = a", "0", "largest")
+    dot = ReductionKernel("T x, raw T w", "T y", "x * w[i]", "a + b", "y = a", "0", "dot")
+
+    def check(shape):
+        x = arete.randn(*shape, device=device)
+        y, w = arete.randn(*shape, device=device), arete.arange(3., device=device)
+        flat = x.reshape(-1)
+        assert arete.equal(statements(x, y, 2.0), arete.where(x > 0, x * 2, y)) and arete.equal(expression(x, y), x + y)
+        out = arete.empty_like(x)
+        assert statements(x, y, 3.0, out) is out and arete.equal(out, arete.where(x > 0, x * 3, y))
+        z = arete.empty_like(flat)
+        raw(flat, 1, z, size=flat.numel())
+        assert arete.equal(z, flat.flip(0) + 1)
+        places = arete.arange(flat.numel(), device=device) % 3
+        assert arete.allclose(mixed(x, w), (flat * w[places] + 1).reshape(x.shape))
+        if flat.numel():
+            assert largest(x).shape == () and largest(x) == x.abs().max() and largest(x, keepdims=True).shape == (1,) * x.dim()
+            assert arete.allclose(dot(x, flat), (flat * flat).sum(), rtol=1e-5)
+
+    for n in (5, 1):
+        check((n,))
+        check((n, 3))
+    seen = len(slow)
+    for n in (2, 7, 300, 4000, 70000, 0):
+        check((n,))
+    for n in (4, 0, 900):
+        check((n, 2))
+    assert len(slow) == seen  # no further size took the long way
+    m = arete.randn(6, 4, device=device)
+    t = m.t()
+    assert arete.equal(statements(t, t, 2.0), arete.where(t > 0, t * 2, t)) and arete.equal(expression(t, m[:, :1].t()), t + m[:, 0])
+    assert largest(t) == m.abs().max() and arete.equal(largest(m, axis=0), m.abs().amax(0))
+    assert arete.equal(statements(m, m[0], 2.0), arete.where(m > 0, m * 2, m[0]))
+    assert float(statements(arete.tensor(2.0, device=device), arete.tensor(1.0, device=device), 4.0)) == 8

@@ -10,7 +10,7 @@ from .._operators import _ops
 from .._snippets import Evaluator, SnippetError
 from . import _launch
 from ._launch import array_type, device_of, is_bound_as_given, is_checking, refuse_gradient, tensor_of, written_tensor
-from ._parameters import C_NAMES, Inputs, Types, bind_arguments, common_shape, parameters
+from ._parameters import C_NAMES, KINDS, Inputs, Types, bind_arguments, common_shape, parameters
 from ._text import (
     HEAD, Array, Compiled, beginning, collapsed, given_key, given_sources, given_parameters, inner_name, is_assigned, mentions, typedefs,
 )
@@ -55,7 +55,8 @@ class ElementwiseKernel:
         Types(self.in_params + self.out_params)
         self._expressions = {} if self.in_params and not (
             preamble or loop_prep or after_loop or options or any(p.raw for p in self.in_params + self.out_params)) else None
-        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=True, narrow=False)
+        raw = [p.raw for p in self.in_params + self.out_params]
+        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=True, narrow=False, raw=raw)
 
     _array = None  # the type of results where no argument is an array: a tensor
 
@@ -204,13 +205,30 @@ class ElementwiseKernel:
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays + new, types, len(sizes), checked)
-        sources = given_sources(types, arrays)
-        for k, (_, a) in enumerate(new):
-            sources += a.sources("made", k)
+        # With any number of elements in one row: Note [Prepared launches].
+        even = (self.reduce_dims or len(shape) == 1) and all(
+            b.is_contiguous() and (p.raw or tuple(b.shape) == shape and shape != ()) for p, b in listed if isinstance(b, Tensor))
+        even = even and not (made and len(shape) > 1 and any(p.raw for p in self.out_params))
+        if even:
+            row, sources = [("count",), ("count",)], []
+            for k, (p, a) in enumerate(arrays):
+                if isinstance(a, Array):
+                    sources += [("array", k), ("extents", k)] if p.raw else [("array", k), *row, ("q", a.dtype.itemsize)]
+                else:
+                    sources.append(("number", k, KINDS[types.known(p)]))
+            for k, (_, a) in enumerate(new):
+                sources += [("made", k), *row, ("q", a.dtype.itemsize)]
+            sources += row
+        else:
+            sources = given_sources(types, arrays)
+            for k, (_, a) in enumerate(new):
+                sources += a.sources("made", k)
+            sources += [("q", count), *(("q", s) for s in sizes)]
         return self._compiled[key].run(
-            self._launches, (args, (size, block_size)), bound, device, [*sources, ("q", count), *(("q", s) for s in sizes)], made,
-            range(len(self.in_params), len(bound)), grid=((count + block_size - 1) // block_size, 1, 1), block=(block_size, 1, 1),
-            wrap=wrap, results=0 if self.no_return else len(made), one=not self.return_tuple)
+            self._launches, (args, (size, block_size)), bound, device, sources, made, range(len(self.in_params), len(bound)),
+            grid=((count + block_size - 1) // block_size, 1, 1), block=(block_size, 1, 1), wrap=wrap,
+            results=0 if self.no_return else len(made), one=not self.return_tuple, count=count,
+            spread=(True, block_size, 2**31) if even else None)
 
     def _compile(self, arrays, types, nd, checked):
         outputs = {p.name for p in self.out_params}

@@ -11,7 +11,7 @@ from .._operators import _ops
 from .._snippets import TYPES, Evaluator, SnippetError
 from . import _launch
 from ._launch import array_type, is_bound_as_given, is_checking, refuse_gradient, written_tensor
-from ._parameters import C_NAMES, Inputs, bind_arguments, common_shape, is_generic, parameters
+from ._parameters import C_NAMES, KINDS, Inputs, bind_arguments, common_shape, is_generic, parameters
 from ._text import HEAD, Array, Compiled, beginning, given_key, given_parameters, given_sources, inner_name, mentions, typedefs
 
 _e = _C._expr
@@ -120,7 +120,8 @@ class ReductionKernel:
         if not self.identity and not (simple and self._known or _IDENTITIES.get(self._known)):
             raise ValueError(f"the reduction {reduce_expr!r} needs an identity")
         self._programs = {} if self._known and simple else None
-        self._compiled, self._launches = {}, _C._cuda.Launches(by_layout=True, narrow=False)
+        self._compiled = {}
+        self._launches = _C._cuda.Launches(by_layout=True, narrow=False, raw=[p.raw for p in self.in_params])
 
     def __repr__(self):
         return f"<ReductionKernel {self.name}>"
@@ -251,16 +252,27 @@ class ReductionKernel:
         groups = (rows + side - 1) // side
         per = _THREADS // side
         shared = max(1, min(_BLOCKS // max(groups, 1), (columns + per * 8 - 1) // (per * 8), 65535))
+        # All of any number of elements: Note [Prepared launches].
+        even = call[1][0] is None and all(
+            b.is_contiguous() and (p.raw or a.sizes == tuple(b.shape) != ()) for (p, a), b in zip(laid, bound) if isinstance(a, Array))
         key = (given_key(types, laid), reduced, checked,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(laid, types, reduced, checked)
         count = len(self.out_params)
-        made = [*((sizes, types.known(p)) for p in self.out_params), ((shared * rows if shared > 1 else 1,), reduced)]
-        sources = [*given_sources(types, laid), *(("made", k) for k in range(count + 1)), ("counters", groups if shared > 1 else 1),
-                   ("q", rows), ("q", columns), ("I", side)]
+        parts = _BLOCKS if even else shared * rows if shared > 1 else 1
+        made = [*((sizes, types.known(p)) for p in self.out_params), ((parts,), reduced)]
+        if even:
+            given = []
+            for k, (p, a) in enumerate(laid):
+                given += [("array", k), ("extents", k)] if isinstance(a, Array) else [("number", k, KINDS[types.known(p)])]
+        else:
+            given = given_sources(types, laid)
+        sources = [*given, *(("made", k) for k in range(count + 1)), ("counters", groups if shared > 1 else 1),
+                   ("q", rows), ("count",) if even else ("q", columns), ("I", side)]
         return self._compiled[key].run(self._launches, call, bound, device, sources, made, grid=(groups, shared, 1),
-                                       block=(_THREADS, 1, 1), wrap=wrap, results=count)
+                                       block=(_THREADS, 1, 1), wrap=wrap, results=count, count=columns,
+                                       spread=(False, per * 8, min(_BLOCKS, 65535)) if even else None)
 
     def _compile(self, laid, types, reduced, checked):
         signatures, declarations = given_parameters(types, laid, checked)
