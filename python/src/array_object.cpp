@@ -9,6 +9,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
 #include "convert.h"
+#include "identity.h"
 #include "tensor_internal.h"
 
 namespace arete::python {
@@ -37,7 +38,15 @@ std::array<std::array<int8_t, kNumDTypes>, kNumDTypes> common_dtypes;
 PyObject* axes_name;  // "_axes", of reversed arrays
 PyObject *slow_getitem, *slow_setitem, *slow_iterate, *slow_set_shape;
 
-bool is_array(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), base_type); }
+/// Arrays of which there were views, by their tensors.
+IdentityMap& array_bases() {
+  static IdentityMap* map = new IdentityMap;
+  return *map;
+}
+void forget_base(PyObject* o) {
+  if (const TensorImpl* const t = std::exchange(array_in(o)->viewed, nullptr))
+    array_bases().erase(t, o);
+}
 bool only_value(PyObject* o) { return !array_in(o)->has_tensor; }
 
 PyObject* new_array(PyTypeObject* type) {
@@ -49,6 +58,7 @@ PyObject* new_array(PyTypeObject* type) {
   a->dtype = kFloat64;
   a->is_number = false;
   a->has_tensor = true;
+  a->viewed = nullptr;
   return o;
 }
 
@@ -250,6 +260,7 @@ PyObject* short_getitem(PyObject* o, PyObject* key) {
     BasicIndex basic(t);
     if (!basic.read(key)) return nullptr;
     Tensor view = basic.view();
+    note_view_of(o);
     if (!basic.reversed().empty() && view.numel() > 0)
       return wrap_reversed(std::move(view), basic.reversed());
     // A number is a copy: what is written to the array later does not change it.
@@ -351,6 +362,7 @@ void array_dealloc(PyObject* o) {
   PyTypeObject* const type = Py_TYPE(o);
   ArrayObject* const a = array_in(o);
   if (a->weak_references) PyObject_ClearWeakRefs(o);
+  forget_base(o);
   Py_CLEAR(a->shown);
   a->tensor.~Tensor();
   type->tp_free(o);
@@ -382,6 +394,7 @@ int set_tensor(PyObject* o, PyObject* value, void*) {
   return guarded(-1, [&] {
     if (!value || !is_tensor(value)) type_error("_tensor must be a Tensor");
     ArrayObject* const a = array_in(o);
+    forget_base(o);
     Py_XSETREF(a->shown, Py_NewRef(value));
     a->tensor = Tensor();
     a->has_tensor = true;
@@ -423,6 +436,15 @@ ARRAY_GETTER(size, 1, t.numel())
 ARRAY_GETTER(itemsize, size_of(array_in(o)->dtype), t.element_size())
 ARRAY_GETTER(nbytes, size_of(array_in(o)->dtype), t.nbytes())
 #undef ARRAY_GETTER
+PyObject* get_array_base(PyObject* o, void*) {
+  return guarded([&]() -> PyObject* {
+    if (only_value(o) || !array_tensor(o).defined() || !array_tensor(o).is_view()) Py_RETURN_NONE;
+    const Tensor base(array_tensor(o).impl()->base);
+    PyObject* const found = array_bases().find(base.impl());
+    const bool is_it = found && array_tensor(found).impl() == base.impl();
+    return is_it ? Py_NewRef(found) : wrap_array(base);
+  });
+}
 PyObject* get_is_number(PyObject* o, void*) { return PyBool_FromLong(array_in(o)->is_number); }
 
 PyGetSetDef array_getset[] = {
@@ -433,6 +455,7 @@ PyGetSetDef array_getset[] = {
     {"size", get_array_size, nullptr, "The number of elements.", nullptr},
     {"itemsize", get_array_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_array_nbytes, nullptr, "Bytes of all elements.", nullptr},
+    {"base", get_array_base, nullptr, "The array whose memory a view shows, else None.", nullptr},
     {"_is_number", get_is_number, nullptr, "Whether it is what NumPy has a scalar for.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef array_members[] = {
@@ -524,11 +547,18 @@ PyObject* number_from(PyObject*, PyObject* args) {
     return wrap_number(*v, t);
   });
 }
+PyObject* note_view(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    if (is_plain_array(o)) note_view_of(o);
+    Py_RETURN_NONE;
+  });
+}
 PyMethodDef array_setup[] = {{"_set_array_classes", set_array_classes, METH_VARARGS, nullptr},
                              {"_set_array_dtypes", set_array_dtypes, METH_VARARGS, nullptr},
                              {"_set_array_device", set_array_device, METH_O, nullptr},
                              {"_number_from", number_from, METH_VARARGS,
                               "One of Python's numbers as one of a dtype, or None."},
+                             {"_note_view", note_view, METH_O, nullptr},
                              {"_array_of", array_of, METH_O, "The array of a tensor."},
                              {"_result_of", number_of, METH_O,
                               "The same for what NumPy has a number for where it has no axes."},
@@ -552,6 +582,13 @@ Tensor tensor_to_read(PyObject* o) {
   const Ref axes(checked(PyObject_GetAttr(o, axes_name)));
   Shape dims;
   return to_ints(axes.get(), dims) ? array_tensor(o).flip(dims) : Tensor();
+}
+
+void note_view_of(PyObject* o) {
+  const Tensor& t = array_tensor(o);
+  if (array_in(o)->viewed || !t.defined() || t.is_view()) return;
+  array_in(o)->viewed = t.impl();
+  array_bases().insert(t.impl(), o);
 }
 
 PyObject* wrap_array(Tensor t) {

@@ -17,9 +17,10 @@ struct ArrayObject {
   PyObject* shown;
   Tensor tensor;
   Scalar value;
-  DType dtype;      // of a number
-  bool is_number;   // as NumPy's scalars are: nothing changes it
-  bool has_tensor;  // else there is only the value
+  DType dtype;               // of a number
+  bool is_number;            // as NumPy's scalars are: nothing changes it
+  bool has_tensor;           // else there is only the value
+  const TensorImpl* viewed;  // its tensor, when a view of it was made
 };
 
 /// The class of plain arrays, that of those that are not written, and that of views with axes in
@@ -43,6 +44,9 @@ Tensor tensor_to_read(PyObject* o);
 inline const Scalar* value_in(PyObject* o) {
   return is_plain_array(o) && !array_in(o)->has_tensor ? &array_in(o)->value : nullptr;
 }
+
+/// Lets `view.base` be this array, of which the caller makes a view.
+void note_view_of(PyObject* o);
 
 /// A new array; what is not written here has the dimensions that it has.
 PyObject* wrap_array(Tensor t);

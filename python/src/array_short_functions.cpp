@@ -224,11 +224,13 @@ PyObject* short_reshape(PyObject* const* args, Py_ssize_t n) {
     if (!PyLong_CheckExact(given[i])) return nullptr;
     sizes.push_back(PyLong_AsLongLong(given[i]));
   }
+  note_view_of(args[0]);
   const Tensor& t = array_tensor(args[0]);
   return t.defined() ? wrap_array(t.reshape(sizes)) : nullptr;
 }
 PyObject* short_transposed(PyObject* const* args, Py_ssize_t n) {
   if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  note_view_of(args[0]);
   const Tensor& t = array_tensor(args[0]);
   if (!t.defined()) return nullptr;
   Shape dims;
@@ -237,13 +239,14 @@ PyObject* short_transposed(PyObject* const* args, Py_ssize_t n) {
 }
 PyObject* short_ravel(PyObject* const* args, Py_ssize_t n) {
   if (n != 1 || !is_plain_array(args[0])) return nullptr;
+  note_view_of(args[0]);
   const Tensor& t = array_tensor(args[0]);
   return t.defined() && t.is_contiguous() ? wrap_array(t.reshape({-1})) : nullptr;
 }
 PyObject* short_flatten(PyObject* const* args, Py_ssize_t n) {
   if (n != 1 || !is_plain_array(args[0])) return nullptr;
   const Tensor& t = array_tensor(args[0]);
-  return t.defined() && t.is_contiguous() ? wrap_array(t.clone().reshape({-1})) : nullptr;
+  return t.defined() && t.is_contiguous() ? wrap_array(t.reshape({-1}).clone()) : nullptr;
 }
 PyObject* short_item(PyObject* const* args, Py_ssize_t n) {
   if (n == 2 && PyLong_CheckExact(args[1])) {

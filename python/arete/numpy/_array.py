@@ -90,6 +90,11 @@ class Flags:
             "c_contiguous", "f_contiguous", "owndata", "writeable", "aligned", "writebackifcopy"))
 
 
+# What numbers have besides, by the types of Python's numbers.
+_OF_NUMBERS = {"is_integer": (int, float), "as_integer_ratio": (int, float), "hex": (float,), "bit_count": (int,), "numerator": (int,),
+               "denominator": (int,)}
+
+
 def _backwards(t):
     return tuple(range(t.dim() - 1, -1, -1))
 
@@ -133,11 +138,6 @@ class ndarray(_C._ArrayBase):
     @property
     def device(self):
         return self._tensor.device
-
-    @property
-    def base(self):
-        base = self._tensor._base
-        return None if base is None else wrap(base)
 
     @property
     def data(self):
@@ -195,6 +195,13 @@ class ndarray(_C._ArrayBase):
         if len(key) != self.ndim:
             raise ValueError("incorrect number of indices for array")
         return self._tensor[tuple(key)].item()
+
+    def __getattr__(self, name):
+        if self._is_number and name in _OF_NUMBERS:
+            number = self.item()
+            if type(number) in _OF_NUMBERS[name]:
+                return (lambda: True) if name == "is_integer" and type(number) is int else getattr(number, name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
 
     def tolist(self):
         return self._tensor.tolist()
@@ -559,6 +566,7 @@ def moved(a, f):
         # Which axes these are afterwards: those that have a stride in a tensor of this shape where no others have.
         mark = _t.empty(_b.sum(t.shape) + 1, dtype=t.dtype).as_strided(t.shape, [_b.int(d in a._axes) for d in range(t.dim())])
         return backwards(f(t), [d for d, s in enumerate(f(mark).stride()) if s])
+    _C._note_view(a)
     r = wrap(f(tensor_of(a)))
     if type(a) is ReadOnly:
         r.__class__ = ReadOnly

@@ -154,7 +154,7 @@ def iscomplex(x):
 
 def isscalar(element):
     """Whether a number or text of Python or NumPy."""
-    return number_type(element) is not None or isinstance(element, (str, bytes)) or (
+    return number_type(element) is not None or isinstance(element, (str, bytes)) or getattr(element, "_is_number", False) or (
         type(element).__module__ == "numpy" and hasattr(element, "dtype") and type(element).__name__ != "ndarray")
 
 
@@ -165,7 +165,7 @@ def real_if_close(a, tol=100):
         return wrap(t)
     from ._types import finfo
 
-    tol = tol * finfo(OF_TENSOR[t.dtype]).eps if tol > 1 else tol
+    tol = tol * float(finfo(OF_TENSOR[t.dtype]).eps) if tol > 1 else tol
     return wrap(t.real) if _b.bool((t.imag.abs() < tol).all()) else wrap(t)
 
 

@@ -168,7 +168,7 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
         raise TypeError("expected 1D or 2D array for y")
     if t.shape[0] != v.shape[0]:
         raise TypeError("expected x and y to have same length")
-    rcond = t.shape[0] * finfo(OF_TENSOR[t.dtype]).eps if rcond is None else rcond
+    rcond = t.shape[0] * float(finfo(OF_TENSOR[t.dtype]).eps) if rcond is None else rcond
     order = deg + 1
     left = _t.pow(t.unsqueeze(1), _t.arange(deg, -1, -1, device=t.device).to(t.dtype))
     right = v

@@ -462,6 +462,10 @@ class finfo:
         self.smallest_subnormal = 2.0**self.minexp * self.eps
         self.precision = _b.int(mantissa * 0.30103)
         self.resolution = 10.0**-self.precision
+        for name in ("eps", "epsneg", "max", "min", "smallest_normal", "tiny", "smallest_subnormal", "resolution"):
+            number = _C._number_from(getattr(self, name), d._tensor_dtype)
+            if number is not None:
+                setattr(self, name, number)
 
     def __repr__(self):
         return f"finfo(resolution={self.resolution!r}, min={self.min!r}, max={self.max!r}, dtype={self.dtype})"

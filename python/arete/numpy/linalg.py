@@ -222,7 +222,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     t = _real(t)
     s = _factorized("svdvals", t)
     if tol is None:
-        rtol = _b.max(t.shape[-2:]) * _finfo(_OF_TENSOR[s.dtype]).eps if rtol is None else rtol
+        rtol = _b.max(t.shape[-2:]) * float(_finfo(_OF_TENSOR[s.dtype]).eps) if rtol is None else rtol
         tol = s.amax(-1, True) * _tensor_of(rtol).to(s.dtype).unsqueeze(-1)
     else:
         tol = _tensor_of(tol).to(s.dtype).unsqueeze(-1)
@@ -237,7 +237,7 @@ def lstsq(a, b, rcond=None):
     if y.shape[0] != t.shape[0]:
         raise LinAlgError("Incompatible dimensions")
     m, n = t.shape
-    rcond = _finfo(_OF_TENSOR[t.dtype]).eps * (_b.max(m, n) if rcond is None else 1) if rcond is None or rcond == -1 else rcond
+    rcond = float(_finfo(_OF_TENSOR[t.dtype]).eps) * (_b.max(m, n) if rcond is None else 1) if rcond is None or rcond == -1 else rcond
     vector = y.dim() == 1
     y = y.unsqueeze(1) if vector else y
     u, s, vh = _factorized("svd", t, False)
