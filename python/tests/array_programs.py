@@ -754,3 +754,317 @@ def program_110(np):
     np.savetxt(b, np.eye(2), fmt="%.1f")
     b.seek(0)
     return np.loadtxt(b)
+
+
+@program
+def game_of_life(np):
+
+    def step(w):
+        n = sum((np.roll(np.roll(w, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)))
+        return (n == 3) | w & (n == 2)
+    w = np.zeros((8, 8), dtype=bool)
+    w[1, 2] = w[2, 3] = w[3, 1] = w[3, 2] = w[3, 3] = True
+    for _ in range(20):
+        w = step(w)
+    return (w.astype(int), np.argwhere(w), w.sum(), np.count_nonzero(w, axis=0))
+
+
+@program
+def kmeans(np):
+    pts = np.array([[1.0, 1.1], [0.9, 1.0], [5.0, 5.1], [5.2, 4.9], [9.0, 1.0], [9.1, 0.8], [1.1, 0.9]])
+    c = pts[[0, 2, 4]].copy()
+    for _ in range(5):
+        d = np.linalg.norm(pts[:, np.newaxis] - c, axis=2)
+        label = d.argmin(axis=1)
+        c = np.array([pts[label == k].mean(axis=0) for k in range(3)])
+    return (c.round(3), label, np.bincount(label), {int(k): int((label == k).sum()) for k in np.unique(label)})
+
+
+@program
+def populations(np):
+    data = np.array([[1900, 30e3, 4e3, 48300], [1901, 47.2e3, 6.1e3, 48200], [1902, 70.2e3, 9.8e3, 41500], [1903, 77.4e3, 35.2e3, 38200]])
+    year, hares, lynxes, carrots = data.T
+    pop = data[:, 1:]
+    species = ["H", "L", "C"]
+    which = np.argmax(pop, axis=1)
+    return (
+        pop.mean(axis=0), pop.std(axis=0), year[np.argmax(pop, axis=0)], [species[i] for i in which],
+        np.any(pop > 50000, axis=1), np.argsort(pop, axis=0)[:2], np.gradient(hares),
+        np.corrcoef(np.gradient(hares), lynxes).round(6),
+    )
+
+
+@program
+def image_filter(np):
+    img = (np.arange(64).reshape(8, 8) * 37 % 256).astype(np.uint8)
+    g = img.astype(float)
+    pad = np.pad(g, 1, mode="edge")
+    blur = sum((pad[i:i + 8, j:j + 8] for i in range(3) for j in range(3))) / 9
+    edges = np.abs(np.diff(g, axis=0))[:, :-1] + np.abs(np.diff(g, axis=1))[:-1]
+    view = np.lib.stride_tricks.sliding_window_view(g, (3, 3))
+    out = np.clip(blur * 1.1, 0, 255).astype(np.uint8)
+    return (
+        blur.round(4), edges.max(), view.max(axis=(2, 3)), out, 255 - img, img[::2, ::2].dtype, np.rot90(img)[0],
+        np.bincount(img.ravel(), minlength=256).max(),
+    )
+
+
+@program
+def groupby(np):
+    keys = np.array([3, 1, 2, 1, 3, 3, 2])
+    vals = np.array([10.0, 20, 30, 40, 50, 60, 70])
+    u, inv, cnt = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.bincount(inv, weights=vals)
+    order = np.argsort(keys, kind="stable")
+    splits = np.split(vals[order], np.flatnonzero(np.diff(keys[order])) + 1)
+    acc = np.zeros(4)
+    np.add.at(acc, keys, vals)
+    d = {}
+    for k, v in zip(keys, vals):
+        d.setdefault(int(k), []).append(float(v))
+    counts = {}
+    for k in keys:
+        counts[k] = counts.get(k, 0) + 1
+    return (
+        u, sums / cnt, [s.tolist() for s in splits], acc, d, sorted(((int(k), c) for k, c in counts.items())),
+        np.lexsort((vals, keys)), 3 in keys, len(set(keys.tolist())),
+    )
+
+
+@program
+def neural_net(np):
+    X = np.array([[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
+    y = np.array([[0, 1, 1, 0]]).T
+    W1 = np.sin(np.arange(12)).reshape(3, 4)
+    W2 = np.cos(np.arange(4)).reshape(4, 1)
+    sig = lambda z: 1 / (1 + np.exp(-z))
+    for it in range(200):
+        h = sig(X.dot(W1))
+        o = sig(h.dot(W2))
+        do = (y - o) * (o * (1 - o))
+        dh = do.dot(W2.T) * (h * (1 - h))
+        W2 += h.T.dot(do)
+        W1 += X.T.dot(dh)
+    onehot = np.eye(3)[[0, 2, 1]]
+    logits = np.array([[1.0, 2, 3], [1, 1, 1]])
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return (np.round(o, 6), onehot, (e / e.sum(axis=1, keepdims=True)).round(7), -np.log(o[1, 0]).round(6))
+
+
+@program
+def markov(np):
+    P = np.array([[0.2, 0.3, 0.5], [0.3, 0.3, 0.4], [0.1, 0.6, 0.3]])
+    p = np.full(3, 1 / 3)
+    for _ in range(50):
+        p = p @ P
+    w, v = np.linalg.eig(P.T)
+    k = np.argmin(abs(w - 1))
+    s = np.real(v[:, k])
+    return (p.round(8), (s / s.sum()).round(8), np.linalg.matrix_power(P, 5).round(6), np.allclose(p, s / s.sum()))
+
+
+@program
+def loops_over_elements(np):
+    a = np.arange(6).reshape(2, 3)
+    total = 0
+    for row in a:
+        for v in row:
+            total += v
+    e = [(i, int(v)) for i, v in np.ndenumerate(a)]
+    best, at = (-1, None)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if a[i, j] > best:
+                best, at = (a[i, j], (i, j))
+    s = sum(a[0])
+    mx = max(a[1])
+    so = sorted(a[1], reverse=True)
+    acc = 0.0
+    for i in range(3):
+        acc += a[1, i] * 0.5
+    l = list(a[1])
+    l.append(9)
+    w = [x for x in a.flat if x % 2]
+    z = dict(zip(a[0], a[1]))
+    return (
+        total, e, best, at, s, mx, so, acc, l, w, z[1], z[a[0, 2]], list(map(int, a[0])), np.array(l), any(a[0] > 1),
+        all((v >= 0 for v in a[1])), a[0].tolist().index(2), range(a[1, 0])[-1], "x" * a[0, 2], [10, 20, 30][a[0, 1]],
+        a[1, 0] in (3, 4), a[1, 0] == 3 and "y", not a[0, 0], -a[0, 1], +a[0, 1], ~a[0, 1], a[0, 1] << 3, 2 ** a[0, 2],
+        a[0, 2] ** 2, float(a[1, 2]) / 2, a[1, 2] / a[0, 2], a[1, 2] // a[0, 2], a[1, 2] % 3,
+    )
+
+
+@program
+def dtype_tour(np):
+    a = np.array([1, 2, 3], dtype=np.float32)
+    r = [
+        a.dtype, (a * 2).dtype, (a + np.float64(1)).dtype, (a + 1j).dtype, np.array([1, 2.5, 3]).dtype,
+        np.array([True, 2]).dtype, a.astype(int).dtype, np.result_type(np.int8, np.float32), np.promote_types("i4", "f4"),
+        np.can_cast(np.int64, np.float32), np.iinfo(np.int16).max, np.finfo(np.float32).eps,
+        np.array([300, -1]).astype(np.uint8), np.array([1.7, -1.7]).astype(int), np.issubdtype(np.float32, np.floating),
+        isinstance(a[0], np.float32), isinstance(a[0], np.floating), np.dtype("float32").itemsize, a.nbytes,
+        np.int8(100) * 2 == 200, np.uint8(200) // 7, np.float32(0.1) + np.float32(0.2), np.bool_(True) & np.bool_(False),
+        7 // np.int64(2), -7 % np.array([2, 3]), np.int64(7) / 2, divmod(np.int64(7), 2), np.float64(2) ** 0.5,
+        round(np.float64(2.567), 2), int(np.ceil(2.1)), np.floor(-1.5), np.sign(-3), abs(np.int64(-3)), hash(np.int64(3)) == 3,
+        np.float64(1.5).is_integer(), np.float64(0.1).hex(), np.int64(5).bit_count(), np.float64(3).real,
+        np.float64(3).conjugate(), np.int64(3).item(),
+    ]
+    return r
+
+
+@program
+def edit_distance(np):
+    a, b = ("kitten", "sitting")
+    d = np.zeros((len(a) + 1, len(b) + 1), dtype=int)
+    d[:, 0] = np.arange(len(a) + 1)
+    d[0] = range(len(b) + 1)
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            d[i, j] = min(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1] + (a[i - 1] != b[j - 1]))
+    return (d, d[-1, -1], int(d[-1][-1]))
+
+
+@program
+def viterbi(np):
+    pi = np.array([0.6, 0.4])
+    A = np.array([[0.7, 0.3], [0.4, 0.6]])
+    B = np.array([[0.1, 0.4, 0.5], [0.6, 0.3, 0.1]])
+    obs = [0, 1, 2, 2, 0]
+    T = np.zeros((2, len(obs)))
+    P = np.zeros((2, len(obs)), dtype=int)
+    T[:, 0] = np.log(pi * B[:, obs[0]])
+    for t in range(1, len(obs)):
+        for s in range(2):
+            trans = T[:, t - 1] + np.log(A[:, s])
+            P[s, t] = np.argmax(trans)
+            T[s, t] = trans[P[s, t]] + np.log(B[s, obs[t]])
+    path = [np.argmax(T[:, -1])]
+    for t in range(len(obs) - 1, 0, -1):
+        path.insert(0, P[path[0], t])
+    return ([int(p) for p in path], T.round(6), np.array(path))
+
+
+@program
+def simplex_gd(np):
+
+    def f(x):
+        return (x[0] - 1) ** 2 + 2 * (x[1] + 2) ** 2
+
+    def grad(x, h=1e-05):
+        g = np.zeros_like(x)
+        for i in range(len(x)):
+            e = np.zeros_like(x)
+            e[i] = h
+            g[i] = (f(x + e) - f(x - e)) / (2 * h)
+        return g
+    x = np.array([5.0, 5.0])
+    hist = []
+    while True:
+        g = grad(x)
+        x = x - 0.1 * g
+        hist.append(f(x))
+        if np.linalg.norm(g) < 0.0001 or len(hist) > 500:
+            break
+    return (x.round(5), len(hist), np.all(np.diff(hist) <= 0), min(hist) == hist[-1], np.array(hist)[:3].round(6))
+
+
+@program
+def rolling(np):
+    x = np.array([1.0, 3, 2, 5, 4, 6, 8, 7])
+    c = np.cumsum(np.insert(x, 0, 0))
+    ma = (c[3:] - c[:-3]) / 3
+    w = np.lib.stride_tricks.sliding_window_view(x, 3)
+    ewm = [x[0]]
+    for v in x[1:]:
+        ewm.append(0.5 * v + 0.5 * ewm[-1])
+    dd = (x / np.maximum.accumulate(x) - 1).min()
+    return (
+        ma, np.allclose(w.mean(1), ma), np.array(ewm), dd, np.diff(x, n=2), np.ediff1d(x),
+        np.where(np.diff(np.sign(np.diff(x))) < 0)[0] + 1, np.interp([0.5, 2.5], np.arange(8), x), np.trapezoid(x),
+        np.delete(x, [0, 1]), np.append(x, 9), np.flip(x)[:2], np.resize(x, 3),
+    )
+
+
+@program
+def scalars_as_keys(np):
+    a = np.array([3, 1, 3, 2, 1, 3])
+    from collections import Counter, defaultdict
+    c = Counter(a.tolist())
+    d = defaultdict(int)
+    for x in a:
+        d[x] += 1
+    s = {x for x in a}
+    st = set(np.array([1.5, 2.5, 1.5]))
+    lut = {np.int64(3): "c", 1: "a", 2: "b"}
+    x = np.array([1.5, 2.5])
+    m = x.max()
+    n = m
+    m += 1
+    i = np.int64(5)
+    i += 2
+    i *= 2
+    f = np.float32(1.5)
+    g = f
+    f -= 0.5
+    best = np.inf
+    for v in x:
+        if v < best:
+            best = v
+    return (
+        c.most_common(1), d[3], len(s), len(st), [lut[k] for k in a], m, n, i, type(i) is type(np.int64(1)), f, g, best,
+        float(best), np.isscalar(best), sorted(s), max(d, key=d.get), a[d[1]], [7, 8, 9][a[3]], np.int64(3) == 3,
+        hash(np.float64(2.0)) == hash(2), round(m), int(m), m // 1, divmod(i, 4), i % 4, -i, abs(-m), pow(np.int64(2), 5),
+        bool(np.bool_(False)), m > n, not m > n, m > n and "yes", np.float64(1e+300) * 10000000000.0, np.int64(7) // 2,
+        np.float64(7) // 2, np.float64(-7) % 3, np.int64(-7) % 3,
+    )
+
+
+@program
+def reductions_tour(np):
+    a = np.arange(24).reshape(2, 3, 4) * 1.5
+    return (
+        a.sum(), a.sum(0), a.sum(axis=(0, 2)), a.mean(axis=-1, keepdims=True), a.max(1), a.argmax(2), a.cumsum(1)[1],
+        a.prod(0)[0], np.all(a >= 0), np.any(a > 30, axis=0), a.ptp(0) if hasattr(a, "ptp") else np.ptp(a, 0), a.std(),
+        a.var(2), np.median(a, axis=1), a.min(initial=-5), a.sum(where=a > 10), np.nansum(a),
+        np.logical_and.reduce(a > -1, axis=None), np.maximum.reduce(a, axis=2), np.trace(a[0]), np.diagonal(a, 0, 1, 2),
+        np.amax(a), a.T.shape, np.moveaxis(a, 0, -1).shape, a.swapaxes(0, 1).shape, np.einsum("ijk->ki", a).shape,
+        np.count_nonzero(a > 3), a[..., ::-1][0, 0], a[:, 1, ::2], a[1, ..., 0], a[a > 33], a.ravel("F")[:4],
+        a.transpose(2, 0, 1).shape, a.squeeze().shape, a[:, :, None].shape, a.reshape(-1, 4).shape, a.flatten()[5], a.item(3),
+        a.take([0, 5]), a.nonzero()[0][:3], a.clip(3, 9)[0, 1], a.round(0)[0, 0], a.repeat(2, 0).shape,
+        np.array_equal(a, a.copy()), a.compress([1, 0], axis=0).shape, a.any(), a.dot(np.ones(4)), a.astype("i4").dtype,
+        a.view().base is a, a.tolist()[1][2],
+    )
+
+
+@program
+def views_and_copies(np):
+    a = np.arange(12).reshape(3, 4)
+    x = np.arange(10)
+    y = x[1:3]
+    z = x[[1, 2]]
+    c = x.view()
+    s = a[:, 1:3]
+    r = x.reshape(2, 5)
+    y[...] = [10, 11]
+    c[0] = 99
+    return (
+        y.base is x, z.base is None, c.base is x, c is x, r.base is x, s.base is a, x, np.shares_memory(x, y),
+        np.may_share_memory(x, z), x[::-1].base is x, x.T.base is x, y[:1].base is x, a.ravel().flags.owndata,
+        a.flatten().base is None, np.asarray(x) is x, np.array(x) is x,
+    )
+
+
+@program
+def knapsack_and_floyd(np):
+    w, v, W = ([1, 3, 4, 5], [1, 4, 5, 7], 7)
+    K = np.zeros((5, W + 1), dtype=np.int64)
+    for i in range(1, 5):
+        for j in range(W + 1):
+            K[i, j] = K[i - 1, j] if w[i - 1] > j else max(K[i - 1, j], K[i - 1, j - w[i - 1]] + v[i - 1])
+    D = np.full((4, 4), np.inf)
+    np.fill_diagonal(D, 0)
+    for i, j, c in [(0, 1, 3), (1, 2, -2), (2, 3, 2), (3, 0, 1), (0, 2, 5)]:
+        D[i, j] = c
+    for k in range(4):
+        D = np.minimum(D, D[:, k, None] + D[k])
+    return (K[-1], D, np.isinf(D).any(), K.dtype, str(K[4, 7]), "%d items" % K[4, 7], f"{K[4, 7]:>5}|{D[0, 1]:.2f}")

@@ -6,10 +6,10 @@ import operator
 
 from .. import _operators as _t, numpy as _np
 from ..cupy.cuda import alloc_pinned_memory
-from . import jit, scipy
+from . import jit, profiler, scipy
 
-__all__ = ["empty_like_pinned", "empty_pinned", "jit", "rsqrt", "scatter_add", "scatter_max", "scatter_min", "scipy", "zeros_like_pinned",
-           "zeros_pinned"]
+__all__ = ["empty_like_pinned", "empty_pinned", "jit", "profiler", "rsqrt", "scatter_add", "scatter_max", "scatter_min", "scipy",
+           "zeros_like_pinned", "zeros_pinned"]
 
 
 def _scattered(name, reduce):

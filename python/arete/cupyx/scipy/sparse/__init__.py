@@ -7,7 +7,8 @@ from ....numpy._array import ordered
 from .._arrays import like, tensor, together
 from . import linalg
 
-__all__ = ["coo_matrix", "csc_matrix", "csr_matrix", "diags", "eye", "identity", "issparse", "linalg", "random", "spmatrix"]
+__all__ = ["bmat", "coo_matrix", "csc_matrix", "csr_matrix", "diags", "eye", "find", "hstack", "identity", "issparse", "isspmatrix",
+           "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr", "kron", "linalg", "random", "spmatrix", "tril", "triu", "vstack"]
 
 
 def _starts(index, count):
@@ -94,6 +95,33 @@ class spmatrix:
         return self._data.numel()
 
     size = nnz
+    has_canonical_format = has_sorted_indices = True
+
+    def getnnz(self, axis=None):
+        """How many elements there are, of all, or of each column (axis 0) or row."""
+        if axis is None:
+            return self.nnz
+        starts = _starts(self._col if axis % 2 == 0 else self._row, self.shape[1 - axis % 2])
+        return _np.ndarray(starts[1:] - starts[:-1])
+
+    def count_nonzero(self):
+        return int((self._data != 0).sum())
+
+    def nonzero(self):
+        """The rows and columns of what is not zero."""
+        here = self._data != 0
+        return _np.ndarray(self._row[here]), _np.ndarray(self._col[here])
+
+    def sum_duplicates(self):
+        """Does nothing: there are no two elements of one place."""
+
+    def sort_indices(self):
+        """Does nothing: elements are in order."""
+
+    def eliminate_zeros(self):
+        """Forgets elements that are zero."""
+        here = self._data != 0
+        self._row, self._col, self._data, self._matrix = self._row[here], self._col[here], self._data[here], None
 
     @property
     def dtype(self):
@@ -177,6 +205,83 @@ class spmatrix:
         total = _t.zeros(self.shape[kept], dtype=data.dtype, device=data.device)
         total.index_add_(0, self._col if kept else self._row, data)
         return _np.ndarray(total[None, :] if kept else total[:, None])
+
+    def mean(self, axis=None):
+        total = self.sum(axis)
+        count = self.shape[0] * self.shape[1] if axis is None else self.shape[axis]
+        return total / count
+
+    def _extreme(self, axis, name):
+        if not self.shape[0] * self.shape[1]:
+            raise ValueError("zero-size array to reduction operation")
+        if axis is None:
+            found = getattr(_np, name)(_np.ndarray(self._data)) if self.nnz else None
+            zero = _np.zeros((), self.dtype, device=self._data.device)
+            if found is None or self.nnz == self.shape[0] * self.shape[1]:
+                return zero if found is None else found
+            return getattr(_np, f"{name}imum")(found, zero)
+        return type(self)(getattr(_np, name)(self.toarray(), axis=axis, keepdims=True))
+
+    def max(self, axis=None):
+        """The greatest element, zeros that are not kept among them; along an axis a sparse matrix of them."""
+        return self._extreme(axis, "max")
+
+    def min(self, axis=None):
+        """The least one."""
+        return self._extreme(axis, "min")
+
+    # --- elements ---
+
+    def _rows_at(self, rows):
+        """The matrix of these rows, in this order and as often as they are named."""
+        starts = _starts(self._row, self.shape[0])
+        counts = (starts[1:] - starts[:-1])[rows]
+        row = _t.repeat_interleave(_t.arange(rows.numel(), device=rows.device), counts)
+        before = counts.cumsum(0) - counts
+        at = starts[rows][row] + _t.arange(row.numel(), device=rows.device) - before[row]
+        return self._new(self._data[at], row, self._col[at], (rows.numel(), self.shape[1]))
+
+    def _places(self, key, axis):
+        n = self.shape[axis]
+        if isinstance(key, slice):
+            return _t.arange(*key.indices(n), device=self._data.device)
+        if _is_number(key):
+            i = int(key)
+            if not -n <= i < n:
+                raise IndexError(f"index ({i}) out of range")
+            return _t.full((1,), i % n, dtype=_C.int64, device=self._data.device)
+        t = tensor(key).to(self._data.device)
+        if t.dtype is _C.bool:
+            t = t.nonzero().reshape(-1)
+        if t.dim() != 1:
+            raise IndexError("rows and columns are chosen by numbers, slices, masks and vectors of indices")
+        t = t.to(_C.int64)
+        if t.numel() and (int(t.min()) < -n or int(t.max()) >= n):
+            raise IndexError("index out of range")
+        return t % n if n else t
+
+    def __getitem__(self, key):
+        """An element, or the matrix of the rows and columns that numbers, slices, masks and vectors choose."""
+        if self.format == "coo":
+            raise TypeError("'coo_matrix' object is not subscriptable")
+        row, col = key if isinstance(key, tuple) else (key, slice(None))
+        if _is_number(row) and _is_number(col):
+            here = (self._row == self._places(row, 0)) & (self._col == self._places(col, 1))
+            return _np.ndarray(self._data[here].sum(dtype=self._data.dtype)) if self._data.dtype is not _C.bool else _np.ndarray(
+                self._data[here].any())
+        whole = slice(None)
+        if not (isinstance(row, slice) or _is_number(row)) and not (isinstance(col, slice) or _is_number(col)):
+            raise NotImplementedError("two vectors of indices; m[rows][:, columns] chooses a grid")
+        r = self if isinstance(row, slice) and row == whole else self._rows_at(self._places(row, 0))
+        if isinstance(col, slice) and col == whole:
+            return r
+        return r.transpose()._rows_at(r._places(col, 1)).transpose()
+
+    def getrow(self, i):
+        return self._rows_at(self._places(i, 0))
+
+    def getcol(self, i):
+        return self.transpose()._rows_at(self._places(i, 1)).transpose()
 
     # --- algebra ---
 
@@ -271,8 +376,42 @@ class spmatrix:
     def power(self, n):
         return self._new((_np.ndarray(self._data) ** n)._tensor)
 
+    def __pow__(self, n):
+        """The product of n of them."""
+        if n != int(n) or n < 0 or self.shape[0] != self.shape[1]:
+            raise ValueError("only square matrices have powers, of whole numbers from 0 on")
+        r = _FORMATS[self.format](identity(self.shape[0], self.dtype))
+        for _ in range(int(n)):
+            r = r @ self
+        return r
+
+    def _greater(self, other, name):
+        other = other if isinstance(other, spmatrix) else type(self)(_np.broadcast_to(_np.asarray(other), self.shape))
+        d = getattr(_np, name)(self.toarray(), other.toarray())
+        return type(self)(d)
+
+    def maximum(self, other):
+        """The greater elements of two; computed densely."""
+        return self._greater(other, "maximum")
+
+    def minimum(self, other):
+        """The lesser ones."""
+        return self._greater(other, "minimum")
+
     def __abs__(self):
         return self._new(self._data.abs())
+
+
+def _of_elements(name):
+    def method(self):
+        return self._new(getattr(_np, name)(_np.ndarray(self._data))._tensor)
+
+    method.__name__, method.__doc__ = name, f"{name} of the elements; that of zero is zero."
+    return method
+
+
+for _name in ("arcsin arcsinh arctan arctanh ceil deg2rad expm1 floor log1p rad2deg rint sign sin sinh sqrt tan tanh trunc").split():
+    setattr(spmatrix, _name, _of_elements(_name))
 
 
 class coo_matrix(spmatrix):
@@ -295,6 +434,25 @@ class csc_matrix(spmatrix):
 
 def issparse(x):
     return isinstance(x, spmatrix)
+
+
+isspmatrix = issparse
+
+
+def isspmatrix_csr(x):
+    return isinstance(x, csr_matrix)
+
+
+def isspmatrix_csc(x):
+    return isinstance(x, csc_matrix)
+
+
+def isspmatrix_coo(x):
+    return isinstance(x, coo_matrix)
+
+
+def _made(data, row, col, shape, format, dtype=None):
+    return _FORMATS[format]((_np.ndarray(data), (_np.ndarray(row), _np.ndarray(col))), shape=shape, dtype=dtype)
 
 
 _FORMATS = {None: csr_matrix, "csr": csr_matrix, "csc": csc_matrix, "coo": coo_matrix}
@@ -339,3 +497,64 @@ def random(m, n, density=0.01, format="coo", dtype=None, random_state=None):
     places = _t.randperm(m * n, **options)[: round(density * m * n)]
     data = _np.ndarray(_t.rand(places.numel(), dtype=_C.float64, **options))
     return _FORMATS[format]((data, (_np.ndarray(places // n), _np.ndarray(places % n))), shape=(m, n), dtype=dtype)
+
+
+def bmat(blocks, format=None, dtype=None):
+    """A matrix of blocks, each a matrix or None."""
+    grid = [[b if b is None or issparse(b) else coo_matrix(b) for b in row] for row in blocks]
+    heights = [next((b.shape[0] for b in row if b is not None), None) for row in grid]
+    widths = [next((row[j].shape[1] for row in grid if row[j] is not None), None) for j in range(len(grid[0]))]
+    if None in heights or None in widths:
+        raise ValueError("a row or a column of blocks has none")
+    data, rows, cols = [], [], []
+    for i, row in enumerate(grid):
+        for j, b in enumerate(row):
+            if b is None:
+                continue
+            if b.shape != (heights[i], widths[j]):
+                raise ValueError(f"block {i}, {j} has shape {b.shape}, not {(heights[i], widths[j])}")
+            data.append(_np.ndarray(b._data))
+            rows.append(b._row + sum(heights[:i]))
+            cols.append(b._col + sum(widths[:j]))
+    return _made(_np.concatenate(data)._tensor, _t.cat(rows), _t.cat(cols), (sum(heights), sum(widths)), format or "coo", dtype)
+
+
+def vstack(blocks, format=None, dtype=None):
+    """Matrices one above the other."""
+    return bmat([[b] for b in blocks], format, dtype)
+
+
+def hstack(blocks, format=None, dtype=None):
+    """Matrices side by side."""
+    return bmat([list(blocks)], format, dtype)
+
+
+def kron(A, B, format=None):
+    """Kronecker's product."""
+    a, b = (m if issparse(m) else coo_matrix(m) for m in (A, B))
+    x, y = together(a._data, b._data)
+    row, col = ((i[:, None] * n + k[None, :]).reshape(-1) for i, k, n in ((a._row, b._row, b.shape[0]), (a._col, b._col, b.shape[1])))
+    return _made((x[:, None] * y[None, :]).reshape(-1), row, col, (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]), format or "coo")
+
+
+def _part(A, format, here):
+    a = A if issparse(A) else coo_matrix(A)
+    keep = here(a._col - a._row)
+    return _made(a._data[keep], a._row[keep], a._col[keep], a.shape, format or "coo")
+
+
+def tril(A, k=0, format=None):
+    """What is on and below a diagonal."""
+    return _part(A, format, lambda d: d <= k)
+
+
+def triu(A, k=0, format=None):
+    """What is on and above a diagonal."""
+    return _part(A, format, lambda d: d >= k)
+
+
+def find(A):
+    """Rows, columns and values of what is not zero."""
+    a = (A if issparse(A) else coo_matrix(A)).copy()
+    a.eliminate_zeros()
+    return tuple(_np.ndarray(t) for t in (a._row, a._col, a._data))
