@@ -21,19 +21,21 @@ constexpr int64_t kGrainBytes = 128 << 10;
 
 /// Moves elements as they are.
 void move_elements(const View& out, const View& in) {
+  const int64_t size = int64_t(size_of(out.dtype));
+  const auto move_row = [&](int64_t n, std::byte* to, int64_t to_stride, const std::byte* from,
+                            int64_t from_stride) {
+    parallel_for(0, n, std::max<int64_t>(1, kGrainBytes / size), [&](int64_t first, int64_t last) {
+      copy_run(to + first * to_stride, to_stride, from + first * from_stride, from_stride,
+               last - first, size_t(size));
+    });
+  };
+  if (out.is_contiguous() && in.is_contiguous() && std::ranges::equal(out.sizes, in.sizes))
+    return move_row(out.numel(), out.data, size, in.data, size);
   const View views[] = {out, in};
   const LoopNest nest = LoopNest::plan(out.sizes, views);
-  const int64_t size = int64_t(size_of(out.dtype));
   const LoopNest::Operand &to = nest.operands[0], &from = nest.operands[1];
-  if (nest.rank == 1) {
-    parallel_for(0, nest.sizes[0], std::max<int64_t>(1, kGrainBytes / size),
-                 [&](int64_t first, int64_t last) {
-                   copy_run(to.data + first * to.strides[0], to.strides[0],
-                            from.data + first * from.strides[0], from.strides[0], last - first,
-                            size_t(size));
-                 });
-    return;
-  }
+  if (nest.rank == 1)
+    return move_row(nest.sizes[0], to.data, to.strides[0], from.data, from.strides[0]);
   Extents extents{};
   choose_extents(nest, 0, nest.rank, kMaxBlock, extents);
   const Tiling tiling(nest, extents);

@@ -213,15 +213,16 @@ void CpuBackend::fill(const prim::FillArgs& args) {
     else
       copy_run(p, stride, pattern, 0, n, size);
   };
-  const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
-  const LoopNest::Operand& o = nest.operands[0];
-  if (nest.rank == 1) {
+  const auto fill_row = [&](std::byte* data, int64_t stride) {
     parallel_for(0, numel, std::max<int64_t>(1, int64_t(131072 / size)),
                  [&](int64_t first, int64_t last) {
-                   fill_run(o.data + first * o.strides[0], o.strides[0], last - first);
+                   fill_run(data + first * stride, stride, last - first);
                  });
-    return;
-  }
+  };
+  if (out.is_contiguous()) return fill_row(out.data, int64_t(size));
+  const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
+  const LoopNest::Operand& o = nest.operands[0];
+  if (nest.rank == 1) return fill_row(o.data, o.strides[0]);
   Extents extents{};
   extents.fill(1);
   extents[0] = std::min<int64_t>(nest.sizes[0], 65536);
