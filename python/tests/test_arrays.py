@@ -257,6 +257,7 @@ def test_numbers_do_not_follow_the_array():
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_numbers_are_values():
     """What NumPy has scalars for does not change, is found in dicts, and computes as arrays of its dtype do."""
+    texts = []
     for m in (np, numpy):
         a = m.array([1.5, 2.5, -3.5])
         i = m.array([7, -7, 3])
@@ -270,6 +271,10 @@ def test_numbers_are_values():
         assert again == 0.5 and total == -0.5 and a.max() in {2.5}
         assert [repr(v) for v in (a[0], i[1], a[0] > 0, m.float32(0.5), m.complex128(1 + 2j))] == [
             "np.float64(1.5)", "np.int64(-7)", "np.True_", "np.float32(0.5)", "np.complex128(1+2j)"]
+        found = (m.linalg.norm(a), m.searchsorted(a, 2.0), m.dot(a, a), m.interp(1.5, i, i), m.median(a), m.array(3.0)[()], m.where(a > 0)[0][0])
+        assert all(m.isscalar(v) and hash(v) == hash(v.item()) for v in found)
+        texts.append([repr(v) for v in found])
+        assert m.float64(2.5).is_integer() is False and m.int64(6).bit_count() == 2 and not hasattr(a, "is_integer")
         with pytest.raises(TypeError, match="unhashable"):
             hash(a)
         with pytest.raises(IndexError):
@@ -278,6 +283,7 @@ def test_numbers_are_values():
             a[0, 0]
         with pytest.raises(TypeError):
             len(a[0])
+    assert texts[0] == texts[1]
     for dtypes in itertools.product(["bool", "int8", "uint8", "int32", "int64", "float32", "float64", "complex128"], repeat=2):
         values = [1, 3] if "bool" in dtypes or "uint8" in dtypes else [-3, 2]
         for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "lshift"):

@@ -140,6 +140,8 @@ def _get(array, key):
         if not backwards and type(array) is not Reversed and not _b.any(type(p) is _b.bool for p in parts):
             t = array._tensor
             _spread(parts, t)
+            if not parts and not t.dim() and t.device.type == "cpu":  # a[()] of one element
+                return result(t.clone())
             r = t[tuple(parts)]
         else:
             r = _basic(array, parts)

@@ -5,7 +5,7 @@ import builtins as _b
 import math as _math
 
 from .. import _C, _operators as _t
-from ._array import axes_of, axis_of, cast, ndarray, result_into, tensor_of, wrap
+from ._array import axes_of, axis_of, cast, ndarray, result, result_into, tensor_of
 from ._products import pair
 from ._joining import concatenate
 from ._shapes import ndindex
@@ -56,7 +56,7 @@ __all__ = [
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None, **options):
     """Elements below a limit become it, and those above the other."""
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
-    r = a if isinstance(a, ndarray) else wrap(tensor_of(a))
+    r = a if isinstance(a, ndarray) else result(tensor_of(a))
     t = r._tensor
     if (
         out is None
@@ -70,7 +70,7 @@ def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None, **options):
     ):
         if low is None or high is None or low <= high:
             if low == low and high == high and not isinstance(low, (list, tuple)) and not isinstance(high, (list, tuple)):
-                return wrap(_t.clamp(t, low, high))
+                return result(_t.clamp(t, low, high))
     if t.dtype is not _C.bool and not t.is_floating_point() and not t.is_complex():
         from ._types import LIMITS
 
@@ -92,11 +92,11 @@ def round(a, decimals=0, out=None):  # noqa: A001
         t = t.to(_C.float16)
     if t.is_floating_point() or t.is_complex():
         if decimals == 0:
-            r = _ALL["rint"]._compute(wrap(t))
+            r = _ALL["rint"]._compute(result(t))
         elif decimals > 0:
-            r = _ALL["rint"]._compute(wrap(t * 10.0**decimals)) / 10.0**decimals
+            r = _ALL["rint"]._compute(result(t * 10.0**decimals)) / 10.0**decimals
         else:
-            r = _ALL["rint"]._compute(wrap(t / 10.0**-decimals)) * 10.0**-decimals
+            r = _ALL["rint"]._compute(result(t / 10.0**-decimals)) * 10.0**-decimals
     elif decimals >= 0:
         r = t.clone()
     else:
@@ -114,12 +114,12 @@ def fix(x, out=None):
 
 def real(val):
     """The real parts; a view of complex arrays."""
-    return wrap(tensor_of(val)).real if not isinstance(val, ndarray) else val.real
+    return result(tensor_of(val)).real if not isinstance(val, ndarray) else val.real
 
 
 def imag(val):
     """The imaginary parts; a view of complex arrays."""
-    return wrap(tensor_of(val)).imag
+    return result(tensor_of(val)).imag
 
 
 def angle(z, deg=False):
@@ -128,8 +128,8 @@ def angle(z, deg=False):
     if t.is_complex():
         r = _t.atan2(t.imag, t.real)
     else:
-        r = _ALL["arctan2"]._compute(0, wrap(t if t.dtype is not _C.bool else t.to(_C.float64)))
-    return wrap(r * (180 / _math.pi) if deg else r)
+        r = _ALL["arctan2"]._compute(0, result(t if t.dtype is not _C.bool else t.to(_C.float64)))
+    return result(r * (180 / _math.pi) if deg else r)
 
 
 def iscomplexobj(x):
@@ -144,12 +144,12 @@ def isrealobj(x):
 
 def isreal(x):
     """Whether the imaginary part of each element is zero."""
-    return wrap(tensor_of(x)).imag == 0
+    return result(tensor_of(x)).imag == 0
 
 
 def iscomplex(x):
     """Whether the imaginary part of each element is other than zero."""
-    return wrap(tensor_of(x)).imag != 0
+    return result(tensor_of(x)).imag != 0
 
 
 def isscalar(element):
@@ -162,11 +162,11 @@ def real_if_close(a, tol=100):
     """The real parts, if all imaginary ones are next to zero."""
     t = tensor_of(a)
     if not t.is_complex():
-        return wrap(t)
+        return result(t)
     from ._types import finfo
 
     tol = tol * float(finfo(OF_TENSOR[t.dtype]).eps) if tol > 1 else tol
-    return wrap(t.real) if _b.bool((t.imag.abs() < tol).all()) else wrap(t)
+    return result(t.real) if _b.bool((t.imag.abs() < tol).all()) else result(t)
 
 
 def _infinite(name, sign):
@@ -193,7 +193,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     else:
         r = _t.nan_to_num(t, nan, posinf, neginf) if t.is_floating_point() else t.clone()
     if copy or not isinstance(x, ndarray):
-        return wrap(r)
+        return result(r)
     x._write(r)
     return x
 
@@ -209,7 +209,7 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     r = (((x - y).abs() <= tolerance) & _t.isfinite(y)) | (x == y)
     if equal_nan:
         r = r | (_t.isnan(x) & _t.isnan(y))
-    return wrap(r)
+    return result(r)
 
 
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -225,7 +225,7 @@ def array_equal(a1, a2, equal_nan=False):
         return False
     if a.shape != b.shape:
         return False
-    a, b = pair(wrap(a), wrap(b))
+    a, b = pair(result(a), result(b))
     same = a == b
     if equal_nan:
         same = same | (a.isnan() & b.isnan())
@@ -250,12 +250,12 @@ def i0(x):
     t = tensor_of(x)
     if t.is_complex():
         raise TypeError("i0 not supported for complex values")
-    return wrap(_t.i0(_floating(t)))
+    return result(_t.i0(_floating(t)))
 
 
 def sinc(x):
     """sin(pi x) / (pi x)."""
-    return wrap(_t.sinc(_floating(tensor_of(x))))
+    return result(_t.sinc(_floating(tensor_of(x))))
 
 
 def diff(a, n=1, axis=-1, prepend=None, append=None):
@@ -273,16 +273,16 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
         if v is None:
             continue
         v = tensor_of(v)
-        parts.append(wrap(v if v.dim() else v.expand([1 if i == axis else s for i, s in enumerate(t.shape)])))
+        parts.append(result(v if v.dim() else v.expand([1 if i == axis else s for i, s in enumerate(t.shape)])))
     if len(parts) > 1:
         t = concatenate(parts, axis)._tensor
     for _ in range(n):
         m = t.shape[axis]
         if m < 1:
-            return wrap(t)
+            return result(t)
         x, y = t.narrow(axis, 1, m - 1), t.narrow(axis, 0, m - 1)
         t = x != y if t.dtype is _C.bool else x - y
-    return wrap(t)
+    return result(t)
 
 
 def ediff1d(ary, to_end=None, to_begin=None):
@@ -299,7 +299,7 @@ def ediff1d(ary, to_end=None, to_begin=None):
                     f"dtype of `{'to_begin' if front else 'to_end'}` must be compatible with input `ary` under the `same_kind` rule."
                 )
             parts = [cast(v, t.dtype).reshape(-1), *parts] if front else [*parts, cast(v, t.dtype).reshape(-1)]
-    return wrap(_t.cat(parts))
+    return result(_t.cat(parts))
 
 
 def gradient(f, *varargs, axis=None, edge_order=1):
@@ -328,7 +328,7 @@ def gradient(f, *varargs, axis=None, edge_order=1):
             raise ValueError("when 1d, distances must match the length of the corresponding dimension")
         v = t.movedim(x, -1)
         if not h.dim() and not h.is_complex():
-            r.append(wrap(_even_gradient(v, h.item(), edge_order).movedim(-1, x)))
+            r.append(result(_even_gradient(v, h.item(), edge_order).movedim(-1, x)))
             continue
         h = h.expand(n - 1) if not h.dim() else h[1:] - h[:-1]
         h = h.to(t.device)
@@ -343,7 +343,7 @@ def gradient(f, *varargs, axis=None, edge_order=1):
         else:
             g[..., 0] = slope[..., 0] + (slope[..., 0] - slope[..., 1]) * h[0] / (h[0] + h[1])
             g[..., -1] = slope[..., -1] + (slope[..., -1] - slope[..., -2]) * h[-1] / (h[-1] + h[-2])
-        r.append(wrap(g.movedim(-1, x)))
+        r.append(result(g.movedim(-1, x)))
     return r[0] if len(r) == 1 else tuple(r)
 
 
@@ -368,12 +368,12 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
         d = dx
     else:
         p = tensor_of(x)
-        d = p[1:] - p[:-1] if p.dim() == 1 else diff(wrap(p), axis=axis)._tensor
+        d = p[1:] - p[:-1] if p.dim() == 1 else diff(result(p), axis=axis)._tensor
         d = d.reshape([-1 if i == axis else 1 for i in range(t.dim())]) if p.dim() == 1 else d
     n = t.shape[axis]
-    r = _ALL["multiply"]._compute(d if x is None else wrap(d), wrap(t.narrow(axis, 1, n - 1) + t.narrow(axis, 0, n - 1)))
+    r = _ALL["multiply"]._compute(d if x is None else result(d), result(t.narrow(axis, 1, n - 1) + t.narrow(axis, 0, n - 1)))
     r = r if r.is_floating_point() or r.is_complex() else r.to(_C.float64)
-    return wrap((r / 2).sum(axis))
+    return result((r / 2).sum(axis))
 
 
 def interp(x, xp, fp, left=None, right=None, period=None):
@@ -406,7 +406,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         r = _t.where(t == x0, y0, r)
     r = _t.where(t < px[0], tensor_of(left).to(r.dtype) if left is not None else py[0], r)
     r = _t.where(t > px[-1], tensor_of(right).to(r.dtype) if right is not None else py[-1], r)
-    return wrap(_t.where(t == px[-1], py[-1], _t.where(t.isnan(), t.to(r.dtype), r)))
+    return result(_t.where(t == px[-1], py[-1], _t.where(t.isnan(), t.to(r.dtype), r)))
 
 
 def unwrap(p, discont=None, axis=-1, *, period=2 * _math.pi):
@@ -414,7 +414,7 @@ def unwrap(p, discont=None, axis=-1, *, period=2 * _math.pi):
     t = tensor_of(p)
     whole = not t.is_floating_point() and isinstance(period, _b.int)
     t = t if whole else _floating(t)
-    d = diff(wrap(t), axis=axis)._tensor
+    d = diff(result(t), axis=axis)._tensor
     discont = period / 2 if discont is None else discont
     if whole:
         high, rest = divmod(period, 2)
@@ -428,7 +428,7 @@ def unwrap(p, discont=None, axis=-1, *, period=2 * _math.pi):
     correct = _t.where(d.abs() < discont, 0, correct).to(t.dtype)
     axis = axis_of(axis, t.dim())
     first = t.narrow(axis, 0, 1)
-    return wrap(_t.cat([first, t.narrow(axis, 1, t.shape[axis] - 1) + _t.cumsum(correct, axis)], axis))
+    return result(_t.cat([first, t.narrow(axis, 1, t.shape[axis] - 1) + _t.cumsum(correct, axis)], axis))
 
 
 # --- functions of the user ------------------------------------------------------------------------------------------------------
@@ -442,22 +442,22 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     shape = tuple(rows.shape[:-1])
     if 0 in shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    r = [tensor_of(func1d(wrap(row), *args, **kwargs)) for row in rows.reshape(-1, rows.shape[-1]).unbind(0)]
+    r = [tensor_of(func1d(result(row), *args, **kwargs)) for row in rows.reshape(-1, rows.shape[-1]).unbind(0)]
     r = _t.stack(r).reshape(shape + tuple(r[0].shape))
     inner = r.dim() - len(shape)
     order = list(range(axis)) + list(range(len(shape), len(shape) + inner)) + list(range(axis, len(shape)))
-    return wrap(r.permute(order))
+    return result(r.permute(order))
 
 
 def apply_over_axes(func, a, axes):
     """A function applied over one axis after another, which keep their places."""
-    a = wrap(tensor_of(a))
+    a = result(tensor_of(a))
     n = a.ndim
     for x in [axes] if isinstance(axes, _b.int) else axes:
         x = axis_of(x, n)
         r = func(a, x)
         if r.ndim != n:
-            r = wrap(r._tensor.unsqueeze(x))
+            r = result(r._tensor.unsqueeze(x))
         if r.ndim != n:
             raise ValueError("function is not returning an array of the correct shape")
         a = r
@@ -496,7 +496,8 @@ class vectorize:
         columns = list(zip(*results)) if several else [results]
         types = [None] * len(columns) if self.otypes is None else list(self.otypes)
         r = tuple(
-            wrap(tensor_of(list(c), d).reshape(shape) if c else _t.empty(shape, dtype=native(d or FLOAT64))) for c, d in zip(columns, types)
+            result(tensor_of(list(c), d).reshape(shape) if c else _t.empty(shape, dtype=native(d or FLOAT64)))
+            for c, d in zip(columns, types)
         )
         return r if several else r[0]
 
@@ -515,11 +516,11 @@ class vectorize:
 
         loop = broadcast_shapes(*[t.shape[: t.dim() - c] for t, c in zip(ts, cores)])
         ts = [t.expand(loop + tuple(t.shape[t.dim() - c:])) for t, c in zip(ts, cores)]
-        results = [self.pyfunc(*[wrap(t[i]) for t in ts], **kwargs) for i in ndindex(*loop)]
+        results = [self.pyfunc(*[result(t[i]) for t in ts], **kwargs) for i in ndindex(*loop)]
         several = bool(results) and isinstance(results[0], tuple)
         columns = list(zip(*results)) if several else [results]
         types = [None] * len(columns) if self.otypes is None else list(self.otypes)
-        r = tuple(wrap((s := _t.stack([tensor_of(v, d) for v in c])).reshape(loop + tuple(s.shape[1:]))) for c, d in zip(columns, types))
+        r = tuple(result((s := _t.stack([tensor_of(v, d) for v in c])).reshape(loop + tuple(s.shape[1:]))) for c, d in zip(columns, types))
         return r if several else r[0]
 
 
@@ -532,7 +533,7 @@ def packbits(a, /, axis=None, bitorder="big"):
     rows = (t != 0).movedim(axis, -1).to(_C.int64)
     rows = _t.constant_pad_nd(rows, [0, -rows.shape[-1] % 8])
     bits = rows.reshape(tuple(rows.shape[:-1]) + (-1, 8))
-    return wrap((bits * _weights(bitorder, t.device)).sum(-1).to(_C.uint8).movedim(-1, axis))
+    return result((bits * _weights(bitorder, t.device)).sum(-1).to(_C.uint8).movedim(-1, axis))
 
 
 def unpackbits(a, /, axis=None, count=None, bitorder="big"):
@@ -546,7 +547,7 @@ def unpackbits(a, /, axis=None, count=None, bitorder="big"):
     if count is not None:
         n = bits.shape[-1]
         bits = _t.constant_pad_nd(bits, [0, count - n]) if count > n else bits[..., : count if count >= 0 else n + count]
-    return wrap(bits.movedim(-1, axis))
+    return result(bits.movedim(-1, axis))
 
 
 def _weights(bitorder, device):

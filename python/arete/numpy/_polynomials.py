@@ -6,7 +6,7 @@ import warnings as _warnings
 
 from .. import _C, _operators as _t
 from . import linalg
-from ._array import cast, tensor_of, wrap
+from ._array import cast, result, tensor_of
 from ._products import convolve
 from ._types import OF_TENSOR, PROMOTED_NATIVE, finfo, number_type
 from ._ufuncs import _ALL
@@ -22,7 +22,7 @@ def _coefficients(p):
 
 def _as(like, t):
     """A polynomial where any of them was one."""
-    return poly1d(wrap(t)) if _b.any(isinstance(p, poly1d) for p in like) else wrap(t)
+    return poly1d(result(t)) if _b.any(isinstance(p, poly1d) for p in like) else result(t)
 
 
 def _trimmed(t):
@@ -35,10 +35,10 @@ def poly(seq_of_zeros):
     """The polynomial with these zeros, or the characteristic one of a matrix."""
     t = tensor_of(seq_of_zeros)
     if t.dim() == 2 and t.shape[0] == t.shape[1] and t.shape[0]:
-        t = linalg.eigvals(wrap(t))._tensor
+        t = linalg.eigvals(result(t))._tensor
     elif t.dim() != 1:
         if not t.dim():
-            return wrap(_t.ones(1, dtype=_C.float64))
+            return result(_t.ones(1, dtype=_C.float64))
         raise ValueError("input must be 1d or non-empty square 2d array.")
     t = t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
     r = _t.ones(1, dtype=t.dtype, device=t.device)
@@ -48,7 +48,7 @@ def poly(seq_of_zeros):
         a, b = sorted((complex(v) for v in t.tolist()), key=lambda v: (v.real, v.imag)), sorted(
             (complex(v).conjugate() for v in t.tolist()), key=lambda v: (v.real, v.imag))
         r = r.real.contiguous() if a == b else r
-    return wrap(r)
+    return result(r)
 
 
 def roots(p):
@@ -58,7 +58,7 @@ def roots(p):
         raise ValueError("Input must be a rank-1 array.")
     found = _t.nonzero(t)
     if not found.numel():
-        return wrap(_t.zeros(0, dtype=_C.float64))
+        return result(_t.zeros(0, dtype=_C.float64))
     last = int(found[-1])
     zeros = t.shape[0] - last - 1
     t = t[int(found[0]): last + 1]
@@ -68,8 +68,8 @@ def roots(p):
     if n:
         companion = _t.diag_embed(_t.ones(n - 1, dtype=t.dtype, device=t.device), -1)
         companion[0] = -t[1:] / t[0]
-        r = linalg.eigvals(wrap(companion))._tensor
-    return wrap(_t.cat([r, _t.zeros(zeros, dtype=r.dtype, device=r.device)]))
+        r = linalg.eigvals(result(companion))._tensor
+    return result(_t.cat([r, _t.zeros(zeros, dtype=r.dtype, device=r.device)]))
 
 
 def _sum(name, operator):
@@ -90,7 +90,7 @@ polyadd, polysub = _sum("polyadd", _t.add), _sum("polysub", _t.sub)
 
 def polymul(a1, a2):
     """The product of polynomials."""
-    return _as((a1, a2), convolve(wrap(_coefficients(a1)), wrap(_coefficients(a2)))._tensor)
+    return _as((a1, a2), convolve(result(_coefficients(a1)), result(_coefficients(a2)))._tensor)
 
 
 def polydiv(u, v):
@@ -123,8 +123,8 @@ def polyval(p, x):
     c = _coefficients(p)
     r = _t.zeros_like(t)
     for v in c.unbind(0):
-        r = _ALL["add"]._compute(wrap(_ALL["multiply"]._compute(wrap(r), wrap(t))), wrap(v))
-    return wrap(r)
+        r = _ALL["add"]._compute(result(_ALL["multiply"]._compute(result(r), result(t))), result(v))
+    return result(r)
 
 
 def polyder(p, m=1):
@@ -181,22 +181,22 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
         left = left * weights.unsqueeze(1)
         right = v * (weights.unsqueeze(1) if v.dim() == 2 else weights)
     scale = (left * left).sum(0).sqrt()
-    c, rest, rank, s = linalg.lstsq(wrap(left / scale), wrap(right), rcond)
+    c, rest, rank, s = linalg.lstsq(result(left / scale), result(right), rcond)
     c = (c._tensor.T / scale).T
     if rank != order and not full:
         _warnings.warn("Polyfit may be poorly conditioned", RankWarning, stacklevel=2)
     if full:
-        return wrap(c), rest, rank, s, rcond
+        return result(c), rest, rank, s, rcond
     if cov:
-        base = linalg.inv(wrap(_t.matmul((left / scale).T, left / scale)))._tensor / _t.outer(scale, scale)
+        base = linalg.inv(result(_t.matmul((left / scale).T, left / scale)))._tensor / _t.outer(scale, scale)
         if cov == "unscaled":
             factor = 1
         else:
             if t.shape[0] <= order:
                 raise ValueError("the number of data points must exceed order to scale the covariance matrix")
             factor = rest._tensor / (t.shape[0] - order)
-        return wrap(c), wrap(base * factor if v.dim() == 1 or isinstance(factor, int) else base.unsqueeze(-1) * factor)
-    return wrap(c)
+        return result(c), result(base * factor if v.dim() == 1 or isinstance(factor, int) else base.unsqueeze(-1) * factor)
+    return result(c)
 
 
 class poly1d:
@@ -212,7 +212,7 @@ class poly1d:
         if t.dim() > 1:
             raise ValueError("Polynomial must be 1d only.")
         t = _trimmed(t)
-        self.coeffs = wrap(t if t.numel() else _t.zeros(1, dtype=t.dtype))
+        self.coeffs = result(t if t.numel() else _t.zeros(1, dtype=t.dtype))
         self.variable = variable or "x"
 
     c = coef = coefficients = property(lambda self: self.coeffs)
@@ -236,7 +236,7 @@ class poly1d:
             raise ValueError("Does not support negative powers.")
         if power > self.order:
             t = self.coeffs._tensor
-            self.coeffs = wrap(_t.cat([t.new_zeros(power - self.order), t]))
+            self.coeffs = result(_t.cat([t.new_zeros(power - self.order), t]))
         self.coeffs[self.order - power] = value
 
     def __neg__(self):

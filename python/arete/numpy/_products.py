@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axis_of, cast, check_cast, ndarray, ordered, result_into, short_way, tensor_of, wrap
+from ._array import axis_of, cast, check_cast, ndarray, ordered, result, result_into, short_way, tensor_of
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
@@ -48,7 +48,7 @@ def matmul(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, s
         r = _product(_t.matmul, a, b)
     except RuntimeError as e:
         raise ValueError(f"operands could not be broadcast together: {e}") from None
-    return wrap(ordered(r, order)) if out is None else result_into(r, out, casting)
+    return result(ordered(r, order)) if out is None else result_into(r, out, casting)
 
 
 @short_way
@@ -72,11 +72,11 @@ def inner(a, b, /):
     """Products over the last axes of both."""
     a, b = pair(a, b)
     if not a.dim() or not b.dim():
-        return wrap(a * b)
+        return result(a * b)
     if a.shape[-1] != b.shape[-1]:
         raise ValueError(f"shapes {tuple(a.shape)} and {tuple(b.shape)} not aligned: {a.shape[-1]} (dim {a.dim() - 1}) != {b.shape[-1]} "
                          f"(dim {b.dim() - 1})")
-    return wrap(_product(lambda x, y: _t.tensordot(x, y, ([a.dim() - 1], [b.dim() - 1])), a, b))
+    return result(_product(lambda x, y: _t.tensordot(x, y, ([a.dim() - 1], [b.dim() - 1])), a, b))
 
 
 def outer(a, b, out=None):
@@ -90,7 +90,7 @@ def vdot(a, b, /):
     a, b = pair(a, b)
     if a.numel() != b.numel():
         raise ValueError("cannot reshape array: vdot takes as many elements of both")
-    return wrap(_product(_t.matmul, a.reshape(-1).conj() if a.is_complex() else a.reshape(-1), b.reshape(-1)))
+    return result(_product(_t.matmul, a.reshape(-1).conj() if a.is_complex() else a.reshape(-1), b.reshape(-1)))
 
 
 def vecdot(x1, x2, /, out=None, *, axis=-1, casting="same_kind", dtype=None, subok=True):
@@ -114,14 +114,14 @@ def vecdot(x1, x2, /, out=None, *, axis=-1, casting="same_kind", dtype=None, sub
 def matvec(x1, x2, /, out=None, *, casting="same_kind", dtype=None, subok=True):
     """Products of matrices and vectors."""
     a, b = pair(x1, x2, dtype)
-    return result_into(matmul(wrap(a), wrap(b.unsqueeze(-1)))._tensor.squeeze(-1), out, casting)
+    return result_into(matmul(result(a), result(b.unsqueeze(-1)))._tensor.squeeze(-1), out, casting)
 
 
 def vecmat(x1, x2, /, out=None, *, casting="same_kind", dtype=None, subok=True):
     """Products of vectors, conjugated, and matrices."""
     a, b = pair(x1, x2, dtype)
     a = a.conj() if a.is_complex() else a
-    return result_into(matmul(wrap(a.unsqueeze(-2)), wrap(b))._tensor.squeeze(-2), out, casting)
+    return result_into(matmul(result(a.unsqueeze(-2)), result(b))._tensor.squeeze(-2), out, casting)
 
 
 def tensordot(a, b, axes=2):
@@ -137,7 +137,7 @@ def tensordot(a, b, axes=2):
     if len(left) != len(right) or len(left) > _b.min(a.dim(), b.dim()) or _b.any(
             a.shape[axis_of(i, a.dim())] != b.shape[axis_of(j, b.dim())] for i, j in zip(left, right)):
         raise ValueError("shape-mismatch for sum")
-    return wrap(
+    return result(
         _product(lambda x, y: _t.tensordot(x, y, ([axis_of(i, a.dim()) for i in left], [axis_of(j, b.dim()) for j in right])), a, b)
     )
 
@@ -189,7 +189,7 @@ def einsum_path(*operands, optimize="greedy", einsum_call=False):
 def kron(a, b):
     """Kronecker's product."""
     a, b = pair(a, b)
-    return wrap(_t.kron(a, b) if a.dtype is not _C.bool else _t.kron(a.to(_C.uint8), b.to(_C.uint8)).to(_C.bool))
+    return result(_t.kron(a, b) if a.dtype is not _C.bool else _t.kron(a.to(_C.uint8), b.to(_C.uint8)).to(_C.bool))
 
 
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
@@ -210,9 +210,9 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
         raise ValueError(f"operands could not be broadcast together with shapes {tuple(a.shape)} {tuple(b.shape)}") from None
     (a0, a1, a2), (b0, b1, b2) = a.unbind(-1), b.unbind(-1)
     if flat:
-        return wrap(a0 * b1 - a1 * b0)
+        return result(a0 * b1 - a1 * b0)
     r = _t.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
-    return wrap(r.movedim(-1, axis_of(axisc, r.dim())))
+    return result(r.movedim(-1, axis_of(axisc, r.dim())))
 
 
 def _slide(a, v, mode):
@@ -253,7 +253,7 @@ def _vectors(a, v, name):
 def convolve(a, v, mode="full"):
     """The discrete convolution of two vectors."""
     a, v = _vectors(a, v, "convolve")
-    return wrap(_slide(v, a, mode) if v.shape[0] > a.shape[0] else _slide(a, v, mode))
+    return result(_slide(v, a, mode) if v.shape[0] > a.shape[0] else _slide(a, v, mode))
 
 
 def correlate(a, v, mode="valid"):
@@ -261,8 +261,8 @@ def correlate(a, v, mode="valid"):
     a, v = _vectors(a, v, "correlate")
     v = v.conj() if v.is_complex() else v
     if v.shape[0] > a.shape[0]:  # as the other way about, backwards
-        return wrap(_slide(v, a.flip((0,)), mode).flip((0,)))
-    return wrap(_slide(a, v.flip((0,)), mode))
+        return result(_slide(v, a.flip((0,)), mode).flip((0,)))
+    return result(_slide(a, v.flip((0,)), mode))
 
 
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
@@ -318,17 +318,17 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     right = (c if w is None else c * w).mT
     r = _t.matmul(c, right.conj() if right.is_complex() else right)
     r = r / fact if fact else r / _t.zeros((), dtype=r.dtype, device=r.device)
-    return wrap(r.squeeze())
+    return result(r.squeeze())
 
 
 def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     """The correlations of variables in rows."""
     c = cov(x, y, rowvar, dtype=dtype)._tensor
     if not c.dim():
-        return wrap(c / c)
+        return result(c / c)
     d = (c.diagonal().real if c.is_complex() else c.diagonal()).sqrt()
     r = c / d.unsqueeze(1) / d.unsqueeze(0)
-    return wrap(r if r.is_complex() else r.clamp(-1, 1))
+    return result(r if r.is_complex() else r.clamp(-1, 1))
 
 
 _C._set_array_operator("matmul", None, matmul, lambda a, b: matmul(b, a))

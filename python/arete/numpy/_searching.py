@@ -7,7 +7,7 @@ import math as _math
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result_into, short_way, sizes_of, tensor_of, wrap
+from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result, result_into, short_way, sizes_of, tensor_of, wrap
 from ._shapes import broadcast_shapes
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type, result_type
 
@@ -135,7 +135,7 @@ def searchsorted(a, v, side="left", sorter=None):
     d = d if d is not _C.bool else _C.uint8
     if d.is_complex:
         raise TypeError("searchsorted(): complex numbers are not searched")
-    return wrap(_t.searchsorted(cast(t, d).contiguous(), cast(x, d).to(t.device).contiguous(), right=side == "right"))
+    return result(_t.searchsorted(cast(t, d).contiguous(), cast(x, d).to(t.device).contiguous(), right=side == "right"))
 
 
 def digitize(x, bins, right=False):

@@ -9,7 +9,7 @@ import operator as _operator
 
 from .. import _C, _operators as _t, linalg as _linalg
 from ..linalg import LinAlgError
-from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, wrap as _wrap
+from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, result as _result
 from ._products import matmul, outer as _outer, pair as _pair, tensordot, vecdot
 from ._shapes import diagonal as _diagonal, matrix_transpose, trace as _trace
 from ._types import OF_TENSOR as _OF_TENSOR, finfo as _finfo
@@ -73,8 +73,8 @@ def inv(a):
     try:
         if t.is_complex():
             n = t.shape[-1]
-            return _wrap(_complex_half(_linalg.inv(_twice(t))[..., :n], n))
-        return _wrap(_linalg.inv(t))
+            return _result(_complex_half(_linalg.inv(_twice(t))[..., :n], n))
+        return _result(_linalg.inv(t))
     except LinAlgError as e:
         raise LinAlgError("Singular matrix") from e
 
@@ -82,7 +82,7 @@ def inv(a):
 def solve(a, b):
     """The x of a @ x = b; b is a vector only where it has one axis."""
     t, y = (_real(v) for v in _pair(a, b))
-    _matrix(_wrap(t), True)
+    _matrix(_result(t), True)
     if not y.dim():
         raise LinAlgError("0-dimensional array given. Array must be at least one-dimensional")
     vector = y.dim() == 1
@@ -100,26 +100,26 @@ def solve(a, b):
             r = _linalg.solve(t, y)
     except LinAlgError as e:
         raise LinAlgError("Singular matrix") from e
-    return _wrap(r.squeeze(-1) if vector else r)
+    return _result(r.squeeze(-1) if vector else r)
 
 
 def cholesky(a, /, *, upper=False):
     """The triangular L with L @ L.T = a, or its transpose; of `a` the triangle of that name is read."""
     t = _matrix(a, True)
     try:
-        return _wrap(_factorized("cholesky", t.mH.contiguous()).mH.contiguous() if upper else _factorized("cholesky", t))
+        return _result(_factorized("cholesky", t.mH.contiguous()).mH.contiguous() if upper else _factorized("cholesky", t))
     except LinAlgError as e:
         raise LinAlgError("Matrix is not positive definite") from e
 
 
 def det(a):
     """The determinant."""
-    return _wrap(_factorized("det", _matrix(a, True)))
+    return _result(_factorized("det", _matrix(a, True)))
 
 
 def slogdet(a):
     """The sign and the logarithm of the determinant."""
-    return SlogdetResult(*[_wrap(v) for v in _factorized("slogdet", _matrix(a, True))])
+    return SlogdetResult(*[_result(v) for v in _factorized("slogdet", _matrix(a, True))])
 
 
 def qr(a, mode="reduced"):
@@ -128,16 +128,16 @@ def qr(a, mode="reduced"):
         raise ValueError(f"Unrecognized mode '{mode}'" if mode != "raw" else "qr(): mode 'raw' gives LAPACK's form, which there is none of")
     r = _factorized("qr", _matrix(a), mode)
     if mode == "r":
-        return _wrap(r[1] if isinstance(r, tuple) else r)
-    return QRResult(_wrap(r[0]), _wrap(r[1]))
+        return _result(r[1] if isinstance(r, tuple) else r)
+    return QRResult(_result(r[0]), _result(r[1]))
 
 
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     """U, S and Vh; `hermitian` says that the matrix is its own transpose, which changes nothing but NumPy's way."""
     t = _matrix(a)
     if not compute_uv:
-        return _wrap(_factorized("svdvals", t))
-    return SVDResult(*[_wrap(v) for v in _factorized("svd", t, full_matrices)])
+        return _result(_factorized("svdvals", t))
+    return SVDResult(*[_result(v) for v in _factorized("svd", t, full_matrices)])
 
 
 def svdvals(x, /):
@@ -165,7 +165,7 @@ def eig(a):
     _finite(t)
     w, v = _factorized("eig", t)
     real = _gives_real() and not t.is_complex() and not _b.bool((w.imag != 0).any())
-    return EigResult(_wrap(w.real.contiguous() if real else w), _wrap(v.real.contiguous() if real else v))
+    return EigResult(_result(w.real.contiguous() if real else w), _result(v.real.contiguous() if real else v))
 
 
 def _finite(t):
@@ -178,7 +178,7 @@ def eigvals(a):
     t = _matrix(a, True)
     _finite(t)
     w = _factorized("eigvals", t)
-    return _wrap(_real_if_so(w) if _gives_real() and not t.is_complex() else w)
+    return _result(_real_if_so(w) if _gives_real() and not t.is_complex() else w)
 
 
 def _triangle(UPLO):
@@ -189,12 +189,12 @@ def _triangle(UPLO):
 
 def eigh(a, UPLO="L"):
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read."""
-    return EighResult(*[_wrap(v) for v in _factorized("eigh", _matrix(a, True), _triangle(UPLO))])
+    return EighResult(*[_result(v) for v in _factorized("eigh", _matrix(a, True), _triangle(UPLO))])
 
 
 def eigvalsh(a, UPLO="L"):
     """Eigenvalues of a symmetric matrix, of which one triangle is read."""
-    return _wrap(_factorized("eigvalsh", _matrix(a, True), _triangle(UPLO)))
+    return _result(_factorized("eigvalsh", _matrix(a, True), _triangle(UPLO)))
 
 
 def pinv(a, rcond=None, hermitian=False, *, rtol=None):
@@ -204,12 +204,12 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     t = _matrix(a)
     limit = rcond if rcond is not None else rtol if rtol is not None else 1e-15 if rtol is None else None
     if t.numel() == 0:
-        return _wrap(_t.empty(tuple(t.shape[:-2]) + (t.shape[-1], t.shape[-2]), dtype=t.dtype, device=t.device))
+        return _result(_t.empty(tuple(t.shape[:-2]) + (t.shape[-1], t.shape[-2]), dtype=t.dtype, device=t.device))
     u, s, vh = _factorized("svd", t, False)
     limit = _tensor_of(limit).to(s.dtype).to(s.device)
     keep = s > limit.unsqueeze(-1) * s.amax(-1, True) if limit.dim() else s > limit * s.amax(-1, True)
     s = _t.where(keep, 1 / _t.where(keep, s, 1), 0).to(s.dtype)
-    return _wrap(_t.matmul(vh.mH, s.unsqueeze(-1) * u.mH))
+    return _result(_t.matmul(vh.mH, s.unsqueeze(-1) * u.mH))
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
@@ -218,7 +218,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
         raise ValueError("`tol` and `rtol` can't be both set.")
     t = _tensor_of(A)
     if t.dim() < 2:
-        return _wrap((t != 0).any().to(_C.int64))
+        return _result((t != 0).any().to(_C.int64))
     t = _real(t)
     s = _factorized("svdvals", t)
     if tol is None:
@@ -226,7 +226,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
         tol = s.amax(-1, True) * _tensor_of(rtol).to(s.dtype).unsqueeze(-1)
     else:
         tol = _tensor_of(tol).to(s.dtype).unsqueeze(-1)
-    return _wrap((s > tol).sum(-1))
+    return _result((s > tol).sum(-1))
 
 
 def lstsq(a, b, rcond=None):
@@ -249,7 +249,7 @@ def lstsq(a, b, rcond=None):
     if rank == n and m > n:
         d = y - _t.matmul(t, x)
         rest = (d.abs() ** 2).sum(0)
-    return _wrap(x.squeeze(1) if vector else x), _wrap(rest), rank, _wrap(s)
+    return _result(x.squeeze(1) if vector else x), _result(rest), rank, _result(s)
 
 
 def matrix_power(a, n):
@@ -264,14 +264,14 @@ def matrix_power(a, n):
     except TypeError:
         raise TypeError("exponent must be an integer") from None
     if n < 0:
-        t, n = inv(_wrap(t))._tensor, -n
+        t, n = inv(_result(t))._tensor, -n
     r = None
     while n:
         if n & 1:
-            r = t if r is None else matmul(_wrap(r), _wrap(t))._tensor
+            r = t if r is None else matmul(_result(r), _result(t))._tensor
         n >>= 1
-        t = matmul(_wrap(t), _wrap(t))._tensor if n else t
-    return _wrap(r.clone() if r is t else r) if r is not None else _wrap(
+        t = matmul(_result(t), _result(t))._tensor if n else t
+    return _result(r.clone() if r is t else r) if r is not None else _result(
         _t.eye(t.shape[-1], dtype=t.dtype, device=t.device).expand(t.shape).clone())
 
 
@@ -296,7 +296,7 @@ def multi_dot(arrays, *, out=None):
             cost[i][j], cut[i, j] = _b.min((cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j))
 
     def product(i, j):
-        return _wrap(ts[i]) if i == j else matmul(product(i, cut[i, j]), product(cut[i, j] + 1, j))
+        return _result(ts[i]) if i == j else matmul(product(i, cut[i, j]), product(cut[i, j] + 1, j))
 
     r = product(0, n - 1)._tensor
     r = r.squeeze(0) if first else r
@@ -348,14 +348,14 @@ def norm(x, ord=None, axis=None, keepdims=False):
     if axis is None:
         if ord is None or (ord in ("f", "fro") and t.dim() == 2) or (ord == 2 and t.dim() == 1):
             r = _vector_norm(t.reshape(-1), None, 0, False)
-            return _wrap(r.reshape((1,) * t.dim()) if keepdims else r)
+            return _result(r.reshape((1,) * t.dim()) if keepdims else r)
         axes = tuple(range(t.dim()))
     else:
         axes = _axes_of(axis, t.dim())
     if len(axes) == 1:
-        return _wrap(_vector_norm(t, ord, axes, keepdims))
+        return _result(_vector_norm(t, ord, axes, keepdims))
     if len(axes) == 2:
-        return _wrap(_matrix_norm(t, ord, axes, keepdims))
+        return _result(_matrix_norm(t, ord, axes, keepdims))
     raise ValueError("Improper number of dimensions to norm.")
 
 
@@ -365,16 +365,16 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     t = t if t.is_floating_point() or t.is_complex() else t.to(_C.float64)
     axes = _axes_of(axis, t.dim())
     if not axes:
-        return _wrap(t.abs())
+        return _result(t.abs())
     if not t.numel() and ord not in (_math.inf, -_math.inf):
-        return _wrap(t.abs().sum(axes, keepdims))
-    return _wrap(_vector_norm(t, ord, axes, keepdims))
+        return _result(t.abs().sum(axes, keepdims))
+    return _result(_vector_norm(t, ord, axes, keepdims))
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     """The norm of matrices in the last two axes."""
     t = _matrix(x)
-    return _wrap(_matrix_norm(t, ord, (t.dim() - 2, t.dim() - 1), keepdims))
+    return _result(_matrix_norm(t, ord, (t.dim() - 2, t.dim() - 1), keepdims))
 
 
 def cond(x, p=None):
@@ -382,9 +382,9 @@ def cond(x, p=None):
     t = _matrix(x)
     if p in (None, 2, -2):
         s = _factorized("svdvals", t)
-        return _wrap(s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0])
+        return _result(s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0])
     last = (t.dim() - 2, t.dim() - 1)
-    return _wrap(_matrix_norm(t, p, last, False) * _matrix_norm(inv(_wrap(t))._tensor, p, last, False))
+    return _result(_matrix_norm(t, p, last, False) * _matrix_norm(inv(_result(t))._tensor, p, last, False))
 
 
 def tensorinv(a, ind=2):
@@ -393,7 +393,7 @@ def tensorinv(a, ind=2):
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     first, last = tuple(t.shape[:ind]), tuple(t.shape[ind:])
-    return _wrap(inv(_wrap(t.reshape(_math.prod(first), -1)))._tensor.reshape(last + first))
+    return _result(inv(_result(t.reshape(_math.prod(first), -1)))._tensor.reshape(last + first))
 
 
 def tensorsolve(a, b, axes=None):
@@ -405,7 +405,7 @@ def tensorsolve(a, b, axes=None):
     shape = tuple(t.shape[y.dim():])
     if _math.prod(shape) != y.numel():
         raise LinAlgError("Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])")
-    return _wrap(solve(_wrap(t.reshape(y.numel(), -1)), _wrap(y.reshape(-1)))._tensor.reshape(shape))
+    return _result(solve(_result(t.reshape(y.numel(), -1)), _result(y.reshape(-1)))._tensor.reshape(shape))
 
 
 def cross(x1, x2, /, *, axis=-1):
@@ -415,7 +415,7 @@ def cross(x1, x2, /, *, axis=-1):
     a, b = _tensor_of(x1), _tensor_of(x2)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors")
-    return product(_wrap(a), _wrap(b), axis=axis)
+    return product(_result(a), _result(b), axis=axis)
 
 
 def outer(x1, x2, /):
@@ -423,7 +423,7 @@ def outer(x1, x2, /):
     a, b = _tensor_of(x1), _tensor_of(x2)
     if a.dim() != 1 or b.dim() != 1:
         raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={a.dim()} and x2.ndim={b.dim()}.")
-    return _outer(_wrap(a), _wrap(b))
+    return _outer(_result(a), _result(b))
 
 
 def diagonal(x, /, *, offset=0):

@@ -9,7 +9,7 @@ import operator as _operator
 from .. import _C, _operators as _t
 from ._array import (
     axis_of as _axis_of, get_device as _get_device, ndarray as _ndarray, result_into as _result_into, sizes_of as _sizes_of,
-    tensor_of as _tensor_of, wrap as _wrap,
+    tensor_of as _tensor_of, result as _result,
 )
 from ._types import LIMITS as _LIMITS, as_dtype as _as_dtype
 
@@ -40,7 +40,7 @@ class SeedSequence:
     def generate_state(self, n_words, dtype=None):
         if dtype is not None and _as_dtype(dtype).name != "int64":
             raise TypeError("seeds are int64: there are no unsigned dtypes but uint8")
-        return _wrap(_t.randint(0, 2**32, (n_words,), generator=_generator(self._number())))
+        return _result(_t.randint(0, 2**32, (n_words,), generator=_generator(self._number())))
 
 
 def _generator(seed):
@@ -82,6 +82,8 @@ def _shape(size, *parameters):
     """The shape of the result: `size`, or that of the parameters together."""
     if size is not None:
         shape = _sizes_of(size)
+        if not parameters:
+            return shape
         together = tuple(_t.broadcast_shapes(*[p.shape for p in parameters])) if parameters else ()
         if tuple(_t.broadcast_shapes(together, shape)) != shape:
             raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {together}.")
@@ -152,20 +154,20 @@ class _Distributions:
         if isinstance(loc, (int, float)) and isinstance(scale, (int, float)):  # no tensors, and nobody waits for a GPU
             if not scale >= 0:
                 raise ValueError("scale < 0")
-            return _wrap(self._normal(_shape(size), dtype).mul_(scale).add_(loc))
+            return _result(self._normal(_shape(size), dtype).mul_(scale).add_(loc))
         shape, (m, s) = self._array(size, loc, scale)
         _require(s >= 0, "scale < 0")
-        return _wrap((self._normal(shape) * s + m).to(dtype))
+        return _result((self._normal(shape) * s + m).to(dtype))
 
     def _uniform_of(self, low, high, size, dtype=_F64):
         if isinstance(low, (int, float)) and isinstance(high, (int, float)):
             if not _math.isfinite(high - low):
                 raise OverflowError("high - low range exceeds valid bounds")
-            return _wrap(self._uniform(_shape(size), dtype).mul_(high - low).add_(low))
+            return _result(self._uniform(_shape(size), dtype).mul_(high - low).add_(low))
         shape, (a, b) = self._array(size, low, high)
         if not _b.bool(_t.isfinite(b - a).all()):
             raise OverflowError("high - low range exceeds valid bounds")
-        return _wrap((self._uniform(shape) * (b - a) + a).to(dtype))
+        return _result((self._uniform(shape) * (b - a) + a).to(dtype))
 
     def normal(self, loc=0.0, scale=1.0, size=None):
         return self._normal_of(loc, scale, size)
@@ -176,93 +178,93 @@ class _Distributions:
     def exponential(self, scale=1.0, size=None):
         shape, (s,) = self._array(size, scale)
         _require(s >= 0, "scale < 0")
-        return _wrap(-self._open(shape).log() * s)
+        return _result(-self._open(shape).log() * s)
 
     def gamma(self, shape, scale=1.0, size=None):
         _, (a, s) = self._array(size, shape, scale)
         _require(a >= 0, "shape < 0")
         _require(s >= 0, "scale < 0")
-        return _wrap(self._gamma(a) * s)
+        return _result(self._gamma(a) * s)
 
     def beta(self, a, b, size=None):
         _, (x, y) = self._array(size, a, b)
         _require(x > 0, "a <= 0")
         _require(y > 0, "b <= 0")
         x, y = self._gamma(x), self._gamma(y)
-        return _wrap(x / (x + y))
+        return _result(x / (x + y))
 
     def chisquare(self, df, size=None):
         _, (d,) = self._array(size, df)
         _require(d > 0, "df <= 0")
-        return _wrap(2 * self._gamma(d / 2))
+        return _result(2 * self._gamma(d / 2))
 
     def noncentral_chisquare(self, df, nonc, size=None):
         shape, (d, n) = self._array(size, df, nonc)
         _require(d > 0, "df <= 0")
         _require(n >= 0, "nonc < 0")
         more = self._poisson(n / 2)  # a mixture over whole numbers of further degrees
-        return _wrap(2 * self._gamma(d / 2 + more))
+        return _result(2 * self._gamma(d / 2 + more))
 
     def f(self, dfnum, dfden, size=None):
         _, (a, b) = self._array(size, dfnum, dfden)
         _require(a > 0, "dfnum <= 0")
         _require(b > 0, "dfden <= 0")
-        return _wrap(self._gamma(a / 2) * b / (self._gamma(b / 2) * a))
+        return _result(self._gamma(a / 2) * b / (self._gamma(b / 2) * a))
 
     def noncentral_f(self, dfnum, dfden, nonc, size=None):
         _, (a, b, n) = self._array(size, dfnum, dfden, nonc)
-        top = self.noncentral_chisquare(_wrap(a), _wrap(n))._tensor
-        return _wrap(top * b / (2 * self._gamma(b / 2) * a))
+        top = self.noncentral_chisquare(_result(a), _result(n))._tensor
+        return _result(top * b / (2 * self._gamma(b / 2) * a))
 
     def standard_t(self, df, size=None):
         shape, (d,) = self._array(size, df)
         _require(d > 0, "df <= 0")
-        return _wrap(self._normal(shape) * (d / 2).sqrt() / self._gamma(d / 2).sqrt())
+        return _result(self._normal(shape) * (d / 2).sqrt() / self._gamma(d / 2).sqrt())
 
     def standard_cauchy(self, size=None):
-        return _wrap(_t.tan(_math.pi * (self._uniform(_shape(size)) - 0.5)))
+        return _result(_t.tan(_math.pi * (self._uniform(_shape(size)) - 0.5)))
 
     def laplace(self, loc=0.0, scale=1.0, size=None):
         shape, (m, s) = self._array(size, loc, scale)
         _require(s >= 0, "scale < 0")
         u = self._open(shape) - 0.5
-        return _wrap(m - s * _t.sign(u) * _t.log1p((-2 * u.abs()).clamp(min=-1 + 2**-53)))
+        return _result(m - s * _t.sign(u) * _t.log1p((-2 * u.abs()).clamp(min=-1 + 2**-53)))
 
     def logistic(self, loc=0.0, scale=1.0, size=None):
         shape, (m, s) = self._array(size, loc, scale)
         _require(s >= 0, "scale < 0")
         u = self._open(shape).clamp(max=1 - 2**-53)
-        return _wrap(m + s * (u.log() - _t.log1p(-u)))
+        return _result(m + s * (u.log() - _t.log1p(-u)))
 
     def gumbel(self, loc=0.0, scale=1.0, size=None):
         shape, (m, s) = self._array(size, loc, scale)
         _require(s >= 0, "scale < 0")
-        return _wrap(m - s * _t.log(-self._open(shape).clamp(max=1 - 2**-53).log()))
+        return _result(m - s * _t.log(-self._open(shape).clamp(max=1 - 2**-53).log()))
 
     def lognormal(self, mean=0.0, sigma=1.0, size=None):
         shape, (m, s) = self._array(size, mean, sigma)
         _require(s >= 0, "sigma < 0")
-        return _wrap((self._normal(shape) * s + m).exp())
+        return _result((self._normal(shape) * s + m).exp())
 
     def pareto(self, a, size=None):
         shape, (x,) = self._array(size, a)
         _require(x > 0, "a <= 0")
-        return _wrap(_t.expm1(-self._open(shape).log() / x))
+        return _result(_t.expm1(-self._open(shape).log() / x))
 
     def power(self, a, size=None):
         shape, (x,) = self._array(size, a)
         _require(x > 0, "a <= 0")
-        return _wrap(self._open(shape) ** (1 / x))
+        return _result(self._open(shape) ** (1 / x))
 
     def rayleigh(self, scale=1.0, size=None):
         shape, (s,) = self._array(size, scale)
         _require(s >= 0, "scale < 0")
-        return _wrap(s * (-2 * self._open(shape).log()).sqrt())
+        return _result(s * (-2 * self._open(shape).log()).sqrt())
 
     def weibull(self, a, size=None):
         shape, (x,) = self._array(size, a)
         _require(x >= 0, "a < 0")
-        return _wrap(_t.where(x == 0, 0, (-self._open(shape).log()) ** (1 / x)))
+        return _result(_t.where(x == 0, 0, (-self._open(shape).log()) ** (1 / x)))
 
     def triangular(self, left, mode, right, size=None):
         shape, (a, c, b) = self._array(size, left, mode, right)
@@ -270,7 +272,7 @@ class _Distributions:
         _require(c <= b, "mode > right")
         _require(a < b, "left == right")
         u = self._uniform(shape)
-        return _wrap(_t.where(u < (c - a) / (b - a), a + (u * (b - a) * (c - a)).sqrt(), b - ((1 - u) * (b - a) * (b - c)).sqrt()))
+        return _result(_t.where(u < (c - a) / (b - a), a + (u * (b - a) * (c - a)).sqrt(), b - ((1 - u) * (b - a) * (b - c)).sqrt()))
 
     def vonmises(self, mu, kappa, size=None):
         shape, (m, k) = self._array(size, mu, kappa)
@@ -289,7 +291,7 @@ class _Distributions:
 
         angle = self._reject(shape, propose)
         angle = _t.where(self._uniform(shape) < 0.5, -angle, angle)
-        return _wrap(_t.remainder(angle + m + _math.pi, 2 * _math.pi) - _math.pi)
+        return _result(_t.remainder(angle + m + _math.pi, 2 * _math.pi) - _math.pi)
 
     def wald(self, mean, scale, size=None):
         shape, (m, s) = self._array(size, mean, scale)
@@ -297,7 +299,7 @@ class _Distributions:
         _require(s > 0, "scale <= 0")
         y = self._normal(shape) ** 2 * m
         x = m + m / (2 * s) * (y - (4 * s * y + y * y).sqrt())
-        return _wrap(_t.where(self._uniform(shape) <= m / (m + x), x, m * m / x))
+        return _result(_t.where(self._uniform(shape) <= m / (m + x), x, m * m / x))
 
     # --- whole numbers ---
 
@@ -307,7 +309,7 @@ class _Distributions:
     def poisson(self, lam=1.0, size=None):
         _, (rate,) = self._array(size, lam)
         _require(rate >= 0, "lam < 0 or lam is NaN")
-        return _wrap(self._poisson(rate).to(_C.int64))
+        return _result(self._poisson(rate).to(_C.int64))
 
     def _binomial(self, n, p):
         """By beta numbers, which halve how many trials are left, and the last few one by one."""
@@ -329,18 +331,18 @@ class _Distributions:
         _, (trials, chance) = self._array(size, n, p)
         _require(trials >= 0, "n < 0")
         _require((chance >= 0) & (chance <= 1), "p < 0, p > 1 or p is NaN")
-        return _wrap(self._binomial(trials, chance).to(_C.int64))
+        return _result(self._binomial(trials, chance).to(_C.int64))
 
     def negative_binomial(self, n, p, size=None):
         _, (k, chance) = self._array(size, n, p)
         _require(k > 0, "n <= 0")
         _require((chance > 0) & (chance <= 1), "p <= 0, p > 1 or p is NaN")
-        return _wrap(self._poisson(self._gamma(k) * (1 - chance) / chance).to(_C.int64))
+        return _result(self._poisson(self._gamma(k) * (1 - chance) / chance).to(_C.int64))
 
     def geometric(self, p, size=None):
         shape, (chance,) = self._array(size, p)
         _require((chance > 0) & (chance <= 1), "p <= 0, p > 1 or p contains NaNs")
-        return _wrap((self._open(shape).log() / _t.log1p(-chance)).ceil().clamp(1, 2.0**62).to(_C.int64))
+        return _result((self._open(shape).log() / _t.log1p(-chance)).ceil().clamp(1, 2.0**62).to(_C.int64))
 
     def logseries(self, p, size=None):
         shape, (chance,) = self._array(size, p)
@@ -349,7 +351,7 @@ class _Distributions:
         q = -_t.expm1(u * _t.log1p(-chance))  # Kemp's method
         v = self._open(shape)
         r = (1 + v.log() / q.clamp(min=1e-300).log()).floor()
-        return _wrap(_t.where(v > chance, 1, _t.where(v <= q * q, r, _t.where(v >= q, 1, 2))).to(_C.int64))
+        return _result(_t.where(v > chance, 1, _t.where(v <= q * q, r, _t.where(v >= q, 1, 2))).to(_C.int64))
 
     def zipf(self, a, size=None):
         shape, (x,) = self._array(size, a)
@@ -364,7 +366,7 @@ class _Distributions:
             ok = (k < 2.0**62) & (k >= 1) & (v * k * (t - 1) / (b[at] - 1) <= t / b[at])
             return k, ok
 
-        return _wrap(self._reject(shape, propose).to(_C.int64))
+        return _result(self._reject(shape, propose).to(_C.int64))
 
     def hypergeometric(self, ngood, nbad, nsample, size=None):
         shape, (good, bad, n) = self._array(size, ngood, nbad, nsample)
@@ -374,7 +376,7 @@ class _Distributions:
         for i in range(int(n.max()) if n.numel() else 0):  # one after another, without replacement
             hit = self._uniform(shape) * (good + bad - i).clamp(min=1) < good - found
             found = _t.where((i < n) & hit, found + 1, found)
-        return _wrap(found.to(_C.int64))
+        return _result(found.to(_C.int64))
 
     def multinomial(self, n, pvals, size=None):
         p = _real(pvals)[0]
@@ -392,13 +394,13 @@ class _Distributions:
             x = left if i == p.shape[-1] - 1 else self._binomial(left, (q / rest.clamp(min=1e-300)).clamp(0, 1))
             r.append(x)
             left, rest = left - x, rest - q
-        return _wrap(_t.stack(r, -1).to(_C.int64))
+        return _result(_t.stack(r, -1).to(_C.int64))
 
     def dirichlet(self, alpha, size=None):
         a = _real(alpha)[0]
         _require(a > 0, "alpha <= 0")
         x = self._gamma(a.expand((() if size is None else _sizes_of(size)) + tuple(a.shape)))
-        return _wrap(x / x.sum(-1, True))
+        return _result(x / x.sum(-1, True))
 
     def multivariate_normal(self, mean, cov, size=None, check_valid="warn", tol=1e-8, *, method="svd"):
         m, c = _real(mean, cov)
@@ -422,17 +424,17 @@ class _Distributions:
 
             warnings.warn("covariance is not symmetric positive-semidefinite.", RuntimeWarning, stacklevel=2)
         z = self._normal((() if size is None else _sizes_of(size)) + tuple(m.shape))
-        return _wrap(m + _t.matmul(z * w.clamp(min=0).sqrt(), v.T))
+        return _result(m + _t.matmul(z * w.clamp(min=0).sqrt(), v.T))
 
     # --- orders ---
 
     def permutation(self, x, axis=0):
         """An array in another order along an axis, or the numbers below one."""
         if not hasattr(x, "__len__") and not getattr(x, "ndim", 0):
-            return _wrap(_t.randperm(_operator.index(x), device=_get_device(), generator=self._own))
+            return _result(_t.randperm(_operator.index(x), device=_get_device(), generator=self._own))
         t = _tensor_of(x)
         axis = _axis_of(axis, t.dim())
-        return _wrap(_t.index_select(t, axis, _t.randperm(t.shape[axis], device=t.device, generator=self._own)))
+        return _result(_t.index_select(t, axis, _t.randperm(t.shape[axis], device=t.device, generator=self._own)))
 
     def shuffle(self, x, axis=0):
         """Another order, in place: of an array along an axis, or of a list."""
@@ -483,9 +485,9 @@ class _Distributions:
             at = _t.randperm(n, device=_get_device(), generator=self._own)[:k]
         at = at.reshape(shape)
         if whole:
-            return _wrap(at)
+            return _result(at)
         r = _t.index_select(t, axis, at.reshape(-1).to(t.device))
-        return _wrap(r.reshape(tuple(t.shape[:axis]) + shape + tuple(t.shape[axis + 1:])))
+        return _result(r.reshape(tuple(t.shape[:axis]) + shape + tuple(t.shape[axis + 1:])))
 
     def _integers(self, low, high, size, dtype, closed):
         if high is None:
@@ -503,9 +505,9 @@ class _Distributions:
         _require(a < b, "low >= high")
         shape = _shape(size, a, b)
         if not a.dim() and not b.dim():
-            return _wrap(_t.randint(int(a), int(b), shape, device=_get_device(), generator=self._own).to(d._tensor_dtype))
+            return _result(_t.randint(int(a), int(b), shape, device=_get_device(), generator=self._own).to(d._tensor_dtype))
         r = a + (self._uniform(shape) * (b - a)).floor().to(_C.int64)
-        return _wrap(_t.minimum(r, b - 1).to(d._tensor_dtype))
+        return _result(_t.minimum(r, b - 1).to(d._tensor_dtype))
 
 
 def _float_type(dtype):
@@ -578,11 +580,11 @@ class Generator(_Distributions):
         for c in counts:
             rest -= c
             x = self.hypergeometric(
-                _wrap(_t.full(shape, float(c), dtype=_F64)), _wrap(_t.full(shape, float(rest), dtype=_F64)), _wrap(left)
+                _result(_t.full(shape, float(c), dtype=_F64)), _result(_t.full(shape, float(rest), dtype=_F64)), _result(left)
             )._tensor
             r.append(x)
             left = left - x
-        return _wrap(_t.stack(r, -1))
+        return _result(_t.stack(r, -1))
 
 
 def _generator_of(entropy, key, state):
@@ -614,15 +616,15 @@ class RandomState(_Distributions):
 
     def rand(self, *size, dtype=float):
         """Uniform numbers from 0 to below 1."""
-        return _wrap(self._uniform(size, _float_type(dtype)))
+        return _result(self._uniform(size, _float_type(dtype)))
 
     def randn(self, *size, dtype=float):
         """Normal numbers."""
-        return _wrap(self._normal(size, _float_type(dtype)))
+        return _result(self._normal(size, _float_type(dtype)))
 
     def random_sample(self, size=None, dtype=float):
         """Uniform numbers from 0 to below 1."""
-        return _wrap(self._uniform(_shape(size), _float_type(dtype)))
+        return _result(self._uniform(_shape(size), _float_type(dtype)))
 
     random = ranf = sample = random_sample
 
@@ -635,7 +637,7 @@ class RandomState(_Distributions):
         return self._integers(*((1, low) if high is None else (low, high)), size, int, True)
 
     def standard_normal(self, size=None, dtype=float):
-        return _wrap(self._normal(_shape(size), _float_type(dtype)))
+        return _result(self._normal(_shape(size), _float_type(dtype)))
 
     def normal(self, loc=0.0, scale=1.0, size=None, dtype=float):
         return self._normal_of(loc, scale, size, _float_type(dtype))
