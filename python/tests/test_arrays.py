@@ -271,7 +271,8 @@ def test_numbers_are_values():
         assert again == 0.5 and total == -0.5 and a.max() in {2.5}
         assert [repr(v) for v in (a[0], i[1], a[0] > 0, m.float32(0.5), m.complex128(1 + 2j))] == [
             "np.float64(1.5)", "np.int64(-7)", "np.True_", "np.float32(0.5)", "np.complex128(1+2j)"]
-        found = (m.linalg.norm(a), m.searchsorted(a, 2.0), m.dot(a, a), m.interp(1.5, i, i), m.median(a), m.array(3.0)[()], m.where(a > 0)[0][0])
+        found = (m.linalg.norm(a), m.searchsorted(a, 2.0), m.dot(a, a), m.interp(1.5, i, i), m.median(a), m.array(3.0)[()],
+                 m.where(a > 0)[0][0])
         assert all(m.isscalar(v) and hash(v) == hash(v.item()) for v in found)
         texts.append([repr(v) for v in found])
         assert m.float64(2.5).is_integer() is False and m.int64(6).bit_count() == 2 and not hasattr(a, "is_integer")
