@@ -17,7 +17,9 @@ static_assert(int(kUInt8) == ARETE_UINT8 && int(kInt8) == ARETE_INT8 &&
               int(kFloat32) == ARETE_FLOAT32 && int(kFloat64) == ARETE_FLOAT64 &&
               int(kComplex64) == ARETE_COMPLEX64 && int(kComplex128) == ARETE_COMPLEX128 &&
               int(kBool) == ARETE_BOOL && int(kBFloat16) == ARETE_BFLOAT16 &&
-              int(kFloat8E4M3) == ARETE_FLOAT8_E4M3FN && int(kFloat8E5M2) == ARETE_FLOAT8_E5M2);
+              int(kFloat8E4M3) == ARETE_FLOAT8_E4M3FN && int(kFloat8E5M2) == ARETE_FLOAT8_E5M2 &&
+              int(kUInt16) == ARETE_UINT16 && int(kUInt32) == ARETE_UINT32 &&
+              int(kUInt64) == ARETE_UINT64);
 
 namespace {
 

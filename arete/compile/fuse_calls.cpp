@@ -95,6 +95,7 @@ DType row_dtype(prim::Monoid monoid, expr::Type value) {
   if (monoid == prim::Monoid::all || monoid == prim::Monoid::any) return kBool;
   if (expr::is_float(value)) return expr::storage_type(value);
   const bool counts = monoid == prim::Monoid::sum || monoid == prim::Monoid::prod;
+  if (value == expr::Type::u64) return kUInt64;
   return value == expr::Type::boolean && !counts ? kBool : kInt64;
 }
 

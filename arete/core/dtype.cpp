@@ -49,6 +49,12 @@ double max_of(DType t) {
       return 1;
     case DType::u8:
       return 255;
+    case DType::u16:
+      return 65535;
+    case DType::u32:
+      return 4294967295;
+    case DType::u64:
+      return double(std::numeric_limits<uint64_t>::max());
     case DType::i8:
       return 127;
     case DType::i16:
@@ -79,6 +85,9 @@ double lowest_of(DType t) {
   switch (t) {
     case DType::boolean:
     case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64:
       return 0;
     case DType::i8:
       return -128;
@@ -99,6 +108,12 @@ DType promote_types(DType a, DType b) {
               TypeError("", "Promotion for Float8 Types is not supported")
                   .got(both(a, b))
                   .hint("convert the 8-bit tensor first, e.g. x.to(float32)"));
+  const bool a_new = a >= kUInt16, b_new = b >= kUInt16;
+  if (a_new != b_new && is_floating(a_new ? b : a)) return a_new ? b : a;
+  ARETE_CHECK(!a_new && !b_new,
+              TypeError("", "Promotion for uint16, uint32, uint64 types is not supported")
+                  .got(both(a, b))
+                  .hint("convert one of the tensors first, e.g. x.to(int64)"));
   // The higher category decides: boolean, integer, floating, complex.
   if (category_of(a) < category_of(b)) std::swap(a, b);
   if (category_of(a) == 3) {
@@ -143,6 +158,7 @@ DType parse_dtype(std::string_view text) {
       {"double", kFloat64},     {"c64", kComplex64},      {"cfloat", kComplex64},
       {"c128", kComplex128},    {"cdouble", kComplex128}, {"boolean", kBool},
       {"bf16", kBFloat16},      {"f8e4m3", kFloat8E4M3},  {"f8e5m2", kFloat8E5M2},
+      {"u16", kUInt16},         {"u32", kUInt32},         {"u64", kUInt64},
       {"f8_e4m3", kFloat8E4M3}, {"f8_e5m2", kFloat8E5M2}, {"float8_e4m3", kFloat8E4M3},
   };
   for (int i = 0; i < kNumDTypes; ++i)

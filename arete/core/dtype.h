@@ -10,7 +10,8 @@
 
 namespace arete {
 
-/// The element types of tensors. The order is that of the promotion table.
+/// The element types of tensors. The order is that of the promotion table, and then of age: the
+/// numbers are part of the C interface.
 enum class DType : uint8_t {
   u8,
   i8,
@@ -26,14 +27,18 @@ enum class DType : uint8_t {
   bf16,
   f8e4m3,
   f8e5m2,
+  u16,
+  u32,
+  u64,
 };
-inline constexpr int kNumDTypes = 14;
+inline constexpr int kNumDTypes = 17;
 
 inline constexpr DType kUInt8 = DType::u8, kInt8 = DType::i8, kInt16 = DType::i16,
                        kInt32 = DType::i32, kInt64 = DType::i64, kFloat16 = DType::f16,
                        kFloat32 = DType::f32, kFloat64 = DType::f64, kComplex64 = DType::c64,
                        kComplex128 = DType::c128, kBool = DType::boolean, kBFloat16 = DType::bf16,
-                       kFloat8E4M3 = DType::f8e4m3, kFloat8E5M2 = DType::f8e5m2;
+                       kFloat8E4M3 = DType::f8e4m3, kFloat8E5M2 = DType::f8e5m2,
+                       kUInt16 = DType::u16, kUInt32 = DType::u32, kUInt64 = DType::u64;
 
 namespace detail {
 struct DTypeInfo {
@@ -45,7 +50,8 @@ inline constexpr DTypeInfo kDTypeInfo[kNumDTypes] = {
     {"uint8", 1, 1},         {"int8", 1, 1},        {"int16", 2, 1},   {"int32", 4, 1},
     {"int64", 8, 1},         {"float16", 2, 2},     {"float32", 4, 2}, {"float64", 8, 2},
     {"complex64", 8, 3},     {"complex128", 16, 3}, {"bool", 1, 0},    {"bfloat16", 2, 2},
-    {"float8_e4m3fn", 1, 2}, {"float8_e5m2", 1, 2}};
+    {"float8_e4m3fn", 1, 2}, {"float8_e5m2", 1, 2}, {"uint16", 2, 1},  {"uint32", 4, 1},
+    {"uint64", 8, 1}};
 }  // namespace detail
 
 /// Bytes of one element.
@@ -58,6 +64,7 @@ constexpr bool is_complex(DType t) { return detail::kDTypeInfo[int(t)].cls == 3;
 constexpr bool is_integer(DType t) { return detail::kDTypeInfo[int(t)].cls == 1; }
 constexpr bool is_integral_or_bool(DType t) { return detail::kDTypeInfo[int(t)].cls <= 1; }
 constexpr bool is_float8(DType t) { return t == kFloat8E4M3 || t == kFloat8E5M2; }
+constexpr bool is_unsigned(DType t) { return t == kUInt8 || t >= kUInt16; }
 /// Floating types of 16 bits or fewer, which compute in f32.
 constexpr bool is_reduced_float(DType t) { return t == kFloat16 || t == kBFloat16 || is_float8(t); }
 /// Gradients exist for floating and complex tensors.
@@ -67,12 +74,13 @@ constexpr int category_of(DType t) { return detail::kDTypeInfo[int(t)].cls; }
 
 /// The distance from 1 to the next larger number; 0 for integers and bool.
 double epsilon_of(DType t);
-/// Largest and lowest finite values, as doubles (exact but for i64's maximum).
+/// Largest and lowest finite values, as doubles (exact but for the maxima of i64 and u64).
 double max_of(DType t);
 double lowest_of(DType t);
 
 /// The type in which two tensors of types `a` and `b` (both with dimensions) are combined:
-/// PyTorch's table. f8 promotes with nothing but itself (TypeError otherwise).
+/// PyTorch's table. f8 promotes with nothing but itself, u16, u32 and u64 with nothing but
+/// themselves and floating types (TypeError otherwise).
 DType promote_types(DType a, DType b);
 
 /// The global default for floating results made from integers and Python floats (f32 at start).
@@ -90,7 +98,8 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
 #define ARETE_FOR_EACH_DTYPE(X)                                                             \
   X(uint8_t, u8) X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16) \
   X(float, f32) X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128)    \
-  X(bool, boolean) X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)
+  X(bool, boolean) X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)            \
+  X(uint16_t, u16) X(uint32_t, u32) X(uint64_t, u64)
 // clang-format on
 #define ARETE_DTYPE_OF(T, e)                 \
   template <>                                \

@@ -90,7 +90,7 @@ class Elements {
  private:
   std::string text_of(int64_t v) const {
     if (dtype_ == kBool) return v ? "True" : "False";
-    return std::to_string(v);
+    return dtype_ == kUInt64 ? std::to_string(uint64_t(v)) : std::to_string(v);
   }
   const Shown& shown_;
   DType dtype_;

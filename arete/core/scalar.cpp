@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "arete/base/error.h"
+
 namespace arete {
 
 namespace {
@@ -23,12 +25,16 @@ std::string real_text(double v) {
 
 }  // namespace
 
+void Scalar::refuse_large() const {
+  throw ValueError("", "value cannot be converted to type int64 without overflow").got(to_string());
+}
+
 DType Scalar::dtype() const {
   switch (kind_) {
     case Kind::boolean:
       return kBool;
     case Kind::integer:
-      return kInt64;
+      return is_large_ ? kUInt64 : kInt64;
     case Kind::floating:
       return default_dtype();
     case Kind::complex:
@@ -42,7 +48,7 @@ std::string Scalar::to_string() const {
     case Kind::boolean:
       return i_ ? "True" : "False";
     case Kind::integer:
-      return std::to_string(i_);
+      return is_large_ ? std::to_string(uint64_t(i_)) : std::to_string(i_);
     case Kind::floating:
       return real_text(re_);
     case Kind::complex: {

@@ -166,7 +166,7 @@ class Tensor {
     if constexpr (std::is_same_v<T, bool>)
       return s.to_bool();
     else if constexpr (std::is_integral_v<T>)
-      return T(s.to_int64());
+      return std::is_unsigned_v<T> ? T(s.to_bits()) : T(s.to_int64());
     else
       return T(s.to_double());
   }

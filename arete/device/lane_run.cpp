@@ -691,6 +691,12 @@ Num number_of(DType t) {
       return Num::i8;
     case DType::i16:
       return Num::i16;
+    case DType::u16:
+      return Num::u16;
+    case DType::u32:
+      return Num::u32;
+    case DType::u64:
+      return Num::u64;
     case DType::i32:
       return Num::i32;
     case DType::i64:
@@ -708,8 +714,8 @@ Num number_of(DType t) {
   }
 }
 
-// Whether memory of one type may be read as another: unsigned integers have no tensors of their
-// own.
+// Whether memory of one type may be read as another: integers with a sign and those without, as
+// pointers of kernels are passed on.
 bool same_elements(Num a, Num b) {
   const auto is_float = [](Num n) { return n >= Num::f16; };
   if (a == b) return true;

@@ -72,7 +72,7 @@ Rule rule_of(Op op) {
 }
 
 const char* type_name(Type t) {
-  constexpr const char* kNames[] = {"boolean", "i32", "i64", "f32", "f64"};
+  constexpr const char* kNames[] = {"boolean", "i32", "i64", "u64", "f32", "f64"};
   return kNames[int(t)];
 }
 

@@ -229,6 +229,8 @@ Literal convert(Literal v, Type from, Type to) {
         return from_int(scalar::to_int<int32_t>(v.f));
       case Type::i64:
         return from_int(scalar::to_int<int64_t>(v.f));
+      case Type::u64:
+        return from_int(int64_t(scalar::to_int<uint64_t>(v.f)));
       case Type::f32:
         return from_float(float(v.f));
       case Type::f64:
@@ -241,11 +243,12 @@ Literal convert(Literal v, Type from, Type to) {
     case Type::i32:
       return from_int(int32_t(v.i));
     case Type::i64:
+    case Type::u64:
       return v;
     case Type::f32:
-      return from_float(float(v.i));
+      return from_float(from == Type::u64 ? float(uint64_t(v.i)) : float(v.i));
     case Type::f64:
-      return from_float(double(v.i));
+      return from_float(from == Type::u64 ? double(uint64_t(v.i)) : double(v.i));
   }
   __builtin_unreachable();
 }
@@ -262,7 +265,12 @@ Literal round_literal(Literal v, DType storage) {
       return from_int(int16_t(v.i));
     case DType::i32:
       return from_int(int32_t(v.i));
+    case DType::u16:
+      return from_int(uint16_t(v.i));
+    case DType::u32:
+      return from_int(uint32_t(v.i));
     case DType::i64:
+    case DType::u64:
       return v;
     case DType::f16:
       return from_float(float(Half(float(v.f))));
@@ -322,7 +330,9 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
       break;
   }
   if (is_comparison(op))
-    return from_int(is_float(operand) ? compare(op, a.f, b.f) : compare(op, a.i, b.i));
+    return from_int(is_float(operand)      ? compare(op, a.f, b.f)
+                    : operand == Type::u64 ? compare(op, uint64_t(a.i), uint64_t(b.i))
+                                           : compare(op, a.i, b.i));
   switch (operand) {
     case Type::boolean:
       return from_int(apply_bool(op, a.i, b.i));
@@ -330,6 +340,8 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
       return from_int(apply_int(op, int32_t(a.i), int32_t(b.i)));
     case Type::i64:
       return from_int(apply_int(op, a.i, b.i));
+    case Type::u64:
+      return from_int(int64_t(apply_int(op, uint64_t(a.i), uint64_t(b.i))));
     case Type::f32:
       return from_float(apply_float(op, float(a.f), float(b.f), float(c.f)));
     case Type::f64:

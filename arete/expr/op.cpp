@@ -105,11 +105,15 @@ Type compute_type(DType storage) {
       return Type::boolean;
     case DType::u8:
     case DType::i8:
+    case DType::u16:
     case DType::i16:
     case DType::i32:
       return Type::i32;
+    case DType::u32:
     case DType::i64:
       return Type::i64;
+    case DType::u64:
+      return Type::u64;
     case DType::f16:
     case DType::bf16:
     case DType::f8e4m3:
@@ -128,8 +132,8 @@ Type compute_type(DType storage) {
 }
 
 DType storage_type(Type t) {
-  constexpr std::array<DType, 5> kStorage = {DType::boolean, DType::i32, DType::i64, DType::f32,
-                                             DType::f64};
+  constexpr std::array<DType, kNumTypes> kStorage = {DType::boolean, DType::i32, DType::i64,
+                                                     DType::u64,     DType::f32, DType::f64};
   return kStorage[size_t(t)];
 }
 

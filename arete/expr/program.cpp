@@ -29,12 +29,13 @@ void append_bytes(std::string& key, const auto& v) {
 }
 
 const char* name_of(Type t) {
-  constexpr const char* kNames[] = {"bool", "i32", "i64", "f32", "f64"};
+  constexpr const char* kNames[] = {"bool", "i32", "i64", "u64", "f32", "f64"};
   return kNames[int(t)];
 }
 
 std::string number_text(const Instruction& in) {
   if (in.type == Type::boolean) return in.value.i ? "true" : "false";
+  if (in.type == Type::u64) return std::to_string(uint64_t(in.value.i));
   if (!is_float(in.type)) return std::to_string(in.value.i);
   if (std::isnan(in.value.f)) return "nan";
   char buffer[40];

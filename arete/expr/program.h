@@ -21,15 +21,17 @@
 namespace arete::expr {
 
 /// The types of values inside a program. Storage types narrower than these compute in the wider
-/// one: f16, bf16, f8 in f32; u8, i8, i16 in i32. Outputs round (or wrap) once, when stored.
-enum class Type : uint8_t { boolean, i32, i64, f32, f64 };
+/// one: f16, bf16, f8 in f32; u8, i8, u16, i16 in i32; u32 in i64. Outputs round (or wrap) once,
+/// when stored.
+enum class Type : uint8_t { boolean, i32, i64, u64, f32, f64 };
+inline constexpr int kNumTypes = 6;
 
 /// The computation type of a storage type; complex types have none (TypeError).
 Type compute_type(DType storage);
 /// The storage type with a computation type's own format.
 DType storage_type(Type t);
 constexpr bool is_float(Type t) { return t == Type::f32 || t == Type::f64; }
-constexpr bool is_int(Type t) { return t == Type::i32 || t == Type::i64; }
+constexpr bool is_int(Type t) { return t >= Type::i32 && t <= Type::u64; }
 
 /// What an instruction does. Operands of one instruction have one type unless noted. Operands of
 /// type boolean occur only in bit_not, bit_and, bit_or, bit_xor, select, cast and round_to (Builder
@@ -125,7 +127,7 @@ const char* name_of(Op op);
 /// Number of operands.
 int arity_of(Op op);
 
-/// A constant's payload: an i64 for integers and booleans, a double for floats.
+/// A constant's payload: an i64 for integers (of u64 the bits) and booleans, a double for floats.
 union Literal {
   int64_t i;
   double f;

@@ -25,7 +25,9 @@ T neg(T a) {
 }
 template <class T>
 T abs(T a) {
-  if constexpr (std::is_integral_v<T>)
+  if constexpr (std::is_unsigned_v<T>)
+    return a;
+  else if constexpr (std::is_integral_v<T>)
     return a < 0 ? neg(a) : a;
   else
     return std::fabs(a);
@@ -57,12 +59,16 @@ T mul(T a, T b) {
     return a * b;
 }
 
+template <class T>
+constexpr bool is_minus_one(T a) {
+  return std::is_signed_v<T> && a == T(-1);
+}
 /// Integers: towards zero, 0 for a division by zero, and the lowest number over -1 wraps.
 template <class T>
 T div(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return 0;
-    return b == -1 ? neg(a) : T(a / b);
+    return is_minus_one(b) ? neg(a) : T(a / b);
   } else {
     return a / b;
   }
@@ -71,7 +77,7 @@ T div(T a, T b) {
 template <class T>
 T fmod(T a, T b) {
   if constexpr (std::is_integral_v<T>)
-    return b == 0 || b == -1 ? T(0) : T(a % b);
+    return b == 0 || is_minus_one(b) ? T(0) : T(a % b);
   else
     return std::fmod(a, b);
 }
@@ -106,7 +112,7 @@ template <class I>
 I pow_int(I base, I exponent) {
   if (exponent < 0) {
     if (base == 1) return 1;
-    if (base == -1) return exponent % 2 == 0 ? I(1) : I(-1);
+    if (is_minus_one(base)) return exponent % 2 == 0 ? I(1) : I(-1);
     return 0;
   }
   Unsigned<I> result = 1, square = Unsigned<I>(base);
@@ -144,17 +150,22 @@ T max(T a, T b) {
 /// 0 for shifts by a negative number or by the width and more.
 template <class I>
 I shl(I a, I b) {
-  return b < 0 || b >= I(sizeof(I) * 8) ? I(0) : I(Unsigned<I>(a) << b);
+  return Unsigned<I>(b) >= sizeof(I) * 8 ? I(0) : I(Unsigned<I>(a) << b);
 }
 /// The sign (0 or -1) for shifts by a negative number or by the width and more.
 template <class I>
 I shr(I a, I b) {
-  return b < 0 || b >= I(sizeof(I) * 8) ? (a < 0 ? I(-1) : I(0)) : I(a >> b);
+  return Unsigned<I>(b) >= sizeof(I) * 8 ? (a < 0 ? I(-1) : I(0)) : I(a >> b);
 }
 
-/// Truncates; out-of-range values saturate, NaN gives 0.
+/// Truncates; out-of-range values saturate, NaN gives 0. Negative numbers become unsigned ones by
+/// way of the signed integers, as the narrow dtypes wrap.
 template <class I, class F>
 I to_int(F v) {
+  if constexpr (std::is_unsigned_v<I>) {
+    if (!(v >= 0)) return I(to_int<std::make_signed_t<I>>(v));
+    return v >= 2 * F(I(1) << (sizeof(I) * 8 - 1)) ? std::numeric_limits<I>::max() : I(v);
+  }
   constexpr F kLimit = F(Unsigned<I>(1) << (sizeof(I) * 8 - 1));
   if (v != v) return 0;
   if (v >= kLimit) return std::numeric_limits<I>::max();

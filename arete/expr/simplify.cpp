@@ -59,7 +59,7 @@ std::optional<int32_t> Builder::Impl::simplify_unary(Op op, int32_t a) {
       break;
     case Op::abs:
       if (inner == Op::abs) return a;
-      if (inner == Op::neg) return emit(Op::abs, operand(a));
+      if (inner == Op::neg && type(a) != Type::u64) return emit(Op::abs, operand(a));
       break;
     case Op::sign:
       if (inner == Op::sign) return a;

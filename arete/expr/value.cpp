@@ -25,7 +25,7 @@ Value binary(Op op, Value a, Value b) { return builder_of(a).emit(op, a, b); }
 Type number_type(Type t, double v) {
   if (is_float(t)) return t;
   if (v != std::trunc(v) || std::isinf(v)) return Type::f32;
-  if (t == Type::i64) return t;
+  if (t == Type::i64 || t == Type::u64) return t;
   constexpr double kMin = std::numeric_limits<int32_t>::min();
   constexpr double kMax = std::numeric_limits<int32_t>::max();
   return v >= kMin && v <= kMax ? Type::i32 : Type::i64;

@@ -21,6 +21,7 @@ struct CodeOf {
 constexpr CodeOf kCodes[] = {
     {"BOOL", kBool},     {"U8", kUInt8},           {"I8", kInt8},
     {"I16", kInt16},     {"I32", kInt32},          {"I64", kInt64},
+    {"U16", kUInt16},    {"U32", kUInt32},         {"U64", kUInt64},
     {"F16", kFloat16},   {"BF16", kBFloat16},      {"F32", kFloat32},
     {"F64", kFloat64},   {"F8_E4M3", kFloat8E4M3}, {"F8_E5M2", kFloat8E5M2},
     {"C64", kComplex64}, {"C128", kComplex128}};
@@ -35,9 +36,7 @@ std::string code_of(DType t) {
 DType dtype_of_code(std::string_view code, const std::string& what) {
   for (const CodeOf& c : kCodes)
     if (c.code == code) return c.dtype;
-  throw TypeError("load", what + " has a dtype that Arete does not have")
-      .got(code)
-      .hint("convert it to a signed type with the program that wrote it");
+  throw TypeError("load", what + " has a dtype that Arete does not have").got(code);
 }
 
 namespace {

@@ -25,10 +25,10 @@ Tensor state_in_region(const Tensor& t) {
 
 expr::ProgramPtr StepPrograms::get(const std::vector<Tensor>& inputs,
                                    const std::vector<DType>& outputs) {
-  static_assert(kNumDTypes <= 16, "a dtype has four bits in the key");
+  static_assert(kNumDTypes <= 32, "a dtype has five bits in the key");
   ARETE_ASSERT(inputs.size() <= 16);
   uint64_t key = 0;
-  for (const Tensor& t : inputs) key = key << 4 | uint64_t(t.dtype());
+  for (const Tensor& t : inputs) key = key << 5 | uint64_t(t.dtype());
   const std::lock_guard lock(mutex_);
   expr::ProgramPtr& program = programs_[key];
   if (!program) {

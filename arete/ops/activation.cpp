@@ -204,7 +204,7 @@ const OpRecord& hardtanh_op =
           ARETE_CHECK(dtype != kBool,
                       TypeError(c.name(), "Bool inputs not supported for hardtanh"));
           ARETE_CHECK(
-              dtype != kUInt8 || (low >= 0 && high >= 0),
+              !is_unsigned(dtype) || (low >= 0 && high >= 0),
               ValueError(c.name(), "cannot do hardtanh on an unsigned type with negative limits"));
         })
         .truncates()

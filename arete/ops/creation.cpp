@@ -37,9 +37,9 @@ void infer_like(const Call& c, OutputSpecs& out) {
 }
 TensorList no_gradient(const GradCall&) { return {}; }
 
-const std::vector<DType> kAllDTypes{kFloat32, kFloat64, kBFloat16,  kFloat16,
-                                    kUInt8,   kInt8,    kInt16,     kInt32,
-                                    kInt64,   kBool,    kComplex64, kComplex128};
+const std::vector<DType> kAllDTypes{kFloat32,   kFloat64,    kBFloat16, kFloat16, kUInt8,
+                                    kInt8,      kInt16,      kInt32,    kInt64,   kBool,
+                                    kComplex64, kComplex128, kUInt16,   kUInt32,  kUInt64};
 
 const OpRecord& empty_op =
     define("empty(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")

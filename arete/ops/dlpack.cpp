@@ -53,7 +53,7 @@ constexpr int32_t kHost = 1, kGpu = 2, kPinned = 3;
 DLDataType dl_type(DType t) {
   const uint8_t bits = uint8_t(8 * size_of(t));
   const uint8_t code = t == kBool         ? 6
-                       : t == kUInt8      ? 1
+                       : is_unsigned(t)   ? 1
                        : t == kBFloat16   ? 4
                        : t == kFloat8E4M3 ? 10
                        : t == kFloat8E5M2 ? 12

@@ -1,6 +1,6 @@
 #include "arete/ops/filling.h"
 
-#include <utility>
+#include <cmath>
 
 #include "arete/base/error.h"
 
@@ -8,12 +8,15 @@ namespace arete::ops {
 
 namespace {
 
-// The largest number of an integer dtype, and the smallest that becomes one of its own.
-std::pair<int64_t, int64_t> range_of(DType t, bool fraction) {
-  if (t == kUInt8) return {fraction ? 0 : -255, 255};
-  const int bits = 8 * int(size_of(t)) - 1;
-  const int64_t most = int64_t((uint64_t(1) << bits) - 1);
-  return {-most - 1, most};
+// Whether a number becomes one of an integer dtype's own. Negative whole numbers of no more digits
+// wrap around to unsigned ones.
+bool holds_integer(DType t, const Scalar& value) {
+  const double v = value.to_double(), end = std::ldexp(1.0, 8 * int(size_of(t)) - !is_unsigned(t));
+  if (!value.is_integral())
+    // The double next to the largest number of 64 bits is beyond it; and a NaN is nowhere.
+    return v >= lowest_of(t) && (size_of(t) == 8 ? v < end : v <= end - 1);
+  if (size_of(t) == 8) return t == kUInt64 || !value.is_large();
+  return v >= (is_unsigned(t) ? 1 - end : -end) && v < end;
 }
 
 }  // namespace
@@ -21,13 +24,7 @@ std::pair<int64_t, int64_t> range_of(DType t, bool fraction) {
 void check_holds(DType dtype, const Scalar& value, const char* op) {
   if (dtype == kBool || is_complex(dtype)) return;
   bool holds = value.to_complex().imag() == 0;
-  if (holds && is_integer(dtype)) {
-    const auto [least, most] = range_of(dtype, !value.is_integral());
-    // The double next to the largest int64 is beyond it; and a NaN is nowhere.
-    const double v = value.to_double();
-    holds = value.is_integral() ? value.to_int64() >= least && value.to_int64() <= most
-                                : v >= double(least) && v <= double(most) && v < 0x1p63;
-  }
+  if (holds && is_integer(dtype)) holds = holds_integer(dtype, value);
   ARETE_CHECK(holds, ValueError(op, "value cannot be converted to type " +
                                         std::string(name_of(dtype)) + " without overflow")
                          .got(value.to_string()));
@@ -39,7 +36,9 @@ prim::FillArgs filling(const prim::View& out, const Scalar& value, const char* o
   if (out.dtype == kBool)
     args.value.i = value.to_bool();
   else if (args.value_is_integer)
-    args.value.i = value.to_int64();
+    args.value.i = out.dtype == kUInt64 && !value.is_integral()
+                       ? int64_t(uint64_t(value.to_double()))
+                       : int64_t(value.to_bits());
   else
     args.value.f = value.to_double();
   if (is_complex(out.dtype)) args.imag = value.to_complex().imag();

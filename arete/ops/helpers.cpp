@@ -155,7 +155,7 @@ expr::Literal literal(const Scalar& s, expr::Type type) {
   else if (type == expr::Type::boolean)
     l.i = s.to_bool();
   else
-    l.i = s.to_int64();
+    l.i = type == expr::Type::u64 ? int64_t(s.to_bits()) : s.to_int64();
   return l;
 }
 

@@ -27,7 +27,7 @@ using Literals = SmallVector<Literal, 4>;
 
 // The fields of a variant's key: for each input its dtype or, of a number, its category; the
 // computation's and the result's dtype; the parameters that are folded.
-constexpr int kDTypeBits = 4, kInputBits = 5, kParamBits = 8;
+constexpr int kDTypeBits = 5, kInputBits = 6, kParamBits = 8;
 constexpr uint64_t kNumberKey = uint64_t(1) << kDTypeBits;
 static_assert(kNumDTypes <= 1 << kDTypeBits, "a variant's key has no room for another dtype");
 static_assert(kNumberKey + 4 <= uint64_t(1) << kInputBits, "there are four categories");
@@ -57,10 +57,14 @@ struct Resolved {
   }
 };
 
-DType promoted_type(const Call& call, int n) {
+// Conditions take no part: integers that promote with nothing are chosen by them, too.
+DType promoted_type(const Call& call, const PointwiseDef& def) {
   Promotion p;
-  for (int i = 0; i < n; ++i)
-    call[i].kind() == Arg::Kind::tensor ? p.add(call[i].tensor()) : p.add(call[i].scalar());
+  for (int i = 0; i < def.n_inputs; ++i) {
+    const bool is_tensor = call[i].kind() == Arg::Kind::tensor;
+    if (is_tensor && def.non_differentiable >> i & 1 && call[i].tensor().dtype() == kBool) continue;
+    is_tensor ? p.add(call[i].tensor()) : p.add(call[i].scalar());
+  }
   return p.result();
 }
 
@@ -173,7 +177,7 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   if (def.check) def.check(call);
   DType compute = all_same && call[0].kind() == Arg::Kind::tensor && def.compute_promoted
                       ? first
-                      : promoted_type(call, def.n_inputs);
+                      : promoted_type(call, def);
   DType result = compute;
   if (def.result == PointwiseDef::Result::floating) {
     if (is_integral_or_bool(compute)) compute = default_dtype();

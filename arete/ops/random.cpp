@@ -251,7 +251,7 @@ const OpRecord& normal_op =
 // From 0 to the largest whole number up to which the dtype holds all of them.
 int64_t end_of(DType t) {
   if (t == kBool) return 2;
-  if (t == kInt64) return INT64_MAX;
+  if (t == kInt64 || t == kUInt64) return INT64_MAX;
   if (is_integer(t)) return int64_t(max_of(t)) + 1;
   return (int64_t(1) << (t == kFloat64 ? 53 : t == kFloat32 ? 24 : t == kFloat16 ? 11 : 8)) + 1;
 }

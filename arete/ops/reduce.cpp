@@ -75,7 +75,8 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
   const Reduced r(call, out[0]);
   const DType t = out[0].dtype(), from = r.x.dtype();
   if (!is_complex(t) && !is_complex(from)) {
-    const expr::Type work = is_floating(t) ? expr::compute_type(t) : expr::Type::i64;
+    const expr::Type work =
+        is_floating(t) || t == kUInt64 ? expr::compute_type(t) : expr::Type::i64;
     // i32 accumulates in i64 by itself.
     const bool whole = work == expr::Type::i64 && expr::compute_type(from) == expr::Type::i32;
     r.run(p, Monoid::sum, {whole ? nullptr : convert_first(from, work)});
@@ -116,6 +117,12 @@ const char* torch_name(DType t) {
       return "Int";
     case kInt64:
       return "Long";
+    case kUInt16:
+      return "UInt16";
+    case kUInt32:
+      return "UInt32";
+    case kUInt64:
+      return "UInt64";
     default:
       return "Bool";
   }

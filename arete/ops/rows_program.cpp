@@ -19,9 +19,9 @@ using prim::Monoid;
 using Kind = FusedStage::Kind;
 
 Value Rows::reduce(Monoid monoid, Value v, bool has_gradient) {
-  const Type type = monoid == Monoid::all || monoid == Monoid::any ? Type::boolean
-                    : expr::is_float(v.type())                     ? v.type()
-                                                                   : Type::i64;
+  const Type type = monoid == Monoid::all || monoid == Monoid::any      ? Type::boolean
+                    : expr::is_float(v.type()) || v.type() == Type::u64 ? v.type()
+                                                                        : Type::i64;
   const Value body = cast(v, type);
   for (const Reduction& r : reductions_)
     if (r.monoid == monoid && r.has_gradient == has_gradient && r.body.id() == body.id())
@@ -201,7 +201,7 @@ class RowProgram::Planner {
   }
 
   // Arithmetic on rows' values alone that elements need, once for a row. Row values are f32, f64,
-  // i64 or boolean.
+  // i64, u64 or boolean.
   void add_row_values(int level) {
     std::vector<size_t> values;
     std::vector<DType> dtypes;

@@ -126,7 +126,7 @@ std::vector<double> uniform_values(Generator& generator, int64_t n, DType dtype,
     x = low + x * (high - low);
     if (!is_integer(dtype)) continue;
     x = std::floor(x);
-    if (dtype == kUInt8) x = std::abs(x);  // no negative numbers to wrap around
+    if (is_unsigned(dtype)) x = std::abs(x);  // no negative numbers to wrap around
   }
   return v;
 }
@@ -173,7 +173,7 @@ Tensor SampleMaker::make_distinct(IntList sizes, double gap) {
     if (dtype == kBool)
       v.push_back(double(r % 2));
     else if (is_integer(dtype))
-      v.push_back(double(dtype == kUInt8 ? r : r - n / 2));
+      v.push_back(double(is_unsigned(dtype) ? r : r - n / 2));
     else
       v.push_back((double(r - n / 2) + 0.5) * gap);
   }

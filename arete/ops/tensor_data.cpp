@@ -14,7 +14,7 @@ To number_as(const Scalar& v) {
   if constexpr (std::is_same_v<To, bool>)
     return v.to_bool();
   else if constexpr (std::is_integral_v<To>)
-    return static_cast<To>(v.to_int64());
+    return std::is_same_v<To, uint64_t> ? To(v.to_bits()) : static_cast<To>(v.to_int64());
   else if constexpr (std::is_same_v<To, std::complex<float>> ||
                      std::is_same_v<To, std::complex<double>>)
     return To(v.to_complex());

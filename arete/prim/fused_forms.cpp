@@ -24,7 +24,7 @@ Type row_type(Monoid monoid, Type value) {
   if (monoid == Monoid::all || monoid == Monoid::any) return Type::boolean;
   if (expr::is_float(value)) return value;
   const bool counts = monoid == Monoid::sum || monoid == Monoid::prod;
-  return value == Type::boolean && !counts ? value : Type::i64;
+  return (value == Type::boolean && !counts) || value == Type::u64 ? value : Type::i64;
 }
 
 // What is reduced: the prologue's value before its rounding.

@@ -465,9 +465,9 @@ class Reader {
   }
 
   expr::Type computation_type(const json& j, const std::string& what) const {
-    static constexpr const char* kTypes[] = {"bool", "i32", "i64", "f32", "f64"};
+    static constexpr const char* kTypes[] = {"bool", "i32", "i64", "u64", "f32", "f64"};
     const std::string s = string(j, what);
-    for (int t = 0; t < 5; ++t)
+    for (int t = 0; t < expr::kNumTypes; ++t)
       if (s == kTypes[t]) return expr::Type(t);
     fail(io::quote_text(s, 40));
   }

@@ -71,7 +71,7 @@ ordered_json literal(const expr::Literal& v, expr::Type t) {
 }
 
 ordered_json expression(const expr::Program& p, const std::vector<expr::Literal>& params) {
-  static constexpr const char* kTypes[] = {"bool", "i32", "i64", "f32", "f64"};
+  static constexpr const char* kTypes[] = {"bool", "i32", "i64", "u64", "f32", "f64"};
   ordered_json inputs = ordered_json::array(), types = ordered_json::array(),
                code = ordered_json::array(), outputs = ordered_json::array(),
                given = ordered_json::array();

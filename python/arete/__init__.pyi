@@ -809,14 +809,11 @@ int5: AbsentDType
 int6: AbsentDType
 int7: AbsentDType
 uint1: AbsentDType
-uint16: AbsentDType
 uint2: AbsentDType
 uint3: AbsentDType
-uint32: AbsentDType
 uint4: AbsentDType
 uint5: AbsentDType
 uint6: AbsentDType
-uint64: AbsentDType
 uint7: AbsentDType
 class BFloat16Storage(TypedStorage): ...
 class BFloat16Tensor:
@@ -1515,6 +1512,9 @@ def true_divide_(*args: Any, **kwargs: Any) -> Tensor: ...
 def trunc(self: Tensor, *, out: Optional[Tensor] = ...) -> Tensor: ...
 def trunc_(self: Tensor) -> Tensor: ...
 def typename(obj: Any) -> Any: ...
+uint16: _DType
+uint32: _DType
+uint64: _DType
 uint8: _DType
 def unbind(self: Tensor, dim: _int = ...) -> tuple[Tensor, ...]: ...
 def unbind_copy(self: Tensor, dim: _int = ...) -> tuple[Tensor, ...]: ...

@@ -5,7 +5,7 @@ from ._C import Tensor
 
 __all__: list[str] = []
 
-_SIZES = {"uint16": 2, "uint32": 4, "uint64": 8, "float8_e8m0fnu": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float4_e2m1fn_x2": 1,
+_SIZES = {"float8_e8m0fnu": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float4_e2m1fn_x2": 1,
           "complex32": 4,
           **{f"{kind}{bits}": 1 for kind in ("uint", "int") for bits in range(1, 8)}}
 

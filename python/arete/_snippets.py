@@ -15,7 +15,7 @@ TYPES = {
     "float": _C.float32, "double": _C.float64, "half": _C.float16, "float16": _C.float16, "float32": _C.float32,
     "float64": _C.float64, "bfloat16": _C.bfloat16, "int": _C.int32, "int8": _C.int8, "int16": _C.int16,
     "int32": _C.int32, "int64": _C.int64, "long": _C.int64, "uint8": _C.uint8, "bool": _C.bool, "char": _C.int8,
-    "short": _C.int16,
+    "short": _C.int16, "uint16": _C.uint16, "uint32": _C.uint32, "uint64": _C.uint64,
 }
 
 _FUNCTIONS1 = {

@@ -139,7 +139,7 @@ PyObject* dtype_repr(PyObject* o) {
   PyObject* dtype_##name(PyObject* o, void*) { return value; }
 DTYPE_GETTER(is_floating_point, PyBool_FromLong(is_floating(dtype_in(o))))
 DTYPE_GETTER(is_complex, PyBool_FromLong(arete::is_complex(dtype_in(o))))
-DTYPE_GETTER(is_signed, PyBool_FromLong(dtype_in(o) != kUInt8 && dtype_in(o) != kBool))
+DTYPE_GETTER(is_signed, PyBool_FromLong(!is_unsigned(dtype_in(o)) && dtype_in(o) != kBool))
 DTYPE_GETTER(itemsize, PyLong_FromSize_t(size_of(dtype_in(o))))
 DTYPE_GETTER(name, PyUnicode_FromString(std::string(name_of(dtype_in(o))).c_str()))
 // For arete.finfo and iinfo.
@@ -431,7 +431,8 @@ PyObject* wrap(const Scalar& s) {
     case Scalar::Kind::boolean:
       return PyBool_FromLong(s.to_bool());
     case Scalar::Kind::integer:
-      return PyLong_FromLongLong(s.to_int64());
+      return s.is_large() ? PyLong_FromUnsignedLongLong(s.to_bits())
+                          : PyLong_FromLongLong(s.to_int64());
     case Scalar::Kind::floating:
       return PyFloat_FromDouble(s.to_double());
     case Scalar::Kind::complex:
@@ -519,11 +520,16 @@ bool to_scalar(PyObject* o, Scalar& s) {
   if (PyLong_Check(o)) {
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (overflow) {
-      PyErr_Format(PyExc_OverflowError, "the number %R is too large for int64", o);
+    if (!overflow) {
+      s = Scalar(int64_t(v));
+      return true;
+    }
+    const unsigned long long large = overflow > 0 ? PyLong_AsUnsignedLongLong(o) : 0;
+    if (overflow < 0 || PyErr_Occurred()) {
+      PyErr_Format(PyExc_OverflowError, "the number %R is too large for 64 bits", o);
       throw PythonError{};
     }
-    s = Scalar(int64_t(v));
+    s = Scalar(uint64_t(large));
     return true;
   }
   // numpy.complex64 is not derived from complex, as numpy.complex128 is.
@@ -536,10 +542,10 @@ bool to_scalar(PyObject* o, Scalar& s) {
   if (is_tensor(o) || PySequence_Check(o) || PyUnicode_Check(o)) return false;
   // NumPy's scalars: those that are no float or int themselves convert by these methods.
   if (PyIndex_Check(o)) {
-    int64_t v = 0;
-    if (!to_int(o, v)) return false;
-    s = Scalar(v);
-    return true;
+    const Ref index(PyNumber_Index(o));
+    if (index) return to_scalar(index.get(), s);
+    PyErr_Clear();
+    return false;
   }
   const PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
   const std::string_view type = Py_TYPE(o)->tp_name;

@@ -59,7 +59,7 @@ Elements read_elements(PyObject* o) {
     case 'i':
       return {size == 1 ? kInt8 : size == 2 ? kInt16 : size == 4 ? kInt32 : kInt64, kind};
     case 'u':
-      return {size == 1 ? std::optional(kUInt8) : std::nullopt, kind};
+      return {size == 1 ? kUInt8 : size == 2 ? kUInt16 : size == 4 ? kUInt32 : kUInt64, kind};
     case 'f':
       if (size > 8) return {{}, kind};
       return {size == 2 ? kFloat16 : size == 4 ? kFloat32 : kFloat64, kind};
@@ -90,7 +90,8 @@ Elements elements_of(PyObject* o) {
   const Ref dtype(checked(PyObject_GetAttrString(o, "dtype")));
   type_error(
       "can't convert np.ndarray of type %s. The only supported types are: float64, float32, "
-      "float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool.%s",
+      "float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, "
+      "and bool.%s",
       name_of_elements(dtype.get()).c_str(),
       kind == '?' ? "" : " Given a dtype, arete.tensor() converts it.");
 }
@@ -104,9 +105,7 @@ DType numpy_dtype(PyObject* o, std::optional<DType> wanted) {
   const Elements e = elements_of(o);
   if (e.dtype) return *e.dtype;
   if (e.kind == '?' || !wanted) unsupported(o, e.kind);
-  if (e.kind == 'c') return kComplex128;
-  // 64 bits without a sign fit no integer, but the conversion to one is modulo 2^64 as in NumPy.
-  return e.kind == 'f' || is_floating(*wanted) ? kFloat64 : kInt64;
+  return e.kind == 'c' ? kComplex128 : kFloat64;
 }
 
 Tensor tensor_over_array(PyObject* array, std::optional<DType> wanted) {

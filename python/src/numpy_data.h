@@ -15,7 +15,7 @@ bool is_numpy_array(PyObject* o);
 bool is_numpy_scalar(PyObject* o);
 
 /// The dtype of an array or a single element. Types that Arete lacks are a TypeError; those of them
-/// that are numbers (uint16 to uint64, longdouble) are not if `wanted` says what is made of them:
+/// that are numbers (longdouble) are not if `wanted` says what is made of them:
 /// then the dtype to read them as.
 DType numpy_dtype(PyObject* o, std::optional<DType> wanted);
 

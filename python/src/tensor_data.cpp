@@ -20,6 +20,12 @@ const char* format_of(DType t) {
   switch (t) {
     case kUInt8:
       return "B";
+    case kUInt16:
+      return "H";
+    case kUInt32:
+      return "I";
+    case kUInt64:
+      return "L";
     case kInt8:
       return "b";
     case kInt16:
@@ -62,7 +68,11 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t size) {
     case 'd':
       return kFloat64;
     case 'B':
-      return kUInt8;
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+      return size == 1 ? kUInt8 : size == 2 ? kUInt16 : size == 4 ? kUInt32 : kUInt64;
     case 'b':
     case 'h':
     case 'i':
@@ -106,7 +116,8 @@ Tensor tensor_over_buffer(PyObject* o) {
     fail(
         "can't convert an array of elements '%s'. The supported ones are float64, float32, "
         "float16, "
-        "complex64, complex128, int64, int32, int16, int8, uint8, and bool.",
+        "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and "
+        "bool.",
         v.format ? v.format : "");
   // Exporters of contiguous memory may leave out strides, and of one dimension its size.
   Shape sizes, strides;
@@ -224,6 +235,8 @@ PyObject* python_number(T v) {
     return PyBool_FromLong(v);
   else if constexpr (std::is_same_v<T, int64_t>)
     return PyLong_FromLongLong(v);
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return PyLong_FromUnsignedLongLong(v);
   else if constexpr (std::is_same_v<T, double>)
     return PyFloat_FromDouble(v);
   else
@@ -247,6 +260,7 @@ PyObject* list_as(const Tensor& t) {
 
 PyObject* to_list(const Tensor& t) {
   if (t.dtype() == kBool) return list_as<bool>(t);
+  if (t.dtype() == kUInt64) return list_as<uint64_t>(t);
   if (is_integer(t.dtype())) return list_as<int64_t>(t);
   if (is_complex(t.dtype())) return list_as<std::complex<double>>(t);
   return list_as<double>(t);
@@ -301,6 +315,7 @@ Index index_entry(PyObject* o, const Tensor& x) {
     // Indices without a sign are converted.
     std::optional<DType> dtype;
     if (is_array) dtype = numpy_dtype(o, kInt64);
+    if (dtype && *dtype >= kUInt16) dtype = kInt64;
     Tensor t = tensor_from(o, dtype, x.device());
     if (t.numel() == 0) t = t.to(kInt64);
     if (t.dim() == 0 && is_integer(t.dtype())) return Index(t.item<int64_t>());

@@ -153,14 +153,17 @@ T number_from(PyObject* o, const ListShape& s) {
   }
   Scalar v;
   if (!to_scalar(o, v)) not_a_number(o, s);
-  if constexpr (std::is_same_v<T, std::complex<double>>)
-    return v.to_complex();
-  else if constexpr (std::is_same_v<T, bool>)
-    return v.to_bool();
-  else if constexpr (std::is_same_v<T, int64_t>)
-    return v.to_int64();
-  else
-    return v.to_double();
+  if constexpr (std::is_same_v<T, std::complex<double>>) return v.to_complex();
+  if constexpr (std::is_same_v<T, bool>) return v.to_bool();
+  if constexpr (std::is_same_v<T, int64_t>) return v.to_int64();
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    if (v.is_integral() && !v.is_large() && v.to_int64() < 0) {
+      PyErr_SetString(PyExc_OverflowError, "can't convert negative int to unsigned");
+      throw PythonError{};
+    }
+    return v.to_bits();
+  }
+  return T(v.to_double());
 }
 
 // See Note [Sequences that change].
@@ -188,7 +191,8 @@ void fill(PyObject* o, size_t depth, ListShape& s, T*& at) {
   }
   if (depth != s.sizes.size()) changed();
   *at = number_from<T>(o, s);
-  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint64_t> ||
+                std::is_same_v<T, double>)
     if (s.wanted && is_integer(*s.wanted)) ops::check_holds(*s.wanted, Scalar(*at), "tensor");
   ++at;
 }
@@ -224,7 +228,8 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype, Device device) {
     case 0:
       return tensor_of_list<bool>(data, s, wanted, device);
     case 1:
-      return tensor_of_list<int64_t>(data, s, wanted, device);
+      return wanted == kUInt64 ? tensor_of_list<uint64_t>(data, s, wanted, device)
+                               : tensor_of_list<int64_t>(data, s, wanted, device);
     case 2:
       return tensor_of_list<double>(data, s, wanted, device);
     default:

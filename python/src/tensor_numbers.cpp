@@ -142,6 +142,7 @@ int nb_bool(PyObject* o) {
 PyObject* nb_int(PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Scalar s = only_item(tensor_of(o));
+    if (s.is_large()) return wrap(s);
     if (s.is_integral()) return PyLong_FromLongLong(s.to_int64());
     return PyLong_FromDouble(s.to_double());
   });

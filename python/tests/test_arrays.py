@@ -19,7 +19,7 @@ import arete
 import arete.numpy as np
 from arete.numpy._ufuncs import _ALL
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 ERRORS = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
 rng = numpy.random.default_rng(0)
 
@@ -57,7 +57,7 @@ def outcome(function, args, options):
 
 
 def difference(theirs, ours, args, options):
-    """What differs between two functions: the class of an error, dtypes (of the unsigned ones that are not there the value), values."""
+    """What differs between two functions: the class of an error, dtypes, values."""
     (expected, error), (found, own) = outcome(theirs, args, options), outcome(ours, to_own(args), to_own(options))
     if error is not None and np.get_device().type != "cpu":
         return None  # what values are wrong for is found when the GPU is waited for, and for whole powers not at all
@@ -74,7 +74,7 @@ def difference(theirs, ours, args, options):
             if str(e) != str(f):
                 return f"{e} is not {f}"
             continue
-        if e.shape != f.shape or (e.dtype != f.dtype and e.dtype.name not in ("uint16", "uint32", "uint64")):
+        if e.shape != f.shape or e.dtype != f.dtype:
             return f"{e.dtype}{e.shape} is not {f.dtype}{f.shape}"
         close = {"float16": 2e-2, "float32": 2e-5, "complex64": 2e-5}.get(f.dtype.name, 1e-9)
         if not numpy.allclose(f.astype(complex), e.astype(complex), rtol=close, atol=close, equal_nan=True):
@@ -110,7 +110,8 @@ def test_ufuncs(name, device):
             compare(f"{name}.reduce", (values(d, (3, 4)),), {}, told)
             compare(f"{name}.accumulate", (values(d, (3, 4)), 1), {}, told)
             compare(f"{name}.outer", (values(d, (3,)), values(d, (2,))), {}, told)
-            compare(f"{name}.reduceat", (values(d, (5,)), [0, 2, 1]), {}, told)
+            if name != "arctan2":  # of which NumPy's vector loops read results before they are written
+                compare(f"{name}.reduceat", (values(d, (5,)), [0, 2, 1]), {}, told)
     assert not told, "\n".join(told)
 
 
@@ -326,9 +327,6 @@ def test_dtypes_equal_numpys():
     assert (
         isinstance(np.arange(2)[0], np.integer) and not isinstance(np.arange(2), np.integer) and isinstance(numpy.int8(1), np.signedinteger)
     )
-    if not hasattr(np, "uint16"):
-        with pytest.raises(TypeError, match="unsigned"):
-            np.zeros(2, "uint16")
     for bad in ("S3", object, [("a", "f4")], "M8", ">f4"):
         with pytest.raises(TypeError):
             np.zeros(2, bad)

@@ -22,8 +22,8 @@ torch = peer()
 
 # ---- NumPy's dtypes
 
-KNOWN = ["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64", "complex64", "complex128"]
-LACKING = ["uint16", "uint32", "uint64", "longdouble"]  # numbers that Arete has no dtype for
+KNOWN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+LACKING = ["longdouble"]  # numbers that Arete has no dtype for
 NO_NUMBERS = ["datetime64[D]", "datetime64[ns]", "timedelta64[s]", "U3", "S3", "V4", "O", [("a", "i4"), ("b", "f8")]]
 
 
@@ -51,13 +51,18 @@ def test_numbers_of_lacking_dtypes(name):
         for t in (arete.tensor(a, dtype=dtype), arete.as_tensor(a, dtype=dtype), arete.ones(1, dtype=dtype).new_tensor(a)):
             assert t.dtype is dtype and t.tolist() == [1, 2, 3]
         assert arete.tensor([a[1], a[2]], dtype=dtype).tolist() == [2, 3] and arete.tensor(a[1], dtype=dtype).item() == 2
-    if name != "longdouble":
-        x = arete.arange(5)
-        assert x[a].tolist() == [1, 2, 3] and x[a[0]].item() == 1
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "uint64"])
+def test_indices_without_a_sign(name):
+    a, x = np.array([1, 2, 3], dtype=name), arete.arange(5)
+    if name != "uint8":  # which is a mask
+        assert x[a].tolist() == [1, 2, 3]
         x[a] = 9
         assert x.tolist() == [0, 9, 9, 9, 4]
-        large = np.array([2**63 + 2**40], dtype="uint64")
-        assert arete.tensor(large, dtype=arete.float64).item() == float(large[0])
+    assert arete.arange(5)[a[0]].item() == 1
+    large = np.array([2**63 + 2**40], dtype="uint64")
+    assert arete.tensor(large, dtype=arete.float64).item() == float(large[0])
 
 
 @pytest.mark.parametrize("name", NO_NUMBERS, ids=str)
@@ -113,7 +118,7 @@ def test_layouts():
         with pytest.raises(ValueError, match="[Ss]tride"):
             arete.from_numpy(a)
     for a in (np.arange(3, dtype=">f4"), np.array(1, dtype=">i8"), np.arange(3, dtype=">u2")):
-        with pytest.raises((ValueError, TypeError), match="byte order|uint16"):
+        with pytest.raises((ValueError, TypeError), match="byte order"):
             arete.tensor(a)
     with pytest.warns(UserWarning, match="^The given NumPy array is not writable"):
         arete.from_numpy(read_only)

@@ -155,7 +155,7 @@ def test_small_names(torch, device):
     seen = [torch._C._get_tracing_state()]
     torch.jit.trace(lambda x: seen.append(bool(torch._C._get_tracing_state())) or x + 1, torch.ones(2))
     assert seen[0] is None and True in seen and issubclass(torch.jit.TracerWarning, Warning)
-    assert repr(torch.uint16).endswith(".uint16") and torch.uint16.itemsize == 2 and not torch.uint16.is_floating_point
+    assert repr(torch.uint3).endswith(".uint3") and torch.uint3.itemsize == 1 and not torch.uint3.is_floating_point
     for function, arguments, error in ((torch._assert, (False, "no"), AssertionError),
                                        (torch._assert, (torch.tensor(False), "no"), AssertionError),
                                        (torch._check_with, (ValueError, False, lambda: "no"), ValueError),
@@ -208,4 +208,4 @@ def test_what_is_not_there_says_so():
     with pytest.raises(RuntimeError, match="there are no devices of the kind 'xpu'"):
         arete.xpu.synchronize()
     with pytest.raises(TypeError, match="dtype"):
-        arete.ones(2, dtype=arete.uint16)
+        arete.ones(2, dtype=arete.uint3)

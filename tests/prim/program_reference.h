@@ -18,7 +18,7 @@ inline expr::Literal literal_of(const GuardedBuffer& t, IntList index) {
   if (expr::is_float(expr::compute_type(t.dtype()))) {
     l.f = t.get(index);
   } else {
-    l.i = t.dtype() == kInt64 ? t.at<int64_t>(index) : int64_t(t.get(index));
+    l.i = size_of(t.dtype()) == 8 ? t.at<int64_t>(index) : int64_t(t.get(index));
   }
   return l;
 }
@@ -33,6 +33,7 @@ inline Shape broadcast_index(const Layout& operand, IntList index) {
 }
 
 inline double as_double(expr::Literal l, DType dtype) {
+  if (dtype == kUInt64) return double(uint64_t(l.i));
   return expr::is_float(expr::compute_type(dtype)) ? l.f : double(l.i);
 }
 

@@ -40,6 +40,10 @@ double wrap(DType t, double v) {
       return double(int8_t(int64_t(v)));
     case kInt16:
       return double(int16_t(int64_t(v)));
+    case kUInt16:
+      return double(uint16_t(int64_t(v)));
+    case kUInt32:
+      return double(uint32_t(int64_t(v)));
     case kBool:
       return v != 0;
     default:

@@ -92,7 +92,7 @@ class GuardedBuffer {
   }
   /// Integers in [low, high], in types that hold them.
   void fill_random(std::mt19937_64& rng, int low, int high) {
-    if (dtype_ == kUInt8) low = std::max(low, 0);
+    if (is_unsigned(dtype_)) low = std::max(low, 0);
     fill([&](IntList) { return double(low + int64_t(rng() % uint64_t(high - low + 1))); });
   }
   std::vector<double> values() const {

@@ -126,11 +126,14 @@ Type accumulator_of(Monoid monoid, DType dtype) {
   const bool counts = monoid == Monoid::sum || monoid == Monoid::prod;
   if (!counts) check_ordered(dtype, monoid == Monoid::min ? "min" : "max");
   if (is_complex(dtype) || is_floating(dtype)) return Type::f64;
+  if (dtype == kUInt64) return Type::u64;
   return dtype == kBool && !counts ? Type::boolean : Type::i64;
 }
 
 Element identity(Monoid monoid, Type accumulator) {
   using Integer = std::numeric_limits<int64_t>;
+  if (accumulator == Type::u64 && (monoid == Monoid::min || monoid == Monoid::max))
+    return {accumulator, {.i = monoid == Monoid::min ? -1 : 0}};
   switch (monoid) {
     case Monoid::sum:
     case Monoid::any:

@@ -53,6 +53,35 @@ TEST(DType, Float8PromotesOnlyWithItself) {
   }
 }
 
+TEST(DType, UnsignedIntegersPromoteWithFloatsOnly) {
+  const auto is_new = [](DType t) { return t == kUInt16 || t == kUInt32 || t == kUInt64; };
+  for (DType t : {kUInt16, kUInt32, kUInt64})
+    for (int i = 0; i < kNumDTypes; ++i) {
+      const DType other = DType(i);
+      if (other == t || (is_floating(other) && !is_float8(other))) {
+        EXPECT_EQ(promote_types(t, other), other);
+        EXPECT_EQ(promote_types(other, t), other);
+      } else {
+        EXPECT_THROW(promote_types(t, other), TypeError) << name_of(other);
+        EXPECT_THROW(promote_types(other, t), TypeError) << name_of(other);
+      }
+      EXPECT_EQ(is_unsigned(other), other == kUInt8 || is_new(other));
+    }
+}
+
+TEST(Scalar, HoldsUnsignedIntegers) {
+  const Scalar large(uint64_t(1) << 63), small(uint64_t(7));
+  EXPECT_TRUE(large.is_large());
+  EXPECT_FALSE(small.is_large());
+  EXPECT_FALSE(large == Scalar(INT64_MIN));
+  EXPECT_EQ(large.dtype(), kUInt64);
+  EXPECT_EQ(large.to_double(), 0x1p63);
+  EXPECT_EQ(large.to_string(), "9223372036854775808");
+  EXPECT_EQ(large.to_bits(), uint64_t(1) << 63);
+  EXPECT_THROW(large.to_int64(), ValueError);
+  EXPECT_EQ(small.to_int64(), 7);
+}
+
 template <class T>
 void check_limits() {
   EXPECT_EQ(max_of(dtype_of<T>), double(std::numeric_limits<T>::max()));
@@ -67,6 +96,9 @@ TEST(DType, LimitsOfStandardTypes) {
   check_limits<int16_t>();
   check_limits<int32_t>();
   check_limits<int64_t>();
+  check_limits<uint16_t>();
+  check_limits<uint32_t>();
+  check_limits<uint64_t>();
   check_limits<float>();
   check_limits<double>();
 }

@@ -97,15 +97,41 @@ TEST(Program, DropsDeadCodeButKeepsInputsAndParameters) {
   EXPECT_EQ(run(p, {3, 0}, {0, 0}), 9);
 }
 
+// Numbers of u64 are held in an i64, whose sign means nothing.
+TEST(Program, ComputesWithoutSigns) {
+  const auto value = [](auto f, uint64_t x, uint64_t y) {
+    const ProgramPtr p = make_program(
+        {kUInt64, kUInt64}, [&](Values v) { return std::vector{cast(f(v[0], v[1]), Type::u64)}; });
+    const Literal in[] = {{.i = int64_t(x)}, {.i = int64_t(y)}};
+    return uint64_t(evaluate(*p, in, {})[0].i);
+  };
+  constexpr uint64_t kTop = ~uint64_t(0), kHalf = uint64_t(1) << 63;
+  EXPECT_EQ(value([](Value a, Value b) { return a < b; }, 1, kTop), 1u);
+  EXPECT_EQ(value([](Value a, Value b) { return max(a, b); }, kTop, 1), kTop);
+  EXPECT_EQ(value([](Value a, Value b) { return floor_div(a, b); }, kTop, kTop), 1u);
+  EXPECT_EQ(value([](Value a, Value b) { return floor_div(a, b); }, kTop, 2), kHalf - 1);
+  EXPECT_EQ(value([](Value a, Value b) { return remainder(a, b); }, kTop, 10), 5u);
+  EXPECT_EQ(value([](Value a, Value b) { return a >> b; }, kTop, 63), 1u);
+  EXPECT_EQ(value([](Value a, Value b) { return a >> b; }, kTop, 64), 0u);
+  EXPECT_EQ(value([](Value a, Value) { return abs(-a); }, 1, 0), kTop);
+  EXPECT_EQ(
+      value([](Value a, Value b) { return cast(a, Type::f64) - cast(b, Type::f64); }, kTop, kHalf),
+      kHalf);
+  EXPECT_EQ(value([](Value a, Value b) { return pow(a, b); }, 3, 40), 12157665459056928801u);
+}
+
 TEST(Program, PromotesBetweenTypes) {
-  const DType order[] = {kBool, kInt32, kInt64, kFloat32, kFloat64};
-  for (int i = 0; i < 5; ++i)
-    for (int j = 0; j < 5; ++j) {
+  const DType order[] = {kBool, kInt32, kInt64, kUInt64, kFloat32, kFloat64};
+  for (int i = 0; i < kNumTypes; ++i)
+    for (int j = 0; j < kNumTypes; ++j) {
       Builder b;
       EXPECT_EQ((b.input(order[i]) + b.input(order[j])).type(), Type(std::max(i, j)));
     }
   Builder b;
   EXPECT_EQ((b.input(kUInt8) + 1).type(), Type::i32);
+  EXPECT_EQ((b.input(kUInt16) + 1).type(), Type::i32);
+  EXPECT_EQ((b.input(kUInt32) + 1).type(), Type::i64);
+  EXPECT_EQ((b.input(kUInt64) + 1).type(), Type::u64);
   EXPECT_EQ((b.input(kInt32) + 0.5).type(), Type::f32);
   EXPECT_EQ((b.input(kInt32) + 1e10).type(), Type::i64);
   EXPECT_EQ((b.input(kFloat16) * 2).type(), Type::f32);

@@ -243,19 +243,6 @@ TEST(TensorIo, DamagedNpzIsNoticed) {
   EXPECT_THROW(load_npz(folder / "z"), IoError);
 }
 
-TEST(TensorIo, UnsignedTypesAreNamed) {
-  const TempDir folder;
-  std::vector<TensorEntry> entries(1);
-  entries[0].name = "w";
-  entries[0].dtype = "U32";
-  entries[0].shape = {2};
-  write_text(folder / "f", write_safetensors_header(entries) + std::string(8, '\0'));
-  expect_error(ErrorKind::type, {"'w'", "U32"}, [&] { load_safetensors(folder / "f"); });
-  const int64_t shape[] = {2};
-  write_text(folder / "n", write_npy_header("U16", shape) + std::string(4, '\0'));
-  EXPECT_THROW(load_npy(folder / "n"), TypeError);
-}
-
 TEST(TensorIo, TooManyDimensions) {
   const TempDir folder;
   const std::vector<int64_t> ones(40, 1);

@@ -21,11 +21,12 @@ struct Best {
 
 // The type as the kernels of reductions know it, if they do.
 template <class T>
-inline constexpr kernels::KType kKernelType = std::is_same_v<T, float>     ? kernels::t_f32
-                                              : std::is_same_v<T, double>  ? kernels::t_f64
-                                              : std::is_same_v<T, int32_t> ? kernels::t_i32
-                                              : std::is_same_v<T, int64_t> ? kernels::t_i64
-                                                                           : kernels::kNumKTypes;
+inline constexpr kernels::KType kKernelType = std::is_same_v<T, float>      ? kernels::t_f32
+                                              : std::is_same_v<T, double>   ? kernels::t_f64
+                                              : std::is_same_v<T, int32_t>  ? kernels::t_i32
+                                              : std::is_same_v<T, int64_t>  ? kernels::t_i64
+                                              : std::is_same_v<T, uint64_t> ? kernels::t_u64
+                                                                            : kernels::kNumKTypes;
 
 // The first position of a value in a run of n elements that has it; a NaN is like any other.
 template <class T>

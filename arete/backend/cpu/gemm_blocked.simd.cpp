@@ -246,10 +246,16 @@ void gemm_blocked(const BlockedGemm& g) {
       return run<int8_t, uint32_t>(g);
     case DType::i16:
       return run<int16_t, uint32_t>(g);
+    case DType::u16:
+      return run<uint16_t, uint32_t>(g);
     case DType::i32:
       return run<int32_t, uint32_t>(g);
+    case DType::u32:
+      return run<uint32_t, uint32_t>(g);
     case DType::i64:
       return run<int64_t, uint64_t>(g);
+    case DType::u64:
+      return run<uint64_t, uint64_t>(g);
     default:
       ARETE_BUG("dtype without a blocked product");
   }

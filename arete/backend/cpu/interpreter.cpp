@@ -29,6 +29,7 @@ uint64_t cell_bits(Type type, expr::Literal v) {
     case Type::i32:
       return uint64_t(uint32_t(int32_t(v.i)));
     case Type::i64:
+    case Type::u64:
       return uint64_t(v.i);
     case Type::f32:
       return std::bit_cast<uint32_t>(float(v.f));

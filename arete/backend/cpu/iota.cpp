@@ -18,7 +18,8 @@ void CpuBackend::iota(const prim::IotaArgs& args) {
     const int64_t stride = out.strides[0];
     parallel_for(0, out.sizes[0], 65536, [&](int64_t begin, int64_t end) {
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                    std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
+                    std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t> ||
+                    std::is_same_v<T, uint64_t>) {
         const bool whole = std::is_integral_v<T>;
         const void* const start = whole ? static_cast<const void*>(&args.istart) : &args.start;
         const void* const step = whole ? static_cast<const void*>(&args.istep) : &args.step;

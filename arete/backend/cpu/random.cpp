@@ -45,7 +45,8 @@ void fill_chunks(const RandomArgs& a, Generate generate, Convert convert) {
       const int64_t first = c * kChunkBlocks * per, last = std::min(n, first + kChunkBlocks * per);
       const int64_t here = std::min(kChunkBlocks, blocks - c * kChunkBlocks);
       const uint64_t block = a.offset + uint64_t(c * kChunkBlocks);
-      if constexpr (std::is_same_v<S, T>) {
+      if constexpr (std::is_same_v<S, T> &&
+                    !std::is_same_v<S, uint32_t>) {  // lanes are no elements
         if (walk.single_run() && walk.stride(0) == int64_t(sizeof(T)) &&
             last - first == kChunkBlocks * per) {
           generate(a.out.as<T>() + first, block, here);

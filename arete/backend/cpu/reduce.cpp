@@ -44,6 +44,8 @@ uint64_t identity_of(Monoid monoid, kernels::KType type) {
       return low ? uint64_t(uint32_t(INT32_MIN)) : uint64_t(INT32_MAX);
     case KType::t_i64:
       return low ? uint64_t(INT64_MIN) : uint64_t(INT64_MAX);
+    case KType::t_u64:
+      return low ? 0 : UINT64_MAX;
     case KType::t_f32:
       return std::bit_cast<uint32_t>(float(low ? -kInf : kInf));
     default:

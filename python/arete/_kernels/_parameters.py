@@ -9,10 +9,11 @@ from .._snippets import TYPES
 from ._launch import device_of, tensor_of
 
 C_NAMES = {_C.bool: "bool", _C.int8: "signed char", _C.uint8: "unsigned char", _C.int16: "short", _C.int32: "int", _C.int64: "long long",
-           _C.float16: "float16", _C.bfloat16: "bfloat16", _C.float32: "float", _C.float64: "double"}
+           _C.uint16: "unsigned short", _C.uint32: "unsigned", _C.uint64: "unsigned long long", _C.float16: "float16",
+           _C.bfloat16: "bfloat16", _C.float32: "float", _C.float64: "double"}
 # How numbers of a dtype are passed: half types as floats.
 KINDS = {_C.bool: "?", _C.int8: "b", _C.uint8: "B", _C.int16: "h", _C.int32: "i", _C.int64: "q", _C.float16: "f", _C.bfloat16: "f",
-         _C.float32: "f", _C.float64: "d"}
+         _C.uint16: "H", _C.uint32: "I", _C.uint64: "Q", _C.float32: "f", _C.float64: "d"}
 
 
 class Parameter(NamedTuple):

@@ -42,6 +42,9 @@ from .._C import (  # noqa: F401
     set_printoptions,
     tensor,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from . import _c_names, _foreach, _functions, _ops, _schemas, _storage, _tensor_types  # noqa: F401
 from ._families import install as _install_family  # noqa: F401

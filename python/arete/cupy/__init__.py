@@ -108,10 +108,6 @@ def show_config():
 
 
 def __getattr__(name):
-    if name in ("uint16", "uint32", "uint64"):  # for numbers of kernels: there are no arrays of them
-        import numpy
-
-        return getattr(numpy, name)
     return getattr(_numpy, name)
 
 

@@ -628,7 +628,7 @@ def tensor_of(x, dtype=None, device=None):
         t = x.base._tensor.reshape(-1)
     elif type(x) in (int, float, _b.bool, complex):
         if d is None:
-            d = _FLOAT64 if type(x) is float else _INT64 if type(x) is int else _BOOL if type(x) is _b.bool else COMPLEX128._tensor_dtype
+            d = _FLOAT64 if type(x) is float else _whole_dtype(x) if type(x) is int else _BOOL if type(x) is _b.bool else COMPLEX128._tensor_dtype
         return _t.full((), _in_kind(x, d), dtype=d, device=device or _device)
     elif hasattr(x, "__array_interface__") or type(x).__module__ == "numpy":
         return _from_numpy(x, d, device)
@@ -647,6 +647,10 @@ def tensor_of(x, dtype=None, device=None):
     if device is not None and t.device != device:
         t = t.to(device)
     return t
+
+
+def _whole_dtype(x):
+    return _INT64 if x < 2**63 else _C.uint64
 
 
 def _in_kind(x, d):
@@ -696,6 +700,20 @@ def _holds_arrays(x, depth=2):
     return _b.any(_is_array(v) or (depth and isinstance(v, (list, tuple)) and _holds_arrays(v, depth - 1)) for v in x)
 
 
+def _probe(x):
+    """Numbers in the dtype that torch finds for them. Where one has none but uint64 they are that, or float64 beside smaller ones."""
+    try:
+        return _t.tensor(x)
+    except ValueError as e:
+        if "without overflow" not in str(e):
+            raise
+    try:
+        large = _t.tensor(x, dtype=_C.uint64)
+        return large if (large >= 2**63).all() else large.to(_FLOAT64)
+    except OverflowError:
+        return _t.tensor(x, dtype=_FLOAT64)
+
+
 def _of_sequence(x, d, device):
     if isinstance(x, range):
         return _t.arange(x.start, x.stop, x.step, dtype=d or _INT64, device=device or _device)
@@ -706,11 +724,11 @@ def _of_sequence(x, d, device):
     if not _holds_arrays(x):
         try:
             if d is None:
-                probe = _t.tensor(x)
+                probe = _probe(x)
                 d = _FLOAT64 if probe.is_floating_point() else COMPLEX128._tensor_dtype if probe.is_complex() else probe.dtype
                 if d is probe.dtype:
                     return probe.to(device or _device)
-            elif not d.is_floating_point and not d.is_complex:
+            elif not d.is_floating_point and not d.is_complex and d is not _C.uint64:
                 t = _of_sequence(x, None, device)
                 if d is not _BOOL and t.dtype is _INT64 and t.numel():
                     low, high = _limits(d)

@@ -133,9 +133,7 @@ HOST = frozenset("""
     show_runtime str_ strings test testing timedelta64 typing void
 """.split())
 
-_NO_UNSIGNED = "the only unsigned dtype of arrays is uint8"
 ABSENT = {
-    **dict.fromkeys(("uint", "uint16", "uint32", "uint64", "uintc", "uintp", "ulong", "ulonglong", "ushort"), _NO_UNSIGNED),
     **dict.fromkeys(
         ("longdouble", "clongdouble", "float128", "complex256", "float96", "complex192"), "no dtype is wider than 64 bits a part"
     ),

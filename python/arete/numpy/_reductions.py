@@ -59,7 +59,9 @@ def _keep(r, t, axis, keepdims):
 
 def _whole(t):
     """The dtype of a sum or product."""
-    return t.dtype if t.is_floating_point() or t.is_complex() or t.dtype is _C.int64 else _C.int64
+    if t.is_floating_point() or t.is_complex():
+        return t.dtype
+    return _C.int64 if t.dtype.is_signed or t.dtype is _C.bool else _C.uint64
 
 
 def _sum(t, axes, keepdims, d):
@@ -90,7 +92,7 @@ def _additive(name, run, combine, identity):
         return result_into(r, out)
 
     function.__name__ = name
-    function.__doc__ = f"The {'sum' if name == 'sum' else 'product'} of elements, of all or along axes; that of whole numbers is int64."
+    function.__doc__ = f"The {'sum' if name == 'sum' else 'product'} of elements, of all or along axes; that of whole numbers is int64 or uint64."
     return function
 
 

@@ -8,12 +8,12 @@ from .. import _C
 
 __all__ = [
     "dtype", "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating",
-    "bool_", "byte", "ubyte", "short", "intc", "int_", "long", "longlong", "intp", "half", "single", "double", "csingle", "cdouble",
+    "bool_", "byte", "ubyte", "short", "ushort", "intc", "uintc", "uint", "ulong", "ulonglong", "uintp", "int_", "long", "longlong", "intp", "half", "single", "double", "csingle", "cdouble",
     "finfo", "iinfo", "result_type", "promote_types", "can_cast", "issubdtype", "isdtype", "min_scalar_type", "common_type",
     "mintypecode", "typename", "ScalarType", "sctypeDict", "typecodes",
 ]
 
-# Name, kind, size in bytes, NumPy's letter, and the letter in `str`. Those that the library has no tensors of are left out.
+# Name, kind, size in bytes, NumPy's letter, and the letter in `str`.
 _TABLE = [
     ("bool", "b", 1, "?"), ("int8", "i", 1, "b"), ("uint8", "u", 1, "B"), ("int16", "i", 2, "h"), ("uint16", "u", 2, "H"),
     ("int32", "i", 4, "i"), ("uint32", "u", 4, "I"), ("int64", "i", 8, "l"), ("uint64", "u", 8, "L"), ("float16", "f", 2, "e"),
@@ -187,9 +187,7 @@ OF_TENSOR: dict[Any, dtype] = {}  # by the dtype of a tensor
 _PARENTS = {"b": generic, "i": signedinteger, "u": unsignedinteger, "f": floating, "c": complexfloating}
 
 for _name, _kind, _size, _char in _TABLE:
-    _native = getattr(_C, _name, None)
-    if not isinstance(_native, _C.dtype):
-        continue
+    _native = getattr(_C, _name)
     _d = object.__new__(dtype)
     _d.name, _d.kind, _d.itemsize, _d.char, _d._tensor_dtype, _d._at = _name, _kind, _size, _char, _native, _ORDER.index(_name)
     _d.type = _ScalarType(_name, (_PARENTS[_kind],), {"dtype": _d, "__doc__": f"Numbers of the dtype {_name}.", "__module__": __name__})
@@ -203,18 +201,19 @@ for _cls in (generic, number, integer, signedinteger, unsignedinteger, inexact, 
 bool_ = globals()["bool"]
 byte, short, intc, int_, long, longlong, intp = (_BY_NAME[n] for n in ("int8", "int16", "int32", "int64", "int64", "int64", "int64"))
 half, single, double, csingle, cdouble = (_BY_NAME[n] for n in ("float16", "float32", "float64", "complex64", "complex128"))
-ubyte = _BY_NAME["uint8"]
+ubyte, ushort, uintc, uint, ulong, ulonglong, uintp = (
+    _BY_NAME[n] for n in ("uint8", "uint16", "uint32", "uint64", "uint64", "uint64", "uint64"))
 for _name, _target in {
         _b.bool: "bool", _b.int: "int64", _b.float: "float64", _b.complex: "complex128", "bool_": "bool", "int": "int64",
         "float": "float64", "complex": "complex128", "q": "int64", "p": "int64", "n": "int64", "long": "int64", "longlong": "int64",
-        "intp": "int64", "intc": "int32", "short": "int16", "byte": "int8", "ubyte": "uint8", "half": "float16", "single": "float32",
+        "intp": "int64", "intc": "int32", "short": "int16", "byte": "int8", "ubyte": "uint8", "ushort": "uint16", "uintc": "uint32",
+        "uint": "uint64", "ulong": "uint64", "ulonglong": "uint64", "uintp": "uint64", "Q": "uint64", "P": "uint64", "N": "uint64", "half": "float16", "single": "float32",
         "double": "float64", "csingle": "complex64", "cdouble": "complex128", "int_": "int64", "float_": "float64"}.items():
     _KNOWN[_name] = _KNOWN[_target]
 __all__ += [*(d.name for d in OF_TENSOR.values())]
 
 BOOL, INT8, INT64 = _KNOWN["bool"], _KNOWN["int8"], _KNOWN["int64"]
 FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = (_KNOWN[n] for n in ("float16", "float32", "float64", "complex64", "complex128"))
-_UNSIGNED = ("uint16", "uint32", "uint64", "H", "I", "L", "u2", "u4", "u8", "uint", "Q", "uintp", "uintc", "ushort", "ulong", "ulonglong")
 
 
 def _found(x) -> dtype:
@@ -238,8 +237,6 @@ def _understood(x) -> dtype:
         return x.dtype
     if name in _KNOWN:
         return _KNOWN[name]
-    if name is not None and _b.any(name.lstrip("<=|") == u for u in _UNSIGNED):
-        raise TypeError(f"data type {name!r}: the only unsigned dtype of arrays is uint8")
     if isinstance(x, (list, dict)) or name is not None and "," in name:
         raise TypeError(f"data type {x!r}: there are no records; keep an array for each field")
     raise TypeError(f"data type {x!r} not understood")
@@ -415,8 +412,8 @@ def common_type(*arrays):
     return found.type
 
 
-typecodes = {"Character": "c", "Integer": "bhilqnp", "UnsignedInteger": "B", "Float": "efd", "Complex": "FD",
-             "AllInteger": "bBhilqnp", "AllFloat": "efdFD", "All": "?bBhilqnpefdFD"}
+typecodes = {"Character": "c", "Integer": "bhilqnp", "UnsignedInteger": "BHILQNP", "Float": "efd", "Complex": "FD",
+             "AllInteger": "bBhHiIlLqQnNpP", "AllFloat": "efdFD", "All": "?bhilqnpBHILQNPefdFD"}
 ScalarType = (_b.int, _b.float, _b.complex, _b.bool, _b.bytes, _b.str, memoryview, *(d.type for d in OF_TENSOR.values()))
 sctypeDict = {k: v.type for k, v in _KNOWN.items() if isinstance(k, _b.str)}
 

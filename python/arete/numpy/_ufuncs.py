@@ -74,7 +74,7 @@ def _count_bits(x):
 @_is(_t.pow, "ifc")
 def _power(a, b):
     t = a if isinstance(a, Tensor) else b
-    if not t.is_floating_point() and not t.is_complex() and t.dtype is not _C.uint8:
+    if not t.is_floating_point() and not t.is_complex() and t.dtype.is_signed:
         looked_at = isinstance(b, Tensor) and b.device.type == "cpu" and b.numel()
         if looked_at and int(b.min()) < 0 or not isinstance(b, Tensor) and b < 0:
             raise ValueError("Integers to negative integer powers are not allowed.")
@@ -366,6 +366,8 @@ class ufunc(_C._UfuncBase):
             else:
                 raise UFuncTypeError(f"ufunc '{name}' not supported for the input types: {found!r}")
         d = found._tensor_dtype
+        if name in _COMPARISONS and found is FLOAT64 and not numbers and all(OF_TENSOR[v.dtype].kind in "iu" for v in values):
+            return self._with_sign(*values)
         for i, v in enumerate(values):
             if i in numbers:
                 if name in _COMPARISONS and type(v) is int and found.kind in "iu" and not LIMITS[d][0] <= v <= LIMITS[d][1]:
@@ -381,6 +383,13 @@ class ufunc(_C._UfuncBase):
             if len(shapes) > 1 and shapes[0] != shapes[1] and "size" in str(e):
                 raise ValueError("operands could not be broadcast together with shapes " + " ".join(map(str, shapes))) from None
             raise
+
+    def _with_sign(self, a, b):
+        """A comparison of uint64 with integers that have a sign, exact as in NumPy: what is negative is less."""
+        left = a.dtype.is_signed
+        negative, less = (a if left else b) < 0, left == (self.__name__ in ("less", "less_equal"))
+        answer = self.__name__ == "not_equal" or self.__name__ != "equal" and less
+        return _t.where(negative, answer, self._function(a.to(_C.uint64), b.to(_C.uint64)))
 
     def _far(self, values, i, v):
         """A comparison with a number that the dtype does not reach: all elements compare alike."""

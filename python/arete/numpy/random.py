@@ -37,10 +37,12 @@ class SeedSequence:
         first, self.n_children_spawned = self.n_children_spawned, self.n_children_spawned + n_children
         return [SeedSequence(self.entropy, spawn_key=self.spawn_key + (first + i,)) for i in range(n_children)]
 
-    def generate_state(self, n_words, dtype=None):
-        if dtype is not None and _as_dtype(dtype).name != "int64":
-            raise TypeError("seeds are int64: there are no unsigned dtypes but uint8")
-        return _result(_t.randint(0, 2**32, (n_words,), generator=_generator(self._number())))
+    def generate_state(self, n_words, dtype="uint32"):
+        size = {"uint32": 1, "uint64": 2}.get(_as_dtype(dtype).name)
+        if size is None:
+            raise ValueError("only support uint32 or uint64")
+        words = _t.randint(0, 2**32, (n_words, size), generator=_generator(self._number()))
+        return _result((words[:, 0] if size == 1 else words[:, 0] << 32 | words[:, 1]).to(_as_dtype(dtype)._tensor_dtype))
 
 
 def _generator(seed):
@@ -493,6 +495,8 @@ class _Distributions:
         if high is None:
             low, high = 0, low
         d = _as_dtype(dtype)
+        if d.name == "uint64" and type(low) is type(high) is int and high + closed > 2**63:
+            return self._large_integers(low, high + closed, size)
         a, b = _tensor_of(low), _tensor_of(high)
         if a.is_floating_point() or b.is_floating_point():
             a, b = a.floor(), b.floor()
@@ -508,6 +512,18 @@ class _Distributions:
             return _result(_t.randint(int(a), int(b), shape, device=_get_device(), generator=self._own).to(d._tensor_dtype))
         r = a + (self._uniform(shape) * (b - a)).floor().to(_C.int64)
         return _result(_t.minimum(r, b - 1).to(d._tensor_dtype))
+
+
+    def _large_integers(self, low, end, size):
+        """Of uint64, beyond what int64 holds: in the place of [low, end) as many numbers from -2**63 on, of all of them their words."""
+        _require(0 <= low, "low is out of bounds for uint64")
+        _require(end <= 2**64, "high is out of bounds for uint64")
+        _require(low < end, "low >= high")
+        shape, where = _shape(size), {"device": _get_device(), "generator": self._own}
+        if end - low == 2**64:
+            words = _t.randint(0, 2**32, (2, *shape), **where)
+            return _wrap((words[0] << 32 | words[1]).to(_C.uint64))
+        return _wrap(_t.randint(-(2**63), end - low - 2**63, shape, **where).to(_C.uint64) + (2**63 + low) % 2**64)
 
 
 def _float_type(dtype):

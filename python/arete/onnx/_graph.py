@@ -9,9 +9,10 @@ import numpy as np
 from .. import _C
 
 # The numbers of onnx.TensorProto.
-TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11, "bfloat16": 16}
+TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11,
+         "uint32": 12, "uint64": 13, "bfloat16": 16}
 _NUMPY = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16,
-          "int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
+          "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64, "bool": np.bool_}
 
 
 def same_in(number: float, dtype: str) -> bool:

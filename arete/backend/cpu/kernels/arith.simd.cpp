@@ -73,7 +73,10 @@ struct Abs {
   static double run(double a) { return __builtin_fabs(a); }
   template <class T>
   static T run(T a) {
-    return a < 0 ? Neg::run(a) : a;
+    if constexpr (kIsUnsigned<T>)
+      return a;
+    else
+      return a < 0 ? Neg::run(a) : a;
   }
 };
 ARETE_UNARY(Sign, T(T(a > 0) - T(a < 0)))
@@ -124,14 +127,16 @@ struct Shl {
   static T run(T a, T b) {
     constexpr T kBits = sizeof(T) * 8;
     const T shifted = T(Unsigned<T>(a) << (b & (kBits - 1)));
-    return b < 0 || b >= kBits ? T(0) : shifted;
+    return Unsigned<T>(b) >= Unsigned<T>(kBits) ? T(0) : shifted;
   }
 };
 struct Shr {
   template <class T>
   static T run(T a, T b) {
     constexpr T kBits = sizeof(T) * 8;
-    return T(a >> (b < 0 || b >= kBits ? kBits - 1 : b));
+    const bool beyond = Unsigned<T>(b) >= Unsigned<T>(kBits);
+    const T shifted = T(a >> (beyond ? kBits - 1 : b));
+    return kIsUnsigned<T> && beyond ? T(0) : shifted;
   }
 };
 ARETE_BINARY(Eq, uint8_t(a == b))
@@ -516,6 +521,7 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_float<double>(t);
   put_int<int32_t>(t);
   put_int<int64_t>(t);
+  put_int<uint64_t>(t);
   put_ordered<uint8_t>(t);
   put_bits<uint8_t>(t);
   put<LogicalNot, uint8_t>(t, op_bit_not);
@@ -523,6 +529,7 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_choices<double>(t);
   put_choices<int32_t>(t);
   put_choices<int64_t>(t);
+  put_choices<uint64_t>(t);
   put_products<float>(t);
   put_products<double>(t);
   put3<Select, uint8_t, uint8_t>(t.select[1]);

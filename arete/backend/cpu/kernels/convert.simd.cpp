@@ -158,10 +158,25 @@ void to_int(void* out, const void* a, const void*, const void*, int64_t n) {
     o[i] = inside ? whole : outside;
   }
 }
-template <class Narrow>
+// Negative numbers by way of the signed integers, as the narrow dtypes wrap.
+template <class F>
+void to_unsigned(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<uint64_t*>(out);
+  auto* x = static_cast<const F*>(a);
+  constexpr F kHalf = F(uint64_t(1) << 63);
+  ARETE_LOOP {
+    const F v = x[i];
+    const bool below = v < kHalf, inside = v >= -kHalf && below, upper = !below && v < 2 * kHalf;
+    const uint64_t low = uint64_t(int64_t(inside ? v : F(0)));
+    const uint64_t high = uint64_t(int64_t(upper ? v - kHalf : F(0))) + (uint64_t(1) << 63);
+    const uint64_t outside = v >= 2 * kHalf ? ~uint64_t(0) : v < -kHalf ? uint64_t(1) << 63 : 0;
+    o[i] = inside ? low : upper ? high : outside;
+  }
+}
+template <class Narrow, class Wide>
 void wrap(void* out, const void* a, const void*, const void*, int64_t n) {
-  auto* o = static_cast<int32_t*>(out);
-  auto* x = static_cast<const int32_t*>(a);
+  auto* o = static_cast<Wide*>(out);
+  auto* x = static_cast<const Wide*>(a);
   ARETE_LOOP o[i] = Narrow(x[i]);
 }
 
@@ -188,9 +203,11 @@ void put_casts_from(KernelTable& t) {
   if constexpr (kIsFloat<T>) {
     to[t_i32] = to_int<int32_t, T>;
     to[t_i64] = to_int<int64_t, T>;
+    to[t_u64] = to_unsigned<T>;
   } else {
     to[t_i32] = convert<int32_t, T>;
     to[t_i64] = convert<int64_t, T>;
+    to[t_u64] = convert<uint64_t, T>;
   }
   to[t_f32] = convert<float, T>;
   to[t_f64] = convert<double, T>;
@@ -202,12 +219,12 @@ void put_small(KernelTable& t, KDType d) {
   t.round_to[d] = round_small<S>;
   t.look_up[d] = look_up_small<S>;
 }
-template <class I>
+template <class I, class Wide = int32_t>
 void put_narrow(KernelTable& t, KDType d) {
-  t.load[d] = convert<int32_t, I>;
-  t.store[d] = convert<I, int32_t>;
-  t.round_to[d] = wrap<I>;
-  t.look_up[d] = look_up<int32_t, I>;
+  t.load[d] = convert<Wide, I>;
+  t.store[d] = convert<I, Wide>;
+  t.round_to[d] = wrap<I, Wide>;
+  t.look_up[d] = look_up<Wide, I>;
 }
 
 }  // namespace
@@ -216,11 +233,14 @@ void ARETE_FILL(convert)(KernelTable& t) {
   put_casts_from<uint8_t>(t);
   put_casts_from<int32_t>(t);
   put_casts_from<int64_t>(t);
+  put_casts_from<uint64_t>(t);
   put_casts_from<float>(t);
   put_casts_from<double>(t);
   put_narrow<uint8_t>(t, d_u8);
   put_narrow<int8_t>(t, d_i8);
   put_narrow<int16_t>(t, d_i16);
+  put_narrow<uint16_t>(t, d_u16);
+  put_narrow<uint32_t, int64_t>(t, d_u32);
   put_small<BF16>(t, d_bf16);
   put_small<F8E4M3>(t, d_f8e4m3);
   put_small<F8E5M2>(t, d_f8e5m2);
@@ -235,6 +255,7 @@ void ARETE_FILL(convert)(KernelTable& t) {
   t.look_up[d_bool] = look_up<uint8_t, uint8_t>;
   t.look_up[d_i32] = look_up<int32_t, int32_t>;
   t.look_up[d_i64] = look_up<int64_t, int64_t>;
+  t.look_up[d_u64] = look_up<uint64_t, uint64_t>;
   t.look_up[d_f32] = look_up<float, float>;
   t.look_up[d_f64] = look_up<double, double>;
 }

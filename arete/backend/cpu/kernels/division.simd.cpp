@@ -118,6 +118,7 @@ constexpr double kMagicNumber = 0x1.8p52;
 inline double to_double(int64_t v) {
   return __builtin_bit_cast(double, v + kMagicBits) - kMagicNumber;
 }
+inline double to_double(uint64_t v) { return to_double(int64_t(v)); }
 inline double to_double(int32_t v) { return double(v); }
 inline int64_t to_integer(double v) {
   return __builtin_bit_cast(int64_t, v + kMagicNumber) - kMagicBits;
@@ -155,10 +156,10 @@ void divide_int(void* out, const void* a, const void* b, const void*, int64_t n)
     const T sx = *x, sy = *y;
     uint64_t large = 0;
     if constexpr (sizeof(T) == 8) {
-      constexpr uint64_t kHalf = uint64_t(1) << 51;
+      constexpr uint64_t kHalf = kIsUnsigned<T> ? 0 : uint64_t(1) << 51;
       ARETE_LOOP large |=
           (uint64_t(V == sv ? sx : x[i]) + kHalf) | (uint64_t(V == vs ? sy : y[i]) + kHalf);
-      large >>= 52;
+      large >>= kIsUnsigned<T> ? 51 : 52;
     }
     if (large == 0) {
       ARETE_LOOP {
@@ -172,7 +173,7 @@ void divide_int(void* out, const void* a, const void* b, const void*, int64_t n)
     }
     for (int64_t i = 0; i < n; ++i) {
       const T u = V == sv ? sx : x[i], v = V == vs ? sy : y[i];
-      const bool plain = v != 0 && v != -1;  // the lowest number over -1 wraps
+      const bool plain = v != 0 && (kIsUnsigned<T> || v != T(-1));  // the lowest over -1 wraps
       const T q = plain ? T(u / v) : v == 0 ? T(0) : T(Unsigned<T>(0) - Unsigned<T>(u));
       o[i] = F::run(q, plain ? T(u % v) : T(0), v);
     }
@@ -214,6 +215,7 @@ void put_float(KernelTable& t) {
 void ARETE_FILL(division)(KernelTable& t) {
   put_int<int32_t>(t);
   put_int<int64_t>(t);
+  put_int<uint64_t>(t);
 #if defined(__FMA__)  // elsewhere the scalar kernels stay
   put_float<float>(t);
   put_float<double>(t);

@@ -33,14 +33,16 @@ ARETE_SAME(cast); ARETE_SAME(round_to); ARETE_SAME(load); ARETE_SAME(polynomial)
 #undef ARETE_SAME
 static_assert(kNumKOps == expr::kNumOps && kNumKDTypes == kNumDTypes);
 static_assert(int(expr::Type::boolean) == t_bool && int(expr::Type::i32) == t_i32 &&
-              int(expr::Type::i64) == t_i64 && int(expr::Type::f32) == t_f32 &&
-              int(expr::Type::f64) == t_f64);
+              int(expr::Type::i64) == t_i64 && int(expr::Type::u64) == t_u64 &&
+              int(expr::Type::f32) == t_f32 && int(expr::Type::f64) == t_f64 &&
+              expr::kNumTypes == kNumKTypes);
 static_assert(int(DType::u8) == d_u8 && int(DType::i8) == d_i8 && int(DType::i16) == d_i16 &&
               int(DType::i32) == d_i32 && int(DType::i64) == d_i64 && int(DType::f16) == d_f16 &&
               int(DType::f32) == d_f32 && int(DType::f64) == d_f64 && int(DType::c64) == d_c64 &&
               int(DType::c128) == d_c128 && int(DType::boolean) == d_bool &&
               int(DType::bf16) == d_bf16 && int(DType::f8e4m3) == d_f8e4m3 &&
-              int(DType::f8e5m2) == d_f8e5m2);
+              int(DType::f8e5m2) == d_f8e5m2 && int(DType::u16) == d_u16 &&
+              int(DType::u32) == d_u32 && int(DType::u64) == d_u64);
 static_assert(int(prim::Monoid::sum) == m_sum && int(prim::Monoid::prod) == m_prod &&
               int(prim::Monoid::min) == m_min && int(prim::Monoid::max) == m_max &&
               int(prim::Monoid::all) == m_all && int(prim::Monoid::any) == m_any);

@@ -85,7 +85,7 @@ enum KOp : int {
   op_polynomial,
   kNumKOps
 };
-enum KType : int { t_bool, t_i32, t_i64, t_f32, t_f64, kNumKTypes };
+enum KType : int { t_bool, t_i32, t_i64, t_u64, t_f32, t_f64, kNumKTypes };
 enum KDType : int {
   d_u8,
   d_i8,
@@ -101,6 +101,9 @@ enum KDType : int {
   d_bf16,
   d_f8e4m3,
   d_f8e5m2,
+  d_u16,
+  d_u32,
+  d_u64,
   kNumKDTypes
 };
 enum KMonoid : int { m_sum, m_prod, m_min, m_max, m_all, m_any, kNumKMonoids };
@@ -187,11 +190,12 @@ struct KernelTable {
 };
 
 /// Sums and products of f32 accumulate in f64 (sums of a few elements, that are added as f32
-/// before: Note [Sums of floats]) and those of integers in i64; other monoids in the type itself.
+/// before: Note [Sums of floats]) and those of integers in i64 or u64; other monoids in the type
+/// itself.
 constexpr KType accumulator_type(KMonoid m, KType t) {
   if (m == m_all || m == m_any) return t_bool;
   if (m == m_min || m == m_max) return t;
-  return t == t_f32 || t == t_f64 ? t_f64 : t_i64;
+  return t == t_f32 || t == t_f64 ? t_f64 : t == t_u64 ? t_u64 : t_i64;
 }
 
 /// The best table for this processor, or the one that ARETE_SIMD (base, avx2, avx512) names.

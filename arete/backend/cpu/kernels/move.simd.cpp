@@ -218,6 +218,7 @@ void ARETE_FILL(move)(KernelTable& t) {
   t.reverse[16] = reverse<Bytes16>;
   t.progression[t_i32] = progression<int32_t, uint64_t>;
   t.progression[t_i64] = progression<int64_t, uint64_t>;
+  t.progression[t_u64] = progression<uint64_t, uint64_t>;
   t.progression[t_f32] = progression<float, double>;
   t.progression[t_f64] = progression<double, double>;
   t.every_other[1] = every_other<uint8_t>;

@@ -364,6 +364,7 @@ void ARETE_FILL(reduce)(KernelTable& t) {
   put<Max, int32_t, int32_t>(t, m_max);
   put<Min, int64_t, int64_t>(t, m_min);
   put<Max, int64_t, int64_t>(t, m_max);
+  put_all<uint64_t, uint64_t>(t);
   t.reduce_rows[m_sum][t_i32] = rows<Sum, int32_t, uint64_t>;
   t.reduce_cols[m_sum][t_i32] = cols<Sum, int32_t, uint64_t>;
   t.reduce_rows[m_prod][t_i32] = rows<Prod, int32_t, uint64_t>;

@@ -41,6 +41,7 @@ void fill_scalar(KernelTable& t) {
   put_float<double>(t, t_f64);
   put_int<int32_t>(t, t_i32);
   put_int<int64_t>(t, t_i64);
+  put_int<uint64_t>(t, t_u64);
 }
 
 }  // namespace arete::cpu::kernels

@@ -63,6 +63,10 @@ struct TypeIndex<int64_t> {
   static constexpr KType value = t_i64;
 };
 template <>
+struct TypeIndex<uint64_t> {
+  static constexpr KType value = t_u64;
+};
+template <>
 struct TypeIndex<float> {
   static constexpr KType value = t_f32;
 };
@@ -72,6 +76,9 @@ struct TypeIndex<double> {
 };
 template <class T>
 inline constexpr KType kTypeOf = TypeIndex<T>::value;
+
+template <class T>
+inline constexpr bool kIsUnsigned = T(-1) > T(0);
 
 /// Of a vector.
 template <class V>

@@ -14,14 +14,14 @@ using expr::Op;
 using expr::Type;
 
 const char* storage_name(DType t) {
-  static constexpr const char* kNames[kNumDTypes] = {"u8",      "i8",   "i16",    "i32",   "i64",
-                                                     "f16",     "f32",  "f64",    "c64",   "c128",
-                                                     "boolean", "bf16", "f8e4m3", "f8e5m2"};
+  static constexpr const char* kNames[kNumDTypes] = {
+      "u8",   "i8",      "i16",  "i32",    "i64",    "f16", "f32", "f64", "c64",
+      "c128", "boolean", "bf16", "f8e4m3", "f8e5m2", "u16", "u32", "u64"};
   return kNames[int(t)];
 }
 
 const char* compute_name(Type t) {
-  static constexpr const char* kNames[] = {"bool", "i32", "i64", "f32", "f64"};
+  static constexpr const char* kNames[] = {"bool", "i32", "i64", "u64", "f32", "f64"};
   return kNames[int(t)];
 }
 
@@ -36,6 +36,9 @@ std::string literal_text(expr::Literal value, Type type) {
       return buffer;
     case Type::i64:
       std::snprintf(buffer, sizeof buffer, "i64(0x%llxull)", (unsigned long long)value.i);
+      return buffer;
+    case Type::u64:
+      std::snprintf(buffer, sizeof buffer, "0x%llxull", (unsigned long long)value.i);
       return buffer;
     case Type::f32: {
       const float f = float(value.f);
@@ -92,7 +95,7 @@ std::string monoid_name(prim::Monoid m, Type type) {
 int weight_of(const expr::Program& program, const Instruction& c) {
   const int typed = c.operand[c.op == Op::select ? 1 : 0];
   const Type operand = typed >= 0 ? program.code()[size_t(typed)].type : c.type;
-  const bool wide = operand == Type::f64 || operand == Type::i64;
+  const bool wide = operand == Type::f64 || operand == Type::i64 || operand == Type::u64;
   const bool integer = expr::is_int(operand);
   switch (c.op) {
     case Op::input:

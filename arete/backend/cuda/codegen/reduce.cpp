@@ -22,10 +22,12 @@ Accumulation accumulation_of(Monoid monoid, Type value, bool narrow) {
     case Monoid::sum:
       if (value == Type::f32) return {Type::f32, Type::f64};
       if (value == Type::f64) return {Type::f64, Type::f64};
+      if (value == Type::u64) return {value, value};
       return {narrow ? Type::i32 : Type::i64, Type::i64};
     case Monoid::prod:
       break;
   }
+  if (value == Type::u64) return {value, value};
   // Partial products may leave the range of f32 though the product does not.
   return expr::is_float(value) ? Accumulation{Type::f64, Type::f64}
                                : Accumulation{Type::i64, Type::i64};

@@ -66,6 +66,7 @@ DEVICE f32 plus(f32 a, f32 b) { return a + b; }
 DEVICE f64 plus(f64 a, f64 b) { return a + b; }
 DEVICE i32 plus(i32 a, i32 b) { return i32(u32(a) + u32(b)); }
 DEVICE i64 plus(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
+DEVICE u64 plus(u64 a, u64 b) { return a + b; }
 DEVICE c64 plus(c64 a, c64 b) { return c64{a.re + b.re, a.im + b.im}; }
 DEVICE c128 plus(c128 a, c128 b) { return c128{a.re + b.re, a.im + b.im}; }
 

@@ -7,6 +7,7 @@ DEVICE f32 shuffle_xor(f32 v, int lanes) { return __shfl_xor_sync(~0u, v, lanes)
 DEVICE f64 shuffle_xor(f64 v, int lanes) { return __shfl_xor_sync(~0u, v, lanes); }
 DEVICE i32 shuffle_xor(i32 v, int lanes) { return __shfl_xor_sync(~0u, v, lanes); }
 DEVICE i64 shuffle_xor(i64 v, int lanes) { return __shfl_xor_sync(~0u, v, lanes); }
+DEVICE u64 shuffle_xor(u64 v, int lanes) { return __shfl_xor_sync(~0u, v, lanes); }
 DEVICE bool shuffle_xor(bool v, int lanes) { return __shfl_xor_sync(~0u, int(v), lanes) != 0; }
 
 /// Combines groups of kWidth neighbouring lanes (a power of two); all lanes of a group get the

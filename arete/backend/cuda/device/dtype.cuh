@@ -60,6 +60,9 @@ DEVICE u16 bf16_bits(f32 v) {
 DEVICE f32 to_compute(f32 v) { return v; }
 DEVICE f64 to_compute(f64 v) { return v; }
 DEVICE i64 to_compute(i64 v) { return v; }
+DEVICE u64 to_compute(u64 v) { return v; }
+DEVICE i64 to_compute(u32 v) { return v; }
+DEVICE i32 to_compute(u16 v) { return v; }
 DEVICE i32 to_compute(i32 v) { return v; }
 DEVICE i32 to_compute(i16 v) { return v; }
 DEVICE i32 to_compute(i8 v) { return v; }
@@ -120,6 +123,18 @@ struct FromCompute<i64> {
   DEVICE i64 get(i64 v) { return v; }
 };
 template <>
+struct FromCompute<u64> {
+  DEVICE u64 get(u64 v) { return v; }
+};
+template <>
+struct FromCompute<u32> {
+  DEVICE u32 get(i64 v) { return u32(v); }
+};
+template <>
+struct FromCompute<u16> {
+  DEVICE u16 get(i32 v) { return u16(v); }
+};
+template <>
 struct FromCompute<i32> {
   DEVICE i32 get(i32 v) { return v; }
 };
@@ -175,6 +190,14 @@ struct ComputeOf {
 };
 template <>
 struct ComputeOf<i16> {
+  typedef i32 type;
+};
+template <>
+struct ComputeOf<u32> {
+  typedef i64 type;
+};
+template <>
+struct ComputeOf<u16> {
   typedef i32 type;
 };
 template <>

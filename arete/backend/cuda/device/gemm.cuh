@@ -34,6 +34,18 @@ struct GemmSum<i16> {
   typedef u32 type;
 };
 template <>
+struct GemmSum<u16> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<u32> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<u64> {
+  typedef u64 type;
+};
+template <>
 struct GemmSum<i32> {
   typedef u32 type;
 };
@@ -129,6 +141,7 @@ static __device__ __noinline__ f64 gemm_activate(f64 x, i32 kind) {
 }
 DEVICE i32 gemm_activate(i32 x, i32 kind) { return kind == 1 && x < 0 ? 0 : x; }
 DEVICE i64 gemm_activate(i64 x, i32 kind) { return kind == 1 && x < 0 ? 0 : x; }
+DEVICE u64 gemm_activate(u64 x, i32) { return x; }
 DEVICE c64 gemm_activate(c64 x, i32) { return x; }
 DEVICE c128 gemm_activate(c128 x, i32) { return x; }
 

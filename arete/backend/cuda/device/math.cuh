@@ -46,6 +46,16 @@ struct Cast<i64> {
   DEVICE i64 from(f32 v) { return v != v ? 0 : __float2ll_rz(v); }
   DEVICE i64 from(f64 v) { return v != v ? 0 : __double2ll_rz(v); }
 };
+template <>
+struct Cast<u64> {
+  template <class V>
+  DEVICE u64 from(V v) {
+    return u64(v);
+  }
+  // Negative numbers by way of the signed integers, as the narrow dtypes wrap.
+  DEVICE u64 from(f32 v) { return v >= 0 ? __float2ull_rz(v) : u64(Cast<i64>::from(v)); }
+  DEVICE u64 from(f64 v) { return v >= 0 ? __double2ull_rz(v) : u64(Cast<i64>::from(v)); }
+};
 template <class T, class V>
 DEVICE T op_cast(V v) {
   return Cast<T>::from(v);
@@ -76,6 +86,7 @@ DEVICE T op_sign(T a) {
 DEVICE bool op_bit_not(bool a) { return !a; }
 DEVICE i32 op_bit_not(i32 a) { return ~a; }
 DEVICE i64 op_bit_not(i64 a) { return ~a; }
+DEVICE u64 op_bit_not(u64 a) { return ~a; }
 template <class T>
 DEVICE T op_bit_and(T a, T b) {
   return T(a & b);
@@ -90,44 +101,49 @@ DEVICE T op_bit_xor(T a, T b) {
 }
 
 // ---- integers: arithmetic wraps
-#define INTEGER(I, U, kBits)                                                           \
-  DEVICE I op_neg(I a) { return I(U(0) - U(a)); }                                      \
-  DEVICE I op_abs(I a) { return a < 0 ? op_neg(a) : a; }                               \
-  DEVICE I op_add(I a, I b) { return I(U(a) + U(b)); }                                 \
-  DEVICE I op_sub(I a, I b) { return I(U(a) - U(b)); }                                 \
-  DEVICE I op_mul(I a, I b) { return I(U(a) * U(b)); }                                 \
-  DEVICE I op_min(I a, I b) { return a < b ? a : b; }                                  \
-  DEVICE I op_max(I a, I b) { return a > b ? a : b; }                                  \
-  DEVICE I op_div(I a, I b) { return b == 0 ? I(0) : b == -1 ? op_neg(a) : I(a / b); } \
-  DEVICE I op_fmod(I a, I b) { return b == 0 || b == -1 ? I(0) : I(a % b); }           \
-  DEVICE I op_remainder(I a, I b) {                                                    \
-    const I r = op_fmod(a, b);                                                         \
-    return r != 0 && (r < 0) != (b < 0) ? I(r + b) : r;                                \
-  }                                                                                    \
-  DEVICE I op_floor_div(I a, I b) {                                                    \
-    const I q = op_div(a, b), r = op_fmod(a, b);                                       \
-    return r != 0 && (r < 0) != (b < 0) ? I(q - 1) : q;                                \
-  }                                                                                    \
-  DEVICE I op_pow(I base, I exponent) {                                                \
-    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0; \
-    U result = 1, square = U(base);                                                    \
-    for (U e = U(exponent); e; e >>= 1, square *= square)                              \
-      if (e & 1) result *= square;                                                     \
-    return I(result);                                                                  \
-  }                                                                                    \
-  DEVICE I op_gcd(I a, I b) {                                                          \
-    U x = a < 0 ? U(0) - U(a) : U(a), y = b < 0 ? U(0) - U(b) : U(b);                  \
-    while (y != 0) {                                                                   \
-      const U rest = (x | y) >> 31 >> 1 ? x % y : U(u32(x) % u32(y));                  \
-      x = y;                                                                           \
-      y = rest;                                                                        \
-    }                                                                                  \
-    return I(x);                                                                       \
-  }                                                                                    \
-  DEVICE I op_shl(I a, I b) { return b < 0 || b >= kBits ? I(0) : I(U(a) << b); }      \
-  DEVICE I op_shr(I a, I b) { return a >> (b < 0 || b >= kBits ? kBits - 1 : int(b)); }
+template <class I>
+DEVICE bool is_minus_one(I a) {
+  return I(-1) < I(0) && a == I(-1);
+}
+#define INTEGER(I, U, kBits)                                                                    \
+  DEVICE I op_neg(I a) { return I(U(0) - U(a)); }                                               \
+  DEVICE I op_abs(I a) { return a < 0 ? op_neg(a) : a; }                                        \
+  DEVICE I op_add(I a, I b) { return I(U(a) + U(b)); }                                          \
+  DEVICE I op_sub(I a, I b) { return I(U(a) - U(b)); }                                          \
+  DEVICE I op_mul(I a, I b) { return I(U(a) * U(b)); }                                          \
+  DEVICE I op_min(I a, I b) { return a < b ? a : b; }                                           \
+  DEVICE I op_max(I a, I b) { return a > b ? a : b; }                                           \
+  DEVICE I op_div(I a, I b) { return b == 0 ? I(0) : is_minus_one(b) ? op_neg(a) : I(a / b); }  \
+  DEVICE I op_fmod(I a, I b) { return b == 0 || is_minus_one(b) ? I(0) : I(a % b); }            \
+  DEVICE I op_remainder(I a, I b) {                                                             \
+    const I r = op_fmod(a, b);                                                                  \
+    return r != 0 && (r < 0) != (b < 0) ? I(r + b) : r;                                         \
+  }                                                                                             \
+  DEVICE I op_floor_div(I a, I b) {                                                             \
+    const I q = op_div(a, b), r = op_fmod(a, b);                                                \
+    return r != 0 && (r < 0) != (b < 0) ? I(q - 1) : q;                                         \
+  }                                                                                             \
+  DEVICE I op_pow(I base, I exponent) {                                                         \
+    if (exponent < 0) return base == 1 ? 1 : is_minus_one(base) ? I(exponent & 1 ? -1 : 1) : 0; \
+    U result = 1, square = U(base);                                                             \
+    for (U e = U(exponent); e; e >>= 1, square *= square)                                       \
+      if (e & 1) result *= square;                                                              \
+    return I(result);                                                                           \
+  }                                                                                             \
+  DEVICE I op_gcd(I a, I b) {                                                                   \
+    U x = a < 0 ? U(0) - U(a) : U(a), y = b < 0 ? U(0) - U(b) : U(b);                           \
+    while (y != 0) {                                                                            \
+      const U rest = (x | y) >> 31 >> 1 ? x % y : U(u32(x) % u32(y));                           \
+      x = y;                                                                                    \
+      y = rest;                                                                                 \
+    }                                                                                           \
+    return I(x);                                                                                \
+  }                                                                                             \
+  DEVICE I op_shl(I a, I b) { return U(b) >= kBits ? I(0) : I(U(a) << b); }                     \
+  DEVICE I op_shr(I a, I b) { return U(b) >= kBits ? I(a < 0 ? -1 : 0) : I(a >> int(b)); }
 INTEGER(i32, u32, 32)
 INTEGER(i64, u64, 64)
+INTEGER(u64, u64, 64)
 #undef INTEGER
 
 // ---- floats

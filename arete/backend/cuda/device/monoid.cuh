@@ -22,6 +22,11 @@ struct Limits<i64> {
   DEVICE i64 highest() { return 0x7fffffffffffffffll; }
 };
 template <>
+struct Limits<u64> {
+  DEVICE u64 lowest() { return 0; }
+  DEVICE u64 highest() { return 0xffffffffffffffffull; }
+};
+template <>
 struct Limits<f32> {
   DEVICE f32 lowest() { return __uint_as_float(0xff800000u); }
   DEVICE f32 highest() { return __uint_as_float(0x7f800000u); }
@@ -36,11 +41,13 @@ DEVICE f32 wrapping_add(f32 a, f32 b) { return a + b; }
 DEVICE f64 wrapping_add(f64 a, f64 b) { return a + b; }
 DEVICE i32 wrapping_add(i32 a, i32 b) { return i32(u32(a) + u32(b)); }
 DEVICE i64 wrapping_add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
+DEVICE u64 wrapping_add(u64 a, u64 b) { return a + b; }
 DEVICE bool wrapping_add(bool a, bool b) { return a | b; }
 DEVICE f32 wrapping_mul(f32 a, f32 b) { return a * b; }
 DEVICE f64 wrapping_mul(f64 a, f64 b) { return a * b; }
 DEVICE i32 wrapping_mul(i32 a, i32 b) { return i32(u32(a) * u32(b)); }
 DEVICE i64 wrapping_mul(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
+DEVICE u64 wrapping_mul(u64 a, u64 b) { return a * b; }
 DEVICE bool wrapping_mul(bool a, bool b) { return a & b; }
 
 template <class T>

@@ -23,6 +23,8 @@ struct OrderedKey<i8> : IntegerKey<i8, u8, true> {};
 template <>
 struct OrderedKey<i16> : IntegerKey<i16, u16, true> {};
 template <>
+struct OrderedKey<u16> : IntegerKey<u16, u16, false> {};
+template <>
 struct OrderedKey<i32> : IntegerKey<i32, u32, true> {};
 template <>
 struct OrderedKey<u32> : IntegerKey<u32, u32, false> {};

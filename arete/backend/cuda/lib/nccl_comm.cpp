@@ -229,6 +229,13 @@ NcclComm::Element NcclComm::element_of(const CollectiveArgs& a) const {
     case DType::i8:
       e.type = nccl::kInt8;
       break;
+    case DType::u32:
+      e.type = nccl::kUint32;
+      break;
+    case DType::u64:
+      e.type = nccl::kUint64;
+      break;
+    case DType::u16:
     case DType::i16:
       throw refused(a, "Input tensor data type is not supported for NCCL process group");
     case DType::i32:

@@ -185,4 +185,4 @@ def can_cast(from_: _dtype, to: _dtype) -> bool:
     def category(t):
         return 3 if t.is_complex else 2 if t.is_floating_point else 0 if t is _C.bool else 1
 
-    return category(from_) <= category(to) and not (from_.is_signed and not to.is_signed and category(to) == 1)
+    return category(from_) <= category(to)

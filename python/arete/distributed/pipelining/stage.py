@@ -13,7 +13,7 @@ _Tensor = _C.Tensor
 # What a message's header says of each tensor: number of the dtype, whether a gradient comes back, dimensions and sizes.
 _HEADER = 256
 _DTYPES = [_C.float32, _C.float64, _C.float16, _C.bfloat16, _C.int64, _C.int32, _C.int16, _C.int8, _C.uint8, _C.bool, _C.complex64,
-           _C.complex128]
+           _C.complex128, _C.uint16, _C.uint32, _C.uint64]
 
 
 def _listed(value: Any) -> tuple:
