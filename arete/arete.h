@@ -55,9 +55,11 @@
 #include "arete/compile/plan.h"
 
 // Random numbers with densities.
+#include "arete/distributions/counts.h"
 #include "arete/distributions/distribution.h"
 #include "arete/distributions/gamma.h"
 #include "arete/distributions/tails.h"
+#include "arete/distributions/transforms.h"
 
 // Networks.
 #include "arete/nn/activation.h"

@@ -42,140 +42,174 @@ Shape Distribution::extended(IntList sizes) const {
 
 Tensor Distribution::sample(IntList sizes) const {
   const NoGradGuard no_grad;
-  return has_rsample() ? rsample(sizes) : draw(sizes);
+  return draw(sizes);
 }
-Tensor Distribution::draw(IntList) const { ARETE_BUG("a distribution without a way to draw"); }
-Tensor Distribution::rsample(IntList) const {
-  throw NotImplementedError(name(), "draws of this distribution have no gradient: use sample()");
+Tensor Distribution::rsample(IntList sizes) const {
+  if (!has_rsample()) refuse("draws of this distribution have no gradient: use sample()");
+  return draw(sizes);
 }
-Tensor Distribution::entropy() const {
-  throw NotImplementedError(name(), "the entropy of this distribution has no closed form");
-}
+void Distribution::refuse(const char* what) const { throw NotImplementedError(name(), what); }
 Tensor Distribution::stddev() const { return variance().sqrt(); }
 
 Normal::Normal(const Tensor& loc_in, const Tensor& scale_in) : loc(loc_in), scale(scale_in) {
   broadcast(loc, scale, "Normal");
   batch_ = Shape(loc.sizes());
 }
-Tensor Normal::rsample(IntList sizes) const {
-  return loc + scale * randn(extended(sizes), loc.options());
-}
-Tensor Normal::log_prob(const Tensor& value) const {
-  const Tensor z = (value - loc) / scale;
-  return -0.5 * z * z - scale.log() - kHalfLog2Pi;
-}
-Tensor Normal::entropy() const { return scale.log() + (0.5 + kHalfLog2Pi); }
-Tensor Normal::variance() const { return scale * scale; }
+constinit const Formulas<Normal> Normal::formulas = {
+    .name = "Normal",
+    .has_rsample = true,
+    .draw = [](const Normal& d,
+               const Shape& all) { return d.loc + d.scale * randn(all, d.loc.options()); },
+    .log_prob =
+        [](const Normal& d, const Tensor& value) {
+          const Tensor z = (value - d.loc) / d.scale;
+          return -0.5 * z * z - d.scale.log() - kHalfLog2Pi;
+        },
+    .entropy = [](const Normal& d) { return d.scale.log() + (0.5 + kHalfLog2Pi); },
+    .mean = [](const Normal& d) { return d.loc; },
+    .variance = [](const Normal& d) { return d.scale * d.scale; }};
 
 Laplace::Laplace(const Tensor& loc_in, const Tensor& scale_in) : loc(loc_in), scale(scale_in) {
   broadcast(loc, scale, "Laplace");
   batch_ = Shape(loc.sizes());
 }
-Tensor Laplace::rsample(IntList sizes) const {
-  const Shape all = extended(sizes);
-  return loc + scale * (exponential_numbers(loc, all) - exponential_numbers(loc, all));
-}
-Tensor Laplace::log_prob(const Tensor& value) const {
-  return -(value - loc).abs() / scale - (2 * scale).log();
-}
-Tensor Laplace::entropy() const { return (2 * scale).log() + 1; }
-Tensor Laplace::variance() const { return 2 * scale * scale; }
+constinit const Formulas<Laplace> Laplace::formulas = {
+    .name = "Laplace",
+    .has_rsample = true,
+    .draw =
+        [](const Laplace& d, const Shape& all) {
+          return d.loc +
+                 d.scale * (exponential_numbers(d.loc, all) - exponential_numbers(d.loc, all));
+        },
+    .log_prob =
+        [](const Laplace& d, const Tensor& value) {
+          return -(value - d.loc).abs() / d.scale - (2 * d.scale).log();
+        },
+    .entropy = [](const Laplace& d) { return (2 * d.scale).log() + 1; },
+    .mean = [](const Laplace& d) { return d.loc; },
+    .variance = [](const Laplace& d) { return 2 * d.scale * d.scale; }};
 
 Cauchy::Cauchy(const Tensor& loc_in, const Tensor& scale_in) : loc(loc_in), scale(scale_in) {
   broadcast(loc, scale, "Cauchy");
   batch_ = Shape(loc.sizes());
 }
-Tensor Cauchy::rsample(IntList sizes) const {
-  return loc + scale * ((rand(extended(sizes), loc.options()) - 0.5) * kPi).tan();
-}
-Tensor Cauchy::log_prob(const Tensor& value) const {
-  const Tensor z = (value - loc) / scale;
-  return -(z * z).log1p() - scale.log() - std::log(kPi);
-}
-Tensor Cauchy::entropy() const { return (4 * kPi * scale).log(); }
-Tensor Cauchy::mean() const { return undefined_numbers(loc); }
-Tensor Cauchy::variance() const { return undefined_numbers(loc); }
+constinit const Formulas<Cauchy> Cauchy::formulas = {
+    .name = "Cauchy",
+    .has_rsample = true,
+    .draw =
+        [](const Cauchy& d, const Shape& all) {
+          return d.loc + d.scale * ((rand(all, d.loc.options()) - 0.5) * kPi).tan();
+        },
+    .log_prob =
+        [](const Cauchy& d, const Tensor& value) {
+          const Tensor z = (value - d.loc) / d.scale;
+          return -(z * z).log1p() - d.scale.log() - std::log(kPi);
+        },
+    .entropy = [](const Cauchy& d) { return (4 * kPi * d.scale).log(); },
+    .mean = [](const Cauchy& d) { return undefined_numbers(d.loc); },
+    .variance = [](const Cauchy& d) { return undefined_numbers(d.loc); }};
 
 Gumbel::Gumbel(const Tensor& loc_in, const Tensor& scale_in) : loc(loc_in), scale(scale_in) {
   broadcast(loc, scale, "Gumbel");
   batch_ = Shape(loc.sizes());
 }
-Tensor Gumbel::rsample(IntList sizes) const {
-  const Tensor e = exponential_numbers(loc, extended(sizes));
-  return loc - scale * e.clamp(std::numeric_limits<float>::min(), kInfinity).log();
-}
-Tensor Gumbel::log_prob(const Tensor& value) const {
-  const Tensor z = (value - loc) / scale;
-  return -z - (-z).exp() - scale.log();
-}
-Tensor Gumbel::entropy() const { return scale.log() + (1 + kEuler); }
-Tensor Gumbel::mean() const { return loc + scale * kEuler; }
-Tensor Gumbel::variance() const { return scale * scale * (kPi * kPi / 6); }
+constinit const Formulas<Gumbel> Gumbel::formulas = {
+    .name = "Gumbel",
+    .has_rsample = true,
+    .draw =
+        [](const Gumbel& d, const Shape& all) {
+          const Tensor e = exponential_numbers(d.loc, all);
+          return d.loc - d.scale * e.clamp(std::numeric_limits<float>::min(), kInfinity).log();
+        },
+    .log_prob =
+        [](const Gumbel& d, const Tensor& value) {
+          const Tensor z = (value - d.loc) / d.scale;
+          return -z - (-z).exp() - d.scale.log();
+        },
+    .entropy = [](const Gumbel& d) { return d.scale.log() + (1 + kEuler); },
+    .mean = [](const Gumbel& d) { return d.loc + d.scale * kEuler; },
+    .variance = [](const Gumbel& d) { return d.scale * d.scale * (kPi * kPi / 6); }};
 
 LogNormal::LogNormal(const Tensor& loc_in, const Tensor& scale_in) : loc(loc_in), scale(scale_in) {
   broadcast(loc, scale, "LogNormal");
   batch_ = Shape(loc.sizes());
 }
-Tensor LogNormal::rsample(IntList sizes) const { return Normal(loc, scale).rsample(sizes).exp(); }
-Tensor LogNormal::log_prob(const Tensor& value) const {
-  const Tensor x = value.log();
-  return Normal(loc, scale).log_prob(x) - x;
-}
-Tensor LogNormal::entropy() const { return Normal(loc, scale).entropy() + loc; }
-Tensor LogNormal::mean() const { return (loc + 0.5 * scale * scale).exp(); }
-Tensor LogNormal::variance() const {
-  const Tensor v = scale * scale;
-  return v.expm1() * (2 * loc + v).exp();
-}
+constinit const Formulas<LogNormal> LogNormal::formulas = {
+    .name = "LogNormal",
+    .has_rsample = true,
+    .draw = [](const LogNormal& d,
+               const Shape& all) { return (d.loc + d.scale * randn(all, d.loc.options())).exp(); },
+    .log_prob =
+        [](const LogNormal& d, const Tensor& value) {
+          const Tensor x = value.log();
+          return Normal(d.loc, d.scale).log_prob(x) - x;
+        },
+    .entropy = [](const LogNormal& d) { return Normal(d.loc, d.scale).entropy() + d.loc; },
+    .mean = [](const LogNormal& d) { return (d.loc + 0.5 * d.scale * d.scale).exp(); },
+    .variance =
+        [](const LogNormal& d) {
+          const Tensor v = d.scale * d.scale;
+          return v.expm1() * (2 * d.loc + v).exp();
+        }};
 
 HalfNormal::HalfNormal(const Tensor& scale_in) : scale(scale_in) {
   check_floating(scale, "HalfNormal");
   batch_ = Shape(scale.sizes());
 }
-Tensor HalfNormal::rsample(IntList sizes) const {
-  return (scale * randn(extended(sizes), scale.options())).abs();
-}
-Tensor HalfNormal::log_prob(const Tensor& value) const {
-  const Tensor z = value / scale;
-  return where(value < 0, -kInfinity,
-               -0.5 * z * z - scale.log() - (kHalfLog2Pi - std::numbers::ln2));
-}
-Tensor HalfNormal::entropy() const { return scale.log() + (0.5 + kHalfLog2Pi - std::numbers::ln2); }
-Tensor HalfNormal::mean() const { return scale * std::sqrt(2 / kPi); }
-Tensor HalfNormal::variance() const { return scale * scale * (1 - 2 / kPi); }
+constinit const Formulas<HalfNormal> HalfNormal::formulas = {
+    .name = "HalfNormal",
+    .has_rsample = true,
+    .draw = [](const HalfNormal& d,
+               const Shape& all) { return (d.scale * randn(all, d.scale.options())).abs(); },
+    .log_prob =
+        [](const HalfNormal& d, const Tensor& value) {
+          const Tensor z = value / d.scale;
+          return where(value < 0, -kInfinity,
+                       -0.5 * z * z - d.scale.log() - (kHalfLog2Pi - std::numbers::ln2));
+        },
+    .entropy =
+        [](const HalfNormal& d) { return d.scale.log() + (0.5 + kHalfLog2Pi - std::numbers::ln2); },
+    .mean = [](const HalfNormal& d) { return d.scale * std::sqrt(2 / kPi); },
+    .variance = [](const HalfNormal& d) { return d.scale * d.scale * (1 - 2 / kPi); }};
 
 Uniform::Uniform(const Tensor& low_in, const Tensor& high_in) : low(low_in), high(high_in) {
   broadcast(low, high, "Uniform");
   batch_ = Shape(low.sizes());
 }
-Tensor Uniform::rsample(IntList sizes) const {
-  return low + (high - low) * rand(extended(sizes), low.options());
-}
-Tensor Uniform::log_prob(const Tensor& value) const {
-  return where(logical_and(value >= low, value < high), -(high - low).log(), -kInfinity);
-}
-Tensor Uniform::entropy() const { return (high - low).log(); }
-Tensor Uniform::mean() const { return (low + high) / 2; }
-Tensor Uniform::variance() const { return (high - low) * (high - low) / 12; }
+constinit const Formulas<Uniform> Uniform::formulas = {
+    .name = "Uniform",
+    .has_rsample = true,
+    .draw = [](const Uniform& d,
+               const Shape& all) { return d.low + (d.high - d.low) * rand(all, d.low.options()); },
+    .log_prob =
+        [](const Uniform& d, const Tensor& value) {
+          return where(logical_and(value >= d.low, value < d.high), -(d.high - d.low).log(),
+                       -kInfinity);
+        },
+    .entropy = [](const Uniform& d) { return (d.high - d.low).log(); },
+    .mean = [](const Uniform& d) { return (d.low + d.high) / 2; },
+    .variance = [](const Uniform& d) { return (d.high - d.low) * (d.high - d.low) / 12; }};
 
 Exponential::Exponential(const Tensor& rate_in) : rate(rate_in) {
   check_floating(rate, "Exponential");
   batch_ = Shape(rate.sizes());
 }
-Tensor Exponential::rsample(IntList sizes) const {
-  return exponential_numbers(rate, extended(sizes)) / rate;
-}
-Tensor Exponential::log_prob(const Tensor& value) const {
-  return where(value < 0, -kInfinity, rate.log() - rate * value);
-}
-Tensor Exponential::entropy() const { return 1 - rate.log(); }
-Tensor Exponential::mean() const { return 1 / rate; }
-Tensor Exponential::variance() const { return 1 / (rate * rate); }
+constinit const Formulas<Exponential> Exponential::formulas = {
+    .name = "Exponential",
+    .has_rsample = true,
+    .draw = [](const Exponential& d,
+               const Shape& all) { return exponential_numbers(d.rate, all) / d.rate; },
+    .log_prob =
+        [](const Exponential& d, const Tensor& value) {
+          return where(value < 0, -kInfinity, d.rate.log() - d.rate * value);
+        },
+    .entropy = [](const Exponential& d) { return 1 - d.rate.log(); },
+    .mean = [](const Exponential& d) { return 1 / d.rate; },
+    .variance = [](const Exponential& d) { return 1 / (d.rate * d.rate); }};
 
 Bernoulli::Bernoulli(const Tensor& probs_in) : probs(probs_in) {
   check_floating(probs, "Bernoulli");
-  const Tensor p = probs.clamp(epsilon_of(probs.dtype()), 1 - epsilon_of(probs.dtype()));
-  logits = p.log() - (-p).log1p();
+  logits = logits_of(probs);
   batch_ = Shape(probs.sizes());
 }
 Bernoulli Bernoulli::from_logits(const Tensor& logits) {
@@ -184,37 +218,54 @@ Bernoulli Bernoulli::from_logits(const Tensor& logits) {
   b.logits = logits;
   return b;
 }
-Tensor Bernoulli::draw(IntList sizes) const { return bernoulli(probs.expand(extended(sizes))); }
-// x log p + (1 - x) log(1 - p)
-Tensor Bernoulli::log_prob(const Tensor& value) const {
-  return value.to(logits.dtype()) * logits - softplus(logits);
-}
-Tensor Bernoulli::entropy() const { return softplus(logits) - probs * logits; }
-Tensor Bernoulli::variance() const { return probs * (1 - probs); }
+constinit const Formulas<Bernoulli> Bernoulli::formulas = {
+    .name = "Bernoulli",
+    .has_rsample = false,
+    .draw = [](const Bernoulli& d, const Shape& all) { return bernoulli(d.probs.expand(all)); },
+    // x log p + (1 - x) log(1 - p)
+    .log_prob =
+        [](const Bernoulli& d, const Tensor& value) {
+          return value.to(d.logits.dtype()) * d.logits - softplus(d.logits);
+        },
+    .entropy = [](const Bernoulli& d) { return softplus(d.logits) - d.probs * d.logits; },
+    .mean = [](const Bernoulli& d) { return d.probs; },
+    .variance = [](const Bernoulli& d) { return d.probs * (1 - d.probs); }};
 
 Geometric::Geometric(const Tensor& probs_in) : probs(probs_in) {
   check_floating(probs, "Geometric");
   batch_ = Shape(probs.sizes());
 }
-Tensor Geometric::draw(IntList sizes) const {
-  return (-exponential_numbers(probs, extended(sizes)) / (-probs).log1p()).floor();
-}
-Tensor Geometric::log_prob(const Tensor& value) const {
-  return special_xlog1py(value.to(probs.dtype()), -probs) + probs.log();
-}
-Tensor Geometric::entropy() const { return Bernoulli(probs).entropy() / probs; }
-Tensor Geometric::mean() const { return 1 / probs - 1; }
-Tensor Geometric::variance() const { return (1 / probs - 1) / probs; }
+constinit const Formulas<Geometric> Geometric::formulas = {
+    .name = "Geometric",
+    .has_rsample = false,
+    .draw =
+        [](const Geometric& d, const Shape& all) {
+          return (-exponential_numbers(d.probs, all) / (-d.probs).log1p()).floor();
+        },
+    .log_prob =
+        [](const Geometric& d, const Tensor& value) {
+          return special_xlog1py(value.to(d.probs.dtype()), -d.probs) + d.probs.log();
+        },
+    .entropy = [](const Geometric& d) { return Bernoulli(d.probs).entropy() / d.probs; },
+    .mean = [](const Geometric& d) { return 1 / d.probs - 1; },
+    .variance = [](const Geometric& d) { return (1 / d.probs - 1) / d.probs; }};
 
 Poisson::Poisson(const Tensor& rate_in) : rate(rate_in) {
   check_floating(rate, "Poisson");
   batch_ = Shape(rate.sizes());
 }
-Tensor Poisson::draw(IntList sizes) const { return poisson(rate.expand(extended(sizes))); }
-Tensor Poisson::log_prob(const Tensor& value) const {
-  const Tensor x = value.to(rate.dtype());
-  return xlogy(x, rate) - rate - (x + 1).lgamma();
-}
+constinit const Formulas<Poisson> Poisson::formulas = {
+    .name = "Poisson",
+    .has_rsample = false,
+    .draw = [](const Poisson& d, const Shape& all) { return poisson(d.rate.expand(all)); },
+    .log_prob =
+        [](const Poisson& d, const Tensor& value) {
+          const Tensor x = value.to(d.rate.dtype());
+          return xlogy(x, d.rate) - d.rate - (x + 1).lgamma();
+        },
+    .entropy = nullptr,
+    .mean = [](const Poisson& d) { return d.rate; },
+    .variance = [](const Poisson& d) { return d.rate; }};
 
 Categorical::Categorical(const Tensor& probs_in) : Categorical(log_of(probs_in), FromLogits{}) {
   probs = probs_in / probs_in.sum({-1}, true);
@@ -228,22 +279,24 @@ Categorical::Categorical(const Tensor& logits_in, FromLogits) {
   batch_ = Shape(logits.sizes().subspan(0, size_t(logits.dim()) - 1));
 }
 Categorical Categorical::from_logits(const Tensor& logits) { return {logits, FromLogits{}}; }
-Tensor Categorical::draw(IntList sizes) const {
-  int64_t n = 1;
-  for (const int64_t s : sizes) n *= s;
-  const Shape all = extended(sizes);
-  if (numel_of(all) == 0) return empty(all, TensorOptions(kInt64, probs.device()));
-  const Tensor rows = probs.detach().reshape({-1, probs.size(-1)});
-  return multinomial(rows, n, true).t().reshape(all);
-}
-Tensor Categorical::log_prob(const Tensor& value) const {
-  const Tensor index = value.to(kInt64).unsqueeze(-1);
-  const std::vector<Tensor> both = broadcast_tensors({index, logits});
-  return both[1].gather(-1, both[0].narrow(-1, 0, 1)).squeeze(-1);
-}
-Tensor Categorical::entropy() const { return -(probs * logits).sum({-1}); }
-Tensor Categorical::mean() const { return undefined_numbers(logits.select(-1, 0)); }
-Tensor Categorical::variance() const { return mean(); }
+constinit const Formulas<Categorical> Categorical::formulas = {
+    .name = "Categorical",
+    .has_rsample = false,
+    .draw =
+        [](const Categorical& d, const Shape& all) {
+          if (numel_of(all) == 0) return empty(all, TensorOptions(kInt64, d.probs.device()));
+          const Tensor rows = d.probs.detach().reshape({-1, d.probs.size(-1)});
+          return multinomial(rows, numel_of(all) / rows.size(0), true).t().reshape(all);
+        },
+    .log_prob =
+        [](const Categorical& d, const Tensor& value) {
+          const Tensor index = value.to(kInt64).unsqueeze(-1);
+          const std::vector<Tensor> both = broadcast_tensors({index, d.logits});
+          return both[1].gather(-1, both[0].narrow(-1, 0, 1)).squeeze(-1);
+        },
+    .entropy = [](const Categorical& d) { return -(d.probs * d.logits).sum({-1}); },
+    .mean = [](const Categorical& d) { return undefined_numbers(d.logits.select(-1, 0)); },
+    .variance = [](const Categorical& d) { return undefined_numbers(d.logits.select(-1, 0)); }};
 
 MultivariateNormal::MultivariateNormal(const Tensor& loc_in, const Tensor& scale_tril_in)
     : loc(loc_in), scale_tril(scale_tril_in) {
@@ -263,22 +316,33 @@ MultivariateNormal MultivariateNormal::from_covariance(const Tensor& loc,
                                                        const Tensor& covariance) {
   return {loc, linalg::cholesky(covariance)};
 }
-Tensor MultivariateNormal::rsample(IntList sizes) const {
-  const Tensor noise = randn(extended(sizes), loc.options());
-  return loc + matmul(scale_tril, noise.unsqueeze(-1)).squeeze(-1);
-}
-Tensor MultivariateNormal::log_prob(const Tensor& value) const {
-  const Tensor apart = (value - loc).unsqueeze(-1);
-  Shape square(apart.sizes());
-  square[square.size() - 1] = event_[0];
-  const Tensor z = linalg::solve_triangular(scale_tril.expand(square), apart, false).squeeze(-1);
-  return -0.5 * (z * z).sum({-1}) - diagonal_of(scale_tril).log().sum({-1}) -
-         kHalfLog2Pi * double(event_[0]);
-}
-Tensor MultivariateNormal::entropy() const {
-  return diagonal_of(scale_tril).log().sum({-1}) + (0.5 + kHalfLog2Pi) * double(event_[0]);
-}
-Tensor MultivariateNormal::variance() const { return (scale_tril * scale_tril).sum({-1}); }
+constinit const Formulas<MultivariateNormal> MultivariateNormal::formulas = {
+    .name = "MultivariateNormal",
+    .has_rsample = true,
+    .draw =
+        [](const MultivariateNormal& d, const Shape& all) {
+          const Tensor noise = randn(all, d.loc.options());
+          return d.loc + matmul(d.scale_tril, noise.unsqueeze(-1)).squeeze(-1);
+        },
+    .log_prob =
+        [](const MultivariateNormal& d, const Tensor& value) {
+          const Tensor apart = (value - d.loc).unsqueeze(-1);
+          const int64_t n = d.loc.size(-1);
+          Shape square(apart.sizes());
+          square[square.size() - 1] = n;
+          const Tensor z =
+              linalg::solve_triangular(d.scale_tril.expand(square), apart, false).squeeze(-1);
+          return -0.5 * (z * z).sum({-1}) - diagonal_of(d.scale_tril).log().sum({-1}) -
+                 kHalfLog2Pi * double(n);
+        },
+    .entropy =
+        [](const MultivariateNormal& d) {
+          return diagonal_of(d.scale_tril).log().sum({-1}) +
+                 (0.5 + kHalfLog2Pi) * double(d.loc.size(-1));
+        },
+    .mean = [](const MultivariateNormal& d) { return d.loc; },
+    .variance =
+        [](const MultivariateNormal& d) { return (d.scale_tril * d.scale_tril).sum({-1}); }};
 
 Independent::Independent(std::shared_ptr<const Distribution> base, int64_t dims)
     : base_(std::move(base)), dims_(dims) {

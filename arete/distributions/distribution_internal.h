@@ -8,6 +8,7 @@
 
 #include "arete/core/tensor.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/shape.h"
 
@@ -29,6 +30,15 @@ inline void broadcast(Tensor& a, Tensor& b, const char* name) {
   const std::vector<Tensor> both = broadcast_tensors({a, b});
   a = both[0], b = both[1];
 }
+
+// Finite for probabilities 0 and 1.
+inline Tensor logits_of(const Tensor& probs) {
+  const Tensor p = probs.clamp(epsilon_of(probs.dtype()), 1 - epsilon_of(probs.dtype()));
+  return p.log() - (-p).log1p();
+}
+
+// Logarithms of gamma numbers of rate 1 of this shape, in f32 at least.
+Tensor log_gamma_draws(const Tensor& concentration, const Shape& sizes);
 
 inline Tensor exponential_numbers(const Tensor& like, const Shape& sizes) {
   Tensor t = empty(sizes, like.options());

@@ -33,37 +33,41 @@ Tensor log_gamma_numbers(const Tensor& concentration) {
   return where(small, result - exponential_numbers(a, Shape(a.sizes())) / a, result);
 }
 
-// The draws of log_gamma_numbers() have few digits in halves: in f32 at least.
-Tensor log_gamma_draws(const Tensor& concentration, const Shape& sizes) {
-  const bool wide = concentration.dtype() == kFloat64;
-  return log_gamma_numbers(concentration.to(wide ? kFloat64 : kFloat32).expand(sizes));
-}
-
 Tensor positive(const Tensor& t, DType dtype) {
   return t.clamp(std::numeric_limits<float>::min(), kInfinity).to(dtype);
 }
 
 }  // namespace
 
+Tensor log_gamma_draws(const Tensor& concentration, const Shape& sizes) {
+  const bool wide = concentration.dtype() == kFloat64;  // halves have few digits
+  return log_gamma_numbers(concentration.to(wide ? kFloat64 : kFloat32).expand(sizes));
+}
+
 Gamma::Gamma(const Tensor& concentration_in, const Tensor& rate_in)
     : concentration(concentration_in), rate(rate_in) {
   broadcast(concentration, rate, "Gamma");
   batch_ = Shape(rate.sizes());
 }
-Tensor Gamma::draw(IntList sizes) const {
-  const Tensor x = log_gamma_draws(concentration, extended(sizes));
-  return positive(x.exp() / rate, rate.dtype());
-}
-Tensor Gamma::log_prob(const Tensor& value) const {
-  return concentration * rate.log() + xlogy(concentration - 1, value) - rate * value -
-         concentration.lgamma();
-}
-Tensor Gamma::entropy() const {
-  return concentration - rate.log() + concentration.lgamma() +
-         (1 - concentration) * concentration.digamma();
-}
-Tensor Gamma::mean() const { return concentration / rate; }
-Tensor Gamma::variance() const { return concentration / (rate * rate); }
+constinit const Formulas<Gamma> Gamma::formulas = {
+    .name = "Gamma",
+    .has_rsample = false,
+    .draw =
+        [](const Gamma& d, const Shape& all) {
+          return positive(log_gamma_draws(d.concentration, all).exp() / d.rate, d.rate.dtype());
+        },
+    .log_prob =
+        [](const Gamma& d, const Tensor& value) {
+          return d.concentration * d.rate.log() + xlogy(d.concentration - 1, value) -
+                 d.rate * value - d.concentration.lgamma();
+        },
+    .entropy =
+        [](const Gamma& d) {
+          return d.concentration - d.rate.log() + d.concentration.lgamma() +
+                 (1 - d.concentration) * d.concentration.digamma();
+        },
+    .mean = [](const Gamma& d) { return d.concentration / d.rate; },
+    .variance = [](const Gamma& d) { return d.concentration / (d.rate * d.rate); }};
 
 Chi2::Chi2(const Tensor& df_in) : Gamma(df_in / 2, full({}, 0.5, df_in.options())), df(df_in) {}
 
@@ -74,24 +78,31 @@ Dirichlet::Dirichlet(const Tensor& concentration_in) : concentration(concentrati
   batch_ = Shape(concentration.sizes().subspan(0, size_t(concentration.dim()) - 1));
   event_ = Shape{concentration.size(-1)};
 }
-Tensor Dirichlet::draw(IntList sizes) const {
-  const Tensor x = log_gamma_draws(concentration, extended(sizes));
-  return positive(softmax(x, -1), concentration.dtype());
-}
-Tensor Dirichlet::log_prob(const Tensor& value) const {
-  return (xlogy(concentration - 1, value) - concentration.lgamma()).sum({-1}) +
-         concentration.sum({-1}).lgamma();
-}
-Tensor Dirichlet::entropy() const {
-  const Tensor total = concentration.sum({-1});
-  return (concentration.lgamma() - (concentration - 1) * concentration.digamma()).sum({-1}) -
-         total.lgamma() + (total - double(event_[0])) * total.digamma();
-}
-Tensor Dirichlet::mean() const { return concentration / concentration.sum({-1}, true); }
-Tensor Dirichlet::variance() const {
-  const Tensor m = mean();
-  return m * (1 - m) / (concentration.sum({-1}, true) + 1);
-}
+constinit const Formulas<Dirichlet> Dirichlet::formulas = {
+    .name = "Dirichlet",
+    .has_rsample = false,
+    .draw =
+        [](const Dirichlet& d, const Shape& all) {
+          return positive(softmax(log_gamma_draws(d.concentration, all), -1),
+                          d.concentration.dtype());
+        },
+    .log_prob =
+        [](const Dirichlet& d, const Tensor& value) {
+          return (xlogy(d.concentration - 1, value) - d.concentration.lgamma()).sum({-1}) +
+                 d.concentration.sum({-1}).lgamma();
+        },
+    .entropy =
+        [](const Dirichlet& d) {
+          const Tensor &c = d.concentration, total = c.sum({-1});
+          return (c.lgamma() - (c - 1) * c.digamma()).sum({-1}) - total.lgamma() +
+                 (total - double(c.size(-1))) * total.digamma();
+        },
+    .mean = [](const Dirichlet& d) { return d.concentration / d.concentration.sum({-1}, true); },
+    .variance =
+        [](const Dirichlet& d) {
+          const Tensor m = d.mean();
+          return m * (1 - m) / (d.concentration.sum({-1}, true) + 1);
+        }};
 
 Beta::Beta(const Tensor& concentration1_in, const Tensor& concentration0_in)
     : concentration1(concentration1_in), concentration0(concentration0_in) {
@@ -99,15 +110,24 @@ Beta::Beta(const Tensor& concentration1_in, const Tensor& concentration0_in)
   batch_ = Shape(concentration1.sizes());
 }
 Dirichlet Beta::of_two() const { return Dirichlet(stack({concentration1, concentration0}, -1)); }
-Tensor Beta::draw(IntList sizes) const { return of_two().sample(sizes).select(-1, 0); }
-Tensor Beta::log_prob(const Tensor& value) const {
-  return xlogy(concentration1 - 1, value) + special_xlog1py(concentration0 - 1, -value) +
-         (concentration1 + concentration0).lgamma() - concentration1.lgamma() -
-         concentration0.lgamma();
-}
-Tensor Beta::entropy() const { return of_two().entropy(); }
-Tensor Beta::mean() const { return concentration1 / (concentration1 + concentration0); }
-Tensor Beta::variance() const { return of_two().variance().select(-1, 0); }
+constinit const Formulas<Beta> Beta::formulas = {
+    .name = "Beta",
+    .has_rsample = false,
+    .draw =
+        [](const Beta& d, const Shape& all) {
+          Shape both = all;
+          both.push_back(2);
+          return Dirichlet::formulas.draw(d.of_two(), both).select(-1, 0);
+        },
+    .log_prob =
+        [](const Beta& d, const Tensor& value) {
+          const Tensor &a = d.concentration1, &b = d.concentration0;
+          return xlogy(a - 1, value) + special_xlog1py(b - 1, -value) + (a + b).lgamma() -
+                 a.lgamma() - b.lgamma();
+        },
+    .entropy = [](const Beta& d) { return d.of_two().entropy(); },
+    .mean = [](const Beta& d) { return d.concentration1 / (d.concentration1 + d.concentration0); },
+    .variance = [](const Beta& d) { return d.of_two().variance().select(-1, 0); }};
 
 StudentT::StudentT(const Tensor& df_in, const Tensor& loc_in, const Tensor& scale_in)
     : df(df_in), loc(loc_in), scale(scale_in) {
@@ -116,45 +136,56 @@ StudentT::StudentT(const Tensor& df_in, const Tensor& loc_in, const Tensor& scal
   broadcast(df, scale, "StudentT");
   batch_ = Shape(loc.sizes());
 }
-Tensor StudentT::draw(IntList sizes) const {
-  const Shape all = extended(sizes);
-  const Tensor half = df / 2;
-  const Tensor spread = ((half.log() - log_gamma_draws(half, all)) / 2).exp().to(loc.dtype());
-  return loc + scale * randn(all, loc.options()) * spread;
-}
-Tensor StudentT::log_prob(const Tensor& value) const {
-  const Tensor z = (value - loc) / scale, half = df / 2;
-  return (half + 0.5).lgamma() - half.lgamma() - 0.5 * (kPi * df).log() - scale.log() -
-         (half + 0.5) * (z * z / df).log1p();
-}
-Tensor StudentT::entropy() const {
-  const Tensor half = df / 2;
-  const Tensor beta = half.lgamma() + std::lgamma(0.5) - (half + 0.5).lgamma();
-  return (half + 0.5) * ((half + 0.5).digamma() - half.digamma()) + 0.5 * df.log() + beta +
-         scale.log();
-}
-Tensor StudentT::mean() const { return where(df > 1, loc, kNan); }
-Tensor StudentT::variance() const {
-  const Tensor finite = scale * scale * df / (df - 2);
-  return where(df > 2, finite, where(df > 1, full_like(df, kInfinity), kNan));
-}
+constinit const Formulas<StudentT> StudentT::formulas = {
+    .name = "StudentT",
+    .has_rsample = false,
+    .draw =
+        [](const StudentT& d, const Shape& all) {
+          const Tensor half = d.df / 2;
+          const Tensor spread = ((half.log() - log_gamma_draws(half, all)) / 2).exp();
+          return d.loc + d.scale * randn(all, d.loc.options()) * spread.to(d.loc.dtype());
+        },
+    .log_prob =
+        [](const StudentT& d, const Tensor& value) {
+          const Tensor z = (value - d.loc) / d.scale, half = d.df / 2;
+          return (half + 0.5).lgamma() - half.lgamma() - 0.5 * (kPi * d.df).log() - d.scale.log() -
+                 (half + 0.5) * (z * z / d.df).log1p();
+        },
+    .entropy =
+        [](const StudentT& d) {
+          const Tensor half = d.df / 2;
+          const Tensor beta = half.lgamma() + std::lgamma(0.5) - (half + 0.5).lgamma();
+          return (half + 0.5) * ((half + 0.5).digamma() - half.digamma()) + 0.5 * d.df.log() +
+                 beta + d.scale.log();
+        },
+    .mean = [](const StudentT& d) { return where(d.df > 1, d.loc, kNan); },
+    .variance =
+        [](const StudentT& d) {
+          const Tensor finite = d.scale * d.scale * d.df / (d.df - 2);
+          return where(d.df > 2, finite, where(d.df > 1, full_like(d.df, kInfinity), kNan));
+        }};
 
 NegativeBinomial::NegativeBinomial(const Tensor& total_count_in, const Tensor& probs_in)
     : total_count(total_count_in), probs(probs_in) {
   broadcast(total_count, probs, "NegativeBinomial");
   batch_ = Shape(probs.sizes());
 }
-Tensor NegativeBinomial::draw(IntList sizes) const {
-  const Tensor rate = Gamma(total_count, 1 / probs - 1).sample(sizes);
-  return poisson(where(total_count > 0, rate, 0.0));
-}
-Tensor NegativeBinomial::log_prob(const Tensor& value) const {
-  const Tensor x = value.to(probs.dtype());
-  return special_xlog1py(total_count, -probs) + xlogy(x, probs) +
-         where(total_count + x == 0, 0.0,
-               (total_count + x).lgamma() - total_count.lgamma() - (x + 1).lgamma());
-}
-Tensor NegativeBinomial::mean() const { return total_count * probs / (1 - probs); }
-Tensor NegativeBinomial::variance() const { return mean() / (1 - probs); }
+constinit const Formulas<NegativeBinomial> NegativeBinomial::formulas = {
+    .name = "NegativeBinomial",
+    .has_rsample = false,
+    .draw =
+        [](const NegativeBinomial& d, const Shape& all) {
+          const Tensor rate = Gamma::formulas.draw(Gamma(d.total_count, 1 / d.probs - 1), all);
+          return poisson(where(d.total_count > 0, rate, 0.0));
+        },
+    .log_prob =
+        [](const NegativeBinomial& d, const Tensor& value) {
+          const Tensor x = value.to(d.probs.dtype()), &n = d.total_count;
+          return special_xlog1py(n, -d.probs) + xlogy(x, d.probs) +
+                 where(n + x == 0, 0.0, (n + x).lgamma() - n.lgamma() - (x + 1).lgamma());
+        },
+    .entropy = nullptr,
+    .mean = [](const NegativeBinomial& d) { return d.total_count * d.probs / (1 - d.probs); },
+    .variance = [](const NegativeBinomial& d) { return d.mean() / (1 - d.probs); }};
 
 }  // namespace arete::distributions

@@ -5,18 +5,11 @@
 
 namespace arete::distributions {
 
-class Gamma : public Distribution {
+class Gamma : public Formulated<Gamma> {
  public:
   Gamma(const Tensor& concentration, const Tensor& rate);
-  const char* name() const override { return "Gamma"; }
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<Gamma> formulas;
   Tensor concentration, rate;
-
- protected:
-  Tensor draw(IntList sizes) const override;
 };
 
 /// The sum of the squares of df standard normal numbers.
@@ -28,63 +21,36 @@ class Chi2 : public Gamma {
 };
 
 /// Probabilities of k classes, (..., k) as the concentrations are.
-class Dirichlet : public Distribution {
+class Dirichlet : public Formulated<Dirichlet> {
  public:
   explicit Dirichlet(const Tensor& concentration);
-  const char* name() const override { return "Dirichlet"; }
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<Dirichlet> formulas;
   Tensor concentration;
-
- protected:
-  Tensor draw(IntList sizes) const override;
 };
 
 /// Numbers of [0, 1]: the first of two classes of Dirichlet.
-class Beta : public Distribution {
+class Beta : public Formulated<Beta> {
  public:
   Beta(const Tensor& concentration1, const Tensor& concentration0);
-  const char* name() const override { return "Beta"; }
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
   Dirichlet of_two() const;
+  static const Formulas<Beta> formulas;
   Tensor concentration1, concentration0;
-
- protected:
-  Tensor draw(IntList sizes) const override;
 };
 
 /// The mean is NaN for df up to 1, the variance for up to 1, and infinite for up to 2.
-class StudentT : public Distribution {
+class StudentT : public Formulated<StudentT> {
  public:
   StudentT(const Tensor& df, const Tensor& loc, const Tensor& scale);
-  const char* name() const override { return "StudentT"; }
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<StudentT> formulas;
   Tensor df, loc, scale;
-
- protected:
-  Tensor draw(IntList sizes) const override;
 };
 
 /// Successes of probability `probs` before total_count failures.
-class NegativeBinomial : public Distribution {
+class NegativeBinomial : public Formulated<NegativeBinomial> {
  public:
   NegativeBinomial(const Tensor& total_count, const Tensor& probs);
-  const char* name() const override { return "NegativeBinomial"; }
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<NegativeBinomial> formulas;
   Tensor total_count, probs;
-
- protected:
-  Tensor draw(IntList sizes) const override;
 };
 
 }  // namespace arete::distributions

@@ -6,44 +6,26 @@
 namespace arete::distributions {
 
 /// |x| of Cauchy numbers around 0. Mean and variance are infinite.
-class HalfCauchy : public Distribution {
+class HalfCauchy : public Formulated<HalfCauchy> {
  public:
   explicit HalfCauchy(const Tensor& scale);
-  const char* name() const override { return "HalfCauchy"; }
-  bool has_rsample() const override { return true; }
-  Tensor rsample(IntList sizes = {}) const override;
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<HalfCauchy> formulas;
   Tensor scale;
 };
 
 /// Numbers from `scale` on, of which (scale / x)^alpha are larger than x.
-class Pareto : public Distribution {
+class Pareto : public Formulated<Pareto> {
  public:
   Pareto(const Tensor& scale, const Tensor& alpha);
-  const char* name() const override { return "Pareto"; }
-  bool has_rsample() const override { return true; }
-  Tensor rsample(IntList sizes = {}) const override;
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<Pareto> formulas;
   Tensor scale, alpha;
 };
 
 /// Numbers of which (x / scale)^concentration is exponential.
-class Weibull : public Distribution {
+class Weibull : public Formulated<Weibull> {
  public:
   Weibull(const Tensor& scale, const Tensor& concentration);
-  const char* name() const override { return "Weibull"; }
-  bool has_rsample() const override { return true; }
-  Tensor rsample(IntList sizes = {}) const override;
-  Tensor log_prob(const Tensor& value) const override;
-  Tensor entropy() const override;
-  Tensor mean() const override;
-  Tensor variance() const override;
+  static const Formulas<Weibull> formulas;
   Tensor scale, concentration;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "arete/nn/layer.h"
 
@@ -105,6 +106,31 @@ class LPPoolNd : public OperatorLayer {
 using LPPool1d = LPPoolNd<1>;
 using LPPool2d = LPPoolNd<2>;
 using LPPool3d = LPPoolNd<3>;
+
+struct FractionalMaxPoolOptions {
+  /// How many windows there are, or their share of the input's size: one of the two.
+  std::optional<Extent> output_size = {};
+  std::optional<std::vector<double>> output_ratio = {};
+  /// (N, C, dimensions) in [0, 1): where windows are. Undefined: drawn for each input.
+  Tensor random_samples = {};
+};
+
+/// The maximum of each of windows at random places.
+template <int N>
+class FractionalMaxPoolNd : public OperatorLayer {
+ public:
+  FractionalMaxPoolNd(const Extent& kernel_size, const FractionalMaxPoolOptions& o)
+      : OperatorLayer(numbered("FractionalMaxPool", N), {{"kernel_size", option(kernel_size)},
+                                                         {"output_size", option(o.output_size)},
+                                                         {"output_ratio", option(o.output_ratio)}}),
+        random_samples_(o.random_samples) {}
+  Tensor forward(const Tensor& input) override { return run({input, random_samples_}); }
+
+ private:
+  Tensor random_samples_;
+};
+using FractionalMaxPool2d = FractionalMaxPoolNd<2>;
+using FractionalMaxPool3d = FractionalMaxPoolNd<3>;
 
 /// The mean over as many windows as the output has places; -1 keeps a size.
 template <int N>

@@ -96,7 +96,7 @@ class Given {
     if (value(name).index() == 0)
       field.reset();
     else
-      set(name, field.emplace(T(0)));
+      set(name, field.emplace(T{}));
   }
   void set(const char* name, Extent& field) {
     field = Extent(IntList(std::get<std::vector<int64_t>>(value(name))));
@@ -258,6 +258,13 @@ void add_spatial(LayerMakers& m) {
     g("stride", o.stride)("ceil_mode", o.ceil_mode);
     return made(LPPoolNd<N>(g.real("norm_type"), g.extent("kernel_size"), o));
   };
+  if constexpr (N > 1)
+    m[named("FractionalMaxPool")] = [](Given& g) {
+      FractionalMaxPoolOptions o;
+      g("output_size", o.output_size)("output_ratio", o.output_ratio)("_random_samples",
+                                                                      o.random_samples);
+      return made(FractionalMaxPoolNd<N>(g.extent("kernel_size"), o));
+    };
   m[named("AdaptiveAvgPool")] = of_extent<AdaptiveAvgPoolNd<N>>("output_size");
   m[named("AdaptiveMaxPool")] = of_extent<AdaptiveMaxPoolNd<N>>("output_size");
   m[named("ZeroPad")] = of_extent<ZeroPadNd<N>>("padding");

@@ -19,8 +19,6 @@ KINDS = {name: {option: kind.rstrip("?") for option, kind, _ in line[1]} for nam
 CPP = set(_C._cpp_layers())
 PYTHON_ONLY = {
     "CrossMapLRN2d": "torch's older name of LocalResponseNorm",
-    "FractionalMaxPool2d": "the operator draws its samples from options that C++ has no layer for",
-    "FractionalMaxPool3d": "the operator draws its samples from options that C++ has no layer for",
 }
 # Options that C++ has not: positions of maxima are results of operators there, and only torch has older words for reduction.
 NOT_IN_CPP = {"return_indices", "size_average", "reduce"}
@@ -30,6 +28,8 @@ PYTHONS_OWN = {("Unflatten", "unflattened_size"), ("Upsample", "scale_factor"), 
 MORE = [
     ("AdaptiveAvgPool2d((5, 3))", [(2, 3, 9, 8)]),
     ("AdaptiveMaxPool2d((4, 3))", [(2, 3, 9, 8)]),
+    ("FractionalMaxPool2d(2, output_size=3)", [(2, 3, 8, 8)]),
+    ("FractionalMaxPool3d((2, 2, 2), output_ratio=0.5)", [(1, 2, 6, 6, 6)]),
 ]
 
 
@@ -136,7 +136,6 @@ def text_of(layer):
 
 # Classes of arete.nn and arete.optim without a twin of their name in C++, and why.
 NO_TWIN = {
-    "FractionalMaxPool2d": "see PYTHON_ONLY", "FractionalMaxPool3d": "see PYTHON_ONLY",
     "TripletMarginWithDistanceLoss": "takes a Python function: triplet_margin_loss and distances are functions there",
     "CrossMapLRN2d": "see PYTHON_ONLY", "NLLLoss2d": "torch's older name of NLLLoss",
     "Container": "torch's older base class", "ParameterDict": "register_parameter", "ParameterList": "register_parameter",

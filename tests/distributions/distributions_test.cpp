@@ -6,9 +6,11 @@
 
 #include "arete/autograd/engine.h"
 #include "arete/core/generator.h"
+#include "arete/distributions/counts.h"
 #include "arete/distributions/distribution.h"
 #include "arete/distributions/gamma.h"
 #include "arete/distributions/tails.h"
+#include "arete/distributions/transforms.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
@@ -45,6 +47,7 @@ std::vector<Case> cases() {
       {make<Bernoulli>(V{0.3, 0.8}), make<Bernoulli>(V{0.5, 0.6}), 0, 1, true},
       {make<Geometric>(V{0.3, 0.8}), make<Geometric>(V{0.5, 0.6}), 0, 200, true},
       {make<Poisson>(V{0.3, 6}), make<Poisson>(V{0.5, 5}), 0, 60, true},
+      {make<Binomial>(V{70, 70}, V{0.3, 0.8}), nullptr, 0, 70, true},
       {make<Gamma>(V{2.5, 4}, V{0.7, 2}), make<Gamma>(V{3, 2}, V{1, 0.5}), 0, 80},
       {make<Chi2>(V{4, 5}), make<Gamma>(V{3, 2}, V{1, 0.5}), 0, 120},
       {make<Beta>(V{2.5, 4}, V{3, 2}), make<Beta>(V{2, 1.5}, V{1, 2}), 0, 1},
@@ -163,6 +166,74 @@ TEST(Distributions, GammaFamily) {
   Tensor scale = d({2}).requires_grad_();
   HalfCauchy(scale).rsample({10}).sum().backward();
   EXPECT_GT(scale.grad().item<double>(), 0);
+}
+
+TEST(Distributions, Counts) {
+  const auto at = [](const Distribution& p, double x) { return p.log_prob(d({x})).item<double>(); };
+  EXPECT_NEAR(at(Binomial(d({5}), d({0.3})), 2), std::log(10 * 0.09 * 0.343), 1e-12);
+  EXPECT_NEAR(at(Binomial::from_logits(d({3}), d({-50})), 1), std::log(3) - 50, 1e-9);
+  EXPECT_EQ(Binomial(d({4, 9}), d({0, 1})).sample({3}).to_vector<double>(), V({0, 9, 0, 9, 0, 9}));
+  EXPECT_THROW(Binomial(d({4, 9}), d({0.5, 0.5})).entropy(), NotImplementedError);
+  EXPECT_EQ(Binomial(tensor(std::vector<int64_t>{1000}), full({1}, 0.5)).sample().dtype(),
+            kFloat32);
+  manual_seed(6);
+  const Multinomial p(50, d({1, 2, 1, 0, 3, 1}).view({2, 3}));
+  const Tensor x = p.sample({20'000});
+  EXPECT_EQ(to_string(x.sizes()), "[20000, 2, 3]");
+  EXPECT_TRUE(equal(x.sum({-1}), full({20'000, 2}, 50.0, kFloat64)));
+  EXPECT_TRUE(allclose(x.mean({0}), p.mean(), 0.0, 0.2));
+  EXPECT_TRUE(allclose(x.var({0}), p.variance(), 0.05, 0.01));
+  EXPECT_TRUE(allclose(-p.log_prob(x).mean({0}), p.entropy(), 0.0, 0.04));
+  // Of two classes it is binomial.
+  const Multinomial two(5, d({0.3, 0.7}));
+  EXPECT_NEAR(two.log_prob(d({2, 3})).item<double>(), at(Binomial(d({5}), d({0.3})), 2), 1e-12);
+  EXPECT_NEAR(two.entropy().item<double>(), Binomial(d({5}), d({0.3})).entropy().item<double>(),
+              1e-12);
+  EXPECT_THROW(Multinomial(-1, d({1, 1})), ValueError);
+}
+
+TEST(Distributions, TransformsOfNormalNumbers) {
+  const Tensor loc = d({0.5, -1}), scale = d({0.7, 2}), x = d({-1.5, -0.2, 0.4, 2}).view({2, 2});
+  const std::vector<Transform> transforms{
+      ExpTransform(),           AffineTransform(loc, -scale),
+      SigmoidTransform(),       TanhTransform(),
+      SoftplusTransform(),      ExpTransform().inv(),
+      PowerTransform(d({1.5})), ComposeTransform({TanhTransform(), ExpTransform()})};
+  for (const Transform& t : transforms) {
+    const bool positive = &t >= &transforms[5] && &t <= &transforms[6];
+    Tensor in = (positive ? x.exp() : x.clone()).detach().requires_grad_();
+    const Tensor y = t(in);
+    EXPECT_TRUE(allclose(t.inverse(y), in, 1e-9, 1e-9));
+    EXPECT_TRUE(allclose(t.inv()(y), in, 1e-9, 1e-9));
+    const Tensor slope = t.log_abs_det_jacobian(in, y).detach();
+    EXPECT_TRUE(allclose(-t.inv().log_abs_det_jacobian(y, in), slope));
+    y.sum().backward();
+    EXPECT_TRUE(allclose(in.grad().abs().log(), slope, 1e-9, 1e-9));
+  }
+  const auto base = std::make_shared<Normal>(zeros({2}, kFloat64), ones({2}, kFloat64));
+  const TransformedDistribution p(base, {AffineTransform(loc, scale), ExpTransform()});
+  const LogNormal q(loc, scale);
+  EXPECT_TRUE(allclose(p.log_prob(x.exp()), q.log_prob(x.exp())));
+  EXPECT_EQ(p.batch_shape(), Shape{2});
+  EXPECT_TRUE(p.has_rsample());
+  manual_seed(7);
+  const Tensor draws = p.sample({3});
+  manual_seed(7);
+  EXPECT_TRUE(allclose(draws, q.sample({3})));
+  EXPECT_THROW(p.mean(), NotImplementedError);
+  EXPECT_THROW(p.entropy(), NotImplementedError);
+  // The slopes of an event are added up.
+  const TransformedDistribution events(std::make_shared<Independent>(base, 1), {ExpTransform()});
+  EXPECT_TRUE(
+      allclose(events.log_prob(x.exp()),
+               TransformedDistribution(base, {ExpTransform()}).log_prob(x.exp()).sum({-1})));
+  Tensor moved = d({1}).requires_grad_();
+  const auto unit = std::make_shared<Normal>(d({0}), d({1}));
+  TransformedDistribution(unit, {AffineTransform(moved, d({2}))}).rsample({10}).sum().backward();
+  EXPECT_NEAR(moved.grad().item<double>(), 10, 1e-9);
+  EXPECT_THROW(
+      TransformedDistribution(std::make_shared<Poisson>(d({1})), {ExpTransform()}).rsample(),
+      NotImplementedError);
 }
 
 TEST(Distributions, Categories) {
