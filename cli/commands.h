@@ -24,7 +24,7 @@ struct TrainOptions {
   bool resume = false;
   bool overwrite = false;
   bool quiet = false;
-  std::function<void(int64_t step)> after_step;  // called when a step and its checkpoint are done
+  std::function<void(int64_t step)> after_step;  // called after each, before its checkpoint
 };
 int train(const TrainOptions& options);
 

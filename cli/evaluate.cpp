@@ -14,14 +14,15 @@ int evaluate(const EvalOptions& o) {
   const Device device = resolve_device(o.device);
   const std::string path =
       std::filesystem::is_directory(o.checkpoint) ? checkpoint_path(o.checkpoint) : o.checkpoint;
-  const RunState state = load_run_state(path);
-  nn::Sequential net = models::classifier(state.model);
-  load_weights(path, net);
+  const SavedRun saved(path);
+  const std::string &model = saved.note(kModel), &dataset = saved.note(kDataset);
+  nn::Sequential net = models::classifier(model);
+  load_weights(saved, net);
   net.to(device);
   net.eval();
-  data::DataLoader loader(open_data(find_data(state.dataset, o.data), false),
+  data::DataLoader loader(open_data(find_data(dataset, o.data), false),
                           {.batch_size = o.batch_size});
-  const auto& names = class_names(state.dataset);
+  const auto& names = class_names(dataset);
   const size_t classes = names.size();
   std::vector<int64_t> confusion(classes * classes, 0);
   double loss = 0;
@@ -39,8 +40,8 @@ int evaluate(const EvalOptions& o) {
       ++seen;
     }
   }
-  std::printf("%s on %s, %lld test images: loss %.4f, accuracy %.2f %%\n", state.model.c_str(),
-              state.dataset.c_str(), static_cast<long long>(seen), loss / double(seen),
+  std::printf("%s on %s, %lld test images: loss %.4f, accuracy %.2f %%\n", model.c_str(),
+              dataset.c_str(), static_cast<long long>(seen), loss / double(seen),
               100.0 * double(correct) / double(seen));
   std::printf("%-12s %9s  %s\n", "class", "accuracy", "most often taken for");
   for (size_t c = 0; c < classes; ++c) {

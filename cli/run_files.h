@@ -3,50 +3,40 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "arete/core/generator.h"
-#include "arete/data/loader.h"
+#include "arete/io/tensor_io.h"
 #include "arete/nn/module.h"
-#include "arete/optim/optimizer.h"
+#include "arete/training/trainer.h"
+#include "cli/commands.h"
 
 namespace arete::cli {
 
-/// The figures of one finished epoch.
-struct EpochFigures {
-  int64_t epoch = 0, step = 0;
-  double train_loss = 0, train_accuracy = 0, test_loss = 0, test_accuracy = 0, seconds = 0;
+/// Names of texts in a run's checkpoints.
+constexpr const char *kDataset = "data set", *kModel = "model";
+
+/// What the checkpoint of a run says of it, without making the run again.
+class SavedRun {
+ public:
+  /// IoError if the file is not such a checkpoint.
+  explicit SavedRun(const std::string& path);
+  /// A text that `arete train` gave along.
+  const std::string& note(const std::string& name) const;
+  /// "epoch" and "step": how many there were; others are in training/trainer.cpp.
+  int64_t number(const std::string& name) const;
+  const io::SafetensorsFile& file() const { return file_; }
+
+ private:
+  const std::string& entry(const std::string& name) const;
+  std::string path_;
+  io::SafetensorsFile file_;
 };
 
-/// Everything besides weights and optimizer that a resumed run needs to end bit-equal to one that
-/// was never interrupted.
-struct RunState {
-  std::string dataset, model, schedule;
-  int64_t batch_size = 0;
-  uint64_t seed = 0;
-  double lr = 0;
-  int64_t step = 0;
-  data::LoaderState loader;
-  Generator::State generator;
-  // The epoch under way.
-  double loss_sum = 0;
-  int64_t correct = 0, seen = 0;
-  double seconds = 0;
-  std::vector<EpochFigures> history;
-};
-
+/// Where the latest state of a run is.
 std::string checkpoint_path(const std::string& folder);
-/// Writes weights, optimizer and state as one safetensors file, all or nothing.
-void save_checkpoint(const std::string& path, const nn::Module& model,
-                     const optim::Optimizer& optimizer, const RunState& state);
-/// Only the state (to know which model to make). IoError if the file is not a checkpoint.
-RunState load_run_state(const std::string& path);
-void load_weights(const std::string& path, nn::Module& model);
-void load_optimizer(const std::string& path, optim::Optimizer& optimizer);
+void load_weights(const SavedRun& run, nn::Module& model);
 
 /// The report of a run so far.
-void write_report(const std::string& folder, const RunState& state, const std::string& device,
-                  int64_t parameters, int64_t epochs);
+void write_report(const TrainOptions& options, training::Trainer& trainer);
 
 /// "97.31 %"
 std::string percent(double fraction);

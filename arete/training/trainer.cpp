@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,8 +15,6 @@
 #include "arete/distributed/data_parallel.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/environment.h"
-#include "arete/io/tensor_io.h"
-#include "arete/metrics/regression.h"
 #include "arete/nn/utils.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
@@ -25,6 +24,7 @@ namespace arete::training {
 
 namespace {
 
+constexpr const char* kNote = "note.";
 constexpr const char* kFormat = "arete-trainer-1";
 
 double now() {
@@ -121,6 +121,10 @@ Trainer::Trainer(nn::Module& network, optim::Optimizer& optimizer, Loss loss,
                   *options_.precision == kBFloat16 || *options_.precision == kFloat32,
               ValueError("Trainer", "precision must be float32, bfloat16 or float16")
                   .got(std::string(name_of(*options_.precision))));
+  ARETE_CHECK(
+      options_.checkpoint_every >= 0 && (!options_.checkpoint_every || !options_.folder.empty()),
+      ValueError("Trainer", "checkpoint_every is a number of updates, and needs a folder")
+          .got(std::to_string(options_.checkpoint_every)));
   const std::vector<Tensor> parameters = network.parameters();
   ARETE_CHECK(!parameters.empty(), ValueError("Trainer", "the network has no parameters"));
   ARETE_CHECK(loss_function_, ValueError("Trainer", "there is no loss function"));
@@ -135,6 +139,9 @@ Trainer::Trainer(nn::Module& network, optim::Optimizer& optimizer, Loss loss,
   if (world_ > 1)
     parallel_ =
         std::make_unique<distributed::DataParallel>(network_, distributed::DataParallelOptions{});
+  ARETE_CHECK(
+      world_ == 1 || !options_.checkpoint_every,
+      ValueError("Trainer", "checkpoint_every: several processes save between epochs only"));
 }
 
 Trainer::~Trainer() = default;
@@ -167,49 +174,66 @@ const std::vector<Figures>& Trainer::fit(data::DataLoader& train, data::DataLoad
     const std::string last = options_.folder + "/last.safetensors";
     if (std::filesystem::exists(last)) load_checkpoint(last, &train);
   }
-  stop_ = false;
+  stop_ = interrupted_ = false;
   each(&Callback::on_fit_begin);
-  while (epoch_ < epochs && !stop_) one_epoch(train, validation, epochs);
+  while (epoch_ < epochs && !stop_ && !interrupted_) one_epoch(train, validation, epochs);
   each(&Callback::on_fit_end);
   return history_;
 }
 
 void Trainer::one_epoch(data::DataLoader& train, data::DataLoader* validation, int64_t epochs) {
-  const double start = now();
+  if (!within_) {
+    losses_.reset();
+    for (auto& [name, metric] : options_.metrics) metric->reset();
+    seen_ = 0;
+    spent_ = 0;
+  }
+  within_ = true;
+  epoch_start_ = now() - spent_;
   each(&Callback::on_epoch_begin);
-  metrics::MeanMetric losses;
-  for (auto& [name, metric] : options_.metrics) metric->reset();
   const bool talks = options_.progress && rank_ == 0, redraws = talks && isatty(STDERR_FILENO);
   {
     const ModeGuard mode(network_, true);
     std::vector<data::Batch> group;
-    double shown = start;
+    const auto is_over = [&] {
+      const data::LoaderState next = train.state();
+      return next.batch == 0 && next.later.empty();
+    };
+    double shown = epoch_start_;
     const auto flush = [&] {
-      update(group, losses);
+      update(group);
       group.clear();
       each(&Callback::on_step_end);
+      if (options_.checkpoint_every && step_ % options_.checkpoint_every == 0 && !is_over())
+        save_last(train);
       if (redraws && now() - shown > 0.5) {
         shown = now();
         std::fprintf(stderr, "\repoch %lld/%lld  step %lld  loss %.4f ", (long long)(epoch_ + 1),
-                     (long long)epochs, (long long)step_, losses.compute().item<double>());
+                     (long long)epochs, (long long)step_, running_loss());
       }
     };
     for (const data::Batch& batch : train) {
       group.push_back(batch);
       if (int64_t(group.size()) == options_.accumulate) flush();
+      if (interrupted_ && group.empty() && !is_over()) {
+        if (!options_.folder.empty() && world_ == 1) save_last(train);
+        within_ = false;
+        return;
+      }
       if (stop_) break;
     }
     if (!group.empty()) flush();
   }
   Figures figures;
-  figures["train_loss"] = total(losses).item<double>();
+  figures["train_loss"] = total(losses_).item<double>();
   add_figures(figures, "train_");
   if (validation) figures.merge(validate(*validation));
+  within_ = false;
   ++epoch_;
   figures["epoch"] = double(epoch_);
   figures["step"] = double(step_);
   figures["lr"] = optimizer_.lr();
-  figures["seconds"] = now() - start;
+  figures["seconds"] = now() - epoch_start_;
   history_.push_back(figures);
   if (options_.scheduler && !options_.scheduler_steps) {
     if (auto* plateau = dynamic_cast<optim::ReduceLROnPlateau*>(options_.scheduler))
@@ -232,7 +256,7 @@ void Trainer::one_epoch(data::DataLoader& train, data::DataLoader* validation, i
   keep(train);
 }
 
-void Trainer::update(std::vector<data::Batch>& group, metrics::Metric& losses) {
+void Trainer::update(std::vector<data::Batch>& group) {
   optimizer_.zero_grad();
   loss_ = Tensor();
   for (size_t i = 0; i < group.size(); ++i) {
@@ -249,7 +273,8 @@ void Trainer::update(std::vector<data::Batch>& group, metrics::Metric& losses) {
     }
     scaler_.scale(loss / int64_t(group.size())).backward();
     loss = loss.detach();
-    losses.update(loss, weight_of(y));
+    losses_.update(loss, weight_of(y));
+    seen_ += y.dim() ? y.size(0) : 1;
     const Tensor share = loss / int64_t(group.size());
     loss_ = loss_.defined() ? loss_ + share : share;
     for (auto& [name, metric] : options_.metrics) metric->update(output.detach(), y);
@@ -317,13 +342,33 @@ void Trainer::keep(const data::DataLoader& train) {
   const bool better = options_.mode == Mode::min ? value < best_ : value > best_;
   if (better) best_ = value;
   if (options_.folder.empty()) return;
-  io::make_directories(options_.folder);
-  save_checkpoint(options_.folder + "/last.safetensors", &train);
+  save_last(train);
   if (better) save_checkpoint(options_.folder + "/best.safetensors", &train);
 }
 
+void Trainer::save_last(const data::DataLoader& train) {
+  io::make_directories(options_.folder);
+  save_checkpoint(options_.folder + "/last.safetensors", &train);
+}
+
+io::NamedTensors Trainer::states_within() const {
+  io::NamedTensors found;
+  for (const auto& [name, t] : losses_.state_dict()) found.emplace_back("within.loss." + name, t);
+  for (size_t i = 0; i < options_.metrics.size(); ++i)
+    for (const auto& [name, t] : options_.metrics[i].second->state_dict())
+      found.emplace_back("within." + std::to_string(i) + "." + name, t);
+  return found;
+}
+
 void Trainer::save_checkpoint(const std::string& path, const data::DataLoader* loader) {
+  ARETE_CHECK(!within_ || (loader && world_ == 1),
+              ValueError("save_checkpoint",
+                         "within an epoch the loader is needed, and the run of one process"));
   std::map<std::string, double> numbers;
+  if (within_) {
+    numbers["within.seen"] = double(seen_);
+    numbers["within.seconds"] = now() - epoch_start_;
+  }
   numbers["epoch"] = double(epoch_);
   numbers["step"] = double(step_);
   numbers["best"] = best_;
@@ -346,6 +391,8 @@ void Trainer::save_checkpoint(const std::string& path, const data::DataLoader* l
     const data::LoaderState s = loader->state();
     numbers["loader.epoch"] = double(s.epoch);
     numbers["loader.batch"] = double(s.batch);
+    for (size_t i = 0; i < s.later.size(); ++i)
+      numbers["loader.later." + std::to_string(i)] = double(s.later[i]);
     if (s.generator) {
       put(numbers, "loader.seed", s.generator->seed);
       put(numbers, "loader.offset", s.generator->offset);
@@ -368,7 +415,10 @@ void Trainer::save_checkpoint(const std::string& path, const data::DataLoader* l
   const optim::State state = optimizer_.state_dict();
   for (const auto& [name, t] : state.tensors) tensors.emplace_back("optimizer." + name, t);
   put_all(numbers, "optimizer.", state.numbers);
+  if (within_)
+    for (auto& named : states_within()) tensors.push_back(std::move(named));
   auto metadata = optim::numbers_to_text(numbers);
+  for (const auto& [name, text] : options_.notes) metadata[kNote + name] = text;
   metadata["format"] = kFormat;
   io::save_safetensors(path, tensors, metadata);
 }
@@ -382,6 +432,7 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
   ARETE_CHECK(texts.count("format") && texts["format"] == kFormat,
               refused("it has no entry format=arete-trainer-1"));
   texts.erase("format");
+  std::erase_if(texts, [](const auto& entry) { return entry.first.starts_with(kNote); });
   const std::map<std::string, double> numbers = optim::numbers_from_text(texts);
   for (const char* key : {"epoch", "step", "best", "callbacks"})
     ARETE_CHECK(numbers.count(key), refused("it lacks numbers"));
@@ -410,7 +461,25 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
       data::LoaderState s{int64_t(numbers.at("loader.epoch")), int64_t(numbers.at("loader.batch"))};
       if (numbers.count("loader.seed.low"))
         s.generator = Generator::State{get(numbers, "loader.seed"), get(numbers, "loader.offset")};
+      for (const auto& [name, batch] : part(numbers, "loader.later."))
+        s.later.push_back(int64_t(batch));
+      std::ranges::sort(s.later);
       loader->load_state(s);
+    }
+    within_ = numbers.count("within.seen");
+    if (within_) {
+      seen_ = int64_t(numbers.at("within.seen"));
+      spent_ = numbers.at("within.seconds");
+      const auto states = part(file.tensors, "within.");
+      const auto load = [&](metrics::Metric& metric, const std::string& prefix) {
+        const auto saved = part(states, prefix);
+        io::NamedTensors own;
+        for (const auto& [name, t] : metric.state_dict()) own.emplace_back(name, saved.at(name));
+        metric.load_state_dict(own);
+      };
+      load(losses_, "loss.");
+      for (size_t i = 0; i < options_.metrics.size(); ++i)
+        load(*options_.metrics[i].second, std::to_string(i) + ".");
     }
   } catch (const std::out_of_range&) {
     throw refused("it lacks numbers");

@@ -12,7 +12,8 @@
 
 #include "arete/amp/grad_scaler.h"
 #include "arete/data/loader.h"
-#include "arete/metrics/metric.h"
+#include "arete/io/tensor_io.h"
+#include "arete/metrics/regression.h"
 #include "arete/nn/module.h"
 #include "arete/optim/lr_scheduler.h"
 #include "arete/optim/optimizer.h"
@@ -41,6 +42,10 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};
   /// Where last.safetensors and best.safetensors are written after each epoch; empty: nowhere.
   std::string folder = {};
+  /// last.safetensors is also written after so many updates within an epoch; 0: only at its end.
+  int64_t checkpoint_every = 0;
+  /// Texts that are kept in checkpoints: "note." and their names in the metadata.
+  std::map<std::string, std::string> notes = {};
   std::string monitor = {};  ///< the figure that says what is best; empty: val_loss or train_loss
   Mode mode = Mode::min;
   bool progress = true;  ///< a line for each epoch on stderr
@@ -60,7 +65,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains until there are `epochs` epochs. `resume`: goes on from last.safetensors where it is
-  /// there, with the same bits as if the run had not ended.
+  /// there, between two epochs or within one, with the same bits as if the run had not ended.
   const std::vector<Figures>& fit(data::DataLoader& train, data::DataLoader* validation = nullptr,
                                   int64_t epochs = 1, bool resume = false);
   /// The mean loss and the metrics, under "val_" and their names.
@@ -79,13 +84,21 @@ class Trainer {
   double best() const { return best_; }
   int rank() const { return rank_; }
   bool is_distributed() const { return parallel_ != nullptr; }
+  /// Examples of the epoch under way so far, and their mean loss, which waits for the device.
+  int64_t seen() const { return seen_; }
+  double running_loss() const { return losses_.compute().item<double>(); }
   /// Of the last update, on the device.
   const Tensor& loss() const { return loss_; }
   /// Ends fit() after the update under way, with the figures of its epoch so far.
   void stop() { stop_ = true; }
+  /// Ends fit() after the update under way. Within an epoch it has no figures then, but with a
+  /// folder the state is saved, so that a resumed run goes on there.
+  void interrupt() { interrupted_ = true; }
 
   /// The state of a run in one file, which appears complete or not at all; of several processes
-  /// all call it, and rank 0 writes. `loader`: the position of the training data, too.
+  /// all call it, and rank 0 writes. `loader`: the position of the training data, too. Within an
+  /// epoch (from a callback) ValueError without the loader or of several processes, whose figures
+  /// lie apart.
   void save_checkpoint(const std::string& path, const data::DataLoader* loader = nullptr);
   /// IoError where it is no such file; ValueError where this trainer was made with others of what
   /// has a state.
@@ -94,11 +107,13 @@ class Trainer {
  private:
   Tensor forward(const Tensor& input);
   void one_epoch(data::DataLoader& train, data::DataLoader* validation, int64_t epochs);
-  void update(std::vector<data::Batch>& group, metrics::Metric& losses);
+  void update(std::vector<data::Batch>& group);
   Tensor total(metrics::Metric& metric);
   void add_figures(Figures& figures, const std::string& prefix);
   void each(void (Callback::*f)(Trainer&));
   void keep(const data::DataLoader& train);
+  void save_last(const data::DataLoader& train);
+  io::NamedTensors states_within() const;
 
   nn::Module& network_;
   optim::Optimizer& optimizer_;
@@ -109,10 +124,13 @@ class Trainer {
   std::unique_ptr<distributed::DataParallel> parallel_;
   std::vector<Figures> history_;
   Tensor loss_;
-  int64_t epoch_ = 0, step_ = 0;
+  metrics::MeanMetric losses_;  // of the epoch under way
+  int64_t epoch_ = 0, step_ = 0, seen_ = 0;
+  double epoch_start_ = 0, spent_ = 0;  // seconds; spent_: before the run was resumed
   int rank_ = 0, world_ = 1;
   double best_;
-  bool stop_ = false;
+  bool within_ = false;  // an epoch has begun
+  bool stop_ = false, interrupted_ = false;
 };
 
 }  // namespace arete::training

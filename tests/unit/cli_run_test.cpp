@@ -84,11 +84,15 @@ class TrainingRun : public testing::Test {
 
 TEST_F(TrainingRun, LearnsAndWritesItsFiles) {
   EXPECT_EQ(train(options("run", 3)), 0);
-  const RunState s = load_run_state(checkpoint_path((root_ / "run").string()));
-  ASSERT_EQ(s.history.size(), 3u);
-  EXPECT_LT(s.history[2].train_loss, s.history[0].train_loss);
-  EXPECT_GT(s.history[2].test_accuracy, 0.9);
-  EXPECT_EQ(s.step, 3 * 13);
+  const SavedRun s(checkpoint_path((root_ / "run").string()));
+  ASSERT_EQ(s.number("epoch"), 3);
+  const auto figure = [&](const char* name) {
+    return std::stod(s.file().metadata.at(std::string("history.") + name));
+  };
+  EXPECT_LT(figure("2.train_loss"), figure("0.train_loss"));
+  EXPECT_GT(figure("2.val_accuracy"), 0.9);
+  EXPECT_EQ(s.number("step"), 3 * 13);
+  EXPECT_TRUE(fs::exists(root_ / "run/best.safetensors"));
   EXPECT_TRUE(fs::exists(root_ / "run/report.html"));
   std::ifstream metrics(root_ / "run/metrics.jsonl");
   int lines = 0;
@@ -130,20 +134,46 @@ TEST_F(TrainingRun, KilledWithinAnEpochResumesBitEqual) {
   TrainOptions o = options("parts", 3);
   o.checkpoint_every = 5;
   o.workers = 0;
-  // Step 20 is in the second epoch of 13 steps. "threadsafe": in a fresh process, not a fork.
+  // Step 20, the last saved, is in the second epoch of 13 steps. "threadsafe": in a fresh process,
+  // not a fork.
   o.after_step = [](int64_t step) {
-    if (step == 20) std::raise(SIGKILL);
+    if (step == 21) std::raise(SIGKILL);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(train(o), testing::KilledBySignal(SIGKILL), "");
-  const RunState s = load_run_state(checkpoint);
-  EXPECT_EQ(s.step, 20);
-  EXPECT_EQ(s.history.size(), 1u);
-  EXPECT_GT(s.seen, 0);
+  const SavedRun s(checkpoint);
+  EXPECT_EQ(s.number("step"), 20);
+  EXPECT_EQ(s.number("epoch"), 1);
+  EXPECT_EQ(s.number("within.seen"), 7 * 16);
   o.after_step = nullptr;
   o.resume = true;
   EXPECT_EQ(train(o), 0);
   expect_equal_checkpoints("whole", "parts");
+}
+
+// The state goes into a file, and the sums of the epoch with it: figures are the same, too.
+TEST_F(TrainingRun, InterruptedRunGoesOnWithinTheEpoch) {
+  EXPECT_EQ(train(options("whole", 2)), 0);
+  TrainOptions o = options("parts", 2);
+  o.after_step = [](int64_t step) {
+    if (step == 3 || step == 15) std::raise(SIGINT);
+  };
+  EXPECT_EQ(train(o), 130);
+  const std::string checkpoint = checkpoint_path((root_ / "parts").string());
+  EXPECT_EQ(SavedRun(checkpoint).number("step"), 4);
+  EXPECT_FALSE(fs::exists(root_ / "parts/report.html"));
+  o.resume = true;
+  EXPECT_EQ(train(o), 130);
+  EXPECT_EQ(SavedRun(checkpoint).number("epoch"), 1);
+  EXPECT_EQ(SavedRun(checkpoint).number("step"), 16);
+  EXPECT_EQ(train(o), 0);
+  expect_equal_checkpoints("whole", "parts");
+  const SavedRun whole(checkpoint_path((root_ / "whole").string())), parts(checkpoint);
+  for (const auto& [name, text] : whole.file().metadata)
+    if (name.find("seconds") == std::string::npos) {
+      EXPECT_EQ(text, parts.file().metadata.at(name)) << name;
+    }
+  EXPECT_EQ(whole.file().metadata.size(), parts.file().metadata.size());
 }
 
 TEST_F(TrainingRun, RefusesWhatWouldLoseARun) {
