@@ -25,7 +25,11 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
     const DType wide = is_floating(tensor_of(a).dtype()) ? kFloat64 : kInt64;
     Ref other;
     try {
-      other = Ref(checked(wrap(tensor_over_array(b, wide))));
+      Tensor values = tensor_over_array(b, wide);
+      // These would promote with nothing but floating tensors.
+      if (values.dtype() >= kUInt16 && values.dtype() != tensor_of(a).dtype())
+        values = values.to(wide);
+      other = Ref(checked(wrap(values)));
     } catch (const PythonError&) {
       if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw;
       PyErr_Clear();  // an array of no numbers is not equal

@@ -19,7 +19,8 @@ import arete
 import arete.numpy as np
 from arete.numpy._ufuncs import _ALL
 
-DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64",
+          "complex128"]
 ERRORS = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
 rng = numpy.random.default_rng(0)
 

@@ -22,7 +22,8 @@ torch = peer()
 
 # ---- NumPy's dtypes
 
-KNOWN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+KNOWN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+         "complex64", "complex128"]
 LACKING = ["longdouble"]  # numbers that Arete has no dtype for
 NO_NUMBERS = ["datetime64[D]", "datetime64[ns]", "timedelta64[s]", "U3", "S3", "V4", "O", [("a", "i4"), ("b", "f8")]]
 

@@ -69,7 +69,8 @@ def test_promotion(name):
 
 
 # Calls that torch's CPU library has for these dtypes: of tensors x and y, a matrix m and indices i.
-CALLS = """x * y; x * 3; x == y; x != 3; x & y; x | y; x ^ y; x / y; x / 3; torch.sqrt(x); torch.exp(x / 70000.0); x + 1.5; x + torch.ones(64)
+CALLS = """x * y; x * 3; x == y; x != 3; x & y; x | y; x ^ y; x / y; x / 3; torch.sqrt(x); torch.exp(x / 70000.0)
+x + 1.5; x + torch.ones(64)
 x.sum(); x.sum(dtype=torch.float64); x.prod(); x.all(); x.any(); m.all(0); m.sum(1)
 x[i]; x[2:9:3]; m.t(); m.flip([0]); torch.roll(x, 3); torch.cat([x, y]); torch.stack([x, y]); torch.diag(x[:4]); x.clone(); x.positive()
 x.float(); x.double(); x.long(); x.int(); x.to(torch.uint8); x.to(torch.uint16); x.to(torch.uint32); x.to(torch.uint64); x.bool(); x.half()
@@ -77,8 +78,9 @@ torch.argsort(x, stable=True); torch.sort(x)[0]; torch.sort(x, descending=True)[
 torch.unique_consecutive(y); torch.isfinite(x); torch.isnan(x); torch.equal(x, y); torch.allclose(x, x); torch.isclose(x, y)
 x.repeat_interleave(2); torch.nn.functional.pad(x, (1, 2)); m.expand(2, 8, 8); torch.kron(x[:3], y[:2]); torch.msort(x); x.view(torch.uint8)
 torch.full((2,), 7, dtype=x.dtype); torch.zeros(2, dtype=x.dtype); torch.ones_like(x); torch.full_like(x, 3); x.new_tensor([1, 2])
-x.clone().fill_(-1); x.clone().zero_(); torch.tensor([1.5, 2.0]).to(x.dtype); torch.tensor([-1.0]).to(x.dtype); torch.tensor([-1]).to(x.dtype)
-x.tolist(); x[2].item(); int(x[1]); bool(x[0]); str(x); str(m[0]); repr(x[:3]); float(x[3]); hash(x.dtype) == hash(x.dtype)
+x.clone().fill_(-1); x.clone().zero_()
+torch.tensor([1.5, 2.0]).to(x.dtype); torch.tensor([-1.0]).to(x.dtype); torch.tensor([-1]).to(x.dtype)
+x.tolist(); x[2].item(); int(x[1]); bool(x[0]); str(x); str(m[0]); repr(x[:3]); float(x[3])
 torch.tensor([[1, 2], [3, 4]], dtype=x.dtype); torch.as_tensor([5], dtype=x.dtype); torch.empty(3, dtype=x.dtype).shape
 torch.arange(3).to(x.dtype); torch.meshgrid(x[:2], y[:3], indexing="ij"); x.unsqueeze(0).repeat(2, 1); torch.where(x == y)[0]
 torch.tensor(70000, dtype=torch.uint16); torch.tensor([-1.5], dtype=x.dtype); torch.full((1,), 2**64 - 1, dtype=x.dtype)"""
@@ -137,8 +139,10 @@ def test_arithmetic_that_torch_has_not(name):
                          (x.sum(dtype=x.dtype), a.sum(dtype=name)), (x.clamp(3, 1000), a.clip(3, 1000)),
                          (x.topk(5)[0], numpy.sort(a)[::-1][:5]), (arete.where(x > y, x, y), numpy.maximum(a, b)),
                          (x.index_select(0, arete.tensor([2, 1])), a[[2, 1]]), (x.masked_fill(x > 9, 7), numpy.where(a > 9, 7, a)),
-                         (x.reshape(8, 8) @ y.reshape(8, 8), a.reshape(8, 8) @ b.reshape(8, 8)), (arete.eye(3, dtype=x.dtype), numpy.eye(3, dtype=name)),
-                         (arete.arange(5, dtype=x.dtype), numpy.arange(5, dtype=name)), (x.tril() if x.dim() > 1 else x, a),
+                         (x.reshape(8, 8) @ y.reshape(8, 8), a.reshape(8, 8) @ b.reshape(8, 8)),
+                         (arete.eye(3, dtype=x.dtype), numpy.eye(3, dtype=name)),
+                         (arete.arange(5, dtype=x.dtype), numpy.arange(5, dtype=name)),
+                         (x.reshape(8, 8).tril(), numpy.tril(a.reshape(8, 8))),
                          (x.scatter_add(0, arete.zeros(64, dtype=arete.int64), x)[0], a[0] + a.sum(dtype=name))):
         assert numpy.array_equal(mine.numpy(), theirs), (mine, theirs)
         assert mine.numpy().dtype == theirs.dtype
@@ -154,8 +158,8 @@ def test_arithmetic_that_torch_has_not(name):
 def test_uint64_numbers():
     top = 2**64 - 1
     t = arete.tensor([top, 5], dtype=arete.uint64)
-    assert t.tolist() == [top, 5] and t[0].item() == top and int(t[0]) == top and str(t) == str(torch.tensor([top, 5], dtype=torch.uint64)).replace(
-        "torch.", "arete.")
+    assert t.tolist() == [top, 5] and t[0].item() == top and int(t[0]) == top
+    assert repr(t) == "tensor([18446744073709551615,                    5], dtype=arete.uint64)"
     t[1] = 2**63
     assert t.tolist() == [top, 2**63] and (t == 2**63).tolist() == [False, True] and (t > 2**63 - 1).all()
     assert t.float().tolist() == [float(2**64), float(2**63)] and arete.full((1,), 2**63, dtype=arete.uint64).item() == 2**63

@@ -238,7 +238,8 @@ def from_dlpack(source, device=None, copy=None):
     return t.clone() if copy else t
 
 
-_TYPESTR = {_C.float16: "<f2", _C.float32: "<f4", _C.float64: "<f8", _C.uint8: "|u1", _C.uint16: "<u2", _C.uint32: "<u4", _C.uint64: "<u8", _C.int8: "|i1",
+_TYPESTR = {_C.float16: "<f2", _C.float32: "<f4", _C.float64: "<f8", _C.uint8: "|u1", _C.uint16: "<u2", _C.uint32: "<u4",
+            _C.uint64: "<u8", _C.int8: "|i1",
             _C.int16: "<i2", _C.int32: "<i4", _C.int64: "<i8", _C.bool: "|b1", _C.complex64: "<c8",
             _C.complex128: "<c16"}
 
@@ -423,7 +424,8 @@ def _old_type(dtype, kind):
     """The name of the old class of tensors of a dtype in the memory of a kind of device."""
     name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
             "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-            "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"}.get(dtype._name, dtype._name.capitalize())
+            "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"}.get(
+                dtype._name, dtype._name.capitalize())
     return f"torch.{'' if kind == 'cpu' else kind + '.'}{name}Tensor"
 
 

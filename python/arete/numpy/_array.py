@@ -628,7 +628,8 @@ def tensor_of(x, dtype=None, device=None):
         t = x.base._tensor.reshape(-1)
     elif type(x) in (int, float, _b.bool, complex):
         if d is None:
-            d = _FLOAT64 if type(x) is float else _whole_dtype(x) if type(x) is int else _BOOL if type(x) is _b.bool else COMPLEX128._tensor_dtype
+            d = (_FLOAT64 if type(x) is float else _whole_dtype(x) if type(x) is int else _BOOL if type(x) is _b.bool
+                 else COMPLEX128._tensor_dtype)
         return _t.full((), _in_kind(x, d), dtype=d, device=device or _device)
     elif hasattr(x, "__array_interface__") or type(x).__module__ == "numpy":
         return _from_numpy(x, d, device)

@@ -92,7 +92,7 @@ def _additive(name, run, combine, identity):
         return result_into(r, out)
 
     function.__name__ = name
-    function.__doc__ = f"The {'sum' if name == 'sum' else 'product'} of elements, of all or along axes; that of whole numbers is int64 or uint64."
+    function.__doc__ = f"The {'sum' if name == 'sum' else 'product'} of elements, of all or along axes; of whole numbers int64 or uint64."
     return function
 
 

@@ -8,7 +8,8 @@ from .. import _C
 
 __all__ = [
     "dtype", "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating",
-    "bool_", "byte", "ubyte", "short", "ushort", "intc", "uintc", "uint", "ulong", "ulonglong", "uintp", "int_", "long", "longlong", "intp", "half", "single", "double", "csingle", "cdouble",
+    "bool_", "byte", "ubyte", "short", "ushort", "intc", "uintc", "uint", "ulong", "ulonglong", "uintp",
+    "int_", "long", "longlong", "intp", "half", "single", "double", "csingle", "cdouble",
     "finfo", "iinfo", "result_type", "promote_types", "can_cast", "issubdtype", "isdtype", "min_scalar_type", "common_type",
     "mintypecode", "typename", "ScalarType", "sctypeDict", "typecodes",
 ]
@@ -207,7 +208,8 @@ for _name, _target in {
         _b.bool: "bool", _b.int: "int64", _b.float: "float64", _b.complex: "complex128", "bool_": "bool", "int": "int64",
         "float": "float64", "complex": "complex128", "q": "int64", "p": "int64", "n": "int64", "long": "int64", "longlong": "int64",
         "intp": "int64", "intc": "int32", "short": "int16", "byte": "int8", "ubyte": "uint8", "ushort": "uint16", "uintc": "uint32",
-        "uint": "uint64", "ulong": "uint64", "ulonglong": "uint64", "uintp": "uint64", "Q": "uint64", "P": "uint64", "N": "uint64", "half": "float16", "single": "float32",
+        "uint": "uint64", "ulong": "uint64", "ulonglong": "uint64", "uintp": "uint64", "Q": "uint64", "P": "uint64", "N": "uint64",
+        "half": "float16", "single": "float32",
         "double": "float64", "csingle": "complex64", "cdouble": "complex128", "int_": "int64", "float_": "float64"}.items():
     _KNOWN[_name] = _KNOWN[_target]
 __all__ += [*(d.name for d in OF_TENSOR.values())]

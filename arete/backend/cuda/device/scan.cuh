@@ -101,6 +101,7 @@ struct Linear {
   DEVICE T lane_xor(T v, int n) { return __shfl_xor_sync(~0u, v, n); }
 SHUFFLES(i32)
 SHUFFLES(i64)
+SHUFFLES(u64)
 SHUFFLES(f32)
 SHUFFLES(f64)
 #undef SHUFFLES
