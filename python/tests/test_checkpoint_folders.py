@@ -270,3 +270,20 @@ def test_who_is_killed_while_he_saves_loses_nothing(tmp_path):
     saved(tmp_path / "c")  # and what they left is cleared away
     assert len([f for f in (tmp_path / "c").iterdir() if not f.name.startswith(".index")]) == 2
     shutil.rmtree(tmp_path / "c")
+
+
+def test_all_that_a_folder_has(tmp_path):
+    from arete.distributed import checkpoint as dcp
+    from arete.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner
+    from arete.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+    weights = arete.nn.Linear(2, 3).state_dict()
+    dcp.save({"model": weights, "step": 3}, checkpoint_id=tmp_path / "c", no_dist=True)
+    state = {}
+    _load_state_dict(state, storage_reader=dcp.FileSystemReader(tmp_path / "c"), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    assert state["step"] == 3 and all(arete.equal(state["model"][k], v) for k, v in weights.items())
+    with pytest.raises(ValueError, match="must be empty"):
+        _load_state_dict(state, storage_reader=dcp.FileSystemReader(tmp_path / "c"), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    known = {"step": 0}
+    _load_state_dict(known, storage_reader=dcp.FileSystemReader(tmp_path / "c"), no_dist=True)
+    assert known == {"step": 3}

@@ -226,3 +226,24 @@ def test_the_modules_are_the_same_program(tmp_path):
         done = subprocess.run([sys.executable, "-m", f"arete.distributed.{name}", "--standalone", *shell("echo here")], capture_output=True,
                               text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "[0] here\n"), done.stderr
+
+
+def test_parsed_options(tmp_path, capfd):
+    """torchrun's parser, whose options programs that launch others fill in."""
+    from arete.distributed import run as runner
+    from arete.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    program = tmp_path / "p.py"
+    program.write_text("import os, sys\nprint(os.environ['RANK'], os.environ['WORLD_SIZE'], sys.argv[1:])\n"
+                       "sys.exit(int(sys.argv[1]) if os.environ['RANK'] == '1' else 0)\n")
+    parser = runner.get_args_parser()
+    args = parser.parse_args(["--nproc_per_node=2", "--standalone", "--max-restarts", "0", str(program), "0", "--lr=1"])
+    assert (args.nnodes, args.standalone, args.training_script_args) == ("1:1", True, ["0", "--lr=1"])
+    runner.run(args)
+    assert sorted(capfd.readouterr().out.splitlines()) == ["[0] 0 2 ['0', '--lr=1']", "[1] 1 2 ['0', '--lr=1']"]
+    args.training_script_args = ["3"]
+    with pytest.raises(ChildFailedError, match="exit code 3"):
+        runner.run(args)
+    for option in ("--nnodes=1:4", "--virtual-local-rank", "--run-path"):
+        with pytest.raises(NotImplementedError):
+            runner.run(parser.parse_args([option, str(program)]))

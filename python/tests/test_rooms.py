@@ -30,8 +30,8 @@ ORDER = """
     _dynamo _formats _torchvision _utils nested cuda distributions library optim utils distributed.tensor
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
-    distributed.fsdp distributed.launcher
-    distributed._composable
+    distributed.fsdp distributed.launcher distributed.run
+    distributed._composable distributed.launch
     cupy export hub jit training distributed.pipelining
     cupyx onnx
     numba pycuda

@@ -209,3 +209,59 @@ def test_what_is_not_there_says_so():
         arete.xpu.synchronize()
     with pytest.raises(TypeError, match="dtype"):
         arete.ones(2, dtype=arete.uint3)
+
+
+def test_states_of_optimizers_by_names_and_numbers():
+    class Apart(arete.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = arete.nn.Linear(2, 2), arete.nn.Linear(2, 1, bias=False)
+
+    fsdp, keys = arete.distributed.fsdp.FullyShardedDataParallel, arete.distributed.fsdp.fully_sharded_data_parallel.OptimStateKeyType
+    net = Apart()
+    optim = arete.optim.Adam([{"params": net.b.parameters()}, {"params": net.a.parameters(), "lr": 0.5}])
+    net.b(net.a(arete.ones(1, 2))).sum().backward()
+    optim.step()
+    numbered = optim.state_dict()
+    named = fsdp.rekey_optim_state_dict(numbered, keys.PARAM_NAME, net, optim=optim)
+    assert [g["params"] for g in named["param_groups"]] == [["b.weight"], ["a.weight", "a.bias"]]
+    assert named["state"]["b.weight"]["exp_avg"] is numbered["state"][0]["exp_avg"] and named["param_groups"][1]["lr"] == 0.5
+    assert fsdp.rekey_optim_state_dict(named, keys.PARAM_NAME, net, optim=optim) == named
+    back = fsdp.rekey_optim_state_dict(named, keys.PARAM_ID, net, optim=optim)
+    assert back["state"].keys() == numbered["state"].keys() and back["param_groups"] == numbered["param_groups"]
+    # without the optimizer as the module has them
+    assert fsdp.rekey_optim_state_dict(named, keys.PARAM_ID, net)["param_groups"][0]["params"] == [2]
+    with pytest.raises(ValueError, match="no parameter 'c'"):
+        fsdp.rekey_optim_state_dict({"state": {"c": {}}, "param_groups": []}, keys.PARAM_ID, net)
+
+
+def test_names_of_the_profiler():
+    profiler = arete.profiler
+    assert profiler.profiler.profile is profiler.profile and profiler.profiler._default_schedule_fn(3) is profiler.ProfilerAction.RECORD
+    with pytest.warns(UserWarning, match="XPU is not available"):
+        p = profiler.profile(activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.XPU])
+    assert p.activities == {profiler.ProfilerActivity.CPU} and not arete.autograd._profiler_enabled()
+    with pytest.raises(ValueError, match="No valid profiler activities"), pytest.warns(UserWarning):
+        profiler.profile(activities=[profiler.ProfilerActivity.MTIA])
+    p.start()
+    assert arete.autograd._profiler_enabled()
+    arete.ones(2).exp()
+    arete.autograd._disable_profiler()
+    assert not arete.autograd._profiler_enabled() and "exp" in {e.name for e in p.events()}
+    with pytest.raises(RuntimeError, match="not running"):
+        arete.autograd._disable_profiler()
+    if not arete.cuda.is_available():
+        with pytest.raises(RuntimeError, match="needs a GPU"):
+            arete.cuda.profiler.start()
+    with pytest.raises(NotImplementedError):
+        arete.cuda.profiler.init("file")
+
+
+def test_tensors_of_classes_with_attributes():
+    from arete._tensor import _rebuild_from_type_v2
+
+    class Named(arete.Tensor):
+        pass
+
+    made = _rebuild_from_type_v2(arete.ones, Named, (2,), {"title": "x"})
+    assert type(made) is Named and made.title == "x" and made.tolist() == [1, 1]

@@ -29,7 +29,7 @@ def __getattr__(name: str):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    if name in ("DeviceType", "kineto_available"):
+    if name in ("DeviceType", "kineto_available", "_disable_profiler", "_profiler_enabled"):
         from .. import profiler
 
         return getattr(profiler, name)

@@ -10,7 +10,7 @@ from .._operators import _tensor_types
 from .._cuda_streams import (  # noqa: F401
     Event, ExternalStream, Stream, StreamContext, _number, current_stream, default_stream, set_stream, stream,
 )
-from . import amp, memory, nccl, nvtx, random  # noqa: F401
+from . import amp, memory, nccl, nvtx, profiler, random  # noqa: F401
 from ._graph import CUDAGraph, graph, graph_pool_handle  # noqa: F401
 from .memory import *  # noqa: F403
 from .random import (  # noqa: F401

@@ -86,15 +86,6 @@ def is_ucc_available() -> bool:
     return False
 
 
-def is_xccl_available() -> bool:
-    """Whether processes can talk through Intel's XCCL.
-
-    >>> arete.distributed.is_xccl_available()
-    False
-    """
-    return False
-
-
 def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of that name.
 

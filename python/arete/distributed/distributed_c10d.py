@@ -58,7 +58,7 @@ __all__ = [
     "new_subgroups", "new_subgroups_by_enumeration", "get_pg_count", "get_process_group_ranks", "get_global_rank", "get_group_rank",
     "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
     "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "recv", "isend", "irecv",
-    "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous",
+    "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous", "is_xccl_available",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
@@ -549,6 +549,15 @@ def monitored_barrier(group: Optional[ProcessGroup] = None, timeout: Optional[ti
     """The same, in which rank 0 names the first process that does not come in time, or all of them."""
     if _is_member(group, "monitored_barrier"):
         _of(group)._monitored_barrier(timeout, wait_all_ranks)
+
+
+def is_xccl_available() -> bool:
+    """Whether processes can talk through Intel's XCCL.
+
+    >>> arete.distributed.is_xccl_available()
+    False
+    """
+    return False
 
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, *, timeout: timedelta = default_pg_timeout):

@@ -7,6 +7,7 @@ import functools
 import os
 import warnings
 import weakref
+from typing import Any, Callable
 
 from .. import _C
 
@@ -23,6 +24,10 @@ class ProfilerActivity(enum.Enum):
 
     CPU = 0
     CUDA = 1
+    XPU = 2  # of devices that there are not
+    MTIA = 3
+    HPU = 4
+    PrivateUse1 = 5
 
 
 class DeviceType(enum.Enum):
@@ -241,6 +246,34 @@ def _warn_without_gpu(asked: bool) -> None:
         warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=4)
 
 
+def __getattr__(name: str):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.profiler")
+    raise AttributeError(f"module 'arete.profiler' has no attribute '{name}'")
+
+
+def _default_schedule_fn(_: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
+
+
+_latest: Callable[[], Any] = lambda: None  # the profile that began last, while there is one
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler runs."""
+    running = _latest()
+    return running is not None and running._profiler.is_running
+
+
+def _disable_profiler() -> None:
+    """Ends the one that runs. What it has recorded stays with its `profile`."""
+    if not _profiler_enabled():
+        raise RuntimeError("Can't disable the profiler when it's not running")
+    _latest().stop()
+
+
 class profile(_Results):
     """Records what the library does between start() and stop(), or within a `with` block, on all threads; with a
     schedule, only in the steps that it names. GPU work shows where there is a GPU. `with_stack`: Python frames of
@@ -266,6 +299,11 @@ class profile(_Results):
         if use_cuda is not None:
             chosen = (chosen | {ProfilerActivity.CUDA}) if use_cuda else (chosen - {ProfilerActivity.CUDA})
         if not chosen or not all(isinstance(a, ProfilerActivity) for a in chosen):
+            raise ValueError("No valid profiler activities found")
+        for absent in [a for a in chosen if a not in (ProfilerActivity.CPU, ProfilerActivity.CUDA)]:
+            warnings.warn(f"{absent.name} is not available, disabling {absent.name} profiling", stacklevel=2)
+            chosen.discard(absent)
+        if not chosen:
             raise ValueError("No valid profiler activities found")
         self.activities = chosen
         self.schedule = schedule
@@ -296,6 +334,8 @@ class profile(_Results):
         return ProfilerAction(self.schedule(self.step_num)) if self.schedule else ProfilerAction.RECORD
 
     def start(self) -> None:
+        global _latest
+        _latest = weakref.ref(self)
         _warn_without_gpu(ProfilerActivity.CUDA in self.activities and ProfilerActivity.CPU not in self.activities)
         self._profiler.start()
 

@@ -440,6 +440,21 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
     group.agree(problem)
 
 
+class _EmptyStateDictLoadPlanner:
+    """For _load_state_dict(): all that the folder has is wanted."""
+
+
+def _load_state_dict(state_dict: dict, storage_reader: Any, process_group: Any = None, coordinator_rank: int = 0, no_dist: bool = False,
+                     planner: Any = None) -> None:
+    """load(), or with an _EmptyStateDictLoadPlanner all that the folder has, whole, into an empty dictionary. Nobody coordinates, so it
+    does not matter who is to."""
+    if not isinstance(planner, _EmptyStateDictLoadPlanner):
+        return load(state_dict, storage_reader=storage_reader, planner=planner, process_group=process_group, no_dist=no_dist)
+    if state_dict:
+        raise ValueError("_load_state_dict: with an _EmptyStateDictLoadPlanner the state must be empty")
+    state_dict.update(read_all(_place(None, storage_reader, FileSystemReader)))
+
+
 def read_all(folder: Any) -> Any:
     """The state that a folder has, whole, nested as it was saved. What rank 0 has not saved itself is under its name."""
     checkpoint = _d.Checkpoint(os.fspath(folder))

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._refused import refused as _refused
 from ... import serialization
+from ._files import _EmptyStateDictLoadPlanner as _EmptyStateDictLoadPlanner
+from ._files import _load_state_dict as _load_state_dict
 from ._files import read_all, save
 
 __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
@@ -25,7 +26,3 @@ def dcp_to_torch_save(dcp_checkpoint_dir: Any, torch_save_path: Any) -> None:
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: Any) -> None:
     """Writes a dictionary from a file of `arete.save()` to a folder that any number of processes can load. The file may run code."""
     save(serialization.load(torch_save_path, weights_only=False), checkpoint_id=dcp_checkpoint_dir, no_dist=True)
-
-
-globals().update(_refused(__name__, "checkpoints are folders, and what is loaded is the state that is given",
-                          "_EmptyStateDictLoadPlanner", "_load_state_dict"))

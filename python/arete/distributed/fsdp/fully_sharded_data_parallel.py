@@ -291,6 +291,42 @@ class FullyShardedDataParallel(nn.Module):
         return local
 
     @staticmethod
+    def rekey_optim_state_dict(optim_state_dict: dict, optim_state_key_type: str, model: nn.Module, optim_input: Any = None,
+                               optim: Any = None) -> dict:
+        """A state of an optimizer under the parameters' names instead of their numbers, or under numbers instead of names. Parameters are
+        numbered as `optim`, or `optim_input` (parameters or groups of them), has them, else as the module. ValueError for names and
+        numbers that the module has not.
+
+        >>> net = nn.Linear(2, 1)
+        >>> optim = arete.optim.SGD(net.parameters(), 0.1)
+        >>> FSDP = arete.distributed.fsdp.FullyShardedDataParallel
+        >>> FSDP.rekey_optim_state_dict(optim.state_dict(), "PARAM_NAME", net)["param_groups"][0]["params"]
+        ['weight', 'bias']
+        """
+        if optim_state_key_type not in (OptimStateKeyType.PARAM_NAME, OptimStateKeyType.PARAM_ID):
+            raise ValueError(f"rekey_optim_state_dict: a type of keys is a member of OptimStateKeyType, got {optim_state_key_type!r}")
+        if optim is not None:
+            numbered = [p for group in optim.param_groups for p in group["params"]]
+        elif optim_input is not None:
+            numbered = [p for x in optim_input for p in (x["params"] if isinstance(x, dict) else (x,))]
+        else:
+            numbered = list(model.parameters())
+        names = {id(p): name.replace(_WRAPPED + ".", "") for name, p in model.named_parameters()}
+        by_name = optim_state_key_type == OptimStateKeyType.PARAM_NAME
+        keys = dict(enumerate(names.get(id(p)) for p in numbered))
+        keys = keys if by_name else {name: i for i, name in keys.items()}
+
+        def renamed(key: Any) -> Any:
+            if isinstance(key, str) is by_name:
+                return key
+            if keys.get(key) is None:
+                raise ValueError(f"rekey_optim_state_dict: the module has no parameter {key!r}")
+            return keys[key]
+
+        return {"state": {renamed(k): v for k, v in optim_state_dict["state"].items()},
+                "param_groups": [{**group, "params": [renamed(k) for k in group["params"]]} for group in optim_state_dict["param_groups"]]}
+
+    @staticmethod
     def shard_full_optim_state_dict(full_optim_state_dict: dict, model: nn.Module, optim_input: Any = None, optim: Any = None) -> dict:
         """What optim.load_state_dict() takes, from a state with whole tensors."""
         return states.local_optimizer_state(model, optim, full_optim_state_dict)
