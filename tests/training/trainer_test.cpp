@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -42,13 +43,16 @@ struct Training {
     manual_seed(1);
     return nn::Sequential(nn::Linear(4, 16), nn::ReLU(), nn::Dropout(0.2), nn::Linear(16, 2));
   }
-  explicit Training(const std::string& folder = "")
+  explicit Training(const std::string& folder = "", std::shared_ptr<Callback> more = nullptr,
+                    int64_t accumulate = 1)
       : net(network()), optimizer(net.parameters(), {.lr = 0.02}), scheduler(optimizer, 6) {
     TrainerOptions o;
     o.scheduler = &scheduler;
     o.metrics = {
         {"accuracy", std::make_shared<metrics::Accuracy>(metrics::ClassOptions{.num_classes = 2})}};
     o.callbacks = {stop};
+    if (more) o.callbacks.push_back(more);
+    o.accumulate = accumulate;
     o.folder = folder;
     o.progress = false;
     trainer.emplace(net, optimizer, loss_of, o);
@@ -123,6 +127,49 @@ TEST(Trainer, AResumedRunHasTheSameBits) {
   EXPECT_THROW(plain.load_checkpoint(folder / "parts/last.safetensors"), ValueError);
   std::ofstream(folder / "parts/last.safetensors") << "no file of this kind";
   EXPECT_THROW(run.trainer->load_checkpoint(folder / "parts/last.safetensors"), IoError);
+}
+
+// Dropout and the order of the examples draw from one generator, and the figures are sums over the
+// whole epoch.
+TEST(Trainer, AnInterruptedRunGoesOnWithinTheEpoch) {
+  struct Interrupts : Callback {
+    explicit Interrupts(std::vector<int64_t> steps) : steps(std::move(steps)) {}
+    void on_step_end(Trainer& t) override {
+      if (std::ranges::count(steps, t.step())) t.interrupt();
+    }
+    std::vector<int64_t> steps;
+  };
+  const auto set = points();
+  const Folder folder;
+  for (const int64_t accumulate : {1, 2}) {
+    std::vector<nn::StateDict> ends;
+    std::vector<std::vector<Figures>> figures;
+    // Of 7 batches. Step 7 (of the first pass) ends an epoch, which then has its figures.
+    for (const auto& steps : {std::vector<int64_t>{}, std::vector<int64_t>{2, 6, 7, 9}}) {
+      const std::string name =
+          folder / (std::to_string(accumulate) + (steps.empty() ? "whole" : "parts"));
+      for (int fits = 0;; ++fits) {
+        ASSERT_LT(fits, 10);
+        Training run(name, std::make_shared<Interrupts>(steps), accumulate);
+        data::DataLoader train(set, {.batch_size = 7, .shuffle = true}),
+            test(set, {.batch_size = 16});
+        auto history = run.trainer->fit(train, &test, 3, true);
+        if (fits < int(steps.size()) && run.trainer->epoch() < 3) continue;
+        EXPECT_EQ(run.trainer->epoch(), 3);
+        for (Figures& f : history) f.erase("seconds");
+        ends.push_back(run.net.state_dict());
+        figures.push_back(history);
+        break;
+      }
+    }
+    EXPECT_EQ(figures[0], figures[1]);
+    for (const auto& [name, t] : ends[0]) EXPECT_TRUE(equal(t, ends[1].at(name))) << name;
+  }
+  // Without a folder nothing is kept of an epoch that was left.
+  Training run("", std::make_shared<Interrupts>(std::vector<int64_t>{2}));
+  data::DataLoader train(set, {.batch_size = 8});
+  EXPECT_TRUE(run.trainer->fit(train, nullptr, 1).empty());
+  EXPECT_EQ(run.trainer->seen(), 16);
 }
 
 TEST(Trainer, StopsEarly) {
@@ -200,6 +247,7 @@ TEST(Trainer, RefusesWhatMeansNothing) {
   optim::SGD sgd(net.parameters(), {.lr = 1});
   EXPECT_THROW(Trainer(net, sgd, loss_of, {.accumulate = 0}), ValueError);
   EXPECT_THROW(Trainer(net, sgd, loss_of, {.precision = kInt8}), ValueError);
+  EXPECT_THROW(Trainer(net, sgd, loss_of, {.checkpoint_every = 2}), ValueError);
   EXPECT_THROW(Trainer(net, sgd, nullptr), ValueError);
   nn::ReLU nothing;
   EXPECT_THROW(Trainer(nothing, sgd, loss_of), ValueError);
