@@ -48,6 +48,59 @@ def test_fit_validate_predict():
     assert arete.isfinite(trainer.loss)
 
 
+class Interrupts(Callback):
+    def __init__(self, *steps):
+        self.steps = steps
+
+    def on_step_end(self, trainer):
+        if trainer.step in self.steps:
+            trainer.interrupt()
+
+
+@pytest.mark.parametrize("accumulate, workers", [(1, 0), (2, 0), (1, 2)])
+def test_an_interrupted_run_goes_on_within_the_epoch(tmp_path, accumulate, workers):
+    """Dropout and the order of the examples draw from one generator, and the figures are sums over the whole epoch."""
+    data, ends = _data(), []
+    for folder, steps in (("whole", ()), ("parts", (2, 6, 7, 9))):
+        for fits in range(10):
+            net = _net()  # a new process
+            trainer = _trainer(net, folder=str(tmp_path / folder), callbacks=[Interrupts(*steps)], accumulate=accumulate)
+            loader = DataLoader(data, 7, shuffle=True, num_workers=workers)
+            history = trainer.fit(loader, DataLoader(data, 16), epochs=3, resume=True)
+            if trainer.epoch == 3:
+                break
+        assert fits == len(steps)
+        ends.append((net.state_dict(), [{k: v for k, v in h.items() if k != "seconds"} for h in history]))
+    (a, figures), (b, again) = ends
+    assert figures == again and all(arete.equal(a[k], b[k]) for k in a)
+
+
+def test_checkpoints_within_an_epoch(tmp_path):
+    """A run that is ended by an error goes on from the latest of them."""
+    data, ends = _data(), []
+
+    class Fails(Callback):
+        def on_step_end(self, trainer):
+            if trainer.step == 9 and trainer.folder.endswith("fails"):
+                raise KeyboardInterrupt
+
+    for folder in ("whole", "fails"):
+        trainer = _trainer(net := _net(), folder=str(tmp_path / folder), callbacks=[Fails()], checkpoint_every=2)
+        try:
+            trainer.fit(DataLoader(data, 8, shuffle=True), epochs=2)
+        except KeyboardInterrupt:
+            assert arete.load(tmp_path / folder / "last.pt")["step"] == 8
+            (tmp_path / folder).rename(tmp_path / "goes_on")
+            trainer = _trainer(net := _net(), folder=str(tmp_path / "goes_on"), callbacks=[Fails()])
+            trainer.fit(DataLoader(data, 8, shuffle=True), epochs=2, resume=True)
+        ends.append((net.state_dict(), trainer.history[-1]["train_loss"]))
+    assert ends[0][1] == ends[1][1] and all(arete.equal(v, ends[1][0][k]) for k, v in ends[0][0].items())
+    with pytest.raises(ValueError, match="checkpoint_every"):
+        _trainer(_net(), checkpoint_every=2)
+    with pytest.raises(ValueError, match="a loader that has a state_dict"):
+        _trainer(_net(), folder=str(tmp_path / "list"), checkpoint_every=1).fit([data.tensors, data.tensors])
+
+
 def test_a_resumed_run_has_the_same_bits(tmp_path):
     data, ends = _data(), []
     for folder, parts in (("whole", [4]), ("parts", [2, 4])):

@@ -40,7 +40,7 @@ class Trainer:
     `loss`: a function of outputs and targets. `scheduler` steps after each epoch, or with `scheduler_interval="step"` after each update
     (one that wants a figure, as ReduceLROnPlateau, gets `monitor`). `metrics`: of arete.metrics, by name. `accumulate`: batches whose
     gradients are added before an update. `precision`: "bfloat16", or "float16", which scales losses. `folder`: where last.pt and best.pt
-    (by `monitor`) are written after each epoch. `compile`: the module is compiled. `profiler`: its step() is called after each update.
+    (by `monitor`) are written after each epoch, and last.pt after `checkpoint_every` updates, too. `compile`: the module is compiled. `profiler`: its step() is called after each update.
 
     Started by `arete run`, each process trains on its part: the loader has a DistributedSampler, gradients and figures are those of all
     processes, and rank 0 writes.
@@ -57,7 +57,7 @@ class Trainer:
                  metrics: Optional[dict] = None, device: Any = None, accumulate: int = 1, clip_norm: Optional[float] = None,
                  precision: Optional[str] = None, callbacks: Sequence[Callback] = (), folder: Optional[str] = None,
                  monitor: Optional[str] = None, mode: str = "min", compile: bool = False, profiler: Any = None,
-                 progress: bool = True) -> None:
+                 progress: bool = True, checkpoint_every: int = 0) -> None:
         if scheduler_interval not in ("epoch", "step"):
             raise ValueError(f"scheduler_interval must be 'epoch' or 'step', but got {scheduler_interval!r}")
         if scheduler_interval == "step" and isinstance(scheduler, ReduceLROnPlateau):
@@ -68,9 +68,13 @@ class Trainer:
             raise ValueError(f"precision must be 'float32', 'bfloat16' or 'float16', but got {precision!r}")
         if accumulate < 1:
             raise ValueError(f"accumulate must be at least 1, but got {accumulate}")
+        if checkpoint_every < 0 or checkpoint_every and folder is None:
+            raise ValueError(f"checkpoint_every is a number of updates, and needs a folder, but got {checkpoint_every}")
         if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
             dist.init_process_group()
         self.is_distributed = dist.is_initialized() and dist.get_world_size() > 1
+        if self.is_distributed and checkpoint_every:
+            raise ValueError("checkpoint_every: several processes save between epochs only")
         self.rank = dist.get_rank() if self.is_distributed else 0
         self.device = _C.device(device) if device is not None else next(model.parameters()).device
         self.model, self.optimizer, self.loss_function = model.to(self.device), optimizer, loss
@@ -89,6 +93,9 @@ class Trainer:
         self.best = math.inf if mode == "min" else -math.inf
         self.loss: Any = None
         self.should_stop = False
+        self.checkpoint_every, self._interrupted = checkpoint_every, False
+        self._losses, self._loader = MeanMetric(), None  # of the epoch under way
+        self._within: Optional[dict] = None  # where the epoch goes on
 
     def compute(self, batch: Any) -> tuple:
         """Outputs, targets and the loss of a batch, of which metrics take the first two."""
@@ -107,20 +114,27 @@ class Trainer:
 
     def fit(self, train: Iterable, validation: Optional[Iterable] = None, epochs: int = 1, resume: bool = False) -> list:
         """Trains until there are `epochs` epochs, and gives their figures. `resume`: goes on from last.pt of the folder where it is
-        there, with the same bits as if the run had not ended, as long as the loaders draw from the program's generator alone."""
+        there, between two epochs or within one, with the same bits as if the run had not ended, as long as the loaders draw from the
+        program's generator alone."""
         self._check_sampler(train)
+        self._within = None
         if resume:
             if self.folder is None:
                 raise ValueError("resume needs a folder")
             if os.path.exists(os.path.join(self.folder, "last.pt")):
                 self.load_checkpoint(os.path.join(self.folder, "last.pt"))
-        self.should_stop = False
+        self.should_stop = self._interrupted = False
         self._call("on_fit_begin")
         with self.profiler if hasattr(self.profiler, "__enter__") else contextlib.nullcontext():
-            while self.epoch < epochs and not self.should_stop:
+            while self.epoch < epochs and not self.should_stop and not self._interrupted:
                 self._one_epoch(train, validation, epochs)
         self._call("on_fit_end")
         return self.history
+
+    def interrupt(self) -> None:
+        """Ends fit() after the update under way. The epoch has no figures then, but with a folder the state is saved, so that a resumed run
+        goes on within it."""
+        self._interrupted = True
 
     def validate(self, loader: Iterable) -> dict:
         """The mean loss and the metrics, under "val_" and their names."""
@@ -145,6 +159,12 @@ class Trainer:
                  "callbacks": [c.state_dict() for c in self.callbacks]}
         if self.scheduler is not None:
             state["scheduler"] = self.scheduler.state_dict()
+        if self._loader is not None:  # within an epoch
+            if self.is_distributed or not hasattr(self._loader, "state_dict"):
+                raise ValueError("within an epoch the state of a run is that of one process, with a loader that has a state_dict()")
+            state["within"] = {"loader": self._loader.state_dict(), "losses": self._losses.state_dict(),
+                               "metrics": {name: m.state_dict() for name, m in self.metrics.items()},
+                               "seconds": time.monotonic() - self._start}
         return state
 
     def load_state_dict(self, state: dict) -> None:
@@ -161,6 +181,7 @@ class Trainer:
             callback.load_state_dict(own)
         self.epoch, self.step, self.best = state["epoch"], state["step"], state["best"]
         self.history = [dict(figures) for figures in state["history"]]
+        self._within = state.get("within")
         # With another number of processes nothing is as it was: random numbers go on from where they are.
         if len(state["random"]) == (dist.get_world_size() if self.is_distributed else 1):
             random.set_rng_state(state["random"][self.rank])
@@ -208,13 +229,22 @@ class Trainer:
             net.train(before)
 
     def _one_epoch(self, train: Any, validation: Any, epochs: int) -> None:
-        start = time.monotonic()
+        self._start = time.monotonic()
         if isinstance(getattr(train, "sampler", None), DistributedSampler):
             train.sampler.set_epoch(self.epoch)
         self._call("on_epoch_begin")
-        losses, shown = MeanMetric(), 0.0
+        losses, shown = self._losses, 0.0
+        losses.reset()
         for metric in self.metrics.values():
             metric.reset()
+        if self._within is not None:
+            within, self._within = self._within, None
+            self._start -= within["seconds"]
+            losses.load_state_dict(within["losses"])
+            for name, metric in self.metrics.items():
+                metric.load_state_dict(within["metrics"][name])
+            train.load_state_dict(within["loader"])
+        self._loader = train
         with self._mode(True):
             batches = iter(train)
             while group := list(itertools.islice(batches, self.accumulate)):
@@ -226,14 +256,21 @@ class Trainer:
                     shown = time.monotonic()
                     sys.stderr.write(f"\repoch {self.epoch + 1}/{epochs}  step {self.step}  loss {float(losses.compute()):.4f} ")
                     sys.stderr.flush()
+                if self.folder is not None and not self.is_distributed and (
+                        self._interrupted or self.checkpoint_every and self.step % self.checkpoint_every == 0):
+                    self.save_checkpoint(os.path.join(self.folder, "last.pt"))
+                if self._interrupted:
+                    self._loader = None
+                    return
                 if self.should_stop:
                     break
+        self._loader = None
         figures = {"train_loss": float(self._total(losses)), **self._values("train_")}
         if validation is not None:
             figures.update(self._evaluated(validation, "val_"))
         self.epoch += 1
         figures.update(epoch=self.epoch, step=self.step, lr=float(self.optimizer.param_groups[0]["lr"]),
-                       seconds=time.monotonic() - start)
+                       seconds=time.monotonic() - self._start)
         self.history.append(figures)
         if self.scheduler is not None and self.scheduler_interval == "epoch":
             self._step_scheduler()
