@@ -40,7 +40,8 @@ class Trainer:
     `loss`: a function of outputs and targets. `scheduler` steps after each epoch, or with `scheduler_interval="step"` after each update
     (one that wants a figure, as ReduceLROnPlateau, gets `monitor`). `metrics`: of arete.metrics, by name. `accumulate`: batches whose
     gradients are added before an update. `precision`: "bfloat16", or "float16", which scales losses. `folder`: where last.pt and best.pt
-    (by `monitor`) are written after each epoch, and last.pt after `checkpoint_every` updates, too. `compile`: the module is compiled. `profiler`: its step() is called after each update.
+    (by `monitor`) are written after each epoch, and last.pt after `checkpoint_every` updates, too. `compile`:
+    the module is compiled. `profiler`: its step() is called after each update.
 
     Started by `arete run`, each process trains on its part: the loader has a DistributedSampler, gradients and figures are those of all
     processes, and rank 0 writes.
