@@ -323,6 +323,63 @@ TEST(Pointwise, contraction_is_what_the_program_says) {
     }
 }
 
+/// Bits at random.
+void fill_integers(GuardedBuffer& t, std::mt19937_64& rng) {
+  for (IndexWalk w(t.layout().sizes); w; ++w) {
+    const uint64_t bits = rng();
+    if (t.dtype() == kUInt8) t.set_at<uint8_t>(*w, uint8_t(bits));
+    if (t.dtype() == kInt8) t.set_at<int8_t>(*w, int8_t(bits));
+    if (t.dtype() == kInt16) t.set_at<int16_t>(*w, int16_t(bits));
+    if (t.dtype() == kFloat32) t.set_at<float>(*w, float(int32_t(bits)) / 1024);
+    if (t.dtype() == kBool) t.set_at<bool>(*w, bits % 2 != 0);
+  }
+}
+
+// Programs of 8 and 16 bits give what i32 gives, whatever type they are run on: of operands and
+// parameters of any size, every operation alone and some together.
+TEST(Pointwise, narrow_integers) {
+  std::mt19937_64 rng(31);
+  for (DType dtype : {kUInt8, kInt8, kInt16})
+    for (int round = 0; round < 400; ++round) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(round));
+      const int n_steps = round < 100 ? 1 : 1 + int(rng() % 5);
+      expr::Builder b;
+      std::vector<Value> values{b.input(dtype), b.input(dtype), b.param(Type::i32),
+                                b.constant(Type::i32, int64_t(rng() % 16) - 4),
+                                b.cast(b.input(kBool), Type::i32)};
+      if (round % 8 == 7) values.push_back(b.cast(b.input(kFloat32), Type::i32));
+      for (int k = 0; k < n_steps; ++k) {
+        const auto any = [&] { return values[rng() % values.size()]; };
+        Op op = Op(int(Op::neg) + round % (int(Op::select) - int(Op::neg)));
+        while (k > 0 || (op > Op::bit_not && op < Op::add) || op == Op::atan2 || op == Op::pow ||
+               op == Op::copysign || op == Op::nextafter) {
+          op = Op(int(Op::neg) + int(rng() % uint64_t(int(Op::select) - int(Op::neg))));
+          if (k > 0 && (op <= Op::bit_not || (op >= Op::add && op <= Op::mul) || op >= Op::min))
+            break;
+        }
+        Value y = op <= Op::bit_not ? b.emit(op, any()) : b.emit(op, any(), any());
+        if (y.type() == Type::boolean) y = b.emit(Op::select, y, any(), any());
+        if (rng() % 8 == 0) y = b.round_to(y, dtype);
+        values.push_back(y);
+      }
+      const Value last = values.back(),
+                  results[] = {last, last < double(rng() % 200), expr::to_float(last)};
+      const DType dtypes[] = {dtype, kBool, kFloat32};
+      const size_t n_outputs = 1 + size_t(rng() % 3);
+      const auto program = b.build({results, n_outputs}, {dtypes, n_outputs});
+      const int64_t sizes[] = {1, 7, 531, 5003};
+      const int64_t n = sizes[rng() % 4];
+      std::vector<GuardedBuffer> in, out;
+      for (DType d : program->inputs())
+        fill_integers(in.emplace_back(d, rng() % 4 ? Shape{n} : Shape{1}), rng);
+      for (size_t k = 0; k < n_outputs; ++k) out.emplace_back(dtypes[k], Shape{n});
+      expr::Literal param;
+      param.i = std::array<int64_t, 6>{3, -3, 255, -129, 70000, INT32_MIN}[rng() % 6];
+      check(*program, in, out, {param});
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
 TEST(Pointwise, booleans) {
   std::mt19937_64 rng(2);
   const auto program = expr::trace(

@@ -147,6 +147,59 @@ TEST(Reduce, every_monoid_and_dtype) {
       }
 }
 
+// Of all values that the types have, in rows and columns, exactly.
+TEST(Reduce, narrow_integers) {
+  std::mt19937_64 rng(17);
+  for (DType dtype : {kUInt8, kInt8, kInt16})
+    for (Monoid m : {Monoid::sum, Monoid::prod, Monoid::min, Monoid::max})
+      for (const Shape& space : {Shape{1, 1}, Shape{3, 5}, Shape{67, 131}, Shape{2, 70001},
+                                 Shape{70001, 2}, Shape{300, 300}})
+        for (uint32_t reduced : {1u, 2u, 3u}) {
+          SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(int(m)) + " " +
+                       to_string(space) + " " + std::to_string(reduced));
+          GuardedBuffer in(dtype, space);
+          const uint64_t kind = rng() % 3;  // at random, or all of the largest magnitude
+          const Shape kept{reduced & 1 ? 1 : space[0], reduced & 2 ? 1 : space[1]};
+          const bool limits = m == Monoid::min || m == Monoid::max;
+          GuardedBuffer out(limits ? dtype : kInt64, kept);
+          std::vector<uint64_t> want(size_t(kept[0] * kept[1]), m == Monoid::prod ? 1 : 0);
+          std::vector<bool> met(want.size());
+          for (IndexWalk w(space); w; ++w) {
+            const uint64_t bits = kind == 0   ? rng()
+                                  : kind == 1 ? uint64_t(1) << 7
+                                              : uint64_t(1) << 15;
+            int64_t v = 0;
+            if (dtype == kUInt8) in.set_at<uint8_t>(*w, uint8_t(v = uint8_t(bits)));
+            if (dtype == kInt8) in.set_at<int8_t>(*w, int8_t(v = int8_t(bits)));
+            if (dtype == kInt16) in.set_at<int16_t>(*w, int16_t(v = int16_t(bits)));
+            const size_t at =
+                size_t((reduced & 1 ? 0 : (*w)[0]) * kept[1] + (reduced & 2 ? 0 : (*w)[1]));
+            uint64_t& acc = want[at];
+            if (m == Monoid::sum) acc += uint64_t(v);
+            if (m == Monoid::prod) acc *= uint64_t(v);
+            if (m == Monoid::min) acc = met[at] ? uint64_t(std::min(int64_t(acc), v)) : uint64_t(v);
+            if (m == Monoid::max) acc = met[at] ? uint64_t(std::max(int64_t(acc), v)) : uint64_t(v);
+            met[at] = true;
+          }
+          const View from = in.view();
+          prim::ReduceArgs args{};
+          args.monoid = m;
+          args.space = space;
+          args.reduced = reduced;
+          args.inputs = {&from, 1};
+          args.out = out.view();
+          backend_under_test().reduce(args);
+          EXPECT_TRUE(out.guards_intact());
+          for (IndexWalk w(kept); w; ++w) {
+            const uint64_t expected = want[size_t((*w)[0] * kept[1] + (*w)[1])];
+            if (limits)
+              ASSERT_EQ(int64_t(out.get(*w)), int64_t(expected)) << to_string(*w);
+            else
+              ASSERT_EQ(uint64_t(out.at<int64_t>(*w)), expected) << to_string(*w);
+          }
+        }
+}
+
 TEST(Reduce, random_spaces) {
   std::mt19937_64 rng(2);
   const DType dtypes[] = {kFloat32, kFloat64, kFloat16, kBFloat16, kInt32, kInt64, kUInt8, kBool};

@@ -114,15 +114,11 @@ class Fusion {
       return;
     }
     s.first_row = int(row_dtypes_.size());
-    for (const expr::Program::Output& o : results) {
-      row_dtypes_.push_back(o.dtype);
-      if (spec.kind == Kind::reduce)
-        s.accumulations.emplace_back(spec.monoid, expr::compute_type(o.dtype));
+    for (size_t k = 0; k < results.size(); ++k) {
+      row_dtypes_.push_back(results[k].dtype);
+      if (spec.kind == Kind::reduce) s.accumulations.emplace_back(spec.monoid, *spec.program, k);
     }
-    if (spec.kind == Kind::reduce) {
-      s.key = s.accumulations[0].key();
-      for (const Accumulation& a : s.accumulations) s.key.sums &= a.product_rows != nullptr;
-    }
+    if (spec.kind == Kind::reduce) s.key = Accumulation::key(spec.monoid);
   }
 
   // Moves a dimension of the nest forward.

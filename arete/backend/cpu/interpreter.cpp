@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <mutex>
+#include <optional>
 
 #include "arete/base/error.h"
 #include "arete/core/device.h"
@@ -18,9 +19,142 @@ using expr::Program;
 using expr::Type;
 using kernels::Kernel;
 
-int size_of_type(Type t) { return int(size_of(expr::storage_type(t))); }
+/// Numbers from `low` to `high`.
+struct Range {
+  int64_t low, high;
+  bool holds(const Range& r) const { return low <= r.low && r.high <= high; }
+};
+constexpr Range kAllOfI32{INT32_MIN, INT32_MAX};
 
-bool is_own_storage(DType d) { return expr::storage_type(expr::compute_type(d)) == d; }
+Range range_of(DType d) {
+  switch (d) {
+    case DType::u8:
+      return {0, UINT8_MAX};
+    case DType::i8:
+      return {INT8_MIN, INT8_MAX};
+    case DType::i16:
+      return {INT16_MIN, INT16_MAX};
+    default:
+      return kAllOfI32;
+  }
+}
+
+/// The narrow storage type that all of the program's integers of type i32 come from and go to; i32
+/// if there is another or none. What an accumulator takes (`values`) goes nowhere.
+DType narrow_storage(const Program& program, bool values) {
+  std::optional<DType> found;
+  const auto meets = [&](DType d) {
+    if (expr::compute_type(d) == Type::i32) found = !found || *found == d ? d : DType::i32;
+  };
+  for (const Instruction& in : program.code()) {
+    if (in.op == Op::input) meets(program.inputs()[size_t(in.index)]);
+    if (in.op == Op::round_to) meets(DType(in.index));
+  }
+  for (const Program::Output& o : program.outputs())
+    if (!values || o.dtype != DType::i32) meets(o.dtype);
+  return found.value_or(DType::i32);
+}
+
+/// The range of an i32 that is made of such operands; nothing if what it is of them depends on more
+/// than their last bits, which only operands in `held` are known by.
+std::optional<Range> range_of_result(const Instruction& in, const Range& held, const Range& a,
+                                     const Range& b, const Range& c) {
+  const auto within = [](int64_t low, int64_t high) {
+    const Range r{low, high};
+    return kAllOfI32.holds(r) ? r : kAllOfI32;
+  };
+  const bool both_held = held.holds(a) && held.holds(b);
+  switch (in.op) {
+    case Op::add:
+      return within(a.low + b.low, a.high + b.high);
+    case Op::sub:
+      return within(a.low - b.high, a.high - b.low);
+    case Op::mul: {
+      const auto [low, high] =
+          std::minmax({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
+      return within(low, high);
+    }
+    case Op::neg:
+      return within(-a.high, -a.low);
+    case Op::bit_not:
+      return Range{~a.high, ~a.low};
+    case Op::bit_and:
+    case Op::bit_or:
+    case Op::bit_xor:
+      return both_held ? held : kAllOfI32;
+    case Op::select:
+      return Range{std::min(b.low, c.low), std::max(b.high, c.high)};
+    case Op::shl:
+      if (held.holds(b)) return kAllOfI32;
+      break;
+    case Op::shr:
+      if (both_held) return held;
+      break;
+    case Op::abs:
+      if (held.holds(a)) return Range{0, std::max(-a.low, a.high)};
+      break;
+    case Op::sign:
+      if (held.holds(a)) return Range{a.low < 0 ? -1 : 0, 1};
+      break;
+    case Op::min:
+      if (both_held) return Range{std::min(a.low, b.low), std::min(a.high, b.high)};
+      break;
+    case Op::max:
+      if (both_held) return Range{std::max(a.low, b.low), std::max(a.high, b.high)};
+      break;
+    default:
+      break;
+  }
+  return std::nullopt;
+}
+
+/// The type to compute the program's integers of type i32 in: Note [Narrow integers].
+kernels::KType type_of_integers(const Program& program, const CodeKey& key) {
+  const DType storage = narrow_storage(program, key.values);
+  if (storage == DType::i32) return kernels::t_i32;
+  const Range held = range_of(storage);
+  const auto code = program.code();
+  std::vector<Range> ranges(code.size(), kAllOfI32);  // of those of type i32
+  const auto is_held = [&](int i) {
+    return code[size_t(i)].type != Type::i32 || held.holds(ranges[size_t(i)]);
+  };
+  for (size_t i = 0; i < code.size(); ++i) {
+    const Instruction& in = code[i];
+    if (in.type != Type::i32) {
+      for (int o : in.operand)
+        if (o >= 0 && !is_held(o)) return kernels::t_i32;
+      continue;
+    }
+    const auto of_operand = [&](int k) {
+      return in.operand[size_t(k)] < 0 ? Range{0, 0} : ranges[size_t(in.operand[size_t(k)])];
+    };
+    switch (in.op) {
+      case Op::input:
+      case Op::round_to:
+        ranges[i] = held;
+        break;
+      case Op::param:
+        if (key.narrow_params) ranges[i] = held;
+        break;
+      case Op::constant:
+        ranges[i] = {in.value.i, in.value.i};
+        break;
+      case Op::cast:
+        if (code[size_t(in.operand[0])].type == Type::boolean) ranges[i] = {0, 1};
+        break;
+      default: {
+        const auto range = range_of_result(in, held, of_operand(0), of_operand(1), of_operand(2));
+        if (!range) return kernels::t_i32;
+        ranges[i] = *range;
+      }
+    }
+  }
+  for (const Program::Output& o : program.outputs())
+    if (o.dtype != storage && !is_held(o.value)) return kernels::t_i32;
+  return storage == DType::u8   ? kernels::t_u8
+         : storage == DType::i8 ? kernels::t_i8
+                                : kernels::t_i16;
+}
 
 uint64_t cell_bits(Type type, expr::Literal v) {
   switch (type) {
@@ -67,7 +201,10 @@ double cost_of(Op op) {
 class Compiler {
  public:
   Compiler(const Program& program, const CodeKey& key)
-      : program_(program), key_(key), table_(kernels::table()) {
+      : program_(program),
+        key_(key),
+        table_(kernels::table()),
+        integers_(type_of_integers(program, key)) {
     code_.n_inputs = int(program.inputs().size());
     code_.n_outputs = int(program.outputs().size());
     code_.n_slots = code_.n_inputs + code_.n_outputs;
@@ -119,6 +256,16 @@ class Compiler {
     int most_moved = 0;    // as of a step of `enter`
     int depth = 0;         // levels of arms in it
   };
+
+  /// The type that values of type `t` have here.
+  kernels::KType kernel_type(Type t) const {
+    return t == Type::i32 ? integers_ : kernels::KType(t);
+  }
+  int size_of_type(Type t) const { return int(size_of(storage_type(kernel_type(t)))); }
+  bool is_own_storage(DType d) const {
+    const Type t = expr::compute_type(d);
+    return expr::storage_type(t) == d || (t == Type::i32 && integers_ != kernels::t_i32);
+  }
 
   int add_value(bool uniform, int size, int slot = -1) {
     values_.push_back({uniform, size, slot});
@@ -368,7 +515,7 @@ class Compiler {
     const int a = operand(inner, 0), b = operand(inner, 1), c = operand(in, 1);
     const kernels::Triple limits =
         in.op == Op::max ? kernels::triple_min_max : kernels::triple_max_min;
-    const Kernel kernel = table_.triple[limits][int(in.type)][6];
+    const Kernel kernel = table_.triple[limits][kernel_type(in.type)][6];
     if (uniform(a) || !uniform(b) || !uniform(c) || !kernel) return -1;
     code_.cost += 1;
     return compute(kernel, size_of_type(in.type), {a, b, c});
@@ -388,7 +535,7 @@ class Compiler {
                                            : test.op == Op::lt || test.op == Op::gt
                                                ? kernels::compare_lt
                                                : kernels::compare_le;
-    const kernels::ChooseKernel* const kernels = table_.choose[comparison][int(type)];
+    const kernels::ChooseKernel* const kernels = table_.choose[comparison][kernel_type(type)];
     if (!kernels[0]) return -1;
     if (turned) std::swap(a, b);
     const int c = operand(in, 1), d = operand(in, 2);
@@ -412,7 +559,7 @@ class Compiler {
       case Op::cast:
         if (type == in.type) return v[0];
         code_.cost += 1;
-        return compute(table_.cast[int(type)][int(in.type)], size, v);
+        return compute(table_.cast[kernel_type(type)][kernel_type(in.type)], size, v);
       case Op::round_to:
         if (is_own_storage(DType(in.index))) return v[0];
         code_.cost += 2;
@@ -429,10 +576,10 @@ class Compiler {
         int mask = 0;
         for (int k = 0; k < 3; ++k) mask |= int(uniform(v[size_t(k)])) << k;
         code_.cost += 1;
-        const Kernel* const kernels =
-            in.op == Op::select
-                ? table_.select[size]
-                : table_.triple[kernels::triple_mul_add + int(in.op) - int(Op::mul_add)][int(type)];
+        const Kernel* const kernels = in.op == Op::select
+                                          ? table_.select[size]
+                                          : table_.triple[kernels::triple_mul_add + int(in.op) -
+                                                          int(Op::mul_add)][kernel_type(type)];
         return compute(kernels[mask == 7 ? 0 : mask], size, v);
       }
       default:
@@ -445,11 +592,11 @@ class Compiler {
     bool all_uniform = true;
     for (int k = 0; k < n; ++k) all_uniform &= uniform(v[size_t(k)]);
     if (!all_uniform) code_.cost += cost_of(in.op);
-    if (n == 1) return compute(table_.unary[int(in.op)][int(type)], size, v);
+    if (n == 1) return compute(table_.unary[int(in.op)][kernel_type(type)], size, v);
     const int variant = all_uniform || uniform(v[0]) == uniform(v[1]) ? kernels::vv
                         : uniform(v[1])                               ? kernels::vs
                                                                       : kernels::sv;
-    return compute(table_.binary[int(in.op)][int(type)][variant], size, v);
+    return compute(table_.binary[int(in.op)][kernel_type(type)][variant], size, v);
   }
 
   /// The value of output `k` as the computation type of its storage type.
@@ -457,7 +604,9 @@ class Compiler {
     const Program::Output& o = program_.outputs()[size_t(k)];
     const Type from = program_.code()[size_t(o.value)].type, to = expr::compute_type(o.dtype);
     const int v = value_of_[size_t(o.value)];
-    return from == to ? v : compute(table_.cast[int(from)][int(to)], size_of_type(to), {v, -1, -1});
+    return from == to ? v
+                      : compute(table_.cast[kernel_type(from)][kernel_type(to)], size_of_type(to),
+                                {v, -1, -1});
   }
 
   void write_outputs() {
@@ -646,12 +795,13 @@ class Compiler {
     for (size_t k = 0; k < results_.size(); ++k)
       code_.results.push_back(
           {slot(results_[k].value), results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
-           results_[k].numbers_only, expr::compute_type(program_.outputs()[k].dtype)});
+           results_[k].numbers_only, kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
   }
 
   const Program& program_;
   const CodeKey key_;
   const kernels::KernelTable& table_;
+  const kernels::KType integers_;  // of type i32
   Code code_;
   std::vector<Value> values_;
   std::vector<int> raw_, value_of_, uses_;
@@ -701,6 +851,20 @@ const Code& code_for(const Program& program, const CodeKey& key) {
   if (!form) [[unlikely]]
     form = program.install(int(DeviceType::cpu), std::make_unique<CompiledProgram>());
   return static_cast<CompiledProgram*>(form)->find(program, key);
+}
+
+bool has_narrow_params(const Program& program, std::span<const expr::Literal> params) {
+  bool any = false;
+  for (Type t : program.params()) any |= t == Type::i32;
+  if (!any) return false;
+  const DType storage = narrow_storage(program, false);
+  if (storage == DType::i32) return false;
+  const Range held = range_of(storage);
+  for (size_t k = 0; k < params.size(); ++k)
+    if (program.params()[k] == Type::i32 &&
+        (program.has_in_memory(k) || !held.holds({params[k].i, params[k].i})))
+      return false;
+  return true;
 }
 
 Frame::Frame(const Code& code, std::span<const expr::Literal> params, std::byte* registers)

@@ -9,6 +9,13 @@
 // inputs are uniform and which outputs are in place depends on the call, so that a program has
 // code for each combination met.
 //
+// Note [Narrow integers]
+// Programs compute u8, i8 and i16 as i32. Where all its integers of that type come from or go to
+// one of these, and none is compared, limited, converted or shifted by that the narrow type might
+// not hold, a program is run on that type itself: what wraps there is what the last bits of i32
+// are, and a vector has two or four times as many elements. Which parameters a call has decides
+// whether they are held, so there can be code of both kinds.
+//
 // Note [Work for one arm]
 // What only one arm of a selection needs is done for the elements that choose this arm, if it costs
 // more than to bring these together: a step counts them, others compress the values that come from
@@ -21,6 +28,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -31,6 +39,14 @@
 
 namespace arete::cpu {
 
+/// What values of a kernel's type are stored as.
+constexpr DType storage_type(kernels::KType t) {
+  constexpr DType kStorage[] = {DType::boolean, DType::i32, DType::i64, DType::f32,
+                                DType::f64,     DType::u8,  DType::i8,  DType::i16};
+  static_assert(std::size(kStorage) == kernels::kNumKTypes);
+  return kStorage[t];
+}
+
 /// Blocks never have more elements than this.
 inline constexpr int64_t kMaxBlock = 4096;
 
@@ -40,6 +56,7 @@ struct CodeKey {
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
   bool sums = false;  ///< with `values`: products may be left as their two factors, and NaN to skip
+  bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   bool operator==(const CodeKey&) const = default;
 
   static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
@@ -83,7 +100,7 @@ struct Code {
     uint16_t slot;
     uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
     bool numbers_only;  // what is NaN counts as 0
-    expr::Type type;
+    kernels::KType type;
   };
 
   static constexpr uint16_t kNone = 0xffff;
@@ -102,6 +119,9 @@ struct Code {
 
 /// The code of `program` for `key`, made at the first request. Thread-safe.
 const Code& code_for(const expr::Program& program, const CodeKey& key);
+
+/// Whether all parameters of type i32 are numbers that the narrow integers of the program hold.
+bool has_narrow_params(const expr::Program& program, std::span<const expr::Literal> params);
 
 /// One execution of a code by one thread.
 class Frame {

@@ -25,12 +25,14 @@ bool same_sizes(const View& a, const View& b) {
          std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin());
 }
 
-CodeKey alias_key(std::span<const View> outputs, std::span<const View> inputs) {
+/// What is known of the code for a call before its layout is.
+CodeKey key_of(const prim::PointwiseArgs& args) {
   CodeKey key;
-  const size_t n = std::min(outputs.size(), size_t(CodeKey::kMaxAliased));
+  key.narrow_params = has_narrow_params(*args.program, args.params);
+  const size_t n = std::min(args.outputs.size(), size_t(CodeKey::kMaxAliased));
   for (size_t o = 0; o < n; ++o)
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (outputs[o].data == inputs[i].data) {
+    for (size_t i = 0; i < args.inputs.size(); ++i)
+      if (args.outputs[o].data == args.inputs[i].data) {
         key.set_alias(int(o), int(i));
         break;
       }
@@ -54,7 +56,7 @@ bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
   if (!first.is_contiguous()) return false;
   for (size_t o = 1; o < args.outputs.size(); ++o)
     if (!same_sizes(args.outputs[o], first) || !args.outputs[o].is_contiguous()) return false;
-  CodeKey key = alias_key(args.outputs, args.inputs);
+  CodeKey key = key_of(args);
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     const View& in = args.inputs[i];
     if (same_sizes(in, first) && in.is_contiguous()) continue;
@@ -100,7 +102,7 @@ void run_nest(const prim::PointwiseArgs& args) {
   views.append(args.inputs.begin(), args.inputs.end());
   const LoopNest nest = LoopNest::plan(args.outputs[0].sizes, views);
   const int n_outputs = int(args.outputs.size());
-  CodeKey key = alias_key(args.outputs, args.inputs);
+  CodeKey key = key_of(args);
   // The block's size hardly depends on which inputs turn out to be uniform.
   int64_t block = code_for(*args.program, key).block;
   Extents extents{};

@@ -46,6 +46,12 @@ uint64_t identity_of(Monoid monoid, kernels::KType type) {
       return low ? uint64_t(INT64_MIN) : uint64_t(INT64_MAX);
     case KType::t_u64:
       return low ? 0 : UINT64_MAX;
+    case KType::t_u8:
+      return low ? 0 : UINT8_MAX;
+    case KType::t_i8:
+      return uint64_t(low ? INT8_MIN : INT8_MAX);
+    case KType::t_i16:
+      return uint64_t(low ? INT16_MIN : INT16_MAX);
     case KType::t_f32:
       return std::bit_cast<uint32_t>(float(low ? -kInf : kInf));
     default:
@@ -55,10 +61,9 @@ uint64_t identity_of(Monoid monoid, kernels::KType type) {
 
 }  // namespace
 
-Accumulation::Accumulation(Monoid monoid, Type value_type) {
+Accumulation::Accumulation(Monoid monoid, kernels::KType t) {
   const kernels::KernelTable& table = kernels::table();
   const auto m = kernels::KMonoid(monoid);
-  const auto t = kernels::KType(value_type);
   const kernels::KType a = kernels::accumulator_type(m, t);
   rows = table.reduce_rows[m][t];
   cols = table.reduce_cols[m][t];
@@ -70,9 +75,9 @@ Accumulation::Accumulation(Monoid monoid, Type value_type) {
   }
   combine = table.reduce_cols[m][a];
   ARETE_ASSERT(rows && cols && combine);
-  dtype = expr::storage_type(Type(a));
+  dtype = storage_type(a);
   size = size_of(dtype);
-  value_size = size_of(expr::storage_type(value_type));
+  value_size = size_of(storage_type(t));
   identity_ = identity_of(monoid, a);
   splat_ = table.splat[size];
 }
@@ -162,7 +167,7 @@ class Reduction {
   explicit Reduction(const prim::ReduceArgs& args)
       : args_(args),
         program_(args.prologue ? *args.prologue : *read_program(args)),
-        acc_(args.monoid, expr::compute_type(program_.outputs()[0].dtype)) {
+        acc_(args.monoid, program_) {
     SmallVector<View, 4> views{args.out};  // operand 0
     views.append(args.inputs.begin(), args.inputs.end());
     nest_ = LoopNest::plan_reduced(args.space, args.reduced, views, &inner_);
@@ -213,12 +218,14 @@ class Reduction {
   }
 
   CodeKey key_for(const Tiling& tiling) const {
-    CodeKey key = acc_.key();
+    CodeKey key = Accumulation::key(args_.monoid);
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (tiling.access[i + 1] == Tiling::Access::uniform) key.uniform |= uint32_t(1) << i;
     return key;
   }
-  int64_t default_block() const { return code_for(program_, acc_.key()).block; }
+  int64_t default_block() const {
+    return code_for(program_, Accumulation::key(args_.monoid)).block;
+  }
   /// Tiles that fit the code which they need.
   template <class F>
   const Code& fit(F&& choose, Tiling& tiling) const {

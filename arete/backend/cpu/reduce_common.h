@@ -9,9 +9,11 @@
 
 namespace arete::cpu {
 
-/// One kind of accumulation: a monoid over values of a computation type.
+/// One kind of accumulation: a monoid over the values of a program's result.
 struct Accumulation {
-  Accumulation(prim::Monoid monoid, expr::Type value_type);
+  Accumulation(prim::Monoid monoid, const expr::Program& program, size_t result = 0)
+      : Accumulation(monoid, code_for(program, key(monoid)).results[result].type) {}
+  Accumulation(prim::Monoid monoid, kernels::KType value_type);
 
   kernels::ReduceKernel rows, cols;                                       ///< of values
   kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;     ///< of those not NaN
@@ -23,10 +25,10 @@ struct Accumulation {
 
   /// What the key of a program must say for its results to be accumulated by add_rows(),
   /// add_cols().
-  CodeKey key() const {
+  static CodeKey key(prim::Monoid monoid) {
     CodeKey k;
     k.values = true;
-    k.sums = product_rows != nullptr;
+    k.sums = monoid == prim::Monoid::sum;
     return k;
   }
   /// Rows and columns of the frame's result number k, from element `at` on.

@@ -522,8 +522,8 @@ class _Distributions:
         shape, where = _shape(size), {"device": _get_device(), "generator": self._own}
         if end - low == 2**64:
             words = _t.randint(0, 2**32, (2, *shape), **where)
-            return _wrap((words[0] << 32 | words[1]).to(_C.uint64))
-        return _wrap(_t.randint(-(2**63), end - low - 2**63, shape, **where).to(_C.uint64) + (2**63 + low) % 2**64)
+            return _result((words[0] << 32 | words[1]).to(_C.uint64))
+        return _result(_t.randint(-(2**63), end - low - 2**63, shape, **where).to(_C.uint64) + (2**63 + low) % 2**64)
 
 
 def _float_type(dtype):

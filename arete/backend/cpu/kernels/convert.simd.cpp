@@ -143,10 +143,10 @@ void to_bool(void* out, const void* a, const void*, const void*, int64_t n) {
   auto* x = static_cast<const From*>(a);
   ARETE_LOOP o[i] = x[i] != 0;
 }
-// Truncates; out-of-range values saturate, NaN gives 0.
-template <class I, class F>
+// Truncates; values out of the range of I saturate, NaN gives 0; then wraps to O.
+template <class I, class F, class O = I>
 void to_int(void* out, const void* a, const void*, const void*, int64_t n) {
-  auto* o = static_cast<I*>(out);
+  auto* o = static_cast<O*>(out);
   auto* x = static_cast<const F*>(a);
   constexpr F kLimit = F(Unsigned<I>(1) << (sizeof(I) * 8 - 1));
   constexpr I kMax = I(~(Unsigned<I>(1) << (sizeof(I) * 8 - 1)));
@@ -155,7 +155,7 @@ void to_int(void* out, const void* a, const void*, const void*, int64_t n) {
     const bool inside = v >= -kLimit && v < kLimit;
     const I whole = I(inside ? v : F(0));
     const I outside = v >= kLimit ? kMax : (v < -kLimit ? I(-kMax - 1) : I(0));
-    o[i] = inside ? whole : outside;
+    o[i] = O(inside ? whole : outside);
   }
 }
 // Negative numbers by way of the signed integers, as the narrow dtypes wrap.
@@ -204,10 +204,16 @@ void put_casts_from(KernelTable& t) {
     to[t_i32] = to_int<int32_t, T>;
     to[t_i64] = to_int<int64_t, T>;
     to[t_u64] = to_unsigned<T>;
+    to[t_u8] = to_int<int32_t, T, char8_t>;
+    to[t_i8] = to_int<int32_t, T, int8_t>;
+    to[t_i16] = to_int<int32_t, T, int16_t>;
   } else {
     to[t_i32] = convert<int32_t, T>;
     to[t_i64] = convert<int64_t, T>;
     to[t_u64] = convert<uint64_t, T>;
+    to[t_u8] = convert<char8_t, T>;
+    to[t_i8] = convert<int8_t, T>;
+    to[t_i16] = convert<int16_t, T>;
   }
   to[t_f32] = convert<float, T>;
   to[t_f64] = convert<double, T>;
@@ -234,6 +240,9 @@ void ARETE_FILL(convert)(KernelTable& t) {
   put_casts_from<int32_t>(t);
   put_casts_from<int64_t>(t);
   put_casts_from<uint64_t>(t);
+  put_casts_from<char8_t>(t);
+  put_casts_from<int8_t>(t);
+  put_casts_from<int16_t>(t);
   put_casts_from<float>(t);
   put_casts_from<double>(t);
   put_narrow<uint8_t>(t, d_u8);

@@ -7,7 +7,8 @@
 
 namespace arete::cpu::kernels {
 
-// The order of expr::Op, expr::Type, DType and prim::Monoid; kernel_table.cpp checks it.
+// The order of expr::Op, expr::Type, DType and prim::Monoid; kernel_table.cpp checks it. Types that
+// expr::Type has not got come last: Note [Narrow integers].
 enum KOp : int {
   op_input,
   op_param,
@@ -85,7 +86,7 @@ enum KOp : int {
   op_polynomial,
   kNumKOps
 };
-enum KType : int { t_bool, t_i32, t_i64, t_u64, t_f32, t_f64, kNumKTypes };
+enum KType : int { t_bool, t_i32, t_i64, t_u64, t_f32, t_f64, t_u8, t_i8, t_i16, kNumKTypes };
 enum KDType : int {
   d_u8,
   d_i8,

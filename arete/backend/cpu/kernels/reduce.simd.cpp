@@ -1,5 +1,7 @@
 // Reductions of a block by rows or by columns. The order of the additions depends on the shape of
 // the block only.
+#include <utility>
+
 #include "arete/backend/cpu/kernels/simd.inl.h"
 
 #if defined(__x86_64__)
@@ -89,6 +91,15 @@ inline constexpr bool kIdempotent<Min> = true;
 template <>
 inline constexpr bool kIdempotent<Max> = true;
 
+/// The first lane with those kHalf further, and so on with half as many.
+template <class M, int kHalf, class V, int... i>
+V fold_lanes(V v, std::integer_sequence<int, i...> lanes) {
+  v = M::run(v, V(__builtin_shufflevector(v, v, ((i + kHalf) % int(sizeof...(i)))...)));
+  if constexpr (kHalf > 1)
+    return fold_lanes<M, kHalf / 2>(v, lanes);
+  else
+    return v;
+}
 /// The elements of a vector in one: of halves, of their halves and so on.
 template <class M, class A, int kLanes>
 A reduce_lanes(typename VectorOf<A, kLanes>::type v) {
@@ -96,13 +107,8 @@ A reduce_lanes(typename VectorOf<A, kLanes>::type v) {
     typename VectorOf<A, kLanes / 2>::type half[2];
     __builtin_memcpy(half, &v, sizeof(v));
     return reduce_lanes<M, A, kLanes / 2>(M::run(half[0], half[1]));
-  } else if constexpr (kLanes == 4) {
-    v = M::run(v, __builtin_shufflevector(v, v, 2, 3, 2, 3));
-    v = M::run(v, __builtin_shufflevector(v, v, 1, 1, 1, 1));
-    return v[0];
   } else {
-    v = M::run(v, __builtin_shufflevector(v, v, 1, 1));
-    return v[0];
+    return fold_lanes<M, kLanes / 2>(v, std::make_integer_sequence<int, kLanes>())[0];
   }
 }
 
@@ -118,7 +124,11 @@ inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>
 #if defined(__AVX512F__)  // the compiler does it by halves
   if constexpr (kIsFloat<T> && kIsFloat<C> && sizeof(C) > sizeof(T) && kLanes == 8)
     return (typename VectorOf<C, kLanes>::type)_mm512_cvtps_pd((__m256)v);
-  else
+  else if constexpr (sizeof(T) == 1 && sizeof(C) == 4 && !kIsFloat<C> && kLanes == 8) {
+    const __m128i bytes = _mm_cvtsi64_si128(__builtin_bit_cast(int64_t, v));
+    return (typename VectorOf<C, kLanes>::type)(T(-1) > 0 ? _mm256_cvtepu8_epi32(bytes)
+                                                          : _mm256_cvtepi8_epi32(bytes));
+  } else
 #endif
     return __builtin_convertvector(v, typename VectorOf<C, kLanes>::type);
 }
@@ -129,10 +139,24 @@ inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>
 // additions (three of columns), however many there are, and as in any sum of floats, what is beyond
 // their range on the way is infinite. Which ones belong together does not depend on the instruction
 // set; products are rounded before they are added only where it has no fused multiply-add.
+// Integers of 8 and 16 bits are added as those of 32 bits.
 template <class M, class T, class A>
-inline constexpr bool kNarrow = false;
+struct Few {
+  using Type = A;
+};
 template <>
-inline constexpr bool kNarrow<Sum, float, double> = true;
+struct Few<Sum, float, double> {
+  using Type = float;
+};
+template <class T, class A>
+requires(sizeof(T) <= 2) struct Few<Sum, T, A> {
+  using Type = int32_t;
+};
+/// What a few of them are added as, and whether that is not the accumulator's type.
+template <class M, class T, class A>
+using FewType = typename Few<M, T, A>::Type;
+template <class M, class T, class A>
+inline constexpr bool kNarrow = sizeof(FewType<M, T, A>) < sizeof(A);
 constexpr int kGroup = 16;  // floats of a row that are added lane by lane
 
 /// What is reduced: elements, those that are numbers, or products of two operands' elements.
@@ -176,11 +200,8 @@ inline typename VectorOf<C, kLanes>::type tree(S in, int64_t i, int64_t stride) 
 }
 template <class M, class A, int kLanes, int kCount, class S>
 inline typename VectorOf<A, kLanes>::type folded(S in, int64_t i, int64_t stride) {
-  using T = typename S::Type;
-  if constexpr (kNarrow<M, T, A>)
-    return converted<T, A, kLanes>(tree<M, T, kLanes, kCount>(in, i, stride));
-  else
-    return tree<M, A, kLanes, kCount>(in, i, stride);
+  using Type = FewType<M, typename S::Type, A>;
+  return converted<Type, A, kLanes>(tree<M, Type, kLanes, kCount>(in, i, stride));
 }
 
 /// Elements [i, n), fewer than 2 kLanes.
@@ -323,14 +344,19 @@ void logical_cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t 
     ARETE_LOOP a[i] = Logical<kAll>::run(a[i], p[i]);
   }
 }
-void count_rows(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
+// So many 16-bit integers have a sum of 32 bits.
+template <class T>
+void narrow_sum_rows(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
+  constexpr int64_t kMany = 1 << 15;
   auto* a = static_cast<int64_t*>(acc);
-  auto* p = static_cast<const uint8_t*>(in);
-  for (int64_t r = 0; r < n_rows; ++r, p += stride) {
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) count += p[i];
-    a[r] += count;
-  }
+  auto* p = static_cast<const T*>(in);
+  for (int64_t r = 0; r < n_rows; ++r, p += stride)
+    for (int64_t from = 0; from < n; from += kMany) {
+      const int64_t to = from + kMany < n ? from + kMany : n;
+      int32_t sum = 0;
+      for (int64_t i = from; i < to; ++i) sum += p[i];
+      a[r] += sum;
+    }
 }
 
 template <class M, class T, class A>
@@ -344,6 +370,14 @@ void put_all(KernelTable& t) {
   put<Prod, T, A>(t, m_prod);
   put<Min, T, T>(t, m_min);
   put<Max, T, T>(t, m_max);
+}
+template <class T>
+void put_narrow(KernelTable& t) {
+  put<Min, T, T>(t, m_min);
+  put<Max, T, T>(t, m_max);
+  put<Prod, T, uint64_t>(t, m_prod);
+  t.reduce_rows[m_sum][kTypeOf<T>] = narrow_sum_rows<T>;
+  t.reduce_cols[m_sum][kTypeOf<T>] = cols<Sum, T, uint64_t>;
 }
 
 }  // namespace
@@ -373,7 +407,10 @@ void ARETE_FILL(reduce)(KernelTable& t) {
   t.reduce_cols[m_sum][t_i64] = cols<Sum, int64_t, uint64_t>;
   t.reduce_rows[m_prod][t_i64] = rows<Prod, int64_t, uint64_t>;
   t.reduce_cols[m_prod][t_i64] = cols<Prod, int64_t, uint64_t>;
-  t.reduce_rows[m_sum][t_bool] = count_rows;
+  put_narrow<char8_t>(t);
+  put_narrow<int8_t>(t);
+  put_narrow<int16_t>(t);
+  t.reduce_rows[m_sum][t_bool] = narrow_sum_rows<uint8_t>;
   t.reduce_cols[m_sum][t_bool] = cols<Sum, uint8_t, int64_t>;
   t.reduce_rows[m_prod][t_bool] = rows<Prod, uint8_t, int64_t>;
   t.reduce_cols[m_prod][t_bool] = cols<Prod, uint8_t, int64_t>;

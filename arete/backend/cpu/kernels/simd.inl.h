@@ -38,6 +38,11 @@ template <>
 struct UnsignedOf<int64_t> {
   using type = uint64_t;
 };
+// What products of narrow integers do not overflow.
+template <>
+struct UnsignedOf<int16_t> {
+  using type = uint32_t;
+};
 template <class T>
 using Unsigned = typename UnsignedOf<T>::type;
 
@@ -73,6 +78,18 @@ struct TypeIndex<float> {
 template <>
 struct TypeIndex<double> {
   static constexpr KType value = t_f64;
+};
+template <>
+struct TypeIndex<char8_t> {  // uint8_t is that of booleans
+  static constexpr KType value = t_u8;
+};
+template <>
+struct TypeIndex<int8_t> {
+  static constexpr KType value = t_i8;
+};
+template <>
+struct TypeIndex<int16_t> {
+  static constexpr KType value = t_i16;
 };
 template <class T>
 inline constexpr KType kTypeOf = TypeIndex<T>::value;
