@@ -102,34 +102,41 @@ const PartsRecord* parts_record(const OpRecord& op) {
   return slot.get();
 }
 
-// Whether a call adds complex tensors, up to a real factor, and records no history.
-bool adds_parts(const Call& call, DType promoted) {
-  if ((call.op.name != "add" && call.op.name != "sub") || call.size() != 3) return false;
-  for (size_t i : {0, 1}) {
+// Whether a call does with each part what it would do with a real number, adding complex tensors,
+// up to a real factor, or negating one, and records no history.
+bool acts_on_parts(const Call& call, DType promoted) {
+  const bool adds = (call.op.name == "add" || call.op.name == "sub") && call.size() == 3;
+  if (!adds && call.op.name != "neg") return false;
+  for (size_t i = 0; i < (adds ? 2 : 1); ++i) {
     if (call[i].kind() != Arg::Kind::tensor) return false;
     const Tensor& t = call[i].tensor();
     if (t.dtype() != promoted || is_host_number(t) || (t.requires_grad() && modes().grad_enabled))
       return false;
   }
-  return !call[2].scalar().is_complex();
+  return !adds || !call[2].scalar().is_complex();
 }
 
 }  // namespace
 
 Results call_complex(const Call& call, DType promoted) {
   const OpRecord& op = call.op;
-  if (adds_parts(call, promoted)) {
-    // Parts are added to parts: one pass over memory as it lies.
-    const Tensor a = parts_in(call[0].tensor()), b = parts_in(call[1].tensor());
-    const Arg args[] = {a, b, call[2]};
-    Tensor sum = call_pointwise(Call(op, args))[0];
-    if (sum.layout().strides.back() != 1) sum = sum.contiguous();
-    Layout l = sum.layout();
+  if (acts_on_parts(call, promoted)) {
+    // One pass over memory as it lies.
+    const Tensor a = parts_in(call[0].tensor());
+    const Tensor b = call.size() > 1 ? parts_in(call[1].tensor()) : Tensor();
+    SmallVector<Arg, 3> args{a};
+    if (call.size() > 1) {
+      args.push_back(b);
+      args.push_back(call[2]);
+    }
+    Tensor made = call_pointwise(Call(op, {args.data(), args.size()}))[0];
+    if (made.layout().strides.back() != 1) made = made.contiguous();
+    Layout l = made.layout();
     l.sizes.pop_back();
     l.strides.pop_back();
     for (int64_t& stride : l.strides) stride /= 2;
     l.offset /= 2;
-    return {alias(sum, std::move(l), promoted)};
+    return {alias(made, std::move(l), promoted)};
   }
   const PartsRecord* parts = parts_record(op);
   ARETE_CHECK(parts,

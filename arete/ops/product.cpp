@@ -34,14 +34,20 @@ uint32_t product_dims(const Call& c) {
   return x.dim() ? 1u << d : 0;
 }
 
-// The last of the running products.
+// Halves are multiplied until one row is left: as many products as there are factors.
 Results complex_product(const Call& c) {
   const Tensor x = c.has(3) ? c.tensor(0).to(c[3].dtype()) : c.tensor(0);
   const bool whole = !c.has(1) || x.dim() == 0;
   const Tensor rows = whole ? x.reshape({-1}) : x.movedim(c.integer(1), -1);
   const Shape sizes = reduced_sizes(x.sizes(), product_dims(c), c.boolean(2));
   if (rows.size(-1) == 0) return {rows.sum(-1).add(Scalar(1)).reshape(sizes)};
-  return {rows.cumprod(-1).select(-1, -1).reshape(sizes)};
+  Tensor y = rows;
+  while (y.size(-1) > 1) {
+    const int64_t n = y.size(-1), half = n / 2;
+    const Tensor z = y.narrow(-1, 0, half) * y.narrow(-1, half, half);
+    y = n % 2 ? cat({z, y.narrow(-1, n - 1, 1)}, -1) : z;
+  }
+  return {y.reshape(sizes)};
 }
 
 const OpRecord& prod_op =

@@ -73,13 +73,13 @@ struct Reduced {
 
 void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
   const Reduced r(call, out[0]);
-  const DType t = out[0].dtype(), from = r.x.dtype();
-  if (!is_complex(t) && !is_complex(from)) {
+  const DType t = out[0].dtype(), given = r.x.dtype();
+  if (!is_complex(t) && !is_complex(given)) {
     const expr::Type work =
         is_floating(t) || t == kUInt64 ? expr::compute_type(t) : expr::Type::i64;
     // i32 accumulates in i64 by itself.
-    const bool whole = work == expr::Type::i64 && expr::compute_type(from) == expr::Type::i32;
-    r.run(p, Monoid::sum, {whole ? nullptr : convert_first(from, work)});
+    const bool whole = work == expr::Type::i64 && expr::compute_type(given) == expr::Type::i32;
+    r.run(p, Monoid::sum, {whole ? nullptr : convert_first(given, work)});
     return;
   }
   const Tensor x = plain(r.x, is_complex(t) ? t : kComplex128);
@@ -87,6 +87,13 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
   if (!is_complex(t)) {  // as conversion does: the real part
     const prim::PartView in(whole, 0);
     run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, r.out);
+    return;
+  }
+  if (x.device().is_cpu()) {  // both parts at once, which lie in one run of memory
+    const Layout from = layout_of_parts(x.layout()), to = layout_of_parts(r.out_layout);
+    const prim::View in(whole.data, real_of(t), from.sizes, from.strides, whole.storage);
+    run_reduce(p, Monoid::sum, from.sizes, r.mask, {&in, 1},
+               {r.out.data, real_of(t), to.sizes, to.strides, r.out.storage});
     return;
   }
   for (int part = 0; part < 2; ++part) {

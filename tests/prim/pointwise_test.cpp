@@ -1,4 +1,6 @@
 // pointwise, multi_pointwise and fill of the CPU against the scalar evaluator.
+#include <deque>
+
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
@@ -378,6 +380,77 @@ TEST(Pointwise, narrow_integers) {
       check(*program, in, out, {param});
       if (testing::Test::HasFatalFailure()) return;
     }
+}
+
+// Parts that lie side by side have kernels of their own: the same bits, in place too, for numbers
+// and parameters as factors, and where some parts lie elsewhere.
+TEST(Pointwise, products_of_complex_numbers) {
+  std::mt19937_64 rng(37);
+  const auto product = [](Value a, Value b, Value c, Value d) {
+    return std::vector<Value>{a * c - b * d, a * d + b * c};
+  };
+  const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-30, 3e30};
+  for (DType dtype : {kFloat32, kFloat64})
+    for (int form = 0; form < 4; ++form)  // of two, by a parameter, squares, conjugates
+      for (int64_t n : {1, 2, 3, 8, 37, 531, 40000})
+        for (int round = 0; round < 12; ++round) {
+          SCOPED_TRACE(std::string(name_of(dtype)) + " form " + std::to_string(form) + " of " +
+                       std::to_string(n) + ", round " + std::to_string(round));
+          const Type type = expr::compute_type(dtype);
+          const auto program = expr::trace(
+              [&](std::span<const Value> v) {
+                return form == 3   ? std::vector<Value>{v[0], -v[1]}
+                       : form == 2 ? product(v[0], v[1], v[0], v[1])
+                                   : product(v[0], v[1], v[2], v[3]);
+              },
+              std::vector<DType>(form == 0 ? 4 : 2, dtype),
+              std::vector<Type>(form == 1 ? 2 : 0, type), std::vector<DType>{dtype, dtype});
+          std::vector<GuardedBuffer> in;
+          std::vector<View> views;
+          std::vector<expr::Literal> params(program->params().size());
+          for (expr::Literal& p : params) p.f = float(int64_t(rng() % 64) - 32) / 8;
+          std::deque<Layout> layouts;
+          const auto parts_of = [&](const GuardedBuffer& t, int64_t numbers, int64_t step) {
+            const Layout& l = layouts.emplace_back(Shape{numbers}, Shape{step});
+            std::byte* const data = t.view().data;
+            return std::array<View, 2>{View(data, dtype, l.sizes, l.strides),
+                                       View(data + size_of(dtype), dtype, l.sizes, l.strides)};
+          };
+          for (size_t k = 0; k < program->inputs().size(); k += 2) {
+            const bool number = k == size_t(round % 6) && n > 1 && form == 0;
+            const int64_t step = round == 8 ? 3 : 2;
+            GuardedBuffer& t = in.emplace_back(dtype, Shape{n * step});
+            t.fill([&](IntList) {
+              return rng() % 16 ? double(float(int64_t(rng() >> 32) - (int64_t(1) << 31))) / 1e6
+                                : special[rng() % 7];
+            });
+            for (const View& v : parts_of(t, number ? 1 : n, step)) views.push_back(v);
+          }
+          GuardedBuffer own(dtype, Shape{n * 3});
+          std::vector<expr::Literal> want;
+          for (int64_t i = 0; i < n; ++i) {
+            std::vector<expr::Literal> values(views.size());
+            for (size_t k = 0; k < views.size(); ++k)
+              values[k] = literal_of(
+                  in[k / 2],
+                  Shape{(views[k].sizes[0] == 1 ? 0 : i) * views[k].strides[0] + int64_t(k % 2)});
+            for (const expr::Literal& y : expr::evaluate(*program, values, params))
+              want.push_back(y);
+          }
+          const bool in_place = round == 10 && views[0].sizes[0] == n && views[0].strides[0] == 2;
+          const int64_t step = round == 9 ? 3 : 2;
+          const GuardedBuffer& to = in_place ? in[0] : own;
+          const auto out = parts_of(to, n, step);
+          backend_under_test().pointwise({program.get(), views, out, params});
+          EXPECT_TRUE(to.guards_intact());
+          for (int64_t i = 0; i < n; ++i)
+            for (int k : {0, 1}) {
+              const expr::Literal got = literal_of(to, Shape{i * step + k}),
+                                  y = want[size_t(2 * i + k)];
+              ASSERT_TRUE(got.i == y.i || (std::isnan(got.f) && std::isnan(y.f)))
+                  << i << ": " << got.f << " for " << y.f;
+            }
+        }
 }
 
 TEST(Pointwise, booleans) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arete/backend/cpu/complex_pairs.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/interpreter.h"
 #include "arete/backend/cpu/tiling.h"
@@ -141,7 +142,7 @@ void run_nest(const prim::PointwiseArgs& args) {
 
 void run(const prim::PointwiseArgs& args) {
   const int64_t numel = args.outputs[0].numel();
-  if (numel == 0 || run_linear(args, numel)) return;
+  if (numel == 0 || run_linear(args, numel) || run_on_pairs(args)) return;
   run_nest(args);
 }
 

@@ -314,6 +314,17 @@ bool TileCursor::are_interleaved(const Tiling& tiling, int first, int second) {
          std::equal(a.strides.begin(), a.strides.begin() + tiling.nest->rank, b.strides.begin());
 }
 
+void TileCursor::separate(int operand, void* first, void* second) const {
+  const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
+  const Extents packed = packed_strides(size_of(o.dtype));
+  const BoxCopy copy{tiling_.nest->rank, extent_, packed, o.strides, size_of(o.dtype)};
+  auto* const to = static_cast<std::byte*>(first);
+  copy.outer(to, base(operand), -1, [&](std::byte* d, const std::byte* s) {
+    kernels::table().separate[copy.size](d, static_cast<std::byte*>(second) + (d - to), s,
+                                         extent_[0]);
+  });
+}
+
 void TileCursor::interleave(int operand, const void* first, const void* second) const {
   const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
   const Extents packed = packed_strides(size_of(o.dtype));
@@ -350,13 +361,14 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
     inputs_.push_back(port(inputs[k], (code.reads >> k) & 1));
   for (int operand : outputs) outputs_.push_back(port(operand, true));
   by_rows_ = goes_by_rows(tiling, code);
-  for (size_t k = 0; k + 1 < outputs_.size(); ++k) {
-    Port &a = outputs_[k], &b = outputs_[k + 1];
-    if (!a.buffer || !b.buffer || !TileCursor::are_interleaved(tiling, a.operand, b.operand))
-      continue;
-    a.interleaved = true;
-    ++k;
-  }
+  for (SmallVector<Port, 8>* ports : {&inputs_, &outputs_})
+    for (size_t k = 0; k + 1 < ports->size(); ++k) {
+      Port &a = (*ports)[k], &b = (*ports)[k + 1];
+      if (!a.buffer || !b.buffer || !TileCursor::are_interleaved(tiling, a.operand, b.operand))
+        continue;
+      a.interleaved = true;
+      ++k;
+    }
 }
 
 // Starting the steps once more for each row costs less than moving its elements, if they are few
@@ -411,11 +423,18 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
     } else if (p.buffer && !by_rows_) {
       // A broadcast pattern often repeats from tile to tile.
       if (base != p.last || p.last_extents != cursor.extents()) {
-        cursor.pack(p.operand, p.buffer);
+        if (p.interleaved)
+          cursor.separate(p.operand, p.buffer, inputs_[k + 1].buffer);
+        else
+          cursor.pack(p.operand, p.buffer);
         p.last = base;
         p.last_extents = cursor.extents();
       }
       frame_.set_input(int(k), p.buffer);
+      if (p.interleaved) {
+        ++k;
+        frame_.set_input(int(k), inputs_[k].buffer);
+      }
     }
   }
   for (size_t k = 0; k < outputs_.size(); ++k) {

@@ -88,7 +88,8 @@ class TileCursor {
   void unpack(int operand, const void* src) const;
   /// Whether two operands lie in each other like the parts of complex numbers.
   static bool are_interleaved(const Tiling& tiling, int first, int second);
-  /// Unpacks such a pair at once, for its first operand.
+  /// Packs and unpacks such a pair at once, for its first operand.
+  void separate(int operand, void* first, void* second) const;
   void interleave(int operand, const void* first, const void* second) const;
   /// Copies the elements of operand `from` to operand `to`, of equal element sizes.
   void copy(int to, int from) const;
@@ -121,7 +122,7 @@ class TileRunner {
     std::byte* buffer;
     const std::byte* last;  // what the buffer or cell was made from
     Extents last_extents;   // of the tile that `buffer` holds
-    bool interleaved;       // an output whose elements alternate with those of the next one
+    bool interleaved;       // its elements alternate with those of the next one
   };
   bool goes_by_rows(const Tiling& tiling, const Code& code) const;
   void run_rows(const TileCursor& cursor);

@@ -1,4 +1,6 @@
 // Arithmetic, comparison, selection: loops that the compiler turns into vector code.
+#include <utility>
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -372,6 +374,78 @@ void put_products(KernelTable& t) {
   put3<SubMul, T, T>(t.triple[triple_sub_mul][kTypeOf<T>]);
 }
 
+template <class V, int... i>
+inline V exchanged(V v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (i ^ 1)...);
+}
+template <class V, int... i>
+inline V real_parts(V v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (i & ~1)...);
+}
+template <class V, int... i>
+inline V imaginary_parts(V v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (i | 1)...);
+}
+/// a * b - c in even lanes, a * b + c in odd ones, rounded once.
+template <class V>
+inline V mul_sub_add(V a, V b, V c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(a[0]) == 4)
+    return V(_mm512_fmaddsub_ps(__m512(a), __m512(b), __m512(c)));
+  else
+    return V(_mm512_fmaddsub_pd(__m512d(a), __m512d(b), __m512d(c)));
+#elif defined(__FMA__)
+  if constexpr (sizeof(a[0]) == 4)
+    return V(_mm256_fmaddsub_ps(__m256(a), __m256(b), __m256(c)));
+  else
+    return V(_mm256_fmaddsub_pd(__m256d(a), __m256d(b), __m256d(c)));
+#else
+  for (int k = 0; k < int(sizeof(V) / sizeof(a[0])); ++k)
+    a[k] = fma_of(a[k], b[k], k % 2 ? c[k] : -c[k]);
+  return a;
+#endif
+}
+template <class T, int kVariant>
+void complex_product(void* out, const void* a, const void* b, const void*, int64_t n) {
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+  auto* o = static_cast<T*>(out);
+  auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+  const auto number = [](const T* p) {
+    V v{};
+    for (int k = 0; k < kLanes; ++k) v[k] = p[k % 2];
+    return v;
+  };
+  const V sx = number(x), sy = number(y);
+  const auto step = [&](int64_t i, uint64_t bytes) {
+    const V v = operand_at<kVariant == sv>(sx, x + i, bytes),
+            w = operand_at<kVariant == vs>(sy, y + i, bytes);
+    const V r =
+        mul_sub_add(v, real_parts(w, lanes), exchanged(v, lanes) * imaginary_parts(w, lanes));
+    __builtin_memcpy(o + i, &r, bytes);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= 2 * n; i += kLanes) step(i, kVectorBytes);
+  if (i < 2 * n) step(i, uint64_t(2 * n - i) * sizeof(T));
+}
+template <class T>
+void conjugate(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  ARETE_LOOP {
+    o[2 * i] = x[2 * i];
+    o[2 * i + 1] = -x[2 * i + 1];
+  }
+}
+template <class T>
+void put_complex(KernelTable& t) {
+  t.complex_product[kTypeOf<T>][vv] = complex_product<T, vv>;
+  t.complex_product[kTypeOf<T>][vs] = complex_product<T, vs>;
+  t.complex_product[kTypeOf<T>][sv] = complex_product<T, sv>;
+  t.conjugate[kTypeOf<T>] = conjugate<T>;
+}
+
 #if defined(__AVX512F__)
 template <class T>
 struct Lanes;
@@ -536,6 +610,8 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_choices<char8_t>(t);
   put_choices<int8_t>(t);
   put_choices<int16_t>(t);
+  put_complex<float>(t);
+  put_complex<double>(t);
   put_products<float>(t);
   put_products<double>(t);
   put3<Select, uint8_t, uint8_t>(t.select[1]);

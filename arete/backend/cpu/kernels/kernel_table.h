@@ -151,6 +151,8 @@ enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComp
 /// each operation rounded, and else i64 that wrap.
 using ProgressionKernel = void (*)(void* out, const void* start, const void* step, int64_t first,
                                    int64_t n);
+/// evens[i] = a[2 * i], odds[i] = a[2 * i + 1].
+using SeparateKernel = void (*)(void* evens, void* odds, const void* a, int64_t n);
 /// ranks[i]: how many of n keys are less than the i-th or equal and before it; n <= kMostRanked.
 /// Both arrays have room for kMostRanked elements.
 using RankKernel = void (*)(const uint32_t* keys, int32_t* ranks, int64_t n);
@@ -176,6 +178,10 @@ struct KernelTable {
   Kernel look_up[kNumKDTypes];   // out[i] = the element b[i] of a, as computation type
   Kernel splat[17];              // by element size: out[i] = a[0]
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
+  // Of f32 and f64, on complex numbers, whose parts lie side by side: a * b, which are x y - z w,
+  // its first product rounded with the difference, and x w + y z, its second one with the sum.
+  Kernel complex_product[kNumKTypes][kNumVariants];
+  Kernel conjugate[kNumKTypes];
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   ReduceKernel number_rows[kNumKTypes];  // sums, without NaN, of floating types
@@ -186,6 +192,7 @@ struct KernelTable {
   Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];                      // by element size: out[i] = a[2 * i]
   ProgressionKernel progression[kNumKTypes];  // by type, but for t_bool
+  SeparateKernel separate[9];                 // by element size
   Kernel interleave[9];  // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
   RankKernel rank;
 };

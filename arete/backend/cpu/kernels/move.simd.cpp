@@ -125,6 +125,32 @@ void every_other(void* out, const void* a, const void*, const void*, int64_t n) 
   for (; i < n; ++i) o[i] = x[2 * i];
 }
 
+template <class T, int... i>
+inline T odds(T v, T w, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, w, (2 * i + 1)...);
+}
+template <class T>
+void separate(void* first, void* second, const void* a, int64_t n) {
+  auto *even = static_cast<T*>(first), *odd = static_cast<T*>(second);
+  auto* x = static_cast<const T*>(a);
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v, w;
+    __builtin_memcpy(&v, x + 2 * i, sizeof(V));
+    __builtin_memcpy(&w, x + 2 * i + kLanes, sizeof(V));
+    const V low = evens(v, w, lanes), high = odds(v, w, lanes);
+    __builtin_memcpy(even + i, &low, sizeof(V));
+    __builtin_memcpy(odd + i, &high, sizeof(V));
+  }
+  for (; i < n; ++i) {
+    even[i] = x[2 * i];
+    odd[i] = x[2 * i + 1];
+  }
+}
+
 template <int kFirst, class T, int... i>
 inline T mixed(T v, T w, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(v, w, (kFirst + i / 2 + i % 2 * int(sizeof...(i)))...);
@@ -225,6 +251,10 @@ void ARETE_FILL(move)(KernelTable& t) {
   t.every_other[2] = every_other<uint16_t>;
   t.every_other[4] = every_other<uint32_t>;
   t.every_other[8] = every_other<uint64_t>;
+  t.separate[1] = separate<uint8_t>;
+  t.separate[2] = separate<uint16_t>;
+  t.separate[4] = separate<uint32_t>;
+  t.separate[8] = separate<uint64_t>;
   t.interleave[1] = interleave<uint8_t>;
   t.interleave[2] = interleave<uint16_t>;
   t.interleave[4] = interleave<uint32_t>;
