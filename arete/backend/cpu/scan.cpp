@@ -8,6 +8,7 @@
 
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/kernels/scan_table.h"
 #include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/walk.h"
@@ -83,14 +84,16 @@ struct Maximum {
 template <template <class> class M, class T>
 inline constexpr bool kSumOrProduct =
     std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Product<T>>;
-template <template <class> class M, class T>
-inline constexpr bool kVector = std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                (std::is_same_v<T, int64_t> && !kSumOrProduct<M, T>);
+template <class T>
+inline constexpr bool kVector =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int64_t>;
 template <template <class> class M, class T>
 const auto& functions() {
   const auto& pair = [&]() -> const auto& {
     if constexpr (kSumOrProduct<M, T> && sizeof(T) == 4)
       return table().sum_prod_f32;
+    else if constexpr (kSumOrProduct<M, T> && std::is_same_v<T, int64_t>)
+      return table().sum_prod_i64;
     else if constexpr (kSumOrProduct<M, T>)
       return table().sum_prod_f64;
     else if constexpr (std::is_same_v<T, int64_t>)
@@ -105,11 +108,32 @@ const auto& functions() {
   return kFirst ? pair.first : pair.second;
 }
 
+// The narrow floats of a run as f32, a block at a time: f(values, number of them, where they
+// begin).
+template <class T, class F>
+void by_blocks(const T* in, int64_t n, F&& f) {
+  constexpr int64_t kBlock = 1024;
+  float values[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t here = std::min(kBlock, n - i);
+    kernels::table().load[int(dtype_of<T>)](values, in + i, nullptr, nullptr, here);
+    f(values, here, i);
+  }
+}
+
 template <template <class> class M, class T>
 auto fold(const T* in, int64_t n, int64_t stride) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVector<M, T>)
-    if (stride == 1) return functions<M, T>().fold(in, n);
+  if constexpr (kVector<T>)
+    if (stride == 1) return Acc(functions<M, T>().fold(in, n));
+  if constexpr (is_reduced_float(dtype_of<T>))
+    if (stride == 1) {
+      Acc acc = M<T>::identity();
+      by_blocks(in, n, [&](const float* values, int64_t here, int64_t) {
+        acc = M<T>::apply(acc, Acc(functions<M, float>().fold(values, here)));
+      });
+      return acc;
+    }
   Acc acc = M<T>::identity();
   for (int64_t i = 0; i < n; ++i) acc = M<T>::apply(acc, widen<Acc>(in[i * stride]));
   return acc;
@@ -118,12 +142,18 @@ auto fold(const T* in, int64_t n, int64_t stride) {
 template <template <class> class M, class T>
 void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::Acc carry) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVector<M, T>) {
+  if constexpr (kVector<T>) {
     if (si == 1 && so == 1) {
       functions<M, T>().run(in, out, n, carry);
       return;
     }
   }
+  if constexpr (is_reduced_float(dtype_of<T>))
+    if (si == 1 && so == 1)
+      return by_blocks(in, n, [&](float* values, int64_t here, int64_t at) {
+        carry = Acc(functions<M, float>().run(values, values, here, carry));
+        kernels::table().store[int(dtype_of<T>)](out + at, values, nullptr, nullptr, here);
+      });
   for (int64_t i = 0; i < n; ++i) {
     carry = M<T>::apply(carry, widen<Acc>(in[i * si]));
     out[i * so] = narrow_to<T>(carry);
@@ -133,32 +163,44 @@ void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::
 template <template <class> class M, class T>
 void columns(const T* in, T* out, int64_t rows, int64_t width, int64_t si, int64_t so) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVector<M, T>) {
+  if constexpr (kVector<T>) {
     functions<M, T>().columns(in, out, rows, width, si, so);
     return;
   }
-  constexpr int64_t kTile = 64;
+  constexpr bool kSmall = is_reduced_float(dtype_of<T>);  // converted by vectors
+  constexpr int64_t kTile = kSmall ? 256 : 64;
   Acc acc[kTile];
+  float values[kSmall ? kTile : 1];
   for (int64_t c = 0; c < width; c += kTile) {
     const int64_t w = std::min(kTile, width - c);
     std::fill(acc, acc + kTile, M<T>::identity());
     for (int64_t r = 0; r < rows; ++r) {
       const T* from = in + c + r * si;
       T* to = out + c + r * so;
-      for (int64_t k = 0; k < w; ++k) {
-        acc[k] = M<T>::apply(acc[k], widen<Acc>(from[k]));
-        to[k] = narrow_to<T>(acc[k]);
+      if constexpr (kSmall) {
+        kernels::table().load[int(dtype_of<T>)](values, from, nullptr, nullptr, w);
+        for (int64_t k = 0; k < w; ++k)
+          values[k] = float(acc[k] = M<T>::apply(acc[k], Acc(values[k])));
+        kernels::table().store[int(dtype_of<T>)](to, values, nullptr, nullptr, w);
+      } else {
+        for (int64_t k = 0; k < w; ++k) {
+          acc[k] = M<T>::apply(acc[k], widen<Acc>(from[k]));
+          to[k] = narrow_to<T>(acc[k]);
+        }
       }
     }
   }
 }
 
 // One long lane. Chunks are folded in parallel, then scanned in parallel, each from the total of
-// those before. They do not depend on the number of threads, and so neither does the result.
+// those before. They do not depend on the number of threads, and so neither does the result. (That
+// of integers does not depend on chunks either: one thread makes none.)
 template <template <class> class M, class T>
 void scan_long(const T* in, T* out, int64_t n, int64_t si, int64_t so) {
   using Acc = typename M<T>::Acc;
   constexpr int64_t kChunk = 1 << 15;
+  if (std::is_integral_v<T> && num_threads() == 1)
+    return run<M>(in, out, n, si, so, M<T>::identity());
   const int64_t chunks = (n + kChunk - 1) / kChunk;
   const auto length = [&](int64_t c) { return std::min(kChunk, n - c * kChunk); };
   struct Total {  // not the bare type: a vector of bool has no elements to write in parallel

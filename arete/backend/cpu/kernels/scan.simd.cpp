@@ -175,7 +175,7 @@ constexpr ScanPair<T> kExtrema = {kRunning<Extremum<false>, T>, kRunning<Extremu
 }  // namespace
 
 extern const ScanTable scan_table;
-const ScanTable scan_table = {kSums<float, double>, kSums<double>, kExtrema<float>,
-                              kExtrema<double>, kExtrema<int64_t>};
+const ScanTable scan_table = {kSums<float, double>, kSums<double>,    kSums<int64_t, uint64_t>,
+                              kExtrema<float>,      kExtrema<double>, kExtrema<int64_t>};
 
 }  // namespace arete::cpu::kernels::ARETE_SIMD_TARGET

@@ -1,4 +1,5 @@
-// Vector kernels of running sums, products and extrema. Sums and products accumulate in f64.
+// Vector kernels of running sums, products and extrema. Sums and products of floats accumulate in
+// f64, those of integers wrap.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct ScanPair {
 struct ScanTable {
   ScanPair<float, double> sum_prod_f32;
   ScanPair<double> sum_prod_f64;
+  ScanPair<int64_t, uint64_t> sum_prod_i64;
   ScanPair<float> min_max_f32;
   ScanPair<double> min_max_f64;
   ScanPair<int64_t> min_max_i64;
