@@ -145,7 +145,11 @@ const OpRecord& stack_op =
           ARETE_CHECK(!tensors.empty(),
                       ValueError(c.name(), "stack expects a non-empty TensorList"));
           const int d = normalize_dim(c.integer(1), int(tensors[0].dim()) + 1, c.name());
+          // Along the first dimension one follows the other, in whatever shape. (Of four dimensions
+          // the order in memory can be another one, which the result has not got.)
+          const bool follows = d == 0 && tensors[0].dim() >= 1 && tensors[0].dim() <= 3;
           std::vector<Tensor> parts;
+          parts.reserve(follows ? 0 : tensors.size());
           for (size_t k = 0; k < tensors.size(); ++k) {
             ARETE_CHECK(
                 std::ranges::equal(tensors[k].sizes(), tensors[0].sizes()),
@@ -153,9 +157,12 @@ const OpRecord& stack_op =
                                          to_string(tensors[0].sizes()) + " at entry 0 and " +
                                          to_string(tensors[k].sizes()) + " at entry " +
                                          std::to_string(k)));
-            parts.push_back(unsqueeze(tensors[k], d));
+            if (!follows) parts.push_back(unsqueeze(tensors[k], d));
           }
-          return {arete::cat(parts, d)};
+          if (!follows) return {arete::cat(parts, d)};
+          Shape sizes{int64_t(tensors.size())};
+          sizes.append(tensors[0].sizes().begin(), tensors[0].sizes().end());
+          return {reshape(arete::cat({tensors.begin(), tensors.end()}, 0), sizes)};
         });
 
 const OpRecord& hstack_op =

@@ -41,7 +41,7 @@ namespace arete::cpu {
 
 /// What values of a kernel's type are stored as.
 constexpr DType storage_type(kernels::KType t) {
-  constexpr DType kStorage[] = {DType::boolean, DType::i32, DType::i64, DType::f32,
+  constexpr DType kStorage[] = {DType::boolean, DType::i32, DType::i64, DType::u64, DType::f32,
                                 DType::f64,     DType::u8,  DType::i8,  DType::i16};
   static_assert(std::size(kStorage) == kernels::kNumKTypes);
   return kStorage[t];
