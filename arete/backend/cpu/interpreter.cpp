@@ -236,6 +236,7 @@ class Compiler {
   struct Factors {
     int value, factor;
     bool numbers_only = false;
+    DType halves = DType::f32;
   };
   using Operands = std::array<int, 4>;
   struct Step {
@@ -652,12 +653,23 @@ class Compiler {
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
   }
 
-  /// Leaves products, and selections of what is not NaN, that are results only to who adds them up.
+  /// Leaves products, selections of what is not NaN, and conversions of halves, that are results
+  /// only to who adds them up.
   void split_sums() {
     for (Factors& r : results_) {
       const auto step = std::ranges::find(body_, r.value, &Step::out);
       if (step == body_.end()) continue;
       const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
+      if (std::ranges::any_of(body_, reads) ||
+          std::ranges::count(results_, r.value, &Factors::value) > 1)
+        continue;
+      for (DType d : {DType::f16, DType::bf16})
+        if (step->kernel == table_.load[int(d)] && table_.half_rows[int(d)]) r.halves = d;
+      if (r.halves != DType::f32) {
+        r.value = step->in[0];
+        body_.erase(step);
+        continue;
+      }
       bool is_product = false, is_number = false;
       for (Type t : {Type::f32, Type::f64}) {
         is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
@@ -666,9 +678,7 @@ class Compiler {
       const auto [a, b, c, d] = step->in;
       is_product &= step->kind == Code::Step::kernel;
       is_number &= step->kind == Code::Step::choose && a == b && a == c && is_zero(d);
-      if ((!is_product && !is_number) || std::ranges::any_of(body_, reads) ||
-          std::ranges::count(results_, r.value, &Factors::value) > 1)
-        continue;
+      if (!is_product && !is_number) continue;
       r = {a, is_product ? b : -1, is_number};
       body_.erase(step);
       values_[size_t(a)].result = values_[size_t(b)].result = true;
@@ -793,9 +803,10 @@ class Compiler {
         for (size_t r = 0; r < code_.registers.size(); ++r)
           if (code_.registers[r].slot == s.out) s.number = uint16_t(r);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back(
-          {slot(results_[k].value), results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
-           results_[k].numbers_only, kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
+      code_.results.push_back({slot(results_[k].value),
+                               results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
+                               results_[k].numbers_only, results_[k].halves,
+                               kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
   }
 
   const Program& program_;

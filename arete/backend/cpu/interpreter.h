@@ -55,7 +55,8 @@ struct CodeKey {
   uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
-  bool sums = false;  ///< with `values`: products may be left as their two factors, and NaN to skip
+  /// With `values`: products may be left as their two factors, NaN to skip, f16 and bf16 as stored.
+  bool sums = false;
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   bool operator==(const CodeKey&) const = default;
 
@@ -100,6 +101,7 @@ struct Code {
     uint16_t slot;
     uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
     bool numbers_only;  // what is NaN counts as 0
+    DType halves;       // f16 or bf16: not converted yet; else f32
     kernels::KType type;
   };
 
@@ -141,7 +143,6 @@ class Frame {
     const uint16_t slot = code_.results[size_t(k)].factor;
     return slot == Code::kNone ? nullptr : slots_[slot];
   }
-  bool numbers_only(int k) const { return code_.results[size_t(k)].numbers_only; }
   const void* input(int k) const { return slots_[size_t(k)]; }
 
   /// Computes the cells; after setting uniform inputs.

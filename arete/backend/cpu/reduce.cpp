@@ -460,7 +460,7 @@ class Reduction {
               std::byte* const at = acc + size_t(cursor.start(0) - low[0]) * acc_.size;
               const int64_t whole = rows / group, done = whole * group;
               if (in_place) {
-                const auto add = code.results[0].numbers_only ? acc_.number_cols : acc_.cols;
+                const auto add = acc_.cols_of(code, 0);
                 const LoopNest::Operand& in = nest_.operands[1];
                 const int64_t unit = int64_t(size_of(in.dtype)), stride = in.strides[1] / unit;
                 add(at, cursor.base(1), whole, w * group, stride * group);

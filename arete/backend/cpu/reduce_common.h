@@ -36,22 +36,38 @@ struct Accumulation {
     if (const void* factors = frame.factor(k))
       product_rows(acc, frame.result(k), factors, n_rows, n, n);
     else
-      (frame.numbers_only(k) ? number_rows : rows)(acc, frame.result(k), n_rows, n, n);
+      rows_of(frame, k)(acc, frame.result(k), n_rows, n, n);
   }
   void add_cols(void* acc, const Frame& frame, int k, int64_t n_rows, int64_t n,
                 int64_t at = 0) const {
-    const auto* values = static_cast<const std::byte*>(frame.result(k)) + size_t(at) * value_size;
+    const size_t each = is_half(frame.code().results[size_t(k)].halves) ? 2 : value_size;
+    const auto* values = static_cast<const std::byte*>(frame.result(k)) + size_t(at) * each;
     if (const void* factors = frame.factor(k))
       product_cols(acc, values, static_cast<const std::byte*>(factors) + size_t(at) * value_size,
                    n_rows, n, n);
     else
-      (frame.numbers_only(k) ? number_cols : cols)(acc, values, n_rows, n, n);
+      cols_of(frame.code(), k)(acc, values, n_rows, n, n);
+  }
+
+  /// Of result number k as the code leaves it, if that is no product.
+  kernels::ReduceKernel cols_of(const Code& code, int k) const {
+    const Code::Result& r = code.results[size_t(k)];
+    return is_half(r.halves) ? kernels::table().half_cols[int(r.halves)]
+           : r.numbers_only  ? number_cols
+                             : cols;
   }
 
   /// Sets n accumulators to the monoid's identity.
   void clear(void* acc, int64_t n) const;
 
  private:
+  static bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }
+  kernels::ReduceKernel rows_of(const Frame& frame, int k) const {
+    const Code::Result& r = frame.code().results[size_t(k)];
+    return is_half(r.halves) ? kernels::table().half_rows[int(r.halves)]
+           : r.numbers_only  ? number_rows
+                             : rows;
+  }
   uint64_t identity_;
   kernels::Kernel splat_;
 };

@@ -108,52 +108,65 @@ const auto& functions() {
   return kFirst ? pair.first : pair.second;
 }
 
-// The narrow floats of a run as f32, a block at a time: f(values, number of them, where they
-// begin).
-template <class T, class F>
-void by_blocks(const T* in, int64_t n, F&& f) {
-  constexpr int64_t kBlock = 1024;
-  float values[kBlock];
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t here = std::min(kBlock, n - i);
-    kernels::table().load[int(dtype_of<T>)](values, in + i, nullptr, nullptr, here);
-    f(values, here, i);
-  }
-}
+// What vector kernels take: these, and narrow floats as f32, a block at a time.
+template <class T>
+inline constexpr bool kByVectors = kVector<T> || is_reduced_float(dtype_of<T>);
+template <class T>
+using VectorType = std::conditional_t<is_reduced_float(dtype_of<T>), float, T>;
+constexpr int64_t kVectorBlock = 1024;
 
 template <template <class> class M, class T>
 auto fold(const T* in, int64_t n, int64_t stride) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVector<T>)
-    if (stride == 1) return Acc(functions<M, T>().fold(in, n));
-  if constexpr (is_reduced_float(dtype_of<T>))
-    if (stride == 1) {
-      Acc acc = M<T>::identity();
-      by_blocks(in, n, [&](const float* values, int64_t here, int64_t) {
-        acc = M<T>::apply(acc, Acc(functions<M, float>().fold(values, here)));
-      });
+  Acc acc = M<T>::identity();
+  if constexpr (kByVectors<T>)
+    if (std::abs(stride) == 1) {
+      if (stride < 0) in -= n - 1;
+      if constexpr (kVector<T>) return Acc(functions<M, T>().fold(in, n));
+      VectorType<T> values[kVectorBlock];
+      for (int64_t i = 0; i < n; i += kVectorBlock) {
+        const int64_t here = std::min(kVectorBlock, n - i);
+        kernels::table().load[int(dtype_of<T>)](values, in + i, nullptr, nullptr, here);
+        acc = M<T>::apply(acc, Acc(functions<M, VectorType<T>>().fold(values, here)));
+      }
       return acc;
     }
-  Acc acc = M<T>::identity();
   for (int64_t i = 0; i < n; ++i) acc = M<T>::apply(acc, widen<Acc>(in[i * stride]));
   return acc;
+}
+
+// A run forwards or backwards.
+template <template <class> class M, class T>
+void run_by_vectors(const T* in, T* out, int64_t n, bool backwards, typename M<T>::Acc carry) {
+  const auto& run = functions<M, VectorType<T>>().run;
+  const kernels::KernelTable& table = kernels::table();
+  VectorType<T> values[kVectorBlock];
+  T narrow[kVector<T> ? 1 : kVectorBlock];
+  T* const own = kVector<T> ? reinterpret_cast<T*>(values) : narrow;
+  for (int64_t i = 0; i < n; i += kVectorBlock) {
+    const int64_t here = std::min(kVectorBlock, n - i), first = backwards ? 1 - i - here : i;
+    const T* from = in + first;
+    T* const to = backwards ? own : out + first;
+    if (backwards) {
+      table.reverse[sizeof(T)](own, from, nullptr, nullptr, here);
+      from = own;
+    }
+    if constexpr (kVector<T>) {
+      carry = typename M<T>::Acc(run(from, to, here, carry));
+    } else {
+      table.load[int(dtype_of<T>)](values, from, nullptr, nullptr, here);
+      carry = typename M<T>::Acc(run(values, values, here, carry));
+      table.store[int(dtype_of<T>)](to, values, nullptr, nullptr, here);
+    }
+    if (backwards) table.reverse[sizeof(T)](out + first, own, nullptr, nullptr, here);
+  }
 }
 
 template <template <class> class M, class T>
 void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::Acc carry) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVector<T>) {
-    if (si == 1 && so == 1) {
-      functions<M, T>().run(in, out, n, carry);
-      return;
-    }
-  }
-  if constexpr (is_reduced_float(dtype_of<T>))
-    if (si == 1 && so == 1)
-      return by_blocks(in, n, [&](float* values, int64_t here, int64_t at) {
-        carry = Acc(functions<M, float>().run(values, values, here, carry));
-        kernels::table().store[int(dtype_of<T>)](out + at, values, nullptr, nullptr, here);
-      });
+  if constexpr (kByVectors<T>)
+    if (si == so && std::abs(si) == 1) return run_by_vectors<M>(in, out, n, si < 0, carry);
   for (int64_t i = 0; i < n; ++i) {
     carry = M<T>::apply(carry, widen<Acc>(in[i * si]));
     out[i * so] = narrow_to<T>(carry);

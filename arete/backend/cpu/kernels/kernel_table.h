@@ -188,6 +188,8 @@ struct KernelTable {
   ReduceKernel number_cols[kNumKTypes];
   ProductKernel product_rows[kNumKTypes];  // of floating types
   ProductKernel product_cols[kNumKTypes];
+  ReduceKernel half_rows[kNumKDTypes];  // sums of f16 and bf16 as f32; null where there is none
+  ReduceKernel half_cols[kNumKDTypes];
   TransposeKernel transpose[17];              // by element size
   Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];                      // by element size: out[i] = a[2 * i]

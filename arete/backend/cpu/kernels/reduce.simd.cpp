@@ -189,6 +189,25 @@ struct Products {
   }
 };
 
+#if defined(__AVX2__) && defined(__F16C__)
+template <bool kBrain>  // bf16, else f16
+struct Halves {
+  using Type = float;
+  const uint16_t* p;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    typename VectorOf<float, kLanes>::type y;
+    __m128i bits = _mm_setzero_si128();
+    __builtin_memcpy(&bits, p + i, kLanes * sizeof(uint16_t));
+    const __m256 wide =
+        kBrain ? _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))
+               : _mm256_cvtph_ps(bits);
+    __builtin_memcpy(&y, &wide, sizeof(y));
+    return y;
+  }
+};
+#endif
+
 /// Of kCount vectors from element i on, `stride` elements apart, as vectors of C.
 template <class M, class C, int kLanes, int kCount, class S>
 inline typename VectorOf<C, kLanes>::type tree(S in, int64_t i, int64_t stride) {
@@ -283,6 +302,14 @@ void product_rows(void* acc, const void* in, const void* factors, int64_t n_rows
                n_cols, stride);
 }
 
+#if defined(__AVX2__) && defined(__F16C__)
+template <bool kBrain>
+void half_rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int64_t stride) {
+  rows_of<Sum>(static_cast<double*>(acc), Halves<kBrain>{static_cast<const uint16_t*>(in)}, n_rows,
+               n_cols, stride);
+}
+#endif
+
 /// kRows rows of n elements into the accumulators, kLanes columns at a time, then half as many.
 template <class M, int kLanes, int kRows, class A, class S>
 inline void add_rows(A* a, S in, int64_t at, int64_t n, int64_t stride) {
@@ -320,6 +347,13 @@ void product_cols(void* acc, const void* in, const void* factors, int64_t n_rows
                Products<T>{static_cast<const T*>(in), static_cast<const T*>(factors)}, n_rows, n,
                stride);
 }
+#if defined(__AVX2__) && defined(__F16C__)
+template <bool kBrain>
+void half_cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
+  cols_of<Sum>(static_cast<double*>(acc), Halves<kBrain>{static_cast<const uint16_t*>(in)}, n_rows,
+               n, stride);
+}
+#endif
 
 // Booleans are bytes 0 and 1.
 template <bool kAll>
@@ -389,6 +423,12 @@ void ARETE_FILL(reduce)(KernelTable& t) {
   t.number_cols[t_f32] = number_cols<float>;
   t.number_rows[t_f64] = number_rows<double>;
   t.number_cols[t_f64] = number_cols<double>;
+#if defined(__AVX2__) && defined(__F16C__)
+  t.half_rows[d_f16] = half_rows<false>;
+  t.half_cols[d_f16] = half_cols<false>;
+  t.half_rows[d_bf16] = half_rows<true>;
+  t.half_cols[d_bf16] = half_cols<true>;
+#endif
   t.product_rows[t_f32] = product_rows<float>;
   t.product_cols[t_f32] = product_cols<float>;
   t.product_rows[t_f64] = product_rows<double>;
