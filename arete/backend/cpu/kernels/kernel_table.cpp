@@ -35,7 +35,7 @@ static_assert(kNumKOps == expr::kNumOps && kNumKDTypes == kNumDTypes);
 static_assert(int(expr::Type::boolean) == t_bool && int(expr::Type::i32) == t_i32 &&
               int(expr::Type::i64) == t_i64 && int(expr::Type::u64) == t_u64 &&
               int(expr::Type::f32) == t_f32 && int(expr::Type::f64) == t_f64 &&
-              expr::kNumTypes == kNumKTypes);
+              expr::kNumTypes == t_u8);
 static_assert(int(DType::u8) == d_u8 && int(DType::i8) == d_i8 && int(DType::i16) == d_i16 &&
               int(DType::i32) == d_i32 && int(DType::i64) == d_i64 && int(DType::f16) == d_f16 &&
               int(DType::f32) == d_f32 && int(DType::f64) == d_f64 && int(DType::c64) == d_c64 &&
