@@ -305,6 +305,12 @@ TEST(AttentionKernels, HalfTypes) {
   check<bf16, 32, 32, 4, 2, 64, kNone, true, kWhole, true>(
       {.queries = 150, .keys = 130, .dim = 32, .value_dim = 32});
 }
+TEST(AttentionKernels, BlocksOfManyRows) {
+  check<float, 128, 128, 8, 1, 32, kBoolean, true, kFixed, true>(
+      {.queries = 140, .keys = 132, .dim = 120, .value_dim = 128, .dropout = 0.2});
+  check<bf16, 64, 64, 4, 2, 64, kAdditive, true, kFixed, true>(
+      {.queries = 140, .keys = 128, .dim = 64, .value_dim = 64, .dropout = 0.2});
+}
 TEST(AttentionKernels, OneProductOfTf32) {
   check<float, 32, 32, 2, 1, 32, kNone, false, kWhole, true, false>(
       {.queries = 33, .keys = 40, .dim = 32, .value_dim = 32});

@@ -207,10 +207,11 @@ bool run_in_library(CudaBackend& backend, const AttentionArgs& args) {
 constexpr int64_t kLongest = int64_t(1) << 30;
 
 // What is known without looking at memory.
-AttentionKernel kernel_of(const AttentionArgs& a) {
+AttentionKernel kernel_of(const AttentionArgs& a, const DeviceLimits& limits) {
   const auto padded = [](int64_t dim) { return int(dim + 15) / 16 * 16; };
   AttentionKernel k;
   k.dtype = a.q.dtype;
+  k.most_shared = limits.shared_per_block;
   k.dim = padded(a.q.sizes[3]), k.value_dim = padded(a.v.sizes[3]);
   if (a.mask)
     k.mask =
@@ -229,18 +230,18 @@ std::span<const Pass> passes_of(const AttentionArgs& a) {
 bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
   const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
   const auto is_good = [](int64_t d) { return d > 0 && d <= AttentionKernel::kLargestDim; };
-  // Blocks have at least 32 rows.
+  // Blocks have at least 64 rows.
   const int64_t longest = std::max(a.q.sizes[2], a.k.sizes[2]),
-                blocks = a.q.sizes[0] * a.q.sizes[1] * (longest / 32 + 1);
+                blocks = a.q.sizes[0] * a.q.sizes[1] * (longest / 64 + 1);
   if (limits.major < 8 ||
       !(a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) ||
       !is_good(dim) || !is_good(v_dim) || a.q.numel() == 0 || a.k.numel() == 0 ||
       longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0 || !(a.scale > 0))
     return false;
-  AttentionKernel k = kernel_of(a);
+  AttentionKernel k = kernel_of(a, limits);
   return std::ranges::all_of(passes_of(a), [&](Pass pass) {
     k.pass = pass;
-    return k.shared_bytes() <= limits.shared_per_block;
+    return k.shared_bytes() <= k.most_shared;
   });
 }
 
@@ -269,7 +270,7 @@ class OwnAttention {
     args.dim = int32_t(a_.q.sizes[3]), args.value_dim = int32_t(a_.v.sizes[3]);
     args.scale = float(a_.scale);
 
-    AttentionKernel kernel = kernel_of(a_);
+    AttentionKernel kernel = kernel_of(a_, backend_.limits());
     if (a_.dropout != 0) set_dropout(args, kernel);
 
     const int64_t heads = a_.q.sizes[0] * a_.q.sizes[1];

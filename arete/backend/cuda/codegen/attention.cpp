@@ -10,36 +10,55 @@ namespace arete::cuda {
 static_assert(sizeof(AttentionMatrix) == 4 * 8 &&
               sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 13 * 8 + 32 * 4);
 
-// What is fastest on an H200 of what leaves registers for everything.
+// The first one that fits: in the order of their times on an H100, heads of 64 and of 128 elements,
+// of those that leave registers for everything.
 AttentionKernel::Layout AttentionKernel::layout() const {
-  const bool wide = std::max(dim, value_dim) > 64;
-  if (dtype == kFloat32) {
-    if (wide) return {4, 1, 32, 1};
-    return pass == Pass::keys ? Layout{4, 2, 32, 2} : Layout{4, 1, 64, 2};
+  struct Choice {
+    bool f32, wide;
+    Pass pass;
+    Layout layout;
+  };
+  static constexpr Choice kChoices[] = {
+      {true, false, Pass::forward, {4, 2, 32, 1}},  {true, false, Pass::queries, {4, 2, 32, 2}},
+      {true, false, Pass::queries, {4, 1, 32, 3}},  {true, false, Pass::keys, {4, 2, 32, 2}},
+      {true, false, Pass::keys, {4, 1, 32, 3}},     {true, true, Pass::forward, {8, 1, 64, 1}},
+      {true, true, Pass::forward, {4, 1, 32, 1}},   {true, true, Pass::queries, {8, 1, 32, 1}},
+      {true, true, Pass::queries, {4, 1, 32, 1}},   {true, true, Pass::keys, {8, 1, 32, 1}},
+      {true, true, Pass::keys, {4, 1, 32, 1}},      {false, false, Pass::forward, {4, 2, 64, 2}},
+      {false, false, Pass::queries, {4, 2, 64, 2}}, {false, false, Pass::keys, {4, 2, 32, 2}},
+      {false, true, Pass::forward, {4, 2, 32, 1}},  {false, true, Pass::queries, {4, 2, 32, 1}},
+      {false, true, Pass::queries, {4, 1, 32, 2}},  {false, true, Pass::keys, {4, 1, 64, 2}},
+      {false, true, Pass::keys, {4, 1, 32, 2}}};
+  const bool f32 = dtype == kFloat32, wide = std::max(dim, value_dim) > 64;
+  Layout last{};
+  for (const Choice& c : kChoices) {
+    if (c.f32 != f32 || c.wide != wide || c.pass != pass) continue;
+    last = c.layout;
+    if (shared_bytes(last) <= most_shared) break;
   }
-  if (pass == Pass::forward) return {4, 2, wide ? 32 : 64, wide ? 1 : 2};
-  return {4, wide ? 1 : 2, 32, 2};
+  return last;
 }
 
-int AttentionKernel::shared_bytes() const {
-  const Layout l = layout();
+int AttentionKernel::shared_bytes(const Layout& l) const {
+  const int rows = l.rows();
   const int size = int(size_of(dtype)), line = dim * size + 16, value_line = value_dim * size + 16;
   const int stage = l.columns * (line + value_line);
   switch (pass) {
     case Pass::forward:
-      return rows() * line + 2 * stage;
+      return rows * line + 2 * stage;
     case Pass::queries:
-      return rows() * (line + value_line) + 2 * stage;
+      return rows * (line + value_line) + 2 * stage;
     case Pass::keys:
       break;
   }
-  return rows() * (line + value_line) + 2 * (stage + 2 * l.columns * int(sizeof(float)));
+  return rows * (line + value_line) + 2 * (stage + 2 * l.columns * int(sizeof(float)));
 }
 
 uint64_t AttentionKernel::number() const {
   uint64_t n = uint64_t(dtype);
+  const Layout l = layout();
   for (int v : {int(pass), dim / 16, value_dim / 16, int(mask), int(causal), int(dropout),
-                int(vector), int(tf32)})
+                int(vector), int(tf32), l.warps, l.row_tiles, l.columns / 16})
     n = 16 * n + uint64_t(v);
   return n;
 }

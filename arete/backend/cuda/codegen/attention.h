@@ -44,21 +44,27 @@ struct AttentionKernel {
   Mask mask = Mask::none;
   bool causal = false;
   Dropout dropout = Dropout::none;
-  bool vector = false;  // rows begin at multiples of 16 bytes and are multiples of them
-  bool tf32 = false;    // f32 operands are rounded to tf32
+  bool vector = false;          // rows begin at multiples of 16 bytes and are multiples of them
+  bool tf32 = false;            // f32 operands are rounded to tf32
+  int most_shared = 227 << 10;  // bytes of shared memory that a block may have
 
   /// How a block is laid out.
   struct Layout {
     int warps, row_tiles, columns;
     int blocks;  // that should fit on a multiprocessor
+    int rows() const { return 16 * row_tiles * warps; }
   };
   Layout layout() const;
   int threads() const { return 32 * layout().warps; }
   /// Rows of the scores that a block has.
-  int rows() const { return 16 * layout().row_tiles * layout().warps; }
-  int shared_bytes() const;
+  int rows() const { return layout().rows(); }
+  /// More than most_shared, if no layout has so little.
+  int shared_bytes() const { return shared_bytes(layout()); }
   /// Different for different kernels.
   uint64_t number() const;
+
+ private:
+  int shared_bytes(const Layout& layout) const;
 };
 
 KernelSource attention_source(const AttentionKernel& kernel);
