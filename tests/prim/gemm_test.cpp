@@ -194,6 +194,34 @@ TEST(Gemm, LargeBlocksMatchReference) {
   }
 }
 
+// k is divided among the threads that the batch leaves.
+TEST(Gemm, BatchesOfFewerProductsThanThreads) {
+  const int before = num_threads();
+  set_num_threads(8);
+  std::mt19937_64 rng(7);
+  for (bool transposed : {false, true}) {
+    const int64_t batch = 2, m = 30, n = 4, k = 4096;
+    StridedBuffer a(kFloat32, transposed ? Shape{batch, k, m} : Shape{batch, m, k}),
+        b(kFloat32, {batch, k, n}), out(kFloat32, {batch, m, n});
+    a.randomize(rng), b.randomize(rng);
+    const int64_t sizes[] = {batch, m, k}, strides[] = {k * m, 1, m};
+    GemmArgs g;
+    g.a = a.view(), g.b = b.view(), g.out = out.view();
+    if (transposed) g.a.sizes = sizes, g.a.strides = strides;
+    backend_under_test().gemm(g);
+    const auto va = a.values(), vb = b.values(), got = out.values();
+    for (int64_t i = 0; i < out.numel(); ++i) {
+      const int64_t z = i / (m * n), row = i / n % m, column = i % n;
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p)
+        sum += va[size_t((z * k * m) + (transposed ? p * m + row : row * k + p))] *
+               vb[size_t((z * k + p) * n + column)];
+      ASSERT_NEAR(got[size_t(i)], sum, tolerance(kFloat32, k, 5)) << (transposed ? "turned" : "");
+    }
+  }
+  set_num_threads(before);
+}
+
 TEST(Gemm, LeadingDimensionsFoldAndBroadcast) {
   // (2, 3, 4, 5) @ (1, 3, 5, 6): rank above 3, broadcast over the first dimension only.
   std::mt19937_64 rng(6);

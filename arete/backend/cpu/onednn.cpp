@@ -165,6 +165,21 @@ bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void*
             const void* bias) {
   ARETE_ASSERT(!s.has_bias || s.alpha == 1);  // oneDNN would scale the bias too
   const ThreadScope threads;
+  // Of a batch with fewer products than threads oneDNN 2.6 divides k among the threads, and where k
+  // does not lie side by side in a it forgets parts of the sums.
+  if (s.batch > 1 && s.batch < threads.threads() && s.a_strides[2] != 1) {
+    MatmulSpec one = s;
+    one.batch = 1;
+    const auto at = [](const void* p, int64_t elements, DType t) {
+      return static_cast<const std::byte*>(p) + elements * int64_t(size_of(t));
+    };
+    for (int64_t i = 0; i < s.batch; ++i)
+      if (!matmul(backend, one, at(a, i * s.a_strides[0], s.dtype),
+                  at(b, i * s.b_strides[0], s.dtype),
+                  const_cast<std::byte*>(at(out, i * s.out_strides[0], s.out_dtype)), bias))
+        return false;
+    return true;
+  }
   PlanKey key{threads.threads(),
               int64_t(s.dtype),
               int64_t(s.out_dtype),
