@@ -226,12 +226,16 @@ bool Bands::choose(std::span<const int> banded) {
   for (size_t s = first + 1; s <= last; ++s)
     for (size_t t = first; t < s && !needs[s]; ++t)
       needs[s] = (is_divided[t] || needs[t]) && collides(t, s);
-  bool refuses = false, writes = false;
+  bool refuses = false, writes = false, effect_after = false;
   for (size_t s = first; s <= last; ++s) {
     if (is_divided[s] || (is_needed[s] && needs[s]))
       divided_.push_back(s);
     else
       (is_needed[s] ? before_ : after_).push_back(s);
+    if (is_effect(*steps_[s])) {
+      if (is_needed[s] && effect_after) return false;
+      effect_after = effect_after || !is_needed[s];
+    }
     refuses = refuses || may_refuse(*steps_[s]);
     writes = writes || std::ranges::any_of(uses_[s], [&](const Use& u) {
                return u.access != Access::read && !buffers_[u.buffer].temporary;

@@ -5,6 +5,7 @@
 
 #include "arete/base/error.h"
 #include "arete/compile/graph_internal.h"
+#include "arete/compile/under_way_internal.h"
 #include "arete/expr/value.h"
 
 namespace arete::compile {
@@ -118,9 +119,11 @@ DeviceGraph::~DeviceGraph() {
 }
 
 void DeviceGraph::drop() noexcept {
-  if (graph_) backend_->destroy_graph(graph_);
-  graph_ = nullptr;
+  for (const Part& part : parts_)
+    if (part.graph) backend_->destroy_graph(part.graph);
+  parts_.clear();
   arenas_.clear();
+  steps_.clear();
   calls_.clear();
   words_.clear();
   page_ = nullptr;
@@ -136,7 +139,7 @@ void DeviceGraph::give_up(std::string why) noexcept {
 bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   is_due_ = false;
   if (!may_) return false;
-  bool is_as_captured = graph_ && backend_->current_stream() == launched_on_;
+  bool is_as_captured = is_captured() && backend_->current_stream() == launched_on_;
   for (size_t b = 0; b < uses_.size(); ++b) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
@@ -157,7 +160,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   last_.assign(numbers.begin(), numbers.end());
   ++runs_;
   if (!is_as_captured) {
-    if (graph_) {
+    if (is_captured()) {
       drop();
       runs_ = 1;  // it is seen anew what changes
     }
@@ -190,9 +193,31 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     backend_->copy_from_host(page_->data(), host_page_.data(),
                              host_page_.size() * sizeof(uint64_t));
   written_ = true;
-  backend_->launch_graph(graph_, launched_on_);
+  UnderWay under_way;
+  for (const Part& part : parts_) {
+    for (const size_t step : part.waits) under_way.wait_for(step);
+    if (part.graph)
+      backend_->launch_graph(part.graph, launched_on_);
+    else
+      make_effect(part.step, memory, numbers, under_way);
+  }
+  under_way.wait_for_all();  // also for the graph's own memory
   out.run(*backend_);
   return true;
+}
+
+void DeviceGraph::make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
+                              UnderWay& under_way) {
+  prim::RecordedCall& call = *calls_[step];
+  const GraphStep& its = steps_[step];
+  size_t k = 0, n = 0;
+  call.for_each_operand([&](View& v, Access) {
+    const int b = its.buffers[k++];
+    if (b >= 0 && !uses_[size_t(b)].place) v.storage = memory[size_t(b)].storage;
+  });
+  call.for_each_number(
+      [&](void* place) { std::memcpy(place, &numbers[its.numbers[n++]], sizeof(uint64_t)); });
+  under_way.make(step, call, its.is_awaited);
 }
 
 void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
@@ -200,6 +225,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
   is_due_ = false;
   ++captures_;
   arenas_ = std::move(arenas);
+  steps_.assign(steps.begin(), steps.end());
   captured_.assign(numbers.begin(), numbers.end());
   const auto for_each_moving = [&](prim::RecordedCall& call, const GraphStep& step, auto&& f) {
     size_t k = 0;
@@ -242,7 +268,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
       return page_->data() + words_.size() * kWordsApart * sizeof(uint64_t);
     };
     for (size_t n = 0; n < step.numbers.size(); ++n) {
-      if (!varies_[step.numbers[n]]) continue;
+      if (!varies_[step.numbers[n]] || is_effect(*call)) continue;
       if (n >= fields) {
         const DType dtype = call->numbers()[n - fields].dtype;
         call->put_in_memory(n - fields, View(address(), dtype, {}, {}, page_.get()));
@@ -265,14 +291,25 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
     if (!stream_) stream_ = backend_->create_stream(0);
     if (!pool_) pool_ = backend_->create_pool();
     const prim::StreamScope scope(*backend_, stream_);
-    backend_->begin_capture(stream_, pool_);
+    bool is_open = false;
+    const auto close = [&] {
+      if (std::exchange(is_open, false)) parts_.back().graph = backend_->end_capture(stream_);
+    };
     try {
-      for (const auto& call : calls_) call->run_once();
+      for (size_t k = 0; k < calls_.size(); ++k) {
+        const bool is_apart = is_effect(*calls_[k]);
+        if (is_apart || !steps_[k].waits.empty()) close();
+        if (!is_open) parts_.push_back({.step = k, .waits = steps_[k].waits});
+        if (is_apart) continue;
+        if (!is_open) backend_->begin_capture(stream_, pool_);
+        is_open = true;
+        calls_[k]->run_once();
+      }
+      close();
     } catch (...) {
-      backend_->discard_capture(stream_);
+      if (is_open) backend_->discard_capture(stream_);
       throw;
     }
-    graph_ = backend_->end_capture(stream_);
   } catch (const Error& e) {
     give_up(std::string("a step cannot be captured: ") + e.what());
   }

@@ -11,6 +11,8 @@
 
 namespace arete::compile {
 
+class UnderWay;
+
 // Note [Graphs of plans]
 // Where a device takes less time for the steps of a plan than the host needs to launch them, they
 // are captured once, after a few runs, and launched as one graph. It works on the memory that they
@@ -18,6 +20,9 @@ namespace arete::compile {
 // to or from; the other addresses are compared before each launch. Numbers that have changed are
 // read from memory, which is written before a launch, and so is what random calls begin with. What
 // is not as the graph has it is run step by step, and captured again, a few times.
+//   What processes do together is no part of a graph: NCCL wants a call captured by all of them or
+// by none, and what is captured here depends on what moves in the memory of one. There the graph is
+// cut, and so it is where something waits for such a call; between launches both are as ever.
 
 /// What a buffer of a trace is in one run: addresses in it count from `origin`, the place where it
 /// was used first, so that other slices of one tensor are the same trace.
@@ -34,6 +39,8 @@ struct GraphStep {
   const prim::RecordedCall* call;
   std::vector<int> buffers;     // of each operand; -1: as it is; below: an arena
   std::vector<size_t> numbers;  // of each number
+  std::vector<size_t> waits{};  // for effects of these steps, which are under way
+  bool is_awaited = false;      // an effect: the next step waits for it
 };
 
 /// The graph of one plan; it does nothing where a graph would not help, or cannot be.
@@ -49,7 +56,7 @@ class DeviceGraph {
   bool run(UsedBuffers memory, std::span<const uint64_t> numbers);
   /// Whether it may run one day.
   bool may_run() const { return may_; }
-  bool is_captured() const { return graph_ != nullptr; }
+  bool is_captured() const { return !parts_.empty(); }
   /// Why it is not, for people.
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
@@ -71,6 +78,8 @@ class DeviceGraph {
     bool is_seed, is_offset;
   };
   void drop() noexcept;
+  void make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
+                   UnderWay& under_way);
 
   void give_up(std::string why) noexcept;
 
@@ -85,11 +94,17 @@ class DeviceGraph {
   int runs_ = 0, captures_ = 0;
   bool is_due_ = false;
   // Of the graph:
-  prim::GraphHandle graph_ = nullptr;
+  struct Part {
+    prim::GraphHandle graph = nullptr;  // null: an effect
+    size_t step = 0;                    // the effect's
+    std::vector<size_t> waits{};        // before it
+  };
+  std::vector<Part> parts_;
   prim::StreamHandle stream_ = nullptr, launched_on_ = nullptr;
   uint64_t pool_ = 0;
   std::vector<StoragePtr> arenas_;
-  std::vector<std::unique_ptr<prim::RecordedCall>> calls_;
+  std::vector<GraphStep> steps_;
+  std::vector<std::unique_ptr<prim::RecordedCall>> calls_;  // of steps_, where the graph has them
   std::vector<Word> words_;
   std::vector<uint64_t> captured_;  // numbers
   std::vector<uint64_t> host_page_;

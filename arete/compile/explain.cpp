@@ -26,7 +26,7 @@ void look_at_operands(const RecordedCall& call, F&& f) {
 }
 std::string name_of_call(const Trace& t, size_t k) {
   const char* const op = t.origins[k].op;
-  return op ? op : prim::name_of(t.calls[k]->primitive());
+  return op ? op : t.calls[k]->name();
 }
 
 // ---- why steps are apart
@@ -49,7 +49,8 @@ void find_apart(const PlanNotes& notes, const Plan& plan, ExplainedPlan& p) {
       return "the calls were made on several streams, and stay as they are";
     for (const size_t s : {later, earlier})
       if (is_alone(s))
-        return std::string(prim::name_of(calls[s]->primitive())) + " is a kernel of its own";
+        return std::string(calls[s]->name()) +
+               (is_effect(*calls[s]) ? " is done with other processes" : " is a kernel of its own");
     const auto found = known.find({notes.steps[earlier].group, notes.steps[later].group});
     return found == known.end() ? "" : found->second;
   };

@@ -29,7 +29,7 @@ bool refuses_values(Primitive p) {
     case Primitive::linalg:
       return true;
     default:
-      return false;
+      return p == prim::kEffect;  // other processes wait for it
   }
 }
 

@@ -37,6 +37,8 @@ inline bool collide(const Use& a, const Use& b) {
 }
 bool collide(const std::vector<Use>& a, const std::vector<Use>& b);
 
+/// Whether others rely on when a call is made among others of its kind (Note [Effects]).
+inline bool is_effect(const prim::RecordedCall& call) { return call.primitive() == prim::kEffect; }
 /// Whether a call may be an error because of values: it stays, even if nobody reads its results.
 bool refuses_values(prim::Primitive p);
 /// Whether it may be one when it is made: on GPUs such errors come later.

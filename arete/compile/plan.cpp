@@ -58,8 +58,8 @@ bool may_swap(const Group& a, const Group& b, Buffers& buffers) {
       return u.access != Access::read && !buffers[u.buffer].temporary;
     });
   };
-  return !collide(a.uses(), b.uses()) && !(a.may_refuse() && writes_results(b)) &&
-         !(b.may_refuse() && writes_results(a));
+  return !collide(a.uses(), b.uses()) && !(is_effect(a.call()) && is_effect(b.call())) &&
+         !(a.may_refuse() && writes_results(b)) && !(b.may_refuse() && writes_results(a));
 }
 
 /// Puts a group into an earlier one that can take it, or at the end. Calls that have

@@ -200,7 +200,7 @@ std::shared_ptr<Program> make_program(const CompileOptions& options) {
   return std::make_shared<Program>(options);
 }
 void graph_break() {
-  if (Queue* const queue = queue_of_thread()) queue->break_on_request();
+  if (Queue* const queue = queue_of_thread()) queue->make_calls_for("graph_break");
 }
 
 std::optional<PutOffCalls> calls_put_off() {

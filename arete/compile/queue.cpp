@@ -426,12 +426,23 @@ void Queue::check_may_break(const char* what) const {
                                     "function runs as several plans"));
 }
 
-void Queue::break_on_request() {
+void Queue::make_calls_for(const char* what) {
   std::vector<StoragePtr> done;
   const std::lock_guard lock(mutex_);
-  check_may_break("graph_break");
-  break_here("graph_break");
+  if (count_ == 0) return;  // nothing comes before it
+  check_may_break(what);
+  break_here(what);
   done.swap(done_);
+}
+
+bool Queue::take(Device device, const prim::EffectArgs& effect) {
+  add<prim::kEffect>(device, effect);
+  return true;
+}
+
+size_t Queue::handles_of(const Storage& memory) const {
+  const auto is_its = [&](const StoragePtr& s) { return s.get() == &memory; };
+  return size_t(std::ranges::count_if(held_, is_its) + std::ranges::count_if(done_, is_its));
 }
 
 // The operator whose call, of those put off, writes the memory last.

@@ -110,13 +110,15 @@ class Queue final : public prim::Capture, public Promiser {
   const Promiser* promiser() const override { return this; }
   std::shared_ptr<PassKeeper> keeper() override { return program_->shared_from_this(); }
   void make_calls() override;
+  void make_calls_for(const char* what) override;
+  bool take(Device device, const prim::EffectArgs& effect) override;
+  size_t handles_of(const Storage& memory) const override;
   void settle(const Storage& memory) override;
   /// Whatever is not there by now never will be.
   void give_up() noexcept;
   /// For what was looked at by the last break.
   void waited(double seconds) noexcept override;
   void note_look() noexcept override { looks_ = true; }
-  void break_on_request();
   std::optional<PutOffCalls> calls_so_far() const;
   size_t count() const { return count_; }
   /// PutOffCalls, of which there are none so far.

@@ -8,6 +8,7 @@
 
 #include "arete/base/error.h"
 #include "arete/compile/stand_in_internal.h"
+#include "arete/compile/under_way_internal.h"
 #include "arete/core/modes.h"
 #include "arete/prim/compiled_kernels.h"
 
@@ -72,17 +73,16 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
 
   std::vector<bool> is_used(temporary_.size());
   plan_->for_each_step([&](RecordedCall& call) {
-    GraphStep& its = steps_.emplace_back(GraphStep{&call, {}, {}});
-    call.for_each_operand([&](View& v, Access) {
+    GraphStep& its = steps_.emplace_back(GraphStep{.call = &call, .buffers = {}, .numbers = {}});
+    call.for_each_operand([&](View& v, Access access) {
       const auto found = buffers.find(v.storage);
       its.buffers.push_back(-1);
       if (!v.storage || found == buffers.end()) return;
       const int b = found->second;
       its.buffers.back() = b;
       const std::byte* const base = b < 0 ? v.storage->data() : memory[size_t(b)].base();
-      addresses_.push_back({&v, b, v.data - base});
+      addresses_.push_back({&v, b, v.data - base, access});
       if (b >= 0) is_used[size_t(b)] = true;
-      v.storage = nullptr;
     });
     call.for_each_number([&](void* place) {
       size_t from = 0;
@@ -94,7 +94,37 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
   });
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
+  find_waits();
+  for (const Address& a : addresses_) a.view->storage = nullptr;
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
+}
+
+// Each effect is waited for by the first step that uses its memory, also where that has become the
+// memory of another temporary.
+void TracePlan::find_waits() {
+  std::vector<std::vector<Use>> uses(steps_.size());
+  std::vector<size_t> under_way;
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    for (; a < address_ends_[k]; ++a) {
+      const Address& its = addresses_[a];
+      const auto [first, last] = extent_of(*its.view);
+      const int64_t origin = reinterpret_cast<intptr_t>(its.view->data) - its.offset;
+      uses[k].push_back({its.buffer, first - origin, last - origin, its.access});
+    }
+    std::erase_if(under_way, [&](size_t e) {
+      const bool waits = std::ranges::any_of(uses[k], [&](const Use& u) {
+        return std::ranges::any_of(
+            uses[e], [&](const Use& of) { return u.buffer == of.buffer && collide(u, of); });
+      });
+      if (waits) steps_[k].waits.push_back(e);
+      if (waits && e + 1 == k) steps_[e].is_awaited = true;
+      return waits;
+    });
+    if (is_effect(*steps_[k].call)) under_way.push_back(k);
+  }
+  // At the end of the run the host waits.
+  if (!under_way.empty() && under_way.back() + 1 == steps_.size())
+    steps_.back().is_awaited = steps_.back().call->device().is_cpu();
 }
 
 // Note [Memory of large plans]
@@ -190,7 +220,9 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
     arenas.resize(plan_->placements().size());
   else
     arenas = make_arenas();
+  UnderWay under_way;
   plan_->for_each_step([&](const RecordedCall& call) {
+    for (const size_t step : steps_[done].waits) under_way.wait_for(step);
     const size_t known = prim::compiled_kernels().size();
     if (in_pieces)
       for (const int p : begins_[done]) {
@@ -203,7 +235,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
       if (b >= 0 && is_stand_in(memory[size_t(b)].storage->data())) provide(b);
       set_address(addresses_[a], memory, arenas);
     }
-    call.run_once();
+    under_way.make(done, call, steps_[done].is_awaited);
     if (in_pieces)
       for (const int p : ends_[done]) arenas[size_t(p)].reset();
     const auto& compiled = prim::compiled_kernels();
@@ -211,6 +243,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
       account.kernels.push_back({done, compiled[k].name, compiled[k].seconds});
     ++done;
   });
+  under_way.finish();
 }
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,

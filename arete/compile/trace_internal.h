@@ -65,12 +65,14 @@ class TracePlan {
     prim::View* view;
     int buffer;  // or, negative, arena ~buffer
     int64_t offset;
+    prim::Access access;
     int piece = -1;  // the number of its placement in the arena
   };
   struct Number {
     void* place;
     size_t from;
   };
+  void find_waits();
   void divide_arenas();
   std::vector<StoragePtr> make_arenas() const;
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas);

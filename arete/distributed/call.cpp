@@ -1,10 +1,13 @@
 #include "arete/distributed/call_internal.h"
 
+#include <algorithm>
+
 #include "arete/base/error.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 namespace {
@@ -23,6 +26,7 @@ const std::byte* address(const Tensor& t) {
 MadeNow::MadeNow(const char* name, std::initializer_list<std::span<const Tensor>> tensors) {
   ARETE_CHECK(!(modes().word & Modes::kCapture),
               NotImplementedError(name, "what processes do together cannot be part of a program"));
+  if (prim::Capture* const capture = prim::putting_off()) capture->make_calls_for(name);
   modes().current_op = name;
   for (const std::span<const Tensor> list : tensors)
     for (const Tensor& t : list)
@@ -30,11 +34,23 @@ MadeNow::MadeNow(const char* name, std::initializer_list<std::span<const Tensor>
   modes().word &= ~uint32_t(Modes::kPutOff);
 }
 
+bool may_be_put_off(Device home, std::initializer_list<std::span<const Tensor>> tensors) {
+  bool any = false;
+  for (const std::span<const Tensor> list : tensors)
+    for (const Tensor& t : list) {
+      any = true;
+      // Of what is somewhere else the values are looked at; others see memory that was given out.
+      if (t.device() != home || t.storage()->is_exported() || t.storage()->is_shared())
+        return false;
+    }
+  return any && prim::putting_off() && !prim::backend_for(home).is_capturing();
+}
+
 // A tensor in order, in memory of `home`: itself, or a copy. Those on meta stay there.
 Tensor Call::form(const Tensor& t, bool writes) const {
   if (t.is_meta()) return t;
   if (t.device() == home && t.is_contiguous()) {
-    settle(t, queue, writes);
+    if (!is_put_off) settle(t, queue, writes);
     return t;
   }
   return (home.is_cpu() ? t.detach().cpu() : t.detach()).contiguous();
@@ -43,7 +59,7 @@ Tensor Call::form(const Tensor& t, bool writes) const {
 // A tensor over the same memory that waits for nobody there once those before it are done: who
 // copies a result back is one whom others wait for, and would wait for itself, or those behind it.
 Tensor Call::unwatched(const Tensor& t) const {
-  if (t.is_meta() || !home.is_cpu()) return t.detach();
+  if (t.is_meta() || !home.is_cpu() || is_put_off) return t.detach();
   settle(t, queue, true);
   if (!t.device().is_cpu()) {
     // Another thread copies, in a stream of its own.

@@ -12,22 +12,27 @@
 
 namespace arete::distributed {
 
-/// While it lives calls are made at once, as they are for other processes: where the thread puts
-/// calls off, those that the tensors wait for come first, and a compiled function breaks here.
-/// NotImplementedError while a program is captured.
+/// While it lives calls are made at once. Where the thread puts calls off, those before come first,
+/// and a compiled function breaks here; so do calls that the tensors wait for. NotImplementedError
+/// while a program is captured.
 class MadeNow : ModesGuard {
  public:
   MadeNow(const char* name, std::initializer_list<std::span<const Tensor>> tensors);
 };
 
+/// Whether the thread puts calls off, and one of the memory of `home` with these tensors with them.
+bool may_be_put_off(Device home, std::initializer_list<std::span<const Tensor>> tensors);
+
 /// What a call keeps until it is done.
 struct Call {
   prim::CollectiveArgs args;
-  Device home = kCPU;                                  // whose memory its tensors are in
+  Device home = kCPU;  // whose memory its tensors are in
+  bool is_put_off = false;
   const void* queue = nullptr;                         // of calls that come before this one anyway
   std::vector<Tensor> in, out;                         // in order, in memory of `home`
   std::vector<std::pair<Tensor, Tensor>> copied_back;  // (to, from)
   std::vector<prim::View> in_views, out_views;
+  std::vector<StoragePtr> memory{};  // of views without tensors
 
   void add_in(const Tensor& t);
   /// Counts as a write of it.

@@ -422,6 +422,7 @@ void GroupWatch::abort() noexcept {
 CallLabel::CallLabel(std::shared_ptr<const std::string> text) : outer_(std::move(current_label)) {
   current_label = std::move(text);
 }
+const std::shared_ptr<const std::string>& CallLabel::current() { return current_label; }
 CallLabel::~CallLabel() { current_label = std::move(outer_); }
 
 std::string flight_record(const RecordOptions& options) {

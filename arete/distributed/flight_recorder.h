@@ -49,6 +49,8 @@ class CallLabel {
  public:
   explicit CallLabel(std::shared_ptr<const std::string> text);
   ~CallLabel();
+  /// What they are for now; null: nobody says it.
+  static const std::shared_ptr<const std::string>& current();
   CallLabel(const CallLabel&) = delete;
   CallLabel& operator=(const CallLabel&) = delete;
 

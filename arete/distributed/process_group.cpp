@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 
@@ -33,12 +35,23 @@ void check_no_capture(prim::Backend& gpu) {
 
 // ---- Work
 
+// What was put off is done then, or has failed.
+void Work::make() const {
+  if (put_off_) put_off_->writable_data();
+}
+
 bool Work::is_completed() const {
+  make();
   const std::lock_guard lock(mutex_);
   return done_ || (end_ && end_->is_done());
 }
 
 void Work::wait(std::optional<Milliseconds> timeout) {
+  if (put_off_) {
+    const prim::Capture* const capture = prim::putting_off();
+    if (timeout || !capture || put_off_->promiser() != capture->promiser()) make();
+    return;
+  }
   if (end_) {
     if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
     prim::Backend& gpu = prim::backend_for(device_);
@@ -62,7 +75,7 @@ void Work::wait(std::optional<Milliseconds> timeout) {
 }
 
 void Work::wait_unless_readers_do() {
-  if (!is_for_stream() || prim::backend_for(device_).is_capturing()) wait(std::nullopt);
+  if (!is_for_stream() || put_off_ || prim::backend_for(device_).is_capturing()) wait(std::nullopt);
 }
 
 void Work::throw_late(Milliseconds timeout) {
@@ -72,6 +85,7 @@ void Work::throw_late(Milliseconds timeout) {
 }
 
 bool Work::wait_done(Milliseconds most) {
+  make();
   if (end_) {
     check_no_capture(prim::backend_for(device_));
     const auto begun = std::chrono::steady_clock::now();
@@ -154,6 +168,81 @@ struct ProcessGroup::Threads {
   TaskThreads transfers{std::numeric_limits<size_t>::max()};
 };
 
+// What groups do that was put off. Those of one group which are the same are one object, until the
+// group ends.
+struct ProcessGroup::Effects : std::enable_shared_from_this<Effects> {
+  using Key = std::tuple<CollectiveKind, int, prim::ReduceKind, bool, std::string>;
+  explicit Effects(ProcessGroup& its) : group(&its) {}
+  std::shared_ptr<const GroupEffect> find(const prim::CollectiveArgs& args, bool beside);
+  void end() {
+    const std::lock_guard lock(mutex);
+    group = nullptr;
+    all.clear();
+  }
+
+  std::mutex mutex;
+  ProcessGroup* group;  // null: it has ended
+  std::map<Key, std::shared_ptr<const GroupEffect>> all;
+};
+
+class GroupEffect final : public prim::Effect {
+ public:
+  GroupEffect(std::shared_ptr<ProcessGroup::Effects> of, const prim::CollectiveArgs& args,
+              bool beside)
+      : of_(std::move(of)),
+        kind_(args.kind),
+        root_(args.root),
+        reduce_(args.reduce),
+        beside_(beside),
+        label_(CallLabel::current()) {}
+  const char* name() const override { return prim::name_of(kind_); }
+  std::shared_ptr<PendingCopy> start(std::span<const prim::View> in,
+                                     std::span<const prim::View> out, double factor,
+                                     bool at_once) const override {
+    const auto of = of_.lock();
+    ProcessGroup* const group = of ? of->group : nullptr;
+    ARETE_CHECK(group, ValueError(name(),
+                                  "the group of processes was destroyed before a call of "
+                                  "it that had been put off was made"));
+    const auto call = std::make_shared<Call>();
+    call->args = {.kind = kind_,
+                  .root = root_,
+                  .reduce = reduce_,
+                  .factor = factor,
+                  .timeout = group->timeout()};
+    call->in_views.assign(in.begin(), in.end());
+    call->out_views.assign(out.begin(), out.end());
+    call->args.in = call->in_views;
+    call->args.out = call->out_views;
+    for (const auto* views : {&call->in_views, &call->out_views})
+      for (const prim::View& v : *views) {
+        if (!v.storage) continue;
+        call->home = v.storage->device();
+        call->memory.emplace_back(const_cast<Storage*>(v.storage));
+      }
+    const CallLabel label(label_);
+    // The second communicator has a stream of its own only.
+    return group->start(call, {}, !at_once || beside_, beside_);
+  }
+
+ private:
+  const std::weak_ptr<ProcessGroup::Effects> of_;
+  const CollectiveKind kind_;
+  const int root_;
+  const prim::ReduceKind reduce_;
+  const bool beside_;
+  const std::shared_ptr<const std::string> label_;
+};
+
+std::shared_ptr<const GroupEffect> ProcessGroup::Effects::find(const prim::CollectiveArgs& args,
+                                                               bool beside) {
+  const auto& label = CallLabel::current();
+  const std::lock_guard lock(mutex);
+  auto& effect = all[{args.kind, args.root, args.reduce, beside, label ? *label : ""}];
+  if (!effect) effect = std::make_shared<const GroupEffect>(shared_from_this(), args, beside);
+  return effect;
+}
+
 // ---- ProcessGroup
 
 ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store, int rank,
@@ -165,7 +254,9 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
       ranks_(std::move(ranks)),
       timeout_(timeout),
       threads_(std::make_unique<Threads>()),
-      failure_(std::make_shared<GroupFailure>()) {
+      failure_(std::make_shared<GroupFailure>()),
+      effects_(std::make_shared<Effects>(*this)) {
+  prim::make_calls_of_thread();  // others may have to make theirs before they come here
   check_rank("init_process_group", "rank", rank);
   std::tie(cpu_backend_, has_nccl_) = parse_backend(backend_);
   std::string problem;
@@ -188,6 +279,7 @@ ProcessGroup::ProcessGroup(std::string name, std::string backend, StorePtr store
 
 ProcessGroup::~ProcessGroup() {
   ops::remove_group(number_);
+  effects_->end();
   finish();
   watch_->set_abort(nullptr);
   threads_.reset();
@@ -242,6 +334,7 @@ StreamCalls& ProcessGroup::stream_calls(Device device, bool beside) {
   if (connect_error_) std::rethrow_exception(connect_error_);
   auto& streams = stream_calls_[beside];
   if (!streams) {
+    prim::make_calls_of_thread();  // others may have to make theirs before they come here
     std::string problem;
     const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
     if (!nccl || !has_nccl_)
@@ -345,16 +438,19 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   const bool reduces = kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce ||
                        kind == CollectiveKind::reduce_scatter;
   if (reduces && home.is_cpu()) prim::reduce_function(op.kind, *dtype);
-  StreamCalls* const streams = home.is_cpu() ? nullptr : &stream_calls(home, beside && async);
+  beside = beside && async;
+  StreamCalls* const streams = home.is_cpu() ? nullptr : &stream_calls(home, beside);
 
-  const MadeNow now(name, {in, out});
+  std::optional<MadeNow> now;
+  const ModesGuard guard;
   const auto call = std::make_shared<Call>();
+  call->is_put_off = may_be_put_off(home, {in, out});
+  if (!call->is_put_off) now.emplace(name, std::initializer_list<std::span<const Tensor>>{in, out});
+  modes().current_op = name;
   call->args = {
       .kind = kind, .root = root, .reduce = op.kind, .factor = op.factor, .timeout = timeout_};
   call->home = home;
-  const void* const queue = call->queue = !streams ? threads_.get()
-                                          : async  ? streams->queue()
-                                                   : nullptr;
+  call->queue = !streams ? threads_.get() : async ? streams->queue() : nullptr;
   if (kind == CollectiveKind::all_gather)
     call->gather_into(out);
   else
@@ -376,7 +472,16 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
     }
   }
   call->make_views();
-  if (streams) return streams->run({call}, async);
+  if (!call->is_put_off) return start(call, out, async, beside);
+  put_off(*call, beside);
+  call->copy_back();
+  return async ? std::make_shared<Work>((out.empty() ? in : out).front().storage()) : nullptr;
+}
+
+// A call whose views are made. `out`: what others wait for.
+WorkPtr ProcessGroup::start(const std::shared_ptr<Call>& call, std::span<const Tensor> out,
+                            bool async, bool beside) {
+  if (!call->home.is_cpu()) return stream_calls(call->home, beside).run({call}, async);
   const uint64_t number = watch_->enter(call->args);
   const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
@@ -390,7 +495,7 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
     perform();
     return nullptr;
   }
-  const auto work = std::make_shared<Work>(queue);
+  const auto work = std::make_shared<Work>(call->queue);
   for (const Tensor& t : out)
     if (t.device().is_cpu()) t.storage()->add_pending(work, true);
   for (const Tensor& t : call->in) t.storage()->add_pending(work, false);
@@ -412,6 +517,17 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   if (async) return work;
   work->wait();
   return nullptr;
+}
+
+// One whose views are made: among the calls that the thread puts off.
+void ProcessGroup::put_off(const Call& call, bool beside) {
+  const auto effect = effects_->find(call.args, beside);
+  prim::putting_off()->take(
+      call.home, {.effect = effect.get(),
+                  .in = call.args.in,
+                  .out = call.args.out,
+                  .updates = call.args.kind == CollectiveKind::broadcast && rank_ == call.args.root,
+                  .factor = call.args.factor});
 }
 
 void ProcessGroup::perform(CollectiveKind kind, std::span<const Tensor> in,
@@ -590,6 +706,7 @@ WorkPtr ProcessGroup::barrier(bool async) {
 }
 
 void ProcessGroup::monitored_barrier(std::optional<Milliseconds> limit, bool wait_all_ranks) {
+  const MadeNow now("monitored_barrier", {});
   const Milliseconds timeout = limit.value_or(timeout_);
   const auto until = std::chrono::steady_clock::now() + timeout;
   const std::string name = "monitored_barrier/" + std::to_string(barriers_++);

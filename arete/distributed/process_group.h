@@ -20,6 +20,7 @@
 namespace arete::distributed {
 
 class GroupFailure;
+class GroupEffect;
 class StreamCalls;
 struct Call;
 
@@ -50,13 +51,17 @@ class Work final : public PendingCopy {
         on_host_(on_host),
         owner_(owner),
         memory_(std::move(memory)) {}
+  /// Of a call that a compiled function has put off, of this memory: who waits need not, unless it
+  /// is to be done within a time, or outside of the function; who asks whether it is done has it
+  /// made.
+  explicit Work(StoragePtr put_off) : queue_(nullptr), put_off_(std::move(put_off)), done_(true) {}
   bool is_completed() const;
   /// Throws what went wrong, or a DistributedError if it takes longer. Of the group's timeout the
   /// call takes care itself. For tensors of a GPU the current stream waits, and without a timeout
   /// the caller goes on at once.
   void wait(std::optional<Milliseconds> timeout);
   /// Whether wait() without a timeout goes on at once.
-  bool is_for_stream() const { return end_ && !on_host_; }
+  bool is_for_stream() const { return (end_ && !on_host_) || put_off_; }
   /// Whoever uses the tensors waits by himself; where that is a stream, nobody need wait before. A
   /// capture ends with what it began.
   void wait_unless_readers_do();
@@ -78,7 +83,9 @@ class Work final : public PendingCopy {
   void let_go() noexcept;
 
  private:
+  void make() const;
   const void* queue_;
+  const StoragePtr put_off_ = nullptr;
   const Device device_ = kCPU;
   const std::shared_ptr<prim::StreamPoint> end_;
   const bool on_host_ = false;
@@ -195,6 +202,10 @@ class ProcessGroup final : public ops::CollectiveGroup {
   Device check_message(const Message& m) const;
   std::shared_ptr<Call> call_of(const Message& m, Device home, const void* queue) const;
   WorkPtr message(const Message& m, bool async, int* source);
+  friend class GroupEffect;
+  void put_off(const Call& call, bool beside);
+  WorkPtr start(const std::shared_ptr<Call>& call, std::span<const Tensor> out, bool async,
+                bool beside);
 
   std::string name_, backend_;
   std::string cpu_backend_;  // "": none
@@ -213,6 +224,8 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::mutex stream_calls_mutex_;     // of the pointers
   std::array<std::shared_ptr<StreamCalls>, 2> stream_calls_;  // the second for calls beside others
   std::shared_ptr<GroupFailure> failure_;                     // of any of them
+  struct Effects;
+  const std::shared_ptr<Effects> effects_;
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "arete/autograd/engine.h"
+#include "arete/compile/compile.h"
 #include "arete/core/modes.h"
 #include "arete/distributed/flight_recorder.h"
 #include "arete/distributed/packing_internal.h"
@@ -13,6 +14,8 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 
@@ -302,9 +305,13 @@ void Reducer::pack(Bucket& bucket) {
   };
   if (bucket.memory.defined() && !options_.keep_memory) {
     // Gradients in their place are as they should be; views that are none, or of which there are
-    // more views, belong to somebody else. A call that is under way has the memory, too.
-    bucket.memory.storage()->writable_data();
-    bool kept = bucket.memory.storage()->use_count() > 3 + int64_t(n);
+    // more views, belong to somebody else. A call that is under way has the memory, too, and so
+    // have those that are put off.
+    const Storage& memory = *bucket.memory.storage();
+    ops::wait_to_write(memory);
+    const prim::Capture* const capture = prim::putting_off();
+    const size_t put_off = capture ? capture->handles_of(memory) : 0;
+    bool kept = size_t(memory.use_count()) > 3 + n + put_off;
     for (size_t i = 0; i < n && !kept; ++i) kept = !own(i) && is_kept_by_others(bucket.views[i]);
     if (kept) bucket.memory = Tensor();
   }
@@ -456,6 +463,7 @@ void Reducer::agree_on_order() {
   for (const int64_t p : order) seen[size_t(p)] = true;
   for (size_t p = parameters_.size(); p-- > 0;)
     if (!seen[p]) order.push_back(int64_t(p));
+  const compile::MadeAtOnce now;  // everybody waits for it, once
   Tensor shared = tensor(order).to(parameters_[0].device());
   group_->broadcast(shared, 0);
   order = shared.cpu().to_vector<int64_t>();

@@ -365,7 +365,7 @@ void ShardedParameters::gather() {
   ARETE_CHECK(!device_.is_meta(),
               ValueError(kName, names_[0] + " is on meta; call to_empty() and initialize it"));
   const NoGradGuard no_grad;
-  const MadeNow now("all_gather", {});
+  const MadeNow now(kName, {});
   if (!present_) {
     borrowed_ = network_->take(device_, whole_->bytes());
     whole_->forget_promise(&absent);

@@ -123,6 +123,7 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
     for (const auto& call : calls) {
       std::ranges::for_each(call->in, keep);
       std::ranges::for_each(call->out, keep);
+      memory.insert(memory.end(), call->memory.begin(), call->memory.end());
     }
     work = std::make_shared<Work>(device_, stream, end, is_barrier, std::move(memory), current);
   }

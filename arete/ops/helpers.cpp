@@ -14,15 +14,17 @@ prim::Primitives& target(Device device) {
 }
 
 namespace {
-// Calls of the thread wait in order; what else is under way with the memory is copies.
-bool only_waits_here(const Storage& memory) {
-  return modes().word & Modes::kPutOff && !memory.has_pending_copies() &&
-         memory.promiser() == modes().capture->promiser();
+// Calls of the thread wait in order; what else is under way with the memory is waited for.
+bool only_waits_here(const Storage& memory, bool writes) {
+  if (!(modes().word & Modes::kPutOff) || memory.promiser() != modes().capture->promiser())
+    return false;
+  memory.wait_for_other_queues(nullptr, writes);
+  return true;
 }
 }  // namespace
 
 std::byte* operand_data(const Storage& memory) {
-  return only_waits_here(memory) ? memory.data() : memory.readable_data();
+  return only_waits_here(memory, false) ? memory.data() : memory.readable_data();
 }
 
 void note_look() noexcept {
@@ -30,7 +32,7 @@ void note_look() noexcept {
 }
 
 void wait_to_write(const Storage& memory) {
-  if (!only_waits_here(memory)) memory.writable_data();
+  if (!only_waits_here(memory, true)) memory.writable_data();
 }
 
 bool holds_nan(const Tensor& t) {

@@ -21,7 +21,10 @@ struct Number {
 template <class Args>
 class Kept {
  public:
-  explicit Kept(const Args& args) : args_(args) { Args::describe(args_, Owner{*this}); }
+  explicit Kept(const Args& args) : args_(args) {
+    Args::describe(args_, Owner{*this});
+    if constexpr (requires { args_.effect; }) effect_ = args_.effect->shared_from_this();
+  }
   Kept(Kept&&) noexcept = default;
   Kept& operator=(Kept&&) noexcept = default;
 
@@ -140,6 +143,7 @@ class Kept {
   std::deque<Shape> lists_;
   std::vector<expr::ProgramPtr> programs_;
   std::shared_ptr<const FusedSpec> spec_;
+  std::shared_ptr<const Effect> effect_;
 };
 
 }  // namespace arete::prim

@@ -14,16 +14,34 @@ class Call final : public RecordedCall {
  public:
   Call(Device device, const Args& args) : RecordedCall(device), kept_(args) {}
   Primitive primitive() const override { return P; }
+  const char* name() const override {
+    if constexpr (P == kEffect)
+      return kept_.args().effect->name();
+    else
+      return name_of(P);
+  }
   const void* args() const override { return &kept_.args(); }
   void for_each_operand(const std::function<void(View&, Access)>& f) override {
     kept_.for_each_operand(f);
   }
   int64_t run(Primitives& on) const override {
-    if constexpr (std::is_void_v<ResultOf<P>>) {
+    if constexpr (P == kEffect) {
+      if (const auto under_way = start(true)) under_way->wait();
+      return 0;
+    } else if constexpr (std::is_void_v<ResultOf<P>>) {
       kept_.template run<P>(on);
       return 0;
     } else {
       return kept_.template run<P>(on);
+    }
+  }
+  std::shared_ptr<PendingCopy> start(bool at_once) const override {
+    if constexpr (P == kEffect) {
+      const EffectArgs& a = kept_.args();
+      return a.effect->start(a.in, a.out, a.factor, at_once);
+    } else {
+      run_once();
+      return nullptr;
     }
   }
   void for_each_number(const std::function<void(void*)>& f) override { kept_.for_each_number(f); }
@@ -37,7 +55,7 @@ class Call final : public RecordedCall {
       list += (list.empty() ? "" : ", ") + std::string(arete::name_of(v.dtype)) +
               arete::to_string(v.sizes);
     });
-    return std::string(name_of(P)) + "(" + read + (read.empty() ? "-> " : " -> ") + written + ")";
+    return std::string(name()) + "(" + read + (read.empty() ? "-> " : " -> ") + written + ")";
   }
   StreamHandle stream() const override { return kept_.args().context.stream; }
   std::vector<Number> numbers() const override { return kept_.numbers(); }
@@ -58,6 +76,9 @@ class Call final : public RecordedCall {
   }
 ARETE_PRIMITIVES(ARETE_AS_RECORDED)
 #undef ARETE_AS_RECORDED
+std::unique_ptr<RecordedCall> as_recorded(Device device, const EffectArgs& args) {
+  return std::make_unique<Call<kEffect, EffectArgs>>(device, args);
+}
 
 // Writes down the calls for one device, and runs them.
 class Recorder::Tee final : public Forwarding<Primitives, Tee> {

@@ -24,6 +24,12 @@ class Capture {
   virtual std::shared_ptr<PassKeeper> keeper() { return nullptr; }
   /// Makes the calls that were put off so far.
   virtual void make_calls() {}
+  /// The same, since what comes next cannot be put off; an error where values may not be looked at.
+  virtual void make_calls_for(const char* /*what*/) {}
+  /// Puts an effect off, too; false: calls are not put off, and it was not made.
+  virtual bool take(Device /*device*/, const EffectArgs&) { return false; }
+  /// How many of the handles of the memory belong to calls that are put off, or were.
+  virtual size_t handles_of(const Storage&) const { return 0; }
   /// An operator looks at values of its arguments on the host, where they are.
   virtual void note_look() noexcept {}
   /// The host waited so many seconds for a device.
@@ -36,6 +42,9 @@ inline void make_calls_of_thread() {
   if (modes().word & Modes::kPutOff) [[unlikely]]
     modes().capture->make_calls();
 }
+
+/// Whose calls the thread puts off; null: it does not.
+inline Capture* putting_off() { return modes().word & Modes::kPutOff ? modes().capture : nullptr; }
 
 /// Makes a stream the device's current one while it lives.
 class StreamScope {
@@ -60,6 +69,8 @@ class RecordedCall {
  public:
   virtual ~RecordedCall() = default;
   virtual Primitive primitive() const = 0;
+  /// That of the primitive, or of the effect.
+  virtual const char* name() const = 0;
   Device device() const { return device_; }
   /// The stream of the device that it was recorded on.
   virtual StreamHandle stream() const = 0;
@@ -79,6 +90,8 @@ class RecordedCall {
   virtual void put_random_state(const View& state) = 0;
   /// Runs it on the backend of its device and the current stream; gives what `compact` returns.
   int64_t run_once() const;
+  /// The same, but what an effect gives is to be waited for (Note [Effects]); null for others.
+  virtual std::shared_ptr<PendingCopy> start(bool at_once) const = 0;
   /// Runs it again, on the stream that it was recorded on. Versions of what it writes go up.
   void run_again() const;
   /// "gemm(float32[2, 3], float32[3, 4] -> float32[2, 4])".
@@ -96,6 +109,7 @@ class RecordedCall {
 #define ARETE_AS_RECORDED(name, Args) \
   std::unique_ptr<RecordedCall> as_recorded(Device device, const Args& args);
 ARETE_PRIMITIVES(ARETE_AS_RECORDED)
+ARETE_AS_RECORDED(effect, EffectArgs)
 #undef ARETE_AS_RECORDED
 
 /// A capture that runs what it writes down. The calls can be replayed: all operands' memory is kept

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "arete/prim/args.h"
+#include "arete/prim/effect.h"
 
 namespace arete::prim {
 namespace detail {
@@ -156,6 +157,10 @@ void plain_fields(const Args& a, F&& f) {
   } else if constexpr (std::is_same_v<Args, FusedArgs>) {
     ARETE_FIELDS(Args, 8);
     f(a.outer_rank);
+  } else if constexpr (std::is_same_v<Args, EffectArgs>) {
+    ARETE_FIELDS(Args, 6);
+    f(a.effect);
+    f(a.updates);
   } else {
     static_assert(std::is_same_v<Args, LinalgArgs>);
     ARETE_FIELDS(Args, 14);
@@ -197,6 +202,8 @@ void number_fields(Args& a, F&& f) {
     f(a.offset);
     f(a.keep);
     f(a.scale);
+  } else if constexpr (std::is_same_v<Its, EffectArgs>) {
+    f(a.factor);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "caster.h"
+#include "convert.h"
 #include "data_parallel.h"
 
 namespace nb = nanobind;
@@ -17,7 +18,7 @@ using namespace nb::literals;
 namespace arete::python {
 namespace {
 
-using Released = nb::call_guard<nb::gil_scoped_release>;
+using Released = nb::call_guard<WithoutGil>;
 using Sizes = std::vector<int64_t>;
 // File, key, start, shape, crc.
 using Piece = std::tuple<std::string, std::string, Sizes, Sizes, uint32_t>;

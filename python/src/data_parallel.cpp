@@ -6,6 +6,7 @@
 #include "arete/distributed/data_parallel.h"
 #include "arete/distributed/sync_batch_norm.h"
 #include "caster.h"
+#include "convert.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,7 +15,7 @@ namespace arete::python {
 namespace {
 
 namespace d = arete::distributed;
-using Released = nb::call_guard<nb::gil_scoped_release>;
+using Released = nb::call_guard<WithoutGil>;
 
 /// A Python object that C++ may drop on any thread.
 class HookObject {

@@ -7,8 +7,10 @@
 
 #include "arete/distributed/environment.h"
 #include "arete/distributed/tcp_store.h"
+#include "arete/prim/recorder.h"
 #include "bindings.h"
 #include "caster.h"
+#include "convert.h"
 #include "data_parallel.h"
 
 namespace nb = nanobind;
@@ -21,7 +23,7 @@ void bind_distributed_monitor(nb::module_& m);  // distributed_monitor.cpp
 namespace {
 
 namespace d = arete::distributed;
-using Released = nb::call_guard<nb::gil_scoped_release>;
+using Released = nb::call_guard<WithoutGil>;
 using std::chrono::duration_cast;
 // As timedelta has it.
 using Time = std::chrono::microseconds;
@@ -51,7 +53,14 @@ std::vector<std::string> texts_of(const std::vector<nb::object>& list) {
 // Runs `f` while other threads of Python go on.
 template <class F>
 auto released(F&& f) {
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
+  return f();
+}
+// The same of what waits for other processes, which may wait for calls that this one has put off.
+template <class F>
+auto released_to_wait(F&& f) {
+  const WithoutGil release;
+  if (prim::Capture* const capture = prim::putting_off()) capture->make_calls_for("Store");
   return f();
 }
 
@@ -95,7 +104,7 @@ void bind_stores(nb::module_& m) {
       .def(
           "get",
           [](d::Store& s, const std::string& key) {
-            return bytes_of(released([&] { return s.get(key); }));
+            return bytes_of(released_to_wait([&] { return s.get(key); }));
           },
           "key"_a, "The value of a key, once it is there.")
       .def("add", &d::Store::add, "key"_a, "amount"_a, Released(),
@@ -114,9 +123,9 @@ void bind_stores(nb::module_& m) {
       .def(
           "wait",
           [](d::Store& s, const std::vector<std::string>& keys, std::optional<Time> timeout) {
-            s.wait(keys, milliseconds(timeout));
+            released_to_wait([&] { s.wait(keys, milliseconds(timeout)); });
           },
-          "keys"_a, "timeout"_a = nb::none(), Released(), "Waits until all of them are there.")
+          "keys"_a, "timeout"_a = nb::none(), "Waits until all of them are there.")
       .def("delete_key", &d::Store::delete_key, "key"_a, Released(), "Whether there was one.")
       .def("num_keys", &d::Store::num_keys, Released(), "How many keys there are.")
       .def(
@@ -130,7 +139,7 @@ void bind_stores(nb::module_& m) {
           "multi_get",
           [](d::Store& s, const std::vector<std::string>& keys) {
             std::vector<nb::bytes> values;
-            for (const std::string& v : released([&] { return s.multi_get(keys); }))
+            for (const std::string& v : released_to_wait([&] { return s.multi_get(keys); }))
               values.push_back(bytes_of(v));
             return values;
           },

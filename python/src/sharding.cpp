@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "caster.h"
+#include "convert.h"
 #include "data_parallel.h"
 
 namespace nb = nanobind;
@@ -13,7 +14,7 @@ namespace arete::python {
 namespace {
 
 namespace d = arete::distributed;
-using Released = nb::call_guard<nb::gil_scoped_release>;
+using Released = nb::call_guard<WithoutGil>;
 using Group = d::ShardedParameters;
 using GroupPtr = std::shared_ptr<Group>;
 

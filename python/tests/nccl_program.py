@@ -308,6 +308,78 @@ def graphs(gpu, rank, size):
         del graph
 
 
+def compiled(gpu, rank, size):
+    """Calls as parts of plans, between graphs: the bits of eager steps, whatever shapes each rank sees."""
+    if name == "torch":
+        return
+    nn = torch.nn
+
+    def wrapped(**options):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(16, 65), nn.GELU(), nn.Linear(65, 32), nn.Tanh(), nn.Linear(32, 4)).to(gpu)
+        return nn.parallel.DistributedDataParallel(net, bucket_cap_mb=2e-3, **options)
+
+    def step_of(net):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            mean = loss.detach().clone()
+            dist.all_reduce(mean, dist.ReduceOp.AVG)
+            return mean
+        return step
+
+    def batch(k, rows=8):
+        return torch.cos(torch.arange(16.0 * rows) + 7 * rank + k).reshape(rows, 16).to(gpu)
+
+    for options in ({}, {"deterministic": True}, {"gradient_as_bucket_view": True}):
+        for rows in (lambda k: 8, lambda k: 8 + (k * (rank + 1)) // 6 % 3):
+            nets = [wrapped(**options) for _ in range(2)]
+            eager, called = step_of(nets[0]), torch.compile(step_of(nets[1]), options={"exact": True})
+            for k in range(30):
+                x = batch(k, rows(k))
+                same(f"a compiled step {k} {options}", called(x), eager(x).cpu())
+            for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+                same("its parameters", q.detach(), p.detach().cpu())
+            same("breaks", called.stats()["breaks"], 0)
+            if rows(1) == rows(29):
+                same("graphs", "one graph" in called.explain(), True)
+            last = dist.flight_record()["entries"][-1]["operation"]
+            same("the last call", last, "all_reduce")
+    # The optimizer outside: calls may be under way when it begins.
+    nets = [wrapped(), wrapped()]
+    networks = [nets[0], torch.compile(nets[1], options={"exact": True})]
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=0.01) for net in nets]
+    for k in range(30):
+        for net, optimizer in zip(networks, optimizers):
+            optimizer.zero_grad()
+            net(batch(k)).square().mean().backward()
+            optimizer.step()
+    for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+        same("parameters of a compiled network", q.detach(), p.detach().cpu())
+    # Memory that is used again while a call is under way.
+    big = 1 << 22
+
+    def sums(x):
+        results = []
+        for k in range(4):
+            y = x * float(k + rank)
+            dist.all_reduce(y, async_op=True)
+            z = torch.ones(big, device=gpu) * float(k)
+            results.append((z * z).sum())
+            if k % 2 == 0:
+                results.append(y.sum())
+        return torch.stack(results)
+
+    called = torch.compile(sums, options={"exact": True})
+    x = torch.ones(big, device=gpu)
+    for _ in range(12):
+        same("under way", called(x), sums(x).cpu())
+
+
 def late(gpu, rank, size):
     """A rank that does not come: the others hear of it in time, by name, and go on. Last, since the group is of no use then."""
     if size == 1 or name == "torch":
@@ -346,7 +418,7 @@ if __name__ == "__main__":
     ready = time.monotonic() - begun
     rank, size = dist.get_rank(), dist.get_world_size()
     alone_on_gpus = dist.new_group(backend="nccl")
-    parts = [reductions, exchanges, messages, streams, groups, graphs, late]
+    parts = [reductions, exchanges, messages, streams, groups, graphs, compiled, late]
     for part in parts:
         if len(sys.argv) < 3 or part.__name__ in sys.argv[2].split(","):
             part(gpu, rank, size)

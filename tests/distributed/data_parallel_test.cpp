@@ -12,6 +12,7 @@
 #include "arete/arete.h"
 #include "arete/autograd/engine.h"
 #include "arete/base/distributed_error.h"
+#include "arete/compile/compile.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/sync_batch_norm.h"
 #include "tests/distributed/rank_threads.h"
@@ -396,6 +397,55 @@ TEST(DataParallel, SyncBatchNormIsThatOfTheJoinedBatch) {
     EXPECT_EQ(layer.name(), "SyncBatchNorm");
     layer.train();
     EXPECT_THROW(layer(ones({3})), ValueError);
+  });
+}
+
+// One program for the steps of both ranks, each of which has lists of calls of its own.
+TEST(DataParallel, CompiledStepsHaveTheBitsOfOthers) {
+  const auto step = [](DistributedDataParallel<Net>& net, const Tensor& x) {
+    forget(net.module.parameters());
+    const Tensor loss = net(x).square().mean();
+    loss.backward();
+    const NoGradGuard no_grad;
+    for (Tensor& p : net.module.parameters()) p.sub_(p.grad() * 0.1);
+    return loss.detach();
+  };
+  const auto compiled = compile::compile(step, {.exact = true, .fullgraph = true});
+  with_ranks(2, [&](const ProcessGroupPtr& g) {
+    auto mine = compiled;
+    const DataParallelOptions options{.group = g, .reducer = {.first_bucket_bytes = 128}};
+    DistributedDataParallel<Net> eager((Net()), options);
+    DistributedDataParallel<Net> other(nn::clone(eager.module), options);
+    for (int k = 0; k < 6; ++k) {
+      const Tensor x = batch(g->rank(), k);
+      ASSERT_EQ(floats(step(eager, x)), floats(mine(other, x))) << k;
+      const auto a = eager.module.parameters(), b = other.module.parameters();
+      for (size_t p = 0; p < a.size(); ++p) ASSERT_EQ(floats(a[p]), floats(b[p])) << k;
+    }
+  });
+  const compile::CompileStats stats = compiled.stats();
+  EXPECT_EQ(stats.breaks, 0);
+  EXPECT_EQ(stats.calls, 12);
+  EXPECT_LE(stats.plans, 8);
+  EXPECT_NE(compiled.explain().find("all_reduce"), std::string::npos);
+}
+
+TEST(DataParallel, CallsOfAGroupThatHasEndedAreErrors) {
+  with_ranks(1, [](const ProcessGroupPtr&) {
+    const auto store = std::make_shared<HashStore>();
+    std::shared_ptr<ProcessGroup> group;
+    Tensor kept;
+    auto f = compile::compile([&](bool ends) {
+      kept = ones({2}) * 2;
+      group->all_reduce(kept);
+      if (ends) group = nullptr;
+      return kept + 1;
+    });
+    group = std::make_shared<ProcessGroup>("short", "store", store, 0, std::vector{0},
+                                           std::chrono::seconds(60));
+    EXPECT_EQ(floats(f(false)), Floats(2, 3));
+    EXPECT_THROW(f(true), ValueError);
+    EXPECT_THROW(floats(kept), ValueError);
   });
 }
 

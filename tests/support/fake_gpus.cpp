@@ -14,6 +14,7 @@
 #include "arete/base/distributed_error.h"
 #include "arete/prim/compiled_kernels.h"
 #include "arete/prim/forward.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::test {
 namespace {
@@ -240,6 +241,11 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
       prim::note_compiled_kernel(prim::name_of(P), 0);
       return prim::ResultOf<P>();
     }
+    if constexpr (P != prim::Primitive::compact)
+      if (Calls* const graph = capture().get()) {
+        graph->push_back(prim::as_recorded(device(), args));
+        return;
+      }
     SlowStream::wait_for(current_stream());
     return prim::run_primitive<P>(cpu(), args);
   }
@@ -266,11 +272,31 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   }
   prim::StreamHandle create_stream(int) override { return new int; }
   void destroy_stream(prim::StreamHandle s) noexcept override { delete static_cast<int*>(s); }
+
+  bool is_capturing() override { return capture() != nullptr; }
+  uint64_t create_pool() override { return 1; }
+  void begin_capture(prim::StreamHandle, uint64_t) override {
+    capture() = std::make_unique<Calls>();
+  }
+  prim::GraphHandle end_capture(prim::StreamHandle) override { return capture().release(); }
+  void discard_capture(prim::StreamHandle) noexcept override { capture() = nullptr; }
+  void launch_graph(prim::GraphHandle graph, prim::StreamHandle) override {
+    for (const auto& call : *static_cast<const Calls*>(graph)) call->run_once();
+  }
+  void destroy_graph(prim::GraphHandle graph) noexcept override {
+    delete static_cast<const Calls*>(graph);
+  }
+
   prim::EventHandle create_event(bool) override { return new int; }
   void destroy_event(prim::EventHandle e) noexcept override { delete static_cast<int*>(e); }
 
  private:
+  using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   static prim::Backend& cpu() { return prim::backend_for(kCPU); }
+  static std::unique_ptr<Calls>& capture() {
+    static thread_local std::unique_ptr<Calls> calls;
+    return calls;
+  }
   static std::map<const FakeGpu*, prim::StreamHandle>& current() {
     static thread_local std::map<const FakeGpu*, prim::StreamHandle> streams;
     return streams;

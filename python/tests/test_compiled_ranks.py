@@ -1,0 +1,398 @@
+"""Compiled functions in which processes exchange tensors: calls of groups are calls of the plan."""
+import os
+
+import fake_gpus
+import pytest
+from test_data_parallel import NET
+from test_distributed import needs_gloo, run_ranks
+
+TRAIN = NET + """
+DDP = nn.parallel.DistributedDataParallel
+def layers():
+    return make(nn.Linear(5, 33), nn.GELU(), nn.Linear(33, 16), nn.Tanh(), nn.Linear(16, 2))
+def batch(k, rows=3):
+    return arete.cos(arange(5 * rows) + 7 * rank + k).reshape(rows, 5)
+def breaks_of(f):
+    return [(what, count) for _, what, count in f.breaks()]
+def compare(step_of, make_net=lambda: DDP(layers(), bucket_cap_mb=1e-3), calls=11, breaks=0, batch=batch, warm=1, **options):
+    "Steps of two networks, one of them compiled after `warm` calls, have the same bits; gives the compiled one."
+    nets = [make_net(), make_net()]
+    eager, called = step_of(nets[0]), step_of(nets[1])
+    compiled = arete.compile(called, options={"exact": True}, **options)
+    for k in range(calls):
+        a, b = eager(batch(k)), (called if k < warm else compiled)(batch(k))
+        assert a.equal(b), (k, a, b)
+        for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+            assert p.equal(q) and (p.grad is q.grad is None or p.grad.equal(q.grad)), k
+    assert breaks is None or compiled.stats()["breaks"] == breaks, breaks_of(compiled)
+    return compiled
+"""
+
+
+def finished(ranks, text="done\n"):
+    for out, code in ranks:
+        assert code == 0 and out == text, out
+
+
+@needs_gloo
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_steps_of_data_parallel_training(tmp_path, size):
+    finished(run_ranks(tmp_path, size, TRAIN + """
+start()
+def plain(net):
+    optimizer = arete.optim.AdamW(net.parameters(), lr=0.02)
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+f = compare(plain, fullgraph=True)
+text = f.explain()
+assert "all_reduce" in text and "break" not in text, text
+assert f.stats()["plans"] <= 2 and f.stats()["runs"] == 10, text
+compare(plain, warm=0, breaks=6)                         # where AdamW makes the state of each parameter
+
+def accumulating(net):
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    def step(x):
+        optimizer.zero_grad()
+        with net.no_sync():
+            for k in range(2):
+                net(x + k).square().mean().backward()
+        loss = net(x + 2).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        return loss
+    return step
+compare(accumulating, fullgraph=True)
+
+def twice(net):                                          # two passes are each exchanged
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.1)
+    def step(x):
+        optimizer.zero_grad(set_to_none=False)
+        loss = net(x).square().mean()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+compare(twice, fullgraph=True)
+compare(twice, lambda: DDP(layers(), gradient_as_bucket_view=True), fullgraph=True)
+compare(plain, lambda: DDP(layers(), static_graph=True), fullgraph=True)
+compare(plain, lambda: DDP(layers(), deterministic=True), fullgraph=True)
+compare(accumulating, lambda: DDP(layers(), deterministic=True, bucket_cap_mb=1e-3), fullgraph=True)
+
+def scaled(net):
+    optimizer, scaler = arete.optim.AdamW(net.parameters(), lr=0.02), arete.amp.GradScaler("cpu", init_scale=1024, growth_interval=3)
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+    return step
+compare(scaled, breaks=10)                              # on a CPU it is looked at whether a gradient is infinite
+
+# Buffers travel before a pass, batches of all processes are one to SyncBatchNorm.
+def norms():
+    return DDP(make(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)))
+compare(plain, norms, fullgraph=True)
+compare(plain, lambda: DDP(nn.SyncBatchNorm.convert_sync_batchnorm(make(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)))), fullgraph=True)
+# One network compiled, the rest not.
+nets = [DDP(layers(), bucket_cap_mb=1e-3) for _ in range(2)]
+called = [nets[0], arete.compile(nets[1], options={"exact": True})]
+optimizers = [arete.optim.AdamW(n.parameters(), lr=0.02) for n in nets]
+for k in range(6):
+    for net, optimizer in zip(called, optimizers):
+        optimizer.zero_grad()
+        net(batch(k)).square().mean().backward()
+        optimizer.step()
+    assert all(p.equal(q) for p, q in zip(nets[0].parameters(), nets[1].parameters()))
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+@needs_gloo
+def test_hooks_and_what_breaks(tmp_path):
+    finished(run_ranks(tmp_path, 2, TRAIN + """
+start()
+from arete.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+def plain(net):
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+def hooked(hook, state=lambda: None):
+    def net():
+        net = DDP(layers(), bucket_cap_mb=1e-3)
+        net.register_comm_hook(state(), hook)
+        return net
+    return net
+for hook in default_hooks.allreduce_hook, default_hooks.bf16_compress_hook, default_hooks.fp16_compress_hook:
+    compare(plain, hooked(hook), fullgraph=True)
+compare(plain, hooked(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)), fullgraph=True)
+power = lambda: powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=3, min_compression_rate=0.1)
+compare(plain, hooked(powerSGD_hook.powerSGD_hook, power), fullgraph=True)
+def own(state, bucket):
+    sums = bucket.buffer() / size
+    return dist.all_reduce(sums, async_op=True).get_future().then(lambda done: done.value()[0])
+compare(plain, hooked(own), fullgraph=True)
+def looking(state, bucket):
+    assert bucket.buffer().sum().item() == bucket.buffer().sum().item()
+    return own(state, bucket)
+f = compare(plain, hooked(looking), breaks=None)
+assert "(sum)" in f.explain() and "looking" in f.explain(), f.explain()
+
+# A parameter without a gradient: only then is it looked at whether others had one.
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = make(nn.Linear(5, 4)), make(nn.Linear(5, 4))
+    def forward(self, x):
+        return self.a(x) if x.sum() > 0 else self.b(x)
+compare(plain, lambda: DDP(Branches(), bucket_cap_mb=1e-4), breaks=None)
+# Uneven inputs.
+nets = [DDP(layers()) for _ in range(2)]
+for net, compiles in zip(nets, (False, True)):
+    step = plain(net)
+    if compiles:
+        step = arete.compile(step, options={"exact": True})
+    with net.join():
+        for k in range(5 + 3 * rank):
+            step(batch(k))
+assert all(p.equal(q) for p, q in zip(nets[0].parameters(), nets[1].parameters()))
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+@needs_gloo
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_that_record_follow_and_call(tmp_path, size):
+    """The order of calls is the same for ranks that see shapes for the first time, know them, skip the function, or do not compile it."""
+    finished(run_ranks(tmp_path, size, TRAIN + """
+start()
+def plain(net):
+    optimizer = arete.optim.AdamW(net.parameters(), lr=0.02)
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        both = arete.stack([loss.detach(), x.sum()])
+        dist.all_reduce(both, dist.ReduceOp.AVG)
+        return both
+    return step
+def rows(k):
+    return 3 + (k * (rank + 1)) // 4 % 3             # new shapes at other calls on each rank
+first = DDP(layers(), bucket_cap_mb=1e-3)
+eager = plain(first)
+wanted = [eager(batch(k, rows(k))) for k in range(24)]
+for compiles in (lambda f: arete.compile(f, options={"exact": True}), lambda f: f if rank else arete.compile(f, options={"exact": True}),
+                 lambda f: arete.compile(f, options={"exact": True, "skip": rank == 0})):
+    net = DDP(layers(), bucket_cap_mb=1e-3)
+    step = compiles(plain(net))
+    for k in range(24):
+        assert step(batch(k, rows(k))).equal(wanted[k]), k
+    assert all(p.equal(q) for p, q in zip(first.parameters(), net.parameters()))
+calls = dist.flight_record()["entries"]
+assert all(e["state"] == "completed" for e in calls), calls
+sums = [e["profiling_name"] for e in calls]
+every = [None] * size
+dist.all_gather_object(every, sums)
+assert all(e == sums for e in every)
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+@needs_gloo
+def test_all_calls_of_groups(tmp_path):
+    finished(run_ranks(tmp_path, 2, NET + """
+start()
+n = size
+def of(k, *sizes):
+    return arete.sin(arange(int(arete.tensor(sizes).prod())) * (1 + rank) + k).reshape(sizes)
+def everything(x):
+    results = []
+    y = x * 2
+    dist.all_reduce(y)
+    results.append(y + 1)
+    z = x.t() * 3                                        # not in order: copied, and back
+    dist.all_reduce(z, dist.ReduceOp.MAX)
+    results.append(z * 1)
+    b = x + rank
+    work = dist.broadcast(b, 1, async_op=True)
+    c = x.exp()
+    work.wait()
+    results.append(b * c)
+    parts = [arete.empty(4, 4) for _ in range(n)]
+    dist.all_gather(parts, x)
+    results += parts
+    whole = arete.empty(n * 4, 4)
+    dist.all_gather_into_tensor(whole, c)
+    results.append(whole)
+    out = arete.empty(2, 4)
+    dist.reduce_scatter_tensor(out, c, dist.ReduceOp.AVG)
+    results.append(out * 2)
+    out = arete.empty(4, 4)
+    dist.reduce_scatter(out, [c, x])
+    results.append(out)
+    out = arete.empty(4, 4)
+    dist.all_to_all_single(out, x)
+    results.append(out)
+    out = [arete.empty(2, 4) for _ in range(n)]
+    dist.all_to_all(out, list(c.chunk(2)))
+    results += out
+    d = x.clone()
+    dist.reduce(d, 0)
+    results.append(d - 1)
+    dist.gather(x * 4, [results[0] * 0 for _ in range(n)] if rank == 0 else None, 0)
+    got = [arete.empty(4, 4) for _ in range(n)] if rank == 1 else None
+    dist.gather(x * 5, got, 1)
+    results += got or []
+    out = arete.empty(4, 4)
+    dist.scatter(out, [x, x + 1] if rank == 0 else None, 0)
+    results.append(out)
+    dist.all_reduce(arete.ones(3))                       # of which nobody wants the result
+    results.append(dist.nn.functional.all_reduce(x, op=dist._make_nccl_premul_sum(float(x.shape[0]))))
+    w = x.clone().requires_grad_()
+    dist.nn.functional.all_reduce(w.square().sum()).backward()
+    results.append(w.grad)
+    same = [dist.all_reduce(t, async_op=True) for t in (x.sin(), x.cos())]
+    assert all(s.wait() for s in same)
+    in_place = x.clone()
+    in_place[1:3] = 7
+    dist.all_reduce(in_place[1:3])                       # a part
+    results.append(in_place)
+    return results
+compiled = arete.compile(everything, options={"exact": True}, fullgraph=True)
+for k in range(4):
+    for a, b in zip(everything(of(k, 4, 4)), compiled(of(k, 4, 4)), strict=True):
+        assert a.equal(b), (a, b)
+assert compiled.stats()["plans"] == compiled.stats()["traces"] == 1
+# What cannot be put off comes after what was: a break, with its name.
+@arete.compile
+def mixed(x):
+    y = x + 1
+    dist.all_reduce(y)
+    dist.barrier()
+    z = y * 2
+    if rank == 0:
+        dist.send(z, 1)
+    else:
+        dist.recv(z, 0)
+    dist.all_reduce(z)
+    other = dist.all_reduce(z, async_op=True)
+    assert other.is_completed() and other.is_success()
+    dist.monitored_barrier()
+    objects = [None] * size
+    dist.all_gather_object(objects, rank)
+    assert objects == [0, 1]
+    shown = z.numpy()                                    # others see it from now on
+    dist.all_reduce(z)
+    return z
+for k in range(3):
+    assert mixed(arete.ones(2) * k).tolist() == [32 * (k + 1)] * 2, mixed(arete.ones(2))
+what = {what for _, what, _ in mixed.breaks()}
+assert {"barrier", "send" if rank == 0 else "recv"} <= what, what
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+def test_a_fake_group_sees_calls_in_order():
+    import arete
+    import arete.distributed as dist
+
+    dist.init_process_group("fake", rank=1, world_size=64)
+    try:
+        def step(x):
+            y = x * 2
+            dist.all_reduce(y)
+            dist.broadcast(x, 3)
+            works = [dist.all_reduce(t, dist.ReduceOp.MAX, async_op=True) for t in (y, x)]
+            for w in works:
+                w.wait()
+            return y + x
+
+        step(arete.ones(6))
+        called = dist.group.WORLD._recorded_calls()
+        compiled = arete.compile(step, fullgraph=True)
+        for k in range(1, 4):
+            compiled(arete.ones(6))
+            assert dist.group.WORLD._recorded_calls() == called * (k + 1) and len(called) == 4
+    finally:
+        dist.destroy_process_group()
+
+
+@needs_gloo
+def test_streams_of_calls_are_waited_for(tmp_path):
+    """Where calls are done late, in a stream of the group, whoever uses their memory waits: in a plan, in another one, behind both."""
+    finished(run_ranks(tmp_path, 2, TRAIN + """
+start(backend="cpu:gloo,cuda:nccl")
+arete.cuda.set_device(rank)
+gpu = f"cuda:{rank}"
+def plain(net):
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+wrapped = lambda **options: DDP(layers().to(gpu), bucket_cap_mb=1e-3, **options)
+on_gpu = lambda k: batch(k).to(gpu)
+f = compare(plain, wrapped, batch=on_gpu, fullgraph=True)
+assert "one graph" in f.explain(), f.explain()             # in parts, between which calls are made
+assert all(e["operation"] == "all_reduce" and f"DDP bucket {k + 1} of 3" in e["detail"] for k, e in enumerate(dist.flight_record()["entries"][-3:]))
+compare(plain, lambda: wrapped(deterministic=True), batch=on_gpu, fullgraph=True)
+# The step outside of the plan: behind a backward pass that is one, with calls under way.
+nets = [wrapped(), wrapped()]
+called = [nets[0], arete.compile(nets[1], options={"exact": True})]
+optimizers = [arete.optim.SGD(n.parameters(), lr=0.1, momentum=0.9) for n in nets]
+for k in range(8):
+    for net, optimizer in zip(called, optimizers):
+        optimizer.zero_grad()
+        net(on_gpu(k)).square().mean().backward()
+        optimizer.step()
+    assert all(p.equal(q) for p, q in zip(nets[0].parameters(), nets[1].parameters())), k
+# Temporaries whose memory is used again while a call is under way.
+@arete.compile(options={"exact": True}, fullgraph=True)
+def sums(x):
+    results = []
+    for k in range(4):
+        y = x * (k + rank)
+        dist.all_reduce(y, async_op=True)
+        z = (x + k).sin()
+        w = (z * z).cumsum(0)
+        results.append(w.sum())
+        if k % 2 == 0:
+            results.append(y.sum())
+    last = x * 3
+    dist.all_reduce(last, async_op=True)
+    return results + [last]
+for k in range(4):
+    x = arete.cos(arange(100) + k).to(gpu)
+    wanted = []
+    for i in range(4):
+        wanted.append(((x + i).sin() ** 2).cumsum(0).sum())
+        if i % 2 == 0:
+            wanted.append((x * i + x * (i + 1)).sum())
+    for a, b in zip(sums(x), wanted + [x * 6], strict=True):
+        assert a.allclose(b, 1e-4, 1e-4), (a, b)
+dist.destroy_process_group()
+print("done")
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}))
