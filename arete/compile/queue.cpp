@@ -185,10 +185,14 @@ StoragePtr Queue::promise(Device device, size_t bytes) {
   if (bytes == 0) return prim::backend_for(device).new_storage(0);
   const std::lock_guard lock(mutex_);
   StoragePtr memory = Storage::promise(device, bytes, stand_in(bytes));
+  hold_promise(memory);
+  return memory;
+}
+
+void Queue::hold_promise(StoragePtr memory) {
   memory->put_off(this, true);
   known_.set(memory.get(), Numbers::kUnused);
-  held_.push_back(memory);
-  return memory;
+  held_.push_back(std::move(memory));
 }
 
 void* Queue::scratch(Device device, size_t bytes) {
@@ -437,6 +441,30 @@ void Queue::make_calls_for(const char* what) {
 
 bool Queue::take(Device device, const prim::EffectArgs& effect) {
   add<prim::kEffect>(device, effect);
+  return true;
+}
+
+void Queue::promise(Storage& memory) {
+  const std::lock_guard lock(mutex_);
+  memory.provide(stand_in(memory.bytes()), nullptr);
+  hold_promise(StoragePtr(&memory));
+}
+
+bool Queue::let_go(Storage& memory) {
+  const std::lock_guard lock(mutex_);
+  if (memory.promiser() != this || !is_stand_in(memory.data())) return false;
+  if (const int number = known_.find(&memory); number >= 0) {
+    const StoragePtr own = Storage::promise(memory.device(), memory.bytes(), memory.data());
+    hold_promise(own);
+    known_.set(own.get(), number);
+    used_[size_t(number)].storage = own.get();
+  }
+  known_.set(&memory, Numbers::kNone);
+  memory.forget_promise(this);
+  memory.provide(nullptr, nullptr);
+  const auto mine = std::ranges::find(held_, &memory, [](const StoragePtr& s) { return s.get(); });
+  ARETE_ASSERT(mine != held_.end());
+  held_.erase(mine);
   return true;
 }
 

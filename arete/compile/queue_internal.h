@@ -112,6 +112,8 @@ class Queue final : public prim::Capture, public Promiser {
   void make_calls() override;
   void make_calls_for(const char* what) override;
   bool take(Device device, const prim::EffectArgs& effect) override;
+  void promise(Storage& memory) override;
+  bool let_go(Storage& memory) override;
   size_t handles_of(const Storage& memory) const override;
   void settle(const Storage& memory) override;
   /// Whatever is not there by now never will be.
@@ -152,6 +154,7 @@ class Queue final : public prim::Capture, public Promiser {
   Place place_of(const prim::View& view) const;
   int number_of(const Place& place);
   void provide(const Storage* storage);
+  void hold_promise(StoragePtr memory);
   template <class Args>
   void record(Device device, const Args& args);
   void start_recording(size_t calls);

@@ -204,25 +204,32 @@ class GroupEffect final : public prim::Effect {
     ARETE_CHECK(group, ValueError(name(),
                                   "the group of processes was destroyed before a call of "
                                   "it that had been put off was made"));
-    const auto call = std::make_shared<Call>();
-    call->args = {.kind = kind_,
-                  .root = root_,
-                  .reduce = reduce_,
-                  .factor = factor,
-                  .timeout = group->timeout()};
-    call->in_views.assign(in.begin(), in.end());
-    call->out_views.assign(out.begin(), out.end());
-    call->args.in = call->in_views;
-    call->args.out = call->out_views;
-    for (const auto* views : {&call->in_views, &call->out_views})
-      for (const prim::View& v : *views) {
-        if (!v.storage) continue;
-        call->home = v.storage->device();
-        call->memory.emplace_back(const_cast<Storage*>(v.storage));
-      }
+    // Several that gather are one piece of work.
+    const size_t n = kind_ == CollectiveKind::all_gather ? in.size() : 1;
+    std::vector<std::shared_ptr<Call>> calls;
+    for (size_t k = 0; k < n; ++k) {
+      Call& call = *calls.emplace_back(std::make_shared<Call>());
+      call.args = {.kind = kind_,
+                   .root = root_,
+                   .reduce = reduce_,
+                   .factor = factor,
+                   .timeout = group->timeout()};
+      const auto own = [&](std::span<const prim::View> all, std::vector<prim::View>& views) {
+        const auto its = all.subspan(k * (all.size() / n), all.size() / n);
+        views.assign(its.begin(), its.end());
+        for (const prim::View& v : its) {
+          if (!v.storage) continue;
+          call.home = v.storage->device();
+          call.memory.emplace_back(const_cast<Storage*>(v.storage));
+        }
+        return std::span<const prim::View>(views);
+      };
+      call.args.in = own(in, call.in_views);
+      call.args.out = own(out, call.out_views);
+    }
     const CallLabel label(label_);
     // The second communicator has a stream of its own only.
-    return group->start(call, {}, !at_once || beside_, beside_);
+    return group->start(calls, {}, !at_once || beside_, beside_);
   }
 
  private:
@@ -330,11 +337,17 @@ std::vector<std::shared_ptr<StreamCalls>> ProcessGroup::connected() {
 }
 
 StreamCalls& ProcessGroup::stream_calls(Device device, bool beside) {
+  {
+    // Others may have to make theirs before they come here.
+    std::unique_lock lock(stream_calls_mutex_);
+    const bool is_connected = stream_calls_[beside] != nullptr;
+    lock.unlock();
+    if (!is_connected) prim::make_calls_of_thread();
+  }
   const std::lock_guard connecting(connect_mutex_);
   if (connect_error_) std::rethrow_exception(connect_error_);
   auto& streams = stream_calls_[beside];
   if (!streams) {
-    prim::make_calls_of_thread();  // others may have to make theirs before they come here
     std::string problem;
     const prim::StreamLibrary* const nccl = prim::find_nccl(problem);
     if (!nccl || !has_nccl_)
@@ -472,16 +485,24 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
     }
   }
   call->make_views();
-  if (!call->is_put_off) return start(call, out, async, beside);
+  if (!call->is_put_off) return start({call}, out, async, beside);
   put_off(*call, beside);
   call->copy_back();
   return async ? std::make_shared<Work>((out.empty() ? in : out).front().storage()) : nullptr;
 }
 
-// A call whose views are made. `out`: what others wait for.
-WorkPtr ProcessGroup::start(const std::shared_ptr<Call>& call, std::span<const Tensor> out,
-                            bool async, bool beside) {
-  if (!call->home.is_cpu()) return stream_calls(call->home, beside).run({call}, async);
+// Calls whose views are made. `out`: what others wait for. The last one of host memory ends last.
+WorkPtr ProcessGroup::start(const std::vector<std::shared_ptr<Call>>& calls,
+                            std::span<const Tensor> out, bool async, bool beside) {
+  const Device home = calls.front()->home;
+  if (!home.is_cpu()) return stream_calls(home, beside).run(calls, async);
+  WorkPtr last;
+  for (const auto& call : calls) last = start_on_host(call, out, async);
+  return last;
+}
+
+WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span<const Tensor> out,
+                                    bool async) {
   const uint64_t number = watch_->enter(call->args);
   const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
@@ -574,6 +595,25 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
 
 WorkPtr ProcessGroup::all_gather_in_place(const std::vector<Tensor>& tensors, bool async) {
   constexpr const char* kName = "all_gather";
+  if (!tensors.empty()) {
+    const Device home = home_of(kName, tensors[0]);
+    if (may_be_put_off(home, {tensors})) {
+      const ModesGuard guard;
+      modes().current_op = kName;
+      Call call;
+      call.args = {.kind = CollectiveKind::all_gather, .timeout = timeout_};
+      call.home = home;
+      call.is_put_off = true;
+      for (const Tensor& whole : tensors) {
+        const std::vector<Tensor> parts = equal_parts(kName, whole);
+        call.add_in(parts[size_t(rank_)]);
+        for (const Tensor& part : parts) call.add_out(part);
+      }
+      call.make_views();
+      put_off(call, false);
+      return async ? std::make_shared<Work>(tensors[0].storage()) : nullptr;
+    }
+  }
   std::vector<std::shared_ptr<Call>> together;
   StreamCalls* streams = nullptr;
   WorkPtr last;

@@ -204,8 +204,9 @@ class ProcessGroup final : public ops::CollectiveGroup {
   WorkPtr message(const Message& m, bool async, int* source);
   friend class GroupEffect;
   void put_off(const Call& call, bool beside);
-  WorkPtr start(const std::shared_ptr<Call>& call, std::span<const Tensor> out, bool async,
-                bool beside);
+  WorkPtr start(const std::vector<std::shared_ptr<Call>>& calls, std::span<const Tensor> out,
+                bool async, bool beside);
+  WorkPtr start_on_host(const std::shared_ptr<Call>& call, std::span<const Tensor> out, bool async);
 
   std::string name_, backend_;
   std::string cpu_backend_;  // "": none

@@ -16,7 +16,9 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/foreach.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::distributed {
 namespace {
@@ -41,10 +43,19 @@ Tensor over(const StoragePtr& memory, Layout layout, DType dtype) {
   return t;
 }
 
-// Now, whether or not the thread puts calls off.
+// A promise where the thread puts calls off.
 StoragePtr new_memory(Device device, size_t bytes) {
   return device.is_meta() ? Storage::create(device, bytes, nullptr)
-                          : prim::backend_for(device).new_storage(bytes);
+                          : ops::target(device).new_storage(bytes);
+}
+
+// What a promise was given, in other hands.
+StoragePtr taken_from(const Storage& memory) {
+  prim::Backend& backend = prim::backend_for(memory.device());
+  return Storage::adopt(memory.device(), memory.data(), memory.bytes(),
+                        [&backend, data = memory.data(), bytes = memory.bytes()] {
+                          backend.deallocate(data, bytes);
+                        });
 }
 
 Tensor fresh(int64_t n, DType dtype, Device device) {
@@ -149,7 +160,13 @@ void ShardedNetwork::note_pass() {
 // All but the last `most` leave their memory to the next, which waits for them.
 void ShardedNetwork::keep_reductions(size_t most) {
   size_t n = size_t(std::ranges::count_if(reductions_, [](auto& r) { return r->in.defined(); }));
+  const bool puts_off = prim::putting_off();
   for (const auto& r : reductions_) {
+    if (puts_off) {
+      // A plan sees to it when its memory is used again.
+      if (r->in.defined()) r->go_on();
+      continue;
+    }
     if (n <= most) return;
     if (!r->in.defined()) continue;
     --n;
@@ -365,11 +382,17 @@ void ShardedParameters::gather() {
   ARETE_CHECK(!device_.is_meta(),
               ValueError(kName, names_[0] + " is on meta; call to_empty() and initialize it"));
   const NoGradGuard no_grad;
-  const MadeNow now(kName, {});
+  prim::Capture* const capture = prim::putting_off();
+  std::optional<MadeNow> now;
+  if (!capture) now.emplace(kName, std::initializer_list<std::span<const Tensor>>{});
   if (!present_) {
-    borrowed_ = network_->take(device_, whole_->bytes());
     whole_->forget_promise(&absent);
-    whole_->provide(borrowed_->data(), nullptr);
+    if (capture) {
+      capture->promise(*whole_);
+    } else {
+      borrowed_ = network_->take(device_, whole_->bytes());
+      whole_->provide(borrowed_->data(), nullptr);
+    }
     present_ = true;
   }
   const int64_t n = group_->size();
@@ -396,10 +419,22 @@ void ShardedParameters::gather() {
 
 void ShardedParameters::drop() {
   if (!present_) return;
-  whole_->writable_data();  // what was gathered for nobody
-  whole_->provide(nullptr, nullptr);
-  whole_->put_off(&absent, true);
-  present_ = false;
+  const auto leave = [&] {
+    whole_->provide(nullptr, nullptr);
+    whole_->put_off(&absent, true);
+    present_ = false;
+  };
+  prim::Capture* const capture = prim::putting_off();
+  if (capture && capture->let_go(*whole_)) return leave();
+  if (capture) capture->make_calls_for(kName);
+  try {
+    whole_->writable_data();  // what was gathered for nobody
+  } catch (...) {
+    if (!borrowed_) leave();  // a promise that nobody has kept
+    throw;
+  }
+  if (!borrowed_) borrowed_ = taken_from(*whole_);
+  leave();
   network_->give(std::move(borrowed_));
 }
 
@@ -616,7 +651,9 @@ void ShardedParameters::reduce() {
   int64_t total = rounded(numbers);
   for (const size_t i : trained_) total += rounded(parts_[i].chunk);
   network_->keep_reductions(kReductionsUnderWay - 1);
-  const StoragePtr memory = network_->take(device_, size_t(total * n) * size_of(dtype));
+  const size_t bytes = size_t(total * n) * size_of(dtype);
+  const StoragePtr memory =
+      prim::putting_off() ? new_memory(device_, bytes) : network_->take(device_, bytes);
   Tensor in = over(memory, Layout({n, total}), dtype);
 
   std::map<DType, std::pair<std::vector<Tensor>, std::vector<Tensor>>> packed;

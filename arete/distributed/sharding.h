@@ -25,9 +25,10 @@ namespace arete::distributed {
 // place where it is used, each process' rows copied (and converted) into their place before.
 // Between forward and backward pass there is none, and who looks at it then gets an error. Memory
 // comes from a pool that the groups of a network share, and that is empty after a pass: a group is
-// gathered while the one before it computes, so there are two or three pieces of each size. Leaves
-// count their writes themselves (TensorImpl::own_version): to gather is no write, and a step
-// between forward and backward pass is noticed as in any program.
+// gathered while the one before it computes, so there are two or three pieces of each size. Where
+// calls are put off it is a promise, until it would be given back: one of a plan's temporaries.
+//   Leaves count their writes themselves (TensorImpl::own_version): to gather is no write, and a
+// step between forward and backward pass is noticed as in any program.
 //   Gradients are those of all rows. When the last one of a group is there they are packed, divided
 // and scattered while the pass goes on; at its end `grad` is that of the shard. A number for each
 // parameter says whether any process had a gradient, as in Note [Buckets of gradients].

@@ -28,6 +28,11 @@ class Capture {
   virtual void make_calls_for(const char* /*what*/) {}
   /// Puts an effect off, too; false: calls are not put off, and it was not made.
   virtual bool take(Device /*device*/, const EffectArgs&) { return false; }
+  /// Memory that has no place is a promise from now on, as new_storage() gives them.
+  virtual void promise(Storage&) {}
+  /// Calls so far keep what a promise holds for them alone; for others it has no place any more.
+  /// False if it has one already, or is nobody's promise.
+  virtual bool let_go(Storage&) { return false; }
   /// How many of the handles of the memory belong to calls that are put off, or were.
   virtual size_t handles_of(const Storage&) const { return 0; }
   /// An operator looks at values of its arguments on the host, where they are.

@@ -360,6 +360,22 @@ def compiled(gpu, rank, size):
             optimizer.step()
     for p, q in zip(nets[0].parameters(), nets[1].parameters()):
         same("parameters of a compiled network", q.detach(), p.detach().cpu())
+    # Parameters that are whole while they are used.
+    nets = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        net = nn.Sequential(*[nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16)) for _ in range(3)], nn.Linear(16, 4)).to(gpu)
+        for block in net[:3]:
+            dist.fsdp.fully_shard(block)
+        nets.append(dist.fsdp.fully_shard(net))
+    eager, plain = (step_of(net) for net in nets)
+    same("a sharded step", plain(batch(0)), eager(batch(0)).cpu())  # which connects the second communicator
+    called = torch.compile(plain, options={"exact": True})
+    for k in range(30):
+        same(f"a sharded step {k}", called(batch(k)), eager(batch(k)).cpu())
+    for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+        same("shards", q.to_local().detach(), p.to_local().detach().cpu())
+    same("breaks", called.stats()["breaks"], 0)
     # Memory that is used again while a call is under way.
     big = 1 << 22
 

@@ -396,3 +396,120 @@ for k in range(4):
 dist.destroy_process_group()
 print("done")
 """, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}))
+
+
+SHARD = TRAIN + """
+from arete.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+where = "cpu"
+def sharded(**options):
+    arete.manual_seed(0)
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)], nn.Linear(8, 3)).to(where)
+    for block in net[:3]:
+        fully_shard(block, **options)
+    return fully_shard(net, **options)
+def batch(k):
+    return arete.cos(arange(32) + k + 7 * rank).reshape(4, 8).to(where)
+def trained(net, loss_of=lambda net, x: net(x).square().mean()):
+    optimizer = arete.optim.AdamW(net.parameters(), lr=0.05)
+    def step(x):
+        optimizer.zero_grad()
+        loss = loss_of(net, x)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss
+    return step
+def same(nets):
+    return all(p.to_local().equal(q.to_local()) for p, q in zip(nets[0].parameters(), nets[1].parameters()))
+def compare(breaks=0, step_of=trained, calls=8, warm=1, **options):
+    nets = [sharded(**options) for _ in range(2)]
+    eager, called = [step_of(net) for net in nets]
+    compiled = arete.compile(called, options={"exact": True}, fullgraph=breaks == 0)
+    for k in range(calls):
+        assert (called if k < warm else compiled)(batch(k)).equal(eager(batch(k))), k
+        assert same(nets), k
+    assert breaks is None or compiled.stats()["breaks"] == breaks, breaks_of(compiled)
+    return compiled, nets
+"""
+
+
+@needs_gloo
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_sharded_steps(tmp_path, size):
+    finished(run_ranks(tmp_path, size, SHARD + """
+start()
+compiled, nets = compare()
+assert compiled.stats()["plans"] == 1 and ("all_gather" in compiled.explain()) == (size > 1)
+compare(reshard_after_forward=False, breaks=None)
+compare(mp_policy=MixedPrecisionPolicy(param_dtype=arete.bfloat16, reduce_dtype=arete.float32))
+
+def accumulating(net):
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.1)
+    def step(x):
+        optimizer.zero_grad()
+        for k in range(3):
+            net.set_requires_gradient_sync(k == 2)
+            loss = net(x + k).square().mean()
+            loss.backward()
+        optimizer.step()
+        return loss
+    return step
+compare(step_of=accumulating)
+# Looks at values while parameters are whole, and between the passes.
+class Looks(nn.Module):
+    def forward(self, x):
+        assert x.sum().item() == x.sum().item()
+        return x
+def looking(net):
+    net[1].append(Looks())
+    return trained(net, lambda net, x: (lambda loss: loss * (1 + 0 * loss.item()))(net(x).square().mean()))
+compare(step_of=looking, breaks=None)
+# The pass backward outside, with a step that nothing puts off, and other steps in between.
+nets = [sharded(), sharded()]
+called = [nets[0], arete.compile(nets[1], options={"exact": True})]
+optimizers = [arete.optim.AdamW(n.parameters(), lr=0.05) for n in nets]
+for k in range(8):
+    for net, optimizer in zip(called if k % 3 else nets, optimizers):
+        optimizer.zero_grad()
+        net(batch(k)).square().mean().backward()
+        optimizer.step()
+    assert same(nets), k
+assert nets[1][3].weight.full_tensor().equal(nets[0][3].weight.full_tensor())
+# A function that fails, at either end of what it puts off.
+class Stop(Exception):
+    pass
+for late in (False, True):
+    def failing(x):
+        loss = nets[1](x).square().mean()
+        if late:
+            loss.backward()
+        raise Stop
+    for f in (failing, arete.compile(failing)):
+        try:
+            f(batch(0))
+        except Stop:
+            pass
+    nets[1].zero_grad()
+    for net, optimizer in zip(called, optimizers):
+        optimizer.zero_grad()
+        net(batch(9)).square().mean().backward()
+        optimizer.step()
+    assert same(nets), late
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+@needs_gloo
+def test_sharded_steps_in_streams(tmp_path):
+    finished(run_ranks(tmp_path, 2, SHARD + """
+start(backend="cpu:gloo,cuda:nccl")
+arete.cuda.set_device(rank)
+where = f"cuda:{rank}"
+compare(calls=2, warm=0, breaks=None)                    # connects in the plan's middle
+compiled, _ = compare(calls=10)
+assert "one graph" in compiled.explain(), compiled.explain()
+compare(mp_policy=MixedPrecisionPolicy(param_dtype=arete.bfloat16))
+dist.destroy_process_group()
+print("done")
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}))
