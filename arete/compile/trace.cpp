@@ -122,6 +122,10 @@ void TracePlan::find_waits() {
     });
     if (is_effect(*steps_[k].call)) under_way.push_back(k);
   }
+  // The arena ends with the run.
+  for (const size_t e : under_way)
+    if (std::ranges::any_of(uses[e], [](const Use& u) { return u.buffer < 0; }))
+      last_waits_.push_back(e);
   // At the end of the run the host waits.
   if (!under_way.empty() && under_way.back() + 1 == steps_.size())
     steps_.back().is_awaited = steps_.back().call->device().is_cpu();
@@ -243,6 +247,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
       account.kernels.push_back({done, compiled[k].name, compiled[k].seconds});
     ++done;
   });
+  for (const size_t step : last_waits_) under_way.wait_for(step);
   under_way.finish();
 }
 

@@ -88,6 +88,7 @@ class TracePlan {
   std::vector<std::vector<int>> begins_, ends_;
   std::vector<Number> numbers_;
   std::vector<GraphStep> steps_;
+  std::vector<size_t> last_waits_;  // behind them
   std::unique_ptr<DeviceGraph> graph_;
 };
 
