@@ -440,8 +440,16 @@ void Queue::make_calls_for(const char* what) {
 }
 
 bool Queue::take(Device device, const prim::EffectArgs& effect) {
+  const std::lock_guard lock(mutex_);
   add<prim::kEffect>(device, effect);
+  if (count_ == 0) return true;  // it was made at once
+  for (const View& v : effect.out)
+    if (v.storage && !has_effect_on(*v.storage)) affected_.push_back(v.storage);
   return true;
+}
+
+bool Queue::has_effect_on(const Storage& memory) const {
+  return std::ranges::find(affected_, &memory) != affected_.end();
 }
 
 void Queue::promise(Storage& memory) {
@@ -600,6 +608,7 @@ void Queue::clear() noexcept {
   }
   held_.clear();
   lost_.clear();
+  affected_.clear();
   known_.clear();
   used_.clear();
   numbers_.clear();

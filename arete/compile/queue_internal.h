@@ -112,6 +112,7 @@ class Queue final : public prim::Capture, public Promiser {
   void make_calls() override;
   void make_calls_for(const char* what) override;
   bool take(Device device, const prim::EffectArgs& effect) override;
+  bool has_effect_on(const Storage& memory) const override;
   void promise(Storage& memory) override;
   bool let_go(Storage& memory) override;
   size_t handles_of(const Storage& memory) const override;
@@ -180,11 +181,12 @@ class Queue final : public prim::Capture, public Promiser {
   std::vector<StoragePtr> done_;  // used by calls that were made
 
   // Since the last flush:
-  std::vector<StoragePtr> held_;  // all that is used or promised
-  Numbers known_;                 // its number, kUnused if no call has used it
-  std::vector<UsedBuffer> used_;  // by number
-  size_t settled_before_ = 0;     // of settled_
-  std::vector<int> lost_;         // numbers of what will not be written
+  std::vector<StoragePtr> held_;          // all that is used or promised
+  Numbers known_;                         // its number, kUnused if no call has used it
+  std::vector<UsedBuffer> used_;          // by number
+  size_t settled_before_ = 0;             // of settled_
+  std::vector<const Storage*> affected_;  // by effects
+  std::vector<int> lost_;                 // numbers of what will not be written
   std::vector<uint64_t> numbers_;
   std::map<std::pair<int, int>, prim::StreamHandle> streams_;
   size_t count_ = 0;                  // of calls

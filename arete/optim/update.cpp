@@ -11,6 +11,7 @@
 #include "arete/ops/target.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::optim {
 
@@ -295,9 +296,12 @@ void Optimizer::Batch::pass(std::initializer_list<uint32_t> what, const Operate&
 // Where gradients may still be reduced, those of the first parameters are the last: the update of
 // the others goes first and does not wait for them.
 const Storage* Optimizer::Batch::late_gradients() const {
-  if (!kind_.device.is_cuda() || modes().word & (Modes::kPutOff | Modes::kCapture)) return nullptr;
-  const auto late = std::ranges::find_if(
-      items_, [](const Item& item) { return item.grad.storage()->has_pending_copies(); });
+  if (!kind_.device.is_cuda() || modes().word & Modes::kCapture) return nullptr;
+  const prim::Capture* const capture = prim::putting_off();
+  const auto late = std::ranges::find_if(items_, [&](const Item& item) {
+    const Storage& memory = *item.grad.storage();
+    return capture ? capture->has_effect_on(memory) : memory.has_pending_copies();
+  });
   return late == items_.end() ? nullptr : late->grad.storage().get();
 }
 

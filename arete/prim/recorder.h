@@ -28,6 +28,8 @@ class Capture {
   virtual void make_calls_for(const char* /*what*/) {}
   /// Puts an effect off, too; false: calls are not put off, and it was not made.
   virtual bool take(Device /*device*/, const EffectArgs&) { return false; }
+  /// Whether an effect that is put off writes to the memory.
+  virtual bool has_effect_on(const Storage&) const { return false; }
   /// Memory that has no place is a promise from now on, as new_storage() gives them.
   virtual void promise(Storage&) {}
   /// Calls so far keep what a promise holds for them alone; for others it has no place any more.

@@ -357,6 +357,9 @@ wrapped = lambda **options: DDP(layers().to(gpu), bucket_cap_mb=1e-3, **options)
 on_gpu = lambda k: batch(k).to(gpu)
 f = compare(plain, wrapped, batch=on_gpu, fullgraph=True)
 assert "one graph" in f.explain(), f.explain()             # in parts, between which calls are made
+# The gradients that come last are not waited for by the update of the others.
+updates = [line for line in f.explain().split("plan: list")[1].splitlines() if line.endswith(": optimizer_update")]
+assert len(updates) == 2, f.explain()
 assert all(e["operation"] == "all_reduce" and f"DDP bucket {k + 1} of 3" in e["detail"] for k, e in enumerate(dist.flight_record()["entries"][-3:]))
 compare(plain, lambda: wrapped(deterministic=True), batch=on_gpu, fullgraph=True)
 # The step outside of the plan: behind a backward pass that is one, with calls under way.
