@@ -103,7 +103,8 @@ compare(scaled, breaks=10)                              # on a CPU it is looked 
 def norms():
     return DDP(make(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)))
 compare(plain, norms, fullgraph=True)
-compare(plain, lambda: DDP(nn.SyncBatchNorm.convert_sync_batchnorm(make(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)))), fullgraph=True)
+compare(plain, lambda: DDP(nn.SyncBatchNorm.convert_sync_batchnorm(make(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)))),
+        fullgraph=True)
 # One network compiled, the rest not.
 nets = [DDP(layers(), bucket_cap_mb=1e-3) for _ in range(2)]
 called = [nets[0], arete.compile(nets[1], options={"exact": True})]
@@ -360,7 +361,8 @@ assert "one graph" in f.explain(), f.explain()             # in parts, between w
 # The gradients that come last are not waited for by the update of the others.
 updates = [line for line in f.explain().split("plan: list")[1].splitlines() if line.endswith(": optimizer_update")]
 assert len(updates) == 2, f.explain()
-assert all(e["operation"] == "all_reduce" and f"DDP bucket {k + 1} of 3" in e["detail"] for k, e in enumerate(dist.flight_record()["entries"][-3:]))
+for k, e in enumerate(dist.flight_record()["entries"][-3:]):
+    assert e["operation"] == "all_reduce" and f"DDP bucket {k + 1} of 3" in e["detail"], e
 compare(plain, lambda: wrapped(deterministic=True), batch=on_gpu, fullgraph=True)
 # The step outside of the plan: behind a backward pass that is one, with calls under way.
 nets = [wrapped(), wrapped()]
@@ -516,3 +518,28 @@ compare(mp_policy=MixedPrecisionPolicy(param_dtype=arete.bfloat16))
 dist.destroy_process_group()
 print("done")
 """, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library()}))
+
+
+@needs_gloo
+def test_a_rank_that_ends_is_an_error_of_the_function(tmp_path):
+    (first, code), (second, other) = run_ranks(tmp_path, 2, TRAIN + """
+start()
+net = DDP(layers(), bucket_cap_mb=1e-3)
+@arete.compile(options={"exact": True, "memory_budget": 0.3})
+def step(x):
+    net.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    return loss
+for k in range(3):
+    step(batch(k, 64))
+if rank == 1:
+    os._exit(0)
+try:
+    step(batch(4, 64))
+except dist.DistBackendError as e:
+    print("told", flush=True)
+os._exit(0)
+""")
+    assert (code, other, second) == (0, 0, ""), (first, second)
+    assert "told\n" in first and "rank 1" in first, first
