@@ -210,7 +210,7 @@ PyObject* short_copy(PyObject* const* args, Py_ssize_t n) {
 }
 PyObject* short_astype(PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !is_readable_array(args[0])) return nullptr;
-  const Tensor& t = array_tensor(args[0]);
+  const Tensor t = array_tensor(args[0]);
   const std::optional<DType> d = known_dtype(args[1]);
   if (!t.defined() || !d || (is_complex(t.dtype()) && !is_complex(*d))) return nullptr;
   return wrap_array(run_freely(t.numel(), [&] { return t.to(*d, /*copy=*/true); }));

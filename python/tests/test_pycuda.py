@@ -2,6 +2,7 @@
 import ctypes
 
 import numpy
+import nvrtc
 import pytest
 
 import arete.cupy
@@ -114,6 +115,15 @@ def test_structs_as_arguments(device):
                 arete.cupy.RawKernel(f'struct S {{ {member}; }};\nextern "C" __global__ void f({s}) {{}}', "f")((1,), (1,), (f,))
     with pytest.raises(TypeError, match="Unsupported type"):
         kernel((1,), (8,), (out, p, Range(4, 10), f))
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+def test_texts_compile_for_gpus():
+    sums = ElementwiseKernel("float a, float *x, const double *y", "x[i] = a * halved(x[i]) + y[i]", preamble="""
+__device__ float halved(float v) { return v / 2; }""", loop_prep="float t = a", after_loop="t = 0")
+    largest = ReductionKernel(numpy.float32, neutral="-1e30f", reduce_expr="fmaxf(a, b)")
+    for text in (STRUCTS, sums._kernel.code, largest._map._kernel.code):
+        assert nvrtc.problems(text) == ""
 
 
 def test_memory_as_argument():
