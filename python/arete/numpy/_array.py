@@ -326,6 +326,8 @@ class ndarray(_C._ArrayBase):
 
     def _write(self, value):
         """Takes the values of a tensor: all writes that are no plain assignment to an index come here."""
+        if self._is_number:
+            raise TypeError(f"a number of {self.dtype} does not support assignment")
         self._tensor.copy_(value)
 
     # --- a number, to Python ---

@@ -196,6 +196,8 @@ def _put(view, value):
 
 
 def _set(array, key, value):
+    if array._is_number:
+        raise TypeError(f"a number of {array.dtype} does not support item assignment")
     parts, arrays, backwards = _parts(key)
     if not arrays:
         target = _basic(array, parts)
