@@ -603,7 +603,8 @@ def _operate(own, a, b):
 
 def _change(own, self, other):
     r = _operate(own, self, other)
-    if r is NotImplemented or (not self.ndim and r.ndim):  # a number of NumPy's becomes an array here, too
+    # What NumPy has a number for becomes an array, as there; on a GPU it is not told from an array without axes.
+    if r is NotImplemented or (r.ndim and not self.ndim and self._tensor.device.type != "cpu"):
         return r
     return _into(own, r._tensor, self, True, "same_kind")
 
