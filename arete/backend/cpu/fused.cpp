@@ -52,8 +52,9 @@ struct RowValue {
 
 /// What is known of a stage before any data are touched.
 struct Stage {
+  explicit Stage(const FusedStage& spec_in) : spec(&spec_in) {}
   const FusedStage* spec;
-  bool by_element;
+  bool by_element = false;
   int first_row = 0;  // number of the first row value it makes
   CodeKey key;
   const Code* code = nullptr;
@@ -94,8 +95,7 @@ class Fusion {
 
  private:
   void add_stage(const FusedStage& spec) {
-    Stage& s = stages_.emplace_back();
-    s.spec = &spec;
+    Stage& s = stages_.emplace_back(spec);
     s.by_element = spec.kind == Kind::reduce || spec.kind == Kind::store;
     s.params = args_.params.first(spec.program->params().size());
     const int n_outputs = int(args_.outputs.size());
@@ -244,6 +244,7 @@ class Fusion {
 
   /// A stage as one thread runs it.
   struct Running {
+    Running() {}                          // else all bytes are set to 0 first
     std::optional<TileRunner> tiles;      // by element
     std::optional<Frame> frame;           // by row
     SmallVector<std::byte*, 4> gathered;  // row-wise inputs and outputs that are tensors

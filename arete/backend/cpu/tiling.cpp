@@ -347,19 +347,16 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
                        std::span<const expr::Literal> params, std::span<const int> inputs,
                        std::span<const int> outputs, ArenaScope& arena)
     : frame_(code, params, arena.take(code.register_bytes)) {
-  auto port = [&](int operand, bool used) {
-    Port p{operand, Tiling::Access::direct, nullptr, nullptr, {}, false};
-    if (operand >= 0) {
-      p.access = tiling.access[size_t(operand)];
-      if (p.access == Tiling::Access::packed && used)
-        p.buffer = arena.take(size_t(tiling.tile_numel()) *
-                              size_of(tiling.nest->operands[size_t(operand)].dtype));
-    }
-    return p;
+  const auto add = [&](SmallVector<Port, 8>& ports, int operand, bool used) {
+    Port& p = ports.emplace_back(operand);
+    if (operand < 0) return;
+    p.access = tiling.access[size_t(operand)];
+    if (p.access == Tiling::Access::packed && used)
+      p.buffer = arena.take(size_t(tiling.tile_numel()) *
+                            size_of(tiling.nest->operands[size_t(operand)].dtype));
   };
-  for (size_t k = 0; k < inputs.size(); ++k)
-    inputs_.push_back(port(inputs[k], (code.reads >> k) & 1));
-  for (int operand : outputs) outputs_.push_back(port(operand, true));
+  for (size_t k = 0; k < inputs.size(); ++k) add(inputs_, inputs[k], (code.reads >> k) & 1);
+  for (int operand : outputs) add(outputs_, operand, true);
   by_rows_ = goes_by_rows(tiling, code);
   for (SmallVector<Port, 8>* ports : {&inputs_, &outputs_})
     for (size_t k = 0; k + 1 < ports->size(); ++k) {
@@ -422,7 +419,7 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
       p.last = base;
     } else if (p.buffer && !by_rows_) {
       // A broadcast pattern often repeats from tile to tile.
-      if (base != p.last || p.last_extents != cursor.extents()) {
+      if (!p.last || base != p.last || p.last_extents != cursor.extents()) {
         if (p.interleaved)
           cursor.separate(p.operand, p.buffer, inputs_[k + 1].buffer);
         else

@@ -117,12 +117,15 @@ class TileRunner {
 
  private:
   struct Port {
+    // With its own constructor, which leaves `last_extents` alone: setting all of it takes longer
+    // than a short row.
+    explicit Port(int operand_in) : operand(operand_in) {}
     int operand;
-    Tiling::Access access;
-    std::byte* buffer;
-    const std::byte* last;  // what the buffer or cell was made from
-    Extents last_extents;   // of the tile that `buffer` holds
-    bool interleaved;       // its elements alternate with those of the next one
+    Tiling::Access access = Tiling::Access::direct;
+    bool interleaved = false;  // its elements alternate with those of the next one
+    std::byte* buffer = nullptr;
+    const std::byte* last = nullptr;  // what the buffer or cell was made from
+    Extents last_extents;             // of the tile that `buffer` holds, if `last` is not null
   };
   bool goes_by_rows(const Tiling& tiling, const Code& code) const;
   void run_rows(const TileCursor& cursor);
