@@ -38,6 +38,7 @@ REASONS = (
     ("CPU", r"multi_margin_loss .*\| host |MultiMarginLoss .*\| host ",
      "a look-up, a fused row program and checks of the classes; a microsecond or two more than one loop"),
     ("CPU", r"^special\.ndtr ", "within one unit in the last place in the lower tail, too, where PyTorch's is off by thousands and then 0"),
+    ("CPU", r"^Tensor\.(cfloat|cdouble) .*memory_format", "into channels last the two parts are put side by side row by row, each as long as there are channels"),
     ("CPU", r"^(torch\.gcd_?|torch\.lcm_?) ",
      "Euclid's divisions, one pair after the other, as PyTorch's: equal but for how well the processor guesses when they end"),
     ("CPU", r"(embedding_bag|EmbeddingBag) .*forward$",
