@@ -145,3 +145,13 @@ def test_other_powers_with_negative_exponents(torch, device):
     half = torch.tensor([2.0], dtype=torch.float16, device=device, requires_grad=True)
     (half**-1).sum().backward()
     assert half.grad.item() == -0.25
+
+
+@pytest.mark.parametrize("dtype", [arete.int8, arete.int16, arete.int32, arete.int64])
+def test_shifts_by_what_is_no_place(dtype):
+    """To the left nothing is left then, to the right the sign; by numbers below zero as by those that are too large."""
+    bits = arete.iinfo(dtype).bits
+    by = arete.tensor([-bits, -9, -8, -2, -1, bits, bits + 1, 100], dtype=dtype).repeat(9)
+    x, y = arete.full_like(by, 3), arete.full_like(by, -3)
+    assert (x << by).tolist() == (y << by).tolist() == (x >> by).tolist() == [0] * 72
+    assert (y >> by).tolist() == [-1] * 72

@@ -38,6 +38,10 @@ template <>
 struct UnsignedOf<int64_t> {
   using type = uint64_t;
 };
+template <>
+struct UnsignedOf<int8_t> {
+  using type = uint8_t;
+};
 // What products of narrow integers do not overflow.
 template <>
 struct UnsignedOf<int16_t> {
