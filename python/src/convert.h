@@ -95,6 +95,20 @@ class WithoutGil {
   bool has_place_ = false;
   bool remembered_ = false;
 };
+/// Releases the GIL while it lives where a look at the values of a tensor may wait: for a device,
+/// or for calls that are under way or put off, among them those of other processes, whose threads
+/// here may want the GIL.
+class WithoutGilToLook {
+ public:
+  explicit WithoutGilToLook(const Tensor& t) {
+    if (!t.device().is_cpu() || modes().word & Modes::kPutOff || t.storage()->promiser() ||
+        t.storage()->has_pending_copies())
+      free_.emplace();
+  }
+
+ private:
+  std::optional<WithoutGil> free_;
+};
 /// Holds the GIL while it lives.
 class WithGil {
  public:

@@ -210,7 +210,10 @@ int get_buffer(PyObject* o, Py_buffer* view, int flags) {
       e->strides.push_back(t.stride(d) * size);
     }
     static std::byte nothing[16];
-    void* const data = t.data_ptr();
+    void* const data = [&] {
+      const WithoutGilToLook free(t);
+      return t.data_ptr();
+    }();
     view->buf = data ? data : nothing;
     view->obj = Py_NewRef(o);
     view->len = t.numel() * size;
@@ -252,8 +255,13 @@ PyObject* list_of(const T*& at, IntList sizes) {
 }
 template <class T>
 PyObject* list_as(const Tensor& t) {
-  const Tensor c = t.detach().to(kCPU, dtype_of<T>).contiguous();
-  const T* at = static_cast<const T*>(c.data_ptr());
+  Tensor c;
+  const T* at = nullptr;
+  {
+    const WithoutGilToLook free(t);
+    c = t.detach().to(kCPU, dtype_of<T>).contiguous();
+    at = static_cast<const T*>(c.data_ptr());
+  }
   return list_of(at, c.sizes());
 }
 }  // namespace

@@ -40,8 +40,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 }
 
 Scalar only_item(const Tensor& t) {
-  if (t.numel() == 1 && t.device().is_cpu()) return t.item();
-  const WithoutGil free;  // waits for the device
+  const WithoutGilToLook free(t);
   return t.item();
 }
 

@@ -543,3 +543,33 @@ os._exit(0)
 """)
     assert (code, other, second) == (0, 0, ""), (first, second)
     assert "told\n" in first and "rank 1" in first, first
+
+
+@needs_gloo
+def test_threads_of_python_go_on_while_a_look_waits(tmp_path):
+    """The other process makes its call only when another thread of this one has run."""
+    finished(run_ranks(tmp_path, 2, """
+import threading
+start(seconds=10)
+looks = {"item": lambda x: x.item(), "tolist": lambda x: x.tolist(), "numpy": lambda x: x.numpy().tolist(), "bool": bool, "repr": repr}
+for name, look in looks.items():
+    @arete.compile
+    def f(x):
+        y = x * 2
+        dist.all_reduce(y)
+        return look(y)
+    sign = f"TMP/{name}"
+    def later():
+        time.sleep(0.2)
+        open(sign, "w").close()
+    if rank == 0:
+        thread = threading.Thread(target=later)
+        thread.start()
+    while rank == 1 and not os.path.exists(sign):
+        time.sleep(0.01)
+    assert f(arete.ones(1)) == look(arete.full((1,), 4.0)), name
+    if rank == 0:
+        thread.join()
+dist.destroy_process_group()
+print("done")
+""".replace("TMP", str(tmp_path))))
