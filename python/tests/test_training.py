@@ -59,9 +59,10 @@ class Interrupts(Callback):
 
 @pytest.mark.parametrize("accumulate, workers", [(1, 0), (2, 0), (1, 2)])
 def test_an_interrupted_run_goes_on_within_the_epoch(tmp_path, accumulate, workers):
-    """Dropout and the order of the examples draw from one generator, and the figures are sums over the whole epoch."""
+    """Dropout and the order of the examples draw from one generator, and the figures are sums over the whole epoch; also where the last
+    update of one, of fewer batches than the others, was the last."""
     data, ends = _data(), []
-    for folder, steps in (("whole", ()), ("parts", (2, 6, 7, 9))):
+    for folder, steps in (("whole", ()), ("parts", (2, 4, 6, 7, 9))):
         for fits in range(10):
             net = _net()  # a new process
             trainer = _trainer(net, folder=str(tmp_path / folder), callbacks=[Interrupts(*steps)], accumulate=accumulate)
@@ -73,6 +74,24 @@ def test_an_interrupted_run_goes_on_within_the_epoch(tmp_path, accumulate, worke
         ends.append((net.state_dict(), [{k: v for k, v in h.items() if k != "seconds"} for h in history]))
     (a, figures), (b, again) = ends
     assert figures == again and all(arete.equal(a[k], b[k]) for k in a)
+
+
+def test_a_checkpoint_of_ones_own_within_an_epoch(tmp_path):
+    """fit() goes on where load_checkpoint() has left off."""
+    data, path = _data(), tmp_path / "own.pt"
+
+    class Saves(Callback):
+        def on_step_end(self, trainer):
+            if trainer.step == 3:
+                trainer.save_checkpoint(path)
+
+    whole = _trainer(net := _net(), callbacks=[Saves()])
+    whole.fit(DataLoader(data, 8, shuffle=True), epochs=2)
+    part = _trainer(again := _net(), callbacks=[Saves()])
+    part.load_checkpoint(path)
+    part.fit(DataLoader(data, 8, shuffle=True), epochs=2)
+    assert part.step == whole.step and part.history[0]["train_loss"] == whole.history[0]["train_loss"]
+    assert all(arete.equal(v, again.state_dict()[k]) for k, v in net.state_dict().items())
 
 
 def test_checkpoints_within_an_epoch(tmp_path):

@@ -97,6 +97,7 @@ class Trainer:
         self.checkpoint_every, self._interrupted = checkpoint_every, False
         self._losses, self._loader = MeanMetric(), None  # of the epoch under way
         self._within: Optional[dict] = None  # where the epoch goes on
+        self._over = False  # the epoch under way has no more batches
 
     def compute(self, batch: Any) -> tuple:
         """Outputs, targets and the loss of a batch, of which metrics take the first two."""
@@ -118,7 +119,6 @@ class Trainer:
         there, between two epochs or within one, with the same bits as if the run had not ended, as long as the loaders draw from the
         program's generator alone."""
         self._check_sampler(train)
-        self._within = None
         if resume:
             if self.folder is None:
                 raise ValueError("resume needs a folder")
@@ -165,7 +165,7 @@ class Trainer:
                 raise ValueError("within an epoch the state of a run is that of one process, with a loader that has a state_dict()")
             state["within"] = {"loader": self._loader.state_dict(), "losses": self._losses.state_dict(),
                                "metrics": {name: m.state_dict() for name, m in self.metrics.items()},
-                               "seconds": time.monotonic() - self._start}
+                               "seconds": time.monotonic() - self._start, "over": self._over}
         return state
 
     def load_state_dict(self, state: dict) -> None:
@@ -238,17 +238,21 @@ class Trainer:
         losses.reset()
         for metric in self.metrics.values():
             metric.reset()
+        self._over = False
         if self._within is not None:
             within, self._within = self._within, None
+            self._over = within.get("over", False)
             self._start -= within["seconds"]
             losses.load_state_dict(within["losses"])
             for name, metric in self.metrics.items():
                 metric.load_state_dict(within["metrics"][name])
-            train.load_state_dict(within["loader"])
+            if not self._over:
+                train.load_state_dict(within["loader"])
         self._loader = train
         with self._mode(True):
-            batches = iter(train)
+            batches = iter(() if self._over else train)
             while group := list(itertools.islice(batches, self.accumulate)):
+                self._over = len(group) < self.accumulate  # the loader is at its beginning again
                 self._update(group, losses)
                 self._call("on_step_end")
                 if self.profiler is not None:
