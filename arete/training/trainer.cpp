@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "arete/amp/autocast.h"
 #include "arete/base/file.h"
@@ -182,7 +183,7 @@ const std::vector<Figures>& Trainer::fit(data::DataLoader& train, data::DataLoad
 }
 
 void Trainer::one_epoch(data::DataLoader& train, data::DataLoader* validation, int64_t epochs) {
-  if (!within_) {
+  if (!std::exchange(goes_on_, false)) {
     losses_.reset();
     for (auto& [name, metric] : options_.metrics) metric->reset();
     seen_ = 0;
@@ -467,6 +468,7 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
       loader->load_state(s);
     }
     within_ = numbers.count("within.seen");
+    goes_on_ = within_ && loader;
     if (within_) {
       seen_ = int64_t(numbers.at("within.seen"));
       spent_ = numbers.at("within.seconds");

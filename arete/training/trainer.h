@@ -129,7 +129,8 @@ class Trainer {
   double epoch_start_ = 0, spent_ = 0;  // seconds; spent_: before the run was resumed
   int rank_ = 0, world_ = 1;
   double best_;
-  bool within_ = false;  // an epoch has begun
+  bool within_ = false;   // an epoch has begun
+  bool goes_on_ = false;  // fit() goes on within it, as a checkpoint has it
   bool stop_ = false, interrupted_ = false;
 };
 

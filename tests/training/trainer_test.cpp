@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "arete/data/dataset.h"
 #include "arete/metrics/classification.h"
@@ -127,6 +128,24 @@ TEST(Trainer, AResumedRunHasTheSameBits) {
   EXPECT_THROW(plain.load_checkpoint(folder / "parts/last.safetensors"), ValueError);
   std::ofstream(folder / "parts/last.safetensors") << "no file of this kind";
   EXPECT_THROW(run.trainer->load_checkpoint(folder / "parts/last.safetensors"), IoError);
+}
+
+// What an epoch that ended with an error has seen is not among the figures of the next one.
+TEST(Trainer, AnEpochAfterAnErrorBeginsAnew) {
+  struct Fails : Callback {
+    void on_step_end(Trainer& t) override {
+      if (t.step() == 3) throw std::runtime_error("fails");
+    }
+  };
+  const auto set = points();
+  nn::Linear net(4, 2);
+  optim::SGD sgd(net.parameters(), {.lr = 0.1});
+  Trainer trainer(net, sgd, loss_of, {.callbacks = {std::make_shared<Fails>()}, .progress = false});
+  data::DataLoader first(set, {.batch_size = 8}), second(set, {.batch_size = 8});
+  EXPECT_THROW(trainer.fit(first), std::runtime_error);
+  EXPECT_EQ(trainer.seen(), 24);
+  trainer.fit(second);
+  EXPECT_EQ(trainer.seen(), 48);
 }
 
 // Dropout and the order of the examples draw from one generator, and the figures are sums over the
