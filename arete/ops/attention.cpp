@@ -194,18 +194,18 @@ bool has_kernel(const Tensor& q) {
   return backend && backend->has_own(prim::Primitive::attention, q.dtype());
 }
 // Whether it is a library's, as far as the sizes tell: half types, as many heads in query as in
-// key.
+// key, not none.
 bool is_of_library(const Tensor& q, const Tensor& k, const Tensor& v) {
   return q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && size_of(q.dtype()) == 2 &&
          q.size(0) == k.size(0) && k.size(0) == v.size(0) && k.size(1) == v.size(1) &&
-         q.size(1) == k.size(1);
+         q.size(1) == k.size(1) && q.size(1) != 0;
 }
 // Whether our own kernels take heads of these sizes, with masks, dropout and shared heads too. They
 // give no gradient of a mask.
-bool is_own_size(const Tensor& q, const Tensor& v, const Tensor& mask) {
+bool is_own_size(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
   constexpr int64_t kLargest = 128;
-  return q.size(-1) <= kLargest && v.size(-1) <= kLargest &&
-         !(mask.defined() && mask.requires_grad() && is_grad_enabled());
+  return q.size(-1) <= kLargest && v.size(-1) <= kLargest && q.numel() != 0 && k.numel() != 0 &&
+         v.numel() != 0 && !(mask.defined() && mask.requires_grad() && is_grad_enabled());
 }
 
 // Whether to compute in bands. A few scores are cheaper to keep for the backward pass than to
@@ -313,7 +313,7 @@ Tensor attention(const Call& c) {
   if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
       !takes_kernel && is_mask && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 &&
       p <= 1 &&
-      (only_fused || (is_kernel && is_own_size(q, v, mask)) || has_many_scores(q, k, causal))) {
+      (only_fused || (is_kernel && is_own_size(q, k, v, mask)) || has_many_scores(q, k, causal))) {
     if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
       Generator::State s{};
       if (p > 0 && p < 1)

@@ -133,6 +133,26 @@ def test_shapes(device):
     check((9, 30, 4), (9, 16 * keys, 4), (9, 16 * keys, 4), is_causal=True)  # nobody sees most keys
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_sizes_of_zero(dtype, device):
+    for q, k in [((2, 0, 5, 8), (2, 0, 5, 8)), ((0, 2, 5, 8), (0, 2, 5, 8)), ((2, 2, 0, 8), (2, 2, 5, 8)), ((2, 2, 5, 8), (2, 2, 0, 8))]:
+        q, k, v = (random(*sizes, dtype=dtype, device=device) for sizes in (q, k, k))
+        for more in ({}, {"is_causal": True}, {"dropout_p": 0.5}):
+            out = attention(q, k, v, **more)
+            assert out.shape == q.shape and not out.any()
+            out.sum().backward()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_of_the_lowest_number_see_all_keys(dtype, device):
+    q, k, v = (random(2, 9, 16, seed=i, dtype=dtype, device=device).detach() for i in range(3))
+    mask = arete.zeros(9, 9, dtype=q.dtype, device=device)
+    mask[3] = arete.finfo(mask.dtype).min
+    assert_close([attention(q, k, v, mask)[:, 3].double().cpu().numpy()], [v.double().mean(1).cpu().numpy()], dtype)
+
+
 def test_bands_are_taken_where_scores_are_many():
     rows, keys = lengths("cpu")
     q, k = random(8, rows, 8), random(8, keys, 8)

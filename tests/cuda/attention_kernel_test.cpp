@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "arete/backend/cuda/codegen/attention.h"
@@ -87,6 +88,11 @@ constexpr DType kDType<f16> = kFloat16;
 template <>
 constexpr DType kDType<bf16> = kBFloat16;
 
+template <class T>
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+template <>
+constexpr float kLowest<bf16> = -0x1.fep127f;
+
 // A tensor (batch, head, row, element) whose rows have gaps, and whose heads lie inside of rows if
 // `by_rows`. What is not its own must stay as it is.
 template <class T>
@@ -156,7 +162,8 @@ void check(const Case& c) {
             out = matrix(c.heads, c.queries, c.value_dim), grad = out, grad_q = q, grad_k = k,
             grad_v = v;
   for (Matrix<T>* m : {&q, &k, &v, &grad}) m->fill(random);
-  // The mask of a head of the last batch, the same for all of them; query 1 has no key.
+  // The mask of a head of the last batch, the same for all of them; query 1 has no key, query 2 has
+  // all, from the lowest number on, where logarithms of f32 tell nothing: gradients are 0.
   std::vector<uint8_t> hidden(size_t(c.queries * c.keys));
   Matrix<T> bias(1, 1, c.queries, c.keys, false, 0);
   bias.fill(random);
@@ -165,7 +172,13 @@ void check(const Case& c) {
       const bool hides = random() % 4 == 0 || i == 1;
       hidden[size_t(i * c.keys + j)] = hides;
       if (hides) bias.at(0, 0, i, j) = device::from_compute<T>(-INFINITY);
+      if (kMask == AttentionMask::additive && i == 2)
+        bias.at(0, 0, i, j) = device::from_compute<T>(kLowest<T>);
     }
+  if (kMask == AttentionMask::additive)
+    for (int b = 0; b < c.batch; ++b)
+      for (int h = 0; h < c.heads; ++h)
+        for (int d = 0; d < c.value_dim; ++d) grad.at(b, h, 2, d) = T{};
   std::vector<uint8_t> shown = hidden;
   for (uint8_t& s : shown) s = !s;
 

@@ -236,7 +236,8 @@ bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
   if (limits.major < 8 ||
       !(a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) ||
       !is_good(dim) || !is_good(v_dim) || a.q.numel() == 0 || a.k.numel() == 0 ||
-      longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0 || !(a.scale > 0))
+      longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0 ||
+      !(float(a.scale) >= std::numeric_limits<float>::min()))
     return false;
   AttentionKernel k = kernel_of(a, limits);
   return std::ranges::all_of(passes_of(a), [&](Pass pass) {

@@ -15,7 +15,9 @@
 // with no atomics, for which the scores are computed once more than they would have to be.
 // Backward, attention_queries comes first: it also gives delta, the sum of out * grad_out of each
 // query, and exponents, both of which attention_keys reads. Heads of q that share one of k come one
-// after the other there. Exponents are of 2: scores are multiplied by log2(e).
+// after the other there. Exponents are of 2: scores are multiplied by log2(e), where a mask is
+// added after the largest is subtracted, since the lowest finite number, which masks may have in
+// whole rows, must not become -inf.
 //
 // The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
 // has neighbouring ones, whose part of a mask it reads at once and which one block of random
@@ -33,7 +35,7 @@ struct AttentionMatrix {
 // Mirrors the struct in codegen/attention.h.
 struct AttentionArgs {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  // exponents (of lse, for 2) and delta: (batch, head, query) without gaps.
+  // exponents (of lse, as base_of() has them) and delta: (batch, head, query) without gaps.
   f32 *lse, *exponents, *delta;
   i64 lse_batch, lse_head, lse_row;
   const void* mask;
@@ -308,14 +310,20 @@ struct Attention {
     }
   }
 
-  // Scores become such that 2^(factor * score - ...) is their weight; -inf where the key does not
-  // count. kEdge: some may be beyond the last query or key, or the causal mask may hide some.
+  // The weight of a finished score relative to `base`, which base_of() makes of one; that of -inf
+  // is 0, so that weights of a row without any key are 0, not NaN.
   static const bool kAdds = kMask == AttentionMask::additive;
   DEVICE f32 factor_of(const AttentionArgs& a) { return kAdds ? 1 : a.scale * kLog2E; }
+  DEVICE f32 base_of(f32 v, f32 factor) { return v == minus_infinity() ? 0.0f : v * factor; }
+  DEVICE f32 weight_of(f32 score, f32 factor, f32 base) {
+    return fast_exp2(kAdds ? (score - base) * kLog2E : score * factor - base);
+  }
+
+  // Scores become what weight_of() takes: -inf where the key does not count. kEdge: some may be
+  // beyond the last query or key, or the causal mask may hide some.
   template <bool kKeyRows, bool kEdge>
   DEVICE void finish_scores(const AttentionArgs& a, const MaskTile<kKeyRows>& mask, Scores& s,
                             i32 row, i32 column, i32 lane) {
-    const f32 scale = a.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
@@ -323,7 +331,7 @@ struct Attention {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           f32& x = s[m][n][i];
-          if constexpr (kAdds) x = x * scale + mask.number(m, n, i) * kLog2E;
+          if constexpr (kAdds) x = x * a.scale + mask.number(m, n, i);
           if constexpr (kMask == AttentionMask::boolean)
             x = mask.shows(m, n, i) ? x : minus_infinity();
           if constexpr (kEdge) {
@@ -466,10 +474,6 @@ struct Attention {
                                                         a.keys, a.value_dim);
   }
 
-  // What is subtracted from the exponents of a row without any key, which are -inf, is 0: weights
-  // are 0 there, not NaN.
-  DEVICE f32 exponent_of(f32 v, f32 factor) { return v == minus_infinity() ? 0.0f : v * factor; }
-
   DEVICE void forward(const AttentionArgs& a, char* shared) {
     const Place at = place_of(a, a.queries, a.heads, kCausal);
     const i32 lane = i32(threadIdx.x) % 32, warp_row = i32(threadIdx.x) / 32 * kWarpRows,
@@ -512,15 +516,15 @@ struct Attention {
               for (int n = 0; n < kTiles; ++n)
                 most = fmaxf(most, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
               most = quad_max(most);
-              const f32 base = exponent_of(most, exponents),
-                        fade = fast_exp2(largest[m][h] * exponents - base);
+              const f32 base = base_of(most, exponents),
+                        fade = weight_of(largest[m][h], exponents, base);
               largest[m][h] = most;
               f32 sum = 0;
 #pragma unroll
               for (int n = 0; n < kTiles; ++n)
 #pragma unroll
                 for (int i = 2 * h; i < 2 * h + 2; ++i) {
-                  const f32 p = fast_exp2(s[m][n][i] * exponents - base);
+                  const f32 p = weight_of(s[m][n][i], exponents, base);
                   sum += p;
                   s[m][n][i] = dropped(a, p, kept, m, n, i);
                 }
@@ -541,9 +545,9 @@ struct Attention {
         factor[m][h] = all == 0.0f ? 0.0f : 1.0f / all;
         const i32 query = row + 16 * m + 8 * h + lane / 4;
         if (a.lse && lane % 4 == 0 && query < a.queries) {
-          const f32 base = exponent_of(largest[m][h], exponents);
+          const f32 base = base_of(largest[m][h], exponents);
           a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row] =
-              base * kLn2 + logf(all);
+              (kAdds ? base : base * kLn2) + logf(all);
         }
       }
     store_rows<kValueDim, false>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries,
@@ -551,7 +555,7 @@ struct Attention {
   }
 
   // Weights before dropout, from finished scores. lse(m, n, i) is the logarithm of the element's
-  // query as an exponent.
+  // query as a base.
   template <class Lse>
   DEVICE void make_weights(const AttentionArgs& a, Scores& s, Lse&& lse) {
     const f32 exponents = factor_of(a);
@@ -560,7 +564,7 @@ struct Attention {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(s[m][n][i] * exponents - lse(m, n, i));
+        for (int i = 0; i < 4; ++i) s[m][n][i] = weight_of(s[m][n][i], exponents, lse(m, n, i));
   }
   // What dropout makes of an element: of a weight, and of the gradient of one.
   DEVICE f32 dropped(const AttentionArgs& a, f32 v, const u32 (&kept)[kRowTiles], int m, int n,
@@ -611,8 +615,9 @@ struct Attention {
           delta[m][h] = quad_sum(sum);
           exponent[m][h] = 0;
           if (query < a.queries) {
-            exponent[m][h] = exponent_of(
-                a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row], kLog2E);
+            exponent[m][h] =
+                base_of(a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row],
+                        kAdds ? 1 : kLog2E);
             if (lane % 4 == 0) {
               a.exponents[at.number * a.queries + query] = exponent[m][h];
               a.delta[at.number * a.queries + query] = delta[m][h];
