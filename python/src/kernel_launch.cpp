@@ -374,11 +374,15 @@ class Launches {
     std::vector<Given> given(arguments.size());
     if (!key_of(arguments, options, key, given)) return;
     if (plans_.size() >= 512) plans_.clear();
-    const bool is_launch = nb::isinstance<LaunchPlan>(plan);
-    if (by_layout_ && is_launch && !nb::cast<const LaunchPlan&>(plan).spread)
+    const std::optional<Elements> elements = elements_of(given, options);
+    const LaunchPlan* const prepared =
+        nb::isinstance<LaunchPlan>(plan) ? &nb::cast<const LaunchPlan&>(plan) : nullptr;
+    // Of very many elements, or of a number of them that is no plain int, each call is prepared.
+    if (prepared && prepared->spread && !elements) return;
+    if (by_layout_ && prepared && !prepared->spread)
       plans_[layout_key(key, options, given)] = std::move(plan);
     else
-      plans_[kind_key(key, options, elements_of(given, options))] = std::move(plan);
+      plans_[kind_key(key, options, elements)] = std::move(plan);
   }
 
  private:

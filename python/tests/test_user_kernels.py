@@ -693,6 +693,18 @@ def test_arrays_of_records_and_texts_are_no_arguments():
             f((1,), (1,), (numpy.zeros(3, dtype),))
 
 
+class Count(int):
+    """A number of elements that is no plain int."""
+
+
+@pytest.mark.parametrize("size", [3, Count(3), True, -1])
+def test_numbers_of_elements_of_any_kind(size):
+    k = ElementwiseKernel("raw T x", "raw T y", "y[i] = x[i] + 1", "count_up")
+    for _ in range(3):
+        y = k(arete.arange(8.), arete.zeros(8), size=size)
+        assert y.tolist() == [i + 1 if i < size else 0 for i in range(8)]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_plans_for_any_sizes(device, monkeypatch):
     """Calls that differ in sizes alone have one plan; others have plans of their own, and the same results."""
