@@ -111,7 +111,8 @@ std::optional<Range> range_of_result(const Instruction& in, const Range& held, c
 /// The type to compute the program's integers of type i32 in: Note [Narrow integers].
 kernels::KType type_of_integers(const Program& program, const CodeKey& key) {
   const DType storage = narrow_storage(program, key.values);
-  if (storage == DType::i32) return kernels::t_i32;
+  // There are no kernels of u16.
+  if (storage == DType::i32 || storage == DType::u16) return kernels::t_i32;
   const Range held = range_of(storage);
   const auto code = program.code();
   std::vector<Range> ranges(code.size(), kAllOfI32);  // of those of type i32
