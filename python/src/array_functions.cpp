@@ -414,6 +414,10 @@ PyObject* multiply_matrices(PyObject* a, PyObject* b) {
   return long_way(s_matmul, a, b);
 }
 
+PyObject* whole_number(const Scalar& v) {
+  return v.is_large() ? PyLong_FromUnsignedLongLong(v.to_bits())
+                      : PyLong_FromLongLong(v.to_int64());
+}
 int array_bool(PyObject* o) {
   if (const Scalar* const v = value_in(o)) return v->to_bool();
   const Ref r(PyObject_CallFunctionObjArgs(operators[s_bool].forward, o, nullptr));
@@ -421,7 +425,7 @@ int array_bool(PyObject* o) {
 }
 PyObject* array_int(PyObject* o) {
   if (const Scalar* const v = value_in(o)) {
-    if (v->is_integral()) return PyLong_FromLongLong(v->to_int64());
+    if (v->is_integral()) return whole_number(*v);
     if (v->is_floating()) return PyLong_FromDouble(v->to_double());
   }
   return PyObject_CallFunctionObjArgs(operators[s_int].forward, o, nullptr);
@@ -433,7 +437,7 @@ PyObject* array_float(PyObject* o) {
 }
 PyObject* array_index(PyObject* o) {
   if (const Scalar* const v = value_in(o); v && is_integer(array_in(o)->dtype))
-    return PyLong_FromLongLong(v->to_int64());
+    return whole_number(*v);
   return PyObject_CallFunctionObjArgs(operators[s_index].forward, o, nullptr);
 }
 

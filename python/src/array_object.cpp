@@ -336,19 +336,11 @@ PyObject* array_item_at(PyObject* o, Py_ssize_t i) {
   const Ref index(PyLong_FromSsize_t(i));
   return index ? PyObject_GetItem(o, index.get()) : nullptr;
 }
-// The elements of a vector are numbers, and no views: all are there from the start.
+// The elements of a vector are numbers, and no views: each is read when it is its turn.
 PyObject* array_iterate(PyObject* o) {
   if (is_plain_array(o) && !only_value(o)) {
-    PyObject* const r = try_short([&]() -> PyObject* {
-      const Tensor& t = array_tensor(o);
-      if (!t.defined() || t.dim() != 1 || !is_at_hand(t)) return nullptr;
-      const Ref list(checked(PyList_New(t.size(0))));
-      for (int64_t i = 0; i < t.size(0); ++i)
-        PyList_SET_ITEM(list.get(), Py_ssize_t(i),
-                        checked(wrap_number(element_at(t, i * t.strides()[0]), t.dtype())));
-      return PyObject_GetIter(list.get());
-    });
-    if (r) return r;
+    const Tensor& t = array_tensor(o);
+    if (t.defined() && t.dim() == 1 && is_at_hand(t)) return PySeqIter_New(o);
   }
   return PyObject_CallFunctionObjArgs(slow_iterate, o, nullptr);
 }

@@ -61,7 +61,8 @@ PyObject* reduced(PyObject* const* args, Py_ssize_t n, Reduce reduce) {
 }
 PyObject* short_sum(PyObject* const* args, Py_ssize_t n) {
   return reduced(args, n, [](const Tensor& t, const Shape& dims) {
-    return sum(t, dims, false, is_integral_or_bool(t.dtype()) ? kInt64 : t.dtype());
+    const DType d = t.dtype();
+    return sum(t, dims, false, is_unsigned(d) ? kUInt64 : is_integral_or_bool(d) ? kInt64 : d);
   });
 }
 PyObject* short_mean(PyObject* const* args, Py_ssize_t n) {
@@ -328,9 +329,11 @@ PyObject* short_arange(PyObject* const* args, Py_ssize_t n) {
   const auto given = [&](Py_ssize_t i) { return PyFloat_AsDouble(args[i]); };
   const double start = n == 1 ? 0 : given(0), stop = given(n == 1 ? 0 : 1),
                step = n == 3 ? given(2) : 1;
+  if (PyErr_Occurred()) throw PythonError{};  // too large
   const double count = std::max(0.0, std::ceil((stop - start) / step));
   // Whole numbers are counted exactly as doubles that far.
-  if (step == 0 || !(count < 0x1p40) || std::max(std::abs(start), std::abs(stop)) > 0x1p52)
+  if (step == 0 || !(count < 0x1p40) ||
+      std::max({std::abs(start), std::abs(stop), whole ? std::abs(step) : 0.0}) > 0x1p52)
     return nullptr;
   const TensorOptions options(whole ? kInt64 : kFloat64, array_device);
   if (whole) {

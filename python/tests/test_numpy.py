@@ -47,6 +47,32 @@ def test_like_numpy(name, args, options):
         assert numpy.allclose(f, e, rtol=1e-12, atol=1e-12)
 
 
+def test_iteration_reads_elements_in_their_turn():
+    def running(np, wrapped=lambda a: a):
+        a, seen = np.arange(5), []
+        for i, x in enumerate(wrapped(a)):
+            seen.append(int(x))
+            a[i + 1:] += x
+        return seen
+
+    assert running(np) == running(numpy) == [0, 1, 3, 7, 15]
+    assert running(np, lambda a: a[::-1][::-1]) == running(numpy, lambda a: a[::-1][::-1])
+    assert [type(x) for x in np.arange(2.0)] == [np.ndarray] * 2 and [int(x) for x in np.arange(3)[::-1]] == [2, 1, 0]
+
+
+def test_arange_of_numbers_that_doubles_have_not():
+    for args in ((3, 0, -(2**62)), (0, 5, 2**62 + 1), (2**60, 2**60 + 3)):
+        assert np.arange(*args).tolist() == numpy.arange(*args).tolist()
+    with pytest.raises((OverflowError, ValueError)):
+        np.arange(10**400)
+
+
+def test_bits_of_the_lowest_numbers():
+    for name in ("int8", "int16", "int32", "int64"):
+        a = numpy.array([numpy.iinfo(name).min, -1, numpy.iinfo(name).max], name)
+        assert np.bitwise_count(np.array(a)).tolist() == numpy.bitwise_count(a).tolist()
+
+
 def test_modules():
     np.random.seed(1)
     assert np.random.rand(3, 2).dtype == np.float64 and np.random.normal(size=(4,)).shape == (4,)

@@ -220,3 +220,10 @@ def test_arrays():
         assert np.dtype(name) == numpy.dtype(name)
     with pytest.raises(OverflowError):
         np.array([1], "uint16") + 70000
+    for name in ("uint8", *NAMES):
+        c = numpy.array([3, numpy.iinfo(name).max, 5], name)
+        assert np.array(c).sum().dtype == np.array(c).sum(axis=0).dtype == np.array(c).sum(keepdims=True).dtype == "uint64"
+        assert int(np.array(c).sum()) == int(c.sum()) and int(np.array(c)[1]) == int(c[1]) == np.array(c)[1].__index__()
+        assert hex(np.array(c)[1]) == hex(int(c[1])) and f"{np.array(c)[1]:d}" == f"{c[1]:d}"
+        assert np.array(c).tolist() == c.tolist() and np.array(c).astype("float64").tolist() == c.astype("float64").tolist()
+        assert (np.array(c) + np.array([1, 1, 1])).tolist() == (c + numpy.array([1, 1, 1])).tolist()

@@ -515,9 +515,11 @@ def _iterate(self):
     t = self._tensor
     if not t.dim():
         raise TypeError("iteration over a 0-d array")
+    if t.dim() == 1 and t.device.type == "cpu":  # whose elements are numbers, and no views
+        return (self[i] for i in range(t.shape[0]))
     if type(self) is not ndarray:
         return iter([self[i] for i in range(t.shape[0])])
-    rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)  # the elements of a vector are numbers, and no views
+    rows = t.clone().unbind(0) if t.dim() == 1 else t.unbind(0)
     return iter([wrap(row) for row in rows])
 
 

@@ -61,7 +61,7 @@ def _bitwise_count(x):
     if bits == 64:  # -2**63 is its own absolute value
         low, high = x & 0x7FFFFFFF, (x >> 31) & 0x1FFFFFFFF
         return _count_bits(low) + _count_bits(high)
-    return _count_bits(x)
+    return _count_bits(x & ((1 << bits) - 1))  # nor is the lowest of the others
 
 
 def _count_bits(x):
