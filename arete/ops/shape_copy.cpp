@@ -146,8 +146,10 @@ const OpRecord& stack_op =
                       ValueError(c.name(), "stack expects a non-empty TensorList"));
           const int d = normalize_dim(c.integer(1), int(tensors[0].dim()) + 1, c.name());
           // Along the first dimension one follows the other, in whatever shape. (Of four dimensions
-          // the order in memory can be another one, which the result has not got.)
-          const bool follows = d == 0 && tensors[0].dim() >= 1 && tensors[0].dim() <= 3;
+          // the order in memory can be another one, which the result has not got.) A tensor that is
+          // given for the result takes what is joined, not a view of that.
+          const bool follows =
+              d == 0 && tensors[0].dim() >= 1 && tensors[0].dim() <= 3 && !modes().destination;
           std::vector<Tensor> parts;
           parts.reserve(follows ? 0 : tensors.size());
           for (size_t k = 0; k < tensors.size(); ++k) {

@@ -986,7 +986,8 @@ def global_state_changed(wrap):
     return out
 
 
-def with_autocast(wrap, **options):
+def with_autocast(wrap, dtypes=(), **options):
+    """`dtypes`: what regions without a dtype take from the eleventh and from the thirteenth call on."""
     net = mlp()
     opt = arete.optim.AdamW(net.parameters(), lr=0.01)
 
@@ -1000,12 +1001,14 @@ def with_autocast(wrap, **options):
 
     step = wrap(step)
     out = []
-    for k in range(16):
-        if k == 11:
-            arete.set_autocast_dtype(DEVICE, arete.float16)  # what regions without a dtype take
-        out += [step(rand(4, 6), rand(4, 3)), state_of(net, opt), arete.is_autocast_enabled(DEVICE), str(arete.get_autocast_dtype(DEVICE))]
-        if k == 13:
-            arete.set_autocast_dtype(DEVICE, arete.bfloat16)
+    before = arete.get_autocast_dtype(DEVICE)
+    try:
+        for k in range(16):
+            if dtypes and k in (11, 13):
+                arete.set_autocast_dtype(DEVICE, dtypes[k == 13])
+            out += [step(rand(4, 6), rand(4, 3)), state_of(net, opt), arete.is_autocast_enabled(DEVICE), str(arete.get_autocast_dtype(DEVICE))]
+    finally:
+        arete.set_autocast_dtype(DEVICE, before)
     return out
 
 
@@ -1021,11 +1024,7 @@ def autocast_that_is_off(wrap):
 
 @hostile(EITHER)
 def autocast_in_what_is_set(wrap):
-    before = arete.get_autocast_dtype(DEVICE)
-    try:
-        return with_autocast(wrap)
-    finally:
-        arete.set_autocast_dtype(DEVICE, before)
+    return with_autocast(wrap, (arete.float16, arete.bfloat16))
 
 
 @hostile(EITHER)

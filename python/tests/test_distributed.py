@@ -396,7 +396,7 @@ except dist.DistBackendError as e:
     print("heard" if time.monotonic() - begin < 30 else "late")
 """)
     assert results[2][1] == 7
-    assert [out.split()[-1] for out, _ in results[:2]] == ["heard"] * 2, results
+    assert all("heard" in out.split() for out, _ in results[:2]), results
 
 
 @needs_gloo

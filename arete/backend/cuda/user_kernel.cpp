@@ -85,9 +85,7 @@ const void* CudaBackend::find_user_kernel(const std::string& source, const std::
   } catch (const BugError& e) {
     // The compiler's messages without the source, which the user has.
     std::string text = e.message();
-    const KernelSource compiled = with_early_start({name, source, options, true});
-    for (const std::string& whole : {source, compiled.text})
-      if (text.ends_with(whole)) text.resize(text.size() - whole.size());
+    if (text.ends_with(source)) text.resize(text.size() - source.size());
     throw ValueError(name, text).hint("line numbers are those of the source that was given");
   }
 }

@@ -129,9 +129,9 @@ class Compiled:
 
 
 def beginning(name, signatures, checked):
-    """A kernel up to its first statement. The comment says where it may wait for what is before it (codegen/kernel_source.h)."""
+    """A kernel up to its first statement."""
     parameters = ", ".join([*signatures, "long long* _fault"] if checked else signatures)
-    return f'extern "C" __global__ void {name}({parameters}) {{\n// early start\n'
+    return f'extern "C" __global__ void {name}({parameters}) {{\n'
 
 
 def collapsed(shape, strides):

@@ -5,13 +5,9 @@
 namespace arete::cuda {
 
 KernelSource with_early_start(KernelSource source) {
-  size_t place = source.text.find(kEarlyStart);
-  if (!source.of_user) place = source.text.find('{', source.text.find("__global__"));
-  if (place == std::string::npos) {
-    ARETE_ASSERT(source.of_user);
-    return source;
-  }
-  source.text.insert(place + (source.of_user ? kEarlyStart.size() : 1),
+  const size_t body = source.text.find('{', source.text.find("__global__"));
+  ARETE_ASSERT(body != std::string::npos);
+  source.text.insert(body + 1,
                      "\n#if __CUDA_ARCH__ >= 900\n"
                      "  asm volatile(\"griddepcontrol.launch_dependents;\");\n"
                      "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"

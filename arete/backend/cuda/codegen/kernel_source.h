@@ -13,7 +13,7 @@ struct KernelSource {
   std::string name;  // of the function
   std::string text;
   std::vector<std::string> options = {};  // of the compiler, besides those for every kernel
-  bool of_user = false;  // text that is compiled as it is, but for Note [Early starts]
+  bool of_user = false;                   // text that is compiled as it is
 };
 
 // Note [Early starts]
@@ -23,12 +23,8 @@ struct KernelSource {
 // before them in the stream has ended and can be seen. So each is launched as one that may begin
 // early, in streams and in graphs; kernels of others, copies and events wait as ever for all of it.
 // A profiler would show the waiting as work: while it records, kernels begin one after the other.
-// In the text of a user's kernel, whose body someone else wrote, the comment kEarlyStart says where
-// they may stand: what makes kernels of expressions and of Python functions puts it there.
 
-inline constexpr std::string_view kEarlyStart = "// early start\n";
-/// The source with these two instructions at the beginning of its kernel; as it is where it has no
-/// place for them.
+/// The source with these two instructions at the beginning of its kernel.
 KernelSource with_early_start(KernelSource source);
 
 /// The embedded files of backend/cuda/device/ (made by CMake).

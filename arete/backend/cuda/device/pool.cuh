@@ -54,12 +54,17 @@ template <>
 struct PoolLowest<i64> {
   DEVICE i64 get() { return i64(0x8000000000000000ull); }
 };
+template <>
+struct PoolLowest<u64> {
+  DEVICE u64 get() { return 0; }
+};
 
 // The first NaN wins, then the first largest.
 DEVICE bool pool_beats(f32 v, f32 best) { return !(v <= best) && best == best; }
 DEVICE bool pool_beats(f64 v, f64 best) { return !(v <= best) && best == best; }
 DEVICE bool pool_beats(i32 v, i32 best) { return v > best; }
 DEVICE bool pool_beats(i64 v, i64 best) { return v > best; }
+DEVICE bool pool_beats(u64 v, u64 best) { return v > best; }
 /// The same for maxima of parts of a window, of which any may come first in it.
 template <class C, class I>
 DEVICE bool pool_beats(C v, I where, C best, I best_where) {

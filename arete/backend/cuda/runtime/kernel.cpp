@@ -142,8 +142,7 @@ Hash128 kernel_key(const KernelSource& source, int arch) {
 }
 
 const Kernel& find_kernel(DeviceContext& device, const KernelSource& given) {
-  const bool waits = device.limits().arch() >= 90 && has_early_starts() &&
-                     (!given.of_user || given.text.find(kEarlyStart) != std::string::npos);
+  const bool waits = !given.of_user && device.limits().arch() >= 90 && has_early_starts();
   const KernelSource source = waits ? with_early_start(given) : given;
   const Hash128 key = kernel_key(source, device.limits().arch());
   Table& table = table_of(device.ordinal());
