@@ -1006,7 +1006,8 @@ def with_autocast(wrap, dtypes=(), **options):
         for k in range(16):
             if dtypes and k in (11, 13):
                 arete.set_autocast_dtype(DEVICE, dtypes[k == 13])
-            out += [step(rand(4, 6), rand(4, 3)), state_of(net, opt), arete.is_autocast_enabled(DEVICE), str(arete.get_autocast_dtype(DEVICE))]
+            out += [step(rand(4, 6), rand(4, 3)), state_of(net, opt)]
+            out += [arete.is_autocast_enabled(DEVICE), str(arete.get_autocast_dtype(DEVICE))]
     finally:
         arete.set_autocast_dtype(DEVICE, before)
     return out

@@ -163,7 +163,8 @@ def test_what_is_refused():
         cuda.cg
     with pytest.raises(AttributeError, match="arete.compile"):
         arete.numba.njit
-    with arete.kernels.checked(), pytest.raises(IndexError, match="index 4 is out of range for (x, which has|an array or a dimension of) 4"):
+    message = "index 4 is out of range for (x, which has|an array or a dimension of) 4"
+    with arete.kernels.checked(), pytest.raises(IndexError, match=message):
         reversed_by_blocks[1, 8, 0, 64](numpy.zeros(4))
 
 

@@ -112,7 +112,8 @@ def test_structs_as_arguments(device):
                                    ("float v[3]", "S s", "a struct's member that is no number"),
                                    ("float v", "S* s", "a pointer to structs")):
             with pytest.raises(NotImplementedError, match=message):
-                arete.cupy.RawKernel(f'struct S {{ {member}; }};\nextern "C" __global__ void f({s}, float*) {{}}', "f")((1,), (1,), (f, out))
+                text = f'struct S {{ {member}; }};\nextern "C" __global__ void f({s}, float*) {{}}'
+                arete.cupy.RawKernel(text, "f")((1,), (1,), (f, out))
     with pytest.raises(TypeError, match="Unsupported type"):
         kernel((1,), (8,), (out, p, Range(4, 10), f))
 
