@@ -100,7 +100,8 @@ constinit const Formulas<Multinomial> Multinomial::formulas = {
     .draw =
         [](const Multinomial& d, const Shape& all) {
           const Shape each(IntList(all).subspan(0, all.size() - 1));
-          const Tensor p = d.probs.detach().to(kFloat64);
+          const Tensor given = d.probs.detach().to(kFloat64);
+          const Tensor p = given / given.sum({-1}, true);  // which are 1 up to their own rounding
           Tensor left = full(each, double(d.total_count), p.options()),
                  share = ones({}, p.options());
           std::vector<Tensor> found;

@@ -1,5 +1,7 @@
 #include "arete/distributions/transforms.h"
 
+#include <algorithm>
+
 #include "arete/distributions/distribution_internal.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/reduce.h"
@@ -78,6 +80,15 @@ TransformedDistribution::TransformedDistribution(std::shared_ptr<const Distribut
   ARETE_CHECK(base_ != nullptr, ValueError(name(), "there is no distribution"));
   batch_ = base_->batch_shape();
   event_ = base_->event_shape();
+}
+Tensor TransformedDistribution::draw(IntList sizes) const {
+  const Tensor x = draw_of(*base_, sizes);
+  Tensor y = transform_(x);
+  ARETE_CHECK(std::ranges::equal(y.sizes(), x.sizes()),
+              ValueError(name(),
+                         "the parameters of transforms have dimensions that draws of the "
+                         "base have not: give the base parameters of that shape"));
+  return y;
 }
 Tensor TransformedDistribution::log_prob(const Tensor& value) const {
   const Tensor x = transform_.inverse(value);

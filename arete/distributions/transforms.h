@@ -48,8 +48,8 @@ struct ComposeTransform : Transform {
 };
 
 /// Draws of `base` after transforms, one after another, whose parameters broadcast to the shape of
-/// its draws. NotImplementedError for mean, variance and
-/// entropy, which have no closed form.
+/// its draws: ValueError by sample() and rsample() where they have more. NotImplementedError for
+/// mean, variance and entropy, which have no closed form.
 class TransformedDistribution : public Distribution {
  public:
   TransformedDistribution(std::shared_ptr<const Distribution> base,
@@ -62,7 +62,7 @@ class TransformedDistribution : public Distribution {
   Tensor variance() const override;
 
  protected:
-  Tensor draw(IntList sizes) const override { return transform_(draw_of(*base_, sizes)); }
+  Tensor draw(IntList sizes) const override;
 
  private:
   std::shared_ptr<const Distribution> base_;

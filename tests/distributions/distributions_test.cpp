@@ -231,6 +231,11 @@ TEST(Distributions, TransformsOfNormalNumbers) {
   const auto unit = std::make_shared<Normal>(d({0}), d({1}));
   TransformedDistribution(unit, {AffineTransform(moved, d({2}))}).rsample({10}).sum().backward();
   EXPECT_NEAR(moved.grad().item<double>(), 10, 1e-9);
+  // One number for all of three would be no draws of three.
+  EXPECT_THROW(TransformedDistribution(std::make_shared<Normal>(d({0}), d({1})),
+                                       {AffineTransform(d({0, 1, 2}), d({1}))})
+                   .sample(),
+               ValueError);
   EXPECT_THROW(
       TransformedDistribution(std::make_shared<Poisson>(d({1})), {ExpTransform()}).rsample(),
       NotImplementedError);
