@@ -310,10 +310,13 @@ Tensor attention(const Call& c) {
   const bool is_mask = !mask.defined() || mask.dtype() == kBool || is_floating(mask.dtype());
   const bool is_kernel = allowed.fused() && same_device && has_kernel(q);
   const bool takes_kernel = is_kernel && !mask.defined() && p == 0 && is_of_library(q, k, v);
+  // Drawing weights again for the backward pass costs more than products of half types do.
+  const bool is_cheap = p == 0 || q.dtype() == kFloat32;
   if ((q.device().is_cuda() ? allowed.mem_efficient : allowed.fused()) && same_device &&
       !takes_kernel && is_mask && is_floating(q.dtype()) && !is_float8(q.dtype()) && p >= 0 &&
       p <= 1 &&
-      (only_fused || (is_kernel && is_own_size(q, k, v, mask)) || has_many_scores(q, k, causal))) {
+      (only_fused || (is_kernel && is_cheap && is_own_size(q, k, v, mask)) ||
+       has_many_scores(q, k, causal))) {
     if (const std::optional<Heads> h = heads_of(op, q, k, v, mask, grouped)) {
       Generator::State s{};
       if (p > 0 && p < 1)
