@@ -542,7 +542,7 @@ except dist.DistBackendError as e:
 os._exit(0)
 """)
     assert (code, other, second) == (0, 0, ""), (first, second)
-    assert "told\n" in first and "rank 1" in first, first
+    assert "told\n" in first, first  # who reports the death first is a race
 
 
 @needs_gloo
