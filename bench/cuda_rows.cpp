@@ -284,44 +284,6 @@ void add_attention(Rows& rows) {
   }
 }
 
-// What no library has: f32, masks and dropout.
-void add_own_attention(Rows& rows) {
-  struct Case {
-    const char* name;
-    DType dtype;
-    char mask;  // 'b' of booleans, 'a' added
-    double dropout;
-  };
-  for (const Case& c : {Case{"f32", kFloat32, 0, 0}, Case{"f32_mask", kFloat32, 'b', 0},
-                        Case{"bf16_mask", kBFloat16, 'b', 0}, Case{"bf16_bias", kBFloat16, 'a', 0},
-                        Case{"bf16_dropout", kBFloat16, 0, 0.1}}) {
-    const double flops = 4.0 * 4 * 16 * 2048 * 2048 * 64;
-    const auto make = [c] {
-      std::array<Tensor, 4> t;
-      for (size_t i = 0; i < 3; ++i) {
-        t[i] = randn({4, 16, 2048, 64}, gpu(c.dtype));
-        t[i].requires_grad_();
-      }
-      if (c.mask == 'b') t[3] = rand({2048, 2048}, gpu(kFloat32)) > 0.3;
-      if (c.mask == 'a') t[3] = randn({16, 2048, 2048}, gpu(c.dtype));
-      return t;
-    };
-    rows.add("attn/" + std::string(c.name) + "_fwd", Unit::tflop_per_s, flops, times_the_peer(1.0),
-             [=] {
-               return dropping([t = make(), c] {
-                 return scaled_dot_product_attention(t[0], t[1], t[2], t[3], c.dropout);
-               });
-             });
-    rows.add("attn/" + std::string(c.name) + "_fwdbwd", Unit::tflop_per_s, 3.5 * flops,
-             times_the_peer(1.0), [=] {
-               return [t = make(), g = randn({4, 16, 2048, 64}, gpu(c.dtype)), c] {
-                 for (size_t i = 0; i < 3; ++i) t[i].set_grad({});
-                 scaled_dot_product_attention(t[0], t[1], t[2], t[3], c.dropout).backward(g);
-               };
-             });
-  }
-}
-
 void add_convolution(Rows& rows) {
   const double flops = 2.0 * 256 * 28 * 28 * 128 * 128 * 9;
   const struct {
@@ -482,7 +444,6 @@ std::vector<Row> cuda_rows() {
   add_embedding(rows);
   add_products(rows);
   add_attention(rows);
-  add_own_attention(rows);
   add_convolution(rows);
   add_optimizer(rows);
   add_transfers(rows);

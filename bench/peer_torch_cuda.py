@@ -243,36 +243,6 @@ def make_rows(torch):
 
             return call
 
-    flops = 4 * 4 * 16 * 2048 * 2048 * 64
-    for name, dtype, mask, dropout in (("f32", torch.float32, "", 0.0), ("f32_mask", torch.float32, "boolean", 0.0),
-                                       ("bf16_mask", torch.bfloat16, "boolean", 0.0), ("bf16_bias", torch.bfloat16, "added", 0.0),
-                                       ("bf16_dropout", torch.bfloat16, "", 0.1)):
-
-        def operands(dtype=dtype, mask=mask, dropout=dropout):
-            heads = [randn(4, 16, 2048, 64, dtype=dtype).requires_grad_() for _ in range(3)]
-            m = None
-            if mask == "boolean":
-                m = randn(2048, 2048) > -0.5
-            if mask == "added":
-                m = randn(16, 2048, 2048, dtype=dtype)
-            return heads, lambda: functional.scaled_dot_product_attention(*heads, m, dropout_p=dropout)
-
-        @rows.add(f"attn/{name}_fwd", "TFLOP/s", flops)
-        def _(operands=operands):
-            return operands()[1]
-
-        @rows.add(f"attn/{name}_fwdbwd", "TFLOP/s", 3.5 * flops)
-        def _(operands=operands, dtype=dtype):
-            heads, attend = operands()
-            g = randn(4, 16, 2048, 64, dtype=dtype)
-
-            def call():
-                for x in heads:
-                    x.grad = None
-                attend().backward(g)
-
-            return call
-
     flops = 2 * 256 * 28 * 28 * 128 * 128 * 9
     last = {"memory_format": torch.channels_last}
     for dtype, suffix in ((torch.float16, "f16"), (torch.float16, "f16_not_timed"), (torch.float32, "f32"), (torch.float32, "tf32"),

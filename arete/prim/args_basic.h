@@ -219,7 +219,7 @@ struct ScanArgs {
 };
 
 /// Sorted copy along `dim` and the original positions (i64). Stable; NaN is the largest.
-/// `indices` may be absent.
+/// `indices` may be absent: equal values then come in any order, and NaN with any bits.
 struct SortArgs {
   View in, values, indices;
   int dim;

@@ -412,6 +412,10 @@ PyObject* get_array_shape(PyObject* o, void*) {
   });
 }
 int set_array_shape(PyObject* o, PyObject* value, void*) {
+  if (array_in(o)->is_number) {
+    PyErr_SetString(PyExc_AttributeError, "the shape of a number is not writable");
+    return -1;
+  }
   const Ref done(PyObject_CallFunctionObjArgs(slow_set_shape, o, value ? value : Py_None, nullptr));
   return done ? 0 : -1;
 }

@@ -10,7 +10,7 @@ import pytest
 import arete
 
 
-def library():
+def plugin():
     """The plug-in that brings them."""
     built = pathlib.Path(arete._C.__file__).resolve().parents[2] / "lib" / "libarete_fake_gpus.so"
     path = os.environ.get("ARETE_FAKE_GPUS", str(built))
@@ -21,7 +21,7 @@ def library():
 
 def run(program, gpus=True):
     """What the program prints; the test fails if it does."""
-    environment = {**os.environ, "ARETE_CUDA_PLUGIN": library() if gpus else "/nowhere"}
+    environment = {**os.environ, "ARETE_CUDA_PLUGIN": plugin() if gpus else "/nowhere"}
     done = subprocess.run([sys.executable, "-c", "import arete as torch\n" + textwrap.dedent(program)], capture_output=True, text=True,
                           timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -211,7 +211,7 @@ def test_parts_of_arrays_constants_and_loops_over_tuples():
         writes_constants[1, 1](x)
 
 
-@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_texts_compile_for_gpus():
     test_tiles_in_shared_memory()
     test_arrays_of_numpy_are_copied_there_and_back()

@@ -118,7 +118,7 @@ def test_structs_as_arguments(device):
         kernel((1,), (8,), (out, p, Range(4, 10), f))
 
 
-@pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_texts_compile_for_gpus():
     sums = ElementwiseKernel("float a, float *x, const double *y", "x[i] = a * halved(x[i]) + y[i]", preamble="""
 __device__ float halved(float v) { return v / 2; }""", loop_prep="float t = a", after_loop="t = 0")

@@ -529,7 +529,7 @@ def test_gpus(tmp_path):
     # GPUs that are none, whose group's own stream is late: what does not wait sees old values.
     ranks = [subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("shard_program.py")], text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT,
-                              env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library(), "RANK": str(r), "LOCAL_RANK": str(r),
+                              env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "RANK": str(r), "LOCAL_RANK": str(r),
                                    "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "ARETE_TEST_MEETING": f"file://{tmp_path}/store",
                                    "ARETE_TEST_FOLDER": f"{tmp_path}/checkpoint"}) for r in range(2)]
     for rank, process in enumerate(ranks):
@@ -567,7 +567,7 @@ else:
     dist.barrier()
     print("done", flush=True)
 os._exit(0)
-""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.library(), "ARETE_MONITOR": "0", "OMP_NUM_THREADS": "1"})
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "ARETE_MONITOR": "0", "OMP_NUM_THREADS": "1"})
     assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
 
 

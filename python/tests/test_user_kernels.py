@@ -16,7 +16,7 @@ from arete._kernels import ElementwiseKernel, In, InOut, Out, RawKernel, RawModu
 from arete.cupyx.scipy import ndimage
 
 DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
-needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
+needs_nvrtc = pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 
 
 def window(x):

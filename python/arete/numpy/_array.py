@@ -310,7 +310,9 @@ class ndarray(_C._ArrayBase):
         return self
 
     def resize(self, *new_shape, refcheck=True):
-        """Another size in place: elements go, or zeros come."""
+        """Another size in place: elements go, or zeros come. A number stays what it is, as NumPy's do."""
+        if self._is_number:
+            return
         shape = sizes_of(new_shape[0] if len(new_shape) == 1 else new_shape)
         flat, n = self._tensor.reshape(-1), 1
         for s in shape:

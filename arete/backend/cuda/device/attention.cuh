@@ -155,12 +155,7 @@ struct Attention {
   template <int kWidth>
   DEVICE void multiply(Scores& s, const char* rows, const char* columns, i32 lane) {
     constexpr int kTo = kWidth * int(sizeof(T)) + 16, kSteps = kWidth / Tile::kStep;
-#pragma unroll
-    for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
+    clear(s);
 #pragma unroll kSteps <= 4 ? kSteps : 2
     for (int k = 0; k < kSteps; ++k) {
       typename Tile::A a[kRowTiles];
