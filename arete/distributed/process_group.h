@@ -225,7 +225,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::mutex stream_calls_mutex_;     // of the pointers
   std::array<std::shared_ptr<StreamCalls>, 2> stream_calls_;  // the second for calls beside others
   std::shared_ptr<GroupFailure> failure_;                     // of any of them
-  struct Effects;
+  class Effects;
   const std::shared_ptr<Effects> effects_;
 };
 using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
