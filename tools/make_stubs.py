@@ -67,6 +67,7 @@ from ._symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sy
 from ._symbolic import sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
 from .autograd import is_anomaly_enabled as is_anomaly_enabled
 from .compiler import compile as compile
+from ._higher_order_ops.cond import cond as cond
 from .func import vmap as vmap
 from .jit import ScriptFunction as ScriptFunction, ScriptModule as ScriptModule
 from .random import get_rng_state as get_rng_state, initial_seed as initial_seed, seed as seed, set_rng_state as set_rng_state

@@ -98,16 +98,18 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd",
-         "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft", "func", "functional",
-         "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing", "nested",
-         "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization", "random", "serialization",
-         "signal", "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils", "version", "vision", "xpu")
+_LAZY = ("_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao",
+         "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft",
+         "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia",
+         "multiprocessing", "nested", "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization",
+         "random", "serialization", "signal", "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils",
+         "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {
     "_absent_dtypes": "complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu int1 int2 int3 int4 int5 int6 "
                       "int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
+    "_higher_order_ops": "cond",
     "_checks": "_assert _assert_async _check_tensor_all _check_tensor_all_with _check_with _shape_as_tensor",
     "_refused": "PyTorchFileReader PyTorchFileWriter",
     "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",

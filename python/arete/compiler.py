@@ -8,6 +8,7 @@ unless functions that are shown to be closed shall be skipped.
 from __future__ import annotations
 
 import functools as _functools
+import sys as _sys
 import types as _types
 import weakref as _weakref
 from typing import Any, Callable
@@ -15,8 +16,8 @@ from typing import Any, Callable
 from arete import _C
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-# Options, with the values that are true of plans: random numbers are eager code's in any case, and graphs are used where they help.
-_OPTIONS = {"exact": (True, False), "skip": (True, False), "fallback_random": (True, False), "triton.cudagraphs": (True,)}
+# Options, with their values: graphs are used where they help.
+_OPTIONS = {"exact": (True, False), "skip": (True, False), "triton.cudagraphs": (True,)}
 _BACKENDS = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition", "onnxrt", "openxla", "tvm", "tensorrt")
 _STANCES = ("default", "force_eager")
 _stance = "default"
@@ -105,17 +106,32 @@ def _program_of(
     band = options.pop("band_bytes", None)
     if band is not None and (not isinstance(band, int) or isinstance(band, bool) or band <= 0):
         raise RuntimeError(f"compile(): band_bytes is a number of bytes, not {band!r}")
-    budget = options.pop("memory_budget", 1)
+    set_by = _sys.modules  # modules of settings that were asked for
+    budget = options.pop("memory_budget", getattr(set_by.get("arete._functorch.config"), "activation_memory_budget", 1))
     if not isinstance(budget, (int, float)) or isinstance(budget, bool) or not 0 <= budget <= 1:
         raise RuntimeError(f"compile(): memory_budget is a number from 0 to 1, not {budget!r}")
     for key, value in options.items():
-        if value not in _OPTIONS.get(key, ()):
-            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, known options are {_OPTIONS}, band_bytes and "
-                               "memory_budget")
+        if key not in _OPTIONS:
+            _check_option(key, value)
+        elif value not in _OPTIONS[key]:
+            raise RuntimeError(f"Unexpected optimization option {key}={value!r}, which is one of {_OPTIONS[key]}")
     skip = bool(options.get("skip", mode == "reduce-overhead"))
     if disable:
         return None
-    return _Program(bool(options.get("exact", False)), fullgraph, _name_of(model), band, float(budget), skip)
+    exact = options.get("exact", getattr(set_by.get("arete._inductor.config"), "emulate_precision_casts", False))
+    exact = options.get("emulate_precision_casts", exact)
+    return _Program(bool(exact), fullgraph, _name_of(model), band, float(budget), skip)
+
+
+def _check_option(key: str, value: Any) -> None:
+    """An option that torch's compiler of kernels has: taken as its setting is."""
+    from arete._settings.inductor import TABLE  # few programs name one
+
+    try:
+        TABLE.check("option ", key, value)
+    except (AttributeError, ValueError) as e:
+        raise RuntimeError(f"Unexpected optimization option {key}={value!r} ({e}), known options are {', '.join(_OPTIONS)}, "
+                           "band_bytes, memory_budget and the settings of _inductor.config") from None
 
 
 def compile(
@@ -133,11 +149,11 @@ def compile(
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
     and all backends' names are one. `mode="reduce-overhead"` or `options={"skip": True}`: where it is shown that the function does the
-    same again it does not run (Python 3.12; docs/compile.md); the other modes are as the default, and other options are refused. Without
-    `exact`, temporaries of `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of
-    rows of about that size;
-    `options={"memory_budget": b}`, from 0 to 1, is the part of the memory for temporaries that plans may take: with less than 1 they
-    compute again what is cheap to compute.
+    same again it does not run (Python 3.12; docs/compile.md); the other modes are as the default. Options that speak of torch's compiler
+    of kernels are taken as _inductor.config takes them: one warning says that nothing follows; others are refused. Without `exact`,
+    temporaries of `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of
+    about that size; `options={"memory_budget": b}`, from 0 to 1, is the part of the memory for temporaries that plans may take: with less
+    than 1 they compute again what is cheap to compute.
 
     >>> @arete.compile
     ... def f(x):
@@ -295,6 +311,26 @@ def assume_constant_result(fn: Any) -> Any:
     True
     """
     return fn
+
+
+def nested_compile_region(fn: Any = None, options: Any = None) -> Any:
+    """Marks a function that occurs often, so that a compiler shall translate it once: gives the function, whose plans are found again.
+
+    >>> arete.compiler.nested_compile_region(len) is len
+    True
+    """
+    return (lambda function: function) if fn is None else fn
+
+
+def substitute_in_graph(original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False,
+                        is_embedded_type: bool = False) -> Callable:
+    """A decorator of what stands for a function that a compiler cannot read: gives the replacement. The original runs in compiled
+    functions, too, since all that runs in them is Python's.
+
+    >>> arete.compiler.substitute_in_graph(len)(lambda x: x.__len__())([1, 2])
+    2
+    """
+    return lambda replacement: replacement
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:

@@ -14,7 +14,7 @@ from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorde
                        check_module as _check_module, state_of as _state_of)
 from .nn import Module as _Module
 
-__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "save"]
+__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save"]
 
 _ValueRanges = _namedtuple("ValueRanges", "lower upper")
 
@@ -63,8 +63,54 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(n, min=min, max=max) for n in names)
 
 
+class InputKind(_enum.Enum):
+    """What an input of a program is.
+
+    >>> arete.export.InputKind.PARAMETER.name
+    'PARAMETER'
+    """
+
+    USER_INPUT = 1
+    PARAMETER = 2
+    BUFFER = 3
+    CONSTANT_TENSOR = 4
+
+
+class TensorArgument:
+    """A tensor of a program, by its name.
+
+    >>> arete.export.TensorArgument("x")
+    TensorArgument(name='x')
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"TensorArgument(name={self.name!r})"
+
+
+class InputSpec:
+    """An input: its kind, the name it has in the program (`arg.name`), the name of the state that it is, if it is one (`target`), and
+    whether a buffer is saved (`persistent`).
+
+    >>> arete.export.export(arete.nn.Linear(2, 2), (arete.ones(1, 2),)).graph_signature.input_specs[0]
+    InputSpec(kind=InputKind.PARAMETER, arg=TensorArgument(name='p_weight'), target='weight', persistent=None)
+    """
+
+    def __init__(self, kind: InputKind, arg: TensorArgument, target: str | None, persistent: bool | None = None) -> None:
+        self.kind, self.arg, self.target, self.persistent = kind, arg, target, persistent
+
+    def __repr__(self) -> str:
+        return f"InputSpec(kind={self.kind}, arg={self.arg}, target={self.target!r}, persistent={self.persistent})"
+
+
+# What torch calls state of a kind among a program's inputs.
+_STATE = {"parameter": ("p", InputKind.PARAMETER), "buffer": ("b", InputKind.BUFFER), "constant": ("c", InputKind.CONSTANT_TENSOR)}
+
+
 class ExportGraphSignature:
-    """What the inputs, outputs and state of a program are called.
+    """What the inputs, outputs and state of a program are called; `input_specs` has the state before the inputs, as torch has.
 
     >>> arete.export.export(arete.nn.Linear(2, 2), (arete.ones(1, 2),)).graph_signature.parameters
     ('weight', 'bias')
@@ -79,6 +125,11 @@ class ExportGraphSignature:
         self.non_persistent_buffers = frozenset(name for name, _, kind, lasting in state if kind == "buffer" and not lasting)
         self.lifted_tensor_constants = tuple(name for name, _, kind, _ in state if kind == "constant")
         self.buffers_to_mutate = {name: name for name in program.written()}
+        self.input_specs = [
+            InputSpec(_STATE[kind][1], TensorArgument(f"{_STATE[kind][0]}_{name.replace('.', '_')}"), name,
+                      lasting if kind == "buffer" else None)
+            for name, _, kind, lasting in state
+        ] + [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in self.user_inputs]
 
     def __repr__(self) -> str:
         return f"ExportGraphSignature({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"

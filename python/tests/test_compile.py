@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 from compile_programs import DEVICE, PROGRAMS, bits, exact, mlp, rand
@@ -329,8 +330,6 @@ def test_a_new_shape_takes_milliseconds():
 def test_names_of_dynamo():
     dynamo = arete._dynamo
     dynamo.config.suppress_errors = True
-    with pytest.raises(AttributeError):
-        dynamo.config.cache_size_limit = 8
     x = arete.ones(3)
     dynamo.mark_dynamic(x, 0)
     told = dynamo.explain(lambda x: (x + 1).sum().item() + x)(x)
@@ -339,3 +338,63 @@ def test_names_of_dynamo():
     assert bits(f(x)) == bits((x + 1) * 2) and f.stats()["runs"] == 2
     dynamo.reset()
     assert f.stats()["plans"] == 0
+
+
+def test_settings_of_torchs_compilers():
+    """Each is done, met, answered by one warning, or refused; and nothing else exists."""
+    dynamo, inductor, functorch = arete._dynamo.config, arete._inductor.config, arete._functorch.config
+    dynamo.cache_size_limit = 64
+    assert dynamo.cache_size_limit == 64
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        inductor.fx_graph_cache = True
+        inductor.triton.unique_kernel_names = True  # torch's default
+        for _ in range(2):
+            inductor.coordinate_descent_tuning = True
+            inductor.triton.max_tiles = 3
+    assert [str(t.message).split(" =")[0] for t in told] == [
+        "arete._inductor.config.coordinate_descent_tuning", "arete._inductor.config.triton.max_tiles"]
+    assert inductor.coordinate_descent_tuning is True and inductor.triton.max_tiles == 3
+    for module, name in ((dynamo, "cache_size"), (inductor, "triton.tiles"), (functorch, "budget")):
+        with pytest.raises(AttributeError, match="does not exist"):
+            module.patch(name, 1).__enter__()
+    with pytest.raises(AttributeError, match="does not exist"):
+        inductor.triton.nothing
+    with pytest.raises(ValueError, match="milliseconds"):
+        dynamo.error_on_recompile = True
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        functorch.activation_memory_budget = 2
+
+    @inductor.patch(emulate_precision_casts=True)
+    def made():
+        return arete.compile(lambda x: (x + 1) * x)
+
+    assert made()._program._made_by[0] is True and inductor.emulate_precision_casts is False
+    with functorch.patch(activation_memory_budget=0.25):
+        assert arete.compile(lambda x: x)._program._made_by[4] == 0.25
+        assert arete.compile(lambda x: x, options={"memory_budget": 0.5})._program._made_by[4] == 0.5
+    assert arete.compile(lambda x: x)._program._made_by[:1] + arete.compile(lambda x: x)._program._made_by[4:5] == (False, 1.0)
+    with pytest.warns(UserWarning, match="max_autotune"):
+        arete.compile(lambda x: x, options={"max_autotune": True, "epilogue_fusion": True, "fallback_random": True})
+    with pytest.raises(RuntimeError, match="does not exist"):
+        arete.compile(lambda x: x, options={"nonsense": True})
+
+
+def test_functions_of_control_flow():
+    from arete._higher_order_ops import map as map_
+    from arete._higher_order_ops import scan, while_loop
+
+    x = arete.arange(6.0).reshape(2, 3).requires_grad_()
+    for wrap in (lambda f: f, exact):
+        branch = wrap(lambda p, x: arete.cond(p, lambda x: x * 2, lambda x: x - 1, (x,)))
+        assert bits(branch(arete.tensor(True), x)) == bits(x * 2) and bits(branch(False, x)) == bits(x - 1)
+        last, ys = wrap(lambda x: scan(lambda s, x: (s + x, {"y": s * x}), arete.zeros(2), x, dim=1, reverse=True))(x)
+        assert last.tolist() == [3, 12] and ys["y"].tolist() == [[0, 27], [2, 20], [0, 0]]
+        i, y = wrap(lambda x: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (arete.tensor(0), x)))(x)
+        assert int(i) == 3 and bits(y) == bits(x * 8)
+        assert arete.autograd.grad(y.sum(), x)[0].tolist() == [[8] * 3] * 2
+        assert bits(wrap(lambda x: map_(lambda row, k: row.sum() * k, x, 2))(x)) == bits(x.sum(1) * 2)
+    for wrong in (lambda: arete.cond(x, abs, abs, (x,)), lambda: arete.cond(1, abs, abs, (x,)), lambda: arete.cond(True, abs, abs, x),
+                  lambda: scan(abs, x, []), lambda: scan(abs, x, [x, x[:1]]), lambda: while_loop(lambda i: True, lambda i: (i, i), (x,))):
+        with pytest.raises(RuntimeError):
+            wrong()

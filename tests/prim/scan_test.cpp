@@ -141,90 +141,97 @@ TEST(Scan, LongLanesInChunks) {
 
 // Of every form and layout against a plain loop: sums with factors (powers of two, so that they
 // are exact), logarithms of sums, and positions of extrema.
-TEST(Scan, FactorsLogarithmsAndPositions) {
+// A test of each type, since a GPU compiles a kernel for each form and rank.
+class ScanOfType : public ::testing::TestWithParam<DType> {};
+
+TEST_P(ScanOfType, FactorsLogarithmsAndPositions) {
+  const DType dtype = GetParam();
   std::mt19937_64 rng(4);
-  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
-    for (const Shape& sizes :
-         {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2}, Shape{3, 1000},
-          Shape{700, 40}, Shape{100, 72}, Shape{2, 33, 41}, Shape{20000}, Shape{3, 9000, 2}})
-      for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
-        for (const Layout& layout : dense_and_strided_layouts(sizes)) {
-          Layout of_all(sizes);
-          if (too_large_for_reference(of_all.numel() / 8)) continue;
-          const auto outs = dense_and_strided_layouts(sizes);
-          const auto any = [&]() -> const Layout& { return outs[rng() % outs.size()]; };
-          GuardedBuffer in(dtype, layout), factors(dtype, any()), out(dtype, any()),
-              wide(kFloat64, any()), logs(dtype, any()), indices(kInt64, any());
-          in.fill([&](IntList) { return double(int(rng() % 9) - 4); });
-          factors.fill([&](IntList) { return rng() % 3 == 0 ? 0.5 : rng() % 3 == 0 ? -0.5 : 0.0; });
-          const bool reverse = rng() % 2, largest = rng() % 2;
-          const int64_t n = sizes.empty() ? 1 : sizes[size_t(dim)];
-          // Exponentials of whole numbers that grow towards the end, with infinities.
-          GuardedBuffer exponents(dtype, any());
-          exponents.fill(
-              [&](IntList) { return rng() % 50 == 0 ? -INFINITY : double(int(rng() % 60) - 30); });
-          GuardedBuffer values(dtype, any());
-          values.fill([&](IntList) { return rng() % 300 == 0 ? NAN : double(rng() % 5); });
-          prim::ScanArgs scan{.monoid = Monoid::sum,
-                              .in = in.view(),
-                              .out = out.view(),
-                              .dim = dim,
-                              .reverse = reverse,
-                              .factors = factors.view()};
-          backend_under_test().scan(scan);
-          for (GuardedBuffer* to : {&logs, &wide})
-            backend_under_test().scan({.monoid = Monoid::sum,
-                                       .in = exponents.view(),
-                                       .out = to->view(),
-                                       .dim = dim,
-                                       .reverse = reverse,
-                                       .logarithmic = true});
-          GuardedBuffer extremes(dtype, any());
-          backend_under_test().scan({.monoid = largest ? Monoid::max : Monoid::min,
-                                     .in = values.view(),
-                                     .out = extremes.view(),
+  for (const Shape& sizes :
+       {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2}, Shape{3, 1000},
+        Shape{700, 40}, Shape{100, 72}, Shape{2, 33, 41}, Shape{20000}, Shape{3, 9000, 2}})
+    for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
+      for (const Layout& layout : dense_and_strided_layouts(sizes)) {
+        Layout of_all(sizes);
+        if (too_large_for_reference(of_all.numel() / 8)) continue;
+        const auto outs = dense_and_strided_layouts(sizes);
+        const auto any = [&]() -> const Layout& { return outs[rng() % outs.size()]; };
+        GuardedBuffer in(dtype, layout), factors(dtype, any()), out(dtype, any()),
+            wide(kFloat64, any()), logs(dtype, any()), indices(kInt64, any());
+        in.fill([&](IntList) { return double(int(rng() % 9) - 4); });
+        factors.fill([&](IntList) { return rng() % 3 == 0 ? 0.5 : rng() % 3 == 0 ? -0.5 : 0.0; });
+        const bool reverse = rng() % 2, largest = rng() % 2;
+        const int64_t n = sizes.empty() ? 1 : sizes[size_t(dim)];
+        // Exponentials of whole numbers that grow towards the end, with infinities.
+        GuardedBuffer exponents(dtype, any());
+        exponents.fill(
+            [&](IntList) { return rng() % 50 == 0 ? -INFINITY : double(int(rng() % 60) - 30); });
+        GuardedBuffer values(dtype, any());
+        values.fill([&](IntList) { return rng() % 300 == 0 ? NAN : double(rng() % 5); });
+        prim::ScanArgs scan{.monoid = Monoid::sum,
+                            .in = in.view(),
+                            .out = out.view(),
+                            .dim = dim,
+                            .reverse = reverse,
+                            .factors = factors.view()};
+        backend_under_test().scan(scan);
+        for (GuardedBuffer* to : {&logs, &wide})
+          backend_under_test().scan({.monoid = Monoid::sum,
+                                     .in = exponents.view(),
+                                     .out = to->view(),
                                      .dim = dim,
                                      .reverse = reverse,
-                                     .indices = indices.view()});
-          for (const GuardedBuffer* b : {&out, &wide, &logs, &indices, &extremes})
-            ASSERT_TRUE(b->guards_intact());
-          Shape heads = sizes;
-          if (!sizes.empty()) heads[size_t(dim)] = std::min<int64_t>(n, 1);
-          for (IndexWalk w(heads); w; ++w) {
-            double carry = 0, top = -INFINITY, sum = 0, best = 0;
-            int64_t place = -1;
-            for (int64_t step = 0; step < n; ++step) {
-              const int64_t i = reverse ? n - 1 - step : step;
-              Shape at = *w;
-              if (!at.empty()) at[size_t(dim)] = i;
-              const double y = in.get(at) + carry;
-              carry = y * factors.get(at);
-              ASSERT_NEAR(out.get(at), y, tolerance(dtype, 1, 16)) << name_of(dtype) << " " << i;
-              const double v = exponents.get(at);
-              if (v > top) {
-                sum *= std::exp(top - v);
-                top = v;
-              }
-              if (top > -INFINITY) sum += std::exp(v - top);
-              const double log = top > -INFINITY ? top + std::log(sum) : -INFINITY;
-              if (std::isinf(log)) {
-                ASSERT_EQ(logs.get(at), log);
-                ASSERT_EQ(wide.get(at), log);
-              } else {
-                ASSERT_NEAR(logs.get(at), log, tolerance(dtype, n, 30)) << name_of(dtype);
-                ASSERT_NEAR(wide.get(at), log, tolerance(kFloat64, n, 30)) << name_of(dtype);
-              }
-              const double x = values.get(at);
-              if (place < 0 || x != x || (largest ? x >= best : x <= best)) {
-                best = x;
-                place = step;
-              }
-              ASSERT_EQ(indices.get(at), double(place)) << name_of(dtype);
-              ASSERT_TRUE(same_value(extremes.get(at), best));
+                                     .logarithmic = true});
+        GuardedBuffer extremes(dtype, any());
+        backend_under_test().scan({.monoid = largest ? Monoid::max : Monoid::min,
+                                   .in = values.view(),
+                                   .out = extremes.view(),
+                                   .dim = dim,
+                                   .reverse = reverse,
+                                   .indices = indices.view()});
+        for (const GuardedBuffer* b : {&out, &wide, &logs, &indices, &extremes})
+          ASSERT_TRUE(b->guards_intact());
+        Shape heads = sizes;
+        if (!sizes.empty()) heads[size_t(dim)] = std::min<int64_t>(n, 1);
+        for (IndexWalk w(heads); w; ++w) {
+          double carry = 0, top = -INFINITY, sum = 0, best = 0;
+          int64_t place = -1;
+          for (int64_t step = 0; step < n; ++step) {
+            const int64_t i = reverse ? n - 1 - step : step;
+            Shape at = *w;
+            if (!at.empty()) at[size_t(dim)] = i;
+            const double y = in.get(at) + carry;
+            carry = y * factors.get(at);
+            ASSERT_NEAR(out.get(at), y, tolerance(dtype, 1, 16)) << name_of(dtype) << " " << i;
+            const double v = exponents.get(at);
+            if (v > top) {
+              sum *= std::exp(top - v);
+              top = v;
             }
+            if (top > -INFINITY) sum += std::exp(v - top);
+            const double log = top > -INFINITY ? top + std::log(sum) : -INFINITY;
+            if (std::isinf(log)) {
+              ASSERT_EQ(logs.get(at), log);
+              ASSERT_EQ(wide.get(at), log);
+            } else {
+              ASSERT_NEAR(logs.get(at), log, tolerance(dtype, n, 30)) << name_of(dtype);
+              ASSERT_NEAR(wide.get(at), log, tolerance(kFloat64, n, 30)) << name_of(dtype);
+            }
+            const double x = values.get(at);
+            if (place < 0 || x != x || (largest ? x >= best : x <= best)) {
+              best = x;
+              place = step;
+            }
+            ASSERT_EQ(indices.get(at), double(place)) << name_of(dtype);
+            ASSERT_TRUE(same_value(extremes.get(at), best));
           }
         }
+      }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, ScanOfType,
+                         ::testing::Values(kFloat32, kFloat64, kBFloat16, kFloat16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Scan, InPlaceAndConverting) {
   GuardedBuffer mask(kBool, Shape{6}), out(kInt64, Shape{6});

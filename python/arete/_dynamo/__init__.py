@@ -11,28 +11,15 @@ from .. import _C
 from ..compiler import _program_of
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result
+from ..compiler import compile as compile
 from ..compiler import disable as disable
 from ..compiler import is_compiling as is_compiling
+from ..compiler import list_backends as list_backends
 from ..compiler import reset as reset
 from ..nn.modules._compiled import OptimizedModule as OptimizedModule
+from . import config as config
 from . import eval_frame as eval_frame
 from . import utils as utils
-
-
-class _Config:
-    """What programs switch that speaks of a compiler of Python. `suppress_errors` has nothing to suppress: what is not put together runs
-    as it is called. Other settings are refused."""
-
-    def __init__(self) -> None:
-        self.__dict__.update(suppress_errors=False)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dict__:
-            raise AttributeError(f"_dynamo.config has no '{name}': functions are run and not translated, so that there is nothing to set")
-        self.__dict__[name] = value
-
-
-config = _Config()
 
 
 def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
@@ -42,7 +29,33 @@ def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
     """
 
 
-maybe_mark_dynamic = mark_static = mark_dynamic
+maybe_mark_dynamic = mark_unbacked = mark_dynamic
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Does nothing: a size that stays has one plan.
+
+    >>> arete._dynamo.mark_static(arete.ones(3))
+    """
+
+
+def optimize(backend: Any = "inductor", *, nopython: bool = False, disable: bool = False, dynamic: bool | None = None,
+             **_: Any) -> Callable[[Any], Any]:
+    """The older spelling of arete.compile(backend=..., fullgraph=nopython).
+
+    >>> arete._dynamo.optimize("inductor")(lambda x: x + 1)(arete.ones(1))
+    tensor([2.])
+    """
+    return compile(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Marks a function whose calls are made at once: see compiler.disable().
+
+    >>> arete._dynamo.disallow_in_graph(len)([1, 2])
+    2
+    """
+    return disable(fn)
 
 
 def mark_static_address(t: Any, guard: bool = True) -> None:

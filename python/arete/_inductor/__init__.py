@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .compiler import cudagraph_mark_step_begin as cudagraph_mark_step_begin
+from ..compiler import cudagraph_mark_step_begin as cudagraph_mark_step_begin
+from . import config as config
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
@@ -19,3 +20,12 @@ def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> d
     if mode not in options:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(options)}")
     return options[mode]
+
+
+def list_options() -> list[str]:
+    """The names of torch's options of kernels that arete.compile() takes beside its own; most are hints to which nothing answers.
+
+    >>> "max_autotune" in arete._inductor.list_options()
+    True
+    """
+    return sorted(config.get_config_copy())
