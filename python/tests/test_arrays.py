@@ -692,7 +692,7 @@ def test_the_kernel_of_histograms_counts(dtype):
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_the_kernel_of_histograms_compiles_for_gpus():
     for types in (["-DELEMENT=float", "-DEDGE=float"], ["-DELEMENT=signed char", "-DEDGE=double"]):
-        assert nvrtc.problems(np._histograms._COUNT, [*types, "-DCOPIES=8", "-DLOADS=8"]) == ""
+        assert nvrtc.problems(np._histograms._COUNT, [*types, "-DCOPIES=5", "-DLOADS=8"]) == ""
 
 
 @pytest.mark.parametrize("kind", ["normal", "few", "sorted", "constant", "lost", "waves", "steps"])

@@ -64,6 +64,17 @@ def counts(x):
     return k, y, arete.bincount(x.long() % 4, minlength=4).to(arete.int32)
 
 
+def many(x):
+    """More elements than threads, where statements let a thread have several, and where they do not."""
+    n = 1 << 21
+    shifted = ElementwiseKernel("raw T x", "T y", "const int k = (int)i % 10; if (k == 3) continue; y = x[k] + (T)(i / 10);", "shifted")
+    ending = ElementwiseKernel("raw T x", "T y", "const int k = (int)i % 10; if (k == 3) return; y = x[k] + (T)(i / 10);", "ending")
+    out = [k(x, arete.zeros(n + 5, dtype=x.dtype, device=x.device)) for k in (shifted, ending)]
+    i = arete.arange(n + 5, device=x.device)
+    expected = arete.where(i % 10 == 3, 0, x[i % 10] + (i // 10).to(x.dtype))
+    return shifted, arete.cat(out), arete.cat([expected, expected])
+
+
 def halves(x):
     k = ElementwiseKernel("float16 x, bfloat16 b", "float16 y", "if (x > b) y = x; else { y = b; y += x; }", "halves")
     a, b = x.half() / 3, arete.full((10,), 1.25, device=x.device).bfloat16()
@@ -85,7 +96,7 @@ def most(x):
     return k, k(x, x), arete.tensor(-100, dtype=x.dtype, device=x.device)
 
 
-CASES = [window, indices, branches, counts, halves, folded, most]
+CASES = [window, indices, branches, counts, many, halves, folded, most]
 
 
 @pytest.mark.parametrize("device", DEVICES)

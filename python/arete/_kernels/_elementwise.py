@@ -17,6 +17,10 @@ from ._text import (
 
 _e = _C._expr
 _RESERVED = ("i", "n")
+# What only statements for one element of a thread may say: elements behind it would be skipped, or threads counted.
+_ALONE = re.compile(r"\b(return|break|goto|asm|threadIdx|blockIdx|blockDim|gridDim|__\w+)\b")
+# Several times what a large GPU holds: of many elements each thread has some, whose divisors and addresses it begins with once.
+_THREADS = 1 << 20
 
 
 class ElementwiseKernel:
@@ -205,6 +209,8 @@ class ElementwiseKernel:
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays + new, types, len(sizes), checked)
+        alone = device.type != "cuda" or _ALONE.search(self.loop_prep + self.operation + self.after_loop)
+        most = 2**31 - 1 if alone else max(_THREADS // block_size, 1)
         # With any number of elements in one row: Note [Prepared launches].
         even = (self.reduce_dims or len(shape) == 1) and all(
             b.is_contiguous() and (p.raw or tuple(b.shape) == shape and shape != ()) for p, b in listed if isinstance(b, Tensor))
@@ -226,9 +232,9 @@ class ElementwiseKernel:
             sources += [("q", count), *(("q", s) for s in sizes)]
         return self._compiled[key].run(
             self._launches, (args, (size, block_size)), bound, device, sources, made, range(len(self.in_params), len(bound)),
-            grid=((count + block_size - 1) // block_size, 1, 1), block=(block_size, 1, 1), wrap=wrap,
+            grid=(min((count + block_size - 1) // block_size, most), 1, 1), block=(block_size, 1, 1), wrap=wrap,
             results=0 if self.no_return else len(made), one=not self.return_tuple, count=count,
-            spread=(True, block_size, 2**31) if even else None)
+            spread=(True, block_size, most) if even else None)
 
     def _compile(self, arrays, types, nd, checked):
         outputs = {p.name for p in self.out_params}
@@ -250,6 +256,8 @@ class ElementwiseKernel:
         after = f"#line 1\n{self.after_loop}\n  ;\n" if self.after_loop else ""
         text = (f"{HEAD}{typedefs(types)}#line 1\n{self.preamble}\n"
                 + beginning(self.name, signatures, checked) + "\n".join(declarations) + f"\n{prep}"
+                # Unrolled, each thread would begin with dividing the elements among rounds.
+                "#pragma unroll 1\n"
                 "  for (ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; i < n; i += (ptrdiff_t)blockDim.x * gridDim.x) {\n"
                 + "\n".join(elements) + f"\n#line 1\n{self.operation}\n  ;\n  }}\n{after}}}\n")
         return Compiled(text, self.name, self.options, checked, self.operation.splitlines())

@@ -15,59 +15,60 @@ from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type
 __all__ = ["histogram", "histogram_bin_edges", "histogram2d", "histogramdd"]
 
 
-# Of one kernel for a GPU, where bins are equally wide. A block counts in shared memory, in a few copies since neighbours meet; the place
-# among the edges is computed, and looked up only where rounding could have moved it.
-_COUNT = """extern "C" __global__ void histogram(const ELEMENT* x, long long n, const EDGE* edges, int bins, EDGE scale, EDGE near,
-                                      long long* counts) {
+# Of one kernel for a GPU, where bins are equally wide. A block counts in shared memory, where each bin has 2^COPIES counters side by side
+# for neighbouring threads: with 32 no two lanes of a warp meet in a bank, whatever they count. The place among the edges is computed, and
+# looked up only where rounding could have moved it.
+_COUNT = """__device__ void count(EDGE t, const EDGE* edges, int bins, EDGE low, EDGE high, EDGE scale, EDGE near, unsigned* own) {
+  if (!(t >= low && t <= high)) return;
+  const EDGE place = (t - low) * scale;
+  int k = min((int)place, bins - 1);
+  const EDGE beyond = place - (EDGE)k;
+  if (!(beyond > near && beyond < 1 - near)) {
+    while (k > 0 && t < edges[k]) --k;
+    while (k < bins - 1 && t >= edges[k + 1]) ++k;
+  }
+  atomicAdd(&own[k << COPIES], 1u);
+}
+extern "C" __global__ void histogram(const ELEMENT* x, long long n, const EDGE* edges, int bins, EDGE scale, EDGE near,
+                                     long long* counts) {
   extern __shared__ unsigned seen[];
-  unsigned* mine = seen + threadIdx.x / 32 % COPIES * bins;
-  for (int k = threadIdx.x; k < COPIES * bins; k += blockDim.x) seen[k] = 0;
+  const unsigned copies = 1u << COPIES;
+  for (int k = threadIdx.x; k < bins << COPIES; k += blockDim.x) seen[k] = 0;
   __syncthreads();
+  unsigned* own = seen + (threadIdx.x & (copies - 1));
   const EDGE low = edges[0], high = edges[bins];
   const long long step = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += LOADS * step) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  for (; i + (LOADS - 1) * step < n; i += LOADS * step) {
     ELEMENT v[LOADS];
     #pragma unroll
-    for (int j = 0; j < LOADS; ++j) {
-      v[j] = 0;
-      if (i + j * step < n) v[j] = x[i + j * step];
-    }
+    for (int j = 0; j < LOADS; ++j) v[j] = x[i + j * step];
     #pragma unroll
-    for (int j = 0; j < LOADS; ++j) {
-      const EDGE t = (EDGE)v[j];
-      if (i + j * step < n && t >= low && t <= high) {
-        const EDGE place = (t - low) * scale;
-        int k = min((int)place, bins - 1);
-        const EDGE beyond = place - (EDGE)k;
-        if (!(beyond > near && beyond < 1 - near)) {
-          while (k > 0 && t < edges[k]) --k;
-          while (k < bins - 1 && t >= edges[k + 1]) ++k;
-        }
-        atomicAdd(&mine[k], 1u);
-      }
-    }
+    for (int j = 0; j < LOADS; ++j) count((EDGE)v[j], edges, bins, low, high, scale, near, own);
   }
+  #pragma unroll 1
+  for (; i < n; i += step) count((EDGE)x[i], edges, bins, low, high, scale, near, own);
   __syncthreads();
   for (int k = threadIdx.x; k < bins; k += blockDim.x) {
     unsigned long long sum = 0;
-    for (int c = 0; c < COPIES; ++c) sum += seen[c * bins + k];
+    for (unsigned c = 0; c < copies; ++c) sum += seen[(k << COPIES) + (c + k & copies - 1)];
     if (sum) atomicAdd((unsigned long long*)&counts[k], sum);
   }
 }"""
-_BINS, _THREADS, _BLOCKS, _LOADS = 6144, 256, 1056, 8
+_SLOTS, _THREADS, _BLOCKS, _LOADS = 8192, 512, 528, 8  # counters of a block; as many blocks as a large GPU holds
 _kernels = {}
 
 
 def _is_countable(t, edges):
     """Whether the kernel counts the elements in such bins."""
     return t.dtype in C_NAMES and t.dtype not in (_C.bool, _C.float16, _C.bfloat16) and (
-        edges.dtype in (_C.float32, _C.float64) and 0 < t.numel() and edges.numel() <= _BINS + 1)
+        edges.dtype in (_C.float32, _C.float64) and 0 < t.numel() and edges.numel() <= _SLOTS + 1)
 
 
 def _counted(t, edges, low, high):
     """How many elements are in each of the bins, which are equally wide between low and high."""
     bins, dtypes = edges.numel() - 1, (t.dtype, edges.dtype)
-    copies = max(1, min(8, _BINS // bins))
+    copies = min((_SLOTS // bins).bit_length() - 1, 5)
     if (*dtypes, copies) not in _kernels:
         options = [f"-DELEMENT={C_NAMES[t.dtype]}", f"-DEDGE={C_NAMES[edges.dtype]}", f"-DCOPIES={copies}", f"-DLOADS={_LOADS}"]
         _kernels[*dtypes, copies] = RawKernel(_COUNT, "histogram", options)
@@ -76,7 +77,7 @@ def _counted(t, edges, low, high):
     near = min(rounding * (bins + max(abs(low), abs(high)) * scale), 1.0)
     counts, blocks = _t.zeros(bins, dtype=_C.int64, device=t.device), min(-(-t.numel() // (_THREADS * _LOADS)), _BLOCKS)
     arguments = [t.contiguous(), t.numel(), edges, ("i", bins), (kind, scale), (kind, near), counts]
-    _kernels[*dtypes, copies]._kernel.launch(blocks, _THREADS, arguments, 4 * copies * bins, lambda pair, place: pair)
+    _kernels[*dtypes, copies]._kernel.launch(blocks, _THREADS, arguments, 4 * bins << copies, lambda pair, place: pair)
     return counts
 
 

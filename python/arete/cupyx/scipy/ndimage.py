@@ -71,47 +71,85 @@ def _windows(t, sizes, origins, mode, cval):
     return t
 
 
-# Of one kernel for a GPU, where a picture's borders are read as its mode says; the sizes are numbers of the compiler, which unrolls. A
-# thread makes STRIP results of a column: each row of the picture that they need is read once and taken into all of them, and the
-# weights stay in registers. Neighbours in a row are neighbours in a warp, so what a thread reads its neighbours have brought.
+# Of one kernel for a GPU; the sizes are numbers of the compiler, which unrolls. The first threads make STRIP x SIDE results each, whose
+# windows lie inside of the picture: each row that they need is read once, 16 bytes at a time where rows begin at multiples of them, and
+# taken into all of them; the weights stay in registers. The others make one result of the border each, read as the mode says.
 _STENCIL = """
   const int rows = (int)x.shape()[0], columns = (int)x.shape()[1];
-  const int c = (int)i % columns, top = (int)i / columns * STRIP;
-  T s[STRIP];
-  for (int k = 0; k < STRIP; ++k) s[k] = 0;
-  if (top >= UP && top + STRIP + DOWN <= rows && c >= LEFT && c + RIGHT < columns) {
+  const int across = max(columns - BEFORE - AFTER, 0) / SIDE, down = max(rows - UP - DOWN, 0) / STRIP;
+  if (i < (ptrdiff_t)across * down) {
+    const ptrdiff_t first = (ptrdiff_t)((int)i / across * STRIP) * columns + (int)i % across * SIDE;
+    T s[STRIP * SIDE];
+    for (int k = 0; k < STRIP * SIDE; ++k) s[k] = 0;
     #pragma unroll
     for (int a = 0; a < HEIGHT + STRIP - 1; ++a) {
-      const ptrdiff_t begin = (ptrdiff_t)(top + a - UP) * columns + c - LEFT;
-      T row[WIDTH];
+      T row[BEFORE + SIDE + AFTER];
       #pragma unroll
-      for (int b = 0; b < WIDTH; ++b) row[b] = x[begin + b];
+      for (int b = 0; b < BEFORE + SIDE + AFTER; b += SIDE) {
+#ifdef VECTORS
+        const Several v = *(const Several*)(x.data() + first + (ptrdiff_t)a * columns + b);
+        #pragma unroll
+        for (int j = 0; j < SIDE; ++j) row[b + j] = v.of[j];
+#else
+        #pragma unroll
+        for (int j = 0; j < SIDE; ++j) row[b + j] = x[first + (ptrdiff_t)a * columns + b + j];
+#endif
+      }
       #pragma unroll
       for (int k = 0; k < STRIP; ++k) {
         if (a < k || a >= k + HEIGHT) continue;
         #pragma unroll
-        for (int b = 0; b < WIDTH; ++b) s[k] += row[b] * w[(a - k) * WIDTH + b];
+        for (int b = 0; b < WIDTH; ++b) {
+          #pragma unroll
+          for (int j = 0; j < SIDE; ++j) s[k * SIDE + j] += row[BEFORE - LEFT + b + j] * w[(a - k) * WIDTH + b];
+        }
       }
     }
-  } else {
-    for (int k = 0; k < STRIP && top + k < rows; ++k) {
-      T sum = 0;
-      for (int a = 0; a < HEIGHT; ++a)
-        for (int b = 0; b < WIDTH; ++b) {
-          const int p = top + k + a - UP, q = c + b - LEFT;
-          if (MODE == 4 && (p < 0 || p >= rows || q < 0 || q >= columns)) {
-            sum += cval * w[a * WIDTH + b];
-          } else {
-            sum += x[(ptrdiff_t)beyond(p, rows) * columns + beyond(q, columns)] * w[a * WIDTH + b];
-          }
-        }
-      s[k] = sum;
+    #pragma unroll
+    for (int k = 0; k < STRIP; ++k) {
+      const ptrdiff_t to = first + (ptrdiff_t)(UP + k) * columns + BEFORE;
+#ifdef VECTORS
+      Several v;
+      #pragma unroll
+      for (int j = 0; j < SIDE; ++j) v.of[j] = s[k * SIDE + j];
+      *(Several*)(y.data() + to) = v;
+#else
+      #pragma unroll
+      for (int j = 0; j < SIDE; ++j) y[to + j] = s[k * SIDE + j];
+#endif
     }
-  }
-  #pragma unroll
-  for (int k = 0; k < STRIP; ++k)
-    if (top + k < rows) y[(ptrdiff_t)(top + k) * columns + c] = s[k];"""
-_BEYOND = """__device__ int beyond(int i, int n) {
+  } else {
+    const int whole = (rows - down * STRIP) * columns, side = columns - across * SIDE;
+    int k = (int)(i - (ptrdiff_t)across * down), r = k / columns, c = k - r * columns;
+    if (k < whole) {
+      if (r >= UP) r += down * STRIP;
+    } else {
+      r = (k - whole) / side;
+      c = (k - whole) - r * side;
+      r += UP;
+      if (c >= BEFORE) c += across * SIDE;
+    }
+    T sum = 0;
+    #pragma unroll 1
+    for (int a = 0; a < HEIGHT; ++a) {
+      const int p = r + a - UP;
+      const ptrdiff_t begin = (ptrdiff_t)beyond(p, rows) * columns;
+      #pragma unroll 1
+      for (int b = 0; b < WIDTH; ++b) {
+        const int q = c + b - LEFT;
+        T v = cval;
+        if (MODE != 4 || (p >= 0 && p < rows && q >= 0 && q < columns)) v = x[begin + beyond(q, columns)];
+        sum += v * w[a * WIDTH + b];
+      }
+    }
+    y[(ptrdiff_t)r * columns + c] = sum;
+  }"""
+_BEYOND = """#ifdef VECTORS
+struct alignas(16) Several {
+  T of[SIDE];
+};
+#endif
+__device__ int beyond(int i, int n) {
   if (i >= 0 && i < n) return i;
   if (MODE == 2 || MODE == 4) return i < 0 ? 0 : n - 1;
   const int period = MODE == 0 ? 2 * n : MODE == 1 ? (n > 1 ? 2 * n - 2 : 1) : n;
@@ -122,16 +160,23 @@ _stencils = {}
 
 
 def _stencil(t, weights, before, after, mode, cval):
-    key = *before, *after, mode
-    strip = 8 if weights.numel() <= 49 else 4
+    t, weights = t.contiguous(), weights.contiguous()
+    y = _t.empty(t.shape, dtype=t.dtype, device=t.device)
+    side, strip = 16 // t.itemsize, 4 if weights.numel() <= 49 else 2
+    vectors = t.device.type == "cuda" and t.shape[1] % side == 0 and (t.data_ptr() | y.data_ptr()) % 16 == 0
+    edges = [-(-n // side) * side for n in (before[1], after[1])]
+    key = *before, *after, mode, side, vectors
     if key not in _stencils:
-        numbers = {"UP": before[0], "LEFT": before[1], "DOWN": after[0], "RIGHT": after[1], "STRIP": strip,
+        numbers = {"UP": before[0], "LEFT": before[1], "DOWN": after[0], "RIGHT": after[1], "STRIP": strip, "SIDE": side,
                    "HEIGHT": weights.shape[0], "WIDTH": weights.shape[1],
+                   "BEFORE": edges[0], "AFTER": edges[1],
                    "MODE": ("reflect", "mirror", "nearest", "wrap", "constant").index(mode)}
         _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "raw T y", _STENCIL, "stencil", preamble=_BEYOND,
-                                           options=[f"-D{name}={v}" for name, v in numbers.items()])
-    y = _t.empty(t.shape, dtype=t.dtype, device=t.device)
-    return _stencils[key](t.contiguous(), weights.contiguous(), float(cval), y, size=-(-t.shape[0] // strip) * t.shape[1])
+                                           options=[*(f"-D{name}={v}" for name, v in numbers.items()), *["-DVECTORS"] * vectors])
+    rows, columns = t.shape
+    down, across = max(rows - before[0] - after[0], 0) // strip, max(columns - edges[0] - edges[1], 0) // side
+    count = down * across + rows * columns - down * strip * across * side
+    return _stencils[key](t, weights, float(cval), y, size=count)
 
 
 def _correlated(t, weights, origins, mode, cval):
