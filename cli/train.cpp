@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "arete/base/file.h"
+#include "arete/distributed/environment.h"
 #include "arete/io/event_writer.h"
 #include "arete/io/metrics_log.h"
 #include "arete/metrics/classification.h"
@@ -72,30 +73,54 @@ void check_same_run(const SavedRun& saved, const TrainOptions& o) {
   }
 }
 
-// What the program does beside training: the rate of each step, the bar, files of figures.
+// Which of how many processes this is.
+struct Place {
+  int rank, world;
+};
+
+// The examples that one of several processes tests: all of them are tested once.
+class TestSampler final : public data::Sampler {
+ public:
+  TestSampler(int64_t n, Place place) : n_(n), place_(place) {}
+  std::vector<int64_t> order(int64_t, Generator&) const override {
+    std::vector<int64_t> own;
+    for (int64_t i = place_.rank; i < n_; i += place_.world) own.push_back(i);
+    return own;
+  }
+  int64_t size() const override { return (n_ - place_.rank + place_.world - 1) / place_.world; }
+
+ private:
+  int64_t n_;
+  Place place_;
+};
+
+// What the program does beside training: the rate of each step, and of rank 0 the bar, files of
+// figures.
 class Reporter : public training::Callback {
  public:
-  Reporter(const TrainOptions& o, int64_t examples, int64_t steps_per_epoch, int64_t first_step)
-      : options_(o),
-        examples_(examples),
-        total_steps_(o.epochs * steps_per_epoch),
-        metrics_(o.out + "/metrics.jsonl", first_step ? std::optional(first_step) : std::nullopt),
-        events_(o.out + "/events", first_step ? std::optional(first_step + 1) : std::nullopt) {}
+  Reporter(const TrainOptions& o, Place place, int64_t examples, int64_t steps_per_epoch,
+           int64_t first_step)
+      : options_(o), place_(place), examples_(examples), total_steps_(o.epochs * steps_per_epoch) {
+    if (place.rank != 0) return;
+    metrics_.emplace(o.out + "/metrics.jsonl",
+                     first_step ? std::optional(first_step) : std::nullopt);
+    events_.emplace(o.out + "/events", first_step ? std::optional(first_step + 1) : std::nullopt);
+  }
 
   void on_fit_begin(training::Trainer& t) override { set_rate(t); }
 
   void on_epoch_begin(training::Trainer& t) override {
     seen_ = t.seen();
-    if (options_.quiet) return;
+    if (options_.quiet || place_.rank != 0) return;
     bar_.emplace(ProgressOptions{
         .label = "epoch " + std::to_string(t.epoch() + 1) + "/" + std::to_string(options_.epochs),
-        .total = uint64_t(examples_ - seen_),
+        .total = uint64_t(examples_ - seen_ * place_.world),
         .unit = "images"});
   }
 
   void on_step_end(training::Trainer& t) override {
     if (bar_)
-      bar_->advance(uint64_t(t.seen() - seen_), [&] {
+      bar_->advance(uint64_t((t.seen() - seen_) * place_.world), [&] {
         check_finite(t, t.running_loss());
         return "loss " + figure(t.running_loss());
       });
@@ -110,21 +135,22 @@ class Reporter : public training::Callback {
   void on_epoch_end(training::Trainer& t) override {
     const training::Figures& f = t.history().back();
     check_finite(t, f.at("train_loss"));
+    if (place_.rank != 0) return;
     if (bar_) bar_->finish();
     const int64_t step = t.step();
-    metrics_.write({{"epoch", t.epoch()},
-                    {"step", step},
-                    {"train_loss", f.at("train_loss")},
-                    {"train_accuracy", f.at("train_accuracy")},
-                    {"test_loss", f.at("val_loss")},
-                    {"test_accuracy", f.at("val_accuracy")},
-                    {"seconds", f.at("seconds")},
-                    {"images_per_second", double(examples_) / f.at("seconds")}});
-    events_.scalar("loss/train", f.at("train_loss"), step);
-    events_.scalar("loss/test", f.at("val_loss"), step);
-    events_.scalar("accuracy/train", f.at("train_accuracy"), step);
-    events_.scalar("accuracy/test", f.at("val_accuracy"), step);
-    events_.flush();
+    metrics_->write({{"epoch", t.epoch()},
+                     {"step", step},
+                     {"train_loss", f.at("train_loss")},
+                     {"train_accuracy", f.at("train_accuracy")},
+                     {"test_loss", f.at("val_loss")},
+                     {"test_accuracy", f.at("val_accuracy")},
+                     {"seconds", f.at("seconds")},
+                     {"images_per_second", double(examples_) / f.at("seconds")}});
+    events_->scalar("loss/train", f.at("train_loss"), step);
+    events_->scalar("loss/test", f.at("val_loss"), step);
+    events_->scalar("accuracy/train", f.at("train_accuracy"), step);
+    events_->scalar("accuracy/test", f.at("val_accuracy"), step);
+    events_->flush();
     write_report(options_, t);
     std::fprintf(stdout,
                  "epoch %lld/%lld  train loss %s  accuracy %s  test loss %s  accuracy %s  %s\n",
@@ -151,16 +177,23 @@ class Reporter : public training::Callback {
   }
 
   const TrainOptions& options_;
+  Place place_;
   int64_t examples_, total_steps_, seen_ = 0;
-  io::MetricsLog metrics_;
-  io::EventWriter events_;
+  std::optional<io::MetricsLog> metrics_;
+  std::optional<io::EventWriter> events_;
   std::optional<Progress> bar_;
 };
 
 }  // namespace
 
 int train(const TrainOptions& o) {
-  const Device device = resolve_device(o.device);
+  const Place place{distributed::environment_rank().value_or(0),
+                    distributed::environment_world_size().value_or(1)};
+  const bool talks = place.rank == 0;
+  Device device = resolve_device(o.device);
+  if (place.world > 1 && device.is_cuda() && (o.device == "auto" || o.device == "cuda"))
+    device =
+        resolve_device("cuda:" + std::to_string(distributed::environment_local_rank().value_or(0)));
   ARETE_CHECK(!(o.resume && o.overwrite),
               ValueError("train", "--resume and --overwrite exclude each other"));
   const std::string checkpoint = checkpoint_path(o.out);
@@ -181,25 +214,34 @@ int train(const TrainOptions& o) {
     check_same_run(saved, o);
     step = saved.number("step");
     if (saved.number("epoch") >= o.epochs) {
-      std::fprintf(stderr, "The run is complete: %lld epochs. Give a larger --epochs to go on.\n",
-                   static_cast<long long>(saved.number("epoch")));
+      if (talks)
+        std::fprintf(stderr, "The run is complete: %lld epochs. Give a larger --epochs to go on.\n",
+                     static_cast<long long>(saved.number("epoch")));
       return 0;
     }
-  } else {
+  } else if (talks) {
     fs::remove(o.out + "/metrics.jsonl");
   }
   manual_seed(o.seed);
   nn::Sequential net = models::classifier(o.model);
   net.to(device);
   optim::Adam optimizer(net.parameters(), {.lr = o.lr});
-  data::DataLoader loader(
-      train_set,
-      {.batch_size = o.batch_size, .shuffle = true, .num_workers = o.workers, .seed = o.seed});
-  data::DataLoader test_loader(test_set, {.batch_size = 500});
+  data::DataLoaderOptions batches{
+      .batch_size = o.batch_size, .shuffle = true, .num_workers = o.workers, .seed = o.seed};
+  data::DataLoaderOptions tests{.batch_size = 500};
+  if (place.world > 1) {
+    batches.shuffle = false;
+    batches.sampler = std::make_shared<data::DistributedSampler>(train_set->size(), place.world,
+                                                                 place.rank, true, o.seed);
+    tests.sampler = std::make_shared<TestSampler>(test_set->size(), place);
+    default_generator().manual_seed(o.seed + uint64_t(place.rank));  // each drops others
+  }
+  data::DataLoader loader(train_set, batches), test_loader(test_set, tests);
   training::TrainerOptions options;
   options.metrics = {{"accuracy", std::make_shared<metrics::Accuracy>(metrics::ClassOptions{
                                       .num_classes = int64_t(class_names(o.dataset).size())})}};
-  options.callbacks = {std::make_shared<Reporter>(o, train_set->size(), loader.size(), step)};
+  options.callbacks = {
+      std::make_shared<Reporter>(o, place, train_set->size(), loader.size(), step)};
   options.folder = o.out;
   options.checkpoint_every = o.checkpoint_every;
   options.notes = notes_of(o);
@@ -208,19 +250,20 @@ int train(const TrainOptions& o) {
       net, optimizer,
       [](const Tensor& y, const Tensor& target) { return cross_entropy(y, target); }, options);
 
-  if (!o.quiet)
+  if (!o.quiet && talks)
     std::fprintf(stderr, "%s on %s: %s parameters, %s training images, device %s\n",
                  o.model.c_str(), o.dataset.c_str(),
                  format_integer(uint64_t(net.num_parameters())).c_str(),
                  format_integer(uint64_t(train_set->size())).c_str(), device.to_string().c_str());
   const InterruptGuard interrupt;
   trainer.fit(loader, &test_loader, o.epochs, o.resume);
-  if (interrupted) {
-    std::fprintf(stderr, "Interrupted; saved step %lld. Go on with --resume.\n",
-                 static_cast<long long>(trainer.step()));
+  if (trainer.is_interrupted()) {
+    if (talks)
+      std::fprintf(stderr, "Interrupted; saved step %lld. Go on with --resume.\n",
+                   static_cast<long long>(trainer.step()));
     return 130;
   }
-  if (!o.quiet)
+  if (!o.quiet && talks)
     std::fprintf(stderr, "Wrote %s/report.html, metrics.jsonl, events/ and checkpoints\n",
                  o.out.c_str());
   return 0;

@@ -140,9 +140,6 @@ Trainer::Trainer(nn::Module& network, optim::Optimizer& optimizer, Loss loss,
   if (world_ > 1)
     parallel_ =
         std::make_unique<distributed::DataParallel>(network_, distributed::DataParallelOptions{});
-  ARETE_CHECK(
-      world_ == 1 || !options_.checkpoint_every,
-      ValueError("Trainer", "checkpoint_every: several processes save between epochs only"));
 }
 
 Trainer::~Trainer() = default;
@@ -176,8 +173,9 @@ const std::vector<Figures>& Trainer::fit(data::DataLoader& train, data::DataLoad
     if (std::filesystem::exists(last)) load_checkpoint(last, &train);
   }
   stop_ = interrupted_ = false;
+  told_ = Tensor();
   each(&Callback::on_fit_begin);
-  while (epoch_ < epochs && !stop_ && !interrupted_) one_epoch(train, validation, epochs);
+  while (epoch_ < epochs && !stop_ && !ends(true)) one_epoch(train, validation, epochs);
   each(&Callback::on_fit_end);
   return history_;
 }
@@ -215,11 +213,13 @@ void Trainer::one_epoch(data::DataLoader& train, data::DataLoader* validation, i
     };
     for (const data::Batch& batch : train) {
       group.push_back(batch);
-      if (int64_t(group.size()) == options_.accumulate) flush();
-      if (interrupted_ && group.empty() && !is_over()) {
-        if (!options_.folder.empty() && world_ == 1) save_last(train);
-        within_ = false;
-        return;
+      if (int64_t(group.size()) == options_.accumulate) {
+        flush();
+        if (ends(false) && !is_over()) {
+          if (!options_.folder.empty()) save_last(train);
+          within_ = false;
+          return;
+        }
       }
       if (stop_) break;
     }
@@ -255,6 +255,18 @@ void Trainer::one_epoch(data::DataLoader& train, data::DataLoader* validation, i
                  (long long)epochs, text.c_str(), figures["seconds"]);
   }
   keep(train);
+}
+
+// Whether a process was interrupted. Several are asked together, and answer as of the update
+// before, so that no device idles until this one's answers are there, unless they are wanted now.
+bool Trainer::ends(bool now) {
+  if (world_ == 1) return interrupted_;
+  const Tensor flag = full({}, int64_t(interrupted_), TensorOptions(kInt32, device_));
+  distributed::all_reduce(flag, distributed::kMax);
+  const Tensor before = std::exchange(told_, flag.to(kCPU, true));
+  const Tensor& answer = now ? told_ : before;
+  if (!answer.defined() || !answer.item<int64_t>()) return false;
+  return interrupted_ = true;
 }
 
 void Trainer::update(std::vector<data::Batch>& group) {
@@ -354,22 +366,66 @@ void Trainer::save_last(const data::DataLoader& train) {
 
 io::NamedTensors Trainer::states_within() const {
   io::NamedTensors found;
-  for (const auto& [name, t] : losses_.state_dict()) found.emplace_back("within.loss." + name, t);
+  for (const auto& [name, t] : losses_.state_dict()) found.emplace_back("loss." + name, t);
   for (size_t i = 0; i < options_.metrics.size(); ++i)
     for (const auto& [name, t] : options_.metrics[i].second->state_dict())
-      found.emplace_back("within." + std::to_string(i) + "." + name, t);
+      found.emplace_back(std::to_string(i) + "." + name, t);
+  return found;
+}
+
+// What each process has of its own: where its data and its random numbers are, and within an epoch
+// its sums.
+std::vector<Trainer::Own> Trainer::own_of_all(const data::DataLoader* loader) {
+  Own own;
+  if (within_) {
+    own.numbers["seen"] = double(seen_);
+    own.numbers["seconds"] = now() - epoch_start_;
+    own.tensors = states_within();
+  }
+  if (loader) {
+    const data::LoaderState s = loader->state();
+    own.numbers["loader.epoch"] = double(s.epoch);
+    own.numbers["loader.batch"] = double(s.batch);
+    for (size_t i = 0; i < s.later.size(); ++i)
+      own.numbers["loader.later." + std::to_string(i)] = double(s.later[i]);
+    if (s.generator) {
+      put(own.numbers, "loader.seed", s.generator->seed);
+      put(own.numbers, "loader.offset", s.generator->offset);
+    }
+  }
+  const Generator::State random = default_generator().state();
+  put(own.numbers, "random.seed", random.seed);
+  put(own.numbers, "random.offset", random.offset);
+  if (world_ == 1) return {own};
+  // They are of different sizes: as files in memory, filled up to the longest.
+  std::vector<uint8_t> bytes;
+  const io::SafetensorsImage image(own.tensors, optim::numbers_to_text(own.numbers));
+  for (const auto part : image.parts())
+    for (const std::byte b : part) bytes.push_back(uint8_t(b));
+  const Tensor lengths = empty({world_}, TensorOptions(kInt64, device_));
+  distributed::all_gather_into_tensor(
+      lengths, full({1}, int64_t(bytes.size()), TensorOptions(kInt64, device_)));
+  const std::vector<int64_t> counts = lengths.to_vector<int64_t>();
+  const int64_t most = *std::ranges::max_element(counts);
+  bytes.resize(size_t(most));
+  const Tensor all = empty({most * world_}, TensorOptions(kUInt8, device_));
+  distributed::all_gather_into_tensor(all, tensor(bytes, TensorOptions(kUInt8, device_)));
+  const std::vector<uint8_t> gathered = all.to_vector<uint8_t>();
+  std::vector<Own> found;
+  for (int r = 0; r < world_; ++r) {
+    const std::span one(gathered.data() + r * most, size_t(counts[size_t(r)]));
+    io::SafetensorsFile file =
+        io::read_safetensors(std::as_bytes(one), "the state of rank " + std::to_string(r));
+    found.push_back(
+        {optim::numbers_from_text(file.metadata), {file.tensors.begin(), file.tensors.end()}});
+  }
   return found;
 }
 
 void Trainer::save_checkpoint(const std::string& path, const data::DataLoader* loader) {
-  ARETE_CHECK(!within_ || (loader && world_ == 1),
-              ValueError("save_checkpoint",
-                         "within an epoch the loader is needed, and the run of one process"));
+  ARETE_CHECK(!within_ || loader,
+              ValueError("save_checkpoint", "within an epoch the loader is needed"));
   std::map<std::string, double> numbers;
-  if (within_) {
-    numbers["within.seen"] = double(seen_);
-    numbers["within.seconds"] = now() - epoch_start_;
-  }
   numbers["epoch"] = double(epoch_);
   numbers["step"] = double(step_);
   numbers["best"] = best_;
@@ -388,36 +444,19 @@ void Trainer::save_checkpoint(const std::string& path, const data::DataLoader* l
                     {"growth_interval", double(s.growth_interval)},
                     {"growth_tracker", double(s.growth_tracker)}});
   }
-  if (loader) {
-    const data::LoaderState s = loader->state();
-    numbers["loader.epoch"] = double(s.epoch);
-    numbers["loader.batch"] = double(s.batch);
-    for (size_t i = 0; i < s.later.size(); ++i)
-      numbers["loader.later." + std::to_string(i)] = double(s.later[i]);
-    if (s.generator) {
-      put(numbers, "loader.seed", s.generator->seed);
-      put(numbers, "loader.offset", s.generator->offset);
-    }
-  }
-  // Each process draws its own numbers.
-  const Generator::State own = default_generator().state();
-  const auto word = [](uint64_t v, int shift) { return int64_t(v >> shift & 0xffffffff); };
-  Tensor all = tensor(std::vector<int64_t>{word(own.seed, 0), word(own.seed, 32),
-                                           word(own.offset, 0), word(own.offset, 32)},
-                      TensorOptions(kInt64, device_));
-  if (world_ > 1) {
-    const Tensor gathered = empty({4 * world_}, TensorOptions(kInt64, device_));
-    distributed::all_gather_into_tensor(gathered, all);
-    all = gathered;
-  }
+  const std::vector<Own> own = own_of_all(loader);
   if (rank_ != 0) return;
-  io::NamedTensors tensors{{"random", all}};
+  io::NamedTensors tensors;
+  numbers["ranks"] = world_;
+  for (size_t r = 0; r < own.size(); ++r) {
+    const std::string prefix = "rank." + std::to_string(r) + ".";
+    put_all(numbers, prefix, own[r].numbers);
+    for (const auto& [name, t] : own[r].tensors) tensors.emplace_back(prefix + name, t);
+  }
   for (const auto& [name, t] : network_.state_dict()) tensors.emplace_back("model." + name, t);
   const optim::State state = optimizer_.state_dict();
   for (const auto& [name, t] : state.tensors) tensors.emplace_back("optimizer." + name, t);
   put_all(numbers, "optimizer.", state.numbers);
-  if (within_)
-    for (auto& named : states_within()) tensors.push_back(std::move(named));
   auto metadata = optim::numbers_to_text(numbers);
   for (const auto& [name, text] : options_.notes) metadata[kNote + name] = text;
   metadata["format"] = kFormat;
@@ -435,7 +474,7 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
   texts.erase("format");
   std::erase_if(texts, [](const auto& entry) { return entry.first.starts_with(kNote); });
   const std::map<std::string, double> numbers = optim::numbers_from_text(texts);
-  for (const char* key : {"epoch", "step", "best", "callbacks"})
+  for (const char* key : {"epoch", "step", "best", "callbacks", "ranks"})
     ARETE_CHECK(numbers.count(key), refused("it lacks numbers"));
   const auto scheduler = part(numbers, "scheduler."), scaler = part(numbers, "scaler.");
   ARETE_CHECK(size_t(numbers.at("callbacks")) == options_.callbacks.size() &&
@@ -444,10 +483,19 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
               ValueError("Trainer",
                          "the saved run had other callbacks, or a scheduler or a scaler where this "
                          "one has none (or none where it has one)"));
-  const auto random = file.tensors.find("random");
-  ARETE_CHECK(random != file.tensors.end() && random->second.dtype() == kInt64 &&
-                  random->second.dim() == 1 && random->second.numel() % 4 == 0,
-              refused("it lacks the state of random numbers"));
+  // With another number of processes nothing is as it was: the data are divided anew, and random
+  // numbers go on from where they are.
+  const bool same = numbers.at("ranks") == world_;
+  const std::string prefix = "rank." + std::to_string(same ? rank_ : 0) + ".";
+  const auto own = part(numbers, prefix);
+  const bool within = own.count("seen");
+  ARETE_CHECK(!within || same,
+              ValueError("Trainer",
+                         "within an epoch a run goes on with as many processes; between "
+                         "epochs the number may change")
+                  .argument(path)
+                  .expected(Scalar(numbers.at("ranks")).to_string())
+                  .got(std::to_string(world_)));
   try {
     network_.load_state_dict(part(file.tensors, "model."));
     optimizer_.load_state_dict({part(file.tensors, "optimizer."), part(numbers, "optimizer.")});
@@ -458,31 +506,32 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
                           int64_t(scaler.at("growth_tracker"))});
     for (size_t i = 0; i < options_.callbacks.size(); ++i)
       options_.callbacks[i]->load_state_dict(part(numbers, "callback." + std::to_string(i) + "."));
-    if (loader && numbers.count("loader.epoch")) {
-      data::LoaderState s{int64_t(numbers.at("loader.epoch")), int64_t(numbers.at("loader.batch"))};
-      if (numbers.count("loader.seed.low"))
-        s.generator = Generator::State{get(numbers, "loader.seed"), get(numbers, "loader.offset")};
-      for (const auto& [name, batch] : part(numbers, "loader.later."))
+    if (loader && own.count("loader.epoch")) {
+      data::LoaderState s{int64_t(own.at("loader.epoch")), int64_t(own.at("loader.batch"))};
+      if (own.count("loader.seed.low"))
+        s.generator = Generator::State{get(own, "loader.seed"), get(own, "loader.offset")};
+      for (const auto& [name, batch] : part(own, "loader.later."))
         s.later.push_back(int64_t(batch));
       std::ranges::sort(s.later);
       loader->load_state(s);
     }
-    within_ = numbers.count("within.seen");
+    within_ = within;
     goes_on_ = within_ && loader;
     if (within_) {
-      seen_ = int64_t(numbers.at("within.seen"));
-      spent_ = numbers.at("within.seconds");
-      const auto states = part(file.tensors, "within.");
+      seen_ = int64_t(own.at("seen"));
+      spent_ = own.at("seconds");
+      const auto states = part(file.tensors, prefix);
       const auto load = [&](metrics::Metric& metric, const std::string& prefix) {
         const auto saved = part(states, prefix);
-        io::NamedTensors own;
-        for (const auto& [name, t] : metric.state_dict()) own.emplace_back(name, saved.at(name));
-        metric.load_state_dict(own);
+        io::NamedTensors all;
+        for (const auto& [name, t] : metric.state_dict()) all.emplace_back(name, saved.at(name));
+        metric.load_state_dict(all);
       };
       load(losses_, "loss.");
       for (size_t i = 0; i < options_.metrics.size(); ++i)
         load(*options_.metrics[i].second, std::to_string(i) + ".");
     }
+    if (same) default_generator().set_state({get(own, "random.seed"), get(own, "random.offset")});
   } catch (const std::out_of_range&) {
     throw refused("it lacks numbers");
   }
@@ -493,12 +542,6 @@ void Trainer::load_checkpoint(const std::string& path, data::DataLoader* loader)
   for (int64_t i = 0; i < epoch_; ++i) {
     history_.push_back(part(numbers, "history." + std::to_string(i) + "."));
     ARETE_CHECK(!history_.back().empty(), refused("it lacks figures"));
-  }
-  // With another number of processes nothing is as it was: random numbers go on from where they
-  // are.
-  if (const auto words = random->second.to_vector<int64_t>(); words.size() == size_t(4 * world_)) {
-    const auto at = [&](int i) { return uint64_t(words[size_t(4 * rank_ + i)]); };
-    default_generator().set_state({at(0) | at(1) << 32, at(2) | at(3) << 32});
   }
 }
 

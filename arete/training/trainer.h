@@ -91,17 +91,19 @@ class Trainer {
   const Tensor& loss() const { return loss_; }
   /// Ends fit() after the update under way, with the figures of its epoch so far.
   void stop() { stop_ = true; }
-  /// Ends fit() after the update under way. Within an epoch it has no figures then, but with a
-  /// folder the state is saved, so that a resumed run goes on there.
+  /// Ends fit() after the update under way, of several processes, whichever is told, after the next
+  /// one. Within an epoch it has no figures then, but with a folder the state is saved, so that a
+  /// resumed run goes on there.
   void interrupt() { interrupted_ = true; }
+  /// Whether the last fit() was ended so.
+  bool is_interrupted() const { return interrupted_; }
 
   /// The state of a run in one file, which appears complete or not at all; of several processes
   /// all call it, and rank 0 writes. `loader`: the position of the training data, too. Within an
-  /// epoch (from a callback) ValueError without the loader or of several processes, whose figures
-  /// lie apart.
+  /// epoch (from a callback) ValueError without the loader.
   void save_checkpoint(const std::string& path, const data::DataLoader* loader = nullptr);
   /// IoError where it is no such file; ValueError where this trainer was made with others of what
-  /// has a state.
+  /// has a state, or within an epoch for another number of processes.
   void load_checkpoint(const std::string& path, data::DataLoader* loader = nullptr);
 
  private:
@@ -114,6 +116,12 @@ class Trainer {
   void keep(const data::DataLoader& train);
   void save_last(const data::DataLoader& train);
   io::NamedTensors states_within() const;
+  struct Own {
+    std::map<std::string, double> numbers;
+    io::NamedTensors tensors;
+  };
+  std::vector<Own> own_of_all(const data::DataLoader* loader);
+  bool ends(bool now);
 
   nn::Module& network_;
   optim::Optimizer& optimizer_;
@@ -123,7 +131,7 @@ class Trainer {
   amp::GradScaler scaler_;
   std::unique_ptr<distributed::DataParallel> parallel_;
   std::vector<Figures> history_;
-  Tensor loss_;
+  Tensor loss_, told_;          // told_: what the processes answered in ends()
   metrics::MeanMetric losses_;  // of the epoch under way
   int64_t epoch_ = 0, step_ = 0, seen_ = 0;
   double epoch_start_ = 0, spent_ = 0;  // seconds; spent_: before the run was resumed

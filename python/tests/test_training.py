@@ -1,8 +1,12 @@
 """The training loop."""
 import collections
+import gzip
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -286,3 +290,120 @@ def test_two_processes_train_as_one(tmp_path):
         results.append([float(v) for v in done.stdout.split("]")[-1].split()])
     assert results[0] == pytest.approx(results[1], abs=2e-5)
     assert (tmp_path / "1" / "best.pt").exists()
+
+
+WITHIN = """
+import sys
+import arete
+from arete import metrics, nn, optim
+from arete.nn import functional as F
+from arete.training import Callback, Trainer
+from arete.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+folder, steps = sys.argv[1], [int(step) for step in sys.argv[2:]]
+
+class Ends(Callback):
+    def on_step_end(self, trainer):
+        if trainer.step in steps and trainer.rank == 1:  # one of them is told
+            trainer.interrupt()
+        if trainer.step == 21 and 99 in steps:  # killed
+            import os
+            os._exit(9)
+
+g = arete.Generator().manual_seed(0)
+x = arete.randn(60, 4, generator=g)
+data = TensorDataset(x, (x.sum(1) > 0).long())
+arete.manual_seed(1)
+net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 2))
+optimizer = optim.AdamW(net.parameters(), 0.02)
+trainer = Trainer(net, optimizer, F.cross_entropy, scheduler=optim.lr_scheduler.StepLR(optimizer, 5), scheduler_interval="step",
+                  folder=folder, progress=False, callbacks=[Ends()], checkpoint_every=4,
+                  metrics={"areas": metrics.AUROC("multiclass", num_classes=2), "accuracy": metrics.Accuracy("multiclass", num_classes=2)})
+arete.manual_seed(5 + trainer.rank)  # each drops others
+loader = DataLoader(data, 4, sampler=DistributedSampler(data, seed=3), num_workers=1)
+history = trainer.fit(loader, DataLoader(data, 15, sampler=DistributedSampler(data)), epochs=3, resume=True)
+figures = [{k: v for k, v in h.items() if k != "seconds"} for h in history]
+if trainer.rank == 0:
+    arete.save({"net": net.state_dict(), "figures": figures, "step": trainer.step}, folder + "/end.pt")
+print(trainer.rank, trainer.epoch, trainer.step)
+"""
+
+
+@pytest.mark.skipif(not os.environ.get("ARETE_PROGRAM") or not dist.is_gloo_available(), reason="needs the program arete and Gloo")
+def test_two_processes_go_on_within_an_epoch(tmp_path):
+    """With the same bits and figures, where one of them was told to end, and where both were killed; but not by three."""
+    (tmp_path / "program.py").write_text(WITHIN)
+
+    def run(folder, *steps, processes=2, fails=False):
+        command = [sys.executable, tmp_path / "program.py", tmp_path / folder, *map(str, steps)]
+        if processes > 1:
+            command[0:1] = [os.environ["ARETE_PROGRAM"], "run", "--standalone", "--nproc-per-node", str(processes)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else arete.load(tmp_path / folder / "end.pt")
+
+    whole = run("whole")
+    assert whole["step"] == 24 and len(whole["figures"]) == 3
+    assert [run("parts", step)["step"] for step in (2, 9)] == [3, 10]
+    assert "of 2 processes within an epoch" in run("parts", processes=3, fails=True)
+    run("parts", 99, fails=True)
+    assert arete.load(tmp_path / "parts" / "last.pt")["step"] == 20
+    parts = run("parts")
+    assert parts["figures"] == whole["figures"] and parts["step"] == 24
+    assert all(arete.equal(v, whole["net"][k]) for k, v in parts["net"].items())
+
+
+def _pictures(folder, count):
+    """A small data set in the files of Fashion-MNIST."""
+    folder.mkdir()
+    pixels = arete.randint(0, 60, (count, 28, 28), generator=arete.Generator().manual_seed(0)).to(arete.uint8)
+    labels = (arete.arange(count) % 10).to(arete.uint8)
+    for i in range(count):
+        pixels[i, :, 2 * (i % 10) : 2 * (i % 10) + 4] += 150
+    for part in ("train", "t10k"):
+        for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
+            header = b"\0\0\x08" + bytes([values.dim()]) + b"".join(n.to_bytes(4, "big") for n in values.shape)
+            (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(header + values.numpy().tobytes()))
+
+
+@pytest.mark.skipif(not os.environ.get("ARETE_PROGRAM") or not dist.is_gloo_available(), reason="needs the program arete and Gloo")
+def test_the_program_trains_in_two_processes_and_goes_on(tmp_path):
+    """`arete train` of two processes that is interrupted once and killed once ends with the bits and figures of one that was not."""
+    _pictures(tmp_path / "data", 1203)  # no multiple of anything
+
+    def command(name, *options, processes=2):
+        program = os.environ["ARETE_PROGRAM"]
+        return [program, "run", "--standalone", "--nproc-per-node", str(processes), "--no-python", program, "train", "fashion-mnist",
+                "--data", tmp_path / "data", "--model", "cnn", "--epochs", "2", "--batch-size", "6", "--checkpoint-every", "7",
+                "--device", "cpu", "--quiet", "--out", tmp_path / name, *options]
+
+    def ends(name, *options, signals):
+        last = tmp_path / name / "last.safetensors"
+        before = last.stat().st_mtime_ns if last.exists() else 0
+        with subprocess.Popen(command(name, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True) as running:
+            while running.poll() is None and (not last.exists() or last.stat().st_mtime_ns == before):
+                time.sleep(0.01)
+            signals(running)
+            said = running.communicate(timeout=60)[0]
+        assert running.returncode != 0, said
+        return said
+
+    done = subprocess.run(command("whole"), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = ends("parts", signals=lambda running: os.killpg(running.pid, signal.SIGINT))
+    assert said.count("Interrupted; saved step") == 1, said
+    ends("parts", "--resume", signals=lambda running: os.killpg(running.pid, signal.SIGKILL))
+    refused = subprocess.run(command("parts", "--resume", processes=3), capture_output=True, text=True, timeout=120)
+    assert refused.returncode != 0 and "within an epoch a run goes on with as many processes" in refused.stderr
+    done = subprocess.run(command("parts", "--resume"), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+    tensors, figures = [], []
+    for name in ("whole", "parts"):
+        tensors.append(arete.load(tmp_path / name / "last.safetensors"))
+        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        figures.append([{k: v for k, v in line.items() if k not in ("seconds", "images_per_second", "time")} for line in lines])
+    assert figures[0] == figures[1] and [line["epoch"] for line in figures[0]] == [1, 2]
+    assert figures[0][-1]["step"] == 202 and figures[0][-1]["test_accuracy"] > 0.9
+    assert tensors[0].keys() == tensors[1].keys() and all(arete.equal(tensors[0][k], tensors[1][k]) for k in tensors[0])

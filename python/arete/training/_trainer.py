@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 from .. import _C, amp, distributed as dist, random
 from .._grad_mode import inference_mode
-from .._operators import Tensor, cat
+from .._operators import Tensor, cat, full
 from ..metrics import MeanMetric
 from ..nn import Module
 from ..nn.parallel import DistributedDataParallel
@@ -74,8 +74,6 @@ class Trainer:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
             dist.init_process_group()
         self.is_distributed = dist.is_initialized() and dist.get_world_size() > 1
-        if self.is_distributed and checkpoint_every:
-            raise ValueError("checkpoint_every: several processes save between epochs only")
         self.rank = dist.get_rank() if self.is_distributed else 0
         self.device = _C.device(device) if device is not None else next(model.parameters()).device
         self.model, self.optimizer, self.loss_function = model.to(self.device), optimizer, loss
@@ -98,6 +96,7 @@ class Trainer:
         self._losses, self._loader = MeanMetric(), None  # of the epoch under way
         self._within: Optional[dict] = None  # where the epoch goes on
         self._over = False  # the epoch under way has no more batches
+        self._told: Any = None  # what processes answered in _ends()
 
     def compute(self, batch: Any) -> tuple:
         """Outputs, targets and the loss of a batch, of which metrics take the first two."""
@@ -125,16 +124,17 @@ class Trainer:
             if os.path.exists(os.path.join(self.folder, "last.pt")):
                 self.load_checkpoint(os.path.join(self.folder, "last.pt"))
         self.should_stop = self._interrupted = False
+        self._told = None
         self._call("on_fit_begin")
         with self.profiler if hasattr(self.profiler, "__enter__") else contextlib.nullcontext():
-            while self.epoch < epochs and not self.should_stop and not self._interrupted:
+            while self.epoch < epochs and not self.should_stop and not self._ends(now=True):
                 self._one_epoch(train, validation, epochs)
         self._call("on_fit_end")
         return self.history
 
     def interrupt(self) -> None:
-        """Ends fit() after the update under way. The epoch has no figures then, but with a folder the state is saved, so that a resumed run
-        goes on within it."""
+        """Ends fit() after the update under way, of several processes, whichever is told, after the next one. The epoch has
+        no figures then, but with a folder the state is saved, so that a resumed run goes on within it."""
         self._interrupted = True
 
     def validate(self, loader: Iterable) -> dict:
@@ -156,22 +156,27 @@ class Trainer:
     def state_dict(self) -> dict:
         """All that a run needs to go on. Of several processes all call it together."""
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "epoch": self.epoch, "step": self.step,
-                 "history": self.history, "best": self.best, "scaler": self.scaler.state_dict(), "random": self._random_states(),
+                 "history": self.history, "best": self.best, "scaler": self.scaler.state_dict(),
+                 "random": self._of_all(random.get_rng_state()),
                  "callbacks": [c.state_dict() for c in self.callbacks]}
         if self.scheduler is not None:
             state["scheduler"] = self.scheduler.state_dict()
         if self._loader is not None:  # within an epoch
-            if self.is_distributed or not hasattr(self._loader, "state_dict"):
-                raise ValueError("within an epoch the state of a run is that of one process, with a loader that has a state_dict()")
-            state["within"] = {"loader": self._loader.state_dict(), "losses": self._losses.state_dict(),
-                               "metrics": {name: m.state_dict() for name, m in self.metrics.items()},
-                               "seconds": time.monotonic() - self._start, "over": self._over}
+            if not hasattr(self._loader, "state_dict"):
+                raise ValueError("within an epoch the state of a run needs a loader that has a state_dict()")
+            state["within"] = self._of_all({"loader": self._loader.state_dict(), "losses": self._on_host(self._losses),
+                                            "metrics": {name: self._on_host(m) for name, m in self.metrics.items()},
+                                            "seconds": time.monotonic() - self._start, "over": self._over})
         return state
 
     def load_state_dict(self, state: dict) -> None:
         """Goes back to a state; the trainer has been made with the same arguments."""
         if len(state["callbacks"]) != len(self.callbacks) or ("scheduler" in state) != (self.scheduler is not None):
             raise ValueError("the saved run had other callbacks, or a scheduler where this one has none (or none where it has one)")
+        world, within = dist.get_world_size() if self.is_distributed else 1, state.get("within")
+        if within is not None and len(within) != world:
+            raise ValueError(f"the state is of {len(within)} processes within an epoch, where as many go on with it, but this run has "
+                             f"{world}; between epochs the number may change")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if state["scaler"]:
@@ -182,9 +187,9 @@ class Trainer:
             callback.load_state_dict(own)
         self.epoch, self.step, self.best = state["epoch"], state["step"], state["best"]
         self.history = [dict(figures) for figures in state["history"]]
-        self._within = state.get("within")
+        self._within = None if within is None else within[self.rank]
         # With another number of processes nothing is as it was: random numbers go on from where they are.
-        if len(state["random"]) == (dist.get_world_size() if self.is_distributed else 1):
+        if len(state["random"]) == world:
             random.set_rng_state(state["random"][self.rank])
 
     def save_checkpoint(self, path: str, state: Optional[dict] = None) -> None:
@@ -200,13 +205,30 @@ class Trainer:
 
     # ---- inside
 
-    def _random_states(self) -> list:
-        own = random.get_rng_state()
+    def _of_all(self, own: Any) -> list:
+        """The objects of all processes."""
         if not self.is_distributed:
             return [own]
-        states: list = [None] * dist.get_world_size()
-        dist.all_gather_object(states, own)
-        return states
+        found: list = [None] * dist.get_world_size()
+        dist.all_gather_object(found, own)
+        return found
+
+    @staticmethod
+    def _on_host(metric: Any) -> dict:
+        return {name: value.cpu() for name, value in metric.state_dict().items()}
+
+    def _ends(self, now: bool = False) -> bool:
+        """Whether a process was interrupted; several are asked together, and answer as of the update before, so that no device idles until
+        this one's answers are there, unless they are wanted `now`."""
+        if not self.is_distributed:
+            return self._interrupted
+        flag = full((), int(self._interrupted), dtype=_C.int32, device=self.device)
+        dist.all_reduce(flag, dist.ReduceOp.MAX)
+        before, self._told = self._told, flag.to("cpu", non_blocking=True)
+        if bool(self._told if now else before):
+            self._interrupted = True
+            return True
+        return False
 
     def _call(self, name: str) -> None:
         for callback in self.callbacks:
@@ -261,10 +283,10 @@ class Trainer:
                     shown = time.monotonic()
                     sys.stderr.write(f"\repoch {self.epoch + 1}/{epochs}  step {self.step}  loss {float(losses.compute()):.4f} ")
                     sys.stderr.flush()
-                if self.folder is not None and not self.is_distributed and (
-                        self._interrupted or self.checkpoint_every and self.step % self.checkpoint_every == 0):
+                ends = self._ends()
+                if self.folder is not None and (ends or self.checkpoint_every and self.step % self.checkpoint_every == 0):
                     self.save_checkpoint(os.path.join(self.folder, "last.pt"))
-                if self._interrupted:
+                if ends:
                     self._loader = None
                     return
                 if self.should_stop:
