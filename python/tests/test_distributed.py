@@ -203,6 +203,22 @@ def test_a_fake_group_knows_what_was_called():
         dist.destroy_process_group()
 
 
+def test_a_block_of_calls_and_the_store_of_the_group():
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        x, y = arete.ones(2), arete.ones(3)
+        with dist._coalescing_manager(async_ops=True) as block:
+            dist.all_reduce(x)
+            block.append(dist.all_reduce(y, async_op=True))
+        block.wait()
+        assert len(block.works) == 1 and block.works[0].is_completed() and y.tolist() == [1, 1, 1]
+        store = dist.distributed_c10d._get_default_store()
+        store.set("key", "value")
+        assert store.get("key") == b"value"
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_mesh():
     dist.init_process_group("fake", rank=5, world_size=8)
     try:

@@ -27,8 +27,8 @@ ORDER = """
     _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
     sparse storage testing
     _library masked metrics nn
-    _dynamo _formats _torchvision _utils nested cuda distributions library optim utils distributed.tensor
-    _custom_ops _higher_order_ops _program fx accelerator func numpy ops serialization vision
+    _dynamo _formats _torchvision _utils nested cuda distributions library optim utils
+    _custom_ops _higher_order_ops _program distributed.tensor fx accelerator func numpy ops serialization vision
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch

@@ -60,7 +60,8 @@ assert every[0] == every[3]
 part.mul_(2)
 assert part.to_local().tolist() == [2 * (rank + i) for i in range(3)]
 assert abs(nn.utils.get_total_norm([part]) - part.full_tensor().norm()) < 1e-5
-for f in (lambda: part @ part, lambda: part.sum(), lambda: arete.softmax(part, 0), lambda: part[0]):
+for f in (lambda: nn.functional.dropout(part), lambda: part.__setitem__(0, 1), lambda: part.relu_(), lambda: arete.bernoulli(part),
+          lambda: arete.cumsum(part, 0, out=part)):
     raises(NotImplementedError, "no such operator on tensors that are spread over processes", f)
 # Functions that compute on parts: heads of features.
 heads, width = arange(2 * 3 * 8).reshape(2, 3, 8).sin(), arange(2).cos()
@@ -82,13 +83,85 @@ def attend(x):
     return nn.functional.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True).transpose(1, 2).contiguous().view(2, 3, -1)
 assert whole_and_parts(attend) == (Shard(2),)
 spread = DTensor.from_local(arete.ones(4, 1), line, [Shard(1)])
-raises(ValueError, "whole where another one is in parts", lambda: spread + arete.ones(4, 4))
-raises(ValueError, "in different ways", lambda: spread + DTensor.from_local(arete.ones(1, 4), line, [Shard(0)]))
+assert (spread + arange(4) + DTensor.from_local(arange(4).reshape(1, 4), line, [Shard(0)])).full_tensor().tolist() == [
+    [1.0 + 2 * i for i in range(4)]] * 4
 raises(NotImplementedError, "has no gradient", lambda: spread * arete.ones(1, requires_grad=True))
 raises(NotImplementedError, "become others", lambda: spread.view(8, 2))
 raises(ValueError, "same length as `device_mesh.ndim`", lambda: distribute_tensor(x, mesh, [Shard(0)]))
 raises(ValueError, "has sizes", lambda: DTensor.from_local(arange(3), line, [Shard(0)], shape=(13,)))
 raises(IndexError, "dimensions", lambda: distribute_tensor(x, mesh, [Shard(2), Replicate()]))
+""")
+
+
+@needs_gloo
+def test_functions_of_spread_tensors_are_those_of_whole_ones(tmp_path):
+    """Whatever lies where: results, gradients, and where results lie, of products and reductions; anything else is computed whole."""
+    run(tmp_path, 4, """
+import itertools
+from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+F = nn.functional
+mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+line = mesh["b"]
+def close(a, b):
+    return a.shape == b.shape and (a.numel() == 0 or (a.double() - b.double()).abs().max() < 1e-5 * max(1, b.double().abs().max()))
+def check(f, wholes, places, on=mesh):
+    xs = [w.clone().requires_grad_() for w in wholes]
+    y = f(*xs)
+    parts = [distribute_tensor(w, on, p).to_local().clone().requires_grad_() for w, p in zip(wholes, places)]
+    z = f(*[DTensor.from_local(t, on, p, shape=w.shape) for t, p, w in zip(parts, places, wholes)])
+    assert isinstance(z, DTensor) and tuple(z.shape) == tuple(y.shape), (z.shape, y.shape)
+    whole = z.full_tensor()
+    assert close(whole, y), (places, whole, y)
+    weight = arete.arange(y.numel(), dtype=arete.float32).reshape(y.shape).cos()
+    (y * weight).sum().backward()
+    (whole * weight).sum().backward()
+    for x, t, p, w in zip(xs, parts, places, wholes):
+        g = x.grad if x.grad is not None else arete.zeros_like(x)
+        assert close(t.grad if t.grad is not None else arete.zeros_like(t), distribute_tensor(g, on, p).to_local()), (places, w.shape)
+    return z.placements
+def values(*sizes):
+    return arange(int(arete.tensor(sizes).prod())).reshape(*sizes).sin()
+either = lambda n: [Replicate()] + [Shard(d) for d in range(n)]
+both = lambda n: list(itertools.product(either(n), repeat=2))
+for p, q in itertools.product(both(2), both(2)):
+    check(lambda a, b: a @ b, [values(4, 6), values(6, 5)], [p, q])
+for sizes in (((3, 4, 6), (6, 5)), ((3, 4, 6), (3, 6, 5)), ((1, 4, 6), (3, 6, 2)), ((6,), (6, 5)), ((4, 6), (6,)), ((6,), (6,)),
+              ((2, 3, 4, 6), (3, 6, 2))):
+    for p, q in itertools.product(either(len(sizes[0])), either(len(sizes[1]))):
+        check(arete.matmul, [values(*s) for s in sizes], [[p], [q]], line)
+assert check(arete.mm, [values(4, 6), values(6, 5)], [[Shard(0)], [Replicate()]], line) == (Shard(0),)
+assert check(arete.mm, [values(4, 6), values(6, 5)], [[Replicate()], [Shard(1)]], line) == (Shard(1),)
+assert check(arete.mm, [values(4, 6), values(6, 5)], [[Shard(1)], [Replicate()]], line) == (Partial(),)
+for p, q, r in itertools.product(either(3), either(2), either(1)):
+    check(F.linear, [values(2, 3, 6), values(5, 6), values(5)], [[p], [q], [r]], line)
+    check(lambda x, a, b: arete.addmm(x, a, b, beta=0.5, alpha=2), [values(5), values(4, 6), values(6, 5)],
+          [[r], [p if p != Shard(2) else Shard(1)], [q]], line)
+for p in both(3):
+    for dim in (None, 0, 1, 2, (0, 2), -1):
+        for f in (lambda x: x.sum() if dim is None else x.sum(dim), lambda x: x.mean() if dim is None else x.mean(dim, keepdim=True)):
+            check(f, [values(4, 3, 5)], [p])
+        if dim is not None:
+            check(lambda x: x.amax(dim, keepdim=True), [values(4, 3, 5)], [p])
+            with arete.no_grad():
+                t = distribute_tensor(values(4, 3, 5), mesh, p)
+                assert close(t.amin(dim).full_tensor(), values(4, 3, 5).amin(dim))
+    for f in (lambda x: x.softmax(1), lambda x: arete.log_softmax(x, -1), lambda x: F.layer_norm(x, (5,)), lambda x: x.var(0),
+              lambda x: x[1:3, 0], lambda x: x.mT, lambda x: x.T, lambda x: arete.cat([x, x * 2], 1), lambda x: x.cumsum(0),
+              lambda x: x.permute(2, 0, 1), lambda x: x.unsqueeze(1), lambda x: arete.where(x > 0, x, -x), lambda x: x.clamp(-0.5, 0.5),
+              lambda x: x.norm(), lambda x: x.max(), lambda x: arete.stack([x, x]), lambda x: arete.einsum("abc,abd->acd", x, x),
+              lambda x: x.sort(1)[0], lambda x: x.std(),
+              lambda x: (x.sum(0) + x.mean(0)) * x, lambda x: F.gelu(x) / (1 + x.exp())):
+        check(f, [values(4, 3, 5)], [p])
+for p, q, r in itertools.product(either(2), either(1), either(1)):
+    check(lambda x, w, b: F.layer_norm(x, (6,), w, b), [values(4, 6), values(6), values(6) + 1], [[p], [q], [r]], line)
+assert check(lambda x: F.rms_norm(x, (6,)), [values(4, 6)], [[Shard(0)]], line) == (Shard(0),)
+x = distribute_tensor(values(4, 6), mesh, [Shard(0), Shard(1)])
+assert abs(float(x.sum()) - float(values(4, 6).sum())) < 1e-5 and x.tolist() == values(4, 6).tolist() and bool((x == x).all())
+assert x.argmax().item() == values(4, 6).argmax().item() and len(x.unbind(0)) == 4 and (x > 0).placements == x.placements
+assert isinstance(x.data, DTensor) and x.T.placements == (Shard(1), Shard(0)) and tuple(x.T.shape) == (6, 4)
+raises(RuntimeError, "", lambda: x @ x)
+raises(ValueError, "different meshes", lambda: x @ distribute_tensor(values(6, 2), line, [Replicate()]))
+raises(NotImplementedError, "has no gradient", lambda: x @ values(6, 2).requires_grad_())
 """)
 
 

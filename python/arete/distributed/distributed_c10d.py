@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import sys
 import warnings
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import _C
 from ..futures import Future, _WorkFuture
@@ -538,6 +539,37 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         works += group._start_messages([(p.tensor, _root(group, p.peer, p.group_peer, "peer"), p.tag, p.op is isend)
                                         for p in members if _of(p.group) is group])
     return works
+
+
+class _CoalescingManager:
+    """What a block of calls gives to wait for."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def append(self, work: Optional[Work]) -> None:
+        if work is not None:
+            self.works.append(work)
+
+    def wait(self) -> None:
+        """Waits for the calls that were appended."""
+        for work in self.works:
+            work.wait()
+
+
+@contextlib.contextmanager
+def _coalescing_manager(group: Optional[ProcessGroup] = None, device: Any = None,
+                        async_ops: Optional[bool] = False) -> Iterator[_CoalescingManager]:
+    """A block of calls that may become one message. Each is one here, in their order; with `async_ops` the block's wait() is theirs."""
+    manager = _CoalescingManager()
+    yield manager
+    if not async_ops:
+        manager.wait()
+
+
+def _get_default_store() -> Store:
+    """The store of the default group."""
+    return _get_default_group()._store
 
 
 def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:

@@ -138,6 +138,11 @@ def _kind(tree):
         return SUPPORTED_NODES[type(tree)]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return SUPPORTED_NODES[namedtuple]
+    if isinstance(tree, tuple) and isinstance(getattr(type(tree), "n_fields", None), int):
+        # What functions with several results give, and structures of C: kinds of their own, made of a list.
+        cls = type(tree)
+        register_pytree_node(cls, lambda t: (list(t), None), lambda c, _: cls(c), flatten_with_keys_fn=_sequence_flatten_with_keys)
+        return SUPPORTED_NODES[cls]
     return None
 
 

@@ -1,5 +1,5 @@
-"""Tensors spread over processes: they are stored, become whole and are placed otherwise; modules compute with their parts as
-`parallel.parallelize_module` says. docs/sharding.md has examples."""
+"""Tensors spread over processes: they are stored, become whole and are placed otherwise, and operators compute with their parts (`_rules`);
+modules do as `parallel.parallelize_module` says. docs/sharding.md has examples."""
 from __future__ import annotations
 
 from typing import Any, Optional, Sequence
@@ -7,6 +7,7 @@ from typing import Any, Optional, Sequence
 from ... import _C, _operators
 from ..._refused import refused as _refused
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
+from . import _rules as _rules
 from ._dtensor import DTensor as DTensor
 from ._dtensor import Spec as _Spec
 from ._dtensor import distribute_tensor as distribute_tensor

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Callable, Optional, Sequence
 
@@ -155,8 +156,8 @@ class _Kind(type):
 
 class DTensor(_Face, _Tensor, metaclass=_Kind):
     """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; elementwise functions, changes of
-    shape and attention compute on parts, if these are of the same places. For anything else take `to_local()` or `full_tensor()`, or give
-    modules to `parallelize_module` or `fully_shard`. Gradients flow through these and through `from_local()`,
+    shape, products, sums, means, extremes, softmax, norms and attention compute on parts. Anything else gathers whole tensors and is
+    computed in each process, except what draws random numbers or writes in place. Gradients flow through these and through `from_local()`,
     `redistribute()` and changes of dtype and shape, to this process' part; the DTensor itself has none.
 
     >>> dist = arete.distributed
@@ -203,6 +204,18 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
                              f"got {tuple(local_tensor.shape)}; give the whole tensor's as `shape`")
         return DTensor._of(local_tensor, Spec(mesh, places, shape))
 
+    @property
+    def data(self) -> "DTensor":
+        return self.detach()
+
+    @property
+    def T(self) -> "DTensor":  # noqa: N802
+        return self.transpose(0, 1) if self.dim() == 2 else self.permute(*reversed(range(self.dim())))
+
+    @property
+    def mT(self) -> "DTensor":  # noqa: N802
+        return self.transpose(-2, -1)
+
     def __deepcopy__(self, memo: dict) -> "DTensor":
         return DTensor(self.to_local().clone(), self._spec)
 
@@ -232,13 +245,12 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             return _reshaped(name, first, args[1:], kwargs or {})
         if name in HANDLERS:
             return HANDLERS[name](*args, **(kwargs or {}))
-        plain = _plain_name(name)
-        if plain in _ELEMENTWISE or plain in _OTHERS:
-            return _by_parts(func, plain, args, kwargs or {})
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
-        raise NotImplementedError(f"{name}: there is no such operator on tensors that are spread over processes; take to_local() or "
-                                  "full_tensor(), or give the module to parallelize_module or fully_shard")
+        plain = _plain_name(name)
+        if plain in _OTHERS or _is_elementwise(plain):
+            return _by_parts(func, plain, args, kwargs or {})
+        return HANDLERS["anything else"](func, name, args, kwargs or {})
 
 
 # What is the same on each part, and what is known of a tensor without its elements.
@@ -249,10 +261,11 @@ _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "
 # Of these what is done to terms is not done to their sum.
 _OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ ones_like".split())
 _SHAPES = frozenset(("flatten", "reshape", "view"))
-_FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "__eq__", "untyped_storage"))
+_FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "untyped_storage"))
 
 
-# Functions of other modules that know what to do with a DTensor, by their names.
+# Functions of other modules that know what to do with a DTensor, by their names; "anything else" takes the function, its name and its
+# arguments.
 HANDLERS: dict[str, Callable] = {}
 
 
@@ -279,17 +292,28 @@ def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
     return DTensor._of(local.reshape(sizes), Spec(x._spec.mesh, tuple(places), _C.Size(new)))
 
 
-# Functions whose result has parts where their arguments have them.
-_ELEMENTWISE = frozenset(
-    "abs add cos div exp gelu log mul neg pow relu rsqrt sigmoid silu sin sqrt square sub tanh true_divide type_as".split())
-_OTHERS = frozenset(("scaled_dot_product_attention", "swapaxes", "transpose", "view_as_complex", "view_as_real"))
+# Functions whose result has parts where their arguments have them, beside those that are computed element by element: of one tensor, and
+# of several. Then functions that are made of those.
+_MOVES = frozenset(("swapaxes", "transpose", "view_as_complex", "view_as_real"))
+_OTHERS = _MOVES | {"scaled_dot_product_attention"}
+_COMPOSED = frozenset(("clamp", "clip", "gelu", "nan_to_num", "true_divide"))
+
+
+@functools.lru_cache(None)
+def _is_elementwise(name: str) -> bool:
+    try:
+        return name in _COMPOSED or bool(_C._record_facts(name)["pointwise"])
+    except KeyError:
+        return False
 
 
 def _plain_name(name: str) -> str:
     """add of __add__ and __radd__."""
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
-        name = {"truediv": "div", "rtruediv": "div", "radd": "add", "rsub": "sub", "rmul": "mul", "rpow": "pow"}.get(name, name)
+        name = {"truediv": "div", "rtruediv": "div", "radd": "add", "rsub": "sub", "rmul": "mul", "rpow": "pow", "and": "bitwise_and",
+                "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not", "floordiv": "floor_divide",
+                "mod": "remainder"}.get(name, name)
     return name
 
 
@@ -315,13 +339,12 @@ def _check_regular(name: str, x: DTensor) -> None:
 
 
 def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
-    """The function of the parts that each process has. Plain tensors are the same in all processes, and have no gradient."""
+    """The function of the parts that each process has. Plain tensors are the same in all processes, and have no gradient. Tensors that lie
+    otherwise than the first that is in parts come to lie as it does; terms of sums are added first."""
     spread = [a for a in (*args, *kwargs.values()) if isinstance(a, DTensor)]
     mesh = spread[0]._spec.mesh
     if any(x._spec.mesh != mesh for x in spread):
         raise ValueError(f"{name}: the tensors are on different meshes")
-    if any(isinstance(p, Partial) for x in spread for p in x._spec.placements):
-        raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
     if any(a.requires_grad and _C.is_grad_enabled() for a in tensors if not isinstance(a, DTensor)):
         raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; "
@@ -331,35 +354,34 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
         return func(*map(of, args), **{k: of(v) for k, v in kwargs.items()})
 
     whole = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a)
-    places = []
+    same = tuple(whole.shape) == tuple(spread[0].shape) and all(x._spec == spread[0]._spec for x in spread)
+    if same and name not in _OTHERS and not any(isinstance(p, Partial) for p in spread[0]._spec.placements) and not any(
+            a.numel() != 1 for a in tensors if not isinstance(a, DTensor)):
+        return DTensor._of(mapped(lambda a: a.to_local() if isinstance(a, DTensor) else a), spread[0]._spec)
+    for x in spread:
+        _check_regular(name, x)
+    places: list[Placement] = []
     for d in range(mesh.ndim):
-        parts = [x for x in spread if isinstance(x._spec.placements[d], Shard)]
-        found = {_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in parts}
-        if len(found) > 1:
-            raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
-        places.append(Shard(found.pop()) if found else Replicate())
-        if isinstance(places[-1], Shard):
-            for a in tensors:
-                at = places[-1].dim - (whole.dim() - a.dim())
-                if name != "type_as" and not any(a is x for x in parts) and at >= 0 and a.shape[at] != 1:
-                    raise ValueError(f"{name}: a tensor of shape {tuple(a.shape)} is whole where another one is in parts; "
-                                     "redistribute() it")
-    spec = Spec(mesh, tuple(places), _C.Size(whole.shape))
-    if any(x._spec.part is not None for x in spread):
-        if name in _OTHERS or any(x._spec != spread[0]._spec for x in spread) or tuple(whole.shape) != tuple(spread[0].shape):
-            for x in spread:
-                _check_regular(name, x)
-        spec = spread[0]._spec
+        found = [_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in spread
+                 if isinstance(x._spec.placements[d], Shard)]
+        places.append(Shard(found[0]) if found else Replicate())
 
     def of(a: Any) -> Any:
-        if not isinstance(a, DTensor):
+        if not isinstance(a, _Tensor):
             return a
-        own = a.to_local()
-        sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(a._spec.placements, places)) if isinstance(q, Shard) and p != q
-                and isinstance(p, Replicate)]
+        wanted = []
+        for d, p in enumerate(places):
+            at = p.dim - (whole.dim() - a.dim()) if isinstance(p, Shard) and name not in _MOVES else -1
+            if name in _MOVES:
+                wanted.append(a._spec.placements[d] if isinstance(p, Shard) else Replicate())
+            else:
+                wanted.append(Shard(at) if at >= 0 and a.shape[at] != 1 else Replicate())
+        its = a if isinstance(a, DTensor) else DTensor._of(a, Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(a.shape)))
+        own = its.redistribute(mesh, wanted).to_local()
+        sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(wanted, places)) if isinstance(q, Shard) and isinstance(p, Replicate)]
         return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
 
-    return DTensor._of(mapped(of), spec)
+    return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(whole.shape)))
 
 
 def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:

@@ -1,0 +1,217 @@
+"""What becomes of functions of DTensors that are not computed element by element: products and reductions have rules of their own; anything
+else is computed on whole tensors, the same in all processes."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from ... import _C, _operators
+from ...utils import _pytree
+from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _OfAllParts, _Tensor
+from .placement_types import Partial, Placement, Replicate, Shard
+
+__all__ = ["on_whole_tensors"]
+
+
+def _spread_like(a: Any, mesh: Any) -> DTensor:
+    """A plain tensor, which is the same in all processes, as a DTensor."""
+    if isinstance(a, DTensor):
+        return a
+    return DTensor._of(a, Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(a.shape)))
+
+
+def _check_plain(name: str, a: Any) -> None:
+    if isinstance(a, _Tensor) and not isinstance(a, DTensor) and a.requires_grad and _C.is_grad_enabled():
+        raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; make it one by "
+                                  "DTensor.from_local()")
+
+
+# ---- products
+
+
+def _labels(a: Any, b: Any) -> tuple[list, list]:
+    """For each dimension of two factors its place in the product, or None for the one that is summed over."""
+    batch = max(a.dim() - 2, b.dim() - 2, 0)
+
+    def of(x: Any, rest: list) -> list:
+        return [batch - (x.dim() - 2) + i for i in range(x.dim() - 2)] + rest
+
+    last = batch + (a.dim() > 1)
+    return of(a, [batch, None] if a.dim() > 1 else [None]), of(b, [None, last] if b.dim() > 1 else [None])
+
+
+def _agreed(d: int, a: DTensor, b: DTensor, labels: tuple) -> tuple[Placement, Placement, Placement]:
+    """How the factors and the product lie along a dimension of the mesh: as the first that is in parts asks for, if the other can follow
+    without messages, and else whole."""
+    places = [x._spec.placements[d] for x in (a, b)]
+    found = [labels[i][p.dim] if isinstance(p, Shard) else ... for i, p in enumerate(places)]
+    if found[0] is ... and found[1] is ...:
+        return Replicate(), Replicate(), Replicate()
+    if found[0] is not ... and found[1] is not ... and found[0] != found[1]:
+        places[1], found[1] = Replicate(), ...  # becomes whole
+    place = found[0] if found[0] is not ... else found[1]
+    for i, x in enumerate((a, b)):
+        if place in labels[i]:
+            at = labels[i].index(place)
+            own = places[i].dim if isinstance(places[i], Shard) else at
+            if x.shape[own] == 1 and place is not None:  # is repeated along a batch
+                places[i] = Replicate()
+            elif not isinstance(places[i], Shard):
+                places[i] = Shard(at)
+    if not any(isinstance(p, Shard) for p in places):
+        return places[0], places[1], Replicate()
+    return places[0], places[1], Partial() if place is None else Shard(place)
+
+
+def _product(a: Any, b: Any) -> DTensor:
+    """a @ b: rows of a, columns of b, batches of both or terms of their sums in different processes, as they lie."""
+    mesh = (a if isinstance(a, DTensor) else b)._spec.mesh
+    for x in (a, b):
+        _check_plain("matmul", x)
+    a, b = _spread_like(a, mesh), _spread_like(b, mesh)
+    if a._spec.mesh != mesh or b._spec.mesh != mesh:
+        raise ValueError("matmul: the tensors are on different meshes")
+    meta = _operators.matmul(*(_operators.empty(tuple(x.shape), dtype=x.dtype, device="meta") for x in (a, b)))
+    for x in (a, b):
+        _check_regular("matmul", x)
+    labels = _labels(a, b)
+    agreed = [_agreed(d, a, b, labels) for d in range(mesh.ndim)]
+    places = tuple(p[2] for p in agreed)
+    if any(isinstance(p, Partial) for p in places[:-1]) and any(isinstance(p, Shard) for p in places):
+        # Terms of sums are kept along one dimension of the mesh only where nothing is in parts along another.
+        agreed = [(Replicate(),) * 3 if isinstance(p[2], Partial) else p for p in agreed]
+        places = tuple(p[2] for p in agreed)
+    locals_ = []
+    for i, x in enumerate((a, b)):
+        wanted = tuple(p[i] for p in agreed)
+        own = x.redistribute(mesh, wanted).to_local()
+        sums = [mesh.get_group(d) for d, p in enumerate(wanted) if isinstance(p, Replicate) and isinstance(places[d], Shard)]
+        locals_.append(_OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own)
+    return DTensor._of(_operators.matmul(*locals_), Spec(mesh, places, _C.Size(meta.shape)))
+
+
+def _summed(x: DTensor) -> DTensor:
+    """Without terms of sums."""
+    places = tuple(Replicate() if isinstance(p, Partial) else p for p in x._spec.placements)
+    return x if places == x._spec.placements else x.redistribute(placements=places)
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> DTensor:  # noqa: A002
+    turned = weight.transpose(0, 1) if weight.dim() > 1 else weight
+    product = _product(input, turned)
+    return product if bias is None else _summed(product) + bias
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> DTensor:  # noqa: A002
+    product = _summed(_product(mat1, mat2))
+    product = product if alpha == 1 else product * alpha
+    return product + (input if beta == 1 else input * beta)
+
+
+# ---- reductions
+
+
+def _reduction(name: str, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> DTensor:
+    x = _summed(x)
+    _check_regular(name, x)
+    mesh, shape, n = x._spec.mesh, tuple(x.shape), x.dim()
+    over = {d % n for d in ((dim,) if isinstance(dim, int) else dim)} if n and dim not in (None, (), []) else set(range(n))
+    cut = [p.dim for p in x._spec.placements if isinstance(p, Shard) and p.dim in over]
+    is_sum = name in ("sum", "mean")
+    if cut and (not is_sum and (x.to_local().requires_grad or any(shape[d] < 2 * mesh.size() for d in cut))
+                or any(isinstance(p, Shard) and p.dim not in over for p in x._spec.placements)):
+        # A largest element has its gradient in one process, and needs an element in each; parts of terms are not redistributed.
+        return on_whole_tensors(getattr(_operators, name), name, (x, *(() if dim is None else (dim,))),
+                                {**({"keepdim": keepdim} if dim is not None else {}), **({"dtype": dtype} if dtype else {})})
+    places: list[Placement] = []
+    for p in x._spec.placements:
+        if not isinstance(p, Shard):
+            places.append(p)
+        elif p.dim in over:
+            places.append(Partial("sum" if is_sum else "max" if name == "amax" else "min"))
+        else:
+            places.append(Shard(p.dim if keepdim else p.dim - sum(d < p.dim for d in over)))
+    sizes = [1 if d in over else size for d, size in enumerate(shape) if keepdim or d not in over]
+    dims = sorted(over)
+    local, more = x.to_local(), {"dtype": dtype} if dtype else {}
+    if name == "mean":
+        count = 1
+        for d in dims:
+            count *= shape[d]
+        part = local.sum(dims, keepdim=keepdim, **more) / count if n else local.mean(**more)
+    elif is_sum:
+        part = local.sum(dims, keepdim=keepdim, **more)
+    else:
+        part = getattr(local, name)(dims, keepdim=keepdim)
+    return DTensor._of(part, Spec(mesh, tuple(places), _C.Size(sizes)))
+
+
+# ---- anything else
+
+
+_OWN_NUMBERS = frozenset(("__setitem__", "requires_grad_", "register_hook", "backward", "set_", "share_memory_", "record_stream"))
+
+
+def _is_random(name: str) -> bool:
+    try:
+        return bool(_C._record_facts(name)["random"])
+    except KeyError:
+        return "dropout" in name or name.startswith("rand")
+
+
+def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+    """The function of whole tensors, which each process gathers: results are whole, too, and the same in all processes."""
+    if name in _OWN_NUMBERS or (name.endswith("_") and not name.endswith("__")) or _is_random(name) or kwargs.get("out") is not None:
+        raise NotImplementedError(f"{name}: there is no such operator on tensors that are spread over processes; take to_local() or "
+                                  "full_tensor(), or give the module to parallelize_module or fully_shard")
+    leaves, form = _pytree.tree_flatten((args, kwargs))
+    spread = [a for a in leaves if isinstance(a, DTensor)]
+    mesh = spread[0]._spec.mesh
+    for a in leaves:
+        if isinstance(a, DTensor) and a._spec.mesh != mesh:
+            raise ValueError(f"{name}: the tensors are on different meshes")
+        _check_plain(name, a)
+    args, kwargs = _pytree.tree_unflatten([a.full_tensor() if isinstance(a, DTensor) else a for a in leaves], form)
+    return _pytree.tree_map(lambda y: _spread_like(y, mesh) if isinstance(y, _Tensor) else y, func(*args, **kwargs))
+
+
+def _whole_weight(a: Any) -> Any:
+    return a.redistribute() if isinstance(a, DTensor) else a
+
+
+# Functions that compute each row by itself: where the rows are not cut they are computed part by part.
+def _rowwise(name: str, func: Callable, x: Any, args: tuple, kwargs: dict, rows: Callable) -> Any:
+    if isinstance(x, DTensor):
+        x = _summed(x)
+        cut = {p.dim for p in x._spec.placements if isinstance(p, Shard)}
+        if not cut & set(rows(x)):
+            return _by_parts(func, name, (x, *map(_whole_weight, args)), {k: _whole_weight(v) for k, v in kwargs.items()})
+    return on_whole_tensors(func, name, (x, *args), kwargs)
+
+
+def _softmax(name: str) -> Callable:
+    func = getattr(_operators, name)
+
+    def handler(input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        return _rowwise(name, func, input, (dim, *args), kwargs, lambda x: [dim % x.dim() if dim is not None and x.dim() else 0])
+
+    return handler
+
+
+def _norm(name: str) -> Callable:
+    func = getattr(_operators, name)
+
+    def handler(input: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        return _rowwise(name, func, input, (normalized_shape, *args), kwargs,
+                        lambda x: range(x.dim() - len(normalized_shape), x.dim()))
+
+    return handler
+
+
+HANDLERS.update({name: _product for name in ("matmul", "__matmul__", "mm", "bmm", "mv")})
+HANDLERS["anything else"] = on_whole_tensors
+HANDLERS["type_as"] = lambda x, other: x.to(other.dtype)
+HANDLERS.update(__rmatmul__=lambda b, a: _product(a, b), linear=_linear, addmm=_addmm)
+HANDLERS.update({name: functools.partial(_reduction, name) for name in ("sum", "mean", "amax", "amin")})
+HANDLERS.update({name: _softmax(name) for name in ("softmax", "log_softmax")})
+HANDLERS.update({name: _norm(name) for name in ("layer_norm", "rms_norm")})
