@@ -179,10 +179,12 @@ def test_second_derivatives(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_same_bits_each_time(device):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mask_grad", [True, False])
+def test_the_same_bits_each_time(mask_grad, dtype, device):
     rows, keys = lengths(device)
-    inputs = [random(2, 4, n, 16, seed=i, device=device) for i, n in enumerate([rows, keys, keys])]
-    mask = random(rows, keys, seed=5, device=device)
+    inputs = [random(2, 4, n, 16, seed=i, dtype=dtype, device=device) for i, n in enumerate([rows, keys, keys])]
+    mask = random(rows, keys, seed=5, dtype=dtype, device=device).detach().requires_grad_(mask_grad)
     arete.use_deterministic_algorithms(True)
     try:
         first, again = (both(inputs, mask, dropout_p=0.5)[0] for _ in range(2))

@@ -111,7 +111,8 @@ class Block {
 inline float as_float(uint32_t v) { return __builtin_bit_cast(float, v); }
 inline uint32_t as_word(float v) { return __builtin_bit_cast(uint32_t, v); }
 
-/// mma.sync.m16n8k8 (tf32) and m16n8k16 (half types): `kElements` of k in a word.
+/// mma.sync.m16n8k8 (tf32) and m16n8k16 (half types): `kElements` of k in a word. Sums are rounded
+/// towards zero, as tensor cores do.
 template <int kElements, float (*value)(uint32_t word, int element)>
 void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   struct Args {
@@ -133,9 +134,11 @@ void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     for (int t = 0; t < 32; ++t)
       for (int i = 0; i < 4; ++i) {
         const int row = t / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
-        float sum = lanes[t]->c[i];
-        for (int k = 0; k < kDepth; ++k) sum += left[row][k] * right[k][column];
-        lanes[t]->c[i] = sum;
+        double sum = lanes[t]->c[i];
+        for (int k = 0; k < kDepth; ++k) sum += double(left[row][k]) * right[k][column];
+        const float rounded = float(sum);
+        lanes[t]->c[i] =
+            std::abs(double(rounded)) > std::abs(sum) ? std::nextafter(rounded, 0.0f) : rounded;
       }
   });
 }

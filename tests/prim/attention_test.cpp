@@ -21,8 +21,9 @@ struct AttentionCase {
   bool causal = false;
   double dropout = 0;
   enum class Order { rows, heads_in_rows, any } order = Order::rows;
-  bool rounds = false;   // f32 operands may be
-  bool nan_key = false;  // the last one, which nobody sees; forward only
+  bool rounds = false;     // f32 operands may be
+  bool nan_key = false;    // the last one, which nobody sees; forward only
+  bool same_bits = false;  // are asked for
 };
 
 // The operands of a call, and of the same call in f64.
@@ -103,6 +104,7 @@ void check_attention(const AttentionCase& c) {
     a->causal = c.causal;
     a->dropout = c.dropout;
     if (c.rounds) a->context.precision = MatmulPrecision::high;
+    a->context.deterministic = a->context.library_deterministic = c.same_bits;
     a->seed = 0x123456789, a->offset = 0xfffffffa;
   }
   own.q = q.own.view(), own.k = k.own.view(), own.v = v.own.view(), own.out = out.own.view();
@@ -135,6 +137,14 @@ void check_attention(const AttentionCase& c) {
   expect_near("grad_q", grad_q, reach);
   expect_near("grad_k", grad_k, reach);
   expect_near("grad_v", grad_v, reach);
+  if (!c.same_bits) return;
+  const Operand* const gradients[] = {&grad_q, &grad_k, &grad_v};
+  std::vector<std::vector<double>> first;
+  for (const Operand* o : gradients) first.push_back(o->own.values());
+  for (int round = 0; round < 2; ++round) {
+    backend.attention(own);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(gradients[i]->own.values(), first[i]) << i;
+  }
 }
 
 class Attention : public testing::TestWithParam<DType> {};
@@ -209,6 +219,20 @@ TEST_P(Attention, MemoryOrders) {
                            .group = group,
                            .mask = MaskKind(round),
                            .order = order});
+}
+
+TEST_P(Attention, TheSameBitsWhereTheyAreAskedFor) {
+  // Four blocks of keys.
+  for (int64_t dim : {64, 128})
+    check_attention({.dtype = GetParam(),
+                     .queries = 200,
+                     .keys = 400,
+                     .dim = dim,
+                     .value_dim = dim,
+                     .batch = 1,
+                     .mask = dim == 64 ? MaskKind::none : MaskKind::boolean,
+                     .dropout = dim == 64 ? 0.2 : 0,
+                     .same_bits = true});
 }
 
 TEST(AttentionPrecision, OperandsMayBeRoundedWhereThatIsAskedFor) {

@@ -221,10 +221,19 @@ AttentionKernel kernel_of(const AttentionArgs& a, const DeviceLimits& limits) {
   return k;
 }
 
+// Whether sums of queries' gradients may be made by atomics, in any order: four at a time, which
+// Hopper has.
+bool adds_in_any_order(const AttentionArgs& a, const DeviceLimits& limits) {
+  return a.backward && size_of(a.q.dtype) == 2 && limits.major >= 9 &&
+         !a.context.library_deterministic;
+}
 using Pass = AttentionKernel::Pass;
-constexpr Pass kForward[] = {Pass::forward}, kBackward[] = {Pass::queries, Pass::keys};
-std::span<const Pass> passes_of(const AttentionArgs& a) {
-  return a.backward ? std::span<const Pass>(kBackward) : kForward;
+constexpr Pass kForward[] = {Pass::forward},
+               kInOrder[] = {Pass::prepare, Pass::queries, Pass::keys},
+               kInAnyOrder[] = {Pass::prepare, Pass::gradients, Pass::finish};
+std::span<const Pass> passes_of(const AttentionArgs& a, const DeviceLimits& limits) {
+  if (!a.backward) return kForward;
+  return adds_in_any_order(a, limits) ? kInAnyOrder : kInOrder;
 }
 
 bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
@@ -240,7 +249,7 @@ bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
       !(float(a.scale) >= std::numeric_limits<float>::min()))
     return false;
   AttentionKernel k = kernel_of(a, limits);
-  return std::ranges::all_of(passes_of(a), [&](Pass pass) {
+  return std::ranges::all_of(passes_of(a, limits), [&](Pass pass) {
     k.pass = pass;
     return k.shared_bytes() <= k.most_shared;
   });
@@ -274,22 +283,24 @@ class OwnAttention {
     AttentionKernel kernel = kernel_of(a_, backend_.limits());
     if (a_.dropout != 0) set_dropout(args, kernel);
 
-    const int64_t heads = a_.q.sizes[0] * a_.q.sizes[1];
     if (!a_.backward) {
-      kernel.vector = are_vectors_;
-      launch(kernel, Pass::forward, args.queries, heads, args);
+      launch(kernel, args);
       return out.operand.store();
     }
     const Arguments grad_out(*this, a_.grad_out, true), grad_q(*this, a_.grad_q, false),
         grad_k(*this, a_.grad_k, false), grad_v(*this, a_.grad_v, false);
     args.grad_out = grad_out.matrix, args.grad_q = grad_q.matrix;
     args.grad_k = grad_k.matrix, args.grad_v = grad_v.matrix;
-    const size_t n = size_t(heads * args.queries);
-    const Scratch numbers(backend_, 2 * n * sizeof(float));
-    args.exponents = reinterpret_cast<float*>(numbers.data()), args.delta = args.exponents + n;
-    kernel.vector = are_vectors_;
-    launch(kernel, Pass::queries, args.queries, heads, args);
-    launch(kernel, Pass::keys, args.keys, a_.k.sizes[0] * a_.k.sizes[1], args);
+    const int64_t heads = a_.q.sizes[0] * a_.q.sizes[1];
+    const Scratch numbers(backend_, size_t(heads * args.queries) * 2 * sizeof(float));
+    args.numbers = reinterpret_cast<float*>(numbers.data());
+    std::optional<Scratch> sums;
+    if (adds_in_any_order(a_, backend_.limits())) {
+      const int64_t padded = (args.queries + 15) / 16 * 16;
+      sums.emplace(backend_, size_t(heads * padded * kernel.dim) * sizeof(float));
+      args.sums = reinterpret_cast<float*>(sums->data());
+    }
+    launch(kernel, args);
     for (const Arguments* g : {&grad_q, &grad_k, &grad_v}) g->operand.store();
   }
 
@@ -335,16 +346,20 @@ class OwnAttention {
     kernel.dropout = args.state ? AttentionKernel::Dropout::moved : AttentionKernel::Dropout::fixed;
   }
 
-  void launch(AttentionKernel& kernel, Pass pass, int64_t rows, int64_t heads,
-              const AttentionArguments& args) {
-    kernel.pass = pass;
-    static thread_local KernelMemo memo;
-    const uint64_t words[] = {kernel.number(), uint64_t(backend_.context().ordinal())};
-    const Kernel& k = memo.get(backend_, hash_bytes(words, sizeof words),
-                               [&] { return attention_source(kernel); });
-    const int64_t blocks = (rows + kernel.rows() - 1) / kernel.rows() * heads;
-    backend_.launch(k, {unsigned(blocks)}, {unsigned(kernel.threads())},
-                    size_t(kernel.shared_bytes()), stream_, args);
+  void launch(AttentionKernel& kernel, const AttentionArguments& args) {
+    kernel.vector = are_vectors_;
+    for (Pass pass : passes_of(a_, backend_.limits())) {
+      kernel.pass = pass;
+      static thread_local KernelMemo memo;
+      const uint64_t words[] = {kernel.number(), uint64_t(backend_.context().ordinal())};
+      const Kernel& k = memo.get(backend_, hash_bytes(words, sizeof words),
+                                 [&] { return attention_source(kernel); });
+      const View& rows = kernel.has_key_rows() ? a_.k : a_.q;
+      const int64_t blocks =
+          (rows.sizes[2] + kernel.rows() - 1) / kernel.rows() * rows.sizes[0] * rows.sizes[1];
+      backend_.launch(k, {unsigned(blocks)}, {unsigned(kernel.threads())},
+                      size_t(kernel.shared_bytes()), stream_, args);
+    }
   }
 
   CudaBackend& backend_;

@@ -28,7 +28,10 @@ AttentionKernel::Layout AttentionKernel::layout() const {
       {false, false, Pass::queries, {4, 2, 64, 2}}, {false, false, Pass::keys, {4, 2, 32, 2}},
       {false, true, Pass::forward, {4, 2, 32, 1}},  {false, true, Pass::queries, {4, 2, 32, 1}},
       {false, true, Pass::queries, {4, 1, 32, 2}},  {false, true, Pass::keys, {4, 1, 64, 2}},
-      {false, true, Pass::keys, {4, 1, 32, 2}}};
+      {false, true, Pass::keys, {4, 1, 32, 2}},     {false, false, Pass::gradients, {4, 2, 32, 2}},
+      {false, true, Pass::gradients, {8, 1, 64, 1}}};
+  // These look at no columns.
+  if (pass == Pass::prepare || pass == Pass::finish) return {4, 1, 16, 4};
   const bool f32 = dtype == kFloat32, wide = std::max(dim, value_dim) > 64;
   Layout last{};
   for (const Choice& c : kChoices) {
@@ -49,9 +52,14 @@ int AttentionKernel::shared_bytes(const Layout& l) const {
     case Pass::queries:
       return rows * (line + value_line) + 2 * stage;
     case Pass::keys:
+    case Pass::gradients:
       break;
+    case Pass::prepare:
+    case Pass::finish:
+      return 0;
   }
-  return rows * (line + value_line) + 2 * (stage + 2 * l.columns * int(sizeof(float)));
+  const int scores = pass == Pass::gradients ? rows * (l.columns * size + 16) : 0;
+  return rows * (line + value_line) + 2 * (stage + 2 * l.columns * int(sizeof(float))) + scores;
 }
 
 uint64_t AttentionKernel::number() const {
@@ -67,7 +75,8 @@ KernelSource attention_source(const AttentionKernel& k) {
   ARETE_ASSERT(k.dtype == kFloat32 || k.dtype == kFloat16 || k.dtype == kBFloat16);
   ARETE_ASSERT(k.dim % 16 == 0 && k.value_dim % 16 == 0 &&
                std::max(k.dim, k.value_dim) <= AttentionKernel::kLargestDim);
-  static constexpr const char* kPasses[] = {"forward", "queries", "keys"};
+  static constexpr const char* kPasses[] = {"forward", "prepare",   "queries",
+                                            "keys",    "gradients", "finish"};
   static constexpr const char* kMasks[] = {"none", "boolean", "additive"};
   static constexpr const char* kDropouts[] = {"none", "fixed", "moved"};
   const auto flag = [](bool v) { return v ? ", true" : ", false"; };
@@ -93,8 +102,9 @@ std::vector<KernelSource> attention_samples() {
   typedef AttentionKernel K;
   std::vector<KernelSource> sources;
   int i = 0;
-  for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys})
+  for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys, K::Pass::gradients})
     for (DType t : {kFloat32, kFloat16, kBFloat16}) {
+      if (pass == K::Pass::gradients && t == kFloat32) continue;
       for (K::Mask mask : {K::Mask::none, K::Mask::boolean, K::Mask::additive})
         for (K::Dropout dropout : {K::Dropout::none, K::Dropout::fixed, K::Dropout::moved})
           if (t == kFloat32 || mask == K::Mask::none || dropout == K::Dropout::none)
@@ -115,6 +125,16 @@ std::vector<KernelSource> attention_samples() {
     }
   for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys})
     sources.push_back(attention_source({.pass = pass, .dim = 64, .value_dim = 64, .tf32 = true}));
+  for (DType t : {kFloat32, kFloat16, kBFloat16})
+    for (int dim : {16, 48, 128})
+      for (K::Pass pass : {K::Pass::prepare, K::Pass::finish})
+        if (t != kFloat32 || pass == K::Pass::prepare)
+          sources.push_back(attention_source({.pass = pass,
+                                              .dtype = t,
+                                              .dim = dim,
+                                              .value_dim = 144 - dim,
+                                              .mask = dim == 48 ? K::Mask::additive : K::Mask::none,
+                                              .vector = dim != 16}));
   return sources;
 }
 

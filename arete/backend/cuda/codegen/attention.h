@@ -15,7 +15,7 @@ struct AttentionMatrix {
 };
 struct AttentionArguments {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  float *lse, *exponents, *delta;
+  float *lse, *numbers, *sums;
   int64_t lse_batch, lse_head, lse_row;
   const void* mask;
   int64_t mask_batch, mask_head, mask_query, mask_key;
@@ -31,7 +31,7 @@ struct AttentionArguments {
 
 /// What one kernel is made for.
 struct AttentionKernel {
-  enum class Pass : uint8_t { forward, queries, keys };
+  enum class Pass : uint8_t { forward, prepare, queries, keys, gradients, finish };
   enum class Mask : uint8_t { none, boolean, additive };
   enum class Dropout : uint8_t { none, fixed, moved };  // moved: its numbers have a state
 
@@ -58,6 +58,8 @@ struct AttentionKernel {
   int threads() const { return 32 * layout().warps; }
   /// Rows of the scores that a block has.
   int rows() const { return layout().rows(); }
+  /// Whether they are keys, not queries.
+  bool has_key_rows() const { return pass == Pass::keys || pass == Pass::gradients; }
   /// More than most_shared, if no layout has so little.
   int shared_bytes() const { return shared_bytes(layout()); }
   /// Different for different kernels.

@@ -4,20 +4,26 @@
 // A block keeps some rows of the scores (FlashAttention: Dao and others, 2022) and takes their
 // columns tile by tile through shared memory, the next tile on its way while one is computed:
 //
-//   kernel              rows     columns  keeps        streams      sums
-//   attention_forward   queries  keys     q            k, v         out, largest score, total
-//   attention_queries   queries  keys     q, grad_out  k, v         grad_q
-//   attention_keys      keys     queries  k, v         q, grad_out  grad_k, grad_v
+//   kernel               rows     columns  keeps        streams      sums
+//   attention_forward    queries  keys     q            k, v         out, largest score, total
+//   attention_queries    queries  keys     q, grad_out  k, v         grad_q
+//   attention_keys       keys     queries  k, v         q, grad_out  grad_k, grad_v
+//   attention_gradients  keys     queries  k, v         q, grad_out  grad_k, grad_v, grad_q
 //
 // A warp has whole rows, 16 or 32 of them, so that scores never leave its registers: what the first
 // product gives is what the second takes (Note [Fragments]), with the scores transposed where keys
-// are rows. Each sum is made by one warp in the order of the columns: the same bits every time,
-// with no atomics, for which the scores are computed once more than they would have to be.
-// Backward, attention_queries comes first: it also gives delta, the sum of out * grad_out of each
-// query, and exponents, both of which attention_keys reads. Heads of q that share one of k come one
-// after the other there. Exponents are of 2: scores are multiplied by log2(e), where a mask is
-// added after the largest is subtracted, since the lowest finite number, which masks may have in
-// whole rows, must not become -inf.
+// are rows. Backward, attention_prepare comes first: it gives each query's exponent and delta, the
+// sum of out * grad_out. Heads of q that share one of k come one after the other where keys are
+// rows. Exponents are of 2: scores are multiplied by log2(e), where a mask is added after the
+// largest is subtracted, since the lowest finite number, which masks may have in whole rows, must
+// not become -inf.
+//
+// There are two ways backward. attention_queries and attention_keys make each sum by one warp in
+// the order of the columns: the same bits every time, for which they compute scores and gradients
+// of weights twice, seven products in all. attention_gradients computes them once (FlashAttention
+// 2: Dao, 2023): gradients of scores, of a half type, go through shared memory, each warp
+// multiplies a part of them by the keys of the block, and blocks add what they have of grad_q by
+// atomics, in f32 and in any order. attention_finish rounds these sums.
 //
 // The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
 // has neighbouring ones, whose part of a mask it reads at once and which one block of random
@@ -35,8 +41,10 @@ struct AttentionMatrix {
 // Mirrors the struct in codegen/attention.h.
 struct AttentionArgs {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  // exponents (of lse, as base_of() has them) and delta: (batch, head, query) without gaps.
-  f32 *lse, *exponents, *delta;
+  f32* lse;
+  // (batch, head, query) without gaps: the exponent (of lse, as base_of() has it) and delta.
+  Vec<f32, 2>* numbers;
+  f32* sums;  // of grad_q, as sums_of() has them
   i64 lse_batch, lse_head, lse_row;
   const void* mask;
   i64 mask_batch, mask_head, mask_query, mask_key;
@@ -81,6 +89,10 @@ struct Attention {
   static const int kForwardShared = kKept + 2 * kStage;
   static const int kQueriesShared = kKept + kKeptValues + 2 * kStage;
   static const int kKeysShared = kQueriesShared + 2 * kColumns * 2 * int(sizeof(f32));
+  // Gradients of scores, a line for each key.
+  static const int kScorePitch = kColumns * int(sizeof(T)) + 16;
+  static const int kGradientsShared = kKeysShared + kRows * kScorePitch;
+  static const int kPrepareShared = 0, kFinishShared = 0;
 
   typedef f32 Scores[kRowTiles][kTiles][4];
   typedef f32 Sums[kRowTiles][kDim / 8][4];
@@ -349,60 +361,82 @@ struct Attention {
       finish_scores<kKeyRows, false>(a, mask, s, row, column, lane);
   }
 
+  // Whether dropout keeps kCount neighbouring weights, as bits, from number `first` on; kAcross:
+  // which may lie within a block of random numbers.
+  template <int kCount, bool kAcross, class Stream>
+  DEVICE u32 draw_run(const AttentionArgs& a, const Stream& stream, u64 first) {
+    u32 bits = 0;
+#pragma unroll
+    for (int b = 0; b < kCount / 4 + kAcross; ++b) {
+      const Lanes lanes = stream.block(first / 4 + b);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) bits |= u32(lanes.v[j] <= a.last) << (4 * b + j);
+    }
+    return kAcross ? bits >> first % 4 & ((1u << kCount) - 1) : bits;
+  }
   // Bit 4n + i of word m: whether dropout keeps weight i of tile (m, n). `head`: the number of the
-  // head in the batch.
-  template <bool kKeyRows>
+  // head in the batch. kAcross: rows of the scores begin anywhere in blocks of random numbers.
+  template <bool kKeyRows, bool kAcross>
   DEVICE void draw(const AttentionArgs& a, u32 (&kept)[kRowTiles], i64 head, i32 row, i32 column,
                    i32 lane) {
+    constexpr int kCount = kRun<kKeyRows>;
     const BlockStream<kDropout == AttentionDropout::moved> stream(a.block, a.seed, a.state);
-    const auto number = [&](Position p) {
-      return (u64(head) * u64(a.queries) + u64(p.query)) * u64(a.keys) + u64(p.key);
-    };
+    const Position at = position<kKeyRows>(row, column, 0, 0, 0, lane);
+    const u64 first = (u64(head) * u64(a.queries) + u64(at.query)) * u64(a.keys) + u64(at.key);
+    // So many queries further on.
+    const auto number = [&](int queries) { return first + u64(u32(queries)) * u32(a.keys); };
+    if constexpr (!kKeyRows) {
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) kept[m] = 0;
-    if (a.keys % 4 != 0) {
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll 1
-        for (int i = 0; i < 4 * kTiles; ++i) {
-          const u64 at = number(position<kKeyRows>(row, column, m, i / 4, i % 4, lane));
-          const Lanes lanes = stream.block(at / 4);
-          const u32 j = u32(at % 4), low = j & 1 ? lanes.v[1] : lanes.v[0],
-                    high = j & 1 ? lanes.v[3] : lanes.v[2];
-          kept[m] |= u32((j & 2 ? high : low) <= a.last) << i;
-        }
-    } else if constexpr (!kKeyRows) {
-      // Two neighbouring tiles have four keys of one block.
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m)
+      for (int m = 0; m < kRowTiles; ++m) {
+        kept[m] = 0;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const u64 first = number(position<false>(row, column, m, 0, 2 * h, lane)) / 4;
-#pragma unroll
-          for (int n = 0; n < kTiles; n += 2) {
-            const Lanes lanes = stream.block(first + n / 2);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-              kept[m] |= u32(lanes.v[j] <= a.last) << (4 * (n + j / 2) + 2 * h + j % 2);
-          }
+          u32 bits = draw_run<kCount, kAcross>(a, stream, number(16 * m + 8 * h));
+          // Pairs of bits to every fourth place.
+          bits = (bits | bits << 8) & 0x00ff00ffu;
+          bits = (bits | bits << 4) & 0x0f0f0f0fu;
+          bits = (bits | bits << 2) & 0x33333333u;
+          kept[m] |= bits << 2 * h;
         }
+      }
     } else {
-      // The rows of a lane have four keys of one block, or the first or last two of them.
+      // Four bits for each tile, those of neighbouring keys: for the first of a lane's two queries,
+      // and for the second.
+      u32 words[2] = {0, 0};
+      if constexpr (kCount < 4 && !kAcross) {
+        // Two lanes have halves of the same blocks: one draws for the first query, one for the
+        // second.
+        const i32 half = lane / 4 % 2;
+        u32 own = 0;
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n)
+        for (int n = 0; n < kTiles; ++n)
+          own |= draw_run<4, false>(a, stream, number(8 * n) + u64(half * a.keys)) << 4 * n;
+        const u32 other = __shfl_xor_sync(~0u, own, 4);
+        words[0] = (half ? other : own) >> 2 * half;
+        words[1] = (half ? own : other) >> 2 * half;
+      } else {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const u64 at = number(position<true>(row, column, 0, n, e, lane));
-          const Lanes lanes = stream.block(at / 4);
+        for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-          for (int j = 0; j < 2 * kRowTiles; ++j) {
-            const u32 v = kRowTiles == 1 && at % 4 != 0 ? lanes.v[(2 + j) % 4] : lanes.v[j];
-            kept[j / 2] |= u32(v <= a.last) << (4 * n + j % 2 * 2 + e);
-          }
-        }
+          for (int e = 0; e < 2; ++e)
+            words[e] |= draw_run<4, kAcross>(a, stream, number(8 * n + e)) << 4 * n;
+      }
+      // Bits of one word to every second place.
+      const auto apart = [](u32 v) { return (v & 0x11111111u) | (v & 0x22222222u) << 1; };
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+        kept[m] = apart(words[0] >> 2 * m) | apart(words[1] >> 2 * m) << 1;
     }
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) kept[m] &= a.any;
+  }
+  template <bool kKeyRows>
+  DEVICE void draw(const AttentionArgs& a, u32 (&kept)[kRowTiles], i64 head, i32 row, i32 column,
+                   i32 lane) {
+    if (a.keys % 4 != 0)
+      draw<kKeyRows, true>(a, kept, head, row, column, lane);
+    else
+      draw<kKeyRows, false>(a, kept, head, row, column, lane);
   }
 
   DEVICE f32 quad_max(f32 v) {
@@ -521,7 +555,7 @@ struct Attention {
                 for (int i = 2 * h; i < 2 * h + 2; ++i) {
                   const f32 p = weight_of(s[m][n][i], exponents, base);
                   sum += p;
-                  s[m][n][i] = dropped(a, p, kept, m, n, i);
+                  s[m][n][i] = dropped(p, kept, m, n, i);
                 }
               total[m][h] = total[m][h] * fade + sum;
 #pragma unroll
@@ -537,7 +571,7 @@ struct Attention {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const f32 all = quad_sum(total[m][h]);
-        factor[m][h] = all == 0.0f ? 0.0f : 1.0f / all;
+        factor[m][h] = all == 0.0f ? 0.0f : kept_scale(a) / all;
         const i32 query = row + 16 * m + 8 * h + lane / 4;
         if (a.lse && lane % 4 == 0 && query < a.queries) {
           const f32 base = base_of(largest[m][h], exponents);
@@ -561,11 +595,13 @@ struct Attention {
 #pragma unroll
         for (int i = 0; i < 4; ++i) s[m][n][i] = weight_of(s[m][n][i], exponents, lse(m, n, i));
   }
-  // What dropout makes of an element: of a weight, and of the gradient of one.
-  DEVICE f32 dropped(const AttentionArgs& a, f32 v, const u32 (&kept)[kRowTiles], int m, int n,
-                     int i) {
+  // What dropout makes of an element, of a weight or of the gradient of one, but for its scale.
+  DEVICE f32 dropped(f32 v, const u32 (&kept)[kRowTiles], int m, int n, int i) {
     if constexpr (kDropout == AttentionDropout::none) return v;
-    return kept[m] >> (4 * n + i) & 1 ? v * a.kept_scale : 0.0f;
+    return kept[m] >> (4 * n + i) & 1 ? v : 0.0f;
+  }
+  DEVICE f32 kept_scale(const AttentionArgs& a) {
+    return kDropout == AttentionDropout::none ? 1.0f : a.kept_scale;
   }
   // Weights become the gradients of scores; `grads` are those of the weights after dropout.
   template <class Delta>
@@ -577,7 +613,112 @@ struct Attention {
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          s[m][n][i] *= dropped(a, grads[m][n][i], kept, m, n, i) - delta(m, n, i);
+          s[m][n][i] *= dropped(grads[m][n][i], kept, m, n, i) * kept_scale(a) - delta(m, n, i);
+  }
+
+  // The sums of grad_q for tile `tile` of 16 queries, as lanes have them: those of two neighbouring
+  // tiles (Note [Fragments]) side by side, for the upper eight queries and then the lower ones.
+  DEVICE Vec<f32, 4>* sums_of(const AttentionArgs& a, i64 head, i32 tile, i32 lane) {
+    return reinterpret_cast<Vec<f32, 4>*>(a.sums) +
+           (head * ((a.queries + 15) / 16) + tile) * (4 * kDim) + lane;
+  }
+
+  // What the other kernels of the backward pass read of each query, and zeros to add to.
+  DEVICE void prepare(const AttentionArgs& a, char*) {
+    const Place at = place_of(a, a.queries, a.heads, false);
+    const i32 lane = i32(threadIdx.x) % 32, row = at.first + i32(threadIdx.x) / 32 * kWarpRows;
+    const T *const out = matrix(a.out, at.batch, at.head), *const grads = matrix(a.grad_out,
+                                                                                 at.batch, at.head);
+    constexpr int kChunk = kVector ? 16 / int(sizeof(T)) : 1, kAcross = 8;
+    typedef Vec<T, kChunk> Chunk;
+#pragma unroll
+    for (int line = 0; line < kWarpRows; line += 32 / kAcross) {
+      const i32 query = row + line + lane / kAcross;
+      f32 sum = 0;
+      if (query < a.queries)
+        for (i32 d = lane % kAcross * kChunk; d < a.value_dim; d += kAcross * kChunk) {
+          const Chunk x = *reinterpret_cast<const Chunk*>(out + query * a.out.row + d),
+                      y = *reinterpret_cast<const Chunk*>(grads + query * a.grad_out.row + d);
+#pragma unroll
+          for (int i = 0; i < kChunk; ++i) sum += to_compute(x.v[i]) * to_compute(y.v[i]);
+        }
+      sum = quad_sum(sum);
+      sum += __shfl_xor_sync(~0u, sum, 4);
+      if (query < a.queries && lane % kAcross == 0) {
+        const f32 lse = a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row];
+        a.numbers[at.number * a.queries + query] = {{base_of(lse, kAdds ? 1 : kLog2E), sum}};
+      }
+    }
+    if (a.sums)
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+        if (row + 16 * m < a.queries)
+#pragma unroll
+          for (int i = 0; i < kDim / 8; ++i)
+            sums_of(a, at.number, row / 16 + m, lane)[32 * i] = Vec<f32, 4>{};
+  }
+
+  // grad_q from its sums.
+  DEVICE void finish(const AttentionArgs& a, char*) {
+    const Place at = place_of(a, a.queries, a.heads, false);
+    const i32 lane = i32(threadIdx.x) % 32, row = at.first + i32(threadIdx.x) / 32 * kWarpRows;
+    Sums sums;
+    f32 factor[kRowTiles][2];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      factor[m][0] = factor[m][1] = a.scale;
+      if (row + 16 * m < a.queries)
+#pragma unroll
+        for (int i = 0; i < kDim / 8; ++i) {
+          const Vec<f32, 4> v = sums_of(a, at.number, row / 16 + m, lane)[32 * i];
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sums[m][i / 2 * 2 + j / 2][i % 2 * 2 + j % 2] = v.v[j];
+        }
+    }
+    store_rows<kDim, false>(matrix(a.grad_q, at.batch, at.head), a.grad_q.row, row, a.queries,
+                            a.dim, sums, factor, lane);
+  }
+
+  // Adds what the first `lines` keys of a block, a multiple of 16, give to grad_q of a tile of
+  // queries, from gradients of scores that all warps have written.
+  DEVICE void add_to_queries(const AttentionArgs& a, i64 head, i32 column, const char* scores,
+                             const char* keys, i32 lines, i32 lane) {
+    constexpr int kDown = kColumns / 16, kAcross = kWarps / kDown, kAll = kDim / 16,
+                  kPairs = (kAll + kAcross - 1) / kAcross;
+    static_assert(kWarps % kDown == 0, "each warp has 16 queries");
+    const i32 warp = i32(threadIdx.x) / 32, tile = warp % kDown, first = warp / kDown;
+    if (column + 16 * tile >= a.queries) return;
+    f32 part[1][2 * kPairs][4];
+#pragma unroll
+    for (int n = 0; n < 2 * kPairs; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) part[0][n][i] = 0;
+#pragma unroll
+    for (int k = 0; k < kRows; k += 16) {
+      if (kCausal && k >= lines) break;
+      typename Tile::A of_scores[1];
+      Tile::template load_transposed<kScorePitch>(of_scores[0],
+                                                  scores + k * kScorePitch + tile * 32, lane);
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p) {
+        const i32 pair = first + p * kAcross;
+        if (kAll % kAcross != 0 && pair >= kAll) break;
+        typename Tile::B b[2];
+        Tile::template load_rows<kPitch>(b, keys + k * kPitch + pair * 32, lane);
+        Tile::multiply(part, 2 * p, of_scores, b);
+      }
+    }
+    Vec<f32, 4>* const to = sums_of(a, head, column / 16 + tile, lane);
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const i32 pair = first + p * kAcross;
+      if (kAll % kAcross != 0 && pair >= kAll) break;
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        add_atomically(to + (2 * pair + h) * 32,
+                       {{part[0][2 * p][2 * h], part[0][2 * p][2 * h + 1],
+                         part[0][2 * p + 1][2 * h], part[0][2 * p + 1][2 * h + 1]}});
+    }
   }
 
   DEVICE void queries(const AttentionArgs& a, char* shared) {
@@ -594,32 +735,17 @@ struct Attention {
     const M* const mask = mask_of(a, at.batch, at.head);
 
     f32 exponent[kRowTiles][2], delta[kRowTiles][2];
-    const auto prepare = [&] {
-      const T* const out = matrix(a.out, at.batch, at.head);
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m)
+    for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const i32 line = warp_row + 16 * m + 8 * h + lane / 4, query = at.first + line;
-          f32 sum = 0;
-          if (query < a.queries)
-#pragma unroll 8
-            for (i32 d = lane % 4; d < a.value_dim; d += 4)
-              sum += to_compute(out[query * a.out.row + d]) *
-                     to_compute(reinterpret_cast<const T*>(grads + line * kValuePitch)[d]);
-          delta[m][h] = quad_sum(sum);
-          exponent[m][h] = 0;
-          if (query < a.queries) {
-            exponent[m][h] =
-                base_of(a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row],
-                        kAdds ? 1 : kLog2E);
-            if (lane % 4 == 0) {
-              a.exponents[at.number * a.queries + query] = exponent[m][h];
-              a.delta[at.number * a.queries + query] = delta[m][h];
-            }
-          }
+      for (int h = 0; h < 2; ++h) {
+        const i32 query = row + 16 * m + 8 * h + lane / 4;
+        exponent[m][h] = delta[m][h] = 0;
+        if (query < a.queries) {
+          const Vec<f32, 2> numbers = a.numbers[at.number * a.queries + query];
+          exponent[m][h] = numbers.v[0], delta[m][h] = numbers.v[1];
         }
-    };
+      }
 
     Sums sums;
     clear(sums);
@@ -627,7 +753,6 @@ struct Attention {
         steps_of(seen_keys(a, at.first)), shared + kKept + kKeptValues, kStage,
         [&](i32 step, char* stage) { load_keys(a, k, v, step * kColumns, stage); },
         [&](i32 step, const char* stage) {
-          if (step == 0) prepare();
           const i32 column = step * kColumns;
           if (kCausal && column > row + kWarpRows - 1) return;
           MaskTile<false> hides;
@@ -650,7 +775,12 @@ struct Attention {
                             a.dim, sums, factor, lane);
   }
 
-  DEVICE void keys(const AttentionArgs& a, char* shared) {
+  DEVICE void keys(const AttentionArgs& a, char* shared) { stream_queries<false>(a, shared); }
+  DEVICE void gradients(const AttentionArgs& a, char* shared) { stream_queries<true>(a, shared); }
+
+  // kQueries: grad_q too.
+  template <bool kQueries>
+  DEVICE void stream_queries(const AttentionArgs& a, char* shared) {
     const i32 kv_heads = a.heads / a.group;
     const Place at = place_of(a, a.keys, kv_heads, false);
     const i32 lane = i32(threadIdx.x) % 32, warp_row = i32(threadIdx.x) / 32 * kWarpRows,
@@ -676,6 +806,52 @@ struct Attention {
         if (first >= end) first = begin, ++head;
       }
     };
+    char* const scores = shared + kKeysShared;
+    const auto compute = [&](i32 head, i64 number, i32 column, const char* stage) {
+      const M* const mask = mask_of(a, at.batch, head);
+      typedef Vec<f32, 4> Quad;  // exponents and deltas of two queries
+      const Quad* const numbers = reinterpret_cast<const Quad*>(stage + kStage) + lane % 4;
+      MaskTile<true> hides;
+      hides.load(a, mask, row, column, lane);
+      u32 kept[kRowTiles];
+      if constexpr (kDropout != AttentionDropout::none)
+        draw<true>(a, kept, number, row, column, lane);
+      Scores s, g;
+      multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
+      finish_scores<true>(a, hides, s, row, column, lane);
+      make_weights(a, s, [&](int, int n, int i) { return numbers[4 * n].v[i % 2 * 2]; });
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) g[m][n][i] = dropped(s[m][n][i], kept, m, n, i);
+      accumulate<kValueDim>(value_sums, g, stage + kColumns * kPitch, lane);
+      multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
+                          lane);
+      make_gradients(a, s, g, kept,
+                     [&](int, int n, int i) { return numbers[4 * n].v[i % 2 * 2 + 1]; });
+      // Lines beyond the last query are zeros, but a key times 0 may be NaN.
+      if (column + kColumns > a.queries)
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              if (column + 8 * n + lane % 4 * 2 + i % 2 >= a.queries) s[m][n][i] = 0;
+      if constexpr (kQueries)
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+              *reinterpret_cast<u32*>(
+                  scores + (warp_row + 16 * m + 8 * h + lane / 4) * kScorePitch + n * 16 +
+                  lane % 4 * 4) = pack_pair(s[m][n][2 * h], s[m][n][2 * h + 1], T());
+      accumulate<kDim>(sums, s, stage, lane);
+    };
     const i32 begin = first_step * kColumns;
     Step loaded{at.head * a.group, begin}, computed = loaded;
     stream(
@@ -688,61 +864,34 @@ struct Attention {
           load_lines<kColumns, kValueDim>(stage + kColumns * kPitch,
                                           matrix(a.grad_out, at.batch, head), a.grad_out.row, first,
                                           a.queries, a.value_dim);
-          const i64 number = (i64(at.batch) * a.heads + head) * a.queries;
-          for (i32 i = i32(threadIdx.x); i < 2 * kColumns; i += kThreads) {
-            const i32 query = first + i % kColumns;
+          const Vec<f32, 2>* const numbers =
+              a.numbers + (i64(at.batch) * a.heads + head) * a.queries;
+          const i32 line = i32(threadIdx.x), query = first + line;
+          if (line < kColumns) {
             const bool inside = query < a.queries;
-            const f32* const from = (i < kColumns ? a.exponents : a.delta) + number;
-            copy_async<4>(stage + kStage + i * 4, inside ? from + query : from, inside);
+            copy_async<8>(stage + kStage + line * 8, inside ? numbers + query : numbers, inside);
           }
         },
         [&](i32, const char* stage) {
           const i32 head = computed.head, column = computed.first;
           computed.next(begin, a.queries);
-          if (kCausal && row > column + kColumns - 1) return;
-          const M* const mask = mask_of(a, at.batch, head);
-          typedef Vec<f32, 2> Pair;
-          const Pair* const numbers = reinterpret_cast<const Pair*>(stage + kStage) + lane % 4;
-          MaskTile<true> hides;
-          hides.load(a, mask, row, column, lane);
           const i64 number = i64(at.batch) * a.heads + head;
-          u32 kept[kRowTiles];
-          if constexpr (kDropout != AttentionDropout::none)
-            draw<true>(a, kept, number, row, column, lane);
-          Scores s, g;
-          multiply<kDim>(s, shared + warp_row * kPitch, stage, lane);
-          finish_scores<true>(a, hides, s, row, column, lane);
-          make_weights(a, s, [&](int, int n, int i) { return numbers[4 * n].v[i % 2]; });
-#pragma unroll
-          for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-            for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-              for (int i = 0; i < 4; ++i) g[m][n][i] = dropped(a, s[m][n][i], kept, m, n, i);
-          accumulate<kValueDim>(value_sums, g, stage + kColumns * kPitch, lane);
-          multiply<kValueDim>(g, shared + kKept + warp_row * kValuePitch, stage + kColumns * kPitch,
-                              lane);
-          make_gradients(a, s, g, kept,
-                         [&](int, int n, int i) { return numbers[kColumns / 2 + 4 * n].v[i % 2]; });
-          // Lines beyond the last query are zeros, but a key times 0 may be NaN.
-          if (column + kColumns > a.queries)
-#pragma unroll
-            for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-              for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                  if (column + 8 * n + lane % 4 * 2 + i % 2 >= a.queries) s[m][n][i] = 0;
-          accumulate<kDim>(sums, s, stage, lane);
+          if (!kCausal || row < column + kColumns) compute(head, number, column, stage);
+          if constexpr (kQueries) {
+            __syncthreads();
+            // Warps whose keys nobody sees have written nothing.
+            const i32 seen = (column + kColumns - at.first + kWarpRows - 1) / kWarpRows * kWarpRows;
+            add_to_queries(a, number, column, scores, shared, min(seen, kRows), lane);
+          }
         });
-    f32 factor[kRowTiles][2], one[kRowTiles][2];
+    f32 factor[kRowTiles][2], kept[kRowTiles][2];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) factor[m][h] = a.scale, one[m][h] = 1;
+      for (int h = 0; h < 2; ++h) factor[m][h] = a.scale, kept[m][h] = kept_scale(a);
     store_rows<kDim, true>(matrix(a.grad_k, at.batch, at.head), a.grad_k.row, row, a.keys, a.dim,
                            sums, factor, lane);
     store_rows<kValueDim, true>(matrix(a.grad_v, at.batch, at.head), a.grad_v.row, row, a.keys,
-                                a.value_dim, value_sums, one, lane);
+                                a.value_dim, value_sums, kept, lane);
   }
 };

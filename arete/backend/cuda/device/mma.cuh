@@ -63,6 +63,17 @@ DEVICE void copy_async(char* to, const void* from, bool inside) {
                  : "memory");
 }
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Of four numbers each one by itself, in any order with those of others.
+DEVICE void add_atomically(Vec<f32, 4>* to, const Vec<f32, 4>& v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.v[0]),
+               "f"(v.v[1]), "f"(v.v[2]), "f"(v.v[3])
+               : "memory");
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) atomicAdd(&to->v[i], v.v[i]);
+#endif
+}
 DEVICE u32 round_to_tf32(f32 v) {
   u32 r;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
@@ -128,6 +139,13 @@ struct Tiles {
   DEVICE void load(A& a, const char* at, i32 lane) {
     u32 words[4];
     ldmatrix(words, at + lane % 16 * kPitch + lane / 16 * 16);
+    A::set(a, words, T());
+  }
+  /// A of a half type: 16 lines from `at` on that run across k.
+  template <int kPitch>
+  DEVICE void load_transposed(A& a, const char* at, i32 lane) {
+    u32 words[4];
+    ldmatrix_transposed(words, at + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 16);
     A::set(a, words, T());
   }
   /// B, two of them: 16 lines, along k, each of which is a column.
