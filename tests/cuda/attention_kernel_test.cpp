@@ -430,5 +430,16 @@ TEST(AttentionKernels, DropoutDrawsTheNumbersOfThePositions) {
       {.queries = 33, .keys = 34, .dropout = 1});
 }
 
+TEST(AttentionKernels, HalfTypesFitIntoTheSharedMemoryOfSmallGpus) {
+  typedef AttentionKernel K;
+  for (K::Pass pass : {K::Pass::forward, K::Pass::prepare, K::Pass::queries, K::Pass::keys,
+                       K::Pass::gradients, K::Pass::finish})
+    for (int dim : {16, 64, 80, 128}) {
+      const K k{
+          .pass = pass, .dtype = kBFloat16, .dim = dim, .value_dim = dim, .most_shared = 99 << 10};
+      EXPECT_LE(k.shared_bytes(), k.most_shared) << int(pass) << ", " << dim;
+    }
+}
+
 }  // namespace
 }  // namespace arete::cuda

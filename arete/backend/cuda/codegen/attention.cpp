@@ -19,17 +19,17 @@ AttentionKernel::Layout AttentionKernel::layout() const {
     Layout layout;
   };
   static constexpr Choice kChoices[] = {
-      {true, false, Pass::forward, {4, 2, 32, 1}},  {true, false, Pass::queries, {4, 2, 32, 2}},
-      {true, false, Pass::queries, {4, 1, 32, 3}},  {true, false, Pass::keys, {4, 2, 32, 2}},
-      {true, false, Pass::keys, {4, 1, 32, 3}},     {true, true, Pass::forward, {8, 1, 64, 1}},
-      {true, true, Pass::forward, {4, 1, 32, 1}},   {true, true, Pass::queries, {8, 1, 32, 1}},
-      {true, true, Pass::queries, {4, 1, 32, 1}},   {true, true, Pass::keys, {8, 1, 32, 1}},
-      {true, true, Pass::keys, {4, 1, 32, 1}},      {false, false, Pass::forward, {4, 2, 64, 2}},
-      {false, false, Pass::queries, {4, 2, 64, 2}}, {false, false, Pass::keys, {4, 2, 32, 2}},
-      {false, true, Pass::forward, {4, 2, 32, 1}},  {false, true, Pass::queries, {4, 2, 32, 1}},
-      {false, true, Pass::queries, {4, 1, 32, 2}},  {false, true, Pass::keys, {4, 1, 64, 2}},
-      {false, true, Pass::keys, {4, 1, 32, 2}},     {false, false, Pass::gradients, {4, 2, 32, 2}},
-      {false, true, Pass::gradients, {8, 1, 64, 1}}};
+      {true, false, Pass::forward, {4, 2, 32, 1}},   {true, false, Pass::queries, {4, 2, 32, 2}},
+      {true, false, Pass::queries, {4, 1, 32, 3}},   {true, false, Pass::keys, {4, 2, 32, 2}},
+      {true, false, Pass::keys, {4, 1, 32, 3}},      {true, true, Pass::forward, {8, 1, 64, 1}},
+      {true, true, Pass::forward, {4, 1, 32, 1}},    {true, true, Pass::queries, {8, 1, 32, 1}},
+      {true, true, Pass::queries, {4, 1, 32, 1}},    {true, true, Pass::keys, {8, 1, 32, 1}},
+      {true, true, Pass::keys, {4, 1, 32, 1}},       {false, false, Pass::forward, {4, 2, 64, 2}},
+      {false, false, Pass::queries, {4, 2, 64, 2}},  {false, false, Pass::keys, {4, 2, 32, 2}},
+      {false, true, Pass::forward, {4, 2, 32, 1}},   {false, true, Pass::queries, {4, 2, 32, 1}},
+      {false, true, Pass::queries, {4, 1, 32, 2}},   {false, true, Pass::keys, {4, 1, 64, 2}},
+      {false, true, Pass::keys, {4, 1, 32, 2}},      {false, false, Pass::gradients, {4, 2, 32, 2}},
+      {false, true, Pass::gradients, {8, 1, 64, 1}}, {false, true, Pass::gradients, {4, 1, 32, 2}}};
   // These look at no columns.
   if (pass == Pass::prepare || pass == Pass::finish) return {4, 1, 16, 4};
   const bool f32 = dtype == kFloat32, wide = std::max(dim, value_dim) > 64;
