@@ -16,6 +16,18 @@
 
 namespace arete {
 namespace ops {
+
+void check_dtypes(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  ARETE_CHECK(
+      x.dtype() == w.dtype(),
+      TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and weight type (" +
+                        std::string(name_of(w.dtype())) + ") should be the same"));
+  ARETE_CHECK(!bias.defined() || bias.dtype() == x.dtype(),
+              TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and bias type (" +
+                                (bias.defined() ? std::string(name_of(bias.dtype())) : "") +
+                                ") should be the same"));
+}
+
 namespace {
 
 using Pass = prim::ConvArgs::Pass;
@@ -55,17 +67,6 @@ void check_geometry(const char* op, const ConvParams& c, int spatial) {
   ARETE_CHECK(c.groups > 0, ValueError(op, "non-positive groups is not supported")
                                 .argument("groups")
                                 .got(std::to_string(c.groups)));
-}
-
-void check_dtypes(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  ARETE_CHECK(
-      x.dtype() == w.dtype(),
-      TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and weight type (" +
-                        std::string(name_of(w.dtype())) + ") should be the same"));
-  ARETE_CHECK(!bias.defined() || bias.dtype() == x.dtype(),
-              TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and bias type (" +
-                                (bias.defined() ? std::string(name_of(bias.dtype())) : "") +
-                                ") should be the same"));
 }
 
 void check_operands(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,

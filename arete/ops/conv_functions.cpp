@@ -7,6 +7,7 @@
 #include "arete/ops/conv.h"
 #include "arete/ops/conv_internal.h"
 #include "arete/ops/filling.h"
+#include "arete/ops/over.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
@@ -113,6 +114,7 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
   const char* op = name.c_str();
   check_weight(w, spatial, op);
   const Tensor x = batched(input, spatial, op);
+  check_dtypes(op, x, w, bias);
   const ConvParams c{spread(stride, spatial, op, "stride"), spread(padding, spatial, op, "padding"),
                      spread(dilation, spatial, op, "dilation"), groups};
   const Shape extra = spread(output_padding, spatial, op, "output_padding");
@@ -167,7 +169,7 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
   if (bias.defined()) {
     Shape b(size_t(spatial + 1), 1);
     b[0] = channels;
-    y = y.add(bias.view(b));
+    y = call_over(std::move(y), "add", {bias.view(b), Scalar(1)});
   }
   return x.is_same(input) ? y : y.squeeze(0);
 }

@@ -29,6 +29,9 @@ ConvParams params_of(const C& call, size_t at) {
           call.integer(at + 3)};
 }
 
+/// TypeError unless input, weight and bias (if there is one) have one dtype.
+void check_dtypes(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias);
+
 Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias,
                            const ConvParams& c);
 /// The gradient of x, of sizes input_size, from that of y; in channels-last order if asked for, or

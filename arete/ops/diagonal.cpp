@@ -152,17 +152,17 @@ void infer_places(const Call& c, OutputSpecs& out) {
   out.push_back({{2, stairs_of(c, lower).count}, dtype, c.has(4) ? c[4].device() : kCPU, {}});
 }
 
-// Inputs: the number of an element. Parameters: whole and width of the stairs, the first column of
-// an upper triangle, or the rows and the number of elements of a lower one.
-const expr::Program& places_program(DType number, DType dtype, bool lower, bool has_whole) {
+// Inputs: those of count_positions(). Parameters: whole and width of the stairs, the first column
+// of an upper triangle, or the rows and the number of elements of a lower one.
+const expr::Program& places_program(DType dtype, bool lower, bool has_whole) {
   using expr::Type;
   using expr::Value;
   static auto& cache = *new expr::ProgramCache;
   return cache.get(
-      pack_key({int(number), int(dtype), lower, has_whole}), {number},
+      pack_key({int(dtype), lower, has_whole}), {kCountedDType, kCountedDType},
       std::vector<Type>(lower ? 4 : 3, Type::i64), {dtype, dtype}, [&](std::span<const Value> v) {
-        const Value whole = v[1], width = v[2], given = expr::cast(v[0], Type::i64);
-        const Value k = lower ? v[4] - 1.0 - given : given;
+        const Value whole = v[2], width = v[3], given = counted_position(v, Type::i64);
+        const Value k = lower ? v[5] - 1.0 - given : given;
         const TrianglePlace place(has_whole ? expr::max(k - whole * width, 0.0) : k, width);
         Value row = place.row, fallen = place.row, within = place.within;
         if (has_whole) {
@@ -171,8 +171,8 @@ const expr::Program& places_program(DType number, DType dtype, bool lower, bool 
           fallen = expr::where(is_whole, 0.0, fallen);
           within = expr::where(is_whole, k - of_whole * width, within);
         }
-        return lower ? std::vector{v[3] - 1.0 - row, width - fallen - 1.0 - within}
-                     : std::vector{row, v[3] + fallen + within};
+        return lower ? std::vector{v[4] - 1.0 - row, width - fallen - 1.0 - within}
+                     : std::vector{row, v[4] + fallen + within};
       });
 }
 
@@ -203,13 +203,10 @@ void lower_places(const Call& c, std::span<const Tensor> out, prim::Primitives& 
                                   {.i = stairs.width},
                                   {.i = lower ? c.integer(0) : std::max<int64_t>(stairs.offset, 0)},
                                   {.i = stairs.count}};
-  count_positions(p, columns, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-    const prim::View outputs[] = {stretch_of(rows, begin, sizes),
-                                  stretch_of(columns, begin, sizes)};
-    p.pointwise({&places_program(at.dtype, out[0].dtype(), lower, stairs.whole > 0),
-                 {&at, 1},
-                 outputs,
-                 {params, lower ? size_t(4) : size_t(3)}});
+  const expr::Program& program = places_program(out[0].dtype(), lower, stairs.whole > 0);
+  count_positions(p, stairs.count, [&](std::span<const prim::View> at, Stretch& stretch) {
+    const prim::View outputs[] = {stretch.of(rows), stretch.of(columns)};
+    p.pointwise({&program, at, outputs, {params, lower ? size_t(4) : size_t(3)}});
   });
 }
 

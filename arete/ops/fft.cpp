@@ -205,17 +205,15 @@ void lower_frequencies(const Call& c, std::span<const Tensor> out, prim::Primiti
   // 0, 1, ..., positive - 1, and then those below zero, -1 being the last.
   const expr::Literal params[] = {
       {.f = double(positive)}, {.f = double(all)}, {.f = 1 / (double(n) * c.real(1))}};
-  count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-    const prim::View part = stretch_of(y, begin, sizes);
-    p.pointwise({.program = &cache.get(pack_key({int(at.dtype), int(y.dtype)}), {at.dtype},
-                                       std::vector(3, expr::Type::f64), {y.dtype},
-                                       [](std::span<const expr::Value> v) {
-                                         const expr::Value k = cast(v[0], expr::Type::f64);
-                                         return std::vector{where(k < v[1], k, k - v[2]) * v[3]};
-                                       }),
-                 .inputs = {&at, 1},
-                 .outputs = {&part, 1},
-                 .params = params});
+  const expr::Program& program =
+      cache.get(uint64_t(y.dtype), {kCountedDType, kCountedDType}, std::vector(3, expr::Type::f64),
+                {y.dtype}, [](std::span<const expr::Value> v) {
+                  const expr::Value k = counted_position(v, expr::Type::f64);
+                  return std::vector{where(k < v[2], k, k - v[3]) * v[4]};
+                });
+  count_positions(p, all, [&](std::span<const prim::View> at, Stretch& stretch) {
+    const prim::View part = stretch.of(y);
+    p.pointwise({.program = &program, .inputs = at, .outputs = {&part, 1}, .params = params});
   });
 }
 

@@ -12,15 +12,17 @@ namespace ops {
 namespace {
 
 // A race: category i finishes after an exponential time with rate weight[i]; the first k are a
-// sample without replacement. Categories of weight 0 come last.
+// sample without replacement. Categories of weight 0 come last. Times are drawn in f64, so that
+// many categories seldom draw the same; roots of what is compared lie in the range of f32.
 void sample_without(const Call& c, const Tensor& out, prim::Primitives& p) {
   const Tensor& w = c.tensor(0);
-  const prim::ScratchView key(p, kFloat64, w.sizes()), best(p, kFloat64, out.sizes());
+  const DType kept = w.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const prim::ScratchView key(p, kept, w.sizes()), best(p, kept, out.sizes());
   draw_through(p,
                [](std::span<const expr::Value> v) {
                  const expr::Value weight = expr::cast(v[1], expr::Type::f64);
                  const expr::Value time = expr::max(-expr::log(1.0 - v[0]), 0x1p-54);
-                 return expr::where(weight > 0.0, weight / time, -1.0);
+                 return expr::where(weight > 0.0, expr::sqrt(weight / time), -1.0);
                },
                Distribution::uniform, 0, 1, c[3], key, {}, {view_of(w)});
   p.topk({key, best, view_of(out), int(w.dim()) - 1});

@@ -41,15 +41,15 @@ double scaled_bessel_i0(double x) {
 }
 
 // In f64 whatever the result's dtype: windows are made once, and their tails are small differences.
-const expr::Program& bell_program(Bell bell, DType position, DType out, size_t numbers) {
+const expr::Program& bell_program(Bell bell, DType out, size_t numbers) {
   using expr::Value;
   static auto& cache = *new expr::ProgramCache;
   // The last position, then numbers.
   const std::vector<expr::Type> params(numbers + 1, expr::Type::f64);
-  return cache.get(uint64_t(numbers) << 20 | pack_key({int(bell), int(position), int(out)}),
-                   {position}, params, {out}, [&](std::span<const Value> v) {
-                     const Value k = cast(v[0], expr::Type::f64), last = v[1];
-                     const Value* const a = v.data() + 2;
+  return cache.get(uint64_t(numbers) << 20 | pack_key({int(bell), int(out)}),
+                   {kCountedDType, kCountedDType}, params, {out}, [&](std::span<const Value> v) {
+                     const Value k = counted_position(v, expr::Type::f64), last = v[2];
+                     const Value* const a = v.data() + 3;
                      const double pi = std::numbers::pi;
                      Value y;
                      switch (bell) {
@@ -118,13 +118,11 @@ const OpRecord& signal_window_op =
           for (double number : c.reals(3)) params.push_back({.f = number});
           const Bell bell = bell_of(c).bell;
           if (bell == Bell::kaiser) params.push_back({.f = scaled_bessel_i0(c.reals(3)[0])});
-          const size_t numbers = params.size() - 1;
-          count_positions(p, y, [&](const prim::View& at, int64_t begin, const Shape& sizes) {
-            const prim::View part = stretch_of(y, begin, sizes);
-            p.pointwise({.program = &bell_program(bell, at.dtype, y.dtype, numbers),
-                         .inputs = {&at, 1},
-                         .outputs = {&part, 1},
-                         .params = params});
+          const expr::Program& program = bell_program(bell, y.dtype, params.size() - 1);
+          count_positions(p, n, [&](std::span<const prim::View> at, Stretch& stretch) {
+            const prim::View part = stretch.of(y);
+            p.pointwise(
+                {.program = &program, .inputs = at, .outputs = {&part, 1}, .params = params});
           });
         });
 

@@ -66,23 +66,4 @@ bool are_kept_numbers(const std::byte* address) noexcept {
   return false;
 }
 
-bool counts_to(DType dtype, int64_t n) noexcept {
-  switch (dtype) {
-    case kInt64:
-      return true;
-    case kInt32:
-      return n <= int64_t{1} << 31;
-    case kFloat64:
-      return n <= int64_t{1} << 53;
-    case kFloat32:
-      return n <= int64_t{1} << 24;
-    case kFloat16:
-      return n <= int64_t{1} << 11;
-    case kBFloat16:
-      return n <= int64_t{1} << 8;
-    default:
-      return false;
-  }
-}
-
 }  // namespace arete::prim

@@ -16,9 +16,6 @@ std::byte* kept_numbers(Device device, DType dtype, int64_t count);
 /// Whether they are what lies there.
 bool are_kept_numbers(const std::byte* address) noexcept;
 
-/// Whether a dtype has all of 0, 1, ..., n - 1.
-bool counts_to(DType dtype, int64_t n) noexcept;
-
 /// 0, 1, 2, ... in memory, shown along dimensions of what a program runs over.
 class Positions {
  public:

@@ -50,6 +50,16 @@ def test_gradients_hand_their_temporaries_on(most, call):
     assert peak(call()) <= most * array
 
 
+def test_results_have_no_temporaries_beside_them():
+    images, kernel, bias = torch.rand(4, 16, 64, 64), torch.rand(16, 32, 3, 3), torch.rand(32)
+    result = 4 * 4 * 32 * 66 * 66
+    assert peak(lambda: torch.nn.functional.conv_transpose2d(images, kernel, bias)) <= 1.01 * result
+    for window in (torch.hann_window, torch.kaiser_window, torch.fft.fftfreq):
+        assert peak(lambda: window(1 << 20)) <= 1.01 * (4 << 20)
+    matrices = torch.rand(16, 48, 40)  # factors, their product, and what LAPACK overwrites
+    assert peak(lambda: torch.linalg.pinv(matrices)) <= 4.1 * 4 * matrices.numel()
+
+
 def test_histograms_have_places_of_pieces():
     x = torch.rand(1 << 20)
     assert peak(lambda: torch.histc(x, 10, 0.0, 1.0)) < 1 << 20

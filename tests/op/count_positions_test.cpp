@@ -1,5 +1,4 @@
-// What is computed from the numbers of elements: those that the device keeps, those counted in the
-// result's own memory, and those counted stretch by stretch.
+// What is computed from the numbers of elements: less than a row of them, rows, and what is left.
 #include <gtest/gtest.h>
 
 #include "arete/ops/creation.h"
@@ -11,7 +10,7 @@
 namespace arete {
 namespace {
 
-constexpr int64_t kKept = 1000, kCounted = 100'003, kStretches = (int64_t{1} << 22) + 77;
+constexpr int64_t kShort = 1000, kRow = int64_t{1} << 16, kLong = (int64_t{1} << 22) + 77;
 
 // On the host, by definition.
 Tensor frequencies(int64_t n, DType dtype) {
@@ -24,11 +23,13 @@ Tensor frequencies(int64_t n, DType dtype) {
 TEST(CountPositions, Frequencies) {
   for (const auto& [n, dtype] : {std::pair{int64_t{1}, kFloat32},
                                  {int64_t{2}, kFloat32},
-                                 {kKept, kFloat16},
-                                 {kKept, kFloat64},
-                                 {kCounted, kFloat32},
-                                 {kCounted, kBFloat16},
-                                 {kStretches, kFloat16}}) {
+                                 {kShort, kFloat16},
+                                 {kShort, kFloat64},
+                                 {kRow, kFloat32},
+                                 {kRow + 1, kFloat32},
+                                 {3 * kRow, kBFloat16},
+                                 {kLong, kFloat32},
+                                 {kLong, kFloat16}}) {
     const Tensor found = fft::fftfreq(n, 0.25, TensorOptions(dtype, test::test_device()));
     EXPECT_TRUE(equal(found.cpu(), frequencies(n, dtype))) << n << " " << name_of(dtype);
     const Tensor half = fft::rfftfreq(n, 0.25, TensorOptions(dtype, test::test_device()));

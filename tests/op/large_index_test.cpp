@@ -43,6 +43,27 @@ TEST(LargeIndex, BroadcastViewsNeedNoMemory) {
   EXPECT_EQ(wide.sum().item<double>(), double(int64_t(1) << 32));
 }
 
+// Each element has an index of its own along the first dimension, of more than caches hold.
+TEST(LargeIndex, RowsOfOwnIndices) {
+  constexpr int64_t kRows = 900, kColumns = 8001;
+  if (test::too_large_for_reference(kRows * kColumns)) GTEST_SKIP();
+  const TensorOptions here(kInt64, test::test_device());
+  const Tensor row = arange(kRows, here).unsqueeze(1), column = arange(kColumns, here);
+  const Tensor index = (row * 7 + column * 13).remainder(kRows);
+  const Tensor x = (row * kColumns + column).remainder(1009).to(kFloat32);
+  const Tensor picked = x.gather(0, index);
+  EXPECT_TRUE(equal(picked, (index * kColumns + column).remainder(1009).to(kFloat32)));
+  // In a column 7 r + 13 c goes through all rows once: 7 does not divide their number.
+  const Tensor back = zeros({kRows, kColumns}, TensorOptions(kFloat32, here.device_));
+  EXPECT_TRUE(equal(back.scatter(0, index, picked), x));
+  EXPECT_TRUE(equal(back.scatter_add(0, index, picked).add(x), x * 2));
+  EXPECT_TRUE(
+      equal(ones_like(x)
+                .scatter_add(0, index.sub(index.remainder(2)).div(2).to(kInt64), ones_like(x))
+                .sum(0),
+            full({kColumns}, 2.0 * kRows, back.options())));
+}
+
 TEST(LargeIndex, SizesThatOverflowAreErrors) {
   EXPECT_THROW(empty({int64_t(1) << 40, int64_t(1) << 40}), Error);
   EXPECT_THROW(empty({int64_t(1) << 61}, kFloat64), Error);

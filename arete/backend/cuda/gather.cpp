@@ -36,10 +36,6 @@ void CudaBackend::gather(const prim::GatherArgs& args) {
   }
 
   indexing::GatherArgs a;
-  a.walk = indexing::make_walk(nest);
-  a.out = address_of(args.out.data);
-  a.index = address_of(args.index.data);
-  a.in = address_of(args.in.data);
   a.size = scalar ? 1 : args.in.sizes[size_t(args.dim)];
   a.step = step;
   a.leaves_out = args.leaves_out;
@@ -50,8 +46,14 @@ void CudaBackend::gather(const prim::GatherArgs& args) {
   const bool wide = !nest.fits_32bit();
   const Kernel& k = kernels.get(*this, size_t(2 * piece + wide),
                                 [&] { return indexing::gather_source(size_t(piece), wide); });
-  launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads}, 0,
-         stream, a);
+  walk_in_strips(*this, nest, a.size, [&](const prim::LoopNest& walk) {
+    a.walk = indexing::make_walk(walk);
+    a.out = address_of(walk.operands[0].data);
+    a.index = address_of(walk.operands[1].data);
+    a.in = address_of(walk.operands[2].data);
+    launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads}, 0,
+           stream, a);
+  });
 }
 
 }  // namespace arete::cuda

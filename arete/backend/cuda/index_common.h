@@ -15,6 +15,15 @@ inline uint64_t address_of(const void* p) { return reinterpret_cast<uint64_t>(p)
 inline unsigned blocks_for(int64_t elements, int64_t per_block) {
   return unsigned((elements + per_block - 1) / per_block);
 }
+/// Calls run(walk) for the nest of a gather or scatter, or for each walk that is made instead of it
+/// (Note [Strips] in codegen/index.h).
+template <class Run>
+void walk_in_strips(CudaBackend& backend, const prim::LoopNest& nest, int64_t size,
+                    const Run& run) {
+  const int64_t width = indexing::strip_width(nest, size, backend.limits().l2_bytes);
+  if (width == 0) return run(nest);
+  for (const prim::LoopNest& walk : indexing::strips_of(nest, width)) run(walk);
+}
 /// Where kernels report an index out of range along `dim`.
 inline indexing::ErrorSink error_sink(CudaBackend& backend, const char* op, int dim) {
   return {uint64_t(backend.context().error_address()), address_of(op), dim};

@@ -79,8 +79,16 @@ void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs&
                ? indexing::scatter_set_source(size_of(args.out.dtype), wide)
                : indexing::scatter_source(args.mode, args.out.dtype, wide, bool(args.factors));
   });
-  backend.launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads},
-                 0, stream, a);
+  const auto run = [&](const prim::LoopNest& walk) {
+    a.walk = indexing::make_walk(walk);
+    a.src = address_of(walk.operands[0].data);
+    a.index = address_of(walk.operands[1].data);
+    a.out = address_of(walk.operands[2].data);
+    backend.launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads},
+                   0, stream, a);
+  };
+  if (args.factors) return run(nest);  // they lie as the whole index does
+  walk_in_strips(backend, nest, target.size, run);
 }
 
 // Sorts the elements of index by destination first, stably, so that each destination takes its

@@ -1,5 +1,6 @@
 #include "arete/backend/cuda/codegen/index.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "arete/backend/cuda/codegen/emit.h"
@@ -69,6 +70,36 @@ Walk make_walk(const prim::LoopNest& nest) {
       w.dims[d].divisor = make_divisor(nest.sizes[size_t(d)]);
   }
   return w;
+}
+
+int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes) {
+  constexpr int64_t kFewRows = 32, kWarp = 32;
+  const auto &indices = nest.operands[1], &indexed = nest.operands[2];
+  const int64_t element = int64_t(size_of(indexed.dtype)), columns = nest.sizes[0];
+  const bool lies_so = nest.rank > 1 && nest.rank < kMaxRank && nest.sizes[1] >= kFewRows &&
+                       indices.strides[0] != 0 && indexed.strides[0] == element &&
+                       indexed.strides[1] == 0;
+  if (!lies_so || size * columns * element <= l2_bytes / 2) return 0;
+  const int64_t width = std::max(l2_bytes / 6 / (size * element) / kWarp * kWarp, kWarp);
+  return size * width * element <= l2_bytes / 2 && columns >= 2 * width ? width : 0;
+}
+
+SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width) {
+  SmallVector<prim::LoopNest, 2> walks{nest};
+  const int64_t columns = nest.sizes[0], rest = columns % width;
+  const auto split = [&](auto& of_dims, int64_t inner, int64_t outer) {
+    for (size_t d = size_t(nest.rank); d > 2; --d) of_dims[d] = of_dims[d - 1];
+    of_dims[0] = inner, of_dims[2] = outer;
+  };
+  split(walks[0].sizes, width, columns / width);
+  for (auto& o : walks[0].operands) split(o.strides, o.strides[0], o.strides[0] * width);
+  ++walks[0].rank;
+  if (rest > 0) {
+    walks.push_back(nest);
+    walks[1].sizes[0] = rest;
+    for (auto& o : walks[1].operands) o.data += (columns - rest) * o.strides[0];
+  }
+  return walks;
 }
 
 KernelSource gather_source(size_t bytes, bool wide) {

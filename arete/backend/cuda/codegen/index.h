@@ -30,6 +30,19 @@ struct Walk {
 /// Of a nest with at most three operands.
 Walk make_walk(const prim::LoopNest& nest);
 
+// Note [Strips]
+// Where elements of a row have indices of their own along an outer dimension, neighbours go to rows
+// that lie apart, and of each sector of 32 bytes that is moved one element is used: the others'
+// turns come when other rows are walked, after the cache has lost it. So long rows are walked in
+// strips of columns, each through all rows, as wide as a strip of what is indexed fits in the cache
+// beside those of other blocks.
+
+/// How many columns a strip has where a walk of gather or scatter, whose operand 2 is what is
+/// indexed along a dimension of `size` positions, is to be made in strips; else 0.
+int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes);
+/// All strips as one walk, and what columns are left over.
+SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width);
+
 struct ErrorSink {
   uint64_t record, op;
   int64_t dim;
