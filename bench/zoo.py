@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Thirty common architectures (zoo_models/) beside PyTorch eager: the same code, weights and data under both libraries.
 
-    python bench/zoo.py [--scale small|full] [--device cpu|cuda] [--only REGEX] [--precision f32,autocast]
+    python bench/zoo.py [--scale small|full] [--device cpu|cuda] [--only REGEX] [--precision f32,autocast,ieee]
                         [--check-only] [--json FILE] [--threads N]
 
 Each model is trained one step (loss, gradients, clipping, optimizer) and run once in eval mode. One line for each of
@@ -9,7 +9,8 @@ both modes at each precision: milliseconds of Arete and PyTorch and the speed as
 allocated memory as a multiple of PyTorch's (GPUs only); how far the losses (in eval mode the outputs) are apart; and
 the worst error of a loss, gradient or output as a share of what is allowed. Errors are distances from PyTorch in
 float64; allowed is a small multiple of PyTorch's own error and of the precision's eps. Dropout is off where numbers are
-compared and on where time is measured. The exit status is 1 where something raises or an error exceeds the allowed."""
+compared and on where time is measured. f32 is float32 by the libraries' defaults, with convolutions in tf32 on GPUs, and
+ieee the same without tf32. The exit status is 1 where something raises or an error exceeds the allowed."""
 from __future__ import annotations
 
 import argparse
@@ -29,7 +30,7 @@ import torch
 from zoo_models import MODELS
 
 SLACK = 4  # an error may be this multiple of PyTorch's
-EPS = {"f32": 2.0**-23, "autocast": 2.0**-7}  # float32's and bfloat16's
+EPS = {"f32": 2.0**-23, "autocast": 2.0**-7, "ieee": 2.0**-23}  # float32's and bfloat16's
 MODES = ("eval", "train")
 ROUNDS, ROUND = 5, 0.03  # how often times are taken, and seconds that one takes at least
 
@@ -82,6 +83,7 @@ class Subject:
 
     def start(self, precision, weights):
         self.half = precision == "autocast"
+        self.lib.backends.cudnn.allow_tf32 = precision != "ieee"
         self.prepare(self.lib.float64 if precision == "f64" else self.lib.float32)
         self.net.load_state_dict({name: self.lib.from_numpy(array) for name, array in weights.items()})
         self.parts = []
