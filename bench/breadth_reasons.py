@@ -111,7 +111,7 @@ REASONS = (
     ("NVIDIA", r"(randn_like|randint_like|dropout|bernoulli) .*transposed",
      "random numbers count in row-major order whatever the strides are, so they are put in order by a second pass"),
     ("NVIDIA", r"\bpdist ", "sums, and the root that finds a pair's rows, are in f64"),
-    ("NVIDIA", r"^torch\.((any|all|argmax|argmin|sum|mean|prod|amax|amin) .*over all|vdot .*) \| memory",
+    ("NVIDIA", r"^torch\.((any|all|argmax|argmin|sum|mean|prod|amax|amin) .*over all|v?dot .*) \| memory",
      "parts of the result are put together by a second launch"),
     ("NVIDIA", r"^(torch\.lgamma|special\.gammaln) ",
      "keeps the digits near the zeros from -10 to -2.4, which the library's lgammaf loses"),
@@ -131,7 +131,8 @@ REASONS = (
 # The same for memory: rows whose peak may be more than 1.1 times PyTorch's.
 MEMORY_REASONS = (
     ("NVIDIA", r"^(torch\.(mm|bmm|addmm|baddbmm|addbmm|matmul|tensordot|chain_matmul|cov|corrcoef|orgqr|cdist)|"
-     r"linalg\.(matmul|multi_dot|householder_product)|nn\.(functional\.)?([Ll]inear|[Bb]ilinear|conv_tbc|LazyLinear)) ",
+     r"linalg\.(matmul|multi_dot|householder_product)|"
+     r"nn\.(functional\.)?([Ll]inear|conv_tbc|LazyLinear|multi_head_attention_forward)) ",
      "workspace of the product for sums in parts, given back after it; PyTorch keeps one of 32 MiB, which its peak leaves out"),
     ("", r"^(torch\.(nonzero|nonzero_static|argwhere|where|masked_select|masked_scatter)|Tensor\.nonzero) ",
      "a mask of bytes is made of what is no mask, and positions are counted twice instead of kept"),
@@ -156,9 +157,14 @@ MEMORY_REASONS = (
     ("", r"^torch\.addr \| mask", "the outer product of masks is an array before it is added"),
     ("", r"^torch\.addbmm ", "the products of a batch are arrays until they are summed"),
     ("", r"^torch\.(trapezoid|trapz|gradient) .*backward", "gradients of neighbours are arrays each until they are added"),
-    ("", r"[bB]ilinear \|.*backward|^nn\.Bilinear ",
-     "the product with the weight is kept for the other input's gradient, or made in pieces of 512 KiB"),
+    ("", r"[bB]ilinear \|",
+     "the product with the weight is kept for the other input's gradient, or made in pieces of 512 KiB, on a GPU 16 MiB"),
     ("NVIDIA", r"grid_sample", "numbers of the elements around each position are an array"),
+    ("NVIDIA", r"one_hot ", "classes below zero are moved out of range, where the write finds them: an array beside that of few classes"),
+    ("NVIDIA", r"\bpdist .*forward$", "distances of some rows to all later ones are an array, from which those of pairs are picked"),
+    ("NVIDIA", r"^linalg\.svd ", "columns are rotated in a copy with the right vectors beside it, where no block's own memory holds both"),
+    ("NVIDIA", r"^Tensor\.__getitem__ \| tensor, \[:,\[number\]\]",
+     "where the indexed dimensions do not lie side by side, the place of each element is a number of 64 bits"),
 )
 
 

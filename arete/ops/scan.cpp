@@ -29,7 +29,7 @@ void run_scan(const Call& c, const Tensor& out, Monoid monoid, bool reverse, pri
   const Tensor& x = c.tensor(0);
   const Tensor in = x.dtype() == out.dtype() ? x : plain(x, out.dtype());
   if (x.dim() == 0) {
-    p.copy({view_of(out), view_of(in)});
+    if (!c.in_place()) p.copy({view_of(out), view_of(in)});
     return;
   }
   p.scan({monoid, view_of(in), view_of(out), normalize_dim(c.integer(1), int(x.dim()), c.name()),
@@ -102,7 +102,7 @@ const OpRecord& cumsum_op =
         .grad([](const GradCall& g) -> TensorList {
           return {call(reverse_cumsum_op, {g.grad(), g.integer(1)}).to(g.input_dtype(0))};
         })
-        .in_place(true)
+        .in_place()
         .dtypes(kScanTypes);
 
 const OpRecord& cumprod_op =
@@ -133,7 +133,7 @@ const OpRecord& cumprod_op =
               return {dx.to(g.input_dtype(0))};
             },
             1, 1)
-        .in_place(true)
+        .in_place()
         .dtypes(kScanTypes);
 
 // ---- running extrema: (self, dim) -> (values, indices)

@@ -1,5 +1,6 @@
 """The most memory that calls hold at once, in arrays of their largest input."""
 
+import fake_gpus
 import pytest
 
 import arete as torch
@@ -58,6 +59,24 @@ def test_results_have_no_temporaries_beside_them():
         assert peak(lambda: window(1 << 20)) <= 1.01 * (4 << 20)
     matrices = torch.rand(16, 48, 40)  # factors, their product, and what LAPACK overwrites
     assert peak(lambda: torch.linalg.pinv(matrices)) <= 4.1 * 4 * matrices.numel()
+
+
+def test_what_calls_on_gpus_hold_beside_their_results():
+    found = fake_gpus.run('''
+        def beside(call):
+            call()  # numbers that stay are made
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            result = call()
+            return torch.cuda.max_memory_allocated() - before - result.nbytes
+
+        x = torch.rand(64, 4096, device="cuda")
+        print(beside(lambda: torch.multinomial(x, 20)) / x.nbytes)  # what weights are compared by
+        print(beside(lambda: torch.hann_window(1 << 20, device="cuda")) / x.nbytes)
+        print(beside(lambda: torch.fft.fftfreq(1 << 20, device="cuda")) / x.nbytes)
+        print(beside(lambda: x.cumsum_(0)) / x.nbytes + 1)  # the result is x
+    ''')
+    assert [round(float(share), 1) for share in found.split()] == [1, 0, 0, 0]
 
 
 def test_histograms_have_places_of_pieces():

@@ -1,5 +1,6 @@
 #include "tests/support/fake_gpus.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -230,6 +231,34 @@ class FakeNccl final : public prim::StreamCommunicator {
   std::atomic<bool> aborted_{false};
 };
 
+/// Bytes that are held: those of tensors and those that calls put beside them.
+class Held {
+ public:
+  void add(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    stats_.allocated += bytes;
+    stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
+    ++stats_.allocations;
+  }
+  void subtract(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    stats_.allocated -= bytes;
+    ++stats_.frees;
+  }
+  prim::MemoryStats stats() const {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    stats_.peak_allocated = stats_.allocated;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  prim::MemoryStats stats_;
+};
+
 class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
  public:
   explicit FakeGpu(int ordinal) : ordinal_(ordinal) { prim::heed_rehearsals(DeviceType::cuda); }
@@ -250,10 +279,24 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
     return prim::run_primitive<P>(cpu(), args);
   }
 
-  void* scratch(size_t bytes) override { return cpu().scratch(bytes); }
-  void release_scratch(void* p, size_t bytes) noexcept override { cpu().release_scratch(p, bytes); }
-  void* allocate(size_t bytes) override { return cpu().allocate(bytes); }
-  void deallocate(void* p, size_t bytes) noexcept override { cpu().deallocate(p, bytes); }
+  void* scratch(size_t bytes) override {
+    memory_.add(bytes);
+    return cpu().scratch(bytes);
+  }
+  void release_scratch(void* p, size_t bytes) noexcept override {
+    memory_.subtract(bytes);
+    cpu().release_scratch(p, bytes);
+  }
+  void* allocate(size_t bytes) override {
+    memory_.add(bytes);
+    return cpu().allocate(bytes);
+  }
+  void deallocate(void* p, size_t bytes) noexcept override {
+    memory_.subtract(bytes);
+    cpu().deallocate(p, bytes);
+  }
+  MemoryStats memory_stats() const override { return memory_.stats(); }
+  void reset_peak_memory_stats() override { memory_.reset_peak(); }
   void synchronize() override {}
   void copy_to_host(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
   void copy_from_host(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
@@ -302,6 +345,7 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
     return streams;
   }
   int ordinal_;
+  Held memory_;
 };
 
 class FakeProvider final : public prim::DeviceProvider {
