@@ -209,6 +209,47 @@ TEST(AddRows, OfSourcesWithFactors) {
         }
 }
 
+// Positions and their factors serve all channels.
+TEST(Scatter, ProductsAtPositionsThatChannelsShare) {
+  std::mt19937_64 rng(9);
+  for (DType dtype : {kFloat32, kFloat64})
+    for (int64_t channels : {1, 3, 8, 19})
+      for (int64_t points : {1, 6, 300}) {
+        constexpr int64_t kBatch = 2, kPlaces = 11;
+        GuardedBuffer out(dtype, Shape{kBatch, channels, kPlaces}),
+            src(dtype, Shape{kBatch, channels, points}), index(kInt64, Shape{kBatch, points}),
+            factors(dtype, Shape{kBatch, points});
+        out.fill_random(rng, 1, 9);
+        src.fill_random(rng, -4, 4);
+        factors.fill_random(rng, 0, 3);
+        GuardedBuffer expected(dtype, Shape{kBatch, channels, kPlaces});
+        for (IndexWalk w(Shape{kBatch, channels, kPlaces}); w; ++w) expected.set(*w, out.get(*w));
+        for (IndexWalk w(Shape{kBatch, points}); w; ++w) {
+          const int64_t i = int64_t(rng() % (2 * kPlaces)) - kPlaces;
+          const double factor = factors.get(*w);
+          index.set_at<int64_t>(*w, factor == 0 ? kPlaces + 1 : i);  // not looked at
+          for (int64_t c = 0; c < channels && factor != 0; ++c) {
+            const Shape to{(*w)[0], c, i < 0 ? i + kPlaces : i};
+            expected.set(to, expected.get(to) + src.get(Shape{(*w)[0], c, (*w)[1]}) * factor);
+          }
+        }
+        const Shape sizes{kBatch, channels, points}, strides{points, 0, 1};
+        const auto shared = [&](prim::View v) {
+          v.sizes = sizes, v.strides = strides;
+          return v;
+        };
+        backend_under_test().scatter({.out = out.view(),
+                                      .index = shared(index.view()),
+                                      .src = src.view(),
+                                      .dim = 2,
+                                      .mode = ScatterMode::add,
+                                      .factors = shared(factors.view())});
+        ASSERT_TRUE(out.guards_intact());
+        ASSERT_EQ(out.values(), expected.values())
+            << name_of(dtype) << " " << channels << " " << points;
+      }
+}
+
 TEST(AddRows, InRuns) {
   std::mt19937_64 rng(6);
   for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
