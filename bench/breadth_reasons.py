@@ -155,7 +155,7 @@ MEMORY_REASONS = (
      "places of a piece of the values, 512 KiB on a CPU and 32 MiB on a GPU however many there are"),
     ("", r"^torch\.sgn .*backward", "a gradient of zeros is an array; PyTorch's has no memory"),
     ("", r"^torch\.addr \| mask", "the outer product of masks is an array before it is added"),
-    ("", r"^torch\.addbmm ", "the sum over a batch is part of the inner dimension of one product, for which the first matrices are turned over"),
+    ("", r"^torch\.addbmm ", "the sum over a batch is part of one product, for which the first matrices are turned over"),
     ("", r"^torch\.(trapezoid|trapz|gradient) .*backward", "gradients of neighbours are arrays each until they are added"),
     ("", r"[bB]ilinear \|",
      "the product with the weight is kept for the other input's gradient, or made in pieces of 512 KiB, on a GPU 16 MiB"),
