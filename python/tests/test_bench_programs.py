@@ -2,6 +2,7 @@
 import importlib.util
 import json
 import math
+import os
 import pathlib
 import re
 import subprocess
@@ -130,3 +131,11 @@ def test_corners():
     rows = [re.match(r"(.{40}) +([\d.]+) +([\d.]+) us +([\d.]+)x$", line) for line in done.stdout.splitlines()]
     assert len(rows) > 20 and all(rows), done.stdout
     assert all(float(r[2]) / float(r[3]) == pytest.approx(float(r[4]), abs=0.01, rel=0.05) for r in rows)
+
+
+def test_goals():
+    done = subprocess.run([sys.executable, str(BENCH / "gallery.py"), "--goals", "--scale", "0.0001"], capture_output=True, text=True,
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive"}, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = [re.fullmatch(r"(.+?)\s+([\d.e+-]+) (us|ms|% )\s*([\d.]+) \3(  missed)?", line) for line in done.stdout.splitlines()[1:]]
+    assert len(rows) == 9 and all(row and float(row[2]) > 0 for row in rows), done.stdout

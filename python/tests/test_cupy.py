@@ -1,6 +1,7 @@
 """arete.cupy and arete.cupyx: CuPy's names, kernels from Python functions, SciPy's functions against plain loops of NumPy."""
 import math
 
+import fake_gpus
 import numpy
 import nvrtc
 import pytest
@@ -85,6 +86,32 @@ def test_memory_of_the_host_and_numbers_of_kernels():
         cp.random.normal(0, -1, 3)
     with pytest.raises(OverflowError, match="exceeds valid bounds"):
         cp.random.uniform(0, math.inf)
+
+
+def test_the_cuda_array_interface():
+    fake_gpus.run("""
+    import arete.cupy as cp
+    from arete._kernels._launch import tensor_of
+
+    class Foreign:
+        def __init__(self, t, **others):
+            self.__cuda_array_interface__ = {**t.__cuda_array_interface__, **others}
+
+    x = torch.arange(12.0, device="cuda").reshape(3, 4)
+    for v in (x, x.t(), x[:, 1:3], torch.zeros(0, 2, device="cuda", dtype=torch.bool)):
+        t = tensor_of(Foreign(v, stream=1))
+        assert t.dtype is v.dtype and t.device == v.device and t.shape == v.shape and t.stride() == v.stride()
+        assert cp.asarray(Foreign(v)).shape == tuple(v.shape)
+    cp.asarray(Foreign(x))[0, 0] = 7
+    assert x[0, 0] == 7
+    for others, error in (({"typestr": ">f4"}, TypeError), ({"mask": x}, TypeError), ({"strides": (6, 4)}, ValueError)):
+        try:
+            tensor_of(Foreign(x, **others))
+        except error:
+            continue
+        raise AssertionError(others)
+    assert torch.as_tensor(Foreign(x)).data_ptr() == x.data_ptr() and torch.as_tensor(Foreign(x), device="cpu").is_cpu
+    """)
 
 
 def test_scatters():

@@ -1,10 +1,12 @@
 """Programs in the manner of CuPy's user guide, and cupyx.scipy.sparse beside arrays."""
 import numpy
+import nvrtc
 import pytest
 
 import arete
 import arete.cupy as cp
 from arete import cupyx
+from arete.cupyx import jit
 from arete.cupyx.profiler import benchmark, time_range
 from arete.cupyx.scipy import sparse
 
@@ -47,6 +49,100 @@ def test_kernels_of_the_guide():
     cupyx.scatter_add(a, cp.array([0, 1, 1]), cp.array([1.0, 2, 3]))
     cp.add.at(a, [3, 3], 1)
     assert a.tolist() == [1, 5, 0, 2]
+
+
+def test_modules_templates_and_types_of_the_guide():
+    x, y = cp.arange(10, dtype="f").reshape(2, 5), cp.arange(5, dtype="f")
+    squared = cp.ElementwiseKernel("X x, Y y", "Z z", "z = (x - y) * (x - y)", "squared")
+    z = cp.empty((2, 5))
+    assert squared(x, y, z) is z and z[1].tolist() == [25.0] * 5
+    module = cp.RawModule(code="""
+        extern "C" {
+        __global__ void sum(const float* x1, const float* x2, float* y, unsigned int n) {
+          unsigned int tid = blockDim.x * blockIdx.x + threadIdx.x;
+          if (tid < n) y[tid] = x1[tid] + x2[tid];
+        }
+        __global__ void multiply(const float* x1, const float* x2, float* y, unsigned int n) {
+          unsigned int tid = blockDim.x * blockIdx.x + threadIdx.x;
+          if (tid < n) y[tid] = x1[tid] * x2[tid];
+        }
+        }""")
+    out = cp.zeros(5, dtype="f")
+    for name, f in (("sum", numpy.add), ("multiply", numpy.multiply)):
+        module.get_function(name)((1,), (8,), (y, y, out, y.size))
+        assert numpy.array_equal(out.get(), f(y.get(), y.get()))
+    names = ["thrice<float>", "thrice<double>"]
+    module = cp.RawModule(code="template <typename T>\n__global__ void thrice(T* a, int n) {\n"
+                          "  int tid = blockIdx.x * blockDim.x + threadIdx.x;\n  if (tid < n) a[tid] = a[tid] * 3;\n}",
+                          options=("--std=c++11",), name_expressions=names)
+    for name, dtype in zip(names, ("f", "d")):
+        a = cp.ones(10, dtype=dtype)
+        module.get_function(name)((1,), (10,), (a, 10))
+        assert a.tolist() == [3.0] * 10
+
+    @cp.fuse()
+    def sum_of_products(x, y):
+        return cp.sum(x * y, axis=-1)
+
+    assert sum_of_products(x, y).tolist() == [30, 80]
+
+
+@jit.rawkernel()
+def total(x, y, size):
+    tid = jit.threadIdx.x
+    ntid = jit.blockDim.x
+    value = cp.float32(0)
+    for i in range(tid, size, ntid):
+        value += x[i]
+    shared = jit.shared_memory(cp.float32, 1024)
+    shared[tid] = value
+    jit.syncthreads()
+    if tid == cp.uint32(0):
+        value = cp.float32(0)
+        for i in range(ntid):
+            value += shared[i]
+        y[0] = value
+
+
+def test_a_sum_of_the_guide_in_python():
+    x, y = cp.ones(2**12, dtype="f"), cp.empty(1, dtype="f")
+    total((1,), (256,), (x, y, cp.uint32(2**12)))
+    assert y.item() == 2**12
+    total[1, 1024](x[:100], y, cp.uint32(100))
+    assert y.item() == 100
+
+
+COMPLEX = """#include <cupy/complex.cuh>
+extern "C" __global__ void rotated(const complex<float>* x1, const complex<float>* x2, complex<float>* y, float a) {
+  int tid = blockDim.x * blockIdx.x + threadIdx.x;
+  y[tid] = x1[tid] + a * x2[tid] * exp(complex<float>(0, 1)) / (2 - x1[tid]) + pow(x1[tid], 2) + tanh(sqrt(x2[tid]));
+}"""
+
+
+def test_complex_numbers_of_the_guide(device):
+    kernel = cp.RawKernel(COMPLEX, "rotated")
+    random = numpy.random.default_rng(1)
+    a, b = ((random.normal(size=25) + 1j * random.normal(size=25)).astype("F") for _ in range(2))
+    y = cp.empty(25, dtype="F")
+    if device == "cpu":
+        with pytest.raises(NotImplementedError, match="line 2: a kernel of complex numbers cannot run on the CPU"):
+            kernel((5,), (5,), (cp.asarray(a), cp.asarray(b), y, cp.float32(2)))
+    else:
+        kernel((5,), (5,), (cp.asarray(a), cp.asarray(b), y, cp.float32(2)))
+        assert numpy.allclose(y.get(), a + 2 * b * numpy.exp(1j) / (2 - a) + a**2 + numpy.tanh(numpy.sqrt(b)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
+def test_complex_numbers_compile_for_gpus():
+    both = COMPLEX.replace("cupy/", "") + """
+extern "C" __global__ void others(complex<double>* x, complex<float> z) {
+  x[0] += z * complex<double>(1.5, 2) + log(x[1]) * log10(x[2]) - sin(x[3]) / cos(conj(x[4])) * tan(x[5]) + polar(1.0, arg(x[6]));
+  if (x[1] == 2 || abs(x[2]) < norm(x[3]) || x[4] != real(x[5])) x[1] = -cosh(x[1]) + sinh(+x[2]) * imag(x[3]);
+  z = complex<float>(x[0]);
+  x[2] = z;
+}"""
+    assert nvrtc.problems(both) == ""
+    assert "complex<float> = complex<double>" in nvrtc.problems(both.replace("complex<float>(x[0])", "x[0]"))
 
 
 def test_sparse_parts():

@@ -8,7 +8,8 @@ import arete
 
 GALLERY = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gallery"
 LIMITS = {"filters": (48, 1e-4), "mandelbrot": (64, 0.02), "life": (40, 0), "heat": (40, 1e-5), "monte_carlo": (1 << 16, 0.05),
-          "nbody": (150, 1e-3), "product": (50, 1e-3), "fft_filter": (64, 1e-5), "kmeans": (500, 1e-3), "histogram": (5000, 0)}
+          "nbody": (150, 1e-3), "product": (50, 1e-3), "fft_filter": (64, 1e-5), "kmeans": (500, 1e-3), "histogram": (5000, 0),
+          "bandwidth": (4096, 0)}
 
 
 @pytest.mark.parametrize("name", LIMITS)

@@ -7,14 +7,15 @@ import struct
 
 from .. import _C
 from .._C import Tensor
-from .._operators import _ops, from_dlpack
+from .._operators import _from_cuda_array_interface, _ops, from_dlpack
 
 NUMBER_KINDS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
                 "uint64": "Q", "float32": "f", "float64": "d"}
 
 
 def tensor_of(a):
-    """The tensor that an argument is or has (an arete.numpy array, anything with DLPack that is no NumPy scalar), or None."""
+    """The tensor that an argument is or has (an arete.numpy array, anything with DLPack that is no NumPy scalar, or with the CUDA Array
+    Interface), or None."""
     if isinstance(a, Tensor):
         return a
     inner = getattr(a, "_tensor", None)
@@ -25,7 +26,7 @@ def tensor_of(a):
             return from_dlpack(a)
         except BufferError as e:  # records, texts, dates, another byte order
             raise TypeError(f"Unsupported type {getattr(a, 'dtype', type(a))} of a kernel argument: kernels take arrays of numbers") from e
-    return None
+    return _from_cuda_array_interface(a) if hasattr(a, "__cuda_array_interface__") else None
 
 
 def array_type(args):

@@ -18,6 +18,11 @@ def _check_options(name, backend, translate_cucomplex, enable_cooperative_groups
             raise NotImplementedError(f"{name}: {option} is not there")
 
 
+def _with_own_headers(code):
+    """CuPy's header for complex numbers is the library's own."""
+    return re.sub(r'(#\s*include\s*)[<"]cupy/complex\.cuh[>"]', r'\1"complex.cuh"', code)
+
+
 _FACTS = ("max_threads_per_block", "shared_size_bytes", "const_size_bytes", "local_size_bytes", "num_regs", "ptx_version", "binary_version",
           "cache_mode_ca", "max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout")
 _SETTABLE = _FACTS[-2:]
@@ -83,7 +88,7 @@ class RawKernel:
                  enable_cooperative_groups: bool = False, jitify: bool = False):
         _check_options("RawKernel", backend, translate_cucomplex, enable_cooperative_groups, jitify)
         self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
-        self._kernel, self._numbers = _C._cuda.RawKernel(code, name, list(options)), None
+        self._kernel, self._numbers = _C._cuda.RawKernel(_with_own_headers(code), name, list(options)), None
 
     def __repr__(self):
         return f"<RawKernel {self.name}>"

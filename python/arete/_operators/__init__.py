@@ -60,7 +60,10 @@ from ._overrides import (  # noqa: F401
     overloaded_arguments as _overloaded_arguments,
 )
 from ._storage import TypedStorage, UntypedStorage, count_write as _count_write, from_file  # noqa: F401
-from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
+from ._tensor import (  # noqa: F401
+    RemovableHandle as _RemovableHandle, from_cuda_array_interface as _from_cuda_array_interface, from_dlpack, from_numpy,
+    memory_order as _memory_order,
+)
 
 half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001

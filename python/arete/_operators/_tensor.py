@@ -267,6 +267,28 @@ def _cuda_array_interface(self):
 Tensor.__cuda_array_interface__ = property(_cuda_array_interface)
 
 
+def from_cuda_array_interface(source):
+    """A tensor over the memory of an object with `__cuda_array_interface__` on the current GPU, whose work on it is waited for."""
+    said = source.__cuda_array_interface__
+    dtype = next((d for d, name in _TYPESTR.items() if name == said["typestr"]), None)
+    if dtype is None or said.get("mask") is not None:
+        raise TypeError(f"no tensor lies over masked elements, or elements of {said['typestr']!r}")
+    shape, size = tuple(said["shape"]), dtype.itemsize
+    steps = said.get("strides")
+    if steps is None:
+        steps, step = [], size
+        for n in reversed(shape):
+            steps.insert(0, step)
+            step *= n
+    if any(s < 0 or s % size for s in steps):
+        raise ValueError(f"a tensor has no strides of {tuple(steps)} bytes; make a copy first")
+    stream = said.get("stream")
+    here = _cuda_streams.current_stream()
+    if stream is not None and stream != (here.cuda_stream or 1):
+        here.wait_stream(_cuda_streams.ExternalStream(stream))
+    return _C._over_address(said["data"][0], list(shape), [s // size for s in steps], dtype, here.device, source)
+
+
 # ---- copies and pickles
 
 

@@ -640,7 +640,7 @@ def tensor_of(x, dtype=None, device=None):
     elif hasattr(x, "__array_interface__") or type(x).__module__ == "numpy":
         return _from_numpy(x, d, device)
     elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
-        t = _t.from_dlpack(x) if hasattr(x, "__dlpack__") else _C.tensor(x)
+        t = _t.from_dlpack(x) if hasattr(x, "__dlpack__") else _t._from_cuda_array_interface(x)
     elif hasattr(x, "__array__"):
         return _from_numpy(x.__array__(), d, device)
     elif isinstance(x, (str, bytes, dict, set)) or x is None:

@@ -7,7 +7,7 @@ import warnings
 from ... import _C
 from .. import _ops
 from ..._C import Tensor
-from .._tensor import from_dlpack, from_numpy
+from .._tensor import from_cuda_array_interface, from_dlpack, from_numpy
 from ._methods import METHODS, given, numpy_names
 
 
@@ -25,6 +25,9 @@ def as_tensor(data, dtype=None, device=None):
         return data if device is None and dtype is None else data.to(device or data.device, dtype or data.dtype)
     if _C._is_numpy_array(data) and (dtype is None or data.dtype.name == dtype._name):
         return from_numpy(data).to(device or "cpu")
+    if hasattr(data, "__cuda_array_interface__"):
+        t = from_cuda_array_interface(data)
+        return t.to(device or t.device, dtype or t.dtype)
     return _C.tensor(data, dtype=dtype, device=device)
 
 

@@ -1,0 +1,96 @@
+// Complex numbers of users' kernels, under the names of C++ and of CuPy's <cupy/complex.cuh>. They
+// lie in memory as those of tensors do.
+#pragma once
+
+template <class T>
+struct alignas(2 * sizeof(T)) complex {
+  typedef T value_type;
+
+  complex() = default;
+  constexpr complex(T real, T imag = T()) : re_(real), im_(imag) {}
+  // Without a cast to the wider type only, so that sums of two types have one meaning.
+  template <class U, char (*)[sizeof(U) <= sizeof(T) ? 1 : -1] = nullptr>
+  constexpr complex(const complex<U>& z) : re_(z.real()), im_(z.imag()) {}
+  template <class U, char (*)[sizeof(U) > sizeof(T) ? 1 : -1] = nullptr>
+  constexpr explicit complex(const complex<U>& z) : re_(T(z.real())), im_(T(z.imag())) {}
+
+  constexpr T real() const { return re_; }
+  constexpr T imag() const { return im_; }
+  void real(T v) { re_ = v; }
+  void imag(T v) { im_ = v; }
+
+  complex& operator+=(const complex& z) { return *this = *this + z; }
+  complex& operator-=(const complex& z) { return *this = *this - z; }
+  complex& operator*=(const complex& z) { return *this = *this * z; }
+  complex& operator/=(const complex& z) { return *this = *this / z; }
+  friend complex operator+(const complex& z) { return z; }
+  friend complex operator-(const complex& z) { return {-z.re_, -z.im_}; }
+  friend complex operator+(const complex& a, const complex& b) {
+    return {a.re_ + b.re_, a.im_ + b.im_};
+  }
+  friend complex operator-(const complex& a, const complex& b) {
+    return {a.re_ - b.re_, a.im_ - b.im_};
+  }
+  friend complex operator*(const complex& a, const complex& b) {
+    return {a.re_ * b.re_ - a.im_ * b.im_, a.re_ * b.im_ + a.im_ * b.re_};
+  }
+  /// R. L. Smith's way (1962): squares of the divisor's parts may leave the range.
+  friend complex operator/(const complex& a, const complex& b) {
+    if (fabs(b.re_) >= fabs(b.im_)) {
+      const T ratio = b.im_ / b.re_, divisor = b.re_ + b.im_ * ratio;
+      return {(a.re_ + a.im_ * ratio) / divisor, (a.im_ - a.re_ * ratio) / divisor};
+    }
+    const T ratio = b.re_ / b.im_, divisor = b.re_ * ratio + b.im_;
+    return {(a.re_ * ratio + a.im_) / divisor, (a.im_ * ratio - a.re_) / divisor};
+  }
+  friend bool operator==(const complex& a, const complex& b) {
+    return a.re_ == b.re_ && a.im_ == b.im_;
+  }
+  friend bool operator!=(const complex& a, const complex& b) { return !(a == b); }
+
+  friend T real(const complex& z) { return z.re_; }
+  friend T imag(const complex& z) { return z.im_; }
+  friend complex conj(const complex& z) { return {z.re_, -z.im_}; }
+  friend T norm(const complex& z) { return z.re_ * z.re_ + z.im_ * z.im_; }
+  friend T abs(const complex& z) { return hypot(z.re_, z.im_); }
+  friend T arg(const complex& z) { return atan2(z.im_, z.re_); }
+  friend complex exp(const complex& z) {
+    const T e = exp(z.re_);
+    return {e * cos(z.im_), e * sin(z.im_)};
+  }
+  friend complex log(const complex& z) { return {log(abs(z)), arg(z)}; }
+  friend complex log10(const complex& z) { return {log10(abs(z)), arg(z) / log(T(10))}; }
+  friend complex sqrt(const complex& z) {
+    const T r = abs(z), m = sqrt((r + fabs(z.re_)) / 2);
+    if (m == 0) return {T(0), z.im_};
+    const T other = fabs(z.im_) / (2 * m);
+    return {z.re_ >= 0 ? m : other, copysign(z.re_ >= 0 ? other : m, z.im_)};
+  }
+  friend complex pow(const complex& z, const complex& e) {
+    if (e == complex(T(0))) return T(1);
+    if (z == complex(T(0)) && e.re_ > 0) return T(0);
+    return exp(e * log(z));
+  }
+  friend complex sin(const complex& z) {
+    return {sin(z.re_) * cosh(z.im_), cos(z.re_) * sinh(z.im_)};
+  }
+  friend complex cos(const complex& z) {
+    return {cos(z.re_) * cosh(z.im_), -sin(z.re_) * sinh(z.im_)};
+  }
+  friend complex tan(const complex& z) { return sin(z) / cos(z); }
+  friend complex sinh(const complex& z) {
+    return {sinh(z.re_) * cos(z.im_), cosh(z.re_) * sin(z.im_)};
+  }
+  friend complex cosh(const complex& z) {
+    return {cosh(z.re_) * cos(z.im_), sinh(z.re_) * sin(z.im_)};
+  }
+  friend complex tanh(const complex& z) { return sinh(z) / cosh(z); }
+
+ private:
+  T re_, im_;
+};
+
+template <class T>
+complex<T> polar(T magnitude, T angle = T()) {
+  return {magnitude * cos(angle), magnitude * sin(angle)};
+}
