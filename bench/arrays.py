@@ -1,9 +1,10 @@
 """arete.numpy beside NumPy (and CuPy with --device cuda): the functions of arrays that programs call most, both libraries in turn.
 
-    python bench/arrays.py [--device cuda] [--size 1000000] [--only NAME ...] [--json FILE]
+    python bench/arrays.py [--device cuda] [--size 1000000] [--only NAME ...] [--processor-time] [--json FILE]
 
 Each line is a call: microseconds of both libraries (the least of several rounds, which alternate), and how many times as fast
 arete.numpy is; below 0.95 it falls short. Those of three elements (`tiny: `) measure what a call costs the host.
+With --processor-time and one thread (OMP_NUM_THREADS=1) other programs on the machine disturb least.
 """
 from __future__ import annotations
 
@@ -178,15 +179,15 @@ def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def microseconds(call: Callable[[], Any], wait: Callable[[], Any], least: float) -> float:
+def microseconds(call: Callable[[], Any], wait: Callable[[], Any], least: float, clock: Callable[[], float]) -> float:
     """The time of one call, of as many as take `least` seconds together."""
     n = 1
     while True:
-        start = time.perf_counter()
+        start = clock()
         for _ in range(n):
             call()
         wait()
-        took = time.perf_counter() - start
+        took = clock() - start
         if took > least or n > 100000:
             return took / n * 1e6
         n = max(n * 2, int(n * least / max(took, 1e-7)) + 1)
@@ -198,6 +199,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000000, help="elements of the large arrays")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.05, help="of a round of a call")
+    parser.add_argument("--processor-time", action="store_true", help="of all threads, instead of the time that goes by")
     parser.add_argument("--only", nargs="*", help="calls by their names")
     parser.add_argument("--json", help="a file for the figures")
     given = parser.parse_args()
@@ -222,6 +224,7 @@ def main() -> None:
     else:
         import numpy as peer
 
+    clock = time.process_time if given.processor_time else time.perf_counter
     ours, theirs = calls(own, given.size), calls(peer, given.size) if peer is not None else {}
     figures = {}
     print(f"{'call':22}{'arete, us':>12}{peer.__name__ if peer is not None else '-':>12}{'times':>8}")
@@ -230,9 +233,9 @@ def main() -> None:
             continue
         best = [math.inf, math.inf]
         for _ in range(given.rounds):
-            best[0] = min(best[0], microseconds(call, wait, given.seconds))
+            best[0] = min(best[0], microseconds(call, wait, given.seconds, clock))
             if theirs:
-                best[1] = min(best[1], microseconds(theirs[name], peer_wait, given.seconds))
+                best[1] = min(best[1], microseconds(theirs[name], peer_wait, given.seconds, clock))
         ratio = best[1] / best[0]
         figures[name] = {"arete": best[0], "peer": best[1], "times": ratio}
         print(f"{name:22}{best[0]:12.2f}{best[1]:12.2f}{ratio:8.2f}{'  short' if theirs and ratio < 0.95 else ''}", flush=True)

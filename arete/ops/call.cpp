@@ -10,11 +10,29 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/make_view.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise_call.h"
 #include "arete/ops/target.h"
 
 namespace arete::ops {
+
+Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
+  Tensor out =
+      alias(self, std::move(layout), op.view_dtype ? op.view_dtype(self.dtype()) : self.dtype());
+  TensorImpl* impl = out.impl();
+  if (modes().word & Modes::kInference) {
+    impl->inference = true;
+  } else {
+    impl->inference = self.is_inference();
+    impl->base = self.impl()->base ? self.impl()->base : IntrusivePtr<TensorImpl>(self.impl());
+    impl->made_by = op.name.c_str();
+    impl->view_version = self.version();
+    impl->no_grad_view = !modes().grad_enabled || self.impl()->no_grad_view;
+    impl->multi_output = self.impl()->multi_output;
+  }
+  return out;
+}
 
 namespace {
 
@@ -87,23 +105,6 @@ Results run(const Call& call) {
   OutputSpecs specs;
   call.op.infer(call, specs);
   return on_device(call, [&] { return run_inferred(call, specs); });
-}
-
-Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
-  Tensor out =
-      alias(self, std::move(layout), op.view_dtype ? op.view_dtype(self.dtype()) : self.dtype());
-  TensorImpl* impl = out.impl();
-  if (modes().word & Modes::kInference) {
-    impl->inference = true;
-  } else {
-    impl->inference = self.is_inference();
-    impl->base = self.impl()->base ? self.impl()->base : IntrusivePtr<TensorImpl>(self.impl());
-    impl->made_by = op.name.c_str();
-    impl->view_version = self.version();
-    impl->no_grad_view = !modes().grad_enabled || self.impl()->no_grad_view;
-    impl->multi_output = self.impl()->multi_output;
-  }
-  return out;
 }
 
 // The in-place form of a composition: its result is copied back, and the history is that of the

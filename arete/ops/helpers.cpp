@@ -58,8 +58,22 @@ bool may_hold(const Tensor& t, const OutputSpec& spec) {
   return spec.strides ? t.layout().strides == *spec.strides : t.is_contiguous();
 }
 
+namespace {
+size_t bytes_of(int64_t elements, const Layout& layout, DType dtype) {
+  ARETE_CHECK(
+      elements <= INT64_MAX / int64_t(size_of(dtype)),
+      ValueError("empty", "a tensor of sizes " + to_string(layout.sizes) + " is too large"));
+  return size_t(elements) * size_of(dtype);
+}
+}  // namespace
+
 Tensor empty_tensor(IntList sizes, DType dtype, Device device) {
-  return empty_tensor(OutputSpec{Shape(sizes), dtype, device, {}});
+  if (modes().destination || device.is_meta()) [[unlikely]]
+    return empty_tensor(OutputSpec{Shape(sizes), dtype, device, {}});
+  Layout layout(sizes);
+  StoragePtr memory = target(device).new_storage(bytes_of(layout.numel(), layout, dtype));
+  return Tensor(
+      IntrusivePtr<TensorImpl>(new TensorImpl(std::move(memory), std::move(layout), dtype)));
 }
 
 Tensor empty_tensor(const OutputSpec& spec) {
@@ -70,10 +84,7 @@ Tensor empty_tensor(const OutputSpec& spec) {
       return alias(*t, t->layout());
     }
   }
-  const int64_t elements = spec.strides ? layout.end() : numel_of(spec.sizes);
-  ARETE_CHECK(elements <= INT64_MAX / int64_t(size_of(spec.dtype)),
-              ValueError("empty", "a tensor of sizes " + to_string(spec.sizes) + " is too large"));
-  const size_t bytes = size_t(elements) * size_of(spec.dtype);
+  const size_t bytes = bytes_of(spec.strides ? layout.end() : layout.numel(), layout, spec.dtype);
   StoragePtr memory = spec.device.is_meta() ? Storage::create(spec.device, bytes, nullptr)
                                             : target(spec.device).new_storage(bytes);
   return Tensor(

@@ -283,10 +283,10 @@ Tensor flat_nonzero(const Tensor& self) {
   const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
   prim::Primitives& p = target(self.device());
   const int64_t n = mask.numel();
-  // On a GPU it is better to wait twice, for the number first, than to take eight times the memory
-  // of a large mask.
-  constexpr int64_t kLarge = 1 << 20;
-  if (!self.device().is_cpu() && n >= kLarge) {
+  // Of a large mask the number first: on a GPU it is better to wait twice than to take eight times
+  // the memory, and on the CPU counting costs less than a copy of the positions.
+  const int64_t large = self.device().is_cpu() ? 1 << 12 : 1 << 20;
+  if (n >= large) {
     const NoGradGuard no_grad;
     const int64_t count = count_nonzero(mask).item<int64_t>();
     const Tensor out = empty_tensor({count}, kInt64, self.device());

@@ -4,6 +4,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/rows.h"
 #include "arete/prim/complex_parts.h"
@@ -209,6 +210,10 @@ const OpRecord& all_op = define("all(Tensor self, int[]? dim=None, bool keepdim=
                              .complex(logical_complex)
                              .dtypes({kBool, kInt64, kFloat32});
 
+bool is_counted_at_once(const Tensor& x, const Tensor& out) {
+  return x.device().is_cpu() && is_mask(x) && x.numel() > 0 && out.numel() == 1 && !modes().capture;
+}
+
 const OpRecord& count_nonzero_op =
     define("count_nonzero(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
         .doc("How many elements are not zero?")
@@ -219,6 +224,11 @@ const OpRecord& count_nonzero_op =
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           static ProgramCache cache;
           const Reduced r(call, out[0]);
+          // On the CPU a whole mask is counted without numbers for its elements.
+          if (is_counted_at_once(r.x, out[0])) {
+            const int64_t n = p.compact({view_of(r.x), {}});
+            return p.fill({.out = view_of(out[0]), .value = {.i = n}, .value_is_integer = true});
+          }
           const expr::Program& count =
               cache.get(uint64_t(r.x.dtype()), {r.x.dtype()}, {}, {kInt64}, [](Values v) {
                 return std::vector{cast(cast(v[0], expr::Type::boolean), expr::Type::i64)};

@@ -84,25 +84,6 @@ std::optional<DType> dtype_of_both(const Operand& a, const Operand& b) {
   return strong.dtype;
 }
 
-/// In the order of ufunc_set's kNames.
-struct Arithmetic {
-  enum {
-    add,
-    subtract,
-    multiply,
-    divide,
-    power,
-    floor_divide,
-    remainder,
-    less,
-    less_equal,
-    equal,
-    not_equal,
-    greater,
-    greater_equal
-  };
-};
-
 /// Of two numbers; null: the long way.
 PyObject* compute(int op, const Scalar& a, const Scalar& b, DType dtype) {
   using A = Arithmetic;
@@ -167,6 +148,11 @@ PyObject* call_two(const ElementFunction& f, PyObject* left, PyObject* right) {
         if (PyObject* const r = compute(f.arithmetic, a.value, b.value, *d)) return r;
       a.tensor = full({}, a.value, TensorOptions(*d, Device()));
       a.kind = Operand::Kind::tensor;
+    }
+    if (f.arithmetic >= 0) {
+      Tensor few = few_results(f.arithmetic, {a.is_tensor() ? &a.tensor : nullptr, a.value},
+                               {b.is_tensor() ? &b.tensor : nullptr, b.value}, *d);
+      if (few.defined()) return wrap_result(std::move(few));
     }
     if (a.is_tensor()) a.tensor = in_dtype(a.tensor, *d);
     if (b.is_tensor()) b.tensor = in_dtype(b.tensor, *d);

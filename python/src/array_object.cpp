@@ -4,10 +4,11 @@
 
 #include <array>
 #include <new>
+#include <unordered_map>
 #include <vector>
 
-#include "arete/core/modes.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/make_view.h"
 #include "convert.h"
 #include "identity.h"
 #include "tensor_internal.h"
@@ -34,6 +35,11 @@ namespace {
 PyTypeObject* base_type;
 PyObject* array_dtypes[kNumDTypes];  // NumPy's, by the tensors'
 PyObject* dtype_names;               // a dict: what names a dtype, to that object
+// The same for the keys themselves, not what equals them.
+std::unordered_map<const PyObject*, DType>& named_dtypes() {
+  static auto* map = new std::unordered_map<const PyObject*, DType>;
+  return *map;
+}
 std::array<std::array<int8_t, kNumDTypes>, kNumDTypes> common_dtypes;
 PyObject* axes_name;  // "_axes", of reversed arrays
 PyObject *slow_getitem, *slow_setitem, *slow_iterate, *slow_set_shape;
@@ -79,11 +85,6 @@ Scalar element_at(const Tensor& t, int64_t offset) {
     else
       return Scalar(double(v));
   });
-}
-
-/// Whether elements may be read and written without a call.
-bool is_at_hand(const Tensor& t) {
-  return t.device().is_cpu() && modes().word == 0 && !t.requires_grad();
 }
 
 /// The place of an element from the first one on; -1: there is none, or it is no element.
@@ -149,71 +150,103 @@ void write_element(const Tensor& t, int64_t place, const Scalar& value) {
 
 // ---- indices
 
-std::optional<int64_t> slice_end(PyObject* o) {
-  if (o == Py_None) return {};
-  if (!PyLong_CheckExact(o)) throw PythonError{};  // others are for the long way
-  const int64_t v = PyLong_AsLongLong(o);
-  if (v == -1 && PyErr_Occurred()) throw PythonError{};
-  return v;
-}
-
 /// An index of numbers, slices and new axes, part by part.
 class BasicIndex {
  public:
-  explicit BasicIndex(const Tensor& t) : t_(t) {}
+  explicit BasicIndex(const Tensor& t) : t_(t), layout_(IntList(), IntList(), t.layout().offset) {}
   /// False for what makes no view.
   bool read(PyObject* key) {
-    if (!PyTuple_CheckExact(key)) return part(key);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
-      if (!part(PyTuple_GET_ITEM(key, i))) return false;
-    return !parts_.empty();
+    const bool is_tuple = PyTuple_CheckExact(key);
+    PyObject* const* const parts = is_tuple ? &PyTuple_GET_ITEM(key, 0) : &key;
+    const Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(key) : 1;
+    if (n == 0) return false;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      if (parts[i] == Py_Ellipsis) {
+        if (std::exchange(has_ellipsis_, true)) return false;
+        parts_.push_back({Kind::ellipsis});
+        int64_t behind = 0;
+        for (Py_ssize_t k = i + 1; k < n; ++k) behind += parts[k] != Py_None;
+        keep_until(t_.dim() - behind);
+      } else if (!part(parts[i])) {
+        return false;
+      }
+    }
+    keep_until(t_.dim());
+    return true;
   }
-  Tensor view() const { return t_.index(parts_); }
+  Tensor view() {
+    static const ops::OpRecord& strided = record_of("as_strided");
+    if (is_plain(t_)) return ops::make_one_view(t_, std::move(layout_), strided);
+    std::vector<Index> index;  // each part is a call of its own, which may record history
+    for (const Part& p : parts_) {
+      if (p.kind == Kind::ellipsis)
+        index.emplace_back(kEllipsis);
+      else if (p.kind == Kind::new_axis)
+        index.emplace_back(kNewAxis);
+      else if (p.kind == Kind::number)
+        index.emplace_back(p.start);
+      else
+        index.emplace_back(Slice(p.start, p.stop, p.step));
+    }
+    return t_.index(index);
+  }
   /// Axes of the view that are in the opposite order.
   const Shape& reversed() const { return reversed_; }
 
  private:
+  enum class Kind : uint8_t { ellipsis, new_axis, number, slice };
+  struct Part {
+    Kind kind;
+    int64_t start = 0, stop = 0, step = 1;
+  };
   bool part(PyObject* o) {
-    if (o == Py_Ellipsis) {
-      if (std::exchange(has_ellipsis_, true)) return false;
-      parts_.emplace_back(kEllipsis);
-      return true;
-    }
     if (o == Py_None) {
-      parts_.emplace_back(kNewAxis);
-      ++made_;
+      parts_.push_back({Kind::new_axis});
+      add_axis(1, 1);
       return true;
     }
     if (taken_ >= t_.dim()) return false;
+    const int64_t size = t_.sizes()[size_t(taken_)], stride = t_.strides()[size_t(taken_)];
     if (PyLong_CheckExact(o)) {
-      parts_.emplace_back(*slice_end(o));
+      int64_t i = PyLong_AsLongLong(o);
+      if (i == -1 && PyErr_Occurred()) throw PythonError{};
+      if (i < 0) i += size;
+      if (i < 0 || i >= size) return false;
+      parts_.push_back({Kind::number, i});
+      layout_.offset += i * stride;
     } else if (PySlice_Check(o)) {
-      const auto* const s = reinterpret_cast<PySliceObject*>(o);
-      if (slice_end(s->step).value_or(1) <= 0)
-        backwards(o);
-      else
-        parts_.emplace_back(
-            Slice(slice_end(s->start), slice_end(s->stop), slice_end(s->step).value_or(1)));
-      ++made_;
+      Py_ssize_t start, stop, step;
+      if (PySlice_Unpack(o, &start, &stop, &step) < 0) throw PythonError{};
+      const Py_ssize_t n = PySlice_AdjustIndices(size, &start, &stop, step);
+      if (step < 0) {  // the same elements in their order
+        // Behind an ellipsis the axis is another one.
+        if (has_ellipsis_) throw PythonError{};
+        start = n ? start + (n - 1) * step : 0;
+        step = -step;
+        if (n > 1) reversed_.push_back(int64_t(layout_.sizes.size()));
+      }
+      parts_.push_back({Kind::slice, start, n ? start + (n - 1) * step + 1 : start, step});
+      layout_.offset += start * stride;
+      add_axis(n, stride * step);
     } else {
       return false;
     }
     ++taken_;
     return true;
   }
-  /// The same elements in their order.
-  void backwards(PyObject* slice) {
-    Py_ssize_t start, stop, step;
-    // Behind an ellipsis the axis is another one.
-    if (has_ellipsis_ || PySlice_Unpack(slice, &start, &stop, &step) < 0) throw PythonError{};
-    const Py_ssize_t n = PySlice_AdjustIndices(t_.sizes()[size_t(taken_)], &start, &stop, step);
-    parts_.emplace_back(n ? Slice(start + (n - 1) * step, start + 1, -step) : Slice(0, 0));
-    if (n > 1) reversed_.push_back(made_);
+  void keep_until(int64_t axis) {
+    for (; taken_ < axis; ++taken_)
+      add_axis(t_.sizes()[size_t(taken_)], t_.strides()[size_t(taken_)]);
+  }
+  void add_axis(int64_t size, int64_t stride) {
+    layout_.sizes.push_back(size);
+    layout_.strides.push_back(stride);
   }
   const Tensor& t_;
-  std::vector<Index> parts_;
+  Layout layout_;  // of the view, so far
+  SmallVector<Part, 4> parts_;
   Shape reversed_;
-  int64_t taken_ = 0, made_ = 0;
+  int64_t taken_ = 0;
   bool has_ellipsis_ = false;
 };
 
@@ -256,7 +289,10 @@ PyObject* short_getitem(PyObject* o, PyObject* key) {
                                      : place_of(t, &key, 1);
       if (place >= 0) return wrap_number(element_at(t, place), t.dtype());
     }
-    if (is_index_array(t, key)) return wrap_array(t.index({Index(array_tensor(key))}));
+    if (is_index_array(t, key)) {
+      Tensor few = few_picked(t, array_tensor(key));
+      return wrap_array(few.defined() ? std::move(few) : t.index({Index(array_tensor(key))}));
+    }
     BasicIndex basic(t);
     if (!basic.read(key)) return nullptr;
     Tensor view = basic.view();
@@ -329,7 +365,7 @@ int array_setitem(PyObject* o, PyObject* key, PyObject* value) {
 Py_ssize_t array_length(PyObject* o) {
   return guarded(Py_ssize_t(-1), [&] {
     if (only_value(o) || array_tensor(o).dim() == 0) type_error("len() of unsized object");
-    return Py_ssize_t(array_tensor(o).size(0));
+    return Py_ssize_t(array_tensor(o).sizes()[0]);
   });
 }
 PyObject* array_item_at(PyObject* o, Py_ssize_t i) {
@@ -337,10 +373,45 @@ PyObject* array_item_at(PyObject* o, Py_ssize_t i) {
   return index ? PyObject_GetItem(o, index.get()) : nullptr;
 }
 // The elements of a vector are numbers, and no views: each is read when it is its turn.
+struct ElementIterator {
+  PyObject_HEAD PyObject* array;
+  int64_t place;
+};
+PyTypeObject* iterator_type;
+PyObject* next_element(PyObject* o) {
+  auto* const at = reinterpret_cast<ElementIterator*>(o);
+  const Tensor& t = array_tensor(at->array);
+  if (t.dim() != 1 || at->place >= t.sizes()[0]) return nullptr;
+  return guarded(
+      [&] { return wrap_number(element_at(t, at->place++ * t.strides()[0]), t.dtype()); });
+}
+void iterator_dealloc(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  Py_XDECREF(reinterpret_cast<ElementIterator*>(o)->array);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+PyObject* elements_left(PyObject* o, PyObject*) {
+  const auto* const at = reinterpret_cast<ElementIterator*>(o);
+  return PyLong_FromLongLong(array_tensor(at->array).sizes()[0] - at->place);
+}
+PyMethodDef iterator_methods[] = {{"__length_hint__", elements_left, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+PyType_Slot iterator_slots[] = {SLOT(Py_tp_dealloc, iterator_dealloc),
+                                SLOT(Py_tp_iter, PyObject_SelfIter),
+                                SLOT(Py_tp_iternext, next_element),
+                                SLOT(Py_tp_methods, iterator_methods),
+                                {0, nullptr}};
+PyType_Spec iterator_spec{"arete._C._ElementIterator", sizeof(ElementIterator), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
 PyObject* array_iterate(PyObject* o) {
   if (is_plain_array(o) && !only_value(o)) {
     const Tensor& t = array_tensor(o);
-    if (t.defined() && t.dim() == 1 && is_at_hand(t)) return PySeqIter_New(o);
+    if (t.defined() && t.dim() == 1 && is_at_hand(t)) {
+      PyObject* const at = iterator_type->tp_alloc(iterator_type, 0);
+      if (at) reinterpret_cast<ElementIterator*>(at)->array = Py_NewRef(o);
+      return at;
+    }
   }
   return PyObject_CallFunctionObjArgs(slow_iterate, o, nullptr);
 }
@@ -483,6 +554,8 @@ PyObject* set_array_classes(PyObject*, PyObject* args) {
   reversed_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(reversed));
   array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(plain));
   read_only_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(read_only));
+  // A class of Python's takes care of what it adds, and ndarray adds nothing.
+  if (array_type->tp_basicsize == base_type->tp_basicsize) array_type->tp_dealloc = array_dealloc;
   slow_getitem = Py_NewRef(getitem);
   slow_setitem = Py_NewRef(setitem);
   slow_iterate = Py_NewRef(iterate);
@@ -505,6 +578,9 @@ PyObject* set_array_dtypes(PyObject*, PyObject* args) {
           to_dtype(value, both))
         common_dtypes[size_t(a)][size_t(b)] = int8_t(both);
     dtype_names = Py_NewRef(names);
+    for (Py_ssize_t at = 0; PyDict_Next(names, &at, &key, &value);)
+      for (int t = 0; t < kNumDTypes; ++t)
+        if (array_dtypes[t] == value) named_dtypes().emplace(key, DType(t));
     Py_RETURN_NONE;
   });
 }
@@ -562,6 +638,12 @@ PyMethodDef array_setup[] = {{"_set_array_classes", set_array_classes, METH_VARA
 
 }  // namespace
 
+PyObject* wrap_view_of(PyObject* o, Layout layout) {
+  static const ops::OpRecord& strided = record_of("as_strided");
+  note_view_of(o);
+  return wrap_array(ops::make_one_view(array_tensor(o), std::move(layout), strided));
+}
+
 const Tensor& array_tensor(PyObject* o) {
   ArrayObject* const a = array_in(o);
   if (a->shown) return tensor_of(a->shown);
@@ -616,6 +698,7 @@ std::optional<DType> common_dtype(DType a, DType b) {
 }
 std::optional<DType> known_dtype(PyObject* o) {
   if (!dtype_names) return {};
+  if (const auto at = named_dtypes().find(o); at != named_dtypes().end()) return at->second;
   PyObject* const found = PyDict_GetItemWithError(dtype_names, o);
   PyErr_Clear();
   for (int t = 0; found && t < kNumDTypes; ++t)
@@ -631,7 +714,8 @@ bool init_array_type(PyObject* module) {
   PyType_Spec spec{"arete._C._ArrayBase", sizeof(ArrayObject), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots.data()};
   base_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  return base_type && PyModule_AddFunctions(module, array_setup) == 0 &&
+  iterator_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&iterator_spec));
+  return base_type && iterator_type && PyModule_AddFunctions(module, array_setup) == 0 &&
          PyModule_AddObjectRef(module, "_ArrayBase", reinterpret_cast<PyObject*>(base_type)) == 0 &&
          init_array_functions(module);
 }

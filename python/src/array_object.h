@@ -40,6 +40,11 @@ const Tensor& array_tensor(PyObject* o);
 /// The tensor to read an array by; undefined for what is none of those three classes.
 Tensor tensor_to_read(PyObject* o);
 
+/// Whether calls of the thread are nothing special and record no history of the tensor.
+bool is_plain(const Tensor& t);
+/// Whether elements may be read and written without a call.
+inline bool is_at_hand(const Tensor& t) { return t.device().is_cpu() && is_plain(t); }
+
 /// The value of a number, where it is at hand.
 inline const Scalar* value_in(PyObject* o) {
   return is_plain_array(o) && !array_in(o)->has_tensor ? &array_in(o)->value : nullptr;
@@ -48,6 +53,8 @@ inline const Scalar* value_in(PyObject* o) {
 /// Lets `view.base` be this array, of which the caller makes a view.
 void note_view_of(PyObject* o);
 
+/// A view of the array, whose tensor is_plain().
+PyObject* wrap_view_of(PyObject* o, Layout layout);
 /// A new array; what is not written here has the dimensions that it has.
 PyObject* wrap_array(Tensor t);
 /// A number of the CPU as such, anything else as wrap_array(). For results of functions.
@@ -70,6 +77,49 @@ PyObject* try_short(F&& f) noexcept {
     return nullptr;
   }
 }
+
+// ---- few_elements.cpp
+/// Note [Few elements]: undefined, or null, for what is not at hand, is more, or needs more care.
+bool is_few(const Tensor& t);
+/// One side of few_results(): a tensor, or a number.
+struct FewOperand {
+  const Tensor* tensor;
+  Scalar value;
+};
+/// In the order of ufunc_set's kNames.
+struct Arithmetic {
+  enum {
+    add,
+    subtract,
+    multiply,
+    divide,
+    power,
+    floor_divide,
+    remainder,
+    less,
+    less_equal,
+    equal,
+    not_equal,
+    greater,
+    greater_equal
+  };
+};
+/// An operator of two operands of the same sizes, or of a number and a tensor, computed in `dtype`.
+Tensor few_results(int operation, const FewOperand& a, const FewOperand& b, DType dtype);
+/// Of float64.
+Tensor few_equal(IntList sizes, double value);
+Tensor few_copied(const Tensor& t);
+Tensor few_converted(const Tensor& t, DType dtype);
+Tensor few_joined(std::span<const Tensor> parts);
+Tensor few_counted(int64_t start, int64_t step, int64_t n);
+/// The elements that a mask or whole numbers in a vector name.
+Tensor few_picked(const Tensor& t, const Tensor& at);
+/// The position of an extreme, or of the first NaN; -1: see above.
+int64_t few_position(const Tensor& t, bool largest);
+/// The positions of the true elements of a vector.
+Tensor few_true(const Tensor& mask);
+/// The different elements, in order.
+Tensor few_different(const Tensor& t);
 
 // ---- array_functions.cpp
 /// The number protocol and comparisons.

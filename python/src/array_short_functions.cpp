@@ -89,16 +89,18 @@ PyObject* short_all(PyObject* const* args, Py_ssize_t n) {
                  [](const Tensor& t, const Shape& dims) { return all(t, dims).to(kBool); });
 }
 template <class Find>
-PyObject* found(PyObject* const* args, Py_ssize_t n, Find find) {
+PyObject* found(PyObject* const* args, Py_ssize_t n, bool is_largest, Find find) {
   const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
   if (!t.defined() || t.dtype() == kBool || is_complex(t.dtype())) return nullptr;
+  if (const int64_t at = few_position(t, is_largest); at >= 0)
+    return wrap_number(Scalar(at), kInt64);
   return wrap_result(run_freely(t.numel(), [&] { return find(t); }));
 }
 PyObject* short_argmax(PyObject* const* args, Py_ssize_t n) {
-  return found(args, n, [](const Tensor& t) { return argmax(t); });
+  return found(args, n, true, [](const Tensor& t) { return argmax(t); });
 }
 PyObject* short_argmin(PyObject* const* args, Py_ssize_t n) {
-  return found(args, n, [](const Tensor& t) { return argmin(t); });
+  return found(args, n, false, [](const Tensor& t) { return argmin(t); });
 }
 template <class Make>
 PyObject* made(PyObject* const* args, Py_ssize_t n, Make make) {
@@ -110,10 +112,16 @@ PyObject* short_empty(PyObject* const* args, Py_ssize_t n) {
   return made(args, n, [](const Shape& s, const TensorOptions& o) { return empty(s, o); });
 }
 PyObject* short_zeros(PyObject* const* args, Py_ssize_t n) {
-  return made(args, n, [](const Shape& s, const TensorOptions& o) { return zeros(s, o); });
+  return made(args, n, [](const Shape& s, const TensorOptions& o) {
+    Tensor few = few_equal(s, 0);
+    return few.defined() ? few : zeros(s, o);
+  });
 }
 PyObject* short_ones(PyObject* const* args, Py_ssize_t n) {
-  return made(args, n, [](const Shape& s, const TensorOptions& o) { return ones(s, o); });
+  return made(args, n, [](const Shape& s, const TensorOptions& o) {
+    Tensor few = few_equal(s, 1);
+    return few.defined() ? few : ones(s, o);
+  });
 }
 
 /// Nested lists of Python's numbers, all as long as their neighbours.
@@ -189,11 +197,15 @@ class NumbersInLists {
   bool all_whole_ = true, all_bool_ = true;
 };
 
+Tensor copied(const Tensor& t) {
+  Tensor few = few_copied(t);
+  return few.defined() ? few : run_freely(t.numel(), [&] { return t.clone(); });
+}
 PyObject* short_array(PyObject* const* args, Py_ssize_t n) {
   if (n != 1) return nullptr;
   if (is_plain_array(args[0])) {
     const Tensor& t = array_tensor(args[0]);
-    return t.defined() ? wrap_array(t.clone()) : nullptr;
+    return t.defined() ? wrap_array(copied(t)) : nullptr;
   }
   NumbersInLists numbers;
   if (!array_device.is_cpu() || !numbers.read(args[0])) return nullptr;
@@ -207,14 +219,18 @@ PyObject* short_copy(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 1 ? tensor_to_read(args[0]) : Tensor();
   if (!t.defined()) return nullptr;
   if (!is_readable_array(args[0])) return wrap_array(t);  // it was copied to be read
-  return wrap_array(run_freely(t.numel(), [&] { return t.clone().contiguous(); }));
+  return wrap_array(t.is_contiguous() ? copied(t) : run_freely(t.numel(), [&] {
+    return t.clone().contiguous();
+  }));
 }
 PyObject* short_astype(PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !is_readable_array(args[0])) return nullptr;
   const Tensor t = array_tensor(args[0]);
   const std::optional<DType> d = known_dtype(args[1]);
   if (!t.defined() || !d || (is_complex(t.dtype()) && !is_complex(*d))) return nullptr;
-  return wrap_array(run_freely(t.numel(), [&] { return t.to(*d, /*copy=*/true); }));
+  Tensor few = few_converted(t, *d);
+  return wrap_array(few.defined() ? std::move(few)
+                                  : run_freely(t.numel(), [&] { return t.to(*d, /*copy=*/true); }));
 }
 PyObject* short_reshape(PyObject* const* args, Py_ssize_t n) {
   if (n < 2 || !is_plain_array(args[0])) return nullptr;
@@ -225,15 +241,28 @@ PyObject* short_reshape(PyObject* const* args, Py_ssize_t n) {
     if (!PyLong_CheckExact(given[i])) return nullptr;
     sizes.push_back(PyLong_AsLongLong(given[i]));
   }
-  note_view_of(args[0]);
   const Tensor& t = array_tensor(args[0]);
-  return t.defined() ? wrap_array(t.reshape(sizes)) : nullptr;
+  if (!t.defined()) return nullptr;
+  if (is_plain(t) && t.is_contiguous() &&
+      std::ranges::none_of(sizes, [](int64_t s) { return s < 0; })) {
+    Layout layout(sizes);
+    layout.offset = t.layout().offset;
+    return layout.numel() == t.numel() ? wrap_view_of(args[0], std::move(layout)) : nullptr;
+  }
+  note_view_of(args[0]);
+  return wrap_array(t.reshape(sizes));
 }
 PyObject* short_transposed(PyObject* const* args, Py_ssize_t n) {
   if (n != 1 || !is_plain_array(args[0])) return nullptr;
-  note_view_of(args[0]);
   const Tensor& t = array_tensor(args[0]);
   if (!t.defined()) return nullptr;
+  if (is_plain(t)) {
+    Layout layout = t.layout();
+    std::ranges::reverse(layout.sizes);
+    std::ranges::reverse(layout.strides);
+    return wrap_view_of(args[0], std::move(layout));
+  }
+  note_view_of(args[0]);
   Shape dims;
   for (int64_t d = t.dim(); d-- > 0;) dims.push_back(d);
   return wrap_array(t.permute(dims));
@@ -268,6 +297,7 @@ PyObject* short_concatenate(PyObject* const* args, Py_ssize_t n) {
     all.push_back(std::move(t));
   }
   if (all.empty()) return nullptr;
+  if (Tensor few = few_joined(all); few.defined()) return wrap_array(std::move(few));
   return wrap_array(run_freely(int64_t(1) << 20, [&] { return cat(all); }));
 }
 PyObject* short_where(PyObject* const* args, Py_ssize_t n) {
@@ -291,7 +321,8 @@ PyObject* short_dot(PyObject* const* args, Py_ssize_t n) {
 PyObject* short_sort(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
   if (!t.defined() || is_complex(t.dtype())) return nullptr;
-  return wrap_array(run_freely(t.numel(), [&] { return std::get<0>(t.sort(-1)); }));
+  return wrap_array(
+      run_freely(t.numel(), [&] { return t.dim() == 1 ? msort(t) : std::get<0>(t.sort(-1)); }));
 }
 PyObject* short_argsort(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
@@ -301,15 +332,23 @@ PyObject* short_argsort(PyObject* const* args, Py_ssize_t n) {
 PyObject* short_count_nonzero(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
   if (!t.defined()) return nullptr;
+  if (const Tensor few = few_true(t); few.defined())
+    return wrap_number(Scalar(few.numel()), kInt64);
   return wrap_result(run_freely(t.numel(), [&] { return count_nonzero(t); }));
 }
 PyObject* short_nonzero(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
   if (!t.defined() || t.dim() != 1) return nullptr;
-  Tensor places = run_freely(t.numel(), [&] { return nonzero(t).reshape({-1}); });
+  Tensor places = few_true(t);
+  if (!places.defined()) places = run_freely(t.numel(), [&] { return nonzero(t).reshape({-1}); });
   const Ref r(checked(PyTuple_New(1)));
   PyTuple_SET_ITEM(r.get(), 0, wrap_array(std::move(places)));
   return Py_NewRef(r.get());
+}
+PyObject* short_unique(PyObject* const* args, Py_ssize_t n) {
+  const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
+  Tensor few = t.defined() ? few_different(t) : Tensor();
+  return few.defined() ? wrap_array(std::move(few)) : nullptr;
 }
 PyObject* short_take(PyObject* const* args, Py_ssize_t n) {
   const Tensor t = n == 2 ? elements_in(args[0]) : Tensor();
@@ -337,6 +376,9 @@ PyObject* short_arange(PyObject* const* args, Py_ssize_t n) {
     return nullptr;
   const TensorOptions options(whole ? kInt64 : kFloat64, array_device);
   if (whole) {
+    if (array_device.is_cpu())
+      if (Tensor few = few_counted(int64_t(start), int64_t(step), int64_t(count)); few.defined())
+        return wrap_array(std::move(few));
     if (count == 0) return wrap_array(empty({0}, options));
     return wrap_array(arange(Scalar(int64_t(start)), Scalar(int64_t(start + count * step)),
                              Scalar(int64_t(step)), options));
@@ -357,7 +399,7 @@ const std::pair<const char*, ShortWay> kShortWays[] = {
     {"flatten", short_flatten}, {"item", short_item},       {"concatenate", short_concatenate},
     {"where", short_where},     {"dot", short_dot},         {"sort", short_sort},
     {"argsort", short_argsort}, {"nonzero", short_nonzero}, {"count_nonzero", short_count_nonzero},
-    {"take", short_take},       {"arange", short_arange},
+    {"take", short_take},       {"arange", short_arange},   {"unique", short_unique},
 };
 
 /// A Python function, with a short way for the calls that most programs make. Its first two

@@ -41,6 +41,8 @@ TEST(Compact, SeveralChunks) {
     GuardedBuffer mask(kBool, layout);
     mask.fill([&](IntList i) { return double(i[0] < 100 ? 1 : i[0] < 200 ? 0 : rng() % 2); });
     check(mask);
+    mask.fill([&](IntList) { return double(rng() % 9 == 0); });
+    check(mask);
   }
 }
 

@@ -1,6 +1,9 @@
 // sort, topk and arg_reduce against a stable sort of doubles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "arete/base/error.h"
@@ -177,6 +180,57 @@ TEST(Sort, ValuesAlone) {
           ASSERT_EQ(negative_zeros, 0) << name_of(dtype);
         }
       }
+}
+
+// Around the sizes at which blocks and partitions begin, with kinds of keys that split unevenly.
+TEST(Sort, ValuesAloneOfManyLengths) {
+  std::mt19937_64 rng(6);
+  const auto kinds = std::to_array<double (*)(std::mt19937_64&, int64_t, int64_t)>({
+      [](std::mt19937_64& r, int64_t, int64_t) { return double(r() % 100000) - 50000; },
+      [](std::mt19937_64&, int64_t, int64_t) { return 7.0; },
+      [](std::mt19937_64& r, int64_t, int64_t) { return double(r() % 2); },
+      [](std::mt19937_64&, int64_t i, int64_t) { return double(i); },
+      [](std::mt19937_64&, int64_t i, int64_t n) { return double(n - i); },
+      [](std::mt19937_64& r, int64_t i, int64_t) { return i % 3 ? double(r() % 1000) : -1000.0; },
+      [](std::mt19937_64& r, int64_t, int64_t) { return std::ldexp(1.0, int(r() % 31)); },
+  });
+  for (DType dtype : {kInt32, kUInt32, kFloat32, kInt64, kUInt64, kFloat64})
+    for (const int64_t n : {1, 9, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 5000, 70001})
+      for (const auto kind : kinds)
+        for (const bool descending : {false, true}) {
+          GuardedBuffer in(dtype, Shape{n}), values(dtype, Shape{n});
+          int64_t i = 0;
+          in.fill([&](IntList) {
+            const double v = kind(rng, i++, n);
+            return is_unsigned(dtype) ? std::abs(v) : v;
+          });
+          backend_under_test().sort({.in = in.view(),
+                                     .values = values.view(),
+                                     .indices = View{},
+                                     .dim = 0,
+                                     .descending = descending});
+          std::vector<double> expected = in.values();
+          std::ranges::sort(expected);
+          if (descending) std::ranges::reverse(expected);
+          ASSERT_EQ(values.values(), expected) << name_of(dtype) << " of " << n;
+          ASSERT_TRUE(in.guards_intact() && values.guards_intact());
+        }
+}
+
+// All keys are the largest there is, or near it.
+TEST(Sort, ValuesAloneAtTheEnd) {
+  for (const int64_t n : {300, 1000}) {
+    GuardedBuffer in(kUInt64, Shape{n}), out(kUInt64, Shape{n});
+    for (int64_t i = 0; i < n; ++i) in.set_at<uint64_t>(Shape{i}, UINT64_MAX - uint64_t(i % 2));
+    backend_under_test().sort({.in = in.view(), .values = out.view(), .indices = View{}, .dim = 0});
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(out.at<uint64_t>(Shape{i}), UINT64_MAX - uint64_t(i < n / 2));
+    GuardedBuffer nan(kFloat64, Shape{n}), same(kFloat64, Shape{n});
+    nan.fill([](IntList) { return -std::nan(""); });
+    backend_under_test().sort(
+        {.in = nan.view(), .values = same.view(), .indices = View{}, .dim = 0});
+    for (const double v : same.values()) ASSERT_TRUE(std::isnan(v));
+  }
 }
 
 TEST(Sort, FullRangeOf64Bits) {

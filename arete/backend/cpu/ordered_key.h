@@ -53,6 +53,30 @@ inline OrderedKey<T> ordered_key(T v) {
   }
 }
 
+/// As ordered_key(), but with a key of its own for each value: -0 comes before +0, and only NaN are
+/// one key. value_of_key() is the way back.
+template <class T>
+inline OrderedKey<T> value_key(T v) {
+  if constexpr (std::is_integral_v<T>) {
+    return ordered_key(v);
+  } else {
+    using B = FloatBits<T>;
+    constexpr B kSign = B(B(1) << (8 * sizeof(T) - 1));
+    const B bits = std::bit_cast<B>(v);
+    return v != v ? OrderedKey<T>(B(~B(0)))
+                  : OrderedKey<T>(B((bits & kSign) ? B(~bits) : B(bits | kSign)));
+  }
+}
+template <class T>
+inline T value_of_key(OrderedKey<T> key) {
+  using B = FloatBits<T>;
+  constexpr B kSign = B(B(1) << (8 * sizeof(T) - 1));
+  if constexpr (std::is_integral_v<T>)
+    return T(B(key) ^ (std::is_signed_v<T> ? kSign : B(0)));
+  else
+    return std::bit_cast<T>(B((B(key) & kSign) ? B(B(key) ^ kSign) : B(~B(key))));
+}
+
 /// The key under which the wanted extremum is the largest and NaN wins either way.
 template <bool kLargest, class T>
 inline OrderedKey<T> rank_key(T v) {

@@ -1,10 +1,11 @@
-// Stable sort along a dimension.
+// Sort along a dimension: stable with indices.
 #include <algorithm>
 #include <bit>
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/kernels/kernel_table.h"
+#include "arete/backend/cpu/kernels/sort_table.h"
 #include "arete/backend/cpu/radix_sort.h"
 #include "arete/backend/cpu/sort_items.h"
 #include "arete/backend/cpu/walk.h"
@@ -16,6 +17,7 @@ namespace {
 using prim::SortArgs;
 
 constexpr int64_t kParallelFrom = 1 << 16;  // shorter lanes: one thread each
+constexpr int kFewDigits = 16;              // keys of fewer bits: a radix sort is the fastest
 
 template <class T>
 struct Lane {
@@ -25,15 +27,20 @@ struct Lane {
   int64_t n, in_stride, value_stride, index_stride;
 };
 
+/// f(i) for i < n, in `parts` pieces.
+template <class F>
+void for_parts(int64_t n, int parts, F&& f) {
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = n * first / parts, end = n * last / parts; i < end; ++i) f(i);
+  });
+}
+
 template <class T, class Item>
 void write_out(const Lane<T>& l, const Item* sorted, int parts) {
-  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-    const int64_t begin = l.n * first / parts, end = l.n * last / parts;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t from = sorted[i].position();
-      l.values[i * l.value_stride] = l.in[from * l.in_stride];
-      if (l.indices) l.indices[i * l.index_stride] = from;
-    }
+  for_parts(l.n, parts, [&](int64_t i) {
+    const int64_t from = sorted[i].position();
+    l.values[i * l.value_stride] = l.in[from * l.in_stride];
+    if (l.indices) l.indices[i * l.index_stride] = from;
   });
 }
 
@@ -86,9 +93,61 @@ void settle_ties(PackedItem* items, PackedItem* other, int64_t n, int bits, int 
     }
 }
 
+template <class Key>
+const kernels::KeySort<Key>& key_sort() {
+  static const kernels::SortTable& table = ARETE_SELECT_TABLE(sort_table);
+  if constexpr (sizeof(Key) == 4)
+    return table.of_32;
+  else
+    return table.of_64;
+}
+
+/// By vectors: Note [Sorting by vectors] in kernels/sort.simd.cpp. Splits until there is a piece
+/// for each of `parts` threads, and some more, since pieces are not equal.
+template <class Key>
+void sort_keys(Key* keys, int64_t n, int parts) {
+  struct Piece {
+    int64_t begin, end, middle;
+  };
+  const kernels::KeySort<Key>& by_vectors = key_sort<Key>();
+  std::vector<Piece> pieces{{0, n, 0}};
+  const auto for_pieces = [&](auto&& f) {
+    parallel_for(0, int64_t(pieces.size()), 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) f(pieces[size_t(i)]);
+    });
+  };
+  for (int wanted = 2; parts > 1 && wanted <= 8 * parts; wanted *= 2) {
+    for_pieces([&](Piece& p) {
+      const int64_t count = p.end - p.begin;
+      p.middle =
+          count < kernels::kFewestSplit ? p.end : p.begin + by_vectors.split(keys + p.begin, count);
+    });
+    std::vector<Piece> halves;
+    for (const Piece& p : pieces) {
+      halves.push_back({p.begin, p.middle, 0});
+      if (p.middle < p.end) halves.push_back({p.middle, p.end, 0});
+    }
+    pieces.swap(halves);
+  }
+  for_pieces([&](const Piece& p) { by_vectors.sort(keys + p.begin, p.end - p.begin); });
+}
+
+/// Of values alone, in `keys`, which has room for n.
+template <class T>
+void sort_values(const Lane<T>& l, bool descending, int parts, OrderedKey<T>* keys) {
+  const OrderedKey<T> flip = descending ? OrderedKey<T>(~OrderedKey<T>(0)) : OrderedKey<T>(0);
+  for_parts(l.n, parts, [&](int64_t i) { keys[i] = value_key(l.in[i * l.in_stride]) ^ flip; });
+  sort_keys(keys, l.n, parts);
+  for_parts(l.n, parts,
+            [&](int64_t i) { l.values[i * l.value_stride] = value_of_key<T>(keys[i] ^ flip); });
+}
+
 template <class T, class Item>
 void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
   using Key = typename Item::Key;
+  if constexpr (sizeof(T) == 4 || sizeof(T) == 8)
+    if (!l.indices && key_sort<OrderedKey<T>>().sort)
+      return sort_values(l, descending, parts, reinterpret_cast<OrderedKey<T>*>(a));
   const auto key = [&](int64_t i) { return sort_key(l.in[i * l.in_stride], descending); };
   if constexpr (std::is_same_v<Item, PackedItem>) {
     // Keys of 64 bits: the upper 32 of those in which they differ from the least one decide nearly
@@ -122,7 +181,12 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
       for (int64_t i = 0; i < l.n; ++i) a[ranks[i]] = Item(keys[i], i);
     } else {
       const auto make = [&](int64_t i) { return Item(upper(i), i); };
-      sorted = radix_sort(make, l.n, bits, parts, a, b);
+      if (bits > kFewDigits && key_sort<uint64_t>().sort) {
+        for_parts(l.n, parts, [&](int64_t i) { a[i] = make(i); });
+        sort_keys(reinterpret_cast<uint64_t*>(a), l.n, parts);
+      } else {
+        sorted = radix_sort(make, l.n, bits, parts, a, b);
+      }
     }
     if constexpr (sizeof(T) > 4)
       if (shift > 0)

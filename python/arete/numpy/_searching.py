@@ -382,11 +382,12 @@ def put_along_axis(arr, indices, values, axis):
 # --- sets --------------------------------------------------------------------------------------------------------------------
 
 
+@short_way
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """The different elements, sorted; with the first index, the place of each element among them, and how often they come."""
     t = tensor_of(ar)
     if axis is None and not (return_index or return_inverse or return_counts or t.is_complex()):
-        values = t.reshape(-1).sort()[0]
+        values = t.reshape(-1).msort()
         fresh = values[1:] != values[:-1]
         if equal_nan and values.is_floating_point():
             fresh &= ~(values[1:].isnan() & values[:-1].isnan())
