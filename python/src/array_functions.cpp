@@ -1,5 +1,6 @@
 // Operators and ufuncs of arrays by short ways: Note [Arrays and their short ways].
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -84,6 +85,19 @@ std::optional<DType> dtype_of_both(const Operand& a, const Operand& b) {
   return strong.dtype;
 }
 
+/// Numbers of Python's become float16 before they meet such elements, which are computed with as
+/// float32. Rounded once: to an odd float first, from which the next step cannot err.
+void round_weak(Operand& o, DType meets) {
+  if (meets != kFloat16 ||
+      (o.kind != Operand::Kind::python_int && o.kind != Operand::Kind::python_float))
+    return;
+  const double v = o.value.to_double();
+  float f = float(v);
+  if (double(f) != v && !(std::bit_cast<uint32_t>(f) & 1))
+    f = std::nextafter(f, v > double(f) ? HUGE_VALF : -HUGE_VALF);
+  o.value = Scalar(double(float(Half(f))));
+}
+
 /// Of two numbers; null: the long way.
 PyObject* compute(int op, const Scalar& a, const Scalar& b, DType dtype) {
   using A = Arithmetic;
@@ -141,6 +155,8 @@ PyObject* call_two(const ElementFunction& f, PyObject* left, PyObject* right) {
     if (!d) return nullptr;
     if (f.wide && is_integral_or_bool(*d)) d = kFloat64;
     if (!takes(f, *d)) return nullptr;
+    round_weak(a, *d);
+    round_weak(b, *d);
     if (f.is_power && is_integral_or_bool(*d) && (b.is_tensor() || b.value.to_int64() < 0))
       return nullptr;
     if (!a.is_tensor() && !b.is_tensor()) {
@@ -357,6 +373,7 @@ bool change(const ElementFunction& f, PyObject* self, PyObject* other) {
     const std::optional<DType> d = dtype_of_both(Operand(self), b);
     if (d != t.dtype() || !takes(f, *d) || (f.is_remainder && is_floating(*d))) return false;
     if (f.is_power && is_integer(*d) && (b.is_tensor() || b.value.to_int64() < 0)) return false;
+    round_weak(b, *d);
     if (b.is_tensor()) {
       // Memory that both have is read before it is written by the long way only.
       if (b.tensor.device() != t.device() || (t.dim() == 0 && b.tensor.dim() != 0) ||

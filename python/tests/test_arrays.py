@@ -709,3 +709,131 @@ def test_quantiles_of_long_rows(kind):
         assert numpy.allclose(found.get(), want, rtol=1e-6, atol=0, equal_nan=True), (q, method)
     assert numpy.allclose(np.nanmedian(a).get(), numpy.nanmedian(x), rtol=1e-6, atol=0)
     assert numpy.allclose(np.median(a).get(), numpy.median(x), equal_nan=True)
+
+
+def _half(np):
+    return np.array([1, 2049, 3.3, 100], dtype=np.float16)
+
+
+def _changed_half(np):
+    a = _half(np)
+    a += 0.1
+    a *= 0.3
+    return a
+
+
+def _written(np):
+    a = np.arange(5)
+    a[np.array([2**64 - 1], dtype=np.uint64)] = 7
+    return a
+
+
+WORDS = [
+    # Python's numbers become float16 before they meet such elements.
+    lambda np: _half(np) * 0.1,
+    lambda np: 0.1 * _half(np),
+    lambda np: _half(np) + 2049,
+    lambda np: _half(np) + 1e5,
+    lambda np: _half(np) == 3.3,
+    lambda np: _half(np) < 3.3,
+    lambda np: _half(np)**0.3,
+    lambda np: _half(np) + 1.00048828125000022,  # to be rounded once
+    lambda np: np.maximum(_half(np), 0.1),
+    lambda np: np.multiply(_half(np), 0.1, dtype=np.float16),
+    lambda np: np.where(np.array([True, False, True, True]), _half(np), 0.1),
+    _changed_half,
+    # Their neighbours.
+    lambda np: np.spacing(np.array([0, -1, 1, 65504, -65504, np.inf, np.nan, 6e-8, 1000], dtype=np.float16)),
+    lambda np: np.nextafter(np.array([1, 0, -0.0, np.inf, np.nan, 65504, -1, 5], dtype=np.float16),
+                            np.array([2, 1, -1, 0, 0, np.inf, 0, 5], dtype=np.float16)),
+    lambda np: np.nextafter(_half(np), np.float16(0)),
+    lambda np: np.spacing(np.float32(1)),
+    # The notation is that of the dtype's own arithmetic.
+    lambda np: np.array([1, 0.1, 3.3, 100], dtype=np.float16),
+    lambda np: np.array([1e-4, 1], dtype=np.float32),
+    lambda np: np.array([1e-4, 1]),
+    # Whole numbers that are no places.
+    lambda np: np.arange(5)[np.uint64(2**63)],
+    lambda np: np.arange(5)[np.uint64(2**64 - 1)],
+    lambda np: np.arange(5)[np.uint64(3)],
+    lambda np: np.arange(5)[np.array([2**63], dtype=np.uint64)],
+    lambda np: np.arange(5)[np.array([2**64 - 1], dtype=np.uint64)],
+    lambda np: np.arange(5)[2**63],
+    _written,
+    # Errors.
+    lambda np: np.arange(5)[7],
+    lambda np: np.zeros((2, 2))[0, 5],
+    lambda np: np.arange(5)[[1, 9]],
+    lambda np: np.array([1, 2, 3])["a"],
+    lambda np: np.array([1, 2, 3])[1.5],
+    lambda np: np.ones(3) + np.ones(4),
+    lambda np: np.array([1, 2, 3]).reshape(2, 2),
+    lambda np: np.array([1, 2, 3]).reshape(-1, 2),
+    lambda np: np.array([1, 2, 3]).reshape(2),
+    lambda np: np.concatenate([np.ones((2, 2)), np.ones(3)]),
+    lambda np: np.vstack([np.ones(2), np.ones(3)]),
+    lambda np: np.linalg.inv(np.ones((2, 3))),
+    lambda np: np.linalg.inv(np.zeros((2, 2))),
+    lambda np: np.linalg.cholesky(-np.eye(2)),
+    lambda np: int(np.array([1, 2])),
+    lambda np: float(np.array([1.5])),
+    lambda np: np.zeros(-1),
+    lambda np: np.full((2, -1), 3),
+    lambda np: np.array([[1, 2], [3]]),
+    lambda np: np.array([1, [2, 3]]),
+    lambda np: np.array([[[1], [2]], [[3], [4, 5]]]),
+    lambda np: np.array([np.ones(2), np.ones(3)]),
+    # Numbers where NumPy has scalars.
+    lambda np: np.unravel_index(7, (3, 4)),
+    lambda np: list(np.arange(3)),
+    lambda np: [float(v) for v in np.linspace(0, 1, 5)[::-2]],
+]
+
+
+@pytest.mark.parametrize("case", range(len(WORDS)))
+def test_words_are_numpys(case):
+    """What is printed of a result, or the class and text of the error."""
+    said = []
+    for library in (numpy, np):
+        try:
+            said.append(repr(WORDS[case](library)))
+        except Exception as e:
+            said.append(f"{type(e).__name__}: {e}")
+    assert said[0] == said[1]
+
+
+def test_errors_of_matrices_are_no_others():
+    with pytest.raises(ValueError) as raised:
+        np.zeros(-1)
+    assert not isinstance(raised.value, np.linalg.LinAlgError)
+    assert issubclass(np.linalg.LinAlgError, ValueError)
+
+
+@pytest.mark.parametrize("n", [1, 3, 31, 32, 33, 100])
+def test_few_elements_are_like_many(n):
+    """The loops of few elements beside the operators of more: around the number where one ends."""
+    rng = numpy.random.default_rng(n)
+    x, i = rng.normal(size=n), rng.integers(-9, 9, n)
+    x[rng.integers(n)], mask, at = numpy.nan, rng.random(n) < 0.5, rng.integers(-n, n, n)
+    for theirs in (x, x.astype("f4"), i, i.astype("i4"), mask, x[::-1]):
+        for f in (lambda np, a: a.copy(), lambda np, a: a[np.asarray(mask)], lambda np, a: a[np.asarray(at)],
+                  lambda np, a: a.astype(np.float64), lambda np, a: a.astype(np.float32), lambda np, a: np.concatenate([a, a]),
+                  lambda np, a: np.argmax(a), lambda np, a: np.argmin(a), lambda np, a: np.unique(a), lambda np, a: np.nonzero(a)[0],
+                  lambda np, a: np.count_nonzero(a), lambda np, a: a + np.asarray(x), lambda np, a: np.asarray(i) * a,
+                  lambda np, a: a > 0.5, lambda np, a: a / 3, lambda np, a: 2 - np.asarray(i), lambda np, a: a == np.asarray(i),
+                  lambda np, a: a.reshape(n, 1).T[0, ::2], lambda np, a: np.arange(3, n), lambda np, a: np.ones(n), lambda np, a: list(a)):
+            expected = f(numpy, theirs)
+            got = f(np, np.asarray(theirs.copy()) if theirs.base is None else np.asarray(x.copy())[::-1])
+            numpy.testing.assert_array_equal(numpy.asarray(got), numpy.asarray(expected))
+            assert getattr(got, "dtype", None) == getattr(expected, "dtype", None)
+    with pytest.raises(IndexError):
+        np.asarray(x)[np.asarray([0, n])]
+
+
+def test_a_vector_that_changes_while_it_is_read():
+    a = np.arange(4)
+    places = iter(a)
+    assert next(places) == 0 and places.__length_hint__() == 3
+    a[1] = 7
+    assert [int(v) for v in places] == [7, 2, 3]
+    assert next(places, None) is None

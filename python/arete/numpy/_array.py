@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 import operator as _operator
+import struct as _struct
 import sys as _sys
 
 from .. import _C, _operators as _t
@@ -14,7 +15,7 @@ __all__ = ["ndarray", "set_device", "get_device", "newaxis"]
 
 newaxis = None
 _new = _C._ArrayBase.__new__
-_FLOAT64, _INT64, _BOOL = _C.float64, _C.int64, _C.bool
+_FLOAT16, _FLOAT64, _INT64, _BOOL = _C.float16, _C.float64, _C.int64, _C.bool
 _device = _C.device("cpu")
 _C._set_array_dtypes(OF_TENSOR, PROMOTED_NATIVE, _KNOWN)
 
@@ -119,10 +120,10 @@ class ndarray(_C._ArrayBase):
             return wrap(shape)
         buffer = buffer if memptr is None else memptr
         if isinstance(buffer, MemoryPointer) and strides is None and not offset:
-            return wrap(ordered(buffer.tensor(sizes_of(shape), native(dtype)), order))
+            return wrap(ordered(buffer.tensor(new_sizes(shape), native(dtype)), order))
         if buffer is not None or strides is not None or offset:
             raise NotImplementedError("ndarray(): memory of others is for frombuffer() and asarray()")
-        return wrap(ordered(_t.empty(sizes_of(shape), dtype=native(dtype), device=_device), order))
+        return wrap(ordered(_t.empty(new_sizes(shape), dtype=native(dtype), device=_device), order))
 
     # --- what it is ---
 
@@ -335,8 +336,8 @@ class ndarray(_C._ArrayBase):
     # --- a number, to Python ---
 
     def _number(self):
-        if self._tensor.numel() != 1:
-            raise TypeError("only length-1 arrays can be converted to Python scalars")
+        if self._tensor.dim():
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
         return self._tensor.item()
 
     def __complex__(self):
@@ -599,6 +600,25 @@ def sizes_of(shape):
         return tuple(_operator.index(s) for s in shape)
 
 
+def new_sizes(shape):
+    """The sizes of an array to be made."""
+    sizes = sizes_of(shape)
+    if _b.any(s < 0 for s in sizes):
+        raise ValueError("negative dimensions are not allowed")
+    return sizes
+
+
+def in_words(shape):
+    """A shape as NumPy's errors have it."""
+    shown = [str(s) if s >= 0 else "newaxis" for i, s in enumerate(shape) if s >= 0 or _b.any(v >= 0 for v in shape[:i])]
+    return "(" + ",".join(shown) + (",)" if len(shape) == 1 else ")")
+
+
+def not_together(*shapes):
+    """The error of shapes that do not meet."""
+    return ValueError("operands could not be broadcast together with shapes " + "".join(in_words(s) + " " for s in shapes))
+
+
 def check_cast(a, b, casting):
     if not castable(a, b, casting):
         raise TypeError(f"Cannot cast array data from {a!r} to {b!r} according to the rule '{casting}'")
@@ -660,6 +680,14 @@ def _whole_dtype(x):
     return _INT64 if x < 2**63 else _C.uint64
 
 
+def rounded(x, kind):
+    """A number as struct's format "e" or "f" rounds it."""
+    try:
+        return _struct.unpack(kind, _struct.pack(kind, x))[0]
+    except OverflowError:
+        return _b.float("inf") if x > 0 else -_b.float("inf")
+
+
 def _in_kind(x, d):
     """A number as its dtype takes it; OverflowError for whole numbers outside."""
     if d is _BOOL:
@@ -675,6 +703,8 @@ def _in_kind(x, d):
             raise OverflowError(f"Python integer {x} out of bounds for {OF_TENSOR[d].name}")
     elif type(x) is complex and not d.is_complex:
         raise TypeError("float() argument must be a real number, not 'complex'")
+    elif d is _FLOAT16:  # before it meets elements, which are computed with in float32
+        return rounded(x, "e")
     return x
 
 
@@ -721,6 +751,18 @@ def _probe(x):
         return _t.tensor(x, dtype=_FLOAT64)
 
 
+def _uneven(x):
+    """The error of nested sequences that are no array."""
+    shape, level = [], [x]
+    while _b.all(hasattr(v, "__len__") and not isinstance(v, str) and len(v) == len(level[0]) for v in level):
+        shape.append(len(level[0]))
+        level = [v for each in level for v in each]
+    return ValueError(
+        "setting an array element with a sequence. The requested array has an inhomogeneous shape after "
+        f"{len(shape)} dimensions. The detected shape was {tuple(shape)} + inhomogeneous part."
+    )
+
+
 def _of_sequence(x, d, device):
     if isinstance(x, range):
         return _t.arange(x.start, x.stop, x.step, dtype=d or _INT64, device=device or _device)
@@ -743,20 +785,18 @@ def _of_sequence(x, d, device):
                         raise OverflowError(f"Python integer out of bounds for {OF_TENSOR[d].name}")
                 return t.to(d)
             return _t.tensor(x, dtype=d, device=device or _device)
-        except TypeError as e:
-            raise TypeError(f"arrays hold numbers: {e}") from None
-        except ValueError as e:
-            if "infer dtype" in str(e):
+        except (TypeError, ValueError) as e:
+            sequences = _b.any(isinstance(v, (list, tuple)) for v in x)
+            if not sequences and (isinstance(e, TypeError) or "infer dtype" in str(e)):
                 raise TypeError(f"arrays hold numbers: {e}") from None
-            raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape: "
-                             f"{e}") from None
+            raise _uneven(x) from None
     parts = [tensor_of(v, None, device) for v in x]
     if d is None:
         d = parts[0].dtype
         for p in parts[1:]:
             d = PROMOTED_NATIVE[d, p.dtype]
     if _b.any(p.shape != parts[0].shape for p in parts):
-        raise ValueError("setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 dimensions")
+        raise _uneven(x)
     device = next((p.device for p in parts if p.device.type != "cpu"), parts[0].device)
     return _t.stack([_cast(p, d).to(device) for p in parts])
 

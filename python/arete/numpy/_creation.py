@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _C, _operators as _t
 from ._array import (
-    _array, _in_kind, array, cast, flatiter, get_device, ndarray, ordered, short_way, sizes_of, tensor_of, wrap,
+    _array, _in_kind, array, cast, flatiter, get_device, ndarray, new_sizes, ordered, short_way, sizes_of, tensor_of, wrap,
 )
 from ._types import FLOAT64, PROMOTED_NATIVE, as_dtype, native, number_type
 
@@ -129,7 +129,7 @@ def from_dlpack(x, /, *, device=None, copy=None):
 
 def _filled(name, maker):
     def function(shape, dtype=None, order="C", *, device=None):
-        t = maker(sizes_of(shape), dtype=_C.float64 if dtype is None else native(dtype), device=_place(device))
+        t = maker(new_sizes(shape), dtype=_C.float64 if dtype is None else native(dtype), device=_place(device))
         return wrap(t if order == "C" else ordered(t, order))
 
     def function_like(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
@@ -139,7 +139,7 @@ def _filled(name, maker):
         if shape is None and order == "K":
             return wrap(globals()[f"_{name}_like"](t, dtype=d, device=device))
         return wrap(
-            ordered(maker(t.shape if shape is None else sizes_of(shape), dtype=d, device=device), "C" if order in ("K", "A") else order)
+            ordered(maker(t.shape if shape is None else new_sizes(shape), dtype=d, device=device), "C" if order in ("K", "A") else order)
         )
 
     function.__name__ = function.__qualname__ = name
@@ -160,9 +160,9 @@ def full(shape, fill_value, dtype=None, order="C", *, device=None):
     device = _place(device)
     if number_type(fill_value) is not None and dtype is not None:
         d = native(dtype)
-        return wrap(ordered(_t.full(sizes_of(shape), _in_kind(fill_value, d), dtype=d, device=device), order))
+        return wrap(ordered(_t.full(new_sizes(shape), _in_kind(fill_value, d), dtype=d, device=device), order))
     value = tensor_of(fill_value, dtype, device)
-    return wrap(ordered(value.expand(sizes_of(shape)).clone(), order))
+    return wrap(ordered(value.expand(new_sizes(shape)).clone(), order))
 
 
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 import operator as _operator
+import re as _re
 
 from .. import _C, _operators as _t
 from .._C import Tensor
@@ -12,20 +13,22 @@ from ._array import (
 
 __all__: list[str] = []
 _INT64, _BOOL = _C.int64, _C.bool
+_NO_INDEX = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
 
 
 def _part(p):
     """One part of an index as tensors take it."""
-    if p is None or p is Ellipsis or type(p) in (int, slice, _b.bool):
+    if p is None or p is Ellipsis or type(p) in (slice, _b.bool):
         return p
+    if type(p) is int:
+        return _reachable(p)
     if isinstance(p, str):
-        raise IndexError("there are no records, so nothing is found by a name")
+        raise IndexError(_NO_INDEX)
     if not isinstance(p, (ndarray, Tensor, list, tuple, range)) and not hasattr(p, "__array__"):
         try:
             return _operator.index(p)
         except TypeError:
-            raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
-                             "valid indices") from None
+            raise IndexError(_NO_INDEX) from None
     t = tensor_of(p)
     if not t.numel() and isinstance(p, (list, tuple, range)):
         t = t.to(_INT64)
@@ -33,7 +36,21 @@ def _part(p):
         return t
     if t.is_floating_point() or t.is_complex():
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    if t.dtype is _C.uint64 and not t.dim():
+        _reachable(int(t))
     return t if t.dtype is _INT64 else t.to(_INT64)
+
+
+def _reachable(i):
+    if not -(2**63) <= i < 2**63:
+        raise OverflowError("Python int too large to convert to C long")
+    return i
+
+
+def _in_words_of_arrays(e):
+    """The error of an index that is out of bounds as NumPy has it; others as they are."""
+    found = _re.match(r"(index -?\d+ is out of bounds for )dimension( \d+ with size \d+)", str(e))
+    return IndexError(found[1] + "axis" + found[2]) if found else e
 
 
 def _parts(key):
@@ -142,7 +159,10 @@ def _get(array, key):
             _spread(parts, t)
             if not parts and not t.dim() and t.device.type == "cpu":  # a[()] of one element
                 return result(t.clone())
-            r = t[tuple(parts)]
+            try:
+                r = t[tuple(parts)]
+            except IndexError as e:
+                raise _in_words_of_arrays(e) from None
         else:
             r = _basic(array, parts)
             if type(r) is Reversed or r.ndim:
@@ -153,7 +173,11 @@ def _get(array, key):
         array, parts = _forward(parts, array)
     t = array._tensor
     parts = _advanced(parts, t)
-    return wrap(t[parts]) if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else result(t[parts].clone())
+    try:
+        r = t[parts]
+    except IndexError as e:
+        raise _in_words_of_arrays(e) from None
+    return wrap(r) if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else result(r.clone())
 
 
 def _check_masks(parts, t):
@@ -226,7 +250,7 @@ def _set(array, key, value):
     try:
         t[parts] = v
     except RuntimeError as e:
-        raise (e if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
+        raise (_in_words_of_arrays(e) if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
 
 
 def _get_read_only(array, key):

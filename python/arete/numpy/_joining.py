@@ -42,16 +42,15 @@ def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind")
     if not n:
         raise ValueError("zero-dimensional arrays cannot be concatenated")
     axis = axis_of(axis, n)
-    for t in ts:
+    for k, t in enumerate(ts):
         if t.dim() != n:
-            raise ValueError("all the input array dimensions except for the concatenation axis must match exactly, but an array has "
-                             f"{t.dim()} dimension(s) and the first one {n}")
+            raise ValueError("all the input arrays must have same number of dimensions, but the array at index 0 has "
+                             f"{n} dimension(s) and the array at index {k} has {t.dim()} dimension(s)")
         for i in range(n):
             if i != axis and t.shape[i] != ts[0].shape[i]:
-                raise ValueError(
-                    f"all the input array dimensions except for the concatenation axis must match exactly, but along dimension "
-                    f"{i} there are sizes {ts[0].shape[i]} and {t.shape[i]}"
-                )
+                raise ValueError("all the input array dimensions except for the concatenation axis must match exactly, but along "
+                                 f"dimension {i}, the array at index 0 has size {ts[0].shape[i]} and the array at index {k} has size "
+                                 f"{t.shape[i]}")
     return result_into(_t.cat(ts, axis), out, casting)
 
 

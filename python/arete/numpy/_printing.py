@@ -8,7 +8,7 @@ import math as _math
 import struct as _struct
 
 from .. import _C, _operators as _t
-from ._array import ndarray, tensor_of
+from ._array import ndarray, rounded, tensor_of
 from ._types import BOOL, COMPLEX128, FLOAT64, INT64, OF_TENSOR, finfo
 
 __all__ = [
@@ -203,6 +203,12 @@ def _padded(text, left, right):
     return head + point + tail
 
 
+def _in_own_type(dtype):
+    """How the dtype rounds a number."""
+    kind = {16: "e", 32: "f"}.get(finfo(dtype).bits)
+    return (lambda x: rounded(x, kind)) if kind else lambda x: x
+
+
 class _Floats:
     """One width and notation for all floating numbers of an array."""
 
@@ -213,8 +219,9 @@ class _Floats:
         finite = [v for v in values if _math.isfinite(v)]
         sizes = [_b.abs(v) for v in finite if v]
         cutoff = 10.0 ** _b.min(8, finfo(dtype).precision)
+        own = _in_own_type(dtype)
         self.exponential = bool(sizes) and (_b.max(sizes) >= cutoff or (not options["suppress"] and (
-            _b.min(sizes) < 0.0001 or _b.max(sizes) / _b.min(sizes) > 1000.0)))
+            _b.min(sizes) < own(0.0001) or own(_b.max(sizes) / _b.min(sizes)) > 1000.0)))
         self.unique = mode != "fixed"
         trim = "." if self.unique else "k"
         self.least, self.trim, self.precision = 0, ".", precision

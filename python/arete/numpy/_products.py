@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axis_of, cast, check_cast, ndarray, ordered, result, result_into, short_way, tensor_of
+from ._array import axis_of, cast, check_cast, ndarray, not_together, ordered, result, result_into, short_way, tensor_of
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
@@ -207,7 +207,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     try:
         a, b = _t.broadcast_tensors(a, b)
     except RuntimeError:
-        raise ValueError(f"operands could not be broadcast together with shapes {tuple(a.shape)} {tuple(b.shape)}") from None
+        raise not_together(a.shape, b.shape) from None
     (a0, a1, a2), (b0, b1, b2) = a.unbind(-1), b.unbind(-1)
     if flat:
         return result(a0 * b1 - a1 * b0)

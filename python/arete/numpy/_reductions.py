@@ -233,9 +233,9 @@ def _spread(name, root):
             n = _count(t, axes)
             if n <= ddof:
                 _warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
-            r = _t.var(t, axes, correction=0, keepdim=keepdims)
-            if ddof:
-                r = r * (n / (n - ddof) if n > ddof else _math.nan if not n else _math.inf if n - ddof == 0 else n / (n - ddof))
+            r = _t.var(t, axes, correction=ddof if n > ddof else 0, keepdim=keepdims)
+            if ddof and n <= ddof:
+                r = r * (_math.nan if not n else _math.inf if n - ddof == 0 else n / (n - ddof))
                 if n == ddof:  # 0 / 0 is no number
                     r = _t.where(r.isnan(), r, _t.where(_t.isinf(r), r, _math.nan))
                 elif n < ddof:

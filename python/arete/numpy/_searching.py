@@ -7,7 +7,7 @@ import math as _math
 
 from .. import _C, _operators as _t
 from .._operators import _ops
-from ._array import _in_kind, axis_of, cast, check_cast, ndarray, result, result_into, short_way, sizes_of, tensor_of, wrap
+from ._array import _in_kind, axis_of, cast, check_cast, ndarray, not_together, result, result_into, short_way, sizes_of, tensor_of, wrap
 from ._shapes import broadcast_shapes
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type, result_type
 
@@ -185,8 +185,7 @@ def where(condition, x=None, y=None, /):
     try:
         return wrap(_t.where(c if c.dtype is _C.bool else c != 0, a, b))
     except RuntimeError:
-        raise ValueError("operands could not be broadcast together with shapes "
-                         f"{tuple(c.shape)} {tuple(a.shape)} {tuple(b.shape)}") from None
+        raise not_together(c.shape, a.shape, b.shape) from None
 
 
 def _same(x, y):
@@ -547,6 +546,6 @@ def unravel_index(indices, shape, order="C"):
         raise ValueError(f"index is out of bounds for array with size {total}")
     r = []
     for n in reversed(sizes) if order == "C" else sizes:
-        r.append(wrap(t % n))
+        r.append(result(t % n))
         t = _t.div(t, n, rounding_mode="floor")
     return tuple(reversed(r)) if order == "C" else tuple(r)

@@ -7,7 +7,7 @@ import functools as _functools
 from .. import _C, _operators as _t
 from .._C import Tensor
 from ._array import (
-    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, moved, ndarray, result_into, shared, short_way, sizes_of,
+    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, in_words, moved, ndarray, result_into, shared, short_way, sizes_of,
     tensor_of, wrap,
 )
 from ._types import native
@@ -87,7 +87,7 @@ def _reshaped(t, sizes):
     try:
         return t.reshape(sizes)
     except RuntimeError:
-        raise ValueError(f"cannot reshape array of size {t.numel()} into shape {sizes}") from None
+        raise ValueError(f"cannot reshape array of size {t.numel()} into shape {in_words(sizes)}") from None
 
 
 @short_way

@@ -6,7 +6,7 @@ from typing import Callable
 
 from .. import _C, _operators as _t
 from .._C import Tensor
-from ._array import MaskedOperand, _in_kind, axis_of, cast, for_masked, ndarray, result, result_into, tensor_of, wrap
+from ._array import MaskedOperand, _in_kind, axis_of, cast, for_masked, ndarray, not_together, result, result_into, tensor_of, wrap
 from ._types import (
     BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, LIMITS, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, number_type, promote,
     with_number,
@@ -47,7 +47,20 @@ def _cbrt(x):
 
 
 @_python
+def _nextafter(a, b):
+    if a.dtype is not _C.float16:
+        return _t.nextafter(a, b)
+    a, b = _t.broadcast_tensors(a, b)
+    bits = a.contiguous().view(_C.int16)  # a sign and a magnitude, which counts the numbers
+    step = _t.where((a < b) == (a > 0), bits + 1, bits - 1).view(_C.float16)
+    least = _t.copysign(_t.full_like(a, 2.0**-24), b)
+    return _t.where(a.isnan() | b.isnan(), a + b, _t.where(a == b, b, _t.where(a == 0, least, step)))
+
+
+@_python
 def _spacing(x):
+    if x.dtype is _C.float16:  # whose distance is that to the next greater number
+        return _nextafter(x, _t.full_like(x, _math.inf)) - x
     a = x.abs()
     up = _t.nextafter(a, _t.full_like(a, _math.inf))
     last = _t.isinf(up) & a.isfinite()
@@ -231,7 +244,7 @@ _ROWS: dict[str, tuple] = {
     "fmod": (_t.fmod, 2, "same", "iuf", None), "divmod": (_divmod, 2, "same", "iuf", None), "power": (_power, 2, "same", "iufc", None),
     "float_power": (_float_power, 2, "wider", "fc", None), "arctan2": (_t.atan2, 2, "float", "f", None),
     "hypot": (_t.hypot, 2, "float", "f", 0), "copysign": (_t.copysign, 2, "float", "f", None),
-    "nextafter": (_python(lambda a, b: _t.nextafter(a, b)), 2, "float", "f", None),
+    "nextafter": (_nextafter, 2, "float", "f", None),
     "logaddexp": (_python(lambda a, b: _t.logaddexp(a, b)), 2, "float", "f", -_math.inf),
     "logaddexp2": (_python(lambda a, b: _t.logaddexp2(a, b)), 2, "float", "f", -_math.inf),
     "heaviside": (_heaviside, 2, "float", "f", None), "gcd": (_python(lambda a, b: _t.gcd(a, b)), 2, "same", "iu", 0),
@@ -381,7 +394,7 @@ class ufunc(_C._UfuncBase):
         except RuntimeError as e:
             shapes = [tuple(v.shape) for v in values if isinstance(v, Tensor)]
             if len(shapes) > 1 and shapes[0] != shapes[1] and "size" in str(e):
-                raise ValueError("operands could not be broadcast together with shapes " + " ".join(map(str, shapes))) from None
+                raise not_together(*shapes) from None
             raise
 
     def _with_sign(self, a, b):

@@ -8,7 +8,7 @@ import math as _math
 import operator as _operator
 
 from .. import _C, _operators as _t, linalg as _linalg
-from ..linalg import LinAlgError
+from ..linalg import LinAlgError as _Failed
 from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, result as _result
 from ._products import matmul, outer as _outer, pair as _pair, tensordot, vecdot
 from ._shapes import diagonal as _diagonal, matrix_transpose, trace as _trace
@@ -19,6 +19,12 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
     "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
 ]
+
+
+class LinAlgError(ValueError):
+    """A matrix for which there is no such result."""
+
+
 EigResult = _collections.namedtuple("EigResult", "eigenvalues eigenvectors")
 EighResult = _collections.namedtuple("EighResult", "eigenvalues eigenvectors")
 QRResult = _collections.namedtuple("QRResult", "Q R")
@@ -45,7 +51,10 @@ def _real(t):
 def _factorized(name, t, *args):
     """What a function of arete.linalg gives. It has no factorizations of complex matrices, which NumPy's LAPACK does on the host."""
     if not t.is_complex():
-        return getattr(_linalg, name)(t, *args)
+        try:
+            return getattr(_linalg, name)(t, *args)
+        except _Failed as e:
+            raise LinAlgError(str(e)) from e
     try:
         from numpy import linalg as host
     except ImportError:
@@ -75,7 +84,7 @@ def inv(a):
             n = t.shape[-1]
             return _result(_complex_half(_linalg.inv(_twice(t))[..., :n], n))
         return _result(_linalg.inv(t))
-    except LinAlgError as e:
+    except _Failed as e:
         raise LinAlgError("Singular matrix") from e
 
 
@@ -98,7 +107,7 @@ def solve(a, b):
             r = _complex_half(_linalg.solve(_twice(t), _t.cat([y.real, y.imag], -2)), t.shape[-1])
         else:
             r = _linalg.solve(t, y)
-    except LinAlgError as e:
+    except _Failed as e:
         raise LinAlgError("Singular matrix") from e
     return _result(r.squeeze(-1) if vector else r)
 
