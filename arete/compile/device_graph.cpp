@@ -140,17 +140,22 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   is_due_ = false;
   if (!may_) return false;
   bool is_as_captured = is_captured() && backend_->current_stream() == launched_on_;
+  bool new_moves = false;
   for (size_t b = 0; b < uses_.size(); ++b) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
     const std::byte* const at = memory[b].base();
-    // What is made for its results is somewhere else each time, sooner or later.
-    if (memory[b].is_new || (runs_ > 0 && at != use.at)) {
-      if (!use.moves) is_as_captured = false;
+    if (runs_ > 0 && at != use.at && !use.moves) {
+      is_as_captured = false;
       use.moves = true;
+      new_moves |= memory[b].is_new;
     }
     use.at = at;
   }
+  // Memory made for results is where that of the last run was, as long as nobody keeps those:
+  // gradients that the next step drops. Once one is kept others will be.
+  if (new_moves && is_captured())
+    for (size_t b = 0; b < uses_.size(); ++b) uses_[b].moves |= memory[b].is_new;
   varies_.resize(numbers.size());
   for (size_t k = 0; k < last_.size(); ++k)
     if (last_[k] != numbers[k] && !varies_[k]) {

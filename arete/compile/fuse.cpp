@@ -18,6 +18,8 @@ constexpr size_t kMostParams = 64;
 // A kernel over rows computes what its reductions read once for each of them, and once more for
 // what it stores: so many functions for each element, with all repetitions.
 constexpr int kMostFunctions = 12;
+// Of few elements that costs less than another kernel.
+constexpr int64_t kMostRepeated = 16384;
 // Rows that calls are put together for which were none before: enough of them for all threads, and
 // none that would better be divided.
 constexpr int64_t kManyRows = 64, kLongestRow = 16384;
@@ -392,7 +394,11 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     if (depth.columns_need_rows) return "a sum over all rows would need what is known of one row";
     if (depth.has_columns && depth.in_place)
       return "a sum over all rows may read what is written over";
-    if (functions * (depth.reductions + 1) > kMostFunctions)
+    const int repeated = functions * (depth.reductions + 1);
+    if (repeated > kMostFunctions && repeated * numel_of(apart         ? apart->space
+                                                         : seen_as_its ? its.space
+                                                                       : mine.space) >
+                                         kMostRepeated)
       return "what reductions read would be computed too often";
   }
   mine.stages = std::move(all);

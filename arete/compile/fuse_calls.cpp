@@ -90,6 +90,38 @@ std::optional<StagedCall> staged(const prim::FillArgs& a, Buffers& buffers) {
   return s;
 }
 
+// A small product of short sums, which a kernel computes as quickly for each element by itself.
+std::optional<StagedCall> staged(const prim::GemmArgs& g, Buffers& buffers) {
+  constexpr int64_t kShortSum = 10;  // of twice as many operands
+  constexpr int64_t kSmall = 65536;
+  const int64_t terms = g.a.sizes.back(), count = g.out.numel();
+  if (terms < 1 || terms > kShortSum || count < 1 || count > kSmall || !is_bare(g) ||
+      g.alpha != 1 || g.bias || g.a.dtype != g.out.dtype || !is_floating(g.out.dtype) ||
+      is_float8(g.out.dtype))
+    return std::nullopt;
+  StagedCall s{.space = Shape(g.out.sizes), .context = g.context};
+  Stage stage{.kind = Stage::Kind::elements,
+              .outputs = {place_of(g.out, s.space, Access::write, buffers)}};
+  const size_t row = size_t(g.out.rank()) - 2;
+  Shape of_a(g.a.sizes), of_b(g.b.sizes);
+  of_a[row + 1] = of_b[row] = 1;
+  Builder b;
+  std::optional<Value> sum;
+  for (int64_t k = 0; k < terms; ++k) {
+    View x = g.a, y = g.b;
+    x.data += k * x.strides[row + 1] * int64_t(size_of(x.dtype));
+    y.data += k * y.strides[row] * int64_t(size_of(y.dtype));
+    x.sizes = of_a, y.sizes = of_b;
+    for (const View& v : {x, y})
+      stage.inputs.push_back(place_of(v, s.space, Access::read, buffers));
+    const Value left = b.input(x.dtype), right = b.input(y.dtype);
+    sum = sum ? left * right + *sum : left * right;
+  }
+  stage.program = b.build({&*sum, 1}, {&g.out.dtype, 1});
+  s.stages.push_back(std::move(stage));
+  return s;
+}
+
 // The dtype of a row value that is as exact as what a reduction accumulates.
 DType row_dtype(prim::Monoid monoid, expr::Type value) {
   if (monoid == prim::Monoid::all || monoid == prim::Monoid::any) return kBool;
@@ -186,12 +218,19 @@ std::optional<StagedCall> stages_of(const prim::RecordedCall& call, Buffers& buf
     case Primitive::reduce:
       s = staged(*static_cast<const prim::ReduceArgs*>(call.args()), buffers);
       break;
+    case Primitive::gemm:  // CPUs have no launches to save
+      if (!options.exact && !call.device().is_cpu())
+        s = staged(*static_cast<const prim::GemmArgs*>(call.args()), buffers);
+      break;
     case Primitive::fused: {
-      // What is in a kernel decides in which order it reduces. Few rows are divided otherwise.
-      constexpr int64_t kFewRows = 8;
+      // What is in a kernel decides in which order it reduces. Few rows are divided otherwise, but
+      // for short ones, which nothing divides.
+      constexpr int64_t kFewRows = 8, kShortRow = 2048;
       const auto& a = *static_cast<const prim::FusedArgs*>(call.args());
       const int64_t rows = rows_of(a.space, ~0u << a.outer_rank);
-      if (!options.exact && rows >= kFewRows && numel_of(a.space) > rows) s = staged(a, buffers);
+      const int64_t count = numel_of(a.space);
+      if (!options.exact && (rows >= kFewRows || count <= kShortRow) && count > rows)
+        s = staged(a, buffers);
       break;
     }
     default:

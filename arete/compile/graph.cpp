@@ -37,6 +37,11 @@ bool may_refuse(const prim::RecordedCall& call) {
   return call.device().is_cpu() && refuses_values(call.primitive());
 }
 
+bool is_bare(const prim::GemmArgs& g) {
+  return g.beta == 0 && !g.aux && !g.a_sum && !g.a_scale && !g.b_scale && !g.has_programs() &&
+         g.activation == prim::Activation::none && !g.differentiate;
+}
+
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
   const_cast<prim::RecordedCall&>(call).for_each_operand(
@@ -93,9 +98,35 @@ void Buffers::add_use(std::vector<Use>& uses, const View& view, Access access) {
     return;
   }
   const auto [first, last] = extent_of(view);
-  uses.push_back(
-      {buffer, first, last, access, last - first == view.numel() * int64_t(size_of(view.dtype))});
+  const int64_t bytes = view.numel() * int64_t(size_of(view.dtype));
+  uses.push_back({buffer, first, last, access, last - first == bytes, bytes});
 }
+
+namespace {
+// What a call writes, without gaps. What it writes here and there it has written as a whole where
+// that is all: outputs of one call share no element.
+std::vector<Use> writes_of(const std::vector<Use>& uses) {
+  std::vector<Use> whole, parts;  // one for each buffer
+  for (const Use& u : uses) {
+    if (u.access == Access::read) continue;
+    if (u.is_whole) {
+      whole.push_back(u);
+      continue;
+    }
+    const auto its = std::ranges::find(parts, u.buffer, &Use::buffer);
+    if (its == parts.end()) {
+      parts.push_back(u);
+      continue;
+    }
+    its->first = std::min(its->first, u.first);
+    its->last = std::max(its->last, u.last);
+    its->bytes += u.bytes;
+  }
+  for (const Use& p : parts)
+    if (p.bytes == p.last - p.first) whole.push_back(p);
+  return whole;
+}
+}  // namespace
 
 void Buffers::look_for_host_writes(const std::vector<std::vector<Use>>& calls) {
   std::vector<std::map<int64_t, int64_t>> written(buffers_.size());  // runs of addresses
@@ -107,8 +138,7 @@ void Buffers::look_for_host_writes(const std::vector<std::vector<Use>>& calls) {
       if (next == runs.begin() || std::prev(next)->second < u.last)
         buffers_[size_t(u.buffer)].temporary = false;
     }
-    for (Use u : uses) {
-      if (u.access == Access::read || !u.is_whole) continue;
+    for (Use u : writes_of(uses)) {
       auto& runs = written[size_t(u.buffer)];
       auto next = runs.upper_bound(u.first);
       if (next != runs.begin() && std::prev(next)->second >= u.first) {

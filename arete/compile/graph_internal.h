@@ -28,6 +28,7 @@ struct Use {
   int64_t first, last;
   prim::Access access;
   bool is_whole = true;  // all bytes, without gaps
+  int64_t bytes = 0;     // of its elements, if they are known
 };
 /// By address: two storages may share memory (from_blob).
 inline bool overlap(const Use& a, const Use& b) { return a.first < b.last && b.first < a.last; }
@@ -43,6 +44,9 @@ inline bool is_effect(const prim::RecordedCall& call) { return call.primitive() 
 bool refuses_values(prim::Primitive p);
 /// Whether it may be one when it is made: on GPUs such errors come later.
 bool may_refuse(const prim::RecordedCall& call);
+
+/// Whether a product is only that, with alpha and a bias perhaps.
+bool is_bare(const prim::GemmArgs& product);
 
 /// Each operand counted once.
 size_t bytes_of(const prim::RecordedCall& call);

@@ -55,10 +55,7 @@ std::optional<End> end_of(const prim::RecordedCall& call) {
              &e.inputs[first ? 1 : 0], &out};
 }
 
-bool is_plain(const GemmArgs& g) {
-  return g.beta == 0 && !g.aux && !g.a_sum && !g.a_scale && !g.b_scale && !g.has_programs() &&
-         g.activation == Activation::none && !g.differentiate && g.out.is_contiguous();
-}
+bool is_plain(const GemmArgs& g) { return is_bare(g) && g.out.is_contiguous(); }
 
 /// The elements of a contiguous view in the form of a product's result.
 View in_form_of(const GemmArgs& g, const View& v) {

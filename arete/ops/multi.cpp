@@ -56,7 +56,8 @@ void run(const char* name, const expr::Program& program, Device device,
   // Host memory that a copy still reads or writes.
   for (const View& v : outputs) wait_to_write(*v.storage);
   std::optional<Told> told;
-  if (!tracing::is_plain()) told.emplace(name, program, inputs, params);
+  if (tracing::listener() || modes().word & Modes::kObserve)
+    told.emplace(name, program, inputs, params);
   launch(target(device));
   for (const View& v : outputs) const_cast<Storage*>(v.storage)->bump_version();
   if (told) told->end(tensors_over(outputs));

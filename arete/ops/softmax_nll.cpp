@@ -1,9 +1,12 @@
 // Cross entropy of logits and classes as one operator, with a fused gradient.
+#include <numeric>
+
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/softmax.h"
+#include "arete/prim/loop_nest.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
@@ -121,6 +124,73 @@ const prim::FusedSpec& losses_spec(const std::vector<DType>& inputs, DType resul
   });
 }
 
+// Note [Few logits]
+// A kernel that has a thread for each target, which sees its logits one by one, makes losses, their
+// sum and gradients at once. That pays where there are so few that launches are most of the time;
+// the logits are operands by themselves, so that there may be only as many as a kernel takes beside
+// their gradients. The kernel that picks the logits of the targets stays: it checks them.
+constexpr int64_t kFewLogitTargets = 1024;
+constexpr size_t kBesideLogits =
+    4;  // target, loss, sum of weights, and lse or the incoming gradient
+
+bool has_few_logits(const Tensor& x, const Tensor& target, bool weighted) {
+  const size_t classes = size_t(x.sizes()[class_dim(x)]);
+  return x.numel() > 0 && target.numel() <= kFewLogitTargets &&
+         2 * classes + kBesideLogits + size_t(weighted) <= size_t(prim::LoopNest::kMaxOperands);
+}
+
+// The logits of class `c`, or their gradients, of a view with classes last.
+View of_class(const View& all, IntList rows, int64_t c) {
+  View one = all;
+  one.data += c * all.strides.back() * int64_t(size_of(all.dtype));
+  one.sizes = rows;
+  return one;
+}
+
+// One row of all targets, whose elements read the target's logits, the target, its logit among
+// them[, its weight], and the class to ignore.
+const prim::FusedSpec& few_logits_spec(DType x, int64_t classes, DType work, DType weight,
+                                       DType result, bool weighted, bool mean) {
+  static SpecCache cache;
+  const std::vector key{int(x),      int(classes), int(work), weighted ? int(weight) : 31,
+                        int(result), int(mean)};
+  return cache.get(pack_key({key[0], key[1], key[2], key[3], key[4], key[5]}), [&] {
+    const size_t n = size_t(classes);
+    std::vector<DType> inputs(n, x);
+    inputs.push_back(kInt64);
+    inputs.push_back(x);
+    if (weighted) inputs.push_back(weight);
+    FusedBuilder b(inputs, mean ? std::vector{result, work, work} : std::vector{result, work},
+                   {Type::i64});
+    std::vector<int> all(inputs.size());
+    std::iota(all.begin(), all.end(), 0);
+    const auto lse = [=](Values v) {
+      Value most = v[0];
+      for (size_t c = 1; c < n; ++c) most = max(most, v[c]);
+      Value sum = exp(v[0] - most);
+      for (size_t c = 1; c < n; ++c) sum = sum + exp(v[c] - most);
+      return cast(most + log(sum), work_type(work));
+    };
+    const int loss = b.reduce(Monoid::sum, all, [&](Values v) {
+      std::vector<Value> of_loss{v[n], lse(v), v[n + 1]}, of_weight{v[n]};
+      if (weighted) of_loss.push_back(v[n + 2]), of_weight.push_back(v[n + 2]);
+      of_loss.push_back(v.back()), of_weight.push_back(v.back());
+      std::vector sums{loss_of(of_loss, weighted)};
+      if (mean) sums.push_back(weight_in_mean(of_weight, weighted, work));
+      return sums;
+    });
+    b.store(std::vector(all.begin(), all.begin() + classes), 1, 1,
+            [&](Values v) { return std::vector{lse(v)}; });
+    if (mean) {
+      b.store_row({loss - 1}, 2, 1, [](Values v) { return std::vector{v[0]}; });
+      b.store_row({loss, loss - 1}, 0, 1, [](Values v) { return std::vector{v[0] / v[1]}; });
+    } else {
+      b.store_row({loss}, 0, 1, [](Values v) { return std::vector{v[0]}; });
+    }
+    return b.finish();
+  });
+}
+
 void softmax_nll_infer(const Call& call, OutputSpecs& out) {
   const Tensor &x = call.tensor(0), &target = call.tensor(1);
   check_targets("cross_entropy", x, target);
@@ -145,8 +215,9 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   const View xv = view_of(x, v.x), tv = view_of(target, v.target);
   const View lse = view_of(out[1], v.rows);
   const ScratchView picked(p, x.dtype(), v.rows.sizes);
+  const bool few = reduction != kNone && has_few_logits(x, target, weight.defined());
   if (x.numel() > 0) {
-    p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
+    if (!few) p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
     pick(p, xv, tv, ignore, picked);
   }
   std::optional<ScratchView> weights;
@@ -176,6 +247,23 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   expr::Literal one;
   one.f = 1;
   if (reduction != kMean) p.fill({total, one});
+  if (few) {
+    const int64_t classes = v.x.sizes.back();
+    const bool mean = reduction == kMean;
+    SmallVector<View, 16> read;
+    for (int64_t c = 0; c < classes; ++c) read.push_back(of_class(xv, v.rows.sizes, c));
+    read.push_back(tv);
+    read.push_back(picked);
+    if (weights) read.push_back(*weights);
+    const View written[3] = {loss, lse, total};
+    return p.fused({&few_logits_spec(x.dtype(), classes, v.work, weights ? weight.dtype() : v.work,
+                                     out[0].dtype(), bool(weights), mean),
+                    v.rows.sizes,
+                    0,
+                    {read.data(), read.size()},
+                    {written, size_t(mean ? 3 : 2)},
+                    {&param, 1}});
+  }
   // Gradients need the sum of weights, and may be made for some rows before the losses of others
   // are known (compile/bands.cpp): so it is not one call with the sum of losses.
   if (reduction != kNone && target.numel() > 0 && target.numel() <= kFewTargets) {
@@ -233,6 +321,38 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   p.pointwise({&divide, parts, {&loss, 1}, {}});
 }
 
+// What a row's gradient is scaled by. Of a target, the incoming gradient, the sum of weights[, its
+// weight] and the class to ignore.
+Value row_scale(Values v, bool weighted) {
+  Value s = v[1] / v[2];
+  if (weighted) s = s * v[3];
+  return where(v[0] == v.back(), 0.0, s);
+}
+
+// Of so few that a kernel sees the logits of a target one by one: Note [Few logits].
+const expr::Program& few_logits_gradient(DType x, int64_t classes, DType work, DType grad,
+                                         DType weight, bool weighted) {
+  static ProgramCache cache;
+  std::vector<DType> types{kInt64, grad, work};
+  if (weighted) types.push_back(weight);
+  const size_t first = types.size() + 1, n = size_t(classes);
+  types.push_back(work);
+  types.insert(types.end(), n, x);
+  return cache.get(
+      pack_key({int(x), int(classes), int(work), int(grad), weighted ? int(weight) : 31}), types,
+      {Type::i64}, std::vector<DType>(n, x), [&](Values v) {
+        std::vector<Value> of_scale(v.begin(), v.begin() + std::ptrdiff_t(first - 1));
+        of_scale.push_back(v.back());
+        const Value scale = row_scale(of_scale, weighted), counts = v[0] != v.back();
+        std::vector<Value> gradients;
+        for (size_t c = 0; c < n; ++c) {
+          const Value q = exp(v[first + c] - v[first - 1]);
+          gradients.push_back(where((v[0] == double(c)) & counts, q - 1.0, q) * scale);
+        }
+        return gradients;
+      });
+}
+
 // grad, input, target, weight, lse, total_weight, ignore_index, reduction
 void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
                                 prim::Primitives& p) {
@@ -246,8 +366,6 @@ void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
   std::optional<ScratchView> weights;
   if (weight.defined())
     weight_of(p, weight, tv, ignore, weights.emplace(p, weight.dtype(), v.rows.sizes));
-  // For each target: what its row is scaled by, and the class (-1 where ignored) as i32.
-  const ScratchView scale(p, v.work, v.rows.sizes), label(p, kInt32, v.rows.sizes);
   const Layout grad_layout =
       grad.dim() == 0 ? at_least_1d(grad.layout()) : unsqueeze(grad.layout(), -1);
   const Layout total_layout = at_least_1d(call.tensor(5).layout());
@@ -259,24 +377,39 @@ void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
     types.push_back(weight.dtype());
   }
   const expr::Literal param = integer_literal(ignore);
+  const Layout lse_layout = unsqueeze(at_least_1d(call.tensor(4).layout()), -1);
+  Layout out_layout = dim_last(out[0].layout(), int64_t(class_dim(x)));
+  if (x.dim() == 1) out_layout = unsqueeze(out_layout, 0);
+  const View xv = view_of(x, v.x), lse = view_of(call.tensor(4), lse_layout);
+  const View o = view_of(out[0], out_layout);
+  if (has_few_logits(x, target, bool(weights))) {
+    SmallVector<View, 24> read;
+    SmallVector<View, 16> written;
+    read.append(inputs.begin(), inputs.end());
+    read.push_back(lse);
+    for (int64_t c = 0; c < o.sizes.back(); ++c) {
+      read.push_back(of_class(xv, v.rows.sizes, c));
+      written.push_back(of_class(o, v.rows.sizes, c));
+    }
+    return p.pointwise({&few_logits_gradient(x.dtype(), o.sizes.back(), v.work, grad.dtype(),
+                                             weights ? weight.dtype() : v.work, bool(weights)),
+                        {read.data(), read.size()},
+                        {written.data(), written.size()},
+                        {&param, 1}});
+  }
+  // For each target: what its row is scaled by, and the class (-1 where ignored) as i32.
+  const ScratchView scale(p, v.work, v.rows.sizes), label(p, kInt32, v.rows.sizes);
   const expr::Program& prepare = scale_programs.get(
       pack_key({int(grad.dtype()), int(v.work), weights ? int(weight.dtype()) : 31}), types,
       {Type::i64}, {v.work, kInt32}, [&](Values u) {
-        Value s = u[1] / u[2];
-        if (weights) s = s * u[3];
-        const Value ignored = u[0] == u.back();
-        return std::vector{where(ignored, 0.0, s), where(ignored, -1.0, cast(u[0], Type::i32))};
+        return std::vector{row_scale(u, bool(weights)),
+                           where(u[0] == u.back(), -1.0, cast(u[0], Type::i32))};
       });
   const View prepared[2] = {scale, label};
   p.pointwise({&prepare, {inputs.data(), inputs.size()}, prepared, {&param, 1}});
 
   const prim::Positions columns(p, kInt32, v.x.sizes.back());
-  const Layout lse_layout = unsqueeze(at_least_1d(call.tensor(4).layout()), -1);
-  Layout out_layout = dim_last(out[0].layout(), int64_t(class_dim(x)));
-  if (x.dim() == 1) out_layout = unsqueeze(out_layout, 0);
-  const View all[5] = {view_of(x, v.x), view_of(call.tensor(4), lse_layout), scale, label,
-                       columns.all()};
-  const View o = view_of(out[0], out_layout);
+  const View all[5] = {xv, lse, scale, label, columns.all()};
   const expr::Program& program =
       grad_programs.get(pack_key({int(x.dtype()), int(v.work)}),
                         {x.dtype(), v.work, v.work, kInt32, kInt32}, {}, {x.dtype()}, [](Values u) {

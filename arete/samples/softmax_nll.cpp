@@ -18,6 +18,11 @@ std::vector<Sample> nll_samples(SampleMaker& m) {
   }
   out.push_back({{m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), std::nullopt, 0, kMean}});
   out.push_back({{m.make({5}), m.make_index({}, 5), std::nullopt, -100, kMean}});
+  // More classes than a kernel sees one by one, without and with weights.
+  for (int r : {kMean, kNone, kSum}) {
+    out.push_back({{m.make({3, 13}), m.make_index({3}, 13), std::nullopt, -100, r}});
+    out.push_back({{m.make({3, 10}), m.make_index({3}, 10), m.make({10}, 0.5, 2).detach(), -1, r}});
+  }
   return out;
 }
 
@@ -63,6 +68,8 @@ const Attached softmax_nll_backward_op =
           add(m.make({3}), m.make({3, 4}), m.make_index({3}, 4), m.make({4}, 0.5, 2), kNone);
           add(m.make({}), m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), Tensor(), kSum);
           add(m.make({}), m.make({4}), m.make_index({}, 4), Tensor(), kMean);
+          add(m.make({}), m.make({3, 13}), m.make_index({3}, 13), Tensor(), kMean);
+          add(m.make({3}), m.make({3, 10}), m.make_index({3}, 10), m.make({10}, 0.5, 2), kNone);
           return out;
         })
         .reference([](const Call& c) -> std::vector<Tensor> {

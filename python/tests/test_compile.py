@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 
+import fake_gpus
 import pytest
 from compile_programs import DEVICE, PROGRAMS, bits, exact, mlp, rand
 
@@ -66,6 +67,61 @@ def test_short_steps_are_one_graph_on_gpus():
     for _ in range(20):  # where memory moves is seen by and by
         f(rand(4, 6))
     assert ", one graph" in f.explain()
+
+
+def test_a_step_of_a_small_network_takes_few_kernels():
+    steps = fake_gpus.run("""
+        import copy, json
+        from arete import nn
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).to("cuda")
+        other = copy.deepcopy(net)
+        def trainer(net):
+            optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+            def step(x, y):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(net(x), y)
+                loss.backward()
+                optimizer.step()
+                return loss.detach()
+            return step
+        step, eager = torch.compile(trainer(net)), trainer(other)
+        for _ in range(12):
+            x, y = torch.randn(64, 784).to("cuda"), torch.randint(0, 10, (64,)).to("cuda")
+            assert torch.allclose(step(x, y), eager(x, y), rtol=1e-5)
+        for p, q in zip(net.parameters(), other.parameters()):
+            assert torch.allclose(p, q, atol=1e-4)
+        assert ", one graph" in step.explain()
+        plans = [plan for trace in json.loads(step.explain("json"))["functions"][0]["traces"] for plan in trace["plans"]]
+        for s in max(plans, key=lambda plan: plan["runs"])["steps"]:
+            print(s["text"].split("(")[0])
+    """).split()
+    # Two layers, relu (which GPUs have in the product); a look at the targets, all that is made of the logits; the gradients of relu with
+    # the small product behind it, and of the two weights; the update.
+    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise"]
+
+
+def test_results_that_are_kept_stay_as_they_were():
+    fake_gpus.run("""
+        from arete import nn
+        net = nn.Linear(4, 3).to("cuda")
+        def step(x):
+            net.zero_grad()
+            loss = (net(x).square() * x.sum()).sum().sqrt() + x.mean()
+            loss.backward()
+            return loss.detach()
+        compiled, kept = torch.compile(step), []
+        for k in range(60):
+            x = torch.rand(8, 4).to("cuda")
+            loss = compiled(x)
+            if k in (20, 33, 34) or k > 50:  # else the next call drops them, and theirs may be where they were
+                kept.append((x, loss, [p.grad for p in net.parameters()]))
+        for x, loss, gradients in kept:
+            assert torch.allclose(step(x), loss)
+            for p, g in zip(net.parameters(), gradients):
+                assert torch.allclose(p.grad, g)
+        assert ", one graph" in compiled.explain()
+    """)
 
 
 def test_large_temporaries_are_there_while_they_are_needed():

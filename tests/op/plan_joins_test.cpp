@@ -142,6 +142,23 @@ TEST(PlanJoins, SumsOverAllRowsStayRight) {
   EXPECT_LE(joined.steps, 7) << joined.text;
 }
 
+TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
+  for (const bool ignored : {false, true}) {
+    const Tensor inputs[] = {input({64, 16}), input({10, 16}),
+                             arange(0, 64, 1, {kInt64, test_device()}).remainder(Scalar(10))};
+    const auto head = [&](std::span<const Tensor> in) {
+      const Tensor w = in[1].detach().requires_grad_();
+      const Tensor loss = cross_entropy(matmul(in[0], w.t()), in[2], {}, ignored ? 3 : -100);
+      return std::vector{loss, grads(loss, {w})[0]};
+    };
+    // The product, a look at the targets, all that is made of logits, the weight's gradient.
+    const Joined joined = run_both(inputs, head, 1e-5);
+    EXPECT_EQ(joined.steps, 4) << joined.text;
+    // Logits and their gradients, which are written here and there, are temporaries.
+    EXPECT_GE(joined.arena, 2 * 64 * 10 * sizeof(float));
+  }
+}
+
 TEST(PlanJoins, ProductsAreConvertedAndActivatedOnTheirWay) {
   const Tensor inputs[] = {input({64, 32}, kBFloat16), input({48, 32}), input({48}),
                            input({64, 48}, kBFloat16)};
