@@ -4,6 +4,7 @@
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
 #include "arete/compile/relayout_internal.h"
+#include "arete/expr/value.h"
 
 namespace arete::compile {
 namespace {
@@ -37,12 +38,63 @@ bool takes(Primitive p, const View& was, const Shape& strides) {
   }
 }
 
+/// A call that copies several tensors, as copies of one each; none of another call, or where
+/// nothing is a temporary.
+std::vector<std::unique_ptr<prim::RecordedCall>> copies_of(const prim::RecordedCall& call,
+                                                           Buffers& buffers) {
+  std::vector<std::unique_ptr<prim::RecordedCall>> copies;
+  if (call.primitive() != Primitive::multi_pointwise) return copies;
+  const auto& m = *static_cast<const prim::MultiPointwiseArgs*>(call.args());
+  const DType dtype = m.outputs[0].dtype;
+  if (m.program != expr::conversion(dtype, dtype).get() ||
+      std::ranges::none_of(m.inputs, [&](const View& v) {
+        const int b = buffers.of(v);
+        return b >= 0 && buffers[b].temporary;
+      }))
+    return copies;
+  for (size_t k = 0; k < m.outputs.size(); ++k)
+    copies.push_back(prim::as_recorded(
+        call.device(),
+        prim::CopyArgs{.out = m.outputs[k], .in = m.inputs[k], .context = m.context}));
+  return copies;
+}
+
+/// Copies within one dtype as one call.
+template <class Steps>
+std::unique_ptr<prim::RecordedCall> copies_together(const Steps& steps) {
+  std::vector<View> from, to;
+  const auto& first = *static_cast<const prim::CopyArgs*>(steps.front().call->args());
+  for (const auto& step : steps) {
+    const auto& copy = *static_cast<const prim::CopyArgs*>(step.call->args());
+    from.push_back(copy.in);
+    to.push_back(copy.out);
+  }
+  return prim::as_recorded(
+      steps.front().call->device(),
+      prim::MultiPointwiseArgs{.program = expr::conversion(first.out.dtype, first.out.dtype).get(),
+                               .n_tensors = int64_t(to.size()),
+                               .inputs = from,
+                               .outputs = to,
+                               .params = {},
+                               .context = first.context});
+}
+
 bool lies_alike(const View& a, const View& b) { return std::ranges::equal(a.strides, b.strides); }
 
 }  // namespace
 
-// A temporary whose last use is to be copied lies where the copy would go.
+// A temporary whose last use is to be copied lies where the copy would go. Copies of several
+// tensors in one call, as gradients are packed, are looked at one by one; those that stay are one
+// call again.
 void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
+  std::vector<Step> all;
+  for (Step& step : steps_) {
+    auto copies = copies_of(*step.call, buffers);
+    if (copies.empty()) all.push_back(std::move(step));
+    for (auto& copy : copies)
+      all.push_back({std::move(copy), step.calls, step.numbers, step.group});
+  }
+  steps_ = std::move(all);
   std::vector<std::vector<Use>> uses;
   for (const Step& step : steps_) uses.push_back(uses_of(*step.call, buffers));
   for (size_t k = 0; k < steps_.size(); ++k) {
@@ -95,6 +147,17 @@ void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
     steps_[k].call.reset();
   }
   std::erase_if(steps_, [](const Step& s) { return !s.call; });
+  for (size_t first = 0, last; first < steps_.size(); first = last) {
+    for (last = first + 1; last < steps_.size() && steps_[last].group == steps_[first].group;)
+      ++last;
+    const std::span<Step> of_one{&steps_[first], last - first};
+    if (of_one.size() > 1) {
+      steps_[first].call = copies_together(of_one);
+      steps_.erase(steps_.begin() + std::ptrdiff_t(first) + 1,
+                   steps_.begin() + std::ptrdiff_t(last));
+      last = first + 1;
+    }
+  }
 }
 
 }  // namespace arete::compile

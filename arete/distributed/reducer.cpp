@@ -12,6 +12,7 @@
 #include "arete/distributed/packing_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/foreach.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
@@ -333,7 +334,7 @@ void Reducer::pack(Bucket& bucket) {
     }
     if (!bucket.ones.defined()) bucket.ones = arete::ones({int64_t(n)}, bucket.memory.options());
   }
-  const double scale = hook_ ? 1 : 1 / divisor_;
+  const double scale = options_.deterministic ? 1 / divisor_ : 1;
   std::vector<Tensor> in, out;
   bool all = true;
   for (size_t i = 0; i < n; ++i) {
@@ -365,7 +366,10 @@ void Reducer::pack(Bucket& bucket) {
   }
   in.push_back(had);
   out.push_back(bucket.had);
-  pack_scaled(in, out, scale);
+  if (scale == 1)
+    ops::foreach_copy(out, in, false);
+  else
+    pack_scaled(in, out, scale);
 }
 
 void Reducer::launch(size_t index) {
@@ -379,7 +383,8 @@ void Reducer::launch(size_t index) {
     return;
   }
   if (!hook_) {
-    bucket.work = group_->all_reduce(bucket.memory, kSum, true);
+    const ReduceOp mean(prim::ReduceKind::premul_sum, 1 / divisor_);
+    bucket.work = group_->all_reduce(bucket.memory, divisor_ == 1 ? kSum : mean, true);
     return;
   }
   bucket.had_work = group_->all_reduce(bucket.had, kSum, true);

@@ -124,6 +124,56 @@ print("done")
 
 
 @needs_gloo
+def test_gradients_are_made_in_their_buckets(tmp_path):
+    finished(run_ranks(tmp_path, 2, TRAIN + """
+start()
+import json
+def wide():                                              # of whole lines of memory, so that nothing lies otherwise in a bucket
+    return DDP(make(nn.Linear(16, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 16)), bucket_cap_mb=1e-3)
+def wide_batch(k):
+    return arete.cos(arange(16 * 8) + 7 * rank + k).reshape(8, 16)
+def copied(f):
+    "The bytes that the plan that ran most copies."
+    plan = max((p for t in json.loads(f.explain("json"))["functions"][0]["traces"] for p in t["plans"]), key=lambda p: p["runs"])
+    assert any("all_reduce" in s["text"] for s in plan["steps"])
+    return sum(s["bytes_written"] for s in plan["steps"] if "_foreach_copy_" in s["operators"])
+for kind, options in ((arete.optim.SGD, dict(lr=0.1, momentum=0.9)), (arete.optim.AdamW, dict(lr=0.02))):
+    f = compare(training(kind, **options), wide, batch=wide_batch, fullgraph=True)
+    assert copied(f) == 6 * 4, f.explain()               # the number of each parameter that says whether it had a gradient
+    net = wide()
+    g = arete.compile(training(kind, **options)(net))    # products are added up in another order
+    for k in range(6):
+        g(wide_batch(k))
+    assert copied(g) == 6 * 4, g.explain()
+
+# What the step does with a gradient besides goes on seeing it, and so does who keeps one.
+seen = []
+def watched(net):
+    net.module[0].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad * 1))
+    inner = training(arete.optim.SGD, lr=0.1)(net)
+    def step(x):
+        seen.clear()
+        inner(x)
+        return seen[0]
+    return step
+f = compare(watched, wide, batch=wide_batch, fullgraph=True)
+nets = [wide(), wide()]
+steps = [training(arete.optim.SGD, lr=0.1)(n) for n in nets]
+steps[1] = arete.compile(steps[1], options={"exact": True})
+kept = [[], []]
+for k in range(8):
+    for net, step, its in zip(nets, steps, kept):
+        step(wide_batch(k))
+        its.append([p.grad for p in net.parameters()])
+for a, b in zip(*kept):
+    assert all(p.equal(q) for p, q in zip(a, b))
+assert not kept[0][0][0].equal(kept[0][1][0])
+dist.destroy_process_group()
+print("done")
+"""))
+
+
+@needs_gloo
 def test_hooks_and_what_breaks(tmp_path):
     finished(run_ranks(tmp_path, 2, TRAIN + """
 start()

@@ -191,6 +191,10 @@ void run_collective(Communicator& c, const CollectiveArgs& args) {
       scale(args.out[0], 1.0 / c.size());
     return;
   }
+  if (args.kind == CollectiveKind::all_reduce && args.in[0].data == args.out[0].data) {
+    scale(args.out[0], args.factor);
+    return run_collective(c, sum);
+  }
   std::vector<Copy> scaled;
   std::vector<View> views;
   scaled.reserve(args.in.size());
