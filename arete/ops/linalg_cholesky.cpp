@@ -1,4 +1,5 @@
 // Cholesky factors and what is solved with them.
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -11,14 +12,15 @@ namespace arete {
 namespace ops {
 namespace {
 
-// Y = L^-T phi(L^T gL) L^-1, of which the symmetric part is taken: A is.
+// Y = L^-H phi(L^H gL) L^-1, of which the Hermitian part is taken: A is.
 Tensor factor_gradient(const Tensor& grad, const Tensor& factor, bool upper) {
-  const Tensor l = upper ? factor.mT() : factor, gl = upper ? grad.mT() : grad;
+  const Tensor l = upper ? adjoint(factor) : factor, gl = upper ? adjoint(grad) : grad;
+  const Tensor lh = adjoint(l);
   // What is used up makes room for the next.
-  Tensor y = scale_diagonal(call_over(matmul(l.mT(), gl), "tril", {0}), 0.5);
+  Tensor y = scale_diagonal(call_over(matmul(lh, gl), "tril", {0}), 0.5);
   y = linalg::solve_triangular(l, y, false, false);
-  y = linalg::solve_triangular(l.mT(), y, true);
-  return call_over(y + y.mT(), "mul", {Scalar(0.5)});
+  y = linalg::solve_triangular(lh, y, true);
+  return call_over(y + adjoint(y), "mul", {Scalar(0.5)});
 }
 
 const OpRecord& linalg_cholesky_ex_op =
@@ -67,13 +69,13 @@ Results checked_cholesky(const Call& c) {
 
 const OpRecord& linalg_cholesky_op =
     define("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
-        .doc("L with A = L L^T, or L^T.")
+        .doc("L with A = L L^H, or L^H.")
         .compose(checked_cholesky)
         .autocast(Autocast::f32)
         .dtypes(kFactorizableTypes);
 
 const OpRecord& cholesky_op = define("cholesky(Tensor self, bool upper=False) -> Tensor")
-                                  .doc("L with A = L L^T, or L^T: linalg_cholesky.")
+                                  .doc("L with A = L L^H, or L^H: linalg_cholesky.")
                                   .compose(checked_cholesky)
                                   .autocast(Autocast::f32)
                                   .dtypes(kFactorizableTypes);
@@ -81,16 +83,21 @@ const OpRecord& cholesky_op = define("cholesky(Tensor self, bool upper=False) ->
 // ---- what is solved with factors. Their gradients are those of torch, which symmetrize but leave
 // no triangle out.
 
-// out, which holds B, becomes X with F F^T X = B, or F^T F X = B (upper).
+// out, which holds B, becomes X with F F^H X = B, or F^H F X = B (upper).
 void solve_with_factor(const Tensor& f, bool upper, const Tensor& out, prim::Primitives& p) {
-  const TriangularFactor factor(f, batch_sizes(out.sizes()), upper, p);
-  factor.solve(out, p, upper);
-  factor.solve(out, p, !upper);
+  const PlainCalls guard;
+  const Shape batch = batch_sizes(out.sizes());
+  const TriangularFactor factor(f, batch, upper, p);
+  // The adjoint one is this one transposed.
+  const TriangularFactor conjugated =
+      is_complex(f.dtype()) ? TriangularFactor(conj(f), batch, upper, p) : factor;
+  (upper ? conjugated : factor).solve(out, p, upper);
+  (upper ? factor : conjugated).solve(out, p, !upper);
 }
 
-// The gradient of F where that of A is S + S^T, but for the sign.
+// The gradient of F where that of A is S + S^H, but for the sign.
 Tensor through_product(const Tensor& f, bool upper, Tensor s) {
-  s = s + s.mT();
+  s = s + adjoint(s);
   return call_over(upper ? matmul(f, s) : matmul(s, f), "neg");
 }
 
@@ -138,7 +145,7 @@ const OpRecord& cholesky_solve_op =
               TensorList all(2);
               if (g.needs(0)) all[0] = sum_to_size(gb, g.input_sizes(0));
               if (g.needs(1))
-                all[1] = sum_to_size(through_product(f, upper, matmul(gb, g.output().mT())),
+                all[1] = sum_to_size(through_product(f, upper, matmul(gb, adjoint(g.output()))),
                                      g.input_sizes(1));
               return all;
             },

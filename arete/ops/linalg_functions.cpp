@@ -6,6 +6,8 @@
 #include "arete/expr/program_cache.h"
 #include "arete/expr/value.h"
 #include "arete/ops/autocast.h"
+#include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -56,6 +58,12 @@ Results combinations(const Tensor& one, const Tensor& x, const Tensor& x2, const
        2.95552570429315521194e-02, -1.39180257516060693404e-05},
       {0, 0, -9.23364619367118555360e-02, -1.69364939002081722752e-02,
        -1.40086798182036094347e-05}};
+  if (is_complex(x.dtype())) {  // the factors are real: parts are numbers of their own
+    Results all = combinations(view_as_real(one), view_as_real(x), view_as_real(x2),
+                               view_as_real(x3), view_as_real(x6));
+    for (Tensor& sum : all) sum = view_as_complex(sum.contiguous());
+    return all;
+  }
   static auto& cache = *new expr::ProgramCache;  // used until exit
   const DType t = x.dtype();
   const expr::Program& program = cache.get(pack_key({int(t)}), {t, t, t, t, t}, {}, {t, t, t, t, t},
@@ -88,7 +96,8 @@ std::array<Changing, kCombinations> combinations(const Changing& x) {
 Changing exponential(const Tensor& matrices, const Tensor& change = {}) {
   const int64_t n = matrices.size(-1);
   const Tensor a = matrices.reshape({-1, n, n});
-  const double largest_norm = a.dtype() == kFloat32 ? 3.010066362817634 : 1.090863719290036;
+  const double largest_norm =
+      real_of(a.dtype()) == kFloat32 ? 3.010066362817634 : 1.090863719290036;
   const Tensor norm = a.norm(1, {-2}, true).amax({-1}, true);
   const Tensor halvings = (norm / Scalar(largest_norm)).log2().ceil().clamp(Scalar(0));
   const Tensor is_finite = halvings < Scalar(2000);
@@ -152,9 +161,9 @@ const OpRecord& linalg_matrix_exp_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              // The derivative of exp at A^T in direction G, which is a block of
-              // exp([A^T G; 0 A^T]): that has a gradient.
-              const Tensor at = g.input(0).mT();
+              // The derivative of exp at A^H in direction G, which is a block of
+              // exp([A^H G; 0 A^H]): that has a gradient.
+              const Tensor at = adjoint(g.input(0));
               if (!is_grad_enabled()) return {call(matrix_exp_change_op, {at, g.grad()})};
               const int64_t n = at.size(-1);
               const Tensor above = cat({at, g.grad()}, -1);

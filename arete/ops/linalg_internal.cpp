@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/over.h"
@@ -18,8 +19,7 @@ std::string public_name(const Call& c) {
 }
 
 void check_factorizable(const std::string& name, const Tensor& t) {
-  ARETE_CHECK(!is_complex(t.dtype()),
-              NotImplementedError(name, name + ": complex numbers are not supported"));
+  if (is_complex(t.dtype())) return;
   ARETE_CHECK(
       is_floating(t.dtype()),
       TypeError(name, name + ": Expected a floating point or complex tensor as input. Got " +
@@ -85,7 +85,7 @@ TriangularFactor::TriangularFactor(const Tensor& a, IntList batch, bool reads_up
   upper = reads_upper != transposed;
 }
 
-void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool adjoint, bool left,
+void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool of_transposed, bool left,
                              bool unit) const {
   if (b.numel() == 0) return;
   const Tensor info = empty_info(b);
@@ -96,7 +96,7 @@ void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool adjoint,
             .upper = upper,
             .left = left,
             .unit = unit,
-            .transposed = transposed != adjoint});
+            .transposed = transposed != of_transposed});
 }
 
 void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t),
@@ -139,14 +139,16 @@ Tensor identities(IntList batch, int64_t n, const TensorOptions& options) {
 
 Tensor diagonal_matrices(const Tensor& v) { return v.unsqueeze(-1) * eye(v.size(-1), v.options()); }
 
+Tensor adjoint(const Tensor& t) { return is_complex(t.dtype()) ? conj(t).mT() : t.mT(); }
+
 Tensor scale_diagonal(Tensor x, double factor) {
   const Tensor factors = eye(x.size(-2), x.size(-1), x.options()) * Scalar(factor - 1) + Scalar(1);
   return call_over(std::move(x), "mul", {factors});
 }
 
-// From dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P (Golub and Pereyra).
+// From dP = -P dA P + P P^H dA^H (I - A P) + (I - P A) dA^H P^H P (Golub and Pereyra).
 Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a) {
-  const Tensor pt = p.mT(), gt = grad.mT();
+  const Tensor pt = adjoint(p), gt = adjoint(grad);
   const Tensor gp = matmul(gt, p), pg = matmul(p, gt);
   const Tensor first = matmul(pt, matmul(grad, pt));
   const Tensor second = matmul(gp - matmul(a, matmul(p, gp)), pt);

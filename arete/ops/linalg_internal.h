@@ -17,8 +17,8 @@ inline const std::vector<DType> kMultipliedTypes{kFloat32, kFloat64, kBFloat16, 
 
 /// "linalg.inv" for the record "linalg_inv"; other names as they are.
 std::string public_name(const Call& c);
-/// f32 and f64 only: NotImplementedError "linalg.inv: Low precision dtypes not supported. Got
-/// float16", TypeError for integers.
+/// Floating and complex numbers of 32 and 64 bits only: NotImplementedError "linalg.inv: Low
+/// precision dtypes not supported. Got float16", TypeError for integers.
 void check_factorizable(const std::string& name, const Tensor& t);
 /// Rank 2 at least: ValueError "linalg.inv: The input tensor A must have at least 2 dimensions."
 void check_matrix(const std::string& name, const Tensor& t, const char* argument = "A");
@@ -45,7 +45,7 @@ struct TriangularFactor {
   bool transposed;  // whether they are the transposed ones
   TriangularFactor(const Tensor& a, IntList batch, bool reads_upper, prim::Primitives& p);
   /// b (column-major) becomes X with A X = b (left) or X A = b, or A^T for A.
-  void solve(const Tensor& b, prim::Primitives& p, bool adjoint = false, bool left = true,
+  void solve(const Tensor& b, prim::Primitives& p, bool of_transposed = false, bool left = true,
              bool unit = false) const;
 };
 
@@ -86,6 +86,8 @@ std::string singular_solve_text(int64_t info);
 double factorization_flops(const Call& c);
 
 // ---- formulas and pieces
+/// The transposed matrices, conjugated if they are complex.
+Tensor adjoint(const Tensor& t);
 /// Whether b holds a vector for each of the matrices a, and no matrices.
 inline bool has_vectors(const Tensor& a, const Tensor& b) {
   const IntList s = a.sizes().first(size_t(a.dim() - 1)), t = b.sizes();
@@ -103,14 +105,14 @@ Tensor scale_diagonal(Tensor x, double factor);
 Tensor diagonal_matrices(const Tensor& v);
 /// Identity matrices expanded to a batch.
 Tensor identities(IntList batch, int64_t n, const TensorOptions& options);
-/// X with A X = B (left) or X A = B, or A^T for A, from the factors of A and exchanges that
-/// Factorization::lu made, whose batch is broadcast to that of `out`: column-major, or row-major
-/// for X A = B.
+/// X with A X = B (left) or X A = B, or A^T for A (`transposed`), from the factors of A and
+/// exchanges that Factorization::lu made, whose batch is broadcast to that of `out`: column-major,
+/// or row-major for X A = B.
 void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
-                      bool adjoint, prim::Primitives& p);
-/// The same as an operator, without history.
+                      bool transposed, prim::Primitives& p);
+/// The same as an operator, without history, and with A^H for A^T.
 Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
-                   bool adjoint);
+                   bool of_adjoint);
 /// The gradient of the pseudo-inverse P of A.
 Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a);
 

@@ -1,6 +1,8 @@
 // Inverses and determinants.
 #include <limits>
 
+#include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -60,7 +62,7 @@ const OpRecord& linalg_inv_ex_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              const Tensor y = g.output().mT();
+              const Tensor y = adjoint(g.output());
               return {matmul(y, matmul(g.grad(), y)).neg()};
             },
             0, 1)
@@ -117,7 +119,8 @@ const OpRecord& linalg_tensorinv_op =
 // ---- determinants
 
 // d det / dA = det A^-T. Where a determinant is zero the inverse does not exist, but the cofactors
-// do: with A = U S V^T they are det(U V) U diag(products of the other singular values) V^T.
+// do: with A = U S V^H they are det(U V^H) times the conjugate of U diag(products of the other
+// singular values) V^H.
 Tensor cofactors(const Tensor& a, const Tensor& det) {
   const bool singular = !det.is_meta() && (det == 0).any().item<bool>();
   if (!singular) return std::get<0>(linalg::inv_ex(a)).mT() * det.unsqueeze(-1).unsqueeze(-1);
@@ -126,7 +129,7 @@ Tensor cofactors(const Tensor& a, const Tensor& det) {
   const Tensor diagonal = eye(n, TensorOptions(kBool, a.device()));
   const Tensor others = arete::where(diagonal, 1, s.unsqueeze(-2).expand(a.sizes())).prod(-1);
   const Tensor sign = linalg::det(u) * linalg::det(vh);
-  return matmul(u * others.unsqueeze(-2), vh) * sign.unsqueeze(-1).unsqueeze(-1);
+  return conj(matmul(u * others.unsqueeze(-2), vh)) * sign.unsqueeze(-1).unsqueeze(-1);
 }
 
 // Of the factors of a matrix each: the product over the diagonal of U, or the product of its signs
@@ -136,6 +139,15 @@ Results determinants(const Factored& f, bool logarithm) {
   static auto* const cache = new RowProgramCache;
   const DType t = f.lu.dtype();
   const int64_t n = f.pivots.size(-1);
+  const Tensor numbers = arange(Scalar(1), Scalar(n + 1), TensorOptions(kInt32, f.pivots.device()));
+  if (is_complex(t)) {
+    const Tensor d = f.lu.diagonal(0, -2, -1);
+    const Tensor parity =
+        arete::where(f.pivots != numbers, -1, ones({}, TensorOptions(real_of(t), d.device())))
+            .prod(-1);
+    if (!logarithm) return {d.prod(-1) * parity};
+    return {arete::sgn(d).prod(-1) * parity, d.abs().log().sum(-1)};
+  }
   const RowProgramPtr& program = cache->get(
       pack_key({int(t), logarithm}), {t, kInt32, kInt32}, {},
       logarithm ? std::vector{t, t} : std::vector{t}, [=](Rows& rows, std::span<const Value> v) {
@@ -144,7 +156,6 @@ Results determinants(const Factored& f, bool logarithm) {
         const Value sign = where(d < 0, -1.0, where(d == 0, 0.0, constant_like(d, 1.0)));
         return std::vector{rows.reduce(prim::Monoid::prod, sign), rows.sum(log(abs(d)))};
       });
-  const Tensor numbers = arange(Scalar(1), Scalar(n + 1), TensorOptions(kInt32, f.pivots.device()));
   const int64_t dims[] = {f.pivots.dim() - 1};
   Results r =
       apply_rows(program, {{f.lu.diagonal(0, -2, -1), f.pivots, numbers}}, {}, dims, "linalg.det");
@@ -171,7 +182,7 @@ const OpRecord& linalg_det_op =
         .grad(
             [](const GradCall& g) -> TensorList {
               const Tensor a = g.input(0);
-              return {cofactors(a, g.output()) * g.grad().unsqueeze(-1).unsqueeze(-1)};
+              return {conj(cofactors(a, g.output())) * g.grad().unsqueeze(-1).unsqueeze(-1)};
             },
             1, 1)
         .autocast(Autocast::f32)
@@ -190,6 +201,7 @@ const OpRecord& linalg_slogdet_op =
         .infer([](const Call& c, OutputSpecs& out) {
           number_infer(c, out, "linalg.slogdet");
           out.push_back(out[0]);
+          out.back().dtype = real_of(out[0].dtype);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
@@ -199,11 +211,19 @@ const OpRecord& linalg_slogdet_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              if (!g.grad(1).defined()) return {zeros(g.input_sizes(0), g.input(0).options())};
-              return {std::get<0>(linalg::inv_ex(g.input(0))).mT() *
-                      g.grad(1).unsqueeze(-1).unsqueeze(-1)};
+              // d log det = tr(A^-1 dA), of which the real part changes the logarithm and the
+              // imaginary one the angle; the sign of a real determinant does not change.
+              const Tensor a = g.input(0), &gs = g.grad(0), &gl = g.grad(1);
+              Tensor factor = gl;
+              if (is_complex(a.dtype()) && gs.defined()) {
+                const Tensor angle = imag(conj(gs) * g.output(0)),
+                             real = gl.defined() ? gl : zeros_like(angle);
+                factor = arete::complex(real, angle.neg());
+              }
+              if (!factor.defined()) return {zeros(g.input_sizes(0), a.options())};
+              return {adjoint(std::get<0>(linalg::inv_ex(a))) * factor.unsqueeze(-1).unsqueeze(-1)};
             },
-            1)
+            1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
         .dtypes(kFactorizableTypes);
@@ -214,14 +234,14 @@ const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tenso
                                    const auto [sign, log] = linalg::slogdet(c.tensor(0));
                                    return {sign, log};
                                  })
-                                 .no_grad_outputs(1)
                                  .dtypes(kFactorizableTypes);
 
 const OpRecord& logdet_op =
     define("logdet(Tensor self) -> Tensor")
-        .doc("The logarithm of the determinant, NaN where that is negative.")
+        .doc("The logarithm of the determinant, NaN where that is a negative real number.")
         .compose([](const Call& c) -> Results {
           const auto [sign, log] = linalg::slogdet(c.tensor(0));
+          if (is_complex(sign.dtype())) return {log + sign.log()};
           return {arete::where(sign == -1, std::numeric_limits<double>::quiet_NaN(), log)};
         })
         .dtypes(kFactorizableTypes);

@@ -242,6 +242,11 @@ void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Te
   write_from_host(turned, x.data());
 }
 
+void check_real(const std::string& name, const Tensor& t) {
+  ARETE_CHECK(!is_complex(t.dtype()),
+              NotImplementedError(name, name + ": complex numbers are not supported"));
+}
+
 std::string zero_in_d_text(int64_t info) {
   const std::string k = std::to_string(info);
   return "D[" + k + "," + k +
@@ -255,6 +260,7 @@ const OpRecord& linalg_ldl_factor_ex_op =
         .doc("L and D of symmetric matrices in one, exchanges, and where D has a zero.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
+          check_real("torch." + public_name(c), a);
           check_factorizable("torch." + public_name(c), a);
           check_square("torch." + public_name(c), a);
           const Shape batch = batch_sizes(a.sizes());
@@ -288,6 +294,7 @@ const OpRecord& linalg_ldl_solve_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &ld = c.tensor(0), &pivots = c.tensor(1), &b = c.tensor(2);
           const std::string name = "torch." + public_name(c);
+          check_real(name, ld);
           check_factorizable(name, ld);
           check_square(name, ld, "LD");
           check_matrix(name, b, "B");

@@ -1,6 +1,7 @@
 // Pseudo-inverse, least squares, rank and condition.
 #include <cmath>
 
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -21,7 +22,8 @@ namespace {
 Tensor significant(const Tensor& values, const Tensor& a, const Arg& atol, const Arg& rtol) {
   if (atol.kind() == Arg::Kind::tensor || rtol.kind() == Arg::Kind::tensor) {
     const auto given = [&](const Arg& t) { return t.tensor().to(values.dtype()).unsqueeze(-1); };
-    const double standard = epsilon_of(a.dtype()) * double(std::max(a.size(-1), a.size(-2)));
+    const double standard =
+        epsilon_of(real_of(a.dtype())) * double(std::max(a.size(-1), a.size(-2)));
     const Tensor largest = values.amax({-1}, true);
     if (atol.is_none()) return values > largest * given(rtol);
     const Tensor absolute = given(atol);
@@ -30,10 +32,10 @@ Tensor significant(const Tensor& values, const Tensor& a, const Arg& atol, const
     return values > maximum(largest * relative, absolute);
   }
   const double absolute = atol.is_none() ? 0 : atol.real();
-  const double relative = !rtol.is_none() ? rtol.real()
-                          : absolute > 0
-                              ? 0
-                              : epsilon_of(a.dtype()) * double(std::max(a.size(-1), a.size(-2)));
+  const double relative =
+      !rtol.is_none() ? rtol.real()
+      : absolute > 0  ? 0
+                      : epsilon_of(real_of(a.dtype())) * double(std::max(a.size(-1), a.size(-2)));
   const Tensor limit = (values.amax({-1}, true) * Scalar(relative)).clamp(Scalar(absolute));
   return values > limit;
 }
@@ -59,7 +61,7 @@ void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
   Tensor left, values, right;
   if (c.boolean(3)) {
     std::tie(values, left) = linalg::eigh(a);
-    right = left.mT();
+    right = adjoint(left);
   } else {
     std::tie(left, values, right) = linalg::svd(a, false);
   }
@@ -67,7 +69,8 @@ void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
   const Tensor inverse = arete::where(kept, values.reciprocal(), 0).unsqueeze(-1);
   const bool widens = inverse.numel() * right.size(-1) > right.numel();  // tolerances' batches
   const Tensor scaled = widens ? right * inverse : call_over(std::move(right), "mul", {inverse});
-  run_product(scaled.mT(), left.mT(), out[0], p, Tensor(), false);
+  if (!is_complex(a.dtype())) return run_product(scaled.mT(), left.mT(), out[0], p, Tensor(), false);
+  p.copy({view_of(out[0]), view_of(matmul(adjoint(scaled), adjoint(left)))});
 }
 double pinv_flops(const Call& c) { return factorization_flops(c) * 22; }
 
@@ -128,26 +131,27 @@ Driver driver_of(std::string_view name) {
   return Driver::gelss;
 }
 
-// Those of A and B where X = P B for the pseudo-inverse P of an A of full rank. With Z = P^T G they
-// are Z and, by what pinv_gradient() begins with, (B - A X) (P Z)^T - Z X^T for a tall A and
-// P^T X (G - A^T Z)^T - Z X^T for a wide one. By A = Q R (tall) or A^T = Q R neither needs P.
+// Those of A and B where X = P B for the pseudo-inverse P of an A of full rank. With Z = P^H G they
+// are Z and, by what pinv_gradient() begins with, (B - A X) (P Z)^H - Z X^H for a tall A and
+// P^H X (G - A^H Z)^H - Z X^H for a wide one. By A = Q R (tall) or A^H = Q R neither needs P.
 std::pair<Tensor, Tensor> full_rank_gradient(const Tensor& grad, const Tensor& a, const Tensor& b,
                                              const Tensor& x) {
   const bool tall = a.size(-2) >= a.size(-1);
-  const auto [q, r] = linalg::qr(tall ? a : a.mT());
+  const auto [q, r] = linalg::qr(tall ? a : adjoint(a));
   Tensor z, rest;
   if (tall) {
-    const Tensor y = linalg::solve_triangular(r.mT(), grad, false);
+    const Tensor y = linalg::solve_triangular(adjoint(r), grad, false);
     z = matmul(q, y);
     // Square matrices leave no residual.
     if (a.size(-2) > a.size(-1))
-      rest = matmul(b - matmul(a, x), linalg::solve_triangular(r, y, true).mT());
+      rest = matmul(b - matmul(a, x), adjoint(linalg::solve_triangular(r, y, true)));
   } else {
-    z = linalg::solve_triangular(r, matmul(q.mT(), grad), true);
-    rest = matmul(linalg::solve_triangular(r, matmul(q.mT(), x), true),
-                  (grad - matmul(a.mT(), z)).mT());
+    const Tensor qh = adjoint(q);
+    z = linalg::solve_triangular(r, matmul(qh, grad), true);
+    rest = matmul(linalg::solve_triangular(r, matmul(qh, x), true),
+                  adjoint(grad - matmul(adjoint(a), z)));
   }
-  const Tensor through_x = matmul(z, x.mT());
+  const Tensor through_x = matmul(z, adjoint(x));
   return {rest.defined() ? rest - through_x : through_x.neg(), z};
 }
 
@@ -174,18 +178,20 @@ const OpRecord& least_squares_op =
               broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), c.name());
           const int64_t n = a.size(-1), columns = b.size(-1);
           out.push_back({with_sizes(batch, {n, columns}), a.dtype(), a.device(), {}});
-          out.push_back({with_sizes(batch, {columns}), a.dtype(), a.device(), {}});
+          const DType real = real_of(a.dtype());
+          out.push_back({with_sizes(batch, {columns}), real, a.device(), {}});
           out.push_back({batch, kInt64, a.device(), {}});
-          out.push_back({with_sizes(batch, {std::min(a.size(-2), n)}), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {std::min(a.size(-2), n)}), real, a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
           const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1);
           const int64_t columns = c.tensor(1).size(-1), k = std::min(m, n), rows = std::max(m, n);
           const Shape batch = batch_sizes(out[0].sizes());
-          const double rcond = c.has(2) ? c.real(2) : epsilon_of(out[0].dtype()) * double(rows);
+          const double rcond =
+              c.has(2) ? c.real(2) : epsilon_of(real_of(out[0].dtype())) * double(rows);
           if (k == 0 || columns == 0) {
-            for (const Tensor& t : out) p.fill({view_of(t), {}, !is_floating(t.dtype()), 0});
+            for (const Tensor& t : out) p.fill({view_of(t), {}, !is_differentiable(t.dtype()), 0});
             return;
           }
           const Tensor a = column_major(c.tensor(0), batch, p);
@@ -210,7 +216,7 @@ const OpRecord& least_squares_op =
           });
           // What is left below the solution is the residual in an orthogonal basis.
           if (m > n)
-            p.copy({view_of(out[1]), view_of(b.narrow(-2, n, m - n).square().sum(-2))});
+            p.copy({view_of(out[1]), view_of(b.narrow(-2, n, m - n).abs().square().sum(-2))});
           else
             p.fill({view_of(out[1]), {}});
           p.copy({view_of(out[0]), view_of(b, narrow(b.layout(), -2, 0, n))});
@@ -223,14 +229,14 @@ const OpRecord& least_squares_op =
                 std::tie(of_a, of_b) = full_rank_gradient(gx, a, b, g.output(0));
               } else if (gx.defined()) {
                 const Tensor p = linalg::pinv(a);
-                if (g.needs(0)) of_a = pinv_gradient(matmul(gx, b.mT()), p, a);
-                if (g.needs(1)) of_b = matmul(p.mT(), gx);
+                if (g.needs(0)) of_a = pinv_gradient(matmul(gx, adjoint(b)), p, a);
+                if (g.needs(1)) of_b = matmul(adjoint(p), gx);
               }
               if (gr.defined()) {
                 // |A X - B|^2 where X minimizes it: its change through X is 0.
                 const Tensor x = g.output(0);
                 const Tensor error = (matmul(a, x) - b) * gr.mul(Scalar(2)).unsqueeze(-2);
-                const Tensor through_a = matmul(error, x.mT());
+                const Tensor through_a = matmul(error, adjoint(x));
                 of_a = of_a.defined() ? of_a + through_a : through_a;
                 of_b = of_b.defined() ? of_b - error : error.neg();
               }
@@ -264,7 +270,7 @@ const OpRecord& linalg_lstsq_op =
           bool with_residuals = m > n && driver != "gelsy";
           if (with_residuals && by_values && !a.is_meta())
             with_residuals = (r[2] == n).all().item<bool>();
-          const Tensor none = empty({0}, a.options());
+          const Tensor none = empty({0}, r[3].options());
           return {vector ? r[0].squeeze(-1) : r[0], with_residuals ? r[1] : none,
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};
         })
@@ -314,7 +320,8 @@ const OpRecord& linalg_cond_op =
           const Tensor& a = c.tensor(0);
           check_matrix(public_name(c), a, "input");
           const double p = c.has(1) ? c.real(1) : 2;
-          if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
+          if (a.numel() == 0)
+            return {zeros(batch_sizes(a.sizes()), TensorOptions(real_of(a.dtype()), a.device()))};
           if (std::fabs(p) != 2)
             return {condition(a, c.scalar(1).to_string(),
                               [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
@@ -333,7 +340,8 @@ const OpRecord& linalg_cond_str_op =
           const std::string p(c[1].string());
           ARETE_CHECK(p == "fro" || p == "nuc",
                       ValueError(c.name(), "linalg.cond got an invalid norm type: " + p));
-          if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
+          if (a.numel() == 0)
+            return {zeros(batch_sizes(a.sizes()), TensorOptions(real_of(a.dtype()), a.device()))};
           return {condition(a, p, [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
         })
         .dtypes(kFactorizableTypes);

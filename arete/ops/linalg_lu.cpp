@@ -4,6 +4,7 @@
 
 #include "arete/core/host_access.h"
 #include "arete/expr/value.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -64,25 +65,25 @@ Tensor upper_factor(const Tensor& lu) {
 Tensor permutation_matrix(const Tensor& pivots, int64_t n, DType dtype);
 
 // With P^T A = [A1 A2; A3 ...] = L U: of the leading square block the gradient is
-// L^-T [tril(L^T gL, -1) + triu(gU U^T)] U^-T, where the blocks beside it and below it, which
+// L^-H [tril(L^H gL, -1) + triu(gU U^H)] U^-H, where the blocks beside it and below it, which
 // depend on L (wide) or U (tall) as well, add to the inner parts.
 Tensor lu_gradient(const Tensor& grad, const Tensor& lu, const Tensor& pivots) {
   const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
   const Tensor square = lu.narrow(-2, 0, k).narrow(-1, 0, k);
   const Tensor g = grad.narrow(-2, 0, k).narrow(-1, 0, k);
-  // L^T and U^T are triangles of it. What is used up makes room for the next.
-  const Tensor both = square.mT();
-  Tensor inner = matmul(lower_factor(square).mT(), g.tril(-1)), rest;
+  // L^H and U^H are triangles of it. What is used up makes room for the next.
+  const Tensor both = adjoint(square);
+  Tensor inner = matmul(adjoint(lower_factor(square)), g.tril(-1)), rest;
   if (n > m) {
     const Tensor u2 = lu.narrow(-1, k, n - k), gu2 = grad.narrow(-1, k, n - k);
-    inner = call_over(std::move(inner), "sub", {matmul(gu2, u2.mT()), Scalar(1)});
+    inner = call_over(std::move(inner), "sub", {matmul(gu2, adjoint(u2)), Scalar(1)});
     rest = linalg::solve_triangular(both, gu2, true, true, true);
   }
   inner = call_over(std::move(inner), "tril", {-1});
-  Tensor upper = matmul(g.triu(), square.triu().mT());
+  Tensor upper = matmul(g.triu(), adjoint(square.triu()));
   if (m > n) {
     const Tensor l2 = lu.narrow(-2, k, m - k), gl2 = grad.narrow(-2, k, m - k);
-    upper = call_over(std::move(upper), "sub", {matmul(l2.mT(), gl2), Scalar(1)});
+    upper = call_over(std::move(upper), "sub", {matmul(adjoint(l2), gl2), Scalar(1)});
     rest = linalg::solve_triangular(both, gl2, false, false);
   }
   inner = call_over(std::move(inner), "add", {call_over(std::move(upper), "triu", {0}), Scalar(1)});
@@ -299,20 +300,21 @@ const OpRecord& linalg_lu_op =
 
 // ---- solving with the factors
 
-Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool adjoint) {
+Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& b,
+                          bool of_adjoint) {
   const Tensor p = permutation_matrix(pivots, lu.size(-2), lu.dtype());
-  if (!adjoint) {
+  if (!of_adjoint) {
     const Tensor y = linalg::solve_triangular(lu, matmul(p.mT(), b), false, true, true);
     return linalg::solve_triangular(lu, y, true);
   }
-  const Tensor y = linalg::solve_triangular(lu.mT(), b, false);
-  return matmul(p, linalg::solve_triangular(lu.mT(), y, true, true, true));
+  const Tensor turned = adjoint(lu), y = linalg::solve_triangular(turned, b, false);
+  return matmul(p, linalg::solve_triangular(turned, y, true, true, true));
 }
 
 // As LAPACK computes it, without a gradient.
 const OpRecord& lu_solution_op =
     define(
-        "lu_solution(Tensor LU, Tensor pivots, Tensor B, bool left=True, bool adjoint=False) -> "
+        "lu_solution(Tensor LU, Tensor pivots, Tensor B, bool left=True, bool transposed=False) -> "
         "Tensor")
         .surface(Surface::internal)
         .doc("linalg_lu_solve of factors without history.")
@@ -333,7 +335,7 @@ const OpRecord& lu_solution_op =
         .dtypes(kFactorizableTypes);
 
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
-                      bool left, bool adjoint) {
+                      bool left, bool of_adjoint) {
   const FullPrecision guard;
   check_factorizable(public_name(c), lu);
   check_square("torch.linalg.lu_solve", lu, "A");
@@ -346,10 +348,10 @@ Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, con
     // Only the host looks at the pivots before it exchanges rows by them.
     const Tensor within =
         lu.device().is_cpu() ? pivots : pivots.clamp(Scalar(1), Scalar(lu.size(-1)));
-    return {lu_solution(lu, within, b, left, adjoint)};
+    return {lu_solution(lu, within, b, left, of_adjoint)};
   }
-  if (left) return {solve_with_factors(lu, pivots, b, adjoint)};
-  return {solve_with_factors(lu, pivots, b.mT(), !adjoint).mT()};
+  if (left) return {solve_with_factors(lu, pivots, b, of_adjoint)};
+  return {adjoint(solve_with_factors(lu, pivots, adjoint(b), !of_adjoint))};
 }
 
 const OpRecord& linalg_lu_solve_op =
@@ -376,7 +378,7 @@ const OpRecord& lu_solve_op =
 }  // namespace
 
 void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
-                      bool adjoint, prim::Primitives& p) {
+                      bool transposed, prim::Primitives& p) {
   if (out.numel() == 0) return;
   const Shape batch = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
   const bool whole = std::ranges::equal(own, batch);
@@ -395,12 +397,13 @@ void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& o
             .b = view_of(pivots),
             .c = view_of(out, x),
             .info = view_of(info),
-            .transposed = adjoint == left});
+            .transposed = transposed == left});
 }
 
 Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
-                   bool adjoint) {
-  return call(lu_solution_op, {lu, pivots, b, left, adjoint});
+                   bool of_adjoint) {
+  const Tensor factors = of_adjoint && is_complex(lu.dtype()) ? conj(lu) : lu;
+  return call(lu_solution_op, {factors, pivots, b, left, of_adjoint});
 }
 
 }  // namespace ops

@@ -52,8 +52,8 @@ const OpRecord& geqrf_op =
         .dtypes(kFactorizableTypes);
 
 // Note [Product of reflections]
-// H1 H2 ... Hk = I - V T V^T (Schreiber and Van Loan), where V has the reflectors as columns and
-// T = (I + D N)^-1 D with D = diag(tau) and N = triu(V^T V, 1): three matrix products and a
+// H1 H2 ... Hk = I - V T V^H (Schreiber and Van Loan), where V has the reflectors as columns and
+// T = (I + D N)^-1 D with D = diag(tau) and N = triu(V^H V, 1): three matrix products and a
 // triangular solve, which is all differentiable, and defined where a tau is zero.
 struct Reflections {
   Tensor v, t;
@@ -61,12 +61,12 @@ struct Reflections {
     const int64_t k = tau.size(-1);
     const Tensor thin = a.narrow(-1, 0, k);
     v = thin.tril(-1) + eye(a.size(-2), k, a.options());
-    const Tensor scaled = matmul(v.mT(), v).triu(1) * tau.unsqueeze(-1);
+    const Tensor scaled = matmul(adjoint(v), v).triu(1) * tau.unsqueeze(-1);
     t = linalg::solve_triangular(scaled, diagonal_matrices(tau), true, true, true);
   }
-  // Q x, or Q^T x.
-  Tensor apply(const Tensor& x, bool transposed) const {
-    return x - matmul(v, matmul(transposed ? t.mT() : t, matmul(v.mT(), x)));
+  // Q x, or Q^H x.
+  Tensor apply(const Tensor& x, bool of_adjoint) const {
+    return x - matmul(v, matmul(of_adjoint ? adjoint(t) : t, matmul(adjoint(v), x)));
   }
 };
 
@@ -136,7 +136,7 @@ const OpRecord& ormqr_op =
     define(
         "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> "
         "Tensor")
-        .doc("The product of a matrix (input3) with Q or Q^T of the reflectors (self, input2).")
+        .doc("The product of a matrix (input3) with Q or Q^H of the reflectors (self, input2).")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &tau = c.tensor(1), &other = c.tensor(2);
           const bool left = c.boolean(3), transposed = c.boolean(4);
@@ -158,30 +158,30 @@ const OpRecord& ormqr_op =
           if (!recorded && a.size(-1) >= m && tau.size(-1) == m && a.numel() > 0 &&
               same_batch(a, tau)) {
             const Tensor q = call(reflector_columns_op, {a.narrow(-1, 0, m), tau});
-            const Tensor turned = transposed ? q.mT() : q;
+            const Tensor turned = transposed ? adjoint(q) : q;
             return {left ? matmul(turned, other) : matmul(other, turned)};
           }
           const Reflections q(a, tau);
           if (left) return {q.apply(other, transposed)};
-          return {q.apply(other.mT(), !transposed).mT()};
+          return {adjoint(q.apply(adjoint(other), !transposed))};
         })
         .autocast(Autocast::f32)
         .dtypes(kFactorizableTypes);
 
 // ---- QR
 
-// For square or tall A: gA = [gQ + Q (X + X^T - diag X)] R^-T, X = triu(gR R^T - Q^T gQ).
+// For square or tall A: gA = [gQ + Q (X + X^H - diag X)] R^-H, X = triu(gR R^H - Q^H gQ).
 Tensor thin_gradient(const Tensor& gq, const Tensor& gr, const Tensor& q, const Tensor& r) {
   Tensor inner;
-  if (gr.defined()) inner = matmul(gr, r.mT());
+  if (gr.defined()) inner = matmul(gr, adjoint(r));
   if (gq.defined()) {
-    const Tensor part = matmul(q.mT(), gq);
+    const Tensor part = matmul(adjoint(q), gq);
     inner = inner.defined() ? inner - part : part.neg();
   }
   const Tensor x = scale_diagonal(inner.triu(), 0.5);
-  Tensor sum = matmul(q, x + x.mT());
+  Tensor sum = matmul(q, x + adjoint(x));
   if (gq.defined()) sum = sum + gq;
-  return linalg::solve_triangular(r.mT(), sum, false, false);
+  return linalg::solve_triangular(adjoint(r), sum, false, false);
 }
 
 TensorList qr_gradient(const GradCall& g) {
@@ -200,12 +200,12 @@ TensorList qr_gradient(const GradCall& g) {
   const Tensor q = g.output(0), r = g.output(1);
   Tensor gq = g.grad(0), gr = g.grad(1);
   if (m >= n) return {thin_gradient(gq, gr, q, r)};
-  // Wide: A = [X Y] with X = Q U and Y = Q V, so that V = Q^T Y.
+  // Wide: A = [X Y] with X = Q U and Y = Q V, so that V = Q^H Y.
   const Tensor y = matmul(q, r.narrow(-1, m, n - m));
   Tensor gu, gy;
   if (gr.defined()) {
     gu = gr.narrow(-1, 0, m);
-    const Tensor gv = gr.narrow(-1, m, n - m), through = matmul(y, gv.mT());
+    const Tensor gv = gr.narrow(-1, m, n - m), through = matmul(y, adjoint(gv));
     gy = matmul(q, gv);
     gq = gq.defined() ? gq + through : through;
   }

@@ -61,10 +61,11 @@ const OpRecord& linalg_solve_triangular_op =
               const bool upper = g.boolean(2), left = g.boolean(3), unit = g.boolean(4);
               const Tensor x = g.output();
               const Tensor gb =
-                  linalg::solve_triangular(g.input(0).mT(), g.grad(), !upper, left, unit);
+                  linalg::solve_triangular(adjoint(g.input(0)), g.grad(), !upper, left, unit);
               TensorList all(2);
               if (g.needs(0)) {
-                Tensor ga = call_over(left ? matmul(gb, x.mT()) : matmul(x.mT(), gb), "neg");
+                Tensor ga =
+                    call_over(left ? matmul(gb, adjoint(x)) : matmul(adjoint(x), gb), "neg");
                 all[0] = sum_to_size(triangle(std::move(ga), upper, unit), g.input_sizes(0));
               }
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
@@ -131,12 +132,13 @@ const OpRecord& solve_matrices_op =
               const bool left = g.boolean(2);
               const Tensor x = g.output();
               // A gradient that is to be differentiated needs A itself, else its factors will do.
-              const Tensor gb = modes().grad_enabled
-                                    ? std::get<0>(linalg::solve_ex(g.input(0).mT(), g.grad(), left))
-                                    : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
+              const Tensor gb =
+                  modes().grad_enabled
+                      ? std::get<0>(linalg::solve_ex(adjoint(g.input(0)), g.grad(), left))
+                      : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
               TensorList all(2);
               if (g.needs(0))
-                all[0] = sum_to_size((left ? matmul(gb, x.mT()) : matmul(x.mT(), gb)).neg(),
+                all[0] = sum_to_size((left ? matmul(gb, adjoint(x)) : matmul(adjoint(x), gb)).neg(),
                                      g.input_sizes(0));
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
               return all;

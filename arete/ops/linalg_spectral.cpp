@@ -1,6 +1,7 @@
 // Singular values, eigenvalues, and their vectors.
 #include <algorithm>
 
+#include "arete/ops/complex.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
@@ -22,9 +23,10 @@ Tensor differences(const Tensor& x) {
 
 // ---- singular values
 
-// Undefined gradients contribute nothing. The vectors' part: with skew X = X - X^T and
-// E = S_j^2 - S_i^2, U [skew(U^T gU) / E S + S skew(V^T gV) / E + diag gS] V^T, and what lies
-// outside the space of U (tall) or V (wide).
+// Undefined gradients contribute nothing. The vectors' part: with skew X = X - X^H and
+// E = S_j^2 - S_i^2, U [skew(U^H gU) / E S + S skew(V^H gV) / E + diag gS] V^H, and what lies
+// outside the space of U (tall) or V (wide). Complex vectors are known but for a common phase of
+// each pair, which no loss may depend on: that leaves diag(skew(U^H gU)) / 2S for the diagonal.
 Tensor svd_gradient(Tensor gu, const Tensor& gs, Tensor gvh, Tensor u, const Tensor& s, Tensor vh) {
   const int64_t m = u.size(-2), n = vh.size(-1), k = s.size(-1);
   u = u.narrow(-1, 0, k);
@@ -32,23 +34,28 @@ Tensor svd_gradient(Tensor gu, const Tensor& gs, Tensor gvh, Tensor u, const Ten
   if (gu.defined()) gu = gu.narrow(-1, 0, k);
   if (gvh.defined()) gvh = gvh.narrow(-2, 0, k);
   if (!gu.defined() && !gvh.defined()) return matmul(u * gs.unsqueeze(-2), vh);
-  const auto skew = [](const Tensor& x) { return x - x.mT(); };
-  Tensor inner;
-  if (gu.defined()) inner = skew(matmul(u.mT(), gu)) * s.unsqueeze(-2);
+  const auto skew = [](const Tensor& x) { return x - adjoint(x); };
+  Tensor inner, phases;
+  if (gu.defined()) {
+    const Tensor turn = skew(matmul(adjoint(u), gu));
+    if (is_complex(u.dtype()) && gvh.defined()) phases = turn.diagonal(0, -2, -1) / (s * Scalar(2));
+    inner = turn * s.unsqueeze(-2);
+  }
   if (gvh.defined()) {
-    const Tensor part = s.unsqueeze(-1) * skew(matmul(vh, gvh.mT()));
+    const Tensor part = s.unsqueeze(-1) * skew(matmul(vh, adjoint(gvh)));
     inner = inner.defined() ? inner + part : part;
   }
   inner = inner / differences(s * s);
+  if (phases.defined()) inner = inner + diagonal_matrices(phases);
   if (gs.defined()) inner = inner + diagonal_matrices(gs);
   Tensor ga = matmul(u, matmul(inner, vh));
   if (gu.defined() && m > k) {
     const Tensor outside = gu / s.unsqueeze(-2);
-    ga = ga + matmul(outside - matmul(u, matmul(u.mT(), outside)), vh);
+    ga = ga + matmul(outside - matmul(u, matmul(adjoint(u), outside)), vh);
   }
   if (gvh.defined() && n > k) {
     const Tensor outside = gvh / s.unsqueeze(-1);
-    ga = ga + matmul(u, outside - matmul(matmul(outside, vh.mT()), vh));
+    ga = ga + matmul(u, outside - matmul(matmul(outside, adjoint(vh)), vh));
   }
   return ga;
 }
@@ -67,7 +74,7 @@ const OpRecord& svd_parts_op =
           const bool full = c.boolean(1), with_vectors = c.boolean(2);
           const OutputSpec none{{0}, a.dtype(), a.device(), {}};
           out.push_back(with_vectors ? matrix_spec(batch, m, full ? m : k, a) : none);
-          out.push_back({with_sizes(batch, {k}), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {k}), real_of(a.dtype()), a.device(), {}});
           out.push_back(with_vectors ? matrix_spec(batch, full ? n : k, n, a) : none);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -134,13 +141,13 @@ const OpRecord& linalg_svdvals_op =
 const OpRecord& svd_op =
     define(
         "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)")
-        .doc("A = U diag(S) V^T; U and V are zeros without compute_uv.")
+        .doc("A = U diag(S) V^H; U and V are zeros without compute_uv.")
         .compose([](const Call& c) -> Results {
           const Tensor& a = c.tensor(0);
           check_matrix("svd", a, "input");
           if (c.boolean(2)) {
             const Results r = call_all(svd_parts_op, {a, !c.boolean(1), true});
-            return {r[0], r[1], r[2].mT()};
+            return {r[0], r[1], adjoint(r[2])};
           }
           const Shape batch = batch_sizes(a.sizes());
           const int64_t m = a.size(-2), n = a.size(-1);
@@ -149,7 +156,7 @@ const OpRecord& svd_op =
         })
         .dtypes(kFactorizableTypes);
 
-// ---- symmetric matrices
+// ---- symmetric and Hermitian matrices
 
 bool is_upper(const std::string& name, std::string_view uplo) {
   const char c = uplo.size() == 1 ? uplo[0] : '?';
@@ -172,7 +179,7 @@ const OpRecord& eigh_parts_op =
           is_upper("linalg.eigh", c[1].string());
           const Shape batch = batch_sizes(a.sizes());
           const int64_t n = a.size(-1);
-          out.push_back({with_sizes(batch, {n}), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {n}), real_of(a.dtype()), a.device(), {}});
           out.push_back(c.boolean(2) ? matrix_spec(batch, n, n, a)
                                      : OutputSpec{{0}, a.dtype(), a.device(), {}});
         })
@@ -206,11 +213,12 @@ const OpRecord& eigh_parts_op =
                                                             "derivative"));
               const Tensor &gw = g.grad(0), &gv = g.grad(1);
               const Tensor w = g.output(0), v = g.output(1);
-              if (!gv.defined()) return {matmul(v * gw.unsqueeze(-2), v.mT())};
-              const Tensor product = matmul(v.mT(), gv);
-              Tensor inner = (product - product.mT()) * Scalar(0.5) / differences(w);
+              const Tensor vh = adjoint(v);
+              if (!gv.defined()) return {matmul(v * gw.unsqueeze(-2), vh)};
+              const Tensor product = matmul(vh, gv);
+              Tensor inner = (product - adjoint(product)) * Scalar(0.5) / differences(w);
               if (gw.defined()) inner = inner + diagonal_matrices(gw);
-              return {matmul(v, matmul(inner, v.mT()))};
+              return {matmul(v, matmul(inner, vh))};
             },
             0, 3)
         .autocast(Autocast::f32)
@@ -235,12 +243,34 @@ const OpRecord& linalg_eigvalsh_op =
         })
         .dtypes(kFactorizableTypes);
 
-// ---- any square matrices: complex results, without gradients
+// ---- any square matrices: complex results
+
+// A V = V diag(L): of the values alone V^-H diag(gL) V^H; of the vectors, whose columns have length
+// 1, V^-H [(V^H gV - V^H V diag(Re V^H gV)) / conj(L_j - L_i) + diag gL] V^H (Boeddeker et al.,
+// 2019), where only the diagonal of the second is not known: it has no part in it.
+Tensor eig_gradient(const Tensor& a, const Tensor& gl, const Tensor& gv, const Tensor& l,
+                    const Tensor& v) {
+  const Tensor vh = adjoint(v);
+  Tensor inner;
+  if (gv.defined()) {
+    const Tensor product = matmul(vh, gv);
+    const Tensor length = arete::real(product.diagonal(0, -2, -1));
+    inner = (product - matmul(vh, v) * length.unsqueeze(-2)) / conj(differences(l));
+    inner = inner * (Scalar(1) - eye(l.size(-1), TensorOptions(real_of(l.dtype()), l.device())));
+  }
+  if (gl.defined()) {
+    const Tensor values = diagonal_matrices(gl);
+    inner = inner.defined() ? inner + values : values;
+  }
+  const Tensor ga = linalg::solve(vh, matmul(inner, vh));
+  return is_complex(a.dtype()) ? ga : arete::real(ga);
+}
 
 void eig_infer(const Call& c, OutputSpecs& out, bool with_vectors) {
   const Tensor& a = c.tensor(0);
-  check_factorizable(public_name(c), a);
-  check_square(public_name(c), a);
+  const std::string name = with_vectors ? "linalg.eig" : "linalg.eigvals";
+  check_factorizable(name, a);
+  check_square(name, a);
   const Shape batch = batch_sizes(a.sizes());
   const int64_t n = a.size(-1);
   out.push_back({with_sizes(batch, {n}), complex_of(a.dtype()), a.device(), {}});
@@ -265,20 +295,37 @@ void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) 
 
 const OpRecord& linalg_eig_op =
     define("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
-        .doc("Complex eigenvalues and eigenvectors of real matrices. No gradient.")
+        .doc("Complex eigenvalues and eigenvectors of any square matrices.")
         .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, true); })
         .lower(eig_lower)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {eig_gradient(g.input(0), g.grad(0), g.grad(1), g.output(0), g.output(1))};
+            },
+            1, 3)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 25; })
         .dtypes(kFactorizableTypes);
 
-const OpRecord& linalg_eigvals_op =
-    define("linalg_eigvals(Tensor self) -> Tensor")
-        .doc("Complex eigenvalues of real matrices. No gradient.")
+const OpRecord& eigenvalues_op =
+    define("_linalg_eigvals(Tensor self) -> Tensor")
+        .surface(Surface::internal)
+        .doc("linalg_eigvals without a gradient.")
         .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, false); })
         .lower(eig_lower)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 10; })
+        .dtypes(kFactorizableTypes);
+
+const OpRecord& linalg_eigvals_op =
+    define("linalg_eigvals(Tensor self) -> Tensor")
+        .doc("Complex eigenvalues of any square matrices.")
+        .compose([](const Call& c) -> Results {
+          // Their gradient needs the vectors.
+          const Tensor& a = c.tensor(0);
+          const bool with_vectors = a.requires_grad() && is_grad_enabled();
+          return {with_vectors ? call_all(linalg_eig_op, {a})[0] : call(eigenvalues_op, {a})};
+        })
         .dtypes(kFactorizableTypes);
 
 }  // namespace

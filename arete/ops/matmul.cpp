@@ -97,9 +97,6 @@ double matmul_flops(const Call& call) {
   return n;
 }
 
-// The transposed matrix, conjugated if it is complex.
-Tensor adjoint(const Tensor& t) { return is_complex(t.dtype()) ? conj(t).mT() : t.mT(); }
-
 TensorList matmul_grads(const GradCall& g, double alpha) {
   const Tensor& grad = g.grad();
   const bool row = g.input_sizes(0).size() == 1, column = g.input_sizes(1).size() == 1;

@@ -173,13 +173,16 @@ const Attached linalg_eig_op =
           return {{{m.make({2, 3})}, ErrorKind::value, "linalg.eig: A must be batches of square"}};
         })
         .no_reference("order and scale are free: tests/op/linalg_test.cpp");
-const Attached linalg_eigvals_op =
-    attach("linalg_eigvals")
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3})}}, {{m.make({2, 4, 4})}, "batch"}, {{m.make({0, 0})}, "empty"}};
-        })
-        .no_reference("the order is free: tests/op/linalg_test.cpp");
+std::vector<Sample> eigenvalue_samples(SampleMaker& m) {
+  return {{{m.make({3, 3})}}, {{m.make({2, 4, 4})}, "batch"}, {{m.make({0, 0})}, "empty"}};
+}
+const Attached linalg_eigvals_op = attach("linalg_eigvals")
+                                       .no_gradient_test()
+                                       .samples(eigenvalue_samples)
+                                       .no_reference("the order is free: tests/op/linalg_test.cpp");
+const Attached eigenvalues_op = attach("_linalg_eigvals")
+                                    .samples(eigenvalue_samples)
+                                    .no_reference("the order is free: tests/op/linalg_test.cpp");
 
 }  // namespace
 }  // namespace arete::ops

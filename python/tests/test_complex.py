@@ -308,3 +308,163 @@ def test_sums_of_parts_have_any_layout():
     doubled = a.clone()
     doubled.add_(a)
     arete.testing.assert_close(doubled, 2 * a)
+
+
+def matrices(*shape, seed=0):
+    """Matrices of distinct eigenvalues and singular values."""
+    return numbers(shape, seed) + 3 * np.eye(shape[-2], shape[-1])
+
+
+def adjoint(a):
+    return np.conj(np.swapaxes(a, -1, -2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 9, 9), (5, 3), (3, 5), (0, 3, 3)])
+def test_factorizations(shape, dtype):
+    """Beside NumPy's, or multiplied back; also of batches, and of more than the 8 rows that real matrices have loops for."""
+    near = {"rtol": 2e-4, "atol": 2e-4} if dtype == "complex64" else {"rtol": 1e-9, "atol": 1e-10}
+    a = matrices(*shape).astype(dtype)
+    x, linalg = arete.tensor(a), arete.linalg
+    m, n = shape[-2:]
+    k = min(m, n)
+
+    def check(ours, theirs):
+        np.testing.assert_allclose(ours.numpy(), theirs, **near)
+
+    real = x.real.dtype
+    u, s, vh = linalg.svd(x)
+    assert u.shape[-1] == m and vh.shape[-1] == n and s.dtype == real
+    check((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], a)
+    check(s, np.linalg.svd(a, compute_uv=False))
+    check(u.mH @ u, np.broadcast_to(np.eye(m), u.shape))
+    q, r = linalg.qr(x)
+    check(q @ r, a)
+    check(q.mH @ q, np.broadcast_to(np.eye(k), (*shape[:-2], k, k)))
+    p, l, u = linalg.lu(x)  # noqa: E741
+    check(p @ l @ u, a)
+    if x.numel():
+        check(linalg.pinv(x), np.linalg.pinv(a))
+        b = numbers((*shape[:-2], m, 2), 4).astype(dtype)
+        for driver in ("gels", "gelsy", "gelsd", "gelss"):
+            found = linalg.lstsq(x, arete.tensor(b), driver=driver)
+            check(found.solution, np.linalg.pinv(a) @ b)
+            if driver == "gels" and m > n:
+                assert found.residuals.dtype == real
+                check(found.residuals, (np.abs(a @ (np.linalg.pinv(a) @ b) - b) ** 2).sum(-2))
+            if driver == "gelss":
+                assert found.singular_values.dtype == real and bool((found.rank == k).all())
+        check(linalg.matrix_norm(x, "nuc"), np.linalg.svd(a, compute_uv=False).sum(-1))
+        assert linalg.cond(x).dtype == real and linalg.matrix_rank(x).flatten().tolist() == [k] * (x.numel() // (m * n))
+    if m != n:
+        return
+    values, vectors = linalg.eig(x)
+    check(x @ vectors, (vectors * values[..., None, :]).numpy())
+    check(linalg.eigvals(x).abs().sort()[0], np.sort(np.abs(np.linalg.eigvals(a))))
+    h = a @ adjoint(a) + np.eye(n, dtype=dtype)
+    for upper in (False, True):
+        values, vectors = linalg.eigh(arete.tensor(np.triu(h) if upper else np.tril(h)), "U" if upper else "L")
+        assert values.dtype == real
+        check((vectors * values[..., None, :]) @ vectors.mH, h)
+        factor = linalg.cholesky(arete.tensor(h), upper=upper)
+        check(factor.mH @ factor if upper else factor @ factor.mH, h)
+        check(arete.cholesky_solve(x, factor, upper), np.linalg.solve(h, a))
+        check(arete.cholesky_inverse(factor, upper), np.linalg.inv(h))
+    check(linalg.inv(x), np.linalg.inv(a))
+    check(linalg.det(x), np.linalg.det(a))
+    sign, logarithm = linalg.slogdet(x)
+    assert logarithm.dtype == real
+    check(sign * logarithm.exp(), np.linalg.det(a))
+    check(arete.logdet(x), np.log(np.linalg.det(a)))
+    b = numbers((*shape[:-2], n, 2), 4).astype(dtype)
+    factors = linalg.lu_factor(x)
+    for left in (True, False):
+        right = arete.tensor(b if left else adjoint(b))
+        for of_adjoint in (False, True):
+            m = adjoint(a) if of_adjoint else a
+            check(linalg.lu_solve(*factors, right, left=left, adjoint=of_adjoint),
+                  np.linalg.solve(m, b) if left else np.swapaxes(np.linalg.solve(np.swapaxes(m, -1, -2), np.conj(b)), -1, -2))
+        check(linalg.solve(x, right, left=left), np.linalg.solve(a, b) if left
+              else np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.conj(b)), -1, -2))
+    for upper in (False, True):
+        check(linalg.solve_triangular(x, arete.tensor(b), upper=upper, unitriangular=upper),
+              np.linalg.solve(np.triu(a, 1) + np.eye(n) if upper else np.tril(a), b))
+    check(linalg.matrix_exp(arete.zeros(n, n, dtype=x.dtype) + 1j * arete.eye(n)), np.eye(n) * np.exp(1j))
+
+
+GRADIENTS = {
+    "svd": lambda a: arete.linalg.svd(a).S,
+    "svd, product": lambda a: (lambda u, s, vh: (u * s.sin()) @ vh)(*arete.linalg.svd(a, full_matrices=False)),
+    "svd, projection": lambda a: (lambda u: u @ u.mH)(arete.linalg.svd(a, full_matrices=False).U[..., :1]),
+    "pinv": arete.linalg.pinv,
+    "qr": lambda a: arete.linalg.qr(a),
+    "lu": lambda a: arete.linalg.lu(a)[1:],
+    "lstsq, gels": lambda a: arete.linalg.lstsq(a, B[: a.shape[0]], driver="gels").solution,
+    "lstsq, gelsd": lambda a: arete.linalg.lstsq(a, B[: a.shape[0]], driver="gelsd").solution,
+    "nuclear norm": lambda a: arete.linalg.matrix_norm(a, "nuc"),
+    "householder": lambda a: arete.linalg.householder_product(a[:, :2] * 0.3, a[0, :2] * 0.2),
+}
+SQUARE = {
+    "inv": arete.linalg.inv,
+    "solve": lambda a: arete.linalg.solve(a, a @ B[:3] + B[:3]),
+    "solve, right": lambda a: arete.linalg.solve(a, B[:3].mH, left=False),
+    "lu_solve": lambda a: arete.linalg.lu_solve(*arete.linalg.lu_factor(a), B[:3], adjoint=True),
+    "lu_solve, right": lambda a: arete.linalg.lu_solve(*arete.linalg.lu_factor(a), B[:3].mH, left=False),
+    "triangular": lambda a: arete.linalg.solve_triangular(a, B[:3], upper=True),
+    "triangular, right": lambda a: arete.linalg.solve_triangular(a, B[:3].mH, upper=False, left=False, unitriangular=True),
+    "cholesky": lambda a: arete.linalg.cholesky(a @ a.mH + arete.eye(3)),
+    "cholesky, upper": lambda a: arete.linalg.cholesky(a @ a.mH + arete.eye(3), upper=True),
+    "cholesky_solve": lambda a: arete.cholesky_solve(B[:3], a.tril()),
+    "cholesky_solve, upper": lambda a: arete.cholesky_solve(B[:3], a.triu(), upper=True),
+    "cholesky_inverse": lambda a: arete.cholesky_inverse(a.tril()),
+    "det": arete.linalg.det,
+    "slogdet": arete.linalg.slogdet,
+    "logdet": arete.logdet,
+    "eig": lambda a: (lambda w, v: [w, v.abs()])(*arete.linalg.eig(a)),
+    "eigvals": arete.linalg.eigvals,
+    "eigh": lambda a: (lambda w, v: (v * w.sin()) @ v.mH)(*arete.linalg.eigh(a + a.mH)),
+    "eigvalsh": lambda a: arete.linalg.eigvalsh(a + a.mH),
+    "matrix_exp": lambda a: arete.linalg.matrix_exp(0.3 * a),
+    "matrix_power": lambda a: arete.linalg.matrix_power(a, -2),
+    "ormqr": lambda a: arete.ormqr(a[:, :2] * 0.3, a[0, :2] * 0.2, B[:3], transpose=True),
+}
+B = arete.tensor(numbers((4, 2), 7))
+
+
+@pytest.mark.parametrize("name, shape", [*((name, shape) for name in GRADIENTS for shape in ((3, 3), (4, 2), (2, 4))
+                                           if not (name == "householder" and shape == (2, 4))),
+                                         *((name, (3, 3)) for name in SQUARE)])
+def test_gradients_of_factorizations(name, shape):
+    function = {**GRADIENTS, **SQUARE}[name]
+    a = arete.tensor(matrices(*shape, seed=3)).requires_grad_()
+    assert arete.autograd.gradcheck(function, (a,))
+    assert arete.autograd.gradgradcheck(function, (a,))
+
+
+def test_real_matrices_with_complex_eigenvalues_have_gradients():
+    a = arete.tensor([[0.2, -1.5, 0.3], [1.1, 0.4, 0.2], [0.5, -0.3, 2.0]], dtype=arete.float64, requires_grad=True)
+    assert arete.linalg.eigvals(a).imag.abs().max() > 1
+    assert arete.autograd.gradcheck(arete.linalg.eigvals, (a,)) and arete.autograd.gradgradcheck(arete.linalg.eigvals, (a,))
+    assert arete.autograd.gradcheck(lambda m: arete.linalg.eig(m)[1].abs(), (a,))
+
+
+def test_a_singular_matrix_has_a_gradient_of_its_determinant():
+    a = np.diag([1 + 1j, 2j, 0])  # its determinant is 0 to the last bit
+    x = arete.tensor(a).requires_grad_()
+    arete.view_as_real(arete.linalg.det(x))[0].backward()
+    expected = np.zeros((3, 3), complex)
+    expected[2, 2] = np.conj((1 + 1j) * 2j)
+    np.testing.assert_allclose(x.grad.numpy(), expected, atol=1e-12)
+
+
+def test_what_factorizations_say_of_complex_matrices():
+    with pytest.raises(NotImplementedError, match="ldl_factor_ex: complex numbers are not supported"):
+        arete.linalg.ldl_factor(arete.eye(2, dtype=arete.complex64))
+    with pytest.raises(ValueError, match=r"linalg.inv: The diagonal element 2 is zero"):
+        arete.linalg.inv(arete.diag(arete.tensor([1j, 0])))
+    with pytest.raises(ValueError, match="leading minor of order 1"):
+        arete.linalg.cholesky(-arete.eye(2, dtype=arete.complex128))
+    with pytest.raises(TypeError, match="same dtype"):
+        arete.linalg.solve(arete.eye(2, dtype=arete.complex64), arete.ones(2, 1))
+    with pytest.raises(ValueError, match="non-finite"):
+        arete.linalg.svd(arete.full((2, 2), complex(0, math.nan)))

@@ -123,6 +123,35 @@ TEST_P(Linalg, EighOfLargeAndDeficientMatrices) {
   }
 }
 
+TEST_P(Linalg, ComplexMatrices) {
+  for (const int64_t n : {3, 12}) {
+    const Shape shape{2, n, n};
+    const Tensor one = complex(identity(n), random({n, n}) * Scalar(0));
+    const Tensor a = complex(random(shape), random(shape)) + one * Scalar(double(n));
+    const Tensor ah = conj(a).mT();
+    const auto close = [&](const Tensor& x, const Tensor& y) {
+      EXPECT_EQ(x.dtype(), a.dtype());
+      expect_close(view_as_real(x.contiguous()), view_as_real(y.contiguous()), 16 * n);
+    };
+    const Tensor b = complex(random({2, n, 2}), random({2, n, 2}));
+    close(matmul(a, linalg::solve(a, b)), b);
+    close(matmul(a, linalg::inv(a)), one.expand(shape));
+    const auto [u, s, vh] = linalg::svd(a);
+    EXPECT_EQ(s.dtype(), GetParam());
+    close(matmul(u * s.unsqueeze(-2), vh), a);
+    const auto [q, r] = linalg::qr(a);
+    close(matmul(q, r), a);
+    const auto [w, v] = linalg::eig(a);
+    close(matmul(a, v), v * w.unsqueeze(-2));
+    const Tensor h = matmul(a, ah);
+    const auto [values, vectors] = linalg::eigh(h);
+    close(matmul(vectors * values.unsqueeze(-2), conj(vectors).mT()) / Scalar(double(n * n)),
+          h / Scalar(double(n * n)));
+    const Tensor l = linalg::cholesky(h);
+    close(matmul(l, conj(l).mT()) / Scalar(double(n * n)), h / Scalar(double(n * n)));
+  }
+}
+
 TEST_P(Linalg, EigSatisfiesItsEquation) {
   for (int64_t n : {1, 3, 4, 9}) {
     const Tensor a = random({2, n, n});

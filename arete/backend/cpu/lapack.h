@@ -1,13 +1,30 @@
 // LAPACK and BLAS on matrices in host memory.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 
 #include "arete/prim/args.h"
 
 namespace arete::cpu::lapack {
 
-// All matrices are column-major without gaps, T is float or double, and the names are LAPACK's.
+/// The type of magnitudes.
+template <class T>
+struct RealOf {
+  using type = T;
+};
+template <class T>
+struct RealOf<std::complex<T>> {
+  using type = T;
+};
+template <class T>
+using Real = typename RealOf<T>::type;
+template <class T>
+constexpr bool kIsComplex = !std::is_same_v<T, Real<T>>;
+
+// All matrices are column-major without gaps, T is float, double or complex numbers of them, and
+// the names are LAPACK's for real numbers: for complex ones read unitary for orthogonal, Hermitian
+// for symmetric, and Q^H, V^H for the transposed factors. "Transposed" is without conjugation.
 // What returns a number returns LAPACK's `info`: 0 for success, k > 0 for a failure at step k.
 // Sizes that do not fit LAPACK's 32-bit integers are a ValueError.
 
@@ -36,15 +53,18 @@ enum class Vectors : uint8_t { none, reduced, full };
 /// a (m x n, overwritten) = U S V^T with k = min(m, n) values s, largest first; u has m x k
 /// (full: m x m) elements, vt k x n (n x n). Without vectors u and vt are not touched.
 template <class T>
-int gesdd(Vectors vectors, int64_t m, int64_t n, T* a, T* s, T* u, T* vt);
+int gesdd(Vectors vectors, int64_t m, int64_t n, T* a, Real<T>* s, T* u, T* vt);
 /// Eigenvalues w, smallest first, of the symmetric matrix whose named triangle is in a; a becomes
 /// the eigenvectors (columns) if wanted, else it is overwritten.
 template <class T>
-int syevd(bool vectors, bool upper, int64_t n, T* a, T* w);
+int syevd(bool vectors, bool upper, int64_t n, T* a, Real<T>* w);
 /// Eigenvalues re + i im of a (overwritten). Vectors in LAPACK's packed form: of a pair of
 /// conjugate values the columns of v are the real and the imaginary part.
 template <class T>
 int geev(bool vectors, int64_t n, T* a, T* re, T* im, T* v);
+/// The same of complex matrices, w and v as they are.
+template <class T>
+int geev(bool vectors, int64_t n, std::complex<T>* a, std::complex<T>* w, std::complex<T>* v);
 
 using Driver = prim::LinalgArgs::Driver;
 /// Least squares solution of A X = B: b (max(m, n) x columns) holds B in its first m rows and
@@ -52,6 +72,6 @@ using Driver = prim::LinalgArgs::Driver;
 /// find them. gels takes A to have full rank.
 template <class T>
 int least_squares(Driver driver, int64_t m, int64_t n, int64_t columns, T* a, T* b, double rcond,
-                  int32_t* rank, T* s);
+                  int32_t* rank, Real<T>* s);
 
 }  // namespace arete::cpu::lapack

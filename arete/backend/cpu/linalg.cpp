@@ -37,7 +37,8 @@ int64_t columns_of(const View& v) { return v.sizes[size_t(v.rank() - 1)]; }
 
 template <class T>
 bool all_finite(const T* p, int64_t n) {
-  return std::all_of(p, p + n, [](T x) { return std::isfinite(x); });
+  return std::all_of(
+      p, p + n, [](T x) { return std::isfinite(std::real(x)) && std::isfinite(std::imag(x)); });
 }
 template <class T>
 void fill_nan(T* p, int64_t n) {
@@ -114,6 +115,8 @@ template <class T>
 void run(const LinalgArgs& l) {
   const int64_t count = l.info.numel(), m = rows_of(l.a), n = columns_of(l.a);
   const int64_t k = std::min(m, n);
+  using Real = lapack::Real<T>;
+  constexpr bool kComplex = lapack::kIsComplex<T>;  // for which there is no code of our own
   const Batch<T> a(l.a, 2);
   int32_t* const info = reinterpret_cast<int32_t*>(l.info.data);
   // Few large matrices are parallel inside, others side by side. The constant is what a call costs.
@@ -137,7 +140,9 @@ void run(const LinalgArgs& l) {
       return each([&](int64_t i) { return lapack::potrf(l.upper, n, a[i]); });
     case Op::lu: {
       const Batch<int32_t> pivots(l.b, 1);
-      const auto factor = std::max(m, n) > kSmallSides ? &lapack::getrf<T> : &factor_small<T>;
+      auto factor = &lapack::getrf<T>;
+      if constexpr (!kComplex)
+        if (std::max(m, n) <= kSmallSides) factor = &factor_small<T>;
       return each([&](int64_t i) { return factor(m, n, a[i], pivots[i]); });
     }
     case Op::lu_solve: {
@@ -153,10 +158,12 @@ void run(const LinalgArgs& l) {
                                                        : "smaller or equal to LU.size(-2)") +
                                      ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
-        if (n > kSmallSides)
-          return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
-        solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
-        return 0;
+        if constexpr (!kComplex)
+          if (n <= kSmallSides) {
+            solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+            return 0;
+          }
+        return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
       });
     }
     case Op::triangular_solve: {
@@ -171,7 +178,8 @@ void run(const LinalgArgs& l) {
       const Batch<T> tau(l.b, 1);
       static const auto own = ARETE_SELECT(::arete::cpu, geqrf);
       return each([&](int64_t i) {
-        if (k > 0 && m * n > kMostOwnReflected) return lapack::geqrf(m, n, a[i], tau[i]);
+        if (kComplex || (k > 0 && m * n > kMostOwnReflected))
+          return lapack::geqrf(m, n, a[i], tau[i]);
         own(sizeof(T) == 8, m, n, a[i], tau[i]);
         return 0;
       });
@@ -180,13 +188,15 @@ void run(const LinalgArgs& l) {
       const Batch<T> tau(l.b, 1);
       static const auto own = ARETE_SELECT(::arete::cpu, orgqr);
       return each([&](int64_t i) {
-        if (k > 0 && m * n > kMostOwnReflected) return lapack::orgqr(m, n, tau.size, a[i], tau[i]);
+        if (kComplex || (k > 0 && m * n > kMostOwnReflected))
+          return lapack::orgqr(m, n, tau.size, a[i], tau[i]);
         own(sizeof(T) == 8, m, n, tau.size, a[i], tau[i]);
         return 0;
       });
     }
     case Op::svd: {
-      const Batch<T> s(l.b, 1), u(l.c, 2), vt(l.d, 2);
+      const Batch<Real> s(l.b, 1);
+      const Batch<T> u(l.c, 2), vt(l.d, 2);
       const lapack::Vectors vectors = !l.c ? lapack::Vectors::none
                                       : m == n || u.size + vt.size == m * k + k * n
                                           ? lapack::Vectors::reduced
@@ -198,36 +208,42 @@ void run(const LinalgArgs& l) {
       });
     }
     case Op::symmetric_eigen: {
-      const Batch<T> w(l.b, 1);
+      const Batch<Real> w(l.b, 1);
       static const auto own = ARETE_SELECT(::arete::cpu, symmetric_eigen);
       return each([&](int64_t i) {
         if (!all_finite(a[i], n * n)) {
           fill_nan(a[i], n * n), fill_nan(w[i], n);
           return -1;
         }
-        if (n > kLargestOwnEigen) return lapack::syevd(l.vectors, l.upper, n, a[i], w[i]);
+        if (kComplex || n > kLargestOwnEigen)
+          return lapack::syevd(l.vectors, l.upper, n, a[i], w[i]);
         return own(sizeof(T) == 8, l.vectors, l.upper, n, a[i], w[i]);
       });
     }
     case Op::eigen: {
-      const Batch<std::complex<T>> w(l.b, 1), v(l.c, 2);
+      const Batch<std::complex<Real>> w(l.b, 1), v(l.c, 2);
       return each([&](int64_t i) {
         if (!all_finite(a[i], n * n)) {
           fill_nan(w[i], n), fill_nan(v[i], n * n);
           return -1;
         }
-        std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
-        std::vector<T> packed(l.c ? size_t(n * n) : 1);
-        const int code = lapack::geev(bool(l.c), n, a[i], re.data(), im.data(), packed.data());
-        if (code == 0) unpack_eigen(n, re.data(), im.data(), packed.data(), w[i], v[i]);
-        return code;
+        if constexpr (kComplex) {
+          return lapack::geev(bool(l.c), n, a[i], w[i], v[i]);
+        } else {
+          std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
+          std::vector<T> packed(l.c ? size_t(n * n) : 1);
+          const int code = lapack::geev(bool(l.c), n, a[i], re.data(), im.data(), packed.data());
+          if (code == 0) unpack_eigen(n, re.data(), im.data(), packed.data(), w[i], v[i]);
+          return code;
+        }
       });
     }
     case Op::least_squares: {
-      const Batch<T> b(l.b, 2), s(l.d, 1);
+      const Batch<T> b(l.b, 2);
+      const Batch<Real> s(l.d, 1);
       int64_t* const ranks = reinterpret_cast<int64_t*>(l.c.data);
       return each([&](int64_t i) {
-        std::fill(s[i], s[i] + k, T(0));
+        std::fill(s[i], s[i] + k, Real(0));
         int32_t rank = int32_t(k);
         const int code = lapack::least_squares(l.driver, m, n, columns_of(l.b), a[i], b[i], l.rcond,
                                                &rank, s[i]);
@@ -243,10 +259,16 @@ void run(const LinalgArgs& l) {
 void CpuBackend::linalg(const LinalgArgs& l) {
   ARETE_ASSERT(l.info.is_contiguous() && l.info.dtype == kInt32);
   if (l.info.numel() == 0) return;
-  if (l.a.dtype == kFloat64)
-    run<double>(l);
-  else
-    run<float>(l);
+  switch (l.a.dtype) {
+    case kFloat64:
+      return run<double>(l);
+    case kComplex64:
+      return run<std::complex<float>>(l);
+    case kComplex128:
+      return run<std::complex<double>>(l);
+    default:
+      return run<float>(l);
+  }
 }
 
 }  // namespace arete::cpu

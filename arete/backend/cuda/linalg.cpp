@@ -52,7 +52,7 @@ bool is_empty(const LinalgArgs& l) {
 }
 
 bool runs_here(const LinalgArgs& l) {
-  if (l.a.numel() == 0) return false;
+  if (l.a.numel() == 0 || is_complex(l.a.dtype)) return false;
   switch (l.op) {
     case Op::eigen:
       return false;
