@@ -503,3 +503,39 @@ def test_examples_of_allowed_globals():
         function = getattr(arete.serialization, name)
         test = doctest.DocTestParser().get_doctest(function.__doc__, {"arete": arete}, function.__name__, None, 0)
         assert doctest.DocTestRunner().run(test) == (0, len(test.examples)) and test.examples
+
+
+SPARSE = {"coo": lambda lib: lib.sparse_coo_tensor([[0, 1, 1, 0], [2, 0, 2, 2]], [3.0, 4.0, 5.0, 6.0], (2, 3)),
+          "coalesced": lambda lib: SPARSE["coo"](lib).coalesce(),
+          "hybrid": lambda lib: lib.sparse_coo_tensor([[0, 2]], [[3.0, 1.0], [4.0, 5.0]], (3, 2)),
+          "csr": lambda lib: lib.sparse_csr_tensor([0, 1, 3], [2, 0, 2], [3.0, 4.0, 5.0], (2, 3))}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_tensors(name, tmp_path):
+    """As PyTorch writes them, and so that it reads them with weights_only=True."""
+    own, file = SPARSE[name](arete), tmp_path / "own.pt"
+    arete.save({"sparse": own, "dense": arete.ones(2)}, file)
+    theirs = torch.load(file)["sparse"]
+    assert str(theirs.layout) == str(own.layout).replace("arete", "torch") and theirs.to_dense().tolist() == own.to_dense().tolist()
+    torch.save([theirs], tmp_path / "torch.pt")
+    for weights_only in (True, False):
+        again = arete.load(tmp_path / "torch.pt", weights_only=weights_only)[0]
+        assert again.layout == own.layout and again.shape == own.shape and arete.equal(again.to_dense(), own.to_dense())
+        assert name == "csr" or again.is_coalesced() == own.is_coalesced() == (name == "coalesced")
+
+
+def test_sparse_tensors_that_are_none(tmp_path):
+    from arete.sparse import make, make_csr
+
+    for parts in (make(arete.tensor([[0, 9], [0, 0]]), arete.ones(2), (2, 2), False), make(arete.zeros(1, 3).long(), arete.ones(3), (2, 2), True),
+                  make_csr(arete.tensor([0, 5, 2]), arete.tensor([0, 1]), arete.ones(2), (2, 2)),
+                  make_csr(arete.tensor([0, 1, 2]), arete.tensor([0, -1]), arete.ones(2), (2, 2))):
+        arete.save(parts, tmp_path / "bad.pt")
+        with pytest.raises(arete.serialization.UnpicklingError, match="a sparse tensor whose parts do not go together"):
+            arete.load(tmp_path / "bad.pt")
+    call = b"ctorch._utils\n_rebuild_sparse_tensor\n(ctorch.serialization\n_get_layout\n(X%s\0\0\0%stR%stR."
+    for name, parts in ((b"torch.strided", b"()"), (b"torch.sparse_coo", b"()"), (b"torch.sparse_csr", b"(NNNNt")):
+        pickled = b"\x80\x02" + call % (bytes([len(name)]), name, b")" if parts == b"()" else parts)
+        with pytest.raises(arete.serialization.UnpicklingError, match="layout|sparse tensor"):
+            arete.load(archive(pickled))

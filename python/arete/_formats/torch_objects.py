@@ -35,6 +35,7 @@ _REBUILD, _REBUILD_UNTYPED, _PARAMETER, _TYPED = (
     _Name("torch._utils", "_rebuild_tensor_v2"), _Name("torch._utils", "_rebuild_tensor_v3"), _Name("torch._utils", "_rebuild_parameter"),
     _Name("torch._tensor", "_rebuild_from_type_v2"))
 _UNTYPED = _Name("torch.storage", "UntypedStorage")
+_SPARSE, _LAYOUT = _Name("torch._utils", "_rebuild_sparse_tensor"), _Name("torch.serialization", "_get_layout")
 _ORDERED = _Name("collections", "OrderedDict")
 
 
@@ -65,6 +66,12 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # whose names of
     def _tensor(self, t: Any) -> Any:
         nn = sys.modules.get(f"{_PACKAGE}.nn")
         parameter = nn is not None and type(t) is nn.Parameter
+        sparse = sys.modules.get(f"{_PACKAGE}._operators._sparse_tensor")
+        if sparse is not None and type(t) is sparse.SparseTensor:
+            t, size = t.detach(), _C.Size(t.shape)
+            if t._crow_ is not None:
+                return _SPARSE, (_Call(_LAYOUT, ("torch.sparse_csr",)), (t._crow_, t._columns_, t._values_, size))
+            return _SPARSE, (_Call(_LAYOUT, ("torch.sparse_coo",)), (t._indices_, t._values_, size, t._coalesced_))
         if type(t) is not Tensor and not parameter:
             return NotImplemented
         values = t.detach()
@@ -161,12 +168,14 @@ class _Unpickler(pickle.Unpickler):
             if (module, name) in (("torch", "UntypedStorage"), ("torch.storage", "UntypedStorage")):
                 return StorageType(None)
             known = {"_rebuild_tensor_v2": Functions.rebuild_tensor_v2, "_rebuild_tensor_v3": Functions.rebuild_tensor_v3,
-                     "_rebuild_parameter": Functions.rebuild_parameter,
+                     "_rebuild_parameter": Functions.rebuild_parameter, "_rebuild_sparse_tensor": Functions.rebuild_sparse_tensor,
                      "_rebuild_parameter_with_state": Functions.rebuild_parameter_with_state}
             if module == "torch._utils" and name in known:
                 return known[name]
             if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
                 return _rebuild_from_type
+            if (module, name) == ("torch.serialization", "_get_layout"):
+                return Functions.layout
             module = _PACKAGE + module[len("torch"):]
         return super().find_class(module, name)
 

@@ -170,6 +170,27 @@ class Functions:
         return Parameter(data.detach(), requires_grad=requires_grad)
 
     @staticmethod
+    def layout(name):
+        _need(name in ("torch.sparse_coo", "torch.sparse_csr"), f"a tensor of the layout {_show(name)}")
+        return name
+
+    @staticmethod
+    def rebuild_sparse_tensor(layout, parts):
+        count = 3 if layout == "torch.sparse_csr" else 2
+        _need(type(parts) is tuple and count < len(parts) <= count + 2, "a sparse tensor without its parts")
+        tensors, size, more = parts[:count], parts[count], parts[count + 1:]
+        _need(all(isinstance(t, _C.Tensor) for t in tensors) and type(size) is _C.Size and all(type(m) is bool for m in more),
+              "a sparse tensor of bad parts")
+        from .. import sparse
+
+        try:
+            if layout == "torch.sparse_csr":
+                return sparse.sparse_csr_tensor(*tensors, size, check_invariants=True)
+            return sparse.sparse_coo_tensor(*tensors, size, check_invariants=True, is_coalesced=more == (True,))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            _fail(f"a sparse tensor whose parts do not go together: {error}")
+
+    @staticmethod
     def rebuild_parameter_with_state(data, requires_grad, hooks, state):
         return Functions.set_attributes(Functions.rebuild_parameter(data, requires_grad, hooks), state)
 
@@ -279,6 +300,7 @@ def _globals() -> Dict[str, Any]:
         "collections.OrderedDict": Functions.ordered_dict, "collections.Counter": Functions.counter,
         "torch._utils._rebuild_tensor_v2": Functions.rebuild_tensor_v2, "torch._utils._rebuild_tensor_v3": Functions.rebuild_tensor_v3,
         "torch._utils._rebuild_parameter": Functions.rebuild_parameter,
+        "torch._utils._rebuild_sparse_tensor": Functions.rebuild_sparse_tensor, "torch.serialization._get_layout": Functions.layout,
         "torch._utils._rebuild_parameter_with_state": Functions.rebuild_parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": Functions.rebuild_from_type,
         "torch.Tensor": Functions.not_callable, "torch.nn.parameter.Parameter": Functions.not_callable,
