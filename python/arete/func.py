@@ -357,6 +357,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         if sizes[0] == 0:
             raise ValueError("vmap: the mapped dimension has no elements, of which the form of the results is not known")
         columns = [[t] * sizes[0] if d is None else t.unbind(d) for d, t in zip(dims, leaves)]
+        shared = [(t, t._version) for d, t in zip(dims, leaves) if d is None and isinstance(t, Tensor) and not t.is_inference()]
         state = _C.default_generator.get_state()
         results, out_form = [], None
         for row in zip(*columns):
@@ -367,6 +368,9 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             if randomness == "error" and not bool((_C.default_generator.get_state() == state).all()):
                 raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                                    "'different' randomness flags on vmap or perform the randomness operation out of vmap")
+            if any(t._version != version for t, version in shared):
+                raise RuntimeError(f"vmap({title()}, ...): `{title()}` writes in place into an argument that is not mapped over: all elements "
+                                   "would share it. Map over it, too, or compute out of place")
             outputs, out_form = tree_flatten(result)
             results.append((result, outputs))
         places = _spread(out_dims, results[0][0], "out_dims")[0]

@@ -142,3 +142,10 @@ def test_trees(torch):
     assert pytree.tree_map_only(int, lambda x: -x, tree) == {"a": [-1, (-2, -3)], "b": None}
     with pytest.raises(ValueError, match="has length 1"):
         pytree.tree_unflatten([1], form)
+
+
+def test_vmap_refuses_writes_that_all_elements_would_share():
+    total, x = arete.zeros(2), arete.ones(3, 2)
+    with pytest.raises(RuntimeError, match=r"writes in place into an argument that is not mapped over"):
+        arete.vmap(lambda t, row: t.add_(row), in_dims=(None, 0))(total, x)
+    assert arete.equal(arete.vmap(lambda t, row: t.add_(row))(arete.zeros(3, 2), x), x)

@@ -170,9 +170,22 @@ def test_mistakes(name):
 
 
 def test_duplicates():
+    """Updates of parameters that a list has twice, as of tied layers: two, as torch's, which warns."""
+    ends = []
+    for library in LIBRARIES:
+        w, v = (library.tensor([1.0, -2.0], dtype=library.float64, requires_grad=True) for _ in range(2))
+        with pytest.warns(UserWarning, match="a parameter group with duplicate parameters; in future"):
+            optimizers = [library.optim.SGD([w, v, w], lr=0.1, weight_decay=0.1), library.optim.Adam([v, v, w, v], lr=0.01)]
+        optimizers[1].add_param_group({"params": [library.ones(1, dtype=library.float64, requires_grad=True)]})
+        for _ in range(3):
+            for o in optimizers:
+                o.zero_grad()
+                (w.square().sum() * v.sum()).backward()
+                o.step()
+        assert [len(g["params"]) for o in optimizers for g in o.param_groups] == [3, 4, 1]
+        ends.append([*w.tolist(), *v.tolist(), *(float(s["step"]) for s in optimizers[1].state.values())])
+    assert ends[0] == pytest.approx(ends[-1], rel=1e-12) and ends[0][-2:] == [9.0, 3.0]
     w = arete.ones(2).requires_grad_()
-    with pytest.raises(ValueError, match="duplicate parameters"):
-        arete.optim.SGD([w, w])
     o = arete.optim.SGD([w])
     with pytest.raises(ValueError, match="Invalid learning rate"):
         o.add_param_group({"params": [arete.ones(1).requires_grad_()], "lr": -1})

@@ -38,6 +38,7 @@ class _Native(Optimizer):
     Python owns] in python/src/optim.cpp), so it is made where it is first needed and never copied or saved."""
 
     _kind = ""
+    _repeats = False  # a group has a parameter several times
     _scaling: Any = None  # (found_inf, inverse scale) while a GradScaler steps
     _tells_of_steps = True
 
@@ -91,6 +92,8 @@ class _Native(Optimizer):
 
     def add_param_group(self, param_group: dict) -> None:
         super().add_param_group(param_group)
+        params = self.param_groups[-1]["params"]
+        self._repeats = self._repeats or len(params) != len(set(params))
         try:
             _C._check_optimizer_group(self._kind, self.param_groups[-1])
             if self._kind in _OF_WHOLE_PARAMETERS:
@@ -102,17 +105,33 @@ class _Native(Optimizer):
             self.param_groups.pop()
             raise
 
-    def _on_duplicates(self, message: str) -> None:
-        raise ValueError(message)  # all parameters are updated at the same time
-
     def step(self, closure=None):
         """One update of every parameter that has a gradient."""
         loss = None if closure is None else self._call(closure)
-        if self._scaling is None:
-            self._impl.step(self)
+        if self._repeats:
+            self._update_repeatedly()
         else:
-            self._impl.step(self, *self._scaling)
+            self._update()
         return loss
+
+    def _update(self) -> None:
+        self._impl.step(self, *(self._scaling or ()))
+
+    def _update_repeatedly(self) -> None:
+        """Updates parameters that a group has several times as often, one update after the other: a single one takes all at a time."""
+        given = rest = [group["params"] for group in self.param_groups]
+        try:
+            while any(rest):
+                later: list = []
+                for group, params in zip(self.param_groups, rest):
+                    first = {id(p): p for p in params}
+                    group["params"] = list(first.values())
+                    later.append([p for p in params if first.pop(id(p), None) is None])
+                self._update()
+                rest = later
+        finally:
+            for group, params in zip(self.param_groups, given):
+                group["params"] = params
 
 
 class SGD(_Native, kind="SGD"):

@@ -249,7 +249,7 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
-            self._on_duplicates("optimizer contains a parameter group with duplicate parameters")
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an error", stacklevel=3)
         known: set = set()
         for group in self.param_groups:
             known.update(group["params"])
@@ -260,9 +260,6 @@ class Optimizer:
         if not known.isdisjoint(params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
-
-    def _on_duplicates(self, message: str) -> None:
-        warnings.warn(message + "; in future, this will cause an error", stacklevel=4)
 
     # ---- saving and loading
 
