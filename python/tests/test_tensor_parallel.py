@@ -158,6 +158,9 @@ assert check(lambda x: F.rms_norm(x, (6,)), [values(4, 6)], [[Shard(0)]], line) 
 x = distribute_tensor(values(4, 6), mesh, [Shard(0), Shard(1)])
 assert abs(float(x.sum()) - float(values(4, 6).sum())) < 1e-5 and x.tolist() == values(4, 6).tolist() and bool((x == x).all())
 assert x.argmax().item() == values(4, 6).argmax().item() and len(x.unbind(0)) == 4 and (x > 0).placements == x.placements
+if rank == 0:
+    assert f"{x}" == repr(x) and "Shard(dim=1)" in repr(x)
+assert f"{x.sum():.1f}" == f"{values(4, 6).sum():.1f}"
 assert isinstance(x.data, DTensor) and x.T.placements == (Shard(1), Shard(0)) and tuple(x.T.shape) == (6, 4)
 raises(RuntimeError, "", lambda: x @ x)
 raises(ValueError, "different meshes", lambda: x @ distribute_tensor(values(6, 2), line, [Replicate()]))

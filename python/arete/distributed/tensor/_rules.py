@@ -210,6 +210,8 @@ def _norm(name: str) -> Callable:
 
 HANDLERS.update({name: _product for name in ("matmul", "__matmul__", "mm", "bmm", "mv")})
 HANDLERS["anything else"] = on_whole_tensors
+# A text is of this process' part, so that one process may print alone.
+HANDLERS["__format__"] = lambda x, spec: format(x.item(), spec) if spec and x.dim() == 0 else format(repr(x), spec)
 HANDLERS["type_as"] = lambda x, other: x.to(other.dtype)
 HANDLERS.update(__rmatmul__=lambda b, a: _product(a, b), linear=_linear, addmm=_addmm)
 HANDLERS.update({name: functools.partial(_reduction, name) for name in ("sum", "mean", "amax", "amin")})
