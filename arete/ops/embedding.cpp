@@ -485,6 +485,11 @@ struct Bags {
     if (!begins.defined()) return full({1, 1}, Scalar(bags ? entries / bags : 0), ints);
     return call(bag_sizes_op, {begins, entries}).unsqueeze(1);
   }
+  // What the entries' bags have of such numbers; `numbers`: those of the bags.
+  Tensor of_entries(const Tensor& each, const Tensor& numbers) const {
+    if (each.numel() == 1) return each.view({1}).expand({entries}).contiguous();
+    return each.view({-1}).index_select(0, numbers);
+  }
 };
 
 const OpRecord& embedding_bag_rows_op =
@@ -528,12 +533,19 @@ const OpRecord& embedding_bag_rows_op =
               const Tensor index = g.input(1);
               const Bags bags{g.has_input(2) ? g.input(2) : Tensor(), g.integer(4), index.numel()};
               const int64_t padding = g.integer(5);
-              const Routes back =
-                  Routes{index, bags.numbers(index.device()), padding, -1}.reversed();
-              const Tensor factors = g.has_input(3) ? g.input(3) : Tensor();
-              const Tensor grad = g.boolean(6)
-                                      ? g.grad().div(bags.counts(index, padding).clamp(Scalar(1)))
-                                      : g.grad();
+              const Tensor numbers = bags.numbers(index.device());
+              const Routes back = Routes{index, numbers, padding, -1}.reversed();
+              Tensor grad = g.grad(), factors = g.has_input(3) ? g.input(3) : Tensor();
+              if (g.boolean(6)) {
+                const Tensor counts = bags.counts(index, padding).clamp(Scalar(1));
+                // A share for each entry, where that is less memory than the gradient once more.
+                // Half types round quotients, not their shares of one.
+                if (!factors.defined() && index.numel() < grad.numel() &&
+                    grad.dtype() == expr::work_dtype(grad.dtype()))
+                  factors = bags.of_entries(counts.to(grad.dtype()).reciprocal(), numbers);
+                else
+                  grad = grad.div(counts);
+              }
               if (g.needs(0)) out[0] = route_rows(grad, back, factors, g.input_sizes(0)[0]);
               if (g.has_input(3) && g.needs(3)) out[3] = row_dots(grad, g.input(0), back);
               return out;
