@@ -226,8 +226,9 @@ TensorList logcumsumexp_grad(const GradCall& g) {
       {}, {kFloat64, kFloat64}, [&](std::span<const expr::Value> v) {
         return std::vector{cast(v[2], expr::Type::f64), 1 - share(v[0], v[1])};
       });
-  const Results r = apply_program(terms.shared_from_this(), ahead, {}, "logcumsumexp_terms");
+  Results r = apply_program(terms.shared_from_this(), ahead, {}, "logcumsumexp_terms");
   const Tensor sums = call(linear_scan_op, {r[0], r[1], dim, true});
+  r.clear();  // before the result is made
   static auto& products = *new expr::ProgramCache;
   const expr::Program& product = products.get(
       pack_key({int(x.dtype()), int(g.input_dtype(0))}), {x.dtype(), kFloat64, kFloat64}, {},
