@@ -123,6 +123,40 @@ Tensor histogram() {
   return (high - arange(high, f32()).unsqueeze(1) <= bars).to(kFloat32);
 }
 
+Tensor bandwidth() {
+  const int n = 1 << 20, high = 200, bar = 40;
+  const cuda::RawKernel taken(
+      R"(extern "C" __global__ void taken(const float* x, float* y, int n, unsigned step) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[(unsigned)i * step % (unsigned)n];
+  })",
+      "taken");
+  const Tensor x = rand({n}, f32()), y = empty_like(x);
+  const auto wait = [] {
+    if (cuda::is_available()) cuda::synchronize();
+  };
+  std::vector<double> rates;
+  for (unsigned step = 1; step <= 32; step *= 2) {
+    double best = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      wait();
+      const auto begin = std::chrono::steady_clock::now();
+      taken({blocks(n, 256), 1, 1}, {256, 1, 1}, {x, y, n, step});
+      wait();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, took.count());
+    }
+    rates.push_back(8e-9 * n / best);
+    std::printf("every %u. element: %.1f GB/s\n", step, rates.back());
+    if (!equal(y,
+               x.index_select(0, arange(n, TensorOptions().device(device())) * int64_t(step) % n)))
+      throw ValueError("bandwidth", "the copy is none");
+  }
+  const Tensor tall = tensor(rates).to(kFloat32).to(device()).repeat_interleave(bar);
+  return (high - arange(high, f32()).unsqueeze(1) <= tall * (0.95 * high) / tall.max())
+      .to(kFloat32);
+}
+
 Tensor product() {
   const int n = 200;
   const cuda::RawKernel tiled(R"(
@@ -267,10 +301,10 @@ Tensor filters() {
 int main(int count, char** words) {
   const std::filesystem::path folder = count > 1 ? words[1] : ".";
   const std::map<std::string, Tensor (*)()> programs = {
-      {"fft_filter", ::fft_filter}, {"filters", ::filters},         {"heat", ::heat},
-      {"histogram", ::histogram},   {"kmeans", ::kmeans},           {"life", ::life},
-      {"mandelbrot", ::mandelbrot}, {"monte_carlo", ::monte_carlo}, {"nbody", ::nbody},
-      {"product", ::product}};
+      {"bandwidth", ::bandwidth}, {"fft_filter", ::fft_filter}, {"filters", ::filters},
+      {"heat", ::heat},           {"histogram", ::histogram},   {"kmeans", ::kmeans},
+      {"life", ::life},           {"mandelbrot", ::mandelbrot}, {"monte_carlo", ::monte_carlo},
+      {"nbody", ::nbody},         {"product", ::product}};
   const std::vector<std::string> wanted(words + std::min(count, 2), words + count);
   manual_seed(0);
   for (const auto& [name, program] : programs) {

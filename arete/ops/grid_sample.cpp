@@ -10,6 +10,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/grid_sampling.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
@@ -94,22 +95,6 @@ GridSampling sampling_of(const GradCall& g, size_t first) {
   return {GridMode(g.integer(first + 1)), GridOutside(g.integer(first + 2)), g.boolean(first + 3),
           Shape(g.ints(first))};
 }
-
-// A dense view, of a copy where the tensor is not.
-class DenseView {
- public:
-  DenseView(prim::Primitives& p, const Tensor& t, DType dtype) : view_(view_of(t)) {
-    if (t.is_contiguous() && t.dtype() == dtype) return;
-    copy_.emplace(p, dtype, t.sizes());
-    p.copy({*copy_, view_});
-    view_ = copy_->view();
-  }
-  const prim::View& view() const { return view_; }
-
- private:
-  std::optional<prim::ScratchView> copy_;
-  prim::View view_;
-};
 
 // Of an image's spatial dimensions: sizes, then the elements from one to the next.
 SmallVector<expr::Literal, 16> size_params(IntList spatial, IntList steps) {

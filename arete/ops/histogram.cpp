@@ -5,6 +5,7 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/pointwise_family.h"
 #include "arete/ops/reduce.h"
@@ -21,6 +22,82 @@ using Values = std::span<const Value>;
 
 // How many values have places at a time: these take more memory than the values.
 int64_t piece_of(const Tensor& x) { return x.device().is_cpu() ? 1 << 16 : 1 << 22; }
+
+// Where a value lies in equal intervals, by its distance from the first one's begin; values outside
+// lie behind the last interval. Parameters: begin, end, intervals in a unit, their number.
+const expr::Program& place_program(DType dtype, expr::Type whole) {
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Type work = expr::work_type(dtype);
+  return cache->get(pack_key({int(dtype), int(whole)}), {dtype}, {work, work, work, whole},
+                    {kInt64}, [=](Values v) {
+                      const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
+                      const Value place = cast(max((z - v[1]) * v[3], 0.0), whole);
+                      return std::vector{where(inside, min(place, v[4] - 1), v[4])};
+                    });
+}
+
+// The same by the edges themselves, a table, of which rounding makes the computed place miss by one
+// at most.
+const expr::Program& place_program_by_edges(DType dtype, expr::Type whole) {
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Type work = expr::work_type(dtype);
+  return cache->get(
+      pack_key({int(dtype), int(whole)}), {dtype, dtype}, {work, work, whole}, {kInt64},
+      [=](Values v) {
+        const Value z = cast(v[0], work), last = v[4] - 1;
+        const auto edge = [&](const Value& k) { return cast(expr::load(v[1], k), work); };
+        const Value inside = (z >= edge(v[4] * 0)) & (z <= edge(v[4]));
+        Value k = max(min(cast((z - v[2]) * v[3], whole), last), 0.0);
+        k = where(z < edge(k), max(k - 1, 0.0), k);
+        k = where(z >= edge(k + 1), min(k + 1, last), k);
+        return std::vector{where(inside, k, v[4])};
+      },
+      0b10);
+}
+
+// Whether a place computed in the dtype misses that by the edges by one interval at most.
+bool is_place_near(DType dtype, double low, double high, int64_t bins) {
+  const bool wide = dtype == kFloat64;
+  const double rounding = wide ? 0x1p-50 : 0x1p-21, large = wide ? 1e300 : 1e37;
+  const double scale = double(bins) / (high - low);
+  if (!(high - low < large && scale < large && scale > 1 / large)) return false;
+  return rounding * (double(bins) + std::max(std::abs(low), std::abs(high)) * scale) < 0.5;
+}
+
+const OpRecord& interval_counts_op =
+    define("interval_counts(Tensor self, Tensor? edges, int bins, float low, float high) -> Tensor")
+        .doc(
+            "How many values lie in each of so many equal intervals, then how many lie in none; "
+            "where edges are given, they say where a value lies.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({Shape{c.integer(2) + 1}, kInt64, common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          const int64_t bins = c.integer(2);
+          const double low = c.real(3), scale = double(bins) / (c.real(4) - low);
+          const bool by_edges = c.has(1);
+          SmallVector<prim::View, 2> inputs{view_of(x)};
+          std::optional<DenseView> edges;
+          if (by_edges) inputs.push_back(edges.emplace(p, c.tensor(1), x.dtype()).view());
+          SmallVector<expr::Literal, 4> params{{.f = low}};
+          if (!by_edges) params.push_back({.f = c.real(4)});
+          params.push_back({.f = scale});
+          params.push_back({.i = bins});
+          p.fill({.out = view_of(out[0]), .value = {.i = 0}, .value_is_integer = true});
+          const NumberView one(p, kInt64, IntList{x.numel()}, Scalar(1), c.name());
+          p.scatter({.out = view_of(out[0]),
+                     .src = one.view(),
+                     .dim = 0,
+                     .mode = prim::ScatterMode::add,
+                     .op = "histogram",
+                     .places = &(by_edges ? place_program_by_edges : place_program)(
+                         x.dtype(), bins < (1 << 30) ? expr::Type::i32 : expr::Type::i64),
+                     .inputs = {inputs.data(), inputs.size()},
+                     .params = {params.data(), params.size()}});
+        })
+        .dtypes({kFloat32, kFloat64});
 
 const OpRecord& histc_op =
     define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
@@ -44,28 +121,8 @@ const OpRecord& histc_op =
           ARETE_CHECK(std::isfinite(low) && std::isfinite(high),
                       ValueError(c.name(), "range of [" + Scalar(low).to_string() + ", " +
                                                Scalar(high).to_string() + "] is not finite"));
-          // A value's place; those that do not count go behind the last.
-          static auto* const cache = new expr::ProgramCache;
-          const expr::Type work = expr::work_type(x.dtype());
-          const expr::Program& program =
-              cache->get(pack_key({int(x.dtype())}), {x.dtype()},
-                         {work, work, work, expr::Type::i64}, {kInt64}, [=](Values v) {
-                           const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
-                           const Value place = cast(max((z - v[1]) * v[3], 0.0), expr::Type::i64);
-                           return std::vector{where(inside, min(place, v[4] - 1), v[4])};
-                         });
-          const Scalar numbers[] = {Scalar(low), Scalar(high), Scalar(double(bins) / (high - low)),
-                                    Scalar(bins)};
-          const TensorOptions o(kInt64, x.device());
-          Tensor count = zeros({bins + 1}, o);
-          for (int64_t at = 0, step = piece_of(x); at < x.numel(); at += step) {
-            const Tensor piece = x.narrow(0, at, std::min(step, x.numel() - at));
-            const Tensor place =
-                apply_program(program.shared_from_this(), {&piece, 1}, numbers, c.name())[0];
-            count.scatter_add_(0, place, ones({}, o).expand(place.sizes()));
-          }
-          count = count.narrow(0, 0, bins);
-          return {count.to(x.dtype())};
+          const Tensor count = call(interval_counts_op, {x, std::nullopt, bins, low, high});
+          return {count.narrow(0, 0, bins).to(x.dtype())};
         })
         .dtypes({kFloat32, kFloat64});
 
@@ -124,16 +181,21 @@ Tensor counted(const Tensor& x, std::span<const Tensor> edges, const Tensor& wei
   return sums.narrow(0, 0, outside).reshape(sizes);
 }
 
+// Of counts or sums of weights.
+Results density_of(Tensor sums, const Tensor& edges, bool density) {
+  if (density) sums = sums.div(sums.sum()).div(diff(edges));
+  return {sums, edges};
+}
+
 Results histogram_of(const Call& c, const Tensor& self, const Tensor& edges, const Tensor& weight,
                      bool density) {
   check_edges(c, edges);
   ARETE_CHECK(
       !weight.defined() || weight.layout().sizes == self.layout().sizes,
       ValueError(c.name(), "weight must have the same size as the input").argument("weight"));
-  Tensor sums = counted(self.detach().reshape({-1, 1}), {&edges, 1},
-                        weight.defined() ? weight.detach().reshape({-1}) : weight);
-  if (density) sums = sums.div(sums.sum()).div(diff(edges));
-  return {sums, edges};
+  return density_of(counted(self.detach().reshape({-1, 1}), {&edges, 1},
+                            weight.defined() ? weight.detach().reshape({-1}) : weight),
+                    edges, density);
 }
 
 const OpRecord& histogram_op =
@@ -168,7 +230,13 @@ const OpRecord& histogram_count_op =
             low -= 0.5;
             high += 0.5;
           }
-          const Tensor edges = linspace(Scalar(low), Scalar(high), c.integer(1) + 1, x.options());
+          const int64_t bins = c.integer(1);
+          const Tensor edges = linspace(Scalar(low), Scalar(high), bins + 1, x.options());
+          if (!c.has(4) && is_place_near(x.dtype(), low, high, bins)) {
+            const Tensor flat = x.reshape({-1});
+            const Tensor count = call(interval_counts_op, {flat, edges, bins, low, high});
+            return density_of(count.narrow(0, 0, bins).to(x.dtype()), edges, c.boolean(5));
+          }
           return histogram_of(c, x, edges, c.has(4) ? c.tensor(4) : Tensor(), c.boolean(5));
         })
         .dtypes({kFloat32, kFloat64});

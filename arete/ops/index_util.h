@@ -28,6 +28,22 @@ class IndexView {
   prim::View view_;
 };
 
+/// A dense view, of a copy where the tensor is not.
+class DenseView {
+ public:
+  DenseView(prim::Primitives& p, const Tensor& t, DType dtype) : view_(view_of(t)) {
+    if (t.is_contiguous() && t.dtype() == dtype) return;
+    copy_.emplace(p, dtype, t.sizes());
+    p.copy({*copy_, view_});
+    view_ = copy_->view();
+  }
+  const prim::View& view() const { return view_; }
+
+ private:
+  std::optional<prim::ScratchView> copy_;
+  prim::View view_;
+};
+
 /// index_select whose result keeps channels-last order, as what is made of picks does (index_select
 /// itself gives row-major results). `once`: no position is named twice.
 Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index, bool once = false);

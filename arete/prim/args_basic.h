@@ -298,6 +298,9 @@ enum class ScatterMode : uint8_t { set, add, mul, min, max };
 /// factors (optional; `add` and dtypes of real numbers that computing is done in only: f32, f64):
 /// what is added is the product with them. They have the dtype of out and lie as index does, with
 /// its strides; what a factor of 0 belongs to is left out.
+/// places (optional; `add`; out and src have one dimension, and there are no factors): there is no
+/// index, which is what this program gives, one i64 of [0, elements of out), of `inputs`: vectors
+/// as long as src, or tables as in PointwiseArgs.
 struct ScatterArgs {
   View out, index, src;
   int dim;
@@ -305,12 +308,18 @@ struct ScatterArgs {
   const char* op = "scatter";
   Context context{};
   View factors{};
+  const expr::Program* places = nullptr;
+  std::span<const View> inputs{};
+  std::span<const expr::Literal> params{};
+  std::span<const Slot> slots{};
 
   static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
     v(a.index, Access::read);
     v(a.src, Access::read);
     v(a.factors, Access::read);
+    v(a.places, a.params, a.slots);
+    v(a.inputs, Access::read);
   }
 };
 

@@ -100,7 +100,7 @@ void plain_fields(const Args& a, F&& f) {
     f(a.leaves_out);
     f(a.left_out);
   } else if constexpr (std::is_same_v<Args, ScatterArgs>) {
-    ARETE_FIELDS(Args, 8);
+    ARETE_FIELDS(Args, 12);
     f(a.dim);
     f(a.mode);
     f(a.op);

@@ -9,6 +9,34 @@
 namespace arete::ops {
 namespace {
 
+const Attached interval_counts_op =
+    attach("interval_counts")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor x = m.make({50});
+          const Tensor edges = linspace(Scalar(-1), Scalar(1.5), 6, x.options());
+          return {{{x, std::nullopt, 5, -1.0, 1.5}, "by distance"},
+                  {{m.make_strided({40}), std::nullopt, 3, -0.5, 1.0}, "strided"},
+                  {{x, edges, 5, -1.0, 1.5}, "by edges"},
+                  {{edges, edges, 5, -1.0, 1.5}, "on edges"},
+                  {{m.make({0}), std::nullopt, 2, 0.0, 1.0}, "of nothing"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const int64_t bins = c.integer(2);
+          const double low = c.real(3), high = c.real(4);
+          std::vector<double> count(size_t(bins) + 1, 0), edges;
+          if (c.has(1)) edges = values_of(c.tensor(1));
+          for (const double e : values_of(c.tensor(0))) {
+            int64_t k = bins;
+            if (c.has(1) ? e >= edges.front() && e <= edges.back() : e >= low && e <= high)
+              k = std::min(bins - 1, c.has(1) ? std::upper_bound(edges.begin(), edges.end(), e) -
+                                                    edges.begin() - 1
+                                              : int64_t((e - low) * double(bins) / (high - low)));
+            ++count[size_t(k)];
+          }
+          return {from_values(count, {bins + 1}).to(kInt64)};
+        });
+
 const Attached histc_op =
     attach("histc")
         .no_gradient_test()

@@ -3,6 +3,7 @@
 
 #include "arete/base/error.h"
 #include "arete/core/modes.h"
+#include "arete/expr/value.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
@@ -108,6 +109,50 @@ TEST(Scatter, ManyElementsToFewDestinations) {
         for (IndexWalk w(Shape{size}); w; ++w)
           ASSERT_EQ(out.get(*w), expected[size_t((*w)[0])]) << name_of(dtype) << " " << size;
       }
+}
+
+TEST(Scatter, ToPlacesThatAProgramComputes) {
+  std::mt19937_64 rng(5);
+  const DType inputs[] = {kFloat32, kFloat64}, place_type = kInt64;
+  const expr::Type params[] = {expr::Type::i64};
+  const expr::ProgramPtr places = expr::trace(
+      [](std::span<const expr::Value> v) {
+        const expr::Value last = v[2] - 1;
+        const expr::Value k = max(min(cast(v[0], expr::Type::i64), last), 0.0);
+        return std::vector{expr::where(expr::load(v[1], k) > 0.0, k, last - k)};
+      },
+      inputs, params, {&place_type, 1}, 0b10);
+  for (const DType dtype : {kInt32, kInt64, kFloat32})
+    for (const int64_t size : {1, 10, 700, 9000})
+      for (const int64_t count : {0, 1, 1003, 300001})
+        for (const int64_t step : {0, 1, 2}) {  // between sources; of 2, also between inputs
+          GuardedBuffer out(dtype, Layout(IntList{size}, IntList{step == 2 ? 2 : 1})),
+              x(kFloat32, Layout(IntList{count}, IntList{step == 2 ? 2 : 1})),
+              table(kFloat64, Shape{size}), src(dtype, Layout(IntList{count}, IntList{step}));
+          out.fill_random(rng, -2, 2);
+          x.fill_random(rng, -1, int(size) + 1);
+          table.fill_random(rng, -1, 1);
+          src.fill_random(rng, -2, 2);
+          std::vector<double> expected;
+          for (IndexWalk w(Shape{size}); w; ++w) expected.push_back(out.get(*w));
+          for (IndexWalk w(Shape{count}); w; ++w) {
+            const int64_t k = std::clamp<int64_t>(int64_t(x.get(*w)), 0, size - 1);
+            expected[size_t(table.get(Shape{k}) > 0 ? k : size - 1 - k)] += src.get(*w);
+          }
+          const prim::View views[] = {x.view(), table.view()};
+          const expr::Literal number{.i = size};
+          backend_under_test().scatter({.out = out.view(),
+                                        .src = src.view(),
+                                        .dim = 0,
+                                        .mode = ScatterMode::add,
+                                        .places = places.get(),
+                                        .inputs = views,
+                                        .params = {&number, 1}});
+          ASSERT_TRUE(out.guards_intact());
+          for (IndexWalk w(Shape{size}); w; ++w)
+            ASSERT_EQ(out.get(*w), expected[size_t((*w)[0])])
+                << name_of(dtype) << " " << size << " " << count << " " << step;
+        }
 }
 
 TEST(Scatter, IndexOutOfRangeWritesNothingOutside) {

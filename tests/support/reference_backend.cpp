@@ -11,6 +11,7 @@
 #include "arete/base/error.h"
 #include "arete/expr/evaluate.h"
 #include "arete/prim/decompose/gemm_internal.h"
+#include "arete/prim/decompose/scatter_internal.h"
 #include "arete/prim/philox.h"
 #include "tests/support/index_walk.h"
 
@@ -365,6 +366,7 @@ void ReferencePrimitives::gather(const prim::GatherArgs& a) {
 
 void ReferencePrimitives::scatter(const prim::ScatterArgs& a) {
   using prim::ScatterMode;
+  if (a.places) return prim::scatter_to_stored_places(*this, a);
   const bool ordered = a.mode == ScatterMode::min || a.mode == ScatterMode::max;
   if (ordered) check_ordered(a.out.dtype, a.op);
   for (IndexWalk i(a.index.sizes); i; ++i) {

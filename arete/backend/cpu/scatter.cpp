@@ -10,6 +10,7 @@
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/prim/decompose/scatter_internal.h"
 
 namespace arete::cpu {
 namespace {
@@ -136,6 +137,7 @@ void scatter_combine(const ScatterArgs& a, IndexCheck& check) {
 }  // namespace
 
 void CpuBackend::scatter(const ScatterArgs& args) {
+  if (args.places) return prim::scatter_to_stored_places(*this, args);
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
   ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
   IndexCheck check(args.out.rank() == 0 ? 1 : args.out.sizes[args.dim]);

@@ -24,6 +24,8 @@ class CompiledPointwise final : public expr::Compiled {
   PointwiseKernels kernels;
 };
 
+}  // namespace
+
 PointwiseKernels& kernels_of(const expr::Program& program) {
   constexpr int kSlot = int(DeviceType::cuda);
   expr::Compiled* form = program.compiled(kSlot);
@@ -31,6 +33,8 @@ PointwiseKernels& kernels_of(const expr::Program& program) {
     form = program.install(kSlot, std::make_unique<CompiledPointwise>(program));
   return static_cast<CompiledPointwise*>(form)->kernels;
 }
+
+namespace {
 
 bool same_sizes(const View& a, const View& b) {
   return a.sizes.size() == b.sizes.size() &&

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "arete/backend/cuda/index_common.h"
 #include "arete/base/error.h"
 #include "arete/base/small_vector.h"
 
@@ -93,6 +94,52 @@ void launch_linear(CudaBackend& backend, PointwiseKernels& kernels,
   slots.push_back(uint64_t(n));
   add_params(slots, params);
   launch_variant(backend, v, n / shape.vector, slots, stream);
+}
+
+bool launch_counts(CudaBackend& backend, const prim::ScatterArgs& args, CUstream stream) {
+  const int64_t n = args.src.numel(), size = args.out.sizes[0];
+  if (args.out.dtype != kInt64 && args.out.dtype != kInt32) return false;
+  if (size == 0 || size > kMostCounted || (n != 1 && args.src.strides[0] != 0)) return false;
+  PointwiseKernels& kernels = kernels_of(*args.places);
+  const ElementCode& code = kernels.code();
+  if (code.operands() > 32) return false;
+  PointwiseShape shape;
+  shape.kind = Kind::counts;
+  shape.vector = 16;
+  Slots slots;
+  add_operand(slots, nullptr);
+  for (size_t k = 0; k < args.inputs.size(); ++k) {
+    const prim::View& v = args.inputs[k];
+    add_operand(slots, v.data);
+    if (args.places->is_table(k)) continue;
+    if (v.strides[0] == 0 && n > 1) {
+      shape.uniform |= uint32_t(1) << k;
+      continue;
+    }
+    if (v.strides[0] != 1 && n > 1) return false;
+    const int bytes = code.bytes[k + 1];
+    shape.vector = std::min(shape.vector, 16 / bytes);
+    while (reinterpret_cast<uintptr_t>(v.data) & alignment_mask(bytes, shape.vector))
+      shape.vector /= 2;
+  }
+  if (code.heavy) shape.vector = 1;
+  const PointwiseKernels::Variant& v = kernels.find(backend, shape);
+  const int64_t vectors = n / shape.vector, per_block = int64_t(kCountThreads) * v.unroll;
+  const int64_t blocks = std::clamp<int64_t>((vectors + per_block - 1) / per_block, 1,
+                                             2 * int64_t(backend.limits().multiprocessors));
+  slots.push_back(uint64_t(vectors));
+  slots.push_back(uint64_t(n));
+  add_params(slots, args.params);
+  const CountTarget target{address_of(args.out.data), address_of(args.src.data), size,
+                           args.out.strides[0] * int64_t(size_of(args.out.dtype)),
+                           args.out.dtype == kInt64};
+  const size_t head = slots.size();
+  slots.resize(head + sizeof target / sizeof(uint64_t));
+  std::memcpy(slots.data() + head, &target, sizeof target);
+  void* arguments[] = {slots.data(), nullptr};
+  launch_raw(backend.context(), *v.kernel, Dim3{unsigned(blocks)}, Dim3{unsigned(kCountThreads)}, 0,
+             stream, arguments);
+  return true;
 }
 
 namespace {

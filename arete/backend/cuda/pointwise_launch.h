@@ -47,6 +47,13 @@ void launch_linear(CudaBackend& backend, PointwiseKernels& kernels,
                    std::span<std::byte* const> operands, int64_t n, uint32_t uniform,
                    std::span<const expr::Literal> params, CUstream stream);
 
+/// A scatter to places that a program computes, counted in shared memory. False where it is none of
+/// few integers, all of which have one number added.
+bool launch_counts(CudaBackend& backend, const prim::ScatterArgs& args, CUstream stream);
+
+/// The kernels of a program.
+PointwiseKernels& kernels_of(const expr::Program& program);
+
 /// Operands of any strides.
 void launch_nest(CudaBackend& backend, PointwiseKernels& kernels, const prim::LoopNest& nest,
                  std::span<const expr::Literal> params, CUstream stream);

@@ -2,7 +2,10 @@
 #include <algorithm>
 
 #include "arete/backend/cuda/index_common.h"
+#include "arete/backend/cuda/pointwise_launch.h"
 #include "arete/base/error.h"
+#include "arete/prim/decompose/scatter_internal.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cuda {
 namespace {
@@ -166,6 +169,14 @@ void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& 
 }  // namespace
 
 void CudaBackend::scatter(const ScatterArgs& args) {
+  if (!args.slots.empty()) [[unlikely]] {
+    enter(args);
+    return scatter(prim::Addressed(args).args());
+  }
+  if (args.places) {
+    if (!launch_counts(*this, args, enter(args))) prim::scatter_to_stored_places(*this, args);
+    return;
+  }
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
   ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
   ARETE_ASSERT(!args.factors || (args.mode == ScatterMode::add && args.out.rank() > 0 &&

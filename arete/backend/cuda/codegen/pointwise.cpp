@@ -192,15 +192,21 @@ class Writer {
       case Kind::multi:
         name_ += shape.long_table ? "_many" : "_multi";
         break;
+      case Kind::counts:
+        name_ += "_counts";
+        break;
     }
     name_ += "_x" + number(shape.vector);
   }
 
   KernelSource source() {
-    text_ = "#include \"pointwise.cuh\"\n" + code_.function + "struct Args {\n";
+    const bool counts = shape_.kind == Kind::counts;
+    text_ = std::string("#include \"") + (counts ? "count" : "pointwise") + ".cuh\"\n" +
+            code_.function + "struct Args {\n";
     members();
-    text_ += "};\nextern \"C\" __global__ void __launch_bounds__(" + number(kPointwiseThreads) +
-             ") " + name_ + "(const __grid_constant__ Args a) {\n";
+    text_ += "};\nextern \"C\" __global__ void __launch_bounds__(" +
+             (counts ? number(kCountThreads) + ", 2" : number(kPointwiseThreads)) + ") " + name_ +
+             "(const __grid_constant__ Args a) {\n";
     switch (shape_.kind) {
       case Kind::linear:
         linear();
@@ -210,6 +216,9 @@ class Writer {
         break;
       case Kind::multi:
         multi();
+        break;
+      case Kind::counts:
+        count();
         break;
     }
     text_ += "}\n";
@@ -241,7 +250,7 @@ class Writer {
     const std::string capacity =
         number(multi_capacity(code_.operands(), code_.n_params, shape_.long_table));
     line(1, "void* data" + (multi ? "[" + capacity + "]" : std::string()) + "[" + k + "];");
-    if (shape_.kind == Kind::linear) line(1, "i64 vectors, n;");
+    if (shape_.kind == Kind::linear || shape_.kind == Kind::counts) line(1, "i64 vectors, n;");
     if (multi) line(1, "i64 n[" + capacity + "];");
     if (code_.n_params > 0) line(1, "ParamSlot params[" + number(code_.n_params) + "];");
     if (shape_.kind == Kind::strided) {
@@ -249,6 +258,7 @@ class Writer {
       line(1, "i32 stride[" + k + "][" + r + "];");
     }
     if (multi) line(1, "u32 first[" + capacity + "], used, chunk;");
+    if (shape_.kind == Kind::counts) line(1, "CountTarget target;");
   }
 
   // Pointers to the operands but tables, `base` elements on: d0, d1, ...
@@ -311,8 +321,17 @@ class Writer {
                        ", r" + number(k) + ");");
   }
 
-  // `room` vectors, at least one, from the pointers d<k> on; this thread's are `step` apart.
+  // `room` vectors, at least one, from the pointers d<k> on; this thread's are `step` apart. What
+  // becomes of the results keep(indent) says; by itself they are stored.
   void run_of_vectors(int indent, const std::string& room, const std::string& step) {
+    run_of_vectors(indent, room, step, [&](int in) {
+      stores(in, [&](int k) {
+        return "d" + number(k) + " + u * " + step + " * " + number(shape_.vector);
+      });
+    });
+  }
+  template <class Keep>
+  void run_of_vectors(int indent, const std::string& room, const std::string& step, Keep keep) {
     const std::string n = number(shape_.vector);
     // Vectors beyond the end read the last one again and are not stored: cheaper than branches.
     loads(indent, "const u32 at = min(u * " + step + ", " + room + " - 1) * " + n + ";",
@@ -321,7 +340,7 @@ class Writer {
     line(indent, "for (int u = 0; u < " + number(shape_.unroll) + "; ++u) {");
     compute(indent + 1, [](int k) { return "c" + number(k); });
     line(indent + 1, "if (u * " + step + " < " + room + ") {");
-    stores(indent + 2, [&](int k) { return "d" + number(k) + " + u * " + step + " * " + n; });
+    keep(indent + 2);
     line(indent + 1, "}");
     line(indent, "}");
   }
@@ -332,14 +351,17 @@ class Writer {
         line(indent, "const " + type(k) + " c" + number(k) + " = *d" + number(k) + ";");
   }
 
-  // One element at the pointers d<k>.
-  void single_element(int indent, const std::string& at) {
+  // The results r<k> of one element at the pointers d<k>.
+  void single_result(int indent, const std::string& at) {
     for (int k = 0; k < code_.n_outputs; ++k) line(indent, type(k) + " r" + number(k) + ";");
     line(indent, "element(" + call_arguments(code_, [&](int k) {
                    if (is_output(k)) return "r" + number(k);
                    if (is_uniform(k)) return uniform_input(k, "c" + number(k));
                    return input("d" + number(k) + "[" + at + "]");
                  }) + ");");
+  }
+  void single_element(int indent, const std::string& at) {
+    single_result(indent, at);
     for (int k = 0; k < code_.n_outputs; ++k)
       line(indent, "d" + number(k) + "[" + at + "] = r" + number(k) + ";");
   }
@@ -359,6 +381,31 @@ class Writer {
     uniforms(2);
     single_element(2, "threadIdx.x");
     line(1, "}");
+  }
+
+  void count() {
+    const std::string n = number(shape_.vector), step = number(shape_.unroll) + " * blockDim.x";
+    line(1, "__shared__ u32 shared[kCountSlots];");
+    line(1, "const PlaceCounter counter(a.target, shared);");
+    line(1, "for (i64 first = i64(blockIdx.x) * (" + step + ") + threadIdx.x; first < a.vectors;");
+    line(1, "     first += i64(gridDim.x) * (" + step + ")) {");
+    line(2, "const u32 room = u32(min(a.vectors - first, i64(1) << 30));");
+    pointers(2, "a.data", "first * " + n);
+    uniforms(2);
+    run_of_vectors(2, "room", "blockDim.x", [&](int indent) {
+      line(0, "#pragma unroll");
+      line(indent, "for (int e = 0; e < " + n + "; ++e) counter.add(r0.v[e]);");
+    });
+    line(1, "}");
+    if (shape_.vector > 1) {
+      line(1, "if (blockIdx.x == gridDim.x - 1 && a.vectors * " + n + " + threadIdx.x < a.n) {");
+      pointers(2, "a.data", "a.vectors * " + n);
+      uniforms(2);
+      single_result(2, "threadIdx.x");
+      line(2, "counter.add(r0);");
+      line(1, "}");
+    }
+    line(1, "counter.finish();");
   }
 
   void strided() {

@@ -44,9 +44,12 @@ ElementCode fill_code(int bytes);
 //          may have any stride. Two outputs that take turns in memory (`paired`: the parts of
 //          complex numbers) are stored together.
 // multi    linear (with `uniform` inputs) over many tensors of any sizes; a block finds its tensor
-// in a table. The kernels' only argument is a struct whose layout the functions below describe.
+// in a table.
+// counts   the program's one result is a place, and is counted instead of stored: see
+// device/count.cuh. Inputs are as in linear; the blocks together take all of them in turn.
+// The kernels' only argument is a struct whose layout the functions below describe.
 struct PointwiseShape {
-  enum class Kind : uint8_t { linear, strided, multi } kind = Kind::linear;
+  enum class Kind : uint8_t { linear, strided, multi, counts } kind = Kind::linear;
   int vector = 1;           // elements; a power of two
   int unroll = 1;           // vectors of a thread
   int rank = 1;             // strided only
@@ -63,6 +66,15 @@ inline constexpr int kPointwiseThreads = 256;
 
 /// Arguments of linear: void* data[operands]; i64 vectors, n; ParamSlot params[n_params].
 ///
+/// Arguments of counts: those of linear, data[0] unused; then CountTarget.
+struct CountTarget {
+  uint64_t out, factor;
+  int64_t size, step, is_wide;
+};
+inline constexpr int64_t kMostCounted = 8192;  // places
+/// Threads of a block of counts, two of which fit on a multiprocessor.
+inline constexpr int kCountThreads = 512;
+
 /// Arguments of strided: void* data[operands]; ParamSlot params[n_params]; u32 total; then for each
 /// of the `rank` dimensions u32 size, all magic, all shift; i32 stride[operands][rank], in bytes.
 ///

@@ -138,6 +138,17 @@ std::vector<KernelSource> pointwise_samples() {
   add(all, load_code, {.vector = 0});
   for (const int vector : {1, 2})
     add(all, load_code, {.kind = Kind::strided, .vector = vector, .rank = 2});
+  // Places that are counted: by a table, of two inputs, and of one that is the same for all.
+  for (const DType t : {kFloat32, kInt8, kFloat64}) {
+    const ElementCode places = element_code(*expr::trace(
+        [](std::span<const Value> v) {
+          const Value k = expr::cast(expr::to_float(v[0]) * v[2], Type::i64);
+          return std::vector<Value>{expr::where(expr::load(v[1], k) > 0.0, k, k + 1)};
+        },
+        std::array{t, kFloat32}, std::array{Type::f32}, std::array{kInt64}, 0b10));
+    add(all, places, {.kind = Kind::counts, .vector = int(16 / size_of(t))});
+    add(all, places, {.kind = Kind::counts, .vector = 1, .uniform = 1});
+  }
   // Neither inputs nor parameters.
   expr::Builder constant;
   const Value one = constant.constant(Type::f32, 1.5);

@@ -82,6 +82,19 @@ DEVICE bool resolve_index(i64 index, i64 size, const ErrorSink& error, i64* posi
   return false;
 }
 
+// ---- additions to few destinations in shared memory
+/// How many copies of so many sums have room in so many slots: a power of two, as its logarithm.
+/// With one for each lane of a warp no two of its additions meet in a bank.
+DEVICE int log_of_copies(int slots, int size) {
+  int log = 0;
+  while (log < 5 && size << (log + 1) <= slots) ++log;
+  return log;
+}
+/// The slot of a thread's copy of sum `k`; the copies lie side by side.
+DEVICE int own_copy(int k, int log_copies) {
+  return (k << log_copies) + int(threadIdx.x & ((1u << log_copies) - 1));
+}
+
 // ---- gather: out[.., i, ..] = in[.., index[.., i, ..], ..]
 struct GatherArgs {
   Walk walk;  // out, index, in without the dimension that the index supplies

@@ -103,6 +103,25 @@ DEVICE void sort_bases(P* counts) {
   *p = sum_before_of_256(*p, warp_sums);
 }
 
+/// The lanes in whose numbers a bit is as in this one's. Written in C++ the condition is computed
+/// twice, from shifted numbers: 76 instructions for a key's rank on sm_90 in place of 47.
+DEVICE u32 lanes_alike(u32 number, u32 bit) {
+  u32 lanes;
+  asm volatile(
+      "{\n"
+      ".reg .pred has;\n"
+      ".reg .b32 masked, with, flip;\n"
+      "and.b32 masked, %1, %2;\n"
+      "setp.ne.u32 has, masked, 0;\n"
+      "vote.sync.ballot.b32 with, has, 0xffffffff;\n"
+      "selp.b32 flip, 0, 0xffffffff, has;\n"
+      "xor.b32 %0, with, flip;\n"
+      "}"
+      : "=r"(lanes)
+      : "r"(number), "r"(bit));
+  return lanes;
+}
+
 struct SortPassArgs {
   u64 in;                       // elements (first pass) or keys
   u64 in_positions;             // 0: positions are 0, 1, ...
@@ -169,11 +188,7 @@ DEVICE void sort_pass(const SortPassArgs& a) {
     const u32 digit = u32(keys[k] >> a.shift) & 255u;
     u32 same = kAllLanes;
 #pragma unroll
-    for (int b = 0; b < 8; ++b) {
-      const bool bit = digit >> b & 1;
-      const u32 with = __ballot_sync(kAllLanes, bit);
-      same &= bit ? with : ~with;
-    }
+    for (int b = 0; b < 8; ++b) same &= lanes_alike(digit, 1u << b);
     const u32 seen = own_counts[digit];
     ranks[k] = seen + u32(__popc(same & lanes_before));
     __syncwarp();

@@ -308,17 +308,16 @@ DEVICE void scatter_repeated(const ScatterRepeatedArgs& r) {
 /// Additions to few destinations (a.size of them, at most kFewBytes / sizeof(S)): blocks sum in
 /// shared memory, in copies that neighbouring lanes have of their own, since elements of one
 /// destination wait for each other. kEqual: src is one number, whose occurrences are counted in S.
-constexpr int kFewBytes = 16384, kFewCopies = 8, kFewItems = 8;
+constexpr int kFewBytes = 16384, kFewItems = 8;
 
 template <class T, class S, class I, bool kEqual>
 DEVICE void scatter_few(const ScatterArgs& a) {
   constexpr int kSlots = kFewBytes / int(sizeof(S));
   __shared__ S sums[kSlots];
   const int size = int(a.size);
-  const int copies = kSlots / size < kFewCopies ? kSlots / size : kFewCopies;
-  for (int k = int(threadIdx.x); k < size * copies; k += kGatherThreads) sums[k] = S(0);
+  const int log_copies = log_of_copies(kSlots, size), copies = 1 << log_copies;
+  for (int k = int(threadIdx.x); k < size << log_copies; k += kGatherThreads) sums[k] = S(0);
   __syncthreads();
-  S* const own = sums + int(threadIdx.x) % copies * size;
   const I count = I(a.walk.count), round = I(kGatherThreads) * kFewItems;
   for (I base = I(blockIdx.x) * round; base < count; base += I(gridDim.x) * round) {
     i64 index[kFewItems];
@@ -336,13 +335,16 @@ DEVICE void scatter_few(const ScatterArgs& a) {
       i64 position;
       if (base + I(threadIdx.x) + k * kGatherThreads < count &&
           resolve_index(index[k], a.size, a.error, &position))
-        Atomic<S, OpAdd>::run(own + position, kEqual ? S(1) : S(values[k]));
+        Atomic<S, OpAdd>::run(sums + own_copy(int(position), log_copies),
+                              kEqual ? S(1) : S(values[k]));
     }
   }
   __syncthreads();
   for (int k = int(threadIdx.x); k < size; k += kGatherThreads) {
-    S sum = sums[k];
-    for (int c = 1; c < copies; ++c) sum = Combine<S>::add(sum, sums[c * size + k]);
+    S sum = S(0);
+    // Neighbours begin with neighbouring copies, which lie in different banks.
+    for (int c = 0; c < copies; ++c)
+      sum = Combine<S>::add(sum, sums[(k << log_copies) + ((c + k) & (copies - 1))]);
     if (sum == S(0)) continue;
     const T total = kEqual ? Combine<T>::mul(T(sum), *at_byte<const T>(a.src, 0)) : T(sum);
     Atomic<T, OpAdd>::run(at_byte<T>(a.out, i64(k) * a.step), total);
