@@ -146,7 +146,9 @@ def goals(scale):
     yield "Monte Carlo pi of 100 M points", (time_of(lambda: monte_carlo.inside(x, y)), 0.3, "ms")
     yield "histogram, 256 bins of 100 M", (time_of(lambda: cp.histogram(x, 256, (0, 1))), 0.2, "ms")
     yield "torch's histc, 256 bins of 100 M", (time_of(lambda: arete.histc(x._tensor, 256, 0, 1)), 0.2, "ms")
-    del x, y
+    numbers = (x._tensor * 256).to(arete.uint8)
+    yield "torch's bincount, 100 M of uint8", (time_of(lambda: arete.bincount(numbers, minlength=256)), 0.2, "ms")
+    del x, y, numbers
     bodies = cp.concatenate([cp.random.standard_normal((2, n(16384))), cp.full((1, n(16384)), 1e-4)]).astype(np.float32)
     yield "n-body step, 16,384", (time_of(lambda: nbody.compute(bodies, ones(2, n(16384)), 1)), 0.25, "ms")
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/index.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
@@ -267,6 +268,27 @@ const OpRecord& isin_op =
         })
         .dtypes({kFloat32, kFloat64, kInt64, kInt32});
 
+const OpRecord& number_counts_op =
+    define("number_counts(Tensor self, int count) -> Tensor")
+        .doc("How often each of the numbers 0 to count - 1 occurs; self has no others.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({Shape{c.integer(1)}, kInt64, common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View to = view_of(out[0]), x = view_of(c.tensor(0));
+          p.fill({.out = to, .value = {.i = 0}, .value_is_integer = true});
+          const NumberView one(p, kInt64, x.sizes, Scalar(1), c.name());
+          p.scatter({.out = to,
+                     .src = one.view(),
+                     .dim = 0,
+                     .mode = prim::ScatterMode::add,
+                     .op = "bincount",
+                     .places = expr::conversion(x.dtype, kInt64).get(),
+                     .inputs = {&x, 1}});
+        })
+        .dtypes({kInt64, kInt32, kInt16, kInt8, kUInt8});
+
 const OpRecord& bincount_op =
     define("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
         .doc("How often each number from 0 on occurs.")
@@ -298,6 +320,7 @@ const OpRecord& bincount_op =
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
             n = std::max(n, largest + 1);
           }
+          if (!weighted && self.dtype() != kInt64) return {call(number_counts_op, {self, n})};
           // As PyTorch: weights of other types than float32 are added up in float64.
           const DType t = !weighted                         ? kInt64
                           : c.tensor(1).dtype() == kFloat32 ? kFloat32

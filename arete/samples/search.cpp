@@ -162,10 +162,24 @@ const Attached isin_op =
           return {from_values(
               found, c[0].kind() == Arg::Kind::tensor ? c.tensor(0).sizes() : IntList(), kBool)};
         });
+const Attached number_counts_op = attach("number_counts")
+                                      .samples([](SampleMaker& m) -> std::vector<Sample> {
+                                        const Tensor x = m.make_index({40}, 5).to(m.dtype);
+                                        return {{{x, 5}, "numbers"},
+                                                {{x.reshape({20, 2}).select(1, 0), 7}, "strided"},
+                                                {{x.narrow(0, 0, 0), 3}, "nothing"}};
+                                      })
+                                      .reference([](const Call& c) -> std::vector<Tensor> {
+                                        std::vector<double> counts(size_t(c.integer(1)), 0);
+                                        for (const double v : values_of(c.tensor(0)))
+                                          ++counts[size_t(v)];
+                                        return {from_values(counts, {c.integer(1)}).to(kInt64)};
+                                      });
 const Attached bincount_op =
     attach("bincount")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make_index({12}, 5), std::nullopt, 0}, "counts"},
+                  {{m.make_index({12}, 5).to(kUInt8), std::nullopt, 0}, "counts of uint8"},
                   {{m.make_index({12}, 5), m.make({12}), 8}, "weights, minlength"},
                   {{m.make_index({0}, 5), std::nullopt, 3}, "nothing"}};
         })

@@ -138,4 +138,4 @@ def test_goals():
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"}, timeout=300)
     assert done.returncode == 0, done.stderr
     rows = [re.fullmatch(r"(.+?)\s+([\d.e+-]+) (us|ms|% )\s*([\d.]+) \3(  missed)?", line) for line in done.stdout.splitlines()[1:]]
-    assert len(rows) == 9 and all(row and float(row[2]) > 0 for row in rows), done.stdout
+    assert len(rows) == 10 and all(row and float(row[2]) > 0 for row in rows), done.stdout
