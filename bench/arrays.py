@@ -70,6 +70,15 @@ def tiny_calls(np: Any) -> dict[str, Callable[[], Any]]:
     }.items()}
 
 
+def fused(np: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes one pass over memory of a function of arrays, where the library has it."""
+    if np.__name__ == "arete.numpy":
+        import arete.cupy
+
+        return arete.cupy.fuse()
+    return np.fuse() if hasattr(np, "fuse") else lambda f: f
+
+
 def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     """What is measured, on arrays of one library with the same numbers."""
     import numpy
@@ -85,8 +94,13 @@ def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     mask, places, spd = x > 0, i % n, a @ a.T + k * np.eye(k)
     row, edges = m[0], np.linspace(-4, 4, 101)
     out = np.empty_like(x)
+    xc, yc = x.copy(), y.copy()  # in memory of the library's own: see arete.cupy.fuse
+    bell = fused(np)(lambda x, y: np.exp(-((x - y) ** 2)) * np.cos(x) + y)
+    horner = fused(np)(lambda x, y: ((0.5 * x + y) * x - 0.25) * x + 1.0)
     return {
         **tiny_calls(np),
+        "fused: exp, cos": lambda: bell(xc, yc),
+        "fused: polynomial": lambda: horner(xc, yc),
         "add": lambda: x + y,
         "add float32": lambda: f + g,
         "add out=": lambda: np.add(x, y, out=out),

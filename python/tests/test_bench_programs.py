@@ -139,3 +139,13 @@ def test_goals():
     assert done.returncode == 0, done.stderr
     rows = [re.fullmatch(r"(.+?)\s+([\d.e+-]+) (us|ms|% )\s*([\d.]+) \3(  missed)?", line) for line in done.stdout.splitlines()[1:]]
     assert len(rows) == 10 and all(row and float(row[2]) > 0 for row in rows), done.stdout
+
+
+def test_arrays(tmp_path):
+    file, names = tmp_path / "arrays.json", ["fused: exp, cos", "fused: polynomial", "tiny: a + b", "histogram"]
+    done = subprocess.run([sys.executable, str(BENCH / "arrays.py"), "--size", "1000", "--rounds", "1", "--seconds", "0.001", "--json",
+                           str(file), "--only", *names], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    assert sorted(rows) == sorted(names)
+    assert all(row["times"] == pytest.approx(row["peer"] / row["arete"]) and row["arete"] > 0 for row in rows.values())

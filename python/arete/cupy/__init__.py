@@ -52,7 +52,8 @@ def get_array_module(*args):
 
 
 def fuse(*args, kernel_name=None):
-    """A function of arrays whose elementwise operations run together: `@fuse` or `@fuse()`."""
+    """A function of arrays whose elementwise operations run together: `@fuse` or `@fuse()`. With arrays over memory that others see, as
+    `asarray` makes of NumPy's, they run one by one."""
     def decorate(function):
         compiled = {}
 
