@@ -130,7 +130,8 @@ std::optional<PutOffCalls> calls_put_off();
 /// How many there are.
 size_t count_put_off();
 /// Puts the calls off, as the first ones, with `memory` in the place of theirs, used from `origins`
-/// on: what was new must be a promise of new_promise(). Their numbers are the same.
+/// on: what was new must be a promise of new_promise(), or null where no other call uses it and
+/// nobody wants its values. Their numbers are the same. `calls` lives as long as they are put off.
 void put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> memory,
                    std::span<const int64_t> origins);
 /// Memory for the results of calls that are put off.

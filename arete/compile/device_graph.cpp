@@ -140,7 +140,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   is_due_ = false;
   if (!may_) return false;
   bool is_as_captured = is_captured() && backend_->current_stream() == launched_on_;
-  bool new_moves = false;
+  size_t moved = 0;  // bytes of the largest result that is elsewhere than before
   for (size_t b = 0; b < uses_.size(); ++b) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
@@ -148,14 +148,15 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     if (runs_ > 0 && at != use.at && !use.moves) {
       is_as_captured = false;
       use.moves = true;
-      new_moves |= memory[b].is_new;
+      if (memory[b].is_new) moved = std::max(moved, memory[b].storage->bytes());
     }
     use.at = at;
   }
-  // Memory made for results is where that of the last run was, as long as nobody keeps those:
-  // gradients that the next step drops. Once one is kept others will be.
-  if (new_moves && is_captured())
-    for (size_t b = 0; b < uses_.size(); ++b) uses_[b].moves |= memory[b].is_new;
+  // Memory made for a result is where that of the last run was, as long as nobody keeps those:
+  // gradients that the next step drops. Once one is kept others, no larger, will be.
+  if (moved > 0 && is_captured())
+    for (size_t b = 0; b < uses_.size(); ++b)
+      uses_[b].moves |= memory[b].is_new && memory[b].storage->bytes() <= moved;
   varies_.resize(numbers.size());
   for (size_t k = 0; k < last_.size(); ++k)
     if (last_[k] != numbers[k] && !varies_[k]) {

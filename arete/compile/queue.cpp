@@ -33,7 +33,7 @@ struct Queue::Words {
   Queue& queue;
   bool may_put_off = true;  // no operand is memory that others see at once
 
-  void add(uint64_t word) { queue.words_.push_back(word); }
+  void add(uint64_t word) { queue.words_.add(word); }
   template <class T>
   void add_field(const T& field) {
     if constexpr (std::is_same_v<T, prim::Window>) {
@@ -292,16 +292,17 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
 
 // Whether the call with words_ is call k of a trace that the calls before are from.
 bool Queue::follows(size_t k) {
+  const Program::Words words = words_;
   const auto is_next = [&](const Trace& t) {
     if (k >= t.ends.size()) return false;
     const size_t first = k == 0 ? 0 : t.ends[k - 1];
-    return t.ends[k] - first == words_.size() &&
-           std::memcmp(&t.words[first], words_.data(), words_.size() * sizeof(uint64_t)) == 0;
+    return t.ends[k] - first == words.size() &&
+           std::memcmp(&t.words[first], words.data(), words.size_bytes()) == 0;
   };
   if (following_ && is_next(*following_)) return true;
   Program::Words before;
   if (following_ && k > 0) before = {following_->words.data(), following_->ends[k - 1]};
-  if (auto other = program_->find(before, k, words_)) {
+  if (auto other = program_->find(before, k, words)) {
     following_ = std::move(other);
     return true;
   }
@@ -334,7 +335,8 @@ void Queue::record(Device device, const Args& args) {
   t.calls.push_back(prim::as_recorded(device, named));
   t.operands.push_back(operands_);
   t.origins.push_back({modes().current_op, program_->place_now()});
-  t.words.insert(t.words.end(), words_.begin(), words_.end());
+  const Program::Words words = words_;
+  t.words.insert(t.words.end(), words.begin(), words.end());
   t.ends.push_back(t.words.size());
   t.number_ends.push_back(numbers_.size());
 }
@@ -387,18 +389,35 @@ void Queue::put_off_again(const PutOffCalls& calls, std::span<const StoragePtr> 
                           std::span<const int64_t> origins) {
   const std::lock_guard lock(mutex_);
   ARETE_ASSERT(count_ == 0 && used_.empty());
+  held_.reserve(held_.size() + memory.size());
+  used_.reserve(memory.size());
+  again_ = &calls;
   for (size_t b = 0; b < memory.size(); ++b) {
     const PutOffCalls::Memory& its = calls.memory[b];
+    if (b == 0 || its.device != calls.memory[b - 1].device)
+      streams_.insert({{int(its.device.type), its.device.index},
+                       prim::backend_for(its.device).current_stream()});
+    const Storage* const storage = memory[b].get();
+    if (!storage) {
+      if (!temporaries_) temporaries_ = promise(its.device, its.bytes).get();
+      used_.push_back({temporaries_, origins[b]});
+      continue;
+    }
     if (!its.is_new) held_.push_back(memory[b]);  // a promise is held already
-    known_.set(memory[b].get(), int(b));
-    used_.push_back({memory[b].get(), origins[b]});
-    memory[b]->put_off(this, its.is_written);
-    const Device device = its.device;
-    streams_.insert({{int(device.type), device.index}, prim::backend_for(device).current_stream()});
+    known_.set(storage, int(b));
+    used_.push_back({storage, origins[b]});
+    storage->put_off(this, its.is_written);
   }
   numbers_.assign(calls.numbers.begin(), calls.numbers.end());
   following_ = calls.trace;
   count_ = calls.calls;
+}
+
+void Queue::part_temporaries() {
+  for (size_t b = 0; b < again_->memory.size(); ++b)
+    if (used_[b].storage == temporaries_)
+      used_[b].storage = promise(again_->memory[b].device, again_->memory[b].bytes).get();
+  temporaries_ = nullptr;
 }
 
 void Queue::make_calls() {
@@ -553,6 +572,9 @@ void Queue::run() {
     }
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
+    if (temporaries_)
+      if (const TracePlan* known = trace->plan_of(temporary); !known || !known->has_all_in_arena())
+        part_temporaries();
     const auto begun = std::chrono::steady_clock::now();
     TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
                                       {.exact = program_->options().exact,
@@ -609,6 +631,8 @@ void Queue::clear() noexcept {
   held_.clear();
   lost_.clear();
   affected_.clear();
+  again_ = nullptr;
+  temporaries_ = nullptr;
   known_.clear();
   used_.clear();
   numbers_.clear();

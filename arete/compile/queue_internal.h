@@ -100,6 +100,21 @@ class Numbers {
   size_t size_ = 0;
 };
 
+/// Words of a call, in room that stays.
+class WordList {
+ public:
+  [[gnu::always_inline]] void add(uint64_t word) {
+    if (size_ == room_.size()) room_.resize(std::max<size_t>(256, 2 * size_));
+    room_[size_++] = word;
+  }
+  void clear() { size_ = 0; }
+  operator std::span<const uint64_t>() const { return {room_.data(), size_}; }
+
+ private:
+  std::vector<uint64_t> room_;
+  size_t size_ = 0;
+};
+
 /// Puts the calls of one thread off. Other threads may look at the memory.
 class Queue final : public prim::Capture, public Promiser {
  public:
@@ -156,6 +171,7 @@ class Queue final : public prim::Capture, public Promiser {
   int number_of(const Place& place);
   void provide(const Storage* storage);
   void hold_promise(StoragePtr memory);
+  void part_temporaries();
   template <class Args>
   void record(Device device, const Args& args);
   void start_recording(size_t calls);
@@ -181,10 +197,14 @@ class Queue final : public prim::Capture, public Promiser {
   std::vector<StoragePtr> done_;  // used by calls that were made
 
   // Since the last flush:
-  std::vector<StoragePtr> held_;          // all that is used or promised
-  Numbers known_;                         // its number, kUnused if no call has used it
-  std::vector<UsedBuffer> used_;          // by number
-  size_t settled_before_ = 0;             // of settled_
+  std::vector<StoragePtr> held_;  // all that is used or promised
+  Numbers known_;                 // its number, kUnused if no call has used it
+  std::vector<UsedBuffer> used_;  // by number
+  size_t settled_before_ = 0;     // of settled_
+  // Of calls that were put off again: their temporaries are one promise, unless a plan has to be
+  // made or has places for them outside its arena.
+  const PutOffCalls* again_ = nullptr;
+  const Storage* temporaries_ = nullptr;
   std::vector<const Storage*> affected_;  // by effects
   std::vector<int> lost_;                 // numbers of what will not be written
   std::vector<uint64_t> numbers_;
@@ -193,7 +213,7 @@ class Queue final : public prim::Capture, public Promiser {
   std::shared_ptr<Trace> following_;  // whose first calls these are
   std::shared_ptr<Trace> recording_;
   // Of the call that is being added.
-  std::vector<uint64_t> words_;
+  WordList words_;
   std::vector<Operand> operands_;
 };
 

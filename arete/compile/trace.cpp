@@ -39,10 +39,15 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, UsedBuffers memory,
   return call;
 }
 
+TracePlan* Trace::plan_of(const std::vector<bool>& temporary) const {
+  for (const auto& plan : plans_)
+    if (plan->temporary() == temporary) return plan.get();
+  return nullptr;
+}
+
 TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                            std::span<const uint64_t> numbers, const PlanOptions& options) {
-  for (const auto& plan : plans_)
-    if (plan->temporary() == temporary) return *plan;
+  if (TracePlan* const known = plan_of(temporary)) return *known;
   std::vector<std::unique_ptr<RecordedCall>> mine;
   for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
   // Who holds results differs seldom, but it may, again and again.

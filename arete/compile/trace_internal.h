@@ -1,6 +1,7 @@
 // Calls between two looks at values, as they will come again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,6 +51,10 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
+  /// Whether no step uses a temporary that is in no arena.
+  bool has_all_in_arena() const {
+    return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
+  }
   /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)`
   /// is called for buffers that are still promises before they are used. Where a step fails `lost`
   /// gets the buffers that it and later ones were to write.
@@ -111,7 +116,9 @@ class Trace {
   /// Call k on other memory and with other numbers.
   std::unique_ptr<prim::RecordedCall> call_on(size_t k, UsedBuffers memory,
                                               std::span<const uint64_t> numbers) const;
-  /// The plan for these temporaries; made if there is none yet.
+  /// The plan for these temporaries; null if there is none yet.
+  TracePlan* plan_of(const std::vector<bool>& temporary) const;
+  /// The same; made if there is none yet.
   TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                       std::span<const uint64_t> numbers, const PlanOptions& options);
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }

@@ -568,8 +568,9 @@ class Observation {
   Arguments arguments;
   Surroundings surroundings;
   compile::PutOffCalls calls;
-  // Of each memory: kNew, the number of an argument, or ~ that of a known tensor.
-  static constexpr int kNew = INT_MAX;
+  // Of each memory: kNew, kTemporary where nobody has it after the calls, the number of an
+  // argument, or ~ that of a known tensor.
+  static constexpr int kNew = INT_MAX, kTemporary = INT_MAX - 1;
   std::vector<int> sources;
   std::vector<HostPart> before, after;
   std::vector<std::pair<size_t, MadeTensor>> grads;  // of known tensors
@@ -685,9 +686,11 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
     std::vector<bool> explained(o.calls.memory.size());
     for (const MadeTensor& t : o.made) explained[t.memory] = true;
     for (const auto& [k, t] : o.grads) explained[t.memory] = true;
-    for (size_t b = 0; b < explained.size(); ++b)
-      if (o.calls.memory[b].is_new && all->memory[b].is_wanted && !explained[b])
-        throw Refused{"it keeps a tensor that it does not return"};
+    for (size_t b = 0; b < explained.size(); ++b) {
+      if (!o.calls.memory[b].is_new || explained[b]) continue;
+      if (all->memory[b].is_wanted) throw Refused{"it keeps a tensor that it does not return"};
+      o.sources[b] = Observation::kTemporary;
+    }
     for (size_t k = 0; k < all_.size(); ++k) {
       const auto made = std::ranges::find(o.grads, k, [](const auto& g) { return g.first; });
       const TensorImpl* const expected =
@@ -964,8 +967,12 @@ class Skip {
         return false;
     // What shares memory did not when it was seen: the calls name it once.
     if (!watches_.are_apart(tensors)) return false;
-    for (const compile::PutOffCalls::Memory& m : seen_.calls.memory)
-      if (!m.device.is_cpu() && prim::backend_for(m.device).is_capturing()) return false;
+    std::optional<Device> asked;  // usually all are of one device
+    for (const compile::PutOffCalls::Memory& m : seen_.calls.memory) {
+      if (m.device.is_cpu() || m.device == asked) continue;
+      if (prim::backend_for(m.device).is_capturing()) return false;
+      asked = m.device;
+    }
     return true;
   }
 
@@ -980,7 +987,10 @@ class Skip {
       for (size_t b = 0; b < seen_.sources.size(); ++b) {
         const compile::PutOffCalls::Memory& its = seen_.calls.memory[b];
         const int source = seen_.sources[b];
-        if (source == Observation::kNew) {
+        if (source == Observation::kTemporary) {
+          memory.emplace_back();
+          origins.push_back(its.origin);
+        } else if (source == Observation::kNew) {
           memory.push_back(compile::new_promise(its.bytes, its.device));
           origins.push_back(its.origin);
         } else if (source < 0) {

@@ -103,6 +103,49 @@ FusedSpec lookup(DType t) {
   return spec;
 }
 
+/// Cross entropy of ten classes with its gradient: one row of all targets, as many operands as a
+/// kernel has.
+FusedSpec few_logits(DType t) {
+  constexpr size_t kClasses = 10;
+  const DType w = kFloat32;
+  FusedSpec spec;
+  spec.n_inputs = kClasses + 2;  // the logits, the target, its logit
+  spec.n_outputs = kClasses + 1;
+  std::vector<int> logits;
+  for (int c = 0; c < int(kClasses); ++c) logits.push_back(c);
+  std::vector<DType> types(kClasses, t);
+  types.insert(types.end(), {kInt64, t});
+  const auto lse = [](auto v) {
+    Value most = v[0], sum = constant_like(most, 0.0);
+    for (size_t c = 1; c < kClasses; ++c) most = max(most, v[c]);
+    for (size_t c = 0; c < kClasses; ++c) sum = sum + exp(v[c] - most);
+    return most + log(sum);
+  };
+  std::vector<int> all = logits;
+  all.insert(all.end(), {int(kClasses), int(kClasses) + 1});
+  spec.stages.push_back(stage(Kind::reduce, all, types, {w, w}, [&](auto v) {
+    const Value counts = v[kClasses] != v.back();
+    return Values{where(counts, lse(v) - v[kClasses + 1], 0.0), cast(counts, Type::f32)};
+  }));
+  std::vector<int> reads = logits;
+  reads.insert(reads.end(), {int(kClasses), ~1});
+  types.back() = w;
+  spec.stages.push_back(
+      stage(Kind::store, reads, types, std::vector<DType>(kClasses, t), [&](auto v) {
+        const Value of_row = lse(v), scale = 1.0 / v[kClasses + 1];
+        Values gradients;
+        for (size_t c = 0; c < kClasses; ++c) {
+          const Value q = exp(v[c] - of_row);
+          gradients.push_back(where(v[kClasses] == double(c), q - 1.0, q) * scale);
+        }
+        return gradients;
+      }));
+  spec.stages.push_back(stage(
+      Kind::store_row, {~0, ~1}, {w, w}, {w}, [](auto v) { return Values{v[0] / v[1]}; },
+      Monoid::sum, kClasses));
+  return spec;
+}
+
 /// Every monoid over every type of row value, and a row value narrower than it is computed.
 FusedSpec many_monoids(DType t, DType row, Monoid monoid) {
   FusedSpec spec;
@@ -251,6 +294,14 @@ std::vector<KernelSource> fused_samples() {
       v.rows = 32, v.threads = 4, v.vector = 1;
       samples.add(lookup(t), v);
     }
+  for (DType t : {kFloat32, kBFloat16}) {
+    FusedVariant v = variant(Mapping::rows, true, 32, 4, 1, 2);
+    v.cached = 0b011111111111;
+    samples.add(few_logits(t), v);
+    v.resident = false;
+    v.threads = 512, v.rows = 1;
+    samples.add(few_logits(t), v);
+  }
   for (Monoid m : {Monoid::sum, Monoid::prod, Monoid::min, Monoid::max})
     for (const auto& [t, row] :
          {std::pair{kInt64, kInt64}, {kInt32, kFloat64}, {kUInt8, kInt32}, {kFloat32, kFloat16}}) {
