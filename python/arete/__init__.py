@@ -102,8 +102,8 @@ _LAZY = ("_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor
          "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft",
          "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia",
          "multiprocessing", "nested", "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization",
-         "random", "serialization", "signal", "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils",
-         "version", "vision", "xpu")
+         "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "torch_version", "training",
+         "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {
@@ -117,7 +117,9 @@ _FROM = {name: module for module, names in {
                          "get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
                          "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype "
                          "set_autocast_enabled set_autocast_gpu_dtype",
-    "amp.grad_scaler": "GradScaler", "autograd": "is_anomaly_enabled", "func": "vmap", "jit": "ScriptFunction ScriptModule",
+    "amp.grad_scaler": "GradScaler", "autograd": "is_anomaly_enabled", "distributions.gamma": "_sample_dirichlet", "func": "vmap",
+    "jit": "ScriptFunction ScriptModule",
+    "nn.functional._activation": "_softmax_backward_data",
     "random": "seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load", "signal._periodic": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "sparse": "dsmm saddmm smm sparse_coo_tensor sparse_csr_tensor spmm",

@@ -369,8 +369,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                                    "'different' randomness flags on vmap or perform the randomness operation out of vmap")
             if any(t._version != version for t, version in shared):
-                raise RuntimeError(f"vmap({title()}, ...): `{title()}` writes in place into an argument that is not mapped over: all elements "
-                                   "would share it. Map over it, too, or compute out of place")
+                raise RuntimeError(f"vmap({title()}, ...): `{title()}` writes in place into an argument that is not mapped over: all "
+                                   "elements would share it. Map over it, too, or compute out of place")
             outputs, out_form = tree_flatten(result)
             results.append((result, outputs))
         places = _spread(out_dims, results[0][0], "out_dims")[0]

@@ -25,6 +25,8 @@ struct Capture {
 void bind_cuda(nb::module_& m) {
   nb::module_ c = m.def_submodule("_cuda");
   c.def("is_available", &cuda::is_available);
+  m.def("_get_accelerator",
+        [] { return Device(cuda::is_available() ? DeviceType::cuda : DeviceType::cpu); });
   c.def("unavailable_reason", &cuda::unavailable_reason);
   c.def("is_initialized", &cuda::is_initialized);
   c.def("is_in_bad_fork", &cuda::is_in_bad_fork);

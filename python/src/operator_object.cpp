@@ -467,6 +467,7 @@ bool init_operator_types(PyObject* module) {
   function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&function_spec));
   method_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&method_spec));
   return function_type && method_type && PyModule_AddFunctions(module, override_functions) == 0 &&
+         PyModule_AddObjectRef(module, "_return_types", return_types) == 0 &&
          PyModule_AddObjectRef(module, "Operator", reinterpret_cast<PyObject*>(function_type)) ==
              0 &&
          PyModule_AddObjectRef(module, "OperatorMethod",

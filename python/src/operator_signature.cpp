@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -32,6 +33,30 @@ std::vector<const char*> other_names(std::string_view name) {
   if (name == "dim0") return {"axis0"};
   if (name == "dim1") return {"axis1"};
   return {};
+}
+
+PyObject* const return_types = PyDict_New();
+
+// The type of an operator's results: one for its function and its method, so that it can be
+// pickled.
+static PyTypeObject* result_type(std::string_view shown_as, PyStructSequence_Field* fields,
+                                 int count) {
+  std::string names;
+  for (int i = 0; i < count; ++i) names += std::string(" ") + fields[i].name;
+  static std::map<std::string, PyTypeObject*> made;
+  PyTypeObject*& type = made[std::string(shown_as) + names];
+  if (type) return type;
+  const Ref package(
+      checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__module__")));
+  auto* full_name = new std::string(PyUnicode_AsUTF8(package.get()));  // kept by the type
+  *full_name += ".return_types." + std::string(shown_as);
+  PyStructSequence_Desc d{full_name->c_str(), nullptr, fields, count};
+  type = PyStructSequence_NewType(&d);
+  PyObject* const object = checked(reinterpret_cast<PyObject*>(type));
+  const std::string name(shown_as);
+  if (!PyDict_GetItemString(return_types, name.c_str()))
+    PyDict_SetItemString(return_types, name.c_str(), object);
+  return type;
 }
 
 Overload make_overload(const OpRecord& record, const std::string& signature,
@@ -130,13 +155,7 @@ Overload make_overload(const OpRecord& record, const std::string& signature,
       auto* field = new std::string(schema.returns[i].substr(schema.returns[i].find(' ') + 1));
       fields[i].name = field->c_str();
     }
-    const Ref package(
-        checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__module__")));
-    auto* type_name = new std::string(PyUnicode_AsUTF8(package.get()));
-    *type_name += ".return_types." + std::string(shown_as);
-    PyStructSequence_Desc d{type_name->c_str(), nullptr, fields, int(schema.returns.size())};
-    o.result_type = PyStructSequence_NewType(&d);
-    checked(reinterpret_cast<PyObject*>(o.result_type));
+    o.result_type = result_type(shown_as, fields, int(schema.returns.size()));
   }
   const std::string& t = shown.schema;
   o.text = t.substr(t.find('('), t.rfind(" ->") - t.find('('));

@@ -53,6 +53,9 @@ struct Overload {
 /// torch's other names for an argument, most of them NumPy's: "axis" for "dim".
 std::vector<const char*> other_names(std::string_view name);
 
+/// Types of results with several tensors by the operators' public names, of those made so far.
+extern PyObject* const return_types;
+
 /// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; empty is the record's own schema.
 /// Its arguments are those of the record by name, or else by position and type, in the order and
 /// with the defaults of Python's users. ValueError if it has one that the record does not have.

@@ -24,7 +24,7 @@ ORDER = """
     _cuda_streams cpu
     _operators
     _kernels
-    _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides signal special
+    _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides return_types signal special
     sparse storage testing
     _library masked metrics nn
     _dynamo _formats _torchvision _utils nested cuda distributions library optim utils

@@ -265,3 +265,49 @@ def test_tensors_of_classes_with_attributes():
 
     made = _rebuild_from_type_v2(arete.ones, Named, (2,), {"title": "x"})
     assert type(made) is Named and made.title == "x" and made.tolist() == [1, 1]
+
+
+def test_types_of_results(tmp_path):
+    """One for the function and the method of an operator, found by its name, so that results can be pickled."""
+    import copy
+    import subprocess
+
+    x = arete.tensor([[1.0, 3.0], [2.0, 0.0]])
+    for result, name in ((x.max(1), "max"), (arete.max(x, 1), "max"), (x.topk(1), "topk"), (arete.linalg.svd(x), "linalg_svd"),
+                         (x.cummin(0), "cummin"), (x.sort(), "sort")):
+        kind = getattr(arete.return_types, name)
+        assert type(result) is kind and isinstance(copy.deepcopy(result), kind)
+        again = pickle.loads(pickle.dumps(result))
+        assert type(again) is kind and all(arete.equal(a, b) for a, b in zip(again, result))
+    assert arete.return_types.topk((1, 2)).indices == 2
+    with pytest.raises(AttributeError, match="no operator of this name has several results"):
+        arete.return_types.add
+    (tmp_path / "max.pickle").write_bytes(pickle.dumps(x.max(1)))  # and read where nobody has called it
+    program = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).indices.tolist())"
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "max.pickle"], capture_output=True, text=True)
+    assert done.stdout == "[1, 0]\n", done.stderr
+
+
+def test_small_names():
+    x = arete.randn(3, 4, dtype=arete.float64, requires_grad=True)
+    y, g = x.softmax(1), arete.randn(3, 4, dtype=arete.float64)
+    assert arete.allclose(arete._softmax_backward_data(g, y, 1, x.dtype), arete.autograd.grad(y, x, g)[0])
+    shares = arete._sample_dirichlet(arete.tensor([[1.0, 2.0, 50.0]]).expand(400, 3))
+    assert arete.allclose(shares.sum(1), arete.ones(400)) and 0.9 < float(shares[:, 2].mean()) < 0.98
+    assert arete._C._get_accelerator().type == ("cuda" if arete.cuda.is_available() else "cpu")
+    with pytest.raises(NotImplementedError, match="there are no quantised tensors"):
+        arete.nn.quantized.FloatFunctional()
+    from arete.utils._triton import has_triton
+
+    assert arete.backends.mkldnn.enabled and not has_triton()
+    with pytest.raises(RuntimeError, match="oneDNN cannot be switched off"):
+        arete.backends.mkldnn.enabled = False
+
+
+def test_a_state_that_is_copied_to_meta_parameters_does_nothing_and_says_so():
+    net = arete.nn.Linear(2, 2, device="meta")
+    state = arete.nn.Linear(2, 2).state_dict()
+    with pytest.warns(UserWarning, match="for weight: copying from a non-meta parameter .* does nothing; .*assign=True"):
+        net.load_state_dict(state)
+    net.load_state_dict(state, assign=True)
+    assert arete.equal(net.weight, state["weight"])

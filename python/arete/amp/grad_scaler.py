@@ -27,7 +27,7 @@ class GradScaler:
                  growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-24) -> None:
         self._device = device
         if enabled and device == "cuda" and not _C._cuda.is_available():
-            warnings.warn("arete.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            warnings.warn(f"{_C.Tensor.__module__}.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             enabled = False
         self._options = (float(init_scale), float(growth_factor), float(backoff_factor), int(growth_interval), float(min_scale),
                          bool(enabled))

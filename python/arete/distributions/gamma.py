@@ -177,6 +177,13 @@ class Chi2(Gamma):
     rate = property(lambda self: self.df.new_full((), 0.5).expand(self.df.shape))
 
 
+def _sample_dirichlet(concentration, generator=None):
+    """Draws of Dirichlet distributions, without their checks."""
+    if generator is not None:
+        raise NotImplementedError("_sample_dirichlet(): gamma variables are drawn from the program's generator")
+    return Dirichlet(concentration, validate_args=False).sample()
+
+
 class Dirichlet(Distribution):
     """Probabilities of k classes, [..., k] as `concentration` is.
 

@@ -23,6 +23,10 @@ __all__ = [
 
 
 def __getattr__(name: str):
+    if name == "quantized":  # the older name
+        from ..ao.nn import quantized
+
+        return quantized
     if name not in ("parallel", "DataParallel"):
         raise AttributeError(f"module 'arete.nn' has no attribute '{name}'")
     # Few programs work on several devices.

@@ -58,3 +58,9 @@ softmin = _over_dim(
     tensor([0.7311, 0.2689])
     """,
 )
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    """The gradient of softmax's input from those of its output."""
+    part = output * grad_output
+    return (part - output * part.sum(dim, keepdim=True)).to(input_dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any, Callable, Mapping, Optional
 
@@ -104,6 +105,9 @@ def _load_one(
             else:
                 if lazy and not is_lazy(source):
                     target.materialize(source.shape)
+                if target.is_meta and not source.is_meta:
+                    warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter does nothing; "
+                                  "load_state_dict(..., assign=True) puts the checkpoint's in its place", stacklevel=2)
                 target.copy_(source)
     except Exception as error:  # reported with all others
         return (
