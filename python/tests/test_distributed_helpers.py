@@ -58,7 +58,7 @@ def test_programs_in_processes(tmp_path):
 
 
 @pytest.mark.parametrize("options, error", [
-    ({"max_nodes": 2}, NotImplementedError), ({"rdzv_configs": {"rank": 0}}, NotImplementedError),
+    ({"max_nodes": 2}, NotImplementedError), ({"rdzv_configs": {"rank": 1}}, NotImplementedError),
     ({"nproc_per_node": 0}, ValueError), ({"max_restarts": -1}, ValueError),
     ({"rdzv_backend": "etcd"}, NotImplementedError), ({"log_line_prefix_template": "x"}, NotImplementedError),
     ({"metrics_cfg": {"a": "b"}}, NotImplementedError), ({"virtual_local_rank": True}, NotImplementedError),
@@ -163,3 +163,33 @@ def test_what_has_no_debugging():
     for name in (CommDebugMode, visualize_sharding):
         with pytest.raises(NotImplementedError, match="arete.distributed.tensor.debug"):
             name()
+
+
+def test_configs_of_accelerate():
+    """Its launcher names the one machine's rank, and makes a config with a binding that it takes out again."""
+    from arete.numa.binding import AffinityMode, NumaOptions
+
+    from arete.multiprocessing.spawn import ProcessRaisedException  # whose name is a function's, too
+
+    assert ProcessRaisedException is arete.multiprocessing.ProcessRaisedException and callable(arete.multiprocessing.spawn)
+    config = LaunchConfig(1, 1, 2, rdzv_backend="static", rdzv_configs={"rank": 0}, numa_options=NumaOptions(AffinityMode.NODE), **FORK)
+    with pytest.raises(NotImplementedError, match="LaunchConfig: numa_options is not supported"):
+        elastic_launch(config, summed)(3.0)
+    config.numa_options = None
+    assert [x.tolist() for x, _ in elastic_launch(config, summed)(3.0).values()] == [[9.0], [9.0]]
+    with pytest.raises(NotImplementedError, match="the rank 0 of one machine, not 'rank'"):
+        LaunchConfig(1, 1, 2, rdzv_configs={"rank": 1})
+
+
+def test_groups_are_listed():
+    import arete.distributed as dist
+    from arete.distributed import distributed_c10d as c10d
+
+    dist.init_process_group("fake", rank=0, world_size=4)
+    pair, other = dist.new_group([0, 1]), dist.new_group([2, 3])
+    assert list(c10d._pg_map) == [dist.group.WORLD, pair] and other is dist.GroupMember.NON_GROUP_MEMBER
+    assert c10d._pg_map[pair][0] == "fake" and other not in c10d._pg_map
+    dist.destroy_process_group(pair)
+    assert list(c10d._pg_map) == [dist.group.WORLD]
+    dist.destroy_process_group()
+    assert not c10d._pg_map

@@ -19,7 +19,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 ORDER = """
     _C
     _absent_device _refused _settings _skip futures torch_version
-    _absent_dtypes _checks _symbolic compiler types
+    _absent_dtypes _checks _symbolic compiler numa types
     _functorch _grad_mode _inductor ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators

@@ -216,12 +216,22 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         raise NotImplementedError("init_process_group: pg_options are not supported")
     _name_nccl()
     _d.init_process_group(backend or "", init_method or "", timeout, world_size, rank, store, _gpu(device_id))
+    _pg_map[_d.world()] = get_backend(), None
+
+
+# Groups of this process that Python has made, which programs count and look into, with their backends.
+_pg_map: dict = {}
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
     """Ends a group, or all of them, after what is under way, which may take until its timeout."""
     if group is not GroupMember.NON_GROUP_MEMBER:
+        all_of_them = group is None or group == _d.world()
         _d.destroy_process_group(group)
+        if all_of_them:
+            _pg_map.clear()
+        else:
+            _pg_map.pop(group, None)
 
 
 def is_initialized() -> bool:
@@ -299,6 +309,8 @@ def new_group(ranks: Optional[Sequence[int]] = None, timeout: Optional[timedelta
     if pg_options is not None or use_local_synchronization:
         raise NotImplementedError("new_group: pg_options and use_local_synchronization are not supported")
     made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "", _gpu(device_id))
+    if made is not None:
+        _pg_map[made] = get_backend(made), None
     return GroupMember.NON_GROUP_MEMBER if made is None else made
 
 

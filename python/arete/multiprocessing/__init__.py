@@ -17,7 +17,7 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing import *  # noqa: F403
 
-from ._processes import ProcessContext, ProcessExitedException, ProcessRaisedException, spawn, start_processes
+from .spawn import ProcessContext, ProcessExitedException, ProcessRaisedException, spawn, start_processes
 
 __all__ = [*multiprocessing.__all__, "spawn", "start_processes", "ProcessContext", "ProcessRaisedException", "ProcessExitedException",
            "get_sharing_strategy", "set_sharing_strategy", "get_all_sharing_strategies"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Sequence, Union
 
 from ...multiprocessing import start_processes
-from ...multiprocessing._processes import ProcessException
+from ...multiprocessing.spawn import ProcessException
 from ..elastic.multiprocessing.errors import ChildFailedError
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
@@ -56,15 +56,18 @@ class LaunchConfig:
             raise ValueError("LaunchConfig: nproc_per_node must be positive and max_restarts not negative")
         if self.rdzv_backend not in ("c10d", "static"):
             raise NotImplementedError(f"LaunchConfig: there is no rendezvous backend '{self.rdzv_backend}', but c10d and static")
-        for name in self.rdzv_configs:
-            if "timeout" not in name:
-                raise NotImplementedError(f"LaunchConfig: rdzv_configs may hold limits of time, not '{name}'")
-        for name in ("logs_specs", "log_line_prefix_template", "metrics_cfg", "numa_options", "duplicate_stdout_filters",
-                     "duplicate_stderr_filters", "virtual_local_rank"):
-            if getattr(self, name):
-                raise NotImplementedError(f"LaunchConfig: {name} is not supported: leave its default")
+        for name, value in self.rdzv_configs.items():
+            if "timeout" not in name and (name, value) != ("rank", 0):
+                raise NotImplementedError(f"LaunchConfig: rdzv_configs may hold limits of time and the rank 0 of one machine, not '{name}'")
+        self._refuse("logs_specs", "log_line_prefix_template", "metrics_cfg", "duplicate_stdout_filters", "duplicate_stderr_filters",
+                     "virtual_local_rank")
         if self.event_log_handler != "null" or self.signals_to_handle != LaunchConfig.signals_to_handle:
             raise NotImplementedError("LaunchConfig: event_log_handler and signals_to_handle keep their defaults")
+
+    def _refuse(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name):
+                raise NotImplementedError(f"LaunchConfig: {name} is not supported: leave its default")
 
 
 def _address(config: LaunchConfig) -> tuple:
@@ -94,6 +97,7 @@ def launch_agent(config: LaunchConfig, entrypoint: Union[Callable, str, None], a
     Where one fails, the others are ended and all are started anew, `max_restarts` times; then it is a ChildFailedError."""
     if entrypoint is None:
         raise ValueError("elastic_launch: expected a function or the path of a program")
+    config._refuse("numa_options")  # accelerate makes a config with them and takes them out
     count, name = config.nproc_per_node, entrypoint if isinstance(entrypoint, str) else entrypoint.__name__
     run_id = config.run_id or uuid.uuid4().hex
     for attempt in range(config.max_restarts + 1):

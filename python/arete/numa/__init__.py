@@ -1,0 +1,1 @@
+"""Which processors a process runs on: `arete run --numa-binding` decides that."""
