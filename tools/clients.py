@@ -182,11 +182,29 @@ def transformers_client():
             yield "Trainer", [h["loss"] for h in trainer.state.log_history if "loss" in h]
 
 
+def accelerate_in_two(file):
+    import torch
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    net = weights_by_name(torch.nn.Linear(4, 1))
+    net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    accelerator.backward(net(inputs(8, 4, seed=accelerator.process_index)).square().mean())
+    optimizer.step()
+    if accelerator.is_main_process:
+        torch.save(accelerator.unwrap_model(net).state_dict(), file)
+
+
 def accelerate_client():
+    import accelerate
     import torch
     from accelerate import Accelerator
     from torch.utils.data import DataLoader, TensorDataset
 
+    for launch, options in ((accelerate.debug_launcher, {}), (accelerate.notebook_launcher, {"mixed_precision": "no"})):
+        with tempfile.TemporaryDirectory() as folder:
+            launch(accelerate_in_two, (os.path.join(folder, "net.pt"),), num_processes=2, **options)
+            yield launch.__name__, torch.load(os.path.join(folder, "net.pt"))["weight"]
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     net = weights_by_name(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)))
     loader = DataLoader(TensorDataset(inputs(8, 4), inputs(8, 1)), batch_size=2)
@@ -224,11 +242,30 @@ def peft_client():
     yield "LoRA: merged", net.merge_and_unload().eval()(ids).logits
 
 
+def fabric_in_two(fabric, file):
+    import torch
+    from lightning.fabric.plugins.collectives import TorchCollective
+
+    net = weights_by_name(torch.nn.Linear(4, 1))
+    net, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    fabric.backward(net(inputs(8, 4, seed=fabric.global_rank)).square().mean())
+    optimizer.step()
+    collective = TorchCollective().setup().create_group(ranks=[0, 1])
+    ranks = [torch.zeros(1) for _ in range(2)]
+    collective.all_gather(ranks, torch.tensor([float(fabric.global_rank)]))
+    collective.teardown()
+    fabric.save(file, {"weight": net.weight.detach(), "ranks": torch.cat(ranks)})
+
+
 def lightning_client():
     import lightning
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "net.pt")
+        lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp_fork").launch(fabric_in_two, file)
+        yield "Fabric: two processes", list(torch.load(file).values())
     losses = []
 
     class Net(lightning.LightningModule):
