@@ -24,9 +24,11 @@ from .cuda import (  # noqa: F401
     set_stream,
     synchronize,
 )
+from .cuda import current_device as current_device_idx  # noqa: F401
 from .cuda import current_device as current_device_index  # noqa: F401
 from .cuda import device as device_index  # noqa: F401
 from .cuda import mem_get_info as get_memory_info  # noqa: F401
+from .cuda import set_device as set_device_idx  # noqa: F401
 from .cuda import set_device as set_device_index  # noqa: F401
 
 

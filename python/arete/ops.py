@@ -119,7 +119,10 @@ class OpOverloadPacket(_Call):
         self.__module__ = f"torch.ops.{qualname.split('::')[0]}"
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self._qualname.replace('::', '.')}')>"
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __str__(self) -> str:
+        return self._qualname.replace("::", ".")
 
     def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("_"):

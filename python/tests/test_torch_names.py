@@ -294,6 +294,8 @@ def test_small_names():
     assert arete.allclose(arete._softmax_backward_data(g, y, 1, x.dtype), arete.autograd.grad(y, x, g)[0])
     shares = arete._sample_dirichlet(arete.tensor([[1.0, 2.0, 50.0]]).expand(400, 3))
     assert arete.allclose(shares.sum(1), arete.ones(400)) and 0.9 < float(shares[:, 2].mean()) < 0.98
+    assert str(arete.ops.aten.add) == "aten.add" and repr(arete.ops.aten.add) == "<OpOverloadPacket(op='aten.add')>"
+    assert arete.accelerator.set_device_idx is arete.accelerator.set_device_index
     assert arete._C._get_accelerator().type == ("cuda" if arete.cuda.is_available() else "cpu")
     with pytest.raises(NotImplementedError, match="there are no quantised tensors"):
         arete.nn.quantized.FloatFunctional()
