@@ -19,7 +19,8 @@ constexpr int64_t kBlock = 512;
 // vector more than there are.
 int64_t positions_of_block(const uint8_t* p, int64_t n, int64_t position, int64_t* out) {
   int64_t all[kBlock];
-  for (int64_t i = 0; i < n; ++i) all[i] = position + i;
+  constexpr int64_t one = 1;
+  kernels::table().progression[kernels::t_i64](all, &position, &one, 0, n);
   kernels::table().compress[sizeof(int64_t)][1](out, all, p, nullptr, n);
   return kernels::table().count(p, n);
 }

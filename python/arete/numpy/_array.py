@@ -197,13 +197,6 @@ class ndarray(_C._ArrayBase):
             raise ValueError("incorrect number of indices for array")
         return self._tensor[tuple(key)].item()
 
-    def __getattr__(self, name):
-        if self._is_number and name in _OF_NUMBERS:
-            number = self.item()
-            if type(number) in _OF_NUMBERS[name]:
-                return (lambda: True) if name == "is_integer" and type(number) is int else getattr(number, name)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
-
     def tolist(self):
         return self._tensor.tolist()
 
@@ -434,6 +427,22 @@ class ReadOnly(ndarray):
 
     def __setitem__(self, key, value):
         self._write(value)
+
+
+def _of_numbers(name, kinds):
+    """An attribute that only numbers have. (A `__getattr__` would make all attributes of arrays slow.)"""
+
+    def get(self):
+        number = self.item() if self._is_number else None
+        if type(number) not in kinds:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+        return (lambda: True) if name == "is_integer" and type(number) is int else getattr(number, name)
+
+    return property(get)
+
+
+for _name, _kinds in _OF_NUMBERS.items():
+    setattr(ndarray, _name, _of_numbers(_name, _kinds))
 
 
 class Reversed(ndarray):
