@@ -17,10 +17,12 @@
 
 namespace arete::ops {
 
-Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
-  Tensor out =
-      alias(self, std::move(layout), op.view_dtype ? op.view_dtype(self.dtype()) : self.dtype());
-  TensorImpl* impl = out.impl();
+Tensor make_one_view(const Tensor& self, Layout&& layout, const OpRecord& op) {
+  const DType dtype = op.view_dtype ? op.view_dtype(self.dtype()) : self.dtype();
+  // As alias(), which moves the layout more often.
+  IntrusivePtr<TensorImpl> out(new TensorImpl(self.impl()->storage, std::move(layout), dtype));
+  TensorImpl* const impl = out.get();
+  impl->own_version = self.impl()->own_version;
   if (modes().word & Modes::kInference) {
     impl->inference = true;
   } else {
@@ -31,7 +33,7 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
     impl->no_grad_view = !modes().grad_enabled || self.impl()->no_grad_view;
     impl->multi_output = self.impl()->multi_output;
   }
-  return out;
+  return Tensor(std::move(out));
 }
 
 namespace {

@@ -41,7 +41,6 @@ std::unordered_map<const PyObject*, DType>& named_dtypes() {
   return *map;
 }
 std::array<std::array<int8_t, kNumDTypes>, kNumDTypes> common_dtypes;
-PyObject* axes_name;  // "_axes", of reversed arrays
 PyObject *slow_getitem, *slow_setitem, *slow_iterate, *slow_set_shape;
 
 /// Arrays of which there were views, by their tensors.
@@ -64,6 +63,7 @@ PyObject* new_array(PyTypeObject* type) {
   a->dtype = kFloat64;
   a->is_number = false;
   a->has_tensor = true;
+  a->reversed = 0;
   a->viewed = nullptr;
   return o;
 }
@@ -270,13 +270,16 @@ bool is_index_array(const Tensor& t, PyObject* key) {
 }
 
 PyObject* wrap_reversed(Tensor view, const Shape& axes) {
-  const Ref numbers(checked(PyTuple_New(Py_ssize_t(axes.size()))));
-  for (size_t i = 0; i < axes.size(); ++i)
-    PyTuple_SET_ITEM(numbers.get(), Py_ssize_t(i), checked(PyLong_FromLongLong(axes[i])));
-  Ref o(new_array(reversed_array_type));
-  array_in(o.get())->tensor = std::move(view);
-  if (PyObject_SetAttr(o.get(), axes_name, numbers.get()) < 0) throw PythonError{};
-  return o.release();
+  PyObject* const o = new_array(reversed_array_type);
+  array_in(o)->tensor = std::move(view);
+  for (const int64_t d : axes) array_in(o)->reversed |= uint32_t(1) << d;
+  return o;
+}
+Shape reversed_axes(PyObject* o) {
+  Shape axes;
+  for (int d = 0; d < kMaxRank; ++d)
+    if (array_in(o)->reversed >> d & 1) axes.push_back(d);
+  return axes;
 }
 
 PyObject* short_getitem(PyObject* o, PyObject* key) {
@@ -512,6 +515,24 @@ PyObject* get_array_base(PyObject* o, void*) {
     return is_it ? Py_NewRef(found) : wrap_array(base);
   });
 }
+PyObject* get_reversed_axes(PyObject* o, void*) {
+  return guarded([&]() -> PyObject* {
+    const Shape axes = reversed_axes(o);
+    const Ref r(checked(PyTuple_New(Py_ssize_t(axes.size()))));
+    for (size_t i = 0; i < axes.size(); ++i)
+      PyTuple_SET_ITEM(r.get(), Py_ssize_t(i), checked(PyLong_FromLongLong(axes[i])));
+    return Py_NewRef(r.get());
+  });
+}
+int set_reversed_axes(PyObject* o, PyObject* value, void*) {
+  return guarded(-1, [&] {
+    Shape axes;
+    if (!value || !to_ints(value, axes)) type_error("_reversed_axes must be a tuple of axes");
+    array_in(o)->reversed = 0;
+    for (const int64_t d : axes) array_in(o)->reversed |= uint32_t(1) << d;
+    return 0;
+  });
+}
 PyObject* get_is_number(PyObject* o, void*) { return PyBool_FromLong(array_in(o)->is_number); }
 
 PyGetSetDef array_getset[] = {
@@ -523,6 +544,8 @@ PyGetSetDef array_getset[] = {
     {"itemsize", get_array_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_array_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"base", get_array_base, nullptr, "The array whose memory a view shows, else None.", nullptr},
+    {"_reversed_axes", get_reversed_axes, set_reversed_axes, "Those in the opposite order.",
+     nullptr},
     {"_is_number", get_is_number, nullptr, "Whether it is what NumPy has a scalar for.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef array_members[] = {
@@ -550,12 +573,12 @@ PyObject* set_array_classes(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "O!O!O!OOOO", &PyType_Type, &plain, &PyType_Type, &read_only,
                         &PyType_Type, &reversed, &getitem, &setitem, &iterate, &shape))
     return nullptr;
-  axes_name = PyUnicode_InternFromString("_axes");
   reversed_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(reversed));
   array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(plain));
   read_only_array_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(read_only));
   // A class of Python's takes care of what it adds, and ndarray adds nothing.
-  if (array_type->tp_basicsize == base_type->tp_basicsize) array_type->tp_dealloc = array_dealloc;
+  for (PyTypeObject* type : {array_type, reversed_array_type})
+    if (type->tp_basicsize == base_type->tp_basicsize) type->tp_dealloc = array_dealloc;
   slow_getitem = Py_NewRef(getitem);
   slow_setitem = Py_NewRef(setitem);
   slow_iterate = Py_NewRef(iterate);
@@ -638,7 +661,7 @@ PyMethodDef array_setup[] = {{"_set_array_classes", set_array_classes, METH_VARA
 
 }  // namespace
 
-PyObject* wrap_view_of(PyObject* o, Layout layout) {
+PyObject* wrap_view_of(PyObject* o, Layout&& layout) {
   static const ops::OpRecord& strided = record_of("as_strided");
   note_view_of(o);
   return wrap_array(ops::make_one_view(array_tensor(o), std::move(layout), strided));
@@ -657,9 +680,7 @@ const Tensor& array_tensor(PyObject* o) {
 Tensor tensor_to_read(PyObject* o) {
   if (is_readable_array(o)) return array_tensor(o);
   if (!array_type || Py_TYPE(o) != reversed_array_type) return {};
-  const Ref axes(checked(PyObject_GetAttr(o, axes_name)));
-  Shape dims;
-  return to_ints(axes.get(), dims) ? array_tensor(o).flip(dims) : Tensor();
+  return array_tensor(o).flip(reversed_axes(o));
 }
 
 void note_view_of(PyObject* o) {

@@ -20,6 +20,7 @@ struct ArrayObject {
   DType dtype;               // of a number
   bool is_number;            // as NumPy's scalars are: nothing changes it
   bool has_tensor;           // else there is only the value
+  uint32_t reversed;         // axes in the opposite order, of reversed_array_type
   const TensorImpl* viewed;  // its tensor, when a view of it was made
 };
 
@@ -54,7 +55,7 @@ inline const Scalar* value_in(PyObject* o) {
 void note_view_of(PyObject* o);
 
 /// A view of the array, whose tensor is_plain().
-PyObject* wrap_view_of(PyObject* o, Layout layout);
+PyObject* wrap_view_of(PyObject* o, Layout&& layout);
 /// A new array; what is not written here has the dimensions that it has.
 PyObject* wrap_array(Tensor t);
 /// A number of the CPU as such, anything else as wrap_array(). For results of functions.

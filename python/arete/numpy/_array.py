@@ -448,8 +448,9 @@ for _name, _kinds in _OF_NUMBERS.items():
 class Reversed(ndarray):
     """What a slice with a negative step gives: tensors have no negative strides, so it is read by copies, and written through."""
 
-    __slots__ = ("_axes",)
+    __slots__ = ()
     _plain = ndarray
+    _axes = _C._ArrayBase._reversed_axes
     _view = _C._ArrayBase._tensor  # of the same sizes
 
     def __new__(cls, view, axes):
