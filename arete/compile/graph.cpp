@@ -42,6 +42,14 @@ bool is_bare(const prim::GemmArgs& g) {
          g.activation == prim::Activation::none && !g.differentiate;
 }
 
+std::vector<bool> zero_fills(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls) {
+  std::vector<bool> zeros;
+  for (const auto& call : calls)
+    zeros.push_back(call->primitive() == Primitive::fill &&
+                    is_zero(*static_cast<const prim::FillArgs*>(call->args())));
+  return zeros;
+}
+
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
   const_cast<prim::RecordedCall&>(call).for_each_operand(

@@ -48,6 +48,11 @@ bool may_refuse(const prim::RecordedCall& call);
 /// Whether a product is only that, with alpha and a bias perhaps.
 bool is_bare(const prim::GemmArgs& product);
 
+/// Whether a call fills memory with zeros.
+inline bool is_zero(const prim::FillArgs& fill) { return fill.value.i == 0 && fill.imag == 0; }
+/// Which calls do, with the numbers that they have.
+std::vector<bool> zero_fills(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls);
+
 /// Each operand counted once.
 size_t bytes_of(const prim::RecordedCall& call);
 

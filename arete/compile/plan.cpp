@@ -186,14 +186,17 @@ Plan::Plan(prim::Recorder& recorder, const PlanOptions& options) {
     const bool temporary = m.made && m.storage->use_count() == 1;
     memory.push_back({std::move(m.storage), temporary});
   }
-  make(std::move(calls), Buffers(std::move(memory)), options, false);
+  const std::vector<bool> zeros = zero_fills(calls);
+  make(std::move(calls), Buffers(std::move(memory)), options, zeros, false);
 }
 
-Plan::Plan(Calls calls, std::vector<UsedMemory> memory, const PlanOptions& options) {
-  make(std::move(calls), Buffers(std::move(memory)), options, true);
+Plan::Plan(Calls calls, std::vector<UsedMemory> memory, const PlanOptions& options,
+           const std::vector<bool>& zeros) {
+  make(std::move(calls), Buffers(std::move(memory)), options, zeros, true);
 }
 
-void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas) {
+void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
+                const std::vector<bool>& zeros, bool promise_arenas) {
   stats_.recorded = int(calls.size());
   const bool several_streams = has_several_streams(calls);
 
@@ -241,6 +244,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options, bool p
   std::ranges::reverse(steps_);
   if (!several_streams) {
     const size_t with_copies = steps_.size();
+    if (!options.exact) add_up_in_place(buffers, zeros);
     leave_out_copies(buffers, options);
     notes_->left_out += int(with_copies - steps_.size());
     if (!options.exact) {

@@ -47,6 +47,7 @@ struct PlanStats {
 //  - Calls that work element by element on one space become one program (fuse.cpp). It rounds
 //    where they rounded, unless PlanOptions says otherwise, so nothing shows but the time.
 //  - Calls whose results nobody reads are left out, unless they may refuse their input.
+//  - Rows that are added up and then added to something else are added there (sums.cpp).
 //  - A temporary that is copied, and used no more, lies where the copy would go (copies.cpp).
 //  - Products are converted and activated on their way out (products.cpp).
 //  - Pictures lie in the order in which convolutions are quick (orders.cpp).
@@ -68,10 +69,10 @@ class Plan {
   /// Takes the calls and the memory of a recorder, which has none after. Numbers that shall be
   /// read from memory (Recorder::put_in_memory) have been put there.
   explicit Plan(prim::Recorder& recorder, const PlanOptions& options = {});
-  /// Of calls and all memory that they use. The arenas are promises: who runs the steps provides
-  /// the memory.
+  /// Of calls and all memory that they use. `zeros`: which fill memory with zeros each time. The
+  /// arenas are promises: who runs the steps provides the memory.
   Plan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, std::vector<UsedMemory> memory,
-       const PlanOptions& options);
+       const PlanOptions& options, const std::vector<bool>& zeros);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -102,7 +103,9 @@ class Plan {
     int group = -1;            // of those that calls were put together in
   };
   using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
-  void make(Calls calls, Buffers buffers, const PlanOptions& options, bool promise_arenas);
+  void make(Calls calls, Buffers buffers, const PlanOptions& options,
+            const std::vector<bool>& zeros, bool promise_arenas);
+  void add_up_in_place(Buffers& buffers, const std::vector<bool>& zeros);
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void end_products(Buffers& buffers);
   void choose_orders(Buffers& buffers);

@@ -19,10 +19,10 @@ using prim::View;
 // Note [Traces]
 // What a call is, but for its memory and its numbers, is put into words: primitive, device,
 // context, dtypes, sizes and strides of its operands, programs (which are interned, so that their
-// addresses do), and its plain fields. Memory has the number of the buffer, in the order in which
-// calls name them, and the place in it. Equal words are equal plans. While the calls that come are
-// those of a trace that is known they are compared with it and not kept; at the first that differs
-// the ones before are taken from the trace.
+// addresses do), and its plain fields; also whether what memory is filled with is zero. Memory has
+// the number of the buffer, in the order in which calls name them, and the place in it. Equal words
+// are equal plans. While the calls that come are those of a trace that is known they are compared
+// with it and not kept; at the first that differs the ones before are taken from the trace.
 
 static double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
@@ -264,6 +264,7 @@ prim::ResultOf<P> Queue::add(Device device, const Args& args) {
     words.add_context(args.context);
     Args::describe(args, words);
     prim::plain_fields(args, [&](const auto& field) { words.add_field(field); });
+    if constexpr (P == Primitive::fill) words.add(is_zero(args));
     // A graph takes what is called now.
     if (!words.may_put_off || prim::backend_for(device).is_capturing()) {
       if (count_ > 0)

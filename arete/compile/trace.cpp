@@ -66,6 +66,7 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
     buffers[memory[b].storage] = int(b);
     used.push_back({StoragePtr(const_cast<Storage*>(memory[b].storage)), temporary[b]});
   }
+  const std::vector<bool> zeros = zero_fills(calls);  // whenever these calls come: Note [Traces]
   // Numbers stand for themselves while the plan is made: it moves them, and works with none.
   size_t count = 0;
   for (const auto& call : calls)
@@ -73,7 +74,7 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
       std::memcpy(place, &count, sizeof(count));
       ++count;
     });
-  plan_ = std::make_unique<Plan>(std::move(calls), std::move(used), options);
+  plan_ = std::make_unique<Plan>(std::move(calls), std::move(used), options, zeros);
   for (size_t a = 0; a < plan_->arenas().size(); ++a) buffers[plan_->arenas()[a].get()] = ~int(a);
 
   std::vector<bool> is_used(temporary_.size());

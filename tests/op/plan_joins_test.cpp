@@ -7,9 +7,11 @@
 #include "arete/ops/activation.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/matmul.h"
+#include "arete/ops/nn.h"
 #include "arete/ops/norm.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/random.h"
@@ -157,6 +159,30 @@ TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
     // Logits and their gradients, which are written here and there, are temporaries.
     EXPECT_GE(joined.arena, 2 * 64 * 10 * sizeof(float));
   }
+}
+
+TEST(PlanJoins, GradientsOfATableThatIsUsedTwiceAreAddedUpInPlace) {
+  const Tensor inputs[] = {input({40, 16}), input({24, 40}),
+                           arange(0, 24, 1, {kInt64, test_device()}).remainder(Scalar(7))};
+  // As a language model with tied weights: the product's gradient first, then rows.
+  const auto tied = [](std::span<const Tensor> in) {
+    const Tensor table = in[0].detach().requires_grad_();
+    const Tensor words = embedding(in[2], table);
+    return grads((linear(words, table) * in[1]).sum(), {table});
+  };
+  const Joined joined = run_both(inputs, tied, 1e-5);
+  EXPECT_EQ(joined.text.find("fill"), std::string::npos) << joined.text;
+  EXPECT_NE(joined.text.find("add_rows"), std::string::npos) << joined.text;
+  // What is read before the rows are there, and what is filled with another number, stays.
+  const auto others = [](std::span<const Tensor> in) {
+    const Tensor grad = in[1].t().matmul(in[1]).matmul(in[0]);  // 40 x 16
+    const Tensor rows = matmul(in[1], in[0]);
+    const TensorOptions options(kFloat32, test_device());
+    const Tensor more = index_add(full({40, 16}, 1.0, options), 0, in[2], rows);
+    const Tensor sums = index_add(zeros({40, 16}, options), 0, in[2], rows);
+    return std::vector{grad + more, grad * 2 + sums, grad + sums};
+  };
+  run_both(inputs, others, 1e-5);
 }
 
 TEST(PlanJoins, ProductsAreConvertedAndActivatedOnTheirWay) {
