@@ -396,7 +396,11 @@ void iterator_dealloc(PyObject* o) {
 }
 PyObject* elements_left(PyObject* o, PyObject*) {
   const auto* const at = reinterpret_cast<ElementIterator*>(o);
-  return PyLong_FromLongLong(array_tensor(at->array).sizes()[0] - at->place);
+  return guarded([&] {
+    // The array may have taken another shape since.
+    const Tensor& t = array_tensor(at->array);
+    return PyLong_FromLongLong(t.dim() == 1 ? std::max<int64_t>(0, t.sizes()[0] - at->place) : 0);
+  });
 }
 PyMethodDef iterator_methods[] = {{"__length_hint__", elements_left, METH_NOARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};

@@ -240,6 +240,10 @@ PyObject* short_reshape(PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(args[1]) : n - 1); ++i) {
     if (!PyLong_CheckExact(given[i])) return nullptr;
     sizes.push_back(PyLong_AsLongLong(given[i]));
+    if (sizes.back() == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return nullptr;  // the long way says so
+    }
   }
   const Tensor& t = array_tensor(args[0]);
   if (!t.defined()) return nullptr;

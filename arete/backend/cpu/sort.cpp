@@ -142,11 +142,15 @@ void sort_values(const Lane<T>& l, bool descending, int parts, OrderedKey<T>* ke
             [&](int64_t i) { l.values[i * l.value_stride] = value_of_key<T>(keys[i] ^ flip); });
 }
 
+/// The first splits of a long lane are passes of one thread and of two; the passes of a radix sort
+/// are of all.
+constexpr int kMostPartsByVectors = 8;
+
 template <class T, class Item>
 void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
   using Key = typename Item::Key;
   if constexpr (sizeof(T) == 4 || sizeof(T) == 8)
-    if (!l.indices && key_sort<OrderedKey<T>>().sort)
+    if (!l.indices && parts <= kMostPartsByVectors && key_sort<OrderedKey<T>>().sort)
       return sort_values(l, descending, parts, reinterpret_cast<OrderedKey<T>*>(a));
   const auto key = [&](int64_t i) { return sort_key(l.in[i * l.in_stride], descending); };
   if constexpr (std::is_same_v<Item, PackedItem>) {
@@ -181,7 +185,7 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
       for (int64_t i = 0; i < l.n; ++i) a[ranks[i]] = Item(keys[i], i);
     } else {
       const auto make = [&](int64_t i) { return Item(upper(i), i); };
-      if (bits > kFewDigits && key_sort<uint64_t>().sort) {
+      if (bits > kFewDigits && parts <= kMostPartsByVectors && key_sort<uint64_t>().sort) {
         for_parts(l.n, parts, [&](int64_t i) { a[i] = make(i); });
         sort_keys(reinterpret_cast<uint64_t*>(a), l.n, parts);
       } else {

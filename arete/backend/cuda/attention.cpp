@@ -239,12 +239,15 @@ std::span<const Pass> passes_of(const AttentionArgs& a, const DeviceLimits& limi
 bool has_own_kernel(const AttentionArgs& a, const DeviceLimits& limits) {
   const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
   const auto is_good = [](int64_t d) { return d > 0 && d <= AttentionKernel::kLargestDim; };
+  // Scores of few products have a wide range, of which each exponential has the error again; and
+  // tiles of eight elements would be padding.
+  const int64_t smallest = a.q.dtype == kFloat32 ? 8 : 1;
   // Blocks have at least 64 rows.
   const int64_t longest = std::max(a.q.sizes[2], a.k.sizes[2]),
                 blocks = a.q.sizes[0] * a.q.sizes[1] * (longest / 64 + 1);
   if (limits.major < 8 ||
       !(a.q.dtype == kFloat32 || a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) ||
-      !is_good(dim) || !is_good(v_dim) || a.q.numel() == 0 || a.k.numel() == 0 ||
+      !is_good(dim) || !is_good(v_dim) || dim < smallest || a.q.numel() == 0 || a.k.numel() == 0 ||
       longest > kLongest || blocks > INT32_MAX || a.grad_mask || a.band != 0 ||
       !(float(a.scale) >= std::numeric_limits<float>::min()))
     return false;
@@ -339,7 +342,7 @@ class OwnAttention {
     const double bound = std::ceil(std::ldexp(1 - a_.dropout, 32));
     args.any = bound >= 1 ? ~0u : 0;
     args.last = args.any ? uint32_t(uint64_t(bound) - 1) : 0;
-    args.kept_scale = float(1 / (1 - a_.dropout));
+    args.kept_scale = a_.dropout == 1 ? 0 : float(1 / (1 - a_.dropout));  // of sums of nothing
     args.block = a_.offset;
     args.state = backend_.random_state(a_, stream_);
     philox_keys(a_.seed, args.seed);

@@ -19,6 +19,8 @@ _e = _C._expr
 _RESERVED = ("i", "n")
 # What only statements for one element of a thread may say: elements behind it would be skipped, or threads counted.
 _ALONE = re.compile(r"\b(return|break|goto|asm|threadIdx|blockIdx|blockDim|gridDim|__\w+)\b")
+# The same in macros of the preamble, and functions of it that look at threads.
+_HIDDEN = re.compile(r"#\s*define[^\n]*\b(return|break|goto)\b|\b(threadIdx|blockIdx|blockDim|gridDim)\b")
 # Several times what a large GPU holds: of many elements each thread has some, whose divisors and addresses it begins with once.
 _THREADS = 1 << 20
 
@@ -48,6 +50,7 @@ class ElementwiseKernel:
         self.in_params, self.out_params = (parameters(t, _RESERVED) for t in (in_params, out_params))
         self.operation, self.name, self.preamble, self.reduce_dims = operation, name, preamble, reduce_dims
         self.no_return, self.return_tuple, self.loop_prep, self.after_loop = no_return, return_tuple, loop_prep, after_loop
+        self._defined = "\n".join([preamble, *(f"#define {o[2:]}" for o in options if o.startswith("-D"))])
         self.options, self.__doc__ = tuple(options), doc or type(self).__doc__
         if not name.isidentifier():
             raise ValueError(f"the name of a kernel must be an identifier, not {name!r}")
@@ -209,7 +212,7 @@ class ElementwiseKernel:
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays + new, types, len(sizes), checked)
-        alone = device.type != "cuda" or _ALONE.search(self.loop_prep + self.operation + self.after_loop)
+        alone = device.type != "cuda" or _ALONE.search(self.loop_prep + self.operation + self.after_loop) or _HIDDEN.search(self._defined)
         most = 2**31 - 1 if alone else max(_THREADS // block_size, 1)
         # With any number of elements in one row: Note [Prepared launches].
         even = (self.reduce_dims or len(shape) == 1) and all(

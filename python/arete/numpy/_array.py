@@ -692,6 +692,7 @@ def _whole_dtype(x):
 
 def rounded(x, kind):
     """A number as struct's format "e" or "f" rounds it."""
+    x = _b.float(x)  # OverflowError for what no float holds, as NumPy's
     try:
         return _struct.unpack(kind, _struct.pack(kind, x))[0]
     except OverflowError:
@@ -764,7 +765,7 @@ def _probe(x):
 def _uneven(x):
     """The error of nested sequences that are no array."""
     shape, level = [], [x]
-    while _b.all(hasattr(v, "__len__") and not isinstance(v, str) and len(v) == len(level[0]) for v in level):
+    while _b.all(hasattr(v, "__len__") and getattr(v, "ndim", 1) and not isinstance(v, str) and len(v) == len(level[0]) for v in level):
         shape.append(len(level[0]))
         level = [v for each in level for v in each]
     return ValueError(

@@ -49,40 +49,17 @@ def _real(t):
 
 
 def _factorized(name, t, *args):
-    """What a function of arete.linalg gives. It has no factorizations of complex matrices, which NumPy's LAPACK does on the host."""
-    if not t.is_complex():
-        try:
-            return getattr(_linalg, name)(t, *args)
-        except _Failed as e:
-            raise LinAlgError(str(e)) from e
+    """What a function of arete.linalg gives; LinAlgError where it fails."""
     try:
-        from numpy import linalg as host
-    except ImportError:
-        raise NotImplementedError(f"linalg.{name}: complex matrices are factorized by NumPy's LAPACK, and NumPy is not installed") from None
-    try:
-        r = getattr(host, name)(t.detach().cpu().numpy(), *args)
-    except host.LinAlgError as e:
+        return getattr(_linalg, name)(t, *args)
+    except _Failed as e:
         raise LinAlgError(str(e)) from e
-    parts = [_t.as_tensor(v).to(t.device) for v in (r if isinstance(r, tuple) else (r,))]
-    return tuple(parts) if isinstance(r, tuple) else parts[0]
-
-
-def _twice(t):
-    """A complex matrix as a real one of twice the size, which is multiplied and inverted alike."""
-    return _t.cat([_t.cat([t.real, -t.imag], -1), _t.cat([t.imag, t.real], -1)], -2)
-
-
-def _complex_half(t, n):
-    return _t.complex(t[..., :n, :].contiguous(), t[..., n:, :].contiguous())
 
 
 def inv(a):
     """The inverse; LinAlgError for a singular matrix."""
     t = _matrix(a, True)
     try:
-        if t.is_complex():
-            n = t.shape[-1]
-            return _result(_complex_half(_linalg.inv(_twice(t))[..., :n], n))
         return _result(_linalg.inv(t))
     except _Failed as e:
         raise LinAlgError("Singular matrix") from e
@@ -103,10 +80,7 @@ def solve(a, b):
     shape = _t.broadcast_shapes(t.shape[:-2], y.shape[:-2])
     t, y = t.expand(*shape, *t.shape[-2:]), y.expand(*shape, *y.shape[-2:])
     try:
-        if t.is_complex():
-            r = _complex_half(_linalg.solve(_twice(t), _t.cat([y.real, y.imag], -2)), t.shape[-1])
-        else:
-            r = _linalg.solve(t, y)
+        r = _linalg.solve(t, y)
     except _Failed as e:
         raise LinAlgError("Singular matrix") from e
     return _result(r.squeeze(-1) if vector else r)

@@ -55,13 +55,19 @@ struct alignas(2 * sizeof(T)) complex {
   friend T abs(const complex& z) { return hypot(z.re_, z.im_); }
   friend T arg(const complex& z) { return atan2(z.im_, z.re_); }
   friend complex exp(const complex& z) {
+    const T half = exp(z.re_ / 2);  // twice, since exp(re) may leave the range where a part does not
+    if (!(half * half < T(HUGE_VALF)))
+      return {times(half, times(half, cos(z.im_))), times(half, times(half, sin(z.im_)))};
     const T e = exp(z.re_);
     return {e * cos(z.im_), e * sin(z.im_)};
   }
   friend complex log(const complex& z) { return {log(abs(z)), arg(z)}; }
   friend complex log10(const complex& z) { return {log10(abs(z)), arg(z) / log(T(10))}; }
   friend complex sqrt(const complex& z) {
-    const T r = abs(z), m = sqrt((r + fabs(z.re_)) / 2);
+    const T r = abs(z);
+    if (isinf(r) && isfinite(z.re_) && isfinite(z.im_))
+      return sqrt(complex(z.re_ / 4, z.im_ / 4)) * complex(T(2));
+    const T m = sqrt(r / 2 + fabs(z.re_) / 2);
     if (m == 0) return {T(0), z.im_};
     const T other = fabs(z.im_) / (2 * m);
     return {z.re_ >= 0 ? m : other, copysign(z.re_ >= 0 ? other : m, z.im_)};
@@ -72,21 +78,32 @@ struct alignas(2 * sizeof(T)) complex {
     return exp(e * log(z));
   }
   friend complex sin(const complex& z) {
-    return {sin(z.re_) * cosh(z.im_), cos(z.re_) * sinh(z.im_)};
+    return {times(cosh(z.im_), sin(z.re_)), times(sinh(z.im_), cos(z.re_))};
   }
   friend complex cos(const complex& z) {
-    return {cos(z.re_) * cosh(z.im_), -sin(z.re_) * sinh(z.im_)};
+    return {times(cosh(z.im_), cos(z.re_)), -times(sinh(z.im_), sin(z.re_))};
   }
-  friend complex tan(const complex& z) { return sin(z) / cos(z); }
+  friend complex tan(const complex& z) {  // -i tanh(iz)
+    const complex t = tanh(complex(-z.im_, z.re_));
+    return {t.im_, -t.re_};
+  }
   friend complex sinh(const complex& z) {
-    return {sinh(z.re_) * cos(z.im_), cosh(z.re_) * sin(z.im_)};
+    return {times(sinh(z.re_), cos(z.im_)), times(cosh(z.re_), sin(z.im_))};
   }
   friend complex cosh(const complex& z) {
-    return {cosh(z.re_) * cos(z.im_), sinh(z.re_) * sin(z.im_)};
+    return {times(cosh(z.re_), cos(z.im_)), times(sinh(z.re_), sin(z.im_))};
   }
-  friend complex tanh(const complex& z) { return sinh(z) / cosh(z); }
+  friend complex tanh(const complex& z) {
+    // Beyond this the hyperbolic functions of the real part are its exponential, in f64, too.
+    if (fabs(z.re_) > T(20))
+      return {copysign(T(1), z.re_), 4 * sin(z.im_) * cos(z.im_) * exp(-2 * fabs(z.re_))};
+    return sinh(z) / cosh(z);
+  }
 
  private:
+  /// A factor that may be infinite, of nothing where the other one is 0.
+  static T times(T large, T small) { return small == 0 ? small : large * small; }
+
   T re_, im_;
 };
 

@@ -26,7 +26,8 @@ def as_tensor(data, dtype=None, device=None):
     if _C._is_numpy_array(data) and (dtype is None or data.dtype.name == dtype._name):
         return from_numpy(data).to(device or "cpu")
     if hasattr(data, "__cuda_array_interface__"):
-        t = from_cuda_array_interface(data)
+        # DLPack says which GPU.
+        t = from_dlpack(data) if hasattr(data, "__dlpack__") else from_cuda_array_interface(data)
         return t.to(device or t.device, dtype or t.dtype)
     return _C.tensor(data, dtype=dtype, device=device)
 
