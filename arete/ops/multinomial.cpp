@@ -1,5 +1,7 @@
 // Drawing categories by weight.
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
@@ -67,10 +69,15 @@ void sample_with(const Call& c, const Tensor& out, prim::Primitives& p) {
   p.reduce({prim::Monoid::sum, space, 1u << 2, in, result, program.get(), {}, nullptr, {}});
 }
 
+// Of the host's that are there: a device, or what a compiled function puts off, would have to be
+// waited for.
 void check_weights(const Tensor& w) {
-  for (const Tensor& row : w.dim() == 2 ? unbind(w) : std::vector<Tensor>{w}) {
+  if (!w.device().is_cpu() || modes().word & (Modes::kCapture | Modes::kPutOff)) return;
+  const std::vector<double> all = w.detach().to_vector<double>();
+  const size_t n = size_t(w.size(-1));
+  for (size_t begin = 0; begin < all.size(); begin += n) {
     double sum = 0;
-    for (double v : row.to_vector<double>()) {
+    for (const double v : std::span(all).subspan(begin, n)) {
       ARETE_CHECK(std::isfinite(v) && v >= 0,
                   ValueError("multinomial",
                              "probability tensor contains either `inf`, `nan` or element < 0")
@@ -115,6 +122,7 @@ const OpRecord& multinomial_op =
           out.push_back({w.dim() == 2 ? Shape{w.size(0), k} : Shape{k}, kInt64, w.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          check_weights(c.tensor(0));
           if (c.boolean(2))
             sample_with(c, out[0], p);
           else
@@ -126,8 +134,6 @@ const OpRecord& multinomial_op =
 }  // namespace ops
 
 Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Generator* g) {
-  const bool readable = self.device().is_cpu() && !(modes().word & Modes::kCapture);
-  if (readable && self.dim() > 0 && self.dim() <= 2) ops::check_weights(self.detach());
   return ops::call(ops::multinomial_op, {self, num_samples, replacement, g});
 }
 

@@ -74,3 +74,14 @@ def test_fork(enabled):
             arete.rand(100)
             raise KeyError
     assert arete.rand(2).tolist() == a
+
+
+@pytest.mark.parametrize("weights, text", [([0.0, 0.0], "invalid multinomial distribution"),
+                                           ([0.5, -0.1], "either `inf`, `nan` or element < 0"),
+                                           ([[1.0, 2.0], [0.0, float("nan")]], "either `inf`, `nan` or element < 0")])
+def test_weights_that_are_none(weights, text):
+    """On the host; a device would have to be waited for."""
+    for call in (arete.multinomial, arete.Tensor.multinomial):
+        for replacement in (False, True):
+            with pytest.raises(ValueError, match=text):
+                call(arete.tensor(weights), 1, replacement)
