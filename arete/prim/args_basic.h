@@ -376,7 +376,8 @@ struct AddRowsArgs {
 };
 
 /// Positions (flat row-major, ascending) of the true elements of `mask` into `out` (i64,
-/// contiguous, with room for as many as there are). Returns how many: the one data-dependent size.
+/// contiguous, with room for as many as there are; absent, on the CPU alone: they are counted).
+/// Returns how many: the one data-dependent size.
 struct CompactArgs {
   View mask, out;
   Context context{};
