@@ -241,6 +241,11 @@ Device ProcessGroup::home_of(const char* op, const Tensor& t) const {
   return kCPU;
 }
 
+bool ProcessGroup::uses_nccl(Device device) const {
+  std::string problem;
+  return device.is_cuda() && has_nccl_ && prim::find_nccl(problem);
+}
+
 Device ProcessGroup::home() const {
   return communicator_ ? kCPU : Device(DeviceType::cuda).resolved();
 }

@@ -134,6 +134,8 @@ class ProcessGroup final : public ops::CollectiveGroup {
   /// Of a "fake" group: "all_reduce SUM float32[6]" for each call, in order, with the root or the
   /// peer of those that have one; of others nothing.
   std::vector<std::string> recorded_calls() const;
+  /// Whether tensors of the device travel by NCCL.
+  bool uses_nccl(Device device) const;
   /// Where tensors may be that are made for a call: host memory, or the current GPU's.
   Device home() const;
   /// Waits for the collectives that are under way, until their timeout at the latest, and for

@@ -1,6 +1,7 @@
 #include "arete/distributed/reducer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -296,6 +297,17 @@ void Reducer::launch_ready() {
   while (next_ < buckets_.size() && buckets_[next_].missing == 0) launch(next_++);
 }
 
+// NCCL takes the factor as an element, which may round it; elsewhere half types are scaled one by
+// one on a thread.
+bool Reducer::exchange_divides(const Tensor& like) const {
+  if (options_.deterministic) return false;
+  const DType dtype = like.dtype();
+  if (!is_reduced_float(dtype)) return true;
+  int exponent;
+  return !is_float8(dtype) && group_->uses_nccl(like.device()) &&
+         std::frexp(divisor_, &exponent) == 0.5;
+}
+
 // Fills the bucket with the gradients of this process.
 void Reducer::pack(Bucket& bucket) {
   const size_t n = bucket.places.size();
@@ -334,7 +346,7 @@ void Reducer::pack(Bucket& bucket) {
     }
     if (!bucket.ones.defined()) bucket.ones = arete::ones({int64_t(n)}, bucket.memory.options());
   }
-  const double scale = options_.deterministic ? 1 / divisor_ : 1;
+  const double scale = hook_ || exchange_divides(first) ? 1 : 1 / divisor_;
   std::vector<Tensor> in, out;
   bool all = true;
   for (size_t i = 0; i < n; ++i) {
@@ -384,7 +396,8 @@ void Reducer::launch(size_t index) {
   }
   if (!hook_) {
     const ReduceOp mean(prim::ReduceKind::premul_sum, 1 / divisor_);
-    bucket.work = group_->all_reduce(bucket.memory, divisor_ == 1 ? kSum : mean, true);
+    const bool divides = divisor_ != 1 && exchange_divides(bucket.memory);
+    bucket.work = group_->all_reduce(bucket.memory, divides ? mean : kSum, true);
     return;
   }
   bucket.had_work = group_->all_reduce(bucket.had, kSum, true);

@@ -17,11 +17,12 @@ namespace arete::distributed {
 // Note [Buckets of gradients]
 // Parameters of one device and dtype share buckets, one tensor each, that are reduced in order, as
 // soon as all gradients of a bucket are there. Ready gradients are packed by one launch, but for
-// those that were added up in their place; the exchange divides them by the number of processes.
-// Afterwards `grad` is a view into the bucket. A compiled step makes gradients in the bucket where
-// nobody else reads them before (compile/copies.cpp). The order of the buckets is that of the
-// parameters, reversed, until a first pass has shown in which order gradients are ready on rank 0;
-// that order is everybody's from then on.
+// those that were added up in their place; the exchange divides them by the number of processes,
+// but half types only where that is neither slow nor rounded: else it is done while they are
+// packed. Afterwards `grad` is a view into the bucket. A compiled step makes gradients in the
+// bucket where nobody else reads them before (compile/copies.cpp). The order of the buckets is that
+// of the parameters, reversed, until a first pass has shown in which order gradients are ready on
+// rank 0; that order is everybody's from then on.
 //   Each pass says beforehand which parameters it reaches, so nobody waits for the others: they
 // contribute what was accumulated for them before, or zeros. A number for each parameter behind the
 // bucket's gradients says whether any process had a gradient. Only a process that had none itself
@@ -113,6 +114,7 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   void make_buckets(std::span<const size_t> order);
   void start(std::span<const size_t> places);
   void launch_ready();
+  bool exchange_divides(const Tensor& like) const;
   void pack(Bucket& bucket);
   void launch(size_t index);
   void exchange_parts(Bucket& bucket);

@@ -56,6 +56,42 @@ arange = lambda n: arete.arange(n, dtype=arete.float32)
 
 
 @needs_gloo
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_three_processes_divide_gradients_that_lie_oddly(tmp_path, dtype):
+    """Gradients, eager and compiled, are the mean within a rounding of each process' part and of each sum."""
+    ranks = run_ranks(tmp_path, 3, NET + f"""
+start()
+dtype = arete.{dtype}
+""" + """
+def layers():
+    return make(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 3)).to(dtype)
+def batch(k, r):
+    return arete.cos(arange(24) + 7 * r + k).reshape(4, 6).to(dtype)
+ours, alone = nn.parallel.DistributedDataParallel(layers()), layers()
+def step(x):
+    ours.zero_grad()
+    ours(x).float().square().sum().backward()
+compiled = arete.compile(step, options={"exact": True})
+unit = arete.finfo(dtype).eps / 2
+for k in range(5):
+    (step if k < 2 else compiled)(batch(k, rank))
+    parts = []
+    for r in range(3):
+        alone.zero_grad()
+        alone(batch(k, r)).float().square().sum().backward()
+        parts.append([p.grad.double() for p in alone.parameters()])
+    for p, *of_ranks in zip(ours.parameters(), *parts):
+        mean = sum(of_ranks) / 3
+        most = sum(g.abs() for g in of_ranks) / 3
+        assert p.grad.dtype == dtype and ((p.grad.double() - mean).abs() <= BOUND).all(), (k, p.grad, mean)
+dist.destroy_process_group()
+print("done")
+""".replace("BOUND", "3 * unit * most + 1e-7"))
+    for out, code in ranks:
+        assert code == 0 and out == "done\n", out
+
+
+@needs_gloo
 def test_one_process_with_both_batches_makes_the_same_steps(tmp_path):
     ranks = run_ranks(tmp_path, 2, NET + """
 start()
