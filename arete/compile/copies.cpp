@@ -18,9 +18,17 @@ constexpr int64_t kSameAlignment = 64;
 // Of so many elements in one run neither more nor fewer bytes are fetched than of others.
 constexpr int64_t kLongRun = 16;
 
+// What kernels of products and attention read and write at once, in bytes.
+constexpr uintptr_t kVector = 16;
+
+bool is_aligned(const std::byte* data) { return reinterpret_cast<uintptr_t>(data) % kVector == 0; }
+
 /// Whether a call of this kind is as quick on an operand that lies so, instead of as it did.
-bool takes(Primitive p, const View& was, const Shape& strides) {
+bool takes(Primitive p, const View& was, const std::byte* data, const Shape& strides) {
   const size_t rank = was.sizes.size();
+  if ((p == Primitive::gemm || p == Primitive::attention) && is_aligned(was.data) &&
+      !is_aligned(data))
+    return false;
   const auto runs = [&](size_t d) { return was.sizes[d] == 1 || strides[d] == 1; };
   if (p == Primitive::gemm) return rank >= 2 && (runs(rank - 1) || runs(rank - 2));
   for (size_t d = 0; d < rank; ++d)
@@ -109,11 +117,16 @@ void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
                       (to.first - from.first) % kSameAlignment == 0;
     const Relayout relayout(copy.in, copy.out);
     if (!same && (options.exact || !relayout.is_valid())) continue;
-    // Between the first use of the temporary and the copy nobody else may need the place.
+    // Between the first use of the temporary and the copy nobody else may need the place, nor may
+    // there be an error that leaves what others see as it was: of values, not of a collective,
+    // since gradients are often made before the bucket in front of theirs is exchanged.
+    const bool is_seen = !buffers[to.buffer].temporary;
     bool may = true, began = false;
     for (size_t j = 0; j < steps_.size() && may; ++j) {
       const auto its = [&](const Use& u) { return u.buffer == from.buffer; };
       began = began || std::ranges::any_of(uses[j], its);
+      if (is_seen && began && j < k && steps_[j].call)
+        may = may && (is_effect(*steps_[j].call) || !may_refuse(*steps_[j].call));
       for (const Use& u : uses[j]) {
         if (its(u)) may = may && j <= k && from.first <= u.first && u.last <= from.last;
         if (began && j < k) may = may && !overlap(u, to);
@@ -122,7 +135,8 @@ void Plan::leave_out_copies(Buffers& buffers, const PlanOptions& options) {
       steps_[j].call->for_each_operand([&](View& v, Access) {
         if (!may || buffers.of(v) != from.buffer) return;
         Shape strides;
-        may = relayout.map(v, strides) && takes(steps_[j].call->primitive(), v, strides);
+        const auto data = relayout.map(v, strides);
+        may = data && takes(steps_[j].call->primitive(), v, *data, strides);
       });
     }
     if (!may) continue;

@@ -146,6 +146,15 @@ for kind, options in ((arete.optim.SGD, dict(lr=0.1, momentum=0.9)), (arete.opti
         g(wide_batch(k))
     assert copied(g) == 6 * 4, g.explain()
 
+# Behind a bias of ten, products would write to places that are not aligned.
+def odd():
+    return DDP(make(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 10)))
+net = odd()
+g = arete.compile(training(arete.optim.SGD, lr=0.1)(net))
+for k in range(6):
+    g(wide_batch(k))
+assert copied(g) == (4 + 16 * 32 + 32) * 4, g.explain()  # the numbers, and the first layer, whose gradients one product makes
+
 # What the step does with a gradient besides goes on seeing it, and so does who keeps one.
 seen = []
 def watched(net):
