@@ -128,14 +128,17 @@ const prim::FusedSpec& losses_spec(const std::vector<DType>& inputs, DType resul
 // A kernel that has a thread for each target, which sees its logits one by one, makes losses, their
 // sum and gradients at once. That pays where there are so few that launches are most of the time;
 // the logits are operands by themselves, so that there may be only as many as a kernel takes beside
-// their gradients. The kernel that picks the logits of the targets stays: it checks them.
+// their gradients. On CPUs few more logits are more work than a kernel that goes along them. The
+// kernel that picks the logits of the targets stays: it checks them.
 constexpr int64_t kFewLogitTargets = 1024;
+constexpr int64_t kFewClassesOnCpu = 4;
 constexpr size_t kBesideLogits =
     4;  // target, loss, sum of weights, and lse or the incoming gradient
 
 bool has_few_logits(const Tensor& x, const Tensor& target, bool weighted) {
   const size_t classes = size_t(x.sizes()[class_dim(x)]);
   return x.numel() > 0 && target.numel() <= kFewLogitTargets &&
+         (!x.device().is_cpu() || int64_t(classes) <= kFewClassesOnCpu) &&
          2 * classes + kBesideLogits + size_t(weighted) <= size_t(prim::LoopNest::kMaxOperands);
 }
 
