@@ -257,7 +257,7 @@ class RowsWriter {
       if (!is(s, Kind::reduce, level) || stage.monoid != monoid) continue;
       for (size_t k = 0; k < stage.outputs.size(); ++k) {
         of.push_back({int(s), int(k)});
-        dtypes.push_back(stage.outputs[k].dtype);
+        dtypes.push_back(row_dtype(stage.outputs[k].dtype));  // as which they are read
       }
     }
     add(FusedStage::Kind::reduce,

@@ -224,12 +224,13 @@ std::optional<StagedCall> stages_of(const prim::RecordedCall& call, Buffers& buf
       break;
     case Primitive::fused: {
       // What is in a kernel decides in which order it reduces. Few rows are divided otherwise, but
-      // for short ones, which nothing divides.
-      constexpr int64_t kFewRows = 8, kShortRow = 2048;
+      // for a short one, which nothing divides. Longer ones are often of all rows of a loss, whose
+      // gradient would wait for all of it with what joins them, and could not be in bands.
+      constexpr int64_t kFewRows = 8, kShortRow = 64;
       const auto& a = *static_cast<const prim::FusedArgs*>(call.args());
       const int64_t rows = rows_of(a.space, ~0u << a.outer_rank);
       const int64_t count = numel_of(a.space);
-      if (!options.exact && (rows >= kFewRows || count <= kShortRow) && count > rows)
+      if (!options.exact && (rows >= kFewRows || (rows == 1 && count <= kShortRow)) && count > rows)
         s = staged(a, buffers);
       break;
     }

@@ -308,6 +308,17 @@ TEST(PlanJoins, RowsOfAFewElementsAreSeenOneByOne) {
   run_both({&pairs, 1}, kept, 1e-5);
 }
 
+TEST(PlanJoins, ExtremesOfSmallIntegersAreReadAsTheyAreKept) {
+  for (const DType dtype : {kUInt8, kInt16, kInt32, kInt64}) {
+    const Tensor numbers = (randn({12, 9}) * Scalar(9)).abs().to(dtype).to(test_device());
+    const auto choice = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+      const auto [low, high] = aminmax(in[0], 1);
+      return {where(low.lt(Scalar(3)), high, low)};
+    };
+    run_both({&numbers, 1}, choice, 0);
+  }
+}
+
 TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
   constexpr int64_t kTokens = 96, kWords = 512, kWidth = 16;
   for (const DType dtype : {kFloat32, kBFloat16}) {
@@ -338,7 +349,7 @@ TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
 
 TEST(PlanBands, BatchesAreDividedAsFarAsTheyCanBe) {
   // Three matrices, of which bands of a few rows would be parts.
-  const Tensor inputs[] = {input({3, 32, 8}), input({3, 8, 32}), input({3, 32, 8})};
+  const Tensor inputs[] = {input({3, 32, 16}), input({3, 16, 32}), input({3, 32, 16})};
   const auto attention = [](std::span<const Tensor> in) {
     return std::vector{matmul(matmul(in[0], in[1]).softmax(-1), in[2])};
   };

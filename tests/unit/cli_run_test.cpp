@@ -144,7 +144,7 @@ TEST_F(TrainingRun, KilledWithinAnEpochResumesBitEqual) {
   const SavedRun s(checkpoint);
   EXPECT_EQ(s.number("step"), 20);
   EXPECT_EQ(s.number("epoch"), 1);
-  EXPECT_EQ(s.number("within.seen"), 7 * 16);
+  EXPECT_EQ(s.number("rank.0.seen"), 7 * 16);
   o.after_step = nullptr;
   o.resume = true;
   EXPECT_EQ(train(o), 0);
