@@ -1,5 +1,6 @@
 // Sums of rows that are added to something else: added up there.
 #include <algorithm>
+#include <unordered_map>
 
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/plan.h"
@@ -47,12 +48,18 @@ void Plan::add_up_in_place(Buffers& buffers, const std::vector<bool>& zeros) {
     return step.call && step.call->primitive() == Primitive::fill && step.numbers.size() == 1 &&
            zeros[size_t(step.numbers[0])];
   };
+  // The first step that uses a buffer: zeros, of those that are looked for.
+  std::unordered_map<int, size_t> first_use;
+  for (size_t j = 0; j < uses.size(); ++j)
+    for (const Use& u : uses[j]) first_use.emplace(u.buffer, j);
   for (size_t k = 0; k < steps_.size(); ++k) {
     const PointwiseArgs* const sum = steps_[k].call ? sum_of_two(*steps_[k].call) : nullptr;
     for (size_t side = 0; sum && side < 2; ++side) {
       const View rows = sum->inputs[side], other = sum->inputs[1 - side], out = sum->outputs[0];
       const int b = buffers.of(rows), a = buffers.of(other);
       if (a < 0 || b < 0 || a == b || !buffers[a].temporary || !buffers[b].temporary) continue;
+      const auto begins = first_use.find(b);
+      if (begins == first_use.end() || !is_zero(steps_[begins->second])) continue;
       // Zeros, rows that are added, the sum; and the other one is there before.
       size_t fill = SIZE_MAX, first = SIZE_MAX;
       std::vector<size_t> added;

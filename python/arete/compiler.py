@@ -16,8 +16,8 @@ from typing import Any, Callable
 from arete import _C
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-# Options, with their values: graphs are used where they help.
-_OPTIONS = {"exact": (True, False), "skip": (True, False), "triton.cudagraphs": (True,)}
+# Options, with their values.
+_OPTIONS = {"exact": (True, False), "skip": (True, False)}
 _BACKENDS = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition", "onnxrt", "openxla", "tvm", "tensorrt")
 _STANCES = ("default", "force_eager")
 _stance = "default"
@@ -118,8 +118,8 @@ def _program_of(
     skip = bool(options.get("skip", mode == "reduce-overhead"))
     if disable:
         return None
-    exact = options.get("exact", getattr(set_by.get("arete._inductor.config"), "emulate_precision_casts", False))
-    exact = options.get("emulate_precision_casts", exact)
+    exact = options.get("exact", False) or options.get(
+        "emulate_precision_casts", getattr(set_by.get("arete._inductor.config"), "emulate_precision_casts", False))
     return _Program(bool(exact), fullgraph, _name_of(model), band, float(budget), skip)
 
 

@@ -532,8 +532,12 @@ int set_reversed_axes(PyObject* o, PyObject* value, void*) {
   return guarded(-1, [&] {
     Shape axes;
     if (!value || !to_ints(value, axes)) type_error("_reversed_axes must be a tuple of axes");
-    array_in(o)->reversed = 0;
-    for (const int64_t d : axes) array_in(o)->reversed |= uint32_t(1) << d;
+    uint32_t reversed = 0;
+    for (const int64_t d : axes) {
+      if (d < 0 || d >= 32) type_error("_reversed_axes must be a tuple of axes");
+      reversed |= uint32_t(1) << d;
+    }
+    array_in(o)->reversed = reversed;
     return 0;
   });
 }

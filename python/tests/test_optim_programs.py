@@ -185,6 +185,14 @@ def test_duplicates():
         assert [len(g["params"]) for o in optimizers for g in o.param_groups] == [3, 4, 1]
         ends.append([*w.tolist(), *v.tolist(), *(float(s["step"]) for s in optimizers[1].state.values())])
     assert ends[0] == pytest.approx(ends[-1], rel=1e-12) and ends[0][-2:] == [9.0, 3.0]
+    # A scaler's factor is taken off the gradient once.
+    w = arete.ones(1).requires_grad_()
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        o = arete.optim.SGD([w, w, w], lr=0.125)
+    scaler = arete.amp.GradScaler("cpu", init_scale=8)
+    scaler.scale(w.square().sum()).backward()
+    scaler.step(o)
+    assert w.tolist() == [0.25] and w.grad.tolist() == [2.0] and o._scaling is None
     w = arete.ones(2).requires_grad_()
     o = arete.optim.SGD([w])
     with pytest.raises(ValueError, match="Invalid learning rate"):

@@ -163,6 +163,17 @@ if rank == 0:
 assert f"{x.sum():.1f}" == f"{values(4, 6).sum():.1f}"
 assert isinstance(x.data, DTensor) and x.T.placements == (Shard(1), Shard(0)) and tuple(x.T.shape) == (6, 4)
 raises(RuntimeError, "", lambda: x @ x)
+alias = x
+for write in ("alias += 1", "alias *= 2", "arete.exp(x, out=x)", "arete.mm(x, x.T, out=x)", "arete.sum(x, out=x)", "arete.normal(x, 1.0)"):
+    raises(NotImplementedError, "no such operator on tensors that are spread over processes", lambda: exec(write, globals()))
+assert alias is x and x.tolist() == values(4, 6).tolist()
+half = distribute_tensor(arete.full((600, 30), 200.0).half(), line, [Shard(0)])
+assert half.mean().item() == 200 and half.mean(0).dtype == arete.float16
+raises(RuntimeError, "", lambda: half.int().mean())
+nothing = arete.addmm(distribute_tensor(arete.full((4, 4), float("nan")), mesh, [Replicate()] * 2), x, x.T, beta=0)
+assert close(nothing.full_tensor(), values(4, 6) @ values(4, 6).T)
+assert close(arete.mm(x, mat2=x.T).full_tensor(), nothing.full_tensor()) and x.sum(axis=0).full_tensor().shape == (6,)
+assert len(arete.where(x > 0)) == 2
 raises(ValueError, "different meshes", lambda: x @ distribute_tensor(values(6, 2), line, [Replicate()]))
 raises(NotImplementedError, "has no gradient", lambda: x @ values(6, 2).requires_grad_())
 """)

@@ -29,4 +29,5 @@ def scan(combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: boo
         found.append(_pytree.tree_flatten(y))
     if reverse:
         found.reverse()
-    return carry, _pytree.tree_unflatten([_ops.stack(list(part), 0) for part in zip(*[y for y, _ in found])], found[0][1])
+    stacked = [None if part[0] is None else _ops.stack(list(part), 0) for part in zip(*[y for y, _ in found])]
+    return carry, _pytree.tree_unflatten(stacked, found[0][1])

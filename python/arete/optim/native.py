@@ -120,6 +120,7 @@ class _Native(Optimizer):
     def _update_repeatedly(self) -> None:
         """Updates parameters that a group has several times as often, one update after the other: a single one takes all at a time."""
         given = rest = [group["params"] for group in self.param_groups]
+        scaling = self._scaling
         try:
             while any(rest):
                 later: list = []
@@ -129,7 +130,10 @@ class _Native(Optimizer):
                     later.append([p for p in params if first.pop(id(p), None) is None])
                 self._update()
                 rest = later
+                if scaling:  # which is taken off the gradients now
+                    self._scaling = scaling[0], scaling[1].new_ones(scaling[1].shape)
         finally:
+            self._scaling = scaling
             for group, params in zip(self.param_groups, given):
                 group["params"] = params
 

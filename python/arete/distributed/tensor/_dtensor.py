@@ -248,7 +248,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
         plain = _plain_name(name)
-        if plain in _OTHERS or _is_elementwise(plain):
+        if plain in _OTHERS or (_is_elementwise(plain) and (kwargs or {}).get("out") is None and (plain != "where" or len(args) > 1)):
             return _by_parts(func, plain, args, kwargs or {})
         return HANDLERS["anything else"](func, name, args, kwargs or {})
 

@@ -102,17 +102,23 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> DTensor:  # noqa: A002
     return product if bias is None else _summed(product) + bias
 
 
-def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> DTensor:  # noqa: A002
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> DTensor:  # noqa: A002
+    _refuse_out("addmm", out)
     product = _summed(_product(mat1, mat2))
     product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
     return product + (input if beta == 1 else input * beta)
 
 
 # ---- reductions
 
 
-def _reduction(name: str, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> DTensor:
-    x = _summed(x)
+def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,  # noqa: A002
+               keepdims: bool = False, out: Any = None) -> DTensor:
+    _refuse_out(name, out)
+    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
+    x = _summed(input)
     _check_regular(name, x)
     mesh, shape, n = x._spec.mesh, tuple(x.shape), x.dim()
     over = {d % n for d in ((dim,) if isinstance(dim, int) else dim)} if n and dim not in (None, (), []) else set(range(n))
@@ -138,7 +144,9 @@ def _reduction(name: str, x: Any, dim: Any = None, keepdim: bool = False, *, dty
         count = 1
         for d in dims:
             count *= shape[d]
-        part = local.sum(dims, keepdim=keepdim, **more) / count if n else local.mean(**more)
+        kind = _operators.empty(1, dtype=local.dtype, device="meta").mean(**more).dtype  # of integers there is none
+        wide = _C.float32 if kind in (_C.float16, _C.bfloat16) else kind
+        part = (local.sum(dims, keepdim=keepdim, dtype=wide) / count).to(kind) if n else local.mean(**more)
     elif is_sum:
         part = local.sum(dims, keepdim=keepdim, **more)
     else:
@@ -149,21 +157,39 @@ def _reduction(name: str, x: Any, dim: Any = None, keepdim: bool = False, *, dty
 # ---- anything else
 
 
-_OWN_NUMBERS = frozenset(("__setitem__", "requires_grad_", "register_hook", "backward", "set_", "share_memory_", "record_stream"))
+# What draws numbers by other operators.
+_DRAWS = frozenset(("normal", "svd_lowrank", "pca_lowrank", "gumbel_softmax"))
+_OWN_NUMBERS = frozenset(("__setitem__", "data_ptr", "requires_grad_", "register_hook", "backward", "set_",
+                           "share_memory_", "record_stream"))
+
+
+_IN_PLACE = frozenset(f"__i{name}__" for name in (
+    "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift".split()))
+
+
+def _refusal(name: str) -> Exception:
+    return NotImplementedError(f"{name}: there is no such operator on tensors that are spread over processes; take to_local() or "
+                               "full_tensor(), or give the module to parallelize_module or fully_shard")
+
+
+def _refuse_out(name: str, out: Any) -> None:
+    if out is not None:
+        raise _refusal(f"{name} with out=")
 
 
 def _is_random(name: str) -> bool:
     try:
         return bool(_C._record_facts(name)["random"])
     except KeyError:
-        return "dropout" in name or name.startswith("rand")
+        return name in _DRAWS or "dropout" in name or name.startswith("rand")
 
 
 def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
     """The function of whole tensors, which each process gathers: results are whole, too, and the same in all processes."""
-    if name in _OWN_NUMBERS or (name.endswith("_") and not name.endswith("__")) or _is_random(name) or kwargs.get("out") is not None:
-        raise NotImplementedError(f"{name}: there is no such operator on tensors that are spread over processes; take to_local() or "
-                                  "full_tensor(), or give the module to parallelize_module or fully_shard")
+    in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    if name in _OWN_NUMBERS or in_place or _is_random(name) or kwargs.get("dropout_p"):
+        raise _refusal(name)
+    _refuse_out(name, kwargs.get("out"))
     leaves, form = _pytree.tree_flatten((args, kwargs))
     spread = [a for a in leaves if isinstance(a, DTensor)]
     mesh = spread[0]._spec.mesh
@@ -208,7 +234,19 @@ def _norm(name: str) -> Callable:
     return handler
 
 
-HANDLERS.update({name: _product for name in ("matmul", "__matmul__", "mm", "bmm", "mv")})
+def _product_of(second: str) -> Callable:
+    """A product under the names of an operator's arguments."""
+
+    def handler(input: Any, *args: Any, out: Any = None, **kwargs: Any) -> DTensor:  # noqa: A002
+        _refuse_out("matmul", out)
+        (other,) = args or (kwargs.pop(second),)
+        return _product(input, other)
+
+    return handler
+
+
+HANDLERS.update({name: _product_of(second) for name, second in (
+    ("matmul", "other"), ("__matmul__", "other"), ("mm", "mat2"), ("bmm", "mat2"), ("mv", "vec"))})
 HANDLERS["anything else"] = on_whole_tensors
 # A text is of this process' part, so that one process may print alone.
 HANDLERS["__format__"] = lambda x, spec: format(x.item(), spec) if spec and x.dim() == 0 else format(repr(x), spec)
