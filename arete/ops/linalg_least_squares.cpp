@@ -69,7 +69,8 @@ void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p)
   const Tensor inverse = arete::where(kept, values.reciprocal(), 0).unsqueeze(-1);
   const bool widens = inverse.numel() * right.size(-1) > right.numel();  // tolerances' batches
   const Tensor scaled = widens ? right * inverse : call_over(std::move(right), "mul", {inverse});
-  if (!is_complex(a.dtype())) return run_product(scaled.mT(), left.mT(), out[0], p, Tensor(), false);
+  if (!is_complex(a.dtype()))
+    return run_product(scaled.mT(), left.mT(), out[0], p, Tensor(), false);
   p.copy({view_of(out[0]), view_of(matmul(adjoint(scaled), adjoint(left)))});
 }
 double pinv_flops(const Call& c) { return factorization_flops(c) * 22; }

@@ -55,7 +55,8 @@ struct alignas(2 * sizeof(T)) complex {
   friend T abs(const complex& z) { return hypot(z.re_, z.im_); }
   friend T arg(const complex& z) { return atan2(z.im_, z.re_); }
   friend complex exp(const complex& z) {
-    const T half = exp(z.re_ / 2);  // twice, since exp(re) may leave the range where a part does not
+    const T half =
+        exp(z.re_ / 2);  // twice, since exp(re) may leave the range where a part does not
     if (isinf(half * half))
       return {times(half, times(half, cos(z.im_))), times(half, times(half, sin(z.im_)))};
     const T e = exp(z.re_);
