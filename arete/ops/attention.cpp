@@ -204,7 +204,7 @@ bool is_of_library(const Tensor& q, const Tensor& k, const Tensor& v) {
 // give no gradient of a mask.
 bool is_own_size(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
   constexpr int64_t kLargest = 128;
-  const int64_t smallest = q.dtype() == kFloat32 ? 8 : 1;
+  const int64_t smallest = q.dtype() == kFloat32 ? 8 : 1;  // as has_own_kernel() of the backend
   return q.size(-1) >= smallest && q.size(-1) <= kLargest && v.size(-1) <= kLargest &&
          q.numel() != 0 && k.numel() != 0 && v.numel() != 0 &&
          !(mask.defined() && mask.requires_grad() && is_grad_enabled());

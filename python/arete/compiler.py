@@ -313,7 +313,7 @@ def assume_constant_result(fn: Any) -> Any:
     return fn
 
 
-def nested_compile_region(fn: Any = None, options: Any = None) -> Any:
+def nested_compile_region(fn: Any = None) -> Any:
     """Marks a function that occurs often, so that a compiler shall translate it once: gives the function, whose plans are found again.
 
     >>> arete.compiler.nested_compile_region(len) is len

@@ -52,27 +52,6 @@ size_t kernel_number(const ScatterArgs& a, bool wide) {
 constexpr size_t kKernelNumbers = 6 * kNumDTypes * 2;
 uint64_t factors_of(const ScatterArgs& a) { return a.factors ? address_of(a.factors.data) : 0; }
 
-/// Sums of products whose index and factor are the same along a dimension of the nest.
-void scatter_repeated(CudaBackend& backend, CUstream stream, const ScatterArgs& args,
-                      const indexing::ScatterArgs& scatter, const prim::LoopNest& nest,
-                      size_t dim) {
-  indexing::ScatterRepeatedArgs a;
-  a.scatter = scatter;
-  a.scatter.walk = indexing::make_walk(indexing::without_dim(nest, dim));
-  a.count = nest.sizes[dim];
-  a.src_step = nest.operands[0].strides[dim];
-  a.out_step = nest.operands[2].strides[dim];
-  const bool wide = !nest.fits_32bit();
-  static KernelTable<kNumDTypes * 2> kernels;
-  const Kernel& k = kernels.get(backend, size_t(args.out.dtype) * 2 + wide, [&] {
-    return indexing::scatter_repeated_source(args.out.dtype, wide);
-  });
-  backend.launch(k,
-                 {blocks_for(a.scatter.walk.count, indexing::kThreads),
-                  blocks_for(a.count, indexing::kRepeated)},
-                 {indexing::kThreads}, 0, stream, a);
-}
-
 void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs& args) {
   const Target target(args);
   const prim::LoopNest nest = target.plan(args, false);
@@ -85,8 +64,6 @@ void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs&
   a.size = target.size;
   a.step = target.step;
   a.error = error_sink(backend, args.op, args.dim);
-  if (const size_t dim = args.factors ? indexing::repeated_dim(nest) : 0; dim > 0)
-    return scatter_repeated(backend, stream, args, a, nest, dim);
   const bool wide = !nest.fits_32bit();
   if (are_few(args)) {
     const bool equal = is_integer(args.out.dtype) && args.src.strides[0] == 0;

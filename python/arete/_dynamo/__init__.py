@@ -39,9 +39,9 @@ def mark_static(t: Any, index: Any = None) -> None:
     """
 
 
-def optimize(backend: Any = "inductor", *, nopython: bool = False, disable: bool = False, dynamic: bool | None = None,
-             **_: Any) -> Callable[[Any], Any]:
-    """The older spelling of arete.compile(backend=..., fullgraph=nopython).
+def optimize(backend: Any = "inductor", *, nopython: bool = False, disable: bool = False,
+             dynamic: bool | None = None) -> Callable[[Any], Any]:
+    """The older spelling of arete.compile(backend=..., fullgraph=nopython). There are no guards to pass functions for.
 
     >>> arete._dynamo.optimize("inductor")(lambda x: x + 1)(arete.ones(1))
     tensor([2.])

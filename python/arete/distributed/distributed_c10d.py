@@ -572,7 +572,8 @@ class _CoalescingManager:
 @contextlib.contextmanager
 def _coalescing_manager(group: Optional[ProcessGroup] = None, device: Any = None,
                         async_ops: Optional[bool] = False) -> Iterator[_CoalescingManager]:
-    """A block of calls that may become one message. Each is one here, in their order; with `async_ops` the block's wait() is theirs."""
+    """A block of calls that may become one message. Each is one here, in their order and by its own group, so that `group` and `device`
+    have nothing to say; with `async_ops` the block's wait() is theirs."""
     manager = _CoalescingManager()
     yield manager
     if not async_ops:

@@ -102,27 +102,6 @@ SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t wid
   return walks;
 }
 
-size_t repeated_dim(const prim::LoopNest& nest) {
-  constexpr int64_t kMost = 65535 * kRepeated;  // of a launch
-  size_t longest = 0;
-  for (size_t d = 1; d < size_t(nest.rank); ++d)
-    if (nest.operands[1].strides[d] == 0 && nest.sizes[d] <= kMost &&
-        (longest == 0 || nest.sizes[d] > nest.sizes[longest]))
-      longest = d;
-  return longest;
-}
-
-prim::LoopNest without_dim(const prim::LoopNest& nest, size_t dim) {
-  prim::LoopNest others = nest;
-  const auto leave_out = [&](auto& of_dims) {
-    std::shift_left(of_dims.begin() + ptrdiff_t(dim), of_dims.begin() + nest.rank, 1);
-  };
-  leave_out(others.sizes);
-  for (auto& o : others.operands) leave_out(o.strides);
-  --others.rank;
-  return others;
-}
-
 KernelSource gather_source(size_t bytes, bool wide) {
   return kernel("index.cuh", "gather_" + std::to_string(bytes) + suffix(wide), "GatherArgs",
                 std::string("gather<") + word(bytes) + ", " + integer(wide) + ">");
@@ -145,12 +124,6 @@ KernelSource scatter_source(ScatterMode mode, DType dtype, bool wide, bool facto
 KernelSource scatter_set_source(size_t bytes, bool wide) {
   return kernel("scatter.cuh", "scatter_set_" + std::to_string(bytes) + suffix(wide), "ScatterArgs",
                 std::string("scatter<") + word(bytes) + ", OpSet, " + integer(wide) + ", false>");
-}
-
-KernelSource scatter_repeated_source(DType dtype, bool wide) {
-  const std::string type = storage_name(dtype);
-  return kernel("scatter.cuh", "scatter_repeated_" + type + suffix(wide), "ScatterRepeatedArgs",
-                "scatter_repeated<" + type + ", " + integer(wide) + ">");
 }
 
 KernelSource scatter_few_source(DType dtype, bool wide, bool equal) {
@@ -283,7 +256,6 @@ std::vector<KernelSource> index_samples() {
       }
       if (dtype == kFloat32 || dtype == kFloat64) {
         out.push_back(scatter_source(ScatterMode::add, dtype, wide, true));
-        out.push_back(scatter_repeated_source(dtype, wide));
         out.push_back(scatter_sorted_source(ScatterMode::add, dtype, wide, true));
       }
       if (has_few(dtype, 1)) out.push_back(scatter_few_source(dtype, wide, false));

@@ -43,11 +43,6 @@ int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes);
 /// All strips as one walk, and what columns are left over.
 SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width);
 
-/// The longest dimension of a scatter's walk, but the innermost one, along which all elements have
-/// one index (operand 1), for scatter_repeated; 0 if there is none.
-size_t repeated_dim(const prim::LoopNest& nest);
-prim::LoopNest without_dim(const prim::LoopNest& nest, size_t dim);
-
 struct ErrorSink {
   uint64_t record, op;
   int64_t dim;
@@ -70,10 +65,6 @@ struct ScatterArgs {
   uint64_t src, index, out, factors;
   int64_t size, step;
   ErrorSink error;
-};
-struct ScatterRepeatedArgs {
-  ScatterArgs scatter;
-  int64_t count, src_step, out_step;
 };
 struct ScatterKeysArgs {
   Walk walk;
@@ -105,8 +96,6 @@ struct AddRowsArgs {
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
 inline constexpr int64_t kThreads = 256, kElementsPerBlock = 1024;
-/// Elements that share an index in scatter_repeated.
-inline constexpr int64_t kRepeated = 8;
 /// Shared memory of scatter_few.
 inline constexpr int64_t kFewBytes = 16384;
 /// Entries after which add_rows cuts a sum (Note [Pieces of long runs] in device/add_rows.cuh).
@@ -119,9 +108,6 @@ KernelSource take_rows_source(size_t bytes, bool wide);
 /// Modes other than set, for dtypes that has_atomic() names. `factors`: of add, f32 and f64 only.
 KernelSource scatter_source(prim::ScatterMode mode, DType dtype, bool wide, bool factors = false);
 KernelSource scatter_set_source(size_t bytes, bool wide);
-/// Sums of products whose index and factor are the same along a dimension, f32 and f64: kRepeated
-/// elements of it for each thread.
-KernelSource scatter_repeated_source(DType dtype, bool wide);
 /// Additions to a vector of few elements (has_few): i32, i64, f32 or f64. `equal`: all add one
 /// number, i32 or i64, and each block handles less than 2^31 of them.
 KernelSource scatter_few_source(DType dtype, bool wide, bool equal);

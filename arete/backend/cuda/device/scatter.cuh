@@ -274,37 +274,6 @@ DEVICE void scatter(const ScatterArgs& a) {
   }
 }
 
-struct ScatterRepeatedArgs {
-  ScatterArgs scatter;  // its walk without the dimension along which index and factors are the same
-  i64 count, src_step, out_step;  // of that dimension; steps in bytes
-};
-
-constexpr int kRepeatedItems = 8;
-
-/// Sums of products whose index and factor serve several elements: a thread looks them up once for
-/// kRepeatedItems of these, blockIdx.y says which.
-template <class T, class I>
-DEVICE void scatter_repeated(const ScatterRepeatedArgs& r) {
-  const ScatterArgs& a = r.scatter;
-  const I i = I(blockIdx.x) * kGatherThreads + threadIdx.x;
-  if (i >= I(a.walk.count)) return;
-  const Offsets<I> offsets = offsets_of(a.walk, i);
-  const T factor = factor_at<T>(a.factors, offsets.at[1]);
-  const i64 index = *at_byte<const i64>(a.index, offsets.at[1]);
-  i64 position;
-  if (factor == T(0) || !resolve_index(index, a.size, a.error, &position)) return;
-  const i64 first = i64(blockIdx.y) * kRepeatedItems, left = r.count - first;
-  const u64 src = a.src + u64(i64(offsets.at[0]) + first * r.src_step),
-            out = a.out + u64(i64(offsets.at[2]) + position * a.step + first * r.out_step);
-  T values[kRepeatedItems];
-#pragma unroll
-  for (int k = 0; k < kRepeatedItems; ++k)
-    if (k < left) values[k] = *at_byte<const T>(src, k * r.src_step);
-#pragma unroll
-  for (int k = 0; k < kRepeatedItems; ++k)
-    if (k < left) Atomic<T, OpAdd>::run(at_byte<T>(out, k * r.out_step), values[k] * factor);
-}
-
 /// Additions to few destinations (a.size of them, at most kFewBytes / sizeof(S)): blocks sum in
 /// shared memory, in copies that neighbouring lanes have of their own, since elements of one
 /// destination wait for each other. kEqual: src is one number, whose occurrences are counted in S.

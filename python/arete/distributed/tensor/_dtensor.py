@@ -338,6 +338,26 @@ def _check_regular(name: str, x: DTensor) -> None:
         raise NotImplementedError(f"{name}: the tensor's parts are parts of what tensor parallelism has left; take full_tensor()")
 
 
+def check_plain(name: str, a: Any) -> None:
+    """NotImplementedError for a plain tensor whose gradient nobody would sum."""
+    if isinstance(a, _Tensor) and not isinstance(a, DTensor) and a.requires_grad and _C.is_grad_enabled():
+        raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; make it one by "
+                                  "DTensor.from_local()")
+
+
+def spread_over(a: Any, mesh: DeviceMesh) -> DTensor:
+    """A plain tensor, which is the same in all processes, as a DTensor."""
+    return a if isinstance(a, DTensor) else DTensor._of(a, Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(a.shape)))
+
+
+def operand(x: DTensor, wanted: Sequence[Placement], places: Sequence[Placement]) -> Any:
+    """This process' part of what lies as `wanted` for a result that lies as `places`; where that is in parts and this is whole, its
+    gradient is the sum of all parts'."""
+    mesh, own = x._spec.mesh, x.redistribute(x._spec.mesh, wanted).to_local()
+    sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(wanted, places)) if isinstance(q, Shard) and isinstance(p, Replicate)]
+    return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
+
+
 def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     """The function of the parts that each process has. Plain tensors are the same in all processes, and have no gradient. Tensors that lie
     otherwise than the first that is in parts come to lie as it does; terms of sums are added first."""
@@ -346,9 +366,8 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     if any(x._spec.mesh != mesh for x in spread):
         raise ValueError(f"{name}: the tensors are on different meshes")
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
-    if any(a.requires_grad and _C.is_grad_enabled() for a in tensors if not isinstance(a, DTensor)):
-        raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; "
-                                  "make it one by DTensor.from_local()")
+    for a in tensors:
+        check_plain(name, a)
 
     def mapped(of: Callable) -> Any:
         return func(*map(of, args), **{k: of(v) for k, v in kwargs.items()})
@@ -376,10 +395,7 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
                 wanted.append(a._spec.placements[d] if isinstance(p, Shard) else Replicate())
             else:
                 wanted.append(Shard(at) if at >= 0 and a.shape[at] != 1 else Replicate())
-        its = a if isinstance(a, DTensor) else DTensor._of(a, Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(a.shape)))
-        own = its.redistribute(mesh, wanted).to_local()
-        sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(wanted, places)) if isinstance(q, Shard) and isinstance(p, Replicate)]
-        return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
+        return operand(spread_over(a, mesh), wanted, places)
 
     return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(whole.shape)))
 

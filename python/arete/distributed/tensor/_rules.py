@@ -7,23 +7,10 @@ from typing import Any, Callable
 
 from ... import _C, _operators
 from ...utils import _pytree
-from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _OfAllParts, _Tensor
+from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _Tensor, check_plain, operand, spread_over
 from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["on_whole_tensors"]
-
-
-def _spread_like(a: Any, mesh: Any) -> DTensor:
-    """A plain tensor, which is the same in all processes, as a DTensor."""
-    if isinstance(a, DTensor):
-        return a
-    return DTensor._of(a, Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(a.shape)))
-
-
-def _check_plain(name: str, a: Any) -> None:
-    if isinstance(a, _Tensor) and not isinstance(a, DTensor) and a.requires_grad and _C.is_grad_enabled():
-        raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; make it one by "
-                                  "DTensor.from_local()")
 
 
 # ---- products
@@ -67,8 +54,8 @@ def _product(a: Any, b: Any) -> DTensor:
     """a @ b: rows of a, columns of b, batches of both or terms of their sums in different processes, as they lie."""
     mesh = (a if isinstance(a, DTensor) else b)._spec.mesh
     for x in (a, b):
-        _check_plain("matmul", x)
-    a, b = _spread_like(a, mesh), _spread_like(b, mesh)
+        check_plain("matmul", x)
+    a, b = spread_over(a, mesh), spread_over(b, mesh)
     if a._spec.mesh != mesh or b._spec.mesh != mesh:
         raise ValueError("matmul: the tensors are on different meshes")
     meta = _operators.matmul(*(_operators.empty(tuple(x.shape), dtype=x.dtype, device="meta") for x in (a, b)))
@@ -81,13 +68,8 @@ def _product(a: Any, b: Any) -> DTensor:
         # Terms of sums are kept along one dimension of the mesh only where nothing is in parts along another.
         agreed = [(Replicate(),) * 3 if isinstance(p[2], Partial) else p for p in agreed]
         places = tuple(p[2] for p in agreed)
-    locals_ = []
-    for i, x in enumerate((a, b)):
-        wanted = tuple(p[i] for p in agreed)
-        own = x.redistribute(mesh, wanted).to_local()
-        sums = [mesh.get_group(d) for d, p in enumerate(wanted) if isinstance(p, Replicate) and isinstance(places[d], Shard)]
-        locals_.append(_OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own)
-    return DTensor._of(_operators.matmul(*locals_), Spec(mesh, places, _C.Size(meta.shape)))
+    parts = [operand(x, tuple(p[i] for p in agreed), places) for i, x in enumerate((a, b))]
+    return DTensor._of(_operators.matmul(*parts), Spec(mesh, places, _C.Size(meta.shape)))
 
 
 def _summed(x: DTensor) -> DTensor:
@@ -159,10 +141,8 @@ def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *,
 
 # What draws numbers by other operators.
 _DRAWS = frozenset(("normal", "svd_lowrank", "pca_lowrank", "gumbel_softmax"))
-_OWN_NUMBERS = frozenset(("__setitem__", "data_ptr", "requires_grad_", "register_hook", "backward", "set_",
-                           "share_memory_", "record_stream"))
-
-
+# What is done to a tensor itself, of which a whole one would be another.
+_OF_ITSELF = frozenset(("__setitem__", "register_hook", "backward", "record_stream"))
 _IN_PLACE = frozenset(f"__i{name}__" for name in (
     "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift".split()))
 
@@ -187,7 +167,7 @@ def _is_random(name: str) -> bool:
 def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
     """The function of whole tensors, which each process gathers: results are whole, too, and the same in all processes."""
     in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
-    if name in _OWN_NUMBERS or in_place or _is_random(name) or kwargs.get("dropout_p"):
+    if name in _OF_ITSELF or in_place or _is_random(name) or kwargs.get("dropout_p"):
         raise _refusal(name)
     _refuse_out(name, kwargs.get("out"))
     leaves, form = _pytree.tree_flatten((args, kwargs))
@@ -196,9 +176,9 @@ def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> An
     for a in leaves:
         if isinstance(a, DTensor) and a._spec.mesh != mesh:
             raise ValueError(f"{name}: the tensors are on different meshes")
-        _check_plain(name, a)
+        check_plain(name, a)
     args, kwargs = _pytree.tree_unflatten([a.full_tensor() if isinstance(a, DTensor) else a for a in leaves], form)
-    return _pytree.tree_map(lambda y: _spread_like(y, mesh) if isinstance(y, _Tensor) else y, func(*args, **kwargs))
+    return _pytree.tree_map(lambda y: spread_over(y, mesh) if isinstance(y, _Tensor) else y, func(*args, **kwargs))
 
 
 def _whole_weight(a: Any) -> Any:
