@@ -761,3 +761,14 @@ def test_plans_for_any_sizes(device, monkeypatch):
     assert largest(t) == m.abs().max() and arete.equal(largest(m, axis=0), m.abs().amax(0))
     assert arete.equal(statements(m, m[0], 2.0), arete.where(m > 0, m * 2, m[0]))
     assert float(statements(arete.tensor(2.0, device=device), arete.tensor(1.0, device=device), 4.0)) == 8
+
+
+def test_threads_have_one_element_where_statements_may_end_them():
+    """Written out, by a macro, by an option, or by functions that count threads."""
+    def alone(operation, preamble="", options=()):
+        return ElementwiseKernel("float32 x", "float32 y", operation, "k", preamble=preamble, options=options)._alone
+
+    assert alone("if (x > 0) return; y = x;") and alone("y = threadIdx.x;")
+    assert alone("if (x > 0) SKIP; y = x;", "#define SKIP return") and alone("if (x > 0) SKIP; y = x;", options=["-DSKIP=return"])
+    assert alone("y = at();", "__device__ int at() { return blockIdx.x; }")
+    assert not alone("if (x > 0) { y = twice(x); } else { y = 0; }", "__device__ float twice(float x) { return 2 * x; }")

@@ -50,7 +50,9 @@ class ElementwiseKernel:
         self.in_params, self.out_params = (parameters(t, _RESERVED) for t in (in_params, out_params))
         self.operation, self.name, self.preamble, self.reduce_dims = operation, name, preamble, reduce_dims
         self.no_return, self.return_tuple, self.loop_prep, self.after_loop = no_return, return_tuple, loop_prep, after_loop
-        self._defined = "\n".join([preamble, *(f"#define {o[2:]}" for o in options if o.startswith("-D"))])
+        # Whether a thread may have one element only.
+        defined = "\n".join([preamble, *(f"#define {o[2:]}" for o in options if o.startswith("-D"))])
+        self._alone = bool(_ALONE.search(loop_prep + operation + after_loop) or _HIDDEN.search(defined))
         self.options, self.__doc__ = tuple(options), doc or type(self).__doc__
         if not name.isidentifier():
             raise ValueError(f"the name of a kernel must be an identifier, not {name!r}")
@@ -212,8 +214,7 @@ class ElementwiseKernel:
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays + new, types, len(sizes), checked)
-        alone = device.type != "cuda" or _ALONE.search(self.loop_prep + self.operation + self.after_loop) or _HIDDEN.search(self._defined)
-        most = 2**31 - 1 if alone else max(_THREADS // block_size, 1)
+        most = max(_THREADS // block_size, 1) if device.type == "cuda" and not self._alone else 2**31 - 1
         # With any number of elements in one row: Note [Prepared launches].
         even = (self.reduce_dims or len(shape) == 1) and all(
             b.is_contiguous() and (p.raw or tuple(b.shape) == shape and shape != ()) for p, b in listed if isinstance(b, Tensor))
