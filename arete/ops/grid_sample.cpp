@@ -157,6 +157,34 @@ SmallVector<Layout, 3> position_layouts(const Tensor& grid) {
   return layouts;
 }
 
+// The same as (images, points): of a copy where the points of a grid are not equally far apart.
+class PointRows {
+ public:
+  PointRows(prim::Primitives& p, const Tensor& grid, int64_t points)
+      : sizes_{grid.size(0), points} {
+    prim::View all = view_of(grid);
+    const size_t last = size_t(grid.dim()) - 1;
+    bool even = true;
+    for (size_t d = last - 1; d-- > 1;)
+      even &= grid.size(int64_t(d)) == 1 ||
+              all.strides[d] == all.strides[d + 1] * grid.size(int64_t(d) + 1);
+    if (!even) all = dense_.emplace(p, grid, grid.dtype()).view();
+    strides_ = {all.strides[0], all.strides[last - 1]};
+    for (int64_t k = grid.size(-1); k-- > 0;) {
+      prim::View& v = views_.emplace_back(all);
+      v.data += k * all.strides[last] * int64_t(size_of(all.dtype));
+      v.sizes = sizes_, v.strides = strides_;
+    }
+  }
+  PointRows(const PointRows&) = delete;
+  std::span<const prim::View> views() const { return {views_.data(), views_.size()}; }
+
+ private:
+  Shape sizes_, strides_;
+  std::optional<DenseView> dense_;
+  SmallVector<prim::View, 3> views_;
+};
+
 // The operands of sampling_spec and slopes_spec: points are rows, channels their elements.
 class SamplingCall {
  public:
@@ -269,44 +297,26 @@ const OpRecord& spread_grid_op =
           p.fill({.out = sums, .value = {.f = 0}});
           if (values.numel() > 0) {
             const int64_t points = numel_of(grid.sizes().subspan(1)) / grid.size(-1);
-            const Shape each{batch, channels, points}, strides{channels * points, points, 1},
-                same{points, 0, 1};
+            const Shape of_values{batch, channels, points}, strides{channels * points, points, 1};
             const DenseView dense(p, values, work);
             prim::View src = dense.view();
-            src.sizes = each, src.strides = strides;
-            const Shape of_points(grid.sizes().subspan(0, grid.sizes().size() - 1));
-            const prim::ScratchView index(p, kInt64, of_points), weights(p, work, of_points);
-            const auto repeated = [&](prim::View v) {
-              v.sizes = each, v.strides = same;
-              return v;
-            };
-            const SmallVector<Layout, 3> layouts = position_layouts(grid);
-            SmallVector<prim::View, 3> positions;
-            for (const Layout& l : layouts) positions.push_back(view_of(grid, l));
-            const prim::View results[] = {index.view(), weights.view()};
+            src.sizes = of_values, src.strides = strides;
+            const PointRows positions(p, grid, points);
+            const DType places = positions_of_image(plane);
             auto params = size_params(spatial, contiguous_strides(spatial));
-            const int64_t per_dim = s.mode == GridMode::bicubic    ? 4
-                                    : s.mode == GridMode::bilinear ? 2
-                                                                   : 1;
-            int64_t combinations = 1;
-            for (size_t d = 0; d < spatial.size(); ++d) combinations *= per_dim;
-            const size_t numbers = params.size();
-            params.resize(numbers + spatial.size());
-            for (int64_t k = 0; k < combinations; ++k) {
-              int64_t rest = k;
-              for (size_t d = spatial.size(); d-- > 0; rest /= per_dim)
-                params[numbers + d] = {.i = rest % per_dim};
-              p.pointwise({.program = &tap_program(grid.dtype(), s),
-                           .inputs = {positions.data(), positions.size()},
-                           .outputs = results,
-                           .params = {params.data(), params.size()}});
+            const expr::Program& taps = taps_program(grid.dtype(), places, s);
+            const bool by_number = taps.params().size() > params.size();
+            if (by_number) params.push_back({.i = 0});
+            for (int64_t k = 0; k < (by_number ? s.taps_per_dim() : 1); ++k) {
+              if (by_number) params.back() = {.i = k};
               p.scatter({.out = sums,
-                         .index = repeated(index.view()),
                          .src = src,
                          .dim = 2,
                          .mode = prim::ScatterMode::add,
                          .op = "grid_sample",
-                         .factors = repeated(weights.view())});
+                         .places = &taps,
+                         .inputs = positions.views(),
+                         .params = {params.data(), params.size()}});
             }
           }
           if (!wide) return;

@@ -80,14 +80,6 @@ std::vector<Tap> taps_of(const expr::Value& position, const expr::Value& n, cons
   add(base + 1.0, order ? one : beyond, slope);
   return taps;
 }
-std::vector<std::vector<Tap>> taps_of(std::span<const expr::Value> positions,
-                                      std::span<const expr::Value> sizes, const GridSampling& s) {
-  std::vector<std::vector<Tap>> taps;
-  for (size_t d = 0; d < positions.size(); ++d)
-    taps.push_back(taps_of(positions[d], sizes[d], s, s.orders[d]));
-  return taps;
-}
-
 // Note [Taps by points]
 // All channels of a point share its taps. Sampling is thus a fused kernel whose rows are points and
 // whose elements are channels: a first stage makes row values of the taps along each dimension,
@@ -103,7 +95,7 @@ class TapRows {
   /// Of each dimension the places come first, then the weights, then those of its slopes if there
   /// are any (see GridSampling::along). `positions` to `steps`: what the first stage reads.
   TapRows(const GridSampling& s, bool slopes) : spatial_(s.orders.size()) {
-    per_dim_ = s.mode == GridMode::bicubic ? 4 : s.mode == GridMode::bilinear ? 2 : 1;
+    per_dim_ = size_t(s.taps_per_dim());
     for (size_t d = 0; d < spatial_; ++d)
       has_slopes_[d] = slopes && !s.along(spatial_ - 1 - d).is_zero();
   }
@@ -249,34 +241,58 @@ const prim::FusedSpec& slopes_spec(DType dtype, DType positions, const GridSampl
   });
 }
 
-const expr::Program& tap_program(DType dtype, const GridSampling& s) {
+const expr::Program& taps_program(DType dtype, DType positions, const GridSampling& s) {
   using expr::Type;
   using expr::Value;
   static auto& cache = *new expr::ProgramCache;  // used until exit
   const size_t spatial = s.orders.size();
-  std::vector<Type> params(spatial, expr::work_type(dtype));
-  params.insert(params.end(), 2 * spatial, Type::i64);
-  return cache.get(s.key(dtype), std::vector<DType>(spatial, dtype), params,
-                   {kInt64, expr::work_dtype(dtype)}, [&](std::span<const Value> v) {
-                     const auto sizes = v.subspan(spatial), steps = sizes.subspan(spatial),
-                                numbers = steps.subspan(spatial);
-                     const auto taps = taps_of(v.subspan(0, spatial), sizes.subspan(0, spatial), s);
-                     Value at, weight;
-                     for (size_t d = 0; d < spatial; ++d) {
-                       Value index, w;
-                       for (size_t k = 0; k < taps[d].size(); ++k) {
-                         const Tap& t = taps[d][k];
-                         const Value here = numbers[d] == double(k);
-                         const Value its = where(t.exists, t.weight, 0.0);
-                         index = k ? where(here, t.index, index) : t.index;
-                         w = k ? where(here, its, w) : its;
-                       }
-                       const Value place = cast(index, Type::i64) * steps[d];
-                       at = d ? at + place : place;
-                       weight = d ? weight * w : w;
-                     }
-                     return std::vector{at, weight};
-                   });
+  int64_t count = 1;
+  for (size_t d = 0; d < spatial; ++d) count *= s.taps_per_dim();
+  const bool by_number = count > kMostTaps;
+  if (by_number) count /= s.taps_per_dim();
+  std::vector<Type> params = SamplingStages::params(dtype, positions, spatial);
+  if (by_number) params.push_back(Type::i64);
+  std::vector<DType> results;
+  for (int64_t k = 0; k < count; ++k)
+    results.insert(results.end(), {kInt64, expr::work_dtype(dtype)});
+  return cache.get(
+      s.key(dtype) << 1 | uint64_t(positions == kInt32), std::vector<DType>(spatial, dtype), params,
+      results, [&](std::span<const Value> v) {
+        const auto sizes = v.subspan(spatial, spatial), steps = v.subspan(2 * spatial, spatial);
+        struct Part {
+          Value place, weight;
+        };
+        std::vector<Part> all;
+        for (size_t d = 0; d < spatial; ++d) {
+          std::vector<Part> along;
+          for (const Tap& t : taps_of(cast(v[d], expr::work_type(dtype)), sizes[d], s, s.orders[d]))
+            along.push_back(
+                {cast(t.index, steps[d].type()) * steps[d], where(t.exists, t.weight, 0.0)});
+          if (d == 0 && by_number) {
+            for (size_t k = 1; k < along.size(); ++k) {
+              const Value here = v.back() == double(k);
+              along[0] = {where(here, along[k].place, along[0].place),
+                          where(here, along[k].weight, along[0].weight)};
+            }
+            along.resize(1);
+          }
+          if (d == 0) {
+            all = std::move(along);
+            continue;
+          }
+          std::vector<Part> products;
+          for (const Part& a : all)
+            for (const Part& b : along)
+              products.push_back({a.place + b.place, a.weight * b.weight});
+          all = std::move(products);
+        }
+        std::vector<Value> taps;
+        for (const Part& t : all) {
+          taps.push_back(cast(t.place, Type::i64));
+          taps.push_back(t.weight);
+        }
+        return taps;
+      });
 }
 
 }  // namespace arete::ops

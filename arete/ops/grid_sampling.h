@@ -17,6 +17,9 @@ struct GridSampling {
   bool align;
   Shape orders;
 
+  int64_t taps_per_dim() const {
+    return mode == GridMode::bicubic ? 4 : mode == GridMode::bilinear ? 2 : 1;
+  }
   bool is_zero() const {
     const int64_t degree = mode == GridMode::bicubic ? 3 : mode == GridMode::bilinear ? 1 : 0;
     return std::any_of(orders.begin(), orders.end(), [&](int64_t o) { return o > degree; });
@@ -45,9 +48,12 @@ const prim::FusedSpec& sampling_spec(DType dtype, DType positions, const GridSam
 const prim::FusedSpec& slopes_spec(DType dtype, DType positions, const GridSampling& s);
 /// What places in images of so many elements are counted in: 32 bits are faster where they do.
 DType positions_of_image(int64_t elements);
-/// Inputs: a position in each spatial dimension. Parameters as above, then the number of a tap
-/// along each dimension. Results: where that tap is in its plane, and its weight, 0 where there is
-/// none.
-const expr::Program& tap_program(DType dtype, const GridSampling& s);
+/// Taps that one call of a program of taps has at most.
+inline constexpr int64_t kMostTaps = 8;
+/// For scatter: of each tap beside a point its place in its plane and its weight, 0 where there is
+/// none. Inputs: a position in each spatial dimension. Parameters: sizes and steps as above; then,
+/// where the mode has more than kMostTaps taps, the number along the first dimension of those that
+/// a call has.
+const expr::Program& taps_program(DType dtype, DType positions, const GridSampling& s);
 
 }  // namespace arete::ops

@@ -298,9 +298,13 @@ enum class ScatterMode : uint8_t { set, add, mul, min, max };
 /// factors (optional; `add` and dtypes of real numbers that computing is done in only: f32, f64):
 /// what is added is the product with them. They have the dtype of out and lie as index does, with
 /// its strides; what a factor of 0 belongs to is left out.
-/// places (optional; `add`; out and src have one dimension, and there are no factors): there is no
-/// index, which is what this program gives, one i64 of [0, elements of out), of `inputs`: vectors
-/// as long as src, or tables as in PointwiseArgs.
+/// places (optional; `add`, without factors): there is no index, which is what this program gives
+/// of `inputs`. If out and src have one dimension, one i64 of [0, elements of out), and inputs are
+/// vectors as long as src, or tables as in PointwiseArgs. If they have three, out (images,
+/// channels, elements) and src (images, channels, points), both contiguous and of f32 or f64, then
+/// dim is 2, inputs are (images, points), and it gives for some taps, at most 8, an i64 of [0,
+/// elements) and a factor in out's dtype each: out[i, c, place] += src[i, c, point] * factor, if
+/// that is not 0.
 struct ScatterArgs {
   View out, index, src;
   int dim;

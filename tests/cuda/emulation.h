@@ -184,4 +184,17 @@ T exchange(T v, int mask) {
   return args.out;
 }
 
+/// __shfl_up_sync.
+template <class T>
+T shuffle_up(T v, int by) {
+  struct Args {
+    T in, out;
+    int by;
+  } args{v, v, by};
+  Block::together<Args>(args, [](Args* const(&lanes)[32]) {
+    for (int t = lanes[0]->by; t < 32; ++t) lanes[t]->out = lanes[t - lanes[t]->by]->in;
+  });
+  return args.out;
+}
+
 }  // namespace arete::emulation

@@ -155,6 +155,65 @@ TEST(Scatter, ToPlacesThatAProgramComputes) {
         }
 }
 
+// Many small planes, which GPUs put in order in shared memory, few large ones, and more points than
+// are stored at a time.
+TEST(Scatter, ToTapsThatAProgramComputes) {
+  std::mt19937_64 rng(6);
+  struct Case {
+    int64_t images, channels, points, plane;
+  };
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    const DType inputs[] = {kFloat32, dtype}, results[] = {kInt64, dtype, kInt64, dtype};
+    const expr::Type params[] = {expr::Type::i64};
+    const expr::ProgramPtr taps = expr::trace(
+        [&](std::span<const expr::Value> v) {
+          const expr::Value k = cast(v[0], expr::Type::i64);
+          return std::vector{k, v[1], v[2] - 1 - k, where(v[1] > 1.0, 2.0 - v[1], v[1] * 0.0)};
+        },
+        inputs, params, results);
+    for (const Case& c : {Case{1, 1, 1, 1}, Case{2, 5, 130, 1000}, Case{900, 3, 70, 40},
+                          Case{1, 2, 40000, 300}, Case{3, 21, 7, 9}, Case{1, 70, 9, 3000},
+                          Case{40, 1, 2000, 2000}, Case{2, 0, 3, 4}, Case{2, 3, 0, 4}})
+      for (const bool deterministic : {false, true}) {
+        const ModesGuard guard;
+        modes().deterministic = deterministic;
+        const Shape rows{c.images, c.points}, values{c.images, c.channels, c.points},
+            planes{c.images, c.channels, c.plane};
+        GuardedBuffer out(dtype, planes), src(dtype, values),
+            place(kFloat32, Layout(rows, IntList{2 * c.points + 3, 2})),
+            factor(dtype, Layout(rows, IntList{1, c.images}));
+        out.fill_random(rng, -2, 2);
+        src.fill_random(rng, -2, 2);
+        place.fill_random(rng, 0, int(c.plane) - 1);
+        factor.fill_random(rng, 0, 3);
+        std::vector<double> expected;
+        for (IndexWalk w(planes); w; ++w) expected.push_back(out.get(*w));
+        for (IndexWalk w(values); w; ++w) {
+          const Shape row{(*w)[0], (*w)[2]};
+          const int64_t k = int64_t(place.get(row));
+          const double f = factor.get(row), v = src.get(*w);
+          double* const plane = expected.data() + ((*w)[0] * c.channels + (*w)[1]) * c.plane;
+          plane[k] += v * f;
+          plane[c.plane - 1 - k] += v * (f > 1 ? 2 - f : 0);
+        }
+        const prim::View views[] = {place.view(), factor.view()};
+        const expr::Literal number{.i = c.plane};
+        backend_under_test().scatter({.out = out.view(),
+                                      .src = src.view(),
+                                      .dim = 2,
+                                      .mode = ScatterMode::add,
+                                      .places = taps.get(),
+                                      .inputs = views,
+                                      .params = {&number, 1}});
+        ASSERT_TRUE(out.guards_intact());
+        size_t at = 0;
+        for (IndexWalk w(planes); w; ++w, ++at)
+          ASSERT_EQ(out.get(*w), expected[at])
+              << name_of(dtype) << " " << c.images << " images of " << c.points << " points";
+      }
+  }
+}
+
 TEST(Scatter, IndexOutOfRangeWritesNothingOutside) {
   for (int64_t bad : {int64_t(3), int64_t(-4), INT64_MAX, INT64_MIN}) {
     GuardedBuffer out(kFloat32, Shape{3}), index(kInt64, Shape{2}), src(kFloat32, Shape{2});

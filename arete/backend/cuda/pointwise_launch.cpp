@@ -25,7 +25,7 @@ const PointwiseKernels::Variant& PointwiseKernels::find(CudaBackend& backend,
                                                         PointwiseShape shape) {
   const uint64_t key = uint64_t(shape.uniform) << 32 | uint64_t(backend.context().ordinal()) << 16 |
                        uint64_t(shape.long_table) << 15 | uint64_t(shape.paired) << 14 |
-                       uint64_t(shape.rank) << 8 | uint64_t(shape.vector) << 2 |
+                       uint64_t(shape.rank) << 8 | uint64_t(shape.vector) << 3 |
                        uint64_t(shape.kind);
   const Variant* head = variants_.load(std::memory_order_acquire);
   for (const Variant* v = head; v; v = v->next)
@@ -139,6 +139,70 @@ bool launch_counts(CudaBackend& backend, const prim::ScatterArgs& args, CUstream
   void* arguments[] = {slots.data(), nullptr};
   launch_raw(backend.context(), *v.kernel, Dim3{unsigned(blocks)}, Dim3{unsigned(kCountThreads)}, 0,
              stream, arguments);
+  return true;
+}
+
+bool launch_taps(CudaBackend& backend, const prim::ScatterArgs& args, CUstream stream) {
+  if (args.context.deterministic || args.places->tables() != 0) return false;
+  PointwiseKernels& kernels = kernels_of(*args.places);
+  const ElementCode& code = kernels.code();
+  const int64_t taps = code.n_outputs / 2;
+  indexing::TapTarget t{};
+  t.src = address_of(args.src.data);
+  t.out = address_of(args.out.data);
+  t.images = args.src.sizes[0], t.channels = args.src.sizes[1], t.points = args.src.sizes[2];
+  t.plane = args.out.sizes[2];
+  const int64_t points = t.images * t.points;
+  if (points == 0 || t.channels == 0 || t.plane == 0) return true;
+
+  const int64_t processors = backend.limits().multiprocessors;
+  const auto share_of = [&](int64_t parts) { return (t.channels + parts - 1) / parts; };
+  const auto parts_of = [&](int64_t share) { return (t.channels + share - 1) / share; };
+  // Blocks that have a plane each pay where several of them fit, there is one for every
+  // multiprocessor, and elements mostly have taps. Channels go to several blocks, of eight or more,
+  // if there would be too few.
+  const int64_t bytes = indexing::tap_lists_bytes(t.plane, t.points * taps, args.out.dtype);
+  const int64_t list_parts = std::clamp<int64_t>(2 * processors / t.images, 1, parts_of(8));
+  PointwiseShape shape;
+  Dim3 grid, block;
+  size_t shared = 0;
+  if (bytes <= backend.limits().shared_per_block &&
+      2 * (bytes + 1024) <= backend.limits().shared_per_multiprocessor &&
+      t.plane <= 4 * t.points * taps && t.images <= INT32_MAX &&
+      t.channels <= INT32_MAX / t.plane && t.images * list_parts >= processors) {
+    shape.kind = Kind::tap_lists;
+    t.share = share_of(list_parts);
+    t.of_plane = indexing::make_divisor(t.plane);
+    const int64_t rounds = (t.points + indexing::kTapListThreads - 1) / indexing::kTapListThreads,
+                  each = (t.points + rounds - 1) / rounds;
+    grid = {unsigned(t.images), unsigned(parts_of(t.share))};
+    block = {unsigned(std::max<int64_t>(64, (each + 31) / 32 * 32))};
+    shared = size_t(bytes);
+  } else {
+    shape.kind = Kind::taps;
+    if (points <= INT32_MAX)
+      t.of_points = indexing::make_divisor(t.points);
+    else
+      t.of_points.value = 0;
+    // Threads have all channels of a point, unless that leaves a GPU waiting for them.
+    const int64_t wanted = 2 * processors * backend.limits().threads_per_multiprocessor / points;
+    t.share = std::max(share_of(std::clamp<int64_t>(wanted, 1, parts_of(4))), share_of(65535));
+    grid = {blocks_for(points, indexing::kTapThreads), unsigned(parts_of(t.share))};
+    block = {unsigned(indexing::kTapThreads)};
+  }
+  Slots slots;
+  for (int k = 0; k < code.n_outputs; ++k) add_operand(slots, nullptr);
+  for (const prim::View& v : args.inputs) add_operand(slots, v.data);
+  add_params(slots, args.params);
+  for (size_t k = 0; k < args.inputs.size(); ++k)
+    for (const int64_t stride : args.inputs[k].strides)
+      slots.push_back(uint64_t(stride * code.bytes[size_t(code.n_outputs) + k]));
+  const size_t head = slots.size();
+  slots.resize(head + sizeof t / sizeof(uint64_t));
+  std::memcpy(slots.data() + head, &t, sizeof t);
+  void* arguments[] = {slots.data(), nullptr};
+  launch_raw(backend.context(), *kernels.find(backend, shape).kernel, grid, block, shared, stream,
+             arguments);
   return true;
 }
 

@@ -51,6 +51,9 @@ void launch_linear(CudaBackend& backend, PointwiseKernels& kernels,
 /// few integers, all of which have one number added.
 bool launch_counts(CudaBackend& backend, const prim::ScatterArgs& args, CUstream stream);
 
+/// A scatter to the taps of points, in any order. False where an order is asked for.
+bool launch_taps(CudaBackend& backend, const prim::ScatterArgs& args, CUstream stream);
+
 /// The kernels of a program.
 PointwiseKernels& kernels_of(const expr::Program& program);
 

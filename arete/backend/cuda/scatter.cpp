@@ -151,7 +151,10 @@ void CudaBackend::scatter(const ScatterArgs& args) {
     return scatter(prim::Addressed(args).args());
   }
   if (args.places) {
-    if (!launch_counts(*this, args, enter(args))) prim::scatter_to_stored_places(*this, args);
+    const CUstream stream = enter(args);
+    const bool done = args.out.rank() == 3 ? launch_taps(*this, args, stream)
+                                           : launch_counts(*this, args, stream);
+    if (!done) prim::scatter_to_stored_places(*this, args);
     return;
   }
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);

@@ -10,8 +10,8 @@
 
 namespace arete::cuda::indexing {
 
-// The structs mirror device/index.cuh, device/scatter.cuh and device/add_rows.cuh; addresses are
-// numbers of 64 bits.
+// The structs mirror device/index.cuh, device/scatter.cuh, device/taps.cuh and device/add_rows.cuh;
+// addresses are numbers of 64 bits.
 struct Divisor {
   uint32_t value = 1, magic = 1, shift = 0, unused = 0;
 };
@@ -93,6 +93,16 @@ struct AddRowsArgs {
   int32_t mean;
   uint64_t counts, top, piece_tops;
 };
+
+struct TapTarget {
+  uint64_t src, out;
+  int64_t images, channels, points, plane, share;
+  Divisor of_points, of_plane;
+};
+/// Threads of a block that adds at taps, and the most of one that sums them up in lists.
+inline constexpr int kTapThreads = 256, kTapListThreads = 512;
+/// Shared memory of the latter.
+int64_t tap_lists_bytes(int64_t plane, int64_t taps, DType dtype);
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
 inline constexpr int64_t kThreads = 256, kElementsPerBlock = 1024;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "arete/backend/cuda/codegen/emit.h"
+#include "arete/backend/cuda/codegen/index.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
@@ -195,17 +196,25 @@ class Writer {
       case Kind::counts:
         name_ += "_counts";
         break;
+      case Kind::taps:
+        name_ += "_taps";
+        break;
+      case Kind::tap_lists:
+        name_ += "_tap_lists";
+        break;
     }
     name_ += "_x" + number(shape.vector);
   }
 
   KernelSource source() {
-    const bool counts = shape_.kind == Kind::counts;
-    text_ = std::string("#include \"") + (counts ? "count" : "pointwise") + ".cuh\"\n" +
-            code_.function + "struct Args {\n";
+    const char* header = "pointwise.cuh";
+    std::string bounds = number(kPointwiseThreads);
+    if (shape_.kind == Kind::counts) header = "count.cuh", bounds = number(kCountThreads) + ", 2";
+    if (has_taps()) header = "taps.cuh";
+    if (shape_.kind == Kind::tap_lists) bounds = number(indexing::kTapListThreads);
+    text_ = std::string("#include \"") + header + "\"\n" + code_.function + "struct Args {\n";
     members();
-    text_ += "};\nextern \"C\" __global__ void __launch_bounds__(" +
-             (counts ? number(kCountThreads) + ", 2" : number(kPointwiseThreads)) + ") " + name_ +
+    text_ += "};\nextern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + name_ +
              "(const __grid_constant__ Args a) {\n";
     switch (shape_.kind) {
       case Kind::linear:
@@ -220,12 +229,17 @@ class Writer {
       case Kind::counts:
         count();
         break;
+      case Kind::taps:
+      case Kind::tap_lists:
+        taps();
+        break;
     }
     text_ += "}\n";
     return {name_, std::move(text_)};
   }
 
  private:
+  bool has_taps() const { return shape_.kind == Kind::taps || shape_.kind == Kind::tap_lists; }
   bool is_output(int k) const { return k < code_.n_outputs; }
   bool is_uniform(int k) const {
     return code_.is_table(k) || (!is_output(k) && (shape_.uniform >> (k - code_.n_outputs) & 1));
@@ -259,6 +273,10 @@ class Writer {
     }
     if (multi) line(1, "u32 first[" + capacity + "], used, chunk;");
     if (shape_.kind == Kind::counts) line(1, "CountTarget target;");
+    if (has_taps()) {
+      line(1, "i64 step[" + number(code_.operands() - code_.n_outputs) + "][2];");
+      line(1, "TapTarget target;");
+    }
   }
 
   // Pointers to the operands but tables, `base` elements on: d0, d1, ...
@@ -406,6 +424,23 @@ class Writer {
       line(1, "}");
     }
     line(1, "counter.finish();");
+  }
+
+  void taps() {
+    const bool lists = shape_.kind == Kind::tap_lists;
+    const std::string count = number(code_.n_outputs / 2), factor = type(1);
+    if (lists) line(1, "extern __shared__ __align__(16) char shared[];");
+    line(1, "const auto find = [&](i64 image, i64 point, i64(&place)[" + count + "], " + factor +
+                "(&factor)[" + count + "]) {");
+    line(2, "element(" + call_arguments(code_, [&](int k) {
+              if (is_output(k)) return (k % 2 ? "factor[" : "place[") + number(k / 2) + "]";
+              const std::string step = "a.step[" + number(k - code_.n_outputs) + "]";
+              return input("*at_byte<const " + type(k) + ">(u64(a.data[" + number(k) +
+                           "]), image * " + step + "[0] + point * " + step + "[1])");
+            }) + ");");
+    line(1, "};");
+    line(1, std::string(lists ? "sum" : "add") + "_at_taps<" + factor + ", " + count +
+                ">(a.target, find" + (lists ? ", shared" : "") + ");");
   }
 
   void strided() {

@@ -47,9 +47,11 @@ ElementCode fill_code(int bytes);
 // in a table.
 // counts   the program's one result is a place, and is counted instead of stored: see
 // device/count.cuh. Inputs are as in linear; the blocks together take all of them in turn.
+// taps     the program's results are pairs of a place and a factor: Note [Taps] in device/taps.cuh.
+//          tap_lists is for small planes.
 // The kernels' only argument is a struct whose layout the functions below describe.
 struct PointwiseShape {
-  enum class Kind : uint8_t { linear, strided, multi, counts } kind = Kind::linear;
+  enum class Kind : uint8_t { linear, strided, multi, counts, taps, tap_lists } kind = Kind::linear;
   int vector = 1;           // elements; a power of two
   int unroll = 1;           // vectors of a thread
   int rank = 1;             // strided only
@@ -75,6 +77,10 @@ inline constexpr int64_t kMostCounted = 8192;  // places
 /// Threads of a block of counts, two of which fit on a multiprocessor.
 inline constexpr int kCountThreads = 512;
 
+/// Arguments of taps and tap_lists: void* data[operands], those of outputs unused; ParamSlot
+/// params[n_params]; i64 step[inputs][2], in bytes, from one image and from one point to the next;
+/// indexing::TapTarget.
+///
 /// Arguments of strided: void* data[operands]; ParamSlot params[n_params]; u32 total; then for each
 /// of the `rank` dimensions u32 size, all magic, all shift; i32 stride[operands][rank], in bytes.
 ///

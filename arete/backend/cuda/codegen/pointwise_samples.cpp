@@ -149,6 +149,20 @@ std::vector<KernelSource> pointwise_samples() {
     add(all, places, {.kind = Kind::counts, .vector = int(16 / size_of(t))});
     add(all, places, {.kind = Kind::counts, .vector = 1, .uniform = 1});
   }
+  // Taps: of inputs of one type, with factors of the other.
+  for (const DType t : {kFloat32, kFloat64, kBFloat16})
+    for (const Kind kind : {Kind::taps, Kind::tap_lists}) {
+      const DType factor = t == kFloat64 ? t : kFloat32;
+      add(all,
+          element_code(*expr::trace(
+              [](std::span<const Value> v) {
+                const Value x = expr::to_float(v[0]), at = floor(x), k = expr::cast(at, Type::i64);
+                const Value rest = (x - at) * expr::to_float(v[1]);
+                return std::vector<Value>{k, 1.0 - rest, k + v[2], rest};
+              },
+              std::array{t, t}, std::array{Type::i64}, std::array{kInt64, factor, kInt64, factor})),
+          {.kind = kind, .vector = 1});
+    }
   // Neither inputs nor parameters.
   expr::Builder constant;
   const Value one = constant.constant(Type::f32, 1.5);
