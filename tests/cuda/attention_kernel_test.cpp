@@ -69,7 +69,8 @@ inline uint32_t pack_pair(float low, float high, bf16) {
 }
 inline float fast_exp2(float x) { return std::exp2(x); }
 
-#include "arete/backend/cuda/device/attention.cuh"
+#include "arete/backend/cuda/device/attention_backward.cuh"
+#include "arete/backend/cuda/device/attention_forward.cuh"
 
 }  // namespace device
 
@@ -153,8 +154,8 @@ void check(const Case& c) {
 #ifdef ARETE_SANITIZED
   GTEST_SKIP() << "sanitizers do not know of fibers";
 #endif
-  typedef device::Attention<T, kDim, kValueDim, kWarps, kRowTiles, kColumns, kMask, kCausal,
-                            kDropout, kVector, kSplit>
+  typedef device::Attention<device::AttentionShape<T, kDim, kValueDim, kWarps, kRowTiles, kColumns,
+                                                   kMask, kCausal, kDropout, kVector, kSplit>>
       Kernel;
   std::mt19937 random(5);
   const int gap = kVector ? 16 / int(sizeof(T)) : 1, kv_heads = c.heads / c.group;

@@ -2,9 +2,9 @@
 //
 // Note [Which attention on the GPU]
 // cuDNN has half types without masks and dropout. What it does not take or refuses goes to the
-// kernels of device/attention.cuh: f32, masks, dropout, heads of any size up to 128. f64, larger
-// heads, gradients of masks and calls that say how many scores to store are made of products and a
-// softmax, in bands (Note [Attention in bands]).
+// kernels of device/attention_tiles.cuh: f32, masks, dropout, heads of any size up to 128. f64,
+// larger heads, gradients of masks and calls that say how many scores to store are made of products
+// and a softmax, in bands (Note [Attention in bands]).
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -82,13 +82,15 @@ KernelSource attention_source(const AttentionKernel& k) {
   const auto flag = [](bool v) { return v ? ", true" : ", false"; };
   const AttentionKernel::Layout l = k.layout();
   const std::string pass = kPasses[int(k.pass)], name = "attention_" + pass;
-  std::string type = std::string("Attention<") + storage_name(k.dtype);
+  std::string type = std::string("Attention<AttentionShape<") + storage_name(k.dtype);
   for (int n : {k.dim, k.value_dim, l.warps, l.row_tiles, l.columns})
     type += ", " + std::to_string(n);
   type += std::string(", AttentionMask::") + kMasks[int(k.mask)] + flag(k.causal) +
           ", AttentionDropout::" + kDropouts[int(k.dropout)] + flag(k.vector) +
-          flag(k.dtype == kFloat32 && !k.tf32) + ">";
-  return {name, "#include \"attention.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
+          flag(k.dtype == kFloat32 && !k.tf32) + ">>";
+  const char* header = k.pass == AttentionKernel::Pass::forward ? "forward" : "backward";
+  return {name, std::string("#include \"attention_") + header +
+                    ".cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
                     std::to_string(k.threads()) + ", " + std::to_string(l.blocks) + ") " + name +
                     "(const __grid_constant__ AttentionArgs a) {\n"
                     "  extern __shared__ __align__(16) char shared[];\n  typedef " +

@@ -1,4 +1,4 @@
-// Kernels of attention on tensor cores. See device/attention.cuh.
+// Kernels of attention on tensor cores. See device/attention_tiles.cuh.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace arete::cuda {
 
-/// The argument of these kernels; mirrors device/attention.cuh.
+/// The argument of these kernels; mirrors device/attention_tiles.cuh.
 struct AttentionMatrix {
   const void* data;
   int64_t batch, head, row;
