@@ -411,6 +411,38 @@ TEST(AddRows, InRuns) {
         }
 }
 
+// GPUs cut long runs where there are few, and leave them to a warp where there are many.
+TEST(AddRows, ManyLongRunsAreSummedAsFewAre) {
+  constexpr int64_t kRows = 10000, kRun = 300, kSome = 500, kSources = 64;
+  std::mt19937_64 rng(8);
+  GuardedBuffer src(kFloat32, Shape{kSources, 1}), source(kInt64, Shape{kRows * kRun});
+  src.fill([&](IntList) { return double(rng() % 100000) / 77777; });
+  for (int64_t i = 0; i < kRows * kRun; ++i)
+    source.set_at<int64_t>(Shape{i}, int64_t(rng() % kSources));
+  using Runs = prim::AddRowsArgs::Runs;
+  for (const Runs what : {Runs::sum, Runs::mean, Runs::max}) {
+    GuardedBuffer all(kFloat32, Shape{kRows, 1}), parts(kFloat32, Shape{kRows, 1});
+    const auto sum = [&](GuardedBuffer& to, int64_t first, int64_t rows) {
+      const Shape of_out{rows, 1}, of_source{rows * kRun};
+      prim::View out = to.view(), from = source.view();
+      out.data += first * int64_t(sizeof(float)), out.sizes = of_out;
+      from.data += first * kRun * int64_t(sizeof(int64_t)), from.sizes = of_source;
+      backend_under_test().add_rows(
+          {.out = out, .index = {}, .src = src.view(), .source = from, .run = kRun, .what = what});
+    };
+    sum(all, 0, kRows);
+    for (int64_t r = 0; r < kRows; r += kSome) sum(parts, r, kSome);
+    ASSERT_TRUE(all.guards_intact() && parts.guards_intact());
+    EXPECT_EQ(all.values(), parts.values());
+    double first = 0;
+    for (int64_t i = 0; i < kRun; ++i) {
+      const double x = src.get(Shape{source.at<int64_t>(Shape{i}), 0});
+      first = what == Runs::max ? std::max(first, x) : first + x / (what == Runs::mean ? kRun : 1);
+    }
+    EXPECT_NEAR(all.get(Shape{0, 0}), first, 1e-5 * first);
+  }
+}
+
 TEST(AddRows, MaximaOfRuns) {
   std::mt19937_64 rng(7);
   constexpr double kNan = 99;  // stands for it in comparisons

@@ -102,8 +102,12 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
     a.mean = args.what == Runs::mean;
     const bool maxima = args.what == Runs::max;
     a.top = args.top ? address_of(args.top.data) : 0;
-    // Another launch is worth it only for runs that take a warp long.
-    const bool may_cut = n > 2 * indexing::kPiece && (args.begins || args.run > indexing::kPiece);
+    // Another launch is worth it only for runs that take a warp long, where a warp for each and for
+    // its columns would not fill the GPU anyway (of runs that are not equally long one may be all).
+    const bool are_many = rows * a.slices >= int64_t(limits().multiprocessors) *
+                                                 limits().threads_per_multiprocessor / 32;
+    const bool may_cut =
+        n > 2 * indexing::kPiece && (args.begins || (args.run > indexing::kPiece && !are_many));
     std::optional<Scratch> piece_counts, piece_tops;
     if (may_cut) {
       make_partial();

@@ -7,7 +7,8 @@
 // of one piece begins with the row of out and goes back there. Longer runs (a padding token) leave
 // the sums of their pieces in scratch memory, and add_row_pieces adds those up in order. All
 // depends on the data alone, so results are the same from run to run. Runs that are given as such
-// (add_runs) are cut in the same way. Slots of scratch memory:
+// (add_runs) are cut in the same way, or if all are equally long and there are enough for the GPU,
+// a warp sums the pieces of one and needs no scratch memory. Slots of it:
 // within kPiece consecutive entries at most one run of several pieces begins (slot 2 w + 1 for
 // window w), and at most one other piece of such runs (slot 2 w).
 #pragma once
@@ -348,6 +349,7 @@ struct RunSum {
   C sum;
   DEVICE RunSum none() { return {C::zero()}; }
   __device__ __forceinline__ void add(const C& c, i64, bool) { C::add(sum, c); }
+  __device__ __forceinline__ void join(const RunSum& behind) { C::add(sum, behind.sum); }
   /// As slot `slot` of the pieces.
   __device__ __forceinline__ void save(const AddRowsArgs& a, i64 slot, i64 column, i64 left) const {
     C::save(reinterpret_cast<typename C::S*>(a.partial) + slot * a.width + column, left, sum);
@@ -385,6 +387,11 @@ struct RunMax {
     if (!counts) return;
 #pragma unroll
     for (int k = 0; k < C::kCount; ++k) take(k, c.v[k], from);
+  }
+  __device__ __forceinline__ void join(const RunMax& behind) {
+#pragma unroll
+    for (int k = 0; k < C::kCount; ++k)
+      if (behind.row[k] >= 0) take(k, behind.most.v[k], behind.row[k]);
   }
   __device__ __forceinline__ void save_rows(u64 to, i64 at, i64 left) const {
 #pragma unroll
@@ -448,9 +455,9 @@ DEVICE void add_entries(const AddRowsArgs& a, const T* src, i64 left, i64 begin,
 }
 
 /// out[r, :] = what the entries of run r come to (RunSum, RunMax), in order: a warp for each run
-/// and slice of columns. Where there is scratch memory, runs are cut as in Note [Pieces of long
-/// runs]: further warps, one for each window, take pieces behind the first one, and add_run_pieces
-/// puts them together.
+/// and slice of columns. Sums are made in pieces as in Note [Pieces of long runs]. Where there is
+/// scratch memory further warps, one for each window, take those behind the first one, and
+/// add_run_pieces puts them together; else one warp takes them in turn, to the same bits.
 template <class R>
 DEVICE void add_runs(const AddRowsArgs& a) {
   typedef typename R::C C;
@@ -478,8 +485,12 @@ DEVICE void add_runs(const AddRowsArgs& a) {
   const bool active = left > 0;  // idle lanes still take part in exchanges
   R result = R::none();
   i64 counted = 0;
-  add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, left, begin, end, result,
-              counted);
+  for (; begin < end; begin += kPiece) {
+    R piece = R::none();
+    add_entries(a, reinterpret_cast<const T*>(a.src) + column * a.src_step, left, begin,
+                begin + kPiece < end ? begin + kPiece : end, piece, counted);
+    result.join(piece);
+  }
   if (cut && a.mean && slice == 0 && lane == 0) reinterpret_cast<i64*>(a.counts)[slot] = counted;
   if (!active) return;
   if (cut)
