@@ -116,9 +116,8 @@ void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim)
                        std::to_string(k) + " does not match the shape of the indexed tensor " +
                        to_string(e.base.sizes()) + " at index " + std::to_string(self_dim + k)));
   if (mask.dim() == 0) e.base = e.base.unsqueeze(dim);
-  const Tensor flat = flat_nonzero(mask.dim() == 0 ? mask.reshape({1}) : mask);
   if (mask.dim() <= 1) {
-    e.tensors.push_back({dim++, flat, true});
+    e.tensors.push_back({dim++, flat_nonzero(mask.dim() == 0 ? mask.reshape({1}) : mask), true});
     return;
   }
   // The mask's dimensions as one, if the memory allows.
@@ -127,10 +126,11 @@ void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim)
   merged[size_t(dim)] = mask.numel();
   if (view(e.base.layout(), merged)) {
     e.base = e.base.view(merged);
-    e.tensors.push_back({dim++, flat, true});
+    e.tensors.push_back({dim++, flat_nonzero(mask), true});
     return;
   }
-  for (const Tensor& t : coordinates(flat, mask.sizes())) e.tensors.push_back({dim++, t});
+  const Tensor positions = nonzero(mask);
+  for (int64_t k = 0; k < mask.dim(); ++k) e.tensors.push_back({dim++, positions.select(1, k)});
 }
 
 Expression parse(const Tensor& self, const std::vector<Index>& indices, bool writing) {

@@ -102,6 +102,21 @@ void check_mask(const char* op, const Tensor& mask) {
                   .got(describe(mask)));
 }
 
+Tensor positions_of_true(const Tensor& mask);
+
+// A record, since masks are index expressions, which are no operators, too: who writes calls down
+// sees that the positions depend on the mask.
+const OpRecord& flat_nonzero_op =
+    define("flat_nonzero(Tensor self) -> Tensor")
+        .doc("Row-major positions of the elements that are not zero.")
+        .surface(Surface::internal)
+        .for_files()
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          return {positions_of_true(is_mask(x) ? x : x.ne(Scalar(0)))};
+        })
+        .dtypes({kBool, kInt64, kFloat32});
+
 // The data decide the size, so a reference is all there is to compare with.
 const OpRecord& nonzero_op =
     define("nonzero(Tensor self) -> Tensor")
@@ -272,24 +287,21 @@ const OpRecord& masked_scatter_op =
         })
         .in_place();
 
-}  // namespace
-
-Tensor flat_nonzero(const Tensor& self) {
+Tensor positions_of_true(const Tensor& mask) {
   ARETE_CHECK(
-      !self.is_meta(),
+      !mask.is_meta(),
       DeviceError("nonzero",
                   "the number of elements depends on the data, which meta tensors do not have")
-          .got(describe(self)));
-  const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
-  prim::Primitives& p = target(self.device());
+          .got(describe(mask)));
+  prim::Primitives& p = target(mask.device());
   const int64_t n = mask.numel();
   // Of a large mask the number first: on a GPU it is better to wait twice than to take eight times
   // the memory, and on the CPU counting costs less than a copy of the positions.
-  const int64_t large = self.device().is_cpu() ? 1 << 12 : 1 << 20;
+  const int64_t large = mask.device().is_cpu() ? 1 << 12 : 1 << 20;
   if (n >= large) {
     const NoGradGuard no_grad;
     const int64_t count = count_nonzero(mask).item<int64_t>();
-    const Tensor out = empty_tensor({count}, kInt64, self.device());
+    const Tensor out = empty_tensor({count}, kInt64, mask.device());
     if (count > 0) p.compact({view_of(mask), view_of(out)});
     return out;
   }
@@ -297,18 +309,22 @@ Tensor flat_nonzero(const Tensor& self) {
   const int64_t count = [&] {
     // On a GPU the host waits for the number.
     std::optional<tracing::HostScope> traced;
-    if (!self.device().is_cpu())
-      traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::to_host, "nonzero", self.device(),
+    if (!mask.device().is_cpu())
+      traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::to_host, "nonzero", mask.device(),
                                         sizeof(int64_t), true});
     return p.compact({view_of(mask), found.view()});
   }();
-  const Tensor out = empty_tensor({count}, kInt64, self.device());
+  const Tensor out = empty_tensor({count}, kInt64, mask.device());
   prim::View part = found.view();
   const Shape length{count};
   part.sizes = length;
   p.copy({view_of(out), part});
   return out;
 }
+
+}  // namespace
+
+Tensor flat_nonzero(const Tensor& self) { return call(flat_nonzero_op, {self}); }
 
 }  // namespace ops
 

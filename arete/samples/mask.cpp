@@ -29,6 +29,25 @@ const Attached masked_fill_op =
             return at(c.tensor(1), i) != 0 ? c.scalar(2).to_double() : at(c.tensor(0), i);
           })};
         });
+const Attached flat_nonzero_op = attach("flat_nonzero")
+                                     .no_gradient_test()
+                                     .samples([](SampleMaker& m) -> std::vector<Sample> {
+                                       return {{{m.make({3, 4}, 0, 2)}, "matrix"},
+                                               {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
+                                               {{m.make({5000}, 0, 2)}, "long"},
+                                               {{m.make({0, 2})}, "empty"}};
+                                     })
+                                     .reference([](const Call& c) -> std::vector<Tensor> {
+                                       const Tensor& x = c.tensor(0);
+                                       std::vector<double> v;
+                                       int64_t position = 0;
+                                       for_each_index(x.sizes(), [&](const Shape& i) {
+                                         if (at(x, i) != 0) v.push_back(double(position));
+                                         ++position;
+                                       });
+                                       const int64_t n = int64_t(v.size());
+                                       return {from_values(v, {n}, kInt64)};
+                                     });
 const Attached nonzero_op = attach("nonzero")
                                 .no_gradient_test()
                                 .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -51,7 +51,12 @@ int tensor_assign(PyObject* o, PyObject* index, PyObject* value) {
     if (!value) type_error("Tensor does not support deleting items");
     Tensor& t = tensor_of(o);
     const std::vector<Index> indices = index_from(index, t);
-    t.index_put_(indices, values_for(t, value));
+    // A number where a mask holds needs no positions, and so no look at the mask.
+    Scalar s;
+    if (indices.size() == 1 && !is_tensor(value) && to_scalar(value, s) && !s.is_complex())
+      t.index_put_({indices[0]}, s);
+    else
+      t.index_put_(indices, values_for(t, value));
     return 0;
   });
 }

@@ -172,6 +172,42 @@ def test_values_are_not_looked_at():
     assert arete.jit.trace(lambda x: x * float(arete.arange(4).sum()), arete.ones(2))(arete.ones(2)).tolist() == [6, 6]
 
 
+def test_masks_are_looked_at_when_the_program_runs():
+    def f(x):
+        y = x.clone()
+        y[x < 0] = 0
+        return x[x > 0], x[:, x[0] > 0], y
+
+    xs = [arete.tensor([[-1.5, 0.25, 2.0, -0.75], [0.5, -2.25, 1.0, 3.0], [1.25, -0.5, 0.125, -3.0]])]
+    xs += [xs[0].flip(1), xs[0].abs(), -xs[0].abs()]
+    class Net(nn.Module):
+        def forward(self, x):
+            return f(x)
+
+    for program in (arete.jit.trace(f, xs[0]), arete.export.export(Net(), (xs[0],)).module()):
+        for x in xs:
+            for got, wanted in zip(program(x), f(x), strict=True):
+                assert arete.equal(got, wanted)
+
+
+def test_a_number_where_a_mask_holds_needs_no_look_at_the_mask():
+    def f(x):
+        y = x * 1
+        y[x < 0] = 0
+        y[y > 2] = 2.5
+        return y
+
+    x = 3 * arete.randn(4, 5)
+    assert arete.equal(arete.compile(f, fullgraph=True)(x), f(x)) and arete.equal(f(x), x.clamp(min=0).masked_fill(x > 2, 2.5))
+    assert arete.jit.trace(f, x).code.count("masked_fill_") == 2
+    for bad in (1j, "a"):
+        with pytest.raises((ValueError, TypeError)):
+            x[x > 0] = bad
+    whole = arete.arange(3)
+    whole[whole > 0] = 2.9  # as a tensor of that dtype has it
+    assert whole.tolist() == [0, 2, 2]
+
+
 def test_sizes_that_cannot_differ_are_fixed():
     def loop(x):
         for row in x:
