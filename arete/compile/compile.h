@@ -31,6 +31,7 @@ struct CompileOptions {
 struct CompileStats {
   int64_t calls = 0;     ///< of the function
   int64_t skipped = 0;   ///< of these: its calls were put off again without running it
+  int64_t at_once = 0;   ///< of these: its calls were not put off: Note [Where plans do not pay]
   int64_t breaks = 0;    ///< where a value was looked at before a call had ended
   int64_t traces = 0;    ///< different lists of primitive calls that were seen
   int64_t plans = 0;     ///< made for them
@@ -64,6 +65,15 @@ struct Break {
 // (data_ptr, data) is right until its next call: it has to ask again.
 
 // Where gradients of what it computed are asked for outside of it, the pass is run in the same way.
+
+// Note [Where plans do not pay]
+// On a CPU putting a call off costs some tenths of a microsecond, which is more than what is saved
+// where tensors are small and little can be put together. After some calls of the function the
+// numbers of its plans say so: the calls, kernels and bytes that were left out, against what the
+// calls cost that were put off, and those that had to be written down since they were new. The
+// function's calls are then made at once, as if it was not compiled, but for one in 65, which looks
+// whether that is so still. Clocks have no part in it: a program does the same each time. With
+// `fullgraph` and with less memory than plans want, and on other devices, all calls are put off.
 
 /// Plans for a function's calls, and what is known about them. Thread-safe.
 class Program;

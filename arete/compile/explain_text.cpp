@@ -70,7 +70,7 @@ void add_summary(std::string& text, const Explanation& e) {
   text += counted(s.calls, "call") + " ran as " + counted(s.runs, "plan") + " of " +
           std::to_string(s.plans) + ", for " + counted(s.traces, "list") + " of primitive calls\n";
   if (s.runs == 0) return;
-  const int64_t calls = std::max<int64_t>(1, s.calls);
+  const int64_t calls = std::max<int64_t>(1, s.calls - s.at_once);
   const auto per_call = [&](int64_t n) { return (n + calls / 2) / calls; };
   text += "a call: " + counted(per_call(s.primitive_calls), "primitive call") + " in " +
           counted(per_call(s.steps), "kernel") + ", " +
@@ -195,6 +195,9 @@ std::string to_text(const Explanation& e) {
   std::string text;
   add_summary(text, e);
   if (!e.skipping.empty()) text += e.skipping + "\n";
+  if (e.stats.at_once > 0)
+    text += "at once: " + counted(e.stats.at_once, "call") +
+            ", whose plans save less than it costs on a CPU to put calls off\n";
   add_breaks(text, e);
   add_changes(text, e);
   // Those that the most bytes went through.
@@ -317,6 +320,7 @@ void add_function(Json& j, const Explanation& e) {
     Json stats(j.next("stats"), '{');
     stats.add("calls", e.stats.calls);
     stats.add("skipped", e.stats.skipped);
+    stats.add("at_once", e.stats.at_once);
     stats.add("breaks", e.stats.breaks);
     stats.add("traces", e.stats.traces);
     stats.add("plans", e.stats.plans);

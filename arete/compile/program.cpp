@@ -87,8 +87,38 @@ std::vector<std::string> Program::places() const {
   return places_;
 }
 
-void Program::note_run(const PlanStats& plan, double planning, double launching) {
+bool Program::puts_off() {
+  constexpr int kWindow = 16, kAtOnce = 64;
   const std::lock_guard lock(mutex_);
+  if (window_left_ == 0 && at_once_left_ == 0) {
+    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || options_.fullgraph ||
+                      options_.memory_budget < 1 || skipped_ > 0;
+    is_warm_ = totals_.runs > 0;
+    gain_ = 0;
+    window_left_ = pays ? kWindow : 1;
+    at_once_left_ = pays ? 0 : kAtOnce;
+  }
+  if (at_once_left_ > 0) {
+    --at_once_left_;
+    ++totals_.at_once;
+    return false;
+  }
+  --window_left_;
+  return true;
+}
+
+void Program::note_run(const PlanStats& plan, double planning, double launching, bool is_new,
+                       bool on_cpu) {
+  // Microseconds. A byte that nobody moves is one of a cache; of what the calls take in all, which
+  // their bytes tell roughly, some part does not matter.
+  constexpr double kCallPutOff = 0.5, kRun = 3, kCallWrittenDown = 5, kCallSaved = 0.3,
+                   kByteSaved = 2e-5, kByteAtAll = 2e-6;
+  const std::lock_guard lock(mutex_);
+  gain_ += kCallSaved * (plan.recorded - plan.steps) +
+           kByteSaved * (double(plan.bytes_recorded) - double(plan.bytes_moved)) +
+           kByteAtAll * double(plan.bytes_recorded) - kRun -
+           plan.recorded * (is_new ? kCallWrittenDown : kCallPutOff);
+  on_cpu_ = on_cpu_ && on_cpu;
   ++totals_.runs;
   totals_.planning += planning;
   totals_.launching += launching;
@@ -105,6 +135,10 @@ void Program::reset() {
   calls_ = skipped_ = 0;
   skipping_.clear();
   totals_ = {};
+  gain_ = 0;
+  window_left_ = at_once_left_ = 0;
+  is_warm_ = false;
+  on_cpu_ = true;
 }
 
 // Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other
@@ -157,10 +191,14 @@ struct PutOff::State {
 
 // Inside another one its calls are the other's, also where those are made at once, and those that a
 // recorder takes are recorded.
-PutOff::PutOff(Program& program) : PutOff(program, !program.options().fullgraph, 0) {}
+static bool may_begin() { return !(modes().word & Modes::kCapture) && !modes().capture; }
+
+PutOff::PutOff(Program& program) {
+  if (may_begin() && program.puts_off())
+    state_ = std::make_unique<State>(program, !program.options().fullgraph, 0);
+}
 PutOff::PutOff(Program& program, bool may_break, int segment) {
-  if (modes().word & Modes::kCapture || modes().capture) return;
-  state_ = std::make_unique<State>(program, may_break, segment);
+  if (may_begin()) state_ = std::make_unique<State>(program, may_break, segment);
 }
 
 PutOff::~PutOff() {

@@ -593,7 +593,9 @@ void Queue::run() {
     plan.account.runs += 1;
     plan.account.planning += planned;
     plan.account.launching += launched;
-    program_->note_run(plan.plan().stats(), planned, launched);
+    const bool on_cpu = std::ranges::all_of(
+        streams_, [](const auto& s) { return s.first.first == int(DeviceType::cpu); });
+    program_->note_run(plan.plan().stats(), planned, launched, trace == recording_, on_cpu);
   } else {
     provide_wanted();
   }

@@ -29,6 +29,8 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::shared_ptr<Trace> find(Words before, size_t calls, Words next);
   void add(const std::shared_ptr<Trace>& trace);
   void note_call() { ++calls_; }
+  /// Whether the calls of the function, which begins, are put off: Note [Where plans do not pay].
+  bool puts_off();
   void note_skipped() { ++skipped_; }
   void note_skipping(std::string text);
   std::string skipping() const;
@@ -36,7 +38,8 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   BreakKey note_break(const char* what);
   /// What it cost, if it is still known.
   void add_to_break(const BreakKey& key, double making, double waiting);
-  void note_run(const PlanStats& plan, double planning, double launching);
+  /// `is_new`: the plan's calls were written down before it.
+  void note_run(const PlanStats& plan, double planning, double launching, bool is_new, bool on_cpu);
   /// The number of the line that the thread is at.
   int place_now();
   void reset();
@@ -61,6 +64,10 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   std::string skipping_;
   CompileStats totals_;  // but for calls, breaks and plans
   int64_t time_ = 0;
+  // Note [Where plans do not pay]
+  double gain_ = 0;  // microseconds, of the window so far
+  int window_left_ = 0, at_once_left_ = 0;
+  bool is_warm_ = false, on_cpu_ = true;
 };
 
 /// Numbers of memory: a table without memory for each entry, which is soon empty again.

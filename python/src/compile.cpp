@@ -98,6 +98,7 @@ void bind_compile(nb::module_& m) {
              all["planning"] = s.planning;
              all["launching"] = s.launching;
              all["skipped"] = s.skipped;
+             all["at_once"] = s.at_once;
              return all;
            })
       .def("breaks", [](const ProgramObject& p) {

@@ -419,6 +419,35 @@ def test_names_of_dynamo():
     assert f.stats()["plans"] == 0
 
 
+def test_functions_whose_plans_do_not_pay_are_called():
+    """Of tiny tensors little is saved; of larger ones, and where it was asked for, calls go on being put off."""
+    def f(x):
+        y = arete.relu(x @ x)
+        return (y @ y).sum(0) + y.amax(0)
+
+    small, large = arete.ones(4, 4), arete.randn(400, 400)
+    run, strict, thrifty, many = (arete.compile(g, **more) for g, more in (
+        (f, {}), (f, {"fullgraph": True}), (f, {"options": {"memory_budget": 0.5}}), (lambda x: ((x * 2 + 1).relu() - x).tanh() * 3, {})))
+    for _ in range(200):
+        for g in (run, strict, thrifty):
+            assert arete.equal(g(small), f(small))
+        many(large)
+    assert 150 < run.stats()["at_once"] < 200 and "at once: " in run.explain()
+    assert run.stats()["calls"] == 200 and run.stats()["runs"] == 200 - run.stats()["at_once"]
+    assert strict.stats()["at_once"] == thrifty.stats()["at_once"] == many.stats()["at_once"] == 0
+    # It is looked at again: what comes later may be worth it.
+    g = arete.compile(lambda x: ((x * 2 + 1).relu() - x).tanh() * 3)
+    for _ in range(60):
+        g(small)
+    before = g.stats()["at_once"]
+    assert before > 0
+    for _ in range(200):
+        g(large)
+    assert g.stats()["at_once"] - before <= 64
+    arete.compiler.reset()
+    assert g.stats()["at_once"] == 0
+
+
 def test_settings_of_torchs_compilers():
     """Each is done, met, answered by one warning, or refused; and nothing else exists."""
     dynamo, inductor, functorch = arete._dynamo.config, arete._inductor.config, arete._functorch.config
