@@ -87,6 +87,8 @@ class Listener final : public tracing::ThreadListener {
   void end_call(uint64_t, const ops::OpRecord& op, tracing::Items<ops::Arg>,
                 tracing::Items<Tensor> results) noexcept override {
     guarded([&] {
+      if (opaque_ == 0 && !frames_.empty() && frames_.back() == Frame::composed)
+        for (size_t i = 0; i < results.size; ++i) value_of(results.data[i]);
       if (leave() && pending_) complete(op, results);
     });
   }
@@ -109,9 +111,11 @@ class Listener final : public tracing::ThreadListener {
     StoragePtr storage;
     Layout layout;
   };
-  struct Frame {
-    bool is_opaque;
-    bool has_name = false;  // in functions_
+  enum class Frame : uint8_t {
+    opaque,      // what it calls is not written down
+    function,    // in functions_
+    checkpoint,  // counted by checkpoints_
+    composed,    // in its place what it calls is written down
   };
 
   template <class F>
@@ -147,6 +151,7 @@ class Listener final : public tracing::ThreadListener {
   void set_modes(RecordedCall& call) const;
   bool depends(const Tensor& t) const { return depends_.contains(t.storage().get()); }
 
+  const RecordOptions& options_;
   Body body_;
   std::unordered_map<const TensorImpl*, Known> known_;
   // Values over each memory, the last one last.
@@ -160,7 +165,7 @@ class Listener final : public tracing::ThreadListener {
   std::vector<Frame> frames_;
   int opaque_ = 0;
   std::vector<std::string> functions_;
-  int checkpoints_ = 0;
+  int checkpoints_ = 0, composed_ = 0;
   std::optional<RecordedCall> pending_;
   bool pending_depends_ = false;
   std::vector<std::pair<StoragePtr, uint64_t>> writes_before_;  // of what the arguments lie in
@@ -172,7 +177,8 @@ class Listener final : public tracing::ThreadListener {
   Snapshots snapshots_;
 };
 
-Listener::Listener(const std::vector<Tensor>& inputs, const RecordOptions& options) {
+Listener::Listener(const std::vector<Tensor>& inputs, const RecordOptions& options)
+    : options_(options) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     TensorType type{inputs[i].dtype(), {}};
     for (const int64_t n : inputs[i].sizes()) type.sizes.emplace_back(n);
@@ -358,6 +364,10 @@ int Listener::value_of(const Tensor& t) {
   }
   if (const auto found = over_.find(t.storage().get()); found != over_.end())
     return alias_of(t, std::vector(found->second));
+  // Within an operator nothing comes from the function.
+  ARETE_CHECK(composed_ == 0,
+              NotImplementedError("program", "an operator is not composed of others alone")
+                  .got(ops::describe(t)));
   return add_constant(t, {.name = "", .tensor = t, .kind = StateKind::constant});
 }
 
@@ -431,14 +441,23 @@ void Listener::begin(const ops::OpRecord& op, tracing::Items<ops::Arg> args, For
       snapshots_.take(self);
   }
   if (opaque_ == 0 && is_function(op)) {
-    frames_.push_back({false, op.name != "checkpoint" && op.name != "checkpoint_forward"});
-    if (frames_.back().has_name)
+    if (op.name != "checkpoint" && op.name != "checkpoint_forward") {
+      frames_.push_back(Frame::function);
       functions_.push_back(op.name);
-    else
+    } else {
+      frames_.push_back(Frame::checkpoint);
       ++checkpoints_;
+    }
     return;
   }
-  frames_.push_back({true});
+  if (opaque_ == 0 && op.compose && form == Form::call && options_.whole &&
+      !options_.whole->contains(op.full_name())) {
+    for (size_t i = 0; i < args.size; ++i) argument(op, args.data[i]);  // constants among them
+    frames_.push_back(Frame::composed);
+    ++composed_;
+    return;
+  }
+  frames_.push_back(Frame::opaque);
   if (opaque_++ == 0) note_call(op, args, form, outs);
 }
 
@@ -491,11 +510,10 @@ bool Listener::leave() {
   if (frames_.empty()) return false;
   const Frame frame = frames_.back();
   frames_.pop_back();
-  if (frame.is_opaque) return --opaque_ == 0;
-  if (frame.has_name)
-    functions_.pop_back();
-  else
-    --checkpoints_;
+  if (frame == Frame::opaque) return --opaque_ == 0;
+  if (frame == Frame::function) functions_.pop_back();
+  if (frame == Frame::checkpoint) --checkpoints_;
+  if (frame == Frame::composed) --composed_;
   return false;
 }
 

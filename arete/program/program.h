@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,6 +58,9 @@ struct RecordOptions {
   /// those of one position and size together. Where recording fails with other sizes they stay as
   /// they are in the examples.
   std::vector<std::pair<size_t, int64_t>> maybe_dynamic;
+  /// If set: operators that stay whole, by their full names. In the place of others that are
+  /// composed of operators those are written down.
+  std::optional<std::set<std::string>> whole;
 };
 
 /// A size that is known when the program runs: "batch", "2*time + 1", "8".

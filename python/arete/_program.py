@@ -265,10 +265,11 @@ class Recorded:
     @classmethod
     def record(cls, function: Callable, args: tuple, kwargs: dict, *, what: str, kind: str, state: Any = None,
                dynamic: Callable[[dict, list], tuple[list, list]] | None = None, no_gradients: bool = False,
-               **more: Any) -> "Recorded":
+               whole: list[str] | None = None, **more: Any) -> "Recorded":
         """Runs the function on copies of the arguments. `dynamic` gives, for the form of the arguments and their tensors,
         dimensions that are dynamic, (name, tensor, dimension, least, most), and dimensions that may be, (tensor, dimension);
-        `no_gradients`: it runs, and so will the program, under no_grad(); `more` is kept with the program."""
+        `no_gradients`: it runs, and so will the program, under no_grad(); `whole`: operators that stay whole, where others are to be
+        what they are composed of; `more` is kept with the program."""
         tensors: list = []
         classes: list[type] = []
         names = _parameter_names(function, args, kwargs)
@@ -305,7 +306,7 @@ class Recorded:
         def recording(given: list) -> Any:
             form.pop("out", None)
             held = state if state is not None else state_of(owner) if isinstance(owner, Module) else []
-            return _C._SavedProgram.record(run, given, _apart(input_names, [s[0] for s in held]), exact, maybe, held)
+            return _C._SavedProgram.record(run, given, _apart(input_names, [s[0] for s in held]), exact, maybe, held, whole)
 
         def recording_of_any() -> Any:
             try:

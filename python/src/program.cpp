@@ -27,8 +27,10 @@ using StateEntry = std::tuple<std::string, Tensor, bool, bool>;
 Program record(const Function& f, const std::vector<Tensor>& inputs,
                std::vector<std::string> input_names, const std::vector<Dynamic>& dynamic,
                std::vector<std::pair<size_t, int64_t>> maybe_dynamic,
-               const std::vector<StateEntry>& state) {
+               const std::vector<StateEntry>& state,
+               const std::optional<std::vector<std::string>>& whole) {
   RecordOptions options;
+  if (whole) options.whole.emplace(whole->begin(), whole->end());
   options.input_names = std::move(input_names);
   options.maybe_dynamic = std::move(maybe_dynamic);
   for (const auto& [name, input, dim, min, max] : dynamic)
@@ -50,7 +52,7 @@ void bind_program(nb::module_& m) {
   m.def("_is_recording_program", [] { return recording > 0; });
   nb::class_<Program>(m, "_SavedProgram")
       .def_static("record", &record, "function"_a, "inputs"_a, "input_names"_a, "dynamic"_a,
-                  "maybe_dynamic"_a, "state"_a)
+                  "maybe_dynamic"_a, "state"_a, "whole"_a.none() = nb::none())
       .def_static(
           "load",
           [](const std::string& path, std::optional<Device> device) {

@@ -294,7 +294,66 @@ NORMS = {
         nn.RNN(4, 3, nonlinearity="relu", bidirectional=True))],
 }
 
-CASES = {**ONE, **LAYERS, **TWO, **PRODUCTS, **SHAPES, **PLACES, **REDUCTIONS, **MADE, **NORMS}
+ROWS, EQUAL = tensor([[0, 2], [1, 0], [3, 3]]), tensor([[2.0, 1, 2, 1], [0, 0, 3, 3], [1, 1, 1, 1]])
+WRITTEN = {
+    "scatter": [(lambda x, s: (x.scatter(1, ROWS, s), x.scatter(0, ROWS[:2] % 3, s)), (X, X * 10)),
+                (lambda x: (x.scatter(1, ROWS[:, :1], x, reduce="add"), x.scatter(1, ROWS[:, :1], x, reduce="multiply")), (X,))],
+    "scatter.value": each(lambda x: (x.scatter(1, ROWS, 7), x.scatter(0, ROWS % 3, -1)), X, I64.expand(3, 4)),
+    "scatter_add": each(lambda x: (x.scatter_add(1, ROWS, x), x.scatter_add(0, ROWS[:2] % 3, x)), X, I64.expand(3, 4)),
+    "scatter_reduce": each(lambda x: tuple(x.scatter_reduce(1, ROWS, x * 2, how) for how in ("sum", "prod", "amax", "amin")), X),
+    "index_add": [(lambda x, s: (x.index_add(1, tensor([2, 2]), s[:, :2]), x.index_add(0, tensor([1, 0, 1]), s, alpha=0.5)), (X, X * 10))],
+    "index_copy": [(lambda x, s: (x.index_copy(1, tensor([2, 0]), s[:, :2]), x.index_copy(-2, tensor([1]), s[:1])), (X, X * 10))],
+    "index_fill": each(lambda x: (x.index_fill(1, tensor([2, 0]), 7), x.index_fill(0, tensor([1]), 3)), X, I64.expand(3, 4)),
+    "ordered_select": each(lambda x: (x[tensor([2, 0])], x[:, tensor([True, False, True, True])], x[..., tensor([-1, 0])]), X),
+    "flat_nonzero": each(lambda x: (x[tensor([True, False, True])], x[tensor([[True, False, True, True]] * 3)]), X),
+    "flat_index": each(lambda x: (x[tensor([0, -1]), tensor([2, -1])], x[:, tensor([[1], [0]]), tensor([0, -1, 1])]), BLOCK),
+}
+ORDERS = {
+    "sort": each(lambda x: (*x.sort(), *x.sort(0, descending=True, stable=True)), X, EQUAL) + each(lambda x: (*x.sort(),), I64),
+    "flip": each(lambda x: (x.flip(0), x.flip(0, -1), x.flip(())), X, I64.expand(3, 4)),
+    "roll": each(lambda x: (x.roll(1), x.roll(-5, 1), x.roll((1, 2), (0, -1)), x.roll(4, 1)), X),
+    "repeat_interleave": each(lambda x: (x.repeat_interleave(2), x.repeat_interleave(3, 0), x.repeat_interleave(2, -1)), X),
+    "unfold": each(lambda x: (x.unfold(1, 3, 1), x.unfold(-1, 2, 2), x.unfold(0, 2, 1)), BLOCK, X),
+    "diagonal": each(lambda x: (x.diagonal(), x.diagonal(1), x.diagonal(-1), x.diagonal(0, -1, 0)), BLOCK, X),
+    "bucketize": each(lambda x: (arete.bucketize(x, tensor([-1.0, 0.25, 1.0])), arete.bucketize(x, tensor([-1.0, 0.25]), right=True)), X),
+    "searchsorted": each(lambda x: (arete.searchsorted(tensor([-1.0, 0.25, 1.0]), x), arete.searchsorted(tensor([0.25, 1]), x, side="right"),
+                                    arete.searchsorted(tensor([0.25, 1]), x, out_int32=True)), X),
+}
+NUMBERS = {
+    "floor_divide": [(lambda x, y: (x // y, x // 3, x // -0.7), (X, X.flip(0) + 0.1)), (lambda x: (x // 3, x // -2, 100 // (x + 6)), (I64,)),
+                     (lambda x: x // 7, (HALF,))],
+    "trunc": each(lambda x: x.trunc(), X, HALF, I64), "frac": each(lambda x: x.frac(), X),
+    "norm": each(lambda x: tuple(x.norm(p, d, k) for p in (0, 1, 2, 3, INF, -INF) for d, k in ((None, False), (0, True), (-1, False))), X)
+    + each(lambda x: (x / 100).norm(), HALF),
+    "linalg_det": each(arete.linalg.det, X[:, :3], X.repeat(2, 1).view(2, 3, 4)[..., 1:]),
+    "dot": [(lambda x, y: x.dot(y), (UNIT, UNIT * 2))],
+    "linspace": [(lambda: (arete.linspace(-1, 1, 5), arete.linspace(0, 3, 1), arete.linspace(2, -2, 4, dtype=arete.float64)), ())],
+    "glu": each(lambda x: (F.glu(x), F.glu(x[:2], 0)), X, X.half()),
+    "cosine_similarity": [(lambda x, y: (F.cosine_similarity(x, y), F.cosine_similarity(x, y, 0, 10.0), F.cosine_similarity(x, y[0])),
+                           (X, X.flip(1)))],
+}
+PICTURES = {
+    "interpolate": [(lambda x, m=m, more=more: (F.interpolate(x, (9, 5), mode=m, **more), F.interpolate(x, scale_factor=(1.7, 0.6), mode=m, **more),
+                                                F.interpolate(x, scale_factor=1.3, mode=m, recompute_scale_factor=True, **more)), (IMAGES,))
+                    for m, more in (("nearest", {}), ("nearest-exact", {}), ("bilinear", {}), ("bilinear", {"align_corners": True}),
+                                    ("bicubic", {}), ("bicubic", {"align_corners": True}))]
+    + [(lambda x: (F.interpolate(x, (3, 2), mode="bilinear", antialias=True), F.interpolate(x[:, :, 0], 9, mode="linear"),
+                   F.interpolate(x[:, :, 0], 11), F.interpolate(x.view(2, 2, 2, 7, 6), (3, 5, 9), mode="trilinear")), (IMAGES,))],
+    "upsample_nearest": each(lambda x: F.upsample_nearest(x, scale_factor=2), IMAGES),
+    "upsample_bilinear": each(lambda x: F.upsample_bilinear(x, (9, 5)), IMAGES),
+    "grid_sample": [(lambda x, g, m=m, p=p, a=a: F.grid_sample(x, g, m, p, a), (IMAGES, weights(2, 3, 5, 2) * 2.4))
+                    for m in ("bilinear", "nearest") for p in ("zeros", "border", "reflection") for a in (False, True)],
+    "instance_norm": each(lambda x: (F.instance_norm(x), F.instance_norm(x, weight=weights(4), bias=weights(4), eps=0.1)), IMAGES),
+    "local_response_norm": each(lambda x: (F.local_response_norm(x, 3), F.local_response_norm(x, 1, 0.1, 0.5, 2.0)), IMAGES),
+}
+for _rank in (1, 2, 3):
+    PICTURES |= {
+        f"adaptive_max_pool{_rank}d": each(lambda x, r=_rank: getattr(F, f"adaptive_max_pool{r}d")(x, 1), windows(_rank)),
+        f"max_pool{_rank}d_with_indices": each(
+            lambda x, r=_rank: (*getattr(F, f"max_pool{r}d")(x, 2, return_indices=True),
+                                *getattr(F, f"max_pool{r}d")(x, 2, 1, 1, return_indices=True)), windows(_rank))}
+
+CASES = {**ONE, **LAYERS, **TWO, **PRODUCTS, **SHAPES, **PLACES, **REDUCTIONS, **MADE, **NORMS, **WRITTEN, **ORDERS, **NUMBERS, **PICTURES}
 for _rank in (1, 2, 3):
     CASES |= {**convolutions(_rank), **transposed(_rank), **pools(_rank)}
 
@@ -331,6 +390,29 @@ def test_small_numbers(name):
     run = session(f, (x,))
     got, = run.run(None, {run.get_inputs()[0].name: x.numpy()})
     arete.testing.assert_close(arete.from_numpy(got), f(x), rtol=1e-6, atol=0)
+
+
+COMPOSED = {
+    "products": (lambda x: (arete.einsum("ij,kj->ik", x, x), arete.outer(x[0], x[1]), *arete.meshgrid(x[0], x[1], indexing="ij")), X),
+    "pictures": (lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x[..., :6, :6], 2), F.channel_shuffle(x, 2),
+                            F.normalize(x), F.affine_grid(x[:, 0, :2, :3], (2, 4, 5, 3))), IMAGES),
+    "writes in the middle": (lambda x: arete.einsum("ij->ji", (x * 1).add_(1)).contiguous().mul_(2), X),
+    "means": (lambda x: (x.scatter_reduce(1, ROWS, x, "mean"), F.one_hot(tensor([0, 2])) * x[0, 0]), X),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_operators_that_are_composed_of_others(name):
+    f, x = COMPOSED[name]
+    same(session(f, (x,)), f, (x,))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding(mode):
+    def f(x):
+        return F.pad(x, (1, 2), mode=mode), F.pad(x[None], (2, 1, 1, 0), mode=mode)
+
+    same(session(f, (BLOCK,), opset_version=19), f, (BLOCK,))
 
 
 IN_PLACE = {
@@ -372,13 +454,16 @@ REFUSED = {
     "evaluation only": [
         lambda x: F.dropout(x), lambda x: F.batch_norm(x, x[0], x[0], training=True), lambda x: F.alpha_dropout(x, training=True)],
     "max_norm": [lambda x: F.embedding(tensor([1, 0]), x * 1, max_norm=1.0)],
-    "mode 'constant' only": [lambda x: F.pad(x, (1, 1), mode="reflect")],
+    "below opset_version 19": [lambda x: F.pad(x, (1, 1), mode="circular")],
+    "without the values that are there": [lambda x: x.scatter_reduce(1, ROWS, x, "amax", include_self=False)],
+    "no counterpart of the operator 'nonzero ": [lambda x: x.nonzero()],
+    "a mask that is a constant only": [lambda x: x[x > 0]],
     "divisor_override": [lambda x: F.avg_pool2d(x[None, None], 2, divisor_override=3)],
     "divide the input's": [lambda x: F.adaptive_avg_pool1d(x[None], 3)],
     "output_padding below the stride": [lambda x: F.conv_transpose1d(x[None], x[..., None], stride=1, dilation=2, output_padding=1)],
     "with batches": [lambda x: F.max_pool1d(x, 2), lambda x: F.avg_pool1d(x, 2), lambda x: F.conv_transpose1d(x, x[..., None])],
     "one exponent for all": [lambda x: x.long() ** x.abs().long(), lambda x: 2 ** x.abs().long()],
-    "num_classes": [lambda x: F.one_hot(tensor([0, 2]))],
+    "num_classes": [lambda x: F.one_hot(x.long().abs())],
     "tensors with dimensions only": [lambda x: x.sum().softmax(0), lambda x: x.sum().topk(1)[0]],
     "complex64, which the model cannot have": [lambda x: x.to(arete.complex64)],
     "no counterpart that ONNX takes": [lambda x: x.to(arete.uint8) @ x.to(arete.uint8).mT, lambda x: (x > 0).amax(0)],

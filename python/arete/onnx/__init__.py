@@ -9,6 +9,7 @@ import functools as _functools
 import os as _os
 from typing import Any
 
+from .._grad_mode import no_grad as _no_grad
 from .._program import Recorded as _Recorded, state_of as _state_of
 from ..export import ExportedProgram as _ExportedProgram, _dynamic
 from ..jit import ScriptModule as _ScriptModule
@@ -89,7 +90,7 @@ def supported_operators() -> list[str]:
     >>> "linear" in arete.onnx.supported_operators()
     True
     """
-    from . import _layers, _shapes  # noqa: F401
+    from . import _layers, _places, _shapes  # noqa: F401
     from ._operators import HANDLERS
 
     return sorted(HANDLERS)
@@ -116,6 +117,42 @@ def _input_names(model: Any, args: tuple, kwargs: dict, state: list) -> list[str
     return [i[0] for i in recorded.program.inputs()]
 
 
+def _same(a: list, b: list) -> bool:
+    with _no_grad():
+        return all(x.shape == y.shape and x.dtype == y.dtype and
+                   bool((x.double() - y.double()).abs().le(1e-3 + 1e-3 * y.double().abs()).logical_or(x.eq(y)).logical_or(x.ne(x) & y.ne(y)).all())
+                   for x, y in zip(a, b))
+
+
+def _model_of(recorded: Any, record: Any, tensors: list, *options: Any) -> Any:
+    """The model; where an operator has no counterpart the operators that it is composed of may have some, so it is recorded as those
+    (`record`, of the operators that stay whole). What it then does is compared, for the inputs and for the same numbers in other places,
+    since an operator may also do something by itself."""
+    from ._graph import NoCounterpart
+    from ._model import to_model
+
+    first: NotImplementedError | None = None
+    whole, program = set(supported_operators()), recorded.program
+    while True:
+        try:
+            return to_model(program, *options)
+        except NoCounterpart as e:
+            first = first or e
+            if record is None or e is not first and e.op not in whole:
+                raise first from None  # it is not composed of others, or not of such
+            whole.discard(e.op)
+        except NotImplementedError as e:  # such as a part of an operator that is none of its own
+            raise first or e from None
+        try:
+            program = record(sorted(whole)).program
+            moved = [t.detach().flatten().roll(1).view(t.shape) for t in tensors]
+            is_same = all(_same(program(given), recorded.program(given)) for given in (tensors, moved))
+        except Exception:
+            raise first from None
+        if not is_same:
+            raise first
+
+
 def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = None, input_names: Any = None, output_names: Any = None,
            opset_version: int | None = None, dynamic_axes: dict | None = None, dynamic_shapes: Any = None) -> ONNXProgram:
     """A module, a traced module or an exported program as an ONNX model, which is also written to `f` (a path or an open file) if given.
@@ -132,7 +169,7 @@ def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = N
     if isinstance(model, _ExportedProgram) or isinstance(model, _ScriptModule):
         if args not in ((), None) and not isinstance(model, _ScriptModule) or dynamic_axes or dynamic_shapes:
             raise ValueError("onnx.export(): a program that is recorded has its arguments and sizes")
-        recorded = model._recorded
+        recorded, record, tensors = model._recorded, None, []
         if recorded.form.get("training"):
             raise RuntimeError("onnx.export(): the program was recorded in training mode; record the module after eval()")
     elif isinstance(model, _Module):
@@ -149,23 +186,26 @@ def export(model: Any, args: Any = (), f: Any = None, *, kwargs: dict | None = N
 
         args, kwargs = args if isinstance(args, tuple) else (args,), kwargs or {}
         state = _state_of(model)
-        modes = [(m, m.training) for m in model.modules()]
-        model.eval()
-        try:
-            recorded = _Recorded.record(model, args, kwargs, what="onnx.export()", kind="exported", state=state, dynamic=dynamic,
-                                       training=False)
-        finally:
-            for m, training in modes:
-                m.training = training
+
+        def record(whole: Any = None) -> Any:
+            modes = [(m, m.training) for m in model.modules()]
+            model.eval()
+            try:
+                return _Recorded.record(model, args, kwargs, what="onnx.export()", kind="exported", state=state, dynamic=dynamic,
+                                        whole=whole, training=False)
+            finally:
+                for m, training in modes:
+                    m.training = training
+
+        recorded = record()
+        tensors = recorded.tensors_of(args, kwargs)
     else:
         raise TypeError(f"onnx.export(): a module or a program is exported, not {type(model).__name__}")
     try:
         import onnx  # noqa: F401
     except ImportError:
         raise ImportError("onnx.export() needs the package onnx: pip install onnx") from None
-    from ._model import to_model
-
-    program = ONNXProgram(to_model(recorded.program, input_names, output_names, opset_version or 18))
+    program = ONNXProgram(_model_of(recorded, record, tensors, input_names, output_names, opset_version or 18))
     if f is not None:
         program.save(f)
     return program

@@ -33,10 +33,10 @@ def wrapped(value: int, dtype: str) -> int:
 
 class Value:
     """A tensor of the graph: its name there, its dtype, its sizes (numbers, sums of dynamic ones, None), and whether its memory is known
-    to be its own."""
+    to be its own, and whether it is made of constants alone."""
 
-    def __init__(self, name: str, dtype: str, shape: list, own: bool = False) -> None:
-        self.name, self.dtype, self.shape, self.own = name, dtype, shape, own
+    def __init__(self, name: str, dtype: str, shape: list, own: bool = False, fixed: bool = False) -> None:
+        self.name, self.dtype, self.shape, self.own, self.fixed = name, dtype, shape, own, fixed
 
     @property
     def rank(self) -> int:
@@ -49,6 +49,14 @@ class Value:
 
 # Arguments that say where a result is and how it lies there, which a model does not decide.
 _OF_MEMORY = {"device", "memory_format", "non_blocking"}
+
+
+class NoCounterpart(NotImplementedError):
+    """What ONNX has nothing for: a call of `op`."""
+
+    def __init__(self, op: str, text: str) -> None:
+        super().__init__(text)
+        self.op = op
 
 
 class Call:
@@ -86,7 +94,7 @@ class Call:
         self._read.update(names)
 
     def refuse(self, why: str) -> Any:
-        raise NotImplementedError(f"onnx.export(): the operator '{self.where}' {why}")
+        raise NoCounterpart(self.op, f"onnx.export(): the operator '{self.where}' {why}")
 
     def finish(self, defaults: dict) -> None:
         """Refuses arguments that the handler did not look at and that are not as the schema has them."""

@@ -9,8 +9,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from . import _layers, _shapes  # noqa: F401
-from ._graph import TYPES, Call, Graph, Value
+from . import _layers, _places, _shapes  # noqa: F401
+from ._graph import TYPES, Call, Graph, NoCounterpart, Value
 from ._operators import HANDLERS
 
 OPSETS = (18, 21)
@@ -99,7 +99,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             raise NotImplementedError(f"onnx.export(): inputs of dtype {kind} cannot be had")
     values: list[Any] = [Value(n, i["dtype"], i["shape"]) for n, i in zip(names, j["inputs"])]
     for name, (_, t, _, _) in zip(constants, state):
-        values.append(Value(name, str(t.dtype).rpartition(".")[2], list(t.shape)))
+        values.append(Value(name, str(t.dtype).rpartition(".")[2], list(t.shape), fixed=True))
     for k in range(len(j["symbols"])):
         v, d = next((v, d) for v in values[: len(names)] for d, e in enumerate(v.shape) if e == [[1, k]])
         graph.sizes.append(graph.op("Shape", v, start=d, end=d + 1))
@@ -117,7 +117,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             values.append(values[old])
             continue
         if op not in HANDLERS or form == "out":
-            raise NotImplementedError(f"onnx.export(): there is no counterpart of the operator '{where}' (call {number + 1})")
+            raise NoCounterpart(op, f"onnx.export(): there is no counterpart of the operator '{where}' (call {number + 1})")
         if "autocast" in c:  # it decides dtypes within the operator
             raise NotImplementedError(f"onnx.export(): there is no counterpart of '{where}' under autocast (call {number + 1})")
         for r in results:
@@ -126,6 +126,8 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
         argument_names, defaults = schemas[op]
         call = Call(op, dict(zip(argument_names, (_argument(a, values) for a in c["args"]))), [], where)
         used = [a["tensor"] for a in c["args"] if a and "tensor" in a]
+        lists = [v for a in c["args"] if a and "tensors" in a for v in a["tensors"] if v is not None]
+        fixed = all(values[v].fixed for v in used + lists)
         if form == "in_place":
             # A model writes nowhere: what is written is another value, in the place of this one alone.
             self = used[0]
@@ -136,6 +138,8 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
                 raise NotImplementedError(f"onnx.export(): '{where}' writes into memory that other values show (call {number + 1})")
             old = values[self]
             results = [Value("", old.dtype, old.shape, old.own)]
+        for r in results:
+            r.fixed = fixed
         call.results = results
         made = HANDLERS[op](graph, call)
         call.finish(defaults)
@@ -186,6 +190,6 @@ def _last_use(j: dict) -> dict:
 
 
 # Operators whose results may be their first argument's memory.
-_VIEWS = {"as_strided", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "permute", "t", "T", "mT",
+_VIEWS = {"as_strided", "diagonal", "unfold", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "permute", "t", "T", "mT",
           "squeeze", "unsqueeze", "expand", "expand_as", "select", "slice", "narrow", "split", "chunk", "unbind", "split_with_sizes",
           "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}

@@ -156,12 +156,15 @@ def _dropout(g: Graph, c: Call) -> Any:
 @handles("constant_pad_nd", "pad")
 def _pad(g: Graph, c: Call) -> Any:
     x, pad = c.first, c["pad"]
-    if c.get("mode") not in (None, "constant"):
-        c.refuse("has a counterpart in the mode 'constant' only")
+    mode = {None: "constant", "replicate": "edge", "circular": "wrap"}.get(c.get("mode"), c.get("mode"))
+    if mode == "wrap" and g.opset < 19:
+        c.refuse("has no counterpart in the mode 'circular' below opset_version 19")
     before: list = [0] * x.rank
     after: list = [0] * x.rank
     for k in range(len(pad) // 2):
         before[-1 - k], after[-1 - k] = pad[2 * k], pad[2 * k + 1]
+    if mode != "constant":
+        return g.op("Pad", x, g.integers(before + after), mode=mode)
     return g.op("Pad", x, g.integers(before + after), g.like(c["value"] or 0, x))
 
 
@@ -220,6 +223,7 @@ def _softmax(g: Graph, c: Call) -> Any:
 
 
 def _axes(g: Graph, c: Call) -> Any:
+    """The dimensions that are reduced; none for all."""
     dims = c.get("dim")
     if dims is None or dims == [] or c.first.rank == 0:
         return None
