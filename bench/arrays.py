@@ -73,9 +73,9 @@ def tiny_calls(np: Any) -> dict[str, Callable[[], Any]]:
 def fused(np: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What makes one pass over memory of a function of arrays, where the library has it."""
     if np.__name__ == "arete.numpy":
-        import arete.cupy
+        from arete.cupy import fuse
 
-        return arete.cupy.fuse()
+        return fuse()
     return np.fuse() if hasattr(np, "fuse") else lambda f: f
 
 
@@ -218,7 +218,10 @@ def main() -> None:
     parser.add_argument("--json", help="a file for the figures")
     given = parser.parse_args()
 
+    import arete.cupy
     import arete.numpy as own
+
+    own.set_device(given.device)  # arete.cupy has chosen a GPU where there is one
 
     def no_wait() -> None:
         """The CPU is done when a call comes back."""
@@ -226,7 +229,6 @@ def main() -> None:
     wait: Callable[[], Any] = no_wait
     peer_wait: Callable[[], Any] = no_wait
     if given.device == "cuda":
-        own.set_device("cuda")
         wait = own.cuda.Stream.null.synchronize
         try:
             import cupy as peer

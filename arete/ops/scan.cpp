@@ -22,6 +22,11 @@ void infer_scan(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
   normalize_dim(c.integer(1), int(x.dim()), c.name());
   const DType t = c.has(2) ? c[2].dtype() : is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
+  ARETE_CHECK(!c.in_place() || !c.has(2) || t == x.dtype(),
+              TypeError(c.name(), "a running result is written over its operand in its dtype")
+                  .argument("dtype")
+                  .expected(name_of(x.dtype()))
+                  .got(name_of(t)));
   out.push_back({Shape(x.sizes()), t, x.device(), {}});
 }
 

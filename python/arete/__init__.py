@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins as _builtins
 
+from . import _threads  # noqa: F401  # before _C
 from . import _C
 from ._C import Generator, bfloat16, default_generator, float16, float32, float64
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401

@@ -1,10 +1,34 @@
 """Streams and events of GPUs: what arete.cuda shows, and what Stream and Event of any device make on a GPU."""
 from __future__ import annotations
 
+import functools
+
 from . import _C, _streams
 from ._C import device as _device
 
 _c = _C._cuda
+
+
+@functools.cache
+def driver():
+    """The CUDA driver's functions; OSError without it."""
+    import ctypes
+
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def device_of_memory(address) -> _device:
+    """The GPU whose memory lies at an address; the current one where the driver knows none."""
+    found = _c.current_device()
+    if address and _c.device_count() > 1:
+        import ctypes
+
+        ordinal = ctypes.c_int(-1)
+        of_device = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        failed = driver().cuPointerGetAttribute(ctypes.byref(ordinal), of_device, ctypes.c_uint64(address))
+        if not failed and ordinal.value >= 0:
+            found = ordinal.value
+    return _device("cuda", found)
 
 
 def _number(device) -> int:

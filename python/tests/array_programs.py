@@ -1068,3 +1068,24 @@ def knapsack_and_floyd(np):
     for k in range(4):
         D = np.minimum(D, D[:, k, None] + D[k])
     return (K[-1], D, np.isinf(D).any(), K.dtype, str(K[4, 7]), "%d items" % K[4, 7], f"{K[4, 7]:>5}|{D[0, 1]:.2f}")
+
+
+@program
+def whole_numbers_of_any_size(np):
+    r = []
+    for x in (np.float64(1.5), np.array([1.5, -2.0]), np.array([1.0], dtype=np.float32), np.array([1j]), np.array([1, 2]), np.uint8(7)):
+        for n in (-(2**511), 2**63, 2**64, 2**53 + 1):
+            r += [x >= n, x == n, n < x]
+            r += [x + n, x * n, np.maximum(x, n)] if x.dtype.kind in "fc" else []
+    return r, np.full(2, 2**64 + 1, dtype=float)
+
+
+@program
+def masks_without_elements(np):
+    r = []
+    for shape, mask in (((1,), (0,)), ((2, 3), (0,)), ((2, 3), (0, 0)), ((1, 3), (1, 0)), ((2, 1), (0, 1)), ((2, 3, 4), (0, 3))):
+        x = np.ones(shape)
+        found = x[np.zeros(mask, dtype=bool)]
+        x[np.zeros(mask, dtype=bool)] = 5
+        r += [found.shape, x.sum()]
+    return r, np.ones((4, 2))[:, np.zeros(0, dtype=bool)].shape

@@ -556,6 +556,21 @@ def test_runs_without_numpy():
     subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin"})
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("n", [5, 30, 1000, 70000])
+def test_zeros_of_both_signs_keep_their_order(dtype, n, device):
+    x = rng.choice(numpy.array([0.0, -0.0, 1.0, -1.0, numpy.nan, numpy.inf]), n).astype(dtype)
+    own, order = np.array(x), numpy.argsort(x, kind="stable")
+    assert np.asnumpy(np.argsort(own, kind="stable")).tolist() == order.tolist()
+    assert (numpy.signbit(np.asnumpy(np.sort(own, kind="stable"))) == numpy.signbit(x[order])).all()
+    assert np.asnumpy(np.lexsort([own, -own])).tolist() == numpy.lexsort([x, -x]).tolist()
+    for descending in (False, True):
+        found, at = arete.sort(own._tensor, stable=True, descending=descending)
+        assert numpy.array_equal(np.asnumpy(np.ndarray(found)).view(f"u{x.itemsize}"), x[at.cpu().numpy()].view(f"u{x.itemsize}"))
+        same = (found[1:] == found[:-1]) | (found[1:].isnan() & found[:-1].isnan())
+        assert bool((at[1:] > at[:-1])[same].all())
+
+
 def test_out_is_written_whatever_lies_where():
     """Results into arrays of the same layout, of others, and into the operands' own memory."""
     for n in (5, 3000):

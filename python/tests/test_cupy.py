@@ -91,13 +91,28 @@ def test_memory_of_the_host_and_numbers_of_kernels():
 def test_the_cuda_array_interface():
     fake_gpus.run("""
     import arete.cupy as cp
+    from arete import _cuda_streams
     from arete._kernels._launch import tensor_of
 
     class Foreign:
         def __init__(self, t, **others):
             self.__cuda_array_interface__ = {**t.__cuda_array_interface__, **others}
 
-    x = torch.arange(12.0, device="cuda").reshape(3, 4)
+    class Driver:
+        known = {}
+
+        def cuPointerGetAttribute(self, found, attribute, address):
+            found._obj.value = self.known.get(address.value, -2)
+            return 0 if address.value in self.known and attribute == 9 else 1
+
+    _cuda_streams.driver = Driver
+    x, there = torch.arange(12.0, device="cuda").reshape(3, 4), torch.ones(5, device="cuda:1")
+    Driver.known = {x.data_ptr(): 0, there.data_ptr(): 1}
+    for stream in (1, torch.cuda.Stream(1).cuda_stream):  # of the other GPU
+        t = tensor_of(Foreign(there, stream=stream))
+        assert t.device == there.device and t.data_ptr() == there.data_ptr() and torch.cuda.current_device() == 0
+    with torch.cuda.device(1):
+        assert tensor_of(Foreign(x)).device == x.device
     for v in (x, x.t(), x[:, 1:3], torch.zeros(0, 2, device="cuda", dtype=torch.bool)):
         t = tensor_of(Foreign(v, stream=1))
         assert t.dtype is v.dtype and t.device == v.device and t.shape == v.shape and t.stride() == v.stride()

@@ -238,6 +238,17 @@ def test_masked_scatter_of_meta():
         assert y.shape == (2, 3) and y.dtype is dtype and y.is_meta
 
 
+@pytest.mark.parametrize("name", ["cumsum_", "cumprod_"])
+def test_running_results_in_place_keep_their_dtype(name):
+    for own, asked in (("float32", "float64"), ("float32", "int64"), ("int32", "int64"), ("int32", "float32")):
+        x = arete.full((3,), 2, dtype=getattr(arete, own))
+        with pytest.raises(RuntimeError, match=f"dtype.*{own}.*{asked}"):
+            getattr(x, name)(0, dtype=getattr(arete, asked))
+        assert x.tolist() == [2, 2, 2]
+        assert getattr(x, name)(0, dtype=x.dtype).tolist() == ([2, 4, 6] if name == "cumsum_" else [2, 4, 8])
+        assert getattr(x, name)(0).dtype is x.dtype
+
+
 def test_errors_name_what_was_called():
     with pytest.raises(RuntimeError) as error:
         arete.tensor([1, 2, 3]).logit_(0.2)

@@ -268,7 +268,7 @@ Tensor.__cuda_array_interface__ = property(_cuda_array_interface)
 
 
 def from_cuda_array_interface(source):
-    """A tensor over the memory of an object with `__cuda_array_interface__` on the current GPU, whose work on it is waited for."""
+    """A tensor over the memory of an object with `__cuda_array_interface__`, on the GPU that has it, whose work on it is waited for."""
     said = source.__cuda_array_interface__
     dtype = next((d for d, name in _TYPESTR.items() if name == said["typestr"]), None)
     if dtype is None or said.get("mask") is not None:
@@ -282,11 +282,12 @@ def from_cuda_array_interface(source):
             step *= n
     if any(s < 0 or s % size for s in steps):
         raise ValueError(f"a tensor has no strides of {tuple(steps)} bytes; make a copy first")
-    stream = said.get("stream")
-    here = _cuda_streams.current_stream()
+    address, stream = said["data"][0], said.get("stream")
+    device = _cuda_streams.device_of_memory(address)
+    here = _cuda_streams.current_stream(device)
     if stream is not None and stream != (here.cuda_stream or 1):
-        here.wait_stream(_cuda_streams.ExternalStream(stream))
-    return _C._over_address(said["data"][0], list(shape), [s // size for s in steps], dtype, here.device, source)
+        here.wait_stream(_cuda_streams.ExternalStream(stream, device))
+    return _C._over_address(address, list(shape), [s // size for s in steps], dtype, device, source)
 
 
 # ---- copies and pickles

@@ -2,25 +2,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from typing import Any, Iterator
+from typing import Iterator
 
-from .. import _C
+from .. import _C, _cuda_streams
 
 __all__ = ["init", "profile", "start", "stop"]
 
 
-@functools.cache
-def _driver() -> Any:
-    import ctypes
-
+def _call(name: str) -> None:
     if not _C._cuda.is_available():
         raise RuntimeError(f"torch.cuda.profiler needs a GPU: {_C._cuda.unavailable_reason()}")
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _call(name: str) -> None:
-    code = getattr(_driver(), name)()
+    code = getattr(_cuda_streams.driver(), name)()
     if code:
         raise RuntimeError(f"{name} gave error {code} of the CUDA driver")
 

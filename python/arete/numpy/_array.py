@@ -716,6 +716,8 @@ def _in_kind(x, d):
         raise TypeError("float() argument must be a real number, not 'complex'")
     elif d is _FLOAT16:  # before it meets elements, which are computed with in float32
         return rounded(x, "e")
+    elif type(x) is int and not -2**53 <= x <= 2**53:
+        return _b.float(x)
     return x
 
 

@@ -270,6 +270,7 @@ def eye(N, M=None, k=0, dtype=float, order="C", *, device=None):
     """Ones on a diagonal, zeros elsewhere."""
     rows, columns = sizes_of(N)[0], sizes_of(N if M is None else M)[0]
     i = _t.arange(rows, device=_place(device)).unsqueeze(1)
+    k = _b.max(-rows, _b.min(k, columns))  # of any size
     return wrap(ordered((_t.arange(columns, device=_place(device)) - i == k).to(native(FLOAT64 if dtype is None else dtype)), order))
 
 

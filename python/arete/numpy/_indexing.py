@@ -104,8 +104,7 @@ def _basic(array, parts):
 
 def _advanced(parts, t):
     """Numbers beside arrays of indices are such arrays, too, as NumPy has it."""
-    parts = _spread(parts, t)
-    _check_masks(parts, t)
+    parts = _with_masks_that_fit(_spread(parts, t), t)
     if not _b.any(type(p) is int or (isinstance(p, Tensor) and not p.dim() and p.dtype is not _BOOL) for p in parts):
         return tuple(parts)
     r, axis = [], 0
@@ -180,17 +179,23 @@ def _get(array, key):
     return wrap(r) if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else result(r.clone())
 
 
-def _check_masks(parts, t):
-    axis = 0
+def _with_masks_that_fit(parts, t):
+    """The parts; a mask with an axis of no elements names none, whatever the size there is."""
+    r, axis = [], 0
     for p in parts:
         if isinstance(p, Tensor) and p.dtype is _BOOL:
+            fits = True
             for size in p.shape:
-                if size != t.shape[axis]:
+                if size not in (0, t.shape[axis]):
                     raise IndexError("boolean index did not match indexed array along axis "
                                      f"{axis}; size of axis is {t.shape[axis]} but size of corresponding boolean axis is {size}")
+                fits &= size == t.shape[axis]
                 axis += 1
-        elif p is not None and type(p) is not _b.bool:
-            axis += 1
+            r.extend((p,) if fits else _t.nonzero(p, as_tuple=True))
+        else:
+            r.append(p)
+            axis += p is not None and type(p) is not _b.bool
+    return r
 
 
 def _value(value, t):

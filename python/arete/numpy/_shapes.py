@@ -7,10 +7,9 @@ import functools as _functools
 from .. import _C, _operators as _t
 from .._C import Tensor
 from ._array import (
-    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, in_words, moved, ndarray, result_into, shared, short_way, sizes_of,
+    AxisError, Reversed, _backwards, axes_of, axis_of, backwards, in_words, moved, ndarray, shared, short_way, sizes_of,
     tensor_of, wrap,
 )
-from ._types import native
 
 __all__ = [
     "reshape", "ravel", "transpose", "permute_dims", "matrix_transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze",
@@ -410,8 +409,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """The sum of a diagonal."""
-    t = diagonal(a, offset, axis1, axis2)._tensor
-    return result_into(t.sum(-1, dtype=native(dtype)), out)
+    return diagonal(a, offset, axis1, axis2).sum(-1, dtype, out)
 
 
 def diag(v, k=0):
