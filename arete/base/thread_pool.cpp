@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <atomic>
@@ -273,6 +274,15 @@ bool in_parallel_region() noexcept {
 #else
   return t_inline || omp_in_parallel();
 #endif
+}
+
+int64_t grain_for(double work) noexcept {
+  static const double pays = [] {
+    const char* const policy = std::getenv("OMP_WAIT_POLICY");
+    const bool asleep = !threads_are_openmp() || (policy && strcasecmp(policy, "passive") == 0);
+    return double(asleep ? 1 << 19 : 1 << 17);
+  }();
+  return std::max<int64_t>(1, int64_t(pays / std::max(work, 1.0)));
 }
 
 SerialRegion::SerialRegion() noexcept : previous_(t_inline) { t_inline = true; }

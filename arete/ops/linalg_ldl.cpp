@@ -154,7 +154,7 @@ void divide(const Rows<T>& a, int64_t n, const int32_t* pivots, const T* off, T*
 // f(first, last) in parallel over matrices that take some `work` each.
 template <class F>
 void for_matrices(int64_t count, int64_t work, const F& f) {
-  parallel_for(0, count, std::max<int64_t>(1, 30000 / (work + 100)), f);
+  parallel_for(0, count, grain_for(4.0 * double(work + 100)), f);
 }
 
 template <class T>

@@ -102,6 +102,13 @@ TEST_F(ThreadPool, loops_of_several_threads_at_once) {
   EXPECT_EQ(total, 4 * 50 * 1000);
 }
 
+TEST_F(ThreadPool, grains_are_as_much_work_as_waking_a_thread_takes) {
+  EXPECT_EQ(grain_for(1e9), 1);
+  EXPECT_EQ(grain_for(0), grain_for(1));
+  EXPECT_GE(grain_for(1), 1 << 16);
+  EXPECT_NEAR(double(grain_for(1)), 1000.0 * double(grain_for(1000)), 1000.0);
+}
+
 TEST_F(ThreadPool, refuses_no_threads) {
   EXPECT_THROW(set_num_threads(0), ValueError);
   EXPECT_GE(num_threads(), 1);

@@ -153,7 +153,7 @@ void arg_reduce_as(const prim::ArgReduceArgs& a) {
     });
     return;
   }
-  parallel_for(0, lanes.count(), grain_for(n), [&](int64_t begin, int64_t end) {
+  parallel_for(0, lanes.count(), grain_of_steps(200 + 2 * n), [&](int64_t begin, int64_t end) {
     for_each_run(lanes, begin, end, [&](const Walk<3>& w, int64_t run) {
       const T* p = reinterpret_cast<const T*>(a.in.data + w.offset(0));
       int64_t* out = reinterpret_cast<int64_t*>(a.out.data + w.offset(1));

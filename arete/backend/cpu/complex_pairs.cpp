@@ -16,8 +16,6 @@ using expr::Type;
 using expr::Value;
 using prim::View;
 
-constexpr int64_t kGrain = 1 << 14;
-
 /// The programs that are known; there is one object of each.
 struct PairPrograms {
   explicit PairPrograms(DType dtype) {
@@ -120,7 +118,7 @@ bool run_on_pairs(const prim::PointwiseArgs& args) {
                                  : a.is_number ? table.complex_product[type][kernels::sv]
                                                : table.complex_product[type][kernels::vv];
   const int64_t pair = 2 * int64_t(size_of(re.dtype));
-  parallel_for(0, n, kGrain, [&](int64_t first, int64_t last) {
+  parallel_for(0, n, grain_for(8), [&](int64_t first, int64_t last) {
     kernel(re.data + first * pair, a.at(first * pair), b.at(first * pair), nullptr, last - first);
   });
   return true;

@@ -309,7 +309,9 @@ void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
 bool convolve(CpuBackend& backend, const ConvArgs& c) {
   const auto x = order_of(c.x), w = order_of(c.w), y = order_of(c.y);
   ARETE_ASSERT(x && w && y);
-  const onednn::ThreadScope threads;
+  // Half of the products: reorders start and end loops of their own.
+  const onednn::ThreadScope threads(double(c.y.numel()) * double(c.w.numel()) /
+                                    double(2 * c.w.sizes[0]));
   const Orders orders{*x, *w, *y};
   const auto plan =
       plan_cache().get(key_of(c, orders, threads.threads()), [&] { return make_plan(c, orders); });

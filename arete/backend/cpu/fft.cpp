@@ -212,13 +212,13 @@ void run_lines(const FftLines<T>& l) {
   static const auto f = ARETE_SELECT(::arete::cpu, fft_lines<T>);
   const int64_t width = width_of<T>();
   parallel_for(0, FftBlocks(l.sizes, l.rank, width).count(),
-               std::max<int64_t>(1, 16384 / (l.steps->work * width)),
+               grain_for(8 * double(l.steps->work * width)),
                [&](int64_t first, int64_t last) { f(l, first, last); });
 }
 template <class T>
 void run_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t count) {
   static const auto f = ARETE_SELECT(::arete::cpu, fft_stage<T>);
-  parallel_for(0, count, 16384,
+  parallel_for(0, count, grain_for(8),
                [&](int64_t first, int64_t last) { f(l, stage, memory, x, first, last); });
 }
 

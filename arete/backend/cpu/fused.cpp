@@ -87,10 +87,8 @@ class Fusion {
     double cost = 0;
     for (const Stage& s : stages_) cost += s.by_element ? s.code->cost : 0;
     const int64_t group_numel = elements_ * group_;
-    parallel_for(
-        0, groups_,
-        std::max<int64_t>(1, int64_t(65536 / (2 + cost)) / std::max<int64_t>(1, group_numel)),
-        [&](int64_t first, int64_t last) { run_groups(tiling, first, last); });
+    parallel_for(0, groups_, grain_for((2 + cost) * double(group_numel)),
+                 [&](int64_t first, int64_t last) { run_groups(tiling, first, last); });
   }
 
  private:

@@ -32,19 +32,18 @@ void gather_slices(const prim::GatherArgs& a, int64_t slice, IndexCheck& check) 
   for (int64_t i = 0; i < n; ++i)
     from.push_back(check.resolve(a.index.as<int64_t>()[i * a.index.strides[a.dim]]));
   const Walk<2> outer(a.out.sizes.first(size_t(a.dim)), -1, {&a.out, &a.in});
-  parallel_for(
-      0, outer.count() * n, std::max<int64_t>(1, 16384 / slice), [&](int64_t begin, int64_t end) {
-        Walk<2> w = outer;
-        w.seek(begin / n);
-        for (int64_t k = begin, i = begin % n; k < end; ++k) {
-          if (from[size_t(i)] >= 0)
-            copy_bytes(a.out.data + w.offset(0) + i * so,
-                       a.in.data + w.offset(1) + from[size_t(i)] * sb, size_t(slice * size));
-          if (++i < n || k + 1 == end) continue;
-          i = 0;
-          w.advance(1);
-        }
-      });
+  parallel_for(0, outer.count() * n, grain_for(8 * double(slice)), [&](int64_t begin, int64_t end) {
+    Walk<2> w = outer;
+    w.seek(begin / n);
+    for (int64_t k = begin, i = begin % n; k < end; ++k) {
+      if (from[size_t(i)] >= 0)
+        copy_bytes(a.out.data + w.offset(0) + i * so,
+                   a.in.data + w.offset(1) + from[size_t(i)] * sb, size_t(slice * size));
+      if (++i < n || k + 1 == end) continue;
+      i = 0;
+      w.advance(1);
+    }
+  });
 }
 
 // Element by element in row-major order of the output; `in` walks with stride 0 along the dimension
@@ -60,7 +59,7 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
   const Walk<3> walk(a.out.sizes, -1, {&a.out, &a.index, &base});
   const int64_t lanes = scalar || walk.count() == 0 ? 1 : walk.count() / a.out.sizes[a.dim];
   const Positions positions(a.index, a.dim, lanes, check);
-  parallel_for(0, walk.count(), 16384, [&](int64_t begin, int64_t end) {
+  parallel_for(0, walk.count(), grain_for(8), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t n) {
       T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
       const int64_t* index = reinterpret_cast<const int64_t*>(a.index.data + w.offset(1));

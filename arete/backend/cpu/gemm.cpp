@@ -198,7 +198,7 @@ void finish_rows(const Problem& p, T* out, T* aux, int64_t rows) {
 template <class T>
 void finish_in_rows(const Problem& p) {
   const int64_t rows = p.m * p.batches();
-  parallel_for(0, rows, std::max<int64_t>(1, 16384 / p.n), [&](int64_t first, int64_t last) {
+  parallel_for(0, rows, grain_for(8 * double(p.n)), [&](int64_t first, int64_t last) {
     while (first < last) {
       const int64_t batch = first / p.m, i = first % p.m;
       const int64_t count = std::min(p.m - i, last - first);
@@ -350,29 +350,27 @@ void multiply_all(CpuBackend& backend, const Problem& p) {
   if (batches == 1) {
     // Where dnnl_sgemm does not split the work yet although it would pay; see Note [Which product].
     const double work = double(p.m) * double(p.n) * double(p.k);
-    if (p.dtype == kFloat32 && work >= kMatmulFrom && work < kMatmulTo &&
+    if (p.dtype == kFloat32 && work >= kMatmulFrom && work < kMatmulTo && grain_for(work) == 1 &&
         multiply_batched(backend, p, kFloat32, nullptr))
       return;
-    const onednn::ThreadScope threads;
+    const onednn::ThreadScope threads(work);
     return multiply(p.dtype, p.a, p.b, p.out, p.alpha, p.beta);
   }
   const double work = double(p.m) * double(p.n) * double(p.k);
   if (p.dtype == kFloat32 && work <= kTiny) {
     // Rows are the longer side.
     const bool transposed = p.n < p.m;
-    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / std::max(1.0, work))),
-                 [&](int64_t first, int64_t last) {
-                   for_batches(p, first, last, [&](int64_t a, int64_t b, int64_t out, int64_t) {
-                     Matrix ma = p.a, mb = p.b, mo = p.out;
-                     ma.data += a * 4, mb.data += b * 4, mo.data += out * 4;
-                     if (transposed) {
-                       std::swap(ma, mb);
-                       for (Matrix* m : {&ma, &mb, &mo})
-                         std::swap(m->rows, m->cols), std::swap(m->rs, m->cs);
-                     }
-                     multiply_tiny(ma, mb, mo, float(p.alpha), float(p.beta));
-                   });
-                 });
+    parallel_for(0, batches, grain_for(4 * work), [&](int64_t first, int64_t last) {
+      for_batches(p, first, last, [&](int64_t a, int64_t b, int64_t out, int64_t) {
+        Matrix ma = p.a, mb = p.b, mo = p.out;
+        ma.data += a * 4, mb.data += b * 4, mo.data += out * 4;
+        if (transposed) {
+          std::swap(ma, mb);
+          for (Matrix* m : {&ma, &mb, &mo}) std::swap(m->rows, m->cols), std::swap(m->rs, m->cs);
+        }
+        multiply_tiny(ma, mb, mo, float(p.alpha), float(p.beta));
+      });
+    });
     return;
   }
   // A plan's look-up and the primitive's own set-up cost as much as about ten tiny products.
@@ -380,7 +378,7 @@ void multiply_all(CpuBackend& backend, const Problem& p) {
   if (!tiny && p.dtype == kFloat32 && multiply_batched(backend, p, kFloat32, nullptr)) return;
   const int64_t size = int64_t(size_of(p.dtype));
   const auto body = [&](int64_t first, int64_t last) {
-    const onednn::ThreadScope threads;
+    const onednn::ThreadScope threads(work);
     for_batches(p, first, last, [&](int64_t a, int64_t b, int64_t out, int64_t) {
       Matrix ma = p.a, mb = p.b, mo = p.out;
       ma.data += a * size, mb.data += b * size, mo.data += out * size;
@@ -391,7 +389,7 @@ void multiply_all(CpuBackend& backend, const Problem& p) {
   if (batches < 2 * num_threads() && work > 1e6)
     body(0, batches);
   else
-    parallel_for(0, batches, std::max<int64_t>(1, int64_t(30000.0 / std::max(1.0, work))), body);
+    parallel_for(0, batches, grain_for(4 * work), body);
 }
 
 // ---- operands that no library takes as they are ----

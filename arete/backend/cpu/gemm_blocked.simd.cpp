@@ -167,12 +167,11 @@ void run(const BlockedGemm& g) {
     const int64_t cols = std::min(nc, g.n - j0), panels = (cols + nr - 1) / nr;
     for (int64_t p0 = 0; p0 < g.k; p0 += kc) {
       const int64_t depth = std::min(kc, g.k - p0);
-      parallel_for(
-          0, panels, std::max<int64_t>(1, 32768 / (nr * depth)), [&](int64_t first, int64_t last) {
-            pack<nr>(b + p0 * g.b.row_stride + (j0 + first * nr) * g.b.col_stride, g.b.col_stride,
-                     g.b.row_stride, std::min(cols, last * nr) - first * nr, depth,
-                     packed_b.data + first * nr * depth);
-          });
+      parallel_for(0, panels, grain_for(4 * double(nr * depth)), [&](int64_t first, int64_t last) {
+        pack<nr>(b + p0 * g.b.row_stride + (j0 + first * nr) * g.b.col_stride, g.b.col_stride,
+                 g.b.row_stride, std::min(cols, last * nr) - first * nr, depth,
+                 packed_b.data + first * nr * depth);
+      });
       Scale<T> now = scale;
       if (p0 > 0) now.beta = T(1), now.read_out = true;
       // Work items: blocks of rows, times groups of panels where there are few blocks.
@@ -181,29 +180,30 @@ void run(const BlockedGemm& g) {
       const int64_t blocks = (g.m + mc - 1) / mc;
       const int64_t groups = std::clamp<int64_t>(8 / blocks, 1, panels);
       const double flops = 2.0 * double(g.m) * double(cols) * double(depth);
-      const int64_t grain =
-          std::max<int64_t>(1, int64_t(double(blocks * groups) * 100000.0 / flops));
-      parallel_for(0, blocks * groups, grain, [&](int64_t first, int64_t last) {
-        AlignedBuffer<T> packed_a(round_up(mc, kMr) * depth);
-        alignas(64) T tile[kMr * nr];
-        int64_t block_in_buffer = -1;
-        for (int64_t item = first; item < last; ++item) {
-          const int64_t block = item / groups, group = item % groups;
-          const int64_t i0 = block * mc, rows = std::min(mc, g.m - i0);
-          if (block != block_in_buffer)
-            pack<kMr>(a + i0 * g.a.row_stride + p0 * g.a.col_stride, g.a.row_stride, g.a.col_stride,
-                      rows, depth, packed_a.data);
-          block_in_buffer = block;
-          const int64_t jp_end = (group + 1) * panels / groups;
-          for (int64_t jp = group * panels / groups; jp < jp_end; ++jp)
-            for (int64_t i = 0; i < rows; i += kMr) {
-              micro_kernel(depth, packed_a.data + i * depth, packed_b.data + jp * nr * depth, tile);
-              S* to = out + (i0 + i) * g.out.row_stride + (j0 + jp * nr) * g.out.col_stride;
-              store_tile(tile, to, g.out.row_stride, g.out.col_stride,
-                         std::min<int64_t>(kMr, rows - i), std::min(nr, cols - jp * nr), now);
+      parallel_for(
+          0, blocks * groups, grain_for(flops / double(blocks * groups)),
+          [&](int64_t first, int64_t last) {
+            AlignedBuffer<T> packed_a(round_up(mc, kMr) * depth);
+            alignas(64) T tile[kMr * nr];
+            int64_t block_in_buffer = -1;
+            for (int64_t item = first; item < last; ++item) {
+              const int64_t block = item / groups, group = item % groups;
+              const int64_t i0 = block * mc, rows = std::min(mc, g.m - i0);
+              if (block != block_in_buffer)
+                pack<kMr>(a + i0 * g.a.row_stride + p0 * g.a.col_stride, g.a.row_stride,
+                          g.a.col_stride, rows, depth, packed_a.data);
+              block_in_buffer = block;
+              const int64_t jp_end = (group + 1) * panels / groups;
+              for (int64_t jp = group * panels / groups; jp < jp_end; ++jp)
+                for (int64_t i = 0; i < rows; i += kMr) {
+                  micro_kernel(depth, packed_a.data + i * depth, packed_b.data + jp * nr * depth,
+                               tile);
+                  S* to = out + (i0 + i) * g.out.row_stride + (j0 + jp * nr) * g.out.col_stride;
+                  store_tile(tile, to, g.out.row_stride, g.out.col_stride,
+                             std::min<int64_t>(kMr, rows - i), std::min(nr, cols - jp * nr), now);
+                }
             }
-        }
-      });
+          });
     }
   }
 }

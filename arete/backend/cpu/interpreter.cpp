@@ -174,28 +174,35 @@ uint64_t cell_bits(Type type, expr::Literal v) {
   __builtin_unreachable();
 }
 
-/// Rough costs in additions.
+/// Rough costs in additions of f32.
 double cost_of(Op op) {
-  if (op >= Op::exp && op <= Op::sigmoid) return op >= Op::erfinv && op <= Op::digamma ? 60 : 8;
   switch (op) {
+    case Op::digamma:
+      return 190;
+    case Op::lgamma:
+    case Op::gcd:
+      return 90;
+    case Op::asinh:
+    case Op::acosh:
     case Op::pow:
+      return 45;
+    case Op::atanh:
+    case Op::erfinv:
+    case Op::atan2:
+      return 28;
     case Op::polynomial:
       return 20;
-    case Op::atan2:
-      return 15;
     case Op::floor_div:
     case Op::fmod:
     case Op::remainder:
       return 5;
-    case Op::gcd:
-      return 15;
     case Op::sqrt:
     case Op::rsqrt:
     case Op::reciprocal:
     case Op::div:
       return 2;
     default:
-      return 1;
+      return op >= Op::exp && op <= Op::sigmoid ? 8 : 1;
   }
 }
 
@@ -593,7 +600,7 @@ class Compiler {
     }
     bool all_uniform = true;
     for (int k = 0; k < n; ++k) all_uniform &= uniform(v[size_t(k)]);
-    if (!all_uniform) code_.cost += cost_of(in.op);
+    if (!all_uniform) code_.cost += cost_of(in.op) * std::max(1, size / 4);
     if (n == 1) return compute(table_.unary[int(in.op)][kernel_type(type)], size, v);
     const int variant = all_uniform || uniform(v[0]) == uniform(v[1]) ? kernels::vv
                         : uniform(v[1])                               ? kernels::vs

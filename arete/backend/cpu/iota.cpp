@@ -16,7 +16,7 @@ void CpuBackend::iota(const prim::IotaArgs& args) {
     using T = typename decltype(tag)::type;
     T* const base = out.as<T>();
     const int64_t stride = out.strides[0];
-    parallel_for(0, out.sizes[0], 65536, [&](int64_t begin, int64_t end) {
+    parallel_for(0, out.sizes[0], grain_for(2), [&](int64_t begin, int64_t end) {
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
                     std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t> ||
                     std::is_same_v<T, uint64_t>) {

@@ -8,6 +8,7 @@
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/lapack.h"
+#include "arete/backend/cpu/onednn.h"
 #include "arete/backend/cpu/small_matrices.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -127,13 +128,14 @@ void run(const LinalgArgs& l) {
                           (iterates ? 10 : 1) +
                       1000;
   const auto each = [&](auto&& f) {
+    const onednn::ThreadScope threads(4 * work * double(count));
     const auto body = [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) info[i] = f(i);
     };
     if (count < num_threads() && work > 1e6)
       body(0, count);
     else
-      parallel_for(0, count, std::max<int64_t>(1, int64_t(30000.0 / work)), body);
+      parallel_for(0, count, grain_for(4 * work), body);
   };
   switch (l.op) {
     case Op::cholesky:

@@ -51,8 +51,9 @@ bool has_bf16() {
   return has;
 }
 
-ThreadScope::ThreadScope()
-    : threads_(in_parallel_region() ? 1 : num_threads()), previous_(omp_get_max_threads()) {
+ThreadScope::ThreadScope(double work)
+    : threads_(in_parallel_region() || grain_for(work) > 1 ? 1 : num_threads()),
+      previous_(omp_get_max_threads()) {
   if (threads_ != previous_) omp_set_num_threads(threads_);
 }
 ThreadScope::~ThreadScope() {
@@ -164,7 +165,7 @@ PlanCache<MatmulPlan>& matmul_cache() {
 bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void* b, void* out,
             const void* bias) {
   ARETE_ASSERT(!s.has_bias || s.alpha == 1);  // oneDNN would scale the bias too
-  const ThreadScope threads;
+  const ThreadScope threads(double(s.batch) * double(s.m) * double(s.n) * double(s.k));
   // Of a batch with fewer products than threads oneDNN 2.6 divides k among the threads, and where k
   // does not lie side by side in a it forgets parts of the sums.
   if (s.batch > 1 && s.batch < threads.threads() && s.a_strides[2] != 1) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <dnnl.hpp>
 #include <initializer_list>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -31,10 +32,11 @@ dnnl::memory::data_type to_dnnl(DType dtype);
 bool has_bf16();
 
 /// While alive, oneDNN (and any OpenMP code) called from this thread uses num_threads() threads, or
-/// one inside parallel regions. The setting of OpenMP is per host thread, so others are untouched.
+/// one inside parallel regions and where `work`, as of grain_for(), pays for no other. The setting
+/// of OpenMP is per host thread, so others are untouched.
 class ThreadScope {
  public:
-  ThreadScope();
+  explicit ThreadScope(double work = std::numeric_limits<double>::infinity());
   ~ThreadScope();
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;

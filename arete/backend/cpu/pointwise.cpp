@@ -18,9 +18,6 @@ namespace {
 using prim::LoopNest;
 using prim::View;
 
-/// Elements below which a second thread does not pay, for a given cost of one element.
-int64_t grain_for(double cost) { return std::max<int64_t>(1024, int64_t(65536 / (2 + cost))); }
-
 bool same_sizes(const View& a, const View& b) {
   return a.sizes.size() == b.sizes.size() &&
          std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin());
@@ -68,7 +65,7 @@ bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
   const bool ahead = code.body.size() > 1 && numel >= kFromAhead;
   const int64_t blocks = (numel + code.block - 1) / code.block;
   parallel_for(
-      0, blocks, std::max<int64_t>(1, grain_for(code.cost) / code.block),
+      0, blocks, grain_for((2 + code.cost) * double(code.block)),
       [&](int64_t first_block, int64_t last_block) {
         ArenaScope arena;
         Frame frame(code, args.params,
@@ -125,7 +122,7 @@ void run_nest(const prim::PointwiseArgs& args) {
     }
     double cost = code.cost;
     for (Tiling::Access a : tiling.access) cost += a == Tiling::Access::packed ? 4 : 0;
-    parallel_for(0, tiling.tiles(), std::max<int64_t>(1, grain_for(cost) / tiling.tile_numel()),
+    parallel_for(0, tiling.tiles(), grain_for((2 + cost) * double(tiling.tile_numel())),
                  [&](int64_t first, int64_t last) {
                    ArenaScope arena;
                    TileRunner runner(tiling, code, args.params, inputs, outputs, arena);
@@ -217,10 +214,9 @@ void CpuBackend::fill(const prim::FillArgs& args) {
       copy_run(p, stride, pattern, 0, n, size);
   };
   const auto fill_row = [&](std::byte* data, int64_t stride) {
-    parallel_for(0, numel, std::max<int64_t>(1, int64_t(131072 / size)),
-                 [&](int64_t first, int64_t last) {
-                   fill_run(data + first * stride, stride, last - first);
-                 });
+    parallel_for(0, numel, grain_for(double(size)), [&](int64_t first, int64_t last) {
+      fill_run(data + first * stride, stride, last - first);
+    });
   };
   if (out.is_contiguous()) return fill_row(out.data, int64_t(size));
   const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
@@ -230,7 +226,7 @@ void CpuBackend::fill(const prim::FillArgs& args) {
   extents.fill(1);
   extents[0] = std::min<int64_t>(nest.sizes[0], 65536);
   const Tiling tiling(nest, extents);
-  parallel_for(0, tiling.tiles(), std::max<int64_t>(1, 32768 / extents[0]),
+  parallel_for(0, tiling.tiles(), grain_for(4 * double(extents[0])),
                [&](int64_t first, int64_t last) {
                  TileCursor cursor(tiling, first);
                  for (int64_t t = first;;) {

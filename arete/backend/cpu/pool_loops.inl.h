@@ -177,7 +177,7 @@ template <class F>
 void for_pieces(const Geometry& g, const F& f) {
   const int64_t blocks = g.blocks();
   const int64_t cost = std::max(g.x.plane(), g.y.plane()) * std::min(g.block, g.channels);
-  parallel_for(0, g.samples * blocks, std::max<int64_t>(1, 8192 / std::max<int64_t>(cost, 1)),
+  parallel_for(0, g.samples * blocks, grain_for(64 * double(cost)),
                [&](int64_t first, int64_t last) {
                  F piece = f;
                  for (int64_t i = first; i < last; ++i) {

@@ -39,7 +39,7 @@ void fill_chunks(const RandomArgs& a, Generate generate, Convert convert) {
   const Walk<1> walk(a.out.sizes, -1, {&a.out});
   const int64_t n = walk.count(), blocks = (n + per - 1) / per;
   const int64_t chunks = (blocks + kChunkBlocks - 1) / kChunkBlocks;
-  parallel_for(0, chunks, 8, [&](int64_t begin, int64_t end) {
+  parallel_for(0, chunks, grain_for(64 * kChunkBlocks), [&](int64_t begin, int64_t end) {
     alignas(64) S buffer[kChunkBlocks * 4];
     for (int64_t c = begin; c < end; ++c) {
       const int64_t first = c * kChunkBlocks * per, last = std::min(n, first + kChunkBlocks * per);

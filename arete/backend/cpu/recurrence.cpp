@@ -210,12 +210,10 @@ void CpuBackend::recurrence(const RecurrenceArgs& args) {
   const int64_t groups = (args.rows + group - 1) / group;
   const double cost =
       code.cost * double(group * args.states) * double(std::max<int64_t>(1, args.steps));
-  parallel_for(
-      0, groups, std::max<int64_t>(1, int64_t(65536 / (1 + cost))),
-      [&](int64_t first, int64_t last) {
-        for (int64_t g = first; g < last; ++g)
-          RowWalker(args, program, g * group, std::min(group, args.rows - g * group)).run();
-      });
+  parallel_for(0, groups, grain_for(cost), [&](int64_t first, int64_t last) {
+    for (int64_t g = first; g < last; ++g)
+      RowWalker(args, program, g * group, std::min(group, args.rows - g * group)).run();
+  });
 }
 
 }  // namespace arete::cpu

@@ -241,13 +241,10 @@ class Reduction {
     }
   }
   double cost(const Code& code, const Tiling& tiling) const {
-    double c = code.cost + 1;
+    double c = code.cost + 2;
     for (size_t o = 1; o < nest_.operands.size(); ++o)
       c += tiling.access[o] == Tiling::Access::packed ? 4 : 0;
     return c;
-  }
-  static int64_t grain(double cost, int64_t item) {
-    return std::max<int64_t>(1, int64_t(65536 / (1 + cost)) / std::max<int64_t>(1, item));
   }
 
   // Rows.
@@ -280,7 +277,7 @@ class Reduction {
 
   void short_rows(const Tiling& tiling, const Code& code) {
     const int64_t stride = nest_.operands[0].strides[size_t(inner_)];
-    parallel_for(0, tiling.tiles(), grain(cost(code, tiling), tiling.tile_numel()),
+    parallel_for(0, tiling.tiles(), grain_for(cost(code, tiling) * double(tiling.tile_numel())),
                  [&](int64_t first, int64_t last) {
                    ArenaScope arena;
                    Finisher finisher(args_, acc_, arena);
@@ -321,27 +318,28 @@ class Reduction {
       constexpr int64_t kPanel = 256;
       const bool kept = nest_.rank > inner_;
       const int64_t stride = kept ? nest_.operands[0].strides[size_t(inner_)] : 0;
-      parallel_for(0, outputs_, grain(each, reduced_), [&](int64_t first, int64_t last) {
-        ArenaScope arena;
-        Finisher finisher(args_, acc_, arena);
-        TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);
-        std::byte* acc = arena.take(kPanel * acc_.size);
-        TileCursor cursor(tiling, first * per_output);
-        for (int64_t o = first; o < last;) {
-          // Outputs of one run along the first kept dimension.
-          const int64_t room = kept ? nest_.sizes[size_t(inner_)] - cursor.start(inner_) : 1;
-          const int64_t n = std::min({kPanel, last - o, room});
-          std::byte* const out = cursor.base(0);
-          acc_.clear(acc, n);
-          for (int64_t k = 0; k < n; ++k, ++o)
-            accumulate(runner, cursor, per_output, o + 1 < last, acc + size_t(k) * acc_.size);
-          finisher.store(acc, n, out, stride);
-        }
-      });
+      parallel_for(
+          0, outputs_, grain_for(each * double(reduced_)), [&](int64_t first, int64_t last) {
+            ArenaScope arena;
+            Finisher finisher(args_, acc_, arena);
+            TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);
+            std::byte* acc = arena.take(kPanel * acc_.size);
+            TileCursor cursor(tiling, first * per_output);
+            for (int64_t o = first; o < last;) {
+              // Outputs of one run along the first kept dimension.
+              const int64_t room = kept ? nest_.sizes[size_t(inner_)] - cursor.start(inner_) : 1;
+              const int64_t n = std::min({kPanel, last - o, room});
+              std::byte* const out = cursor.base(0);
+              acc_.clear(acc, n);
+              for (int64_t k = 0; k < n; ++k, ++o)
+                accumulate(runner, cursor, per_output, o + 1 < last, acc + size_t(k) * acc_.size);
+              finisher.store(acc, n, out, stride);
+            }
+          });
       return;
     }
     Partials partials(size_t(chunks * outputs_) * acc_.size);
-    parallel_for(0, outputs_ * chunks, grain(each, chunk * tiling.tile_numel()),
+    parallel_for(0, outputs_ * chunks, grain_for(each * double(chunk * tiling.tile_numel())),
                  [&](int64_t first, int64_t last) {
                    ArenaScope arena;
                    TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);
@@ -428,7 +426,8 @@ class Reduction {
 
     Partials partials(chunks > 1 ? size_t(chunks * outputs_) * acc_.size : 0);
     parallel_for(
-        0, items, grain(cost(code, tiling), slice * length), [&](int64_t first, int64_t last) {
+        0, items, grain_for(cost(code, tiling) * double(slice * length)),
+        [&](int64_t first, int64_t last) {
           ArenaScope arena;
           Finisher finisher(args_, acc_, arena);
           TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);

@@ -121,7 +121,7 @@ void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, I
   constexpr int64_t kAhead = 8;
   const int64_t n = a.index.numel(), width = a.out.sizes[1];
   const int64_t *index = a.index.as<int64_t>(), so = a.out.strides[0], wo = a.out.strides[1];
-  parallel_for(0, n, grain_for(width), [&](int64_t begin, int64_t end) {
+  parallel_for(0, n, grain_of_steps(width), [&](int64_t begin, int64_t end) {
     std::vector<C> sums(std::is_same_v<C, T> ? 0 : size_t(width));
     while (begin > 0 && begin < end && index[begin] == index[begin - 1]) ++begin;
     for (int64_t i = begin; i < end;) {
@@ -168,7 +168,7 @@ void find_maxima_as(const prim::AddRowsArgs& a, IndexCheck& from) {
     return begins ? std::clamp<int64_t>(begins[run], 0, n) : std::min(run * a.run, n);
   };
   const int64_t work = width * std::max<int64_t>(1, n / std::max<int64_t>(1, rows));
-  parallel_for(0, rows, grain_for(work), [&](int64_t first, int64_t last) {
+  parallel_for(0, rows, grain_of_steps(work), [&](int64_t first, int64_t last) {
     std::vector<C> best(static_cast<size_t>(width));
     std::vector<int64_t> rows_of_best(a.top ? size_t(width) : 0);
     C* const most = best.data();
@@ -219,7 +219,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check, IndexCheck& from
   if (a.sorted) return add_sorted_rows(a, entries, check);
   // Threads own disjoint columns, or disjoint rows where rows are short; either way each sum is
   // formed in index order.
-  const int64_t column_grain = std::max<int64_t>(64, 32768 / std::max<int64_t>(n, 1));
+  const int64_t column_grain = std::max<int64_t>(64, grain_of_steps(n));
   if (width >= 128) {
     parallel_for(0, width, column_grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < n; ++i) {
@@ -254,7 +254,7 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
   const int64_t last = table.sizes[0] - 1;
   IndexCheck check(table.sizes[0]);
   const auto take = [&](auto to_row, auto from_row, auto copy) {
-    parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
+    parallel_for(0, out.sizes[0], grain_of_steps(width), [&](int64_t begin, int64_t end) {
       std::byte* const to = out.data;
       const std::byte* const from = table.data;
       int64_t i = begin;

@@ -301,7 +301,7 @@ void scan_states(const ScanArgs& a, const prim::View& third) {
   // other.
   constexpr int64_t kTile = 64;
   using Few = std::integral_constant<int64_t, 4>;
-  const int64_t grain = grain_for(8 * n);
+  const int64_t grain = grain_of_steps(8 * n);
   parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       const int64_t li = w.stride(0), lo = w.stride(1), lt = w.stride(2);
@@ -363,7 +363,7 @@ void scan_as(const ScanArgs& a) {
     return;
   }
   // Grains in multiples of a tile keep neighbouring lanes together.
-  const int64_t grain = std::max<int64_t>(grain_for(n), std::abs(si) == 1 ? 1 : 64);
+  const int64_t grain = std::max<int64_t>(grain_of_steps(n), std::abs(si) == 1 ? 1 : 64);
   parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<2>& w, int64_t lanes) {
       if (w.stride(0) == kSize && w.stride(1) == kSize && lanes > 1) {

@@ -30,7 +30,7 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
                 ss = scalar ? 0 : a.src.strides[a.dim];
   const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
   const Positions positions(a.index, a.dim, walk.count(), check);
-  parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
+  parallel_for(0, walk.count(), grain_of_steps(n * 2), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
       T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
       const int64_t* index = reinterpret_cast<const int64_t*>(a.index.data + w.offset(1));
@@ -85,7 +85,7 @@ void scatter_products(const ScatterArgs& a, IndexCheck& check) {
   const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
                 ss = a.src.strides[a.dim];
   const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
-  parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
+  parallel_for(0, walk.count(), grain_of_steps(n * 2), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
       for (int64_t l = 0; l < run; ++l) {
         const int64_t at = (w.offset(1) + l * w.stride(1)) / 8;

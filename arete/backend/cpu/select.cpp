@@ -30,7 +30,7 @@ void select_as(const SelectArgs& a) {
   using Key = OrderedKey<T>;
   const int64_t n = a.in.sizes[size_t(a.dim)], stride = a.in.strides[size_t(a.dim)];
   const Walk<3> walk(a.in.sizes, a.dim, {&a.in, &a.values, &a.indices});
-  parallel_for(0, walk.count(), grain_for(n), [&](int64_t begin, int64_t end) {
+  parallel_for(0, walk.count(), grain_of_steps(n), [&](int64_t begin, int64_t end) {
     const std::unique_ptr<Key[]> keys(new Key[size_t(n)]);
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       for (int64_t l = 0; l < lanes; ++l) {

@@ -235,7 +235,7 @@ void sort_as(CpuBackend& backend, const SortArgs& s) {
   if (n >= kParallelFrom && walk.count() < 2 * threads) {
     with_buffers([&](Item* a, Item* b) { for_lanes(0, walk.count(), threads, a, b); });
   } else {
-    parallel_for(0, walk.count(), grain_for(n * 16), [&](int64_t begin, int64_t end) {
+    parallel_for(0, walk.count(), grain_of_steps(n * 16), [&](int64_t begin, int64_t end) {
       with_buffers([&](Item* a, Item* b) { for_lanes(begin, end, 1, a, b); });
     });
   }

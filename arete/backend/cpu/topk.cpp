@@ -148,7 +148,7 @@ void topk_as(const TopkArgs& t) {
   if (n >= (1 << 17) && walk.count() < 2 * threads && k <= n / (4 * threads))
     for_lanes(0, walk.count(), threads);
   else
-    parallel_for(0, walk.count(), grain_for(n),
+    parallel_for(0, walk.count(), grain_of_steps(n),
                  [&](int64_t begin, int64_t end) { for_lanes(begin, end, 1); });
 }
 

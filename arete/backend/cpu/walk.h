@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "arete/base/thread_pool.h"
 #include "arete/prim/view.h"
 
 namespace arete::cpu {
@@ -117,9 +118,7 @@ inline void copy_bytes(void* out, const void* in, size_t bytes) {
     in_steps.operator()<4>();
 }
 
-/// A grain for parallel_for over items of `work` elementary steps each: about 32k steps.
-inline int64_t grain_for(int64_t work) {
-  return std::max<int64_t>(1, 32768 / std::max<int64_t>(work, 1));
-}
+/// A grain for parallel_for over items of `steps` elementary steps each, 0.1 ns or so.
+inline int64_t grain_of_steps(int64_t steps) { return grain_for(4 * double(steps)); }
 
 }  // namespace arete::cpu
