@@ -207,34 +207,17 @@ void CpuBackend::fill(const prim::FillArgs& args) {
   bool one_byte = true;
   for (size_t k = 1; k < size; ++k) one_byte &= pattern[k] == pattern[0];
 
-  auto fill_run = [&](std::byte* p, int64_t stride, int64_t n) {
-    if (stride == int64_t(size) && one_byte)
-      std::memset(p, int(pattern[0]), size_t(n) * size);
+  if (!out.is_contiguous()) {
+    const Shape same(out.sizes.size(), 0);
+    return copy({out, View(pattern, out.dtype, out.sizes, same)});
+  }
+  parallel_for(0, numel, grain_for(double(size)), [&](int64_t first, int64_t last) {
+    std::byte* const to = out.data + first * int64_t(size);
+    if (one_byte)
+      std::memset(to, int(pattern[0]), size_t(last - first) * size);
     else
-      copy_run(p, stride, pattern, 0, n, size);
-  };
-  const auto fill_row = [&](std::byte* data, int64_t stride) {
-    parallel_for(0, numel, grain_for(double(size)), [&](int64_t first, int64_t last) {
-      fill_run(data + first * stride, stride, last - first);
-    });
-  };
-  if (out.is_contiguous()) return fill_row(out.data, int64_t(size));
-  const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
-  const LoopNest::Operand& o = nest.operands[0];
-  if (nest.rank == 1) return fill_row(o.data, o.strides[0]);
-  Extents extents{};
-  extents.fill(1);
-  extents[0] = std::min<int64_t>(nest.sizes[0], 65536);
-  const Tiling tiling(nest, extents);
-  parallel_for(0, tiling.tiles(), grain_for(4 * double(extents[0])),
-               [&](int64_t first, int64_t last) {
-                 TileCursor cursor(tiling, first);
-                 for (int64_t t = first;;) {
-                   fill_run(cursor.base(0), o.strides[0], cursor.n());
-                   if (++t == last) break;
-                   cursor.next();
-                 }
-               });
+      copy_run(to, int64_t(size), pattern, 0, last - first, size);
+  });
 }
 
 }  // namespace arete::cpu
