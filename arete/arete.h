@@ -98,6 +98,7 @@
 #include "arete/optim/options.h"
 #include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
+#include "arete/optim/sparse_adam.h"
 #include "arete/optim/swa_utils.h"
 
 // Data and files.

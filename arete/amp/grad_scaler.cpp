@@ -14,6 +14,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/target.h"
 
 namespace arete::amp {
@@ -182,7 +183,9 @@ struct GradScaler::Body {
     std::vector<size_t> numbers;  // of their parameters
     for (size_t i = 0; i < parameters.size(); ++i)
       if (Tensor g = parameters[i].grad(); g.defined()) {
-        all.push_back(std::move(g));
+        // Elements of one place may overflow together in half precision.
+        if (is_sparse(g) && g.dtype() == kFloat16) parameters[i].set_grad(g = ops::coalesce(g));
+        all.push_back(ops::elements_of(g));
         numbers.push_back(i);
       }
     for (const Tensor& g : all)

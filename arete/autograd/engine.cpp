@@ -21,6 +21,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/work.h"
 
 namespace arete {
@@ -232,8 +233,8 @@ class Pass {
     Tensor& slot = state.grads[slot_number];
     if (!slot.defined()) {
       slot = std::move(gradient);
-    } else if (create_ || !owned_.contains(slot.impl())) {
-      slot = slot + gradient;
+    } else if (create_ || is_sparse(gradient) || !owned_.contains(slot.impl())) {
+      slot = ops::sum_of(slot, gradient);
       if (!create_) owned_.insert(slot.impl());
     } else {
       slot.add_(gradient);  // a sum made here belongs to nobody else
@@ -330,22 +331,25 @@ class Pass {
                                 " but expected shape compatible with " + to_string(want.sizes)));
       g = ops::sum_to_size(g, want.sizes);
     }
-    ARETE_CHECK(g.device() == want.device,
+    const Device there = device_of_elements(g);
+    ARETE_CHECK(there == want.device,
                 AutogradError(node.name(), "invalid gradient at index " + std::to_string(i) +
                                                " - expected device " + want.device.to_string() +
-                                               " but got " + g.device().to_string()));
+                                               " but got " + there.to_string()));
     return as_wanted(want, std::move(g));
   }
   // Formulas read gradients as what they say in `outputs`: of another dtype they would be misread.
   static Tensor as_wanted(const GradMeta& want, Tensor g) {
-    return g.dtype() == want.dtype ? g : g.to(want.dtype);
+    if (g.dtype() == want.dtype) return g;
+    return is_sparse(g) ? ops::with_values(g, sparse_parts(g)->values.to(want.dtype))
+                        : g.to(want.dtype);
   }
 
   static void check_nan(const Node& node, const TensorList& in, const TensorList& out) {
     for (const Tensor& g : in)
-      if (ops::holds_nan(g)) return;
+      if (g.defined() && ops::holds_nan(ops::elements_of(g))) return;
     for (size_t i = 0; i < out.size(); ++i)
-      ARETE_CHECK(!ops::holds_nan(out[i]),
+      ARETE_CHECK(!out[i].defined() || !ops::holds_nan(ops::elements_of(out[i])),
                   AutogradError(node.name(), "Function '" + node.name() +
                                                  "Backward' returned nan values in its " +
                                                  std::to_string(i) + "th output.")
@@ -389,7 +393,7 @@ Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {
                                             "] has a shape of " + to_string(given.sizes()) +
                                             " and output[" + std::to_string(index) +
                                             "] has a shape of " + to_string(t.sizes()) + "."));
-  ARETE_CHECK(given.device() == t.device(),
+  ARETE_CHECK(device_of_elements(given) == t.device(),
               AutogradError("backward", "invalid gradient at index " + std::to_string(index) +
                                             " - expected device " + t.device().to_string() +
                                             " but got " + given.device().to_string()));
@@ -513,10 +517,29 @@ AnomalyGuard::~AnomalyGuard() {
 
 }  // namespace autograd
 
+namespace {
+// One of them is sparse, or the only one is. What is kept owns its memory.
+void accumulate_sparse(Tensor& grad, const Tensor& g) {
+  const bool history = modes().grad_enabled;
+  if (!grad.defined()) {
+    const Tensor& values = sparse_parts(g)->values;
+    const bool shared = values.impl()->use_count() > 1 || values.storage()->use_count() > 1 ||
+                        !values.layout().is_dense();
+    grad = history ? g : ops::with_values(g, shared ? values.clone() : values.detach());
+  } else if (!history && !is_sparse(grad) && sparse_parts(g)->indices.size(0) == 1) {
+    ops::add_at_places(grad, g, sparse_parts(g)->values);  // of one place several count as well
+  } else {
+    grad = ops::sum_of(grad, g);
+  }
+}
+}  // namespace
+
 TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
   const Tensor& g = grads[0];
   if (!g.defined()) return {};
-  if (!grad.defined()) {
+  if (is_sparse(g) || (grad.defined() && is_sparse(grad))) {
+    accumulate_sparse(grad, g);
+  } else if (!grad.defined()) {
     // With history (create_graph) the gradient is kept as it is; else it must own its memory,
     // for the caller's tensor may be shared or a broadcast view.
     const bool shared =
@@ -574,10 +597,11 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& g) const {
   if (!g.defined() && !impl_->autograd) return;
-  ARETE_CHECK(!g.defined() || (g.layout().sizes == layout().sizes && g.device() == device()),
-              AutogradError("grad", "assigned grad has data of a different size or device")
-                  .expected(ops::describe(*this))
-                  .got(ops::describe(g)));
+  ARETE_CHECK(
+      !g.defined() || (g.layout().sizes == layout().sizes && device_of_elements(g) == device()),
+      AutogradError("grad", "assigned grad has data of a different size or device")
+          .expected(ops::describe(*this))
+          .got(ops::describe(g)));
   AutogradMeta& meta = autograd_meta(*this);
   if (!meta.accumulator) {
     meta.accumulator = IntrusivePtr<AccumulateGrad>(new AccumulateGrad);

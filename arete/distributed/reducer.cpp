@@ -16,6 +16,7 @@
 #include "arete/ops/foreach.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/target.h"
 #include "arete/prim/recorder.h"
 
@@ -284,6 +285,9 @@ void Reducer::add_sums(size_t place) {
 }
 
 void Reducer::ready(size_t place) {
+  // Processes exchange all rows: those that one has used, others have not.
+  if (const Tensor g = parameters_[place].grad(); g.defined() && is_sparse(g))
+    parameters_[place].set_grad(ops::dense_of(g));
   has_grad_[place] = true;
   if (!sums_.empty() && sums_[place].apart) add_sums(place);
   if (pass_ == 0 || !expected_[place]) return;

@@ -16,6 +16,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/foreach.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/target.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/recorder.h"
@@ -615,6 +616,7 @@ void ShardedParameters::ready(size_t place) {
   const NoGradGuard no_grad;
   awaited_[place] = false;
   Tensor g = std::exchange(parameters_[place].impl()->autograd->accumulator->grad, Tensor());
+  if (g.defined()) g = ops::dense_of(g);
   Tensor& sum = sums_[place];
   if (!reduces && g.defined() && options.reduce_dtype) g = g.to(*options.reduce_dtype);
   if (!sum.defined())

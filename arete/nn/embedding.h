@@ -13,7 +13,7 @@ struct EmbeddingOptions {
   std::optional<double> max_norm = {};      ///< longer rows are shortened, in place, when used
   double norm_type = 2;
   bool scale_grad_by_freq = false;  ///< gradients are divided by how often their row is used
-  bool sparse = false;              ///< has no effect: gradients are dense
+  bool sparse = false;              ///< the gradient is a sparse tensor of the rows in use
 };
 
 /// Integers of any shape (*) -> (*, embedding_dim). Parameter weight (num_embeddings,

@@ -12,16 +12,22 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 
 namespace arete::nn::utils {
 
 namespace {
 
-std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
-  std::vector<Tensor> grads;
-  for (const Tensor& p : parameters)
-    if (Tensor g = p.grad(); g.defined()) grads.push_back(std::move(g));
-  return grads;
+// What there is to be read and written: of sparse gradients each place once.
+std::vector<Tensor> elements_of(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> elements;
+  for (const Tensor& p : parameters) {
+    Tensor g = p.grad();
+    if (!g.defined()) continue;
+    if (is_sparse(g)) p.set_grad(g = ops::coalesce(g));
+    elements.push_back(ops::elements_of(g));
+  }
+  return elements;
 }
 
 // Rewrites all tensors in place with one program: element -> body(element, `factor` if it is
@@ -73,9 +79,12 @@ void scale_to_norm(const std::vector<Tensor>& grads, double max_norm, const Tens
 
 }  // namespace
 
-Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
+Tensor get_total_norm(const std::vector<Tensor>& given, double norm_type) {
   const NoGradGuard no_grad;
-  if (tensors.empty()) return zeros({});
+  if (given.empty()) return zeros({});
+  std::vector<Tensor> tensors;
+  for (const Tensor& t : given)
+    tensors.push_back(is_sparse(t) ? ops::elements_of(ops::coalesce(t)) : t);
   // Without the root at the end the parts simply add up: one reduction for each device and dtype.
   std::vector<Tensor> parts;
   DType widest = kFloat32;
@@ -99,7 +108,7 @@ Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
                        bool error_if_nonfinite) {
   const NoGradGuard no_grad;
-  const std::vector<Tensor> grads = gradients_of(parameters);
+  const std::vector<Tensor> grads = elements_of(parameters);
   const Tensor total = get_total_norm(grads, norm_type);
   if (error_if_nonfinite)
     ARETE_CHECK(std::isfinite(total.item<double>()),
@@ -115,13 +124,13 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
 void clip_grads_with_norm_(const std::vector<Tensor>& parameters, double max_norm,
                            const Tensor& total_norm) {
   const NoGradGuard no_grad;
-  scale_to_norm(gradients_of(parameters), max_norm, total_norm);
+  scale_to_norm(elements_of(parameters), max_norm, total_norm);
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
   const NoGradGuard no_grad;
   rewrite(
-      "clip_grad_value", gradients_of(parameters), {},
+      "clip_grad_value", elements_of(parameters), {},
       [](std::span<const expr::Value> v) { return min(max(v[0], -v[1]), v[1]); }, clip_value);
 }
 

@@ -5,6 +5,7 @@
 
 #include "arete/base/warn.h"
 #include "arete/core/modes.h"
+#include "arete/core/sparse.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/autocast.h"
@@ -77,6 +78,13 @@ auto on_device(const Call& call, F&& f) {
   }
 }
 
+// What ends on the device meta has made nothing: it must not be taken for a result.
+void refuse_sparse(const Call& call) {
+  for_each_tensor(call, [&](size_t, const Tensor& t) {
+    if (t.defined()) check_not_sparse(call.name(), t);
+  });
+}
+
 Results run_inferred(const Call& call, const OutputSpecs& specs) {
   const OpRecord& op = call.op;
   Results outputs;
@@ -88,6 +96,8 @@ Results run_inferred(const Call& call, const OutputSpecs& specs) {
   }
   if (!specs[0].device.is_meta())
     op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  else
+    refuse_sparse(call);
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -135,6 +145,7 @@ void wait_for_copies(const Call& call, const Tensor& self) {
 
 Tensor make_view(const Call& call) {
   const OpRecord& op = call.op;
+  if (call.tensor(0).is_meta()) refuse_sparse(call);
   IntrusivePtr<OpNode> node;
   if (needs_history(call)) {
     check_grad_exists(call);
@@ -151,6 +162,7 @@ Tensor make_view(const Call& call) {
 Results make_views(const Call& call) {
   const OpRecord& op = call.op;
   const Tensor& self = call.tensor(0);
+  if (self.is_meta()) refuse_sparse(call);
   IntrusivePtr<OpNode> node;
   if (needs_history(call)) {
     check_grad_exists(call);
@@ -248,6 +260,8 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
           op.lower(call, {&self, 1}, p);
         }
       });
+    } else {
+      refuse_sparse(call);
     }
     self.bump_version();
     if (node) {
@@ -400,6 +414,8 @@ void lower_into(const Call& call, std::span<Tensor* const> outs) {
   }
   if (!specs[0].device.is_meta())
     op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  else
+    refuse_sparse(call);
   for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], outputs[i], op);
 }
 

@@ -12,6 +12,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
@@ -22,7 +23,8 @@ namespace {
 // ---- rows ----
 
 // padding: -1 for none
-Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding);
+Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding,
+                      bool sparse = false);
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding);
 
 void check_index(const char* op, const Tensor& index) {
@@ -36,9 +38,11 @@ void check_index(const char* op, const Tensor& index) {
 }
 
 const OpRecord& embedding_rows_op =
-    define("embedding_rows(Tensor input, Tensor weight, int padding_idx) -> Tensor")
+    define("embedding_rows(Tensor input, Tensor weight, int padding_idx, bool sparse) -> Tensor")
         .indexed({1})
-        .doc("Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient.")
+        .doc(
+            "Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient. "
+            "With `sparse` the gradient is a sparse tensor of the rows that were taken.")
         .flops(no_flops)
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -63,9 +67,12 @@ const OpRecord& embedding_rows_op =
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList out(2);
-              if (g.needs(1))
-                out[1] =
-                    embedding_backward(g.grad(), g.input(0), g.input_sizes(1)[0], g.integer(2));
+              if (!g.needs(1)) return out;
+              const IntList sizes = g.input_sizes(1);
+              out[1] = g.boolean(3)
+                           ? rows_gradient(g.input(0), g.grad().reshape({-1, sizes[1]}), sizes[0],
+                                           g.integer(2))
+                           : embedding_backward(g.grad(), g.input(0), sizes[0], g.integer(2));
               return out;
             },
             1);
@@ -112,8 +119,8 @@ const OpRecord& embedding_backward_op =
             },
             0b10);
 
-Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding) {
-  return call(embedding_rows_op, {index, weight, padding});
+Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding, bool sparse) {
+  return call(embedding_rows_op, {index, weight, padding, sparse});
 }
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding) {
   return call(embedding_backward_op, {grad, index, rows, padding});
@@ -304,14 +311,24 @@ Tensor scaled_by_frequency(const Tensor& rows, const Tensor& index, int64_t n_ro
   return fixed.add(rows.sub(fixed).mul(share));
 }
 
+// Sparse gradients have one value for each index, whose number in all is not known to it.
+void check_sparse(const Call& c, size_t sparse, size_t by_frequency) {
+  ARETE_CHECK(!c.boolean(sparse) || !c.boolean(by_frequency) || !modes().grad_enabled ||
+                  !c.tensor(1).requires_grad(),
+              NotImplementedError(c.name(),
+                                  "embedding_backward: scale_grad_by_freq not supported with "
+                                  "sparse gradients"));
+}
+
 const OpRecord& embedding_op =
     define(
         "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "
         "norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")
         .functional()
         .doc(
-            "Rows of weight at the given indices. max_norm limits their norms in place; gradients "
-            "are dense, whatever sparse says.")
+            "Rows of weight at the given indices. max_norm limits their norms in place; with "
+            "sparse "
+            "the gradient of weight is a sparse tensor of the rows that were taken.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &index = c.tensor(0), &weight = c.tensor(1);
@@ -320,7 +337,8 @@ const OpRecord& embedding_op =
             check_index(c.name(), index);
             limit_norms(index, weight, c.real(3), c.real(4));
           }
-          const Tensor rows = embedding_rows(index, weight, padding);
+          check_sparse(c, 6, 5);
+          const Tensor rows = embedding_rows(index, weight, padding, c.boolean(6));
           if (!c.boolean(5) || index.is_meta()) return {rows};
           return {scaled_by_frequency(rows, index, weight.size(0))};
         });
@@ -448,6 +466,9 @@ void check_bags(const Call& c) {
               ValueError(op, "mode has to be one of sum, mean or max").got(std::string(mode)));
   ARETE_CHECK(mode != "max" || !c.boolean(5),
               ValueError(op, "max mode does not support scaling the gradient by the frequency"));
+  ARETE_CHECK(mode != "max" || !c.boolean(7),
+              ValueError(op, "max mode does not support sparse weights"));
+  check_sparse(c, 7, 5);
   if (!c.has(8)) return;
   ARETE_CHECK(mode == "sum", NotImplementedError(
                                  op,
@@ -495,12 +516,12 @@ struct Bags {
 const OpRecord& embedding_bag_rows_op =
     define(
         "embedding_bag_rows(Tensor weight, Tensor index, Tensor? begins, Tensor? factors, int "
-        "bags, int padding, bool mean) -> Tensor")
+        "bags, int padding, bool mean, bool sparse) -> Tensor")
         .indexed({0})
         .doc(
             "Sums or means of rows of weight, times factors, over bags that begin at positions of "
             "the index, or that each have as many of them; the row `padding` (-1: none) counts "
-            "nothing.")
+            "nothing. With `sparse` the gradient of weight is a sparse tensor.")
         .flops([](const Call& c) {
           return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)) * (c.has(3) ? 2 : 1);
         })
@@ -546,7 +567,14 @@ const OpRecord& embedding_bag_rows_op =
                 else
                   grad = grad.div(counts);
               }
-              if (g.needs(0)) out[0] = route_rows(grad, back, factors, g.input_sizes(0)[0]);
+              const int64_t rows = g.input_sizes(0)[0];
+              if (g.needs(0) && g.boolean(7)) {
+                Tensor values = grad.index_select(0, numbers);
+                if (factors.defined()) values = values.mul(factors.unsqueeze(1));
+                out[0] = rows_gradient(index, values, rows, padding);
+              } else if (g.needs(0)) {
+                out[0] = route_rows(grad, back, factors, rows);
+              }
               if (g.has_input(3) && g.needs(3)) out[3] = row_dots(grad, g.input(0), back);
               return out;
             },
@@ -646,8 +674,8 @@ Tensor bag_embeddings(const Call& c) {
   if (mode != "max" && !c.boolean(5) && bags > 0 && routed)
     return call(embedding_bag_rows_op,
                 {weight, index, in_bags.begins, c.has(8) ? c.tensor(8).flatten() : Tensor(), bags,
-                 padding, mode == "mean"});
-  Tensor rows = embedding_rows(index, weight, padding);
+                 padding, mode == "mean", c.boolean(7)});
+  Tensor rows = embedding_rows(index, weight, padding, c.boolean(7));
   if (c.boolean(5) && !index.is_meta()) rows = scaled_by_frequency(rows, index, weight.size(0));
   const TensorOptions o = rows.options();
   if (bags == 0) return zeros({bags, width}, o);

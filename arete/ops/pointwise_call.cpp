@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
+#include "arete/core/sparse.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
@@ -294,7 +295,10 @@ Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType d
 
 void execute(const expr::Program& program, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const Literal> params) {
-  if (outputs[0].is_meta()) return;
+  if (outputs[0].is_meta()) {
+    for (const Tensor& t : inputs) check_not_sparse(modes().current_op, t);
+    return;
+  }
   SmallVector<prim::View, 6> in, out;
   for (const Tensor& t : inputs) in.push_back(view_of(t));
   for (const Tensor& t : outputs) out.push_back(view_of(t));

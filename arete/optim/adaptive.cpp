@@ -1,5 +1,6 @@
 #include "arete/optim/adaptive.h"
 
+#include "arete/ops/sparse.h"
 #include "arete/optim/update_internal.h"
 
 namespace arete::optim {
@@ -53,6 +54,19 @@ void Adagrad::update(const ParamGroup& group, Batch& batch) {
     return {p - v.numbers[0] * g / (sqrt(sum) + v.numbers[1]), sum};
   };
   batch.run(variant_of(descent), numbers, rule);
+}
+
+void Adagrad::update_sparse(size_t gi, size_t pi, const Tensor& given) {
+  constexpr size_t kStep = 0, kSum = 1;
+  check_without_decay(gi);
+  const Tensor gradient = ops::coalesce(given);
+  const ParamGroup& group = param_groups()[gi];
+  const double t = begin_update(gi, pi, kStep),
+               rate = group.lr() / (1 + (t - 1) * group.get("lr_decay"));
+  const Tensor g = ops::elements_of(gradient), sum = state(gi, pi, kSum);
+  ops::add_at_places(sum, gradient, g.mul(g));
+  const Tensor root = ops::at_places(sum, gradient).sqrt().add(group.get("eps"));
+  ops::add_at_places(group.params[pi], gradient, g.div(root), -rate);
 }
 
 void Adadelta::update(const ParamGroup& group, Batch& batch) {

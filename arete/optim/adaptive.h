@@ -85,6 +85,7 @@ class Adagrad : public TypedOptimizer<AdagradOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
+  void update_sparse(size_t group, size_t param, const Tensor& gradient) override;
 };
 
 struct AdadeltaOptions {

@@ -13,6 +13,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/target.h"
 #include "arete/optim/update_internal.h"
 
@@ -62,7 +63,8 @@ Tensor numbers_of(const Tensor& t) { return is_complex(t.dtype()) ? view_as_real
 Tensor LBFGS::flat_gradient() const {
   std::vector<Tensor> parts;
   for (const Tensor& p : param_groups().front().params) {
-    const Tensor g = p.grad();
+    Tensor g = p.grad();
+    if (g.defined()) g = ops::dense_of(g);
     parts.push_back(numbers_of(g.defined() ? g : zeros_like(p)).reshape({-1}));
   }
   return cat(parts);

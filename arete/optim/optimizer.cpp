@@ -6,6 +6,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/sparse.h"
 #include "arete/ops/target.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
@@ -134,6 +135,10 @@ void zero_grad(std::span<const Tensor> params, bool set_to_none) {
     if (!grad.defined()) continue;
     if (set_to_none) {
       p.set_grad(Tensor());
+    } else if (const SparseParts* const parts = sparse_parts(grad)) {
+      p.set_grad(sparse_tensor(
+          {parts->indices.narrow(1, 0, 0), parts->values.detach().narrow(0, 0, 0), true},
+          grad.sizes()));
     } else if (!grad.layout().is_dense()) {  // elements may share memory
       p.set_grad(zeros_like(grad));
     } else {
@@ -297,6 +302,10 @@ void Optimizer::step_group(size_t gi, Step& step) {
     const Tensor& p = group.params[pi];
     Tensor grad = p.grad();
     if (!grad.defined()) continue;
+    if (is_sparse(grad)) {
+      step_sparse(gi, pi, std::move(grad), step);
+      continue;
+    }
     if (step.inverse_scale.defined() && !grad.layout().is_dense())  // elements may share memory
       p.set_grad(grad = grad.clone());
     ARETE_CHECK(std::ranges::equal(grad.sizes(), p.sizes()) && grad.device() == p.device(),
@@ -332,6 +341,61 @@ void Optimizer::step_group(size_t gi, Step& step) {
     update(group, batch);
     batch.finish();
   }
+}
+
+void Optimizer::step_sparse(size_t gi, size_t pi, Tensor grad, Step& step) {
+  const ParamGroup& group = groups_[gi];
+  const Tensor& p = group.params[pi];
+  const NoGradGuard no_grad;
+  ARETE_CHECK(std::ranges::equal(grad.sizes(), p.sizes()) && device_of_elements(grad) == p.device(),
+              ValueError(name_, "a gradient must have its parameter's shape and device")
+                  .got(ops::describe(grad))
+                  .expected(ops::describe(p)));
+  ARETE_CHECK(!step.history && !group.flag("master_weights"),
+              NotImplementedError(name_,
+                                  "a group with differentiable or master_weights takes no "
+                                  "sparse gradients"));
+  if (step.inverse_scale.defined()) {
+    const Tensor values = ops::elements_of(grad);
+    p.set_grad(grad = ops::with_values(
+                   grad, values.mul(step.inverse_scale.to(values.device(), values.dtype()))));
+  }
+  if (step.is_left_out()) return;
+  if (group.flag("maximize")) grad = ops::with_values(grad, ops::elements_of(grad).neg());
+  update_sparse(gi, pi, grad);
+}
+
+void Optimizer::update_sparse(size_t, size_t, const Tensor&) {
+  const std::string_view name = name_;
+  throw NotImplementedError(name_, std::string(name) + " does not support sparse gradients" +
+                                       (name.starts_with("Adam") && name != "Adamax"
+                                            ? ", please consider SparseAdam instead"
+                                            : ""));
+}
+
+void Optimizer::check_without_decay(size_t group) const {
+  ARETE_CHECK(
+      groups_[group].get("weight_decay") == 0,
+      NotImplementedError(name_, "weight_decay option is not compatible with sparse gradients"));
+}
+
+double Optimizer::begin_update(size_t gi, size_t pi, size_t count_key) {
+  const ParamGroup& group = groups_[gi];
+  const Tensor& p = group.params[pi];
+  Step step;
+  step.capturable = group.flag("capturable");
+  step.resident = group.flag("fused");
+  const uint32_t keys = keys_in_use(keys_in_use(group), p);
+  complete(gi, pi, keys, steps_on_device(p, slots_[gi][pi], keys, step), false);
+  const Tensor& count = slots_[gi][pi].state[count_key];
+  const double t = read_number(count) + 1;
+  write_number(count, t);
+  return t;
+}
+
+void Optimizer::renew_state(size_t group, size_t param, size_t key, Tensor value) {
+  slots_[group][param].state[key] = std::move(value);
+  new_state_.emplace_back(group, param);
 }
 
 void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {

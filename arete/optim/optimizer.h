@@ -109,6 +109,10 @@ void zero_grad(std::span<const Tensor> params, bool set_to_none = true);
 /// groups with the setting `capturable`. Replays go on counting, and read the settings as they are
 /// then (see Note [Steps inside graphs]).
 ///
+/// Sparse gradients (Note [Sparse tensors]) are for SGD, Adagrad and SparseAdam, which touch their
+/// rows alone (and wait for the device, but for SGD without momentum, to know how many there are);
+/// LBFGS makes them dense, and the others refuse them (NotImplementedError).
+///
 /// With the setting `differentiable` the step records history: parameters and state become
 /// functions of what they were, of the gradients and of settings that are tensors.
 class Optimizer : public amp::Scalable {
@@ -179,6 +183,14 @@ class Optimizer : public amp::Scalable {
   class Batch;
   /// Updates one batch.
   virtual void update(const ParamGroup& group, Batch& batch) = 0;
+  /// Updates one parameter from a sparse gradient with the sign to descend on.
+  virtual void update_sparse(size_t group, size_t param, const Tensor& gradient);
+  /// NotImplementedError for weight decay, which would reach all rows.
+  void check_without_decay(size_t group) const;
+  /// Makes what a parameter's state lacks, and moves a count on, whose new value it returns.
+  double begin_update(size_t group, size_t param, size_t count_key);
+  /// Puts another tensor into a parameter's state, as take_new_state() will tell.
+  void renew_state(size_t group, size_t param, size_t key, Tensor value);
   /// Whether a part of the state (an index into state_keys()) is there for this parameter.
   virtual bool has_state(const Tensor& /*param*/, size_t /*key*/) const { return true; }
   /// The sizes of a part.
@@ -216,6 +228,7 @@ class Optimizer : public amp::Scalable {
                Step& step) const;
   void step_all(const Tensor& found_inf, const Tensor& inverse_scale);
   void step_group(size_t group, Step& step);
+  void step_sparse(size_t group, size_t param, Tensor gradient, Step& step);
   void prepare_page(size_t group, Batch& batch, Step& step);
   template <class F>
   void visit_parts(size_t group, const std::vector<size_t>& params, Device device, F&& f) const;

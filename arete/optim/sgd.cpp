@@ -1,5 +1,6 @@
 #include "arete/optim/sgd.h"
 
+#include "arete/ops/sparse.h"
 #include "arete/optim/update_internal.h"
 
 namespace arete::optim {
@@ -34,6 +35,34 @@ void SGD::update(const ParamGroup& group, Batch& batch) {
     return {p - lr * step, buffer};
   };
   batch.run(variant_of(descent, {with_momentum, nesterov, dampened}), numbers, rule);
+}
+
+void SGD::update_sparse(size_t gi, size_t pi, const Tensor& gradient) {
+  constexpr size_t kBuffer = 1;
+  check_without_decay(gi);
+  const ParamGroup& group = param_groups()[gi];
+  const double lr = group.lr(), mu = group.get("momentum");
+  Tensor step = gradient;
+  if (mu != 0) {
+    step = ops::coalesce(gradient);
+    const Tensor old = state(gi, pi, kBuffer);
+    ARETE_CHECK(!old.defined() || is_sparse(old),
+                NotImplementedError("SGD",
+                                    "a parameter with momentum had dense gradients before, "
+                                    "and has a sparse one now"));
+    const auto times = [](const Tensor& t, double factor) {
+      return ops::with_values(t, ops::elements_of(t).mul(factor));
+    };
+    // The first buffer is the gradient; the gradient may be written to later.
+    Tensor buffer = times(step, 1);
+    if (old.defined()) {
+      const double fresh = 1 - group.get("dampening");
+      buffer = ops::coalesce(ops::sum_of(times(old, mu), times(step, fresh)));
+    }
+    renew_state(gi, pi, kBuffer, buffer);
+    step = group.flag("nesterov") ? ops::sum_of(step, times(buffer, mu)) : buffer;
+  }
+  ops::add_at_places(group.params[pi], step, ops::elements_of(step), -lr);
 }
 
 }  // namespace arete::optim

@@ -50,6 +50,8 @@ class SGD : public TypedOptimizer<SGDOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
+  /// A buffer of sparse gradients is sparse itself, with the rows that were ever touched.
+  void update_sparse(size_t group, size_t param, const Tensor& gradient) override;
 };
 
 }  // namespace arete::optim

@@ -14,18 +14,21 @@ namespace {
 const Attached embedding_rows_op =
     attach("embedding_rows")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make_index({4}, 3), m.make({3, 2}), -1}},
-                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1}, "padding"},
-                  {{m.make_index({}, 4), m.make({4, 3}), -1}},
-                  {{m.make_index({0}, 4), m.make({4, 3}), -1}}};
+          return {{{m.make_index({4}, 3), m.make({3, 2}), -1, false}},
+                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1, false}, "padding"},
+                  {{m.make_index({}, 4), m.make({4, 3}), -1, false}},
+                  {{m.make_index({0}, 4), m.make({4, 3}), -1, false}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make_index({2}, 3), m.make({3}), -1}, ErrorKind::value, "'weight' must be 2-D"},
-              {{m.make({2}), m.make({3, 2}), -1},
-               ErrorKind::type,
-               "Expected tensor for argument #1 'indices'"},
-              {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1}, ErrorKind::index, "7"}};
+          return {{{m.make_index({2}, 3), m.make({3}), -1, false},
+                   ErrorKind::value,
+                   "'weight' must be 2-D"},
+                  {{m.make({2}), m.make({3, 2}), -1, false},
+                   ErrorKind::type,
+                   "Expected tensor for argument #1 'indices'"},
+                  {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1, false},
+                   ErrorKind::index,
+                   "7"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &index = c.tensor(0), &w = c.tensor(1);
@@ -113,23 +116,26 @@ const Attached embedding_bag_rows_op =
             return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
                                     TensorOptions(kInt64, m.device));
           };
-          return {
-              {{m.make({4, 3}), m.make_index({6}, 4), begins({0, 2, 2}), std::nullopt, 3, -1,
-                false}},
-              {{m.make_strided({4, 2}), m.make_index({5}, 4), begins({0, 0, 3, 5}),
-                m.make_strided({5}), 4, 1, false},
-               "factors, padding, empty bags"},
-              {{m.make({4, 5}), m.make_index({7}, 4), begins({0, 4}), std::nullopt, 2, -1, true},
-               "means"},
-              {{m.make({4, 16}), m.make_index({40}, 4), begins({0, 34, 35}), std::nullopt, 3, 0,
-                true},
-               "means, padding"},
-              {{m.make({4, 2}), m.make_index({6}, 4), std::nullopt, m.make({6}), 2, -1, false},
-               "rows, factors"},
-              {{m.make({4, 8}), m.make_index({6}, 4), std::nullopt, std::nullopt, 3, 2, true},
-               "rows, means, padding"},
-              {{m.make({4, 3}), m.make_index({0}, 4), begins({0, 0}), std::nullopt, 2, -1, true},
-               "nothing"}};
+          return {{{m.make({4, 3}), m.make_index({6}, 4), begins({0, 2, 2}), std::nullopt, 3, -1,
+                    false, false}},
+                  {{m.make_strided({4, 2}), m.make_index({5}, 4), begins({0, 0, 3, 5}),
+                    m.make_strided({5}), 4, 1, false, false},
+                   "factors, padding, empty bags"},
+                  {{m.make({4, 5}), m.make_index({7}, 4), begins({0, 4}), std::nullopt, 2, -1, true,
+                    false},
+                   "means"},
+                  {{m.make({4, 16}), m.make_index({40}, 4), begins({0, 34, 35}), std::nullopt, 3, 0,
+                    true, false},
+                   "means, padding"},
+                  {{m.make({4, 2}), m.make_index({6}, 4), std::nullopt, m.make({6}), 2, -1, false,
+                    false},
+                   "rows, factors"},
+                  {{m.make({4, 8}), m.make_index({6}, 4), std::nullopt, std::nullopt, 3, 2, true,
+                    false},
+                   "rows, means, padding"},
+                  {{m.make({4, 3}), m.make_index({0}, 4), begins({0, 0}), std::nullopt, 2, -1, true,
+                    false},
+                   "nothing"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& src = c.tensor(0);

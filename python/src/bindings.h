@@ -22,6 +22,7 @@ void bind_metrics(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_program(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);
+void bind_sparse(nanobind::module_& m);
 void bind_skip(nanobind::module_& m);
 void bind_saved_tensor_hooks(nanobind::module_& m);
 void bind_records(nanobind::module_& m);

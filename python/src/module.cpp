@@ -247,6 +247,7 @@ NB_MODULE(_C, m) {
   bind_benchmark(m);
   bind_compile(m);
   bind_skip(m);
+  bind_sparse(m);
   bind_memory(m);
   bind_saved_tensor_hooks(m);
   bind_expressions(m);

@@ -13,6 +13,7 @@
 #include "arete/optim/muon.h"
 #include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
+#include "arete/optim/sparse_adam.h"
 #include "bindings.h"
 #include "caster.h"
 #include "skip.h"
@@ -195,10 +196,12 @@ constexpr OptimizerKind kind() {
 }
 
 constexpr OptimizerKind kKinds[] = {
-    kind<optim::Adadelta>(), kind<optim::Adafactor>(), kind<optim::Adagrad>(), kind<optim::Adam>(),
-    kind<optim::AdamW>(),    kind<optim::Adamax>(),    kind<optim::ASGD>(),    kind<optim::LBFGS>(),
-    kind<optim::Lion>(),     kind<optim::Muon>(),      kind<optim::NAdam>(),   kind<optim::RAdam>(),
-    kind<optim::RMSprop>(),  kind<optim::Rprop>(),     kind<optim::SGD>(),
+    kind<optim::Adadelta>(),   kind<optim::Adafactor>(), kind<optim::Adagrad>(),
+    kind<optim::Adam>(),       kind<optim::AdamW>(),     kind<optim::Adamax>(),
+    kind<optim::ASGD>(),       kind<optim::LBFGS>(),     kind<optim::Lion>(),
+    kind<optim::Muon>(),       kind<optim::NAdam>(),     kind<optim::RAdam>(),
+    kind<optim::RMSprop>(),    kind<optim::Rprop>(),     kind<optim::SGD>(),
+    kind<optim::SparseAdam>(),
 };
 
 const OptimizerKind& kind_of(const std::string& name) {

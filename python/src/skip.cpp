@@ -718,7 +718,9 @@ class Observer final : public CallWatcher, tracing::ThreadListener {
   void read(const Tensor&, bool address) override {
     if (!in_step_) refuse(address ? "it asks for an address of memory" : "it reads a value");
   }
-  void hooked(const Tensor&) override { refuse("it puts a hook on a gradient"); }
+  void hooked(const Tensor&) override {
+    refuse("it puts a hook on a gradient, or makes a sparse tensor");
+  }
 
   const TensorImpl* grad_now(size_t k) const {
     const Tensor* const grad = grad_of(all_[k]);

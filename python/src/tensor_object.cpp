@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "arete/core/history.h"
+#include "arete/core/sparse.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "convert.h"
@@ -274,6 +275,18 @@ tensor([[2., 2., 2.],
 
 }  // namespace
 
+namespace {
+// The class that Python has for sparse tensors; its module is imported when there is one.
+PyTypeObject* sparse_type() {
+  static PyObject* type = nullptr;  // lives as long as the interpreter
+  if (!type) {
+    const Ref module(checked(PyImport_ImportModule("arete._operators._sparse_functions")));
+    type = checked(PyObject_GetAttrString(module.get(), "SparseTensor"));
+  }
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+}  // namespace
+
 bool init_tensor_type(PyObject* module) {
   std::vector<PyType_Slot> slots(std::begin(kObjectSlots), std::end(kObjectSlots));
   for (const std::span<const PyType_Slot> part : {number_slots(), indexing_slots()})
@@ -292,6 +305,8 @@ PyObject* wrap(Tensor t) {
   // A new result is shown by nobody.
   if (t.impl()->use_count() > 1)
     if (PyObject* o = identities().find(t.impl())) return Py_NewRef(o);
+  if (is_sparse(t)) [[unlikely]]
+    return new_object(sparse_type(), std::move(t));
   return new_object(tensor_type, std::move(t));
 }
 

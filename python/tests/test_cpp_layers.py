@@ -141,7 +141,6 @@ NO_TWIN = {
     "Container": "torch's older base class", "ParameterDict": "register_parameter", "ParameterList": "register_parameter",
     "RNNCellBase": "CellBase there", "UpsamplingBilinear2d": "torch's older name of Upsample",
     "UpsamplingNearest2d": "torch's older name of Upsample",
-    "SparseAdam": "there are no sparse tensors in C++",
 }
 
 

@@ -8,7 +8,7 @@ from .. import _C
 from . import _ops
 from ._layouts import sparse_coo, sparse_csr, strided
 from ._sparse_tensor import (
-    FUNCTIONS, SparseTensor, Tensor, as_coo, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr, unique, with_values,
+    FUNCTIONS, SparseTensor, Tensor, as_coo, become, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr, unique, with_values,
 )
 
 # ---- parts and layouts
@@ -20,12 +20,9 @@ def coalesce(x: SparseTensor) -> SparseTensor:
     x = _coordinates(x, "coalesce")
     if x._coalesced_:
         return x
-    sizes = x.shape[: len(x._indices_)]
-    keys, places = unique(keys_of(x._indices_, sizes))
-    values = x._values_
-    total = _ops.zeros((len(keys), *values.shape[1:]), dtype=_C.int32 if values.dtype == _C.bool else values.dtype, device=values.device)
-    total = total.index_add(0, places, values.to(total.dtype)).to(values.dtype)
-    return make(from_keys(keys, sizes), total, x.shape, True)
+    if x.dtype == _C.bool:  # which are not added
+        return to(_C._coalesce(to(x, _C.int32)), _C.bool)
+    return _C._coalesce(x)
 
 
 def _coordinates(x: Tensor, name: str) -> SparseTensor:
@@ -134,7 +131,7 @@ def requires_grad_(x: SparseTensor, requires_grad: bool = True) -> SparseTensor:
     if x._values_.requires_grad != requires_grad:
         if not x._values_.is_leaf:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
-        x._values_ = x._values_.detach().requires_grad_(requires_grad)
+        become(x, with_values(x, x._values_.detach().requires_grad_(requires_grad)))
     return x
 
 
@@ -289,16 +286,19 @@ def _in_place(name: str) -> None:
         if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         changed = FUNCTIONS[name](x, *args, **kwargs)
-        for part in ("_indices_", "_values_", "_crow_", "_columns_", "_coalesced_"):
-            if part in changed.__dict__:
-                setattr(x, part, changed.__dict__[part])
-        return x
+        return become(x, changed)
 
     FUNCTIONS[f"{name}_"] = FUNCTIONS[f"__i{name if name != 'div' else 'truediv'}__"] = call
 
 
 for _name in ("add", "sub", "mul", "div"):
     _in_place(_name)
+
+
+@function("zero_")
+def zero_(x: SparseTensor) -> SparseTensor:
+    """No elements any more."""
+    return become(x, zeros_like(x))
 
 
 # ---- products

@@ -1,8 +1,10 @@
 """Tensors that keep the elements which are not zero: the class, and how it is made.
 
-A sparse tensor is an object of a subclass of Tensor. What it has of its own are plain tensors: `_indices_` and `_values_` (`_crow_` and
-`_columns_` of compressed rows), through which gradients flow. The tensor that it is for C++ lies on the device `meta`: it has the shape
-and the dtype, so what is only about these works as it does for all tensors, and nothing else can take it for a tensor with values.
+A sparse tensor is an object of a subclass of Tensor. What it has of its own are plain tensors: `_indices_` and `_values_` (`_crow_`,
+`_columns_` and `_values_` of compressed rows), through which gradients flow. The tensor that it is for C++ lies on the device `meta`: it
+has the shape and the dtype, so what is only about these works as it does for all tensors, and nothing else can take it for a tensor with
+values. Indices and values are C++'s (Note [Sparse tensors] in core/sparse.h), so gradients of tables are such tensors; those of compressed
+rows are attributes.
 Operators ask the class (`__torch_function__`); those in _sparse_functions.py have an answer, the others are refused by their names.
 """
 from __future__ import annotations
@@ -40,11 +42,12 @@ class SparseTensor(Tensor):
             [4., 0., 0.]])
     """
 
-    _indices_: Tensor
-    _values_: Tensor
     _crow_: Tensor | None = None
     _columns_: Tensor
-    _coalesced_ = True
+    _row_values_: Tensor
+    _indices_ = property(lambda self: _C._sparse_indices(self))
+    _coalesced_ = property(lambda self: self._crow_ is not None or _C._sparse_is_coalesced(self))
+    _values_ = property(lambda self: _C._sparse_values(self) if self._crow_ is None else self._row_values_)
     shape, dtype, ndim, itemsize, names = Tensor.shape, Tensor.dtype, Tensor.ndim, Tensor.itemsize, Tensor.names
     size, dim, numel, nelement, element_size = Tensor.size, Tensor.dim, Tensor.numel, Tensor.nelement, Tensor.element_size
     is_floating_point, is_complex = Tensor.is_floating_point, Tensor.is_complex
@@ -105,15 +108,22 @@ class SparseTensor(Tensor):
 
 def make(indices: Tensor, values: Tensor, size, coalesced: bool) -> SparseTensor:
     """Of indices (dimensions, n) and values (n, ...). Fewer than two are in order and once there."""
-    x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
-    x._indices_, x._values_, x._coalesced_ = indices, values, coalesced or indices.shape[1] < 2
-    return x
+    return _C._sparse_tensor(indices, values, tuple(size), coalesced)
 
 
 def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size) -> SparseTensor:
     """Of the places where rows begin (rows + 1), columns and values (n)."""
     x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
-    x._crow_, x._columns_, x._values_ = crow, columns, values
+    x._crow_, x._columns_, x._row_values_ = crow, columns, values
+    return x
+
+
+def become(x: SparseTensor, other: SparseTensor) -> SparseTensor:
+    """x with the parts of another tensor of its layout."""
+    if x._crow_ is None:
+        _C._replace_sparse_parts(x, other._indices_, other._values_, other._coalesced_)
+    else:
+        x._crow_, x._columns_, x._row_values_ = other._crow_, other._columns_, other._row_values_
     return x
 
 

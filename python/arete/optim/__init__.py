@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .optimizer import Optimizer  # noqa: F401
 from .native import ASGD, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax, AdamW, Lion, Muon, NAdam, RAdam, RMSprop, Rprop  # noqa: F401
+from .native import SparseAdam  # noqa: F401
 from .lbfgs import LBFGS  # noqa: F401
-from .sparse_adam import SparseAdam  # noqa: F401
 
 
 def __getattr__(name: str):

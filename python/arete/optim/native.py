@@ -252,6 +252,20 @@ class NAdam(_Native, kind="NAdam"):
     """
 
 
+class SparseAdam(_Native, kind="SparseAdam"):
+    """Adam for sparse gradients, as those of `nn.Embedding(sparse=True)`: rows of a table that a step does not use keep their values and
+    averages, and cost nothing.
+
+    >>> table = arete.nn.Embedding(3, 2, sparse=True)
+    >>> before = table.weight.detach().clone()
+    >>> optimizer = arete.optim.SparseAdam(table.parameters())
+    >>> table(arete.tensor([1])).sum().backward()
+    >>> optimizer.step()
+    >>> (table.weight != before).any(1)
+    tensor([False,  True, False])
+    """
+
+
 class RAdam(_Native, kind="RAdam"):
     """Rectified Adam (Liu et al. 2020): the second moment counts as far as enough gradients were seen.
 
