@@ -1,6 +1,7 @@
 #include "arete/distributed/distributed.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "arete/distributed/environment.h"
@@ -18,6 +19,7 @@ struct Groups {
   std::vector<ProcessGroupPtr> others;
   // Counted, since a store may have the keys of earlier ones.
   int64_t worlds = 0, made = 0;
+  std::map<std::string, int64_t> among;  // of groups that their members alone make, by these
 };
 Groups& groups() {
   static auto* const all = new Groups;
@@ -80,6 +82,7 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
   all.world = group;
   all.store = meeting.store;
   all.made = 0;
+  all.among.clear();
   return group;
 }
 
@@ -111,7 +114,8 @@ void destroy_process_group(const ProcessGroupPtr& group, const std::string& why,
 }
 
 ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> timeout,
-                          const std::string& backend, std::optional<Device> device) {
+                          const std::string& backend, std::optional<Device> device,
+                          bool among_members) {
   const ProcessGroupPtr whole = world();
   Groups& all = groups();
   if (ranks.empty()) ranks = whole->ranks();
@@ -127,7 +131,13 @@ ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> ti
   StorePtr store;
   {
     const std::lock_guard lock(all.mutex);
-    name = whole->name() + "/group_" + std::to_string(all.made++);
+    if (among_members) {  // others count other groups
+      std::string members;
+      for (const int r : ranks) members += "_" + std::to_string(r);
+      name = whole->name() + "/members" + members + "/" + std::to_string(all.among[members]++);
+    } else {
+      name = whole->name() + "/group_" + std::to_string(all.made++);
+    }
     store = all.store;
   }
   const auto at = std::ranges::find(ranks, whole->rank());

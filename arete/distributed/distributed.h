@@ -23,10 +23,11 @@ ProcessGroupPtr init_process_group(const InitOptions& options = {});
 void destroy_process_group(const ProcessGroupPtr& group = nullptr, const std::string& why = "",
                            bool failed = false);
 /// A group of some ranks (all if there are none). All processes of the default group must call
-/// this, in the same order; null for those that are not in it. The order of `ranks` is that of its
-/// ranks.
+/// this, in the same order, or with `among_members` those of the group alone, each as often as the
+/// others; null for those that are not in it. The order of `ranks` is that of its ranks.
 ProcessGroupPtr new_group(std::vector<int> ranks = {}, std::optional<Milliseconds> timeout = {},
-                          const std::string& backend = "", std::optional<Device> device = {});
+                          const std::string& backend = "", std::optional<Device> device = {},
+                          bool among_members = false);
 bool is_initialized() noexcept;
 /// How many groups of this process there are.
 int group_count() noexcept;

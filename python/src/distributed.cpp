@@ -323,10 +323,11 @@ void bind_groups(nb::module_& m) {
   m.def(
       "new_group",
       [](const std::vector<int>& ranks, std::optional<Time> timeout, const std::string& backend,
-         std::optional<Device> device) {
-        return ended_without_gil(d::new_group(ranks, milliseconds(timeout), backend, device));
+         std::optional<Device> device, bool among_members) {
+        return ended_without_gil(
+            d::new_group(ranks, milliseconds(timeout), backend, device, among_members));
       },
-      nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), Released());
+      nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg(), Released());
   m.def("is_initialized", &d::is_initialized);
   m.def("group_count", &d::group_count);
   m.def("is_gloo_available", &d::is_gloo_available);

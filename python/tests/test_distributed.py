@@ -203,6 +203,29 @@ def test_a_fake_group_knows_what_was_called():
         dist.destroy_process_group()
 
 
+def test_parts_of_a_group():
+    dist.init_process_group("fake", rank=5, world_size=8)
+    try:
+        mine = dist.split_group(split_ranks=[[6, 4, 5], [0, 1]])
+        assert dist.get_process_group_ranks(mine) == [4, 5, 6]
+        assert dist.get_process_group_ranks(dist.split_group(mine, [[0], [1, 2]])) == [5, 6]  # ranks of the group
+        assert dist.split_group(split_ranks=[[0, 1]]) is None
+        assert dist.new_group([1, 2], use_local_synchronization=True) is dist.GroupMember.NON_GROUP_MEMBER
+        names = {dist.new_group([5, 6], use_local_synchronization=True).name() for _ in range(2)}
+        assert len(names) == 2  # whatever else is made between them
+        for wrong in (None, [], [[0, 1], [1, 2]], [[7, 8]]):
+            with pytest.raises(ValueError):
+                dist.split_group(split_ranks=wrong)
+        with pytest.raises(NotImplementedError):
+            dist.new_group(pg_options=object())
+        with pytest.raises(AttributeError, match="no_such_name"):
+            dist.distributed_c10d.no_such_name
+        with pytest.raises(ValueError, match="each rank"):
+            dist._functional_collectives.permute_tensor(arete.ones(2), [0] * 8, dist.group.WORLD)
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_block_of_calls_and_the_store_of_the_group():
     dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
     try:

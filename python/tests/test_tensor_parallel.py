@@ -245,7 +245,7 @@ for number, plan in enumerate(plans):
     close(again, other, 1e-9)
 raises(ValueError, "no module of the name 'x.y'", lambda: parallelize_module(Small(), tp, {"x.y": ColwiseParallel()}))
 raises(ValueError, "mesh of one dimension", lambda: parallelize_module(Small(), mesh, ColwiseParallel()))
-from arete.distributed.tensor.parallel import _move
+from arete.distributed.tensor.parallel.style import _move
 assert _move(arete.ones(2, 3), tp, Replicate(), Shard(1)).shape[1] == 2 - tp.get_local_rank()
 raises(ValueError, "size 3 of dimension 1 is not divisible by the 2 processes",
        lambda: _move(arete.ones(2, 3, 2), tp, Replicate(), Shard(1)))

@@ -67,5 +67,27 @@ def all_to_all_single(self: Any, output_split_sizes: Optional[Sequence[int]], in
     return _ops.collective_all_to_all(self, list(output_split_sizes or []), list(input_split_sizes or []), _group(group)._number)
 
 
+def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "") -> Any:
+    """The tensor of the process that sends to this one: `src_dst` has for each rank the one that it sends to."""
+    group = _group(group)
+    if sorted(src_dst) != list(range(group.size())):
+        raise ValueError(f"src_dst has each rank of the group once, got {list(src_dst)}")
+    sends, gets = [0] * group.size(), [0] * group.size()
+    sends[src_dst[group.rank()]] = gets[list(src_dst).index(group.rank())] = self.numel()
+    return all_to_all_single(self.reshape(-1), gets, sends, group).reshape(self.shape)
+
+
+def all_reduce_coalesced(self: Sequence[Any], reduceOp: str, group: Any, tag: str = "") -> list:
+    return [all_reduce(x, reduceOp, group) for x in self]
+
+
+def all_gather_into_tensor_coalesced(self: Sequence[Any], group: Any, tag: str = "") -> list:
+    return [all_gather_tensor(x, 0, group) for x in self]
+
+
+def reduce_scatter_tensor_coalesced(inputs: Sequence[Any], reduceOp: str, scatter_dim: Sequence[int], group: Any, tag: str = "") -> list:
+    return [reduce_scatter_tensor(x, reduceOp, d, group) for x, d in zip(inputs, scatter_dim)]
+
+
 all_gather_tensor_autograd, reduce_scatter_tensor_autograd = all_gather_tensor, reduce_scatter_tensor
 all_to_all_single_autograd = all_to_all_single

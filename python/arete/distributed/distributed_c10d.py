@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -56,7 +57,8 @@ __all__ = [
     "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp",
     "default_pg_timeout", "init_process_group",
     "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
-    "new_subgroups", "new_subgroups_by_enumeration", "get_pg_count", "get_process_group_ranks", "get_global_rank", "get_group_rank",
+    "new_subgroups", "new_subgroups_by_enumeration", "split_group", "get_pg_count", "get_process_group_ranks", "get_global_rank",
+    "get_group_rank",
     "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
     "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "recv", "isend", "irecv",
     "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous", "is_xccl_available",
@@ -304,11 +306,12 @@ def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
 def new_group(ranks: Optional[Sequence[int]] = None, timeout: Optional[timedelta] = None, backend: Optional[str] = None,
               pg_options: Any = None, use_local_synchronization: bool = False, group_desc: Optional[str] = None,
               device_id: Any = None) -> Any:
-    """A group of some ranks of the default one, or all. All processes of the default group call this, in the same order; those that
-    are not in it get GroupMember.NON_GROUP_MEMBER. The group has them in rising order."""
-    if pg_options is not None or use_local_synchronization:
-        raise NotImplementedError("new_group: pg_options and use_local_synchronization are not supported")
-    made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "", _gpu(device_id))
+    """A group of some ranks of the default one, or all. All processes of the default group call this, in the same order, or with
+    `use_local_synchronization` those of the group alone; those that are not in it get GroupMember.NON_GROUP_MEMBER. The group has them in
+    rising order."""
+    if pg_options is not None:
+        raise NotImplementedError("new_group: pg_options is not supported")
+    made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "", _gpu(device_id), use_local_synchronization)
     if made is not None:
         _pg_map[made] = get_backend(made), None
     return GroupMember.NON_GROUP_MEMBER if made is None else made
@@ -353,6 +356,30 @@ def new_subgroups(group_size: Optional[int] = None, group: Optional[ProcessGroup
         raise ValueError("The world size must be divisible by 'group_size'")
     lists = [ranks[i:i + group_size] for i in range(0, len(ranks), group_size)]
     return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def split_group(parent_pg: Optional[ProcessGroup] = None, split_ranks: Optional[Sequence[Sequence[int]]] = None,
+                timeout: Optional[timedelta] = None, pg_options: Any = None, group_desc: Optional[str] = None) -> Optional[ProcessGroup]:
+    """Of a group, or all: the one that this process is in after it was divided into groups of these ranks of it, in rising order; None
+    for those that are in none. The members of each part call this.
+
+    >>> arete.distributed.init_process_group("fake", rank=2, world_size=4)
+    >>> arete.distributed.get_process_group_ranks(arete.distributed.split_group(split_ranks=[[0, 1], [2, 3]]))
+    [2, 3]
+    >>> arete.distributed.destroy_process_group()
+    """
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    every = [r for ranks in split_ranks for r in ranks]
+    if len(set(every)) != len(every):
+        raise ValueError("a rank is in two of the split groups")
+    parent = _of(parent_pg)
+    if not 0 <= min(every) <= max(every) < parent.size():
+        raise ValueError(f"the ranks of a split are those of the group, 0 to {parent.size() - 1}, got {split_ranks}")
+    for ranks in split_ranks:
+        if parent.rank() in ranks:
+            return new_group([parent._ranks[r] for r in ranks], timeout, get_backend(parent), pg_options, True, group_desc)
+    return None
 
 
 def get_pg_count() -> int:
@@ -613,3 +640,11 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, *, timeout: timed
     (0, 1)
     """
     yield _d.rendezvous(url, rank, world_size, timeout)
+
+
+def __getattr__(name: str) -> Any:
+    """What the package has beside groups is found here, too, as torch's programs look for it."""
+    package = importlib.import_module(__package__)
+    if name.startswith("_") or name not in vars(package):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(package, name)

@@ -40,7 +40,11 @@ class Parameter(Tensor):
             data = _operators.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter expects a Tensor, but got {type(data).__name__}")
-        return Tensor._make_subclass(cls, data, requires_grad)
+        made = Tensor._make_subclass(cls, data, requires_grad)
+        spec = getattr(data, "_spec", None)
+        if spec is not None:  # a part of a tensor that is spread over processes
+            spec.mark(made)
+        return made
 
     def __init__(self, data: Optional[Tensor] = None, requires_grad: bool = True) -> None:
         pass

@@ -233,7 +233,7 @@ class _Save:
         for name, t in flat.items() if problem is None else ():
             if not isinstance(t, _C.Tensor):
                 continue
-            local = t.to_local() if isinstance(t, DTensor) else t.detach()
+            local = (t.to_local() if isinstance(t, DTensor) else t).detach()
             whole = list(t.shape)
             sizes, start = t._spec.offsets() if isinstance(t, DTensor) else (whole, [0] * len(whole))
             if isinstance(t, DTensor) and any(p.is_partial() for p in t.placements):
@@ -497,7 +497,7 @@ def _load(state: dict, folder: str) -> None:
         if whole != tensors[name][1]:
             raise ValueError(f"size mismatch for {name}: the checkpoint has {tensors[name][1]}, the state {whole}")
         sizes, start = t._spec.offsets() if isinstance(t, DTensor) else (whole, [0] * len(whole))
-        local = t.to_local() if isinstance(t, DTensor) else t.detach()
+        local = (t.to_local() if isinstance(t, DTensor) else t).detach()
         local.copy_(checkpoint.read(name, list(start), list(sizes)))
     for k, v in state.items():
         if _is_stateful(v):

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 from ... import _C
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .. import distributed_c10d as c10d
-from ..tensor._dtensor import DTensor, Spec, mark, spread_states
+from ..tensor._dtensor import DTensor, Spec, mark, own_values, spread_states
 from ..tensor.placement_types import Replicate, Shard
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
@@ -121,7 +121,7 @@ class _State:
                 mark(p, Spec(self.mesh, placements, sizes, gather=lambda values=None, i=i: group.gathered(i, values)))
             else:  # rows of what tensor parallelism has left
                 _, starts = inner.offsets()
-                part = (tuple(p.detach().shape), (starts[0] + first, *starts[1:])) if inner.shape else ((), ())
+                part = (tuple(own_values(p).shape), (starts[0] + first, *starts[1:])) if inner.shape else ((), ())
                 mark(p, Spec(_both(self.mesh, inner.mesh), placements + inner.placements, inner.shape, part,
                              lambda values=None, i=i, inner=inner: inner.whole(group.gathered(i, values))))
             p._fsdp_state = self

@@ -10,7 +10,7 @@ from ...nn.utils import clip_grad_norm_
 from .. import distributed_c10d as c10d
 from ..checkpoint import state_dict as states
 from ..device_mesh import DeviceMesh
-from ..tensor._dtensor import DTensor
+from ..tensor._dtensor import DTensor, own_values
 from ._fully_shard import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from .api import (BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig, LocalOptimStateDictConfig,
                   LocalStateDictConfig, MixedPrecision, ShardedOptimStateDictConfig, ShardedStateDictConfig, ShardingStrategy,
@@ -209,7 +209,7 @@ class FullyShardedDataParallel(nn.Module):
         for state in found.values():
             state.group.reshard()
             for i, p in enumerate(state.parameters()):
-                shard, full = p.detach(), state.group.gathered(i)
+                shard, full = own_values(p), state.group.gathered(i)
                 if not rank0_only or c10d.get_rank() == 0:
                     shown.append((p, shard, state.group.first_row(i)))
                     p.data = full.cpu() if offload_to_cpu else full
@@ -219,7 +219,7 @@ class FullyShardedDataParallel(nn.Module):
             for p, shard, first in shown:
                 if writeback:
                     with no_grad():
-                        shard.copy_(p.data.narrow(0, first, shard.shape[0]))
+                        shard.copy_(own_values(p).narrow(0, first, shard.shape[0]))
                 p.data = shard
             for state in found.values():
                 state.rebind()

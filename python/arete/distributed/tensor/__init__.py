@@ -2,19 +2,50 @@
 modules do as `parallel.parallelize_module` says. docs/sharding.md has examples."""
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
-from ..._refused import refused as _refused
+from ...nn.parameter import Parameter
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
 from . import _rules as _rules
 from ._dtensor import DTensor as DTensor
 from ._dtensor import Spec as _Spec
 from ._dtensor import distribute_tensor as distribute_tensor
-from ._dtensor import _mesh, _normal, part_of
+from ._dtensor import _mesh, _normal, part_of, spread_states
 from .placement_types import Partial as Partial, Placement as Placement, Replicate as Replicate, Shard as Shard
 
-globals().update(_refused(__name__, "modules are distributed by fully_shard() and parallelize_module()", "distribute_module"))
+
+def distribute_module(module: Any, device_mesh: Optional[DeviceMesh] = None, partition_fn: Optional[Callable] = None,
+                      input_fn: Optional[Callable] = None, output_fn: Optional[Callable] = None) -> Any:
+    """Makes DTensors of a module's parameters and buffers: those that `partition_fn(name, module, mesh)`, which is called with each module
+    inside, has not made so are whole in each process, with the values of rank 0. `input_fn(module, inputs, mesh)` and `output_fn(module,
+    outputs, mesh)` place what the module is called with, and gives. Then make the optimizer.
+
+    >>> dist = arete.distributed
+    >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    >>> mesh = dist.init_device_mesh("cpu", (1,))
+    >>> def rows(name, module, mesh):
+    ...     module.weight = nn.Parameter(dist.tensor.distribute_tensor(module.weight, mesh, [dist.tensor.Shard(0)]))
+    >>> net = dist.tensor.distribute_module(nn.Linear(2, 4), mesh, rows)
+    >>> net.weight.placements, net.bias.placements
+    ((Shard(dim=0),), (Replicate(),))
+    >>> dist.destroy_process_group()
+    """
+    for name, inner in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, inner, _mesh(device_mesh, _C.device("cpu")))
+        for own in (inner._parameters, inner._buffers):
+            for key, value in own.items():
+                if value is not None and not isinstance(value, DTensor):
+                    mesh = device_mesh = _mesh(device_mesh, value.device)
+                    made = distribute_tensor(value, mesh, None)
+                    own[key] = Parameter(made, value.requires_grad) if own is inner._parameters else made
+        spread_states(inner)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, device_mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, device_mesh))
+    return module
 
 
 def _sizes(size: tuple) -> list:

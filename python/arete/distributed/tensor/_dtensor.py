@@ -13,7 +13,7 @@ from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "part_of"]
+__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "own_values", "part_of"]
 
 _Tensor = _C.Tensor
 
@@ -41,6 +41,14 @@ class Spec:
     def whole(self, local: Any) -> Any:
         """The whole tensor, from this process' part."""
         return _placed(local, self, (Replicate(),) * self.mesh.ndim)
+
+    def same_in_all(self, x: Any) -> "DTensor":
+        """What all processes have, as functions of DTensors give it."""
+        return spread_over(x, self.mesh)
+
+    def mark(self, parameter: Any) -> None:
+        """Makes a parameter that is such a part a DTensor."""
+        mark(parameter, self)
 
 
 def _normal(mesh: DeviceMesh, placements: Optional[Sequence[Placement]], dims: int) -> tuple:
@@ -84,6 +92,11 @@ def _gather(local: Any, group: Any, dim: int, whole: int) -> Any:
     return _operators.cat(parts, dim)
 
 
+def own_values(parameter: Any) -> Any:
+    """What this process has of a parameter, without history: its part, or all of it while a module runs that gathered it."""
+    return _Tensor.detach(parameter)
+
+
 class _Face:
     """What tensors say that processes have together: of all of it, not of this process' part."""
 
@@ -95,7 +108,9 @@ class _Face:
         if grad_placements is not None:
             raise NotImplementedError("DTensor.to_local: grad_placements is not supported")
         local = self.__dict__.get("_local_tensor")
-        return self.detach() if local is None else local
+        if local is not None:
+            return local
+        return _operators.view_as(self, self) if self.requires_grad and _C.is_grad_enabled() else own_values(self)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
         """All of it, in each process; all call this."""
@@ -209,12 +224,29 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         return self.detach()
 
     @property
+    def requires_grad(self) -> bool:
+        return self._local_tensor.requires_grad or _Tensor.requires_grad.__get__(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        _Tensor.requires_grad.__set__(self, value)
+
+    @property
     def T(self) -> "DTensor":  # noqa: N802
         return self.transpose(0, 1) if self.dim() == 2 else self.permute(*reversed(range(self.dim())))
 
     @property
     def mT(self) -> "DTensor":  # noqa: N802
         return self.transpose(-2, -1)
+
+    def backward(self, gradient: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False, inputs: Any = None) -> None:
+        """Of a number that all processes have, or the sum of terms that each has; `gradient` is placed as this is."""
+        places = tuple(p if isinstance(p, Shard) else Replicate() for p in self._spec.placements)
+        if isinstance(gradient, DTensor):
+            gradient = gradient.redistribute(placements=places).to_local()
+        elif gradient is not None:
+            gradient = distribute_tensor(gradient, self._spec.mesh, places).to_local()
+        self.redistribute(placements=places).to_local().backward(gradient, retain_graph, create_graph, inputs)
 
     def __deepcopy__(self, memo: dict) -> "DTensor":
         return DTensor(self.to_local().clone(), self._spec)
@@ -225,6 +257,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", str(func))
+        if name in _FACTS or name == "__get__" or name == "__set__":
+            return super().__torch_function__(func, types, args, kwargs or {})
         first = args[0] if args else None
         if name in _LOCAL and isinstance(first, DTensor):
             spec = first._spec
@@ -241,16 +275,21 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             if not isinstance(local, _Tensor):
                 return local
             return first if name.endswith("_") else DTensor._of(local, spec)
+        args, kwargs = tuple(map(_with_history, args)), {k: _with_history(a) for k, a in (kwargs or {}).items()}
+        first = args[0] if args else None
         if name in _SHAPES and isinstance(first, DTensor):
-            return _reshaped(name, first, args[1:], kwargs or {})
+            return _reshaped(name, first, args[1:], kwargs)
         if name in HANDLERS:
-            return HANDLERS[name](*args, **(kwargs or {}))
-        if name in _FACTS or name == "__get__" or name == "__set__":
-            return super().__torch_function__(func, types, args, kwargs or {})
+            return HANDLERS[name](*args, **kwargs)
         plain = _plain_name(name)
-        if plain in _OTHERS or (_is_elementwise(plain) and (kwargs or {}).get("out") is None and (plain != "where" or len(args) > 1)):
-            return _by_parts(func, plain, args, kwargs or {})
-        return HANDLERS["anything else"](func, name, args, kwargs or {})
+        if plain in _OTHERS or (_is_elementwise(plain) and kwargs.get("out") is None and (plain != "where" or len(args) > 1)):
+            return _by_parts(func, plain, args, kwargs)
+        return HANDLERS["anything else"](func, name, args, kwargs)
+
+
+def _with_history(a: Any) -> Any:
+    """A parameter as a DTensor whose gradient is the parameter's."""
+    return DTensor._of(a.to_local(), a._spec) if isinstance(a, _Face) and not issubclass(type(a), DTensor) else a
 
 
 # What is the same on each part, and what is known of a tensor without its elements.
@@ -261,7 +300,7 @@ _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "
 # Of these what is done to terms is not done to their sum.
 _OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ ones_like".split())
 _SHAPES = frozenset(("flatten", "reshape", "view"))
-_FACTS = frozenset(("dim", "is_floating_point", "is_complex", "detach", "__hash__", "untyped_storage"))
+_FACTS = frozenset(("dim", "is_floating_point", "is_complex", "__hash__", "untyped_storage"))
 
 
 # Functions of other modules that know what to do with a DTensor, by their names; "anything else" takes the function, its name and its
@@ -508,7 +547,8 @@ def mark(parameter: Any, spec: Spec) -> None:
     if not issubclass(kind, _Face):
         if kind not in _marked:
             _marked[kind] = type(kind.__name__, (_Face, kind), {
-                **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "__deepcopy__": _not_copied,
+                **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "detach": _detach, "data": property(_detach, _set_data),
+                "__deepcopy__": _not_copied,
                 "__reduce_ex__": DTensor.__reduce_ex__,
                 "__module__": kind.__module__})
         parameter.__class__ = _marked[kind]
@@ -522,7 +562,7 @@ def _drawn(name: str) -> Callable:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         sizes, starts = self._spec.offsets()
-        local = self.detach()
+        local = own_values(self)
         if tuple(local.shape) == tuple(self.shape) or local.is_meta or (self.requires_grad and _C.is_grad_enabled()):
             return own(self, *args, **kwargs)
         whole = getattr(_operators.empty(tuple(self.shape), dtype=local.dtype, device=local.device), name)(*args, **kwargs)
@@ -542,8 +582,7 @@ _DRAWN = {name: _drawn(name) for name in ("uniform_", "normal_", "log_normal_", 
 def _copy(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole source gives this process' part."""
     if isinstance(source, _Tensor) and not isinstance(source, DTensor) and tuple(source.shape) == tuple(self.shape):
-        local = self.detach()
-        if tuple(local.shape) != tuple(source.shape):
+        if tuple(own_values(self).shape) != tuple(source.shape):
             for d, (n, first) in enumerate(zip(*self._spec.offsets())):
                 source = source.narrow(d, first, n)
     return _Tensor.copy_(self, source, *args, **kwargs)
@@ -562,6 +601,19 @@ def _grad(self: Any) -> Any:
 
 def _set_grad(self: Any, value: Any) -> None:
     _own_grad.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
+
+
+def _detach(self: Any) -> Any:
+    """The values without history: a DTensor, or all of them while a module runs that gathered them."""
+    local = own_values(self)
+    return DTensor(local, self._spec) if tuple(local.shape) == tuple(self._spec.offsets()[0]) else local
+
+
+_own_data = _Tensor.data
+
+
+def _set_data(self: Any, value: Any) -> None:
+    _own_data.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
 
 
 def _not_copied(self: Any, memo: dict) -> Any:
@@ -601,7 +653,7 @@ def _take_parts(module: Any, state_dict: dict, prefix: str, metadata: dict, *res
         value = state_dict.get(prefix + name)
         if not isinstance(p, DTensor) or not isinstance(value, _Tensor) or value is p:
             continue
-        own = tuple(p.detach().shape)
+        own = tuple(own_values(p).shape)
         if tuple(value.shape) not in (tuple(p.shape), own):
             continue  # an error, which the module makes
         if isinstance(value, DTensor):
@@ -611,10 +663,10 @@ def _take_parts(module: Any, state_dict: dict, prefix: str, metadata: dict, *res
             for d, (n, first) in enumerate(zip(*p._spec.offsets())):
                 value = value.narrow(d, first, n)
         if metadata.get("assign_to_params_buffers"):
-            q = type(p)(value.detach(), p.requires_grad)
+            q = type(p)(own_values(value), p.requires_grad)
             mark(q, p._spec)
             state_dict[prefix + name] = q
             continue
         with no_grad():
-            p.detach().copy_(value)
+            own_values(p).copy_(value)
         state_dict[prefix + name] = p  # which is as it should be

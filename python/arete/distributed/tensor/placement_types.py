@@ -1,4 +1,4 @@
-"""How a tensor would be spread over processes. These only say so: nothing spreads tensors (distribute_tensor refuses)."""
+"""How a tensor is spread over processes."""
 from __future__ import annotations
 
 import dataclasses
@@ -31,6 +31,9 @@ class Shard(Placement):
 
     dim: int
 
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
     @staticmethod
     def local_shard_size_and_offset(curr_local_size: int, num_chunks: int, rank: int) -> tuple[int, int]:
         """How many elements a process has of a dimension, and the first of them.
@@ -49,6 +52,9 @@ class Shard(Placement):
 class Replicate(Placement):
     """Whole on each process."""
 
+    def __str__(self) -> str:
+        return "R"
+
 
 @dataclasses.dataclass(frozen=True)
 class Partial(Placement):
@@ -56,5 +62,11 @@ class Partial(Placement):
 
     reduce_op: str = "sum"
 
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
 
-globals().update(_refused(__name__, "there are no tensors that are spread over processes", "DTensorSpec", "TensorMeta", "_StridedShard"))
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
+
+
+globals().update(_refused(__name__, "DTensors have no such parts", "DTensorSpec", "TensorMeta", "_StridedShard"))

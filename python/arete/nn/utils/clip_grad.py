@@ -35,7 +35,7 @@ def get_total_norm(
     foreach: Optional[bool] = None,
 ) -> Tensor:
     """The norm of all tensors' elements together (a 0-d tensor). Of those that are spread over processes the elements of all count,
-    so all processes call it.
+    so all processes call it, and it is a DTensor.
 
     >>> nn.utils.get_total_norm([arete.tensor([3.0]), arete.tensor([4.0])])
     tensor(5.)
@@ -58,7 +58,7 @@ def get_total_norm(
             "so it cannot be clipped. To disable this error and scale the gradients by the "
             "non-finite norm anyway, set `error_if_nonfinite=False`"
         )
-    return total
+    return spread[0]._spec.same_in_all(total) if spread else total
 
 
 def clip_grads_with_norm_(

@@ -8,18 +8,17 @@ from __future__ import annotations
 import fnmatch
 from typing import Any, Optional, Sequence, Union
 
-from ... import _C, nn
-from ..._grad_mode import no_grad
-from ...autograd import Function
-from ...nn import functional as F
-from .. import distributed_c10d as c10d
-from ..device_mesh import DeviceMesh
-from ._dtensor import DTensor, Spec, _gather, mark, part_of, spread_states
-from ._loss import loss_parallel
-from .placement_types import Partial, Placement, Replicate, Shard
+from .... import _C, nn
+from ...._grad_mode import no_grad
+from ....autograd import Function
+from ....nn import functional as F
+from ... import distributed_c10d as c10d
+from ...device_mesh import DeviceMesh
+from .._dtensor import DTensor, Spec, _gather, mark, part_of, spread_states
+from ..placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "RowwiseParallel",
-           "SequenceParallel", "loss_parallel", "parallelize_module"]
+           "SequenceParallel", "parallelize_module"]
 
 
 def _sum(x: Any, mesh: DeviceMesh) -> Any:
