@@ -23,52 +23,57 @@ using Values = std::span<const Value>;
 // How many values have places at a time: these take more memory than the values.
 int64_t piece_of(const Tensor& x) { return x.device().is_cpu() ? 1 << 16 : 1 << 22; }
 
-// Where a value lies in equal intervals, by its distance from the first one's begin; values outside
-// lie behind the last interval. Parameters: begin, end, intervals in a unit, their number.
-const expr::Program& place_program(DType dtype, expr::Type whole) {
-  static auto* const cache = new expr::ProgramCache;
-  const expr::Type work = expr::work_type(dtype);
-  return cache->get(pack_key({int(dtype), int(whole)}), {dtype}, {work, work, work, whole},
-                    {kInt64}, [=](Values v) {
-                      const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
-                      const Value place = cast(max((z - v[1]) * v[3], 0.0), whole);
-                      return std::vector{where(inside, min(place, v[4] - 1), v[4])};
-                    });
+// How far from a whole number a computed place is trusted: what rounding in the dtype of the edges
+// may have moved it by.
+double place_rounding(DType dtype, double low, double high, int64_t bins) {
+  const double scale = double(bins) / (high - low);
+  return (dtype == kFloat64 ? 0x1p-50 : 0x1p-21) *
+         (double(bins) + std::max(std::abs(low), std::abs(high)) * scale);
 }
 
-// The same by the edges themselves, a table, of which rounding makes the computed place miss by one
-// at most.
-const expr::Program& place_program_by_edges(DType dtype, expr::Type whole) {
+// Where a value lies in equal intervals, by its distance from the first one's begin; values outside
+// lie behind the last interval. Parameters: begin, end, intervals in a unit, their number.
+// by_edges: then what place_rounding() says; places that it may have moved, by one at most, are
+// looked up among the edges, a table.
+const expr::Program& place_program(DType dtype, DType edges, bool by_edges, expr::Type whole) {
   static auto* const cache = new expr::ProgramCache;
-  const expr::Type work = expr::work_type(dtype);
+  const expr::Type work = expr::work_type(edges);
+  std::vector<DType> inputs{dtype};
+  std::vector<expr::Type> params{work, work, work, whole};
+  if (by_edges) inputs.push_back(edges), params.push_back(work);
   return cache->get(
-      pack_key({int(dtype), int(whole)}), {dtype, dtype}, {work, work, whole}, {kInt64},
+      pack_key({int(dtype), int(edges), by_edges, int(whole)}), inputs, params, {kInt64},
       [=](Values v) {
-        const Value z = cast(v[0], work), last = v[4] - 1;
-        const auto edge = [&](const Value& k) { return cast(expr::load(v[1], k), work); };
-        const Value inside = (z >= edge(v[4] * 0)) & (z <= edge(v[4]));
-        Value k = max(min(cast((z - v[2]) * v[3], whole), last), 0.0);
-        k = where(z < edge(k), max(k - 1, 0.0), k);
-        k = where(z >= edge(k + 1), min(k + 1, last), k);
-        return std::vector{where(inside, k, v[4])};
+        const Value z = cast(v[0], work), table = v[1];
+        v = v.subspan(by_edges ? 2 : 1);
+        const Value inside = (z >= v[0]) & (z <= v[1]), last = v[3] - 1;
+        const Value place = max((z - v[0]) * v[2], 0.0);
+        Value k = max(min(cast(place, whole), last), 0.0);
+        if (by_edges) {
+          const auto edge = [&](const Value& at) { return cast(expr::load(table, at), work); };
+          const Value beyond = place - cast(k, work);
+          Value found = where(z < edge(k), max(k - 1, 0.0), k);
+          found = where(z >= edge(found + 1), min(found + 1, last), found);
+          k = where((beyond > v[4]) & (beyond < 1.0 - v[4]), k, found);
+        }
+        return std::vector{where(inside, k, v[3])};
       },
-      0b10);
+      by_edges ? 0b10 : 0);
 }
 
 // Whether a place computed in the dtype misses that by the edges by one interval at most.
 bool is_place_near(DType dtype, double low, double high, int64_t bins) {
-  const bool wide = dtype == kFloat64;
-  const double rounding = wide ? 0x1p-50 : 0x1p-21, large = wide ? 1e300 : 1e37;
-  const double scale = double(bins) / (high - low);
+  const double large = dtype == kFloat64 ? 1e300 : 1e37, scale = double(bins) / (high - low);
   if (!(high - low < large && scale < large && scale > 1 / large)) return false;
-  return rounding * (double(bins) + std::max(std::abs(low), std::abs(high)) * scale) < 0.5;
+  return place_rounding(dtype, low, high, bins) < 0.5;
 }
 
 const OpRecord& interval_counts_op =
     define("interval_counts(Tensor self, Tensor? edges, int bins, float low, float high) -> Tensor")
         .doc(
             "How many values lie in each of so many equal intervals, then how many lie in none; "
-            "where edges are given, they say where a value lies.")
+            "where edges are given, they say where a value lies. The first and the last are low "
+            "and high in their dtype, which must be that of the places, too (is_place_near).")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape{c.integer(2) + 1}, kInt64, common_device(c), {}});
@@ -76,15 +81,15 @@ const OpRecord& interval_counts_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
           const int64_t bins = c.integer(2);
-          const double low = c.real(3), scale = double(bins) / (c.real(4) - low);
+          const double low = c.real(3), high = c.real(4);
           const bool by_edges = c.has(1);
+          const DType work = by_edges ? c.tensor(1).dtype() : x.dtype();
           SmallVector<prim::View, 2> inputs{view_of(x)};
           std::optional<DenseView> edges;
-          if (by_edges) inputs.push_back(edges.emplace(p, c.tensor(1), x.dtype()).view());
-          SmallVector<expr::Literal, 4> params{{.f = low}};
-          if (!by_edges) params.push_back({.f = c.real(4)});
-          params.push_back({.f = scale});
-          params.push_back({.i = bins});
+          if (by_edges) inputs.push_back(edges.emplace(p, c.tensor(1), work).view());
+          SmallVector<expr::Literal, 5> params{
+              {.f = low}, {.f = high}, {.f = double(bins) / (high - low)}, {.i = bins}};
+          if (by_edges) params.push_back({.f = place_rounding(work, low, high, bins)});
           p.fill({.out = view_of(out[0]), .value = {.i = 0}, .value_is_integer = true});
           const NumberView one(p, kInt64, IntList{x.numel()}, Scalar(1), c.name());
           p.scatter({.out = view_of(out[0]),
@@ -92,12 +97,12 @@ const OpRecord& interval_counts_op =
                      .dim = 0,
                      .mode = prim::ScatterMode::add,
                      .op = "histogram",
-                     .places = &(by_edges ? place_program_by_edges : place_program)(
-                         x.dtype(), bins < (1 << 30) ? expr::Type::i32 : expr::Type::i64),
+                     .places = &place_program(x.dtype(), work, by_edges,
+                                              bins < (1 << 30) ? expr::Type::i32 : expr::Type::i64),
                      .inputs = {inputs.data(), inputs.size()},
                      .params = {params.data(), params.size()}});
         })
-        .dtypes({kFloat32, kFloat64});
+        .dtypes({kFloat32, kFloat64, kInt8, kUInt8, kInt16, kInt32, kInt64});
 
 const OpRecord& histc_op =
     define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")

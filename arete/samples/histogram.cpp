@@ -14,7 +14,9 @@ const Attached interval_counts_op =
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const Tensor x = m.make({50});
-          const Tensor edges = linspace(Scalar(-1), Scalar(1.5), 6, x.options());
+          TensorOptions floating = x.options();
+          if (!is_floating(x.dtype())) floating = floating.dtype(kFloat64);
+          const Tensor edges = linspace(Scalar(-1), Scalar(1.5), 6, floating);
           return {{{x, std::nullopt, 5, -1.0, 1.5}, "by distance"},
                   {{m.make_strided({40}), std::nullopt, 3, -0.5, 1.0}, "strided"},
                   {{x, edges, 5, -1.0, 1.5}, "by edges"},

@@ -6,8 +6,6 @@ import math as _math
 import operator as _operator
 
 from .. import _C, _operators as _t
-from .._kernels import RawKernel
-from .._kernels._parameters import C_NAMES
 from ._array import cast, ndarray, tensor_of, wrap
 from ._creation import linspace
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type
@@ -15,70 +13,18 @@ from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type
 __all__ = ["histogram", "histogram_bin_edges", "histogram2d", "histogramdd"]
 
 
-# Of one kernel for a GPU, where bins are equally wide. A block counts in shared memory, where each bin has 2^COPIES counters side by side
-# for neighbouring threads: with 32 no two lanes of a warp meet in a bank, whatever they count. The place among the edges is computed, and
-# looked up only where rounding could have moved it.
-_COUNT = """__device__ void count(EDGE t, const EDGE* edges, int bins, EDGE low, EDGE high, EDGE scale, EDGE near, unsigned* own) {
-  if (!(t >= low && t <= high)) return;
-  const EDGE place = (t - low) * scale;
-  int k = min((int)place, bins - 1);
-  const EDGE beyond = place - (EDGE)k;
-  if (!(beyond > near && beyond < 1 - near)) {
-    while (k > 0 && t < edges[k]) --k;
-    while (k < bins - 1 && t >= edges[k + 1]) ++k;
-  }
-  atomicAdd(&own[k << COPIES], 1u);
-}
-extern "C" __global__ void histogram(const ELEMENT* x, long long n, const EDGE* edges, int bins, EDGE scale, EDGE near,
-                                     long long* counts) {
-  extern __shared__ unsigned seen[];
-  const unsigned copies = 1u << COPIES;
-  for (int k = threadIdx.x; k < bins << COPIES; k += blockDim.x) seen[k] = 0;
-  __syncthreads();
-  unsigned* own = seen + (threadIdx.x & (copies - 1));
-  const EDGE low = edges[0], high = edges[bins];
-  const long long step = (long long)gridDim.x * blockDim.x;
-  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  for (; i + (LOADS - 1) * step < n; i += LOADS * step) {
-    ELEMENT v[LOADS];
-    #pragma unroll
-    for (int j = 0; j < LOADS; ++j) v[j] = x[i + j * step];
-    #pragma unroll
-    for (int j = 0; j < LOADS; ++j) count((EDGE)v[j], edges, bins, low, high, scale, near, own);
-  }
-  #pragma unroll 1
-  for (; i < n; i += step) count((EDGE)x[i], edges, bins, low, high, scale, near, own);
-  __syncthreads();
-  for (int k = threadIdx.x; k < bins; k += blockDim.x) {
-    unsigned long long sum = 0;
-    for (unsigned c = 0; c < copies; ++c) sum += seen[(k << COPIES) + (c + k & copies - 1)];
-    if (sum) atomicAdd((unsigned long long*)&counts[k], sum);
-  }
-}"""
-_SLOTS, _THREADS, _BLOCKS, _LOADS = 8192, 512, 528, 8  # counters of a block; as many blocks as a large GPU holds
-_kernels = {}
+_interval_counts = _C.Operator("interval_counts")
+_COUNTED = (_C.float32, _C.float64, _C.int8, _C.uint8, _C.int16, _C.int32, _C.int64)
 
 
-def _is_countable(t, edges):
-    """Whether the kernel counts the elements in such bins."""
-    return t.dtype in C_NAMES and t.dtype not in (_C.bool, _C.float16, _C.bfloat16) and (
-        edges.dtype in (_C.float32, _C.float64) and 0 < t.numel() and edges.numel() <= _SLOTS + 1)
-
-
-def _counted(t, edges, low, high):
-    """How many elements are in each of the bins, which are equally wide between low and high."""
-    bins, dtypes = edges.numel() - 1, (t.dtype, edges.dtype)
-    copies = min((_SLOTS // bins).bit_length() - 1, 5)
-    if (*dtypes, copies) not in _kernels:
-        options = [f"-DELEMENT={C_NAMES[t.dtype]}", f"-DEDGE={C_NAMES[edges.dtype]}", f"-DCOPIES={copies}", f"-DLOADS={_LOADS}"]
-        _kernels[*dtypes, copies] = RawKernel(_COUNT, "histogram", options)
-    scale = bins / (high - low)
-    kind, rounding = ("d", 2.0**-50) if edges.dtype is _C.float64 else ("f", 2.0**-21)
-    near = min(rounding * (bins + max(abs(low), abs(high)) * scale), 1.0)
-    counts, blocks = _t.zeros(bins, dtype=_C.int64, device=t.device), min(-(-t.numel() // (_THREADS * _LOADS)), _BLOCKS)
-    arguments = [t.contiguous(), t.numel(), edges, ("i", bins), (kind, scale), (kind, near), counts]
-    _kernels[*dtypes, copies]._kernel.launch(blocks, _THREADS, arguments, 4 * bins << copies, lambda pair, place: pair)
-    return counts
+def _are_computed(t, edges, low, high):
+    """Whether the place of an element in equally wide bins is computed, and looked up only where rounding may have moved it, by one."""
+    if t.dtype not in _COUNTED or edges.dtype not in (_C.float32, _C.float64):
+        return False
+    bins, wide = edges.numel() - 1, edges.dtype is _C.float64
+    scale, large = bins / (high - low), 1e300 if wide else 1e37
+    return high - low < large and 1 / large < scale < large and (2.0**-50 if wide else 2.0**-21) * (
+        bins + max(abs(low), abs(high)) * scale) < 0.5
 
 
 def _range(t, given):
@@ -168,8 +114,8 @@ def histogram(a, bins=10, range=None, density=None, weights=None):  # noqa: A002
     edges = histogram_bin_edges(wrap(t), bins, range, weights)
     d = PROMOTED_NATIVE[t.dtype, edges._tensor.dtype]
     e, n = cast(edges._tensor, d).to(t.device), edges.size - 1
-    if equal and _is_countable(t, e):
-        counts = _counted(t, e, *range)
+    if equal and _are_computed(t, e, *range):
+        counts = _interval_counts(t, e, n, *range)[:n]
         return wrap(counts / _t.diff(e).to(_C.float64) / counts.sum() if density else counts), edges
     x = cast(t, d)
     inside = (x >= e[0]) & (x <= e[-1])

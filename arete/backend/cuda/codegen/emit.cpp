@@ -201,7 +201,7 @@ class Regions {
     }
     // A select comes after all that lies in its arms.
     for (size_t i = 0; i < code_.size(); ++i)
-      weight[size_t(of_[i])] += weight_of(program, code_[i]);
+      weight[size_t(of_[i])] += code_[i].op == Op::load ? kLoad : weight_of(program, code_[i]);
     for (size_t i = 0; i < code_.size(); ++i)
       if (code_[i].op == Op::select)
         for (int k = 1; k < 3; ++k) weight[size_t(of_[i])] += weight[size_t(arm(i, k))];
@@ -222,7 +222,8 @@ class Regions {
   bool branches(size_t i) const { return branches_[i]; }
 
  private:
-  static constexpr int kCostly = 60;
+  // A load at a place of its own may take a warp 32 turns; one alone is no reason to branch.
+  static constexpr int kCostly = 60, kLoad = 30;
 
   int common(int a, int b) const {
     // The region around an arm belongs to a later select, or is the program.
