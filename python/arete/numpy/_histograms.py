@@ -108,7 +108,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):  # noqa: A002
 def histogram(a, bins=10, range=None, density=None, weights=None):  # noqa: A002
     """Counts in bins, or sums of weights, or a density, and the edges of the bins."""
     t = tensor_of(a).reshape(-1)
-    equal = t.device.type == "cuda" and weights is None and isinstance(bins, int) and t.dtype is not _C.bool
+    equal = weights is None and isinstance(bins, int) and t.dtype is not _C.bool
     if equal:
         range = _range(t, range)  # noqa: A001
     edges = histogram_bin_edges(wrap(t), bins, range, weights)
