@@ -157,7 +157,7 @@ std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs);
 std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& inputs);
 
 /// program.json; constants are written beside it, under the names of weight_names().
-std::string write_json(const Body& body);
+std::string write_json(const Body& body, bool for_file = true);
 /// The inverse, without the constants' tensors, whose dtypes are not looked at. IoError.
 Body read_json(std::string_view text, const std::string& file_name);
 std::vector<std::string> weight_names(const Body& body);

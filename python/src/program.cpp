@@ -113,7 +113,10 @@ void bind_program(nb::module_& m) {
       .def("operators", &Program::operators)
       .def("metadata", [](const Program& p) { return p.metadata(); })
       .def("set_metadata", &Program::set_metadata)
-      .def("text", [](const Program& p) { return program::write_json(p.body()); });
+      .def(
+          "text",
+          [](const Program& p, bool for_file) { return program::write_json(p.body(), for_file); },
+          "for_file"_a = true);
 }
 
 }  // namespace arete::python

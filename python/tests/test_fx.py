@@ -323,3 +323,43 @@ def test_patterns_that_are_no_patterns():
                                  (lambda x: arete.relu(x), lambda x: (arete.relu(x), x))):
         with pytest.raises(ValueError, match="^replace_pattern: "):
             arete.fx.replace_pattern(program, pattern, replacement)
+
+
+def test_make_fx():
+    from arete.fx.experimental.proxy_tensor import make_fx
+
+    def f(x, y, n):
+        z = x.clone()
+        z[:, 0] = 0
+        z.mul_(2).add_(x)
+        values, places = z.max(1)
+        first, _ = y.split(2, 1)
+        return {"a": (z @ y).relu().sum(1, dtype=arete.float64) * n, "b": [values, places, first.detach()]}, arete.arange(3) + 1
+
+    x, y = arete.randn(2, 4), arete.randn(4, 4)
+    traced = make_fx(f)(x, y, 3)
+    assert isinstance(traced, arete.fx.GraphModule)
+    assert [n.target for n in traced.graph.nodes if n.op == "placeholder"] == ["x_1", "y_1", "n_1"]
+    targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert arete.ops.aten.relu.default in targets and arete.ops.aten.max.dim in targets and arete.ops.aten.mul_.default in targets
+    for a in (x, arete.randn(2, 4)):
+        arete.testing.assert_close(traced(a, y, 3), f(a, y, 3))
+    net = arete.nn.Sequential(arete.nn.Linear(4, 3), arete.nn.BatchNorm1d(3), arete.nn.GELU(), arete.nn.Dropout()).eval()
+    module = make_fx(net)(x)
+    assert len(list(module.parameters())) == 4
+    assert arete.equal(module(x), net(x))
+    module(x).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())  # they are the module's
+
+    w = arete.randn(4, 3).requires_grad_()
+    traced = make_fx(lambda x, w: arete.autograd.grad((x @ w).sum(), w)[0])(x, w)
+    assert arete.equal(traced(x + 1, w), (x + 1).t() @ arete.ones(2, 3))
+    for args, options, error, text in (
+            ((lambda x: x * x.sum().item(),), {}, ValueError, "looked at on the host"),
+            ((lambda x: x,), {"tracing_mode": "symbolic"}, NotImplementedError, "dynamic_shapes"),
+            ((lambda x: x,), {"tracing_mode": "odd"}, ValueError, "'odd'"),
+            ((lambda x: x, {arete.ops.aten.relu.default: abs}), {}, NotImplementedError, "no table")):
+        with pytest.raises(error, match=text):
+            make_fx(*args, **options)(x)
+    with pytest.raises(TypeError, match="in a tree"):
+        make_fx(lambda x: x[0])([x])

@@ -315,12 +315,12 @@ ORDERS = {
     "repeat_interleave": each(lambda x: (x.repeat_interleave(2), x.repeat_interleave(3, 0), x.repeat_interleave(2, -1)), X),
     "unfold": each(lambda x: (x.unfold(1, 3, 1), x.unfold(-1, 2, 2), x.unfold(0, 2, 1)), BLOCK, X),
     "diagonal": each(lambda x: (x.diagonal(), x.diagonal(1), x.diagonal(-1), x.diagonal(0, -1, 0)), BLOCK, X),
-    "bucketize": each(lambda x: (arete.bucketize(x, tensor([-1.0, 0.25, 1.0])), arete.bucketize(x, tensor([-1.0, 0.25]), right=True)), X),
-    "searchsorted": each(lambda x: (arete.searchsorted(tensor([-1.0, 0.25, 1.0]), x), arete.searchsorted(tensor([0.25, 1]), x, side="right"),
+    "bucketize": each(lambda x: (arete.bucketize(x, tensor([-1.0, 0.25, 1.0])), arete.bucketize(x, tensor([0.25]), right=True)), X),
+    "searchsorted": each(lambda x: (arete.searchsorted(tensor([-1.0, 0.25]), x), arete.searchsorted(tensor([0.25, 1]), x, side="right"),
                                     arete.searchsorted(tensor([0.25, 1]), x, out_int32=True)), X),
 }
 NUMBERS = {
-    "floor_divide": [(lambda x, y: (x // y, x // 3, x // -0.7), (X, X.flip(0) + 0.1)), (lambda x: (x // 3, x // -2, 100 // (x + 6)), (I64,)),
+    "floor_divide": [(lambda x, y: (x // y, x // 3, x // -0.7), (X, X.flip(0) + 0.1)), (lambda x: (x // 3, x // -2, 9 // (x + 6)), (I64,)),
                      (lambda x: x // 7, (HALF,))],
     "trunc": each(lambda x: x.trunc(), X, HALF, I64), "frac": each(lambda x: x.frac(), X),
     "norm": each(lambda x: tuple(x.norm(p, d, k) for p in (0, 1, 2, 3, INF, -INF) for d, k in ((None, False), (0, True), (-1, False))), X)
@@ -333,7 +333,8 @@ NUMBERS = {
                            (X, X.flip(1)))],
 }
 PICTURES = {
-    "interpolate": [(lambda x, m=m, more=more: (F.interpolate(x, (9, 5), mode=m, **more), F.interpolate(x, scale_factor=(1.7, 0.6), mode=m, **more),
+    "interpolate": [(lambda x, m=m, more=more: (F.interpolate(x, (9, 5), mode=m, **more),
+                                                F.interpolate(x, scale_factor=(1.7, 0.6), mode=m, **more),
                                                 F.interpolate(x, scale_factor=1.3, mode=m, recompute_scale_factor=True, **more)), (IMAGES,))
                     for m, more in (("nearest", {}), ("nearest-exact", {}), ("bilinear", {}), ("bilinear", {"align_corners": True}),
                                     ("bicubic", {}), ("bicubic", {"align_corners": True}))]

@@ -32,7 +32,7 @@ ORDER = """
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch
-    cupy export hub jit training distributed.pipelining
+    cupy export fx.experimental hub jit training distributed.pipelining
     cupyx onnx
     numba pycuda
     as_torch

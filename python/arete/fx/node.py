@@ -53,6 +53,8 @@ def qualified_name(target: Callable) -> str:
     module = getattr(target, "__module__", None) or "builtins"
     if module.partition(".")[0] == "arete":
         module = Tensor.__module__ + module[len("arete"):]  # the name that arete.as_torch gives it
+    if module.startswith("torch._ops."):  # an overload, which says that it is torch's
+        module = f"{Tensor.__module__}.ops.{module[11:]}"
     return f"{module}.{getattr(target, '__qualname__', None) or getattr(target, '__name__', type(target).__name__)}"
 
 

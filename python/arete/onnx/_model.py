@@ -76,7 +76,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
     """The program as an onnx.ModelProto, which onnx has checked."""
     if not OPSETS[0] <= opset <= OPSETS[1]:
         raise ValueError(f"onnx.export(): opset_version is {OPSETS[0]} to {OPSETS[1]}, not {opset}")
-    j = json.loads(program.text())
+    j = json.loads(program.text(for_file=False))
     state = program.state()[: len(j["constants"])]
     names = list(input_names or (i["name"] for i in j["inputs"]))
     outputs = list(output_names or (f"output_{k}" if len(j["outputs"]) > 1 else "output" for k in range(len(j["outputs"]))))
@@ -190,6 +190,7 @@ def _last_use(j: dict) -> dict:
 
 
 # Operators whose results may be their first argument's memory.
-_VIEWS = {"as_strided", "diagonal", "unfold", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "permute", "t", "T", "mT",
+_VIEWS = {"as_strided", "diagonal", "unfold",
+          "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "permute", "t", "T", "mT",
           "squeeze", "unsqueeze", "expand", "expand_as", "select", "slice", "narrow", "split", "chunk", "unbind", "split_with_sizes",
           "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}
