@@ -99,7 +99,7 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_utils", "accelerator", "amp", "ao",
+_LAZY = ("_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_utils", "accelerator", "amp", "ao",
          "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft",
          "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia",
          "multiprocessing", "nested", "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization",

@@ -333,6 +333,32 @@ def substitute_in_graph(original_fn: Callable, *, can_constant_fold_through: boo
     return lambda replacement: replacement
 
 
+def save_cache_artifacts() -> Any:
+    """The compiled kernels of the cache ($ARETE_KERNEL_CACHE) as bytes, and a CacheInfo that names them; None where there are none.
+    Plans are not among them: they are made in milliseconds.
+
+    >>> saved = arete.compiler.save_cache_artifacts()
+    """
+    from arete import _cache_artifacts  # few programs need it
+
+    return _cache_artifacts.save()
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    """Puts what save_cache_artifacts() gave, perhaps on another machine, into the cache, and names the kernels that are there then. Those
+    of other GPUs or compilers are found by nobody. None, with a warning, for what is nothing of the sort, and where there is no cache.
+
+    >>> saved = arete.compiler.save_cache_artifacts()
+    >>> saved is None or arete.compiler.load_cache_artifacts(saved[0]) == saved[1]
+    True
+    """
+    if not isinstance(serialized_artifacts, bytes):
+        raise TypeError(f"load_cache_artifacts(): artifacts are bytes, not {type(serialized_artifacts).__name__}")
+    from arete import _cache_artifacts
+
+    return _cache_artifacts.load(serialized_artifacts)
+
+
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     """The names of backends, which are one.
 

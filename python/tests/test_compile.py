@@ -1,5 +1,6 @@
 """Compiled functions do what eager ones do: the programs of compile_programs.py, bit for bit over several calls, and the front door."""
 import copy
+import io
 import os
 import pathlib
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+import zipfile
 
 import fake_gpus
 import pytest
@@ -506,3 +508,66 @@ def test_functions_of_control_flow():
                   lambda: scan(abs, x, []), lambda: scan(abs, x, [x, x[:1]]), lambda: while_loop(lambda i: True, lambda i: (i, i), (x,))):
         with pytest.raises(RuntimeError):
             wrong()
+
+
+def test_kernels_are_carried_to_another_cache(tmp_path, monkeypatch):
+    save, load = arete.compiler.save_cache_artifacts, arete.compiler.load_cache_artifacts
+    here, there = tmp_path / "here", tmp_path / "there" / "kernels"
+    monkeypatch.setenv("ARETE_KERNEL_CACHE", str(here))
+    assert save() is None
+    here.mkdir()
+    kernels = {f"{k:032x}": b"ARETEKN1" + bytes(range(k, k + 40)) for k in range(3)}
+    for name, content in kernels.items():
+        (here / name).write_bytes(content)
+    for name in ("f" * 31, "f" * 32 + ".abcdef", "ceilings.json", "0" * 31 + "g"):
+        (here / name).write_bytes(b"ARETEKN1")
+    (here / ("e" * 32)).write_bytes(b"something else")
+    saved, info = save()
+    assert info.kernels == sorted(kernels)
+    monkeypatch.setenv("ARETE_KERNEL_CACHE", str(there))
+    assert load(saved) == info and load(saved) == info  # they may be there
+    assert {p.name: p.read_bytes() for p in there.iterdir()} == kernels
+    monkeypatch.setenv("ARETE_KERNEL_CACHE", "")
+    assert load(saved) is None and save() is None
+    # A cache that cannot be written is none.
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ARETE_KERNEL_CACHE", str(tmp_path / "file"))
+    assert load(saved).kernels == []
+    monkeypatch.setenv("ARETE_KERNEL_CACHE", str(tmp_path / "hostile"))
+    for name, content in (("../" + "a" * 29, b"ARETEKN1"), ("a" * 32, b"other"), ("/" + "a" * 32, b"ARETEKN1"), ("A" * 32, b"ARETEKN1")):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr(name, content)
+        with pytest.warns(UserWarning, match="no kernel"):
+            assert load(data.getvalue()) is None
+    for bad in (b"", b"PK", saved[:-30], saved[:40] + b"x" + saved[41:]):
+        with pytest.warns(UserWarning, match="no artifacts"):
+            assert load(bad) is None
+    assert not (tmp_path / "hostile").exists() or not list((tmp_path / "hostile").iterdir()) or \
+        {p.name for p in (tmp_path / "hostile").iterdir()} <= kernels.keys()
+    with pytest.raises(TypeError, match="bytes"):
+        load("text")
+
+
+def test_logs_of_torchs_compiler(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""import logging, arete
+arete.compile(lambda x: x - 1)(arete.ones(2))
+arete._logging.set_logs(graph_breaks=True, dynamo=logging.WARNING)
+f = arete.compile(lambda x: (x + 1).sum().item())
+f(arete.ones(2))
+for bad, error in (({"nonsense": True}, ValueError), ({"modules": {"a": 10}}, NotImplementedError)):
+    try:
+        arete._logging.set_logs(**bad)
+    except error:
+        print("refused")
+""")
+    def run(text):
+        program.write_text(text)
+        return subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+
+    text = program.read_text()
+    ran = run(text)
+    assert ran.stdout == "refused\n" * 2 and "break: " in ran.stderr and ran.stderr.count("call ran as") == 1
+    assert run(text + "arete._logging.set_logs()\n").stderr == ""
+    assert run(text.replace("graph_breaks=True, ", "")).stderr == ""
