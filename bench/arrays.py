@@ -1,9 +1,10 @@
 """arete.numpy beside NumPy (and CuPy with --device cuda): the functions of arrays that programs call most, both libraries in turn.
 
-    python bench/arrays.py [--device cuda] [--size 1000000] [--only NAME ...] [--processor-time] [--json FILE]
+    python bench/arrays.py [--device cuda] [--size 1000000] [--only NAME ... | --sixty] [--processor-time] [--json FILE] [--markdown]
 
 Each line is a call: microseconds of both libraries (the least of several rounds, which alternate), and how many times as fast
 arete.numpy is; below 0.95 it falls short. Those of three elements (`tiny: `) measure what a call costs the host.
+--sixty are the functions that people use most, on large arrays; --markdown prints their table for documentation.
 With --processor-time and one thread (OMP_NUM_THREADS=1) other programs on the machine disturb least.
 """
 from __future__ import annotations
@@ -14,6 +15,16 @@ import math
 import sys
 import time
 from typing import Any, Callable
+
+
+SIXTY = [
+    "zeros", "ones", "arange", "linspace", "copy", "astype", "concatenate", "stack", "repeat", "meshgrid", "transpose copy",
+    "roll", "pad", "add", "multiply scalar", "divide", "power 2", "int + float", "iadd", "broadcast add", "abs", "sqrt", "exp",
+    "log", "sin", "round", "maximum", "clip", "less", "isnan", "logical_and", "where", "sum", "sum axis 0", "mean", "std", "max",
+    "argmax", "any", "cumsum", "median", "percentile", "sort", "argsort", "unique", "searchsorted", "histogram", "nonzero",
+    "boolean index", "fancy index", "masked assign", "slice assign", "dot", "matmul", "einsum", "solve", "norm", "fft", "random",
+    "normal",
+]
 
 
 def tiny_calls(np: Any) -> dict[str, Callable[[], Any]]:
@@ -215,6 +226,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.05, help="of a round of a call")
     parser.add_argument("--processor-time", action="store_true", help="of all threads, instead of the time that goes by")
     parser.add_argument("--only", nargs="*", help="calls by their names")
+    parser.add_argument("--sixty", action="store_true", help="the functions that people use most")
+    parser.add_argument("--markdown", action="store_true", help="a table at the end, three calls a row")
     parser.add_argument("--json", help="a file for the figures")
     given = parser.parse_args()
 
@@ -245,7 +258,7 @@ def main() -> None:
     figures = {}
     print(f"{'call':22}{'arete, us':>12}{peer.__name__ if peer is not None else '-':>12}{'times':>8}")
     for name, call in ours.items():
-        if given.only and name not in given.only:
+        if (given.only and name not in given.only) or (given.sixty and name not in SIXTY):
             continue
         best = [math.inf, math.inf]
         for _ in range(given.rounds):
@@ -259,6 +272,11 @@ def main() -> None:
         ratios = sorted(v["times"] for v in figures.values())
         print(f"\n{len(ratios)} calls, {sum(r < 0.95 for r in ratios)} short of 0.95; "
               f"the geometric mean is {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f} times")
+    if given.markdown:
+        cells = [f"{name} | {v['arete']:,.0f} | {v['times']:.2f}x" for name, v in figures.items()]
+        print("\n" + " ".join(["| call | us | times"] * 3) + " |\n" + "|---|---:|---:" * 3 + "|")
+        for at in range(0, len(cells), 3):
+            print("| " + " | ".join((cells[at:at + 3] + [" | | "] * 2)[:3]) + " |")
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)

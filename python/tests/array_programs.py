@@ -1089,3 +1089,48 @@ def masks_without_elements(np):
         x[np.zeros(mask, dtype=bool)] = 5
         r += [found.shape, x.sum()]
     return r, np.ones((4, 2))[:, np.zeros(0, dtype=bool)].shape
+
+
+@program
+def printed_polynomials(np):
+    P = np.polynomial.Polynomial
+    r = []
+    for c in ([1, 2, 3], [0.1 + 0.2, -1e-9, 1e9, -3], [1], [0, 0, 1e-3], [1j, 2 + 1j, -3], [np.nan, np.inf, -np.inf], list(range(1, 25))):
+        for options in ({}, {"domain": [0, 1]}, {"domain": [0, 4], "window": [0, 1]}, {"domain": [-2, 2]}, {"symbol": "z"}):
+            p = P(c, **options)
+            r += [str(p), f"{p:ascii}", format(p, "unicode")]
+    np.polynomial.set_default_printstyle("ascii")
+    r.append(str(P([1, 2, 3])))
+    np.polynomial.set_default_printstyle("unicode")
+    for options in ({"precision": 3}, {"linewidth": 20}, {"floatmode": "fixed", "precision": 2, "sign": "+"}):
+        with np.printoptions(**options):
+            r.append(str(P([1.23456, 2.3456789, 3, 4])))
+    for wrong in (lambda: format(P([1]), "x"), lambda: np.polynomial.set_default_printstyle("a")):
+        try:
+            wrong()
+        except ValueError as e:
+            r.append(str(e))
+    return r
+
+
+@program
+def numbers_from_texts_and_limits(np):
+    r = [np.float64("nan"), np.float32("1.5"), np.int64("5"), np.float64(b"2"), np.complex128("1+2j"), np.float64("-1e3"), np.uint8("7")]
+    r += [bool(np.bool_("")), bool(np.bool_("a"))]
+    for wrong in (lambda: np.float64("x"), lambda: np.int64("1.5"), lambda: np.take([1, 2], 5), lambda: np.ones((2, 2)).transpose(0, 0),
+                  lambda: np.linalg.solve(np.eye(3), np.ones(4)), lambda: np.linalg.solve(np.eye(3), np.ones((4, 2)))):
+        try:
+            wrong()
+        except (ValueError, IndexError) as e:
+            r.append(str(e))
+    r += [str(np.finfo(d)) for d in ("f4", "f8", "c8")] + [str(np.iinfo(d)) for d in ("i1", "u2", "i8")]
+    r += [repr(np.linspace(0, 1, n, retstep=True)[1]) for n in (0, 1, 5)] + [np.linspace([0, 1], 2, 3, retstep=True)]
+    return r, np.trim_zeros([0, 1, 0]), np.trim_zeros((0, 1, 0)), np.trim_zeros(np.array([0, 1, 0])), np.trim_zeros([0, 0])
+
+
+@program
+def slopes(np):
+    x = np.array([[1.0, 4.0, 9.0, 16.0], [2.0, 3.0, 5.0, 7.0]])
+    r = [np.gradient(x), np.gradient(x, 0.5, axis=1), np.gradient(x, 2.0, 0.1), np.gradient(x[0], edge_order=2)]
+    r.append(np.gradient(x[:, ::-1], axis=1))
+    return r, np.gradient(x[0, :2]), np.gradient(x.astype("f2"), axis=1), np.gradient(np.arange(5)), np.gradient(x.T, axis=0)

@@ -13,6 +13,7 @@ import numpy
 import pytest
 from array_cases import CALLS
 from array_programs import PROGRAMS
+from array_texts import TEXTS
 
 import arete
 import arete.numpy as np
@@ -151,7 +152,7 @@ def test_calls(name, device):
     assert not told, "\n".join(told)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", PROGRAMS + TEXTS, ids=lambda p: p.__name__)
 def test_programs(program):
     """What strangers' programs do gives and prints the same; numbers of NumPy's are arrays without dimensions here, so texts of
     lists of them are compared by their values."""

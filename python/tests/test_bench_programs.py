@@ -149,3 +149,10 @@ def test_arrays(tmp_path):
     rows = json.loads(file.read_text())
     assert sorted(rows) == sorted(names)
     assert all(row["times"] == pytest.approx(row["peer"] / row["arete"]) and row["arete"] > 0 for row in rows.values())
+    done = subprocess.run([sys.executable, str(BENCH / "arrays.py"), "--size", "1000", "--rounds", "1", "--seconds", "0.0001", "--sixty",
+                           "--markdown"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert table[0] == "| call | us | times | call | us | times | call | us | times |"
+    cells = [cell.strip() for line in table[2:] for cell in line.strip("|").split("|")]
+    assert len(set(cells[::3])) == 60 and all(re.fullmatch(r"[\d.]+x", cell) for cell in cells[2::3])

@@ -129,6 +129,28 @@ def test_the_cuda_array_interface():
     """)
 
 
+def test_the_memory_of_an_array():
+    fake_gpus.run("""
+    import arete.cupy as cp
+
+    x = cp.arange(12.0).reshape(3, 4)
+    for v in (x, x[1:, ::2], x.T):
+        assert v.data.ptr == v._tensor.data_ptr() == int(v.data) and v.data.device_id == 0
+    second = cp.ndarray((2,), cp.float64, memptr=x.data + 32)
+    second[:] = 7
+    assert x[1, :2].tolist() == [7, 7]
+    """)
+
+
+def test_the_module_of_arrays():
+    x = cp.ones(2)
+    assert cp.get_array_module(x) is cp and cp.get_array_module(numpy.ones(2)) is numpy
+    for argument in (x, x._tensor):
+        assert cupyx.scipy.get_array_module(numpy.ones(2), argument) is cupyx.scipy
+    scipy = pytest.importorskip("scipy")
+    assert cupyx.scipy.get_array_module(numpy.ones(2)) is scipy
+
+
 def test_scatters():
     for name, f in (("add", numpy.add), ("max", numpy.maximum), ("min", numpy.minimum)):
         a, expected = RANDOM.normal(size=(4, 3)), None

@@ -142,8 +142,12 @@ class ndarray(_C._ArrayBase):
 
     @property
     def data(self):
-        """The memory: a buffer on the CPU, an address elsewhere."""
-        return memoryview(self._host()) if self._tensor.device.type == "cpu" else self._tensor.data_ptr()
+        """The memory: a buffer on the CPU, CuPy's MemoryPointer (whose `ptr` is the address) on a GPU."""
+        t = self._tensor
+        if t.device.type == "cpu":
+            return memoryview(self._host())
+        memory = _t.empty(0, dtype=_C.uint8, device=t.device).set_(t.untyped_storage())
+        return MemoryPointer(memory, t.storage_offset() * t.element_size())
 
     @property
     def mT(self):

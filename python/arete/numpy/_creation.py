@@ -6,7 +6,8 @@ import math as _math
 
 from .. import _C, _operators as _t
 from ._array import (
-    _array, _in_kind, array, cast, flatiter, get_device, ndarray, new_sizes, ordered, short_way, sizes_of, tensor_of, wrap,
+    _array, _in_kind, array, cast, flatiter, get_device, ndarray, new_sizes, ordered, result, short_way, sizes_of, tensor_of,
+    wrap,
 )
 from ._types import FLOAT64, PROMOTED_NATIVE, as_dtype, native, number_type
 
@@ -207,7 +208,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
             t[-1] = stop
         target = native(FLOAT64 if dtype is None else dtype)
         t = t if target.is_floating_point or target.is_complex or target is _C.bool else t.floor()
-        return (wrap(t.to(target)), wrap(t.new_full((), step))) if retstep else wrap(t.to(target))
+        return (wrap(t.to(target)), result(t.new_full((), step))) if retstep else wrap(t.to(target))
     a, b = (tensor_of(v, None, None if device is None else _place(device)) for v in (start, stop))
     d = _C.complex128 if a.is_complex() or b.is_complex() else _C.float64
     target = native(dtype)
@@ -226,7 +227,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
         t = t.floor()
     t = cast(t, target)
     r = wrap(t if axis == 0 else _t.movedim(t, 0, axis))
-    return (r, wrap(step)) if retstep else r
+    return (r, result(step) if div > 0 else _math.nan) if retstep else r
 
 
 def _count(num):

@@ -47,7 +47,7 @@ def _reachable(i):
     return i
 
 
-def _in_words_of_arrays(e):
+def in_words_of_arrays(e):
     """The error of an index that is out of bounds as NumPy has it; others as they are."""
     found = _re.match(r"(index -?\d+ is out of bounds for )dimension( \d+ with size \d+)", str(e))
     return IndexError(found[1] + "axis" + found[2]) if found else e
@@ -161,7 +161,7 @@ def _get(array, key):
             try:
                 r = t[tuple(parts)]
             except IndexError as e:
-                raise _in_words_of_arrays(e) from None
+                raise in_words_of_arrays(e) from None
         else:
             r = _basic(array, parts)
             if type(r) is Reversed or r.ndim:
@@ -175,7 +175,7 @@ def _get(array, key):
     try:
         r = t[parts]
     except IndexError as e:
-        raise _in_words_of_arrays(e) from None
+        raise in_words_of_arrays(e) from None
     return wrap(r) if not _b.all(isinstance(p, Tensor) and not p.dim() for p in parts) else result(r.clone())
 
 
@@ -255,7 +255,7 @@ def _set(array, key, value):
     try:
         t[parts] = v
     except RuntimeError as e:
-        raise (_in_words_of_arrays(e) if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
+        raise (in_words_of_arrays(e) if isinstance(e, (ValueError, IndexError)) else ValueError(str(e))) from None
 
 
 def _get_read_only(array, key):

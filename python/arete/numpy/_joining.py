@@ -281,7 +281,7 @@ def resize(a, new_shape):
 
 
 def trim_zeros(filt, trim="fb", axis=None):
-    """Without zeros at the front and back."""
+    """Without zeros at the front and back; of a list a list."""
     t = tensor_of(filt)
     if not set(trim.lower()) <= {"f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
@@ -293,7 +293,7 @@ def trim_zeros(filt, trim="fb", axis=None):
         else:
             column = found.select(1, x)
             key[x] = slice(int(column.min()) if "f" in trim.lower() else 0, int(column.max()) + 1 if "b" in trim.lower() else None)
-    return wrap(t[tuple(key)])
+    return filt[key[0]] if isinstance(filt, (list, tuple)) and t.dim() == 1 else wrap(t[tuple(key)])
 
 
 class _Joiner:

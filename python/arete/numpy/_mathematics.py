@@ -350,7 +350,11 @@ def gradient(f, *varargs, axis=None, edge_order=1):
 def _even_gradient(v, h, edge_order):
     """Along the last axis, for equal steps."""
     g = _t.empty_like(v)
-    g[..., 1:-1] = (v[..., 2:] - v[..., :-2]) / (2 * h)
+    ahead, behind = v[..., 2:], v[..., :-2]
+    if v.requires_grad:
+        g[..., 1:-1] = (ahead - behind) / (2 * h)
+    else:  # without memory beside the result
+        _t.sub(ahead, behind, out=g[..., 1:-1]).div_(2 * h)
     if edge_order == 1:
         g[..., 0], g[..., -1] = (v[..., 1] - v[..., 0]) / h, (v[..., -1] - v[..., -2]) / h
     else:

@@ -8,6 +8,7 @@ import math as _math
 from .. import _C, _operators as _t
 from .._operators import _ops
 from ._array import _in_kind, axis_of, cast, check_cast, ndarray, not_together, result, result_into, short_way, sizes_of, tensor_of, wrap
+from ._indexing import in_words_of_arrays
 from ._shapes import broadcast_shapes
 from ._types import OF_TENSOR, PROMOTED_NATIVE, number_type, result_type
 
@@ -354,7 +355,10 @@ def take(a, indices, axis=None, out=None, mode="raise"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if at.numel() and not n:
         raise IndexError("cannot do a non-empty take from an empty axes.")
-    r = _t.index_select(t, axis, at.reshape(-1))
+    try:
+        r = _t.index_select(t, axis, at.reshape(-1))
+    except IndexError as e:
+        raise in_words_of_arrays(e) from None
     return result_into(r.reshape(tuple(t.shape[:axis]) + tuple(at.shape) + tuple(t.shape[axis + 1:])), out)
 
 

@@ -105,9 +105,11 @@ def transpose(a, axes=None):
     a = a if isinstance(a, ndarray) else wrap(tensor_of(a))
     if axes is None:
         return a.T
-    axes = axes_of(axes, a.ndim)
+    axes = [axis_of(x, a.ndim) for x in ([axes] if isinstance(axes, int) else axes)]
     if len(axes) != a.ndim:
         raise ValueError("axes don't match array")
+    if len({*axes}) < len(axes):
+        raise ValueError("repeated axis in transpose")
     return moved(a, lambda t: t.permute(axes))
 
 

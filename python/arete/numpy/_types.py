@@ -55,6 +55,8 @@ class generic(metaclass=_ScalarType):
     def __new__(cls, value=0):
         if not hasattr(cls, "dtype"):
             raise TypeError(f"cannot create '{cls.__name__}' instances: it is a class of several dtypes")
+        if isinstance(value, (_b.str, bytes)):
+            value = {"b": _b.bool, "f": _b.float, "c": _b.complex}.get(cls.dtype.kind, _b.int)(value)
         number = _C._number_from(value, cls.dtype._tensor_dtype)
         return _C._result_of(generic.make(value, cls.dtype)._tensor) if number is None else number
 
@@ -466,6 +468,14 @@ class finfo:
             if number is not None:
                 setattr(self, name, number)
 
+    def __str__(self):
+        rule = "-" * 63
+        return (f"Machine parameters for {self.dtype}\n{rule}\nprecision = {self.precision}   resolution = {self.resolution}\n"
+                f"machep = {self.machep}   eps =        {self.eps}\nnegep =  {self.negep}   epsneg =     {self.epsneg}\n"
+                f"minexp = {self.minexp}   tiny =       {self.tiny}\nmaxexp = {self.maxexp}   max =        {self.max}\n"
+                f"nexp =   {self.nexp}   min =        -max\n"
+                f"smallest_normal = {self.smallest_normal}   smallest_subnormal = {self.smallest_subnormal}\n{rule}\n")
+
     def __repr__(self):
         return f"finfo(resolution={self.resolution!r}, min={self.min!r}, max={self.max!r}, dtype={self.dtype})"
 
@@ -481,6 +491,10 @@ class iinfo:
         self.dtype, self.kind, self.bits = d, d.kind, d.itemsize * 8
         self.min = 0 if d.kind == "u" else -2**(self.bits - 1)
         self.max = 2**(self.bits - (d.kind == "i")) - 1
+
+    def __str__(self):
+        rule = "-" * 63
+        return f"Machine parameters for {self.dtype}\n{rule}\nmin = {self.min}\nmax = {self.max}\n{rule}\n"
 
     def __repr__(self):
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -74,9 +74,9 @@ def solve(a, b):
     vector = y.dim() == 1
     y = y.unsqueeze(-1) if vector else y
     if y.shape[-2] != t.shape[-1]:
-        raise ValueError(
-            f"solve: Input operand 1 has a mismatch in its core dimension 0 (size {y.shape[-2]} is different from {t.shape[-1]})"
-        )
+        name, core = ("solve1", "(m,m),(m)->(m)") if vector else ("solve", "(m,m),(m,n)->(m,n)")
+        raise ValueError(f"{name}: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature {core} "
+                         f"(size {y.shape[-2]} is different from {t.shape[-1]})")
     shape = _t.broadcast_shapes(t.shape[:-2], y.shape[:-2])
     t, y = t.expand(*shape, *t.shape[-2:]), y.expand(*shape, *y.shape[-2:])
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import builtins as _b
 
 from ... import _C, _operators as _t
-from .. import _polynomials as _old, linalg as _linalg
+from .. import _polynomials as _old, _printing, linalg as _linalg
 from .._array import ndarray, tensor_of, wrap
 from .._types import number_type
 from .._ufuncs import _ALL
@@ -232,6 +232,37 @@ def polyroots(c):
     return sort(_linalg.eigvals(polycompanion(wrap(t))))
 
 
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_style = "unicode"
+
+
+def _check_style(style, where=""):
+    if style not in ("ascii", "unicode"):
+        raise ValueError(f"Unsupported format string '{style}'{where}. Valid options are 'ascii' and 'unicode'")
+
+
+def set_default_printstyle(style):
+    """How polynomials are printed: "unicode" (2.0·x²) or "ascii" (2.0 x**2)."""
+    global _style
+    _check_style(style)
+    _style = style
+
+
+def _coefficient(v, within=False):
+    """The text of a coefficient by the options of printing; those of powers of ten have parentheses within a sum."""
+    if isinstance(v, complex):
+        return str(v)
+    options = _printing.get_printoptions()
+    if v != v or _b.abs(v) == float("inf"):
+        return options["nanstr"] if v != v else "-" * (v < 0) + options["infstr"]
+    fixed = options["floatmode"] == "fixed"
+    how = {"precision": options["precision"], "unique": not fixed, "trim": "k" if fixed else "0", "sign": options["sign"] == "+"}
+    if v and not 10.0 ** _b.min(0, -(options["precision"] - 1) // 2) <= _b.abs(v) < 1e8:
+        text = _printing.format_float_scientific(v, **how)
+        return f"({text})" if within else text
+    return _printing.format_float_positional(v, fractional=True, **how)
+
+
 class Polynomial:
     """A power series in x, mapped from `domain` to `window`."""
 
@@ -411,11 +442,24 @@ class Polynomial:
                 f"symbol='{self.symbol}')")
 
     def __str__(self):
+        return format(self, _style)
+
+    def __format__(self, style):
+        _check_style(style or _style, " passed to <class 'numpy.polynomial.polynomial.Polynomial'>.__format__")
+        unicode, width = (style or _style) == "unicode", max(_printing.get_printoptions()["linewidth"], 1)
         off, scl = self.mapparms()
-        inner = self.symbol if off == 0 and scl == 1 else f"({off} + {scl}{self.symbol})" if off else f"({scl}{self.symbol})"
-        r = ""
-        for i, c in enumerate(self.coef.tolist()):
-            text = str(c) if isinstance(c, float) else f"({c})"
-            power = "" if not i else f" {inner}" if i == 1 else f" {inner}**{i}"
-            r += text + power if not i else (f" - {text[1:]}" if text.startswith("-") else f" + {text}") + power
+        inner = f"{'' if scl == 1 else _coefficient(scl, True)}{self.symbol}"
+        inner = f"({_coefficient(off, True)} + {inner})" if off != 0 else f"({inner})" if scl != 1 else inner
+        c = self.coef.tolist()
+        r, line = _coefficient(c[0]), 0
+        for i, v in enumerate(c[1:], 1):
+            negative = not (v.real, v.imag) >= (0, 0)
+            power = "" if i == 1 else str(i).translate(_RAISED) if unicode else f"**{i}"
+            term = f"{'-' if negative else '+'} {_coefficient(-v if negative else v, True)}{'·' if unicode else ' '}{inner}{power}"
+            # Two more columns are for the sign of the term behind it.
+            full = len(r) - line + 1 + len(term) + (2 if i < len(c) - 1 else 0) >= width
+            sign, rest = term.split(" ", 1)
+            r += f" {sign}" + ("\n" if full else " ")
+            line = len(r) if full else line
+            r += rest
         return r
