@@ -3,6 +3,7 @@
 
 #include "arete/core/host_access.h"
 #include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -22,6 +23,39 @@ struct Part {
   Layout from;
 };
 
+// On a CPU: two parts whose elements alternate in `out` go there together, by vectors. False if
+// they are no such parts.
+bool interleave_parts(const Tensor& out, const std::vector<Part>& parts, prim::Primitives& p) {
+  constexpr int64_t kLeast = 256;
+  const size_t size = size_of(out.dtype());
+  if (parts.size() != 2 || size > 8 || !out.device().is_cpu() || modes().capture) return false;
+  const Layout &first = parts[0].to, &second = parts[1].to;
+  if (first.numel() < kLeast || !std::ranges::equal(first.sizes, second.sizes) ||
+      second.offset != first.offset + 1)
+    return false;
+  for (size_t d = 0; d < first.sizes.size(); ++d)
+    if (first.sizes[d] > 1 && first.strides[d] % 2 != 0) return false;
+  constexpr DType kOfSize[] = {kUInt8, kUInt8, kInt16, kInt16, kInt32,
+                               kInt32, kInt32, kInt32, kInt64};
+  const DType t = kOfSize[size];
+  SmallVector<prim::View, 2> inputs, outputs;
+  for (const Part& part : parts) {
+    if (part.x->dtype() != out.dtype()) return false;
+    inputs.push_back(view_of(*part.x, part.from));
+    outputs.push_back(view_of(out, part.to));
+    inputs.back().dtype = outputs.back().dtype = t;
+  }
+  static auto& cache = *new expr::ProgramCache;
+  p.pointwise({&cache.get(uint64_t(t), {t, t}, {}, {t, t},
+                          [](std::span<const expr::Value> v) {
+                            return std::vector{v[0], v[1]};
+                          }),
+               inputs,
+               outputs,
+               {}});
+  return true;
+}
+
 // On a GPU, where small copies are nothing but launches, many of them are one.
 void copy_parts(const Tensor& out, const std::vector<Part>& parts, prim::Primitives& p) {
   const DType t = out.dtype();
@@ -29,6 +63,7 @@ void copy_parts(const Tensor& out, const std::vector<Part>& parts, prim::Primiti
       out.device().is_cuda() && parts.size() > 1 && !is_complex(t) && !modes().capture &&
       std::all_of(parts.begin(), parts.end(), [&](const Part& k) { return k.x->dtype() == t; });
   if (!joined) {
+    if (interleave_parts(out, parts, p)) return;
     for (const Part& k : parts) p.copy({view_of(out, k.to), view_of(*k.x, k.from)});
     return;
   }

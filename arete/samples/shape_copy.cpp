@@ -54,9 +54,11 @@ const Attached stack_op =
     attach("stack")
         .samples([](SampleMaker& m) {
           using List = std::vector<Tensor>;
-          return std::vector<Sample>{{{List{m.make({2, 3}), m.make_strided({2, 3})}, 0}, "front"},
-                                     {{List{m.make({2}), m.make({2})}, -1}, "back"},
-                                     {{List{m.make({}), m.make({})}, 0}, "0-d"}};
+          return std::vector<Sample>{
+              {{List{m.make({2, 3}), m.make_strided({2, 3})}, 0}, "front"},
+              {{List{m.make({2}), m.make({2})}, -1}, "back"},
+              {{List{m.make({17, 16}), m.make_strided({17, 16})}, 2}, "elements that alternate"},
+              {{List{m.make({}), m.make({})}, 0}, "0-d"}};
         })
         .errors([](SampleMaker& m) {
           using List = std::vector<Tensor>;
