@@ -99,8 +99,6 @@ REASONS = (
     ("NVIDIA", r"grid_sampler.*\| (host|cache) .*forward$", "numbers of positions are a launch of their own"),
     ("NVIDIA", r"(digamma|special\.psi|[Ii]gammac?_?) .*\| host ",
      "f32 results near the zeros need f64 sums; the time of few elements is that of the instructions"),
-    ("NVIDIA", r"^torch\.cumprod .*backward",
-     "a scan of products and sums from behind, right for zero factors and differentiable twice, and a pass over its result"),
     ("NVIDIA", r"^torch\.take .*backward",
      "positions are put in order first, so that the sums at equal ones do not depend on chance; PyTorch adds as they come"),
     ("NVIDIA", r"^torch\.polar ", "real and imaginary parts are stored as two results, each with gaps"),

@@ -147,9 +147,9 @@ class ScanOfType : public ::testing::TestWithParam<DType> {};
 TEST_P(ScanOfType, FactorsLogarithmsAndPositions) {
   const DType dtype = GetParam();
   std::mt19937_64 rng(4);
-  for (const Shape& sizes :
-       {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2}, Shape{3, 1000},
-        Shape{700, 40}, Shape{100, 72}, Shape{2, 33, 41}, Shape{20000}, Shape{3, 9000, 2}})
+  for (const Shape& sizes : {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2},
+                             Shape{3, 1000}, Shape{9, 255}, Shape{700, 40}, Shape{100, 72},
+                             Shape{2, 33, 41}, Shape{20000}, Shape{3, 9000, 2}})
     for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
       for (const Layout& layout : dense_and_strided_layouts(sizes)) {
         Layout of_all(sizes);

@@ -136,8 +136,10 @@ class Planner {
         std::clamp<int64_t>(128 / (vector * std::max(4, types_.local_bytes)), 1, 4);
     plan_.rounds = int(most);
     const int64_t vectors = divide_up(h.n + (lanes_aligned(vector) ? 0 : vector - 1), vector);
-    // Positions take most of the time: a warp for a lane stores them without waiting for others.
-    if (vectors <= 32 * (args_.indices ? 6 : most)) {
+    // Positions take most of the time: a warp for a lane stores them without waiting for others. Of
+    // sums with factors few blocks fit, and half of each would have no elements.
+    const bool in_warp = args_.factors && types_.local_bytes <= 24;
+    if (vectors <= 32 * (args_.indices ? 6 : in_warp ? std::max<int64_t>(most, 4) : most)) {
       plan_.form = ScanPlan::Form::rows;
       plan_.rounds = int(divide_up(vectors, 32));
       h.log_group = vectors <= 32 ? log2_ceil(vectors) : 5;
@@ -402,6 +404,7 @@ std::vector<KernelSource> scan_samples() {
     for (bool reverse : {false, true})
       for (int64_t step : {1, 2}) {
         add(Monoid::sum, t, t, Shape{100000, 20}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{100000, 255}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 512}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 1000}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{125, 15625}, 0, reverse, step);
