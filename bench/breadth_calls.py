@@ -83,7 +83,14 @@ def to_arete(x):
 
 
 def to_torch(x):
-    return mapped(x, lambda v, *_: torch.from_dlpack(v.detach()) if isinstance(v, arete.Tensor) else v)
+    """Arete's tensors as PyTorch's, sparse ones dense."""
+
+    def leaf(v, *_):
+        if not isinstance(v, arete.Tensor):
+            return v
+        return torch.from_dlpack((v if v.layout is arete.strided else v.to_dense()).detach())
+
+    return mapped(x, leaf)
 
 
 def resolved(library, path):
