@@ -12,6 +12,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/saved_tensor_hooks.h"
 #include "arete/core/scalar.h"
+#include "arete/core/sync_debug.h"
 #include "arete/core/tensor.h"
 #include "arete/device/cuda.h"
 #include "arete/device/cuda_kernel.h"

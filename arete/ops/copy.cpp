@@ -1,5 +1,6 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
 #include "arete/core/modes.h"
+#include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"
 #include "arete/device/cuda.h"
 #include "arete/ops/call.h"
@@ -57,6 +58,7 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
     src.storage()->readable_data();
     const std::byte* from = address(src);
     const bool async = non_blocking && src.is_pinned();
+    if (!async) note_host_wait("to", dst.device());
     const tracing::HostScope traced({Kind::from_host, "to", dst.device(), bytes, !async});
     if (async)
       gpu.copy_from_host_async(*src.storage(), address(dst), from, bytes);
@@ -65,6 +67,7 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   } else if (dst.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(src.device());
     const bool async = non_blocking && dst.is_pinned();
+    if (!async) note_host_wait("to", src.device());
     const tracing::HostScope traced({Kind::to_host, "to", src.device(), bytes, !async});
     if (async) {
       gpu.copy_to_host_async(*dst.storage(), address(dst), address(src), bytes);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arete/core/modes.h"
+#include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/prim/host_wait.h"
@@ -65,6 +66,7 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
     }
   }
   prim::Backend& backend = prim::backend_for(t.device());
+  note_host_wait(numel == 1 ? "item" : "read", t.device());
   const tracing::HostScope traced({tracing::HostEvent::Kind::to_host, numel == 1 ? "item" : "read",
                                    t.device(), size_t(numel) * bytes, true});
   t.storage()->readable_data();
@@ -86,6 +88,7 @@ void write_from_host(const Tensor& t, const void* src) {
     std::memcpy(t.data_ptr(), src, t.nbytes());
     return;
   }
+  note_host_wait("tensor", t.device());
   const tracing::HostScope traced(
       {tracing::HostEvent::Kind::from_host, "tensor", t.device(), t.nbytes(), true});
   prim::backend_for(t.device()).copy_from_host(t.data_ptr(), src, t.nbytes());

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "arete/core/modes.h"
+#include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/complex_form.h"
@@ -92,6 +93,15 @@ const OpRecord& masked_fill_op =
                   },
                   {},
                   0b01})
+        .refuses([](const Call& c) {
+          const DType mask = c[1].kind() == Arg::Kind::tensor ? c.tensor(1).dtype() : kBool;
+          ARETE_CHECK(
+              mask == kBool,
+              TypeError(c.name(),
+                        "masked_fill_ only supports boolean masks, but got mask with dtype " +
+                            std::string(name_of(mask)))
+                  .argument("mask"));
+        })
         .truncates()
         .in_place();
 
@@ -309,6 +319,7 @@ Tensor positions_of_true(const Tensor& mask) {
   const int64_t count = [&] {
     // On a GPU the host waits for the number.
     std::optional<tracing::HostScope> traced;
+    note_host_wait("nonzero", mask.device());
     if (!mask.device().is_cpu())
       traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::to_host, "nonzero", mask.device(),
                                         sizeof(int64_t), true});
@@ -329,14 +340,12 @@ Tensor flat_nonzero(const Tensor& self) { return call(flat_nonzero_op, {self}); 
 }  // namespace ops
 
 Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value) {
-  ops::check_mask("masked_fill", mask);
   return ops::call(ops::masked_fill_op, {self, mask, value});
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   return arete::masked_fill(*this, mask, value);
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
-  ops::check_mask("masked_fill_", mask);
   return ops::call_in_place(*this, ops::masked_fill_op, {*this, mask, value});
 }
 Tensor masked_select(const Tensor& self, const Tensor& mask) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "arete/base/warn.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/prim/loop_nest.h"
@@ -105,8 +106,13 @@ void moments_infer(const Call& c, OutputSpecs& out) {
               TypeError(c.name(),
                         std::string(c.name()) + ": only support floating point and complex dtypes")
                   .got(name_of(x.dtype())));
-  const Shape sizes =
-      reduced_sizes(x.sizes(), reduced_dims(c, 1), c.boolean(Place{kRoot, kMean}.keepdim()));
+  constexpr Place place{kRoot, kMean};
+  const Shape sizes = reduced_sizes(x.sizes(), reduced_dims(c, 1), c.boolean(place.keepdim()));
+  if (numel_of(sizes) > 0 &&
+      c.real(place.correction()) * double(numel_of(sizes)) >= double(x.numel()))
+    warn(std::string(c.name()) +
+         "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction "
+         "factor (input numel divided by output numel).");
   for (int i = 0; i <= int(kMean); ++i) out.push_back({sizes, x.dtype(), x.device(), {}});
 }
 

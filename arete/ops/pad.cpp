@@ -1,6 +1,7 @@
 // Triangles, padding and grids.
 #include <algorithm>
 
+#include "arete/base/warn.h"
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -257,12 +258,16 @@ const OpRecord& pad_op =
         });
 
 const OpRecord& meshgrid_op =
-    define("meshgrid(Tensor[] tensors, str indexing=\"ij\") -> Tensor[]")
+    define("meshgrid(Tensor[] tensors, str? indexing=None) -> Tensor[]")
         .doc("Coordinate grids of 1-d tensors.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const std::span<const Tensor> tensors = c.tensors(0);
-          const std::string_view indexing = c[1].string();
+          if (!c.has(1))
+            warn(
+                "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+                "argument. It is \"ij\" meanwhile.");
+          const std::string_view indexing = c.has(1) ? c[1].string() : "ij";
           ARETE_CHECK(!tensors.empty(),
                       ValueError(c.name(), "meshgrid expects a non-empty TensorList"));
           ARETE_CHECK(indexing == "ij" || indexing == "xy",

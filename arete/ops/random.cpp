@@ -5,7 +5,9 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/random_internal.h"
+#include "arete/ops/reduce.h"
 
 namespace arete {
 namespace ops {
@@ -21,6 +23,15 @@ void check_probability(const Call& c, double p) {
   ARETE_CHECK(p >= 0 && p <= 1,
               ValueError(c.name(), "bernoulli expects p to be in [0, 1], but got p=" +
                                        Scalar(p).to_string()));
+}
+// Where looking at them waits for nothing: elsewhere what is above 1 counts as 1, and what is below
+// 0, or no number, as 0.
+void check_probabilities(const char* op, const Tensor& p) {
+  if (!p.device().is_cpu() || modes().word & Modes::kCapture) return;
+  const NoGradGuard no_grad;
+  ARETE_CHECK(logical_and(ge(p.detach(), Scalar(0)), le(p.detach(), Scalar(1))).all().item<bool>(),
+              ValueError(op, "Expected p_in >= 0 && p_in <= 1 to be true, but got false")
+                  .expected("probabilities from 0 to 1"));
 }
 void check_std(const Call& c, double std) {
   ARETE_CHECK(std >= 0, ValueError(c.name(), "normal expects std >= 0.0, but found std " +
@@ -200,6 +211,7 @@ const OpRecord& bernoulli_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View to = view_of(out[0]);
           if (c.has(1)) return draw(p, Distribution::bernoulli, to, c.real(1), 1, c[2]);
+          check_probabilities(c.name(), c.tensor(0));
           draw_through(p, [](std::span<const expr::Value> v) { return v[0] < v[1]; },
                        Distribution::uniform, 0, 1, c[2], to, {}, {view_of(c.tensor(0))});
         })

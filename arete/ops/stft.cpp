@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -65,6 +66,11 @@ const OpRecord& stft_op =
         .compose([](const Call& c) -> Results {
           const Tensor& signal = c.tensor(0);
           const Frames f = frames_of(c);
+          if (!c.has(4))
+            warn(
+                "A window was not provided. A rectangular window will be applied, which is known "
+                "to "
+                "cause spectral leakage: pass hann_window(n_fft), or ones(n_fft) if it is meant.");
           ARETE_CHECK(
               signal.dtype() == kFloat32 || signal.dtype() == kFloat64 ||
                   is_complex(signal.dtype()),

@@ -18,10 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from . import _operators as operators
+from ._C import Tensor
+from .compiler import compile as compiled
 from ._library import DEFINITIONS, KEYS, Definition, define as _define, infer_schema, when_defined as _when_defined
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",
-           "register_autograd",
+__all__ = ["CustomOpDef", "Library", "OpCheckError", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",
+           "opcheck", "register_autograd",
            "register_fake", "register_kernel"]
 
 
@@ -170,6 +173,130 @@ class Library:
     def _destroy(self) -> None:
         while self._made:
             self._made.pop()()
+
+
+class OpCheckError(Exception):
+    """An operator that is not what it says: see opcheck()."""
+
+
+def _mapped(f: Callable, value: Any) -> Any:
+    """The same structure of lists, tuples and dicts with f of each tensor."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(f, v) for v in value)
+    if isinstance(value, dict):
+        return {k: _mapped(f, v) for k, v in value.items()}
+    return f(value) if isinstance(value, Tensor) else value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    _mapped(found.append, value)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return _mapped(lambda t: t.detach().clone().requires_grad_(t.requires_grad), value)
+
+
+def _check_schema(op: Callable, definition: Definition, args: tuple, kwargs: dict) -> None:
+    args, kwargs = _copied((args, kwargs))
+    bound = definition.signature.bind(*args, **kwargs).arguments
+    before = {name: [(t, t.detach().clone()) for t in _tensors([value])] for name, value in bound.items()}
+    results = _tensors([op(*args, **kwargs)])
+    for name, pairs in before.items():
+        for t, old in pairs:
+            if name not in definition.changes and not operators.equal(t.detach().nan_to_num(), old.nan_to_num()):
+                raise OpCheckError(f"{definition.name}: Argument {name} is not defined as mutable but was mutated")
+            for i, r in enumerate(results):
+                if r.numel() and r.untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
+                    raise OpCheckError(f"{definition.name}: Argument {name} is not defined to alias output {i} but was aliasing")
+    places = [r.untyped_storage().data_ptr() for r in results if r.numel()]
+    if len(set(places)) != len(places):
+        raise OpCheckError(f"{definition.name}: outputs are not defined to alias each other but do")
+
+
+def _check_registration(op: Callable, definition: Definition, args: tuple, kwargs: dict) -> None:
+    args, kwargs = _copied((args, kwargs))
+    if not any(t.requires_grad for t in _tensors([args, kwargs])) or definition.schema.rstrip().endswith("()"):
+        return
+    if any(key.startswith("autograd") or key == "implicit" for key in definition.kernels) or definition.backward is not None:
+        return
+    if any(r.requires_grad for r in _tensors([op(*args, **kwargs)])):
+        raise OpCheckError(f"{definition.name} has no formula of a gradient (register_autograd), but was given arguments that require one")
+
+
+def _check_fake(op: Callable, definition: Definition, args: tuple, kwargs: dict) -> None:
+    args, kwargs = _mapped(lambda t: t.detach().clone(), (args, kwargs))
+    try:
+        faked = _tensors([op(*_mapped(lambda t: t.to("meta"), args), **_mapped(lambda t: t.to("meta"), kwargs))])
+    except NotImplementedError as error:
+        raise OpCheckError(f"{definition.name} has no fake (register_fake): {error}") from error
+    real = _tensors([op(*args, **kwargs)])
+    for i, (f, r) in enumerate(zip(faked, real)):
+        for fact, got, wanted in (("shape", f.shape, r.shape), ("dtype", f.dtype, r.dtype), ("strides", f.stride(), r.stride())):
+            if got != wanted:
+                raise OpCheckError(f"{definition.name}: {fact} of output {i} of the fake are {got}, of the operator {wanted}")
+    if len(faked) != len(real):
+        raise OpCheckError(f"{definition.name}: the fake gives {len(faked)} tensors, the operator {len(real)}")
+
+
+def _check_compiled(op: Callable, definition: Definition, args: tuple, kwargs: dict, rtol: float | None, atol: float | None) -> None:
+    close = {"rtol": 1e-4 if rtol is None else rtol, "atol": 1e-5 if atol is None else atol, "equal_nan": True}
+    runs: list[list[Tensor]] = []
+    for run in (op, compiled(op)):
+        for _ in range(1 if run is op else 3):  # a compiled function records its first calls
+            own_args, own_kwargs = _copied((args, kwargs))
+            results = _tensors([run(*own_args, **own_kwargs)])
+            differentiated = [r for r in results if r.requires_grad] if definition.backward is not None else []
+            if differentiated:
+                sum((r.sum() for r in differentiated[1:]), differentiated[0].sum()).backward()
+            inputs = _tensors([own_args, own_kwargs])
+            gradients = [t.grad for t in inputs if t.grad is not None]
+            runs.append([t.detach() for t in (*results, *inputs, *gradients)])
+    for other in runs[1:]:
+        if len(other) != len(runs[0]) or not all(operators.allclose(a, b, **close) for a, b in zip(runs[0], other)):
+            raise OpCheckError(f"{definition.name}: compiled it gives other tensors, changes other arguments or has other gradients")
+
+
+_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+def opcheck(op: Any, args: tuple, kwargs: dict | None = None, *, test_utils: Any = _TESTS, raise_exception: bool = True,
+            atol: float | None = None, rtol: float | None = None) -> dict[str, Any]:
+    """Tries an operator with arguments and sees whether it does what it says: it changes only the arguments of `mutates_args`, its results
+    are new memory (test_schema); where gradients are wanted there is a formula (test_autograd_registration); the fake gives shapes,
+    dtypes and strides of the real results (test_faketensor); compiled it does the same (test_aot_dispatch_dynamic). "SUCCESS" for each;
+    else OpCheckError, or the error in its place.
+
+    >>> @arete.library.custom_op("mine::unsaid", mutates_args=())
+    ... def unsaid(x: arete.Tensor) -> arete.Tensor:
+    ...     return x.mul_(2).clone()
+    >>> arete.library.opcheck(unsaid, (arete.ones(2),), test_utils="test_schema", raise_exception=False)
+    {'test_schema': OpCheckError('mine::unsaid: Argument x is not defined as mutable but was mutated')}
+    """
+    chosen = _TESTS if test_utils == "ALL" else (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
+    unknown = [name for name in chosen if name not in _TESTS]
+    if unknown:
+        raise ValueError(f"opcheck: test_utils are some of {', '.join(_TESTS)}, or 'ALL', not {', '.join(map(str, unknown))}")
+    definition, kwargs = _existing(_name_of(op)), kwargs or {}
+    call = op if callable(op) else definition
+    found: dict[str, Any] = {}
+    for name in chosen:
+        try:
+            if name == "test_schema":
+                _check_schema(call, definition, args, kwargs)
+            elif name == "test_autograd_registration":
+                _check_registration(call, definition, args, kwargs)
+            elif name == "test_faketensor":
+                _check_fake(call, definition, args, kwargs)
+            else:
+                _check_compiled(call, definition, args, kwargs, rtol, atol)
+            found[name] = "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise error if isinstance(error, OpCheckError) else OpCheckError(f"{definition.name}: {name} failed: {error}") from error
+            found[name] = error
+    return found
 
 
 def fallthrough_kernel() -> None:

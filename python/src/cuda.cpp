@@ -1,5 +1,6 @@
 // Streams, events, graphs, memory of GPUs.
 #include "arete/device/cuda.h"
+#include "arete/core/sync_debug.h"
 
 #include "arete/core/matmul_precision.h"
 #include "arete/ops/attention.h"
@@ -36,6 +37,9 @@ void bind_cuda(nb::module_& m) {
   c.def("set_device", &cuda::set_device);
   c.def("versions", &cuda::versions);
   c.def("can_device_access_peer", &cuda::can_device_access_peer);
+  c.def("set_sync_debug_mode",
+        [](int mode) { cuda::set_sync_debug_mode(cuda::SyncDebugMode(mode)); });
+  c.def("get_sync_debug_mode", [] { return int(cuda::get_sync_debug_mode()); });
   c.def(
       "synchronize",
       [](int device) {

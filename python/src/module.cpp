@@ -29,6 +29,14 @@ void bind_data(nb::module_& m) {
       "tensor",
       [](nb::handle data, std::optional<DType> dtype, std::optional<Device> device,
          bool requires_grad, bool pin_memory) {
+        if (is_tensor(data.ptr()) &&
+            PyErr_WarnEx(PyExc_UserWarning,
+                         "To copy construct from a tensor, it is recommended to use "
+                         "sourceTensor.detach().clone() or "
+                         "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                         "tensor(sourceTensor).",
+                         1) < 0)
+          throw PythonError{};
         // A copy of a tensor stays where that is.
         const Device beside = is_tensor(data.ptr()) ? tensor_of(data.ptr()).device()
                                                     : default_device.value_or(Device());
@@ -205,10 +213,31 @@ True
 )");
 }
 
-// Where the library warns, warnings.warn() does; a filter may make that an error.
+// How many calls it is from here to a line that is not the package's own.
+Py_ssize_t depth_of_caller() {
+  Py_ssize_t depth = 1;
+  PyFrameObject* frame = PyEval_GetFrame();
+  for (Py_XINCREF(frame); frame; ++depth) {
+    const Ref held(reinterpret_cast<PyObject*>(frame));
+    const Ref globals(PyObject_GetAttrString(held.get(), "f_globals"));
+    PyObject* const name =
+        globals.get() ? PyDict_GetItemString(globals.get(), "__name__") : nullptr;
+    const char* const text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+    PyErr_Clear();
+    if (!text ||
+        (std::string_view(text) != "arete" && !std::string_view(text).starts_with("arete.")))
+      return depth;
+    frame = PyFrame_GetBack(frame);
+  }
+  return 1;
+}
+
+// Where the library warns, warnings.warn() does, of the line that called the package; a filter may
+// make that an error.
 void warn_in_python(std::string_view text) {
   const WithGil gil;
-  if (PyErr_WarnEx(PyExc_UserWarning, std::string(text).c_str(), 1) < 0) throw PythonError{};
+  if (PyErr_WarnEx(PyExc_UserWarning, std::string(text).c_str(), depth_of_caller()) < 0)
+    throw PythonError{};
 }
 
 }  // namespace

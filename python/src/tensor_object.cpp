@@ -149,6 +149,23 @@ PyObject* get_grad(PyObject* o, void*) {
 PyObject* get_transposed(PyObject* o, void* closure) {
   return guarded([&] {
     const auto how = reinterpret_cast<uintptr_t>(closure);
+    const int64_t dims_of = tensor_of(o).dim();
+    const bool other_rank = !(how & 1) && dims_of != 2 && dims_of != 0;
+    if (other_rank && (how & 2)) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "tensor.H is only supported on matrices (2-D tensors). Got %lld-D tensor.%s",
+                   static_cast<long long>(dims_of),
+                   dims_of > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+      throw PythonError{};
+    }
+    if (other_rank && PyErr_WarnEx(PyExc_UserWarning,
+                                   "The use of `x.T` on tensors of dimension other than 2 to "
+                                   "reverse their shape is deprecated and it will throw an error "
+                                   "in a future release. Consider `x.mT` to transpose batches of "
+                                   "matrices or `x.permute(*arange(x.ndim - 1, -1, -1))` to "
+                                   "reverse the dimensions of a tensor.",
+                                   1) < 0)
+      throw PythonError{};
     const Tensor t = how & 2 ? conj(tensor_of(o)) : tensor_of(o);
     if (how & 1) {
       if (t.dim() < 2) {

@@ -57,7 +57,7 @@ from ._limits import finfo, iinfo  # noqa: F401
 from ._overrides import (  # noqa: F401
     TorchFunctionMode as _TorchFunctionMode, get_default_nowrap_functions as _get_default_nowrap_functions,
     handle_torch_function as _handle_torch_function,
-    overloaded_arguments as _overloaded_arguments,
+    _asking_members, overloaded_arguments as _overloaded_arguments,
 )
 from ._storage import TypedStorage, UntypedStorage, count_write as _count_write, from_file  # noqa: F401
 from ._tensor import (  # noqa: F401

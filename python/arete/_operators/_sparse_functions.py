@@ -8,7 +8,8 @@ from .. import _C
 from . import _ops
 from ._layouts import sparse_coo, sparse_csr, strided
 from ._sparse_tensor import (
-    FUNCTIONS, SparseTensor, Tensor, as_coo, become, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr, unique, with_values,
+    FUNCTIONS, SparseTensor, Tensor, as_coo, become, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
+    unique, with_values,
 )
 
 # ---- parts and layouts

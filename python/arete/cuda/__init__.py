@@ -134,6 +134,33 @@ def synchronize(device=None) -> None:
     _c.synchronize(_number(device))
 
 
+_SYNC_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode) -> None:
+    """What happens where a call makes the host wait for a GPU without saying so by its name: nothing ("default", 0), a warning with the
+    line ("warn", 1), or a RuntimeError instead of the wait ("error", 2). Such calls are `item()` and what else reads values, `nonzero()`
+    and what else has as many elements as the data say, copies to and from memory that is not pinned, and the first look at a
+    `non_blocking` copy.
+
+    >>> arete.cuda.set_sync_debug_mode("default")
+    >>> arete.cuda.get_sync_debug_mode()
+    0
+    """
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_DEBUG_MODES:
+            raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(_SYNC_DEBUG_MODES)}, not {debug_mode!r}")
+        debug_mode = _SYNC_DEBUG_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1 or 2, not {debug_mode!r}")
+    _c.set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """See set_sync_debug_mode()."""
+    return _c.get_sync_debug_mode()
+
+
 def is_current_stream_capturing() -> bool:
     return is_available() and _c.is_current_stream_capturing()
 

@@ -54,16 +54,16 @@ def _einsum_of_lists(given):
 def meshgrid(*tensors, indexing=None):
     """Coordinates of a grid, one tensor for each axis.
 
-    Vectors (m), (n) -> (m, n) each; indexing "xy", other than "ij" or None, exchanges the first two dimensions.
+    Vectors (m), (n) -> (m, n) each; indexing "xy", other than "ij", exchanges the first two dimensions. A warning where it is not given.
 
-    >>> arete.meshgrid(arete.tensor([1, 2]), arete.tensor([5, 6, 7]))
+    >>> arete.meshgrid(arete.tensor([1, 2]), arete.tensor([5, 6, 7]), indexing="ij")
     (tensor([[1, 1, 1],
             [2, 2, 2]]), tensor([[5, 6, 7],
             [5, 6, 7]]))
     """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
-    return _ops.meshgrid(list(tensors), indexing=indexing or "ij")
+    return _ops.meshgrid(list(tensors), indexing=indexing)
 
 
 def broadcast_shapes(*shapes):
