@@ -1,6 +1,11 @@
 """Tensors and layers spread over processes: one process' results."""
+import pytest
 from test_distributed import needs_gloo
 from test_sharding import run
+
+import arete
+import arete.distributed as dist
+from arete import nn
 
 
 @needs_gloo
@@ -392,3 +397,29 @@ with context_parallel(mesh):
 raises(NotImplementedError, "Unknown rotate method", lambda: set_rotate_method("x"))
 raises(ValueError, "not divisible by 8", lambda: context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]).__enter__())
 """)
+
+
+def test_layers_that_draw_or_are_recurrent():
+    """What draws nothing is done; recurrent layers, which would compute with this process' part alone, say so."""
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = dist.init_device_mesh("cpu", (1,))
+        x = dist.tensor.distribute_tensor(arete.randn(2, 3, 4), mesh, [dist.tensor.Shard(0)])
+        F = nn.functional
+        for f in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
+            for settings in ((0.5, False), (0.0, True)):
+                assert f(x, *settings).full_tensor().equal(x.full_tensor())
+            with pytest.raises(NotImplementedError, match=f.__name__):
+                f(x, 0.5, True)
+        assert isinstance(F.alpha_dropout(x, 0.5), dist.tensor.DTensor)  # not in training, unless it is told
+        with arete.no_grad():
+            y = nn.TransformerEncoderLayer(4, 2, 8).eval()(x)
+            assert isinstance(y, dist.tensor.DTensor) and y.shape == x.shape
+            for kind in (nn.LSTM, nn.GRU, nn.RNN):
+                with pytest.raises(NotImplementedError, match=f"{kind.__name__}: .*spread over processes"):
+                    kind(4, 5, 2, dropout=0.5)(x)
+            for kind in (nn.LSTMCell, nn.GRUCell, nn.RNNCell):
+                with pytest.raises(NotImplementedError, match=f"{kind.__name__}: .*spread over processes"):
+                    kind(4, 5)(dist.tensor.distribute_tensor(arete.randn(3, 4), mesh))
+    finally:
+        dist.destroy_process_group()

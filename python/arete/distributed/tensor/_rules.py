@@ -225,6 +225,19 @@ def _product_of(second: str) -> Callable:
     return handler
 
 
+def _dropping(name: str, default: bool) -> Callable:
+    """Where nothing is left out, no numbers are drawn."""
+
+    def handler(input: Any, p: float = 0.5, training: bool = default, inplace: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+        if kwargs.get("train", training) and p != 0.0:
+            raise _refusal(name)
+        return input
+
+    return handler
+
+
+HANDLERS.update({name: _dropping(name, "alpha" not in name) for name in (
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")})
 HANDLERS.update({name: _product_of(second) for name, second in (
     ("matmul", "other"), ("__matmul__", "other"), ("mm", "mat2"), ("bmm", "mat2"), ("mv", "vec"))})
 HANDLERS["anything else"] = on_whole_tensors

@@ -42,6 +42,13 @@ def _refuse_options(layer: str, options: Any) -> None:
         raise TypeError(f"{layer}.__init__() got an unexpected keyword argument '{next(iter(options))}'")
 
 
+def _check_whole(module: Module, *tensors: Any) -> None:
+    """NotImplementedError for DTensors, of which this process has a part."""
+    if any(getattr(t, "_spec", None) is not None for t in tensors):
+        raise NotImplementedError(f"{type(module).__name__}: recurrent layers do not compute with tensors that are spread over processes; "
+                                  "take to_local() or full_tensor()")
+
+
 @layer("LSTM")
 class RNNBase(Module):
     """What the recurrent layers share.
@@ -159,6 +166,7 @@ class RNNBase(Module):
             sizes = batch_sizes.tolist()
             if hx is not None and order is not None:
                 hx = tuple(s.index_select(1, order) for s in hx)
+        _check_whole(self, data, *(hx or ()))
         weights = []
         for names in self._all_weights:
             own = [getattr(self, name) for name in names]
@@ -363,6 +371,7 @@ class RNNCellBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def _step(self, mode: str, input: Tensor, states: Optional[Tuple]) -> List[Tensor]:
+        _check_whole(self, input, *(states or ()))
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return _C._rnn_cell(mode, type(self).__name__, weights, input, states or ())
 
