@@ -442,12 +442,16 @@ void Queue::settle(const Storage& memory) {
 }
 
 void Queue::check_may_break(const char* what) const {
-  ARETE_CHECK(may_break_, ValueError("compile",
-                                     "a value is read before the function has ended, which "
-                                     "fullgraph=True does not allow")
-                              .got(what)
-                              .hint("keep the value in a tensor, or leave fullgraph out: then the "
-                                    "function runs as several plans"));
+  if (may_break_) return;
+  const std::string place = current_place();
+  throw ValueError("compile",
+                   "a value is read before the function has ended, which fullgraph=True does not "
+                   "allow" +
+                       (place.empty() ? "" : " (" + place + ")"))
+      .got(what)
+      .hint(
+          "keep the value in a tensor, or leave fullgraph out: then the function runs as several "
+          "plans");
 }
 
 void Queue::make_calls_for(const char* what) {

@@ -1020,3 +1020,120 @@ def stream_inside(wrap):
 
     f = wrap(f)
     return [f(rand(3)) for _ in range(3)]
+
+
+# Steps as users write them, often enough that calls are made at once, too, where plans do not pay.
+
+def steps_of(wrap, params, loss, *args, steps=40):
+    optimizer = arete.optim.AdamW(params, lr=1e-3)
+
+    def step(*given):
+        optimizer.zero_grad()
+        value = loss(*given)
+        value.backward()
+        optimizer.step()
+        return value.detach()
+
+    step = wrap(step)
+    return [step(*args) for _ in range(steps)] + list(params)
+
+
+@program
+def experts_that_rows_are_sent_to(wrap):
+    gate, experts = nn.Linear(6, 4).to(DEVICE), nn.ModuleList([mlp() for _ in range(4)])
+
+    def loss(x, y):
+        shares, places = gate(x).softmax(-1).topk(2)
+        out = x.new_zeros(x.shape[0], 3)
+        for k, expert in enumerate(experts):
+            rows, slot = arete.where(places == k)
+            out = out.index_add(0, rows, expert(x[rows]) * shares[rows, slot, None])
+        return F.mse_loss(out, y)
+
+    return steps_of(wrap, [*gate.parameters(), *experts.parameters()], loss, rand(16, 6), rand(16, 3))
+
+
+@program
+def losses_of_rows_that_a_mask_chooses(wrap):
+    net, y = mlp(), arete.randint(0, 3, (16,), device=DEVICE)
+    y[::3] = -100
+
+    def loss(x, y):
+        return F.cross_entropy(net(x)[y != -100], y[y != -100])
+
+    return steps_of(wrap, params_of(net), loss, rand(16, 6), y)
+
+
+@program
+def rounded_weights_with_gradients_of_the_exact_ones(wrap):
+    net = mlp()
+
+    def rounded(w):
+        scale = w.detach().abs().amax() / 7
+        return w + ((w / scale).round().clamp(-8, 7) * scale - w).detach()
+
+    def loss(x, y):
+        for layer in net:
+            x = F.linear(x, rounded(layer.weight), layer.bias) if isinstance(layer, nn.Linear) else layer(x)
+        return F.mse_loss(x, y)
+
+    return steps_of(wrap, params_of(net), loss, rand(16, 6), rand(16, 3))
+
+
+@program
+def an_ensemble_as_one(wrap):
+    from arete.func import functional_call, stack_module_state, vmap
+
+    nets = [mlp() for _ in range(3)]
+    params, buffers = stack_module_state(nets)
+    params = {k: p.detach().requires_grad_() for k, p in params.items()}
+
+    def loss(x, y):
+        out = vmap(lambda p, b: functional_call(nets[0], (p, b), (x,)))(params, buffers)
+        return F.mse_loss(out, y.expand(3, -1, -1))
+
+    return steps_of(wrap, list(params.values()), loss, rand(16, 6), rand(16, 3))
+
+
+@program
+def generation_with_a_cache_that_grows(wrap):
+    embed, qkv, head = nn.Embedding(20, 8).to(DEVICE), nn.Linear(8, 24).to(DEVICE), nn.Linear(8, 20).to(DEVICE)
+
+    @arete.no_grad()
+    def token(i, keys, values):
+        x = embed(i)
+        q, k, v = qkv(x).view(2, 1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        keys, values = arete.cat((keys, k), 2), arete.cat((values, v), 2)
+        out = F.scaled_dot_product_attention(q, keys, values).transpose(1, 2).reshape(2, 1, 8)
+        return head(x + out)[:, -1].argmax(-1, keepdim=True), keys, values
+
+    token = wrap(token)
+    i, keys, values = arete.tensor([[1], [2]], device=DEVICE), *rand(2, 2, 2, 0, 4)
+    found = []
+    for _ in range(40):
+        i, keys, values = token(i, keys, values)
+        found.append(i)
+    return [*found, keys, values]
+
+
+@program
+def a_schedule_in_a_tensor_and_guards_against_nan(wrap):
+    net = mlp()
+    optimizer = arete.optim.AdamW(net.parameters(), lr=arete.tensor(1e-2))
+    schedule = arete.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+
+    def step(x):
+        clean = arete.where(x.isnan(), 0.0, x)
+        optimizer.zero_grad()
+        arete.where(x[:, :3].isnan(), 0.0, (net(clean) - clean[:, :3]).square()).mean().backward()
+        bad = ~arete.stack([p.grad.norm() for p in net.parameters()]).isfinite().all()
+        for p in net.parameters():
+            p.grad = arete.where(bad, 0.0, p.grad)
+        optimizer.step()
+        schedule.step()
+        return optimizer.param_groups[0]["lr"].clone()
+
+    step = wrap(step)
+    x = rand(16, 6)
+    x[3, 1] = float("nan")
+    return [step(x) for _ in range(40)] + params_of(net)
