@@ -1134,3 +1134,40 @@ def slopes(np):
     r = [np.gradient(x), np.gradient(x, 0.5, axis=1), np.gradient(x, 2.0, 0.1), np.gradient(x[0], edge_order=2)]
     r.append(np.gradient(x[:, ::-1], axis=1))
     return r, np.gradient(x[0, :2]), np.gradient(x.astype("f2"), axis=1), np.gradient(np.arange(5)), np.gradient(x.T, axis=0)
+
+
+@program
+def formats_and_addresses(np):
+    x = (np.float32(0.1), np.float16(0.1), np.float64(0.1) + 0.2, np.int8(5), np.bool_(True), np.complex64(1.1j))
+    r = [f"{v}|{v!s}|{v!r}" for v in x]
+    r += [f"{np.array(0.1, dtype='f4')}", f"{np.array(3)}", f"{np.array([0.5, 1])}", f"{np.float32(0.1):.3f}", f"{np.uint8(7):03d}"]
+    a = np.arange(6.0)
+    return r, [np.dtype(d).byteorder for d in ("?", "i1", "u1", "i2", "f8")], a[2:].ctypes.data - a.ctypes.data, a.ctypes.shape[0]
+
+
+@program
+def places_out_of_bounds(np):
+    a, r = np.arange(6).reshape(2, 3), []
+    for wrong in (lambda: np.put_along_axis(a, np.array([[9]]), 1, 1), lambda: np.put_along_axis(a, np.array([[-4]]), 1, 1),
+                  lambda: np.take_along_axis(a, np.array([[9]]), 1), lambda: np.put(a, [1, 9], 1), lambda: np.put(a, -7, 1),
+                  lambda: np.unravel_index([1, 10], (2, 2)), lambda: np.take(a, 9), lambda: np.delete(a, 9), lambda: np.stack([]),
+                  lambda: np.dot(a, a), lambda: np.swapaxes(a, 0, 5), lambda: np.moveaxis(a, 0, 9), lambda: np.moveaxis(a, -3, 0),
+                  lambda: np.broadcast_to(np.ones(3), (2, 2))):
+        try:
+            r.append(wrong())
+        except (ValueError, IndexError) as e:
+            r.append(str(e))
+    np.put_along_axis(a, np.array([[-1]]), 7, 1)
+    return r, a
+
+
+@program
+def words_of_booleans_and_products(np):
+    r = []
+    for wrong in (lambda: -np.array([True]), lambda: np.array([True]) - np.array([False]),
+                  lambda: np.inner(np.ones((2, 3)), np.ones((2, 2)))):
+        try:
+            r.append(wrong())
+        except (ValueError, TypeError) as e:
+            r.append(str(e))
+    return r

@@ -348,12 +348,19 @@ class ndarray(_C._ArrayBase):
 
     def __format__(self, spec):
         if not self._tensor.dim():
-            return format(self._tensor.item(), spec) if spec else str(self)
+            return format(self._tensor.item(), spec)  # that of Python's number: float32 has the digits of float64
         if spec:
             raise TypeError("unsupported format string passed to numpy.ndarray.__format__")
         return str(self)
 
     # --- others ---
+
+    @property
+    def ctypes(self):
+        """NumPy's ctypes of an array of the CPU: `data`, `shape`, `strides`, `data_as(type)`. Needs NumPy."""
+        if self._tensor.device.type != "cpu":
+            raise TypeError("an array of a GPU has no ctypes: its address is x.data.ptr")
+        return self._host().ctypes
 
     def __array__(self, dtype=None, copy=None):
         import numpy
@@ -818,24 +825,24 @@ def _of_sequence(x, d, device):
     return _t.stack([_cast(p, d).to(device) for p in parts])
 
 
-def axis_of(axis, ndim):
-    """An axis from 0 on; AxisError for one that is not there."""
+def axis_of(axis, ndim, name=None):
+    """An axis from 0 on; AxisError, with the argument's name, for one that is not there."""
     axis = _operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise AxisError(axis, ndim)
+        raise AxisError(axis, ndim, name)
     return axis % ndim
 
 
-def axes_of(axis, ndim):
+def axes_of(axis, ndim, name=None):
     """Axes as a tuple from 0 on: all of them for None; ValueError for one that is named twice."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, (tuple, list)):
-        r = tuple(axis_of(a, ndim) for a in axis)
+        r = tuple(axis_of(a, ndim, name) for a in axis)
         if len({*r}) != len(r):
             raise ValueError("duplicate value in 'axis'")
         return r
-    return (axis_of(axis, ndim),)
+    return (axis_of(axis, ndim, name),)
 
 
 def result_into(t, out, casting="same_kind"):

@@ -59,7 +59,10 @@ concat = concatenate
 
 def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     """Arrays of one shape along a new axis."""
-    ts = _together(list(arrays) if not isinstance(arrays, ndarray) else arrays, dtype, casting)
+    arrays = arrays if isinstance(arrays, ndarray) else list(arrays)
+    if not len(arrays):
+        raise ValueError("need at least one array to stack")
+    ts = _together(arrays, dtype, casting)
     if _b.any(t.shape != ts[0].shape for t in ts):
         raise ValueError("all input arrays must have the same shape")
     return result_into(_t.stack(ts, axis_of(axis, ts[0].dim() + 1)), out, casting)

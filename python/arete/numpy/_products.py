@@ -5,7 +5,7 @@ import builtins as _b
 import operator as _operator
 
 from .. import _C, _operators as _t
-from ._array import axis_of, cast, check_cast, ndarray, not_together, ordered, result, result_into, short_way, tensor_of
+from ._array import axis_of, cast, check_cast, in_words, ndarray, not_together, ordered, result, result_into, short_way, tensor_of
 from ._types import OF_TENSOR, PROMOTED_NATIVE, as_dtype, native
 
 __all__ = [
@@ -51,6 +51,11 @@ def matmul(x1, x2, /, out=None, *, casting="same_kind", order="K", dtype=None, s
     return result(ordered(r, order)) if out is None else result_into(r, out, casting)
 
 
+def _not_aligned(a, b, size):
+    shapes = f"shapes {in_words(a.shape)} and {in_words(b.shape)}"
+    return ValueError(f"{shapes} not aligned: {a.shape[-1]} (dim {a.dim() - 1}) != {size} (dim {max(b.dim() - 2, 0)})")
+
+
 @short_way
 def dot(a, b, out=None):
     """Inner product over a's last axis and b's last but one."""
@@ -58,9 +63,7 @@ def dot(a, b, out=None):
     if not a.dim() or not b.dim():
         return result_into(a * b, out)
     if a.shape[-1] != b.shape[-2 if b.dim() > 1 else 0]:
-        axis = b.dim() - 2 if b.dim() > 1 else 0
-        raise ValueError(f"shapes {tuple(a.shape)} and {tuple(b.shape)} not aligned: {a.shape[-1]} (dim {a.dim() - 1}) != {b.shape[axis]} "
-                         f"(dim {axis})")
+        raise _not_aligned(a, b, b.shape[-2 if b.dim() > 1 else 0])
     if b.dim() <= 2:
         r = _product(_t.matmul, a, b)
     else:
@@ -74,8 +77,7 @@ def inner(a, b, /):
     if not a.dim() or not b.dim():
         return result(a * b)
     if a.shape[-1] != b.shape[-1]:
-        raise ValueError(f"shapes {tuple(a.shape)} and {tuple(b.shape)} not aligned: {a.shape[-1]} (dim {a.dim() - 1}) != {b.shape[-1]} "
-                         f"(dim {b.dim() - 1})")
+        raise _not_aligned(a, b, b.shape[-1])
     return result(_product(lambda x, y: _t.tensordot(x, y, ([a.dim() - 1], [b.dim() - 1])), a, b))
 
 

@@ -301,6 +301,12 @@ def putmask(a, mask, values):
     a._write(_t.where(m.reshape(a.shape), cast(v, a._tensor.dtype), a._tensor))
 
 
+def _check_bounds(at, n, axis):
+    wrong = at[(at < -n) | (at >= n)]
+    if wrong.numel():
+        raise IndexError(f"index {wrong[0].item()} is out of bounds for axis {axis} with size {n}")
+
+
 def put(a, ind, v, mode="raise"):
     """Writes to places of the flat array."""
     if not isinstance(a, ndarray):
@@ -308,8 +314,8 @@ def put(a, ind, v, mode="raise"):
     at = tensor_of(ind).reshape(-1).to(_C.int64)
     n = a.size
     at = at.clamp(0, n - 1) if mode == "clip" else at % n if mode == "wrap" else at
-    if mode == "raise" and at.numel() and _b.bool(((at < -n) | (at >= n)).any()):
-        raise IndexError(f"index is out of bounds for axis 0 with size {n}")
+    if mode == "raise":
+        _check_bounds(at, n, 0)
     values = tensor_of(v).reshape(-1)
     if not values.numel() or not at.numel():
         return
@@ -370,7 +376,10 @@ def take_along_axis(arr, indices, axis=-1):
     t, axis = _axis(t, axis)
     if at.dim() != t.dim():
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    return wrap(_t.take_along_dim(t, at.to(_C.int64), axis))
+    try:
+        return wrap(_t.take_along_dim(t, at.to(_C.int64), axis))
+    except IndexError as e:
+        raise in_words_of_arrays(e) from None
 
 
 def put_along_axis(arr, indices, values, axis):
@@ -379,6 +388,7 @@ def put_along_axis(arr, indices, values, axis):
     t, axis = _axis(arr._tensor, axis)
     shape = broadcast_shapes(at.shape, [1 if i == axis else s for i, s in enumerate(t.shape)])
     v = cast(tensor_of(values), t.dtype).expand(shape)
+    _check_bounds(at, t.shape[axis], axis)
     arr._write(_t.scatter(t.contiguous(), axis, at.expand(shape) % t.shape[axis], v).reshape(arr.shape))
 
 
@@ -546,8 +556,9 @@ def unravel_index(indices, shape, order="C"):
         raise TypeError("only int indices permitted")
     total = _math.prod(sizes)
     t = t.to(_C.int64)
-    if t.numel() and _b.bool(((t < 0) | (t >= total)).any()):
-        raise ValueError(f"index is out of bounds for array with size {total}")
+    wrong = t[(t < 0) | (t >= total)]
+    if wrong.numel():
+        raise ValueError(f"index {wrong[0].item()} is out of bounds for array with size {total}")
     r = []
     for n in reversed(sizes) if order == "C" else sizes:
         r.append(result(t % n))

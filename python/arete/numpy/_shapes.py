@@ -124,14 +124,14 @@ def matrix_transpose(x, /):
 def swapaxes(a, axis1, axis2):
     """Two axes exchanged."""
     n = ndim(a)
-    axis1, axis2 = axis_of(axis1, n), axis_of(axis2, n)
+    axis1, axis2 = axis_of(axis1, n, "axis1"), axis_of(axis2, n, "axis2")
     return moved(a, lambda t: t.transpose(axis1, axis2))
 
 
 def moveaxis(a, source, destination):
     """Axes at other places; the others keep their order."""
     t = tensor_of(a)
-    source, destination = axes_of(source, t.dim()), axes_of(destination, t.dim())
+    source, destination = axes_of(source, t.dim(), "source"), axes_of(destination, t.dim(), "destination")
     if len(source) != len(destination):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
     return moved(a, lambda t: _t.movedim(t, source, destination))
@@ -188,8 +188,8 @@ def broadcast_to(array, shape, subok=False):
         r.flags.writeable = False
         return r
     except RuntimeError:
-        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(t.shape)} and "
-                         f"requested shape {sizes}") from None
+        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {in_words(t.shape)}  and "
+                         f"requested shape {in_words(sizes)}") from None
 
 
 def broadcast_arrays(*args, subok=False):
@@ -300,7 +300,7 @@ def _pairs(value, n, kind=int):
     if kind is int and (t.is_floating_point() or t.is_complex()):
         raise TypeError("`pad_width` must be of integral type.")
     if t.dim() > 2 or (t.dim() == 2 and t.shape[1] not in (1, 2)):
-        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(t.shape)} and "
+        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {in_words(t.shape)}  and "
                          f"requested shape ({n},2)")
     return [tuple(p) for p in broadcast_to(wrap(t), (n, 2)).tolist()]
 

@@ -100,8 +100,8 @@ class dtype:
     kind: str
     itemsize: int
     type: Any
-    byteorder, names, fields, subdtype, shape, metadata, hasobject, isnative, isbuiltin, ndim = (
-        "=", None, None, None, (), None, False, True, 1, 0)
+    names, fields, subdtype, shape, metadata, hasobject, isnative, isbuiltin, ndim = None, None, None, (), None, False, True, 1, 0
+    byteorder = property(lambda self: "|" if self.itemsize == 1 else "=")
 
     def __new__(cls, dtype=None, align=False, copy=False):
         return FLOAT64 if dtype is None else _found(dtype)
@@ -470,11 +470,11 @@ class finfo:
 
     def __str__(self):
         rule = "-" * 63
-        return (f"Machine parameters for {self.dtype}\n{rule}\nprecision = {self.precision}   resolution = {self.resolution}\n"
-                f"machep = {self.machep}   eps =        {self.eps}\nnegep =  {self.negep}   epsneg =     {self.epsneg}\n"
-                f"minexp = {self.minexp}   tiny =       {self.tiny}\nmaxexp = {self.maxexp}   max =        {self.max}\n"
+        return (f"Machine parameters for {self.dtype}\n{rule}\nprecision = {self.precision}   resolution = {self.resolution!s}\n"
+                f"machep = {self.machep}   eps =        {self.eps!s}\nnegep =  {self.negep}   epsneg =     {self.epsneg!s}\n"
+                f"minexp = {self.minexp}   tiny =       {self.tiny!s}\nmaxexp = {self.maxexp}   max =        {self.max!s}\n"
                 f"nexp =   {self.nexp}   min =        -max\n"
-                f"smallest_normal = {self.smallest_normal}   smallest_subnormal = {self.smallest_subnormal}\n{rule}\n")
+                f"smallest_normal = {self.smallest_normal!s}   smallest_subnormal = {self.smallest_subnormal!s}\n{rule}\n")
 
     def __repr__(self):
         return f"finfo(resolution={self.resolution!r}, min={self.min!r}, max={self.max!r}, dtype={self.dtype})"

@@ -375,7 +375,9 @@ class ufunc(_C._UfuncBase):
             if found is BOOL and "i" in kinds and name not in _NO_BOOL:
                 found = INT8
             elif name in ("subtract", "negative") and found is BOOL:
-                raise TypeError(f"numpy boolean {name}, the `-` operator, is not supported, use bitwise_xor, logical_xor or logical_not")
+                what, use = (("numpy boolean subtract", "the bitwise_xor, the `^` operator, or the logical_xor function") if self.nin == 2
+                             else ("The numpy boolean negative", "the `~` operator or the logical_not function"))
+                raise TypeError(f"{what}, the `-` operator, is not supported, use {use} instead.")
             else:
                 raise UFuncTypeError(f"ufunc '{name}' not supported for the input types: {found!r}")
         d = found._tensor_dtype
