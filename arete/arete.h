@@ -43,6 +43,7 @@
 #include "arete/ops/sort.h"
 #include "arete/ops/special.h"
 #include "arete/ops/statistics.h"
+#include "arete/ops/vmap.h"
 
 // Differentiation.
 #include "arete/autograd/engine.h"

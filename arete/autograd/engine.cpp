@@ -22,6 +22,7 @@
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/sparse.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/work.h"
 
 namespace arete {
@@ -233,7 +234,7 @@ class Pass {
     Tensor& slot = state.grads[slot_number];
     if (!slot.defined()) {
       slot = std::move(gradient);
-    } else if (create_ || is_sparse(gradient) || !owned_.contains(slot.impl())) {
+    } else if (create_ || is_sparse(gradient) || is_batched(gradient) || !owned_.contains(slot.impl())) {
       slot = ops::sum_of(slot, gradient);
       if (!create_) owned_.insert(slot.impl());
     } else {

@@ -15,6 +15,7 @@
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise_call.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete::ops {
 
@@ -85,16 +86,27 @@ void refuse_sparse(const Call& call) {
   });
 }
 
+// The level of vmap by whose rules a call runs; 0: it is an ordinary one.
+uint64_t vmap_level(const Call& call) { return vmaps::may_be() ? vmaps::level_of(call) : 0; }
+
+bool needs_history(const Call& call, uint64_t level) {
+  return level ? vmaps::needs_history(call, level) : ops::needs_history(call);
+}
+
 Results run_inferred(const Call& call, const OutputSpecs& specs) {
   const OpRecord& op = call.op;
+  const uint64_t level = vmap_level(call);
   Results outputs;
-  for (const OutputSpec& s : specs) outputs.push_back(empty_tensor(s));
+  if (!level)
+    for (const OutputSpec& s : specs) outputs.push_back(empty_tensor(s));
   IntrusivePtr<OpNode> node;
-  if (has_differentiable_output(op, specs) && needs_history(call)) {
+  if (has_differentiable_output(op, specs) && needs_history(call, level)) {
     check_grad_exists(call);
     node = IntrusivePtr<OpNode>(new OpNode(call));
   }
-  if (!specs[0].device.is_meta())
+  if (level) [[unlikely]]
+    outputs = vmaps::run(call, specs, level);
+  else if (!specs[0].device.is_meta())
     op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
   else
     refuse_sparse(call);
@@ -146,12 +158,14 @@ void wait_for_copies(const Call& call, const Tensor& self) {
 Tensor make_view(const Call& call) {
   const OpRecord& op = call.op;
   if (call.tensor(0).is_meta()) refuse_sparse(call);
+  const uint64_t level = vmap_level(call);
   IntrusivePtr<OpNode> node;
-  if (needs_history(call)) {
+  if (needs_history(call, level)) {
     check_grad_exists(call);
     node = IntrusivePtr<OpNode>(new OpNode(call));
   }
-  Tensor output = make_one_view(call.tensor(0), op.view(call), op);
+  Tensor output = level ? vmaps::run_view(call, op.view(call), level)
+                        : make_one_view(call.tensor(0), op.view(call), op);
   if (node) {
     node->save_outputs({&output, 1});
     set_history(output, node, 0);
@@ -163,16 +177,18 @@ Results make_views(const Call& call) {
   const OpRecord& op = call.op;
   const Tensor& self = call.tensor(0);
   if (self.is_meta()) refuse_sparse(call);
+  const uint64_t level = vmap_level(call);
   IntrusivePtr<OpNode> node;
-  if (needs_history(call)) {
+  if (needs_history(call, level)) {
     check_grad_exists(call);
     node = IntrusivePtr<OpNode>(new OpNode(call));
   }
   Results outputs;
-  for (Layout& l : op.views(call)) {
-    outputs.push_back(make_one_view(self, std::move(l), op));
-    outputs.back().impl()->multi_output = true;
-  }
+  if (level)
+    outputs = vmaps::run_views(call, level);
+  else
+    for (Layout& l : op.views(call)) outputs.push_back(make_one_view(self, std::move(l), op));
+  for (const Tensor& t : outputs) t.impl()->multi_output = true;
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
     for (size_t i = 0; i < outputs.size(); ++i) set_history(outputs[i], node, uint32_t(i));
@@ -185,7 +201,15 @@ Results run_path(const Call& call) {
   if (op.pointwise) return on_device(call, [&] { return call_pointwise(call); });
   if (op.view) return {make_view(call)};
   if (op.views) return make_views(call);
-  if (op.compose) return op.compose(call);
+  if (op.compose) {
+    if (!vmaps::may_be()) return op.compose(call);
+    const vmaps::Making making(call.args());
+    Results results = op.compose(call);
+    // What is made where one element is seen, of a tensor of it, is one for each.
+    if (const uint64_t level = vmap_level(call); level && op.name.starts_with("new_"))
+      for (Tensor& t : results) t = vmaps::one_for_each(t, level);
+    return results;
+  }
   if (op.apply) return on_device(call, [&] { return op.apply(call); });
   return run(call);
 }
@@ -249,7 +273,9 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
     OutputSpecs specs;
     op.infer(call, specs);
     check_result(self, specs[0].sizes, specs[0].dtype, op.name);
-    if (!self.is_meta()) {
+    if (const uint64_t level = vmap_level(call)) {
+      on_device(call, [&] { vmaps::run_in_place(call, specs, level); });
+    } else if (!self.is_meta()) {
       on_device(call, [&] {
         prim::Primitives& p = target(self.device());
         if (op.in_place_by_copy || specs[0].dtype != self.dtype()) {
@@ -430,6 +456,20 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
               ValueError(op.name, "argument 'out' must hold a tensor for each result")
                   .expected(std::to_string(schema.returns.size()))
                   .got(std::to_string(outs.size())));
+  if (vmaps::may_be()) [[unlikely]] {
+    uint64_t level = vmaps::level_of(Call(op, args));
+    for (const Tensor* out : outs) level = std::max(level, vmaps::level_of({out, 1}));
+    if (level) {
+      const Results results = call_all(op, args);
+      for (size_t i = 0; i < outs.size(); ++i) {
+        check_out_device(op, results[i].device(), *outs[i]);
+        check_out_dtype(op, results[i].dtype(), outs[i]->dtype());
+        check_result(*outs[i], results[i].sizes(), results[i].dtype(), op.name);
+        outs[i]->copy_(results[i]);
+      }
+      return;
+    }
+  }
   // Norms of complex tensors are real: out does not say how to compute them.
   const bool complex = is_of_complex(Call(op, args));
   SmallVector<Arg, 8> given(args.begin(), args.end());

@@ -7,6 +7,7 @@
 #include "arete/ops/complex.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/pointwise_call.h"
+#include "arete/ops/vmap_internal.h"
 
 // Note [Complex tensors]
 // Programs and kernels know real numbers only. A pointwise call whose inputs promote to a complex
@@ -105,6 +106,7 @@ const PartsRecord* parts_record(const OpRecord& op) {
 // Whether a call does with each part what it would do with a real number, adding complex tensors,
 // up to a real factor, or negating one, and records no history.
 bool acts_on_parts(const Call& call, DType promoted) {
+  if (vmaps::may_be() && vmaps::level_of(call)) return false;
   const bool adds = (call.op.name == "add" || call.op.name == "sub") && call.size() == 3;
   if (!adds && call.op.name != "neg") return false;
   for (size_t i = 0; i < (adds ? 2 : 1); ++i) {

@@ -16,6 +16,7 @@
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
@@ -130,7 +131,7 @@ Lengths lengths_of(const Call& c, const Tensor& x) {
   l.longest = targets.size(-1);
   if (targets.dim() == 1) {
     // All of them might be of one sample: with many that is far too much room.
-    if (may_look && batch > 1) l.longest = l.target.max().item<int64_t>();
+    if (may_look && batch > 1) l.longest = all_values(l.target).max().item<int64_t>();
     l.starts = l.target.cumsum(0).sub(l.target);
   }
   return l;

@@ -13,6 +13,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -219,7 +220,7 @@ const OpRecord& cov_op =
                                                         : " to have floating point dtype"))
                             .got(std::string(name_of(w.dtype()))));
             ARETE_CHECK(
-                w.is_meta() || w.numel() == 0 || w.min().item<double>() >= 0,
+                w.is_meta() || w.numel() == 0 || all_values(w).min().item<double>() >= 0,
                 ValueError(c.name(), std::string("cov(): ") + name + " cannot be negative"));
             const Tensor converted = w.to(x.dtype()).reshape({n});
             weights = weights.defined() ? weights * converted : converted;

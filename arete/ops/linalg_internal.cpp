@@ -10,6 +10,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::ops {
 
@@ -99,8 +100,9 @@ void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool of_trans
             .transposed = transposed != of_transposed});
 }
 
-void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t),
+void check_info(const std::string& name, const Tensor& batched, std::string (*text)(int64_t),
                 const char* not_finite) {
+  const Tensor info = all_values(batched);
   if (info.is_meta()) return;
   constexpr int64_t kMany = 1024;  // a device finds sooner that none has failed
   if (info.numel() > kMany && !ne(info, Scalar(0)).any().item<bool>()) return;

@@ -11,6 +11,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -122,7 +123,7 @@ const OpRecord& linalg_tensorinv_op =
 // do: with A = U S V^H they are det(U V^H) times the conjugate of U diag(products of the other
 // singular values) V^H.
 Tensor cofactors(const Tensor& a, const Tensor& det) {
-  const bool singular = !det.is_meta() && (det == 0).any().item<bool>();
+  const bool singular = !det.is_meta() && (all_values(det) == 0).any().item<bool>();
   if (!singular) return std::get<0>(linalg::inv_ex(a)).mT() * det.unsqueeze(-1).unsqueeze(-1);
   const auto [u, s, vh] = linalg::svd(a, false);
   const int64_t n = a.size(-1);

@@ -11,6 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -270,7 +271,7 @@ const OpRecord& linalg_lstsq_op =
           const bool by_values = driver == "gelsd" || driver == "gelss";
           bool with_residuals = m > n && driver != "gelsy";
           if (with_residuals && by_values && !a.is_meta())
-            with_residuals = (r[2] == n).all().item<bool>();
+            with_residuals = (all_values(r[2]) == n).all().item<bool>();
           const Tensor none = empty({0}, r[3].options());
           return {vector ? r[0].squeeze(-1) : r[0], with_residuals ? r[1] : none,
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};

@@ -9,6 +9,7 @@
 #include "arete/ops/element_loss.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -261,10 +262,10 @@ Tensor weighted(const Tensor& t, const Call& c, size_t weight_arg) {
 // A result without NaN says that all arguments are between 0 and 1. A GPU is not asked: the host
 // would wait for it.
 void check_probabilities(const Call& c, const Tensor& result) {
-  if (!result.device().is_cpu() || !holds_nan(result)) return;
+  if (!result.device().is_cpu() || !holds_nan(all_values(result))) return;
   const NoGradGuard no_grad;
   for (size_t i : {0, 1})
-    ARETE_CHECK((c.tensor(i).ge(0) & c.tensor(i).le(1)).all().item<bool>(),
+    ARETE_CHECK((all_values(c.tensor(i)).ge(0) & all_values(c.tensor(i)).le(1)).all().item<bool>(),
                 ValueError(c.name(), std::string("all elements of ") + (i ? "target" : "input") +
                                          " should be between 0 and 1"));
 }

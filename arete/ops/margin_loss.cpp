@@ -18,6 +18,7 @@
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sort.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -343,7 +344,7 @@ Tensor variance_of(const Call& c) {
   const Tensor& x = c.tensor(0);
   Tensor var = c.tensor(2);
   if (can_look(var) && var.numel() > 0)
-    ARETE_CHECK(!lt(var.detach(), Scalar(0)).any().item<bool>(),
+    ARETE_CHECK(!lt(all_values(var), Scalar(0)).any().item<bool>(),
                 ValueError(c.name(), "var has negative entry/entries").argument("var"));
   if (var.layout().sizes != x.layout().sizes && var.dim() > 0) {
     const IntList lead = x.sizes().first(x.sizes().size() - 1);

@@ -9,6 +9,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::ops {
 
@@ -80,7 +81,7 @@ inline void check_weight(const char* op, const Tensor& x, const Tensor& weight) 
 // On the host the values can be looked at before anything is read with them.
 inline void check_range(const char* op, const Tensor& target, int64_t classes, int64_t ignore) {
   if (!target.device().is_cpu() || (modes().word & Modes::kCapture) || target.numel() == 0) return;
-  const Tensor t = plain(target, kInt64);
+  const Tensor t = plain(all_values(target), kInt64);
   note_look();
   // Not by data_ptr(), which is a write: calls that were put off and only read would be made first.
   const int64_t* p =

@@ -4,6 +4,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -26,9 +27,10 @@ const OpRecord& one_hot_op =
                           .argument("num_classes")
                           .got(std::to_string(classes)));
           if (x.numel() > 0 && (classes == -1 || x.device().is_cpu())) {
-            ARETE_CHECK(x.min().item<int64_t>() >= 0,
+            ARETE_CHECK(all_values(x).min().item<int64_t>() >= 0,
                         ValueError(c.name(), "Class values must be non-negative."));
-            const int64_t largest = x.max().item<int64_t>();
+            // How many there are must not depend on which element of a batch is looked at.
+            const int64_t largest = (classes == -1 ? x : all_values(x)).max().item<int64_t>();
             if (classes == -1) classes = largest + 1;
             ARETE_CHECK(
                 largest < classes,

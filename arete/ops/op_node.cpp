@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arete/ops/autocast.h"
+#include "arete/ops/vmap_internal.h"
 #include "arete/prim/recorder.h"
 
 namespace arete::ops {
@@ -123,6 +124,7 @@ TensorList OpNode::backward(const TensorList& grads, uint64_t needed) {
   // The forward call's dtypes say how to compute, also where backward() runs inside a region.
   std::optional<WithoutAutocast> exact;
   if (modes().word & Modes::kAutocast) exact.emplace();
+  const vmaps::Making making({});
   TensorList result = op_.grad(OpGradCall(*this, grads, needed));
   if (result.size() > edges.size())
     ARETE_BUG((op_.name + ": the gradient formula gives more gradients than inputs").c_str());

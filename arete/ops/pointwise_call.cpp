@@ -6,12 +6,14 @@
 #include "arete/core/modes.h"
 #include "arete/core/sparse.h"
 #include "arete/core/tracing.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/program_node.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 
@@ -41,6 +43,7 @@ struct PointwiseTypes {
 
 // Everything about one call that the choice of program needs.
 struct Resolved {
+  const Call* call;
   const OpRecord* op;
   const PointwiseDef* def;
   Variant* variant = nullptr;  // none: the call is one of complex numbers (types.compute)
@@ -54,7 +57,8 @@ struct Resolved {
             {inputs.data(), inputs.size()},
             {params.data(), params.size()},
             variant,
-            def};
+            def,
+            call};
   }
 };
 
@@ -148,6 +152,7 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   const OpRecord& op = call.op;
   const PointwiseDef& def = *op.pointwise;
   Resolved r;
+  r.call = &call;
   r.op = &op;
   r.def = &def;
   uint64_t key = 0;
@@ -314,12 +319,17 @@ void apply(const Application& a, Results& outputs) {
   bool differentiable = false;
   for (const auto& o : a.program->outputs())
     differentiable = differentiable || is_differentiable(o.dtype);
-  if (differentiable && a.needs_history())
+  const uint64_t level = vmaps::may_be() ? vmaps::level_of(a.inputs) : 0;
+  if (differentiable && a.needs_history() && vmaps::is_recorded_at(level, a.inputs))
     node = IntrusivePtr<ProgramNode>(new ProgramNode(a, space));
-  if (outputs.empty())
-    for (const auto& o : a.program->outputs())
-      outputs.push_back(allocate_like(a.inputs, space, o.dtype, device));
-  execute(*a.program, a.inputs, {outputs.data(), outputs.size()}, a.params);
+  if (level) [[unlikely]] {
+    outputs = vmaps::run_program(a, level);
+  } else {
+    if (outputs.empty())
+      for (const auto& o : a.program->outputs())
+        outputs.push_back(allocate_like(a.inputs, space, o.dtype, device));
+    execute(*a.program, a.inputs, {outputs.data(), outputs.size()}, a.params);
+  }
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -363,6 +373,10 @@ Results call_on_parts(const Call& parts, std::span<const Tensor> like) {
   const bool is_pair = r.variant->program->outputs().size() == 2;
   Results outputs;
   Tensor joined;
+  if (is_pair && vmaps::may_be() && vmaps::level_of(inputs)) {
+    apply(r.application(), outputs);
+    return {complex(outputs[0], outputs[1])};
+  }
   if (is_pair) {
     joined = allocate_like(like, broadcast_all(inputs, parts.name()), complex_of(r.types.result),
                            device_of(inputs, parts.name()));
@@ -400,6 +414,13 @@ void write_into(const Resolved& r, Tensor& self) {
   if (inputs.size() == 1 && inputs[0].impl() == self.impl() &&
       r.variant->program == expr::conversion(self.dtype(), self.dtype()))
     return self.bump_version();
+  if (vmaps::may_be()) [[unlikely]] {
+    const uint64_t level = std::max(vmaps::level_of(inputs), vmaps::level_of({&self, 1}));
+    if (level) {
+      vmaps::run_pointwise_in_place(self, r.application(), level);
+      return self.bump_version();
+    }
+  }
   Tensors safe;
   if (!self.is_meta() && std::ranges::any_of(inputs, is_hidden)) [[unlikely]] {
     for (const Tensor& t : inputs) safe.push_back(is_hidden(t) ? plain_copy(t) : t);
@@ -448,6 +469,7 @@ bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntL
 
 std::optional<PreparedCall> prepare_pointwise(const Call& call, const Tensor* self) {
   const DType dtype = self ? self->dtype() : kFloat32;
+  if (vmaps::may_be() && vmaps::level_of(call)) return {};
   Resolved r = resolve(call, self ? &dtype : nullptr);
   if (!r.variant || r.variant->program->outputs().size() != 1) return {};
   const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};

@@ -54,6 +54,7 @@ struct Application {
   std::span<const expr::Literal> params;
   Variant* variant = nullptr;
   const PointwiseDef* def = nullptr;
+  const Call* call = nullptr;  ///< of a pointwise record
 
   /// Which of the definition's inputs is input i: numbers among them are no tensors.
   size_t position(size_t i) const;

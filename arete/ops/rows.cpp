@@ -13,6 +13,7 @@
 #include "arete/ops/program_node.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete::ops {
 
@@ -199,6 +200,9 @@ bool is_recorded(const RowProgram& p, std::span<const Tensor> inputs) {
   return false;
 }
 
+Results call_rows(const RowProgramPtr& program, std::span<const Tensor> inputs,
+                  std::span<const Literal> params, IntList dims, const char* name);
+
 Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs,
               std::span<const Literal> given, IntList dims, const char* name) {
   modes().current_op = name;
@@ -208,16 +212,33 @@ Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs,
   const Space space(inputs, dims, name);
   ARETE_CHECK(space.length > 0 || space.count > 0 || !program->needs_elements(),
               ValueError(name, "rows without elements have no minimum and no maximum"));
+  const uint64_t level = vmaps::may_be() ? vmaps::level_of(inputs) : 0;
   IntrusivePtr<RowsNode> node;
-  if (is_recorded(*program, inputs))
+  if (is_recorded(*program, inputs) && vmaps::is_recorded_at(level, inputs))
     node = IntrusivePtr<RowsNode>(new RowsNode(program, inputs, params, space, name));
   Results outputs;
-  for (size_t k = 0; k < program->n_outputs(); ++k)
-    outputs.push_back(allocate_like(inputs, space.sizes_of(program->is_row(k)), program->output(k),
-                                    inputs[0].device()));
-  Literals all = params;
-  all.push_back({.f = double(space.length)});
-  run(*program, inputs, {outputs.data(), outputs.size()}, all, space);
+  if (level) {
+    outputs =
+        vmaps::run_physical(inputs, level, [&](std::span<const Tensor> physical, bool mapped) {
+          Shape along;
+          for (const int64_t d : space.dims) along.push_back(d + mapped);
+          if (!mapped || !space.sizes.empty())
+            return call_rows(program, physical, {params.data(), params.size()}, along, name);
+          // Numbers are rows of one element.
+          std::vector<Tensor> rows;
+          for (const Tensor& t : physical) rows.push_back(t.unsqueeze(-1));
+          Results made = call_rows(program, rows, {params.data(), params.size()}, {1}, name);
+          for (Tensor& t : made) t = t.squeeze(-1);
+          return made;
+        });
+  } else {
+    for (size_t k = 0; k < program->n_outputs(); ++k)
+      outputs.push_back(allocate_like(inputs, space.sizes_of(program->is_row(k)),
+                                      program->output(k), inputs[0].device()));
+    Literals all = params;
+    all.push_back({.f = double(space.length)});
+    run(*program, inputs, {outputs.data(), outputs.size()}, all, space);
+  }
   if (node) {
     for (const Tensor& t : outputs)
       node->outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});

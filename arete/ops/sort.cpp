@@ -2,6 +2,7 @@
 #include "arete/ops/sort.h"
 
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete::ops {
@@ -88,14 +89,15 @@ const OpRecord& sorted_values_op =
         })
         .no_grad_outputs(1);
 
-const OpRecord& msort_op = define("msort(Tensor self) -> Tensor")
-                               .doc("Sorted values along the first dimension.")
-                               .compose([](const Call& c) -> Results {
-                                 const Tensor& x = c.tensor(0);
-                                 if (modes().grad_enabled && x.requires_grad())
-                                   return {call_all(sort_op, {x, 0, false, true})[0]};
-                                 return {call(sorted_values_op, {x})};
-                               });
+const OpRecord& msort_op =
+    define("msort(Tensor self) -> Tensor")
+        .doc("Sorted values along the first dimension.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          if (modes().grad_enabled && (x.requires_grad() || has_outer_history(x)))
+            return {call_all(sort_op, {x, 0, false, true})[0]};
+          return {call(sorted_values_op, {x})};
+        });
 
 }  // namespace
 }  // namespace arete::ops

@@ -14,6 +14,7 @@
 #include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/sort.h"
+#include "arete/ops/vmap.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
@@ -310,7 +311,7 @@ Results quantile_of(const Call& c, bool skip_nan) {
   // Reading q would make a device wait: only numbers and host tensors are looked at.
   if (q.device().is_cpu())
     ARETE_CHECK(
-        q.detach().ge(Scalar(0)).logical_and(q.detach().le(Scalar(1))).all().item<bool>(),
+        all_values(q).ge(Scalar(0)).logical_and(all_values(q).le(Scalar(1))).all().item<bool>(),
         ValueError(c.name(), name + "() q values must be in the range [0, 1]").argument("q"));
   const std::string_view mode = c[4].string();
   ARETE_CHECK(

@@ -14,6 +14,7 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -170,7 +171,7 @@ const OpRecord& istft_op =
               overlap_add(window.square().unsqueeze(0).unsqueeze(0).expand({1, steps, f.n}), f.hop,
                           begin, have);
           if (used.device().is_cpu() && !(modes().word & Modes::kCapture) && have > 0)
-            ARETE_CHECK(used.detach().abs().min().item<double>() > 1e-11,
+            ARETE_CHECK(all_values(used).abs().min().item<double>() > 1e-11,
                         ValueError(c.name(), "window overlap add min: 1")
                             .hint("some elements are covered by no window"));
           Tensor y = overlap_add(frames, f.hop, begin, have).div(used);

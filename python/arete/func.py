@@ -2,7 +2,7 @@
 
 Arguments and results may be trees of tuples, lists and dicts. Results have no history of the function's own; they have that of tensors
 around it, and of arguments, that require gradients, so that everything may stand inside everything else. `vmap` calls its function
-once for each element and stacks: what it computes is the same, but it is no faster than the loop.
+once, with tensors whose batch dimension it does not see: each operator runs for the whole batch, by a rule that follows from its record.
 """
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import functools
 from . import _C
 from ._C import Tensor
 from ._grad_mode import enable_grad, no_grad
-from ._operators import stack, zeros_like
+from ._operators import cat, eye, stack, zeros_like
+from ._vmap import level as _level
 from .autograd import grad as _backward
 from .nn.utils.stateless import functional_call
 from .utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
@@ -37,7 +38,8 @@ def _variables(tree, name):
         if _C._tangent_of(t) is not None:
             raise NotImplementedError(f"{name}: its results would lose the tangents of dual tensors: take forward mode's derivatives of "
                                       "results of their own")
-        found.append(t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
+        t = _C._share(t)  # under vmap it is one of the function's own
+        found.append(t.view_as(t) if t.requires_grad else _C._detach_inside(t).requires_grad_())
         return found[-1]
 
     return tree_map(enter, tree), found
@@ -68,7 +70,7 @@ def _leave(tree, keep):
             return t
         if _C._tangent_of(t) is not None:
             raise NotImplementedError("functions of functions: their results would lose the tangents of dual tensors that they use")
-        return t.detach()
+        return _C._detach_inside(t)
 
     return tree if keep else tree_map_only(Tensor, leave, tree)
 
@@ -114,6 +116,7 @@ def _gradients(outputs, variables, cotangents, create):
     pairs = [(o, c) for o, c in zip(outputs, cotangents) if o.requires_grad]
     if not pairs:
         return [zeros_like(v) for v in variables]
+    create = create or any(_C._has_outer_history(t) for pair in pairs for t in pair if t is not None)
     found = _backward([o for o, _ in pairs], variables, [c for _, c in pairs], retain_graph=True, create_graph=create, allow_unused=True)
     return [zeros_like(v) if g is None else g for g, v in zip(found, variables)]
 
@@ -205,7 +208,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         result, aux, variables, _ = _called(func, tuple(range(len(primals))), primals, {}, has_aux, "jvp")
         outputs, out_form = _tensors_of(result, "jvp")
         keep = wanted and (any(t.requires_grad for t in directions) or _depend_on_others(outputs, variables))
-        units = [zeros_like(o.detach()).requires_grad_() for o in outputs]
+        units = [_C._share(zeros_like(_C._detach_inside(o))).requires_grad_() for o in outputs]
         products = _gradients(outputs, variables, units, True)
         for p, t in zip(products, directions):
             if p.shape != t.shape:
@@ -229,7 +232,7 @@ def linearize(func, *primals):
     with enable_grad():
         result, _, variables, _ = _called(func, tuple(range(len(primals))), primals, {}, False, "linearize")
         outputs, out_form = _tensors_of(result, "linearize")
-        units = [zeros_like(o.detach()).requires_grad_() for o in outputs]
+        units = [_C._share(zeros_like(_C._detach_inside(o))).requires_grad_() for o in outputs]
         products = _gradients(outputs, variables, units, True)
     in_form = tree_flatten(primals)[1]
 
@@ -248,7 +251,7 @@ def linearize(func, *primals):
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
     """A function that gives the Jacobian of `func`: for each tensor of its result and each argument with one of these numbers a tensor
-    of both their sizes. One pass backwards for each element of the result, whatever chunk_size is.
+    of both their sizes. The passes backwards, one for each element of the result, are made as one batch, or as batches of chunk_size.
 
     >>> arete.func.jacrev(lambda x: x**2)(arete.tensor([1.0, 2.0]))
     tensor([[2., 0.],
@@ -266,25 +269,50 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
             keep = wanted and _depend_on_others(outputs, variables)
             jacobians = []
             for o in outputs:
-                rows = [_gradients([e], variables, [None], keep) for e in o.reshape(-1).unbind()] if o.numel() else []
-                parts = [stack([r[i] for r in rows]).reshape(o.shape + v.shape) if rows else v.new_zeros(o.shape + v.shape)
-                         for i, v in enumerate(variables)]
-                jacobians.append(tree_unflatten(parts, form))
+                rows = _for_units(o, lambda unit, o=o: _gradients([o], variables, [unit], keep), variables, 0, chunk_size)
+                jacobians.append(tree_unflatten([r.reshape(o.shape + v.shape) for r, v in zip(rows, variables)], form))
         jacobian = _leave(tree_unflatten(jacobians, out_form), keep)
         return (jacobian, _leave(aux, keep)) if has_aux else jacobian
 
     return wrapper
 
 
+def _for_units(like, f, results, place, chunk_size=None):
+    """f of the tensors of like's sizes that have one element that is 1, as one batch, whose dimension in the results is at `place`. Where
+    there are none, results of the sizes of `results`."""
+    if not like.numel():
+        return [r.new_zeros((0, *r.shape) if place == 0 else (*r.shape, 0)) for r in results]
+    units = eye(like.numel(), dtype=like.dtype, device=like.device).reshape(like.numel(), *like.shape)
+    return vmap(lambda unit: tuple(f(unit)), out_dims=place, chunk_size=chunk_size)(units)
+
+
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """jacrev() under the name of forward mode: the results are the same, and it may stand inside a level of forward mode.
+    """The Jacobian as jacrev() gives it, by products with units of the arguments, as one batch: for functions with more results than
+    arguments.
 
     >>> arete.func.jacfwd(lambda x: x.sum())(arete.ones(2))
     tensor([1., 1.])
     """
     if randomness != "error":
         raise NotImplementedError("jacfwd(): randomness: the function is called once, so there is nothing to choose")
-    return jacrev(func, argnums, has_aux=has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        wanted = _C.is_grad_enabled()
+        with enable_grad():
+            result, aux, variables, form = _called(func, argnums, args, kwargs, has_aux, "jacfwd")
+            outputs, out_form = _tensors_of(result, "jacfwd")
+            keep = wanted and _depend_on_others(outputs, variables)
+            weights = [_C._share(zeros_like(_C._detach_inside(o))).requires_grad_() for o in outputs]
+            products = _gradients(outputs, variables, weights, True)
+            columns = [_for_units(v, lambda unit, p=p: _gradients([p], weights, [unit], keep), outputs, -1)
+                       for v, p in zip(variables, products)]
+            jacobians = [tree_unflatten([c[k].reshape(o.shape + v.shape) for c, v in zip(columns, variables)], form)
+                         for k, o in enumerate(outputs)]
+        jacobian = _leave(tree_unflatten(jacobians, out_form), keep)
+        return (jacobian, _leave(aux, keep)) if has_aux else jacobian
+
+    return wrapper
 
 
 def hessian(func, argnums=0):
@@ -313,11 +341,13 @@ def _spread(dims, tree, name):
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """A function that calls `func` for each element of a dimension of its arguments and stacks the results.
+    """A function that gives what `func` gives for each element of a dimension of its arguments, stacked. `func` is called once, with
+    tensors that look like one element, and each operator that it calls runs for all elements at once.
 
-    in_dims: the dimension, None for arguments that stay whole, or a tuple (or tree) of these; out_dims: where results are stacked.
-    randomness: "error" (random numbers are one), "different" ones for each element or the "same". The elements are calculated one after
-    the other, whatever chunk_size is.
+    in_dims: the dimension, None for arguments that stay whole, or a tuple (or tree) of these; out_dims: where results are stacked, None
+    for what is the same for all elements. randomness: "error" (random numbers are one), "different" ones for each element or the
+    "same". chunk_size: so many elements at a time. Values of one element cannot be looked at (`item()`, `if x:`): RuntimeError. What all
+    elements share cannot be written to in place with what each of them has: RuntimeError, before anything is written.
 
     >>> arete.vmap(arete.dot)(arete.tensor([[1.0, 2.0], [3.0, 4.0]]), arete.ones(2, 2))
     tensor([3., 7.])
@@ -330,6 +360,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
     def title():  # only where it is needed: the repr of a module or tensor takes long
         return getattr(func, "__name__", None) or repr(func)
 
@@ -354,35 +385,45 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         if len(set(sizes)) != 1:
             raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
                              f"{sizes} for the mapped dimension")
-        if sizes[0] == 0:
-            raise ValueError("vmap: the mapped dimension has no elements, of which the form of the results is not known")
-        columns = [[t] * sizes[0] if d is None else t.unbind(d) for d, t in zip(dims, leaves)]
-        shared = [(t, t._version) for d, t in zip(dims, leaves) if d is None and isinstance(t, Tensor) and not t.is_inference()]
-        state = _C.default_generator.get_state()
-        results, out_form = [], None
-        for row in zip(*columns):
+        records = _C.is_grad_enabled()
+
+        def run(leaves, batch):
+            with _level(batch, randomness):
+                row = [t if d is None else _C._batch(t, d) for d, t in zip(dims, leaves)]
+                count = len(row) - len(named)
+                result = func(*tree_unflatten(row[:count], form), **tree_unflatten(row[count:], named_form))
+                outputs, out_form = tree_flatten(result)
+                places = _spread(out_dims, result, "out_dims")[0]
+                outputs = [_left(t, place, title) for t, place in zip(outputs, places)]
+            return (outputs if records else [t.detach() if isinstance(t, Tensor) else t for t in outputs]), places, out_form
+
+        if chunk_size is None or chunk_size >= sizes[0]:
+            outputs, _, out_form = run(leaves, sizes[0])
+            return tree_unflatten(outputs, out_form)
+        state, chunks = _C.default_generator.get_state(), []
+        for begin in range(0, sizes[0], chunk_size):
             if randomness == "same":
                 _C.default_generator.set_state(state)
-            count = len(row) - len(named)
-            result = func(*tree_unflatten(row[:count], form), **tree_unflatten(row[count:], named_form))
-            if randomness == "error" and not bool((_C.default_generator.get_state() == state).all()):
-                raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
-                                   "'different' randomness flags on vmap or perform the randomness operation out of vmap")
-            if any(t._version != version for t, version in shared):
-                raise RuntimeError(f"vmap({title()}, ...): `{title()}` writes in place into an argument that is not mapped over: all "
-                                   "elements would share it. Map over it, too, or compute out of place")
-            outputs, out_form = tree_flatten(result)
-            results.append((result, outputs))
-        places = _spread(out_dims, results[0][0], "out_dims")[0]
-        stacked = []
-        for place, *values in zip(places, *(outputs for _, outputs in results)):
-            if place is not None and not isinstance(values[0], Tensor):
-                raise ValueError(f"vmap({title()}, ...): `{title()}` must only return Tensors, got type {type(values[0])}. Did you mean to "
-                                 "set out_dims= to None for output?")
-            stacked.append(values[0] if place is None else stack(values, place))
-        return tree_unflatten(stacked, out_form)
+            length = min(chunk_size, sizes[0] - begin)
+            chunks.append(run([t if d is None else t.narrow(d, begin, length) for d, t in zip(dims, leaves)], length))
+        _, places, out_form = chunks[0]
+        together = [parts[0] if place is None else cat(parts, place) for place, *parts in zip(places, *(c[0] for c in chunks))]
+        return tree_unflatten(together, out_form)
 
     return wrapper
+
+
+def _left(t, place, title):
+    """A result of a function under vmap, as it is outside."""
+    if place is None:
+        whole = _C._shared(t) if isinstance(t, Tensor) else t
+        if whole is None and t is not None:
+            raise ValueError(f"vmap({title()}, ...): `{title()}` can not return a BatchedTensor when out_dim is None")
+        return whole
+    if not isinstance(t, Tensor):
+        raise ValueError(f"vmap({title()}, ...): `{title()}` must only return Tensors, got type {type(t)}. Did you mean to "
+                         "set out_dims= to None for output?")
+    return _C._unbatch(t, place)
 
 
 def stack_module_state(models):

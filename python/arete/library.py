@@ -65,7 +65,7 @@ class CustomOpDef:
         register_autograd(self, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Callable | None = None) -> None:
-        raise NotImplementedError("register_vmap: arete.vmap() calls operators with each element, so there is nothing to say")
+        raise NotImplementedError("register_vmap: under arete.vmap() the operators that it calls run for the whole batch")
 
     def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None, /) -> None:
         raise NotImplementedError("register_torch_dispatch: there is no __torch_dispatch__; subclasses have __torch_function__")

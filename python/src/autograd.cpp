@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/ops/vmap.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -125,6 +126,7 @@ std::vector<Tensor> call_with_tensors(PyObject* f, const std::vector<Tensor>& te
 
 /// The level that Python entered on this thread.
 thread_local std::unique_ptr<autograd::DualLevel> dual_level;
+thread_local std::vector<std::unique_ptr<VmapLevel>> vmap_levels;
 /// Suspends it while a custom function runs.
 thread_local std::unique_ptr<autograd::WithoutTangents> without_tangents;
 
@@ -243,6 +245,37 @@ void bind_autograd(nb::module_& m) {
     without_tangents = std::make_unique<autograd::WithoutTangents>();
   });
   m.def("_resume_tangents", [] { without_tangents.reset(); });
+
+  m.def("_enter_vmap", [](int64_t batch, const std::string& randomness) {
+    const Randomness r = randomness == "same"        ? Randomness::same
+                         : randomness == "different" ? Randomness::different
+                                                     : Randomness::error;
+    vmap_levels.push_back(std::make_unique<VmapLevel>(batch, r));
+  });
+  m.def("_exit_vmap", [] {
+    if (vmap_levels.empty()) throw AutogradError("vmap", "there is no level of vmap");
+    vmap_levels.pop_back();
+  });
+  // The size of the innermost batch and what it does with random numbers.
+  m.def("_vmap_level", [] {
+    static constexpr const char* kNames[] = {"error", "different", "same"};
+    const VmapLevel& l = *vmap_levels.back();
+    return nb::make_tuple(l.batch(), kNames[int(l.randomness())]);
+  });
+  m.def("_in_vmap", [] { return !vmap_levels.empty(); });
+  m.def("_has_outer_history", [](const Tensor& t) { return has_outer_history(t); });
+  // Without the history inside of the innermost level alone.
+  m.def("_detach_inside",
+        [](const Tensor& t) { return is_batched(t) ? Tensor(t.impl()->alias()) : t.detach(); });
+  m.def("_is_batched", [](const Tensor& t) { return is_batched(t); });
+  m.def("_batch", [](const Tensor& t, int64_t dim) { return vmap_levels.back()->enter(t, dim); });
+  m.def("_unbatch", [](const Tensor& t, int64_t dim) { return vmap_levels.back()->leave(t, dim); });
+  m.def("_share",
+        [](const Tensor& t) { return vmap_levels.empty() ? t : vmap_levels.back()->share(t); });
+  // What all elements share of it, or None.
+  m.def("_shared", [](const Tensor& t) {
+    return tensor_or_none(vmap_levels.back()->shared(t).value_or(Tensor()));
+  });
 
   nb::class_<FunctionContext>(m, "_FunctionContext")
       .def("save", [](FunctionContext& c,

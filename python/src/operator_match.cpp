@@ -6,6 +6,7 @@
 
 #include "arete/autograd/forward_mode.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/vmap.h"
 #include "tensor_object.h"
 
 namespace arete::python {
@@ -100,8 +101,8 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
     case Kind::scalar: {
       Scalar& v = s.scalars.add();
       if (is_tensor(x)) {
-        // Its gradient would be lost: an overload with a tensor may follow.
-        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad() ||
+        // Its gradient, or its batch, would be lost: an overload with a tensor may follow.
+        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad() || is_batched(tensor_of(x)) ||
             autograd::tangent_of(tensor_of(x)).defined())
           return false;
         v = tensor_of(x).item();

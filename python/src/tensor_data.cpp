@@ -6,6 +6,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/vmap.h"
 #include "convert.h"
 #include "numpy_data.h"
 #include "tensor_object.h"
@@ -305,7 +306,7 @@ Index index_entry(PyObject* o, const Tensor& x) {
   if (is_tensor(o)) {
     const Tensor& t = tensor_of(o);
     // A number in a tensor selects, as a Python number does (a mask does not).
-    if (t.dim() == 0 && is_integer(t.dtype()) && t.dtype() != kUInt8)
+    if (t.dim() == 0 && is_integer(t.dtype()) && t.dtype() != kUInt8 && !is_batched(t))
       return Index(t.item<int64_t>());
     return Index(t.dtype() == kUInt8 ? t.to(kBool) : t);
   }

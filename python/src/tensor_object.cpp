@@ -6,6 +6,7 @@
 #include "arete/core/sparse.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/vmap.h"
 #include "convert.h"
 #include "identity.h"
 #include "tensor_data.h"
@@ -95,7 +96,9 @@ PyObject* tensor_repr(PyObject* o) {
   return guarded([&] {
     const std::string s = [&] {
       const WithoutGil free;
-      return tensor_of(o).to_string();
+      const Tensor& t = tensor_of(o);
+      return is_batched(t) ? "BatchedTensor(value=" + all_values(t).to_string() + ")"
+                           : t.to_string();
     }();
     return PyUnicode_FromStringAndSize(s.data(), Py_ssize_t(s.size()));
   });

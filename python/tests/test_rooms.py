@@ -18,7 +18,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 # only pickles know.
 ORDER = """
     _C
-    _absent_device _cache_artifacts _refused _settings _skip _threads futures torch_version
+    _absent_device _cache_artifacts _refused _settings _skip _threads _vmap futures torch_version
     _absent_dtypes _checks _symbolic compiler numa types
     _functorch _grad_mode _inductor _logging ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu

@@ -7,4 +7,4 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex(contextlib.nullcontext):
-    """Nothing: `x[index]` with an index of one element is what it says within arete.vmap(), too, which calls its function with each."""
+    """Nothing: within arete.vmap() `x[index]` with a batched index of no dimensions reads the element without looking at the index."""

@@ -145,10 +145,32 @@ class Function:
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
 
     setup_context = None
+    # vmap(info, in_dims, *args), of whole batches, gives the outputs and the dimensions of their batches. Without it what forward calls
+    # runs for the batch.
+    vmap = None
+
+    @classmethod
+    def _apply_to_batch(cls, args):
+        count, randomness = _C._vmap_level()
+        info = types.SimpleNamespace(batch_size=count, randomness=randomness)
+        whole = [_C._shared(a) if isinstance(a, Tensor) else a for a in args]
+        dims = tuple(0 if isinstance(a, Tensor) and w is None else None for a, w in zip(args, whole))
+        outputs, out_dims = cls.vmap(info, dims, *(_C._unbatch(a, 0) if d == 0 else w for a, d, w in zip(args, dims, whole)))
+        single = not isinstance(outputs, (tuple, list))
+        outputs = (outputs,) if single else outputs
+        places = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(outputs)
+        found = tuple(o if d is None else _C._batch(o, d) for o, d in zip(outputs, places))
+        return found[0] if single else found
 
     @classmethod
     def apply(cls, *args, **kwargs):
         """Calls forward and records the backward."""
+        if _C._in_vmap() and any(isinstance(a, Tensor) and _C._is_batched(a) for a in args):
+            if cls.vmap is not None:
+                return cls._apply_to_batch(args)
+            if _C.is_grad_enabled() and any(isinstance(a, Tensor) and _C._has_outer_history(a) for a in args):
+                raise NotImplementedError(f"{cls.__name__}: a custom Function under vmap, of tensors that are differentiated around it, "
+                                          "needs a static method vmap(info, in_dims, *args)")
         ctx = FunctionCtx()
         if _C._has_dual_level():
             tangents = [_C._tangent_of(a) if isinstance(a, Tensor) else None for a in args]

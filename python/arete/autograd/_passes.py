@@ -5,7 +5,8 @@ import warnings
 
 from .. import _C
 from .._C import Tensor
-from .._operators import ones_like, stack, zeros_like
+from .._operators import ones_like, zeros_like
+from .._vmap import level as _level
 
 
 def _tensors(x) -> list[Tensor]:
@@ -62,7 +63,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
     create_graph allows to differentiate them again; allow_unused gives None for inputs that play no part, which else
     are an error, and materialize_grads zeros. With is_grads_batched the first dimension of each of grad_outputs counts passes, which
-    are run one after the other, and so does that of the results.
+    are run as one batch (func.vmap), and so does that of the results.
 
     >>> x = arete.tensor(2.0, requires_grad=True)
     >>> dx, = arete.autograd.grad(x**3, x, create_graph=True)
@@ -114,5 +115,6 @@ def _batch_of_gradients(outputs, inputs, given, keep, create_graph, unused):
     count = sizes.pop()
     if count == 0:
         raise ValueError("is_grads_batched=True: there must be at least one pass, but the first dimension of the gradients is 0")
-    passes = [_C._grad(outputs, inputs, [g[i] for g in given], keep or i + 1 < count, create_graph, unused) for i in range(count)]
-    return [None if parts[0] is None else stack(parts) for parts in zip(*passes)]
+    with _level(count):
+        found = _C._grad(outputs, inputs, [_C._batch(g, 0) for g in given], keep, create_graph, unused)
+        return [None if g is None else _C._unbatch(g, 0) for g in found]

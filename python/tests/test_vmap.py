@@ -1,0 +1,409 @@
+"""vmap: every operator's samples beside the loop over elements, and what is made of it: gradients by sample, ensembles, Jacobians."""
+import collections
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+from idiom_helpers import LIBRARIES
+
+import arete
+from arete import _C, Tensor, func
+
+both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+
+# Operators that say nothing without looking at values: how many results there are, or where they begin.
+LOOKS = {
+    "bincount", "histc", "histogram.bin_ct", "linspace.Tensor_Tensor", "logspace.Tensor_Tensor", "masked_scatter", "masked_select",
+    "narrow.Tensor", "nonzero", "nonzero_numpy", "nonzero_static", "one_hot", "repeat_interleave.Tensor", "repeat_interleave.self_Tensor",
+    "tensor_split.tensor_indices_or_sections", "unique", "unique_consecutive",
+}
+# Lengths, offsets and norms of rows that are read on the host, and writes of batched values into some views of shared tensors: not yet.
+NOT_YET = {"ctc_loss", "embedding", "embedding_bag", "index_put"}
+# Norms that write statistics, which all elements would share.
+SHARED = {"batch_norm", "batch_norm_relu", "instance_norm", "fused_norm", "fused_norm_residual"}
+# What chooses by requires_grad, as one element inside says it, a way without a gradient: differentiated around vmap they are errors.
+NOT_AROUND = {"linalg_cond", "linalg_eigvals", "linalg_eigvalsh", "linalg_householder_product", "linalg_svdvals", "orgqr", "stft"}
+BATCH = 3
+
+
+def keyword_only(schema):
+    """The names of a schema's arguments, and those that are given by name alone."""
+    depth, parts = 0, [""]
+    for c in schema[schema.index("(") + 1:schema.rindex(") ->")]:
+        depth += (c in "[(") - (c in "])")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    names, named, by_name = [], set(), False
+    for p in (p.strip() for p in parts if p.strip()):
+        if p == "*":
+            by_name = True
+            continue
+        names.append(p.split("=")[0].split()[-1])
+        if by_name:
+            named.add(names[-1])
+    return names, named
+
+
+def operator_of(name):
+    for functional in (False, True):
+        try:
+            return _C.Operator(name.split(".")[0], functional=functional)
+        except KeyError:
+            pass
+    return None
+
+
+def tensors_of(result):
+    return (result,) if isinstance(result, Tensor) else tuple(r for r in result if isinstance(r, Tensor))
+
+
+def assert_close(got, wanted, what):
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype, (what, got, wanted)
+    if got.is_floating_point():
+        got, wanted = got.double(), wanted.double()
+    if got.is_floating_point() or got.is_complex():
+        assert arete.allclose(got, wanted, rtol=1e-4, atol=1e-5, equal_nan=True), what
+    else:
+        assert arete.equal(got, wanted), what
+
+
+def cases(name):
+    """(f, tensors): the samples of a record as functions of some of their tensors, all, the first or the last."""
+    f = operator_of(name)
+    if f is None:
+        return
+    names, named = keyword_only(_C._record(name)["schema"])
+    for sample in _C._record_samples(name):
+        places = [i for i, a in enumerate(sample) if isinstance(a, Tensor)]
+        if not places:
+            continue
+        for mapped in dict.fromkeys((tuple(places), *((places[0],), (places[-1],)) * (len(places) > 1))):
+
+            def call(*row, sample=sample, mapped=mapped):
+                given = list(sample)
+                for i, t in zip(mapped, row):
+                    given[i] = t
+                positional = [a for n, a in zip(names, given) if n not in named]
+                return tensors_of(f(*positional, **{n: a for n, a in zip(names, given) if n in named and a is not None}))
+
+            yield call, [sample[i] for i in mapped]
+
+
+def batch_of(t):
+    """Elements that differ where that is no matter: of floats in another order."""
+    turned = t.flip(0) if t.is_floating_point() and t.dim() and t.shape[0] > 1 else t
+    return arete.stack([t, turned, t])
+
+
+def is_refused(name, error):
+    text = str(error)
+    return ((name in LOOKS | NOT_YET and "data-dependent control flow" in text)
+            or (name in NOT_YET and "inplace arithmetic" in text)  # max_norm writes into the table
+            or (name in SHARED and ("updated in place" in text or "inplace arithmetic" in text))
+            or (name in ("seeded_dropout", "fused_attention") and "randomness error mode" in text))
+
+
+def record_names():
+    return [n for n in _C._record_names() if not _C._record_facts(n)["random"] and not n.startswith("collective")]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_record_beside_the_loop():
+    counts = collections.Counter()
+    for name in record_names():
+        for f, tensors in cases(name):
+            stacked = [batch_of(t) for t in tensors]
+            try:
+                loop = [f(*(t[b].clone() for t in stacked)) for b in range(BATCH)]
+                wanted = [arete.stack(parts) for parts in zip(*loop)]
+            except Exception:  # the sample is no sample in another order, or its results have sizes of their own
+                counts["left out"] += 1
+                continue
+            try:
+                got = func.vmap(f)(*stacked)
+            except arete.AutogradError as error:
+                assert is_refused(name, error), (name, error)
+                counts["refused"] += 1
+                continue
+            for g, w in zip(got, wanted, strict=True):
+                assert_close(g, w, name)
+            counts["equal"] += 1
+    assert counts["equal"] > 5000 and counts["refused"] < 130 and counts["left out"] < 20, counts
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_gradient_and_level_beside_the_loop():
+    counts = collections.Counter()
+    for name in record_names():
+        if name in LOOKS | NOT_YET | SHARED or _C._record_facts(name)["gradient"] == "none":
+            continue
+        for f, tensors in list(cases(name))[:1]:
+            if not all(t.is_floating_point() for t in tensors):
+                continue
+
+            def loss(*row, f=f):
+                found = [r for r in f(*row) if r.is_floating_point()]
+                return sum(((r * r).sum() for r in found), row[0].sum() * 0)
+
+            one = func.grad(loss, argnums=tuple(range(len(tensors))))
+            stacked = [batch_of(t) for t in tensors]
+            try:
+                loop = [one(*(t[b].clone() for t in stacked)) for b in range(BATCH)]
+            except Exception:
+                counts["left out"] += 1
+                continue
+            wanted = [arete.stack(parts) for parts in zip(*loop)]
+            try:
+                for g, w in zip(func.vmap(one)(*stacked), wanted, strict=True):
+                    assert_close(g, w, f"{name}, differentiated inside")
+            except arete.AutogradError as error:
+                assert is_refused(name, error), (name, error)
+                continue
+            outside = [t.clone().requires_grad_() for t in stacked]
+            try:
+                func.vmap(loss)(*outside).sum().backward()
+            except Exception as error:
+                assert name in NOT_AROUND, (name, error)
+                continue
+            for t, w in zip(outside, wanted):
+                assert_close(arete.zeros_like(w) if t.grad is None else t.grad, w, f"{name}, differentiated outside")
+            twice = [arete.stack([t, t.flip(0)]) for t in stacked]
+            nested = func.vmap(func.vmap(f))(*twice)
+            for g, a, b in zip(nested, func.vmap(f)(*stacked), func.vmap(f)(*(t.flip(0) for t in stacked)), strict=True):
+                assert_close(g, arete.stack([a, b]), f"{name}, two levels")
+            counts["equal"] += 1
+    assert counts["equal"] > 250 and counts["left out"] < 10, counts
+
+
+def calls_of(f):
+    """How many operators a function calls."""
+    trace = _C._CallTrace()
+    trace.start()
+    try:
+        f()
+    finally:
+        trace.stop()
+    return len(trace.calls())
+
+
+class Convolutions(arete.nn.Module):
+    def __init__(self):
+        super().__init__()
+        nn = arete.nn
+        self.net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2),
+                                 nn.Conv2d(4, 4, 3, stride=2), nn.Flatten(), nn.Linear(4, 3))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Cell(arete.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = arete.nn.LSTMCell(5, 4), arete.nn.Linear(4, 3)
+
+    def forward(self, x):
+        h, c = self.cell(x)
+        h, c = self.cell(x, (h, c))
+        return self.out(h)
+
+
+class Words(arete.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer = arete.nn.Embedding(7, 8), arete.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.out = arete.nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.out(self.layer(self.words(x)).mean(1))
+
+
+def networks():
+    nn = arete.nn
+    return {
+        "mlp": (nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3)), lambda n: arete.randn(n, 5)),
+        "cnn": (Convolutions(), lambda n: arete.randn(n, 2, 8, 8)),
+        "lstm cell": (Cell(), lambda n: arete.randn(n, 5)),
+        "transformer": (Words(), lambda n: arete.randint(0, 7, (n, 4))),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm cell", "transformer"])
+def test_gradients_by_sample(name):
+    arete.manual_seed(1)
+    model, inputs = networks()[name]
+    parameters = {k: v.detach() for k, v in model.named_parameters()}
+
+    def loss(parameters, x, y):
+        out = func.functional_call(model, parameters, (x.unsqueeze(0),))
+        return arete.nn.functional.cross_entropy(out, y.unsqueeze(0))
+
+    x, y = inputs(6), arete.tensor([0, 1, 2, 0, 1, 2])
+    by_sample = func.vmap(func.grad(loss), in_dims=(None, 0, 0))
+    got = by_sample(parameters, x, y)
+    for i in range(6):
+        wanted = func.grad(loss)(parameters, x[i], y[i])
+        for k in parameters:
+            assert_close(got[k][i], wanted[k], k)
+    assert not any(g.requires_grad for g in got.values())
+    in_chunks = func.vmap(func.grad(loss), in_dims=(None, 0, 0), chunk_size=4)(parameters, x, y)
+    for k in parameters:
+        assert_close(in_chunks[k], got[k], k)
+    few, many = (calls_of(lambda n=n: by_sample(parameters, x[:n], y[:n])) for n in (2, 6))
+    assert few == many
+    compiled = arete.compile(by_sample)
+    for _ in range(3):
+        for k, g in compiled(parameters, x, y).items():
+            assert_close(g, got[k], k)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm cell", "transformer"])
+def test_ensembles(name):
+    arete.manual_seed(2)
+    models = [networks()[name][0] for _ in range(3)]
+    parameters, buffers = func.stack_module_state(models)
+    x = networks()[name][1](4)
+    run = func.vmap(lambda p, b: func.functional_call(models[0], (p, b), (x,)), in_dims=(0, 0)) if buffers else \
+        func.vmap(lambda p: func.functional_call(models[0], p, (x,)))
+    given = (parameters, buffers) if buffers else (parameters,)
+    got = run(*given)
+    assert_close(got, arete.stack([m(x) for m in models]).detach(), name)
+    got.square().sum().backward()
+    for m, i in zip(models, range(3)):
+        m(x).square().sum().backward()
+        for k, p in m.named_parameters():
+            assert_close(parameters[k].grad[i], p.grad, k)
+
+
+def test_jacobians_take_as_many_calls_as_one_pass():
+    w = arete.randn(6, 6)
+    f = lambda x: arete.tanh(x @ w[:x.shape[0]])  # noqa: E731
+    for jacobian in (func.jacrev, func.jacfwd, lambda f: func.hessian(lambda x: f(x).square().sum())):
+        few, many = (calls_of(lambda n=n: jacobian(f)(arete.ones(n))) for n in (2, 6))
+        assert few == many
+    x = arete.randn(6)
+    assert_close(func.jacrev(f)(x), func.jacfwd(f)(x), "both ways")
+    assert_close(func.jacrev(f, chunk_size=4)(x), func.jacfwd(f)(x), "in chunks")
+    assert_close(func.vmap(func.jacrev(f))(x.expand(2, 6)), func.jacrev(f)(x).expand(2, 6, 6), "of a batch")
+    assert_close(func.jacrev(func.vmap(lambda a: a.sin() * a.sum()))(x.expand(2, 6))[1, :, 1],
+                 func.jacrev(lambda a: a.sin() * a.sum())(x), "through a batch")
+    y = arete.autograd.functional.hessian(lambda x: f(x).square().sum(), x, vectorize=True)
+    assert_close(y, func.hessian(lambda x: f(x).square().sum())(x), "vectorize")
+
+
+@both
+def test_what_cannot_be_looked_at(torch):
+    x = torch.ones(3, 2)
+    with pytest.raises(RuntimeError, match="It looks like you're calling .item\\(\\) on a Tensor"):
+        torch.vmap(lambda a: a.sum().item())(x)
+    with pytest.raises(RuntimeError, match="data-dependent control flow"):
+        torch.vmap(lambda a: a if a.sum() > 0 else -a)(x)
+    with pytest.raises(RuntimeError, match="vmap: "):
+        torch.vmap(lambda a: a.nonzero())(x)
+    with pytest.raises(ValueError, match="can not return a BatchedTensor when out_dim is None"):
+        torch.vmap(lambda a: a, out_dims=None)(x)
+    texts = []
+    torch.vmap(lambda a: (texts.append(repr(a)), a)[1])(x)
+    assert texts[0].startswith("BatchedTensor(")
+
+
+@both
+def test_writes(torch):
+    total, x = torch.zeros(2), torch.arange(6.0).reshape(3, 2)
+
+    def into_captured(a):
+        total.add_(a)
+        return a
+
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+        torch.vmap(into_captured)(x)
+    with pytest.raises(RuntimeError):
+        torch.vmap(lambda a: torch.add(a, a, out=total))(x)
+    assert not total.any()
+
+    def own(a):
+        made = torch.zeros_like(a)
+        made[0] = a[1]
+        made.mul_(2).add_(a)
+        b = a.new_zeros(3)
+        b[1:] = a
+        return made, b
+
+    made, b = torch.vmap(own)(x)
+    np.testing.assert_allclose(made.numpy(), [[2, 1], [8, 3], [14, 5]])
+    np.testing.assert_allclose(b.numpy(), [[0, 0, 1], [0, 2, 3], [0, 4, 5]])
+    y = x.clone()
+    torch.vmap(lambda a: a.mul_(2))(y)  # what is mapped over is written itself
+    assert torch.equal(y, 2 * x)
+
+
+@both
+@pytest.mark.parametrize("draw", ["rand", "dropout", "normal_", "bernoulli"])
+def test_randomness(torch, draw):
+    x = torch.full((64, 8), 0.5)
+    f = {"rand": lambda a: torch.rand(8) + 0 * a, "dropout": lambda a: torch.nn.functional.dropout(a, 0.5),
+         "normal_": lambda a: torch.zeros_like(a).normal_(), "bernoulli": lambda a: torch.bernoulli(a)}[draw]
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        torch.vmap(f)(x)
+    different = torch.vmap(f, randomness="different")(x)
+    assert different.shape == (64, 8) and not torch.equal(different[0], different[1]) and different.std(0).min() > 0.1
+    if draw in ("rand", "dropout"):  # torch draws the others for batched tensors with no randomness but "different"
+        same = torch.vmap(f, randomness="same")(x)
+        assert torch.equal(same[0], same[63]) and same[0].std() > 0.05
+
+
+@both
+def test_products_fold(torch):
+    vmap = importlib.import_module(f"{torch.__name__}.func").vmap
+    a, b, m = torch.randn(3, 4, 5), torch.randn(3, 5, 6), torch.randn(5, 6)
+    for x, y, dims in ((a, b, 0), (a, m, (0, None)), (m.mT.contiguous(), b.mT.contiguous().mT[:, :5], (None, 0)),
+                       (a[:, 0], b, 0), (a[:, 0], m, (0, None)), (a, b[:, :, 0], 0), (m.mT.contiguous(), b[:, :, 0], (None, 0))):
+        got = vmap(lambda x, y: x @ y, in_dims=dims)(x, y)
+        each = [(x if dims == (None, 0) else x[i]) @ (y if dims == (0, None) else y[i]) for i in range(3)]
+        np.testing.assert_allclose(got.numpy(), torch.stack(each).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_promotion_is_that_of_one_element():
+    numbers, row = arete.ones(3, dtype=arete.float64), arete.ones(2)
+    assert func.vmap(lambda a: a * row)(numbers).dtype == arete.float32
+    assert func.vmap(lambda a: a * 2.5)(arete.ones(3, dtype=arete.int64)).dtype == arete.float32
+    assert func.vmap(lambda a, b: a + b)(numbers, arete.ones(3)).dtype == arete.float64
+
+
+def test_custom_functions():
+    class Double(arete.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+
+    class Summed(Double):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            assert info.batch_size == 3 and in_dims == (0,)
+            return Summed.apply(x), 0
+
+    x = arete.arange(3.0)
+    assert arete.equal(func.vmap(Double.apply)(x), 2 * x)
+    assert arete.equal(func.vmap(func.grad(Double.apply))(x), arete.full((3,), 2.0))
+    with pytest.raises(NotImplementedError, match="static method vmap"):
+        func.vmap(Double.apply)(x.clone().requires_grad_())
+    leaf = x.clone().requires_grad_()
+    func.vmap(Summed.apply)(leaf).sum().backward()
+    assert arete.equal(leaf.grad, arete.full((3,), 2.0))
+
+
+def test_batched_tensors_do_not_leave():
+    kept = []
+    func.vmap(lambda a: (kept.append(a), a)[1])(arete.ones(3))
+    with pytest.raises(RuntimeError, match="outside|data-dependent"):
+        (kept[0] + 1).item()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert func.vmap(lambda a: a.sum(0))(arete.ones(0, 2)).shape == (0,)
