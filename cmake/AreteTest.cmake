@@ -28,8 +28,8 @@ if(ARETE_PRECOMPILE)
   target_precompile_headers(arete_test_headers PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
 endif()
 
-# Two test programs share the cores: waiting threads must sleep, not spin.
-set(ARETE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive "ARETE_PROGRAM=${PROJECT_BINARY_DIR}/bin/arete")
+# Two test programs share the cores: waiting threads must sleep, not spin. Loops of few elements have several threads all the same.
+set(ARETE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive ARETE_THREAD_WORK=16384 "ARETE_PROGRAM=${PROJECT_BINARY_DIR}/bin/arete")
 if(ARETE_SANITIZE MATCHES "thread")
   # libgomp inside oneDNN and OpenBLAS is not instrumented: with one thread it has nothing to report falsely.
   list(APPEND ARETE_TEST_ENVIRONMENT OMP_NUM_THREADS=1

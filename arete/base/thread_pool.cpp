@@ -278,8 +278,11 @@ bool in_parallel_region() noexcept {
 
 int64_t grain_for(double work) noexcept {
   static const double pays = [] {
+    if (const char* const work = std::getenv("ARETE_THREAD_WORK")) return std::max(1.0, std::atof(work));
     const char* const policy = std::getenv("OMP_WAIT_POLICY");
-    const bool asleep = !threads_are_openmp() || (policy && strcasecmp(policy, "passive") == 0);
+    const char* const rounds = std::getenv("GOMP_SPINCOUNT");
+    const bool asleep = !threads_are_openmp() || (policy && strcasecmp(policy, "passive") == 0) ||
+                        (rounds && rounds[0] == '0');
     return double(asleep ? 1 << 19 : 1 << 17);
   }();
   return std::max<int64_t>(1, int64_t(pays / std::max(work, 1.0)));

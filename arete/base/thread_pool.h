@@ -31,9 +31,10 @@ class SerialRegion {
 };
 
 /// The grain of a parallel_for over items that take as long as `work` additions of floats in the
-/// first cache, some 0.03 ns each. Threads that sleep between loops (OMP_WAIT_POLICY=passive, and
-/// all that are not OpenMP's) take 10 to 40 us to wake, which more work pays for than the 1 us of
-/// threads that wait in a loop.
+/// first cache, some 0.03 ns each: what wakes a thread must be worth it. Threads that sleep between
+/// loops at once (OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT=0, and all that are not OpenMP's) take 10
+/// to 40 us to wake, those that look for work first 1 us while they do. ARETE_THREAD_WORK in the
+/// environment gives the number of additions itself.
 int64_t grain_for(double work) noexcept;
 
 namespace detail {

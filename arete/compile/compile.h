@@ -72,8 +72,9 @@ struct Break {
 // numbers of its plans say so: the calls, kernels and bytes that were left out, against what the
 // calls cost that were put off, and those that had to be written down since they were new. The
 // function's calls are then made at once, as if it was not compiled, but for one in 65, which looks
-// whether that is so still. Clocks have no part in it: a program does the same each time. With
-// `fullgraph` and with less memory than plans want, and on other devices, all calls are put off.
+// whether that is so still. Clocks have no part in it: a program does the same each time. Without
+// `exact` (other bits), with `fullgraph`, with less memory than plans want, and on other devices
+// all calls are put off.
 
 /// Plans for a function's calls, and what is known about them. Thread-safe.
 class Program;

@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-thread_local std::shared_ptr<const std::string> current_label;
+thread_local constinit const CallLabel* innermost_label = nullptr;
 
 CallShape shape_of(const prim::View* v) {
   CallShape shape;
@@ -339,7 +339,7 @@ uint64_t GroupWatch::add(CallRecord r) {
   check_verdict(*this);
   r.group = id_;
   r.queued = steady_clock::now();
-  r.label = current_label;
+  r.label = CallLabel::current();
   FlightRecorder& all = FlightRecorder::of_process();
   const std::lock_guard lock(all.mutex);
   switch (r.kind) {
@@ -419,11 +419,14 @@ void GroupWatch::abort() noexcept {
 
 // ---- labels, records, places
 
-CallLabel::CallLabel(std::shared_ptr<const std::string> text) : outer_(std::move(current_label)) {
-  current_label = std::move(text);
+CallLabel::CallLabel(std::shared_ptr<const std::string> text)
+    : text_(std::move(text)), outer_(innermost_label) {
+  innermost_label = this;
 }
-const std::shared_ptr<const std::string>& CallLabel::current() { return current_label; }
-CallLabel::~CallLabel() { current_label = std::move(outer_); }
+std::shared_ptr<const std::string> CallLabel::current() {
+  return innermost_label ? innermost_label->text_ : nullptr;
+}
+CallLabel::~CallLabel() { innermost_label = outer_; }
 
 std::string flight_record(const RecordOptions& options) {
   return FlightRecorder::of_process().describe(options).dump(-1, ' ', false,

@@ -50,12 +50,13 @@ class CallLabel {
   explicit CallLabel(std::shared_ptr<const std::string> text);
   ~CallLabel();
   /// What they are for now; null: nobody says it.
-  static const std::shared_ptr<const std::string>& current();
+  static std::shared_ptr<const std::string> current();
   CallLabel(const CallLabel&) = delete;
   CallLabel& operator=(const CallLabel&) = delete;
 
  private:
-  std::shared_ptr<const std::string> outer_;
+  std::shared_ptr<const std::string> text_;
+  const CallLabel* outer_;
 };
 
 /// One group of this process, as those who watch it see it. Its functions may be called from any

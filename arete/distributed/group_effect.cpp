@@ -64,7 +64,7 @@ class GroupEffect final : public prim::Effect {
 
 std::shared_ptr<const prim::Effect> ProcessGroup::Effects::find(const prim::CollectiveArgs& args,
                                                                 bool beside) {
-  const auto& label = CallLabel::current();
+  const auto label = CallLabel::current();
   const std::lock_guard lock(mutex_);
   auto& effect = all_[{args.kind, args.root, args.reduce, beside, label ? *label : ""}];
   if (!effect) effect = std::make_shared<const GroupEffect>(shared_from_this(), args, beside);

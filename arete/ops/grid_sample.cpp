@@ -164,12 +164,17 @@ class PointRows {
       : sizes_{grid.size(0), points} {
     prim::View all = view_of(grid);
     const size_t last = size_t(grid.dim()) - 1;
+    int64_t step = 0;  // between points; of dimensions of one element strides say nothing
+    int64_t inner = 1;
     bool even = true;
-    for (size_t d = last - 1; d-- > 1;)
-      even &= grid.size(int64_t(d)) == 1 ||
-              all.strides[d] == all.strides[d + 1] * grid.size(int64_t(d) + 1);
-    if (!even) all = dense_.emplace(p, grid, grid.dtype()).view();
-    strides_ = {all.strides[0], all.strides[last - 1]};
+    for (size_t d = last; d-- > 1;) {
+      if (grid.size(int64_t(d)) == 1) continue;
+      if (inner == 1) step = all.strides[d];
+      even &= all.strides[d] == step * inner;
+      inner *= grid.size(int64_t(d));
+    }
+    if (!even) all = dense_.emplace(p, grid, grid.dtype()).view(), step = all.strides[last] * grid.size(-1);
+    strides_ = {all.strides[0], step};
     for (int64_t k = grid.size(-1); k-- > 0;) {
       prim::View& v = views_.emplace_back(all);
       v.data += k * all.strides[last] * int64_t(size_of(all.dtype));

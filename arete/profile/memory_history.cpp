@@ -40,7 +40,8 @@ int64_t now_us() {
 
 uint64_t thread_number() {
   static std::atomic<uint64_t> next{1};
-  thread_local const uint64_t mine = next.fetch_add(1, std::memory_order_relaxed);
+  thread_local constinit uint64_t mine = 0;
+  if (mine == 0) mine = next.fetch_add(1, std::memory_order_relaxed);
   return mine;
 }
 

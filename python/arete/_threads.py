@@ -7,7 +7,8 @@ _SPIN = "GOMP_SPINCOUNT"
 _is_said = bool({_SPIN, "OMP_WAIT_POLICY"} & _os.environ.keys())
 if not _is_said:
     _os.environ[_SPIN] = "1000"
-from . import _C  # noqa: E402, F401
-
-if not _is_said:
-    del _os.environ[_SPIN]  # programs that are started from here have their own say
+try:
+    from . import _C  # noqa: F401
+finally:
+    if not _is_said:
+        del _os.environ[_SPIN]  # programs that are started from here have their own say

@@ -209,7 +209,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         outputs, out_form = _tensors_of(result, "jvp")
         keep = wanted and (any(t.requires_grad for t in directions) or _depend_on_others(outputs, variables))
         units = [_C._share(zeros_like(_C._detach_inside(o))).requires_grad_() for o in outputs]
-        products = _gradients(outputs, variables, units, True)
+        products = [p.to_dense() if p.is_sparse else p for p in _gradients(outputs, variables, units, True)]
         for p, t in zip(products, directions):
             if p.shape != t.shape:
                 raise RuntimeError(f"jvp(f, primals, tangents): Expected primals and tangents to have the same shapes, got {p.shape} and "

@@ -127,6 +127,11 @@ std::vector<Tensor> call_with_tensors(PyObject* f, const std::vector<Tensor>& te
 /// The level that Python entered on this thread.
 thread_local std::unique_ptr<autograd::DualLevel> dual_level;
 thread_local std::vector<std::unique_ptr<VmapLevel>> vmap_levels;
+
+VmapLevel& innermost_level() {
+  if (vmap_levels.empty()) throw AutogradError("vmap", "there is no level of vmap");
+  return *vmap_levels.back();
+}
 /// Suspends it while a custom function runs.
 thread_local std::unique_ptr<autograd::WithoutTangents> without_tangents;
 
@@ -253,13 +258,13 @@ void bind_autograd(nb::module_& m) {
     vmap_levels.push_back(std::make_unique<VmapLevel>(batch, r));
   });
   m.def("_exit_vmap", [] {
-    if (vmap_levels.empty()) throw AutogradError("vmap", "there is no level of vmap");
+    innermost_level();
     vmap_levels.pop_back();
   });
   // The size of the innermost batch and what it does with random numbers.
   m.def("_vmap_level", [] {
     static constexpr const char* kNames[] = {"error", "different", "same"};
-    const VmapLevel& l = *vmap_levels.back();
+    const VmapLevel& l = innermost_level();
     return nb::make_tuple(l.batch(), kNames[int(l.randomness())]);
   });
   m.def("_in_vmap", [] { return !vmap_levels.empty(); });
@@ -268,13 +273,13 @@ void bind_autograd(nb::module_& m) {
   m.def("_detach_inside",
         [](const Tensor& t) { return is_batched(t) ? Tensor(t.impl()->alias()) : t.detach(); });
   m.def("_is_batched", [](const Tensor& t) { return is_batched(t); });
-  m.def("_batch", [](const Tensor& t, int64_t dim) { return vmap_levels.back()->enter(t, dim); });
-  m.def("_unbatch", [](const Tensor& t, int64_t dim) { return vmap_levels.back()->leave(t, dim); });
+  m.def("_batch", [](const Tensor& t, int64_t dim) { return innermost_level().enter(t, dim); });
+  m.def("_unbatch", [](const Tensor& t, int64_t dim) { return innermost_level().leave(t, dim); });
   m.def("_share",
-        [](const Tensor& t) { return vmap_levels.empty() ? t : vmap_levels.back()->share(t); });
+        [](const Tensor& t) { return vmap_levels.empty() ? t : innermost_level().share(t); });
   // What all elements share of it, or None.
   m.def("_shared", [](const Tensor& t) {
-    return tensor_or_none(vmap_levels.back()->shared(t).value_or(Tensor()));
+    return tensor_or_none(innermost_level().shared(t).value_or(Tensor()));
   });
 
   nb::class_<FunctionContext>(m, "_FunctionContext")

@@ -111,6 +111,8 @@ with open(log, "w") as file:
             pass
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+        while torch._C._in_vmap():
+            torch._C._exit_vmap()
         torch._C._set_grad_enabled(True)
         torch._C._set_inference_mode(False)
         torch._C._set_anomaly(False)

@@ -74,3 +74,27 @@ def test_images_of_one_pixel(padding_mode, device):
                         sampled(torch, image, grid, "cpu", "float64", **options),
                         strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("sizes", [(2, 1, 5), (2, 3, 5), (1, 5), (3, 1), (3, 1, 1), (1, 1, 5)])
+@pytest.mark.parametrize("way", ["narrowed", "transposed"])
+def test_grids_as_parts_of_others_are_what_their_copies_are(sizes, way, device):
+    """Strides of dimensions of one element say nothing about where the points lie."""
+    d = len(sizes)
+    generator = arete.Generator().manual_seed(4)
+    if way == "narrowed":
+        grid = (arete.rand((2, *sizes[:-1], sizes[-1] + 4, d), generator=generator, dtype=arete.float64) * 2 - 1).to(device)
+        grid = grid.narrow(-2, 0, sizes[-1])
+    else:
+        grid = (arete.rand((2, *reversed(sizes), d), generator=generator, dtype=arete.float64) * 2 - 1).to(device)
+        grid = grid.permute(0, *range(d, 0, -1), d + 1)
+    image = arete.rand((2, 3, *range(4, 4 + d)), generator=generator, dtype=arete.float64).to(device)
+    results = []
+    for g in (grid, grid.contiguous()):
+        x, g = image.clone().requires_grad_(), g.detach().requires_grad_()
+        y = arete.nn.functional.grid_sample(x, g, align_corners=False)
+        y.square().sum().backward()
+        results.append((y.detach().cpu().numpy(), x.grad.cpu().numpy(), g.grad.cpu().numpy()))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)

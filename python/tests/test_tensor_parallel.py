@@ -151,7 +151,7 @@ for p in both(3):
                 t = distribute_tensor(values(4, 3, 5), mesh, p)
                 assert close(t.amin(dim).full_tensor(), values(4, 3, 5).amin(dim))
     for f in (lambda x: x.softmax(1), lambda x: arete.log_softmax(x, -1), lambda x: F.layer_norm(x, (5,)), lambda x: x.var(0),
-              lambda x: x[1:3, 0], lambda x: x.mT, lambda x: x.T, lambda x: arete.cat([x, x * 2], 1), lambda x: x.cumsum(0),
+              lambda x: x[1:3, 0], lambda x: x.mT, lambda x: x.permute(2, 1, 0), lambda x: arete.cat([x, x * 2], 1), lambda x: x.cumsum(0),
               lambda x: x.permute(2, 0, 1), lambda x: x.unsqueeze(1), lambda x: arete.where(x > 0, x, -x), lambda x: x.clamp(-0.5, 0.5),
               lambda x: x.norm(), lambda x: x.max(), lambda x: arete.stack([x, x]), lambda x: arete.einsum("abc,abd->acd", x, x),
               lambda x: x.sort(1)[0], lambda x: x.std(),

@@ -413,7 +413,7 @@ TEST(AddRows, InRuns) {
 
 // GPUs cut long runs where there are few, and leave them to a warp where there are many.
 TEST(AddRows, ManyLongRunsAreSummedAsFewAre) {
-  constexpr int64_t kRows = 10000, kRun = 300, kSome = 500, kSources = 64;
+  constexpr int64_t kRows = 20000, kRun = 300, kSome = 500, kSources = 64;
   std::mt19937_64 rng(8);
   GuardedBuffer src(kFloat32, Shape{kSources, 1}), source(kInt64, Shape{kRows * kRun});
   src.fill([&](IntList) { return double(rng() % 100000) / 77777; });

@@ -11,10 +11,8 @@ namespace arete::cpu {
 void CpuBackend::attention(const prim::AttentionArgs& a) {
   const int64_t heads = a.k.sizes[0] * a.k.sizes[1], of_head = a.q.sizes[2] * a.k.sizes[2];
   const int64_t threads = in_parallel_region() ? 1 : num_threads();
-  // Little to do for several threads.
-  constexpr int64_t kLeastWork = 1 << 17;
   const int64_t work = a.q.sizes[0] * a.q.sizes[1] * of_head * (a.q.sizes[3] + a.v.sizes[3]);
-  if (threads == 1 || of_head == 0 || work < kLeastWork) return Primitives::attention(a);
+  if (threads == 1 || of_head == 0 || work < grain_for(1)) return Primitives::attention(a);
   // Bands are small: threads that change hands within them, the libraries' and ours, take longer
   // than they help. So each head, or all where heads add to one mask, is one thread's.
   if (!prim::has_independent_heads(a)) {

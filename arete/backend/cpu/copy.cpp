@@ -52,7 +52,7 @@ template <class R>
 void widen_to_complex(const View& out, const View& in, DType part) {
   const Code& code = code_for(*expr::conversion(in.dtype, part), CodeKey{});
   const int64_t block = std::min<int64_t>(code.block, 512), n = out.numel();
-  parallel_for(0, (n + block - 1) / block, 64, [&](int64_t first, int64_t last) {
+  parallel_for(0, (n + block - 1) / block, grain_for(4 * double(block)), [&](int64_t first, int64_t last) {
     ArenaScope arena;
     Frame frame(code, {}, arena.take(code.register_bytes));
     std::byte* const buffer = arena.take(size_t(block) * sizeof(R));

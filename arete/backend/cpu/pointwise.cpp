@@ -174,7 +174,8 @@ void CpuBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
     }
   }
   const int64_t each = std::max<int64_t>(1, total / std::max<int64_t>(1, args.n_tensors));
-  parallel_for(0, int64_t(small.size()), std::max<int64_t>(1, 16384 / each),
+  const double cost = code_for(*args.program, CodeKey{}).cost;
+  parallel_for(0, int64_t(small.size()), grain_for((2 + cost) * double(each)),
                [&](int64_t first, int64_t last) {
                  for (int64_t k = first; k < last; ++k) pointwise(tensor(small[size_t(k)]));
                });
@@ -207,12 +208,14 @@ void CpuBackend::fill(const prim::FillArgs& args) {
   bool one_byte = true;
   for (size_t k = 1; k < size; ++k) one_byte &= pattern[k] == pattern[0];
 
-  if (!out.is_contiguous()) {
+  // Dense memory is one run, whatever its dimensions' order.
+  const LoopNest nest = LoopNest::plan(out.sizes, {&out, 1});
+  if (nest.rank != 1 || (numel > 1 && nest.operands[0].strides[0] != int64_t(size))) {
     const Shape same(out.sizes.size(), 0);
     return copy({out, View(pattern, out.dtype, out.sizes, same)});
   }
   parallel_for(0, numel, grain_for(double(size)), [&](int64_t first, int64_t last) {
-    std::byte* const to = out.data + first * int64_t(size);
+    std::byte* const to = nest.operands[0].data + first * int64_t(size);
     if (one_byte)
       std::memset(to, int(pattern[0]), size_t(last - first) * size);
     else

@@ -229,7 +229,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check, IndexCheck& from
     });
     return;
   }
-  const int64_t row_grain = n * width < 65536 ? rows : std::max<int64_t>(1, rows / 16);
+  const int64_t row_grain = n * width < grain_for(2) ? rows : std::max<int64_t>(1, rows / 16);
   parallel_for(0, rows, row_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t k = check.resolve(index[i]);

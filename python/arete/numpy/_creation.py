@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 import math as _math
+import operator as _operator
 
 from .. import _C, _operators as _t
 from ._array import (
@@ -271,7 +272,7 @@ def eye(N, M=None, k=0, dtype=float, order="C", *, device=None):
     """Ones on a diagonal, zeros elsewhere."""
     rows, columns = sizes_of(N)[0], sizes_of(N if M is None else M)[0]
     i = _t.arange(rows, device=_place(device)).unsqueeze(1)
-    k = _b.max(-rows, _b.min(k, columns))  # of any size
+    k = _b.max(-rows, _b.min(_operator.index(k), columns))  # of any size
     return wrap(ordered((_t.arange(columns, device=_place(device)) - i == k).to(native(FLOAT64 if dtype is None else dtype)), order))
 
 
