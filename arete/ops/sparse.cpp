@@ -83,8 +83,13 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   const SparseParts &x = parts_of(a), &y = parts_of(b);
   // Unlike ones meet where a program gave a gradient itself.
   if (x.indices.size(0) != y.indices.size(0)) return dense_of(a) + dense_of(b);
-  return sparse_tensor({cat({x.indices, y.indices}, 1), cat({x.values, y.values}), false},
-                       a.sizes());
+  Tensor sum =
+      sparse_tensor({cat({x.indices, y.indices}, 1), cat({x.values, y.values}), false}, a.sizes());
+  // Sums of many passes take no more memory than each place once. How many places there are has to
+  // be looked at, which nothing can while calls are recorded or put off.
+  if (modes().word & (Modes::kCapture | Modes::kPutOff)) return sum;
+  const IntList places = a.sizes().first(size_t(x.indices.size(0)));
+  return x.indices.size(1) + y.indices.size(1) > numel_of(places) ? coalesce(sum) : sum;
 }
 
 Tensor rows_gradient(const Tensor& index, const Tensor& values, int64_t rows, int64_t padding) {

@@ -136,9 +136,11 @@ void zero_grad(std::span<const Tensor> params, bool set_to_none) {
     if (set_to_none) {
       p.set_grad(Tensor());
     } else if (const SparseParts* const parts = sparse_parts(grad)) {
-      p.set_grad(sparse_tensor(
-          {parts->indices.narrow(1, 0, 0), parts->values.detach().narrow(0, 0, 0), true},
-          grad.sizes()));
+      const Tensor &where = parts->indices, &values = parts->values;
+      Shape none(values.sizes());
+      none[0] = 0;
+      replace_parts(
+          grad, {zeros({where.size(0), 0}, where.options()), zeros(none, values.options()), true});
     } else if (!grad.layout().is_dense()) {  // elements may share memory
       p.set_grad(zeros_like(grad));
     } else {

@@ -44,21 +44,23 @@ void SGD::update_sparse(size_t gi, size_t pi, const Tensor& gradient) {
   const double lr = group.lr(), mu = group.get("momentum");
   Tensor step = gradient;
   if (mu != 0) {
+    const double fresh = 1 - group.get("dampening");
+    Tensor old = state(gi, pi, kBuffer);
+    if (old.defined() && !is_sparse(old)) {  // of dense gradients before: it stays dense
+      old.mul_(mu);
+      ops::add_at_places(old, gradient, ops::elements_of(gradient), fresh);
+      Tensor p = group.params[pi];
+      if (group.flag("nesterov")) ops::add_at_places(p, gradient, ops::elements_of(gradient), -lr);
+      p.add_(old, group.flag("nesterov") ? -lr * mu : -lr);
+      return;
+    }
     step = ops::coalesce(gradient);
-    const Tensor old = state(gi, pi, kBuffer);
-    ARETE_CHECK(!old.defined() || is_sparse(old),
-                NotImplementedError("SGD",
-                                    "a parameter with momentum had dense gradients before, "
-                                    "and has a sparse one now"));
     const auto times = [](const Tensor& t, double factor) {
       return ops::with_values(t, ops::elements_of(t).mul(factor));
     };
     // The first buffer is the gradient; the gradient may be written to later.
     Tensor buffer = times(step, 1);
-    if (old.defined()) {
-      const double fresh = 1 - group.get("dampening");
-      buffer = ops::coalesce(ops::sum_of(times(old, mu), times(step, fresh)));
-    }
+    if (old.defined()) buffer = ops::coalesce(ops::sum_of(times(old, mu), times(step, fresh)));
     renew_state(gi, pi, kBuffer, buffer);
     step = group.flag("nesterov") ? ops::sum_of(step, times(buffer, mu)) : buffer;
   }

@@ -236,11 +236,50 @@ def test_accumulation(torch):
 
 
 @both
+def test_many_passes(torch):
+    layer, index = table(torch), torch.arange(100) % ROWS
+    for _ in range(40):
+        layer(index).sum().backward()
+    assert layer.weight.grad.is_sparse and layer.weight.grad._nnz() <= ROWS * WIDTH
+    assert torch.equal(layer.weight.grad.to_dense(), 40 * torch.ones(ROWS, WIDTH) * torch.bincount(index)[:, None])
+
+
+@both
+@pytest.mark.parametrize("options", [{"momentum": 0.9}, {"momentum": 0.5, "dampening": 0.25}])
+def test_sparse_after_dense(torch, options):
+    """The buffer of momentum is dense once a gradient was: rows without gradient go on, too."""
+    weights = [torch.nn.Parameter(torch.arange(12.0).view(4, 3)) for _ in range(2)]
+    optimizers = [torch.optim.SGD([w], lr=0.1, **options) for w in weights]
+    index = torch.tensor([1, 3, 1])
+    for step in range(4):
+        for w, o, sparse in zip(weights, optimizers, (step % 2 == 1, False)):
+            o.zero_grad()
+            torch.nn.functional.embedding(index, w, sparse=sparse).square().sum().backward()
+            assert w.grad.is_sparse == sparse
+            o.step()
+        assert torch.allclose(*weights, rtol=1e-6)
+    assert optimizers[0].state[weights[0]]["momentum_buffer"].layout == torch.strided
+
+
+def test_sparse_after_dense_with_nesterov():  # which PyTorch refuses
+    weights = [arete.nn.Parameter(arete.arange(12.0).view(4, 3)) for _ in range(2)]
+    optimizers = [arete.optim.SGD([w], lr=0.1, momentum=0.9, nesterov=True) for w in weights]
+    for step in range(4):
+        for w, o, sparse in zip(weights, optimizers, (step % 2 == 1, False)):
+            o.zero_grad()
+            arete.nn.functional.embedding(arete.tensor([1, 3, 1]), w, sparse=sparse).square().sum().backward()
+            o.step()
+        assert arete.allclose(*weights, rtol=1e-6)
+
+
+@both
 def test_zero_grad(torch):
     layer = table(torch)
     for zero in (layer.zero_grad, torch.optim.SGD(layer.parameters(), lr=0.1).zero_grad):
         layer(torch.tensor([1, 2])).sum().backward()
+        grad = layer.weight.grad
         zero(set_to_none=False)
+        assert grad._nnz() == 0
         assert layer.weight.grad.is_sparse and layer.weight.grad._nnz() == 0 and layer.weight.grad.shape == (ROWS, WIDTH)
         layer(torch.tensor([3])).sum().backward()
         assert torch.equal(layer.weight.grad.to_dense().sum(1).nonzero()[:, 0], torch.tensor([3]))

@@ -56,6 +56,39 @@ TEST(SparseGradient, AddsToWhatIsThere) {
   expect_values(table.weight.grad(), {3, 9, 3, 3});
 }
 
+TEST(SparseGradient, SumsOfManyPassesDoNotGrow) {
+  nn::Embedding table(6, 1, {.sparse = true});
+  for (int pass = 1; pass <= 40; ++pass) {
+    table(index_of({1, 3, 1, 5})).sum().backward();
+    const SparseParts* const parts = sparse_parts(table.weight.grad());
+    ASSERT_TRUE(parts);
+    ASSERT_LE(parts->indices.size(1), 6) << pass;
+    ASSERT_EQ(parts->values.size(0), parts->indices.size(1)) << pass;
+  }
+  expect_values(ops::dense_of(table.weight.grad()), {0, 80, 0, 40, 0, 40});
+  // Of two sparse dimensions there are as many places as their product.
+  const auto x = [](bool more) {
+    return sparse_tensor({tensor(std::vector<int64_t>{0, 1, 1, 0, 1, 1}).view({2, 3}),
+                          tensor({1.0f, 2.0f, 3.0f}).view({3, 1}), !more},
+                         {2, 2, 1});
+  };
+  const Tensor sum = ops::sum_of(x(true), x(true));
+  expect_values(sparse_parts(sum)->indices, {0, 1, 0, 1});
+  expect_values(sparse_parts(sum)->values, {2, 10});
+}
+
+TEST(SparseGradient, ZerosLetGoOfTheMemoryOfAllWhoHoldThem) {
+  nn::Embedding table(6, 2, {.sparse = true});
+  table(index_of({1, 3})).sum().backward();
+  const Tensor held = table.weight.grad();
+  optim::SGD({table.weight}, {}).zero_grad(false);
+  EXPECT_EQ(table.weight.grad().impl(), held.impl());
+  const SparseParts& parts = *sparse_parts(held);
+  EXPECT_EQ(parts.indices.size(1), 0);
+  EXPECT_EQ(Shape(parts.values.sizes()), (Shape{0, 2}));
+  EXPECT_EQ(parts.indices.storage()->bytes() + parts.values.storage()->bytes(), 0u);
+}
+
 TEST(SparseGradient, StepsTouchTheirRows) {
   const auto run = [](auto make) {
     nn::Embedding table(4, 1, {.sparse = true});
