@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "arete/base/error.h"
+#include "arete/core/device_copy.h"
 #include "arete/core/memory_events.h"
 #include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"
@@ -232,8 +233,10 @@ void Storage::wait_for_copies(bool readers_too) const {
   };
   const bool all_done =
       std::all_of(copies.begin(), copies.end(), [](const auto& c) { return c->is_done(); });
-  // They stay in the list if this throws. Of host memory: which GPU it is, nobody has to know.
-  if (!all_done) note_host_wait("the first look at a non_blocking copy", kCUDA);
+  // They stay in the list if this throws.
+  for (const auto& c : copies)
+    if (const auto* const d = dynamic_cast<const DeviceCopy*>(c.get()); d && !d->is_done())
+      note_host_wait("the first look at a non_blocking copy", d->device());
   try {
     std::optional<tracing::HostScope> traced;
     if (!all_done && tracing::listener())

@@ -41,6 +41,34 @@ def start(seconds=60, backend="gloo"):
 
 
 @needs_gloo
+@pytest.mark.parametrize("gpus", [False, True])
+def test_waits_for_other_threads_and_streams_are_none_of_the_host_for_gpus(tmp_path, gpus):
+    """cuda.set_sync_debug_mode("error") lets host tensors wait for Gloo, and streams for calls of tensors of GPUs."""
+    body = f"""
+start(backend="cpu:gloo,cuda:nccl" if {gpus} else "gloo")
+if {gpus}:
+    arete.cuda.set_device(rank)
+x, y = arete.ones(4, device="cuda" if {gpus} else "cpu"), arete.ones(3)
+dist.all_reduce(x)
+arete.cuda.set_sync_debug_mode("error")
+if rank == 1:
+    time.sleep(0.7)
+for t in (x, y):
+    dist.all_reduce(t, async_op=True)
+begun = time.monotonic()
+twice = x * 2
+print(y.tolist())
+assert rank == 1 or time.monotonic() - begun > 0.4
+arete.cuda.set_sync_debug_mode("default")
+print(twice.tolist())
+dist.destroy_process_group()
+"""
+    environment = {**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin() if gpus else "/nowhere"}
+    for out, code in run_ranks(tmp_path, 2, body, env=environment):
+        assert code == 0 and out == "[2.0, 2.0, 2.0]\n[8.0, 8.0, 8.0, 8.0]\n", out
+
+
+@needs_gloo
 def test_all_functions_agree_with_torch(tmp_path):
     torch.ones(1)  # skips where PyTorch is not installed
     size, results = 3, {}

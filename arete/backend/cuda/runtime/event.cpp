@@ -24,6 +24,8 @@ bool RecordedEvent::is_done() const noexcept {
   }
 }
 
+Device RecordedEvent::device() const noexcept { return {DeviceType::cuda, device_.ordinal()}; }
+
 void RecordedEvent::wait() {
   device_.make_current();
   ARETE_CU(cuEventSynchronize, event_);

@@ -5,14 +5,14 @@
 
 #include <memory>
 
-#include "arete/core/storage.h"
+#include "arete/core/device_copy.h"
 
 namespace arete::cuda {
 
 class DeviceContext;
 
 /// The end of a stream as it was when this was made.
-class RecordedEvent final : public PendingCopy {
+class RecordedEvent final : public DeviceCopy {
  public:
   RecordedEvent(DeviceContext& device, CUstream stream);
   ~RecordedEvent() override;
@@ -22,6 +22,7 @@ class RecordedEvent final : public PendingCopy {
   bool is_done() const noexcept override;
   void wait() override;
   const void* queue() const noexcept override { return stream_; }
+  Device device() const noexcept override;
   CUevent handle() const { return event_; }
 
  private:
