@@ -533,6 +533,17 @@ def test_quantiles_of_infinities_are_numpys():
                 assert numpy.array_equal(mine, theirs, equal_nan=True), (values, method, q)
 
 
+@pytest.mark.filterwarnings("error")
+def test_fits_warn_of_nothing():
+    x = np.arange(5.0)
+    for y, expected in ((2 * x + 1, [2, 1]), (np.stack([2 * x + 1, 3 - x], 1), [[2, -1], [1, 3]])):
+        assert np.allclose(np.polyfit(x, y, 1), np.array(expected), atol=1e-9)
+        c, covariance = np.polyfit(x, y, 1, w=x + 1, cov="unscaled")
+        assert np.allclose(c, np.array(expected), atol=1e-9) and covariance.shape == (2, 2)
+    for rowvar in (True, False):
+        assert np.cov(x, rowvar=rowvar).item() == 2.5 and np.ma.cov(x, rowvar=rowvar).item() == 2.5
+
+
 def test_polynomials():
     p, q = np.poly1d([1, 2, 3]), numpy.poly1d([1, 2, 3])
     assert str(p) == str(q) and p(2) == 11 and (p * p).coeffs.tolist() == (q * q).coeffs.tolist() and p.deriv().coeffs.tolist() == [2, 2]

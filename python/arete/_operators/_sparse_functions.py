@@ -344,7 +344,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
         return _sparse_product(x, y)
     if is_sparse(x):
         return _product(x, y[:, None])[:, 0] if y.dim() == 1 else _product(x, y)
-    return matmul(transpose(as_coo(y), 0, 1), x.T).T
+    turned = transpose(as_coo(y), 0, 1)
+    return matmul(turned, x) if x.dim() == 1 else matmul(turned, x.T).T
 
 
 FUNCTIONS["__rmatmul__"] = lambda x, y: matmul(y, x)

@@ -182,7 +182,7 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
         right = v * (weights.unsqueeze(1) if v.dim() == 2 else weights)
     scale = (left * left).sum(0).sqrt()
     c, rest, rank, s = linalg.lstsq(result(left / scale), result(right), rcond)
-    c = (c._tensor.T / scale).T
+    c = c._tensor / (scale.unsqueeze(1) if v.dim() == 2 else scale)
     if rank != order and not full:
         _warnings.warn("Polyfit may be poorly conditioned", RankWarning, stacklevel=2)
     if full:
