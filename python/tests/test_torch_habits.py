@@ -31,6 +31,9 @@ def test_probabilities(torch):
                 torch.empty(2).bernoulli_(p)
     assert torch.bernoulli(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
     assert torch.bernoulli(torch.empty(0)).tolist() == []
+    if torch is arete:  # what compiled functions put off is not waited for
+        for p, expected in ((0.0, 0), (1.0, 1)):
+            assert arete.compile(lambda x, p=p: torch.bernoulli(x * p), fullgraph=True)(torch.ones(3)).tolist() == [expected] * 3
 
 
 WARNINGS = {
@@ -146,6 +149,14 @@ def test_opcheck(torch):
             (*tests, "test_aot_dispatch_dynamic"), "SUCCESS")
         with pytest.raises(ValueError, match="test_utils are some of"):
             library.opcheck(good, (x,), test_utils="test_everything")
+
+
+@pytest.mark.filterwarnings("error", "ignore:Sparse")
+def test_vectors_times_sparse_matrices_warn_of_nothing():
+    x, m = arete.arange(3.0), arete.arange(6.0).view(3, 2)
+    assert arete.equal(x @ m.to_sparse(), x @ m)
+    assert arete.equal(arete.nn.functional.linear(x, m.t().to_sparse()), x @ m)
+    assert arete.equal(x[None] @ m.to_sparse(), x[None] @ m)
 
 
 # ---- where the host waits for GPUs
