@@ -537,6 +537,75 @@ def parts(rank, size):
 
 
 @program
+def own_parameters(rank, size):
+    """Parameters made of DTensors, computed with by themselves: losses, gradients by backward() and grad(), of second order, hooks, steps
+    by hand and by optimizers."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    m = dist.init_device_mesh("cpu", (size,))
+    full = torch.arange(4.0 * size).reshape(2 * size, 2) / 4 + 1
+
+    def spread(x, *places):
+        return distribute_tensor(x, m, places)
+
+    def make(place=Shard(0)):
+        return nn.Parameter(spread(full, place))
+
+    losses = [
+        lambda p: p.sum(), lambda p: (p * 2).mean(), lambda p: p.norm(), lambda p: (p * p).sum(), lambda p: p.pow(2).mean(), lambda p: p.max(),
+        lambda p: (1 - p).square().sum(), lambda p: (p.T @ p).sum(), lambda p: p.mT.square().sum(), lambda p: p[1].sum(), lambda p: p.exp().sum(),
+        lambda p: torch.cat([p, p]).square().sum(), lambda p: p.view(-1).square().sum(), lambda p: p.softmax(1)[0, 0],
+        lambda p: F.relu(p).sum(), lambda p: p.double().sum(), lambda p: p.clone().square().sum(), lambda p: torch.linalg.vector_norm(p),
+        lambda p: F.linear(spread(torch.ones(3, 2), Replicate()), p).square().sum(),
+        lambda p: F.layer_norm(spread(torch.ones(3, 2).cumsum(0), Replicate()) @ p.t(), (2 * size,)).square().sum()]
+    out = []
+    for place in (Shard(0), Replicate()):
+        for loss in losses:
+            p = make(place)
+            value = loss(p)
+            value.backward()
+            out += [value.detach().full_tensor(), p.grad.full_tensor()]
+        p = make(place)
+        given, = torch.autograd.grad(p.square().sum(), p)
+        of_parts, = torch.autograd.grad(p.to_local().square().sum(), p)
+        out += [type(given).__name__, str(given.placements), given.full_tensor(), str(of_parts.placements)]
+        y = p * 2
+        of_y, = torch.autograd.grad(y.square().sum(), y)
+        of_vector, = torch.autograd.grad(p * 3, p, spread(full.sin(), place))
+        out += [of_y.full_tensor(), of_vector.full_tensor()]
+        first, = torch.autograd.grad(p.norm() * 2, p, create_graph=True)
+        (first * spread(full.sin(), place)).sum().square().backward()
+        out += [first.detach().full_tensor(), p.grad.full_tensor()]
+        p, q = make(place), nn.Parameter(spread(torch.ones(3, 2), Replicate()))
+        first, = torch.autograd.grad((q @ p.t()).square().sum(), q, create_graph=True)
+        first.square().sum().backward()
+        out += [first.detach().full_tensor(), p.grad.full_tensor(), q.grad.full_tensor()]
+    p, seen = make(), []
+    p.register_hook(lambda g: (seen.append(g.full_tensor()), g * 2)[1])
+    p.square().sum().backward()
+    with torch.no_grad():
+        p -= 0.1 * p.grad
+        p.add_(p.grad, alpha=-0.1).mul_(0.5)
+    out += [seen, p.detach().full_tensor(), p.requires_grad, p.is_leaf, list(p.shape), p.dim(), p.numel()]
+    with torch.no_grad():
+        p.copy_(spread(full * 3, Shard(1)))
+    out += [str(p.placements), p.detach().full_tensor()]
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        p = make()
+        optimizer = kind([p], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            p.square().sum().backward()
+            nn.utils.clip_grad_norm_([p], 1.0)
+            optimizer.step()
+        out.append(p.detach().full_tensor())
+    try:
+        (make() * 2).backward()
+    except RuntimeError as e:
+        out.append("scalar outputs" in str(e))
+    return out
+
+
+@program
 def points(rank, size):
     """Messages in a ring: isend/irecv, batch_isend_irecv, send to the next, recv from anyone."""
     left, right = (rank - 1) % size, (rank + 1) % size

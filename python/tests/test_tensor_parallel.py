@@ -1,4 +1,5 @@
 """Tensors and layers spread over processes: one process' results."""
+import fake_gpus
 import pytest
 from test_distributed import needs_gloo
 from test_sharding import run
@@ -423,3 +424,65 @@ def test_layers_that_draw_or_are_recurrent():
                     kind(4, 5)(dist.tensor.distribute_tensor(arete.randn(3, 4), mesh))
     finally:
         dist.destroy_process_group()
+
+
+@needs_gloo
+def test_parameters_made_of_spread_tensors(tmp_path):
+    """Beside rank_programs.own_parameters, which PyTorch runs, too: what it refuses, or leaves as it was."""
+    run(tmp_path, 2, """
+from arete.distributed.fsdp import fully_shard
+from arete.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
+mesh = dist.init_device_mesh("cpu", (2,))
+full = arange(8).reshape(4, 2)
+def make(*places):
+    return nn.Parameter(distribute_tensor(full, mesh, places or [Shard(0)]))
+p = make()
+p.data = distribute_tensor(full * 2, mesh, [Shard(1)])
+assert p.placements == (Shard(1),) and p.is_leaf and arete.equal(p.detach().full_tensor(), full * 2)
+p.square().sum().backward()
+assert p.grad.placements == (Shard(1),) and arete.equal(p.grad.full_tensor(), full * 4)
+raises(RuntimeError, "not of a plain tensor", lambda: setattr(p, "data", full))
+p = make()
+p.grad = distribute_tensor(full, mesh, [Shard(1)])
+assert p.grad.placements == (Shard(0),) and arete.equal(p.grad.full_tensor(), full)
+for place in (Shard(0), Replicate()):
+    layer = nn.Linear(2, 4, bias=False)
+    layer.weight = make(place)
+    y = layer(full)  # a plain tensor is the same in all processes
+    assert arete.equal(y.full_tensor(), full @ full.T)
+    y.sum().backward()
+    assert arete.equal(layer.weight.grad.full_tensor(), full.sum(0).expand(4, 2)), layer.weight.grad
+    layer.double()
+    assert layer.weight.dtype == arete.float64 and layer.weight.placements == (place,) and layer.weight.sum().full_tensor() == full.sum()
+    layer.load_state_dict({"weight": full.double() * 3})
+    assert layer.weight.sum().full_tensor() == full.sum() * 3 and layer.weight.placements == (place,)
+layer = nn.Linear(2, 4, bias=False)
+layer.weight = make()
+raises(NotImplementedError, "weight was made of a DTensor that is in parts", lambda: fully_shard(layer, mesh=mesh))
+sharded = fully_shard(nn.Linear(2, 4), mesh=mesh)
+raises(ValueError, "placed as", lambda: setattr(sharded.weight, "data", distribute_tensor(full, mesh, [Replicate()])))
+raises(NotImplementedError, "is_grads_batched", lambda: arete.autograd.grad(p.sum(), p, full, is_grads_batched=True))
+p = make()
+raises(RuntimeError, "scalar outputs", lambda: (p * 2)[:2].backward())
+meshes = []
+distribute_module(nn.Sequential(nn.Linear(2, 2)), None, lambda name, module, mesh: meshes.append(mesh), lambda *a: meshes.append(a[2]) or a[1],
+                  lambda *a: meshes.append(a[2]) or a[1])(full)
+assert len(meshes) == 4 and all(m is meshes[0] for m in meshes)
+distribute_module(nn.ReLU(), None, None, lambda module, inputs, mesh: meshes.append(mesh))(full)
+assert meshes[-1].size() == 2
+""")
+
+
+def test_a_module_is_distributed_over_a_mesh_of_its_own_device():
+    fake_gpus.run("""
+import arete
+import arete.distributed as dist
+from arete import nn
+dist.init_process_group("fake", rank=0, world_size=1)
+meshes = []
+with arete.device("cuda"):
+    net = nn.Sequential(nn.Linear(2, 2))
+dist.tensor.distribute_module(net, None, lambda name, module, mesh: meshes.append(mesh))
+assert [m.device_type for m in meshes] == ["cuda", "cuda"], meshes
+assert all(p.device_mesh is meshes[0] for p in net.parameters())
+""")

@@ -35,6 +35,22 @@ def _gradients(outputs, given):
     return filled
 
 
+def _own_parts(outputs, given):
+    """For DTensors what this process has of them, and of the gradients given."""
+    if not any(hasattr(t, "_spec") for t in outputs):
+        return outputs, given
+    given = [None] * len(outputs) if given is None else _tensors(given)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    pairs = [t._of_pass(g) if hasattr(t, "_spec") else (t, g) for t, g in zip(outputs, given)]
+    return [t for t, _ in pairs], [g for _, g in pairs]
+
+
+def _leaf(x):
+    """Of a DTensor the tensor that gets its gradient."""
+    return getattr(x, "_local_tensor", x)
+
+
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
     """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone, leaves or not).
 
@@ -48,10 +64,10 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     Traceback (most recent call last):
     RuntimeError: grad can be implicitly created only for scalar outputs
     """
-    tensors = _tensors(tensors)
+    tensors, grad_tensors = _own_parts(_tensors(tensors), grad_tensors)
     gradients = _gradients(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    only = [] if inputs is None else _tensors(inputs)
+    only = [] if inputs is None else [_leaf(x) for x in _tensors(inputs)]
     if inputs is not None and not only:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     _C._backward(tensors, gradients, keep, create_graph, only)
@@ -82,7 +98,12 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     if not only_inputs:
         warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
                       "parts of the graph, please use torch.autograd.backward.", FutureWarning, stacklevel=2)
-    outputs, inputs = _tensors(outputs), _tensors(inputs)
+    given = _tensors(inputs)
+    spread = [hasattr(x, "_spec") for x in given]
+    outputs, inputs = _tensors(outputs), [_leaf(x) for x in given]
+    if is_grads_batched and (any(spread) or any(hasattr(t, "_spec") for t in outputs)):
+        raise NotImplementedError("grad: is_grads_batched of tensors that are spread over processes is not supported")
+    outputs, grad_outputs = _own_parts(outputs, grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     if is_grads_batched:
@@ -91,7 +112,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
     if materialize_grads:
         result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
-    return tuple(result)
+    return tuple(x._of_gradient(g) if shared else g for g, x, shared in zip(result, given, spread))
 
 
 def _batch_of_gradients(outputs, inputs, given, keep, create_graph, unused):

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 from ... import _C
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .. import distributed_c10d as c10d
-from ..tensor._dtensor import DTensor, Spec, mark, own_values, spread_states
+from ..tensor._dtensor import DTensor, Spec, asks, mark, own_values, spread_states
 from ..tensor.placement_types import Replicate, Shard
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
@@ -91,6 +91,9 @@ class _State:
                 for name, p in inner._parameters.items():
                     if p is None or id(p) in ignored or _is_sharded(p):
                         continue
+                    if asks(p) and any(place.is_shard() for place in p.placements):
+                        raise NotImplementedError(f"fully_shard: parameter {prefix + name} was made of a DTensor that is in parts, of which "
+                                                  "the module would compute; parallelize_module() spreads modules that are sharded, too")
                     if id(p) not in found:
                         found[id(p)] = (p, [])
                         names.append(prefix + name)

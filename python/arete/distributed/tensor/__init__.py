@@ -31,14 +31,15 @@ def distribute_module(module: Any, device_mesh: Optional[DeviceMesh] = None, par
     ((Shard(dim=0),), (Replicate(),))
     >>> dist.destroy_process_group()
     """
+    if device_mesh is None:  # one for all: of the device that the module is on
+        device_mesh = _mesh(None, next((t.device for t in (*module.parameters(), *module.buffers())), _C.device("cpu")))
     for name, inner in module.named_modules():
         if partition_fn is not None:
-            partition_fn(name, inner, _mesh(device_mesh, _C.device("cpu")))
+            partition_fn(name, inner, device_mesh)
         for own in (inner._parameters, inner._buffers):
             for key, value in own.items():
                 if value is not None and not isinstance(value, DTensor):
-                    mesh = device_mesh = _mesh(device_mesh, value.device)
-                    made = distribute_tensor(value, mesh, None)
+                    made = distribute_tensor(value, device_mesh, None)
                     own[key] = Parameter(made, value.requires_grad) if own is inner._parameters else made
         spread_states(inner)
     if input_fn is not None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
 from ..._grad_mode import no_grad
-from ...autograd import Function
+from ...autograd import Function, backward
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -47,8 +47,8 @@ class Spec:
         return spread_over(x, self.mesh)
 
     def mark(self, parameter: Any) -> None:
-        """Makes a parameter that is such a part a DTensor."""
-        mark(parameter, self)
+        """Makes a parameter that is such a part a DTensor, for operators, too."""
+        mark(parameter, self, asks=True)
 
 
 def _normal(mesh: DeviceMesh, placements: Optional[Sequence[Placement]], dims: int) -> tuple:
@@ -94,7 +94,8 @@ def _gather(local: Any, group: Any, dim: int, whole: int) -> Any:
 
 def own_values(parameter: Any) -> Any:
     """What this process has of a parameter, without history: its part, or all of it while a module runs that gathered it."""
-    return _Tensor.detach(parameter)
+    with _C.DisableTorchFunctionSubclass():
+        return _Tensor.detach(parameter)
 
 
 class _Face:
@@ -110,7 +111,10 @@ class _Face:
         local = self.__dict__.get("_local_tensor")
         if local is not None:
             return local
-        return _operators.view_as(self, self) if self.requires_grad and _C.is_grad_enabled() else own_values(self)
+        if not (self.requires_grad and _C.is_grad_enabled()):
+            return own_values(self)
+        with _C.DisableTorchFunctionSubclass():
+            return _operators.view_as(self, self)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
         """All of it, in each process; all call this."""
@@ -135,6 +139,26 @@ class _Face:
                            Spec(self._spec.mesh, places, self._spec.shape))
         return DTensor._of(_placed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
 
+    def _of_pass(self, gradient: Any) -> tuple:
+        """What a pass backward begins with in this process: its part, of sums all terms, and that of the gradient."""
+        places = tuple(p if isinstance(p, Shard) else Replicate() for p in self._spec.placements)
+        if gradient is None and self.numel() != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if isinstance(gradient, DTensor):
+            gradient = gradient.redistribute(placements=places).to_local()
+        elif gradient is not None:
+            gradient = distribute_tensor(gradient, self._spec.mesh, places).to_local()
+        return self.redistribute(placements=places).to_local(), gradient
+
+    def _of_gradient(self, g: Any) -> Any:
+        """The gradient of this process' part, which says where the others are."""
+        if g is None or isinstance(g, DTensor) or tuple(g.shape) != tuple(self._spec.offsets()[0]):
+            return g  # of all of it, while a pass backward is under way
+        spec = self._spec
+        if any(isinstance(p, Partial) for p in spec.placements):  # each term has that of the sum
+            spec = Spec(spec.mesh, tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements), spec.shape)
+        return DTensor._of(g, spec)
+
     @property
     def device_mesh(self) -> DeviceMesh:
         return self._spec.mesh
@@ -157,6 +181,14 @@ class _Face:
 
     def __len__(self) -> int:
         return self._spec.shape[0]
+
+    @property
+    def T(self) -> "DTensor":  # noqa: N802
+        return self.transpose(0, 1) if self.dim() == 2 else self.permute(*reversed(range(self.dim())))
+
+    @property
+    def mT(self) -> "DTensor":  # noqa: N802
+        return self.transpose(-2, -1)
 
     def __repr__(self) -> str:
         return f"DTensor(local_tensor={self.to_local()}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
@@ -231,22 +263,9 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     def requires_grad(self, value: bool) -> None:
         _Tensor.requires_grad.__set__(self, value)
 
-    @property
-    def T(self) -> "DTensor":  # noqa: N802
-        return self.transpose(0, 1) if self.dim() == 2 else self.permute(*reversed(range(self.dim())))
-
-    @property
-    def mT(self) -> "DTensor":  # noqa: N802
-        return self.transpose(-2, -1)
-
     def backward(self, gradient: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Of a number that all processes have, or the sum of terms that each has; `gradient` is placed as this is."""
-        places = tuple(p if isinstance(p, Shard) else Replicate() for p in self._spec.placements)
-        if isinstance(gradient, DTensor):
-            gradient = gradient.redistribute(placements=places).to_local()
-        elif gradient is not None:
-            gradient = distribute_tensor(gradient, self._spec.mesh, places).to_local()
-        self.redistribute(placements=places).to_local().backward(gradient, retain_graph, create_graph, inputs)
+        backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __deepcopy__(self, memo: dict) -> "DTensor":
         return DTensor(self.to_local().clone(), self._spec)
@@ -296,9 +315,9 @@ def _with_history(a: Any) -> Any:
 _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
                     "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr",
                     # What optimizers do.
-                    "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "zeros_like", "ones_like", "empty_like"))
+                    "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "erfinv_", "zeros_like", "ones_like", "empty_like"))
 # Of these what is done to terms is not done to their sum.
-_OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ ones_like".split())
+_OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ erfinv_ ones_like".split())
 _SHAPES = frozenset(("flatten", "reshape", "view"))
 _FACTS = frozenset(("dim", "is_floating_point", "is_complex", "__hash__", "untyped_storage"))
 
@@ -366,9 +385,21 @@ class _OfAllParts(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> tuple:
+        return (_OfAllTerms.apply(g, ctx.groups) if g.requires_grad and _C.is_grad_enabled() else _OfAllTerms.forward(None, g, ctx.groups)), None
+
+
+class _OfAllTerms(Function):
+    """The sum of what the processes have; the gradient is the same for each term."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Any, groups: list) -> Any:
         g = g.contiguous().clone()
-        for group in ctx.groups:
+        for group in groups:
             c10d.all_reduce(g, group=group)
+        return g
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
         return g, None
 
 
@@ -499,7 +530,7 @@ class _Redistribute(Function):
     def backward(ctx: Any, g: Any) -> tuple:
         spec = ctx.spec
         back = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
-        return _redistributed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
+        return _placed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
 
 
 def _placed(local: Any, spec: Spec, places: tuple) -> Any:
@@ -541,18 +572,61 @@ def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, pla
 _marked: dict[type, type] = {}
 
 
-def mark(parameter: Any, spec: Spec) -> None:
-    """Makes a parameter of which this process has a part a DTensor, too. Operators see the part, as before."""
+def mark(parameter: Any, spec: Spec, asks: bool = False) -> None:
+    """Makes a parameter of which this process has a part a DTensor, too. With `asks` operators take it for one; else they see the part,
+    or what a module gathered before it computes."""
     kind = type(parameter)
-    if not issubclass(kind, _Face):
-        if kind not in _marked:
-            _marked[kind] = type(kind.__name__, (_Face, kind), {
-                **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "detach": _detach, "data": property(_detach, _set_data),
-                "__deepcopy__": _not_copied,
-                "__reduce_ex__": DTensor.__reduce_ex__,
-                "__module__": kind.__module__})
-        parameter.__class__ = _marked[kind]
+    kind = getattr(kind, "_unmarked", kind)
+    if (kind, asks) not in _marked:
+        asking = {"__torch_function__": classmethod(_ask), "register_hook": _register_hook}
+        _marked[kind, asks] = type(kind.__name__, (_Face, kind), {
+            **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "detach": _detach, "data": property(_detach, _set_data),
+            "__deepcopy__": _not_copied,
+            "__reduce_ex__": DTensor.__reduce_ex__,
+            "__module__": kind.__module__, "_unmarked": kind, **(asking if asks else {})})
+    parameter.__class__ = _marked[kind, asks]
     parameter._spec = spec
+
+
+def asks(parameter: Any) -> bool:
+    """Whether operators take it for a DTensor."""
+    return isinstance(parameter, DTensor) and type(parameter).__torch_function__ is not _C._disabled_torch_function_impl
+
+
+# What is of a parameter as an object, not of its values.
+_OF_OBJECTS = _FACTS | frozenset(("__get__", "__set__", "requires_grad_", "retain_grad", "register_post_accumulate_grad_hook", "get_device",
+                                  "is_pinned", "is_shared", "is_inference", "ndimension"))
+
+
+_WRITES = {"__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_"}
+
+
+def _ask(cls: type, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Operators on a parameter are those on DTensors, and it may be written to."""
+    name = getattr(func, "__name__", "")
+    if name in _WRITES and isinstance(args[0], cls):
+        return getattr(args[0], _WRITES[name])(*args[1:])
+    if name not in _OF_OBJECTS or not isinstance(args[0], cls):
+        return DTensor.__torch_function__(func, types, args, kwargs)
+    with _C.DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+    if isinstance(result, _Tensor) and result is not args[0]:
+        raise NotImplementedError("there is no such attribute of a parameter that is spread over processes; take to_local() or full_tensor()")
+    return result
+
+
+def _register_hook(self: Any, hook: Callable) -> Any:
+    def of_whole(g: Any) -> Any:
+        new = hook(self._of_gradient(g))
+        return _part_placed_as(self._spec, new) if isinstance(new, DTensor) else new
+
+    with _C.DisableTorchFunctionSubclass():
+        return _Tensor.register_hook(self, of_whole)
+
+
+def _part_placed_as(spec: Spec, x: DTensor) -> Any:
+    """This process' part of a DTensor that is to lie as another does."""
+    return (x if x._spec.placements == spec.placements else x.redistribute(placements=spec.placements)).to_local()
 
 
 def _drawn(name: str) -> Callable:
@@ -564,7 +638,8 @@ def _drawn(name: str) -> Callable:
         sizes, starts = self._spec.offsets()
         local = own_values(self)
         if tuple(local.shape) == tuple(self.shape) or local.is_meta or (self.requires_grad and _C.is_grad_enabled()):
-            return own(self, *args, **kwargs)
+            with _C.DisableTorchFunctionSubclass():
+                return own(self, *args, **kwargs)
         whole = getattr(_operators.empty(tuple(self.shape), dtype=local.dtype, device=local.device), name)(*args, **kwargs)
         for d, (n, first) in enumerate(zip(sizes, starts)):
             whole = whole.narrow(d, first, n)
@@ -580,27 +655,26 @@ _DRAWN = {name: _drawn(name) for name in ("uniform_", "normal_", "log_normal_", 
 
 
 def _copy(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-    """A whole source gives this process' part."""
-    if isinstance(source, _Tensor) and not isinstance(source, DTensor) and tuple(source.shape) == tuple(self.shape):
+    """A whole source gives this process' part, and one that lies otherwise is placed as this is."""
+    if isinstance(source, DTensor):
+        source = source.to_local() if source._spec == self._spec else source.full_tensor()
+    if isinstance(source, _Tensor) and tuple(source.shape) == tuple(self.shape):
         if tuple(own_values(self).shape) != tuple(source.shape):
             for d, (n, first) in enumerate(zip(*self._spec.offsets())):
                 source = source.narrow(d, first, n)
-    return _Tensor.copy_(self, source, *args, **kwargs)
+    with _C.DisableTorchFunctionSubclass():
+        return _Tensor.copy_(self, source, *args, **kwargs)
 
 
 _own_grad = _Tensor.grad
 
 
 def _grad(self: Any) -> Any:
-    """The gradient of this process' part, which says where the others are."""
-    g = _own_grad.__get__(self)
-    if g is None or isinstance(g, DTensor) or tuple(g.shape) != tuple(self._spec.offsets()[0]):
-        return g  # of all of it, while a pass backward is under way
-    return DTensor(g, self._spec)
+    return self._of_gradient(_own_grad.__get__(self))
 
 
 def _set_grad(self: Any, value: Any) -> None:
-    _own_grad.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
+    _own_grad.__set__(self, _part_placed_as(self._spec, value) if isinstance(value, DTensor) else value)
 
 
 def _detach(self: Any) -> Any:
@@ -613,6 +687,14 @@ _own_data = _Tensor.data
 
 
 def _set_data(self: Any, value: Any) -> None:
+    """Of a parameter that operators take for a DTensor another one, whose placements it has then."""
+    if asks(self):
+        if not isinstance(value, DTensor):
+            raise RuntimeError("set_data: a parameter that is a DTensor gets the data of one, not of a plain tensor: distribute_tensor() it")
+        self._spec = value._spec
+    elif isinstance(value, DTensor) and value._spec != self._spec:
+        raise ValueError(f"set_data: the parameter is placed as {self._spec.placements} of {tuple(self.shape)}, the value as "
+                         f"{value.placements} of {tuple(value.shape)}; redistribute() it")
     _own_data.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
 
 
@@ -664,7 +746,7 @@ def _take_parts(module: Any, state_dict: dict, prefix: str, metadata: dict, *res
                 value = value.narrow(d, first, n)
         if metadata.get("assign_to_params_buffers"):
             q = type(p)(own_values(value), p.requires_grad)
-            mark(q, p._spec)
+            mark(q, p._spec, asks(p))
             state_dict[prefix + name] = q
             continue
         with no_grad():
