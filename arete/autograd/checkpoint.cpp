@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::autograd {
 
@@ -140,7 +141,9 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
 }  // namespace
 
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
-  if (!is_grad_enabled()) return f.first(inputs);
+  // Under vmap what lies around its levels has edges that no node here could have, so that the
+  // function keeps its graph.
+  if (!is_grad_enabled() || VmapLevel::innermost()) return f.first(inputs);
   std::vector<Tensor> outputs, held;
   bool any_input = false;
   {

@@ -5,6 +5,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete::autograd {
 
@@ -65,10 +66,26 @@ class CustomNode final : public Node {
 
 namespace {
 
+// The node would have edges to tensors of the innermost level alone.
+void check_no_outer_history(const FunctionDef& f, const std::vector<Tensor>& inputs) {
+  const uint64_t level =
+      modes().grad_enabled && ops::vmaps::may_be() ? ops::vmaps::level_of(inputs) : 0;
+  if (!level) return;
+  for (const Tensor& t : inputs)
+    ARETE_CHECK(!t.defined() ||
+                    (!has_outer_history(t) &&
+                     (!t.requires_grad() || ops::vmaps::is_recorded_at(level, {&t, 1}))),
+                AutogradError(f.name, f.name +
+                                          ": a custom function under vmap has no gradient for "
+                                          "tensors that are differentiated around it")
+                    .hint("detach() them, or write the function with operators"));
+}
+
 std::vector<Tensor> run(const FunctionDef& f, const std::vector<Tensor>& inputs) {
   bool record = false;
   if (modes().grad_enabled)
     for (const Tensor& t : inputs) record = record || (t.defined() && t.requires_grad());
+  if (!f.keeps_outer_history) check_no_outer_history(f, inputs);
   IntrusivePtr<CustomNode> node(new CustomNode(f, inputs));
   std::vector<Tensor> results;
   {

@@ -43,6 +43,9 @@ struct FunctionDef {
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> backward;
   /// Whether backward gets zeros for gradients that did not arrive, instead of undefined tensors.
   bool materialize_grads = true;
+  /// Whether forward, of tensors under vmap, keeps the history around its levels itself. Without
+  /// it such tensors are refused where they have one: AutogradError.
+  bool keeps_outer_history = false;
 };
 
 /// Calls `f` on `inputs` and records it as one function.

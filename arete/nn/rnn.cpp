@@ -9,6 +9,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::nn {
 
@@ -59,7 +60,9 @@ Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x
   }
   const RecurrentPrecision precision(x);
   const bool packed = !batch_sizes.empty();
-  if (!packed && can_run_at_once(w, x, state)) return run_at_once(kind, w, x, reverse, state);
+  // Under vmap operators, which each have a rule.
+  if (!packed && !VmapLevel::innermost() && can_run_at_once(w, x, state))
+    return run_at_once(kind, w, x, reverse, state);
   // The inputs' share of all steps is one product.
   const Tensor gates = linear(x, w.ih, w.bias_ih);
   const std::vector<Tensor> from_input = packed ? gates.split(batch_sizes) : gates.unbind(0);

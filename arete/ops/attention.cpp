@@ -15,6 +15,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 
@@ -207,7 +208,7 @@ bool is_own_size(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   const int64_t smallest = q.dtype() == kFloat32 ? 8 : 1;  // as has_own_kernel() of the backend
   return q.size(-1) >= smallest && q.size(-1) <= kLargest && v.size(-1) <= kLargest &&
          q.numel() != 0 && k.numel() != 0 && v.numel() != 0 &&
-         !(mask.defined() && mask.requires_grad() && is_grad_enabled());
+         !(mask.defined() && will_record(mask));
 }
 
 // Whether to compute in bands. A few scores are cheaper to keep for the backward pass than to

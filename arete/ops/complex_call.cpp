@@ -112,7 +112,7 @@ bool acts_on_parts(const Call& call, DType promoted) {
   for (size_t i = 0; i < (adds ? 2 : 1); ++i) {
     if (call[i].kind() != Arg::Kind::tensor) return false;
     const Tensor& t = call[i].tensor();
-    if (t.dtype() != promoted || is_host_number(t) || (t.requires_grad() && modes().grad_enabled))
+    if (t.dtype() != promoted || is_host_number(t) || will_record(t))
       return false;
   }
   return !adds || !call[2].scalar().is_complex();
@@ -181,7 +181,7 @@ Results call_complex(const Call& call, DType promoted) {
       // There are no complex numbers of half precision.
       tensor(is_reduced_float(t.dtype()) ? t.to(kFloat32) : t);
       number(0);
-    } else if (t.requires_grad() && modes().grad_enabled) {
+    } else if (will_record(t)) {
       const Results both = parts_of(t);
       tensor(both[0]);
       tensor(both[1]);

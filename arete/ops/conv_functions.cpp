@@ -9,6 +9,7 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/over.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -399,7 +400,7 @@ const OpRecord& conv_tbc_op =
           // On GPUs products, as precise as those are, not as convolutions are; on a CPU where
           // there will be gradients, which take twice as long as convolutions with many taps.
           const bool one_dtype = w.dtype() == x.dtype() && bias.dtype() == x.dtype();
-          const bool recorded = is_grad_enabled() && (x.requires_grad() || w.requires_grad());
+          const bool recorded = will_record(x) || will_record(w);
           if ((x.device().is_cuda() || recorded) && one_dtype &&
               (x.dtype() == kFloat32 || x.dtype() == kFloat64))
             return {tap_products(x, w, bias, c.integer(3))};

@@ -11,6 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/softmax.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -173,7 +174,7 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
     check_weight(op, x, weight);
     check_weight_dtype(op, wide(x), wide(weight));
   }
-  if (smoothing == 0 && !(weight.defined() && weight.requires_grad()))
+  if (smoothing == 0 && !(weight.defined() && will_record(weight)))
     return softmax_nll(x, target, weight, ignore, reduction);
   if (smoothing > 0 && x.numel() > 0)
     return smoothed_cross_entropy(op, wide(x), target, wide(weight), ignore, reduction, smoothing);

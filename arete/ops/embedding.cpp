@@ -13,6 +13,7 @@
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sparse.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
@@ -670,7 +671,7 @@ Tensor bag_embeddings(const Call& c) {
       !is_complex(weight.dtype()) && (!c.has(8) || c.tensor(8).dtype() == weight.dtype());
   if (mode == "max" && bags > 0)
     return bag_maxima(weight, index, in_bags.begins, bags, padding,
-                      modes().grad_enabled && weight.requires_grad())[0];
+                      will_record(weight))[0];
   if (mode != "max" && !c.boolean(5) && bags > 0 && routed)
     return call(embedding_bag_rows_op,
                 {weight, index, in_bags.begins, c.has(8) ? c.tensor(8).flatten() : Tensor(), bags,

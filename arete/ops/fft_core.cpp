@@ -11,6 +11,7 @@
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -131,7 +132,7 @@ const OpRecord& fourier_op =
                                                  " real numbers, as precise as the input")
                             .got(describe(window)));
             // Its gradient would need the input: callers multiply by such a window themselves.
-            ARETE_ASSERT(!modes().grad_enabled || !window.requires_grad());
+            ARETE_ASSERT(!will_record(window));
           }
           std::optional<Shape> strides;
           if (x.device().is_cuda())
@@ -190,7 +191,7 @@ Tensor fourier_transform(const Tensor& x, FourierKind kind, IntList dims, IntLis
   if (kind == FourierKind::to_half) sizes.back() = sizes.back() / 2 + 1;
   const bool after = to_reals(kind) || (kind == FourierKind::complex && !forward);
   if (window.defined()) {
-    const bool fits = !window.requires_grad() && window.dtype() == real_of(x.dtype()) &&
+    const bool fits = !will_record(window) && window.dtype() == real_of(x.dtype()) &&
                       window.device() == x.device();
     if (!fits && !after)
       return fourier_transform(x.mul(window), kind, dims, points, forward, scale, {});

@@ -15,6 +15,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pointwise_call.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::ops {
 
@@ -179,7 +180,7 @@ void scatter_elements(const Tensor& all, std::span<const size_t> where, std::spa
 // Whether a reduction of this tensor can share a launch with those of others.
 bool can_share(const Tensor& t) {
   return !must_be_single() && t.numel() > 0 && is_floating(t.dtype()) && !t.is_meta() &&
-         !(modes().grad_enabled && t.requires_grad());
+         !will_record(t);
 }
 
 // Reduces each tensor to a number: those that can share launches (if any may) by `together`, which
@@ -263,7 +264,7 @@ void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, boo
   check_lengths(name, self.size(), src.size());
   check_tensors(name, src);
   const auto records = [&](size_t i) {
-    return is_grad_enabled() && (self[i].requires_grad() || src[i].requires_grad());
+    return will_record(self[i]) || will_record(src[i]);
   };
   Items items;
   items.reserve(self.size());
@@ -293,7 +294,7 @@ void foreach_zero(Tensors self) {
   std::map<DType, expr::ProgramPtr> programs;
   bool together = !must_be_single();
   for (const Tensor& t : self) {
-    const bool record = is_grad_enabled() && t.requires_grad();
+    const bool record = will_record(t);
     check_in_place(t, name, record);
     together = together && !record && !is_complex(t.dtype());
     if (!together) continue;

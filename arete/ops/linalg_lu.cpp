@@ -12,6 +12,7 @@
 #include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -341,7 +342,7 @@ Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, con
   check_square("torch.linalg.lu_solve", lu, "A");
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);
-  const bool recorded = modes().grad_enabled && (lu.requires_grad() || b.requires_grad());
+  const bool recorded = will_record(lu) || will_record(b);
   if (!recorded && lu.device() == pivots.device() && pivots.dtype() == kInt32 &&
       std::ranges::equal(pivots.sizes(), lu.sizes().first(size_t(lu.dim() - 1))) &&
       lu.size(-1) == b.size(left ? -2 : -1)) {

@@ -5,6 +5,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -113,7 +114,7 @@ Results first_columns(const Call& c) {
                                       "input.shape[-1]")
                   .got(describe(a)));
   check_reflectors(name, a, tau);
-  const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
+  const bool recorded = will_record(a) || will_record(tau);
   if (!recorded && a.numel() > 0 && tau.numel() > 0 && same_batch(a, tau))
     return {call(reflector_columns_op, {a, tau})};
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
@@ -153,7 +154,7 @@ const OpRecord& ormqr_op =
               ValueError(c.name(), std::string("torch.ormqr: other.shape[") + (left ? "-2" : "-1") +
                                        "] must be equal to input.shape[-2]")
                   .got(describe(a) + ", " + describe(other)));
-          const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
+          const bool recorded = will_record(a) || will_record(tau);
           const int64_t m = a.size(-2);
           if (!recorded && a.size(-1) >= m && tau.size(-1) == m && a.numel() > 0 &&
               same_batch(a, tau)) {

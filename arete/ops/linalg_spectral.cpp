@@ -9,6 +9,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -120,7 +121,7 @@ const OpRecord& svd_parts_op =
 
 Tensor values_of_svd(const Tensor& a) {
   // Their gradient needs the vectors.
-  const bool with_vectors = a.requires_grad() && is_grad_enabled();
+  const bool with_vectors = will_record(a);
   return call_all(svd_parts_op, {a, false, with_vectors})[1];
 }
 
@@ -238,7 +239,7 @@ const OpRecord& linalg_eigvalsh_op =
         .doc("Eigenvalues of symmetric matrices, smallest first.")
         .compose([](const Call& c) -> Results {
           const Tensor& a = c.tensor(0);
-          const bool with_vectors = a.requires_grad() && is_grad_enabled();
+          const bool with_vectors = will_record(a);
           return {call_all(eigh_parts_op, {a, c[1].string(), with_vectors})[0]};
         })
         .dtypes(kFactorizableTypes);
@@ -323,7 +324,7 @@ const OpRecord& linalg_eigvals_op =
         .compose([](const Call& c) -> Results {
           // Their gradient needs the vectors.
           const Tensor& a = c.tensor(0);
-          const bool with_vectors = a.requires_grad() && is_grad_enabled();
+          const bool with_vectors = will_record(a);
           return {with_vectors ? call_all(linalg_eig_op, {a})[0] : call(eigenvalues_op, {a})};
         })
         .dtypes(kFactorizableTypes);

@@ -6,6 +6,7 @@
 #include "arete/ops/complex.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/matmul_internal.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -160,8 +161,7 @@ const OpRecord& bilinear_op =
             const Tensor left = arete::mm(a.narrow(0, from, count), matrix);
             return arete::bmm(left.view({count, out, m}), b.narrow(0, from, count));
           };
-          const bool recorded = modes().grad_enabled &&
-                                (x1.requires_grad() || x2.requires_grad() || w.requires_grad());
+          const bool recorded = will_record(x1) || will_record(x2) || will_record(w);
           const int64_t most = x1.device().is_cpu() ? 1 << 17 : 1 << 22;  // elements
           const int64_t step = std::max<int64_t>(1, most / std::max<int64_t>(1, out * m));
           Tensor y;

@@ -1,8 +1,8 @@
 // Results in the memory of an operand that is needed no more.
 #pragma once
 
-#include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/vmap.h"
 
 namespace arete::ops {
 
@@ -10,9 +10,9 @@ namespace arete::ops {
 /// dtype and sizes: in used's memory if nobody else holds it and no history is recorded. Formulas
 /// that hand their temporaries on so hold one less at a time.
 inline Tensor call_over(Tensor used, const OpRecord& op, std::initializer_list<Arg> rest = {}) {
-  bool recorded = used.requires_grad();
-  for (const Arg& a : rest) recorded |= a.kind() == Arg::Kind::tensor && a.tensor().requires_grad();
-  const bool free = !(recorded && modes().grad_enabled) && used.impl()->use_count() == 1 &&
+  bool recorded = will_record(used);
+  for (const Arg& a : rest) recorded |= a.kind() == Arg::Kind::tensor && will_record(a.tensor());
+  const bool free = !recorded && used.impl()->use_count() == 1 &&
                     used.storage()->use_count() == 1 && used.layout().is_dense();
   std::vector<Arg> args{used};
   args.insert(args.end(), rest.begin(), rest.end());

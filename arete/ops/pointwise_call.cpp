@@ -135,7 +135,7 @@ void take_host_numbers(const Call& call, Resolved& r, uint64_t& key, uint32_t& n
   for (int i = 0; i < r.def->n_inputs; ++i) {
     const Arg& a = call[i];
     const bool tensor = a.kind() == Arg::Kind::tensor, host = tensor && is_host_number(a.tensor());
-    if (host && a.tensor().requires_grad() && modes().grad_enabled) {
+    if (host && (will_record(a.tensor()) || is_batched(a.tensor()))) {
       r.inputs.push_back(a.tensor().to(device));
     } else if (tensor && !host) {
       r.inputs.push_back(a.tensor());
@@ -311,30 +311,48 @@ void execute(const expr::Program& program, std::span<const Tensor> inputs,
       .pointwise({&program, {in.data(), in.size()}, {out.data(), out.size()}, params});
 }
 
+namespace {
+
+bool has_differentiable_output(const Application& a) {
+  return std::ranges::any_of(a.program->outputs(),
+                             [](const auto& o) { return is_differentiable(o.dtype); });
+}
+
+void set_histories(const IntrusivePtr<ProgramNode>& node, Results& outputs) {
+  node->save_outputs({outputs.data(), outputs.size()});
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (is_differentiable(outputs[i].dtype())) set_history(outputs[i], node, uint32_t(i));
+}
+
+// apply() of batched tensors, by itself: it would slow down the others.
+[[gnu::cold, gnu::noinline]] void apply_batched(const Application& a, uint64_t level,
+                                                Results& outputs) {
+  modes().current_op = a.name;
+  const Shape space = broadcast_all(a.inputs, a.name);
+  device_of(a.inputs, a.name);
+  IntrusivePtr<ProgramNode> node;
+  if (has_differentiable_output(a) && a.needs_history() && vmaps::is_recorded_at(level, a.inputs))
+    node = IntrusivePtr<ProgramNode>(new ProgramNode(a, space));
+  outputs = vmaps::run_program(a, level);
+  if (node) set_histories(node, outputs);
+}
+
+}  // namespace
+
 void apply(const Application& a, Results& outputs) {
+  if (vmaps::may_be()) [[unlikely]]
+    if (const uint64_t level = vmaps::level_of(a.inputs)) return apply_batched(a, level, outputs);
   modes().current_op = a.name;
   const Shape space = broadcast_all(a.inputs, a.name);
   const Device device = device_of(a.inputs, a.name);
   IntrusivePtr<ProgramNode> node;
-  bool differentiable = false;
-  for (const auto& o : a.program->outputs())
-    differentiable = differentiable || is_differentiable(o.dtype);
-  const uint64_t level = vmaps::may_be() ? vmaps::level_of(a.inputs) : 0;
-  if (differentiable && a.needs_history() && vmaps::is_recorded_at(level, a.inputs))
+  if (has_differentiable_output(a) && a.needs_history())
     node = IntrusivePtr<ProgramNode>(new ProgramNode(a, space));
-  if (level) [[unlikely]] {
-    outputs = vmaps::run_program(a, level);
-  } else {
-    if (outputs.empty())
-      for (const auto& o : a.program->outputs())
-        outputs.push_back(allocate_like(a.inputs, space, o.dtype, device));
-    execute(*a.program, a.inputs, {outputs.data(), outputs.size()}, a.params);
-  }
-  if (node) {
-    node->save_outputs({outputs.data(), outputs.size()});
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (is_differentiable(outputs[i].dtype())) set_history(outputs[i], node, uint32_t(i));
-  }
+  if (outputs.empty())
+    for (const auto& o : a.program->outputs())
+      outputs.push_back(allocate_like(a.inputs, space, o.dtype, device));
+  execute(*a.program, a.inputs, {outputs.data(), outputs.size()}, a.params);
+  if (node) set_histories(node, outputs);
 }
 
 std::shared_ptr<PointwiseDef::Cache> make_pointwise_cache() {

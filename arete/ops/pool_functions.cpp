@@ -7,6 +7,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/pool_internal.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -47,7 +48,7 @@ constexpr Surface surface_of(int spatial) {
 
 // Of `x`, argument 0 as a batch.
 Results max_of(const Call& c, const Tensor& x, const PoolParams& p, bool indices) {
-  if (!indices && !(modes().grad_enabled && x.requires_grad()))
+  if (!indices && !will_record(x))
     return {unbatched_like(max_pool_values(x, p), c.tensor(0))};
   auto [values, places] = max_pool(x, p);
   Results out{unbatched_like(values, c.tensor(0))};

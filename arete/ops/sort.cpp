@@ -94,7 +94,7 @@ const OpRecord& msort_op =
         .doc("Sorted values along the first dimension.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
-          if (modes().grad_enabled && (x.requires_grad() || has_outer_history(x)))
+          if (will_record(x))
             return {call_all(sort_op, {x, 0, false, true})[0]};
           return {call(sorted_values_op, {x})};
         });

@@ -12,6 +12,7 @@
 #include "arete/ops/pool_internal.h"
 #include "arete/ops/random.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -191,7 +192,7 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
   }
   const PoolParams p = placed_params(kernel, out);
   const auto unbatched = [&](const Tensor& t) { return batched ? t : t.squeeze(0); };
-  if (!indices && !(modes().grad_enabled && x.requires_grad()))
+  if (!indices && !will_record(x))
     return {unbatched(max_pool_values(x, p, samples))};
   const auto [values, places] = max_pool(x, p, samples);
   Results r{unbatched(values)};

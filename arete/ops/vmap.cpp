@@ -5,6 +5,8 @@
 
 #include "arete/core/generator.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/make_view.h"
 #include "arete/ops/op_node.h"
@@ -77,8 +79,16 @@ Tensor physical_of(const Tensor& t, const Body& b) {
     l.sizes.insert(l.sizes.begin(), b.physical.sizes()[0]);
     l.strides.insert(l.strides.begin(), b.physical.strides()[0] * from / to);
   }
-  if (t.dtype() == b.physical.dtype() && b.physical.requires_grad())
-    return b.physical.as_strided(l.sizes, l.strides, l.offset);
+  if (b.physical.requires_grad() && modes().grad_enabled && is_differentiable(t.dtype())) {
+    if (t.dtype() == b.physical.dtype())
+      return b.physical.as_strided(l.sizes, l.strides, l.offset);
+    ARETE_CHECK(is_complex(b.physical.dtype()) && t.dtype() == ops::real_of(b.physical.dtype()),
+                NotImplementedError("vmap",
+                                    "a tensor of another dtype in the memory of one that is "
+                                    "differentiated around vmap has no gradient")
+                    .got(ops::describe(t)));
+    return view_as_real(b.physical).as_strided(l.sizes, l.strides, l.offset);
+  }
   return Tensor(b.physical.impl()->alias(std::move(l), t.dtype()));
 }
 
@@ -180,6 +190,10 @@ bool has_outer_history(const Tensor& t) {
   return b && (b->physical.requires_grad() || has_outer_history(b->physical));
 }
 
+bool will_record(const Tensor& t) {
+  return modes().grad_enabled && (t.requires_grad() || has_outer_history(t));
+}
+
 std::vector<Tensor> vmap(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& func,
                          const std::vector<Tensor>& inputs,
                          const std::vector<std::optional<int64_t>>& in_dims, int64_t out_dim,
@@ -279,6 +293,9 @@ bool add_batch(Tensor& self, uint64_t level) {
   if (impl.storage->use_count() != (is_view ? 2 : 1) || base.layout.offset != 0 ||
       !base.layout.is_dense())
     return false;
+  const bool is_part = impl.dtype != base.dtype;
+  if (is_part && !(is_complex(base.dtype) && impl.dtype == real_of(base.dtype))) return false;
+  const int64_t numel = base.layout.numel(), per_element = is_part ? 2 : 1;
   const Operand old = operand_of(Tensor(IntrusivePtr<TensorImpl>(&base)), level);
   if (old.is_mapped) return false;
   const int64_t batch = level_numbered(level).batch();
@@ -299,8 +316,13 @@ bool add_batch(Tensor& self, uint64_t level) {
     impl.own_version = base.own_version;
     impl.autograd.reset();
     impl.view_version = impl.version();
-    impl.storage = storage_for(physical_of(self, *body_of(Tensor(IntrusivePtr<TensorImpl>(&base)))),
-                               true, level);
+    // A view even where nothing is recorded yet: what is written to it is the base's, too.
+    Shape shown_sizes{batch}, shown_strides{numel * per_element};
+    for (int64_t s : shown.sizes) shown_sizes.push_back(s);
+    for (int64_t s : shown.strides) shown_strides.push_back(s);
+    const Tensor from = is_part ? view_as_real(whole) : whole;
+    impl.storage =
+        storage_for(from.as_strided(shown_sizes, shown_strides, shown.offset), true, level);
     impl.layout = shown;
     impl.dtype = dtype;
   }
@@ -423,7 +445,7 @@ void run_in_place(const Call& call, const OutputSpecs& specs, uint64_t level) {
     Tensor self = call.tensor(0);
     if (!r.at(0).is_mapped && any_mapped(r) && !add_batch(self, level)) refuse_write(call.name());
   }
-  const Rewriting r = rewriting_of(call, specs, level);
+  Rewriting r = rewriting_of(call, specs, level);
   const bool random = draws(call);
   if (random && r.randomness == Randomness::error) refuse_random();
   Tensor own = r.at(0).physical;
@@ -457,6 +479,12 @@ void run_in_place(const Call& call, const OutputSpecs& specs, uint64_t level) {
     call_in_place(own, call.op, std::span<const Arg>(args.data(), args.size()));
     return;
   }
+  // What is saved for a gradient must outlive the write.
+  const bool records = std::ranges::any_of(r.tensors, [](const auto& list) {
+    return std::ranges::any_of(
+        list, [](const Operand& o) { return o.physical.defined() && will_record(o.physical); });
+  });
+  if (records) r.tensors[0][0].physical = own.clone();
   const Results results = rewritten(r);
   own.copy_(Shape(results[0].sizes()) == Shape(own.sizes()) ? results[0]
                                                             : results[0].reshape(own.sizes()));
@@ -504,12 +532,14 @@ struct PointwiseArguments {
     for (const Tensor& t : tensors) after.add(t);
     // 0-dimensional tensors do not decide a dtype beside others, and with a batch they would.
     const bool differ = before.result() != after.result();
+    // Programs compute half types in float32: a number loses no more than it does beside one.
+    const DType work = is_reduced_float(compute) ? kFloat32 : compute;
     for (size_t k = 0; k < tensors.size(); ++k) {
       const bool is_condition =
           call.op.pointwise->non_differentiable >> places[k] & 1 && tensors[k].dtype() == kBool;
       if (differ && call.op.pointwise->compute_promoted && !is_condition &&
           tensors[k].dtype() != compute)
-        tensors[k] = tensors[k].to(compute);
+        tensors[k] = tensors[k].to(work);
     }
     for (size_t k = 0; k < tensors.size(); ++k) args[places[k]] = Arg(tensors[k]);
   }

@@ -71,6 +71,9 @@ bool is_batched(const Tensor& t);
 Tensor all_values(const Tensor& t);
 /// Whether what is differentiated around the levels of a tensor leads to it.
 bool has_outer_history(const Tensor& t);
+/// Whether calls of a tensor are recorded, by itself or around its levels: asked before a way
+/// without a gradient is taken.
+bool will_record(const Tensor& t);
 
 /// func(inputs) for each element of the inputs' dimensions `in_dims` (nothing: the input is shared;
 /// an empty list: 0 for all), with the results stacked along `out_dim`.

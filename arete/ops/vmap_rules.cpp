@@ -161,8 +161,11 @@ Results by_dimensions(const Rewriting& r) {
     }
     if (is_list_at(r, i)) {
       std::vector<Tensor> list;
-      for (const Operand& o : r.tensors[i]) list.push_back(given(o));
-      if (rank < 0) rank = rank_of(r.tensors[i][0]);
+      for (const Operand& o : r.tensors[i]) rank = std::max(rank, rank_of(o));
+      for (const Operand& o : r.tensors[i]) {
+        // Empty vectors are left out of cat(), whatever the rank of the others.
+        if (rank == 1 || rank_of(o) != 1 || o.physical.size(-1) != 0) list.push_back(given(o));
+      }
       call.set(i, std::move(list));
     }
   }
@@ -444,36 +447,46 @@ Shape shifted(IntList dims) {
   return all;
 }
 
+// Whether a norm writes statistics of each element; those that all share are written once.
+bool has_own_statistics(const Rewriting& r, size_t running, bool once) {
+  if (r.is_mapped(running) && r.is_mapped(running + 1)) return true;
+  ARETE_CHECK(
+      once && !r.is_mapped(running) && !r.is_mapped(running + 1),
+      AutogradError(
+          "batch_norm",
+          "Batch norm got a batched tensor as input while the running_mean or running_var, "
+          "which will be updated in place, were not batched.")
+          .hint("map over the statistics, too, use a norm without them (GroupNorm), or eval()"));
+  return false;
+}
+
+Results fused_norm_residual_rule(const Rewriting& r) {
+  if (r.call.has(4)) has_own_statistics(r, 4, false);
+  return one_by_one(r);
+}
 Results fused_norm_rule(const Rewriting& r) {
   constexpr size_t kRunning = 3, kShape = 5, kDims = 6, kWeightShape = 7, kRelu = 10;
   const bool tracks = r.call.has(kRunning);
-  if (tracks) {
-    ARETE_CHECK(
-        !r.is_mapped(0) || (r.is_mapped(kRunning) && r.is_mapped(kRunning + 1)),
-        AutogradError(
-            "batch_norm",
-            "Batch norm got a batched tensor as input while the running_mean or running_var, "
-            "which will be updated in place, were not batched.")
-            .hint("map over the statistics, too, use a norm without them (GroupNorm), or eval()"));
-    return one_by_one(r);
-  }
+  if (tracks && has_own_statistics(r, kRunning, !r.is_mapped(0))) return one_by_one(r);
   const IntList shape = r.call.ints(kShape), weights = r.call.ints(kWeightShape);
   const bool own_weights = r.is_mapped(1) || r.is_mapped(2);
   Changed call(r);
-  call.set(0, r.whole(0));
-  call.set(kShape, with_front(r.batch, shape));
-  call.set(kDims, shifted(r.call.ints(kDims)));
+  if (!tracks) {
+    call.set(0, r.whole(0));
+    call.set(kShape, with_front(r.batch, shape));
+    call.set(kDims, shifted(r.call.ints(kDims)));
+  }
   const bool relu = r.call.boolean(kRelu);
   if (!own_weights && !relu) return call.run();
   call.set(kRelu, false);
   call.clear(1);
   call.clear(2);
   Results results = call.run();
-  Tensor y = results[0].reshape(with_front(r.batch, shape));
+  Tensor y = results[0].reshape(with_front(tracks ? 1 : r.batch, shape));
   if (r.call.has(1)) y = y * weight_in(r, r.at(1), shape, weights);
   if (r.call.has(2)) y = y + weight_in(r, r.at(2), shape, weights);
   if (relu) y = arete::relu(y);
-  results[0] = y.to(r.specs[0].dtype).reshape(results[0].sizes());
+  results[0] = y.to(r.specs[0].dtype).reshape(with_front(r.batch, r.specs[0].sizes));
   return results;
 }
 
@@ -567,7 +580,10 @@ Results embedding_rows_rule(const Rewriting& r) {
   if (!r.is_mapped(1)) return Changed(r).run();
   const Tensor weight = r.whole(1),
                index = r.whole(0).to(kInt64).reshape({r.batch, r.call.tensor(0).numel()});
-  return {weight.gather(1, spread_index(index, weight.sizes(), 1))};
+  const Tensor rows = weight.gather(1, spread_index(index, weight.sizes(), 1));
+  const int64_t padding = r.call.integer(2);
+  if (padding < 0 || !will_record(weight)) return {rows};
+  return {where(index.eq(Scalar(padding)).unsqueeze(-1), rows.detach(), rows)};
 }
 Results embedding_backward_rule(const Rewriting& r) {
   const int64_t rows = r.call.integer(2), padding = r.call.integer(3);
@@ -767,7 +783,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
     // Their tensors have more to do with each other than the dimensions that they name; the table
     // of a resampling is made for the first dimension, too.
     are(along_first, {"sorted_values"});
-    are(one_by_one, {"fused_norm_residual", "ordered_select", "resample"});
+    are(fused_norm_residual_rule, {"fused_norm_residual"});
+    are(one_by_one, {"ordered_select", "resample"});
     return m;
   }();
   return *all;

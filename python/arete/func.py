@@ -13,6 +13,7 @@ from ._C import Tensor
 from ._grad_mode import enable_grad, no_grad
 from ._operators import cat, eye, stack, zeros_like
 from ._vmap import level as _level
+from .autograd import _DifferentiatedTwice
 from .autograd import grad as _backward
 from .nn.utils.stateless import functional_call
 from .utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
@@ -267,10 +268,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
             result, aux, variables, form = _called(func, argnums, args, kwargs, has_aux, "jacrev")
             outputs, out_form = _tensors_of(result, "jacrev")
             keep = wanted and _depend_on_others(outputs, variables)
-            jacobians = []
-            for o in outputs:
-                rows = _for_units(o, lambda unit, o=o: _gradients([o], variables, [unit], keep), variables, 0, chunk_size)
-                jacobians.append(tree_unflatten([r.reshape(o.shape + v.shape) for r, v in zip(rows, variables)], form))
+            jacobians = _rows(outputs, variables, form, keep, chunk_size)
         jacobian = _leave(tree_unflatten(jacobians, out_form), keep)
         return (jacobian, _leave(aux, keep)) if has_aux else jacobian
 
@@ -284,6 +282,15 @@ def _for_units(like, f, results, place, chunk_size=None):
         return [r.new_zeros((0, *r.shape) if place == 0 else (*r.shape, 0)) for r in results]
     units = eye(like.numel(), dtype=like.dtype, device=like.device).reshape(like.numel(), *like.shape)
     return vmap(lambda unit: tuple(f(unit)), out_dims=place, chunk_size=chunk_size)(units)
+
+
+def _rows(outputs, variables, form, keep, chunk_size=None):
+    """The Jacobians of the outputs, by passes backwards."""
+    jacobians = []
+    for o in outputs:
+        rows = _for_units(o, lambda unit: _gradients([o], variables, [unit], keep), variables, 0, chunk_size)  # noqa: B023
+        jacobians.append(tree_unflatten([r.reshape(o.shape + v.shape) for r, v in zip(rows, variables)], form))
+    return jacobians
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
@@ -305,10 +312,13 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
             keep = wanted and _depend_on_others(outputs, variables)
             weights = [_C._share(zeros_like(_C._detach_inside(o))).requires_grad_() for o in outputs]
             products = _gradients(outputs, variables, weights, True)
-            columns = [_for_units(v, lambda unit, p=p: _gradients([p], weights, [unit], keep), outputs, -1)
-                       for v, p in zip(variables, products)]
-            jacobians = [tree_unflatten([c[k].reshape(o.shape + v.shape) for c, v in zip(columns, variables)], form)
-                         for k, o in enumerate(outputs)]
+            try:
+                columns = [_for_units(v, lambda unit, p=p: _gradients([p], weights, [unit], keep), outputs, -1)
+                           for v, p in zip(variables, products)]
+                jacobians = [tree_unflatten([c[k].reshape(o.shape + v.shape) for c, v in zip(columns, variables)], form)
+                             for k, o in enumerate(outputs)]
+            except _DifferentiatedTwice:  # products from the right are gradients of those from the left
+                jacobians = _rows(outputs, variables, form, keep)
         jacobian = _leave(tree_unflatten(jacobians, out_form), keep)
         return (jacobian, _leave(aux, keep)) if has_aux else jacobian
 

@@ -7,7 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_internal.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -273,6 +273,10 @@ void bind_autograd(nb::module_& m) {
   m.def("_detach_inside",
         [](const Tensor& t) { return is_batched(t) ? Tensor(t.impl()->alias()) : t.detach(); });
   m.def("_is_batched", [](const Tensor& t) { return is_batched(t); });
+  // Whether it is one of the innermost level's.
+  m.def("_is_own", [](const Tensor& t) {
+    return ops::vmaps::level_of({&t, 1}) == innermost_level().number();
+  });
   m.def("_batch", [](const Tensor& t, int64_t dim) { return innermost_level().enter(t, dim); });
   m.def("_unbatch", [](const Tensor& t, int64_t dim) { return innermost_level().leave(t, dim); });
   m.def("_share",
@@ -288,10 +292,12 @@ void bind_autograd(nb::module_& m) {
       .def("saved", [](FunctionContext& c) { return context_of(c).saved_tensors(); })
       .def("needs", [](FunctionContext& c, size_t i) { return context_of(c).needs_input_grad(i); });
   m.def("_apply_function", [](const std::string& name, const std::vector<Tensor>& inputs,
-                              nb::object forward, nb::object backward) {
+                              nb::object forward, nb::object backward,
+                              bool keeps_outer_history) {
     const SharedObject f(std::move(forward)), b(std::move(backward));
     autograd::FunctionDef def;
     def.name = name;
+    def.keeps_outer_history = keeps_outer_history;
     def.materialize_grads = false;  // forward says whether, and Python's half of backward does it
     def.forward = [f](autograd::Context& c, const std::vector<Tensor>& x) {
       return call_half(f.get(), c, x);

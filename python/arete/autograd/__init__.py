@@ -166,9 +166,14 @@ class Function:
     def apply(cls, *args, **kwargs):
         """Calls forward and records the backward."""
         if _C._in_vmap() and any(isinstance(a, Tensor) and _C._is_batched(a) for a in args):
-            if cls.vmap is not None:
+            if cls.vmap is not None and not (_C.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad and _C._is_own(a)
+                                                                          for a in args)):
                 return cls._apply_to_batch(args)
-            if _C.is_grad_enabled() and any(isinstance(a, Tensor) and _C._has_outer_history(a) for a in args):
+            if cls.vmap is not None and cls.setup_context is None:
+                raise NotImplementedError(f"{cls.__name__}: a Function with a static method vmap() that is differentiated inside vmap needs "
+                                          "setup_context(), too: forward(ctx, ...), which fills ctx, is not called")
+            if cls.vmap is None and _C.is_grad_enabled() and any(
+                    isinstance(a, Tensor) and (_C._has_outer_history(a) or a.requires_grad and not _C._is_own(a)) for a in args):
                 raise NotImplementedError(f"{cls.__name__}: a custom Function under vmap, of tensors that are differentiated around it, "
                                           "needs a static method vmap(info, in_dims, *args)")
         ctx = FunctionCtx()
@@ -208,6 +213,7 @@ class Function:
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         count = len(args)
+        of_batch = cls.vmap is not None and _C._in_vmap() and any(_C._is_batched(t) for t in inputs)
         # The graph owns the closures below, which must own neither inputs nor results: what is in the box is taken out again.
         box = {"args": args, "kwargs": kwargs}
 
@@ -215,7 +221,11 @@ class Function:
             values, named = list(box.pop("args")), box.pop("kwargs")
             for i, t in zip(places, tensors):
                 values[i] = t
-            if cls.setup_context is not None:
+            if of_batch:
+                with enable_grad():  # around vmap; inside of it backward is the history
+                    result = cls._apply_to_batch(values)
+                cls.setup_context(ctx, tuple(values), result)
+            elif cls.setup_context is not None:
                 result = cls.forward(*values, **named)
                 cls.setup_context(ctx, tuple(values), result)
             else:
@@ -258,7 +268,7 @@ class Function:
                                        "the corresponding forward input was not a Variable")
             return [result[i] for i in places]
 
-        results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
+        results = iter(_C._apply_function(cls.__name__, inputs, forward, backward, of_batch))
         outputs, without, dirty = [], ctx._not_differentiable, ctx._dirty
         ctx._not_differentiable = ctx._dirty = ()
         for o in box.pop("outputs"):
@@ -296,9 +306,30 @@ def once_differentiable(function):
     @functools.wraps(function)
     def wrapped(ctx, *gradients):
         with no_grad():
-            return function(ctx, *gradients)
+            result = function(ctx, *gradients)
+        if not (_C.is_grad_enabled() and any(isinstance(g, Tensor) and g.requires_grad for g in gradients)):
+            return result
+        given = [g for g in gradients if isinstance(g, Tensor) and g.requires_grad]
+        of_pass = [r if r is None else _OnceOnly.apply(r, *given) for r in (result if isinstance(result, (tuple, list)) else (result,))]
+        return tuple(of_pass)
 
     return wrapped
+
+
+class _DifferentiatedTwice(RuntimeError):  # noqa: N818
+    """A function marked by once_differentiable() is in a graph that is differentiated again."""
+
+
+class _OnceOnly(Function):
+    """A gradient that is not to be differentiated with respect to those that it was made of."""
+
+    @staticmethod
+    def forward(ctx, result, *given):
+        return result.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise _DifferentiatedTwice("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 class detect_anomaly:
