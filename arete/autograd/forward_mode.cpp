@@ -12,6 +12,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/foreach.h"
+#include "arete/ops/sparse.h"
 
 namespace arete::autograd {
 
@@ -114,8 +115,10 @@ TensorList push(const ops::OpRecord& op, const Variables& v, bool record) {
   TensorList found = grad(outputs, v.variables(), units, true, true, /*allow_unused=*/true);
   std::vector<Tensor> products, given;
   for (size_t i = 0; i < found.size(); ++i)
-    if (found[i].defined() && found[i].requires_grad()) {
-      products.push_back(found[i]);
+    // No pass goes on behind a sparse gradient.
+    if (Tensor product = found[i].defined() ? ops::dense_of(found[i]) : Tensor();
+        product.defined() && product.requires_grad()) {
+      products.push_back(std::move(product));
       given.push_back(v.tangents()[i]);
     }
   if (products.empty()) return result;
