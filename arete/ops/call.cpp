@@ -136,7 +136,8 @@ Results run(const Call& call) {
 // What gives back its input (dropout of nothing) writes nothing: what saved the values has them.
 Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args,
                          Results (*compose)(const Call&), bool record) {
-  const Tensor before = record ? self.clone() : self;
+  const bool is_saved = record || (modes().grad_enabled && vmap_level(Call(op, args)));
+  const Tensor before = is_saved ? self.clone() : self;
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);
   const Tensor result = compose(Call(op, {given.data(), given.size()}))[0];

@@ -112,8 +112,7 @@ bool acts_on_parts(const Call& call, DType promoted) {
   for (size_t i = 0; i < (adds ? 2 : 1); ++i) {
     if (call[i].kind() != Arg::Kind::tensor) return false;
     const Tensor& t = call[i].tensor();
-    if (t.dtype() != promoted || is_host_number(t) || will_record(t))
-      return false;
+    if (t.dtype() != promoted || is_host_number(t) || will_record(t)) return false;
   }
   return !adds || !call[2].scalar().is_complex();
 }

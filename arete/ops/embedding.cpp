@@ -670,8 +670,7 @@ Tensor bag_embeddings(const Call& c) {
   const bool routed =
       !is_complex(weight.dtype()) && (!c.has(8) || c.tensor(8).dtype() == weight.dtype());
   if (mode == "max" && bags > 0)
-    return bag_maxima(weight, index, in_bags.begins, bags, padding,
-                      will_record(weight))[0];
+    return bag_maxima(weight, index, in_bags.begins, bags, padding, will_record(weight))[0];
   if (mode != "max" && !c.boolean(5) && bags > 0 && routed)
     return call(embedding_bag_rows_op,
                 {weight, index, in_bags.begins, c.has(8) ? c.tensor(8).flatten() : Tensor(), bags,

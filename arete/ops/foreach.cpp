@@ -263,9 +263,7 @@ void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, boo
   check_tensors(name, self);
   check_lengths(name, self.size(), src.size());
   check_tensors(name, src);
-  const auto records = [&](size_t i) {
-    return will_record(self[i]) || will_record(src[i]);
-  };
+  const auto records = [&](size_t i) { return will_record(self[i]) || will_record(src[i]); };
   Items items;
   items.reserve(self.size());
   std::map<std::pair<DType, DType>, expr::ProgramPtr> programs;

@@ -48,8 +48,7 @@ constexpr Surface surface_of(int spatial) {
 
 // Of `x`, argument 0 as a batch.
 Results max_of(const Call& c, const Tensor& x, const PoolParams& p, bool indices) {
-  if (!indices && !will_record(x))
-    return {unbatched_like(max_pool_values(x, p), c.tensor(0))};
+  if (!indices && !will_record(x)) return {unbatched_like(max_pool_values(x, p), c.tensor(0))};
   auto [values, places] = max_pool(x, p);
   Results out{unbatched_like(values, c.tensor(0))};
   if (indices) out.push_back(unbatched_like(places, c.tensor(0)));

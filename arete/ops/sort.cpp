@@ -89,15 +89,14 @@ const OpRecord& sorted_values_op =
         })
         .no_grad_outputs(1);
 
-const OpRecord& msort_op =
-    define("msort(Tensor self) -> Tensor")
-        .doc("Sorted values along the first dimension.")
-        .compose([](const Call& c) -> Results {
-          const Tensor& x = c.tensor(0);
-          if (will_record(x))
-            return {call_all(sort_op, {x, 0, false, true})[0]};
-          return {call(sorted_values_op, {x})};
-        });
+const OpRecord& msort_op = define("msort(Tensor self) -> Tensor")
+                               .doc("Sorted values along the first dimension.")
+                               .compose([](const Call& c) -> Results {
+                                 const Tensor& x = c.tensor(0);
+                                 if (will_record(x))
+                                   return {call_all(sort_op, {x, 0, false, true})[0]};
+                                 return {call(sorted_values_op, {x})};
+                               });
 
 }  // namespace
 }  // namespace arete::ops

@@ -192,8 +192,7 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
   }
   const PoolParams p = placed_params(kernel, out);
   const auto unbatched = [&](const Tensor& t) { return batched ? t : t.squeeze(0); };
-  if (!indices && !will_record(x))
-    return {unbatched(max_pool_values(x, p, samples))};
+  if (!indices && !will_record(x)) return {unbatched(max_pool_values(x, p, samples))};
   const auto [values, places] = max_pool(x, p, samples);
   Results r{unbatched(values)};
   if (indices) r.push_back(unbatched(places));

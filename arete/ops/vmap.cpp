@@ -80,8 +80,7 @@ Tensor physical_of(const Tensor& t, const Body& b) {
     l.strides.insert(l.strides.begin(), b.physical.strides()[0] * from / to);
   }
   if (b.physical.requires_grad() && modes().grad_enabled && is_differentiable(t.dtype())) {
-    if (t.dtype() == b.physical.dtype())
-      return b.physical.as_strided(l.sizes, l.strides, l.offset);
+    if (t.dtype() == b.physical.dtype()) return b.physical.as_strided(l.sizes, l.strides, l.offset);
     ARETE_CHECK(is_complex(b.physical.dtype()) && t.dtype() == ops::real_of(b.physical.dtype()),
                 NotImplementedError("vmap",
                                     "a tensor of another dtype in the memory of one that is "

@@ -262,11 +262,10 @@ Results folded(const Rewriting& r) { return folded_beside(r, 0); }
 
 // ---- sizes and counts by dimension
 
-// An argument with one entry for each dimension: the batch has `neutral`.
-Results for_each_dimension(const Rewriting& r, size_t arg, int64_t neutral) {
+Results roll_rule(const Rewriting& r) {
   Changed call(r);
   call.set(0, r.whole(0));
-  call.set(arg, with_front(neutral, r.call.ints(arg)));
+  call.set(1, with_front(0, r.call.ints(1)));
   return call.run();
 }
 
@@ -496,7 +495,7 @@ Results fused_norm_backward_rule(const Rewriting& r) {
   if (r.call.boolean(kRelu) || r.call.has(kOutput)) return one_by_one(r);
   const Shape shape = with_front(r.batch, r.call.ints(kShape));
   const IntList weights = r.call.ints(kWeightShape);
-  const Tensor x = r.whole(1), mean = r.whole(4), rstd = r.whole(5);
+  const Tensor x = r.whole(1), mean = r.whole(4).detach(), rstd = r.whole(5).detach();
   Tensor g = r.whole(0).reshape(shape);
   Changed call(r);
   Results results{Tensor(), Tensor(), Tensor(), Tensor()};
@@ -507,7 +506,7 @@ Results fused_norm_backward_rule(const Rewriting& r) {
   if (numel_of(r.specs[1].sizes) > 0) {
     // Mean and deviation have no history: where there is one, they are computed again with it.
     Tensor normal;
-    if (modes().grad_enabled && x.requires_grad()) {
+    if (will_record(x)) {
       normal = std::get<0>(fused_norm(x, {}, {},
                                       {shape, shifted(r.call.ints(kDims)), Shape(weights),
                                        r.call.boolean(kCenter), r.call.real(kEps)}));
@@ -687,7 +686,8 @@ Results softmax_nll_backward_rule(const Rewriting& r) {
   for_each[0] = r.batch;
   if (reduction != kNone)
     g = g.reshape(for_each).expand(with_front(r.batch, r.call.tensor(2).sizes()));
-  g = (g.to(r.call.tensor(5).dtype()) / r.whole(5).reshape(for_each)).to(g.dtype());
+  // What it is divided by has no gradient.
+  g = (g.to(r.call.tensor(5).dtype()) / r.whole(5).detach().reshape(for_each)).to(g.dtype());
   Changed call(r);
   call.set(0, t.is_single ? g : fold(g));
   call.set(1, t.x);
@@ -751,10 +751,10 @@ const std::unordered_map<std::string_view, Rule>& rules() {
                   "triu"});
     are(leading_of_rows, {"constant_pad_nd", "lu_permutation"});
     are(folded, {"avg_pool", "avg_pool_backward", "fold", "max_pool", "max_pool_backward",
-                 "max_pool_values", "pad_by", "pad_by_backward", "sample_grid", "unfold_im2col"});
+                 "max_pool_values", "pad_by", "pad_by_backward", "repeat_elements", "sample_grid",
+                 "unfold_im2col"});
     are([](const Rewriting& r) { return folded_beside(r, 0b10); }, {"mm_activation_grad"});
-    are([](const Rewriting& r) { return for_each_dimension(r, 1, 0); }, {"_roll_dims"});
-    are([](const Rewriting& r) { return for_each_dimension(r, 1, 1); }, {"repeat_elements"});
+    are(roll_rule, {"_roll_dims"});
     are(random_of_size, {"normal.float_float", "rand", "randint.low", "randn"});
     are(random_elementwise, {"bernoulli", "cauchy", "exponential", "geometric", "log_normal",
                              "normal_functional", "normal_numbers", "poisson_numbers", "rand_like",

@@ -292,8 +292,7 @@ void bind_autograd(nb::module_& m) {
       .def("saved", [](FunctionContext& c) { return context_of(c).saved_tensors(); })
       .def("needs", [](FunctionContext& c, size_t i) { return context_of(c).needs_input_grad(i); });
   m.def("_apply_function", [](const std::string& name, const std::vector<Tensor>& inputs,
-                              nb::object forward, nb::object backward,
-                              bool keeps_outer_history) {
+                              nb::object forward, nb::object backward, bool keeps_outer_history) {
     const SharedObject f(std::move(forward)), b(std::move(backward));
     autograd::FunctionDef def;
     def.name = name;
