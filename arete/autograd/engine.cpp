@@ -234,7 +234,8 @@ class Pass {
     Tensor& slot = state.grads[slot_number];
     if (!slot.defined()) {
       slot = std::move(gradient);
-    } else if (create_ || is_sparse(gradient) || is_batched(gradient) || !owned_.contains(slot.impl())) {
+    } else if (create_ || is_sparse(gradient) || is_batched(gradient) ||
+               !owned_.contains(slot.impl())) {
       slot = ops::sum_of(slot, gradient);
       if (!create_) owned_.insert(slot.impl());
     } else {

@@ -278,7 +278,8 @@ bool in_parallel_region() noexcept {
 
 int64_t grain_for(double work) noexcept {
   static const double pays = [] {
-    if (const char* const work = std::getenv("ARETE_THREAD_WORK")) return std::max(1.0, std::atof(work));
+    if (const char* const work = std::getenv("ARETE_THREAD_WORK"))
+      return std::max(1.0, std::atof(work));
     const char* const policy = std::getenv("OMP_WAIT_POLICY");
     const char* const rounds = std::getenv("GOMP_SPINCOUNT");
     const bool asleep = !threads_are_openmp() || (policy && strcasecmp(policy, "passive") == 0) ||

@@ -92,8 +92,8 @@ bool Program::puts_off() {
   const std::lock_guard lock(mutex_);
   if (window_left_ == 0 && at_once_left_ == 0) {
     // Without `exact` a plan rounds less often: equal calls would have other bits now and then.
-    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !options_.exact || options_.fullgraph ||
-                      options_.memory_budget < 1 || skipped_ > 0;
+    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !options_.exact ||
+                      options_.fullgraph || options_.memory_budget < 1 || skipped_ > 0;
     is_warm_ = totals_.runs > 0;
     gain_ = 0;
     window_left_ = pays ? kWindow : 1;

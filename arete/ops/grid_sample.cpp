@@ -173,7 +173,8 @@ class PointRows {
       even &= all.strides[d] == step * inner;
       inner *= grid.size(int64_t(d));
     }
-    if (!even) all = dense_.emplace(p, grid, grid.dtype()).view(), step = all.strides[last] * grid.size(-1);
+    if (!even)
+      all = dense_.emplace(p, grid, grid.dtype()).view(), step = all.strides[last] * grid.size(-1);
     strides_ = {all.strides[0], step};
     for (int64_t k = grid.size(-1); k-- > 0;) {
       prim::View& v = views_.emplace_back(all);

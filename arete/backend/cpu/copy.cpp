@@ -52,24 +52,25 @@ template <class R>
 void widen_to_complex(const View& out, const View& in, DType part) {
   const Code& code = code_for(*expr::conversion(in.dtype, part), CodeKey{});
   const int64_t block = std::min<int64_t>(code.block, 512), n = out.numel();
-  parallel_for(0, (n + block - 1) / block, grain_for(4 * double(block)), [&](int64_t first, int64_t last) {
-    ArenaScope arena;
-    Frame frame(code, {}, arena.take(code.register_bytes));
-    std::byte* const buffer = arena.take(size_t(block) * sizeof(R));
-    std::byte* const zeros = arena.take(size_t(block) * sizeof(R));
-    std::memset(zeros, 0, size_t(block) * sizeof(R));
-    for (int64_t b = first; b < last; ++b) {
-      const int64_t at = b * block, here = std::min(block, n - at);
-      std::byte* const from = in.data + at * int64_t(size_of(in.dtype));
-      if (in.dtype != part) {
-        frame.set_input(0, from);
-        frame.set_output(0, buffer);
-        frame.run(here);
-      }
-      const R* x = reinterpret_cast<const R*>(in.dtype == part ? from : buffer);
-      kernels::table().interleave[sizeof(R)](out.as<R>() + 2 * at, x, zeros, nullptr, here);
-    }
-  });
+  parallel_for(
+      0, (n + block - 1) / block, grain_for(4 * double(block)), [&](int64_t first, int64_t last) {
+        ArenaScope arena;
+        Frame frame(code, {}, arena.take(code.register_bytes));
+        std::byte* const buffer = arena.take(size_t(block) * sizeof(R));
+        std::byte* const zeros = arena.take(size_t(block) * sizeof(R));
+        std::memset(zeros, 0, size_t(block) * sizeof(R));
+        for (int64_t b = first; b < last; ++b) {
+          const int64_t at = b * block, here = std::min(block, n - at);
+          std::byte* const from = in.data + at * int64_t(size_of(in.dtype));
+          if (in.dtype != part) {
+            frame.set_input(0, from);
+            frame.set_output(0, buffer);
+            frame.run(here);
+          }
+          const R* x = reinterpret_cast<const R*>(in.dtype == part ? from : buffer);
+          kernels::table().interleave[sizeof(R)](out.as<R>() + 2 * at, x, zeros, nullptr, here);
+        }
+      });
 }
 
 }  // namespace

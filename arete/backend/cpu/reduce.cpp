@@ -509,11 +509,12 @@ class Reduction {
   void combine(const std::byte* partials, int64_t chunks) {
     Partials acc(size_t(outputs_) * acc_.size);
     acc_.clear(acc.data(), outputs_);
-    parallel_for(
-        0, outputs_, std::max<int64_t>(64, grain_for(2 * double(chunks))), [&](int64_t first, int64_t last) {
-          acc_.combine(acc.data() + size_t(first) * acc_.size, partials + size_t(first) * acc_.size,
-                       chunks, last - first, outputs_);
-        });
+    parallel_for(0, outputs_, std::max<int64_t>(64, grain_for(2 * double(chunks))),
+                 [&](int64_t first, int64_t last) {
+                   acc_.combine(acc.data() + size_t(first) * acc_.size,
+                                partials + size_t(first) * acc_.size, chunks, last - first,
+                                outputs_);
+                 });
     finish_all(acc.data());
   }
 
