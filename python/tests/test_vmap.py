@@ -185,7 +185,8 @@ def test_gradients_around_every_record():
 
             def loss(*row, f=f, floating=floating):
                 found = [arete.view_as_real(r) if r.is_complex() else r for r in f(*row)]
-                weights = [arete.arange(r.numel(), dtype=r.dtype).reshape(r.shape).cos() + 1 if r.is_floating_point() else None for r in found]
+                weights = [arete.arange(r.numel(), dtype=r.dtype).reshape(r.shape).cos() + 1 if r.is_floating_point() else None
+                           for r in found]
                 nothing = sum((arete.view_as_real(t) if t.is_complex() else t).sum() * 0 for t, is_float in zip(row, floating) if is_float)
                 return sum((((r * r + r) * w).sum() for r, w in zip(found, weights) if w is not None), nothing)
 
