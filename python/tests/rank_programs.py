@@ -551,8 +551,9 @@ def own_parameters(rank, size):
         return nn.Parameter(spread(full, place))
 
     losses = [
-        lambda p: p.sum(), lambda p: (p * 2).mean(), lambda p: p.norm(), lambda p: (p * p).sum(), lambda p: p.pow(2).mean(), lambda p: p.max(),
-        lambda p: (1 - p).square().sum(), lambda p: (p.T @ p).sum(), lambda p: p.mT.square().sum(), lambda p: p[1].sum(), lambda p: p.exp().sum(),
+        lambda p: p.sum(), lambda p: (p * 2).mean(), lambda p: p.norm(), lambda p: (p * p).sum(), lambda p: p.pow(2).mean(),
+        lambda p: p.max(), lambda p: (1 - p).square().sum(), lambda p: (p.T @ p).sum(), lambda p: p.mT.square().sum(),
+        lambda p: p[1].sum(), lambda p: p.exp().sum(),
         lambda p: torch.cat([p, p]).square().sum(), lambda p: p.view(-1).square().sum(), lambda p: p.softmax(1)[0, 0],
         lambda p: F.relu(p).sum(), lambda p: p.double().sum(), lambda p: p.clone().square().sum(), lambda p: torch.linalg.vector_norm(p),
         lambda p: F.linear(spread(torch.ones(3, 2), Replicate()), p).square().sum(),

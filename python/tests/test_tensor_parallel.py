@@ -465,8 +465,8 @@ raises(NotImplementedError, "is_grads_batched", lambda: arete.autograd.grad(p.su
 p = make()
 raises(RuntimeError, "scalar outputs", lambda: (p * 2)[:2].backward())
 meshes = []
-distribute_module(nn.Sequential(nn.Linear(2, 2)), None, lambda name, module, mesh: meshes.append(mesh), lambda *a: meshes.append(a[2]) or a[1],
-                  lambda *a: meshes.append(a[2]) or a[1])(full)
+distribute_module(nn.Sequential(nn.Linear(2, 2)), None, lambda name, module, mesh: meshes.append(mesh),
+                  lambda *a: meshes.append(a[2]) or a[1], lambda *a: meshes.append(a[2]) or a[1])(full)
 assert len(meshes) == 4 and all(m is meshes[0] for m in meshes)
 distribute_module(nn.ReLU(), None, None, lambda module, inputs, mesh: meshes.append(mesh))(full)
 assert meshes[-1].size() == 2

@@ -170,7 +170,7 @@ class Function:
                                                                           for a in args)):
                 return cls._apply_to_batch(args)
             if cls.vmap is not None and cls.setup_context is None:
-                raise NotImplementedError(f"{cls.__name__}: a Function with a static method vmap() that is differentiated inside vmap needs "
+                raise NotImplementedError(f"{cls.__name__}: a Function with a static vmap() that is differentiated inside vmap needs "
                                           "setup_context(), too: forward(ctx, ...), which fills ctx, is not called")
             if cls.vmap is None and _C.is_grad_enabled() and any(
                     isinstance(a, Tensor) and (_C._has_outer_history(a) or a.requires_grad and not _C._is_own(a)) for a in args):

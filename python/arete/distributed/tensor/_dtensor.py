@@ -385,7 +385,8 @@ class _OfAllParts(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> tuple:
-        return (_OfAllTerms.apply(g, ctx.groups) if g.requires_grad and _C.is_grad_enabled() else _OfAllTerms.forward(None, g, ctx.groups)), None
+        recorded = g.requires_grad and _C.is_grad_enabled()
+        return (_OfAllTerms.apply(g, ctx.groups) if recorded else _OfAllTerms.forward(None, g, ctx.groups)), None
 
 
 class _OfAllTerms(Function):
@@ -611,7 +612,7 @@ def _ask(cls: type, func: Callable, types: Any, args: Any = (), kwargs: Any = No
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if isinstance(result, _Tensor) and result is not args[0]:
-        raise NotImplementedError("there is no such attribute of a parameter that is spread over processes; take to_local() or full_tensor()")
+        raise NotImplementedError("no such attribute of a parameter that is spread over processes; take to_local() or full_tensor()")
     return result
 
 
@@ -690,7 +691,7 @@ def _set_data(self: Any, value: Any) -> None:
     """Of a parameter that operators take for a DTensor another one, whose placements it has then."""
     if asks(self):
         if not isinstance(value, DTensor):
-            raise RuntimeError("set_data: a parameter that is a DTensor gets the data of one, not of a plain tensor: distribute_tensor() it")
+            raise RuntimeError("set_data: a parameter that is a DTensor gets data of one, not of a plain tensor: distribute_tensor() it")
         self._spec = value._spec
     elif isinstance(value, DTensor) and value._spec != self._spec:
         raise ValueError(f"set_data: the parameter is placed as {self._spec.placements} of {tuple(self.shape)}, the value as "
