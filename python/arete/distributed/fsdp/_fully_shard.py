@@ -92,8 +92,8 @@ class _State:
                     if p is None or id(p) in ignored or _is_sharded(p):
                         continue
                     if asks(p) and any(place.is_shard() for place in p.placements):
-                        raise NotImplementedError(f"fully_shard: parameter {prefix + name} was made of a DTensor in parts, of which "
-                                                  "the module would compute; parallelize_module() spreads modules that are sharded, too")
+                        raise NotImplementedError(f"fully_shard: parameter {prefix + name} was made of a DTensor that is in parts, of "
+                                                  "which the module would compute; parallelize_module() spreads modules that are sharded, too")
                     if id(p) not in found:
                         found[id(p)] = (p, [])
                         names.append(prefix + name)
