@@ -93,7 +93,7 @@ class _State:
                         continue
                     if asks(p) and any(place.is_shard() for place in p.placements):
                         raise NotImplementedError(f"fully_shard: parameter {prefix + name} was made of a DTensor that is in parts, of "
-                                                  "which the module would compute; parallelize_module() spreads modules that are sharded, too")
+                                                  "which the module would compute; parallelize_module() spreads sharded modules, too")
                     if id(p) not in found:
                         found[id(p)] = (p, [])
                         names.append(prefix + name)
