@@ -106,7 +106,6 @@ REASONS = (
      "positions are looked up in tables of their dimensions, which finds those out of range: a launch or two for each"),
     ("NVIDIA", r"(nonzero_static|argwhere|torch\.where \| tensor \||unique|unique_consecutive) ",
      "elements are counted, placed and moved by a kernel each"),
-    ("NVIDIA", r"histc ", "places and their counts are a kernel each, conversions another"),
     ("NVIDIA", r"^(Tensor\.(untyped_storage|requires_grad_)|"
      r"torch\.(is_same_size|conj|resolve_neg|resolve_conj|get_device|positive|real)) .*forward$",
      "0.1 us of the call itself"),

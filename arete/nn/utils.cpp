@@ -13,7 +13,6 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sparse.h"
-#include "arete/prim/recorder.h"
 
 namespace arete::nn::utils {
 
@@ -78,32 +77,6 @@ void scale_to_norm(const std::vector<Tensor>& grads, double max_norm, const Tens
       max_norm);
 }
 
-// How many of the first tensors lie in memory that a collective of this plan is still to write: the
-// gradients that come last in a backward pass. 0 where parts of the list would not have the bits of
-// the whole, which is read by vectors only if all of it can be.
-size_t late(const std::vector<Tensor>& tensors) {
-  const prim::Capture* const capture = prim::putting_off();
-  if (!capture || !tensors[0].device().is_cuda()) return 0;
-  const Storage* const last = tensors[0].storage().get();
-  if (!capture->has_effect_on(*last)) return 0;
-  size_t n = 0;
-  for (size_t k = 0; k < tensors.size(); ++k) {
-    const Tensor& t = tensors[k];
-    if (t.storage_offset() * int64_t(size_of(t.dtype())) % 16 != 0) return 0;
-    if (t.storage().get() == last) n = k + 1;
-  }
-  return n < tensors.size() ? n : 0;
-}
-
-// What is complete first, while the rest is on its way.
-Tensor powers_of(const std::vector<Tensor>& tensors, double norm_type, DType dtype) {
-  const size_t n = late(tensors);
-  if (n == 0) return ops::powers_of_each(tensors, norm_type, dtype);
-  const std::span<const Tensor> all(tensors);
-  const Tensor complete = ops::powers_of_each(all.subspan(n), norm_type, dtype);
-  return cat({ops::powers_of_each(all.first(n), norm_type, dtype), complete});
-}
-
 }  // namespace
 
 Tensor get_total_norm(const std::vector<Tensor>& given, double norm_type) {
@@ -122,7 +95,7 @@ Tensor get_total_norm(const std::vector<Tensor>& given, double norm_type) {
     // An empty tensor has no largest element; it adds nothing to a sum either.
     std::erase_if(some, [](const Tensor& t) { return t.numel() == 0; });
     parts.push_back(some.empty() ? zeros({1}, {dtype, tensors[group[0]].device()})
-                                 : powers_of(some, norm_type, dtype));
+                                 : ops::powers_of_each(some, norm_type, dtype));
   }
   for (Tensor& p : parts) p = p.to(parts[0].device(), widest);
   const Tensor all = parts.size() == 1 ? parts[0] : cat(parts);

@@ -48,6 +48,22 @@ class Graph:
 
 # ---- trees as JSON: tensors are numbers in the order of their leaves, everything else stands for itself
 
+def argument_of(j: Any, values: list) -> Any:
+    """An argument of a saved program's call: tensors are taken from `values`, dtypes stay names."""
+    if j is None:
+        return None
+    (kind, value), = j.items()
+    if kind == "tensor":
+        return values[value]
+    if kind == "tensors":
+        return [None if v is None else values[v] for v in value]
+    if kind == "scalar":
+        return argument_of(value, values)
+    if kind in ("float", "floats", "reals"):  # infinities and NaN are texts
+        return [float(x) for x in value] if isinstance(value, list) else float(value)
+    return value
+
+
 _DTYPES = {str(x).rpartition(".")[2]: x for x in vars(_C).values() if isinstance(x, _C.dtype)}
 
 

@@ -2,7 +2,7 @@
 
 Arguments and results may be trees of tuples, lists and dicts. Results have no history of the function's own; they have that of tensors
 around it, and of arguments, that require gradients, so that everything may stand inside everything else. `vmap` calls its function
-once, with tensors whose batch dimension it does not see: each operator runs for the whole batch, by a rule that follows from its record.
+once, with tensors whose batch dimension it does not see: each operator runs for the whole batch, by a rule.
 """
 from __future__ import annotations
 

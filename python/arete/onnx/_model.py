@@ -9,26 +9,12 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from .._program import argument_of
 from . import _layers, _places, _shapes  # noqa: F401
 from ._graph import TYPES, Call, Graph, NoCounterpart, Value
 from ._operators import HANDLERS
 
 OPSETS = (18, 21)
-
-
-def _argument(j: Any, values: list) -> Any:
-    if j is None:
-        return None
-    (kind, value), = j.items()
-    if kind == "tensor":
-        return values[value]
-    if kind == "tensors":
-        return [None if v is None else values[v] for v in value]
-    if kind == "scalar":
-        (kind, value), = value.items()
-    if kind == "float" and isinstance(value, str):
-        return float(value)
-    return value
 
 
 def _default(text: str) -> Any:
@@ -124,7 +110,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             if r.dtype not in TYPES:
                 raise NotImplementedError(f"onnx.export(): '{where}' gives {r.dtype}, which the model cannot have (call {number + 1})")
         argument_names, defaults = schemas[op]
-        call = Call(op, dict(zip(argument_names, (_argument(a, values) for a in c["args"]))), [], where)
+        call = Call(op, dict(zip(argument_names, (argument_of(a, values) for a in c["args"]))), [], where)
         used = [a["tensor"] for a in c["args"] if a and "tensor" in a]
         lists = [v for a in c["args"] if a and "tensors" in a for v in a["tensors"] if v is not None]
         fixed = all(values[v].fixed for v in used + lists)

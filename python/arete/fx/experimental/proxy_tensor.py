@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ... import ops
 from ..._C import Tensor
 from ..._operators import _ops
-from ..._program import _DTYPES, Recorded, state_of
+from ..._program import _DTYPES, Recorded, argument_of, state_of
 from ...nn import Module, Parameter
 from ..graph import Graph
 from ..graph_module import GraphModule
@@ -43,23 +43,14 @@ def _declared(schema: str) -> tuple[list[str], int, dict]:
 
 
 def _value(j: Any, values: list) -> Any:
-    if j is None:
-        return None
-    (kind, value), = j.items()
-    if kind == "tensor":
-        return values[value]
-    if kind == "tensors":
-        return [None if v is None else values[v] for v in value]
-    if kind == "scalar":
-        return _value(value, values)
-    if kind in ("float", "floats", "reals"):
-        return [float(x) for x in value] if isinstance(value, list) else float(value)
-    if kind == "dtype":
-        return _DTYPES[value]
-    if kind in ("complex", "program"):
+    while j and "scalar" in j:
+        j = j["scalar"]
+    if j and "dtype" in j:
+        return _DTYPES[j["dtype"]]
+    if j and not {"complex", "program"}.isdisjoint(j):
         raise NotImplementedError("make_fx(): a graph cannot have the call of a kernel of expressions, as the gradients of element-wise "
-                                  "operators are" if kind == "program" else "make_fx(): a graph cannot have complex numbers")
-    return value
+                                  "operators are" if "program" in j else "make_fx(): a graph cannot have complex numbers")
+    return argument_of(j, values)
 
 
 def _target(name: str, in_place: bool) -> Callable:
