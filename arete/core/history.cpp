@@ -11,12 +11,9 @@ namespace arete {
 namespace {
 std::atomic<uint64_t> next_sequence{0};
 
-// Nodes waiting to be deleted on this thread, and whether somebody is deleting already.
-struct Graveyard {
-  std::vector<const Node*> waiting;
-  bool busy = false;
-};
-thread_local Graveyard graveyard;
+// Nodes waiting to be deleted on this thread, where somebody is deleting already. Behind a pointer
+// because tensors of a thread may be freed after its other objects.
+thread_local constinit std::vector<const Node*>* graveyard = nullptr;
 
 thread_local SavedTensorHooks* current_hooks = nullptr;
 
@@ -87,16 +84,18 @@ Node::~Node() = default;
 void Node::destroy() const noexcept {
   // See Note [Ownership of history]: deleting a node may release the last reference to its
   // producers; they queue up here instead of recursing.
-  Graveyard& g = graveyard;
-  g.waiting.push_back(this);
-  if (g.busy) return;
-  g.busy = true;
-  while (!g.waiting.empty()) {
-    const Node* node = g.waiting.back();
-    g.waiting.pop_back();
+  if (graveyard) {
+    graveyard->push_back(this);
+    return;
+  }
+  std::vector<const Node*> waiting{this};
+  graveyard = &waiting;
+  while (!waiting.empty()) {
+    const Node* node = waiting.back();
+    waiting.pop_back();
     delete node;
   }
-  g.busy = false;
+  graveyard = nullptr;
 }
 
 AutogradMeta& autograd_meta(const Tensor& t) {

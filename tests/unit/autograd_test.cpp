@@ -590,6 +590,20 @@ TEST(Threads, IndependentGraphsInParallel) {
   EXPECT_EQ(results, (std::vector<double>{3, 12, 27, 48}));
 }
 
+// A thread's own objects are destroyed in the opposite order: this one after all that the calls of
+// the thread made.
+TEST(Threads, HistoryOutlivesTheOtherObjectsOfItsThread) {
+  std::thread([] {
+    thread_local std::vector<Tensor> kept;
+    kept.reserve(100);
+    for (int i = 0; i < 100; ++i) {
+      Tensor x = leaf({1.0, 2.0});
+      for (int k = 0; k < 20; ++k) x = x * x;  // not kept: its history is deleted now
+      kept.push_back(leaf({double(i)}).exp().sin());
+    }
+  }).join();
+}
+
 // The calls of grad(y, inputs).
 std::string calls_of_gradient(const Tensor& y, const std::vector<Tensor>& inputs) {
   prim::Recorder recorder;
