@@ -93,6 +93,14 @@ bool needs_history(const Call& call, uint64_t level) {
   return level ? vmaps::needs_history(call, level) : ops::needs_history(call);
 }
 
+// What a call results in.
+OutputSpecs inferred(const Call& call) {
+  OutputSpecs specs;
+  call.op.infer(call, specs);
+  if (!call.op.across_devices) common_device(call);
+  return specs;
+}
+
 Results run_inferred(const Call& call, const OutputSpecs& specs) {
   const OpRecord& op = call.op;
   const uint64_t level = vmap_level(call);
@@ -126,8 +134,7 @@ bool is_of_complex(const Call& call) {
 
 Results run(const Call& call) {
   if (call.op.compose_complex && is_of_complex(call)) return call.op.compose_complex(call);
-  OutputSpecs specs;
-  call.op.infer(call, specs);
+  const OutputSpecs specs = inferred(call);
   return on_device(call, [&] { return run_inferred(call, specs); });
 }
 
@@ -271,8 +278,7 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
       check_grad_exists(call);
       node = IntrusivePtr<OpNode>(new OpNode(call));
     }
-    OutputSpecs specs;
-    op.infer(call, specs);
+    const OutputSpecs specs = inferred(call);
     check_result(self, specs[0].sizes, specs[0].dtype, op.name);
     if (const uint64_t level = vmap_level(call)) {
       on_device(call, [&] { vmaps::run_in_place(call, specs, level); });
@@ -427,8 +433,7 @@ class DestinationGuard : ModesGuard {
 
 void lower_into(const Call& call, std::span<Tensor* const> outs) {
   const OpRecord& op = call.op;
-  OutputSpecs specs;
-  op.infer(call, specs);
+  const OutputSpecs specs = inferred(call);
   Results outputs;
   for (size_t i = 0; i < outs.size(); ++i) {
     Tensor& out = *outs[i];

@@ -148,6 +148,7 @@ const OpRecord& copy_op =
         .doc("src broadcast to self's sizes, in self's dtype.")
         .surface(Surface::internal)
         .for_files()
+        .across_devices()
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
           const Tensor& src = c.tensor(1);

@@ -359,6 +359,8 @@ struct OpRecord {
   bool for_files = false;
   /// Tensors of its list may be undefined: positions that nothing indexes.
   bool takes_gaps = false;
+  /// Its lowering takes tensors of several devices; others get theirs on one, or the call fails.
+  bool across_devices = false;
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
   double (*flops)(const Call&) = nullptr;
 
@@ -459,6 +461,10 @@ class Definer {
   }
   Definer& takes_numbers() {
     r_.takes_numbers = true;
+    return *this;
+  }
+  Definer& across_devices() {
+    r_.across_devices = true;
     return *this;
   }
   Definer& for_files() {
