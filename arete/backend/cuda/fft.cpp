@@ -422,6 +422,15 @@ class CudaTransform {
     return true;
   }
 
+  std::shared_ptr<FftPlan> find_plan(const FftGeometry& g) const {
+    try {
+      return find_fft_plan(backend_.context(), g);
+    } catch (const OutOfMemoryError&) {
+      backend_.empty_cache();  // a plan's tables are not memory of our allocator
+      return find_fft_plan(backend_.context(), g);
+    }
+  }
+
   void transform_group(const std::vector<size_t>& dims, bool real, bool forward, FftArray in,
                        const FftArray& out) {
     // What lies as no plan takes it is copied, the input if that is enough.
@@ -445,8 +454,7 @@ class CudaTransform {
         ARETE_ASSERT(possible);
       }
     }
-    const std::shared_ptr<FftPlan> plan =
-        find_fft_plan(backend_.context().ordinal(), runs.geometry);
+    const std::shared_ptr<FftPlan> plan = find_plan(runs.geometry);
     {
       const std::lock_guard lock(plan->mutex);
       const Scratch work(backend_, plan->work_bytes());

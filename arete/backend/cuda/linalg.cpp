@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/expr/program_cache.h"
 
@@ -375,8 +376,11 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   const CUstream stream = enter(l);
   Handles& h = handles_of(context_.ordinal());
   const std::lock_guard lock(h.mutex);
-  if (!h.solver) check_cusolver(solver->cusolverDnCreate(&h.solver), "Create");
-  if (!h.blas) check_cublas(blas->create(&h.blas), "cublasCreate");
+  if (!h.solver || !h.blas) {
+    if (!h.solver) check_cusolver(solver->cusolverDnCreate(&h.solver), "Create");
+    if (!h.blas) check_cublas(blas->create(&h.blas), "cublasCreate");
+    finish_setup(context_);
+  }
   const auto s = reinterpret_cast<cudaStream_t>(stream);
   check_cusolver(solver->cusolverDnSetStream(h.solver, s), "SetStream");
   check_cublas(blas->set_stream(h.blas, s), "cublasSetStream");

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/dynamic_library.h"
 #include "arete/base/error.h"
@@ -66,6 +67,7 @@ cublasLtHandle_t cublaslt_handle(DeviceContext& device) {
   if (h) return h;
   device.make_current();
   check_cublas(cublaslt().cublasLtCreate(&h), "cublasLtCreate");
+  finish_setup(device);
   slot.store(h, std::memory_order_release);
   return h;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/dynamic_library.h"
 #include "arete/base/error.h"
@@ -537,6 +538,7 @@ OwnedHandle take_handle(size_t ordinal) {
   }
   OwnedHandle h;
   check(library().cudnnCreate(&h.handle), "cudnnCreate");
+  finish_setup(DeviceContext::get(int(ordinal)));
   return h;
 }
 

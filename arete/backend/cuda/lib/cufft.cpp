@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/lib/plan_cache.h"
 #include "arete/backend/cuda/runtime/dynamic_library.h"
 #include "arete/base/error.h"
@@ -107,9 +108,13 @@ void FftPlan::run(void* in, void* out, bool forward, void* work, void* stream) {
   }
 }
 
-std::shared_ptr<FftPlan> find_fft_plan(int ordinal, const FftGeometry& g) {
+std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry& g) {
   static auto* const plans = new PlanCache<Key, FftPlan>(256);
-  return plans->get({g, ordinal}, [&] { return std::make_shared<FftPlan>(g); });
+  return plans->get({g, device.ordinal()}, [&] {
+    auto plan = std::make_shared<FftPlan>(g);
+    finish_setup(device);
+    return plan;
+  });
 }
 
 }  // namespace arete::cuda

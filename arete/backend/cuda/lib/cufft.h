@@ -11,6 +11,8 @@
 
 namespace arete::cuda {
 
+class DeviceContext;
+
 /// Where the numbers of one side lie: the innermost of the dimensions has `stride`, each of the
 /// others is embed[d + 1] times as far apart as the next one, transforms are `distance` apart.
 /// All in numbers (real or complex).
@@ -50,7 +52,7 @@ class FftPlan {
 
 /// Whether the library is installed with all its functions. Loads it.
 bool has_cufft();
-/// The plan of a device, from a bounded cache.
-std::shared_ptr<FftPlan> find_fft_plan(int ordinal, const FftGeometry& g);
+/// The plan of a device, from a bounded cache; ready for work on any stream.
+std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry& g);
 
 }  // namespace arete::cuda
