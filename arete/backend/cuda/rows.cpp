@@ -103,9 +103,12 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
     const bool maxima = args.what == Runs::max;
     a.top = args.top ? address_of(args.top.data) : 0;
     // Another launch is worth it only for runs that take a warp long, where a warp for each and for
-    // its columns would not fill the GPU anyway (of runs that are not equally long one may be all).
-    const bool are_many = rows * a.slices >= int64_t(limits().multiprocessors) *
-                                                 limits().threads_per_multiprocessor / 32;
+    // its columns would not keep the GPU busy anyway (of runs that are not equally long one may be
+    // all). A warp has 2 KiB under way, so that 16 on each multiprocessor are as fast as memory;
+    // and if there are a few more than run at once, these are as much faster as they have it to
+    // themselves.
+    constexpr int64_t kBusyWarps = 16;
+    const bool are_many = rows * a.slices >= kBusyWarps * limits().multiprocessors;
     const bool may_cut =
         n > 2 * indexing::kPiece && (args.begins || (args.run > indexing::kPiece && !are_many));
     std::optional<Scratch> piece_counts, piece_tops;

@@ -352,7 +352,7 @@ void FusedWriter::declare_shared() {
       const auto outputs = spec_.stages[s].program->outputs();
       for (size_t k = 0; k < outputs.size(); ++k)
         line(1, std::string("__shared__ ") + compute_name(expr::compute_type(outputs[k].dtype)) +
-                    " shared" + number(first_row_[s] + int(k)) + "[kThreads / 32];");
+                    " shared" + number(first_row_[s] + int(k)) + "[kRows * kThreads / 32];");
     }
   }
   if (v_.resident || v_.cached == 0) return;
@@ -464,6 +464,12 @@ std::vector<FusedColumn> columns_of(const FusedSpec& spec) {
   return r;
 }
 
+size_t column_bytes(const std::vector<FusedColumn>& columns) {
+  size_t bytes = 0;
+  for (const FusedColumn& c : columns) bytes = std::max(bytes, size_of(expr::storage_type(c.type)));
+  return bytes;
+}
+
 bool phase_has_elements(const FusedSpec& spec, int phase) {
   const PhaseRange r = range_of(spec, phase);
   return std::any_of(spec.stages.begin() + ptrdiff_t(r.begin),
@@ -493,7 +499,8 @@ KernelSource fused_totals_source(const FusedSpec& spec, const std::vector<DType>
   text += "  i64 blocks, columns;\n  u8* outputs[" + number(int64_t(columns.size())) + "];\n};\n";
   text += "extern \"C\" __global__ void __launch_bounds__(" + number(kTotalsBlock) +
           ")\nfused_totals(const __grid_constant__ Arguments a) {\n";
-  text += "  const u8* p = a.partials + i64(blockIdx.y) * a.blocks * a.columns * 8;\n";
+  text += "  const u8* p = a.partials + i64(blockIdx.y) * a.blocks * a.columns * " +
+          number(int64_t(column_bytes(columns))) + ";\n";
   text += "  switch (blockIdx.y) {\n";
   for (size_t k = 0; k < columns.size(); ++k)
     text += "    case " + number(int64_t(k)) + ":\n      total_of_blocks<" +

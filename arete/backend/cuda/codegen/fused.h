@@ -35,8 +35,8 @@ namespace arete::cuda {
 // block works on one row after another and its threads combine what they meet in their columns in
 // registers; every block leaves its results in memory, and a second launch combines those of all
 // blocks, always in the same order. As few blocks are at work there, one of 16-bit elements loads
-// its next row before it computes the one at hand (`ahead`). Elsewhere these stages are reductions
-// of their own.
+// its next row before it computes the one at hand (`ahead`). Elsewhere, and where blocks would have
+// few long rows each, these stages are reductions of their own.
 
 /// What a fused kernel is specialised on.
 struct FusedVariant {
@@ -75,6 +75,8 @@ struct FusedColumn {
   int output;
 };
 std::vector<FusedColumn> columns_of(const prim::FusedSpec& spec);
+/// Bytes that a block's result for a column takes in memory.
+size_t column_bytes(const std::vector<FusedColumn>& columns);
 /// Whether a phase has stages over elements; whether it has anything to do at all.
 bool phase_has_elements(const prim::FusedSpec& spec, int phase);
 bool phase_is_empty(const prim::FusedSpec& spec, int phase);

@@ -347,7 +347,10 @@ void FusedWriter::across_threads(size_t s, bool all) {
   const auto outputs = stage.program->outputs();
   const std::vector<std::string> m = monoids(stage);
   const auto wanted = [&](size_t k) { return all || needed_[size_t(first_row_[s]) + k]; };
-  const auto shared = [&](size_t k) { return "shared" + number(first_row_[s] + int(k)); };
+  const auto shared = [&](size_t k) {
+    return "shared" + number(first_row_[s] + int(k)) +
+           (v_.rows > 1 ? " + r * (kThreads / 32)" : "");
+  };
   const bool block = v_.mapping == Mapping::rows && v_.threads > 32;
   if (block) {
     uses_shared_ = true;
@@ -505,7 +508,8 @@ void FusedWriter::leave_columns() {
               "*>(columns_shared), t, r)";
     line(3, "e.v[j] = " + value + ";");
     line(2, "const i64 before = i64(" + number(int64_t(n)) +
-                ") * gridDim.x * (a.chunks * kVector) * 8;");
+                ") * gridDim.x * (a.chunks * kVector) * " + number(int64_t(column_bytes(columns))) +
+                ";");
     line(2, "const i64 at = i64(blockIdx.x) * (a.chunks * kVector) + c * kVector;");
     line(2, "if (r == 0 && c < a.chunks)");
     line(3, "store_elements(a.partials + before + at * i64(sizeof(" + type + ")), e);");

@@ -67,14 +67,15 @@ class Planner {
       choose_bundles();
       choose_streamed();
     }
+    if (!columns_.empty() && !choose_column_blocks()) return std::move(p);
     p.variant.wide = !is_narrow();
     p.grid = unsigned(std::min<int64_t>(ceil_div(row_groups(), p.variant.rows), INT32_MAX));
     if (!columns_.empty()) {
       p.variant.columns = true;
       p.variant.ahead = loads_ahead();
-      p.grid = std::min(p.grid, unsigned(limits_.multiprocessors * p.variant.resident_blocks()));
+      p.grid = unsigned(std::min(int64_t(p.grid), column_blocks()));
       p.columns = size_t(elements_);
-      p.partials = columns_.size() * p.grid * p.columns * 8;
+      p.partials = column_partials();
     }
     write_arguments();
     return std::move(p);
@@ -264,6 +265,30 @@ class Planner {
       if (elements_ > 1 && o.strides[0] != int64_t(size_of(o.dtype))) return false;
     }
     return true;
+  }
+
+  // Blocks that leave results for columns, and the bytes of these.
+  int64_t column_blocks() const {
+    const FusedVariant& v = plan_.variant;
+    return std::min(ceil_div(row_groups(), v.rows),
+                    int64_t(limits_.multiprocessors) * v.resident_blocks());
+  }
+  size_t column_partials() const {
+    return columns_.size() * size_t(column_blocks() * elements_) * column_bytes(columns_);
+  }
+  // False where blocks have so few rows each that what they leave is much of what they read: to
+  // read the rows once more takes no such memory then, and is about as fast, of very few rows even
+  // where it is little.
+  bool choose_column_blocks() {
+    FusedVariant& v = plan_.variant;
+    constexpr int64_t kMany = 16, kFew = 4;  // rows of one thread
+    constexpr int64_t kVeryFew = 64;         // rows
+    constexpr int kLargeBlock = 256;
+    constexpr size_t kLittle = size_t(256) << 10, kMuch = size_t(4) << 20;  // bytes
+    const auto has_rows = [&](int64_t n) { return rows_ >= n * v.rows * column_blocks(); };
+    if (!has_rows(kMany) && column_partials() > kLittle && v.block() < kLargeBlock)
+      v.rows = kLargeBlock / v.threads;  // fewer blocks for as many rows at a time
+    return has_rows(kFew) || column_partials() <= (rows_ <= kVeryFew ? kLittle : kMuch);
   }
 
   // Whether threads have the registers for the data of two rows: those of 16-bit elements.

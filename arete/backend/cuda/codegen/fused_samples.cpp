@@ -272,7 +272,8 @@ std::vector<KernelSource> fused_samples() {
   for (DType t : {kFloat32, kBFloat16, kFloat16}) {
     const FusedSpec spec = whole_norm_gradient(t);
     const int vector = t == kFloat32 ? 4 : 8;
-    for (const auto& [threads, rows] : {std::pair{4, 32}, {128, 1}, {512, 1}, {1024, 1}}) {
+    for (const auto& [threads, rows] :
+         {std::pair{4, 32}, {64, 4}, {128, 1}, {128, 2}, {512, 1}, {1024, 1}}) {
       FusedVariant v = variant(Mapping::rows, true, threads, rows, vector, 8 / vector);
       v.cached = 0b00011;
       v.uniform = 0b01100;
