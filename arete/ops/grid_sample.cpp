@@ -15,6 +15,7 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -111,43 +112,25 @@ class ImageTable {
       : dense_(x.layout().is_dense()),
         strides_(dense_ ? Shape(x.strides()) : contiguous_strides(x.sizes())) {
     view_ = view_of(x);
-    if (!dense_) {
-      const prim::ScratchView& copy = copy_.emplace(p, x.dtype(), x.sizes());
-      p.copy({copy, view_});
-      view_ = copy;
-    }
-    // Where the planes begin.
-    const int64_t batch = x.size(0), channels = x.size(1);
-    const DType t = positions_of_image(x.numel());
-    first_.emplace(p, t, Shape{batch, channels});
-    prim::View all = *first_;
-    if (strides_[0] == channels * strides_[1]) {
-      const Shape flat{batch * channels}, one{1};
-      all.sizes = flat, all.strides = one;
-      p.iota({.out = all, .istart = 0, .istep = strides_[1]});
-      return;
-    }
-    const prim::ScratchView of_images(p, t, Shape{batch}), of_channels(p, t, Shape{channels});
-    p.iota({.out = of_images, .istart = 0, .istep = strides_[0]});
-    p.iota({.out = of_channels, .istart = 0, .istep = strides_[1]});
-    static auto& cache = *new expr::ProgramCache;
-    const expr::Program& sum =
-        cache.get(uint64_t(t), {t, t}, {}, {t},
-                  [](std::span<const expr::Value> v) { return std::vector{v[0] + v[1]}; });
-    const Shape column{1, 0}, row{0, 1};
-    prim::View inputs[] = {of_images, of_channels};
-    for (prim::View& v : inputs) v.sizes = all.sizes;
-    inputs[0].strides = column, inputs[1].strides = row;
-    p.pointwise({&sum, inputs, {&all, 1}, {}});
+    if (dense_) return;
+    const prim::ScratchView& copy = copy_.emplace(p, x.dtype(), x.sizes());
+    p.copy({copy, view_});
+    view_ = copy;
   }
   const prim::View& view() const { return view_; }
-  const prim::View& first() const { return first_->view(); }
-  IntList steps() const { return IntList(strides_).subspan(2); }
+  // From an element to the next along each spatial dimension, to that of the next image and of the
+  // next channel.
+  Shape steps() const {
+    Shape all(IntList(strides_).subspan(2));
+    all.push_back(strides_[0]);
+    all.push_back(strides_[1]);
+    return all;
+  }
 
  private:
   bool dense_;
   Shape strides_;
-  std::optional<prim::ScratchView> copy_, first_;
+  std::optional<prim::ScratchView> copy_;
   prim::View view_;
 };
 // The components of positions by dimension.
@@ -196,15 +179,14 @@ class SamplingCall {
  public:
   SamplingCall(prim::Primitives& p, const Tensor& x, const Tensor& grid)
       : image_(p, x),
+        numbers_(p, positions_of_image(x.numel()), std::max(x.size(0), x.size(1))),
         space_(grid.sizes().first(size_t(grid.dim()) - 1)),
         params_(size_params(x.sizes().subspan(2), image_.steps())) {
     space_.push_back(x.size(1));
+    const size_t channels = space_.size() - 1;
     inputs_.push_back(image_.view());
-    first_strides_ = Shape(space_.size(), 0);
-    first_strides_[0] = x.size(1), first_strides_.back() = 1;
-    prim::View begin = image_.first();
-    begin.sizes = space_, begin.strides = first_strides_;
-    inputs_.push_back(begin);
+    inputs_.push_back(numbers_.along(space_, 0, 0));
+    inputs_.push_back(numbers_.along(space_, channels, channels));
     for (const Layout& l : position_layouts(grid))
       inputs_.push_back(view_of(grid, layouts_.emplace_back(expand(unsqueeze(l, -1), space_))));
   }
@@ -213,7 +195,7 @@ class SamplingCall {
   prim::View by_points(const Tensor& t) {
     return view_of(t, layouts_.emplace_back(dim_last(t.layout(), 1)));
   }
-  DType positions() const { return image_.first().dtype; }
+  DType positions() const { return numbers_.all().dtype; }
   void add_input(const prim::View& v) { inputs_.push_back(v); }
   void run(prim::Primitives& p, const prim::FusedSpec& spec,
            std::span<const prim::View> outputs) const {
@@ -227,7 +209,8 @@ class SamplingCall {
 
  private:
   ImageTable image_;
-  Shape space_, first_strides_;
+  prim::Positions numbers_;
+  Shape space_;
   SmallVector<expr::Literal, 16> params_;
   SmallVector<prim::View, 8> inputs_;
   std::deque<Layout> layouts_;  // views refer to them

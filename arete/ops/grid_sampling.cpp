@@ -179,19 +179,37 @@ struct SamplingStages {
   SamplingStages(FusedBuilder& b, DType dtype, const GridSampling& s, bool slopes)
       : taps(s, slopes) {
     const size_t spatial = s.orders.size();
-    std::vector<int> reads;
-    for (size_t d = 0; d < spatial; ++d) reads.push_back(2 + int(d));
+    std::vector<int> reads{1};
+    for (size_t d = 0; d < spatial; ++d) reads.push_back(3 + int(d));
     const int first = b.row(reads, [&](FusedBuilder::Values v) {
+      const expr::Value image = v[0];
       std::vector<expr::Value> positions;
-      for (size_t d = 0; d < spatial; ++d) positions.push_back(cast(v[d], expr::work_type(dtype)));
-      return taps.make(positions, v.subspan(spatial, spatial), v.subspan(2 * spatial), s);
+      for (size_t d = 0; d < spatial; ++d)
+        positions.push_back(cast(v[1 + d], expr::work_type(dtype)));
+      const auto params = v.subspan(1 + spatial);
+      std::vector<expr::Value> all =
+          taps.make(positions, params.first(spatial), params.subspan(spatial, spatial), s);
+      all.push_back(image * params[2 * spatial]);
+      return all;
     });
-    rows = {0, 1};
-    for (int k = 0; k < int(taps.count()); ++k) rows.push_back(first - k);
+    rows = {0, 2};
+    for (int k = 0; k <= int(taps.count()); ++k) rows.push_back(first - k);
+  }
+  /// TapRows::sums in a stage that reads `rows` first.
+  std::vector<expr::Value> sums(FusedBuilder::Values v) const {
+    const size_t n = taps.count();
+    const expr::Value channel = v[1] * v.back();
+    return taps.sums(v[0], v[2 + n] + channel, v.subspan(2, n));
   }
   static std::vector<expr::Type> params(DType dtype, DType positions, size_t spatial) {
     std::vector<expr::Type> all(spatial, expr::work_type(dtype));
     all.insert(all.end(), spatial, expr::compute_type(positions));
+    return all;
+  }
+  // What the specs have besides: the elements from image to image and from channel to channel.
+  static std::vector<expr::Type> all_params(DType dtype, DType positions, size_t spatial) {
+    std::vector<expr::Type> all = params(dtype, positions, spatial);
+    all.insert(all.end(), 2, expr::compute_type(positions));
     return all;
   }
 };
@@ -204,13 +222,11 @@ const prim::FusedSpec& sampling_spec(DType dtype, DType positions, const GridSam
   static auto& cache = *new SpecCache;  // used until exit
   return cache.get(s.key(dtype) << 1 | uint64_t(positions == kInt32), [&] {
     const size_t spatial = s.orders.size();
-    std::vector<DType> inputs{dtype, positions};
+    std::vector<DType> inputs{dtype, positions, positions};
     inputs.insert(inputs.end(), spatial, dtype);
-    FusedBuilder b(inputs, {dtype}, SamplingStages::params(dtype, positions, spatial), 0b1);
+    FusedBuilder b(inputs, {dtype}, SamplingStages::all_params(dtype, positions, spatial), 0b1);
     const SamplingStages stages(b, dtype, s, false);
-    b.store(stages.rows, 0, 1, [&](FusedBuilder::Values v) {
-      return stages.taps.sums(v[0], v[1], v.subspan(2, stages.taps.count()));
-    });
+    b.store(stages.rows, 0, 1, [&](FusedBuilder::Values v) { return stages.sums(v); });
     return b.finish();
   });
 }
@@ -219,20 +235,20 @@ const prim::FusedSpec& slopes_spec(DType dtype, DType positions, const GridSampl
   static auto& cache = *new SpecCache;  // used until exit
   return cache.get(s.key(dtype) << 1 | uint64_t(positions == kInt32), [&] {
     const size_t spatial = s.orders.size();
-    std::vector<DType> inputs{dtype, positions};
+    std::vector<DType> inputs{dtype, positions, positions};
     inputs.insert(inputs.end(), spatial + 1, dtype);
     const TapRows taps(s, true);
     std::vector<DType> outputs;
     for (size_t d = 0; d < spatial; ++d)
       if (taps.has_slopes(d)) outputs.push_back(dtype);
-    FusedBuilder b(inputs, outputs, SamplingStages::params(dtype, positions, spatial), 0b1);
+    FusedBuilder b(inputs, outputs, SamplingStages::all_params(dtype, positions, spatial), 0b1);
     SamplingStages stages(b, dtype, s, true);
-    stages.rows.push_back(2 + int(spatial));
+    const size_t factor = stages.rows.size();
+    stages.rows.push_back(3 + int(spatial));
     const int sums = b.reduce(prim::Monoid::sum, stages.rows, [&](FusedBuilder::Values v) {
-      const size_t n = stages.taps.count();
-      std::vector<expr::Value> all = stages.taps.sums(v[0], v[1], v.subspan(2, n));
+      std::vector<expr::Value> all = stages.sums(v);
       all.erase(all.begin());
-      for (expr::Value& x : all) x = x * cast(v[2 + n], x.type());
+      for (expr::Value& x : all) x = x * cast(v[factor], x.type());
       return all;
     });
     for (int k = 0; k < int(outputs.size()); ++k)

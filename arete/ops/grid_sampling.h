@@ -39,9 +39,9 @@ struct GridSampling {
 };
 
 /// Sums over taps of elements of an image times weights. Inputs of both specs: the image (a table),
-/// where the plane of each image and channel begins, the positions in each spatial dimension.
-/// Parameters: of each dimension its size and the elements from one to the next. Places are counted
-/// in `positions`.
+/// the numbers of images and of channels, the positions in each spatial dimension. Parameters: of
+/// each dimension its size, then the elements from one to the next, then those from image to image
+/// and from channel to channel. Places are counted in `positions`.
 const prim::FusedSpec& sampling_spec(DType dtype, DType positions, const GridSampling& s);
 /// One more input, what slopes are multiplied with; outputs: a sum over channels for each spatial
 /// dimension that has slopes.

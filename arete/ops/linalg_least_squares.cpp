@@ -196,7 +196,7 @@ const OpRecord& least_squares_op =
             for (const Tensor& t : out) p.fill({view_of(t), {}, !is_differentiable(t.dtype()), 0});
             return;
           }
-          const Tensor a = column_major(c.tensor(0), batch, p);
+          Tensor a = column_major(c.tensor(0), batch, p);
           // B in the first rows of a matrix that holds X afterwards.
           const Tensor b = empty_tensor(matrix_spec(batch, rows, columns, a));
           const Shape b_sizes = with_sizes(batch, {m, columns});
@@ -216,6 +216,7 @@ const OpRecord& least_squares_op =
                    "not have full rank (error code: " +
                    std::to_string(code) + ").";
           });
+          a = Tensor();  // its memory is free for what follows
           // What is left below the solution is the residual in an orthogonal basis.
           if (m > n)
             p.copy({view_of(out[1]), view_of(b.narrow(-2, n, m - n).abs().square().sum(-2))});

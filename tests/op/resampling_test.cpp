@@ -49,6 +49,28 @@ TEST_P(Resampling, OfManyIsThatOfEach) {
   }
 }
 
+// More images than numbers of them are kept for: each is as it is by itself.
+TEST(GridSampling, OfManyImagesIsThatOfEach) {
+  constexpr int64_t kImages = 70000, kFew = 50;
+  manual_seed(4);
+  const Tensor x = randn({kImages, 2, 2, 2}, test_device()),
+               grid = rand({kImages, 1, 2, 2}, test_device()) * 2.2 - 1.1,
+               g = randn({kImages, 2, 1, 2}, test_device());
+  const auto run = [](const Tensor& of, const Tensor& at, const Tensor& gradient) {
+    const Tensor leaf = of.detach().requires_grad_(), points = at.detach().requires_grad_();
+    const Tensor y = grid_sample(leaf, points, "bilinear", "zeros", false);
+    y.backward(gradient);
+    return std::vector<Tensor>{y.detach(), leaf.grad(), points.grad()};
+  };
+  const std::vector<Tensor> all = run(x, grid, g);
+  for (const int64_t first : {int64_t{0}, int64_t{65500}, kImages - kFew}) {
+    const auto some = [&](const Tensor& t) { return t.narrow(0, first, kFew).contiguous(); };
+    const std::vector<Tensor> alone = run(some(x), some(grid), some(g));
+    for (size_t k = 0; k < all.size(); ++k)
+      EXPECT_TRUE(allclose(some(all[k]), alone[k], 1e-5, 1e-6)) << first << " " << k;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Resampling,
     testing::Values(Case{"linear", {70}, {190}, "linear"},
