@@ -143,5 +143,42 @@ TEST(TapKernels, AddWhatTheDefinitionSays) {
   }
 }
 
+// Offsets of several elements of a walk are those of each by its digits.
+template <class I>
+void check_offsets(const std::vector<int64_t>& sizes) {
+  indexing::Walk walk{};
+  walk.rank = int64_t(sizes.size());
+  walk.count = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    walk.dims[d] = {sizes[d],
+                    {walk.count * 4, int64_t(d) * 24 - 8, d % 2 ? 0 : -walk.count},
+                    indexing::make_divisor(sizes[d])};
+    walk.count *= sizes[d];
+  }
+  const auto& given = reinterpret_cast<const taps_device::Walk&>(walk);
+  for (int64_t first = 0; first < walk.count; first += std::max<int64_t>(walk.count / 50, 1)) {
+    I elements[3];
+    for (int64_t j = 0; j < 3; ++j) elements[j] = I((first + j * j * 7) % walk.count);
+    int64_t expected[3][3] = {};
+    for (int j = 0; j < 3; ++j) {
+      int64_t rest = int64_t(elements[j]);
+      for (size_t d = 0; d < sizes.size(); rest /= sizes[d], ++d)
+        for (int k = 0; k < 3; ++k) expected[j][k] += rest % sizes[d] * walk.dims[d].strides[k];
+    }
+    taps_device::Offsets<I> found[3];
+    taps_device::offsets_of(given, elements, found);
+    for (int j = 0; j < 3; ++j)
+      for (int k = 0; k < 3; ++k) EXPECT_EQ(int64_t(found[j].at[k]), expected[j][k]);
+  }
+}
+
+TEST(WalkKernels, OffsetsOfSeveralElements) {
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{1}, {977}, {5, 1, 7}, {33, 100, 3, 20}, {2, 3, 5, 7, 11, 13}}) {
+    check_offsets<taps_device::u32>(sizes);
+    check_offsets<taps_device::u64>(sizes);
+  }
+}
+
 }  // namespace
 }  // namespace arete::cuda

@@ -28,36 +28,49 @@ template <class I>
 struct Offsets;
 template <>
 struct Offsets<u32> {
-  i32 at[3];
+  typedef i32 Step;
+  Step at[3];
 };
 template <>
 struct Offsets<u64> {
-  i64 at[3];
+  typedef i64 Step;
+  Step at[3];
 };
 
-DEVICE Offsets<u32> offsets_of(const Walk& w, u32 i) {
-  Offsets<u32> o = {{0, 0, 0}};
+DEVICE u32 quotient(u32 i, const WalkDim& d) { return divide(i, d.divisor); }
+DEVICE u64 quotient(u64 i, const WalkDim& d) { return i / u64(d.size); }
+
+/// Of elements i[0] to i[n - 1] at once: what is known of a dimension is fetched once for all of
+/// them. `i` is used up.
+template <class I, int n>
+DEVICE void offsets_of(const Walk& w, I (&i)[n], Offsets<I> (&o)[n]) {
+  typedef typename Offsets<I>::Step Step;
+#pragma unroll
+  for (int j = 0; j < n; ++j) o[j] = {{0, 0, 0}};
   const int last = i32(w.rank) - 1;
+#pragma unroll 1
   for (int d = 0; d < last; ++d) {
-    const u32 rest = divide(i, w.dims[d].divisor);
-    const i32 digit = i32(i - rest * w.dims[d].divisor.value);
-    for (int k = 0; k < 3; ++k) o.at[k] += digit * i32(w.dims[d].strides[k]);
-    i = rest;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const I rest = quotient(i[j], w.dims[d]);
+      const Step digit = Step(i[j] - rest * I(w.dims[d].size));
+#pragma unroll
+      for (int k = 0; k < 3; ++k) o[j].at[k] += digit * Step(w.dims[d].strides[k]);
+      i[j] = rest;
+    }
   }
-  for (int k = 0; k < 3; ++k) o.at[k] += i32(i) * i32(w.dims[last].strides[k]);
-  return o;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int k = 0; k < 3; ++k) o[j].at[k] += Step(i[j]) * Step(w.dims[last].strides[k]);
+  }
 }
-DEVICE Offsets<u64> offsets_of(const Walk& w, u64 i) {
-  Offsets<u64> o = {{0, 0, 0}};
-  const int last = i32(w.rank) - 1;
-  for (int d = 0; d < last; ++d) {
-    const u64 size = u64(w.dims[d].size), rest = i / size;
-    const i64 digit = i64(i - rest * size);
-    for (int k = 0; k < 3; ++k) o.at[k] += digit * w.dims[d].strides[k];
-    i = rest;
-  }
-  for (int k = 0; k < 3; ++k) o.at[k] += i64(i) * w.dims[last].strides[k];
-  return o;
+template <class I>
+DEVICE Offsets<I> offsets_of(const Walk& w, I i) {
+  I all[1] = {i};
+  Offsets<I> o[1];
+  offsets_of(w, all, o);
+  return o[0];
 }
 
 template <class T>
@@ -106,21 +119,27 @@ struct GatherArgs {
 
 constexpr int kGatherThreads = 256, kGatherItems = 4;
 
+/// Of a thread's elements, the first of which is `first`. Beyond the last one they mean nothing.
+template <class I>
+DEVICE void own_offsets(const Walk& w, I first, Offsets<I> (&offsets)[kGatherItems]) {
+  I i[kGatherItems];
+#pragma unroll
+  for (int k = 0; k < kGatherItems; ++k) i[k] = first + k * kGatherThreads;
+  offsets_of(w, i, offsets);
+}
+
 /// T: a type of the elements' size; I: u32 where offsets fit in 32 bits, else u64. What an index
 /// out of range would have read is 0, as is what is left out.
 template <class T, class I>
 DEVICE void gather(const GatherArgs& a) {
   const I first = I(blockIdx.x) * (kGatherThreads * kGatherItems) + threadIdx.x;
   Offsets<I> offsets[kGatherItems];
+  own_offsets(a.walk, first, offsets);
   i64 index[kGatherItems];
 #pragma unroll
-  for (int k = 0; k < kGatherItems; ++k) {
-    const I i = first + k * kGatherThreads;
-    if (i < I(a.walk.count)) {
-      offsets[k] = offsets_of(a.walk, i);
+  for (int k = 0; k < kGatherItems; ++k)
+    if (first + k * kGatherThreads < I(a.walk.count))
       index[k] = *at_byte<const i64>(a.index, offsets[k].at[1]);
-    }
-  }
   T values[kGatherItems];
 #pragma unroll
   for (int k = 0; k < kGatherItems; ++k) {

@@ -248,15 +248,14 @@ template <class T, class Op, class I, bool kFactors>
 DEVICE void scatter(const ScatterArgs& a) {
   const I first = I(blockIdx.x) * (kGatherThreads * kGatherItems) + threadIdx.x;
   Offsets<I> offsets[kGatherItems];
+  own_offsets(a.walk, first, offsets);
   i64 index[kGatherItems];
   T values[kGatherItems];
   bool counts[kGatherItems];
 #pragma unroll
   for (int k = 0; k < kGatherItems; ++k) {
-    const I i = first + k * kGatherThreads;
-    counts[k] = i < I(a.walk.count);
+    counts[k] = first + k * kGatherThreads < I(a.walk.count);
     if (counts[k]) {
-      offsets[k] = offsets_of(a.walk, i);
       index[k] = *at_byte<const i64>(a.index, offsets[k].at[1]);
       values[k] = *at_byte<const T>(a.src, offsets[k].at[0]);
       if constexpr (kFactors) {
