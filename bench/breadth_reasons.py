@@ -94,9 +94,8 @@ REASONS = (
     ("NVIDIA", r"(multi_margin_loss|MultiMarginLoss) .*forward$",
      "five launches: numbers of classes, a look-up that checks the classes, rows and their sum"),
     ("NVIDIA", r"one_hot .*forward$", "three launches, one of which finds classes out of range"),
-    ("NVIDIA", r"^nn\.LSTM .*\| (host|cache) .*forward$",
+    ("NVIDIA", r"^nn\.(LSTM|RNN) .*\| (host|cache) .*forward$",
      "a product and a program for each step; cuDNN has one kernel for few short steps"),
-    ("NVIDIA", r"grid_sampler.*\| (host|cache) .*forward$", "numbers of positions are a launch of their own"),
     ("NVIDIA", r"(digamma|special\.psi|[Ii]gammac?_?) .*\| host ",
      "f32 results near the zeros need f64 sums; the time of few elements is that of the instructions"),
     ("NVIDIA", r"^torch\.take .*backward",
@@ -106,7 +105,7 @@ REASONS = (
      "positions are looked up in tables of their dimensions, which finds those out of range: a launch or two for each"),
     ("NVIDIA", r"(nonzero_static|argwhere|torch\.where \| tensor \||unique|unique_consecutive) ",
      "elements are counted, placed and moved by a kernel each"),
-    ("NVIDIA", r"^(Tensor\.(untyped_storage|requires_grad_)|"
+    ("NVIDIA", r"^(Tensor\.(untyped_storage|requires_grad_|cuda)|"
      r"torch\.(is_same_size|conj|resolve_neg|resolve_conj|get_device|positive|real)) .*forward$",
      "0.1 us of the call itself"),
     ("NVIDIA", r"device=cpu", "runs on the host"),
@@ -147,6 +146,8 @@ MEMORY_REASONS = (
      "a mask of bytes is made of what is no mask, and positions are counted twice instead of kept"),
     ("", r"(nll_loss|NLLLoss|multi_margin_loss|MultiMarginLoss|cross_entropy)", "losses of the rows are kept until they are summed"),
     ("", r"[Mm]ulti_?[Ll]abel_?[Mm]argin_?[Ll]oss ", "classes are put in order instead of compared in pairs"),
+    ("NVIDIA", r"([Ll]ayer_?|[Rr][Mm][Ss]_?)[Nn]orm .*backward",
+     "blocks leave the sums of their rows for weight and bias: at most 4 MiB, or 17 MiB where each has four rows or more"),
     ("NVIDIA", r"^torch\.topk .*over (first|middle)", "what does not lie along rows is turned over first"),
     ("", r"^(torch\.(sort|msort|argsort|unique)|Tensor\.(sort|argsort)) ",
      "keys and positions of 64 bits are moved between two arrays each"),
