@@ -73,9 +73,11 @@ DEVICE Offsets<I> offsets_of(const Walk& w, I i) {
   return o[0];
 }
 
+/// The address of a kernel's argument becomes a pointer before anything is added: then the compiler
+/// knows that it is of global memory.
 template <class T>
 DEVICE T* at_byte(u64 base, i64 offset) {
-  return reinterpret_cast<T*>(base + u64(offset));
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(base) + offset);
 }
 
 /// Where an index that is out of range goes.

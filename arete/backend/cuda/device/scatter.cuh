@@ -149,17 +149,22 @@ struct AtomicExchange<1> {
   }
 };
 
+/// In global memory. Additions say so: the instruction for any memory is waited for.
 template <class T, class Op>
 struct Atomic {
   DEVICE void run(T* p, T v) { AtomicExchange<int(sizeof(T))>::template run<T, Op>(p, v); }
 };
 template <>
 struct Atomic<f32, OpAdd> {
-  DEVICE void run(f32* p, f32 v) { atomicAdd(p, v); }
+  DEVICE void run(f32* p, f32 v) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(v) : "memory");
+  }
 };
 template <>
 struct Atomic<f64, OpAdd> {
-  DEVICE void run(f64* p, f64 v) { atomicAdd(p, v); }
+  DEVICE void run(f64* p, f64 v) {
+    asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(v) : "memory");
+  }
 };
 // An element of two bytes beside -0, which changes nothing, as the GPU adds pairs only.
 DEVICE u32 pair_of(u64 address, u16 bits) {
@@ -169,7 +174,7 @@ template <>
 struct Atomic<f16, OpAdd> {
   DEVICE void run(f16* p, f16 v) {
     const u64 address = reinterpret_cast<u64>(p);
-    asm volatile("red.add.noftz.f16x2 [%0], %1;" ::"l"(address & ~u64(3)),
+    asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(address & ~u64(3)),
                  "r"(pair_of(address, v.bits))
                  : "memory");
   }
@@ -179,7 +184,7 @@ template <>
 struct Atomic<bf16, OpAdd> {
   DEVICE void run(bf16* p, bf16 v) {
     const u64 address = reinterpret_cast<u64>(p);
-    asm volatile("red.add.noftz.bf16x2 [%0], %1;" ::"l"(address & ~u64(3)),
+    asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(address & ~u64(3)),
                  "r"(pair_of(address, v.bits))
                  : "memory");
   }
@@ -187,11 +192,15 @@ struct Atomic<bf16, OpAdd> {
 #endif
 template <>
 struct Atomic<i32, OpAdd> {
-  DEVICE void run(i32* p, i32 v) { atomicAdd(p, v); }
+  DEVICE void run(i32* p, i32 v) {
+    asm volatile("red.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+  }
 };
 template <>
 struct Atomic<i64, OpAdd> {
-  DEVICE void run(i64* p, i64 v) { atomicAdd(reinterpret_cast<u64*>(p), u64(v)); }
+  DEVICE void run(i64* p, i64 v) {
+    asm volatile("red.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+  }
 };
 template <>
 struct Atomic<i32, OpMin> {
@@ -212,15 +221,15 @@ struct Atomic<i64, OpMax> {
 template <>
 struct Atomic<c64, OpAdd> {
   DEVICE void run(c64* p, c64 v) {
-    atomicAdd(&p->re, v.re);
-    atomicAdd(&p->im, v.im);
+    Atomic<f32, OpAdd>::run(&p->re, v.re);
+    Atomic<f32, OpAdd>::run(&p->im, v.im);
   }
 };
 template <>
 struct Atomic<c128, OpAdd> {
   DEVICE void run(c128* p, c128 v) {
-    atomicAdd(&p->re, v.re);
-    atomicAdd(&p->im, v.im);
+    Atomic<f64, OpAdd>::run(&p->re, v.re);
+    Atomic<f64, OpAdd>::run(&p->im, v.im);
   }
 };
 /// Plain stores: of elements with one destination some one stays, whole.
@@ -278,6 +287,12 @@ DEVICE void scatter(const ScatterArgs& a) {
 /// destination wait for each other. kEqual: src is one number, whose occurrences are counted in S.
 constexpr int kFewBytes = 16384, kFewItems = 8;
 
+template <class S>
+DEVICE void add_in_shared(S* p, S v) {
+  atomicAdd(p, v);
+}
+DEVICE void add_in_shared(i64* p, i64 v) { atomicAdd(reinterpret_cast<u64*>(p), u64(v)); }
+
 template <class T, class S, class I, bool kEqual>
 DEVICE void scatter_few(const ScatterArgs& a) {
   constexpr int kSlots = kFewBytes / int(sizeof(S));
@@ -303,8 +318,7 @@ DEVICE void scatter_few(const ScatterArgs& a) {
       i64 position;
       if (base + I(threadIdx.x) + k * kGatherThreads < count &&
           resolve_index(index[k], a.size, a.error, &position))
-        Atomic<S, OpAdd>::run(sums + own_copy(int(position), log_copies),
-                              kEqual ? S(1) : S(values[k]));
+        add_in_shared(sums + own_copy(int(position), log_copies), kEqual ? S(1) : S(values[k]));
     }
   }
   __syncthreads();
