@@ -85,8 +85,17 @@ def test_what_calls_on_gpus_hold_beside_their_results():
             return torch.autograd.grad(bags, table, slope)[0]
 
         print(beside(means) / table.nbytes)  # the means, and a few numbers for each entry
+
+        def sampled(images):  # many have a number each: a twelfth
+            x, points = torch.rand(images, 2, 3, 4, device="cuda"), torch.rand(images, 2, 3, 2, device="cuda")
+            return beside(lambda: torch.nn.functional.grid_sample(x, points, align_corners=False)) / x.nbytes * 2
+
+        print(sampled(4096))
+        print(sampled(70000))
+        tall = torch.rand(100, 40, 30, device="cuda")
+        print(beside(lambda: torch.linalg.lstsq(tall, tall, driver="gels").solution) / tall.nbytes)  # factors, and where B was
     ''')
-    assert [round(float(share), 1) for share in found.split()] == [1, 0, 0, 0, 1]
+    assert [round(float(share), 1) for share in found.split()] == [1, 0, 0, 0, 1, 0, 0.1, 2.1]
 
 
 def test_histograms_have_places_of_pieces():
