@@ -41,12 +41,11 @@ struct PlaceCounter {
       for (int c = 0; c < 1 << log_copies; ++c)
         sum += counts[(k << log_copies) + ((c + k) & ((1 << log_copies) - 1))];
       if (sum == 0) continue;
-      const u64 to = target.out + u64(k * target.step);
+      const i64 to = k * target.step;
       if (target.is_wide)
-        atomicAdd(reinterpret_cast<u64*>(to), sum * *reinterpret_cast<const u64*>(target.factor));
+        atomicAdd(at_byte<u64>(target.out, to), sum * *at_byte<const u64>(target.factor, 0));
       else
-        atomicAdd(reinterpret_cast<u32*>(to),
-                  u32(sum) * *reinterpret_cast<const u32*>(target.factor));
+        atomicAdd(at_byte<u32>(target.out, to), u32(sum) * *at_byte<const u32>(target.factor, 0));
     }
   }
 };
