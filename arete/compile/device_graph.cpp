@@ -145,7 +145,8 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
     const std::byte* const at = memory[b].base();
-    if (runs_ > 0 && at != use.at && !use.moves) {
+    // The first run had other memory around it: that of the calls that were written down.
+    if (runs_ > 1 && at != use.at && !use.moves) {
       is_as_captured = false;
       use.moves = true;
       if (memory[b].is_new) moved = std::max(moved, memory[b].storage->bytes());

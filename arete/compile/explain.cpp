@@ -99,6 +99,7 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
   const PlanNotes& notes = plan.notes();
   ExplainedPlan p;
   p.stats = plan.stats();
+  p.stats.arena = from.arena();
   p.runs = from.account.runs;
   p.planning = from.account.planning;
   p.launching = from.account.launching;

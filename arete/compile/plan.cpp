@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <ranges>
-#include <tuple>
+#include <span>
 #include <unordered_map>
 
 #include "arete/base/error.h"
+#include "arete/compile/arena_internal.h"
 #include "arete/compile/fuse_internal.h"
 #include "arete/compile/plan_notes_internal.h"
 #include "arete/compile/stand_in_internal.h"
@@ -22,9 +24,6 @@ using prim::View;
 
 // How many kernels back one is looked for that may take a call in.
 constexpr size_t kWindow = 64;
-
-// Of temporaries in an arena, in bytes.
-constexpr size_t kAlignment = 256;
 
 // Whether calls of one device were recorded on several streams.
 bool has_several_streams(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls) {
@@ -138,41 +137,93 @@ void note_refusals(PlanNotes& notes, const Groups& groups, const std::vector<Ref
     notes.apart.push_back({index.at(r.earlier), index.at(r.later), r.why});
 }
 
-// Note [Arenas]
-// Temporaries of known lifetimes, the largest first, each at the lowest place of the arena that no
-// other has while it lives.
-class Arena {
- public:
-  /// Steps first to last use `bytes`; gives the number of the temporary.
-  size_t add(size_t bytes, size_t first, size_t last) {
-    entries_.push_back({(bytes + kAlignment - 1) / kAlignment * kAlignment, first, last, 0});
-    return entries_.size() - 1;
-  }
-  /// Chooses all places.
-  void arrange() {
-    std::vector<Entry*> order, placed;
-    for (Entry& e : entries_) order.push_back(&e);
-    std::ranges::sort(order, [](const Entry* a, const Entry* b) {
-      return std::tie(b->bytes, a->first) < std::tie(a->bytes, b->first);
-    });
-    for (Entry* e : order) {
-      e->offset = 0;
-      for (const Entry* o : placed)  // by offset
-        if (o->first <= e->last && e->first <= o->last && o->offset < e->offset + e->bytes)
-          e->offset = std::max(e->offset, o->offset + o->bytes);
-      bytes_ = std::max(bytes_, e->offset + e->bytes);
-      placed.insert(std::ranges::upper_bound(placed, e->offset, {}, &Entry::offset), e);
+// Operands of a call that works element by element, and whether it may write output `out` where it
+// reads input `in`, by what its arguments say.
+struct Elements {
+  std::span<const View> inputs, outputs;
+  std::function<bool(size_t in, size_t out)> may_be_in_place;
+};
+Elements elements_of(const prim::RecordedCall& call) {
+  using Kind = prim::FusedStage::Kind;
+  switch (call.primitive()) {
+    case prim::Primitive::pointwise: {
+      const auto& args = *static_cast<const prim::PointwiseArgs*>(call.args());
+      return {args.inputs, args.outputs,
+              [&](size_t in, size_t) { return !args.program->is_table(in); }};
     }
+    case prim::Primitive::dropout: {
+      const auto& args = *static_cast<const prim::DropoutArgs*>(call.args());
+      return {{&args.in, 1}, {&args.out, 1}, [](size_t, size_t) { return true; }};
+    }
+    case prim::Primitive::fused: {
+      const auto& args = *static_cast<const prim::FusedArgs*>(call.args());
+      return {args.inputs, args.outputs, [&](size_t in, size_t out) {
+                bool may = false;  // a stage stores it, and none after that reads the input
+                for (const prim::FusedStage& stage : args.spec->stages) {
+                  for (size_t k = 0; k < stage.inputs.size(); ++k)
+                    if (stage.inputs[k] == int(in) &&
+                        (may || stage.kind == Kind::reduce_columns || stage.program->is_table(k)))
+                      return false;
+                  const size_t first = size_t(stage.first_output);
+                  may |= stage.kind == Kind::store && out >= first &&
+                         out < first + stage.program->outputs().size();
+                }
+                return may;
+              }};
+    }
+    default:
+      return {};
   }
-  size_t offset(size_t number) const { return entries_[number].offset; }
-  size_t bytes() const { return bytes_; }
+}
+
+// Note [In place of an input]
+// What a kernel makes element by element may be in place of a temporary that ends with it. Of the
+// two buffers the earlier stands for both.
+class Places {
+ public:
+  Places(const Steps& steps, std::vector<Life>& lives, Buffers& buffers)
+      : lives_(lives), buffers_(buffers), owners_(lives.size()) {
+    std::iota(owners_.begin(), owners_.end(), 0);
+    for (size_t k = 0; k < steps.size(); ++k) share(*steps[k], elements_of(*steps[k]), k);
+  }
+  /// Who stands for each buffer.
+  const std::vector<int>& owners() const { return owners_; }
 
  private:
-  struct Entry {
-    size_t bytes, first, last, offset;
-  };
-  std::vector<Entry> entries_;
-  size_t bytes_ = 0;
+  // Of one operand of the step.
+  bool is_temporary(prim::RecordedCall& step, int b) const {
+    if (b < 0 || !buffers_[b].storage || !buffers_[b].temporary) return false;
+    int count = 0;
+    step.for_each_operand([&](View& v, Access) { count += buffers_.of(v) == b; });
+    return count == 1;
+  }
+  void share(prim::RecordedCall& step, const Elements& its, size_t k) {
+    for (size_t o = 0; o < its.outputs.size(); ++o) {
+      const int b = buffers_.of(its.outputs[o]);
+      if (!is_temporary(step, b) || lives_[size_t(b)].first != k) continue;
+      for (size_t i = 0; i < its.inputs.size(); ++i) {
+        const int from = buffers_.of(its.inputs[i]);
+        if (!is_temporary(step, from) || !are_alike(its.inputs[i], its.outputs[o]) ||
+            !its.may_be_in_place(i, o))
+          continue;
+        const int owner = owners_[size_t(from)];
+        Life& life = lives_[size_t(owner)];
+        if (life.last != k || life.bytes != lives_[size_t(b)].bytes) continue;
+        life.last = lives_[size_t(b)].last;
+        owners_[size_t(b)] = owner;
+        break;
+      }
+    }
+  }
+  bool are_alike(const View& a, const View& b) const {
+    const auto &of_a = *buffers_[buffers_.of(a)].storage, &of_b = *buffers_[buffers_.of(b)].storage;
+    return a.dtype == b.dtype && std::ranges::equal(a.sizes, b.sizes) &&
+           std::ranges::equal(a.strides, b.strides) && of_a.device() == of_b.device() &&
+           a.data - of_a.data() == b.data - of_b.data();
+  }
+  std::vector<Life>& lives_;
+  Buffers& buffers_;
+  std::vector<int> owners_;
 };
 
 }  // namespace
@@ -208,7 +259,8 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
   }
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
-  buffers.look_for_host_writes(uses);
+  // What is promised still the host cannot have written.
+  if (!promise_arenas) buffers.look_for_host_writes(uses);
   for (int b = 0; b < buffers.size(); ++b)
     if (buffers[b].storage && buffers[b].temporary)
       stats_.temporaries += buffers[b].storage->bytes();
@@ -252,6 +304,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
       choose_orders(buffers);
       divide_into_bands(buffers, options.band);
     }
+    lower_peak(buffers);
     recompute(buffers, options.memory_budget);
   }
   stats_.steps = int(steps_.size());
@@ -280,6 +333,7 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
   for (const Step& step : steps_) calls.push_back(step.call.get());
   std::vector<Life> lives = lives_of(calls, buffers);
   lives.resize(size_t(buffers.size()));
+  const std::vector<int> owners = Places(calls, lives, buffers).owners();
   std::vector<size_t> numbers(lives.size());
   std::map<std::pair<int, int>, Arena> arenas;  // of devices
   const auto arena_of = [&](const Storage& s) -> Arena& {
@@ -291,12 +345,14 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
   for (int b = 0; b < buffers.size(); ++b) {
     const StoragePtr& storage = buffers[b].storage;
     if (!storage) continue;
+    if (is_placed(b) && owners[size_t(b)] != b) continue;
     if (is_placed(b))
       numbers[size_t(b)] = arena_of(*storage).add(lives[size_t(b)].bytes, lives[size_t(b)].first,
                                                   lives[size_t(b)].last);
     else if (!promise_arenas && (keep_places || !buffers[b].temporary))
       memory_.push_back(storage);
   }
+  for (size_t b = 0; b < owners.size(); ++b) numbers[b] = numbers[size_t(owners[b])];
   std::map<const Arena*, StoragePtr> made;
   for (auto& [device, arena] : arenas) {
     arena.arrange();
@@ -312,12 +368,12 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
     arenas_.push_back(made[&arena]);
   }
   for (int b = 0; b < buffers.size(); ++b) {
-    if (!buffers[b].storage || !is_placed(b)) continue;
+    if (!buffers[b].storage || !is_placed(b) || owners[size_t(b)] != b) continue;
     const Storage& storage = *buffers[b].storage;
     const Arena& arena = arena_of(storage);
     const Life& life = lives[size_t(b)];
     const auto its = std::ranges::find(arenas_, made[&arena]);
-    placements_.push_back({size_t(its - arenas_.begin()), arena.offset(numbers[size_t(b)]),
+    placements_.push_back({size_t(its - arenas_.begin()), arena.spot(numbers[size_t(b)]).offset,
                            life.bytes, life.first, life.last});
   }
   for (Step& step : steps_)
@@ -327,7 +383,7 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_ar
       if (b < 0 || !is_placed(b)) return;
       const Storage& was = *buffers[b].storage;
       const Arena& arena = arena_of(was);
-      v.data += made[&arena]->data() + arena.offset(numbers[size_t(b)]) - was.data();
+      v.data += made[&arena]->data() + arena.spot(numbers[size_t(b)]).offset - was.data();
       v.storage = made[&arena].get();
     });
 }

@@ -53,9 +53,10 @@ struct PlanStats {
 //  - Pictures lie in the order in which convolutions are quick (orders.cpp).
 //  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
 //  - Large temporaries are made and used some rows at a time (bands.cpp).
+//  - Of two steps the one goes first after which less memory is in use (peak.cpp).
 //  - What lies idle at the fullest step is computed again, if asked for (recompute.cpp).
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
-//    the same place in it.
+//    the same place in it, and so may one that a kernel makes of another, element by element.
 // Calls of several streams of one device are left as they are, since what orders them (events) is
 // not among the calls.
 
@@ -110,6 +111,7 @@ class Plan {
   void end_products(Buffers& buffers);
   void choose_orders(Buffers& buffers);
   void divide_into_bands(Buffers& buffers, size_t band);
+  void lower_peak(Buffers& buffers);
   void recompute(Buffers& buffers, double budget);
   void note_steps(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <unordered_map>
 
 #include "arete/base/error.h"
+#include "arete/compile/arena_internal.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/compile/under_way_internal.h"
 #include "arete/core/modes.h"
@@ -82,10 +84,8 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
     GraphStep& its = steps_.emplace_back(GraphStep{.call = &call, .buffers = {}, .numbers = {}});
     call.for_each_operand([&](View& v, Access access) {
       const auto found = buffers.find(v.storage);
-      its.buffers.push_back(-1);
       if (!v.storage || found == buffers.end()) return;
       const int b = found->second;
-      its.buffers.back() = b;
       const std::byte* const base = b < 0 ? v.storage->data() : memory[size_t(b)].base();
       addresses_.push_back({&v, b, v.data - base, access});
       if (b >= 0) is_used[size_t(b)] = true;
@@ -100,6 +100,14 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
   });
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
+  find_pieces();
+  share_results(memory);
+  size_t next = 0;
+  for (GraphStep& step : steps_)
+    const_cast<RecordedCall*>(step.call)->for_each_operand([&](View& v, Access) {
+      const bool has_address = next < addresses_.size() && addresses_[next].view == &v;
+      step.buffers.push_back(has_address ? addresses_[next++].buffer : -1);
+    });
   find_waits();
   for (const Address& a : addresses_) a.view->storage = nullptr;
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
@@ -137,11 +145,7 @@ void TracePlan::find_waits() {
     steps_.back().is_awaited = steps_.back().call->device().is_cpu();
 }
 
-// Note [Memory of large plans]
-// Small plans have one arena for all temporaries, and memory for their results from the beginning.
-// That is more than what there is at any one time: so large ones take and give back the memory of
-// each temporary, and take that of each result, where it is needed, as eager code does.
-void TracePlan::divide_arenas() {
+void TracePlan::find_pieces() {
   const std::vector<Plan::Placement>& placements = plan_->placements();
   begins_.resize(steps_.size());
   ends_.resize(steps_.size());
@@ -161,7 +165,7 @@ void TracePlan::divide_arenas() {
             size_t(address.offset) >= its.offset + its.bytes)
           continue;
         address.piece = p;
-        address.offset -= int64_t(its.offset);
+        address.in_piece = address.offset - int64_t(its.offset);
         break;
       }
       ARETE_ASSERT(address.piece >= 0);
@@ -170,19 +174,97 @@ void TracePlan::divide_arenas() {
   }
 }
 
+// Note [Memory of plans]
+// Eager code has memory for a result, and for what it made it of, where it needs it. A plan has an
+// arena for its temporaries, and results that are made at the end are there from the beginning: so
+// temporaries that are gone by then lie in them. Where the memory of such a result is not new, an
+// error would show; then, and in large plans that are no graph, each temporary, and each result,
+// gets memory where it is needed.
+void TracePlan::share_results(UsedBuffers memory) {
+  for (const StoragePtr& arena : plan_->arenas()) arena_bytes_.push_back(arena->bytes());
+  struct Result {
+    int buffer;
+    size_t bytes, step;
+  };
+  std::vector<Result> results;
+  std::vector<bool> is_seen(memory.size());
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    const size_t first = a;
+    for (; a < address_ends_[k]; ++a) {
+      const int b = addresses_[a].buffer;
+      if (b < 0 || is_seen[size_t(b)]) continue;
+      is_seen[size_t(b)] = true;
+      if (!memory[size_t(b)].is_new || temporary_[size_t(b)]) continue;
+      // All that the step does with it is to write it, from its beginning on.
+      size_t bytes = 0;
+      for (size_t o = first; o < address_ends_[k]; ++o) {
+        const Address& its = addresses_[o];
+        if (its.buffer != b) continue;
+        const auto [begin, end] = extent_of(*its.view);
+        if (its.access != Access::write || its.offset != 0 ||
+            end - begin != its.view->numel() * int64_t(size_of(its.view->dtype)) ||
+            begin != reinterpret_cast<intptr_t>(its.view->data)) {
+          bytes = 0;
+          break;
+        }
+        bytes = size_t(end - begin);
+      }
+      if (bytes > 0) results.push_back({b, bytes, k});
+    }
+  }
+  if (results.empty()) return;
+  const std::vector<Plan::Placement>& placements = plan_->placements();
+  std::vector<Arena::Spot> spots(placements.size());
+  std::vector<int> rooms(placements.size(), Arena::kOwn);  // as buffers
+  for (size_t arena = 0; arena < arena_bytes_.size(); ++arena) {
+    Arena now;
+    std::vector<int> buffers;  // by room
+    for (const Result& r : results)
+      if (memory[size_t(r.buffer)].storage->device() == plan_->arenas()[arena]->device()) {
+        now.add_room(r.bytes, r.step);
+        buffers.push_back(r.buffer);
+      }
+    std::vector<size_t> pieces;
+    for (size_t p = 0; p < placements.size(); ++p)
+      if (placements[p].arena == arena) {
+        now.add(placements[p].bytes, placements[p].first, placements[p].last);
+        pieces.push_back(p);
+      }
+    now.arrange();
+    arena_bytes_[arena] = now.bytes();
+    for (size_t n = 0; n < pieces.size(); ++n) {
+      spots[pieces[n]] = now.spot(n);
+      if (const int room = now.spot(n).room; room >= 0) rooms[pieces[n]] = buffers[size_t(room)];
+    }
+  }
+  for (Address& a : addresses_) {
+    if (a.piece < 0) continue;
+    a.offset = int64_t(spots[size_t(a.piece)].offset) + a.in_piece;
+    if (const int b = rooms[size_t(a.piece)]; b >= 0) a.buffer = b;
+  }
+  for (const int b : rooms)
+    if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
+}
+
+bool TracePlan::is_in_pieces(UsedBuffers memory) const {
+  return (!graph_->may_run() && plan_->stats().arena >= kLargeArena) ||
+         !std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; });
+}
+
 std::vector<StoragePtr> TracePlan::make_arenas() const {
   std::vector<StoragePtr> arenas;
-  for (const StoragePtr& arena : plan_->arenas())
-    arenas.push_back(prim::backend_for(arena->device()).new_storage(arena->bytes()));
+  for (size_t a = 0; a < arena_bytes_.size(); ++a)
+    arenas.push_back(prim::backend_for(plan_->arenas()[a]->device()).new_storage(arena_bytes_[a]));
   return arenas;
 }
 
 void TracePlan::set_address(const Address& a, UsedBuffers memory,
-                            std::span<const StoragePtr> arenas) {
-  const UsedBuffer at = a.piece >= 0   ? UsedBuffer{arenas[size_t(a.piece)].get()}
+                            std::span<const StoragePtr> arenas, bool in_pieces) {
+  const bool is_piece = in_pieces && a.piece >= 0;
+  const UsedBuffer at = is_piece       ? UsedBuffer{arenas[size_t(a.piece)].get()}
                         : a.buffer < 0 ? UsedBuffer{arenas[size_t(~a.buffer)].get()}
                                        : memory[size_t(a.buffer)];
-  a.view->data = at.base() + a.offset;
+  a.view->data = at.base() + (is_piece ? a.in_piece : a.offset);
   a.view->storage = at.storage;
 }
 
@@ -222,8 +304,8 @@ void TracePlan::compile_ahead() {
 
 // The first time it is noted what is compiled for them.
 void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
-                          size_t& done) {
-  const bool is_first = account.runs == 0, in_pieces = !begins_.empty();
+                          bool in_pieces, size_t& done) {
+  const bool is_first = account.runs == 0;
   if (is_first) compile_ahead();
   std::vector<StoragePtr> arenas;
   if (in_pieces)
@@ -241,9 +323,10 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
         arenas[size_t(p)] = backend.new_storage(its.bytes);
       }
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < address_ends_[done]; ++a) {
-      const int b = addresses_[a].buffer;
-      if (b >= 0 && is_stand_in(memory[size_t(b)].storage->data())) provide(b);
-      set_address(addresses_[a], memory, arenas);
+      const Address& its = addresses_[a];
+      if (in_pieces && its.piece < 0 && is_stand_in(memory[size_t(its.buffer)].storage->data()))
+        provide(its.buffer);
+      set_address(its, memory, arenas, in_pieces);
     }
     under_way.make(done, call, steps_[done].is_awaited);
     if (in_pieces)
@@ -259,17 +342,16 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
                     const std::function<void(int)>& provide, std::vector<int>& lost) {
-  if (begins_.empty() && !graph_->may_run() && plan_->stats().arena >= kLargeArena)
-    divide_arenas();  // it was to be a graph once
-  if (begins_.empty()) {
+  const bool in_pieces = is_in_pieces(memory);
+  if (!in_pieces) {
     for (const int b : used_)
       if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
     if (graph_->run(memory, numbers)) return;
   }
   for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
-  if (begins_.empty() && graph_->is_due()) {
+  if (!in_pieces && graph_->is_due()) {
     std::vector<StoragePtr> arenas = make_arenas();
-    for (const Address& a : addresses_) set_address(a, memory, arenas);
+    for (const Address& a : addresses_) set_address(a, memory, arenas, false);
     graph_->capture(steps_, memory, numbers, std::move(arenas));
     if (graph_->run(memory, numbers)) return;
   }
@@ -279,7 +361,7 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
   };
   size_t done = 0, step = 0;
   try {
-    run_steps(memory, provide, done);
+    run_steps(memory, provide, in_pieces, done);
   } catch (...) {
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < addresses_.size(); ++a)
       if (const int b = addresses_[a].buffer; b >= 0)

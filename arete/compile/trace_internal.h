@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +62,10 @@ class TracePlan {
   void run(UsedBuffers memory, std::span<const uint64_t> numbers,
            const std::function<void(int)>& provide, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
+  /// Bytes of temporaries that no result has room for.
+  size_t arena() const {
+    return std::accumulate(arena_bytes_.begin(), arena_bytes_.end(), size_t{});
+  }
   bool is_graph() const { return graph_->is_captured(); }
   const std::string& why_no_graph() const { return graph_->why_not(); }
   PlanAccount account;
@@ -71,26 +76,31 @@ class TracePlan {
     int buffer;  // or, negative, arena ~buffer
     int64_t offset;
     prim::Access access;
-    int piece = -1;  // the number of its placement in the arena
+    int piece = -1;  // of a temporary: the number of its placement
+    int64_t in_piece = 0;
   };
   struct Number {
     void* place;
     size_t from;
   };
+  void find_pieces();
+  void share_results(UsedBuffers memory);
   void find_waits();
-  void divide_arenas();
+  bool is_in_pieces(UsedBuffers memory) const;
   std::vector<StoragePtr> make_arenas() const;
-  void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas);
+  void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas,
+                   bool in_pieces);
   void compile_ahead();
-  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, size_t& done);
+  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, bool in_pieces,
+                 size_t& done);
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
   std::vector<Address> addresses_;
-  std::vector<size_t> address_ends_;  // of each step
-  // Of each step: the placements that begin and end with it, where temporaries have memory of their
-  // own.
-  std::vector<std::vector<int>> begins_, ends_;
+  std::vector<size_t> address_ends_;             // of each step
+  std::vector<std::vector<int>> begins_, ends_;  // of each step: placements
+  std::vector<size_t> arena_bytes_;
+  std::vector<int> hosts_;  // results with temporaries in them
   std::vector<Number> numbers_;
   std::vector<GraphStep> steps_;
   std::vector<size_t> last_waits_;  // behind them

@@ -428,7 +428,7 @@ struct RandomArgs {
 
 /// out[i] = in[i] * scale where number i of the Bernoulli(keep) stream of RandomArgs is 1, else 0;
 /// i is the row-major position. Drawing the same numbers again is what the backward pass does
-/// instead of keeping a mask. Sizes are equal, strides any, one floating dtype.
+/// instead of keeping a mask. Sizes are equal, strides any, one floating dtype. `out` may be `in`.
 struct DropoutArgs {
   View in, out;
   uint64_t seed, offset;

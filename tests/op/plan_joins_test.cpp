@@ -157,8 +157,9 @@ TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
     // classes are many to CPUs: rows, sums and gradients are apart.
     const Joined joined = run_both(inputs, head, 1e-5);
     EXPECT_EQ(joined.steps, classes > 4 && test_device().is_cpu() ? 6 : 4) << joined.text;
-    // Logits and their gradients, which are written here and there, are temporaries.
-    EXPECT_GE(joined.arena, size_t(2 * 64 * classes) * sizeof(float));
+    // Logits and their gradients, which are written here and there, are temporaries, in one place
+    // where one kernel reads those and writes these.
+    EXPECT_GE(joined.arena, size_t(64 * classes) * sizeof(float));
   }
 }
 
@@ -338,7 +339,7 @@ TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
     };
     const double rounding = dtype == kFloat32 ? 1e-5 : 2e-2;
     const Joined whole = run_in_bands(inputs, head, rounding, SIZE_MAX);
-    EXPECT_GE(whole.arena, scores * 2) << whole.text;
+    EXPECT_GE(whole.arena, scores) << whole.text;  // gradients in place of the logits
     const Joined bands = run_in_bands(inputs, head, rounding, scores / 4);
     EXPECT_GT(bands.steps, whole.steps + 10) << bands.text;
     // Two bands at a time, and what is small beside them; half types sum the weight's in f32.
@@ -354,9 +355,9 @@ TEST(PlanBands, BatchesAreDividedAsFarAsTheyCanBe) {
     return std::vector{matmul(matmul(in[0], in[1]).softmax(-1), in[2])};
   };
   const size_t scores = 3 * 32 * 32 * sizeof(float);
-  EXPECT_GE(run_in_bands(inputs, attention, 1e-5, SIZE_MAX).arena, 2 * scores);
+  EXPECT_EQ(run_in_bands(inputs, attention, 1e-5, SIZE_MAX).arena, scores);
   const Joined bands = run_in_bands(inputs, attention, 1e-5, 256);
-  EXPECT_LE(bands.arena, scores) << bands.text;
+  EXPECT_LT(bands.arena, scores) << bands.text;
 }
 
 TEST(PlanBands, WhatNeedsAllRowsIsNotDivided) {

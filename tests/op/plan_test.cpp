@@ -350,6 +350,38 @@ TEST(Plan, TemporariesShareAnArena) {
       });
 }
 
+TEST(Plan, WhatIsMadeOfATemporaryThatEndsIsInItsPlace) {
+  const Tensor x = rand({32, 32}, floats());
+  const auto arena_is = [](unsigned matrices) {
+    return [=](const compile::PlanStats& s) { EXPECT_EQ(s.arena, matrices * 32 * 32 * 4); };
+  };
+  // By one kernel for elements, one for rows, and dropout.
+  expect_eager_bits(
+      {x}, [&] { return std::vector{matmul(matmul(x, x).sin(), x)}; }, arena_is(1));
+  expect_eager_bits(
+      {x}, [&] { return std::vector{matmul(matmul(x, x).softmax(1), x)}; }, arena_is(1));
+  manual_seed(3);
+  {
+    const auto plan =
+        compile::plan([&] { Tensor(x).copy_(matmul(dropout(matmul(x, x), 0.5, true), x)); });
+    EXPECT_EQ(plan->stats().arena, 32u * 32 * 4 * 2) << plan->to_string();  // and x's successor
+  }
+  // Not if it does not end there, has another type, or is read in another order.
+  expect_eager_bits(
+      {x},
+      [&] {
+        const Tensor y = matmul(x, x);
+        return std::vector{matmul(y.sin(), x), matmul(y, x)};
+      },
+      arena_is(2));
+  expect_eager_bits(
+      {x}, [&] { return std::vector{matmul(matmul(x, x).to(kFloat64), x.to(kFloat64))}; },
+      arena_is(5));
+  expect_eager_bits(
+      {x}, [&] { return std::vector{matmul(matmul(x, x).t().contiguous().sin(), x)}; },
+      [](const compile::PlanStats& s) { EXPECT_GE(s.arena, 32u * 32 * 4); });
+}
+
 TEST(Plan, CopiesOfTemporariesAreLeftOut) {
   const Tensor x = rand({32, 32}, floats());
   Tensor kept = zeros({32, 32}, floats());

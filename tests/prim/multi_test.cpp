@@ -174,6 +174,9 @@ TEST(Dropout, DrawsTheBernoulliNumbersOfItsStream) {
           const double want = double(lane) * 0x1p-32 < keep ? in.get(*w) / keep : 0;
           ASSERT_EQ(mismatch(out.get(*w), want, t, 1, 12), "") << i;
         }
+        backend_under_test().dropout({in.view(), in.view(), seed, offset, keep, 1 / keep});
+        EXPECT_TRUE(in.guards_intact());
+        for (IndexWalk w(l.sizes); w; ++w) ASSERT_EQ(in.get(*w), out.get(*w)) << "in place";
       }
 }
 
