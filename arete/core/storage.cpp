@@ -16,6 +16,7 @@
 
 #include "arete/base/error.h"
 #include "arete/core/device_copy.h"
+#include "arete/core/device_sharing.h"
 #include "arete/core/memory_events.h"
 #include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"
@@ -48,12 +49,16 @@ std::byte* map_file(int file, size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
+std::atomic<DeviceSharing*> device_sharing{nullptr};
+
 // A GPU's allocator speaks itself, of temporary blocks too.
 void tell(MemoryEvent::Action action, const Storage& s) {
   if (s.data() && !s.device().is_cuda())
     notify_memory({action, s.device(), s.is_pinned(), uintptr_t(s.data()), s.bytes(), s.bytes()});
 }
 }  // namespace
+
+void set_device_sharing(DeviceSharing* sharing) noexcept { device_sharing = sharing; }
 
 IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* allocator,
                                       bool pinned) {
@@ -120,10 +125,24 @@ void Storage::wait(bool readers_too) const {
 
 void Storage::share() {
   if (is_shared()) return;
-  ARETE_CHECK(device_.is_cpu(),
-              DeviceError("share_memory_", "only host memory is shared between processes")
-                  .got("a tensor on " + device_.to_string())
-                  .hint("send .cpu(), or a copy: pickles hold the values"));
+  if (DeviceSharing* const sharing = device_sharing.load(); sharing && device_.is_cuda()) {
+    writable_data();
+    if (sharing->has(data_)) return;
+    ARETE_CHECK(allocator_ && !is_exported(),
+                DeviceError("share_memory_",
+                            "memory of a GPU that other code has, or that another "
+                            "process made, is not moved to where it is shared"));
+    void* const shared = sharing->copy(device_, data_, bytes_);
+    free_memory();
+    data_ = static_cast<std::byte*>(shared);
+    allocator_ = &sharing->allocator(device_);
+    return;
+  }
+  ARETE_CHECK(device_.is_cpu(), DeviceError("share_memory_",
+                                            "only memory of the host and of GPUs is shared between "
+                                            "processes")
+                                    .got("a tensor on " + device_.to_string())
+                                    .hint("send .cpu(), or a copy: pickles hold the values"));
   writable_data();  // copies from and to a GPU are done
   const int file = memfd_create("arete", MFD_CLOEXEC);
   if (file < 0) throw not_shared("made");

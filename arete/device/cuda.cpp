@@ -256,14 +256,43 @@ int Event::device() const noexcept {
 
 // ---- graphs
 
-struct GraphPool::State {
+struct MemPool::State {
   Backend& backend;
   uint64_t id;
   State(Backend& b) : backend(b), id(b.create_pool()) {}
   ~State() { backend.release_pool(id); }
 };
-GraphPool::GraphPool(int device) : state_(std::make_shared<State>(backend(device))) {}
-int GraphPool::device() const noexcept { return state_->backend.device().index; }
+
+namespace {
+prim::DeviceMemory& device_memory() {
+  prim::DeviceMemory* const memory = prim::find_device_memory();
+  ARETE_CHECK(memory, DeviceError("MemPool", "the devices here have no pools but those of graphs"));
+  return *memory;
+}
+}  // namespace
+
+MemPool::MemPool(int device, bool use_on_oom) : state_(std::make_shared<State>(backend(device))) {
+  if (use_on_oom) device_memory().lend_pool(this->device(), id());
+}
+int MemPool::device() const noexcept { return state_->backend.device().index; }
+uint64_t MemPool::id() const noexcept { return state_->id; }
+int64_t MemPool::use_count() const noexcept { return state_.use_count(); }
+std::vector<prim::PoolSegment> MemPool::snapshot() const {
+  return device_memory().pool_segments(device(), id());
+}
+
+MemPoolGuard::MemPoolGuard(MemPool pool) : pool_(std::move(pool)) {
+  prim::make_calls_of_thread();
+  device_memory().enter_pool(pool_.device(), pool_.id());
+}
+MemPoolGuard::~MemPoolGuard() {
+  try {
+    prim::make_calls_of_thread();  // their results belong into the pool
+  } catch (...) {
+    // Whoever asks for them meets the error again.
+  }
+  device_memory().leave_pool(pool_.device(), pool_.id());
+}
 
 struct Graph::State {
   GraphPool pool;  // outlives the graph that uses it

@@ -13,6 +13,7 @@
 
 #include "arete/core/device.h"
 #include "arete/core/device_info.h"
+#include "arete/prim/device_memory.h"
 
 namespace arete::cuda {
 
@@ -148,17 +149,43 @@ class Event {
 
 // ---- graphs
 
-/// Memory that graphs take their tensors from, so that the addresses stay. Graphs that never run at
-/// the same time may share one. A value.
-class GraphPool {
+/// Memory of a device that scopes (MemPoolGuard) or graphs take their tensors from and nothing else
+/// does: what is freed in it is used again by it alone, and addresses of graphs stay. Graphs that
+/// never run at the same time may share one. A value; when the last copy is gone the memory goes
+/// back to the driver, of tensors that still live when they are freed.
+class MemPool {
  public:
-  explicit GraphPool(int device = -1);
+  /// `use_on_oom`: its free memory serves the same stream's other tensors before there would be an
+  /// OutOfMemoryError. Not for graphs, which would overwrite them.
+  explicit MemPool(int device = -1, bool use_on_oom = false);
   int device() const noexcept;
+  /// Pools of one device have different ones, which are never 0.
+  uint64_t id() const noexcept;
+  /// Copies of it: of the program, of scopes that are open, of graphs.
+  int64_t use_count() const noexcept;
+  /// Its memory, by address.
+  std::vector<prim::PoolSegment> snapshot() const;
 
  private:
   friend class GraphCapture;
+  friend class MemPoolGuard;
   struct State;
   std::shared_ptr<State> state_;
+};
+using GraphPool = MemPool;
+
+/// While it lives, what the calling thread allocates on the pool's device comes from the pool, on
+/// every stream but those that are being captured. Other threads, also those that the engine of
+/// autograd uses, do not take part. Ends on the thread that began it.
+class MemPoolGuard {
+ public:
+  explicit MemPoolGuard(MemPool pool);
+  ~MemPoolGuard();
+  MemPoolGuard(const MemPoolGuard&) = delete;
+  MemPoolGuard& operator=(const MemPoolGuard&) = delete;
+
+ private:
+  MemPool pool_;
 };
 
 /// Work that was recorded once and runs again as a whole with one call: for programs of many small

@@ -1,6 +1,7 @@
 // Streams, events, graphs, memory of GPUs.
 #include "arete/device/cuda.h"
 #include "arete/core/sync_debug.h"
+#include "arete/device/shared_memory.h"
 
 #include "arete/core/matmul_precision.h"
 #include "arete/ops/attention.h"
@@ -19,6 +20,13 @@ namespace {
 struct Capture {
   cuda::Graph& graph;
   std::unique_ptr<cuda::GraphCapture> open;
+};
+
+/// Of MemPoolGuard, until leave().
+struct PoolScope {
+  explicit PoolScope(const cuda::MemPool& pool)
+      : open(std::make_unique<cuda::MemPoolGuard>(pool)) {}
+  std::unique_ptr<cuda::MemPoolGuard> open;
 };
 
 }  // namespace
@@ -135,7 +143,52 @@ void bind_cuda(nb::module_& m) {
   c.def("default_stream", &cuda::default_stream, "device"_a = -1);
   c.def("set_stream", &cuda::set_stream);
 
-  nb::class_<cuda::GraphPool>(c, "GraphPool").def(nb::init<int>(), "device"_a = -1);
+  nb::class_<cuda::MemPool>(c, "MemPool")
+      .def(nb::init<int, bool>(), "device"_a = -1, "use_on_oom"_a = false)
+      .def_prop_ro("device", &cuda::MemPool::device)
+      .def_prop_ro("id", &cuda::MemPool::id)
+      .def("use_count", &cuda::MemPool::use_count)
+      // (address, bytes, stream, expandable, blocks of (address, bytes, state))
+      .def("snapshot", [](const cuda::MemPool& pool) {
+        nb::list all;
+        for (const prim::PoolSegment& s : pool.snapshot()) {
+          nb::list blocks;
+          for (const auto& b : s.blocks)
+            blocks.append(nb::make_tuple(b.address, b.bytes, int(b.state)));
+          all.append(nb::make_tuple(s.address, s.bytes, uintptr_t(s.stream), s.expandable, blocks));
+        }
+        return all;
+      });
+  nb::class_<PoolScope>(c, "MemPoolScope")
+      .def(nb::init<const cuda::MemPool&>())
+      .def("leave", [](PoolScope& scope) { scope.open.reset(); });
+  // (device, handle, offset, bytes, counter) of shared memory, and tensors over it.
+  c.def("share_memory", [](const Tensor& t) {
+    cuda::SharedMemory s;
+    {
+      const WithoutGil free;
+      s = cuda::share_memory(t.storage());
+    }
+    return nb::make_tuple(s.device, nb::bytes(s.handle.data(), s.handle.size()), s.offset, s.bytes,
+                          nb::bytes(s.counter.data(), s.counter.size()));
+  });
+  c.def("open_shared_memory", [](int device, nb::bytes handle, size_t memory_offset, size_t bytes,
+                                 nb::bytes counter, DType dtype, const std::vector<int64_t>& sizes,
+                                 const std::vector<int64_t>& strides, int64_t offset) {
+    Layout layout(IntList(sizes.data(), sizes.size()), IntList(strides.data(), strides.size()),
+                  offset);
+    ARETE_CHECK(offset >= 0 && size_t(layout.end()) * size_of(dtype) <= bytes,
+                ValueError("rebuild_cuda_tensor", "the tensor reaches beyond its memory"));
+    StoragePtr storage =
+        cuda::open_shared_memory({device, std::string(handle.c_str(), handle.size()), memory_offset,
+                                  bytes, std::string(counter.c_str(), counter.size())});
+    return Tensor(
+        IntrusivePtr<TensorImpl>(new TensorImpl(std::move(storage), std::move(layout), dtype)));
+  });
+  c.def("ipc_collect", [] {
+    const WithoutGil free;
+    cuda::collect_shared_memory();
+  });
   nb::class_<cuda::Graph>(c, "Graph")
       .def(nb::init<>())
       .def("replay", [](const cuda::Graph& g) { g.replay(); })
@@ -145,7 +198,7 @@ void bind_cuda(nb::module_& m) {
   nb::class_<Capture>(c, "Capture")
       .def(
           "__init__",
-          [](Capture* p, cuda::Graph& g, const cuda::GraphPool& pool,
+          [](Capture* p, cuda::Graph& g, const cuda::MemPool& pool,
              const std::optional<cuda::Stream>& s) {
             new (p) Capture{g, s ? std::make_unique<cuda::GraphCapture>(g, pool, *s)
                                  : std::make_unique<cuda::GraphCapture>(g, pool)};

@@ -1,6 +1,7 @@
 // Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
+#include "arete/device/shared_memory.h"
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
@@ -49,9 +50,14 @@ METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
 METHOD(storage_data, return PyLong_FromVoidPtr(address_for_others(t, t.storage()->writable_data())))
 METHOD(share_memory_, {
   const WithoutGil free;
-  t.storage()->share();
+  if (t.device().is_cuda())
+    cuda::move_to_shared_memory(t.storage());
+  else
+    t.storage()->share();
 } return Py_NewRef(o))
-METHOD(is_shared, return PyBool_FromLong(t.storage()->is_shared()))
+METHOD(is_shared,
+       return PyBool_FromLong(t.device().is_cuda() ? cuda::is_in_shared_memory(*t.storage())
+                                                   : t.storage()->is_shared()))
 METHOD(shared_file, return PyLong_FromLong(t.storage()->shared_file()))
 #undef METHOD
 
@@ -448,7 +454,8 @@ PyMethodDef tensor_methods[] = {
     {"share_memory_", m_share_memory_, METH_NOARGS, R"(Moves the memory to where processes share it.
 
 What it or a process forked afterwards writes is seen by both, and arete.multiprocessing sends the tensor to others without a copy.
-Views move with it. RuntimeError for memory of a GPU.
+Views move with it. Memory of a GPU is moved to where the driver lets other processes open it; RuntimeError that says why where that
+is not possible.
 
 >>> x = arete.zeros(3).share_memory_()
 >>> x.is_shared()

@@ -111,23 +111,159 @@ def test_lazy_parameters_have_nothing_to_share():
         arete.nn.LazyLinear(3).share_memory()
 
 
-def test_meta_and_gpus_are_refused():
-    with pytest.raises(RuntimeError, match="only host memory is shared"):
+def test_meta_is_refused():
+    with pytest.raises(RuntimeError, match="only memory of the host and of GPUs is shared"):
         arete.zeros(2, device="meta").share_memory_()
-    run("""
-x = torch.ones(2, device="cuda")
-assert not x.is_shared()
+
+
+# ---- memory of GPUs: what a process sends stays until nobody uses it. On GPUs that are none, and on real ones.
+
+ON_GPUS = """
+import gc, os, queue, sys, time, warnings
+import arete.multiprocessing as mp
+from arete.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
+warnings.simplefilter("error")
+
+def held():
+    gc.collect()
+    torch.cuda.ipc_collect()
+    return torch.cuda.memory_allocated()
+"""
+on_gpus = pytest.mark.parametrize("gpus", ["fake"] + ["real"] * arete.cuda.is_available())
+
+
+def on(gpus, program):
+    return run(ON_GPUS + program, gpus=gpus)
+
+
+@on_gpus
+def test_gpu_tensors_are_shared(gpus, tmp_path):
+    (tmp_path / "workers.py").write_text(WORKERS)
+    on(gpus, f"""
+sys.path.insert(0, {str(tmp_path)!r})
+import workers
+
+context = mp.get_context("spawn")
+there, back = context.SimpleQueue(), context.SimpleQueue()
+process = context.Process(target=workers.changes, args=(there, back))
+process.start()
+before = held()
+x = torch.arange(12.0, device="cuda").reshape(3, 4)
+view, leaf = x.t()[1:], torch.nn.Parameter(torch.ones(3, device="cuda"))
+x.add_(0)  # what was given to the GPU is waited for
+there.put((x, view, leaf))
+assert back.get() == "changed", "the other process failed"
+assert x.is_shared() and x.tolist() == [[7.0, 7, 2, 3]] + [[7.0] + [5.0 + i, 6.0 + i, 7.0 + i] for i in (0, 4)], x
+assert view[0].tolist() == x[:, 1].tolist() and leaf.tolist() == [3, 3, 3]
+address = x.data_ptr()
+there.put(x)  # it stays where it is
+assert back.get() == [7.0, 7, 2, 3] and x.data_ptr() == address
+# The memory is the other process's as long as it has a tensor.
+there.put("keep")
+there.put(torch.full((1000,), 4.0, device="cuda"))
+assert back.get() == 4000
+assert held() - before >= 4000
+there.put("forget")
+assert back.get() == "forgotten"
+del x, view, leaf
+assert held() == before, (held(), before)
+there.put("keep")
+there.put(torch.full((1000,), 4.0, device="cuda"))
+assert back.get() == 4000 and held() - before >= 4000
+process.kill()  # and with the process it goes
+process.join()
+assert held() == before
+""")
+
+
+WORKERS = """
+import arete as torch
+
+def changes(there, back):
+    x, view, leaf = there.get()
+    assert x.device.type == "cuda" and type(leaf) is torch.nn.Parameter and leaf.is_leaf and leaf.requires_grad
+    assert view.stride() == (1, 4) and view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    x[:, 0] = 7
+    view[0, 0] = 7
+    leaf.data.add_(2)
+    torch.cuda.synchronize()
+    del x, view, leaf
+    back.put("changed")
+    back.put(there.get()[0].tolist())
+    kept = []
+    while True:
+        if there.get() == "keep":
+            kept.append(there.get())
+            back.put(kept[-1].sum().item())
+        else:
+            kept.clear()
+            back.put("forgotten")
+"""
+
+
+@on_gpus
+def test_gpu_tensors_by_ways_of_a_programs_own(gpus):
+    on(gpus, """
+import pickle
+x = torch.arange(6.0, device="cuda")[2:]
+before = held()
+function, args = pickle.loads(pickle.dumps(reduce_tensor(x)))
+assert function is rebuild_cuda_tensor and args[6] == 0 and args[1] == (4,) and args[3] == 2 and len(args) == 15
+y = function(*args)  # here, too
+assert y.tolist() == [2, 3, 4, 5] and y.data_ptr() == x.data_ptr()
+y.fill_(1)
+assert x.tolist() == [1] * 4
+del x
+assert held() > 0 and y.tolist() == [1] * 4
+del y
+assert held() < before
+for wrong in (args[:1] + ((40,),) + args[2:], args[:11] + (b"/proc/1/fd/1234567",) + args[12:], args[:3] + (-1,) + args[4:]):
+    try:
+        function(*wrong)
+    except (RuntimeError, ValueError, OSError) as e:
+        pass
+    else:
+        raise AssertionError(wrong)
+""")
+
+
+@on_gpus
+def test_gpu_tensors_that_cannot_be_shared_go_by_value(gpus):
+    on(gpus, """
+receive, send = mp.Pipe(duplex=False)
+
+def by_value(x, reason):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        send.send(x)
+        y = receive.recv()
+    assert y.tolist() == x.tolist() and y.device == x.device and y.data_ptr() != x.data_ptr()
+    assert [reason in str(w.message) for w in told] == [True], [str(w.message) for w in told]
+
+empty = torch.zeros(0, 2, device="cuda")
+send.send(empty)
+assert receive.recv().shape == (0, 2)
+given = torch.ones(3, device="cuda")
+given.__dlpack__()
+by_value(given, "other code has")
+g = torch.cuda.CUDAGraph()
+x = torch.ones(3, device="cuda")
+shared = torch.ones(2, device="cuda").share_memory_()
+assert shared.is_shared() and not x.is_shared()
+with torch.cuda.graph(g):
+    y = x + 1
+address = x.data_ptr()
+by_value(x, "graphs were recorded")
+assert x.data_ptr() == address
+send.send(shared)  # was moved before
+assert receive.recv().data_ptr() == shared.data_ptr()
+needs = torch.ones(2, device="cuda", requires_grad=True) * 2
 try:
-    x.share_memory_()
+    send.send(needs)
 except RuntimeError as e:
-    assert "only host memory is shared" in str(e) and "cuda:0" in str(e), e
+    assert "Cowardly refusing to serialize non-leaf tensor" in str(e)
 else:
-    raise AssertionError("accepted")
-import multiprocessing
-receive, send = multiprocessing.Pipe()
-send.send(x)  # by its values
-y = receive.recv()
-assert y.device == x.device and y.tolist() == [1, 1] and y.data_ptr() != x.data_ptr()
+    raise AssertionError("sent")
 """)
 
 

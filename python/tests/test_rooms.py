@@ -23,7 +23,7 @@ ORDER = """
     _functorch _grad_mode _inductor _logging ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _kernels
+    multiprocessing.reductions _kernels
     _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides return_types signal special
     sparse storage testing
     _library masked metrics nn

@@ -430,6 +430,84 @@ TEST(Allocator, keeps_private_pools_apart) {
   c.check_stats();
 }
 
+TEST(Allocator, keeps_pools_of_scopes_apart) {
+  Checked c(kGiB);
+  c.free(c.allocate(8 * kMiB, kMain));
+  const uint64_t outer = c.allocator->create_pool(), inner = c.allocator->create_pool();
+  EXPECT_THROW(c.allocator->enter_pool(inner + 1), ValueError);
+  c.allocator->enter_pool(outer);
+  const auto a = c.allocate(8 * kMiB, kMain, outer);
+  const auto side = c.allocate(kMiB, kSide, outer);  // whatever the stream
+  c.allocator->enter_pool(inner);
+  const auto b = c.allocate(8 * kMiB, kMain, inner);
+  // Another thread has no part in it.
+  std::thread([&] { c.free(c.allocate(8 * kMiB, kMain)); }).join();
+  // What is captured comes from the graph's pool.
+  const uint64_t graph = c.allocator->create_pool();
+  c.allocator->begin_pool(graph, kSide);
+  c.model.capturing = 1;
+  c.free(c.allocate(kMiB, kSide, graph));
+  c.model.capturing = 0;
+  c.allocator->end_pool(kSide);
+  c.allocator->leave_pool(inner);
+  c.free(a);
+  const auto again = c.allocate(8 * kMiB, kMain, outer);
+  EXPECT_EQ(again.p, a.p);
+  c.allocator->leave_pool(outer);
+  c.free(again);
+  EXPECT_NE(c.allocate(8 * kMiB, kMain).p, a.p);  // nor does what comes after
+
+  using State = prim::PoolSegment::Block::State;
+  size_t live = 0, mapped = 0;
+  for (const prim::PoolSegment& s : c.allocator->segments(outer)) {
+    size_t blocks = 0;
+    for (const auto& block : s.blocks) {
+      blocks += block.bytes;
+      if (block.state == State::live) live += block.bytes;
+    }
+    EXPECT_EQ(blocks, s.bytes);
+    EXPECT_TRUE(s.expandable);
+    mapped += s.bytes;
+  }
+  EXPECT_EQ(live, kMiB);  // `side`
+  EXPECT_EQ(mapped, 10 * kMiB);
+  c.model.release_pool(outer);
+  c.allocator->release_pool(outer);
+  EXPECT_FALSE(c.model.mapped.contains(uintptr_t(a.p) / kChunk));
+  EXPECT_TRUE(c.model.mapped.contains(uintptr_t(side.p) / kChunk));  // goes with its tensor
+  EXPECT_THROW(c.allocator->enter_pool(outer), ValueError);
+  c.free(side);
+  c.free(b);
+  c.allocator->empty_cache();
+  EXPECT_FALSE(c.model.mapped.contains(uintptr_t(side.p) / kChunk));
+  EXPECT_TRUE(c.model.mapped.contains(uintptr_t(b.p) / kChunk));  // its pool is there
+  c.check_stats();
+}
+
+TEST(Allocator, borrows_from_pools_that_lend) {
+  Checked c(64 * kMiB);
+  for (const bool lends : {false, true}) {
+    const uint64_t pool = c.allocator->create_pool();
+    if (lends) c.allocator->lend_pool(pool);
+    c.allocator->enter_pool(pool);
+    const auto a = c.allocate(40 * kMiB, kMain, pool);
+    c.allocator->leave_pool(pool);
+    c.free(a);
+    // Another stream's work would not come after what used it.
+    EXPECT_THROW(c.allocate(40 * kMiB, kSide), OutOfMemoryError);
+    if (lends) {
+      const auto b = c.allocate(40 * kMiB, kMain, pool);
+      EXPECT_EQ(b.p, a.p);
+      c.free(b);
+    } else {
+      EXPECT_THROW(c.allocate(40 * kMiB, kMain), OutOfMemoryError);
+    }
+    c.model.release_pool(pool);
+    c.allocator->release_pool(pool);
+    EXPECT_EQ(c.allocator->stats().reserved, 0u);
+  }
+}
+
 TEST(Allocator, passes_memory_of_destroyed_streams_on) {
   Checked c(kGiB);
   auto kept = c.allocate(8 * kMiB, kSide), other = c.allocate(8 * kMiB, kMain);

@@ -1,5 +1,10 @@
 #include "tests/support/fake_gpus.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -15,6 +20,7 @@
 
 #include "arete/base/distributed_error.h"
 #include "arete/prim/compiled_kernels.h"
+#include "arete/prim/device_memory.h"
 #include "arete/prim/forward.h"
 #include "arete/prim/recorder.h"
 
@@ -320,12 +326,42 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   }
   void* allocate(size_t bytes) override {
     memory_.add(bytes);
-    return freed_.take(bytes);
+    void* const p = freed_.take(bytes);
+    const std::lock_guard lock(pools_mutex_);
+    const auto& s = scopes();
+    const auto mine = std::find_if(s.rbegin(), s.rend(), [&](auto& x) { return x.first == this; });
+    if (p && mine != s.rend()) pools_[mine->second].emplace(uintptr_t(p), bytes);
+    return p;
   }
   void deallocate(void* p, size_t bytes) noexcept override {
+    {
+      const std::lock_guard lock(pools_mutex_);
+      for (auto& [id, blocks] : pools_) blocks.erase(uintptr_t(p));
+    }
     memory_.subtract(bytes);
     freed_.give(p, bytes);
   }
+  Held& memory() { return memory_; }
+
+  // What tensors hold of a pool; there is no cache.
+  void enter_pool(uint64_t pool) { scopes().emplace_back(this, pool); }
+  void leave_pool(uint64_t pool) {
+    auto& s = scopes();
+    const auto mine = std::find(s.rbegin(), s.rend(), std::pair(this, pool));
+    if (mine != s.rend()) s.erase(std::prev(mine.base()));
+  }
+  std::vector<prim::PoolSegment> pool_segments(uint64_t pool) {
+    const std::lock_guard lock(pools_mutex_);
+    std::vector<prim::PoolSegment> found;
+    for (const auto& [address, bytes] : pools_[pool])
+      found.push_back({address,
+                       bytes,
+                       default_stream(),
+                       false,
+                       {{address, bytes, prim::PoolSegment::Block::State::live}}});
+    return found;
+  }
+  bool has_recorded_graphs() const { return recorded_; }
   MemoryStats memory_stats() const override { return memory_.stats(); }
   void reset_peak_memory_stats() override { memory_.reset_peak(); }
   void synchronize() override {}
@@ -348,8 +384,9 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   void destroy_stream(prim::StreamHandle s) noexcept override { delete static_cast<int*>(s); }
 
   bool is_capturing() override { return capture() != nullptr; }
-  uint64_t create_pool() override { return 1; }
+  uint64_t create_pool() override { return ++last_pool_; }
   void begin_capture(prim::StreamHandle, uint64_t) override {
+    recorded_ = true;
     capture() = std::make_unique<Calls>();
   }
   prim::GraphHandle end_capture(prim::StreamHandle) override { return capture().release(); }
@@ -375,9 +412,77 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
     static thread_local std::map<const FakeGpu*, prim::StreamHandle> streams;
     return streams;
   }
+  static std::vector<std::pair<FakeGpu*, uint64_t>>& scopes() {
+    static thread_local std::vector<std::pair<FakeGpu*, uint64_t>> entered;
+    return entered;
+  }
   int ordinal_;
   Held memory_;
   Freed freed_;
+  std::atomic<uint64_t> last_pool_{0};
+  std::atomic<bool> recorded_{false};
+  std::mutex pools_mutex_;
+  std::map<uint64_t, std::map<uintptr_t, size_t>> pools_;
+};
+
+/// Memory that processes share is that of files without names.
+class FakeMemory final : public prim::DeviceMemory {
+ public:
+  void enter_pool(int device, uint64_t pool) override { gpu(device).enter_pool(pool); }
+  void leave_pool(int device, uint64_t pool) noexcept override { gpu(device).leave_pool(pool); }
+  void lend_pool(int, uint64_t) override {}
+  std::vector<prim::PoolSegment> pool_segments(int device, uint64_t pool) override {
+    return gpu(device).pool_segments(pool);
+  }
+  prim::SharedBlock copy_to_shared(int device, const void* from, size_t bytes) override {
+    if (gpu(device).has_recorded_graphs()) throw DeviceError("", "graphs were recorded");
+    const int file = memfd_create("fake GPU", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, off_t(bytes)) < 0)
+      throw DeviceError("", "the fake GPU has no shared memory");
+    void* const p = map(file, bytes);
+    std::memcpy(p, from, bytes);
+    gpu(device).memory().add(bytes);
+    const std::lock_guard lock(mutex_);
+    files_[p] = {file, bytes};
+    return {p, "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file), 0};
+  }
+  void free_shared(int device, void* p) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = files_.find(p);
+    gpu(device).memory().subtract(it->second.second);
+    munmap(p, it->second.second);
+    close(it->second.first);
+    files_.erase(it);
+  }
+  void synchronize(int) override {}
+  void* open_shared(int, const std::string& handle) override {
+    const int file = open(handle.c_str(), O_RDWR | O_CLOEXEC);
+    struct stat known;
+    if (file < 0 || fstat(file, &known) < 0) throw DeviceError("", "there is no such memory");
+    void* const p = map(file, size_t(known.st_size));
+    const std::lock_guard lock(mutex_);
+    files_[p] = {file, size_t(known.st_size)};
+    return p;
+  }
+  void close_shared(int, void* p) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = files_.find(p);
+    munmap(p, it->second.second);
+    close(it->second.first);
+    files_.erase(it);
+  }
+
+ private:
+  static FakeGpu& gpu(int device) {
+    return static_cast<FakeGpu&>(prim::backend_for(Device(DeviceType::cuda, device)));
+  }
+  static void* map(int file, size_t bytes) {
+    void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (p == MAP_FAILED) throw DeviceError("", "the fake GPU's memory cannot be mapped");
+    return p;
+  }
+  std::mutex mutex_;
+  std::map<void*, std::pair<int, size_t>> files_;
 };
 
 class FakeProvider final : public prim::DeviceProvider {
@@ -406,6 +511,8 @@ class FakeProvider final : public prim::DeviceProvider {
 prim::DeviceProvider& fake_gpus(int count) {
   // What is released at exit may still ask for a GPU.
   static auto& all = *new std::map<int, FakeProvider>;
+  static auto& memory = *new FakeMemory;
+  prim::register_device_memory(&memory);
   return all.try_emplace(count, count).first->second;
 }
 

@@ -30,6 +30,18 @@ CudaBackend::CudaBackend(int ordinal)
   prim::heed_rehearsals(DeviceType::cuda);
 }
 
+CachingAllocator& CudaBackend::shared_allocator() {
+  const std::lock_guard lock(shared_mutex_);
+  if (!shared_) {
+    context_.make_current();
+    const bool plain = true;  // the driver's handles are of such memory
+    shared_ = new CachingAllocator(
+        make_driver_memory_source(context_.device(), context_.handle(), plain),
+        "cuda:" + std::to_string(context_.ordinal()) + ", shared memory", context_.ordinal());
+  }
+  return *shared_;
+}
+
 void* CudaBackend::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   context_.make_current();
@@ -54,7 +66,10 @@ void CudaBackend::release_scratch(void* p, size_t bytes) noexcept {
 }
 
 void CudaBackend::note_use(const void* p, CUstream stream) {
-  if (p && !prim::is_rehearsing()) allocator_.note_use(p, stream);
+  if (!p || prim::is_rehearsing()) return;
+  allocator_.note_use(p, stream);
+  if (CachingAllocator* const shared = shared_.load(std::memory_order_acquire)) [[unlikely]]
+    shared->note_use(p, stream);
 }
 
 bool CudaBackend::has_own(prim::Primitive p, DType dtype) const {

@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/graph.h"
@@ -120,6 +121,10 @@ class CudaBackend final : public prim::Backend {
   void set_memory_fraction(double fraction) override;
 
   DeviceContext& context() { return context_; }
+  CachingAllocator& allocator() { return allocator_; }
+  /// Of memory that other processes can open: made when some is asked for first.
+  CachingAllocator& shared_allocator();
+  bool has_recorded_graphs() const { return captures_.were_any(); }
   const DeviceLimits& limits() const { return context_.limits(); }
 
   /// Every primitive begins with this: makes the device current and tells the allocator which
@@ -160,6 +165,8 @@ class CudaBackend final : public prim::Backend {
  private:
   DeviceContext& context_;
   CachingAllocator& allocator_;
+  std::atomic<CachingAllocator*> shared_{nullptr};  // for the rest of the process
+  std::mutex shared_mutex_;
   GraphCaptures captures_;
   /// Set for good when the first stream besides the default one is made.
   std::atomic<bool> several_streams_{false};

@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "arete/backend/cuda/device_memory.h"
 #include "arete/backend/cuda/lib/cupti.h"
 #include "arete/backend/cuda/lib/nccl.h"
 #include "arete/backend/cuda/runtime/driver.h"
@@ -30,6 +31,7 @@ extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
   static cuda::CudaProvider* const provider = new cuda::CudaProvider;
   prim::register_provider(DeviceType::cuda, provider);
   prim::register_device_trace(&cuda::cupti_trace());
+  prim::register_device_memory(&cuda::device_memory());
   prim::register_nccl(cuda::nccl_library());
   return nullptr;
 }

@@ -218,9 +218,29 @@ void CudaBackend::destroy_graph(prim::GraphHandle graph) noexcept {
 
 // ---- memory
 
-MemoryStats CudaBackend::memory_stats() const { return allocator_.stats(); }
-std::string CudaBackend::memory_summary() const { return allocator_.summary(); }
-void CudaBackend::reset_peak_memory_stats() { allocator_.reset_peak_stats(); }
+MemoryStats CudaBackend::memory_stats() const {
+  MemoryStats all = allocator_.stats();
+  if (const CachingAllocator* const shared = shared_.load()) {
+    const MemoryStats s = shared->stats();
+    for (const auto part :
+         {&MemoryStats::allocated, &MemoryStats::peak_allocated, &MemoryStats::reserved,
+          &MemoryStats::peak_reserved, &MemoryStats::pending})
+      all.*part += s.*part;  // peaks: at most so much at one time
+    for (const auto part : {&MemoryStats::allocations, &MemoryStats::frees, &MemoryStats::segments,
+                            &MemoryStats::blocks, &MemoryStats::peak_blocks, &MemoryStats::retries,
+                            &MemoryStats::out_of_memory})
+      all.*part += s.*part;
+  }
+  return all;
+}
+std::string CudaBackend::memory_summary() const {
+  const CachingAllocator* const shared = shared_.load();
+  return allocator_.summary() + (shared ? shared->summary() : "");
+}
+void CudaBackend::reset_peak_memory_stats() {
+  allocator_.reset_peak_stats();
+  if (CachingAllocator* const shared = shared_.load()) shared->reset_peak_stats();
+}
 
 MemoryInfo CudaBackend::memory_info() {
   context_.make_current();
@@ -232,6 +252,7 @@ MemoryInfo CudaBackend::memory_info() {
 void CudaBackend::empty_cache() {
   context_.make_current();
   allocator_.empty_cache();
+  if (CachingAllocator* const shared = shared_.load()) shared->empty_cache();
   if (!context_.has_captures()) PinnedAllocator::get().empty_cache();
 }
 

@@ -71,6 +71,13 @@ cfloat, cdouble = complex64, complex128
 newaxis = None
 
 
+def _reductions():
+    """What sends tensors to other processes: loads multiprocessing."""
+    from . import _sharing
+
+    return _sharing
+
+
 def _sparse():
     """What makes and takes sparse tensors: loaded with the first of them, since operators look for their class from then on."""
     from . import _sparse_functions

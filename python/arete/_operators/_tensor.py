@@ -353,7 +353,7 @@ def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes, orde
 @_method
 def __reduce_ex__(self, protocol):
     # Pickled by multiprocessing: the other process shares the memory, as in torch.
-    if self.device.type == "cpu" and sys._getframe(1).f_globals.get("__name__") == "multiprocessing.reduction":
+    if self.device.type in ("cpu", "cuda") and sys._getframe(1).f_globals.get("__name__") == "multiprocessing.reduction":
         from ._sharing import reduce_tensor  # loads much, and few programs need it
 
         return reduce_tensor(self)

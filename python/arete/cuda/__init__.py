@@ -12,6 +12,7 @@ from .._cuda_streams import (  # noqa: F401
 )
 from . import amp, memory, nccl, nvtx, profiler, random  # noqa: F401
 from ._graph import CUDAGraph, graph, graph_pool_handle  # noqa: F401
+from ._pool import MemPool, use_mem_pool  # noqa: F401
 from .memory import *  # noqa: F403
 from .random import (  # noqa: F401
     get_rng_state, get_rng_state_all, initial_seed, manual_seed, manual_seed_all, seed, seed_all, set_rng_state,
@@ -53,7 +54,8 @@ def _is_in_bad_fork() -> bool:
 
 
 def ipc_collect() -> None:
-    """Nothing to do: memory is not shared with other processes."""
+    """Frees memory that was sent to other processes and that nobody uses any more, which sending does, too."""
+    _c.ipc_collect()
 
 
 def get_arch_list() -> list[str]:

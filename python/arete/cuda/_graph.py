@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .. import _C
 from .._cuda_streams import Stream, current_stream, default_stream
+from ._pool import MemPool
 
 _c = _C._cuda
 
@@ -26,7 +27,8 @@ class CUDAGraph:
 
     def _begin(self, pool, stream, mode):
         _check_capture_error_mode(mode)
-        self._pool = _c.GraphPool(-1 if stream is None else stream.device_index) if pool is None else pool
+        device = -1 if stream is None else stream.device_index
+        self._pool = _c.MemPool(device) if pool is None else _pool_of(pool, device)
         self._capture = _c.Capture(self._graph, self._pool, None if stream is None else stream._stream)
 
     def capture_end(self):
@@ -64,7 +66,14 @@ class CUDAGraph:
 
 def graph_pool_handle():
     """Memory that graphs which never run at the same time may share."""
-    return _c.GraphPool()
+    return _c.MemPool()
+
+
+def _pool_of(pool, device):
+    """What a capture takes: of a MemPool, or the id of one, the part on a device."""
+    if isinstance(pool, tuple):
+        pool = MemPool._find(pool)
+    return pool._on(device) if isinstance(pool, MemPool) else pool
 
 
 def _check_capture_error_mode(mode):

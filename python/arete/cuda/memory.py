@@ -11,12 +11,14 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .. import _C
 from .._C import device as _device
 from .._cuda_streams import _number
+from ._pool import MemPool, use_mem_pool
 
 __all__ = [
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached", "memory_cached", "max_memory_cached",
     "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_snapshot", "mem_get_info", "empty_cache",
-    "set_per_process_memory_fraction", "get_per_process_memory_fraction", "list_gpu_processes", "GPUMemoryTracker", "name_scope",
+    "MemPool", "use_mem_pool", "set_per_process_memory_fraction", "get_per_process_memory_fraction", "list_gpu_processes",
+    "GPUMemoryTracker", "name_scope",
 ]
 
 _c, _m = _C._cuda, _C._memory
@@ -213,9 +215,9 @@ def _snapshot(device: Any = None) -> Dict[str, Any]:
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> List[Dict[str, Any]]:
-    """The live memory that a history knows; traces, which _snapshot() has, are no part of it."""
+    """The live memory that a history knows, or all of a MemPool's; traces, which _snapshot() has, are no part of it."""
     if mempool_id is not None:
-        raise NotImplementedError("memory_snapshot(): a history does not know which pool memory comes from")
+        return MemPool._find(mempool_id).snapshot()
     return _snapshot()["segments"]
 
 

@@ -10,10 +10,12 @@ tensor([7., 7.])
 >>> x
 tensor([7., 7.])
 
-Only host memory is shared. Tensors of GPUs are sent by their values.
+Memory of GPUs is shared, too, by the driver's handles (cuIpcGetMemHandle): it stays until no process uses it. Where it cannot be, tensors
+are sent by their values, with a warning that says why.
 """
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 from multiprocessing import *  # noqa: F403
 
@@ -51,3 +53,9 @@ def set_sharing_strategy(new_strategy: str) -> None:
                                   "there are too few descriptors for 'file_descriptor', `ulimit -n` allows more")
     if new_strategy != "file_descriptor":
         raise ValueError(f"there is no sharing strategy {new_strategy!r}, only 'file_descriptor'")
+
+
+def __getattr__(name: str):
+    if name == "reductions":  # which knows tensors, and what is here does not
+        return importlib.import_module(f"{__name__}.reductions")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -81,9 +82,11 @@ struct CachingAllocator::Impl {
   void note_use(const void* p, CUstream stream);
   void forget_stream(CUstream stream);
   void empty_cache();
+  void check_pool(uint64_t pool) const;
   void begin_pool(uint64_t pool, CUstream stream);
   void end_pool(CUstream stream);
   void release_pool(uint64_t pool);
+  std::vector<prim::PoolSegment> segments(uint64_t pool) const;
   prim::MemoryStats stats() const;
   MemoryReport report() const;
 
@@ -95,6 +98,7 @@ struct CachingAllocator::Impl {
   StreamPool& pool_of(CUstream stream);
   StreamPool& find_pool(CUstream stream, uint64_t id);
   Block* take_slowly(StreamPool& pool, size_t size);
+  Block* borrow(const StreamPool& pool, size_t size);
   Block* grow(StreamPool& pool, size_t size, bool tight);
   Block* gather(StreamPool& pool, size_t size, size_t most);
   size_t soft_limit(size_t size) const;
@@ -126,6 +130,11 @@ struct CachingAllocator::Impl {
     CUstream stream;
     uint64_t pool;
   };
+  /// Between enter_pool and leave_pool.
+  struct Scope {
+    std::thread::id thread;
+    uint64_t pool;
+  };
   struct UseQueue {
     struct Entry {
       CUevent event;
@@ -145,6 +154,8 @@ struct CachingAllocator::Impl {
   StreamPool* last_pool = nullptr;  // the one found last
   std::vector<std::unique_ptr<StreamPool>> pools;
   std::vector<Route> routes;
+  std::vector<Scope> scopes;         // the innermost of a thread last
+  std::vector<uint64_t> lent_pools;  // of open_pools
   uint64_t last_pool_id = 0;
   std::vector<uint64_t> open_pools;
 
@@ -239,6 +250,12 @@ StreamPool& CachingAllocator::Impl::pool_of(CUstream stream) {
   uint64_t id = 0;
   for (const Route& r : routes)
     if (r.stream == stream) id = r.pool;
+  if (id == 0 && !scopes.empty()) [[unlikely]] {
+    const auto mine = std::find_if(scopes.rbegin(), scopes.rend(), [](const Scope& s) {
+      return s.thread == std::this_thread::get_id();
+    });
+    if (mine != scopes.rend()) id = mine->pool;
+  }
   if (last_pool && last_pool->stream == stream && last_pool->id == id) return *last_pool;
   last_pool = &find_pool(stream, id);
   return *last_pool;
@@ -301,6 +318,19 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
     if (Block* b = arena.take(size)) return b;
     if (Block* b = other.take(size)) return b;
     if (Block* b = grow(pool, size, true)) return b;
+  }
+  return borrow(pool, size);
+}
+
+/// A free block of a pool that lends: one of the same stream, after whose work it comes.
+Block* CachingAllocator::Impl::borrow(const StreamPool& pool, size_t size) {
+  for (const auto& p : pools) {
+    if (p.get() == &pool || p->stream != pool.stream || p->ownerless ||
+        std::find(lent_pools.begin(), lent_pools.end(), p->id) == lent_pools.end())
+      continue;
+    if (Block* b = p->arena(size).take(size)) return b;
+    if (Block* b = p->other_arena(size).take(size)) return b;
+    if (Block* b = p->windows.take(size)) return b;
   }
   return nullptr;
 }
@@ -516,10 +546,14 @@ void CachingAllocator::Impl::forget_stream(CUstream stream) {
 
 // Private pools ---------------------------------------------------------------------------------
 
-void CachingAllocator::Impl::begin_pool(uint64_t pool, CUstream stream) {
-  const std::lock_guard lock(mutex);
+void CachingAllocator::Impl::check_pool(uint64_t pool) const {
   ARETE_CHECK(std::find(open_pools.begin(), open_pools.end(), pool) != open_pools.end(),
               ValueError("", "there is no such private memory pool").got(std::to_string(pool)));
+}
+
+void CachingAllocator::Impl::begin_pool(uint64_t pool, CUstream stream) {
+  const std::lock_guard lock(mutex);
+  check_pool(pool);
   for (const Route& r : routes)
     ARETE_CHECK(r.stream != stream, ValueError("",
                                                "the stream allocates from a private memory "
@@ -536,6 +570,7 @@ void CachingAllocator::Impl::end_pool(CUstream stream) {
 void CachingAllocator::Impl::release_pool(uint64_t pool) {
   const std::lock_guard lock(mutex);
   std::erase(open_pools, pool);
+  std::erase(lent_pools, pool);
   bool found = false;
   for (const auto& p : pools)
     if (p->id == pool) found = p->released = true;
@@ -548,6 +583,25 @@ void CachingAllocator::Impl::release_pool(uint64_t pool) {
       p->large.trim_all();
     }
   drop_empty_pools();
+}
+
+std::vector<prim::PoolSegment> CachingAllocator::Impl::segments(uint64_t pool) const {
+  using State = prim::PoolSegment::Block::State;
+  std::vector<prim::PoolSegment> found;
+  for (const Segment* s : resources.segments) {
+    const StreamPool* const p = s->arena->pool();
+    // The memory of a window is that of its home.
+    if (p->id != pool || s->mapped == 0 || s->window) continue;
+    prim::PoolSegment segment{s->base, s->mapped, p->stream, resources.granularity != 0, {}};
+    for (const Block* b = s->first; b; b = b->after)
+      if (b->state != Block::State::hole)
+        segment.blocks.push_back({b->address, b->size,
+                                  b->state == Block::State::free      ? State::free
+                                  : b->state == Block::State::pending ? State::pending
+                                                                      : State::live});
+    found.push_back(std::move(segment));
+  }
+  return found;
 }
 
 void CachingAllocator::Impl::empty_cache() {
@@ -679,5 +733,31 @@ void CachingAllocator::begin_pool(uint64_t pool, CUstream stream) {
 }
 void CachingAllocator::end_pool(CUstream stream) { impl_->end_pool(stream); }
 void CachingAllocator::release_pool(uint64_t pool) { impl_->release_pool(pool); }
+
+void CachingAllocator::enter_pool(uint64_t pool) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_pool(pool);
+  impl_->scopes.push_back({std::this_thread::get_id(), pool});
+}
+
+void CachingAllocator::leave_pool(uint64_t pool) noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  auto& scopes = impl_->scopes;
+  const auto mine = std::find_if(scopes.rbegin(), scopes.rend(), [&](const Impl::Scope& s) {
+    return s.pool == pool && s.thread == std::this_thread::get_id();
+  });
+  if (mine != scopes.rend()) scopes.erase(std::prev(mine.base()));
+}
+
+void CachingAllocator::lend_pool(uint64_t pool) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_pool(pool);
+  impl_->lent_pools.push_back(pool);
+}
+
+std::vector<prim::PoolSegment> CachingAllocator::segments(uint64_t pool) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->segments(pool);
+}
 
 }  // namespace arete::cuda

@@ -11,7 +11,8 @@
 //    itself finds these addresses again: soon neither is memory mapped nor does any grow.
 //    Where the driver has no VMM, or with ARETE_CUDA_ALLOCATOR=plain, segments come from
 //    cuMemAlloc.
-//  - Private pools (for CUDA graphs) keep their addresses until the pool is released.
+//  - Private pools (for CUDA graphs and for scopes of programs) keep their addresses until the pool
+//    is released.
 //  - All methods are thread-safe.
 #pragma once
 
@@ -21,8 +22,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "arete/prim/backend.h"
+#include "arete/prim/device_memory.h"
 
 namespace arete::cuda {
 
@@ -95,7 +98,16 @@ class CachingAllocator {
   uint64_t create_pool();
   void begin_pool(uint64_t pool, CUstream stream);
   void end_pool(CUstream stream);
-  /// No graph uses the pool any more: its memory is given back, of blocks still in use once they
+  /// What the calling thread allocates comes from private pool `pool`, on every stream that no
+  /// begin_pool() is in force for, until leave_pool(); the innermost scope counts. Unlike
+  /// begin_pool it changes nothing else.
+  void enter_pool(uint64_t pool);
+  void leave_pool(uint64_t pool) noexcept;
+  /// Free memory of the pool serves its streams' other allocations before these would fail.
+  void lend_pool(uint64_t pool);
+  /// The pool's memory, by address.
+  std::vector<prim::PoolSegment> segments(uint64_t pool) const;
+  /// Nobody uses the pool any more: its memory is given back, of blocks still in use once they
   /// are freed.
   void release_pool(uint64_t pool);
 
@@ -108,7 +120,9 @@ class CachingAllocator {
 /// its reports; the text must stay valid. Null: nowhere.
 void set_operator_source(const char* (*source)()) noexcept;
 
-/// The real source, for one device and its primary context.
-std::unique_ptr<MemorySource> make_driver_memory_source(CUdevice device, CUcontext context);
+/// The real source, for one device and its primary context. `plain`: without virtual memory
+/// management, as for memory that other processes open (cuIpcGetMemHandle).
+std::unique_ptr<MemorySource> make_driver_memory_source(CUdevice device, CUcontext context,
+                                                        bool plain = false);
 
 }  // namespace arete::cuda

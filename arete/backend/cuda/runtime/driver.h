@@ -65,6 +65,10 @@ namespace arete::cuda {
   X(cuMemHostRegister)                           \
   X(cuMemHostUnregister)                         \
   X(cuPointerGetAttribute)                       \
+  X(cuMemGetAddressRange)                        \
+  X(cuIpcGetMemHandle)                           \
+  X(cuIpcOpenMemHandle)                          \
+  X(cuIpcCloseMemHandle)                         \
   X(cuMemcpyAsync)                               \
   X(cuMemcpyPeerAsync)                           \
   X(cuMemcpyHtoDAsync)                           \

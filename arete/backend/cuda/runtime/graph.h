@@ -78,6 +78,8 @@ class GraphCaptures {
   GraphCaptures(DeviceContext& device, CachingAllocator& allocator)
       : device_(device), allocator_(allocator) {}
   void begin(CUstream stream, uint64_t pool);
+  /// Whether anything was ever recorded, so that a graph may use what lies at some address.
+  bool were_any() const { return any_.load(std::memory_order_relaxed); }
   /// DeviceError if what was recorded makes no graph.
   std::unique_ptr<CapturedGraph> end(CUstream stream);
   void discard(CUstream stream) noexcept;
@@ -109,6 +111,7 @@ class GraphCaptures {
 
   DeviceContext& device_;
   CachingAllocator& allocator_;
+  std::atomic<bool> any_{false};
   std::mutex mutex_;
   std::vector<Capture> captures_;
   std::vector<std::weak_ptr<RandomState>> random_states_;  // of graphs

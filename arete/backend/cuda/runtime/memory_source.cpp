@@ -55,9 +55,10 @@ bool has_memory(CUresult result, const char* what) {
 
 class DriverMemorySource final : public MemorySource {
  public:
-  DriverMemorySource(CUdevice device, CUcontext context)
+  DriverMemorySource(CUdevice device, CUcontext context, bool plain)
       : context_(context), device_(DeviceType::cuda, device) {
     const char* choice = std::getenv("ARETE_CUDA_ALLOCATOR");
+    if (plain) return;
     if (choice && std::strcmp(choice, "plain") == 0) return;
     if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return;
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -251,8 +252,9 @@ class DriverMemorySource final : public MemorySource {
 
 }  // namespace
 
-std::unique_ptr<MemorySource> make_driver_memory_source(CUdevice device, CUcontext context) {
-  return std::make_unique<DriverMemorySource>(device, context);
+std::unique_ptr<MemorySource> make_driver_memory_source(CUdevice device, CUcontext context,
+                                                        bool plain) {
+  return std::make_unique<DriverMemorySource>(device, context, plain);
 }
 
 }  // namespace arete::cuda

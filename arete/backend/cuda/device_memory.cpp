@@ -1,0 +1,99 @@
+#include "arete/backend/cuda/device_memory.h"
+
+#include <cstring>
+
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/runtime/allocator.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+namespace {
+
+CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+/// Memory for other processes comes from an allocator of its own, over plain segments: the driver
+/// has handles for these, and a handle is that of a whole segment. Memory of virtual addresses
+/// would take a file descriptor for every 2 MB.
+class CudaMemory final : public prim::DeviceMemory {
+ public:
+  void enter_pool(int device, uint64_t pool) override {
+    cuda_backend(device).allocator().enter_pool(pool);
+  }
+  void leave_pool(int device, uint64_t pool) noexcept override {
+    cuda_backend(device).allocator().leave_pool(pool);
+  }
+  void lend_pool(int device, uint64_t pool) override {
+    cuda_backend(device).allocator().lend_pool(pool);
+  }
+  std::vector<prim::PoolSegment> pool_segments(int device, uint64_t pool) override {
+    return cuda_backend(device).allocator().segments(pool);
+  }
+
+  prim::SharedBlock copy_to_shared(int device, const void* from, size_t bytes) override {
+    CudaBackend& b = cuda_backend(device);
+    ARETE_CHECK(!b.has_recorded_graphs(),
+                DeviceError("", "graphs were recorded, which may use the memory where it is"));
+    b.synchronize();  // whichever stream wrote it
+    CachingAllocator& shared = b.shared_allocator();
+    const CUstream stream = b.enter();
+    prim::SharedBlock block;
+    try {
+      block.data = shared.allocate(bytes, stream);
+    } catch (const OutOfMemoryError&) {
+      b.allocator().empty_cache();
+      block.data = shared.allocate(bytes, stream);
+    }
+    try {
+      CUdeviceptr begin = 0;
+      size_t whole = 0;
+      ARETE_CU(cuMemGetAddressRange, &begin, &whole, address(block.data));
+      CUipcMemHandle handle;
+      ARETE_CU(cuIpcGetMemHandle, &handle, begin);
+      block.handle.assign(handle.reserved, sizeof handle.reserved);
+      block.offset = address(block.data) - begin;
+      ARETE_CU(cuMemcpyDtoDAsync, address(block.data), address(from), bytes, stream);
+    } catch (...) {
+      shared.deallocate(block.data);
+      throw;
+    }
+    return block;
+  }
+
+  void free_shared(int device, void* data) noexcept override {
+    cuda_backend(device).shared_allocator().deallocate(data);
+  }
+
+  void synchronize(int device) override { cuda_backend(device).synchronize(); }
+
+  void* open_shared(int device, const std::string& handle) override {
+    CUipcMemHandle h;
+    ARETE_CHECK(handle.size() == sizeof h.reserved,
+                ValueError("", "this is no handle of shared memory of a GPU")
+                    .expected(std::to_string(sizeof h.reserved) + " bytes")
+                    .got(std::to_string(handle.size())));
+    std::memcpy(h.reserved, handle.data(), sizeof h.reserved);
+    cuda_backend(device).enter();
+    CUdeviceptr begin = 0;
+    ARETE_CU(cuIpcOpenMemHandle, &begin, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return reinterpret_cast<void*>(begin);
+  }
+
+  void close_shared(int device, void* begin) noexcept override {
+    try {
+      cuda_backend(device).enter();
+      driver().cuIpcCloseMemHandle(address(begin));
+    } catch (...) {
+      // The driver is gone.
+    }
+  }
+};
+
+}  // namespace
+
+prim::DeviceMemory& device_memory() {
+  static auto* const memory = new CudaMemory;
+  return *memory;
+}
+
+}  // namespace arete::cuda
