@@ -43,7 +43,9 @@ from . import profiler as profiler, pycuda as pycuda, random as random
 from . import signal as signal, sparse as sparse, special as special, storage as storage, testing as testing, types as types
 from . import training as training, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
-from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_coo_tensor as sparse_coo_tensor
+from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_bsc_tensor as sparse_bsc_tensor
+from .sparse import sparse_bsr_tensor as sparse_bsr_tensor, sparse_compressed_tensor as sparse_compressed_tensor
+from .sparse import sparse_coo_tensor as sparse_coo_tensor, sparse_csc_tensor as sparse_csc_tensor
 from .sparse import sparse_csr_tensor as sparse_csr_tensor, spmm as spmm
 from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
 from ._grad_mode import set_grad_enabled as set_grad_enabled

@@ -223,6 +223,10 @@ PrintOptions g_options;
 
 }  // namespace
 
+std::string values_to_string(const Tensor& t, int indent) {
+  return values_text(t, size_t(indent), print_options());
+}
+
 PrintOptions print_options() {
   const std::lock_guard lock(g_options_mutex);
   return g_options;

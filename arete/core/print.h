@@ -19,6 +19,9 @@ struct PrintOptions {
   std::string package = "arete";   ///< where dtypes are said to be: dtype=arete.float64
 };
 
+/// The elements alone, "[1., 2.]", as they stand behind `indent` columns of other text.
+std::string values_to_string(const Tensor& t, int indent);
+
 /// The options of all threads.
 PrintOptions print_options();
 /// ValueError for a precision or threshold below 0, or edge items or columns below 1.

@@ -123,15 +123,13 @@ _FROM = {name: module for module, names in {
     "nn.functional._activation": "_softmax_backward_data",
     "random": "seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load", "signal._periodic": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "sparse": "dsmm saddmm smm sparse_coo_tensor sparse_csr_tensor spmm",
+    "sparse": "dsmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
+              "sparse_csr_tensor spmm",
 }.items() for name in names.split()}
 
 # What torch has and Arete does not, with the reason.
-_NO_SPARSE = "sparse layouts are sparse_coo and sparse_csr"
 _ABSENT = {
     "package": "programs are not packed",
-    **dict.fromkeys(("sparse_csc", "sparse_bsr", "sparse_bsc", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor",
-                     "sparse_compressed_tensor"), _NO_SPARSE),
     **dict.fromkeys(("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
                     "there are no quantised tensors; round and clamp in an autograd.Function"),
     **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quint8", "qint8", "qint32"), "there are no quantised tensors"),

@@ -1,6 +1,7 @@
-"""Tensors of which most elements are zero: layouts `sparse_coo` and `sparse_csr`, products, sums and softmax of them, with gradients."""
+"""Tensors of which most elements are zero: layouts, products, sums and softmax of them, with gradients."""
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from . import _C
@@ -9,6 +10,55 @@ from ._operators import _ops, _sparse, as_tensor
 
 _functions = _sparse()
 SparseTensor, make, make_csr = _functions.SparseTensor, _functions.make, _functions.make_csr
+
+
+class check_sparse_tensor_invariants:
+    """Whether constructors look at indices on GPUs, too, which must be waited for; on CPUs they always do. A context, a decorator, or
+    functions that set it.
+
+    >>> with arete.sparse.check_sparse_tensor_invariants():
+    ...     arete.sparse.check_sparse_tensor_invariants.is_enabled()
+    True
+    """
+
+    _on = False
+
+    def __init__(self, enable: bool = True):
+        self.state, self._saved = enable, []
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Whether it is on."""
+        return check_sparse_tensor_invariants._on
+
+    @staticmethod
+    def enable() -> None:
+        """On."""
+        check_sparse_tensor_invariants._on = True
+
+    @staticmethod
+    def disable() -> None:
+        """Off."""
+        check_sparse_tensor_invariants._on = False
+
+    def __enter__(self) -> None:
+        self._saved.append(self.is_enabled())
+        check_sparse_tensor_invariants._on = self.state
+
+    def __exit__(self, *error: Any) -> None:
+        check_sparse_tensor_invariants._on = self._saved.pop()
+
+    def __call__(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.state):
+                return function(*args, **kwargs)
+
+        return call
+
+
+def _checked(check_invariants: bool | None) -> bool:
+    return check_sparse_tensor_invariants.is_enabled() if check_invariants is None else check_invariants
 
 
 def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
@@ -43,7 +93,7 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
     if len(size) != len(indices) + values.dim() - 1 or size[len(indices):] != tuple(values.shape[1:]):
         raise RuntimeError(f"sparse_coo_tensor(): the size {size} does not go with {len(indices)} rows of indices and values of shape "
                            f"{tuple(values.shape)}")
-    if indices.numel() and (check_invariants or indices.device.type == "cpu"):
+    if indices.numel() and (_checked(check_invariants) or indices.device.type == "cpu"):
         limits = _C.tensor(size[: len(indices)], device=indices.device)[:, None]
         if ((indices < 0) | (indices >= limits)).any():
             raise RuntimeError(f"sparse_coo_tensor(): size {size} is inconsistent with indices: some lie outside")
@@ -51,37 +101,103 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
     return x.requires_grad_() if requires_grad else x
 
 
-def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
-                      pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None) -> SparseTensor:
-    """A sparse matrix from the places where its rows begin in the list of elements (rows + 1), columns and values (n); without a size as
-    many columns as there must be. Gradients flow to `values`.
+def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None,
+                             layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+                             check_invariants: bool | None = None) -> SparseTensor:
+    """A sparse matrix by rows (`layout` sparse_csr, sparse_bsr) or columns (sparse_csc, sparse_bsc): the places where these begin in the
+    list of elements or blocks (one more than there are), the places of those in them, and values, (n) of elements, (n, rows, columns) of
+    blocks; without a size as large as there must be. Gradients flow to `values`.
 
     RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`.
+
+    >>> arete.sparse_compressed_tensor([0, 1, 2], [1, 0], [1.0, 2.0], layout=arete.sparse_csc).to_dense()
+    tensor([[0., 2.],
+            [1., 0.]])
+    """
+    if layout not in _functions.COMPRESSED:
+        raise RuntimeError(f"sparse_compressed_tensor(): the layout is sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, not {layout}")
+    name = f"{layout._name}_tensor()"
+    by_columns, blocks = layout in _functions.BY_COLUMNS, layout in _functions.BLOCKS
+    first, second = ("columns", "rows") if by_columns else ("rows", "columns")
+    if pin_memory:
+        raise NotImplementedError(f"{name}: pin_memory: sparse tensors are not pinned")
+    values = as_tensor(values, dtype=dtype, device=device)
+    starts, across = (as_tensor(i, device=values.device) for i in (compressed_indices, plain_indices))
+    if starts.dim() != 1 or across.dim() != 1 or values.dim() != (3 if blocks else 1) or len(across) != len(values) or not len(starts):
+        raise RuntimeError(f"{name}: {first} + 1 places, and as many {second} as {'blocks (n, rows, columns)' if blocks else 'values'} are "
+                           f"wanted, but the shapes are {tuple(starts.shape)}, {tuple(across.shape)} and {tuple(values.shape)}: batches "
+                           "are not there")
+    if starts.dtype != across.dtype or starts.dtype not in (_C.int32, _C.int64):
+        raise RuntimeError(f"{name}: both indices are int32 or int64, not {starts.dtype} and {across.dtype}")
+    high, wide = values.shape[1:] if blocks else (1, 1)
+    if blocks and not high * wide:
+        raise RuntimeError(f"{name}: blocks have elements, but values are of shape {tuple(values.shape)}")
+    if size is None:
+        lines, most = len(starts) - 1, int(across.amax()) + 1 if len(across) else 0
+        size = (most * high, lines * wide) if by_columns else (lines * high, most * wide)
+    size = tuple(size)
+    if len(size) != 2 or size[0] % high or size[1] % wide:
+        raise RuntimeError(f"{name}: the size {size} is not that of a matrix" + f" of blocks of {high} x {wide}" * blocks)
+    lines, width = (size[1] // wide, size[0] // high) if by_columns else (size[0] // high, size[1] // wide)
+    if lines != len(starts) - 1:
+        raise RuntimeError(f"{name}: the size {size} does not go with {len(starts)} places of {first}")
+    if _checked(check_invariants) or values.device.type == "cpu":
+        ends = starts[[0, -1]].tolist()
+        if ends != [0, len(values)] or (starts.diff() < 0).any() or (len(across) and ((across < 0) | (across >= width)).any()):
+            raise RuntimeError(f"{name}: places of {first} must ascend from 0 to {len(values)}, {second} lie below {width}")
+    x = make_csr(starts, across, values.detach() if requires_grad and not values.requires_grad else values, size, layout)
+    return x.requires_grad_() if requires_grad else x
+
+
+def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None) -> SparseTensor:
+    """A sparse matrix from the places where its rows begin in the list of elements (rows + 1), columns and values (n).
+    See sparse_compressed_tensor().
 
     >>> arete.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 2.0]).to_dense()
     tensor([[0., 1.],
             [2., 0.]])
     """
-    if pin_memory:
-        raise NotImplementedError("sparse_csr_tensor(): pin_memory: sparse tensors are not pinned")
-    values = as_tensor(values, dtype=dtype, device=device)
-    crow, columns = (as_tensor(i, device=values.device) for i in (crow_indices, col_indices))
-    if crow.dim() != 1 or columns.dim() != 1 or values.dim() != 1 or len(columns) != len(values) or not len(crow):
-        raise RuntimeError(f"sparse_csr_tensor(): rows + 1 places, and as many columns as values are wanted, but the shapes are "
-                           f"{tuple(crow.shape)}, {tuple(columns.shape)} and {tuple(values.shape)}: batches are not there")
-    if crow.dtype != columns.dtype or crow.dtype not in (_C.int32, _C.int64):
-        raise RuntimeError(f"sparse_csr_tensor(): both indices are int32 or int64, not {crow.dtype} and {columns.dtype}")
-    if size is None:
-        size = (len(crow) - 1, int(columns.amax()) + 1 if len(columns) else 0)
-    size = tuple(size)
-    if len(size) != 2 or size[0] != len(crow) - 1:
-        raise RuntimeError(f"sparse_csr_tensor(): the size {size} does not go with {len(crow)} places of rows")
-    if check_invariants or values.device.type == "cpu":
-        ends = crow[[0, -1]].tolist()
-        if ends != [0, len(values)] or (crow.diff() < 0).any() or (len(columns) and ((columns < 0) | (columns >= size[1])).any()):
-            raise RuntimeError(f"sparse_csr_tensor(): places of rows must ascend from 0 to {len(values)}, columns lie below {size[1]}")
-    x = make_csr(crow, columns, values.detach() if requires_grad and not values.requires_grad else values, size)
-    return x.requires_grad_() if requires_grad else x
+    return sparse_compressed_tensor(crow_indices, col_indices, values, size, dtype=dtype, layout=_functions.sparse_csr, device=device,
+                                    pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants)
+
+
+def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None) -> SparseTensor:
+    """A sparse matrix from the places where its columns begin in the list of elements (columns + 1), rows and values (n).
+    See sparse_compressed_tensor().
+
+    >>> arete.sparse_csc_tensor([0, 1, 2], [1, 0], [1.0, 2.0]).to_dense()
+    tensor([[0., 2.],
+            [1., 0.]])
+    """
+    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, dtype=dtype, layout=_functions.sparse_csc, device=device,
+                                    pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants)
+
+
+def sparse_bsr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None) -> SparseTensor:
+    """A sparse matrix of blocks, from the places where rows of blocks begin in the list of these, columns of blocks and values (n, h, w).
+    See sparse_compressed_tensor().
+
+    >>> arete.sparse_bsr_tensor([0, 1], [1], [[[1.0, 2.0]]]).to_dense()
+    tensor([[0., 0., 1., 2.]])
+    """
+    return sparse_compressed_tensor(crow_indices, col_indices, values, size, dtype=dtype, layout=_functions.sparse_bsr, device=device,
+                                    pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants)
+
+
+def sparse_bsc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None) -> SparseTensor:
+    """A sparse matrix of blocks, from the places where columns of blocks begin in the list of these, rows of blocks and values (n, h, w).
+    See sparse_compressed_tensor().
+
+    >>> arete.sparse_bsc_tensor([0, 1], [1], [[[1.0, 2.0]]]).to_dense()
+    tensor([[0., 0.],
+            [1., 2.]])
+    """
+    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, dtype=dtype, layout=_functions.sparse_bsc, device=device,
+                                    pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants)
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
@@ -116,7 +232,8 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: Any 
     tensor([4., 4.])
     """
     rows, columns = _functions.indices_of(input)
-    return _functions.with_values(input, beta * input._values_ + alpha * (mat1[rows] * mat2.T[columns]).sum(1))
+    products = (mat1[rows] * mat2.T[columns]).sum(1).reshape(input._values_.shape)
+    return _functions.with_values(input, beta * input._values_ + alpha * products)
 
 
 def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Tensor:

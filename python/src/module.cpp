@@ -192,6 +192,7 @@ tensor([1.12])
 >>> arete.tensor([1.12345])
 tensor([1.1235])
 )");
+  m.def("_values_to_string", &values_to_string);
   m.def("_line_width", [] { return print_options().line_width; });
   m.def("_print_package", [](const std::string& package) {
     PrintOptions options = print_options();

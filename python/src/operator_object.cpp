@@ -522,7 +522,8 @@ PyObject* binary_operator(const OpRecord& record, PyObject* a, PyObject* b, bool
       args[1] = Arg(sb);
     else
       return Py_NewRef(Py_NotImplemented);
-    if (mode_looks) {
+    // Python itself asks the type of b first where there is no tensor to change.
+    if (mode_looks || (in_place && !overriding_types().empty() && !overrides_off && overrides(b))) {
       const std::string name = std::string(record.name) + (in_place ? "_" : "");
       return PyObject_CallFunction(override_handler, "s(OO){}", name.c_str(), a, b);
     }

@@ -158,6 +158,120 @@ def test_refused(torch):
             call()
 
 
+COMPRESSED = {
+    "csr": lambda t, x: x.to_sparse_csr(), "csc": lambda t, x: x.to_sparse_csc(), "bsr": lambda t, x: x.to_sparse_bsr((2, 2)),
+    "bsc": lambda t, x: x.to_sparse_bsc((2, 2)), "oblong bsr": lambda t, x: x.to_sparse_bsr((2, 3)),
+    "oblong bsc": lambda t, x: x.to_sparse_bsc((2, 3)),
+}
+
+
+def parts(x):
+    """What a compressed matrix holds, and its text."""
+    first, second = ("ccol_indices", "row_indices") if str(x.layout)[-1] == "c" else ("crow_indices", "col_indices")
+    return [getattr(x, first)().tolist(), getattr(x, second)().tolist(), x.values().tolist(), repr(x).replace("arete.", "torch."),
+            tuple(x.shape), x._nnz(), x.sparse_dim(), x.dense_dim(), x.is_sparse, x.is_sparse_csr]
+
+
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_compressed_layouts_as_torchs(layout):
+    found = []
+    for torch in LIBRARIES:
+        there = (torch.arange(24).reshape(4, 6) % 3 > 0) & (torch.arange(6) // 2 != 1)
+        d = torch.tensor(values(4, 6)).where(there, torch.tensor(0.0))
+        d[0] = 0
+        x = COMPRESSED[layout](torch, d)
+        made = getattr(torch, f"{str(x.layout).rpartition('.')[2]}_tensor")
+        inner = [f() for f in ((x.ccol_indices, x.row_indices) if str(x.layout)[-1] == "c" else (x.crow_indices, x.col_indices))]
+        file = io.BytesIO()
+        torch.save(x, file)
+        file.seek(0)
+        same = [x, made(*inner, x.values()), made(*inner, x.values(), (4, 6)), x.clone(), pickle.loads(pickle.dumps(x)),
+                torch.load(file), torch.sparse_compressed_tensor(*inner, x.values(), (4, 6), layout=x.layout)]
+        if torch is arete:  # of which torch has no forms
+            assert all(parts(y)[:3] == parts(x)[:3] for y in (copy.deepcopy(x), x.to_sparse(layout=x.layout)))
+        others = [x.t(), x.t().t(), x.transpose(0, 1), x * 2, -x, x + x, x.abs(), torch.relu(x), x.double(), x.to(torch.complex64),
+                  torch.zeros_like(x), d.sparse_mask(x)]
+        plain_ones = [x.to_dense(), x.t().to_dense(), x.sum(), x.to_sparse().coalesce().indices(), x.to_sparse().coalesce().values()]
+        if layout in ("csr", "csc"):  # of some others torch has no products
+            plain_ones += [x @ torch.tensor(values(6, 3)), x @ torch.tensor(values(6)), x.t() @ torch.tensor(values(4, 3))]
+            others += [x.to_sparse_csr(), x.to_sparse_csc(), x.to_sparse_bsr((2, 2)), x.to_sparse_bsc((2, 3)), x @ x.t()]
+            plain_ones += [torch.tensor(values(3, 4)) @ x, torch.ones(4, 6) + x]
+        assert all(parts(y)[:3] == parts(x)[:3] for y in same)
+        found.append([[parts(y) for y in same + others], [y.tolist() for y in plain_ones]])
+    for ours, theirs in zip(found[0][0], found[-1][0]):
+        assert ours[:2] == theirs[:2] and ours[4:] == theirs[4:]
+        np.testing.assert_allclose(np.array(ours[2]), np.array(theirs[2]), rtol=1e-5, atol=1e-6)
+        assert ours[3] == theirs[3] or ours[2] != theirs[2]  # the text
+    for ours, theirs in zip(found[0][1], found[-1][1]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "bfloat16"])
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_products_of_compressed_layouts(layout, dtype):
+    dtype = getattr(arete, dtype)
+    exact = arete.complex128 if dtype.is_complex else arete.float64
+    d = (arete.tensor(values(4, 6)) * (arete.arange(6) // 2 != 1)).to(dtype)
+    y, z = arete.tensor(values(6, 3)).to(dtype), arete.tensor(values(3, 4)).to(dtype)
+
+    def is_product(found, a, b, roundings):
+        assert found.dtype == dtype
+        bound = roundings * arete.finfo(dtype).eps * (a.abs().double() @ b.abs().double())
+        assert ((found.to(exact) - a.to(exact) @ b.to(exact)).abs() <= bound).all()
+
+    for plain in (d, d * 0):
+        x = COMPRESSED[layout](arete, plain)
+        # Rounded: at each block, or at most once for each of 6 additions; and a product of two sparse ones once more each.
+        is_product(x @ y, plain, y, 6)
+        is_product(z @ x, z, plain, 6)
+        is_product((x @ y[:, 0])[:, None], plain, y[:, :1], 6)
+        is_product((x @ x.t()).to_dense(), plain, plain.T, 12)
+        assert (x * d).to_dense().equal(plain * d)
+    leaf, other = d.clone().requires_grad_(), y.clone().requires_grad_()
+    given = arete.tensor(values(4, 3, seed=5)).to(dtype)
+    (COMPRESSED[layout](arete, leaf) @ other).backward(given)
+    is_product(other.grad, d.T.conj().resolve_conj(), given, 8)
+    there = d != 0
+    is_product(leaf.grad * there + (given @ y.T.conj().resolve_conj()) * ~there, given, y.T.conj().resolve_conj(), 8)
+
+
+@both
+def test_blocks_are_checked(torch):
+    d = torch.ones(4, 6)
+    for text, call in (
+        (r"tensor sparse size \(4,6\) must be divisible by given blocksize \(3,3\)", lambda: d.to_sparse_bsr((3, 3))),
+        ("without blocksize argument given is not supported", lambda: d.to_sparse(layout=torch.sparse_bsr)),
+        ("ccol_indices expected sparse column compressed tensor layout but got SparseBsr", lambda: d.to_sparse_bsr((2, 2)).ccol_indices()),
+        ("crow_indices expected sparse row compressed tensor layout but got SparseCsc", lambda: d.to_sparse_csc().crow_indices()),
+        ("row_indices expected sparse column compressed tensor layout but got Strided", lambda: d.row_indices()),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            call()
+
+
+@both
+def test_the_gradient_of_blocks(torch):
+    x = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 2]], requires_grad=True)
+    (x.to_sparse_bsr((2, 1)).to_dense() * torch.arange(8.0).reshape(2, 4)).sum().backward()
+    assert x.grad.tolist() == [[0, 0, 0, 3], [4, 0, 0, 7]]
+
+
+@both
+def test_invariants_may_be_asked_for(torch):
+    check = torch.sparse.check_sparse_tensor_invariants
+    assert not check.is_enabled()
+    with check():
+        assert check.is_enabled()
+        with check(enable=False):
+            assert not check.is_enabled()
+        with pytest.raises(RuntimeError):
+            torch.sparse_coo_tensor([[5], [0]], [1.0], (2, 3))
+    check.enable()
+    assert check.is_enabled()
+    check.disable()
+    assert not check.is_enabled() and check()(check.is_enabled)()
+
+
 def test_checked():
     with pytest.raises(RuntimeError, match="some lie outside"):
         arete.sparse_coo_tensor([[5], [0]], [1.0], (2, 3))
@@ -165,8 +279,18 @@ def test_checked():
         arete.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0], (2, 3))
     with pytest.raises(RuntimeError, match="columns lie below 2"):
         arete.sparse_csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2))
-    with pytest.raises(AttributeError, match="sparse layouts are sparse_coo and sparse_csr"):
-        arete.sparse_bsr_tensor
+    blocks = arete.ones(2, 2, 2)
+    for text, call in (
+        ("columns lie below 2", lambda: arete.sparse_bsr_tensor([0, 1, 2], [0, 2], blocks, (4, 4))),
+        ("must ascend from 0 to 2", lambda: arete.sparse_bsr_tensor([0, 1, 3], [0, 1], blocks, (4, 4))),
+        ("not that of a matrix of blocks of 2 x 2", lambda: arete.sparse_bsr_tensor([0, 1, 2], [0, 1], blocks, (5, 4))),
+        ("blocks .n, rows, columns. are wanted", lambda: arete.sparse_bsr_tensor([0, 1, 2], [0, 1], arete.ones(2), (4, 4))),
+        ("rows lie below 1", lambda: arete.sparse_csc_tensor([0, 1, 2], [0, 1], arete.ones(2), (1, 2))),
+        ("does not go with 3 places of columns", lambda: arete.sparse_csc_tensor([0, 1, 2], [0, 1], arete.ones(2), (2, 3))),
+        ("the layout is sparse_csr", lambda: arete.sparse_compressed_tensor([0, 1], [0], [1.0], layout=arete.strided)),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            call()
     # No coordinate is read where a device would have to be waited for.
     assert arete.sparse_coo_tensor(size=(2, 3)).to_dense().tolist() == [[0] * 3] * 2
 

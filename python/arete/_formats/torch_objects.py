@@ -70,7 +70,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # whose names of
         if sparse is not None and type(t) is sparse.SparseTensor:
             t, size = t.detach(), _C.Size(t.shape)
             if t._crow_ is not None:
-                return _SPARSE, (_Call(_LAYOUT, ("torch.sparse_csr",)), (t._crow_, t._columns_, t._values_, size))
+                return _SPARSE, (_Call(_LAYOUT, (f"torch.{t.layout._name}",)), (t._crow_, t._columns_, t._values_, size))
             return _SPARSE, (_Call(_LAYOUT, ("torch.sparse_coo",)), (t._indices_, t._values_, size, t._coalesced_))
         if type(t) is not Tensor and not parameter:
             return NotImplemented

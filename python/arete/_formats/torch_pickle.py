@@ -169,23 +169,27 @@ class Functions:
 
         return Parameter(data.detach(), requires_grad=requires_grad)
 
+    COMPRESSED = "torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr", "torch.sparse_bsc"
+
     @staticmethod
     def layout(name):
-        _need(name in ("torch.sparse_coo", "torch.sparse_csr"), f"a tensor of the layout {_show(name)}")
+        _need(name == "torch.sparse_coo" or name in Functions.COMPRESSED, f"a tensor of the layout {_show(name)}")
         return name
 
     @staticmethod
     def rebuild_sparse_tensor(layout, parts):
-        count = 3 if layout == "torch.sparse_csr" else 2
+        count = 3 if layout in Functions.COMPRESSED else 2
         _need(type(parts) is tuple and count < len(parts) <= count + 2, "a sparse tensor without its parts")
         tensors, size, more = parts[:count], parts[count], parts[count + 1:]
         _need(all(isinstance(t, _C.Tensor) for t in tensors) and type(size) is _C.Size and all(type(m) is bool for m in more),
               "a sparse tensor of bad parts")
         from .. import sparse
+        from .._operators import _layouts
 
         try:
-            if layout == "torch.sparse_csr":
-                return sparse.sparse_csr_tensor(*tensors, size, check_invariants=True)
+            if count == 3:
+                kind = getattr(_layouts, layout.removeprefix("torch."))
+                return sparse.sparse_compressed_tensor(*tensors, size, layout=kind, check_invariants=True)
             return sparse.sparse_coo_tensor(*tensors, size, check_invariants=True, is_coalesced=more == (True,))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             _fail(f"a sparse tensor whose parts do not go together: {error}")

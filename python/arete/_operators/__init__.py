@@ -51,7 +51,7 @@ from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
     _Layout, channels_last, channels_last_3d, contiguous_format, layout, legacy_contiguous_format, memory_format, preserve_format,
-    jagged, sparse_coo, sparse_csr, strided,
+    jagged, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
 from ._overrides import (  # noqa: F401

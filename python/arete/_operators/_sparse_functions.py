@@ -6,10 +6,10 @@ from typing import Any
 
 from .. import _C
 from . import _ops
-from ._layouts import sparse_coo, sparse_csr, strided
+from ._layouts import BLOCKS, BY_COLUMNS, COMPRESSED, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ._sparse_tensor import (
     FUNCTIONS, SparseTensor, Tensor, as_coo, become, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
-    unique, with_values,
+    places_of, unique, with_values,
 )
 
 # ---- parts and layouts
@@ -26,10 +26,16 @@ def coalesce(x: SparseTensor) -> SparseTensor:
     return _C._coalesce(x)
 
 
+def _kind(x: Tensor) -> str:
+    """The name that messages have for a layout: SparseCsr."""
+    if not is_sparse(x):
+        return "Strided"
+    return "Sparse" if x._crow_ is None else "Sparse" + x._layout_._name.removeprefix("sparse_").capitalize()
+
+
 def _coordinates(x: Tensor, name: str) -> SparseTensor:
     if not is_sparse(x) or x._crow_ is not None:
-        kind = "SparseCsr" if is_sparse(x) else "Strided"
-        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got {kind}")
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got {_kind(x)}")
     return x
 
 
@@ -46,17 +52,19 @@ function("_indices")(lambda x: _coordinates(x, "_indices")._indices_)
 function("_values")(lambda x: x._values_)
 function("_nnz")(lambda x: len(x._values_))
 function("sparse_dim")(lambda x: 2 if x._crow_ is not None else len(x._indices_))
-function("dense_dim")(lambda x: x._values_.dim() - 1)
+function("dense_dim")(lambda x: x._values_.dim() - 1 if x._crow_ is None else 0)
 
 
-def _rows(x: Tensor, name: str) -> SparseTensor:
-    if not is_sparse(x) or x._crow_ is None:
-        raise RuntimeError(f"{name} expected sparse row compressed tensor layout but got {'Sparse' if is_sparse(x) else 'Strided'}")
+def _lines(x: Tensor, name: str, columns: bool) -> SparseTensor:
+    if not is_sparse(x) or x._crow_ is None or (x._layout_ in BY_COLUMNS) != columns:
+        raise RuntimeError(f"{name} expected sparse {'column' if columns else 'row'} compressed tensor layout but got {_kind(x)}")
     return x
 
 
-function("crow_indices")(lambda x: _rows(x, "crow_indices")._crow_)
-function("col_indices")(lambda x: _rows(x, "col_indices")._columns_)
+function("crow_indices")(lambda x: _lines(x, "crow_indices", False)._crow_)
+function("col_indices")(lambda x: _lines(x, "col_indices", False)._columns_)
+function("ccol_indices")(lambda x: _lines(x, "ccol_indices", True)._crow_)
+function("row_indices")(lambda x: _lines(x, "row_indices", True)._columns_)
 
 
 @function("to_dense")
@@ -66,46 +74,124 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
         raise RuntimeError("dtype argument is not supported by sparse_to_dense")
     if masked_grad is False:
         raise NotImplementedError("to_dense(): gradients are those of the elements that are there, as with masked_grad=True")
-    x = as_coo(x)
     if x.dtype == _C.bool:
         return to_dense(with_values(x, x._values_.to(_C.int32))) > 0
+    if x.layout in BLOCKS:
+        (rows, columns), (high, wide) = places_of(x), x._values_.shape[1:]
+        grid = x.shape[0] // high, x.shape[1] // wide
+        total = _ops.zeros((grid[0] * grid[1], high, wide), dtype=x.dtype, device=x.device)
+        total = total.index_add(0, rows * grid[1] + columns, x._values_)
+        return total.reshape(*grid, high, wide).transpose(1, 2).reshape(x.shape)
+    x = as_coo(x)
     sizes, rest = x.shape[: len(x._indices_)], x._values_.shape[1:]
     total = _ops.zeros((sizes.numel(), *rest), dtype=x.dtype, device=x.device)
     return total.index_add(0, keys_of(x._indices_, sizes), x._values_).reshape(x.shape)
 
 
-@function("to_sparse", "to_sparse_coo", "to_sparse_csr")
-def to_sparse(x: SparseTensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None):
-    """Itself in the other layout."""
-    if blocksize is not None or dense_dim or layout not in (None, sparse_coo, sparse_csr):
-        raise NotImplementedError("to_sparse(): the layouts are sparse_coo and sparse_csr, without blocks and dense dimensions of rows")
+@function("to_sparse", "to_sparse_coo")
+def to_sparse(x: SparseTensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None):
+    """Itself in another layout."""
+    if dense_dim:
+        raise NotImplementedError("to_sparse(): compressed layouts are those of matrices, without dense dimensions")
     if sparse_dim is not None and sparse_dim != x.sparse_dim():
         raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported")
-    if layout is not sparse_csr:
+    if layout in (None, sparse_coo):
         return as_coo(x)
-    return x if x._crow_ is not None else compress(coalesce(x))
+    blocksize = _checked_blocks(x, layout, blocksize or (x._values_.shape[1:] if x.layout in BLOCKS else None))
+    if x.layout is layout and (layout not in BLOCKS or tuple(x._values_.shape[1:]) == blocksize):
+        return x
+    return compress(coalesce(as_coo(x)), layout, blocksize)
 
 
-FUNCTIONS["to_sparse_csr"] = lambda x, dense_dim=None: to_sparse(x, layout=sparse_csr, dense_dim=dense_dim)
+def _checked_blocks(x: Tensor, layout: Any, blocksize: Any) -> tuple | None:
+    """The sizes of blocks that a layout wants, which must divide those of a matrix."""
+    if layout not in COMPRESSED:
+        raise NotImplementedError(f"to_sparse(): there is no {layout}")
+    if x.dim() != 2:
+        raise RuntimeError(f"to_{layout._name}(): a matrix is wanted, not {x.dim()} dimensions: batches are not there")
+    if layout not in BLOCKS:
+        if blocksize is not None:
+            raise RuntimeError(f"to_{layout._name}(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
+        return None
+    source = "dense" if not is_sparse(x) else _kind(x)
+    if blocksize is None:
+        raise RuntimeError(f"{source}_to_sparse: conversion from {_kind(x)} to {_name_of(layout)} without blocksize argument given is not "
+                           "supported")
+    blocksize = tuple(blocksize)
+    if len(blocksize) != 2 or min(blocksize) < 1:
+        raise RuntimeError(f"{source}_to_{layout._name}: blocks have two sizes of at least 1, but blocksize is {blocksize}")
+    if x.shape[0] % blocksize[0] or x.shape[1] % blocksize[1]:
+        raise RuntimeError(f"{source}_to_{layout._name}: tensor sparse size ({x.shape[0]},{x.shape[1]}) must be divisible by given "
+                           f"blocksize ({blocksize[0]},{blocksize[1]})")
+    return blocksize
 
 
-def compress(x: SparseTensor) -> SparseTensor:
-    """A coalesced matrix by rows."""
+def _name_of(layout: Any) -> str:
+    return "Sparse" + layout._name.removeprefix("sparse_").capitalize()
+
+
+def _to_elements(layout: Any):
+    return lambda x, dense_dim=None: to_sparse(x, layout=layout, dense_dim=dense_dim)
+
+
+def _to_blocks(layout: Any):
+    return lambda x, blocksize=None, dense_dim=None: to_sparse(x, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+
+
+FUNCTIONS["to_sparse_csr"], FUNCTIONS["to_sparse_csc"] = _to_elements(sparse_csr), _to_elements(sparse_csc)
+FUNCTIONS["to_sparse_bsr"], FUNCTIONS["to_sparse_bsc"] = _to_blocks(sparse_bsr), _to_blocks(sparse_bsc)
+
+
+def compress(x: SparseTensor, layout: Any = sparse_csr, blocksize: Any = None) -> SparseTensor:
+    """A coalesced matrix by rows or columns, of elements or blocks."""
     if len(x.shape) != 2 or x._values_.dim() != 1:
-        raise RuntimeError(f"to_sparse_csr(): a matrix is wanted, not {x.dim()} dimensions")
-    return make_csr(_row_starts(x), x._indices_[1], x._values_, x.shape)
+        raise RuntimeError(f"to_{layout._name}(): a matrix is wanted, not {x.dim()} dimensions")
+    if layout is sparse_csr:
+        return make_csr(_row_starts(x), x._indices_[1], x._values_, x.shape)
+    high, wide = blocksize or (1, 1)
+    (rows, inner_rows), (columns, inner_columns) = ((i // n, i % n) for i, n in zip(x._indices_, (high, wide)))
+    by_columns = layout in BY_COLUMNS
+    lines, across = (columns, rows) if by_columns else (rows, columns)
+    count, width = (x.shape[1] // wide, x.shape[0] // high) if by_columns else (x.shape[0] // high, x.shape[1] // wide)
+    keys = lines * width + across
+    if layout in BLOCKS:
+        keys, block = unique(keys)
+        values = _ops.zeros(len(keys) * high * wide, dtype=x.dtype, device=x.device)
+        values = values.index_copy(0, (block * high + inner_rows) * wide + inner_columns, x._values_).reshape(-1, high, wide)
+    else:
+        order = _ops.argsort(keys)
+        keys, values = keys[order], x._values_[order]
+    return _by_keys(keys, values, count, width, x.shape, layout)
+
+
+def _by_keys(keys: Tensor, values: Tensor, count: int, width: int, size: Any, layout: Any) -> SparseTensor:
+    """A compressed layout of `count` lines of `width` places, from the numbers of the places in order."""
+    lines = keys // max(width, 1)
+    starts = _ops.searchsorted(lines, _ops.arange(count + 1, device=values.device))
+    return make_csr(starts, keys - lines * width, values, size, layout)
 
 
 def _row_starts(x: SparseTensor) -> Tensor:
     return _ops.searchsorted(x._indices_[0].contiguous(), _ops.arange(x.shape[0] + 1, device=x.device))
 
 
-def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_coo) -> Tensor:
-    """The elements of a plain tensor that are not zero; its last dimensions stay dense where sparse_dim says so."""
+def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_coo, blocksize: Any = None) -> Tensor:
+    """The elements of a plain tensor that are not zero; its last dimensions stay dense where sparse_dim says so. Blocks are kept whole
+    where one element is not zero."""
     if layout is strided:
         return x
-    if layout not in (sparse_coo, sparse_csr):
-        raise NotImplementedError(f"to_sparse(): there is no {layout}, but sparse_coo and sparse_csr")
+    if layout is not sparse_coo:
+        blocksize = _checked_blocks(x, layout, blocksize)
+    elif blocksize is not None:
+        raise RuntimeError("to_sparse(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
+    if layout in BLOCKS:
+        high, wide = blocksize
+        blocks = x.reshape(x.shape[0] // high, high, x.shape[1] // wide, wide).transpose(1, 2)
+        there = (blocks.detach() != 0).flatten(2).any(-1)
+        if layout is sparse_bsc:
+            there, blocks = there.T, blocks.transpose(0, 1)
+        lines, across = _ops.nonzero(there).unbind(1)
+        return _by_keys(lines * there.shape[1] + across, blocks[lines, across], *there.shape, x.shape, layout)
     count = x.dim() if sparse_dim is None else sparse_dim
     if not 0 < count <= x.dim():
         raise RuntimeError(f"to_sparse(): sparse_dim must be between 1 and {x.dim()}, but it is {count}")
@@ -114,13 +200,18 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
         there = there.flatten(count).any(-1)
     where = _ops.nonzero(there)
     found = make(where.T.contiguous(), x[tuple(where.unbind(1))], x.shape, True)
-    return found if layout is sparse_coo else compress(found)
+    return found if layout is sparse_coo else compress(found, layout)
 
 
 @function("sparse_mask")
 def sparse_mask(x: Tensor, mask: SparseTensor) -> SparseTensor:
     """The elements of a plain tensor at the places of a sparse one."""
-    return with_values(mask, x[tuple(indices_of(mask).unbind())])
+    if x.shape != mask.shape:
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {tuple(x.shape)} but mask has size "
+                           f"{tuple(mask.shape)}")
+    if is_sparse(x):
+        x = to_dense(x)
+    return with_values(mask, x[tuple(indices_of(mask).unbind())].reshape(mask._values_.shape))
 
 
 # ---- what is done to values alone
@@ -166,7 +257,7 @@ def to(x: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
     if values is x._values_:
         return x
     if x._crow_ is not None:
-        return make_csr(x._crow_.to(values.device), x._columns_.to(values.device), values, x.shape)
+        return make_csr(x._crow_.to(values.device), x._columns_.to(values.device), values, x.shape, x._layout_)
     return make(x._indices_.to(values.device), values, x.shape, x._coalesced_)
 
 
@@ -179,24 +270,41 @@ FUNCTIONS["type"] = lambda x, dtype: to(x, dtype)
 def zeros_like(x: SparseTensor) -> SparseTensor:
     """No elements."""
     if x._crow_ is not None:
-        return make_csr(_ops.zeros_like(x._crow_), x._columns_[:0], x._values_.detach()[:0], x.shape)
+        return make_csr(_ops.zeros_like(x._crow_), x._columns_[:0], x._values_.detach()[:0], x.shape, x._layout_)
     return make(x._indices_[:, :0], x._values_.detach()[:0], x.shape, True)
 
 
 @function("__repr__", "__str__")
 def show(x: SparseTensor) -> str:
     """The parts."""
-    def part(name: str, t: Tensor, margin: str = "       ") -> str:
-        return f"{name}=" + repr(t).replace("\n", "\n" + margin + " " * (len(name) + 1))
+    margin = " " * len("tensor(")
 
-    parts = [part("indices", x._indices_)] if x._crow_ is None else [part("crow_indices", x._crow_), part("col_indices", x._columns_)]
-    parts.append(part("values", x._values_.detach()))
-    end = f"size={tuple(x.shape)}, nnz={len(x._values_)}, layout={x.layout}"
+    def part(name: str, t: Tensor) -> str:
+        begin = f"{name}=tensor("
+        text = _C._values_to_string(t, len(margin) + len(begin))
+        return begin + text + (")" if t.numel() else f", size={tuple(t.shape)})")
+
+    names = ("ccol_indices", "row_indices") if x._layout_ in BY_COLUMNS else ("crow_indices", "col_indices")
+    parts = [part("indices", x._indices_)] if x._crow_ is None else [part(names[0], x._crow_), part(names[1], x._columns_)]
+    text = f",\n{margin}".join([*parts, part("values", x._values_.detach())])
+    ends = [] if x.is_cpu else [f"device='{x.device}'"]
+    ends += [f"size={tuple(x.shape)}", f"nnz={len(x._values_)}"]
+    floating = _C.get_default_dtype()
+    if x.dtype not in (floating, _C.int64, _C.bool, _C.complex128 if floating == _C.float64 else _C.complex64):
+        ends.append(f"dtype={x.dtype}")
+    ends.append(f"layout={x.layout}")
     if x.grad_fn is not None:
-        end += f", grad_fn={x.grad_fn!r}"
+        ends.append(f"grad_fn={x.grad_fn!r}")
     elif x.requires_grad:
-        end += ", requires_grad=True"
-    return "tensor(" + ",\n       ".join([*parts, end]) + ")"
+        ends.append("requires_grad=True")
+    room = _C._line_width()
+    column = len(text) - text.rfind("\n") + len(margin) * ("\n" not in text) + 1
+    for i, end in enumerate(ends):
+        if (i == 0 and x._crow_ is None) or column + len(end) + 2 > room:
+            text, column = f"{text},\n{margin}{end}", len(margin) + len(end)
+        else:
+            text, column = f"{text}, {end}", column + len(end) + 2
+    return f"tensor({text})"
 
 
 # ---- elementwise functions of two
@@ -207,7 +315,9 @@ def _is_number(x: Any) -> bool:
 
 
 def _as(x: SparseTensor, like: Tensor) -> SparseTensor:
-    return compress(coalesce(x)) if is_sparse(like) and like._crow_ is not None else x
+    if not is_sparse(like) or like._crow_ is None:
+        return x
+    return compress(coalesce(x), like._layout_, like._values_.shape[1:] if like._layout_ in BLOCKS else None)
 
 
 @function("mul", "multiply", "__mul__", "__rmul__")
@@ -218,7 +328,7 @@ def mul(x: Any, y: Any) -> SparseTensor:
     if _is_number(y):
         return with_values(x, x._values_ * y)
     if not is_sparse(y):
-        return with_values(x, x._values_ * y.expand(x.shape)[tuple(indices_of(x).unbind())])
+        return with_values(x, x._values_ * y.expand(x.shape)[tuple(indices_of(x).unbind())].reshape(x._values_.shape))
     _same_size(x, y, "mul")
     a, b = coalesce(as_coo(x)), coalesce(as_coo(y))
     sizes = a.shape[: len(a._indices_)]
@@ -307,20 +417,34 @@ def zero_(x: SparseTensor) -> SparseTensor:
 
 def _product(x: SparseTensor, dense: Tensor) -> Tensor:
     """(n, m) sparse times (m, p) plain."""
-    if x.dim() != 2 or dense.dim() != 2 or x._values_.dim() != 1:
+    if x.dim() != 2 or dense.dim() != 2 or x.dense_dim():
         raise RuntimeError(f"products of sparse tensors are those of matrices, but there are {x.dim()} and {dense.dim()} dimensions")
     if x.shape[1] != dense.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {dense.shape[0]}x{dense.shape[1]})")
     if x.dtype != dense.dtype:
         raise RuntimeError(f"expected scalar type {x.dtype} but found {dense.dtype}")
+    if x.layout in BLOCKS:
+        # One product for each block; those of a row of blocks are added.
+        rows, columns = places_of(x)
+        high, wide = x._values_.shape[1:]
+        products = x._values_ @ dense.reshape(-1, wide, dense.shape[1])[columns]
+        return _added_up(x.shape[0] // high, rows, products).reshape(x.shape[0], dense.shape[1])
+    if x.layout is sparse_csc:
+        x = to_sparse(x, layout=sparse_csr)
     if x.is_floating_point() and (x._crow_ is not None or x._coalesced_) and len(x._values_) and dense.numel():
         # Rows are bags: one kernel, which keeps nothing of the size of elements times columns.
         crow, columns = (x._crow_, x._columns_) if x._crow_ is not None else (_row_starts(x), x._indices_[1])
         return _ops.embedding_bag(columns, dense, crow.to(columns.dtype), mode="sum", per_sample_weights=x._values_,
                                   include_last_offset=True)
     rows, columns = indices_of(x)
-    total = _ops.zeros((x.shape[0], dense.shape[1]), dtype=x.dtype, device=x.device)
-    return total.index_add(0, rows, x._values_[:, None] * dense[columns])
+    return _added_up(x.shape[0], rows, x._values_[:, None] * dense[columns])
+
+
+def _added_up(count: int, rows: Tensor, products: Tensor) -> Tensor:
+    """The sum of the products of each row. Halves are added as floats and rounded once."""
+    half = products.is_floating_point() and products.element_size() < 4
+    products, dtype = products.float() if half else products, products.dtype
+    return _ops.zeros((count, *products.shape[1:]), dtype=products.dtype, device=products.device).index_add(0, rows, products).to(dtype)
 
 
 def _sparse_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
@@ -334,7 +458,8 @@ def _sparse_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
     before = counts.cumsum(0) - counts
     second = starts[a._indices_[1][first]] + _ops.arange(len(first), device=x.device) - before[first]
     indices = _ops.stack([a._indices_[0][first], b._indices_[1][second]])
-    return _as(coalesce(make(indices, a._values_[first] * b._values_[second], (x.shape[0], y.shape[1]), False)), x)
+    product = coalesce(make(indices, a._values_[first] * b._values_[second], (x.shape[0], y.shape[1]), False))
+    return product if x._crow_ is None else compress(product)
 
 
 @function("mm", "matmul", "spmm", "dsmm", "smm", "mv", "__matmul__", "_sparse_mm")
@@ -344,8 +469,24 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
         return _sparse_product(x, y)
     if is_sparse(x):
         return _product(x, y[:, None])[:, 0] if y.dim() == 1 else _product(x, y)
-    turned = transpose(as_coo(y), 0, 1)
+    turned = transpose(y, 0, 1)
     return matmul(turned, x) if x.dim() == 1 else matmul(turned, x.T).T
+
+
+@function("bmm")
+def bmm(x: SparseTensor, y: Tensor) -> Tensor:
+    """Sparse matrices, one for each of plain ones: a product of one matrix with these on its diagonal."""
+    if not is_sparse(x) or is_sparse(y) or x.dim() != 3 or y.dim() != 3 or x.dense_dim():
+        raise RuntimeError("bmm(): a batch of sparse matrices and one of plain ones are expected, but they have "
+                           f"{x.dim()} and {y.dim()} dimensions")
+    count, height, width = x.shape
+    if y.shape[:2] != (count, width):
+        raise RuntimeError(f"bmm(): Expected size for first two dimensions of batch2 tensor to be: [{count}, {width}] but got: "
+                           f"[{y.shape[0]}, {y.shape[1]}].")
+    x = coalesce(x)
+    which, rows, columns = x._indices_.unbind()
+    diagonal = make(_ops.stack([which * height + rows, which * width + columns]), x._values_, (count * height, count * width), True)
+    return _product(diagonal, y.reshape(count * width, y.shape[2])).reshape(count, height, y.shape[2])
 
 
 FUNCTIONS["__rmatmul__"] = lambda x, y: matmul(y, x)
@@ -370,10 +511,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 # ---- shapes
 
 
+_TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr}
+
+
 @function("transpose", "swapaxes", "swapdims")
 def transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    """Of sparse dimensions; of compressed rows in the layout of coordinates."""
-    x = as_coo(x)
+    """Of sparse dimensions. Rows become columns: the indices of a compressed layout stay what they are."""
+    if x._crow_ is not None:
+        if range(2)[dim0] == range(2)[dim1]:
+            return x
+        values = x._values_.transpose(1, 2) if x._layout_ in BLOCKS else x._values_
+        return make_csr(x._crow_, x._columns_, values, x.shape[::-1], _TURNED[x._layout_])
     order = list(range(x.dim()))
     a, b = order[dim0], order[dim1]
     if max(a, b) >= len(x._indices_) and a != b:
@@ -394,10 +542,10 @@ def t(x: SparseTensor) -> SparseTensor:
 @function("sum")
 def total(x: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Of all, or over dimensions: sparse where a sparse one is left."""
+    x = as_coo(x)
     values = x._values_ if dtype is None else x._values_.to(dtype)
     if dim is None:
         return values.sum()
-    x = as_coo(x)
     count, given = len(x._indices_), [dim] if isinstance(dim, int) else list(dim)
     gone = sorted(range(x.dim())[d] for d in given)
     dense = [d - count + 1 for d in gone if d >= count]
@@ -470,10 +618,12 @@ def index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     x = as_coo(x)
     d = range(x.dim())[dim]
     if d >= len(x._indices_):
-        return with_values(x, x._values_.index_select(d - len(x._indices_) + 1, index))
+        size = [len(index) if i == d else s for i, s in enumerate(x.shape)]
+        return make(x._indices_, x._values_.index_select(d - len(x._indices_) + 1, index), size, x._coalesced_)
     order = _ops.argsort(x._indices_[d], stable=True)
     places = x._indices_[d][order]
-    index = _ops.where(index < 0, index + x.shape[d], index)
+    if index.is_cpu and ((index < 0) | (index >= x.shape[d])).any():
+        raise IndexError(f"index_select(): index out of range for dimension {dim} of size {x.shape[d]}")
     begin, end = _ops.searchsorted(places, index), _ops.searchsorted(places, index, right=True)
     counts = end - begin
     which = _ops.repeat_interleave(_ops.arange(len(index), device=x.device), counts)
@@ -482,6 +632,23 @@ def index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     indices = x._indices_[:, chosen].clone()
     indices[d] = which
     return make(indices, x._values_[chosen], [len(index) if i == d else s for i, s in enumerate(x.shape)], False)
+
+
+@function("narrow_copy")
+def narrow_copy(x: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
+    """A range of a dimension."""
+    x = as_coo(x)
+    d = range(x.dim())[dim]
+    begin = start + x.shape[d] if start < 0 else start
+    if length < 0 or not 0 <= begin <= begin + length <= x.shape[d]:
+        raise RuntimeError(f"narrow_copy(): start ({start}) + length ({length}) exceeds dimension size ({x.shape[d]})")
+    size = [length if i == d else s for i, s in enumerate(x.shape)]
+    if d >= len(x._indices_):
+        return make(x._indices_, x._values_.narrow(d - len(x._indices_) + 1, begin, length), size, x._coalesced_)
+    there = _ops.nonzero((x._indices_[d] >= begin) & (x._indices_[d] < begin + length))[:, 0]
+    indices = x._indices_[:, there].clone()
+    indices[d] -= begin
+    return make(indices, x._values_[there], size, x._coalesced_)
 
 
 @function("select")

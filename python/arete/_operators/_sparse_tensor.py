@@ -1,10 +1,10 @@
 """Tensors that keep the elements which are not zero: the class, and how it is made.
 
 A sparse tensor is an object of a subclass of Tensor. What it has of its own are plain tensors: `_indices_` and `_values_` (`_crow_`,
-`_columns_` and `_values_` of compressed rows), through which gradients flow. The tensor that it is for C++ lies on the device `meta`: it
-has the shape and the dtype, so what is only about these works as it does for all tensors, and nothing else can take it for a tensor with
-values. Indices and values are C++'s (Note [Sparse tensors] in core/sparse.h), so gradients of tables are such tensors; those of compressed
-rows are attributes.
+`_columns_` and `_values_` of compressed rows; of compressed columns those of the transposed), through which gradients flow. The tensor that
+it is for C++ lies on the device `meta`: it has the shape and the dtype, so what is only about these works as it does for all tensors, and
+nothing else can take it for a tensor with values. Indices and values are C++'s (Note [Sparse tensors] in core/sparse.h), so gradients of
+tables are such tensors; those of compressed layouts are attributes.
 Operators ask the class (`__torch_function__`); those in _sparse_functions.py have an answer, the others are refused by their names.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from .. import _C
 from . import _ops
-from ._layouts import sparse_coo, sparse_csr
+from ._layouts import BLOCKS, BY_COLUMNS, sparse_coo, sparse_csr
 
 Tensor = _C.Tensor
 
@@ -31,7 +31,8 @@ def function(*names: str) -> Callable:
 
 
 class SparseTensor(Tensor):
-    """A tensor of layout `sparse_coo` (indices of elements, and their values) or `sparse_csr` (matrices by compressed rows).
+    """A tensor of layout `sparse_coo` (indices of elements, and their values), or a matrix of elements (`sparse_csr`, `sparse_csc`) or
+    blocks (`sparse_bsr`, `sparse_bsc`) by compressed rows or columns.
 
     >>> x = arete.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
     >>> x @ arete.ones(3, 1)
@@ -43,6 +44,7 @@ class SparseTensor(Tensor):
     """
 
     _crow_: Tensor | None = None
+    _layout_ = sparse_csr
     _columns_: Tensor
     _row_values_: Tensor
     _indices_ = property(lambda self: _C._sparse_indices(self))
@@ -54,8 +56,8 @@ class SparseTensor(Tensor):
     ndimension, is_same_size = Tensor.ndimension, Tensor.is_same_size
     __len__ = Tensor.__len__
     is_sparse = property(lambda self: self._crow_ is None)
-    is_sparse_csr = property(lambda self: self._crow_ is not None)
-    layout = property(lambda self: sparse_coo if self._crow_ is None else sparse_csr)
+    is_sparse_csr = property(lambda self: self.layout is sparse_csr)
+    layout = property(lambda self: sparse_coo if self._crow_ is None else self._layout_)
     device = property(lambda self: self._values_.device)
     is_cuda = property(lambda self: self._values_.is_cuda)
     is_cpu = property(lambda self: self._values_.is_cpu)
@@ -102,7 +104,7 @@ class SparseTensor(Tensor):
 
     def __reduce_ex__(self, protocol):
         if self._crow_ is not None:
-            return make_csr, (self._crow_, self._columns_, self._values_, tuple(self.shape))
+            return make_csr, (self._crow_, self._columns_, self._values_, tuple(self.shape), self._layout_)
         return make, (self._indices_, self._values_, tuple(self.shape), self._coalesced_)
 
 
@@ -111,10 +113,11 @@ def make(indices: Tensor, values: Tensor, size, coalesced: bool) -> SparseTensor
     return _C._sparse_tensor(indices, values, tuple(size), coalesced)
 
 
-def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size) -> SparseTensor:
-    """Of the places where rows begin (rows + 1), columns and values (n)."""
+def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size, layout: Any = sparse_csr) -> SparseTensor:
+    """Of the places where rows begin (rows + 1), columns and values (n), or what these are in another compressed layout: values of blocks
+    are (n, rows of a block, columns of a block)."""
     x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
-    x._crow_, x._columns_, x._row_values_ = crow, columns, values
+    x._crow_, x._columns_, x._row_values_, x._layout_ = crow, columns, values, layout
     return x
 
 
@@ -123,14 +126,14 @@ def become(x: SparseTensor, other: SparseTensor) -> SparseTensor:
     if x._crow_ is None:
         _C._replace_sparse_parts(x, other._indices_, other._values_, other._coalesced_)
     else:
-        x._crow_, x._columns_, x._row_values_ = other._crow_, other._columns_, other._row_values_
+        x._crow_, x._columns_, x._row_values_, x._layout_ = other._crow_, other._columns_, other._row_values_, other._layout_
     return x
 
 
 def with_values(x: SparseTensor, values: Tensor) -> SparseTensor:
     """The same elements with other values."""
     if x._crow_ is not None:
-        return make_csr(x._crow_, x._columns_, values, x.shape)
+        return make_csr(x._crow_, x._columns_, values, x.shape, x._layout_)
     return make(x._indices_, values, x.shape, x._coalesced_)
 
 
@@ -139,17 +142,28 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, SparseTensor)
 
 
+def places_of(x: SparseTensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of what a compressed layout lists: elements or blocks."""
+    lines = _ops.repeat_interleave(_ops.arange(len(x._crow_) - 1, device=x.device), x._crow_.diff())
+    across = x._columns_.to(lines.dtype)
+    return (across, lines) if x._layout_ in BY_COLUMNS else (lines, across)
+
+
 def indices_of(x: SparseTensor) -> Tensor:
-    """(dimensions, n), of either layout."""
+    """(dimensions, n) of the elements, in the order of their values, of any layout."""
     if x._crow_ is None:
         return x._indices_
-    rows = _ops.repeat_interleave(_ops.arange(x.shape[0], device=x.device), x._crow_.diff())
-    return _ops.stack([rows, x._columns_.to(rows.dtype)])
+    rows, columns = places_of(x)
+    if x._layout_ in BLOCKS:
+        shape, (high, wide) = x._values_.shape, x._values_.shape[1:]
+        rows = (rows[:, None, None] * high + _ops.arange(high, device=x.device)[:, None]).expand(shape).flatten()
+        columns = (columns[:, None, None] * wide + _ops.arange(wide, device=x.device)).expand(shape).flatten()
+    return _ops.stack([rows, columns])
 
 
 def as_coo(x: SparseTensor) -> SparseTensor:
     """The layout of coordinates."""
-    return x if x._crow_ is None else make(indices_of(x), x._values_, x.shape, True)
+    return x if x._crow_ is None else make(indices_of(x), x._values_.flatten(), x.shape, x._layout_ is sparse_csr)
 
 
 def unique(keys: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from .. import _C, _cuda_streams
 from .._C import Tensor
 from .._grad_mode import no_grad
 from . import _ops, _storage, _tensor_types
-from ._layouts import _Layout, sparse_coo, sparse_csr, strided
+from ._layouts import _Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 
 
 class RemovableHandle:
@@ -649,21 +649,22 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
 @_method
 def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
-    """The elements that are not zero, as a sparse tensor of layout sparse_coo or sparse_csr. The last dimensions stay dense if
-    there are more than `sparse_dim`.
+    """The elements that are not zero, as a sparse tensor of layout sparse_coo or, of a matrix, sparse_csr or sparse_csc; sparse_bsr and
+    sparse_bsc keep blocks of `blocksize` (rows, columns) in which one element is not zero. The last dimensions stay dense if there are
+    more than `sparse_dim`.
 
     >>> arete.tensor([0.0, 2.0]).to_sparse()
     tensor(indices=tensor([[1]]),
            values=tensor([2.]),
            size=(2,), nnz=1, layout=arete.sparse_coo)
     """
-    if blocksize is not None or dense_dim:
-        raise NotImplementedError("to_sparse(): there are no blocks, and no dense dimensions of rows")
+    if dense_dim:
+        raise NotImplementedError("to_sparse(): compressed layouts are those of matrices, without dense dimensions")
     from ._sparse_functions import from_dense  # which makes operators look for its class
 
     if isinstance(sparse_dim, _Layout):
         sparse_dim, layout = None, sparse_dim
-    return from_dense(self, sparse_dim, layout or sparse_coo)
+    return from_dense(self, sparse_dim, layout or sparse_coo, blocksize)
 
 
 @_method
@@ -684,6 +685,36 @@ def to_sparse_csr(self, dense_dim=None):
     tensor([0, 1, 2])
     """
     return self.to_sparse(layout=sparse_csr, dense_dim=dense_dim)
+
+
+@_method
+def to_sparse_csc(self, dense_dim=None):
+    """A sparse matrix of layout sparse_csc.
+
+    >>> arete.eye(2).to_sparse_csc().ccol_indices()
+    tensor([0, 1, 2])
+    """
+    return self.to_sparse(layout=sparse_csc, dense_dim=dense_dim)
+
+
+@_method
+def to_sparse_bsr(self, blocksize, dense_dim=None):
+    """A sparse matrix of layout sparse_bsr: of blocks of that size, which divides the matrix.
+
+    >>> arete.eye(4).to_sparse_bsr((2, 2)).values().shape
+    arete.Size([2, 2, 2])
+    """
+    return self.to_sparse(layout=sparse_bsr, blocksize=blocksize, dense_dim=dense_dim)
+
+
+@_method
+def to_sparse_bsc(self, blocksize, dense_dim=None):
+    """A sparse matrix of layout sparse_bsc: see to_sparse_bsr().
+
+    >>> arete.eye(4).to_sparse_bsc((2, 2)).row_indices()
+    tensor([0, 1])
+    """
+    return self.to_sparse(layout=sparse_bsc, blocksize=blocksize, dense_dim=dense_dim)
 
 
 @_method
@@ -715,6 +746,8 @@ for _name in ("coalesce", "is_coalesced", "indices", "values", "_indices", "_val
     _of_sparse(_name, "sparse coordinate")
 for _name in ("crow_indices", "col_indices"):
     _of_sparse(_name, "sparse row compressed")
+for _name in ("ccol_indices", "row_indices"):
+    _of_sparse(_name, "sparse column compressed")
 
 
 @_method
