@@ -147,7 +147,7 @@ class Sharing final : public DeviceSharing {
     }
     return Storage::adopt(device, begin + d.offset, d.bytes, [this, key, foreign, users] {
       if (prim::is_forked_from_device_user()) return;
-      shared_devices().synchronize(key.first);  // before another process may use it
+      shared_devices().wait(key.first);  // before another process may use it
       if (!foreign) return;
       const std::lock_guard its_lock(mutex_);
       const auto o = opened_.find(key);
@@ -230,7 +230,7 @@ bool is_in_shared_memory(const Storage& memory) { return sharing().has(memory.da
 SharedMemory share_memory(const StoragePtr& memory) {
   move_to_shared_memory(memory);
   memory->readable_data();
-  shared_devices().synchronize(memory->device().index);
+  shared_devices().wait(memory->device().index);
   return sharing().describe(*memory);
 }
 

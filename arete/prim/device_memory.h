@@ -52,8 +52,9 @@ class DeviceMemory {
   /// error that says why where there is none: memory that a recorded graph may use must not move.
   virtual SharedBlock copy_to_shared(int device, const void* from, size_t bytes) = 0;
   virtual void free_shared(int device, void* data) noexcept = 0;
-  /// Waits for all that the device was given.
-  virtual void synchronize(int device) = 0;
+  /// Waits for all that the device was given, and leaves errors that kernels recorded to who waits
+  /// for these.
+  virtual void wait(int device) = 0;
   /// Where the memory of another process begins here. Each handle is opened once at a time.
   virtual void* open_shared(int device, const std::string& handle) = 0;
   virtual void close_shared(int device, void* begin) noexcept = 0;

@@ -336,6 +336,7 @@ WRONG = {
     "numpy": lambda t: t.eye(2).to_sparse().numpy(),
     "cat": lambda t: t.cat([t.eye(2).to_sparse(), t.eye(3).to_sparse()]),
     "add": lambda t: t.eye(2).to_sparse() + t.eye(3).to_sparse(),
+    "dense dimensions": lambda t: t.ones(2, 2).to_sparse() + t.ones(2, 2).to_sparse(1),
     "transpose": lambda t: t.eye(2).to_sparse(1).transpose(0, 1),
     "select": lambda t: t.eye(2).to_sparse()[3],
     "index": lambda t: t.eye(2).to_sparse().index_select(0, t.tensor([4])),

@@ -454,7 +454,7 @@ class FakeMemory final : public prim::DeviceMemory {
     close(it->second.first);
     files_.erase(it);
   }
-  void synchronize(int) override {}
+  void wait(int) override {}
   void* open_shared(int, const std::string& handle) override {
     const int file = open(handle.c_str(), O_RDWR | O_CLOEXEC);
     struct stat known;

@@ -34,9 +34,10 @@ class CudaMemory final : public prim::DeviceMemory {
     CudaBackend& b = cuda_backend(device);
     ARETE_CHECK(!b.has_recorded_graphs(),
                 DeviceError("", "graphs were recorded, which may use the memory where it is"));
-    b.synchronize();  // whichever stream wrote it
+    b.context().wait_for_all();  // whichever stream wrote it
     CachingAllocator& shared = b.shared_allocator();
     const CUstream stream = b.enter();
+    if (b.several_streams()) b.note_use(from, stream);
     prim::SharedBlock block;
     try {
       block.data = shared.allocate(bytes, stream);
@@ -64,7 +65,7 @@ class CudaMemory final : public prim::DeviceMemory {
     cuda_backend(device).shared_allocator().deallocate(data);
   }
 
-  void synchronize(int device) override { cuda_backend(device).synchronize(); }
+  void wait(int device) override { cuda_backend(device).context().wait_for_all(); }
 
   void* open_shared(int device, const std::string& handle) override {
     CUipcMemHandle h;

@@ -333,6 +333,8 @@ def mul(x: Any, y: Any) -> SparseTensor:
     a, b = coalesce(as_coo(x)), coalesce(as_coo(y))
     sizes = a.shape[: len(a._indices_)]
     first, second = keys_of(a._indices_, sizes), keys_of(b._indices_, sizes)
+    if first.equal(second):
+        return _as(make(a._indices_, a._values_ * b._values_, a.shape, True), x)
     if not len(second):
         return _as(zeros_like(a), x)
     place = _ops.searchsorted(second, first).clamp(max=len(second) - 1)
@@ -360,6 +362,9 @@ def power(x: Any, exponent: Any) -> SparseTensor:
 def _same_size(x: Tensor, y: Tensor, name: str) -> None:
     if x.shape != y.shape:
         raise RuntimeError(f"{name}(): sizes of sparse tensors must be the same, but they are {tuple(x.shape)} and {tuple(y.shape)}")
+    if is_sparse(x) and is_sparse(y) and x.sparse_dim() != y.sparse_dim():
+        raise RuntimeError(f"{name}(): sparse tensors must have as many sparse dimensions, but they have {x.sparse_dim()} and "
+                           f"{y.sparse_dim()}")
 
 
 @function("add", "__add__", "__radd__")
@@ -620,15 +625,17 @@ def index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     if d >= len(x._indices_):
         size = [len(index) if i == d else s for i, s in enumerate(x.shape)]
         return make(x._indices_, x._values_.index_select(d - len(x._indices_) + 1, index), size, x._coalesced_)
-    order = _ops.argsort(x._indices_[d], stable=True)
-    places = x._indices_[d][order]
+    in_order = d == 0 and x._coalesced_
+    order = None if in_order else _ops.argsort(x._indices_[d], stable=True)
+    places = x._indices_[d].contiguous() if in_order else x._indices_[d][order]
     if index.is_cpu and ((index < 0) | (index >= x.shape[d])).any():
         raise IndexError(f"index_select(): index out of range for dimension {dim} of size {x.shape[d]}")
     begin, end = _ops.searchsorted(places, index), _ops.searchsorted(places, index, right=True)
     counts = end - begin
     which = _ops.repeat_interleave(_ops.arange(len(index), device=x.device), counts)
     before = counts.cumsum(0) - counts
-    chosen = order[begin[which] + _ops.arange(len(which), device=x.device) - before[which]]
+    chosen = begin[which] + _ops.arange(len(which), device=x.device) - before[which]
+    chosen = chosen if in_order else order[chosen]
     indices = x._indices_[:, chosen].clone()
     indices[d] = which
     return make(indices, x._values_[chosen], [len(index) if i == d else s for i, s in enumerate(x.shape)], False)

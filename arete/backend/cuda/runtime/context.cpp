@@ -185,6 +185,11 @@ void DeviceContext::synchronize(CUstream stream) {
 }
 
 void DeviceContext::synchronize_all() {
+  wait_for_all();
+  raise_device_errors();
+}
+
+void DeviceContext::wait_for_all() {
   make_current();
   check_not_capturing("synchronization of the device");
   if (!has_captures()) {
@@ -199,7 +204,6 @@ void DeviceContext::synchronize_all() {
     for (CUstream s : streams)
       if (!is_capturing(s)) ARETE_CU(cuStreamSynchronize, s);
   }
-  raise_device_errors();
 }
 
 void DeviceContext::break_work(const std::string& why) {

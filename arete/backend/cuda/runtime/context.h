@@ -96,6 +96,8 @@ class DeviceContext {
   /// Waits for one stream, or for all, and raises what kernels recorded.
   void synchronize(CUstream stream);
   void synchronize_all();
+  /// For all, and raises nothing that they recorded.
+  void wait_for_all();
 
   const KernelStore& store() const { return store_; }
 
