@@ -53,7 +53,8 @@ class Users {
     map();
   }
   /// Of memory that a description was given out for.
-  explicit Users(const std::string& name) : file_(open(name.c_str(), O_RDWR | O_CLOEXEC)) {
+  explicit Users(const std::string& name)
+      : file_(name.starts_with("/proc/") ? open(name.c_str(), O_RDWR | O_CLOEXEC) : -1) {
     if (file_ < 0) throw no_counter("opened: the process that shared the memory is gone");
     map();
     if (flock(file_, LOCK_SH) < 0) throw no_counter("locked");

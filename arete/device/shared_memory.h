@@ -32,8 +32,8 @@ bool is_in_shared_memory(const Storage& memory);
 /// has let go of it or has ended, and until each description has been opened once.
 SharedMemory share_memory(const StoragePtr& memory);
 
-/// The memory of a description. IoError if the process that made it is gone; ValueError for a
-/// description of less memory than it says.
+/// The memory of a description, which must be one that share_memory() made: the driver has no means
+/// to tell how much memory is there. IoError if the process that made it is gone.
 StoragePtr open_shared_memory(const SharedMemory& description);
 
 /// Frees memory that no other process uses any more. It is done now and then without it.

@@ -119,7 +119,7 @@ def test_meta_is_refused():
 # ---- memory of GPUs: what a process sends stays until nobody uses it. On GPUs that are none, and on real ones.
 
 ON_GPUS = """
-import gc, os, queue, sys, time, warnings
+import gc, sys, tempfile, warnings
 import arete.multiprocessing as mp
 from arete.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
 warnings.simplefilter("error")
@@ -217,13 +217,18 @@ del x
 assert held() > 0 and y.tolist() == [1] * 4
 del y
 assert held() < before
-for wrong in (args[:1] + ((40,),) + args[2:], args[:11] + (b"/proc/1/fd/1234567",) + args[12:], args[:3] + (-1,) + args[4:]):
+file = tempfile.NamedTemporaryFile()
+file.write(b"some bytes of somebody else")
+file.flush()
+for wrong in (args[:1] + ((40,),) + args[2:], args[:11] + (b"/proc/1/fd/1234567",) + args[12:],
+              args[:11] + (file.name.encode(),) + args[12:], args[:6] + (99,) + args[7:], args[:3] + (-1,) + args[4:]):
     try:
         function(*wrong)
     except (RuntimeError, ValueError, OSError) as e:
         pass
     else:
         raise AssertionError(wrong)
+assert open(file.name, "rb").read() == b"some bytes of somebody else"  # is no file of users of memory
 """)
 
 

@@ -8,7 +8,8 @@ namespace arete::test {
 
 /// A provider of `count` GPUs whose memory is the host's and whose work the CPU does, at once. They
 /// have streams, which differ and do nothing, and graphs, which are lists of calls; they count the
-/// memory that tensors and calls hold.
+/// memory that tensors and calls hold, have pools for scopes, and share memory by files without
+/// names.
 prim::DeviceProvider& fake_gpus(int count);
 
 /// What stands for NCCL on them: Gloo does the work; in the group's own stream only a while later,
