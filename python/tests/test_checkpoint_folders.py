@@ -139,8 +139,14 @@ def test_what_is_in_a_folder(tmp_path):
     with pytest.raises(dcp.CheckpointException, match="overwrite=False"):
         dcp.save({}, storage_writer=dcp.FileSystemWriter(tmp_path / "t", overwrite=False))
     dcp.save({"x": 1}, storage_writer=dcp.FileSystemWriter(tmp_path / "new", overwrite=False))
-    with pytest.raises(NotImplementedError, match="planners"):
-        dcp.save({}, checkpoint_id=tmp_path / "p", planner=1)
+    class Own(dcp.DefaultSavePlanner):
+        """Would decide what is saved."""
+
+    for planner in (1, dcp.DefaultLoadPlanner(), Own()):
+        with pytest.raises(NotImplementedError, match="no planner but DefaultSavePlanner"):
+            dcp.save({}, checkpoint_id=tmp_path / "p", planner=planner)
+    with pytest.raises(NotImplementedError, match="dedup_save_to_lowest_rank keeps its default"):
+        dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
     with pytest.raises(NotImplementedError, match="one index"):
         dcp.save({}, checkpoint_id=tmp_path / "p", use_collectives=False)
 

@@ -486,3 +486,72 @@ dist.tensor.distribute_module(net, None, lambda name, module, mesh: meshes.appen
 assert [m.device_type for m in meshes] == ["cuda", "cuda"], meshes
 assert all(p.device_mesh is meshes[0] for p in net.parameters())
 """)
+
+
+@needs_gloo
+def test_operators_on_lists(tmp_path):
+    """What torch has no rule for, too: of tensors that lie otherwise than each other, parts without elements, half types, parameters."""
+    run(tmp_path, 3, """
+from arete.distributed.fsdp import fully_shard
+from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+line = dist.init_device_mesh("cpu", (3,))
+plain = [arange(12).reshape(4, 3).sin(), arange(7).cos(), arange(6).reshape(2, 3) - 3]
+others = [x * 2 + 1 for x in plain]
+def spread(values, *places):
+    return [distribute_tensor(x, line, [p]) for x, p in zip(values, places)]
+a, b = spread(plain, Shard(0), Shard(0), Shard(1)), spread(others, Shard(1), Replicate(), Shard(0))
+def same(results, wanted):
+    assert len(results) == len(wanted)
+    for y, x in zip(results, wanted):
+        assert isinstance(y, DTensor) and y.shape == x.shape and y.dtype == x.dtype
+        assert arete.allclose(y.full_tensor(), x, rtol=1e-6), (y, x)
+for name, *more in (("add",), ("maximum",), ("div",), ("lerp", 0.3), ("lerp", [0.1, 0.2, 0.3])):
+    f = getattr(arete, "_foreach_" + name)
+    same(f(a, b, *more), f(plain, others, *more))
+same(arete._foreach_pow(arete._foreach_abs(a), b), arete._foreach_pow([x.abs() for x in plain], others))
+same(arete._foreach_pow(2.0, a), arete._foreach_pow(2.0, plain))
+same(arete._foreach_mul(a, distribute_tensor(arete.tensor(3.0), line, [Replicate()])), [3 * x for x in plain])
+assert arete._foreach_add(a, b)[1].placements == (Shard(0),)
+# The last rank has no row of the first tensor, and there is a number for it all the same.
+assert a[0].to_local().numel() == (6, 6, 0)[rank]
+for order in (0, 1, 2, 3.5, float("inf"), float("-inf")):
+    same(arete._foreach_norm(a, order), arete._foreach_norm(plain, order))
+    if order:
+        same(arete._foreach_powsum(a, abs(min(order, 5))), arete._foreach_powsum(plain, abs(min(order, 5))))
+same(arete._foreach_max(a), arete._foreach_max(plain))
+same(arete._foreach_max(spread([x.to(arete.int32) for x in plain], *[Shard(0)] * 3)), [x.to(arete.int32).max() for x in plain])
+halves = [x.bfloat16() for x in plain]
+same(arete._foreach_norm(spread(halves, *[Shard(0)] * 3)), arete._foreach_norm(halves))
+same(arete._foreach_norm(a, 2, arete.float64), arete._foreach_norm(plain, 2, arete.float64))
+mixed = arete._foreach_norm([a[0], plain[1]])
+assert isinstance(mixed[0], DTensor) and not isinstance(mixed[1], DTensor) and arete.allclose(mixed[0].full_tensor(), plain[0].norm())
+# Terms of sums, in place, copies.
+terms = DTensor.from_local(plain[1] * (rank + 1), line, [Partial()])
+same(arete._foreach_add([terms], [a[1]]), [plain[1] * 7])
+raises(NotImplementedError, "redistribute()d first", lambda: arete._foreach_add_([terms], 1))
+c = spread(plain, Shard(0), Shard(0), Shard(1))
+assert arete._foreach_sub_(c, b, alpha=0.5) is c
+same(c, [x - y * 0.5 for x, y in zip(plain, others)])
+arete._foreach_copy_(c, b)
+same(c, others)
+assert c[2].placements == (Shard(1),)
+for f in (lambda: arete._foreach_add(a, plain), lambda: arete._foreach_add_(plain, a)):
+    raises(ValueError, "spread over processes", f)
+raises(ValueError, "shapes", lambda: arete._foreach_add(a, [a[0], a[1], a[1]]))
+# Parameters, whichever way they are spread, and gradients.
+w = [nn.Parameter(x) for x in spread(plain, Shard(0), Shard(0), Replicate())]
+sum(x.sum() for x in arete._foreach_mul(arete._foreach_exp(w), w)).backward()
+for p, x in zip(w, plain):
+    x = x.clone().requires_grad_()
+    (x.exp() * x).sum().backward()
+    assert arete.allclose(p.grad.full_tensor(), x.grad)
+net = nn.Linear(3, 4)
+rows = net.weight.detach().clone()
+fully_shard(net)
+dist.broadcast(rows, 0)
+with arete.no_grad():
+    net.weight.copy_(rows)
+    same(arete._foreach_norm(list(net.parameters())[:1]), [rows.norm()])
+    arete._foreach_mul_([net.weight], 2.0)
+assert arete.equal(net.weight.full_tensor(), 2 * rows)
+""")

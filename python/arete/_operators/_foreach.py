@@ -129,13 +129,29 @@ def _unpack(scalars: Any, count: int) -> List[Any]:
     return scalars.tolist()
 
 
+def _lists_of_processes(*arguments: Any) -> Any:
+    """What computes on lists if some of their tensors are spread over processes."""
+    for argument in arguments:
+        for kind in {type(t) for t in argument} if isinstance(argument, (list, tuple)) else (type(argument),):
+            if hasattr(kind, "_on_lists"):
+                return kind._on_lists
+    return None
+
+
+def _call(function: Callable, record: str, arguments: List[Any], in_place: bool) -> Any:
+    spread = _lists_of_processes(*arguments)
+    if spread is None:
+        return function(record, *arguments)
+    return spread("of_lists")(lambda *parts: function(record, *parts), arguments, in_place)
+
+
 def _make(name: str, row: _Row) -> Tuple[Callable, Callable]:
     def fresh(*args, **kwargs):
-        return tuple(_C._foreach(row.record, *_bind(fresh.__name__, row, args, kwargs)))
+        return tuple(_call(_C._foreach, row.record, _bind(fresh.__name__, row, args, kwargs), False))
 
     def in_place(*args, **kwargs):
         arguments = _bind(in_place.__name__, row, args, kwargs)
-        _C._foreach_in_place(row.record, *arguments)
+        _call(_C._foreach_in_place, row.record, arguments, True)
         return arguments[0]
 
     lists = "".join(f", {a}" for a in row.lists)
@@ -154,7 +170,7 @@ def _foreach_pow_of(power: Callable) -> Callable:
         if _kind(self) == _NUMBER:
             if not isinstance(exponent, (list, tuple)):
                 raise TypeError(f"_foreach_pow(): argument 'exponent' must be tuple of Tensors, not {type(exponent).__name__}")
-            return tuple(_C._foreach("pow", self, exponent))
+            return tuple(_call(_C._foreach, "pow", [self, exponent], False))
         return power(self, exponent)
 
     _foreach_pow.__doc__ = power.__doc__
@@ -169,18 +185,23 @@ def _foreach_zero_(self):
 
 def _foreach_copy_(self, src, non_blocking=False):
     """Copies each tensor of src into that of self."""
-    _C._foreach_copy(list(self), list(src), non_blocking)
+    _call(lambda _, *lists: _C._foreach_copy(*lists, non_blocking), "copy", [list(self), list(src)], True)
     return self
 
 
 def _foreach_norm(self, ord=2, dtype=None):  # noqa: A002
     """The vector norm of each tensor, 0-d."""
-    return tuple(_C._foreach_norm(list(self), _order("_foreach_norm", ord), dtype, True))
+    return _norms(list(self), _order("_foreach_norm", ord), dtype, True)
 
 
 def _foreach_powsum(self, ord=2, dtype=None):  # noqa: A002
     """The sum of |x|**ord of each tensor, 0-d."""
-    return tuple(_C._foreach_norm(list(self), _order("_foreach_powsum", ord), dtype, False))
+    return _norms(list(self), _order("_foreach_powsum", ord), dtype, False)
+
+
+def _norms(tensors: List[Any], order: float, dtype: Any, root: bool) -> tuple:
+    spread = _lists_of_processes(tensors)
+    return tuple(_C._foreach_norm(tensors, order, dtype, root)) if spread is None else spread("norms_of_lists")(tensors, order, dtype, root)
 
 
 def _order(name: str, order: Any) -> float:
@@ -191,7 +212,8 @@ def _order(name: str, order: Any) -> float:
 
 def _foreach_max(self):
     """The largest element of each tensor, 0-d."""
-    return tuple(_C._foreach_max(list(self)))
+    spread = _lists_of_processes(self)
+    return tuple(_C._foreach_max(list(self))) if spread is None else spread("extremes_of_lists")(list(self))
 
 
 def functions() -> Dict[str, Callable]:

@@ -20,13 +20,18 @@ def _kind(name: str) -> c10d.ReduceOp:
 
 
 def _group(group: Any) -> c10d.ProcessGroup:
-    """Of a group, a mesh of one dimension, or a mesh and the number of a dimension."""
+    """Of a group or its name, a mesh of one dimension, a mesh and the number of a dimension, or the ranks of a group that was made."""
     if group is None or isinstance(group, c10d.ProcessGroup):
         return c10d._of(group)
     if isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
         return group[0].get_group(group[1])
     if hasattr(group, "get_group"):
         return group.get_group()
+    for made in c10d._pg_map if isinstance(group, (str, list)) else ():
+        if made.group_name == group or isinstance(group, list) and sorted(made._ranks) == sorted(group):
+            return made
+    if isinstance(group, (str, list)):
+        raise ValueError(f"there is no group {group}: make it with new_group()")
     raise ValueError("Invalid type for group, must be one of ProcessGroup, DeviceMesh or (DeviceMesh, int)")
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
     "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "recv", "isend", "irecv",
     "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous", "is_xccl_available",
+    "DebugLevel", "get_debug_level", "set_debug_level", "set_debug_level_from_env",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
@@ -108,6 +109,58 @@ class BuiltinCommHookType(Enum):
 
     ALLREDUCE = 0
     FP16_COMPRESS = 1
+
+
+class DebugLevel(Enum):
+    """How much is checked, for programs that ask. What processes call is always compared, and parameters without gradients are always
+    named.
+
+    >>> arete.distributed.DebugLevel.DETAIL
+    <DebugLevel.DETAIL: 2>
+    """
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+    def __int__(self) -> int:
+        return self.value
+
+
+_debug_level: Optional[DebugLevel] = None  # nobody has asked yet
+
+
+def get_debug_level() -> DebugLevel:
+    """What set_debug_level() has said, or before that $TORCH_DISTRIBUTED_DEBUG.
+
+    >>> arete.distributed.get_debug_level()
+    <DebugLevel.OFF: 0>
+    """
+    if _debug_level is None:
+        set_debug_level_from_env()
+    return _debug_level  # type: ignore[return-value]
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    """Says what get_debug_level() gives.
+
+    >>> arete.distributed.set_debug_level(arete.distributed.DebugLevel.OFF)
+    """
+    global _debug_level
+    if not isinstance(level, DebugLevel):
+        raise TypeError(f"set_debug_level: expected a DebugLevel, got {level!r}")
+    _debug_level = level
+
+
+def set_debug_level_from_env() -> None:
+    """set_debug_level() by $TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL.
+
+    >>> arete.distributed.set_debug_level_from_env()
+    """
+    name = os.environ.get("TORCH_DISTRIBUTED_DEBUG") or "OFF"
+    if name.upper() not in DebugLevel.__members__:
+        raise ValueError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL, got {name!r}")
+    set_debug_level(DebugLevel[name.upper()])
 
 
 class _Members(type):

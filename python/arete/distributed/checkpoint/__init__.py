@@ -13,9 +13,12 @@ from ._files import async_save as async_save
 from ._files import load as load
 from ._files import save as save
 
-from .default_planner import DefaultLoadPlanner as DefaultLoadPlanner  # type: ignore[attr-defined]
-from .default_planner import DefaultSavePlanner as DefaultSavePlanner  # type: ignore[attr-defined]
-from .metadata import Metadata as Metadata  # type: ignore[attr-defined]
+from .default_planner import DefaultLoadPlanner as DefaultLoadPlanner
+from .default_planner import DefaultSavePlanner as DefaultSavePlanner
+from .metadata import BytesStorageMetadata as BytesStorageMetadata
+from .metadata import ChunkStorageMetadata as ChunkStorageMetadata
+from .metadata import Metadata as Metadata
+from .metadata import TensorStorageMetadata as TensorStorageMetadata
 from .planner import LoadPlan as LoadPlan  # type: ignore[attr-defined]
 from .planner import LoadPlanner as LoadPlanner  # type: ignore[attr-defined]
 from .planner import SavePlan as SavePlan  # type: ignore[attr-defined]

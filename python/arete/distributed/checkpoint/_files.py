@@ -14,6 +14,8 @@ from typing import Any, Optional
 from ... import _C
 from .. import distributed_c10d as c10d
 from ..tensor._dtensor import DTensor
+from .default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from .metadata import Metadata, metadata_of
 
 __all__ = ["AsyncCheckpointerType", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
 
@@ -54,6 +56,10 @@ class FileSystemReader:
 
     def __init__(self, path: Any) -> None:
         self.path = os.fspath(path)
+
+    def read_metadata(self) -> Metadata:
+        """The names, sizes and pieces of what is there."""
+        return metadata_of(self.path)
 
 
 def _replaces(writer: Any) -> bool:
@@ -372,9 +378,10 @@ def _is_stateful(value: Any) -> bool:
         getattr(value, "load_state_dict", None))
 
 
-def _check_plans(planner: Any, use_collectives: bool = True) -> None:
-    if planner is not None:
-        raise NotImplementedError("distributed.checkpoint: planners are not supported; what is saved or loaded is the state that is given")
+def _check_plans(planner: Any, kind: type, use_collectives: bool = True) -> None:
+    if planner is not None and type(planner) is not kind:
+        raise NotImplementedError(f"distributed.checkpoint: there is no planner but {kind.__name__}; what is saved or loaded is the state "
+                                  "that is given")
     if not use_collectives:
         raise NotImplementedError("distributed.checkpoint: what the processes save goes into one index; no_dist=True saves one's own alone")
 
@@ -392,7 +399,7 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     >>> state
     {'x': tensor([0, 1, 2]), 'step': 7}
     """
-    _check_plans(planner, use_collectives)
+    _check_plans(planner, DefaultSavePlanner, use_collectives)
     group = _Group(process_group, no_dist)
     work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group, _replaces(storage_writer))
     problem = None
@@ -411,7 +418,7 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
                use_collectives: bool = True) -> Future:
     """As save(), but once copies are in host memory it goes on at once; the future of rank 0 is done when the checkpoint is there, others'
     when their pieces are. The folder is the meeting point meanwhile."""
-    _check_plans(planner, use_collectives)
+    _check_plans(planner, DefaultSavePlanner, use_collectives)
     if async_stager is not None or getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other stagers and checkpointers are not supported")
     folder = _place(checkpoint_id, storage_writer, FileSystemWriter)
@@ -428,11 +435,11 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
     """Fills the tensors of a state from such a folder, whoever wrote it with however many processes, each process its parts, and replaces
     what is no tensor; objects that have load_state_dict() are given their state. What the folder has beyond that is left alone; what it has
     not is an error."""
-    _check_plans(planner)
+    _check_plans(planner, DefaultLoadPlanner)
     group = _Group(process_group, no_dist)
     problem = None
     try:
-        _load(state_dict, _place(checkpoint_id, storage_reader, FileSystemReader))
+        _load(state_dict, _place(checkpoint_id, storage_reader, FileSystemReader), getattr(planner, "allow_partial_load", False))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         if group.size == 1:
@@ -477,7 +484,7 @@ def read_all(folder: Any) -> Any:
     return state
 
 
-def _load(state: dict, folder: str) -> None:
+def _load(state: dict, folder: str, partial: bool) -> None:
     checkpoint = _d.Checkpoint(folder)
     objects = json.loads(checkpoint.objects)
     own = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
@@ -486,10 +493,13 @@ def _load(state: dict, folder: str) -> None:
     paths: dict = {}
     _paths(own, "", [], paths)
     tensors = checkpoint.tensors
-    missing = [n for n, v in flat.items() if n not in (tensors if isinstance(v, _C.Tensor) else objects)]
-    if missing:
-        raise KeyError(f"Missing key in checkpoint state_dict: {missing[0]}" + (f" and {len(missing) - 1} others" if missing[1:] else ""))
+    missing = {n: None for n, v in flat.items() if n not in (tensors if isinstance(v, _C.Tensor) else objects)}
+    if missing and not partial:
+        more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise KeyError(f"Missing key in checkpoint state_dict: {next(iter(missing))}{more}")
     for name, t in flat.items():
+        if name in missing:
+            continue
         if not isinstance(t, _C.Tensor):
             _put(own, paths[name], _decoded(objects[name]))
             continue

@@ -1,6 +1,72 @@
-"""What torch's checkpoints say of themselves; Arete's have an index."""
+"""What a checkpoint says of itself: FileSystemReader.read_metadata()."""
 from __future__ import annotations
 
-from ..._refused import refused as _refused
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Union
 
-globals().update(_refused(__name__, "checkpoints are folders, and what is saved is the state that is given", "Metadata"))
+from ... import _C
+from ..._formats.safetensors import CODES
+
+__all__ = ["BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "TensorProperties", "TensorStorageMetadata", "metadata_of"]
+
+
+@dataclass
+class ChunkStorageMetadata:
+    """A piece of a tensor: where it begins, and how large it is.
+
+    >>> arete.distributed.checkpoint.metadata.ChunkStorageMetadata(arete.Size([2, 0]), arete.Size([2, 4])).sizes
+    Size([2, 4])
+    """
+
+    offsets: Any
+    sizes: Any
+
+
+@dataclass
+class TensorProperties:
+    """What a tensor is beside its size."""
+
+    dtype: Any
+
+
+@dataclass
+class TensorStorageMetadata:
+    """A tensor of a checkpoint."""
+
+    properties: TensorProperties
+    size: Any
+    chunks: list[ChunkStorageMetadata]
+
+
+@dataclass
+class BytesStorageMetadata:
+    """What is no tensor."""
+
+
+@dataclass
+class Metadata:
+    """What a checkpoint has, under the names of nested dictionaries with dots between.
+
+    >>> dcp = arete.distributed.checkpoint
+    >>> dcp.save({"model": {"weight": arete.zeros(2, 3)}, "step": 7}, checkpoint_id="run")
+    >>> facts = dcp.FileSystemReader("run").read_metadata().state_dict_metadata
+    >>> facts["model.weight"].size, facts["step"]
+    (Size([2, 3]), BytesStorageMetadata())
+    """
+
+    state_dict_metadata: dict[str, Union[TensorStorageMetadata, BytesStorageMetadata]] = field(default_factory=dict)
+
+
+def metadata_of(folder: str) -> Metadata:
+    """Of a folder, whose index is checked."""
+    checkpoint = _C._distributed.Checkpoint(folder)
+    with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+        tensors = json.load(file)["tensors"]
+    facts: dict[str, Union[TensorStorageMetadata, BytesStorageMetadata]] = {
+        name: BytesStorageMetadata() for name in json.loads(checkpoint.objects) if not name.startswith(".")}
+    for name, (code, shape) in checkpoint.tensors.items():
+        chunks = [ChunkStorageMetadata(_C.Size(p["start"]), _C.Size(p["shape"])) for p in tensors[name]["pieces"]]
+        facts[name] = TensorStorageMetadata(TensorProperties(getattr(_C, CODES.get(code, "complex128"))), _C.Size(shape), chunks)
+    return Metadata(facts)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 from ... import _C, _operators
 from ...nn.parameter import Parameter
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
+from . import _lists as _lists
 from . import _rules as _rules
 from ._dtensor import DTensor as DTensor
 from ._dtensor import Spec as _Spec

@@ -104,6 +104,11 @@ class _Face:
     __slots__ = ()
     _spec: Spec
 
+    @staticmethod
+    def _on_lists(name: str) -> Callable:
+        """What computes on lists of such tensors."""
+        return HANDLERS[name]
+
     def to_local(self, *, grad_placements: Any = None) -> Any:
         """This process' part, over the same memory."""
         if grad_placements is not None:
