@@ -2,11 +2,14 @@
 """Collectives and data-parallel training beside PyTorch: the same program under both libraries, one process a rank.
 
     python bench/distributed.py [--lib arete,torch] [--ranks 2] [--device cuda|cpu] [--rows reduce,latency,ready,gpt2,resnet50]
-                                [--megabytes 16,256,1024] [--repeats 15] [--compile] [--json FILE]
+                                [--megabytes 16,256,1024] [--repeats 15] [--compile] [--wrap ddp|fsdp|fsdp-bf16]
+                                [--bucket-megabytes 25] [--json FILE]
 
 Rows: the bus bandwidth of all_reduce (bytes x 2 (n - 1) / n / time, as NCCL's own tests have it), microseconds of one of 4 bytes as the
 device sees it and as the host does (the call alone), seconds until a group has done its first all_reduce, the first and a second
-group, and training steps with DistributedDataParallel, with their part of what one rank alone does. Of GPUs the times are medians of
+group, and training steps with DistributedDataParallel, with their part of what one rank alone does. With `--wrap fsdp` each rank has a part
+of GPT-2's parameters and does a part of the optimizer's work (whole parameters stay from forward to backward), of which the layers gather
+what they compute with, or bfloat16 copies of it with fsdp-bf16. Of GPUs the times are medians of
 events around each call, the slowest rank's."""
 from __future__ import annotations
 
@@ -146,6 +149,12 @@ class Rank:
             self.wait()
             self.put(f"all_reduce_4B_{key}", self.slowest(statistics.median(times)), "us")
 
+    def shard(self, net):
+        fsdp, half = importlib.import_module(self.lib.__name__ + ".distributed.fsdp"), self.lib.bfloat16
+        policy = fsdp.MixedPrecisionPolicy(param_dtype=half if self.options.wrap == "fsdp-bf16" else None, reduce_dtype=self.lib.float32)
+        for part in (*net.layers, net):
+            fsdp.fully_shard(part, mp_policy=policy, reshard_after_forward=False)
+
     def training(self, model):
         import models
 
@@ -155,9 +164,12 @@ class Rank:
 
         def rate(parallel):
             def wrap(net):
-                if parallel:
+                if parallel and self.options.wrap.startswith("fsdp") and model == "gpt2":
+                    self.shard(net)
+                elif parallel:
                     ids = [int(os.environ["LOCAL_RANK"])] if self.on_gpu else None
-                    net = lib.nn.parallel.DistributedDataParallel(net, device_ids=ids, gradient_as_bucket_view=True)
+                    net = lib.nn.parallel.DistributedDataParallel(net, device_ids=ids, gradient_as_bucket_view=True,
+                                                                  bucket_cap_mb=self.options.bucket_megabytes)
                 return lib.compile(net) if self.options.compile else net
 
             if model == "gpt2":
@@ -173,8 +185,9 @@ class Rank:
 
         alone, key, unit = rate(False)
         every, key, unit = rate(True)
-        self.put(f"ddp_{key}", every, unit)
-        self.put(f"ddp_{key}_of_{self.size}_alone", 100 * every / alone / self.size, "%")
+        name = self.options.wrap if model == "gpt2" else "ddp"
+        self.put(f"{name}_{key}", every, unit)
+        self.put(f"{name}_{key}_of_{self.size}_alone", 100 * every / alone / self.size, "%")
 
     def run(self):
         self.ready()
@@ -201,6 +214,8 @@ def main():
     parser.add_argument("--megabytes", default="16,256,1024")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--wrap", default="ddp", choices=["ddp", "fsdp", "fsdp-bf16"])
+    parser.add_argument("--bucket-megabytes", type=int, default=25)
     parser.add_argument("--json")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -137,8 +137,8 @@ def gpt2_step(lib, device, batch, length, dtype="bfloat16", words=50304, wrap=la
     called."""
     x, y = (lib.randint(0, min(words, 50257), (batch, length), device=device) for _ in range(2))
     net = gpt2(lib, words, **sizes).to(device)
+    called = wrap(net)  # which may change what the parameters are
     optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    called = wrap(net)
 
     def step():
         optimizer.zero_grad(set_to_none=True)

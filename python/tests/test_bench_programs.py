@@ -48,11 +48,12 @@ def test_distributed(tmp_path):
         pytest.skip("built without Gloo")
     file = tmp_path / "rows.json"
     done = subprocess.run([sys.executable, str(BENCH / "distributed.py"), "--lib", "arete", "--device", "cpu", "--megabytes", "0.1",
-                           "--rows", "ready,reduce,latency", "--repeats", "2", "--json", str(file)], capture_output=True, text=True,
-                          timeout=120)
+                           "--rows", "ready,reduce,latency,gpt2", "--wrap", "fsdp", "--repeats", "2", "--json", str(file)],
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["arete"]
-    assert list(rows) == ["group_ready", "second_group_ready", "all_reduce_0.1MB", "all_reduce_async_0.1MB", "all_reduce_4B"]
+    assert list(rows) == ["group_ready", "second_group_ready", "all_reduce_0.1MB", "all_reduce_async_0.1MB", "all_reduce_4B", "fsdp_gpt2",
+                          "fsdp_gpt2_of_2_alone"]
     assert all(math.isfinite(row["value"]) and row["value"] > 0 for row in rows.values())
 
 
