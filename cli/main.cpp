@@ -155,7 +155,9 @@ void add_run(CLI::App& app, RunOptions& o, int& code) {
   c->add_option("--nproc-per-node,--nproc_per_node", o.processes,
                 "Processes on this machine: a number, gpu, cpu or auto")
       ->capture_default_str();
-  c->add_option("--nnodes", o.nodes, "Machines; the program is started on each of them")
+  c->add_option(
+       "--nnodes", o.nodes,
+       "Machines, on each of which the program is started; the least and the most with c10d, A:B")
       ->capture_default_str();
   c->add_option("--node-rank,--node_rank", o.node, "Which of them this is")
       ->check(CLI::NonNegativeNumber);

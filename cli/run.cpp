@@ -184,12 +184,12 @@ struct Blamed {
 // The ranks of one attempt on this machine.
 class Launch {
  public:
-  Launch(const Settings& settings, Nodes& nodes, int attempt, distributed::MonitorServer* monitor,
+  Launch(const Settings& settings, Nodes& nodes, distributed::MonitorServer* monitor,
          Blamed& blamed)
       : settings_(settings),
         options_(settings.options),
         nodes_(nodes),
-        attempt_(attempt),
+        attempt_(nodes.attempt()),
         monitor_(monitor),
         blamed_(blamed) {}
 
@@ -235,14 +235,14 @@ class Launch {
       if (steady_clock::now() >= look_at) {
         reap();
         look_at = steady_clock::now() + interval;
-        if (nodes_.count() > 1 && !first_) {
-          if (nodes_.failure(attempt_)) return End::elsewhere;
+        if (!first_) {
+          if (nodes_.failure()) return End::elsewhere;
           if (all_ended() && !told_done) {
-            nodes_.done(attempt_);
+            nodes_.done();
             told_done = true;
           }
         }
-        if (all_ended() && !first_ && nodes_.are_all_done(attempt_)) return End::done;
+        if (all_ended() && !first_ && nodes_.are_all_done()) return End::done;
       }
     }
   }
@@ -433,8 +433,7 @@ bool is_monitored() {
   return !text || std::string_view(text) != "0";
 }
 
-std::unique_ptr<distributed::MonitorServer> start_server(Nodes& nodes, int attempt,
-                                                         Blamed& blamed) {
+std::unique_ptr<distributed::MonitorServer> start_server(Nodes& nodes, Blamed& blamed) {
   if (nodes.node() != 0 || nodes.world_size() < 2 || !is_monitored()) return nullptr;
   distributed::MonitorServerOptions options{.host = nodes.count() == 1 ? "127.0.0.1" : nodes.host(),
                                             .size = nodes.world_size(),
@@ -448,7 +447,7 @@ std::unique_ptr<distributed::MonitorServer> start_server(Nodes& nodes, int attem
   if (const char* patience = std::getenv("ARETE_MONITOR_PATIENCE"))
     options.patience = std::max(0.1, std::atof(patience));
   auto server = std::make_unique<distributed::MonitorServer>(options);
-  nodes.store_of_ranks(attempt)->set(distributed::kMonitorKey, server->address());
+  nodes.store_of_ranks()->set(distributed::kMonitorKey, server->address());
   return server;
 }
 
@@ -576,18 +575,19 @@ int run(const RunOptions& options) {
         fs::remove(entry.path(), error);
   }
   Nodes nodes(options, size, [] { return stop_signal != 0; });
-  for (int attempt = 0;; ++attempt) {
+  for (;;) {
+    if (!nodes.meet()) return stop_signal ? 128 + stop_signal : 0;
     Blamed blamed;
-    const auto monitor = start_server(nodes, attempt, blamed);
-    if (!nodes.begin(attempt)) return 128 + stop_signal;
-    Launch launch(settings, nodes, attempt, monitor.get(), blamed);
-    const bool last = attempt >= options.max_restarts;
+    const auto monitor = start_server(nodes, blamed);
+    if (!nodes.begin()) return 128 + stop_signal;
+    Launch launch(settings, nodes, monitor.get(), blamed);
+    const bool last = nodes.restarts() >= options.max_restarts;
     Launch::End end;
     try {
       end = launch.run();
     } catch (const Error& e) {
       try {
-        nodes.fail(attempt, e.what(), true);
+        nodes.fail(e.what(), true);
       } catch (const Error&) {
         // The store is what failed.
       }
@@ -595,25 +595,30 @@ int run(const RunOptions& options) {
     }
     if (end == Launch::End::done) return 0;
     if (end == Launch::End::stopped) {
-      nodes.fail(attempt, "the launcher was ended by a signal", true);
+      nodes.leave();
       return 128 + stop_signal;
     }
     int code = 1;
-    bool again = !last;
+    bool again = !last, counts = true;
     if (end == Launch::End::failed) {
       code = launch.code();
-      nodes.fail(attempt, launch.report(), last);
+      nodes.fail(launch.report(), last);
       std::fprintf(stderr, "arete run: %s%s\n", launch.report().c_str(),
                    nodes.world_size() > 1 ? "; the others were ended" : "");
     } else {
-      const auto failure = nodes.failure(attempt);
-      again &= !failure->final;
-      std::fprintf(stderr, "arete run: on another machine: %s\n", failure->text.c_str());
+      const auto failure = nodes.failure();
+      counts = !failure->is_change;
+      again = !failure->final && (again || !counts);
+      std::fprintf(stderr, "arete run: %s%s\n", counts ? "on another machine: " : "",
+                   failure->text.c_str());
     }
     if (!options.diagnose.empty() && nodes.world_size() > 1) print_diagnosis(options.diagnose);
     if (!again) return code;
-    std::fprintf(stderr, "arete run: all ranks start again (%d of %d)\n", attempt + 1,
-                 options.max_restarts);
+    if (counts)
+      std::fprintf(stderr, "arete run: all ranks start again (%d of %d)\n", nodes.restarts() + 1,
+                   options.max_restarts);
+    else
+      std::fprintf(stderr, "arete run: all ranks start again\n");
   }
 }
 

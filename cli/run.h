@@ -9,7 +9,7 @@ namespace arete::cli {
 /// torchrun's names, as far as they mean something here.
 struct RunOptions {
   std::string processes = "1";  ///< on this machine: a number, "gpu", "cpu" or "auto"
-  std::string nodes = "1";      ///< machines: a number, or "N:N"
+  std::string nodes = "1";      ///< machines: a number, or the least and the most, "A:B"
   int node = -1;                ///< which one this is; -1: 0, or whoever comes, with c10d
   std::string host = "127.0.0.1";
   int port = 29500;

@@ -26,17 +26,12 @@ int whole(const char* option, std::string_view text, int least, int most) {
   return n;
 }
 
-int number_of_nodes(const std::string& text) {
+// The least and the most machines.
+std::pair<int, int> numbers_of_nodes(const std::string& text) {
   const size_t colon = text.find(':');
   const int least = whole("--nnodes", std::string_view(text).substr(0, colon), 1, 65536);
-  const int most = colon == std::string::npos
-                       ? least
-                       : whole("--nnodes", std::string_view(text).substr(colon + 1), 1, 65536);
-  ARETE_CHECK(least == most, NotImplementedError(
-                                 "run", "the number of machines cannot change while a program runs")
-                                 .argument("--nnodes")
-                                 .got("'" + text + "'"));
-  return least;
+  if (colon == std::string::npos) return {least, least};
+  return {least, whole("--nnodes", std::string_view(text).substr(colon + 1), least, 65536)};
 }
 
 // Whether an address of the host is one of this machine's.
@@ -57,11 +52,15 @@ bool is_here(const std::string& host) {
 }  // namespace
 
 Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is_stopped)
-    : count_(number_of_nodes(options.nodes)),
+    : least_(numbers_of_nodes(options.nodes).first),
+      most_(numbers_of_nodes(options.nodes).second),
+      local_size_(local_size),
+      max_restarts_(options.max_restarts),
+      count_(most_),
       host_(options.host),
       prefix_("arete_run/" + options.rdzv_id + "/"),
       is_stopped_(std::move(is_stopped)) {
-  ARETE_CHECK(!options.standalone || count_ == 1,
+  ARETE_CHECK(!options.standalone || most_ == 1,
               ValueError("run", "--standalone is for one node").argument("--nnodes"));
   const bool meets = options.rdzv_backend == "c10d";
   ARETE_CHECK(meets || options.rdzv_backend == "static",
@@ -89,12 +88,14 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
                            value = entry.substr(std::min(equals + 1, entry.size()));
     if (name == "timeout" || name == "join_timeout" || name == "read_timeout")
       patience_ = std::chrono::seconds(whole("--rdzv-conf", value, 1, 1 << 30));
+    else if (name == "last_call_timeout")
+      last_call_ = std::chrono::seconds(whole("--rdzv-conf", value, 0, 1 << 30));
     else if (name == "rank")
       node_ = whole("--rdzv-conf", value, 0, 65535);
     else
       throw NotImplementedError("run", "there is no such setting of a rendezvous")
           .argument("--rdzv-conf")
-          .expected("timeout, join_timeout, read_timeout or rank")
+          .expected("timeout, join_timeout, read_timeout, last_call_timeout or rank")
           .got("'" + std::string(entry) + "'");
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
@@ -102,8 +103,14 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
     host_ = "127.0.0.1";
     port = 0;
   }
-  const bool arrives = meets && node_ < 0 && count_ > 1;  // numbers are given in order of arrival
-  if (!arrives) node_ = std::max(node_, 0);
+  meets_ = meets && node_ < 0 && most_ > 1;
+  ARETE_CHECK(meets_ || least_ == most_,
+              ValueError("run",
+                         "a number of machines that changes needs --rdzv-backend=c10d, and "
+                         "no numbers of machines")
+                  .argument("--nnodes")
+                  .got("'" + options.nodes + "'"));
+  if (!meets_) node_ = std::max(node_, 0);
   ARETE_CHECK(node_ < count_, ValueError("run", "there is no such node")
                                   .argument("--node-rank")
                                   .got(std::to_string(node_)));
@@ -115,7 +122,7 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
   // The store is here, so that it lives as long as all ranks, and a free port stays ours.
   if (node_ == 0) {
     store_ = make(true);
-  } else if (arrives && is_here(host_)) {
+  } else if (meets_ && is_here(host_)) {
     try {
       store_ = make(true);
       node_ = 0;
@@ -125,16 +132,14 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
     }
   }
   if (!store_) store_ = make(false);
-  if (arrives) {
-    if (node_ == 0) store_->set(prefix_ + "server", "here");
+  if (meets_) {
     const std::string server = prefix_ + "server";
-    if (node_ < 0) {
+    if (node_ == 0)
+      store_->set(server, "here");
+    else
       store_->wait({&server, 1}, patience_);
-      node_ = int(store_->add(prefix_ + "arrived", 1));
-    }
-    ARETE_CHECK(node_ < count_, ValueError("run", "more machines came than --nnodes says")
-                                    .argument("--nnodes")
-                                    .got(options.nodes));
+    if (node_ != 0) id_ = std::to_string(store_->add(prefix_ + "arrived", 1));
+    return;
   }
   if (count_ == 1) {
     world_size_ = local_size;
@@ -152,13 +157,15 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
 }
 
 Nodes::~Nodes() {
-  if (count_ == 1 || !store_) return;
+  if (most_ == 1 || !store_) return;
   try {
-    const std::string key = prefix_ + "left";
-    store_->add(key, 1);
+    // Of those that were there last.
+    const std::string left = meets_ ? key("left") : prefix_ + "left";
+    store_->add(left, 1);
     if (node_ != 0) return;
+    store_->set(prefix_ + "over", "");
     const auto until = steady_clock::now() + 10s;
-    while (store_->add(key, 0) < count_ && steady_clock::now() < until)
+    while (store_->add(left, 0) < count_ + waiting() && steady_clock::now() < until)
       std::this_thread::sleep_for(20ms);
   } catch (const Error&) {
     // Whoever is gone needs no store.
@@ -178,36 +185,165 @@ bool Nodes::wait_for(const std::function<bool()>& condition, const char* what) {
   return true;
 }
 
-bool Nodes::begin(int attempt) {
-  if (count_ == 1) return true;
-  if (world_size_ < count_) return false;
-  const std::string ready = key("ready", attempt);
-  store_->add(ready, 1);
-  return wait_for([&] { return store_->add(ready, 0) >= count_; }, "the other machines");
+bool Nodes::meet() {
+  if (meets_) return node_ == 0 && id_ == "0" ? open_round() : join_round();
+  ++attempt_;
+  return count_ == 1 || world_size_ >= count_;  // else it was stopped
 }
 
-distributed::StorePtr Nodes::store_of_ranks(int attempt) const {
-  return std::make_shared<distributed::PrefixStore>("/worker/attempt_" + std::to_string(attempt),
+bool Nodes::open_round() {
+  // Whoever was there will be there again, but for those that have gone.
+  const int expected = attempt_ < 0 ? most_ : count_ + waiting() - int(store_->add(key("gone"), 0));
+  attempt_ = int(store_->add(prefix_ + "round", 1)) - 1;
+  std::string members;
+  int n = 0;
+  auto last_call = steady_clock::time_point::max();
+  const auto is_complete = [&] {
+    members = id_ + ":" + std::to_string(local_size_);
+    n = 1;
+    const int64_t joined = store_->add(key("joined"), 0);
+    for (int64_t i = 1; i <= joined && n < most_; ++i) {
+      const std::string theirs = key("member") + "/" + std::to_string(i);
+      if (!store_->check({&theirs, 1})) continue;
+      members += "," + store_->get(theirs);
+      ++n;
+    }
+    if (n >= least_ && last_call == steady_clock::time_point::max())
+      last_call = steady_clock::now() + last_call_;
+    return n >= std::min(most_, std::max(least_, expected)) || steady_clock::now() >= last_call;
+  };
+  if (!wait_for(is_complete, "the other machines")) return false;
+  take_part(members);
+  store_->set(key("members"), members);
+  return true;
+}
+
+bool Nodes::join_round() {
+  const std::string over = prefix_ + "over";
+  for (;;) {
+    // The next round, which is the first one for whoever has just come. Spares wait for as long as
+    // the others work.
+    int64_t round = 0;
+    const auto is_open = [&] {
+      round = store_->add(prefix_ + "round", 0);
+      return round > attempt_ + 1 || store_->check({&over, 1});
+    };
+    while (!is_open()) {
+      if (is_stopped_()) return false;
+      std::this_thread::sleep_for(20ms);
+    }
+    if (store_->check({&over, 1})) return false;
+    attempt_ = int(round) - 1;
+    const int64_t place = store_->add(key("joined"), 1);
+    store_->set(key("member") + "/" + std::to_string(place),
+                id_ + ":" + std::to_string(local_size_));
+    const std::string closed = key("members");
+    if (!wait_for([&] { return store_->check({&closed, 1}); }, "the other machines")) return false;
+    const std::string members = store_->get(closed);
+    if (("," + members).find("," + id_ + ":") == std::string::npos) continue;
+    take_part(members);
+    return true;
+  }
+}
+
+// The members of a round, "id:size,id:size", by their numbers.
+void Nodes::take_part(const std::string& members) {
+  count_ = world_size_ = 0;
+  heard_.clear();
+  // Before this one is ready no rank starts, and so none fails.
+  restarts_ = int(store_->add(prefix_ + "restarts", 0));
+  for (std::string_view rest = members; !rest.empty(); ++count_) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    const size_t colon = one.find(':');
+    const std::string id(one.substr(0, colon));
+    if (id == id_) node_ = count_, first_rank_ = world_size_;
+    if (id != "0") heard_[id] = {"", steady_clock::now()};
+    world_size_ += whole("--nproc-per-node", one.substr(colon + 1), 1, 4096);
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+}
+
+// How many have joined a round that was closed before.
+int Nodes::waiting() {
+  return meets_ && attempt_ >= 0 ? int(store_->add(key("joined"), 0)) + 1 - count_ : 0;
+}
+
+bool Nodes::begin() {
+  if (count_ == 1) return true;
+  const std::string ready = key("ready");
+  store_->add(ready, 1);
+  return wait_for([&] { return store_->add(ready, 0) >= count_ || (meets_ && failure()); },
+                  "the other machines");
+}
+
+distributed::StorePtr Nodes::store_of_ranks() const {
+  return std::make_shared<distributed::PrefixStore>("/worker/attempt_" + std::to_string(attempt_),
                                                     store_);
 }
 
-void Nodes::fail(int attempt, const std::string& text, bool final) {
-  if (count_ > 1) store_->compare_set(key("failed", attempt), "", (final ? "1" : "0") + text);
+// What ends the attempt, if nothing else has: "0" a failure, "1" one after which nobody starts
+// again, "2" machines that come and go.
+void Nodes::say(char kind, const std::string& text) {
+  const std::string mine = kind + text;
+  if (store_->compare_set(key("failed"), "", mine) == mine && kind == '0' && meets_)
+    store_->add(prefix_ + "restarts", 1);
 }
 
-std::optional<Nodes::Failure> Nodes::failure(int attempt) {
-  const std::string failed = key("failed", attempt);
-  if (count_ == 1 || !store_->check({&failed, 1})) return std::nullopt;
+void Nodes::fail(const std::string& text, bool final) {
+  if (most_ > 1) say(final ? '1' : '0', text);
+}
+
+void Nodes::leave() {
+  if (!meets_ || id_ == "0" || count_ <= least_)
+    return fail("the launcher was ended by a signal", true);
+  store_->add(key("gone"), 1);
+  say('2', "another machine's launcher was ended by a signal");
+}
+
+// Launchers that end their ranks say nothing for up to 7 seconds.
+constexpr auto kSilence = 15s;
+
+void Nodes::beat() {
+  const auto now = steady_clock::now();
+  if (now < beaten_ + 500ms) return;
+  beaten_ = now;
+  if (id_ != "0")
+    store_->set(prefix_ + "beat/" + id_, std::to_string(now.time_since_epoch().count()));
+  else
+    look_after_members();
+}
+
+void Nodes::look_after_members() {
+  if (count_ < most_ && waiting() > 0) return say('2', "another machine has come");
+  for (auto& [id, heard] : heard_) {
+    const std::string theirs = prefix_ + "beat/" + id;
+    const std::string last = store_->check({&theirs, 1}) ? store_->get(theirs) : "";
+    if (last != heard.beat) heard = {last, steady_clock::now()};
+    if (steady_clock::now() <= heard.at + kSilence) continue;
+    store_->add(key("gone"), 1);
+    return fail("nothing was heard of the machine that came as number " + id + " for " +
+                    std::to_string(kSilence.count()) + " s",
+                restarts() >= max_restarts_);
+  }
+}
+
+std::optional<Nodes::Failure> Nodes::failure() {
+  if (most_ == 1) return std::nullopt;
+  const std::string failed = key("failed");
+  const auto is_said = [&] { return store_->check({&failed, 1}); };
+  if (!is_said()) {
+    if (!meets_) return std::nullopt;
+    beat();
+    if (!is_said()) return std::nullopt;
+  }
   const std::string text = store_->get(failed);
-  return Failure{text.substr(1), text[0] == '1'};
+  return Failure{text.substr(1), text[0] == '1', text[0] == '2'};
 }
 
-void Nodes::done(int attempt) {
-  if (count_ > 1) store_->add(key("done", attempt), 1);
+void Nodes::done() {
+  if (count_ > 1) store_->add(key("done"), 1);
 }
 
-bool Nodes::are_all_done(int attempt) {
-  return count_ == 1 || store_->add(key("done", attempt), 0) >= count_;
-}
+bool Nodes::are_all_done() { return count_ == 1 || store_->add(key("done"), 0) >= count_; }
 
 }  // namespace arete::cli

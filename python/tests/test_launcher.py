@@ -76,6 +76,65 @@ def test_machines_that_find_each_other_and_restart():
     assert sorted(both[0][1] + both[1][1]) == [f"[{r}] {r} of 2, job7 {n}/1" for r in (0, 1) for n in (0, 1)]
 
 
+def elastic(port, nodes, *more, conf="last_call_timeout=1"):
+    return ["--nnodes", nodes, "--rdzv-backend", "c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-conf", conf, *more]
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_machines_that_come_and_go(tmp_path):
+    port, log = free_port(), tmp_path / "log"
+    log.touch()
+    program = shell(f'echo "$TORCHELASTIC_RESTART_COUNT: $GROUP_RANK of $GROUP_WORLD_SIZE, $RANK of $WORLD_SIZE" >> {log}; '
+                    f'while [ ! -e {tmp_path}/end ]; do sleep 0.05; done')
+
+    def said(*lines):
+        wait_for(lambda: set(lines) <= set(log.read_text().splitlines()))
+
+    options = elastic(port, "1:3", "--max-restarts", 1)
+    a = start(*options, "--nproc-per-node", 2, *program)
+    said("0: 0 of 1, 0 of 2", "0: 0 of 1, 1 of 2")  # nobody else within a second
+    b = start(*options, *program)
+    said("1: 0 of 2, 1 of 3", "1: 1 of 2, 2 of 3")
+    c = start(*options, *program)
+    said("2: 0 of 3, 0 of 4", "2: 1 of 3, 2 of 4", "2: 2 of 3, 3 of 4")
+    spare = start(*options, *program)
+    b.terminate()  # the spare takes its place
+    assert b.wait(20) == 128 + signal.SIGTERM
+    said("3: 0 of 3, 0 of 4", "3: 1 of 3, 2 of 4", "3: 2 of 3, 3 of 4")
+    c.kill()  # nobody hears of it any more
+    said("4: 0 of 2, 1 of 3", "4: 1 of 2, 2 of 3")
+    (tmp_path / "end").touch()
+    (out, err), others = a.communicate(timeout=60), [p.communicate(timeout=60) for p in (b, c, spare)]
+    assert (a.returncode, spare.returncode) == (0, 0), (err, others)
+    assert err.count("another machine has come: all") == 0 and err.count("another machine has come\n") == 2, err
+    assert "another machine's launcher was ended by a signal\n" in err and "nothing was heard of the machine" in err, err
+    assert err.count("(1 of 1)") == 1 and "ended with" not in err, err  # what comes and goes is no failure, but for who falls silent
+
+
+def test_failures_of_machines_that_may_come_and_go(tmp_path):
+    port = free_port()
+    program = shell("sleep 0.3; [ $RANK = 1 ] && exit 7; exec sleep 60")
+    both = [start(*elastic(port, "1:2", "--max-restarts", 1), *program) for _ in range(2)]
+    results = [(*p.communicate(timeout=60), p.returncode) for p in both]
+    assert sorted(code for *_, code in results) == [1, 7], results
+    assert all(err.count("ended with exit code 7") == 2 and err.count("(1 of 1)") == 1 for _, err, _ in results), results
+    # Fewer than the least come.
+    alone = start(*elastic(free_port(), "2:3", conf="timeout=1"), *shell("echo never"))
+    out, err = alone.communicate(timeout=60)
+    assert alone.returncode == 1 and out == "" and "the other machines did not come in 1 s" in err, err
+    # Who is not needed waits, and ends with the others.
+    port = free_port()
+    three = [start(*elastic(port, "1:2"), *shell("sleep 1.5; echo $RANK")) for _ in range(3)]
+    results = [(*p.communicate(timeout=60), p.returncode) for p in three]
+    assert sorted(out for out, *_ in results) == ["", "[0] 0\n", "[1] 1\n"] and all(code == 0 for *_, code in results), results
+
+
 @needs_gloo
 def test_ranks_start_again_in_a_fresh_store(tmp_path):
     script = tmp_path / "train.py"
@@ -123,7 +182,9 @@ def test_processors_of_ranks():
 
 
 def test_refusals():
-    for options, text in [(["--nnodes", "1:4"], "cannot change"), (["--nnodes", "x"], "a number was expected"),
+    for options, text in [(["--nnodes", "1:4"], "needs --rdzv-backend=c10d"), (["--nnodes", "3:2"], "a number was expected"),
+                          (["--nnodes", "1:2", "--rdzv-backend", "c10d", "--node-rank", "0"], "no numbers of machines"),
+                          (["--nnodes", "x"], "a number was expected"),
                           (["--rdzv-backend", "etcd"], "no such rendezvous"), (["--start-method", "spawn"], "by fork and exec"),
                           (["--numa-binding", "near"], "no such binding"), (["--redirects", "4"], "outputs of ranks"),
                           (["--tee", "1:2"], "outputs of ranks"), (["--local-ranks-filter", "a"], "outputs of ranks"),
@@ -244,6 +305,10 @@ def test_parsed_options(tmp_path, capfd):
     args.training_script_args = ["3"]
     with pytest.raises(ChildFailedError, match="exit code 3"):
         runner.run(args)
-    for option in ("--nnodes=1:4", "--virtual-local-rank", "--run-path"):
+    with pytest.raises(ChildFailedError), socket.socket() as taken:  # of several machines the numbers come from c10d
+        taken.bind(("127.0.0.1", 0))
+        runner.run(parser.parse_args(["--nnodes=1:4", f"--rdzv-endpoint=127.0.0.1:{taken.getsockname()[1]}", str(program)]))
+    assert "needs --rdzv-backend=c10d" in capfd.readouterr().err
+    for option in ("--virtual-local-rank", "--run-path"):
         with pytest.raises(NotImplementedError):
             runner.run(parser.parse_args([option, str(program)]))

@@ -68,11 +68,6 @@ def _words(args: argparse.Namespace) -> list[str]:
     words = []
     for name, default in _OPTIONS.items():
         value = getattr(args, name, default)
-        if name == "nnodes" and ":" in str(value):
-            least, most = str(value).split(":")
-            if least != most:
-                raise NotImplementedError(f"run: the number of machines is one number, and not a range, got {value}")
-            value = least
         if value is None or value == default:
             continue
         words += [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}={value}"]
