@@ -580,6 +580,29 @@ def tensor_and_data(rank, size):
 
 
 @program
+def divided(rank, size):
+    """A mesh of the world divided into dimensions, parts of it and parts of parts; backends of dimensions; coalesced calls."""
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    world = init_device_mesh("cpu", (size,), mesh_dim_names=("world",))
+    m = world._unflatten(0, (1, size, 1), ("pp", "dp", "tp"))
+    finer = m["pp", "dp"]._unflatten(1, (size, 1), ("outer", "inner"))
+    both = DeviceMesh._concatenate([m["dp"], m["tp"]])
+    other = init_device_mesh("cpu", (size, 1), mesh_dim_names=("a", "b"), backend_override={"a": "gloo", 1: "gloo"})
+    out = []
+    for mesh, name in ((m, "dp"), (m["dp", "tp"], "dp"), (finer, "outer"), (both, "dp"), (both, "tp"), (other, "a")):
+        x = torch.ones(2) * (rank + 1)
+        dist.all_reduce(x, group=mesh.get_group(name))
+        out += [x, mesh.mesh.tolist(), str(mesh.mesh_dim_names), mesh.get_local_rank(name), mesh[name].size()]
+    out.append(dist.get_backend(other.get_group("a")))
+    a, b = torch.ones(2) * rank, torch.ones(3) + rank
+    dist.all_reduce_coalesced([a, b])
+    future = dist.all_reduce_coalesced([a, b], op=dist.ReduceOp.MAX, async_op=True)
+    future.wait()
+    ops = [dist.supports_complex(op) for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.BAND, dist.ReduceOp.PRODUCT)]
+    return out + [a, b, ops]
+
+
+@program
 def localsgd(rank, size):
     """Averages of parameters every second step, a broadcast of buffers, gradients reduced by hand in one flat tensor."""
     net = filled(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)))

@@ -292,8 +292,48 @@ def test_a_mesh():
                          (RuntimeError, lambda: dist.DeviceMesh("cpu", [4, 5])["a"])]:
             with pytest.raises(error):
                 f()
+        # Divided, of the whole and of a part, whose other dimensions keep their groups.
+        world = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("world",))
+        made = world._unflatten(0, (2, 2, 2), ("pp", "dp", "tp"))
+        assert made == mesh and dist.get_process_group_ranks(made.get_group("dp")) == [5, 7]
+        finer = part._unflatten("tp", (1, 2), ("a", "b"), backend_override={"b": "store"})
+        assert (finer.mesh.tolist(), finer.mesh_dim_names) == ([[[4, 5]], [[6, 7]]], ("dp", "a", "b"))
+        assert finer.get_group("dp") is mesh.get_group("dp") and dist.get_process_group_ranks(finer.get_group("b")) == [4, 5]
+        assert (dist.get_backend(finer.get_group("a")), dist.get_backend(finer.get_group("b"))) == ("fake", "store")
+        assert dist.DeviceMesh._concatenate([mesh["pp"], mesh["tp"]]) == mesh["pp", "tp"]
+        for error, text, f in [(ValueError, "size 8 into", lambda: world._unflatten(0, (2, 3), ("a", "b"))),
+                               (RuntimeError, "mesh_dim_names", lambda: world._unflatten(0, (2, 4))),
+                               (RuntimeError, "parts of one mesh", lambda: dist.DeviceMesh._concatenate([mesh["pp"], world])),
+                               (NotImplementedError, "put together", lambda: dist.DeviceMesh._concatenate([mesh["pp"], flat])),
+                               (NotImplementedError, "put together", lambda: flat._unflatten(0, (2, 2), ("a", "b"))),
+                               (RuntimeError, "twice", lambda: dist.init_device_mesh("cpu", (8,), mesh_dim_names=("a",),
+                                                                                     backend_override={"a": "store", 0: "store"})),
+                               (NotImplementedError, "no options", lambda: dist.init_device_mesh("cpu", (8,), backend_override={0: 1}))]:
+            with pytest.raises(error, match=text):
+                f()
     finally:
         dist.destroy_process_group()
+
+
+@needs_gloo
+def test_coalesced_calls(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+start()
+parts = [[arete.zeros(2), arete.zeros(1)] for _ in range(2)]
+own = [arete.full((2,), float(rank)), arete.full((1,), rank + 5.0)]
+assert dist.all_gather_coalesced(parts, own) is None
+assert [[t.tolist() for t in p] for p in parts] == [[[0, 0], [5]], [[1, 1], [6]]]
+future = dist.all_gather_coalesced(parts, [t * 2 for t in own], async_op=True)
+assert future.wait() is parts and parts[1][1].item() == 12 and future.done()
+future = dist.all_reduce_coalesced(own, async_op=True)
+assert [t.tolist() for t in future.wait()] == [[1, 1], [11]]
+try:
+    dist.all_gather_coalesced([[arete.zeros(2)]] * 2, own)
+except ValueError as e:
+    print(e)
+dist.destroy_process_group()
+""")
+    assert ranks == [("each list of output_tensor_lists needs 2 tensors, one for each input, got 1\n", 0)] * 2, ranks
 
 
 # ---- stores

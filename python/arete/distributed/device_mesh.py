@@ -31,7 +31,8 @@ def _flat(ranks: Any) -> tuple[list, tuple]:
 
 class DeviceMesh:
     """`mesh`: ranks, as a tensor or nested lists. All processes of the default group make the same meshes in the same order; each line
-    of ranks along each dimension is a group. `backend_override` is refused.
+    of ranks along each dimension is a group. `backend_override`: the backends of dimensions, by their names or numbers; options of
+    backends are refused.
 
     >>> arete.distributed.init_process_group("fake", rank=3, world_size=4)
     >>> arete.distributed.DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("dp", "tp"))["tp"].mesh.tolist()
@@ -41,8 +42,6 @@ class DeviceMesh:
 
     def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Optional[Sequence[str]] = None, backend_override: Any = None,
                  _init_backend: bool = True):
-        if backend_override is not None:
-            raise NotImplementedError("DeviceMesh: backend_override is not supported")
         if mesh is None:
             raise TypeError("DeviceMesh: the ranks are missing: give them as `mesh`")
         ranks, shape = _flat(mesh.tolist() if isinstance(mesh, _C.Tensor) else mesh)
@@ -58,8 +57,9 @@ class DeviceMesh:
         if ranks and not 0 <= min(ranks) <= max(ranks) < world:
             raise RuntimeError(f"Mesh should not be bigger than default world size {world}, but found {len(ranks)} ranks!")
         self._fill(device_type, ranks, shape, names, None)
+        backends = self._backends(backend_override)
         if _init_backend:
-            self._groups = [self._make_groups(d) for d in range(len(shape))]
+            self._groups = [self._make_groups(d, backends.get(d)) for d in range(len(shape))]
 
     def _fill(self, device_type: str, ranks: list, shape: tuple, names: Optional[tuple], root: Optional["DeviceMesh"]) -> None:
         self.device_type, self._ranks, self._shape, self.mesh_dim_names = device_type, ranks, shape, names
@@ -102,14 +102,28 @@ class DeviceMesh:
         return [[self._ranks[block + inner + i * step] for i in range(n)]
                 for block in range(0, len(self._ranks), step * n) for inner in range(step)]
 
-    def _make_groups(self, dim: int) -> Any:
+    def _backends(self, override: Optional[dict]) -> dict[int, str]:
+        """By dimensions."""
+        backends: dict[int, str] = {}
+        for name, backend in (override or {}).items():
+            if isinstance(backend, tuple) and len(backend) == 2 and backend[1] is None:
+                backend = backend[0]
+            if not isinstance(backend, str):
+                raise NotImplementedError(f"DeviceMesh: backend_override names backends, and has no options, got {backend!r}")
+            dim = self._dim(name, "backend_override")
+            if dim in backends:
+                raise RuntimeError(f"backend_override has dimension {dim} twice, by name and by number")
+            backends[dim] = backend
+        return backends
+
+    def _make_groups(self, dim: int, backend: Optional[str] = None) -> Any:
         """The group of this process' line; all processes make all lines."""
         mine = None
         for line in self._lines(dim):
-            if len(line) == c10d.get_world_size() and line == list(range(len(line))):
+            if backend is None and len(line) == c10d.get_world_size() and line == list(range(len(line))):
                 group = c10d._of(None)
             else:
-                group = c10d.new_group(line)
+                group = c10d.new_group(line, backend=backend)
             if c10d.get_rank() in line:
                 mine = group
         return mine
@@ -214,6 +228,40 @@ class DeviceMesh:
                 flat._groups = [group]
         root._flattened[name] = flat
         return flat
+
+    def _unflatten(self, dim: Union[int, str], mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str] = (),
+                   backend_override: Optional[dict] = None) -> "DeviceMesh":
+        """The mesh with a dimension divided into several, which have groups of their own. All processes call this."""
+        at, sizes, names = self._dim(dim, "_unflatten"), tuple(mesh_sizes), tuple(mesh_dim_names)
+        if self.mesh_dim_names is None or len(names) != len(sizes):
+            raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten, and the mesh names, too")
+        if math.prod(sizes) != self._shape[at]:
+            raise ValueError(f"Cannot unflatten dimension {at} with size {self._shape[at]} into sizes {sizes}")
+        if self._root is not None:  # all parts like this one are divided
+            if set(self.mesh_dim_names) - set(self._root.mesh_dim_names or ()):
+                raise NotImplementedError("_unflatten: of dimensions that were put together only the mesh that has them is divided")
+            whole = self._root._unflatten(self.mesh_dim_names[at], sizes, names, backend_override)
+            return whole[self.mesh_dim_names[:at] + names + self.mesh_dim_names[at + 1:]]
+        made = DeviceMesh(self.device_type, self.mesh.reshape(self._shape[:at] + sizes + self._shape[at + 1:]),
+                          mesh_dim_names=self.mesh_dim_names[:at] + names + self.mesh_dim_names[at + 1:], _init_backend=False)
+        if self._groups is not None:
+            backends = {names.index(d) if isinstance(d, str) else d: b for d, b in (backend_override or {}).items()}
+            backends = made._backends({at + d: b for d, b in backends.items()})
+            new = [made._make_groups(at + d, backends.get(at + d)) for d in range(len(sizes))]
+            made._groups = [*self._groups[:at], *new, *self._groups[at + 1:]]
+        return made
+
+    @staticmethod
+    def _concatenate(device_mesh_list: Sequence["DeviceMesh"]) -> "DeviceMesh":
+        """The part of a mesh that has the dimensions of these parts of it."""
+        roots = {id(m._root or m): m._root or m for m in device_mesh_list}
+        if len(roots) != 1:
+            raise RuntimeError("Concatenation of meshes needs parts of one mesh")
+        (root,) = roots.values()
+        names = tuple(name for m in device_mesh_list for name in m.mesh_dim_names or ())
+        if set(names) - set(root.mesh_dim_names or ()):
+            raise NotImplementedError("_concatenate: dimensions that were put together are not put beside others")
+        return root[names]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceMesh) and (self.device_type, self._ranks, self._shape, self.mesh_dim_names) == (

@@ -62,7 +62,8 @@ __all__ = [
     "get_backend_config", "get_default_backend_for_device", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
     "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "recv", "isend", "irecv",
     "batch_isend_irecv", "barrier", "monitored_barrier", "rendezvous", "is_xccl_available",
-    "DebugLevel", "get_debug_level", "set_debug_level", "set_debug_level_from_env",
+    "all_reduce_coalesced", "all_gather_coalesced", "supports_complex", "DebugLevel", "get_debug_level",
+    "set_debug_level", "set_debug_level_from_env",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
@@ -631,6 +632,63 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         works += group._start_messages([(p.tensor, _root(group, p.peer, p.group_peer, "peer"), p.tag, p.op is isend)
                                         for p in members if _of(p.group) is group])
     return works
+
+
+def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
+                         async_op: bool = False) -> Optional[Future]:
+    """all_reduce() of each tensor; with `async_op` a future of all.
+
+    >>> dist = arete.distributed
+    >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.all_reduce_coalesced([arete.ones(1), arete.ones(2)], async_op=True).wait()
+    [tensor([1.]), tensor([1., 1.])]
+    >>> dist.destroy_process_group()
+    """
+    tensors = _tensors([tensors] if isinstance(tensors, _C.Tensor) else tensors, "tensor")
+    return _all_of([all_reduce(t, op, group, async_op) for t in tensors], tensors)
+
+
+def all_gather_coalesced(output_tensor_lists: list, input_tensor_list: list, group: Optional[ProcessGroup] = None,
+                         async_op: bool = False) -> Optional[Future]:
+    """all_gather() of each tensor of a list: the list of a process' tensors is at its rank. With `async_op` a future of all.
+
+    >>> dist = arete.distributed
+    >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    >>> every = [[arete.zeros(1), arete.zeros(2)]]
+    >>> dist.all_gather_coalesced(every, [arete.ones(1), arete.ones(2)])
+    >>> every
+    [[tensor([1.]), tensor([1., 1.])]]
+    >>> dist.destroy_process_group()
+    """
+    inputs = _tensors(input_tensor_list, "tensor_list")
+    if not _is_member(group, "all_gather_coalesced"):
+        return None
+    for outputs in output_tensor_lists:
+        if len(_tensors(outputs, "output_tensor_lists")) != len(inputs):
+            raise ValueError(f"each list of output_tensor_lists needs {len(inputs)} tensors, one for each input, got {len(outputs)}")
+    works = [all_gather([outputs[i] for outputs in output_tensor_lists], t, group, async_op) for i, t in enumerate(inputs)]
+    return _all_of(works, output_tensor_lists)
+
+
+def _all_of(works: list, results: Any) -> Optional[Future]:
+    started = [w for w in works if w is not None]
+
+    def wait() -> Any:
+        for work in started:
+            work.wait()
+        return results
+
+    return _WorkFuture(wait, lambda: all(w.is_completed() for w in started)) if started else None
+
+
+def supports_complex(reduceOp: ReduceOp) -> bool:  # noqa: N803
+    """Whether complex numbers can be combined so: those that have no order and no bits can be added.
+
+    >>> dist = arete.distributed
+    >>> dist.supports_complex(dist.ReduceOp.SUM), dist.supports_complex(dist.ReduceOp.MAX)
+    (True, False)
+    """
+    return reduceOp not in (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 
 class _CoalescingManager:
