@@ -71,7 +71,9 @@ from .autograd import is_anomaly_enabled as is_anomaly_enabled
 from .compiler import compile as compile
 from ._higher_order_ops.cond import cond as cond
 from .func import vmap as vmap
+from .futures import Future as Future
 from .jit import ScriptFunction as ScriptFunction, ScriptModule as ScriptModule
+from .types import TensorType as TensorType
 from .random import get_rng_state as get_rng_state, initial_seed as initial_seed, seed as seed, set_rng_state as set_rng_state
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window

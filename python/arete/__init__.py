@@ -99,17 +99,17 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_utils", "accelerator", "amp", "ao",
-         "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft",
-         "func", "functional", "futures", "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia",
-         "multiprocessing", "nested", "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization",
-         "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "torch_version", "training",
-         "types", "utils", "version", "vision", "xpu")
+_LAZY = ("__config__", "_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_subclasses", "_tensor_str",
+         "_utils", "accelerator", "amp", "ao", "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx",
+         "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit", "kernels",
+         "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing", "nested", "nn", "numba", "numpy", "onnx",
+         "ops", "optim", "overrides", "profiler", "pycuda", "quantization", "random", "return_types", "serialization", "signal",
+         "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {
     "_absent_dtypes": "complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu int1 int2 int3 int4 int5 int6 "
-                      "int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
+                      "int7 qint32 qint8 quint2x4 quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
     "_higher_order_ops": "cond",
     "_checks": "_assert _assert_async _check_tensor_all _check_tensor_all_with _check_with _shape_as_tensor",
     "_refused": "PyTorchFileReader PyTorchFileWriter",
@@ -119,12 +119,14 @@ _FROM = {name: module for module, names in {
                          "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype "
                          "set_autocast_enabled set_autocast_gpu_dtype",
     "amp.grad_scaler": "GradScaler", "autograd": "is_anomaly_enabled", "distributions.gamma": "_sample_dirichlet", "func": "vmap",
+    "futures": "Future",
     "jit": "ScriptFunction ScriptModule",
     "nn.functional._activation": "_softmax_backward_data",
     "random": "seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load", "signal._periodic": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "sparse": "dsmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
               "sparse_csr_tensor spmm",
+    "types": "TensorType",
 }.items() for name in names.split()}
 
 # What torch has and Arete does not, with the reason.
@@ -132,7 +134,7 @@ _ABSENT = {
     "package": "programs are not packed",
     **dict.fromkeys(("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
                     "there are no quantised tensors; round and clamp in an autograd.Function"),
-    **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quint8", "qint8", "qint32"), "there are no quantised tensors"),
+    **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel"), "there are no quantised tensors"),
 }
 
 def __getattr__(name: str):
@@ -149,6 +151,10 @@ def __getattr__(name: str):
         module = importlib.import_module(f"{__name__}.{_FROM[name]}")
         value = module.NAMES[name] if _FROM[name] in ("_absent_dtypes", "_refused") else getattr(module, name)
         return globals().setdefault(name, value)  # found without asking here again, also by what watches a call
+    if name == "torch":  # PyTorch's own module has its name inside, and programs write it so
+        import sys
+
+        return sys.modules[__name__]
     if name == "set_anomaly_enabled":
         return _C._set_anomaly
     if name == "compile":

@@ -12,10 +12,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import _operators, _torchvision
+from . import _operators
 from ._C import Tensor
 from ._library import DEFINITIONS
 from ._operators import _ops
+from ._torchaudio import install as _torchaudio_operators  # names of namespaces of operators stay free
+from ._torchvision import install as _torchvision_operators
+from .profiler import record_function as _record_function
 
 __all__ = ["OpNamespace", "OpOverload", "OpOverloadPacket", "load_library", "loaded_libraries"]
 
@@ -23,12 +26,14 @@ loaded_libraries: set = set()
 
 
 def load_library(path: Any) -> None:
-    """Of torchvision's library the operators that its Python needs are there without it. OSError for others: they are made for PyTorch's
-    C++."""
-    if pathlib.Path(os.fspath(path)).parent.name == "torchvision":
-        _torchvision.install()
-        loaded_libraries.add(os.fspath(path))
-        return
+    """Of the libraries of torchvision and torchaudio the operators that their Python needs are there without them. OSError for others:
+    they are made for PyTorch's C++."""
+    folder = pathlib.Path(os.fspath(path)).parent
+    for name, operators in (("torchvision", _torchvision_operators), ("torchaudio", _torchaudio_operators)):
+        if name in (folder.name, folder.parent.name):
+            operators()
+            loaded_libraries.add(os.fspath(path))
+            return
     raise OSError(f"{path}: a library of operators for PyTorch's C++ cannot be loaded; arete.library defines operators in Python")
 
 
@@ -72,8 +77,24 @@ _WRITTEN: dict[str, Callable] = {
     "convolution": _convolution, "slice_copy": lambda x, *a, **options: _slice(x, *a, **options).clone(), "index": _index,
     "index_put": _index_put,
     "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
+    "_pin_memory": lambda x, device=None: x.pin_memory(),
+    "_sparse_addmm": lambda x, sparse, dense, *, beta=1, alpha=1: beta * x + alpha * (sparse @ dense),
     "_is_all_true": lambda x: x.all(), "detach": lambda x: x.detach(), "detach_": lambda x: x.detach_(),
     "clone": lambda x, memory_format=None: x.clone() if memory_format is None else x.clone(memory_format=memory_format),
+}
+
+
+def _record_function_exit(handle: Any) -> Any:
+    asked = getattr(type(handle), "__torch_function__", None)
+    if asked is not None:  # a call that is being recorded
+        return asked(getattr(OpNamespace("profiler"), "_record_function_exit"), (type(handle),), (handle,), {})
+    handle.__exit__(None, None, None)
+    return None
+
+
+_PROFILER: dict[str, Callable] = {
+    "_record_function_enter": lambda name, args=None: _record_function(name, args).__enter__(),
+    "_record_function_exit": _record_function_exit,
 }
 
 
@@ -159,7 +180,8 @@ class OpNamespace(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         space = self.__dict__["name"]
-        function = _aten(name) if space in ("aten", "prims") else DEFINITIONS.get(f"{space}::{name}")
+        function = (_aten(name) if space in ("aten", "prims") else
+                    _PROFILER.get(name) if space == "profiler" else DEFINITIONS.get(f"{space}::{name}"))
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{name}'")
         made = OpOverloadPacket(f"{space}::{name}", function)

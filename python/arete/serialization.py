@@ -22,6 +22,8 @@ from ._formats.source import FormatError, Source
 __all__ = ["save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint",
            "safe_globals", "FormatError", "UnpicklingError"]
 
+DEFAULT_PROTOCOL = 2  # of the pickles that are written
+
 
 def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: Any) -> None:
     """Writes a tensor, or dicts, lists, tuples and sets of tensors, numbers, texts, None, ..., to a path or an open file.

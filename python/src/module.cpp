@@ -193,7 +193,16 @@ tensor([1.12])
 tensor([1.1235])
 )");
   m.def("_values_to_string", &values_to_string);
-  m.def("_line_width", [] { return print_options().line_width; });
+  m.def("_print_options", [] {
+    const PrintOptions options = print_options();
+    nb::dict found;
+    found["precision"] = options.precision;
+    found["threshold"] = options.threshold;
+    found["edgeitems"] = options.edge_items;
+    found["linewidth"] = options.line_width;
+    found["sci_mode"] = options.scientific;
+    return found;
+  });
   m.def("_print_package", [](const std::string& package) {
     PrintOptions options = print_options();
     options.package = package;

@@ -20,6 +20,7 @@ STORAGES = {
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
     "BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
 }
+_PACKAGE = __name__.partition(".")[0]
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 
@@ -29,7 +30,8 @@ safe_globals: List[Any] = []
 
 def _safe_by_name() -> Dict[str, Any]:
     pairs = [s if isinstance(s, tuple) else (s, f"{s.__module__}.{s.__qualname__}") for s in safe_globals]
-    return {name: thing for thing, name in pairs}
+    # Operators keep this library's name where it stands for torch; files have torch's.
+    return {"torch" + name[len(_PACKAGE):] if name.startswith(_PACKAGE + ".") else name: thing for thing, name in pairs}
 
 
 def _fail(message: str) -> Any:

@@ -297,7 +297,7 @@ def show(x: SparseTensor) -> str:
         ends.append(f"grad_fn={x.grad_fn!r}")
     elif x.requires_grad:
         ends.append("requires_grad=True")
-    room = _C._line_width()
+    room = _C._print_options()["linewidth"]
     column = len(text) - text.rfind("\n") + len(margin) * ("\n" not in text) + 1
     for i, end in enumerate(ends):
         if (i == 0 and x._crow_ is None) or column + len(end) + 2 > room:

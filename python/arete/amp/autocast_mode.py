@@ -84,11 +84,13 @@ class autocast:
 
 
 def is_autocast_enabled(device_type: Any = "cuda") -> bool:
-    """Whether autocast is on for a kind of device.
+    """Whether autocast is on for a kind of device; False for those of torch's that are not here.
 
-    >>> arete.is_autocast_enabled("cpu")
-    False
+    >>> arete.is_autocast_enabled("cpu"), arete.is_autocast_enabled("mps")
+    (False, False)
     """
+    if device_type in ("mps", "xpu", "hpu", "ipu", "xla", "mtia", "maia"):
+        return False
     return _C._is_autocast_enabled(_known(device_type))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from .. import _C as _C
 from . import algorithms as algorithms
+from ._debug import *  # noqa: F403
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _coalescing_manager as _coalescing_manager
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
@@ -26,6 +27,7 @@ from .object_collectives import *  # noqa: F403
 from . import _functional_collectives as _functional_collectives
 from . import device_mesh as device_mesh
 from . import nn as nn
+from . import rpc as rpc
 from .device_mesh import DeviceMesh as DeviceMesh
 from .device_mesh import init_device_mesh as init_device_mesh
 

@@ -22,8 +22,8 @@ from .._program import (Different as _Different, Graph as _Graph, ProgramModule 
                        _signature)
 from ..nn import Module as _Module
 
-__all__ = ["ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing",
-           "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
+__all__ = ["ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "interface", "is_scripting",
+           "is_tracing", "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
 
 
 class TracerWarning(Warning):
@@ -618,6 +618,15 @@ def unused(fn):
     True
     """
     return fn
+
+
+def interface(obj):
+    """Marks a class that says which methods modules have: gives the class, since recording asks for no types.
+
+    >>> arete.jit.interface(dict) is dict
+    True
+    """
+    return obj
 
 
 def export(fn):

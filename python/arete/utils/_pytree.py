@@ -92,9 +92,24 @@ def _sequence_flatten_with_keys(s):
     return [(SequenceKey(i), v) for i, v in enumerate(s)], None
 
 
+def _list_flatten(s):
+    return list(s), None
+
+
+_tuple_flatten = _list_flatten
+
+
+def _list_unflatten(values, context):
+    return list(values)
+
+
+def _tuple_unflatten(values, context):
+    return tuple(values)
+
+
 SUPPORTED_NODES = {n.type: n for n in (
-    NodeDef(tuple, lambda t: (list(t), None), lambda c, _: tuple(c), _sequence_flatten_with_keys),
-    NodeDef(list, lambda t: (list(t), None), lambda c, _: list(c), _sequence_flatten_with_keys),
+    NodeDef(tuple, _tuple_flatten, _tuple_unflatten, _sequence_flatten_with_keys),
+    NodeDef(list, _list_flatten, _list_unflatten, _sequence_flatten_with_keys),
     NodeDef(dict, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys),
     NodeDef(OrderedDict, _dict_flatten, lambda c, keys: OrderedDict(zip(keys, c)), _dict_flatten_with_keys),
     NodeDef(defaultdict, lambda t: (list(t.values()), (t.default_factory, list(t))), lambda c, made: defaultdict(made[0], zip(made[1], c)),
@@ -235,6 +250,23 @@ def tree_unflatten(leaves, treespec):
         return unflatten(children, form.context)
 
     return make(treespec)
+
+
+def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):
+    """The leaves of `tree` for each leaf of a form: a leaf of the tree stands for all that the form has there. None where the two have
+    other forms.
+
+    >>> arete.utils._pytree._broadcast_to_and_flatten((0, 1), arete.utils._pytree.tree_structure(([1, 2], 3)))
+    [0, 0, 1]
+    """
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind(tree)
+    if kind is None:
+        return [tree] * treespec.num_leaves
+    children, context = kind.flatten_fn(tree)
+    if (type(tree), context, len(children)) != (treespec.type, treespec.context, treespec.num_children):
+        return None
+    parts = [_broadcast_to_and_flatten(c, form, is_leaf) for c, form in zip(children, treespec.children_specs)]
+    return None if None in parts else [leaf for part in parts for leaf in part]
 
 
 def tree_leaves(tree, is_leaf=None):

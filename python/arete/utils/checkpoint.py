@@ -6,6 +6,7 @@ runs `block(x)` without keeping what it would need for backward, only its inputs
 """
 from __future__ import annotations
 
+import enum
 import warnings
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Tuple
@@ -14,7 +15,8 @@ from .. import _C, autograd, random
 from ..amp import autocast_mode
 from ..nn import Sequential
 
-__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn", "set_checkpoint_debug_enabled"]
+__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointPolicy", "create_selective_checkpoint_contexts",
+           "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_device_states"]
 
 _debug_enabled: Optional[bool] = None
 
@@ -26,6 +28,54 @@ class CheckpointError(RuntimeError):
 def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
     """Two contexts that do nothing."""
     return nullcontext(), nullcontext()
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy of create_selective_checkpoint_contexts() answers.
+
+    >>> arete.utils.checkpoint.CheckpointPolicy.MUST_SAVE.value
+    0
+    """
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple:
+    """NotImplementedError: a checkpointed function is computed again as a whole.
+
+    >>> arete.utils.checkpoint.create_selective_checkpoint_contexts([])
+    Traceback (most recent call last):
+    NotImplementedError: create_selective_checkpoint_contexts: a checkpointed function is computed again as a whole...
+    """
+    raise NotImplementedError("create_selective_checkpoint_contexts: a checkpointed function is computed again as a whole, without a "
+                              "choice of operators whose results are kept; checkpoint smaller functions")
+
+
+def get_device_states(*args: Any) -> Tuple[List[int], List[Any]]:
+    """The GPUs of the tensors in these arguments, containers among them, and the states of their random numbers.
+
+    >>> arete.utils.checkpoint.get_device_states(arete.ones(2), {"x": [arete.zeros(1)]})
+    ([], [])
+    """
+    tensors: List[Any] = []
+    _take_out(args, tensors)
+    devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
+    return devices, [random.get_rng_state() for _ in devices]  # one generator serves all devices
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Any], *, device_type: Optional[str] = None) -> None:
+    """Puts the states of get_device_states() back.
+
+    >>> arete.utils.checkpoint.set_device_states(*arete.utils.checkpoint.get_device_states(arete.ones(2)))
+    """
+    if device_type not in (None, "cpu", "cuda"):
+        raise ValueError(f"set_device_states: there are states of GPUs (device_type 'cuda'), not of '{device_type}'")
+    for _, state in zip(devices, states):
+        random.set_rng_state(state)
 
 
 @contextmanager

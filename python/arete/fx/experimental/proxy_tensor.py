@@ -7,7 +7,7 @@ import json
 import operator
 from typing import Any, Callable
 
-from ... import ops
+from ... import _C, ops
 from ..._C import Tensor
 from ..._operators import _ops
 from ..._program import _DTYPES, Recorded, argument_of, state_of
@@ -16,7 +16,7 @@ from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
 
-__all__ = ["make_fx"]
+__all__ = ["get_proxy_mode", "make_fx"]
 
 
 def _declared(schema: str) -> tuple[list[str], int, dict]:
@@ -104,6 +104,15 @@ def _graph_of(recorded: Recorded, count: int, places: list[int]) -> tuple[Graph,
             values += [graph.call_function(operator.getitem, (node, k)) for k in range(len(results))]
     graph.output(recorded._result([values[k] for k in j["outputs"]]))
     return graph, attributes
+
+
+def get_proxy_mode() -> Callable | None:
+    """What records calls just now, which programs ask for being there: make_fx, or None.
+
+    >>> arete.fx.experimental.proxy_tensor.get_proxy_mode() is None
+    True
+    """
+    return make_fx if _C._is_recording_program() else None
 
 
 def make_fx(f: Callable, decomposition_table: dict | None = None, tracing_mode: str = "real", _allow_non_fake_inputs: bool = False,

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
 
 from .... import _C, _operators
 
 __all__ = ["collate", "default_collate", "default_convert", "default_collate_fn_map"]
+
+# Kinds of NumPy's dtypes that no tensor has: programs that collate by themselves look for them.
+np_str_obj_array_pattern = re.compile("[SaUO]")
 
 
 def _is_numpy(value: Any) -> bool:

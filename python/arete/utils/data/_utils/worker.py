@@ -17,6 +17,13 @@ from .pin_memory import pin_memory, tensors_in
 _local = threading.local()
 
 
+def _generate_state(base_seed: int, worker_id: int) -> List[int]:
+    """Four numbers of 32 bits by which programs seed NumPy in a worker."""
+    import numpy
+
+    return numpy.random.SeedSequence([worker_id, base_seed & 0xffffffff, base_seed >> 32, 0]).generate_state(4).tolist()
+
+
 class WorkerInfo:
     """About the worker that runs this code: `id`, `num_workers`, `seed`, `dataset` (its shallow copy), and two sources of random
     numbers of its own: `generator` (an arete.Generator, in the worker arete's default one) and `random` (a random.Random).

@@ -73,7 +73,7 @@ class FunctionCounts:
 
     def __repr__(self) -> str:
         digits = max((len(str(c)) for c, _ in self), default=1)
-        width = max((self._linewidth or _C._line_width()) - digits - 4, 40)
+        width = max((self._linewidth or _C._print_options()["linewidth"]) - digits - 4, 40)
         rows = [f"  {c:>{digits}}  {_shortened(function, width)}" for c, function in self]
         if self.truncate_rows and len(rows) > 18:
             rows[9:-9] = ["...".rjust(digits + 2)]

@@ -1,0 +1,134 @@
+"""The operators that torchaudio's Python calls and has in a library for PyTorch's C++: recursive filters, overdrive, alignment to
+labels and the loss of transducers, made of operators here, so that all devices have them. Decoding with CUDA (torchaudio.models.decoder)
+is not there."""
+from __future__ import annotations
+
+from typing import Any
+
+from . import _C, linalg
+from ._grad_mode import enable_grad
+from ._library import DEFINITIONS, define
+from ._operators import _ops
+
+_BLOCK = 128  # samples that one triangular system gives; a system of more costs more than the calls that it saves
+
+
+def _lfilter_core_loop(input_signal_windows: Any, a_coeff_flipped: Any, padded_output_waveform: Any) -> Any:
+    """y[t] = x[t] - a[1] y[t - 1] - ... - a[n] y[t - n] for x (batch, channel, time): a[n], ..., a[1], 1 are the channel's row of
+    `a_coeff_flipped`, and the output begins with the n values before time 0. Some outputs at a time solve a system whose matrix has the
+    coefficients on its diagonals."""
+    order = a_coeff_flipped.shape[1] - 1
+    x, y = input_signal_windows, padded_output_waveform
+    time = x.shape[2]
+    size = min(_BLOCK, time)
+    # Row i has the coefficients in columns i ... i + n: those of outputs before the block, and those of the block.
+    rows = _ops.zeros(x.shape[1], size, size + order, dtype=x.dtype, device=x.device)
+    for lag in range(order + 1):
+        rows.diagonal(lag, 1, 2).copy_(a_coeff_flipped[:, lag:lag + 1].expand(-1, size))
+    for start in range(0, time, size):
+        count = min(size, time - start)
+        right = x[:, :, start:start + count].permute(1, 2, 0)  # (channel, time, batch)
+        if order:
+            right = right - rows[:, :count, :order] @ y[:, :, start:start + order].permute(1, 2, 0)
+        block = linalg.solve_triangular(rows[:, :count, order:order + count], right, upper=False)
+        y[:, :, start + order:start + order + count] = block.permute(2, 0, 1)
+    return y
+
+
+def _overdrive_core_loop(waveform: Any, temp: Any, last_in: Any, last_out: Any, output_waveform: Any) -> Any:
+    """Half the waveform (channel, time) and three quarters of `temp` without its constant part, by the filter
+    y[t] = temp[t] - temp[t - 1] + 0.995 y[t - 1]; the last values are those before time 0."""
+    rise = temp - _ops.cat([last_in[:, None], temp[:, :-1]], 1)
+    filtered = _ops.cat([last_out[:, None], _ops.zeros_like(temp)], 1)[:, None]
+    _lfilter_core_loop(rise[:, None], _C.tensor([[-0.995, 1.0]], dtype=temp.dtype).to(temp.device), filtered)
+    output_waveform.copy_(waveform * 0.5 + filtered[:, 0, 1:] * 0.75)
+    last_in.copy_(temp[:, -1])
+    last_out.copy_(filtered[:, 0, -1])
+    return last_in, last_out, output_waveform
+
+
+def _forced_align(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int) -> Any:
+    """The likeliest path through labels with blanks between them (CTC, Graves et al. 2006), by Viterbi's algorithm: labels (1, time)
+    and the log probabilities."""
+    if log_probs.dim() != 3 or targets.dim() != 2 or log_probs.shape[0] != 1 or targets.shape[0] != 1:
+        raise RuntimeError("forced_align takes one sequence: log_probs of shape (1, time, classes) and targets of shape (1, length), got "
+                           f"{tuple(log_probs.shape)} and {tuple(targets.shape)}")
+    time, length = int(input_lengths[0]), int(target_lengths[0])
+    if time != log_probs.shape[1] or length != targets.shape[1]:
+        raise RuntimeError(f"input length mismatch: lengths ({time}, {length}) are not those of log_probs ({log_probs.shape[1]}) and "
+                           f"targets ({targets.shape[1]})")
+    labels = targets[0].tolist()
+    repeats = sum(a == b for a, b in zip(labels, labels[1:]))
+    if time < length + repeats:
+        raise RuntimeError(f"targets length is too long for CTC: {length} labels with {repeats} repeats need more than {time} steps")
+    states = [blank]
+    for label in labels:
+        states += [label, blank]
+    device = log_probs.device
+    scores = log_probs[0][:, _C.tensor(states).to(device)]
+    skips = [s >= 2 and states[s] != blank and states[s] != states[s - 2] for s in range(len(states))]
+    none = -float("inf")
+    barred = _ops.where(_C.tensor(skips).to(device), 0.0, none).to(scores.dtype)
+    walls = _ops.full((2,), none, dtype=scores.dtype, device=device)
+    best = _ops.where(_C.tensor([s < 2 for s in range(len(states))]).to(device), scores[0], none)
+    steps = []
+    for t in range(1, time):
+        past = _ops.cat([walls, best])
+        best, step = _ops.stack([past[2:], past[1:-1], past[:-2] + barred]).max(0)
+        best = best + scores[t]
+        steps.append(step)
+    steps = _ops.stack(steps).tolist() if steps else []
+    ends = best[-2:].tolist()
+    state = len(states) - (1 if len(ends) == 1 or ends[1] > ends[0] else 2)
+    path = [state]
+    for step in reversed(steps):
+        state -= step[state]
+        path.append(state)
+    return _C.tensor([[states[s] for s in reversed(path)]], dtype=targets.dtype).to(device), log_probs
+
+
+def _rnnt_loss_forward(logits: Any, targets: Any, logit_lengths: Any, target_lengths: Any, blank: int, clamp: float,
+                       fused_log_softmax: bool) -> Any:
+    """The losses (batch) of transducers (Graves 2012) and their gradients for logits (batch, time, length + 1, classes)."""
+    if logits.dim() != 4 or targets.dim() != 2 or logits.shape[2] != targets.shape[1] + 1:
+        raise RuntimeError("rnnt_loss takes logits of shape (batch, time, length + 1, classes) and targets of shape (batch, length), got "
+                           f"{tuple(logits.shape)} and {tuple(targets.shape)}")
+    batch = _ops.arange(logits.shape[0], device=logits.device)
+    with enable_grad():
+        leaf = logits.detach().requires_grad_()
+        known = leaf.float() if leaf.dtype in (_C.float16, _C.bfloat16) else leaf
+        known = known.log_softmax(-1) if fused_log_softmax else known
+        blanks = known[..., blank]
+        index = targets.long()[:, None, :, None].expand(-1, logits.shape[1], -1, 1)
+        labels = known[:, :, :-1].gather(3, index)[..., 0]
+        # Along labels alpha[u] = log(exp(alpha[u - 1] + label[u - 1]) + exp(from the step before)), a running sum after all labels
+        # before u are taken out.
+        out = _ops.cat([_ops.zeros_like(blanks[:, :, :1]), labels.cumsum(2)], 2)
+        alphas = [out[:, 0]]
+        for t in range(1, logits.shape[1]):
+            alphas.append(out[:, t] + _ops.logcumsumexp(alphas[-1] + blanks[:, t - 1] - out[:, t], 1))
+        last, length = logit_lengths.long() - 1, target_lengths.long()
+        costs = -(_ops.stack(alphas, 1)[batch, last, length] + blanks[batch, last, length])
+        costs.sum().backward()
+    gradient = leaf.grad
+    if clamp > 0:
+        gradient = gradient.clamp(-clamp, clamp)
+    return costs.detach().to(logits.dtype), gradient
+
+
+def install() -> None:
+    """Defines them, once."""
+    if "torchaudio::forced_align" in DEFINITIONS:
+        return
+    for name, schema, function in (
+            ("_lfilter_core_loop", "(Tensor input_signal_windows, Tensor a_coeff_flipped, Tensor(a!) padded_output_waveform) -> Tensor(a!)",
+             _lfilter_core_loop),
+            ("_overdrive_core_loop", "(Tensor waveform, Tensor temp, Tensor(a!) last_in, Tensor(b!) last_out, Tensor(c!) output_waveform) "
+                                     "-> (Tensor(a!), Tensor(b!), Tensor(c!))", _overdrive_core_loop),
+            ("forced_align", "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank) "
+                             "-> (Tensor, Tensor)", _forced_align),
+            ("rnnt_loss_forward", "(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, float clamp, "
+                                  "bool fused_log_softmax) -> (Tensor, Tensor)", _rnnt_loss_forward)):
+        define(f"torchaudio::{name}", name + schema).kernels["any"] = function
+    define("_torchaudio::is_align_available", "is_align_available() -> bool").kernels["any"] = lambda: True
+    define("_torchaudio::cuda_version", "cuda_version() -> int?").kernels["any"] = lambda: None  # built without CUDA

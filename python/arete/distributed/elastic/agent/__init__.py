@@ -1,0 +1,2 @@
+"""See `server`."""
+from . import server as server

@@ -1,0 +1,2 @@
+"""See `api`."""
+from .api import *  # noqa: F403

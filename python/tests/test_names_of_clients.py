@@ -1,0 +1,169 @@
+"""Names that libraries made for PyTorch ask for when they are imported: that they work, or say in a sentence why they do not."""
+import pickle
+import signal
+
+import numpy as np
+import pytest
+
+import arete
+from arete.distributed.elastic import multiprocessing as elastic
+
+
+def test_how_it_was_built():
+    assert "USE_MKL=OFF" in arete.__config__.show() and f"get_num_threads(): {arete.get_num_threads()}" in arete.__config__.parallel_info()
+
+
+def test_the_package_has_its_name():
+    assert arete.torch is arete
+
+
+def test_the_type_of_tensors():
+    kind = arete.TensorType.get()
+    assert (str(kind), kind.kind(), kind.isSubtypeOf(arete.TensorType()), kind == arete.TensorType(), kind.isSubtypeOf(3)) == (
+        "Tensor", "TensorType", True, True, False)
+
+
+def test_assertions_are_recorded():
+    class Net(arete.nn.Module):
+        def forward(self, x):
+            arete._assert(x.shape[0] == 2, "two rows")
+            return x + 1
+
+    traced = arete.fx.symbolic_trace(Net())
+    assert traced(arete.ones(2)).tolist() == [2, 2]
+    with pytest.raises(AssertionError, match="two rows"):
+        traced(arete.ones(3))
+
+
+def test_parts_of_programs_are_named_in_recordings():
+    enter, leave = arete.ops.profiler._record_function_enter, arete.ops.profiler._record_function_exit
+    with arete.profiler.profile() as recorded:
+        handle = enter("part")
+        arete.ones(2) + 1
+        leave(handle)
+    assert [e.cpu_parent.name for e in recorded.events() if e.name == "add"] == ["part"]
+
+
+def test_selective_checkpoints_are_refused():
+    checkpoint = arete.utils.checkpoint
+    with pytest.raises(NotImplementedError, match="computed again as a whole"):
+        checkpoint.checkpoint(arete.exp, arete.ones(1, requires_grad=True), use_reentrant=False,
+                              context_fn=lambda: checkpoint.create_selective_checkpoint_contexts([arete.ops.aten.exp.default]))
+    assert checkpoint.CheckpointPolicy.MUST_SAVE.value == 0
+    with pytest.raises(ValueError, match="states of GPUs"):
+        checkpoint.set_device_states([], [], device_type="xpu")
+
+
+def test_profiles_are_off_already():
+    assert arete._C._jit_set_profiling_executor(False) is False
+    with pytest.raises(NotImplementedError, match="no fuser"):
+        arete._C._jit_set_profiling_mode(True)
+
+
+def test_operators_may_be_allowed_by_their_torch_names(tmp_path):
+    class Net(arete.nn.Module):
+        pass
+
+    path = tmp_path / "thing.pt"
+    arete.save({"function": arete.nn.functional.relu}, path)
+    with pytest.raises(pickle.UnpicklingError, match="torch.nn.functional.relu"):
+        arete.load(path)
+    with arete.serialization.safe_globals([arete.nn.functional.relu]):
+        assert arete.load(path)["function"] is arete.nn.functional.relu
+
+
+def test_batched_tensors_by_torchs_names():
+    from arete._functorch import vmap as names
+
+    is_batched = arete._C._functorch.is_batchedtensor
+    assert arete.vmap(lambda x: x + is_batched(x))(arete.zeros(2)).tolist() == [1, 1] and not is_batched(arete.zeros(2))
+    assert names._broadcast_to_and_flatten([0, None], arete.utils._pytree.tree_structure([{"a": 1, "b": 2}, 3])) == [0, 0, None]
+    assert names._broadcast_to_and_flatten((0,), arete.utils._pytree.tree_structure([1])) is None
+    with pytest.raises(ValueError, match="must only return Tensors"):
+        names._maybe_remove_batch_dim("f", 3, 1, 2, 0)
+
+
+def test_print_options():
+    assert arete._tensor_str.PRINT_OPTS.threshold == 1000
+    arete.set_printoptions(edgeitems=2, sci_mode=False)
+    try:
+        assert (arete._tensor_str.PRINT_OPTS.edgeitems, arete._tensor_str.PRINT_OPTS.sci_mode) == (2, False)
+    finally:
+        arete.set_printoptions(profile="default")
+    assert arete._tensor_str._tensor_str(arete.tensor(2.5, dtype=arete.float64), 0) == "2.5000"
+    assert arete._tensor_str._tensor_str(arete.tensor([1, 2], dtype=arete.int8), 0) == "[1, 2]"
+    with pytest.raises(AttributeError, match="no option"):
+        arete._tensor_str.PRINT_OPTS.colour  # noqa: B018
+
+
+def test_numpys_seeds_of_workers():
+    from arete.utils.data._utils.worker import _generate_state
+
+    assert _generate_state(5, 0) == [161328693, 2841646664, 2763651139, 2546215728]  # as PyTorch 2.11
+    assert _generate_state(123456789012345, 3) == [3999280408, 2418223825, 1775828080, 3641838301]
+    assert np.random.RandomState(_generate_state(5, 1)) is not None
+
+
+@pytest.mark.parametrize("kind", ["qint8", "quint8", "qint32", "quint4x2", "quint2x4"])
+def test_quantised_dtypes_are_names(kind):
+    named = getattr(arete, kind)
+    assert repr(named) == f"arete.{kind}" and pickle.loads(pickle.dumps(named)) is named and named.is_signed == kind.startswith("q" + "int")
+    with pytest.raises(TypeError):
+        arete.ones(2, dtype=named)
+
+
+def test_tensors_are_of_no_other_device():
+    x = arete.ones(1)
+    assert not (x.is_xpu or x.is_xla or x.is_mtia or x.is_ipu or x.is_maia or x.is_vulkan)
+
+
+def test_levels_of_checks(monkeypatch):
+    dist = arete.distributed
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+    dist.set_debug_level_from_env()
+    assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
+    with pytest.raises(ValueError, match="OFF, INFO or DETAIL, not MUCH"):
+        dist.set_debug_level_from_env()
+    dist.set_debug_level(dist.DebugLevel.OFF)
+    assert dist.get_debug_level() is dist.DebugLevel.OFF
+
+
+def test_elastic_names():
+    utils = arete.distributed.elastic.utils
+    assert elastic.Std.from_str("2") is elastic.Std.ERR and elastic.Std.from_str("0:1") == {0: elastic.Std.OUT}
+    for wrong in ("4", "a:1", "0:x"):
+        with pytest.raises(ValueError, match="is no outputs"):
+            elastic.Std.from_str(wrong)
+    assert elastic.to_map(elastic.Std.OUT, 2) == {0: elastic.Std.OUT, 1: elastic.Std.OUT}
+    assert elastic.SignalException("ended", signal.SIGTERM).sigval is signal.SIGTERM
+    with pytest.raises(NotImplementedError, match="elastic_launch starts functions"):
+        elastic.start_processes("name", print, {}, {}, None)
+    with pytest.raises(NotImplementedError, match="--log-dir"):
+        elastic.api.DefaultLogsSpecs()
+    assert utils.macros.substitute(["${local_rank}", "$HOME"], "1") == ["1", "$HOME"]
+    with utils.get_socket_with_port() as found:
+        assert found.getsockname()[1] > 0
+
+
+def test_stores_of_launchers():
+    from arete.distributed.elastic.utils.distributed import create_c10d_store
+
+    store = create_c10d_store(True, "127.0.0.1")
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+    with pytest.raises(ValueError, match="server_port must be named"):
+        create_c10d_store(False, "127.0.0.1")
+
+
+def test_names_that_say_what_there_is_instead():
+    from arete._subclasses import FakeTensor, fake_tensor
+    from arete.distributed import rpc
+    from arete.distributed.elastic.agent.server.api import WorkerSpec
+    from arete.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters, RendezvousTimeoutError
+
+    assert issubclass(RendezvousTimeoutError, RendezvousError) and not rpc.is_available()
+    assert not isinstance(arete.ones(1), FakeTensor) and not fake_tensor.is_fake(arete.ones(1))
+    for name in (FakeTensor, WorkerSpec, RendezvousParameters, rpc.init_rpc, rpc.rpc_sync, rpc.RRef, rpc.api._require_initialized(print)):
+        with pytest.raises(NotImplementedError):
+            name()
