@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -22,6 +24,16 @@ namespace arete::autograd {
 
 namespace {
 
+/// Whether what is differentiated around the innermost level of vmap leads to a tensor: a node on
+/// this level could not have its edges.
+bool is_differentiated_around(const Tensor& t) {
+  const VmapLevel* const level = VmapLevel::innermost();
+  if (!level || !t.defined()) return false;
+  const std::optional<Tensor> shared = level->shared(t);
+  const bool is_own = !shared || shared->impl() != t.impl();
+  return has_outer_history(t) || (t.requires_grad() && !is_own);
+}
+
 /// Collects the tensors with history, or with a gradient of their own, that calls use.
 class Uses final : public tracing::ThreadListener {
  public:
@@ -37,13 +49,17 @@ class Uses final : public tracing::ThreadListener {
     return 0;
   }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// Whether one is_differentiated_around().
+  bool has_around() const { return has_around_; }
 
  private:
   void note(const Tensor& t) {
+    has_around_ = has_around_ || is_differentiated_around(t);
     if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) tensors_.push_back(t);
   }
   std::vector<Tensor> tensors_;
   std::unordered_set<const TensorImpl*> seen_;
+  bool has_around_ = false;
 };
 
 /// Where the graph of a second run ends.
@@ -141,11 +157,11 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
 }  // namespace
 
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
-  // Under vmap what lies around its levels has edges that no node here could have, so that the
-  // function keeps its graph.
-  if (!is_grad_enabled() || VmapLevel::innermost()) return f.first(inputs);
+  // Where something is differentiated around a level of vmap, the function keeps its graph.
+  if (!is_grad_enabled() || std::ranges::any_of(inputs, is_differentiated_around))
+    return f.first(inputs);
   std::vector<Tensor> outputs, held;
-  bool any_input = false;
+  bool any_input = false, has_around = false;
   {
     // The function may hold one of the inputs, too: handles of their own tell the uses apart.
     Ends ends;
@@ -163,7 +179,9 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
     outputs = f.first(given);
     traced.end({outputs.data(), outputs.size()});
     if (any_input || f.without_inputs) held = uses.tensors();
+    has_around = uses.has_around();
   }
+  if (has_around) return f.again(inputs);
   std::vector<Tensor> all = inputs;
   all.insert(all.end(), held.begin(), held.end());
   FunctionDef def;

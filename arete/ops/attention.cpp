@@ -15,7 +15,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 
@@ -34,6 +34,47 @@ void set_attention_backends(const AttentionBackends& b) noexcept {
 }
 
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+// (B, H, L, D), and masks that broadcast.
+
+namespace vmaps {
+namespace {
+Results attention_rule_at(const Rewriting& r, size_t first, size_t mask,
+                          std::initializer_list<size_t> beside) {
+  if (r.batch == 0) return one_by_one(r);
+  Changed call(r);
+  const int64_t rows = r.call.tensor(first).size(0);
+  for (size_t i = first; i < first + 3; ++i) call.set(i, fold(r.whole(i)));
+  for (size_t i : beside) call.set(i, fold(r.whole(i)));
+  const bool mask_gradient = first == 1 && r.call.boolean(7);
+  if (r.call.has(mask)) {
+    const Tensor& m = r.call.tensor(mask);
+    if (r.is_mapped(mask) || m.size(0) != 1 || mask_gradient) {
+      if (mask_gradient && m.size(0) != rows) return one_by_one(r);
+      Tensor whole = r.whole(mask);
+      Shape sizes(whole.sizes());
+      sizes[1] = rows;
+      call.set(mask, fold(whole.expand(sizes)));
+    }
+  }
+  Results results = call.run();
+  for (size_t i = 0; i < results.size(); ++i)
+    results[i] = results[i].numel() || i < 3 ? unfold(results[i], r.batch)
+                                             : empty_tensor(with_front(r.batch, r.specs[i].sizes),
+                                                            r.specs[i].dtype, r.specs[i].device);
+  return results;
+}
+Results attention_rule(const Rewriting& r) {
+  if (r.call.real(6) > 0 && r.randomness == Randomness::same) return one_by_one(r);
+  return attention_rule_at(r, 0, 3, {});
+}
+Results attention_backward_rule(const Rewriting& r) {
+  if (r.call.real(10) > 0 && r.randomness == Randomness::same) return one_by_one(r);
+  return attention_rule_at(r, 1, 4, {0, 5, 6});
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 Tensor causal_mask(int64_t rows, int64_t columns, Device device) {
@@ -71,6 +112,7 @@ const OpRecord& fused_attention_backward_op =
             "Gradients of fused_attention with respect to query, key and value, and with mask_grad "
             "to the mask (else an empty tensor).")
         .surface(Surface::internal)
+        .batched(vmaps::attention_backward_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           for (size_t i : {1, 2, 3})
             out.push_back(spec_like(c.tensor(i), Shape(c.tensor(i).sizes())));
@@ -131,6 +173,8 @@ const OpRecord& fused_attention_op =
             "the logarithm of each row's sum of exponentials. The mask has four dimensions. band: "
             "how many scores to have at one time (0: as the device likes).")
         .surface(Surface::internal)
+        .batched(vmaps::attention_rule)
+        .seeded([](const Call& c) { return c.real(6) > 0; })
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
           ARETE_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(0) == k.size(0) &&

@@ -211,10 +211,12 @@ Results run_path(const Call& call) {
   if (op.views) return make_views(call);
   if (op.compose) {
     if (!vmaps::may_be()) return op.compose(call);
+    const uint64_t level = vmap_level(call);
+    if (level && op.batching.one_by_one) return vmaps::run_composition(call, level);
     const vmaps::Making making(call.args());
     Results results = op.compose(call);
     // What is made where one element is seen, of a tensor of it, is one for each.
-    if (const uint64_t level = vmap_level(call); level && op.name.starts_with("new_"))
+    if (level && op.name.starts_with("new_"))
       for (Tensor& t : results) t = vmaps::one_for_each(t, level);
     return results;
   }

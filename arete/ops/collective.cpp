@@ -7,6 +7,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete::ops {
 namespace {
@@ -113,6 +114,7 @@ const OpRecord& collective_all_reduce_op =
     define("collective_all_reduce(Tensor self, str op, float factor, int group) -> Tensor")
         .doc("The sum, the average or the sum with a factor of the tensors of all processes.")
         .surface(Surface::internal)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           linear_kind(c, 1);
           group_of(c.integer(3));
@@ -133,6 +135,7 @@ const OpRecord& collective_all_gather_op =
     define("collective_all_gather(Tensor self, int group) -> Tensor")
         .doc("The rows of all processes, one after the other; of numbers a vector.")
         .surface(Surface::internal)
+        .one_by_one("what the processes give lies along the first dimension")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           Shape sizes = x.dim() == 0 ? Shape{1} : Shape(x.sizes());
@@ -155,6 +158,7 @@ const OpRecord& collective_reduce_scatter_op =
             "Of the sum, average or sum with a factor of all processes' tensors the rows of this "
             "one: as many for each.")
         .surface(Surface::internal)
+        .one_by_one("what the processes give lies along the first dimension")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           linear_kind(c, 1);
@@ -204,6 +208,7 @@ const OpRecord& collective_all_to_all_op =
             "Sends each process some rows, and receives rows from each: as many for all where "
             "neither list says it.")
         .surface(Surface::internal)
+        .one_by_one("what the processes give lies along the first dimension")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() > 0, ValueError(c.name(), "a tensor of one number has no parts"));
@@ -234,6 +239,7 @@ const OpRecord& collective_broadcast_op =
     define("collective_broadcast(Tensor self, int src, int group) -> Tensor")
         .doc("The tensor of one process.")
         .surface(Surface::internal)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           checked_root(c, 1, 2);
           like_first(c, out);
@@ -256,6 +262,7 @@ const OpRecord& collective_reduce_op =
             "The sum, the average or the sum with a factor of all processes' tensors for one; the "
             "others have their own.")
         .surface(Surface::internal)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           linear_kind(c, 1);
           checked_root(c, 3, 4);
@@ -280,6 +287,7 @@ const OpRecord& collective_gather_op =
     define("collective_gather(Tensor self, int dst, int group) -> Tensor")
         .doc("The tensors of all processes, stacked, for one; the others have zeros.")
         .surface(Surface::internal)
+        .one_by_one("what the processes give lies along the first dimension")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           checked_root(c, 1, 2);
@@ -306,6 +314,7 @@ const OpRecord& collective_scatter_op =
     define("collective_scatter(Tensor self, int src, int group) -> Tensor")
         .doc("Of the rows of one process the one for this; the others' are not read.")
         .surface(Surface::internal)
+        .one_by_one("what the processes give lies along the first dimension")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           checked_root(c, 1, 2);

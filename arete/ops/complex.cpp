@@ -11,6 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pointwise_family.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -149,6 +150,7 @@ const OpRecord& complex_op =
     define("complex(Tensor real, Tensor imag) -> Tensor")
         .doc("Complex numbers with the given parts.")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer(complex_infer)
         .lower(complex_lower<false>)
         .grad([](const GradCall& g) -> TensorList {
@@ -162,6 +164,7 @@ const OpRecord& polar_op =
         .autocast(autocast_on_cpu(Autocast::f32))
         .doc("Complex numbers with the given sizes and angles.")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer(complex_infer)
         .lower(complex_lower<true>)
         .grad(

@@ -12,10 +12,76 @@
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/conv_internal.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+// What has weights of its own becomes a group.
+
+namespace vmaps {
+namespace {
+Tensor groups_of(const Tensor& t) {  // (B, N, C, ...) to (N, B * C, ...)
+  const Tensor m = t.movedim(0, 1);
+  Shape sizes{m.sizes()[0], m.sizes()[1] * m.sizes()[2]};
+  for (int64_t s : m.sizes().subspan(3)) sizes.push_back(s);
+  return m.reshape(sizes);
+}
+Tensor from_groups(const Tensor& t, int64_t batch) {
+  Shape sizes{t.sizes()[0], batch, t.sizes()[1] / batch};
+  for (int64_t s : t.sizes().subspan(2)) sizes.push_back(s);
+  return t.reshape(sizes).movedim(1, 0);
+}
+Shape scaled_size(IntList sizes, size_t d, int64_t factor) {
+  Shape all(sizes);
+  all[d] *= factor;
+  return all;
+}
+Results convolution_rule(const Rewriting& r) {
+  if (r.batch == 0) return one_by_one(r);
+  const bool has_bias = r.call.has(2);
+  if (!r.is_mapped(1) && !(has_bias && r.is_mapped(2))) return folded_beside(r, 0b110);
+  Changed call(r);
+  if (!r.is_mapped(1)) {
+    call.set(0, fold(r.whole(0)));
+    call.clear(2);
+    const Tensor made = unfold(call.run()[0], r.batch);
+    Shape sizes(size_t(made.dim()), 1);
+    sizes[0] = r.batch;
+    sizes[2] = r.at(2).physical.size(-1);
+    return {made + r.at(2).physical.reshape(sizes)};
+  }
+  call.set(0, groups_of(r.whole(0)));
+  call.set(1, fold(r.whole(1)));
+  if (has_bias) call.set(2, r.whole(2).reshape({-1}));
+  call.set(6, r.call.integer(6) * r.batch);
+  return {from_groups(call.run()[0], r.batch)};
+}
+Results convolution_dgrad_rule(const Rewriting& r) {
+  if (r.batch == 0) return one_by_one(r);
+  if (!r.is_mapped(1)) return folded_beside(r, 0b10);
+  Changed call(r);
+  call.set(0, groups_of(r.whole(0)));
+  call.set(1, fold(r.whole(1)));
+  call.set(2, scaled_size(r.call.ints(2), 1, r.batch));
+  call.set(6, r.call.integer(6) * r.batch);
+  return {from_groups(call.run()[0], r.batch)};
+}
+Results convolution_wgrad_rule(const Rewriting& r) {
+  if (r.batch == 0) return one_by_one(r);
+  Changed call(r);
+  call.set(0, groups_of(r.whole(0)));
+  call.set(1, groups_of(r.whole(1)));
+  call.set(2, scaled_size(r.call.ints(2), 0, r.batch));
+  call.set(6, r.call.integer(6) * r.batch);
+  Results results = call.run();
+  for (Tensor& t : results) t = unfold(t, r.batch);
+  return results;
+}
+}  // namespace
+}  // namespace vmaps
 
 void check_dtypes(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias) {
   ARETE_CHECK(
@@ -141,6 +207,7 @@ const OpRecord& convolution_op =
         "dilation, "
         "int groups) -> Tensor")
         .doc("Convolution of 1 to 3 spatial dimensions.")
+        .batched(vmaps::convolution_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &x = call.tensor(0), &w = call.tensor(1);
           const ConvParams c = params_of(call, 3);
@@ -199,6 +266,7 @@ const OpRecord& convolution_dgrad_op =
         "int[] dilation, int groups, bool channels_last=False) -> Tensor")
         .doc("Gradient of a convolution with respect to its input; a transposed convolution.")
         .surface(Surface::internal)
+        .batched(vmaps::convolution_dgrad_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &w = call.tensor(1);
           Shape sizes(call.ints(2));
@@ -278,6 +346,7 @@ const OpRecord& convolution_wgrad_op =
         "int[] dilation, int groups, bool channels_last=False) -> Tensor")
         .doc("Gradient of a convolution with respect to its weight.")
         .surface(Surface::internal)
+        .batched(vmaps::convolution_wgrad_rule)
         .infer(wgrad_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::wgrad, call.tensor(0), out[0], call.tensor(1), Tensor(), params_of(call, 3));
@@ -293,6 +362,7 @@ const OpRecord& convolution_wgrad_bias_op =
         "int[] dilation, int groups, bool channels_last=False) -> (Tensor, Tensor)")
         .doc("Gradients of a convolution with respect to weight and bias in one pass.")
         .surface(Surface::internal)
+        .batched(vmaps::convolution_wgrad_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           wgrad_infer(call, out);
           out.push_back(

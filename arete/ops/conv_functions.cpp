@@ -9,11 +9,24 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/over.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results tap_products_rule(const Rewriting& r) {
+  if (r.is_mapped(1) || r.is_mapped(2)) return one_by_one(r);
+  Changed call(r);
+  call.set(0, fold(r.whole(0), 1));
+  return {unfold(call.run()[0], r.batch, 1)};
+}
+}  // namespace
+}  // namespace vmaps
 
 Shape explicit_padding(const Padding& padding, IntList kernel, IntList dilation) {
   Shape edges;
@@ -292,6 +305,7 @@ const OpRecord& tap_products_op =
     define("tap_products(Tensor input, Tensor weight, Tensor? bias, int pad) -> Tensor")
         .doc("Sums over taps of products of the steps (T, N, C) with matrices (k, C, O).")
         .surface(Surface::internal)
+        .batched(vmaps::tap_products_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &x = c.tensor(0), &w = c.tensor(1);
           ARETE_CHECK(x.dim() == 3 && w.dim() == 3 && x.size(2) == w.size(1),
@@ -340,6 +354,7 @@ const OpRecord& tap_weights_op =
     define("tap_weights(Tensor input, Tensor grad, int taps, int pad) -> Tensor")
         .doc("The gradient of the matrices of tap_products.")
         .surface(Surface::internal)
+        .one_by_one("its result sums over the dimension that a batch would be folded into")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &x = c.tensor(0), &g = c.tensor(1);
           ARETE_CHECK(x.dim() == 3 && g.dim() == 3 && x.size(1) == g.size(1) &&

@@ -9,6 +9,7 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/pinned.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/host_wait.h"
 
@@ -117,6 +118,7 @@ const OpRecord& to_copy_op =
         .doc("A copy with another dtype, device or memory order.")
         .surface(Surface::internal)
         .for_files()
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& t = c.tensor(0);
           out.push_back({Shape(t.sizes()), c[1].dtype(), c[2].device(),
@@ -149,6 +151,7 @@ const OpRecord& copy_op =
         .surface(Surface::internal)
         .for_files()
         .across_devices()
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
           const Tensor& src = c.tensor(1);
@@ -197,6 +200,7 @@ const OpRecord& copy_op =
 const OpRecord& fill_op =
     define("fill(Tensor self, Scalar value) -> Tensor")
         .doc("Every element set to value.")
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
           out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});

@@ -6,6 +6,7 @@
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -109,6 +110,7 @@ const OpRecord& empty_like_op =
         .doc("Without values, in self's shape and strides.")
         .surface(Surface::function)
         .uninitialized()
+        .batched(vmaps::elementwise)
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
         .grad(no_gradient)
@@ -119,6 +121,7 @@ const OpRecord& zeros_like_op =
         .memory_format()
         .doc("Zeros in self's shape and strides.")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer(infer_like<1>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(0), c.name());
@@ -132,6 +135,7 @@ const OpRecord& ones_like_op =
         .memory_format()
         .doc("Ones in self's shape and strides.")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer(infer_like<1>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(1), c.name());
@@ -147,6 +151,7 @@ const OpRecord& full_like_op =
         .memory_format()
         .doc("All fill_value in self's shape and strides.")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer(infer_like<2>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], c.scalar(1), c.name());

@@ -16,11 +16,42 @@
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+// The samples of all elements are samples of one call: dimension 1 of what has steps, else 0.
+Results folded_samples(const Rewriting& r, std::initializer_list<size_t> with_steps,
+                       std::initializer_list<size_t> results_with_steps) {
+  if (r.batch == 0) return one_by_one(r);
+  Changed call(r);
+  for (size_t i = 0; i < r.call.size(); ++i)
+    if (is_tensor_at(r, i)) call.set(i, fold(r.whole(i), std::ranges::count(with_steps, i)));
+  Results results = call.run();
+  for (size_t k = 0; k < results.size(); ++k)
+    results[k] = unfold(results[k], r.batch, std::ranges::count(results_with_steps, k));
+  return results;
+}
+Results ctc_losses_rule(const Rewriting& r) {
+  constexpr size_t kTargets = 1, kStarts = 4;
+  if (!r.call.has(kStarts)) return folded_samples(r, {0}, {1});
+  // Targets that follow each other begin behind those of the elements before.
+  const Tensor starts = r.whole(kStarts);
+  const Scalar labels(r.call.tensor(kTargets).numel());
+  Rewriting moved = r;
+  moved.tensors[kStarts][0] = {
+      starts + arange(Scalar(r.batch), starts.options()).mul(labels).unsqueeze(-1), true};
+  return folded_samples(moved, {0}, {1});
+}
+Results ctc_losses_backward_rule(const Rewriting& r) { return folded_samples(r, {1, 5}, {0}); }
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 // Note [CTC]
@@ -67,6 +98,28 @@ void check_value(const Call& c, const char* name, int64_t length, int64_t most) 
                                std::to_string(most) + ", but got value " + std::to_string(length)));
 }
 
+void check_sum(const Call& c, int64_t sum) {
+  const Tensor& targets = c.tensor(1);
+  ARETE_CHECK(targets.dim() == 2 || sum == targets.numel(),
+              ValueError(c.name(), "Expected targets of size " + std::to_string(sum) +
+                                       ", the sum of target_lengths, but got " +
+                                       to_string(targets.sizes())));
+}
+int64_t longest_target(const Tensor& targets) {
+  return targets.dim() == 2 ? targets.size(1) : std::numeric_limits<int64_t>::max();
+}
+
+// Lengths of batches, which each element has of its own.
+void check_all_lengths(const Call& c, int64_t steps, int64_t batch) {
+  for (const int64_t n : all_values(c.tensor(2)).to_vector<int64_t>())
+    check_value(c, "input_lengths", n, steps);
+  const Tensor target = all_values(c.tensor(3));
+  for (const int64_t n : target.to_vector<int64_t>())
+    check_value(c, "target_lengths", n, longest_target(c.tensor(1)));
+  for (const int64_t sum : target.to(kInt64).reshape({-1, batch}).sum({1}).to_vector<int64_t>())
+    check_sum(c, sum);
+}
+
 // Lengths that the host has: they are checked, and what no sample needs is left out.
 Lengths known_lengths(const Call& c, int64_t steps, int64_t batch, int64_t classes,
                       const Device& device) {
@@ -82,30 +135,28 @@ Lengths known_lengths(const Call& c, int64_t steps, int64_t batch, int64_t class
   all.insert(all.end(), target.begin(), target.end());
   int64_t sum = 0;
   for (const int64_t n : target) {
-    check_value(c, "target_lengths", n,
-                targets.dim() == 2 ? targets.size(1) : std::numeric_limits<int64_t>::max());
+    check_value(c, "target_lengths", n, longest_target(targets));
     all.push_back(sum);
     sum += n;
     l.longest = std::max(l.longest, n);
   }
-  ARETE_CHECK(targets.dim() == 2 || sum == targets.numel(),
-              ValueError(c.name(), "Expected targets of size " + std::to_string(sum) +
-                                       ", the sum of target_lengths, but got " +
-                                       to_string(targets.sizes())));
+  check_sum(c, sum);
   if (targets.device().is_cpu()) {
     const bool padded = targets.dim() == 2;
-    const std::vector<int64_t> labels =
-        (padded ? targets.narrow(1, 0, l.longest) : targets).to_vector<int64_t>();
-    for (size_t n = 0; n < target.size(); ++n)
-      for (int64_t k = 0; k < target[n]; ++k) {
-        const int64_t first = padded ? int64_t(n) * l.longest : all[2 * target.size() + n],
-                      label = labels[size_t(first + k)];
-        ARETE_CHECK(label >= 0 && label < classes,
-                    IndexError(c.name(), "a target is out of bounds for log_probs with " +
-                                             std::to_string(classes) + " classes")
-                        .argument("targets")
-                        .got(std::to_string(label)));
-      }
+    const Tensor used = padded ? targets.narrow(1, 0, l.longest) : targets;
+    // Of a batch of targets, those of one element follow those of another.
+    const std::vector<int64_t> labels = all_values(used).to_vector<int64_t>();
+    for (size_t of = 0; of < labels.size(); of += size_t(used.numel()))
+      for (size_t n = 0; n < target.size(); ++n)
+        for (int64_t k = 0; k < target[n]; ++k) {
+          const int64_t first = padded ? int64_t(n) * l.longest : all[2 * target.size() + n],
+                        label = labels[of + size_t(first + k)];
+          ARETE_CHECK(label >= 0 && label < classes,
+                      IndexError(c.name(), "a target is out of bounds for log_probs with " +
+                                               std::to_string(classes) + " classes")
+                          .argument("targets")
+                          .got(std::to_string(label)));
+        }
   }
   const Tensor packed =
       tensor_from_host(all.data(), kInt64, Shape{3, batch}, TensorOptions(kInt64, device));
@@ -122,8 +173,11 @@ Lengths lengths_of(const Call& c, const Tensor& x) {
   check_lengths(c, 2, batch);
   check_lengths(c, 3, batch);
   const bool may_look = !x.is_meta() && !(modes().word & Modes::kCapture);
-  if (may_look && c.tensor(2).device().is_cpu() && c.tensor(3).device().is_cpu())
-    return known_lengths(c, steps, batch, x.size(2), x.device());
+  if (may_look && c.tensor(2).device().is_cpu() && c.tensor(3).device().is_cpu()) {
+    if (!is_batched(c.tensor(2)) && !is_batched(c.tensor(3)))
+      return known_lengths(c, steps, batch, x.size(2), x.device());
+    check_all_lengths(c, steps, batch);
+  }
   Lengths l;
   l.input = c.tensor(2).to(x.device()).to(kInt64).reshape({batch});
   l.target = c.tensor(3).to(x.device()).to(kInt64).reshape({batch});
@@ -316,6 +370,7 @@ const OpRecord& ctc_losses_backward_op =
         "target_lengths, Tensor losses, Tensor alpha, Tensor chain, int blank) -> Tensor")
         .doc("The gradient of ctc_losses with respect to log_probs.")
         .surface(Surface::internal)
+        .batched(vmaps::ctc_losses_backward_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(1);
           out.push_back({Shape(x.sizes()), x.dtype(), common_device(c), {}});
@@ -449,6 +504,7 @@ const OpRecord& ctc_losses_op =
             "The CTC loss of each sample of (T, N, C) log probabilities, no target being longer "
             "than `longest`, and what its gradient reads.")
         .surface(Surface::internal)
+        .batched(vmaps::ctc_losses_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const int64_t states = 2 * c.integer(6) + 1;

@@ -66,6 +66,7 @@ Shape block_sizes(IntList sizes) {
 const OpRecord& block_diag_op =
     define("block_diag(Tensor[] tensors) -> Tensor")
         .doc("Matrices along the diagonal of a larger one; vectors are rows.")
+        .one_by_one("a block of each element lies elsewhere in the whole matrix")
         .infer([](const Call& c, OutputSpecs& out) {
           Shape sizes{0, 0};
           for (size_t k = 0; k < c.tensors(0).size(); ++k) {

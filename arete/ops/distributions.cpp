@@ -10,6 +10,7 @@
 #include "arete/ops/random_internal.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -34,6 +35,7 @@ const OpRecord& geometric_op =
     define("geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor")
         .doc("How many trials of success p until the first success, in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(c.real(1) > 0 && c.real(1) < 1,
                       ValueError(c.name(), "geometric_ expects p to be in (0, 1), but got p=" +
@@ -58,6 +60,7 @@ const OpRecord& cauchy_op =
         "Tensor")
         .doc("Cauchy distributed numbers in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c);
           ARETE_CHECK(c.real(2) > 0,
@@ -88,6 +91,7 @@ const OpRecord& log_normal_op =
         "Tensor")
         .doc("exp of normal numbers, in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c);
           ARETE_CHECK(c.real(2) > 0,
@@ -131,7 +135,7 @@ const OpRecord& randint_like_op =
 
 void check_std(const Call& c, const Tensor& std) {
   if (std.is_meta() || std.numel() == 0 || modes().word & Modes::kCapture) return;
-  ARETE_CHECK(!std.is_floating_point() || std.detach().min().item<double>() >= 0,
+  ARETE_CHECK(!std.is_floating_point() || all_values(std).min().item<double>() >= 0,
               ValueError(c.name(), "normal expects all elements of std >= 0.0"));
 }
 
@@ -142,6 +146,7 @@ const OpRecord& normal_numbers_op =
         .doc("Normal numbers times std and scale, plus mean and location.")
         .surface(Surface::internal)
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& first = c.tensor(c.has(0) ? 0 : 1);
           OutputSpec spec{Shape(first.sizes()), first.dtype(), first.device(), {}};
@@ -262,6 +267,7 @@ const OpRecord& poisson_numbers_op =
         .doc("poisson; NaN for negative rates.")
         .surface(Surface::internal)
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c);
           infer_self(c, out);
@@ -285,7 +291,7 @@ const OpRecord& poisson_op =
           const bool readable = !self.is_meta() && !self.is_cuda() && self.numel() > 0 &&
                                 !(modes().word & Modes::kCapture);
           ARETE_CHECK(
-              !readable || !self.detach().lt(Scalar(0)).any().item<bool>(),
+              !readable || !all_values(self).lt(Scalar(0)).any().item<bool>(),
               ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
           return {call(poisson_numbers_op, {self, c[1]})};
         });

@@ -11,10 +11,26 @@
 #include "arete/ops/random.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/softmax.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/philox.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results random_dropout(const Rewriting& r) {
+  if (r.randomness == Randomness::different) return elementwise(r);
+  // One mask, which is what it makes of ones.
+  Changed mask(r);
+  const Tensor x = r.whole(0);
+  mask.set(0, ones(x.sizes().subspan(1), x.options()));
+  return {x * mask.run()[0]};
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 using expr::Value;
@@ -59,6 +75,8 @@ const OpRecord& seeded_dropout_op =
     define("seeded_dropout(Tensor input, float p, int seed, int offset) -> Tensor")
         .doc("dropout by the random numbers of a given seed and offset.")
         .surface(Surface::internal)
+        .batched(vmaps::random_dropout)
+        .seeded([](const Call&) { return true; })
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),

@@ -10,6 +10,7 @@ const OpRecord& embed_window_op =
     define("embed_window(Tensor values, int[] size, int[] stride, int offset) -> Tensor")
         .doc("Zeros with values added where a strided view would show them.")
         .surface(Surface::internal)
+        .one_by_one("the window may lie over itself in the memory of one element only")
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape(c.ints(1)), c.tensor(0).dtype(), c.tensor(0).device(), {}});
         })

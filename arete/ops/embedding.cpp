@@ -13,12 +13,39 @@
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sparse.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results embedding_rows_rule(const Rewriting& r) {
+  if (!r.is_mapped(1)) return Changed(r).run();
+  const Tensor weight = r.whole(1),
+               index = r.whole(0).to(kInt64).reshape({r.batch, r.call.tensor(0).numel()});
+  const Tensor rows = weight.gather(1, spread_index(index, weight.sizes(), 1));
+  const int64_t padding = r.call.integer(2);
+  if (padding < 0 || !will_record(weight)) return {rows};
+  return {where(index.eq(Scalar(padding)).unsqueeze(-1), rows.detach(), rows)};
+}
+Results embedding_backward_rule(const Rewriting& r) {
+  const int64_t rows = r.call.integer(2), padding = r.call.integer(3);
+  const int64_t count = r.call.tensor(1).numel();
+  const Tensor index = r.whole(1).to(kInt64).reshape({r.batch, count}),
+               g = r.whole(0).reshape({r.batch, count, r.call.tensor(0).size(-1)});
+  const Tensor none = zeros({r.batch, rows, g.size(2)}, g.options());
+  const Tensor made = none.scatter_add(1, spread_index(index, none.sizes(), 1), g);
+  if (padding < 0) return {made};
+  const Tensor row = arange(rows, TensorOptions(kInt64, made.device())).unsqueeze(-1);
+  return {made.masked_fill(row.eq(Scalar(padding)), Scalar(0))};
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 // ---- rows ----
@@ -46,6 +73,7 @@ const OpRecord& embedding_rows_op =
             "With `sparse` the gradient is a sparse tensor of the rows that were taken.")
         .flops(no_flops)
         .surface(Surface::internal)
+        .batched(vmaps::embedding_rows_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &index = call.tensor(0), &w = call.tensor(1);
           ARETE_CHECK(w.dim() == 2,
@@ -85,6 +113,7 @@ const OpRecord& embedding_backward_op =
         .doc("Adds each gradient to the row it came from; the padding row stays 0.")
         .flops([](const Call& c) { return double(c.tensor(0).numel()); })
         .surface(Surface::internal)
+        .batched(vmaps::embedding_backward_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &index = call.tensor(1);
           check_index(call.name(), index);
@@ -153,6 +182,7 @@ const OpRecord& route_rows_op =
           return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)) * (c.has(3) ? 2 : 1);
         })
         .surface(Surface::internal)
+        .one_by_one("rows are places of one table")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& src = c.tensor(0);
           out.push_back({Shape{c.integer(4), src.size(1)}, src.dtype(), common_device(c), {}});
@@ -222,6 +252,7 @@ const OpRecord& row_dots_op =
           return 2 * double(c.tensor(2).numel()) * double(c.tensor(0).size(1));
         })
         .surface(Surface::internal)
+        .one_by_one("rows are places of one table")
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape{c.tensor(2).numel()}, c.tensor(0).dtype(), common_device(c), {}});
         })
@@ -346,7 +377,7 @@ const OpRecord& embedding_op =
 
 // Offsets are looked at where that waits for nothing.
 bool can_read(const Tensor& offsets) {
-  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture);
+  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture) && !is_batched(offsets);
 }
 // 1-d offsets, of int32 or int64, in memory.
 class Offsets {
@@ -403,6 +434,7 @@ const OpRecord& bag_sizes_op =
         .doc("How many of the entries are in each bag, of which the last ends with them.")
         .flops(no_flops)
         .surface(Surface::internal)
+        .one_by_one("the last bag ends where the entries of one element do")
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(
               c.tensor(0).dim() == 1 && is_integer(c.tensor(0).dtype()),
@@ -420,7 +452,7 @@ const OpRecord& bag_sizes_op =
         });
 
 void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
-  if (!can_read(offsets) || offsets.numel() == 0) return;
+  if (!can_read(offsets)) return;
   const Offsets begins(offsets);
   const int64_t first = begins[0], last = begins[offsets.numel() - 1];
   ARETE_CHECK(first == 0, ValueError(op,
@@ -460,7 +492,10 @@ void check_bags(const Call& c) {
                     .got(describe(c.tensor(2))));
     ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
                 ValueError(op, "include_last_offset: number of offset should be at least 1"));
-    check_offsets(op, c.tensor(2), index.numel());
+    if (const int64_t n = c.tensor(2).numel(); n > 0) {
+      const Tensor all = all_values(c.tensor(2)).reshape({-1, n});  // of a batch, of all elements
+      for (int64_t i = 0; i < all.size(0); ++i) check_offsets(op, all.select(0, i), index.numel());
+    }
   }
   const std::string_view mode = c[6].string();
   ARETE_CHECK(mode == "sum" || mode == "mean" || mode == "max",
@@ -527,6 +562,7 @@ const OpRecord& embedding_bag_rows_op =
           return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)) * (c.has(3) ? 2 : 1);
         })
         .surface(Surface::internal)
+        .one_by_one("bags begin at places of one list of entries")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& weight = c.tensor(0);
           out.push_back(
@@ -596,6 +632,7 @@ const OpRecord& embedding_bag_maxima_op =
         .flops(
             [](const Call& c) { return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)); })
         .surface(Surface::internal)
+        .one_by_one("bags begin at places of one list of entries")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& weight = c.tensor(0);
           ARETE_CHECK(is_floating(weight.dtype()),

@@ -9,9 +9,28 @@
 #include "arete/ops/matmul_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results feed_forward_rule(const Rewriting& r) {
+  for (size_t i = 1; i < 5; ++i)
+    if (r.is_mapped(i)) return one_by_one(r);
+  return Changed(r).run();
+}
+Results linear_weight_grad_rule(const Rewriting& r) {
+  const Tensor g = r.whole(0), x = r.whole(1);
+  const Tensor rows = g.reshape({r.batch, -1, g.size(-1)}),
+               inputs = x.reshape({r.batch, rows.size(1), x.size(-1)});
+  return {matmul(rows.mT(), inputs), rows.sum({1})};
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 using prim::Activation;
@@ -30,6 +49,7 @@ const OpRecord& linear_weight_grad_op =
     define("linear_weight_grad(Tensor grad, Tensor input) -> (Tensor weight, Tensor bias)")
         .doc("grad^T @ input and the sums of grad's columns: grad (rows, out), input (rows, in).")
         .surface(Surface::internal)
+        .batched(vmaps::linear_weight_grad_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &g = c.tensor(0), &x = c.tensor(1);
           ARETE_CHECK(g.dim() == 2 && x.dim() == 2 && g.size(0) == x.size(0),
@@ -81,6 +101,7 @@ const OpRecord& mm_activation_grad_op =
     define("mm_activation_grad(Tensor grad, Tensor mat2, Tensor pre, str activation) -> Tensor")
         .doc("(grad @ mat2) times the activation's derivative at pre. Has no gradient itself.")
         .surface(Surface::internal)
+        .batched([](const vmaps::Rewriting& r) { return vmaps::folded_beside(r, 0b10); })
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &g = c.tensor(0), &w = c.tensor(1), &pre = c.tensor(2);
           activation_of(c.name(), c[3].string());
@@ -204,6 +225,7 @@ const OpRecord& feed_forward_op =
         .doc("Two linear layers with an activation between them: relu, gelu or gelu_tanh.")
         .surface(Surface::internal)
         .for_files()
+        .batched(vmaps::feed_forward_rule)
         .infer(feed_forward_infer)
         .lower(feed_forward_lower)
         .grad(feed_forward_grad, 0b01111, 0b110)

@@ -11,17 +11,33 @@
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results fourier_rule(const Rewriting& r) {
+  if (r.is_mapped(1)) return one_by_one(r);
+  Changed call(r);
+  Shape dims;
+  for (int64_t d : r.call.ints(3)) dims.push_back(d + 1);
+  call.set(3, std::move(dims));
+  return call.run();
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 const OpRecord& view_as_real_copy_op =
     define("view_as_real_copy(Tensor self) -> Tensor")
         .doc("Complex numbers as pairs of real ones: (*) to (*, 2).")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_complex(x.dtype()),
@@ -42,6 +58,7 @@ const OpRecord& view_as_complex_copy_op =
     define("view_as_complex_copy(Tensor self) -> Tensor")
         .doc("Pairs of real numbers as complex ones: (*, 2) to (*).")
         .surface(Surface::function)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(
@@ -110,6 +127,7 @@ const OpRecord& fourier_op =
         "size, bool forward, float scale, bool weighted, bool window_after) -> Tensor")
         .doc("Fourier transforms over several dimensions, of real or complex numbers.")
         .surface(Surface::internal)
+        .batched(vmaps::fourier_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const FourierKind kind = kind_of(c.integer(2));

@@ -3,9 +3,72 @@
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
 #include "arete/ops/moments.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+
+Tensor weight_in(const Rewriting& r, const Operand& w, IntList shape, IntList weight_shape) {
+  Shape sizes{w.is_mapped ? r.batch : 1};
+  for (size_t d = weight_shape.size(); d < shape.size(); ++d) sizes.push_back(1);
+  for (int64_t s : weight_shape) sizes.push_back(s);
+  return w.physical.reshape(sizes);
+}
+Shape shifted(IntList dims) {
+  Shape all;
+  for (int64_t d : dims) all.push_back(d + 1);
+  return all;
+}
+
+namespace {
+
+// Whether a norm writes statistics of each element; those that all share are written once.
+bool has_own_statistics(const Rewriting& r, size_t running, bool once) {
+  if (r.is_mapped(running) && r.is_mapped(running + 1)) return true;
+  ARETE_CHECK(
+      once && !r.is_mapped(running) && !r.is_mapped(running + 1),
+      AutogradError(
+          "batch_norm",
+          "Batch norm got a batched tensor as input while the running_mean or running_var, "
+          "which will be updated in place, were not batched.")
+          .hint("map over the statistics, too, use a norm without them (GroupNorm), or eval()"));
+  return false;
+}
+Results fused_norm_residual_rule(const Rewriting& r) {
+  if (r.call.has(4)) has_own_statistics(r, 4, false);
+  return one_by_one(r);
+}
+Results fused_norm_rule(const Rewriting& r) {
+  constexpr size_t kRunning = 3, kShape = 5, kDims = 6, kWeightShape = 7, kRelu = 10;
+  const bool tracks = r.call.has(kRunning);
+  if (tracks && has_own_statistics(r, kRunning, !r.is_mapped(0))) return one_by_one(r);
+  const IntList shape = r.call.ints(kShape), weights = r.call.ints(kWeightShape);
+  const bool own_weights = r.is_mapped(1) || r.is_mapped(2);
+  Changed call(r);
+  if (!tracks) {
+    call.set(0, r.whole(0));
+    call.set(kShape, with_front(r.batch, shape));
+    call.set(kDims, shifted(r.call.ints(kDims)));
+  }
+  const bool relu = r.call.boolean(kRelu);
+  if (!own_weights && !relu) return call.run();
+  call.set(kRelu, false);
+  call.clear(1);
+  call.clear(2);
+  Results results = call.run();
+  Tensor y = results[0].reshape(with_front(tracks ? 1 : r.batch, shape));
+  if (r.call.has(1)) y = y * weight_in(r, r.at(1), shape, weights);
+  if (r.call.has(2)) y = y + weight_in(r, r.at(2), shape, weights);
+  if (relu) y = arete::relu(y);
+  results[0] = y.to(r.specs[0].dtype).reshape(with_front(r.batch, r.specs[0].sizes));
+  return results;
+}
+}  // namespace
+}  // namespace vmaps
 
 using L = std::initializer_list<int64_t>;
 
@@ -138,6 +201,7 @@ const OpRecord& fused_norm_op =
             "Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation. "
             "Moves running statistics.")
         .surface(Surface::internal)
+        .batched(vmaps::fused_norm_rule)
         .infer(forward_infer)
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, false); }, 0b111, 0b110)
@@ -151,6 +215,7 @@ const OpRecord& fused_norm_residual_op =
         "center, float eps, bool relu, float momentum) -> (Tensor, Tensor, Tensor)")
         .doc("fused_norm with a tensor added to the result, before the relu.")
         .surface(Surface::internal)
+        .batched(vmaps::fused_norm_residual_rule)
         .infer(forward_infer)
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, true); }, 0b111, 0b111)

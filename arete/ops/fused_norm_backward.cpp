@@ -1,9 +1,67 @@
 // The gradient of fused_norm, and the gradient of that.
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results fused_norm_backward_rule(const Rewriting& r) {
+  constexpr size_t kOutput = 6, kShape = 7, kDims = 8, kWeightShape = 9, kCenter = 10, kEps = 11,
+                   kRelu = 12;
+  if (r.call.boolean(kRelu) || r.call.has(kOutput)) return one_by_one(r);
+  const Shape shape = with_front(r.batch, r.call.ints(kShape));
+  const IntList weights = r.call.ints(kWeightShape);
+  const Tensor x = r.whole(1), mean = r.whole(4).detach(), rstd = r.whole(5).detach();
+  Tensor g = r.whole(0).reshape(shape);
+  Changed call(r);
+  Results results{Tensor(), Tensor(), Tensor(), Tensor()};
+  Shape sums{r.batch};  // of the weights' gradients
+  for (size_t d = weights.size() + 1; d < shape.size(); ++d) sums.push_back(1);
+  for (int64_t s : weights) sums.push_back(s);
+  const DType work = mean.dtype();
+  if (numel_of(r.specs[1].sizes) > 0) {
+    // Mean and deviation have no history: where there is one, they are computed again with it.
+    Tensor normal;
+    if (will_record(x)) {
+      normal = std::get<0>(fused_norm(x, {}, {},
+                                      {shape, shifted(r.call.ints(kDims)), Shape(weights),
+                                       r.call.boolean(kCenter), r.call.real(kEps)}));
+      normal = normal.reshape(shape).to(work);
+    } else {
+      normal = x.reshape(shape).to(work);
+      if (r.call.boolean(kCenter))
+        normal = normal - mean.reshape(with_front(r.batch, r.call.tensor(4).sizes()));
+      normal = normal * rstd.reshape(with_front(r.batch, r.call.tensor(5).sizes()));
+    }
+    results[1] = sum_to_size(g.to(work) * normal, sums).to(r.specs[1].dtype);
+  }
+  if (numel_of(r.specs[2].sizes) > 0)
+    results[2] = sum_to_size(g.to(work), sums).to(r.specs[2].dtype);
+  if (r.call.has(2))
+    g = (g.to(work) * weight_in(r, r.at(2), r.call.ints(kShape), weights)).to(g.dtype());
+  call.set(0, g.reshape(x.sizes()));
+  call.set(1, x);
+  call.clear(2);
+  call.clear(3);
+  call.set(4, mean);
+  call.set(5, rstd);
+  call.set(kShape, shape);
+  call.set(kDims, shifted(r.call.ints(kDims)));
+  const Results of_input = call.run();
+  results[0] = of_input[0];
+  for (size_t i = 1; i < results.size(); ++i)
+    if (!results[i].defined())
+      results[i] = zeros(with_front(r.batch, r.specs[i].sizes),
+                         TensorOptions(r.specs[i].dtype, r.specs[i].device));
+  return results;
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 using namespace norms;
@@ -196,6 +254,7 @@ const OpRecord& fused_norm_backward_op =
         "float eps, bool relu) -> (Tensor, Tensor, Tensor, Tensor)")
         .doc("Gradients of fused_norm with respect to input, weight, bias and residual.")
         .surface(Surface::internal)
+        .batched(vmaps::fused_norm_backward_rule)
         .infer(backward_infer)
         .lower(backward_lower)
         .grad(backward_grad, 0b1001111);

@@ -8,6 +8,7 @@
 #include "arete/core/dtype.h"
 #include "arete/ops/call.h"
 #include "arete/ops/fused_norm.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/args.h"
 
 namespace arete::ops {
@@ -36,6 +37,15 @@ enum class WeightSums : uint8_t { none, rows, columns };
 /// Parameter: 1 / (elements of a row). The values that relu was applied to are y, or are computed
 /// again.
 const prim::FusedSpec& norm_backward_spec(const NormKernel& kernel, DType g, WeightSums sums);
+
+namespace vmaps {
+
+/// For rules of batches: what a weight of a norm is in its space, and the space's dimensions behind
+/// the batch.
+Tensor weight_in(const Rewriting& r, const Operand& w, IntList shape, IntList weight_shape);
+Shape shifted(IntList dims);
+
+}  // namespace vmaps
 
 namespace norms {
 

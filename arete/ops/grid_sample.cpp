@@ -16,6 +16,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/prim/positions.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -229,6 +230,7 @@ const OpRecord& sample_grid_op =
         .indexed({0})
         .doc("Values of images, or derivatives of them, at the positions of a grid.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &x = c.tensor(0), &grid = c.tensor(1);
           Shape sizes{x.size(0), x.size(1)};
@@ -263,6 +265,7 @@ const OpRecord& spread_grid_op =
                  std::pow(GridMode(c.integer(4)) == GridMode::bicubic ? 4 : 2, c.ints(2).size());
         })
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& values = c.tensor(0);
           Shape sizes{values.size(0), values.size(1)};
@@ -335,6 +338,7 @@ const OpRecord& grid_slopes_op =
                  std::pow(GridMode(c.integer(4)) == GridMode::bicubic ? 4 : 2, c.ints(3).size());
         })
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape(c.tensor(2).sizes()), c.tensor(2).dtype(), common_device(c), {}});
         })

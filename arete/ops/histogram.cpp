@@ -75,6 +75,7 @@ const OpRecord& interval_counts_op =
             "where edges are given, they say where a value lies. The first and the last are low "
             "and high in their dtype, which must be that of the places, too (is_place_near).")
         .surface(Surface::internal)
+        .one_by_one("all values count in one table")
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape{c.integer(2) + 1}, kInt64, common_device(c), {}});
         })
@@ -107,6 +108,7 @@ const OpRecord& interval_counts_op =
 const OpRecord& histc_op =
     define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
         .doc("How many values lie in each of so many equal intervals.")
+        .one_by_one("it looks at the range of the values")
         .compose([](const Call& c) -> Results {
           const Tensor x = c.tensor(0).detach().reshape({-1});
           const int64_t bins = c.integer(1);
@@ -219,6 +221,7 @@ const OpRecord& histogram_count_op =
         "histogram.bin_ct(Tensor self, int bins=100, *, float? min=None, float? max=None, Tensor? "
         "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)")
         .doc("Counts or densities in so many equal intervals of [min, max] or the data's range.")
+        .one_by_one("it looks at the range of the values")
         .compose([](const Call& c) -> Results {
           const Tensor x = c.tensor(0).detach();
           ARETE_CHECK(c.integer(1) > 0, ValueError(c.name(), "bins must be > 0").argument("bins"));

@@ -7,6 +7,7 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
@@ -415,6 +416,7 @@ const OpRecord& unfold_op =
         .indexed({0})
         .surface(Surface::internal)
         .for_files()
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 3 || x.dim() == 4,
@@ -454,6 +456,7 @@ const OpRecord& fold_op =
             "(N, C, H, W).")
         .indexed({0})
         .surface(Surface::functional)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 2 || x.dim() == 3,

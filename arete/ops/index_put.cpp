@@ -8,6 +8,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -24,6 +25,7 @@ const OpRecord& flat_index_op =
             "position; dims are the numbers of the dimensions for error texts.")
         .surface(Surface::internal)
         .for_files()
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const std::span<const Tensor> indices = c.tensors(0);
           const size_t n = indices.size();

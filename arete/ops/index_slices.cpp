@@ -10,12 +10,43 @@
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+// index_select, index_add, index_copy and index_fill: (self, dim, index [, source or value]).
+Results index_rule(const Rewriting& r) {
+  if (rank_of(r.at(0)) == 0) return one_by_one(r);
+  const int64_t d = normalize_dim(r.call.integer(1), int(rank_of(r.at(0))), r.call.name()) + 1;
+  const bool has_source = r.call.size() > 3 && is_tensor_at(r, 3);
+  if (has_source && rank_of(r.at(3)) != rank_of(r.at(0))) return one_by_one(r);
+  if (!r.is_mapped(2)) {
+    Changed call(r);
+    call.set(0, r.whole(0));
+    call.set(1, d);
+    if (has_source) call.set(3, r.whole(3));
+    return call.run();
+  }
+  const Tensor self = r.whole(0),
+               index =
+                   spread_index(r.whole(2).to(kInt64).reshape({r.batch, r.call.tensor(2).numel()}),
+                                self.sizes(), d);
+  const std::string& name = r.call.op.name;
+  if (name == "index_select" || name == "ordered_select") return {self.gather(d, index)};
+  if (name == "index_fill") return {self.scatter(d, index, r.call.scalar(3))};
+  if (name == "index_copy") return {self.scatter(d, index, r.whole(3))};
+  return {self.scatter_add(d, index, scaled(r.whole(3), r.call.scalar(4)))};
+}
+}  // namespace
+}  // namespace vmaps
 
 using prim::ScatterMode;
 
@@ -107,6 +138,7 @@ const OpRecord& index_select_op =
         .indexed({0})
         .doc("Slices of self along a dimension.")
         .flops(no_flops)
+        .batched(vmaps::index_rule)
         .infer(select_infer<false>)
         .lower(select_lower)
         .grad(select_grad, 0b10);
@@ -118,6 +150,7 @@ const OpRecord& ordered_select_op =
         .surface(Surface::internal)
         .for_files()
         .flops(no_flops)
+        .batched(vmaps::index_rule)
         .infer(select_infer<true>)
         .lower(select_lower)
         .grad(
@@ -232,6 +265,7 @@ const OpRecord& index_add_op =
         .doc("self with alpha times slices added at given positions of a dimension.")
         .flops(
             [](const Call& c) { return double(written(c)) * (alpha_of(c) == Scalar(1) ? 1 : 2); })
+        .batched(vmaps::index_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
           check_holds(out[0].dtype, alpha_of(c), c.name());
@@ -263,6 +297,7 @@ const OpRecord& index_copy_op =
         .indexed({0, true, written})
         .doc("self with slices replaced at given positions of a dimension.")
         .flops(no_flops)
+        .batched(vmaps::index_rule)
         .infer(slices_infer)
         .lower(slices_lower<ScatterMode::set>)
         .grad(
@@ -280,6 +315,7 @@ const OpRecord& index_fill_op =
         .indexed({0, true, written})
         .doc("self with slices at given positions of a dimension set to a number.")
         .flops(no_flops)
+        .batched(vmaps::index_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
           out[0].strides = strides_like(c.tensor(0));

@@ -17,6 +17,7 @@
 #include "arete/ops/pool_internal.h"
 #include "arete/ops/resample_filter.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -435,6 +436,9 @@ bool copy_every_kth(prim::Primitives& p, const Tensor& x, const Tensor& out, con
 
 Tensor resample(const Tensor& x, const Resampling& r);
 
+// Its table depends on the sizes of all dimensions.
+Results batched_resample(const vmaps::Rewriting& r);
+
 const OpRecord& resample_op =
     define(
         "resample(Tensor self, Tensor table, int[] sizes, int[] taps, float[] scales, int mode, "
@@ -442,6 +446,7 @@ const OpRecord& resample_op =
         .indexed({0})
         .doc("Weighted sums of elements along the spatial dimensions.")
         .surface(Surface::internal)
+        .batched(batched_resample)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           Shape sizes{x.size(0), x.size(1)};
@@ -542,6 +547,7 @@ const OpRecord& repeat_elements_op =
     define("repeat_elements(Tensor self, int[] factors) -> Tensor")
         .doc("Every element factors[d] times along spatial dimension d.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           Shape sizes(x.sizes());
@@ -657,6 +663,15 @@ Table table_for(const Tensor& x, const Resampling& r) {
   if (recent.size() == kMost) recent.pop_back();
   recent.emplace(recent.begin(), std::move(key), made);
   return made;
+}
+
+Results batched_resample(const vmaps::Rewriting& r) {
+  if (r.batch == 0) return vmaps::one_by_one(r);
+  const Tensor x = vmaps::fold(r.whole(0));
+  vmaps::Changed changed(r);
+  changed.set(0, x);
+  changed.set(1, table_for(x, resampling_of(r.call)).numbers);
+  return {vmaps::unfold(changed.run()[0], r.batch)};
 }
 
 Tensor resample(const Tensor& x, const Resampling& r) {

@@ -7,6 +7,7 @@
 #include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -28,6 +29,7 @@ const OpRecord& linalg_cholesky_ex_op =
         "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor "
         "L, Tensor info)")
         .doc("Cholesky factors and the order of the first minor that is not positive, or 0.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
@@ -105,6 +107,7 @@ const OpRecord& cholesky_solve_op =
     define("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
         .converts_out()
         .doc("X with A X = B from the Cholesky factor of A.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &b = c.tensor(0), &f = c.tensor(1);
           common_device(c);
@@ -160,6 +163,7 @@ const OpRecord& cholesky_inverse_op =
     define("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
         .converts_out()
         .doc("The inverse of A from its Cholesky factor.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& f = c.tensor(0);
           check_factorizable(c.name(), f);

@@ -15,6 +15,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -130,6 +131,7 @@ const OpRecord& matrix_exp_change_op =
     define("matrix_exp_change(Tensor self, Tensor change) -> Tensor")
         .surface(Surface::internal)
         .doc("How linalg_matrix_exp changes where square matrices do.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           common_device(c);
@@ -147,6 +149,7 @@ const OpRecord& matrix_exp_change_op =
 const OpRecord& linalg_matrix_exp_op =
     define("linalg_matrix_exp(Tensor self) -> Tensor")
         .doc("The exponential of square matrices.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
@@ -174,13 +177,13 @@ const OpRecord& linalg_matrix_exp_op =
             1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 20; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& matrix_exp_op =
     define("matrix_exp(Tensor self) -> Tensor")
         .doc("The exponential of square matrices: linalg_matrix_exp.")
         .compose([](const Call& c) -> Results { return {linalg::matrix_exp(c.tensor(0))}; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- powers
 
@@ -209,11 +212,11 @@ const OpRecord& linalg_matrix_power_op =
     define("linalg_matrix_power(Tensor self, int n) -> Tensor")
         .doc("A multiplied with itself; negative n: of the inverse.")
         .compose(power)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 const OpRecord& matrix_power_op = define("matrix_power(Tensor self, int n) -> Tensor")
                                       .doc("A power of square matrices: linalg_matrix_power.")
                                       .compose(power)
-                                      .dtypes(kFactorizableTypes);
+                                      .dtypes(kMatrixTypes);
 
 // ---- products of many matrices
 
@@ -292,7 +295,7 @@ const OpRecord& linalg_multi_dot_op =
           if (row) y = y.squeeze(0);
           return {y};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& chain_matmul_op =
     define("chain_matmul(Tensor[] matrices) -> Tensor")
@@ -309,7 +312,7 @@ const OpRecord& chain_matmul_op =
                             .got(describe(t)));
           return {Chain(Tensors(given.begin(), given.end())).multiply()};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 }  // namespace ops

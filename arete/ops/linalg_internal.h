@@ -11,6 +11,9 @@ namespace arete::ops {
 
 /// Dtypes that are factorized, and those that are only multiplied and added.
 inline const std::vector<DType> kFactorizableTypes{kFloat32, kFloat64};
+/// The same, of records whose references know complex matrices (samples/linalg_samples.h); of the
+/// others tests/op/linalg_test.cpp and the tests of Python compare these.
+inline const std::vector<DType> kMatrixTypes{kFloat32, kFloat64, kComplex64, kComplex128};
 inline const std::vector<DType> kMultipliedTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
 
 // ---- shapes and checks. `name` is torch's name of the function, "linalg.inv".

@@ -11,7 +11,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -37,6 +37,7 @@ Factored factored(const Tensor& a, prim::Primitives& p) {
 const OpRecord& linalg_inv_ex_op =
     define("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
         .doc("The inverse, infinite for singular matrices, and an error number for each matrix.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
@@ -70,7 +71,7 @@ const OpRecord& linalg_inv_ex_op =
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 Results checked_inverse(const Call& c) {
   check_square("linalg.inv", c.tensor(0));
@@ -83,12 +84,12 @@ const OpRecord& linalg_inv_op = define("linalg_inv(Tensor A) -> Tensor")
                                     .doc("The inverse.")
                                     .compose(checked_inverse)
                                     .autocast(Autocast::f32)
-                                    .dtypes(kFactorizableTypes);
+                                    .dtypes(kMatrixTypes);
 const OpRecord& inverse_op = define("inverse(Tensor self) -> Tensor")
                                  .doc("The inverse: linalg_inv.")
                                  .compose(checked_inverse)
                                  .autocast(Autocast::f32)
-                                 .dtypes(kFactorizableTypes);
+                                 .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_tensorinv_op =
     define("linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
@@ -174,6 +175,7 @@ void number_infer(const Call& c, OutputSpecs& out, const std::string& name) {
 const OpRecord& linalg_det_op =
     define("linalg_det(Tensor A) -> Tensor")
         .doc("The determinant.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) { number_infer(c, out, "linalg.det"); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
@@ -199,6 +201,7 @@ const OpRecord& det_op =
 const OpRecord& linalg_slogdet_op =
     define("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
         .doc("Sign of the determinant and the logarithm of its magnitude.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           number_infer(c, out, "linalg.slogdet");
           out.push_back(out[0]);

@@ -11,6 +11,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -258,6 +259,7 @@ const OpRecord& linalg_ldl_factor_ex_op =
         "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> "
         "(Tensor LD, Tensor pivots, Tensor info)")
         .doc("L and D of symmetric matrices in one, exchanges, and where D has a zero.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_real("torch." + public_name(c), a);
@@ -291,6 +293,7 @@ const OpRecord& linalg_ldl_solve_op =
     define(
         "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
         .doc("X with A X = B from the results of ldl_factor.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &ld = c.tensor(0), &pivots = c.tensor(1), &b = c.tensor(2);
           const std::string name = "torch." + public_name(c);

@@ -11,7 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -81,6 +81,7 @@ const OpRecord& linalg_pinv_op =
         "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
         "Tensor")
         .doc("The pseudo-inverse, by singular values (hermitian: by eigenvalues).")
+        .batched(vmaps::leading)
         .infer(pinv_infer)
         .lower(pinv_lower)
         .grad(
@@ -90,7 +91,7 @@ const OpRecord& linalg_pinv_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops(pinv_flops)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_pinv_tensor_op =
     define(
@@ -98,6 +99,7 @@ const OpRecord& linalg_pinv_tensor_op =
         "hermitian=False) -> Tensor")
         .doc("linalg_pinv with tolerances for each matrix.")
         .surface(Surface::internal)
+        .one_by_one("tolerances broadcast over the matrices of one element")
         .infer(pinv_infer)
         .lower(pinv_lower)
         .grad(
@@ -110,7 +112,7 @@ const OpRecord& linalg_pinv_tensor_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops(pinv_flops)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& pinverse_op = define("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
                                   .doc("The pseudo-inverse: linalg_pinv with a relative tolerance.")
@@ -162,6 +164,7 @@ const OpRecord& least_squares_op =
         "_linalg_lstsq(Tensor A, Tensor B, float? rcond=None, str driver=\"gelsy\") -> (Tensor "
         "solution, Tensor residuals, Tensor rank, Tensor singular_values)")
         .doc("Least squares solutions, with all results that some driver has.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           const std::string name = "linalg.lstsq";

@@ -12,7 +12,7 @@
 #include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -110,6 +110,7 @@ const OpRecord& linalg_lu_factor_ex_op =
         "Tensor pivots, Tensor info)")
         .doc(
             "Both LU factors in one matrix, row exchanges, and where U has a zero on its diagonal.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
@@ -224,6 +225,7 @@ const OpRecord& lu_permutation_op =
     define("lu_permutation(Tensor LU_pivots, int n) -> Tensor")
         .surface(Surface::internal)
         .doc("The order of n rows after the exchanges of an LU factorization.")
+        .batched(vmaps::leading_of_rows)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& pivots = c.tensor(0);
           ARETE_CHECK(pivots.dtype() == kInt32,
@@ -319,6 +321,7 @@ const OpRecord& lu_solution_op =
         "Tensor")
         .surface(Surface::internal)
         .doc("linalg_lu_solve of factors without history.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &lu = c.tensor(0), &b = c.tensor(2);
           common_device(c);

@@ -5,7 +5,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -27,6 +27,7 @@ Mode mode_of(std::string_view text) {
 const OpRecord& geqrf_op =
     define("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
         .doc("The QR factorization as LAPACK has it: R and reflectors in one matrix. No gradient.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(c.name(), a);
@@ -90,6 +91,7 @@ const OpRecord& reflector_columns_op =
     define("reflector_columns(Tensor input, Tensor tau) -> Tensor")
         .doc("linalg_householder_product of reflectors without history.")
         .surface(Surface::internal)
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           common_device(c);
@@ -218,6 +220,7 @@ TensorList qr_gradient(const GradCall& g) {
 const OpRecord& linalg_qr_op =
     define("linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)")
         .doc("A = Q R; mode reduced, complete or r (R only).")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);

@@ -8,6 +8,7 @@
 #include "arete/ops/over.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -43,6 +44,7 @@ const OpRecord& linalg_solve_triangular_op =
         "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool "
         "unitriangular=False) -> Tensor")
         .doc("X with A X = B or X A = B for triangular A.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           common_device(c);
@@ -104,6 +106,7 @@ const OpRecord& solve_matrices_op =
         "_linalg_solve_ex(Tensor A, Tensor B, bool left=True) -> (Tensor result, Tensor LU, Tensor "
         "pivots, Tensor info)")
         .doc("X with A X = B or X A = B, the factors of A, and an error number for each matrix.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           const bool left = c.boolean(2);
@@ -174,7 +177,7 @@ const OpRecord& linalg_solve_ex_op =
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_solve_op =
     define("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
@@ -185,7 +188,7 @@ const OpRecord& linalg_solve_op =
           return {r[0]};
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_tensorsolve_op =
     define("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor")

@@ -9,7 +9,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -66,6 +66,7 @@ const OpRecord& svd_parts_op =
         "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True) -> (Tensor U, "
         "Tensor S, Tensor Vh)")
         .doc("A = U diag(S) Vh; U and Vh are empty without compute_uv.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable("linalg.svd", a);
@@ -173,6 +174,7 @@ const OpRecord& eigh_parts_op =
         "Tensor "
         "eigenvectors)")
         .doc("Eigenvalues of symmetric matrices, smallest first, and eigenvectors if wanted.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable("linalg.eigh", a);
@@ -297,6 +299,7 @@ void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) 
 const OpRecord& linalg_eig_op =
     define("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
         .doc("Complex eigenvalues and eigenvectors of any square matrices.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, true); })
         .lower(eig_lower)
         .grad(
@@ -312,6 +315,7 @@ const OpRecord& eigenvalues_op =
     define("_linalg_eigvals(Tensor self) -> Tensor")
         .surface(Surface::internal)
         .doc("linalg_eigvals without a gradient.")
+        .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, false); })
         .lower(eig_lower)
         .autocast(Autocast::f32)

@@ -11,6 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -128,6 +129,7 @@ const OpRecord& powers_op =
         .surface(Surface::internal)
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Powers 0 to n - 1 of all elements along a new last dimension.")
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const DType t = is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();

@@ -6,10 +6,31 @@
 #include "arete/ops/complex.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/matmul_internal.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Operand transposed(const Operand& o) {
+  return rank_of(o) < 2 ? o : Operand{o.physical.mT(), o.is_mapped};
+}
+Results linear_rule(const Rewriting& r) {
+  const bool has_bias = r.call.has(2);
+  if (!r.is_mapped(1) && !(has_bias && r.is_mapped(2))) {
+    Changed call(r);
+    return call.run();
+  }
+  Tensor made = product(r.at(0), transposed(r.at(1)));
+  const int64_t rank = int64_t(r.specs[0].sizes.size());
+  if (has_bias) made = made + raised(r.at(2), rank);
+  return {made};
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 void linear_infer(const Call& call, OutputSpecs& out) {
@@ -122,6 +143,7 @@ const OpRecord& linear_op =
     define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
         .doc("input @ weight^T + bias.")
         .surface(Surface::functional)
+        .batched(vmaps::linear_rule)
         .infer(linear_infer)
         .lower(linear_lower)
         .grad(linear_grad, 0b011)

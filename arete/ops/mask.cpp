@@ -14,6 +14,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/work.h"
 
 namespace arete {
@@ -152,6 +153,7 @@ const OpRecord& nonzero_static_op =
         .doc(
             "nonzero with exactly `size` rows: further positions are dropped, missing ones are "
             "fill_value.")
+        .one_by_one("it looks where the elements are")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t size = c.integer(1);
@@ -225,6 +227,7 @@ const OpRecord& masked_replace_op =
             "range are.")
         .flops(no_flops)
         .surface(Surface::internal)
+        .one_by_one("the elements of the source are counted through the whole mask")
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(c.tensor(2).dim() == 1 && c.tensor(2).numel() > 0,
                       ValueError(c.name(), "expected elements in one dimension")
@@ -265,9 +268,13 @@ const OpRecord& masked_replace_op =
               const Tensor mask = g.input(1);
               if (g.needs(0)) out[0] = masked_fill(g.grad(), mask, Scalar(0));
               if (g.needs(2)) {
-                const Tensor used = masked_select(g.grad(), mask);
-                const int64_t unused = g.input_sizes(2)[0] - used.numel();
-                out[2] = cat({used, zeros({unused}, used.options())}, 0);
+                // Nobody waits for the number of elements that were used.
+                const int64_t n = g.input_sizes(2)[0];
+                const Tensor place = mask.reshape({-1}).cumsum(0).sub(Scalar(1));
+                const Tensor used = masked_fill(g.grad(), mask.logical_not(), Scalar(0));
+                out[2] =
+                    zeros_to_copy({n}, used.options())
+                        .scatter_add(0, place.clamp(Scalar(0), Scalar(n - 1)), used.reshape({-1}));
               }
               return out;
             },
@@ -282,7 +289,8 @@ const OpRecord& masked_scatter_op =
           check_same_dtype(c, c.tensor(0), source);
           const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
           const Tensor x = c.tensor(0).expand(sizes);
-          if (!x.device().is_cpu() && source.numel() > 0 && (x.is_meta() || !is_complex(x.dtype())))
+          const bool counts = x.device().is_cpu() && !is_batched(c.tensor(1));
+          if (!counts && source.numel() > 0 && (x.is_meta() || !is_complex(x.dtype())))
             return {call(masked_replace_op, {x, c.tensor(1).expand(sizes), source.reshape({-1})})};
           const Tensor flat = flat_nonzero(c.tensor(1).expand(sizes));
           ARETE_CHECK(source.numel() >= flat.numel(),

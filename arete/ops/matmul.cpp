@@ -8,9 +8,27 @@
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul_internal.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results product_rule(const Rewriting& r) { return {product(r.at(0), r.at(1))}; }
+Results matmul_scaled_rule(const Rewriting& r) {
+  return {scaled(product(r.at(0), r.at(1)), Scalar(r.call.real(2)))};
+}
+Results addmm_rule(const Rewriting& r) {
+  const Tensor made = scaled(product(r.at(1), r.at(2)), r.call.scalar(4));
+  const int64_t rank = int64_t(r.specs[0].sizes.size());
+  if (r.call.scalar(3) == Scalar(0)) return {made};
+  return {scaled(raised(r.at(0), rank), r.call.scalar(3)) + made};
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 void check_factor_dtypes(const Call& call, const Tensor& a, const Tensor& b) {
@@ -166,6 +184,7 @@ TensorList product_grad(const GradCall& g) { return matmul_grads(g, 1); }
 
 const OpRecord& matmul_op = define("matmul(Tensor self, Tensor other) -> Tensor")
                                 .doc("Matrix product with broadcast batch dimensions and vectors.")
+                                .batched(vmaps::product_rule)
                                 .infer(product_infer)
                                 .lower(product_lower)
                                 .grad(product_grad, 0b11)
@@ -176,6 +195,7 @@ const OpRecord& matmul_scaled_op =
     define("matmul_scaled(Tensor self, Tensor other, float alpha) -> Tensor")
         .doc("alpha * matmul(self, other).")
         .surface(Surface::internal)
+        .batched(vmaps::matmul_scaled_rule)
         .infer(product_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run_gemm(call.tensor(0), call.tensor(1), out[0], p, call.real(2));
@@ -187,6 +207,7 @@ const OpRecord& matmul_scaled_op =
 const OpRecord& mm_op =
     define("mm(Tensor self, Tensor mat2) -> Tensor")
         .doc("Product of two matrices.")
+        .batched(vmaps::product_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           check_rank(call, a, 2, "self must be a matrix");
@@ -203,6 +224,7 @@ const OpRecord& mm_op =
 const OpRecord& bmm_op =
     define("bmm(Tensor self, Tensor mat2) -> Tensor")
         .doc("Products of two batches of matrices.")
+        .batched(vmaps::product_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           check_rank(call, a, 3, "batch1 must be a 3D tensor");
@@ -226,6 +248,7 @@ const OpRecord& mv_op =
     define("mv(Tensor self, Tensor vec) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::lower))
         .doc("Matrix times vector.")
+        .batched(vmaps::product_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           ARETE_CHECK(a.dim() == 2 && b.dim() == 1,
@@ -246,6 +269,7 @@ const OpRecord& dot_op =
     define("dot(Tensor self, Tensor tensor) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("Dot product of two vectors.")
+        .batched(vmaps::product_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           ARETE_CHECK(
@@ -361,6 +385,7 @@ const OpRecord& addmm_op =
     define(
         "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
         .doc("beta * self + alpha * mat1 @ mat2.")
+        .batched(vmaps::addmm_rule)
         .infer([](const Call& call, OutputSpecs& out) { add_product_infer(call, out, 2); })
         .lower(add_product_lower)
         .grad(add_product_grad, 0b110)
@@ -373,6 +398,7 @@ const OpRecord& baddbmm_op =
         "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
         "Tensor")
         .doc("beta * self + alpha * batch1 @ batch2.")
+        .batched(vmaps::addmm_rule)
         .infer([](const Call& call, OutputSpecs& out) { add_product_infer(call, out, 3); })
         .lower(add_product_lower)
         .grad(add_product_grad, 0b110)

@@ -8,9 +8,21 @@
 #include "arete/ops/random.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results multinomial_rule(const Rewriting& r) {
+  if (r.randomness == Randomness::same) return one_by_one(r);
+  return rank_of(r.at(0)) == 1 ? leading_of_rows(r) : folded(r);
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 // A race: category i finishes after an exponential time with rate weight[i]; the first k are a
@@ -98,6 +110,7 @@ const OpRecord& multinomial_op =
         "generator=None) -> Tensor")
         .doc("Indices drawn with probabilities proportional to weights.")
         .random()
+        .batched(vmaps::multinomial_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& w = c.tensor(0);
           const int64_t k = c.integer(1);

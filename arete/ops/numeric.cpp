@@ -9,6 +9,7 @@
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise_family.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -134,6 +135,7 @@ const expr::Program& frexp_program(DType t) {
 const OpRecord& frexp_op =
     define("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)")
         .doc("Mantissas in [1/2, 1) and powers of two that make up the numbers.")
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),

@@ -85,6 +85,45 @@ void OpNode::save_outputs(std::span<const Tensor> results) {
   }
 }
 
+std::string result_name(const OpRecord* record, size_t i, size_t count) {
+  if (record) {
+    const std::vector<std::string>& returns = schema_of(*record).returns;
+    // "Tensor values"
+    if (i < returns.size())
+      if (const size_t space = returns[i].rfind(' '); space != std::string::npos)
+        return returns[i].substr(space + 1);
+  }
+  return count == 1 ? "result" : "result" + std::to_string(i);
+}
+
+std::vector<SavedValue> OpNode::saved() {
+  std::vector<SavedValue> all;
+  const std::vector<SchemaArg>& schema = schema_of(op_).args;
+  // No record has more than one list of tensors.
+  const auto is_list = [](const SchemaArg& a) { return a.type == "Tensor[]"; };
+  const size_t others = size_t(std::ranges::count_if(
+      schema, [&](const SchemaArg& a) { return a.is_tensor() && !is_list(a); }));
+  size_t i = 0;
+  const auto add = [&](const std::string& name, bool in_list) {
+    const size_t at = i++;
+    if (!(op_.save_inputs >> std::min<size_t>(at, 63) & 1)) return;
+    all.push_back({name,
+                   inputs_[at].defined ? saved_inputs_[at].unpack(this, 0, op_.name) : Tensor(),
+                   in_list});
+  };
+  for (const SchemaArg& a : schema) {
+    if (is_list(a))
+      for (size_t n = inputs_.size() - others; n > 0; --n) add(a.name, true);
+    else if (a.is_tensor())
+      add(a.name, false);
+  }
+  for (size_t k = 0; k < saved_outputs_.size(); ++k)
+    if (op_.save_outputs >> k & 1)
+      all.push_back({result_name(&op_, k, saved_outputs_.size()),
+                     saved_outputs_[k].unpack(this, uint32_t(k), op_.name)});
+  return all;
+}
+
 class OpGradCall final : public GradCall {
  public:
   OpGradCall(OpNode& node, const TensorList& grads, uint64_t needed)

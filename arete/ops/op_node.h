@@ -3,6 +3,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/record.h"
+#include "arete/ops/saved.h"
 
 namespace arete::ops {
 
@@ -31,7 +32,7 @@ struct InputMeta {
 };
 
 /// Saves what the record's formula needs and calls it.
-class OpNode final : public Node {
+class OpNode final : public CallNode {
  public:
   /// Made before the call runs: inputs are saved as they are now.
   explicit OpNode(const Call& call);
@@ -39,6 +40,7 @@ class OpNode final : public Node {
   void save_outputs(std::span<const Tensor> outputs);
   std::string name() const override { return op_.name; }
   const OpRecord& op() const { return op_; }
+  std::vector<SavedValue> saved() override;
   TensorList backward(const TensorList& grads, uint64_t needed) override;
   void release_saved() override;
 

@@ -8,6 +8,7 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/pad_modes.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
@@ -80,6 +81,7 @@ void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool 
 const OpRecord& tril_op =
     define("tril(Tensor self, int diagonal=0) -> Tensor")
         .doc("The lower triangle of the last two dimensions, else zero.")
+        .batched(vmaps::leading)
         .infer(infer_triangle)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           lower_triangle(c, out[0], p, true);
@@ -90,6 +92,7 @@ const OpRecord& tril_op =
 const OpRecord& triu_op =
     define("triu(Tensor self, int diagonal=0) -> Tensor")
         .doc("The upper triangle of the last two dimensions, else zero.")
+        .batched(vmaps::leading)
         .infer(infer_triangle)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           lower_triangle(c, out[0], p, false);
@@ -150,6 +153,7 @@ const OpRecord& constant_pad_nd_op =
     define("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
         .doc("Padded with a number (cropped where negative), last dimension first.")
         .surface(Surface::function)
+        .batched(vmaps::leading_of_rows)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           check_pad(c, x.dim(), c.ints(1));

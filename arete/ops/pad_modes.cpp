@@ -7,6 +7,7 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
@@ -335,6 +336,7 @@ const OpRecord& pad_by_op =
         .doc("Padded with reflections, repetitions or cyclically.")
         .indexed({0})
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           Shape sizes;
@@ -362,6 +364,7 @@ const OpRecord& pad_by_backward_op =
         .doc("Sums of what each element of the input became.")
         .indexed({0})
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& g = c.tensor(0);
           Shape sizes(c.ints(1));

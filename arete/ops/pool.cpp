@@ -5,6 +5,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/pool_internal.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -175,6 +176,7 @@ const OpRecord& max_pool_op =
         "bool ceil_mode, int[] output_size=[], Tensor? samples=None) -> (Tensor, Tensor)")
         .doc("Maximum of each window and its position in the plane.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true), true,
@@ -195,6 +197,7 @@ const OpRecord& max_pool_values_op =
         "dilation, bool ceil_mode, int[] output_size=[], Tensor? samples=None) -> Tensor")
         .doc("Maximum of each window.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, true), true,
@@ -215,6 +218,7 @@ const OpRecord& max_pool_backward_op =
         "stride, int[] padding, int[] dilation, bool ceil_mode, int[] output_size=[]) -> Tensor")
         .doc("Adds each gradient at the position of its window's maximum.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
           ARETE_CHECK(Shape(g.sizes()) == Shape(call.tensor(1).sizes()) &&
@@ -242,6 +246,7 @@ const OpRecord& avg_pool_op =
         "bool count_include_pad, int divisor, int[] output_size=[]) -> Tensor")
         .doc("Mean of each window; divisor 0 means its size.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),
@@ -267,6 +272,7 @@ const OpRecord& avg_pool_backward_op =
         "Tensor")
         .doc("Spreads each gradient over its window.")
         .surface(Surface::internal)
+        .batched(vmaps::folded)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
           auto strides = order_like(g, call.ints(1));

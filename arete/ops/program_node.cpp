@@ -13,11 +13,15 @@ using expr::Derivative;
 using expr::DerivativeInput;
 using expr::Value;
 
-size_t Application::position(size_t i) const {
+namespace {
+size_t position_in(const Variant* variant, size_t i) {
   if (variant)
     for (int number : variant->number_inputs) i += size_t(number) <= i;
   return i;
 }
+}  // namespace
+
+size_t Application::position(size_t i) const { return position_in(variant, i); }
 
 bool Application::is_differentiable_at(size_t i) const {
   if (!is_differentiable(inputs[i].dtype())) return false;
@@ -33,6 +37,7 @@ bool Application::needs_history() const {
 
 ProgramNode::ProgramNode(const Application& a, IntList space, const Tensor* overwritten)
     : name_(a.name),
+      record_(a.call ? &a.call->op : nullptr),
       program_(a.program),
       variant_(a.variant),
       def_(a.def),
@@ -118,6 +123,20 @@ TensorList ProgramNode::backward(const TensorList& grads, uint64_t needed) {
 
 void ProgramNode::release_saved() {
   for (SavedTensor& s : saved_) s.reset();
+}
+
+std::vector<SavedValue> ProgramNode::saved() {
+  std::vector<SavedValue> all;
+  for (size_t k = 0; k < saved_.size(); ++k) {
+    const DerivativeInput& d = derivative_->inputs[k];
+    if (d.from == DerivativeInput::From::grad) continue;
+    const size_t i = size_t(d.index);
+    all.push_back({d.from == DerivativeInput::From::output ? result_name(record_, i, outputs.size())
+                   : record_ ? schema_of(*record_).args[position_in(variant_, i)].name
+                             : "input" + std::to_string(i),
+                   saved_[k].unpack(this, uint32_t(i), name_)});
+  }
+  return all;
 }
 
 Results ProgramNode::run_derivative(const expr::ProgramPtr& program,

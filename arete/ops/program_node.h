@@ -8,6 +8,7 @@
 
 #include "arete/core/tracing.h"
 #include "arete/ops/record.h"
+#include "arete/ops/saved.h"
 
 namespace arete::ops {
 
@@ -98,7 +99,7 @@ Results call_derivative(const char* name, F&& f) {
 }
 
 /// Saves what the derivative reads and applies it.
-class ProgramNode final : public Node {
+class ProgramNode final : public CallNode {
  public:
   /// Made before the program runs. `overwritten`: the tensor that it is about to write to.
   ProgramNode(const Application& a, IntList space, const Tensor* overwritten = nullptr);
@@ -106,6 +107,7 @@ class ProgramNode final : public Node {
   std::string name() const override { return name_; }
   TensorList backward(const TensorList& grads, uint64_t needed) override;
   void release_saved() override;
+  std::vector<SavedValue> saved() override;
 
  private:
   Results run_derivative(const expr::ProgramPtr& program, std::span<const Tensor> inputs);
@@ -113,6 +115,7 @@ class ProgramNode final : public Node {
   expr::Derivative override(uint32_t wanted);
 
   const char* name_;
+  const OpRecord* record_;  // null: a program's own
   expr::ProgramPtr program_;
   Variant* variant_;
   const PointwiseDef* def_;

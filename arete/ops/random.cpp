@@ -8,6 +8,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random_internal.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -30,7 +31,7 @@ void check_probabilities(const char* op, const Tensor& p) {
   if (!p.device().is_cpu() || p.numel() == 0 || modes().word & (Modes::kCapture | Modes::kPutOff))
     return;
   const NoGradGuard no_grad;
-  const Tensor values = p.detach();
+  const Tensor values = all_values(p);
   ARETE_CHECK(amin(values).item<double>() >= 0 && amax(values).item<double>() <= 1,
               ValueError(op, "Expected p_in >= 0 && p_in <= 1 to be true, but got false")
                   .expected("probabilities from 0 to 1"));
@@ -81,6 +82,7 @@ const OpRecord& rand_op =
         "-> Tensor")
         .doc("Uniform in [0, 1).")
         .random()
+        .batched(vmaps::random_of_size)
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
@@ -92,6 +94,7 @@ const OpRecord& randn_op =
         "generator=None) -> Tensor")
         .doc("Normal with mean 0 and standard deviation 1.")
         .random()
+        .batched(vmaps::random_of_size)
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
@@ -104,6 +107,7 @@ const OpRecord& normal_sized_op =
         "Generator? generator=None) -> Tensor")
         .doc("Normal numbers of one mean and standard deviation.")
         .random()
+        .batched(vmaps::random_of_size)
         .infer([](const Call& c, OutputSpecs& out) {
           check_std(c, c.real(1));
           infer_sizes<2, 3, true>(c, out);
@@ -120,6 +124,7 @@ const OpRecord& rand_like_op =
         .doc("Uniform in [0, 1) in self's shape.")
         .surface(Surface::function)
         .random()
+        .batched(vmaps::random_elementwise)
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
@@ -135,6 +140,7 @@ const OpRecord& randn_like_op =
         .doc("Normal numbers in self's shape.")
         .surface(Surface::function)
         .random()
+        .batched(vmaps::random_elementwise)
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
@@ -167,6 +173,7 @@ const OpRecord& randint_op =
             "device=None, Generator? generator=None)")
         .doc("Uniform whole numbers in [low, high).")
         .random()
+        .batched(vmaps::random_of_size)
         .infer([](const Call& c, OutputSpecs& out) {
           infer_sizes<2, 3, false>(c, out);
           check_range(c, c.integer(0), c.integer(1), out[0].dtype);
@@ -182,6 +189,7 @@ const OpRecord& randperm_op =
         "-> Tensor")
         .doc("0 to n - 1 in random order.")
         .random()
+        .one_by_one("it draws one permutation")
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(c.integer(0) >= 0, ValueError(c.name(), "n must be non-negative, got " +
                                                                   std::to_string(c.integer(0))));
@@ -205,6 +213,7 @@ const OpRecord& bernoulli_op =
     define("bernoulli(Tensor self, float? p=None, *, Generator? generator=None) -> Tensor")
         .doc("1 with probability self (or p), else 0.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           if (c.has(1)) check_probability(c, c.real(1));
           if (!c.has(1)) check_floating(c, c.tensor(0).dtype());
@@ -226,6 +235,7 @@ const OpRecord& uniform_op =
     define("uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor")
         .doc("Uniform in [from, to), in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c, c.tensor(0).dtype(), true);
           ARETE_CHECK(c.real(1) <= c.real(2),
@@ -251,6 +261,7 @@ const OpRecord& normal_op =
         .face("normal_(Tensor self, float mean=0, float std=1, *, Generator? generator=None)")
         .doc("Normal numbers in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c, c.tensor(0).dtype(), true);
           check_std(c, c.real(2));
@@ -285,6 +296,7 @@ const OpRecord& random_op =
             "none: "
             "all numbers from 0 on that the dtype holds exactly.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const auto [from, to] = bounds(c);
           check_range(c, from, to, c.tensor(0).dtype());
@@ -302,6 +314,7 @@ const OpRecord& exponential_op =
     define("exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor")
         .doc("Exponentially distributed numbers in self's shape and dtype.")
         .random()
+        .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           check_floating(c, c.tensor(0).dtype());
           ARETE_CHECK(c.real(1) > 0, ValueError(c.name(),

@@ -22,6 +22,10 @@ struct OpRecord;
 
 class RowProgram;
 
+namespace vmaps {
+struct Rewriting;
+}
+
 /// A program with the numbers of its parameters: what a call of an anonymous record applies. One of
 /// the two programs is there, or none where a part of a call has no program.
 struct AppliedProgram {
@@ -296,6 +300,19 @@ struct IndexedAccess {
   int64_t (*places)(const Call&) = nullptr;
 };
 
+/// How calls of a record run for a whole batch of them (Note [Batching rules] in
+/// ops/vmap_rules_internal.h). Pointwise records, views, records with infer that name their
+/// dimensions or take no tensor, and compositions that look at no value need to say nothing.
+struct Batching {
+  Results (*rule)(const vmaps::Rewriting&) = nullptr;  ///< of a record with infer
+  /// In place of a rule: why each element of the batch has a call of its own. A composition that is
+  /// called so is called with values: it has no gradient.
+  const char* one_by_one = nullptr;
+  /// Of a record that draws nothing: whether a call makes random numbers of the seed that it is
+  /// given.
+  bool (*is_seeded)(const Call&) = nullptr;
+};
+
 /// The record. Exactly one of pointwise, view, compose, apply or (infer and lower) is set.
 struct OpRecord {
   std::string schema;  ///< "add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
@@ -355,6 +372,7 @@ struct OpRecord {
   /// Bindings take a number where a tensor is wanted: pointwise operators of several tensors always
   /// do.
   bool takes_numbers = false;
+  Batching batching{};
   /// Files may call it although it is internal: it checks its arguments as what users call does.
   bool for_files = false;
   /// Tensors of its list may be undefined: positions that nothing indexes.
@@ -465,6 +483,19 @@ class Definer {
   }
   Definer& across_devices() {
     r_.across_devices = true;
+    return *this;
+  }
+  /// See Batching.
+  Definer& batched(Results (*rule)(const vmaps::Rewriting&)) {
+    r_.batching.rule = rule;
+    return *this;
+  }
+  Definer& one_by_one(const char* why) {
+    r_.batching.one_by_one = why;
+    return *this;
+  }
+  Definer& seeded(bool (*is_seeded)(const Call&)) {
+    r_.batching.is_seeded = is_seeded;
     return *this;
   }
   Definer& for_files() {

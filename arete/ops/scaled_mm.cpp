@@ -30,6 +30,7 @@ const OpRecord& scaled_mm_op =
         "dtype? out_dtype=None) -> Tensor")
         .doc("(self * scale_a) @ (mat2 * scale_b) + bias of float8 matrices.")
         .surface(Surface::internal)
+        .one_by_one("it takes matrices only, and a scale for each")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           ARETE_CHECK(is_float8(a.dtype()) && is_float8(b.dtype()),

@@ -15,11 +15,32 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/sort.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results search_rule(const Rewriting& r) {
+  if (rank_of(r.at(0)) == 1 && !r.is_mapped(0)) {
+    Changed call(r);
+    return call.run();
+  }
+  if (rank_of(r.at(0)) == 1) {
+    Changed call(r);
+    call.set(0, r.whole(0));
+    call.set(1, r.whole(1).reshape({r.batch, -1}));
+    return call.run();
+  }
+  return leading_of_rows(r);
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 // The binary search of one value: each step looks at the middle of what is left of its row.
@@ -65,6 +86,7 @@ const OpRecord& insertion_points_op =
     define("insertion_points(Tensor sorted, Tensor values, bool right, bool int32) -> Tensor")
         .doc("Where values belong in the last dimension of sorted, which is 1-d or has their rows.")
         .surface(Surface::internal)
+        .batched(vmaps::search_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           for (const Tensor* t : {&c.tensor(0), &c.tensor(1)})
             ARETE_CHECK(
@@ -121,6 +143,7 @@ const OpRecord& places_of_numbers_op =
         .doc("How many elements of sorted, 1-d, are at most each of the numbers 0 to count - 1.")
         .flops(no_flops)
         .surface(Surface::internal)
+        .one_by_one("the numbers are counted in one sorted list")
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(c.tensor(0).dim() == 1 && c.integer(1) >= 0,
                       ValueError(c.name(), "expected one dimension and a number of elements")
@@ -272,6 +295,7 @@ const OpRecord& number_counts_op =
     define("number_counts(Tensor self, int count) -> Tensor")
         .doc("How often each of the numbers 0 to count - 1 occurs; self has no others.")
         .surface(Surface::internal)
+        .one_by_one("all values count in one table")
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape{c.integer(1)}, kInt64, common_device(c), {}});
         })
@@ -310,15 +334,23 @@ const OpRecord& bincount_op =
                     .argument("weights"));
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
-            // Whether one is negative, and the largest number, by a single read of a device.
+            // A number that is negative, or else the largest, by a single read of a device; of a
+            // batch, those of all elements, which have as many counts.
             const auto [low, high] = aminmax(self);
-            const int64_t largest = (self.device().is_cpu() ? (low.item<int64_t>() < 0 ? low : high)
-                                                            : where(low.lt(Scalar(0)), low, high))
-                                        .item<int64_t>();
-            ARETE_CHECK(
-                largest >= 0,
-                ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
-            n = std::max(n, largest + 1);
+            const std::vector<int64_t> largest =
+                all_values(where(low.lt(Scalar(0)), low, high)).to_vector<int64_t>();
+            for (const int64_t number : largest) {
+              ARETE_CHECK(
+                  number >= 0,
+                  ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
+              n = std::max(n, number + 1);
+            }
+            for (const int64_t number : largest)
+              ARETE_CHECK(n == std::max(c.integer(2), number + 1),
+                          ValueError(c.name(),
+                                     "the elements of a batch have different numbers of "
+                                     "counts")
+                              .hint("give the number of counts as minlength"));
           }
           if (!weighted && self.dtype() != kInt64) return {call(number_counts_op, {self, n})};
           // As PyTorch: weights of other types than float32 are added up in float64.
@@ -338,7 +370,7 @@ Tensor places_of_numbers(const Tensor& sorted, int64_t count) {
 
 RaggedRows::RaggedRows(const Tensor& counts, int64_t total) {
   const Tensor ends = counts.cumsum(0), starts = ends.sub(counts);
-  if (counts.device().is_cpu() && !(modes().word & Modes::kCapture)) {
+  if (counts.device().is_cpu() && !(modes().word & Modes::kCapture) && !is_batched(counts)) {
     row = empty({total}, counts.options());
     const Tensor dense = counts.contiguous();
     const int64_t* count = dense.data<int64_t>();

@@ -8,10 +8,24 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results roll_rule(const Rewriting& r) {
+  Changed call(r);
+  call.set(0, r.whole(0));
+  call.set(1, with_front(0, r.call.ints(1)));
+  return call.run();
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 // ---- parts
@@ -332,6 +346,7 @@ const OpRecord& roll_dims_op =
     define("_roll_dims(Tensor self, int[] shifts) -> Tensor")
         .doc("Shifted cyclically, by one number for each dimension, from 0 to its size.")
         .surface(Surface::internal)
+        .batched(vmaps::roll_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x, x.sizes())});

@@ -5,6 +5,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 
 namespace arete {
 namespace ops {
@@ -68,15 +69,19 @@ Tensor numbers_by_count(const Call& c, const Tensor& counts, std::optional<int64
   const bool captures = modes().word & Modes::kCapture;
   const bool looks = !size || (counts.device().is_cpu() && !captures);
   if (looks && counts.numel() > 0) {
-    const std::vector<int64_t> seen = stack({counts.min(), counts.sum()}).to_vector<int64_t>();
-    ARETE_CHECK(seen[0] >= 0,
-                ValueError(c.name(), "repeats can not be negative").argument("repeats"));
-    const int64_t sum = seen[1];
-    ARETE_CHECK(!size || *size == sum,
-                ValueError(c.name(), "allocated size does not match required size")
-                    .argument("output_size")
-                    .expected(std::to_string(sum)));
-    size = sum;
+    // Of a batch, those of all elements.
+    const std::vector<int64_t> seen =
+        all_values(stack({counts.min(), counts.sum()})).to_vector<int64_t>();
+    for (size_t i = 0; i < seen.size(); i += 2) {
+      ARETE_CHECK(seen[i] >= 0,
+                  ValueError(c.name(), "repeats can not be negative").argument("repeats"));
+      const int64_t sum = seen[i + 1];
+      ARETE_CHECK(!size || *size == sum,
+                  ValueError(c.name(), "allocated size does not match required size")
+                      .argument("output_size")
+                      .expected(std::to_string(sum)));
+      size = sum;
+    }
   }
   const Tensor row = RaggedRows(counts, size.value_or(0)).row;
   if (looks || *size == 0) return row;

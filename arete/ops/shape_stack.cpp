@@ -187,6 +187,7 @@ const OpRecord& choose_pairs_op =
     define("choose_pairs(Tensor self, bool again) -> Tensor")
         .surface(Surface::internal)
         .doc("combinations of two.")
+        .one_by_one("the pairs are those of one list")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const int64_t width = pairs_width(x.numel(), c.boolean(1));
@@ -229,6 +230,7 @@ const OpRecord& choose_pairs_backward_op =
     define("choose_pairs_backward(Tensor grad, int n, bool again) -> Tensor")
         .surface(Surface::internal)
         .doc("Sums of what belongs to each of the elements that pairs were chosen of.")
+        .one_by_one("the pairs are those of one list")
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({{c.integer(1)}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
         })

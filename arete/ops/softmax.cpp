@@ -5,6 +5,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
@@ -268,6 +269,7 @@ const OpRecord& masked_softmax_op =
     define("masked_softmax(Tensor scores, Tensor mask) -> Tensor")
         .doc("softmax along the last dimension of scores under a boolean or additive mask.")
         .surface(Surface::internal)
+        .batched(vmaps::elementwise)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &x = call.tensor(0), &mask = call.tensor(1);
           check_floating(call, x.dtype());
@@ -320,6 +322,7 @@ const OpRecord& causal_softmax_op =
             "softmax along the last dimension of matrices of scores, of which row i has weights at "
             "columns up to i only.")
         .surface(Surface::internal)
+        .batched(vmaps::leading)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(0);
           check_floating(call, x.dtype());

@@ -6,11 +6,82 @@
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/softmax.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+// One row of logits for each target, without a reduction.
+struct Targets {
+  Tensor x, target;
+  bool is_single;  // the logits of one target have no dimension of targets
+};
+Targets targets_of(const Rewriting& r, size_t x, size_t target) {
+  const bool is_single = rank_of(r.at(x)) == 1;
+  const Tensor logits = r.whole(x), classes = r.whole(target);
+  return {is_single ? logits : fold(logits), is_single ? classes : fold(classes), is_single};
+}
+// Of each element, what the weights of its targets add up to.
+Tensor total_weight(const Rewriting& r, const Targets& t, size_t weight, int64_t ignore,
+                    DType work) {
+  Tensor counted = ne(t.target, Scalar(ignore)).to(work);
+  if (r.call.has(weight)) {
+    const Tensor safe = t.target.clamp(Scalar(0), Scalar(r.at(weight).physical.size(0) - 1));
+    counted =
+        counted *
+        r.at(weight).physical.index_select(0, safe.reshape({-1})).reshape(counted.sizes()).to(work);
+  }
+  return counted.reshape({r.batch, -1}).sum({1});
+}
+Results softmax_nll_rule(const Rewriting& r) {
+  if (r.batch == 0 || r.is_mapped(2)) return one_by_one(r);
+  const int64_t ignore = r.call.integer(3), reduction = r.call.integer(4);
+  const Targets t = targets_of(r, 0, 1);
+  Changed call(r);
+  call.set(0, t.x);
+  call.set(1, t.target);
+  call.set(4, int64_t(kNone));
+  Results results = call.run();
+  const DType work = r.specs[2].dtype;
+  Tensor total = ones({r.batch}, TensorOptions(work, r.specs[2].device));
+  if (reduction == kMean) total = total_weight(r, t, 2, ignore, work);
+  if (reduction != kNone) {
+    results[0] = results[0].to(work).reshape({r.batch, -1}).sum({1});
+    if (reduction == kMean) results[0] = results[0] / total;
+    results[0] = results[0].to(r.specs[0].dtype);
+  }
+  results[2] = total;
+  return results;
+}
+Results softmax_nll_backward_rule(const Rewriting& r) {
+  if (r.batch == 0 || r.is_mapped(3)) return one_by_one(r);
+  const int64_t reduction = r.call.integer(7);
+  const Targets t = targets_of(r, 1, 2);
+  Tensor g = r.whole(0);
+  Shape for_each(size_t(rank_of(r.at(2))) + 1, 1);
+  for_each[0] = r.batch;
+  if (reduction != kNone)
+    g = g.reshape(for_each).expand(with_front(r.batch, r.call.tensor(2).sizes()));
+  // What it is divided by has no gradient.
+  g = (g.to(r.call.tensor(5).dtype()) / r.whole(5).detach().reshape(for_each)).to(g.dtype());
+  Changed call(r);
+  call.set(0, t.is_single ? g : fold(g));
+  call.set(1, t.x);
+  call.set(2, t.target);
+  const Tensor lse = r.whole(4);
+  call.set(4, t.is_single ? lse : fold(lse));
+  call.set(5, ones({}, r.at(5).physical.options()));
+  call.set(7, int64_t(kNone));
+  return call.run();
+}
+}  // namespace
+}  // namespace vmaps
 namespace {
 
 using expr::Type;
@@ -472,6 +543,7 @@ const OpRecord& softmax_nll_op =
             "the "
             "weight of all.")
         .surface(Surface::internal)
+        .batched(vmaps::softmax_nll_rule)
         .infer(softmax_nll_infer)
         .lower(softmax_nll_lower)
         .grad(
@@ -494,6 +566,7 @@ const OpRecord& softmax_nll_backward_op =
         "Tensor total_weight, int ignore_index, int reduction) -> Tensor")
         .doc("Gradient of softmax_nll with respect to its input: (softmax - onehot) scaled by row.")
         .surface(Surface::internal)
+        .batched(vmaps::softmax_nll_backward_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(1);
           out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});

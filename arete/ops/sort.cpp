@@ -2,10 +2,24 @@
 #include "arete/ops/sort.h"
 
 #include "arete/ops/reduce_family.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 
 namespace arete::ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+Results along_first(const Rewriting& r) {
+  const Tensor x = r.whole(0);
+  if (rank_of(r.at(0)) == 0) return {x.clone()};
+  Changed call(r);
+  call.set(0, x.movedim(0, 1));
+  return {call.run()[0].movedim(1, 0)};
+}
+}  // namespace
+}  // namespace vmaps
 
 namespace {
 
@@ -78,6 +92,7 @@ const OpRecord& sorted_values_op =
     define("sorted_values(Tensor self) -> Tensor")
         .doc("Sorted values along the first dimension, equal ones in any order.")
         .surface(Surface::internal)
+        .batched(vmaps::along_first)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});

@@ -8,6 +8,7 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/special_family.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
@@ -100,6 +101,7 @@ const OpRecord& polygamma_op =
     define("polygamma(int n, Tensor self) -> Tensor")
         .converts_out()
         .doc("The n-th derivative of digamma.")
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.integer(0);
           const Tensor& x = c.tensor(1);

@@ -42,6 +42,7 @@ const OpRecord& changes_op =
     define("changes_between_rows(Tensor self) -> Tensor")
         .doc("Which values (1-d) or rows (2-d) differ from the one before; the first does.")
         .surface(Surface::internal)
+        .one_by_one("the first row of an element has none before it")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 1 || x.dim() == 2,

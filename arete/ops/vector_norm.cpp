@@ -9,11 +9,27 @@
 #include "arete/ops/index.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
 
 namespace arete::ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+// The gradient and the norms have a dimension less than the vectors.
+Results norm_slopes_rule(const Rewriting& r) {
+  const int64_t rank = std::max(rank_of(r.at(1)), rank_of(r.at(2)));
+  Changed call(r);
+  for (size_t i : {1, 2}) call.set(i, whole_of_rank(r, r.at(i), rank));
+  for (size_t i : {0, 3}) call.set(i, whole_of_rank(r, r.at(i), rank - 1));
+  return call.run();
+}
+}  // namespace
+}  // namespace vmaps
 
 namespace {
 
@@ -222,6 +238,7 @@ const OpRecord& norm_slopes_op =
         "Tensor")
         .doc("The gradient in self of the p-norms of self - other + eps.")
         .surface(Surface::internal)
+        .batched(vmaps::norm_slopes_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(1);
           out.push_back({Shape(a.sizes()), a.dtype(), common_device(c), strides_like(a)});
@@ -301,6 +318,7 @@ const OpRecord& norm_of_difference_op =
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("p-norm of self - other + eps along the last dimension; the two broadcast.")
         .surface(Surface::internal)
+        .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           ARETE_CHECK(is_floating(a.dtype()) && a.dtype() == b.dtype(),
@@ -414,6 +432,7 @@ const OpRecord& pairs_square_op =
         .doc("What pairs of rows have as a symmetric matrix, with zeros in its diagonal.")
         .flops(no_flops)
         .surface(Surface::internal)
+        .one_by_one("the pairs are those of the rows of one matrix")
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.integer(1);
           out.push_back({Shape{n, n}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
@@ -443,6 +462,7 @@ const OpRecord& pair_norms_op =
           return 2 * double(c.tensor(0).numel()) * double(c.tensor(0).size(0) - 1);
         })
         .surface(Surface::internal)
+        .one_by_one("the pairs are those of the rows of one matrix")
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.tensor(0).size(0);
           out.push_back({Shape{n * (n - 1) / 2}, c.tensor(0).dtype(), c.tensor(0).device(), {}});

@@ -12,7 +12,7 @@
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise_call.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/vmap_internal.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 
@@ -222,9 +222,8 @@ namespace ops::vmaps {
 namespace {
 
 bool draws(const Call& call) {
-  const std::string& name = call.op.name;
-  return call.op.random || name == "seeded_dropout" ||
-         (name == "fused_attention" && call.real(6) > 0);
+  const auto is_seeded = call.op.batching.is_seeded;
+  return call.op.random || (is_seeded && is_seeded(call));
 }
 
 Operand operand_of(const Tensor& t, uint64_t level) {
@@ -434,6 +433,18 @@ Results run(const Call& call, const OutputSpecs& specs, uint64_t level) {
       results[i] = results[i].reshape(sizes);
     results[i] = batched(results[i], true, level);
   }
+  return results;
+}
+
+Results run_composition(const Call& call, uint64_t level) {
+  const Quiet quiet(level);
+  const OutputSpecs unknown{};
+  const Rewriting r = rewriting_of(call, unknown, level);
+  const bool is_mapped = any_mapped(r);
+  Results results =
+      is_mapped ? one_by_one(r)
+                : call_all(call.op, Given(r, [](const Operand& o) { return o.physical; }).args);
+  for (Tensor& t : results) t = batched(t, is_mapped, level);
   return results;
 }
 

@@ -22,8 +22,10 @@ bool is_recorded_at(uint64_t level, std::span<const Tensor> tensors);
 
 /// A call of a record with infer and lower: its results, batched.
 Results run(const Call& call, const OutputSpecs& specs, uint64_t level);
-/// The same into argument 0. AutogradError, before anything is written, if it is
-/// not batched and what is written is.
+/// A call of a composition that is called for each element.
+Results run_composition(const Call& call, uint64_t level);
+/// A call of a record with infer and lower into argument 0. AutogradError, before anything is
+/// written, if it is not batched and what is written is.
 void run_in_place(const Call& call, const OutputSpecs& specs, uint64_t level);
 /// A program on its way to tensors; a call of a pointwise record brings itself.
 Results run_program(const Application& a, uint64_t level);

@@ -68,10 +68,11 @@ const Attached matrix_exp_change_op =
         .no_gradient_test()
         // A block of exp([A C; 0 A]).
         .reference([](const Call& c) -> std::vector<Tensor> {
-          const int64_t n = c.tensor(0).size(-1);
           const std::vector<Matrix> changes = matrices_of(c.tensor(1));
           size_t at = 0;
-          return {map_matrices(c.tensor(0), n, n, [&](const Matrix& a) {
+          const int64_t size = c.tensor(0).size(-1);
+          return {map_matrices(c.tensor(0), size, size, [&](const Matrix& a) {
+            const int64_t n = a.rows;
             const Matrix& change = changes[at++];
             Matrix blocks(2 * n, 2 * n), y(n, n);
             for (int64_t i = 0; i < n; ++i)
@@ -112,7 +113,7 @@ std::vector<ErrorSample> power_errors(SampleMaker& m) {
 std::vector<Tensor> power_reference(const Call& c) {
   const int64_t n = c.tensor(0).size(-1);
   return {map_matrices(c.tensor(0), n, n, [&](const Matrix& m) {
-    Matrix y = identity_matrix(n);
+    Matrix y = identity_matrix(m.rows);
     for (int64_t i = 0; i < std::abs(c.integer(1)); ++i)
       y = product(y, c.integer(1) < 0 ? inverted(m) : m);
     return y;
@@ -130,17 +131,17 @@ std::vector<Tensor> chain_reference(const Call& c) {
   const auto tensors = c.tensors(0);
   const auto matrix = [&](size_t i) {
     const Tensor& t = tensors[i];
-    if (t.dim() == 2) return matrices_of(t)[0];
-    Matrix m(i == 0 ? 1 : t.numel(), i == 0 ? t.numel() : 1);
-    m.values = values_of(t);
-    return m;
+    return matrices_of(t.dim() == 2 ? t : t.unsqueeze(i == 0 ? 0 : 1))[0];
   };
   Matrix y = matrix(0);
   for (size_t i = 1; i < tensors.size(); ++i) y = product(y, matrix(i));
+  const Tensor &first = tensors.front(), &last = tensors.back();
+  const int64_t rows = first.dim() == 2 ? first.size(0) : 1,
+                columns = last.dim() == 2 ? last.size(1) : 1;
   Shape sizes;
-  if (tensors.front().dim() == 2) sizes.push_back(y.rows);
-  if (tensors.back().dim() == 2) sizes.push_back(y.columns);
-  return {from_values(y.values, sizes)};
+  if (first.dim() == 2) sizes.push_back(rows);
+  if (last.dim() == 2) sizes.push_back(columns);
+  return {from_matrices({y}, {}, rows, columns, first.dtype()).reshape(sizes)};
 }
 
 using Tensors = std::vector<Tensor>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arete/ops/creation.h"
+#include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -21,7 +22,7 @@ Tensor make_invertible(SampleMaker& m, IntList sizes) {
 Tensor make_symmetric(SampleMaker& m, IntList sizes) {
   const Tensor t = make_invertible(m, sizes);
   Tensor data = t.detach();
-  data.copy_((data + data.mT()) * Scalar(0.5));
+  data.copy_((data + adjoint(data)) * Scalar(0.5));
   return t;
 }
 

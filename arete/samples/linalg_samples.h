@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "arete/ops/complex.h"
 #include "arete/samples/reference_util.h"
 
 namespace arete::ops {
@@ -14,7 +15,7 @@ namespace arete::ops {
 /// Diagonally dominant matrices: well-conditioned, their symmetric part positive definite, and
 /// their singular values distinct.
 Tensor make_invertible(SampleMaker& m, IntList sizes);
-/// The same, exactly symmetric.
+/// The same, exactly symmetric, or Hermitian.
 Tensor make_symmetric(SampleMaker& m, IntList sizes);
 
 /// A row-major matrix of doubles.
@@ -45,8 +46,24 @@ inline Matrix product(const Matrix& a, const Matrix& b) {
   return c;
 }
 
-/// The matrices of a contiguous f64 tensor.
+/// The matrices of a contiguous f64 or complex128 tensor. A complex matrix is a real one, in which
+/// a number is the matrix [re -im; im re]: sums, products and inverses of the one are those of the
+/// other, and its transpose is the adjoint.
 inline std::vector<Matrix> matrices_of(const Tensor& t) {
+  if (is_complex(t.dtype())) {
+    std::vector<Matrix> all;
+    const std::vector<Matrix> real = matrices_of(arete::real(t).contiguous()),
+                              imag = matrices_of(arete::imag(t).contiguous());
+    for (size_t k = 0; k < real.size(); ++k) {
+      Matrix& m = all.emplace_back(2 * real[k].rows, 2 * real[k].columns);
+      for (int64_t i = 0; i < m.rows; ++i)
+        for (int64_t j = 0; j < m.columns; ++j) {
+          const Matrix& part = i % 2 == j % 2 ? real[k] : imag[k];
+          m(i, j) = part(i / 2, j / 2) * (i % 2 < j % 2 ? -1 : 1);
+        }
+    }
+    return all;
+  }
   const std::vector<double> v = values_of(t);
   const int64_t rows = t.size(-2), columns = t.size(-1), n = rows * columns;
   int64_t count = 1;
@@ -61,7 +78,18 @@ inline std::vector<Matrix> matrices_of(const Tensor& t) {
 }
 /// The reverse: `batch` sizes in front of those of the matrices.
 inline Tensor from_matrices(const std::vector<Matrix>& all, IntList batch, int64_t rows,
-                            int64_t columns) {
+                            int64_t columns, DType dtype = kFloat64) {
+  if (is_complex(dtype)) {
+    std::vector<Matrix> parts[2];
+    for (const Matrix& m : all)
+      for (int64_t p = 0; p < 2; ++p) {
+        Matrix& part = parts[p].emplace_back(rows, columns);
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < columns; ++j) part(i, j) = m(2 * i + p, 2 * j);
+      }
+    return complex(from_matrices(parts[0], batch, rows, columns),
+                   from_matrices(parts[1], batch, rows, columns));
+  }
   std::vector<double> v;
   for (const Matrix& m : all) v.insert(v.end(), m.values.begin(), m.values.end());
   Shape sizes(batch);
@@ -74,7 +102,7 @@ template <class F>
 Tensor map_matrices(const Tensor& t, int64_t rows, int64_t columns, F&& f) {
   std::vector<Matrix> all;
   for (const Matrix& m : matrices_of(t)) all.push_back(f(m));
-  return from_matrices(all, t.sizes().first(size_t(t.dim() - 2)), rows, columns);
+  return from_matrices(all, t.sizes().first(size_t(t.dim() - 2)), rows, columns, t.dtype());
 }
 /// f(matrix) -> number.
 template <class F>

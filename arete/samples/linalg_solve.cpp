@@ -12,16 +12,14 @@ namespace {
 template <class F>
 Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
   const Shape batch = broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), "");
-  const auto part = [](const Tensor& t, const Shape& i) {
-    Matrix m(t.size(-2), t.size(-1));
-    for (int64_t r = 0; r < m.rows; ++r)
-      for (int64_t s = 0; s < m.columns; ++s) m(r, s) = at(t, with_sizes(i, {r, s}));
-    return m;
-  };
-  // A size of 1 would be taken for one to broadcast: at() does, and it is right for both.
+  const std::vector<Matrix> of_a = matrices_of(a), of_b = matrices_of(b);
+  const Shape sizes_a = batch_sizes(a.sizes()), sizes_b = batch_sizes(b.sizes());
   std::vector<Matrix> all;
-  for_each_index(batch, [&](const Shape& i) { all.push_back(f(part(a, i), part(b, i))); });
-  return from_matrices(all, batch, b.size(-2), b.size(-1));
+  for_each_index(batch, [&](const Shape& i) {
+    all.push_back(
+        f(of_a[size_t(flat_position(sizes_a, i))], of_b[size_t(flat_position(sizes_b, i))]));
+  });
+  return from_matrices(all, batch, b.size(-2), b.size(-1), a.dtype());
 }
 
 Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
@@ -126,9 +124,9 @@ std::vector<Tensor> solve_reference(const Call& c) {
     return {map_pairs(a, b, [&](const auto& m, const auto& right) {
       return solved_side(m, right, c.boolean(2));
     })};
-  const Tensor x = map_pairs(a, from_values(values_of(b), with_sizes(b.sizes(), {1})),
+  const Tensor x = map_pairs(a, b.unsqueeze(-1),
                              [](const auto& m, const auto& right) { return solved(m, right); });
-  return {from_values(values_of(x), batch_sizes(x.sizes(), 1))};
+  return {x.squeeze(-1)};
 }
 
 std::vector<Sample> solve_samples(SampleMaker& m, std::vector<OwnedArg> more) {

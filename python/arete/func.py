@@ -18,8 +18,8 @@ from .autograd import grad as _backward
 from .nn.utils.stateless import functional_call
 from .utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp",
-           "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+           "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
 
 
 def __getattr__(name):
@@ -434,6 +434,23 @@ def _left(t, place, title):
         raise ValueError(f"vmap({title()}, ...): `{title()}` must only return Tensors, got type {type(t)}. Did you mean to "
                          "set out_dims= to None for output?")
     return _C._unbatch(t, place)
+
+
+def replace_all_batch_norm_modules_(root):
+    """Makes the batch norms of a module do without running statistics, which elements of a batch under vmap() could not share: in training
+    and in evaluation they normalize by those of their input. Gives the module.
+
+    >>> net = arete.nn.Sequential(arete.nn.Conv2d(1, 2, 3), arete.nn.BatchNorm2d(2))
+    >>> arete.func.replace_all_batch_norm_modules_(net)[1].running_mean is None
+    True
+    """
+    from .nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return root
 
 
 def stack_module_state(models):

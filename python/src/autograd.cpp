@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/ops/saved.h"
 #include "arete/ops/vmap_internal.h"
 #include "bindings.h"
 #include "caster.h"
@@ -185,6 +186,14 @@ void bind_autograd(nb::module_& m) {
            })
       .def("_remove_hook",
            [](const GraphNode& n, uint64_t number) { autograd::remove_hook(*n.node, number); })
+      .def("_saved",
+           [](const GraphNode& n) {
+             nb::list all;
+             if (auto* const call = dynamic_cast<ops::CallNode*>(n.node.get()))
+               for (const ops::SavedValue& v : call->saved())
+                 all.append(nb::make_tuple(v.name, tensor_or_none(v.tensor), v.in_list));
+             return all;
+           })
       .def("__hash__", [](const GraphNode& n) { return uintptr_t(n.node.get()) >> 4; })
       .def("__repr__", [](const GraphNode& n) { return "<" + n.node->name() + ">"; });
   m.def("_grad_fn", [](const Tensor& t) -> nb::object {
@@ -267,6 +276,7 @@ void bind_autograd(nb::module_& m) {
     const VmapLevel& l = innermost_level();
     return nb::make_tuple(l.batch(), kNames[int(l.randomness())]);
   });
+  m.def("_all_values", &all_values);
   m.def("_in_vmap", [] { return !vmap_levels.empty(); });
   m.def("_has_outer_history", [](const Tensor& t) { return has_outer_history(t); });
   // Without the history inside of the innermost level alone.

@@ -3,6 +3,7 @@ import gc
 import weakref
 
 import pytest
+from idiom_helpers import LIBRARIES
 
 import arete as torch
 
@@ -30,6 +31,40 @@ def test_backward_and_grad():
     (a * b).backward(inputs=[a])
     assert a.grad.tolist() == [1] and b.grad is None
     assert "Backward" in (a * b).grad_fn.name() and (a * b).grad_fn.next_functions[0][0].name() == "AccumulateGrad"
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
+def test_kept_tensors(library):
+    """What tools that draw graphs read: all attributes that begin with _saved_."""
+    x, w = library.rand(3, 4, requires_grad=True), library.rand(4, 4, requires_grad=True)
+    kept = {"mul": (x * w[:3], ["self", "other"]), "mm": (library.mm(x, w), ["self", "mat2"]), "exp": (x.exp(), ["result"]),
+            "softmax": (x.softmax(-1), ["result"]), "log": (x.log(), ["self"]), "neg": (-x, []),
+            "gather": (x.gather(1, library.zeros(3, 1, dtype=library.int64)), ["index"]),
+            "eigh": (library.linalg.eigh(w + w.T)[0], ["eigenvalues", "eigenvectors"])}
+    for name, (y, names) in kept.items():
+        node = y.grad_fn
+        shown = {a for a in dir(node) if a.startswith("_saved_") and isinstance(getattr(node, a), library.Tensor)}
+        assert {"_saved_" + n for n in names} <= shown, (name, shown)
+    y, z = kept["exp"][0], kept["mul"][0]
+    assert library.equal(y.grad_fn._saved_result, y) and y.grad_fn._saved_result.grad_fn == y.grad_fn
+    assert z.grad_fn._saved_self is x and library.equal(z.grad_fn._saved_other, w[:3])
+    assert not hasattr(y.grad_fn, "_saved_self") and "name" in dir(y.grad_fn)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="after they have already been freed"):
+        y.grad_fn._saved_result
+    with library.no_grad():
+        w += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept["log"][0].grad_fn, z.grad_fn._saved_other
+
+
+def test_lists_of_kept_tensors():
+    places = torch.tensor([0, 1])
+    node = torch.rand(3, 4, requires_grad=True)[places, places].grad_fn
+    lists = [getattr(node, a) for a in dir(node) if a.startswith("_saved_") and isinstance(getattr(node, a), tuple)]
+    assert all(isinstance(t, torch.Tensor) for one in lists for t in one)
+    a, b = torch.rand(2, requires_grad=True), torch.rand(2, requires_grad=True)
+    assert not [n for n in dir(torch.cat([a, b]).grad_fn) if n.startswith("_saved_")]
 
 
 def test_hooks():

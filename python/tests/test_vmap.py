@@ -14,12 +14,11 @@ both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library._
 
 # Operators that say nothing without looking at values: how many results there are, or where they begin.
 LOOKS = {
-    "bincount", "histc", "histogram.bin_ct", "linspace.Tensor_Tensor", "logspace.Tensor_Tensor", "masked_scatter", "masked_select",
-    "narrow.Tensor", "nonzero", "nonzero_numpy", "nonzero_static", "one_hot", "repeat_interleave.Tensor", "repeat_interleave.self_Tensor",
-    "tensor_split.tensor_indices_or_sections", "unique", "unique_consecutive",
+    "masked_select", "narrow.Tensor", "nonzero", "nonzero_numpy", "one_hot", "tensor_split.tensor_indices_or_sections", "unique",
+    "unique_consecutive",
 }
-# Lengths, offsets and norms of rows that are read on the host, and writes of batched values into some views of shared tensors: not yet.
-NOT_YET = {"ctc_loss", "embedding", "embedding_bag", "flat_nonzero", "index_put"}
+# Writes of batched values into some views of shared tensors, and positions of masks whose number the values decide.
+NOT_YET = {"embedding", "embedding_bag", "flat_nonzero", "index_put"}
 # Norms that write statistics, which all elements would share.
 SHARED = {"batch_norm", "batch_norm_relu", "instance_norm", "fused_norm", "fused_norm_residual"}
 BATCH = 3
@@ -490,6 +489,36 @@ def test_checkpoints(reentrant):
     assert_close(func.vmap(func.grad(f))(x.detach()).detach(), slope * w.detach(), "inside")
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_run_again_where_they_are_differentiated_inside(reentrant):
+    from arete.utils.checkpoint import checkpoint
+
+    w, x, calls = arete.randn(2), arete.randn(3, 2), []
+
+    def part(a, w):
+        calls.append(a.requires_grad)
+        return (a * w).sin() * arete.nn.functional.dropout(a, 0.5)
+
+    def f(a, w):
+        return checkpoint(part, a, w, use_reentrant=reentrant).sum()
+
+    plain = lambda a, w: part(a, w).sum()  # noqa: E731
+    for dims in ((0, None), (0, 0)):
+        results = []
+        for g, runs in ((f, 2), (plain, 1)):
+            calls.clear()
+            arete.manual_seed(0)
+            per_sample = func.vmap(func.grad(g, argnums=(0, 1)), in_dims=dims, randomness="different")
+            results.append(per_sample(x, w if dims[1] is None else w.expand(3, 2)))
+            assert len(calls) == runs, (g, calls)
+        for got, wanted in zip(*results, strict=True):
+            assert_close(got, wanted, dims)
+    calls.clear()
+    leaf = w.clone().requires_grad_()  # differentiated around: the graph is kept, and the numbers are the same
+    func.vmap(lambda a: f(a, leaf), randomness="different")(x).sum().backward()
+    assert leaf.grad is not None
+
+
 def test_second_derivatives_of_what_has_one():
     class Square(arete.autograd.Function):
         @staticmethod
@@ -544,6 +573,83 @@ def test_writes_and_leftovers():
     assert func.vmap(lambda a: arete.cat([arete.empty(0), a]))(arete.ones(3, 2, 2)).shape == (3, 2, 2)
     numbers, half = arete.tensor([1.0001, 2.0], dtype=arete.float64), arete.tensor([1.0, 2.0], dtype=arete.float16)
     assert_close(func.vmap(lambda a: a == half)(numbers), arete.stack([a == half for a in numbers]), "as a program compares")
+
+
+@both
+def test_what_looks_at_values(torch):
+    vmap, grad = (getattr(importlib.import_module(f"{torch.__name__}.func"), name) for name in ("vmap", "grad"))
+    same = lambda f, *batches: np.testing.assert_allclose(  # noqa: E731
+        vmap(f)(*batches).numpy(), torch.stack([f(*row) for row in zip(*batches)]).numpy(), rtol=1e-4, atol=1e-6)
+    functional = torch.nn.functional
+    x = torch.tensor(np.random.default_rng(0).random((3, 6), dtype=np.float32))
+    counts, numbers = torch.tensor([[1, 2], [2, 1], [3, 0]]), torch.tensor([[0, 1, 1], [2, 0, 1], [1, 1, 2]])
+    same(lambda v: torch.histc(v, 4), x)
+    same(lambda v: torch.histogram(v, 4).hist, x)
+    same(lambda v: torch.bincount(v, minlength=4), numbers)
+    same(lambda v, w: torch.bincount(v, w, minlength=4), numbers, x[:, :3])
+    with pytest.raises((RuntimeError, ValueError)):  # the elements have different numbers of counts
+        vmap(torch.bincount)(numbers)
+    same(lambda a, b: torch.linspace(a, b, 4), x[:, 0], x[:, 1])
+    same(lambda a, b: torch.logspace(a, b, 4), x[:, 0], x[:, 1])
+    same(lambda v: (v > 0.5).nonzero_static(size=6), x)
+    same(lambda v: torch.repeat_interleave(v, output_size=3), counts)
+    same(lambda v, n: torch.repeat_interleave(v, n, output_size=3), x[:, :2], counts)
+    with pytest.raises((RuntimeError, ValueError)):  # of one element
+        vmap(lambda n: torch.repeat_interleave(n, output_size=3))(counts + torch.tensor([[0], [1], [0]]))
+    same(lambda v, m, s: v.masked_scatter(m, s), x, x > 0.5, x + 1)
+    same(lambda v, m, s: grad(lambda v, s: (v.masked_scatter(m, s) ** 2).sum(), argnums=1)(v, s), x, x > 0.5, x + 1)
+    for mean, std in ((x, x), (x, -x)):
+        draw = lambda: vmap(torch.normal, randomness="different")(mean, std)  # noqa: B023, E731
+        if (std < 0).any():
+            pytest.raises((RuntimeError, ValueError), draw)
+        else:
+            assert draw().shape == (3, 6)
+    assert vmap(lambda v: torch.multinomial(v, 2), randomness="different")(x).shape == (3, 2)
+    assert vmap(lambda v: torch.distributions.Categorical(logits=v).sample(), randomness="different")(x).shape == (3,)
+    assert functional.interpolate(x.reshape(3, 1, 6), size=4).shape == (3, 1, 4)
+    for mode, more in (("nearest", {}), ("bilinear", {"align_corners": True}), ("bicubic", {"antialias": True})):
+        same(lambda v: functional.interpolate(v.reshape(1, 2, 1, 3), size=(3, 5), mode=mode, **more), x)  # noqa: B023
+
+
+@both
+@pytest.mark.parametrize("joined", [False, True])
+def test_ctc_losses_of_batches(torch, joined):
+    vmap, grad = (getattr(importlib.import_module(f"{torch.__name__}.func"), name) for name in ("vmap", "grad"))
+    g = np.random.default_rng(0)
+    x = torch.tensor(g.standard_normal((4, 9, 2, 5), dtype=np.float32)).log_softmax(-1)
+    lengths, steps = torch.tensor([[3, 2], [1, 4], [2, 3], [4, 1]]), torch.tensor([[9, 7], [8, 9], [9, 9], [6, 9]])
+    targets = torch.tensor(g.integers(1, 5, (4, 5) if joined else (4, 2, 4)))
+    functional, loss = torch.nn.functional, lambda x, t, s, n: torch.nn.functional.ctc_loss(x, t, s, n)
+    cases = [(loss, (x, targets, steps, lengths))] * (torch is arete) + [
+        (lambda x, t: functional.ctc_loss(x, t, (9, 8), (3, 2)), (x, targets)),
+        (lambda x: functional.ctc_loss(x, targets[0], (9, 8), (3, 2), reduction="none"), (x,))]
+    for f, batches in cases:  # PyTorch's rule is a loop whose parts must be as long as each other: its lengths cannot differ
+        each = lambda f: torch.stack([f(*row) for row in zip(*batches)]).numpy()  # noqa: B023, E731
+        np.testing.assert_allclose(vmap(f)(*batches).numpy(), each(f), rtol=1e-5)
+        if torch is not arete:
+            continue  # PyTorch has no rule for the gradient
+        slope = grad(lambda *row: f(*row).sum())  # noqa: B023
+        np.testing.assert_allclose(vmap(slope)(*batches).numpy(), each(slope), rtol=1e-4, atol=1e-6)
+    if torch is arete:
+        with pytest.raises(ValueError, match="input_lengths to have value at most 9"):
+            vmap(loss)(x, targets, steps + 1, lengths)
+        with pytest.raises(IndexError, match="out of bounds"):
+            vmap(lambda x, t: functional.ctc_loss(x, t, (9, 8), (3, 2)))(x, targets + 4)
+        if joined:
+            with pytest.raises(ValueError, match="the sum of target_lengths"):
+                vmap(loss)(x, targets, steps, lengths - 1)
+
+
+@both
+def test_batch_norms_without_statistics(torch):
+    func, nn = importlib.import_module(f"{torch.__name__}.func"), torch.nn
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Sequential(nn.BatchNorm1d(4, affine=False)))
+    assert func.replace_all_batch_norm_modules_(net) is net
+    assert not dict(net.named_buffers()) and not net[2][0].track_running_stats
+    x = torch.randn(5, 6, 3)
+    got = func.vmap(lambda x: func.functional_call(net, dict(net.named_parameters()), (x,)))(x)
+    np.testing.assert_allclose(got.detach().numpy(), torch.stack([net(a) for a in x]).detach().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net.eval()(x[0]).detach().numpy(), got[0].detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_batched_tensors_do_not_leave():

@@ -5,6 +5,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/op_node.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete::test {
 namespace {
@@ -51,6 +52,25 @@ TEST_P(Record, SaysWhatItIs) {
         << op.name << " takes numbers in any case: it is pointwise";
     EXPECT_TRUE(has_number_for_tensor(op))
         << op.name << " has no sample with a number for a tensor";
+  }
+}
+
+// Note [Batching rules] in ops/vmap_rules_internal.h. That the rules are right is held by
+// python/tests/test_vmap.py, which compares each record's samples with a loop.
+TEST_P(Record, SaysHowABatchRuns) {
+  const OpRecord& op = *GetParam();
+  if (!op.infer) return;
+  const ops::Batching& batching = op.batching;
+  const auto& args = ops::schema_of(op).args;
+  const bool takes_part =
+      op.random || std::ranges::any_of(args, [](const auto& a) { return a.is_tensor(); });
+  EXPECT_TRUE(!takes_part || batching.rule || batching.one_by_one ||
+              ops::vmaps::names_dimensions(op))
+      << op.full_name() << " has neither a rule for batches nor a reason for having none";
+  EXPECT_TRUE(takes_part || !(batching.rule || batching.one_by_one))
+      << op.full_name() << " has no part in batches";
+  if (batching.one_by_one) {
+    EXPECT_GT(std::string_view(batching.one_by_one).size(), 10u);
   }
 }
 

@@ -107,6 +107,34 @@ def _register_node_prehook(self, fn):
     return RemovableHandle(lambda: self._remove_hook(number))
 
 
+def _saved_values(node):
+    """What a node keeps for its backward: {"_saved_" + name: tensor, None, or a tuple of these where the operator takes a list}."""
+    kept, lists = {}, {}
+    for name, tensor, in_list in node._saved():
+        if in_list:
+            lists.setdefault("_saved_" + name, []).append(tensor)
+        else:
+            kept["_saved_" + name] = tensor
+    return kept | {name: tuple(tensors) for name, tensors in lists.items()}
+
+
+def _saved_value(self, name):
+    if name.startswith("_saved_"):
+        kept = _saved_values(self)
+        if name in kept:
+            return kept[name]
+    raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
+
+
+def _node_dir(self):
+    try:
+        kept = _saved_values(self)
+    except RuntimeError:  # the graph was freed
+        kept = {}
+    return sorted({*object.__dir__(self), *kept})
+
+
+_C.Node.__getattr__, _C.Node.__dir__ = _saved_value, _node_dir
 _C.Node.register_hook, _C.Node.register_prehook = _register_node_hook, _register_node_prehook
 
 

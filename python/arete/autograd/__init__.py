@@ -21,6 +21,12 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
     >>> y = arete.ones(2, requires_grad=True).exp().sum()
     >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
     ('SumBackward0', 'ExpBackward0')
+
+    The tensors that it keeps for its backward are `_saved_` and the name of the argument, or of the result ("result" where it has none);
+    dir() lists them. Which they are is this library's choice of a formula, not always PyTorch's.
+
+    >>> y.grad_fn.next_functions[0][0]._saved_result
+    tensor([2.7183, 2.7183], grad_fn=<ExpBackward0>)
     """
 
 

@@ -68,7 +68,7 @@ class Geometric(ByProbs):
     def __init__(self, probs=None, logits=None, validate_args=None):
         self._init_probs(probs, logits, validate_args)
         if self._validate_args and probs is not None:
-            refuse(self.probs > 0, self.probs, "parameter probs", f"of distribution {self!r} to be positive")
+            refuse(self.probs > 0, self.probs, "parameter probs", lambda: f"of distribution {self!r} to be positive")
 
     mean = property(lambda self: 1 / self.probs - 1)
     mode = property(lambda self: _operators.zeros_like(self.probs))

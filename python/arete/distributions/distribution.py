@@ -6,7 +6,7 @@ import copy
 from numbers import Number
 from typing import Optional
 
-from .. import _operators
+from .. import _C, _operators
 from .._C import Tensor
 from .._grad_mode import enable_grad, no_grad
 from .._operators import Size, finfo
@@ -41,7 +41,7 @@ class Distribution:
             if name in self.__dict__ and not constraints.is_dependent(constraint):
                 value = self.__dict__[name]
                 refuse(constraint.check(value), value, f"parameter {name}",
-                        f"of distribution {self!r} to satisfy the constraint {constraint!r}")
+                       lambda: f"of distribution {self!r} to satisfy the constraint {constraint!r}")  # noqa: B023 -- called at once
 
     def _init(self, validate_args, **parameters):
         """__init__ of distributions of numbers: their parameters broadcast."""
@@ -158,7 +158,7 @@ class Distribution:
         except NotImplementedError:
             return
         refuse(support.check(value), value, "value argument",
-                f"to be within the support ({support!r}) of the distribution {self!r}")
+               lambda: f"to be within the support ({support!r}) of the distribution {self!r}")
 
     def _checked(self, value):
         if self._validate_args:
@@ -167,14 +167,14 @@ class Distribution:
 
     def __repr__(self):
         found = [(name, self.__dict__[name]) for name in self.arg_constraints if name in self.__dict__]
-        shown = (f"{name}: {(v.item() if v.dim() == 0 else v) if v.numel() == 1 else v.shape}" for name, v in found)
+        shown = (f"{name}: {(v.item() if v.dim() == 0 else v) if _C._all_values(v).numel() == 1 else v.shape}" for name, v in found)
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def refuse(valid, value, what, rule):
-    """ValueError, if not all are valid."""
-    if not valid.all():
-        raise ValueError(f"Expected {what} ({type(value).__name__} of shape {tuple(value.shape)}) {rule}, "
+    """ValueError, if not all are valid, under vmap those of all elements. `rule()`: which they break."""
+    if not _C._all_values(valid).all():
+        raise ValueError(f"Expected {what} ({type(value).__name__} of shape {tuple(value.shape)}) {rule()}, "
                          f"but found invalid values:\n{value}")
 
 
