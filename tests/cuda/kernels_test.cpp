@@ -105,6 +105,16 @@ TEST(Kernels, ABadOneIsAnErrorWithLogAndSource) {
   }
 }
 
+TEST(Kernels, MayUseWhatTheShortCompilationLeavesOut) {
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  const KernelSource textures{
+      "look",
+      "extern \"C\" __global__ void look(cudaTextureObject_t t, float* y) {\n"
+      "  y[0] = tex1Dfetch<float>(t, 0);\n}"};
+  EXPECT_THROW(compile_to_cubin(textures, 90, {"--minimal"}), Error);  // else nothing is left out
+  EXPECT_GT(compile_to_cubin(textures, 90).size(), 500u);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, KernelSources,
                          testing::Combine(testing::ValuesIn(sample_families()),
                                           testing::Values(kOldest, 90, 100)),
