@@ -1081,6 +1081,32 @@ def whole_numbers_of_any_size(np):
 
 
 @program
+def whole_numbers_of_any_size_among_others(np):
+    r, even = [np.array([2**70, 0], dtype=bool), np.array([2**70, 2**63], dtype=complex), np.isclose(np.ones(2), 2**70)], np.arange(3) % 2 == 0
+    for d in (float, "f4", complex):
+        for n in (2**70, -(2**70), 2**63, 2**64 - 1):
+            x = np.ones((3, 3), dtype=d)
+            np.put(x, [0], [n])
+            np.putmask(x[1], even, n)
+            np.place(x[2], even, [n])
+            y = np.zeros((2, 2), dtype=d)
+            np.fill_diagonal(y, n)
+            np.add.at(y, ([0], [1]), n)
+            r += [x, y, np.pad(x, 1, constant_values=n), np.insert(x[0], 1, n), np.sum(x, initial=n), np.select([even], [x[1]], n)]
+            r += [np.clip(x, 0, n), np.clip(x, n, None), np.max(x, initial=n)] if d is not complex else []
+            r.append(np.nan_to_num(np.array([np.nan, 1], dtype=d), nan=n))
+    return r, np.result_type(2**63), np.hypot(2**63, 1), np.true_divide(2**63, 2)
+
+
+@program
+def drawn_up_to_the_ends_of_their_dtype(np):
+    r = np.random.default_rng(3)
+    drawn = [r.integers(low, high, 1000, endpoint=closed) for low, high, closed in (
+        (0, 2**63, False), (-(2**63), 2**63, False), (-(2**63), 2**63 - 1, True), (2**63 - 3, 2**63, False), (5, 2**63 - 1, True))]
+    return [(x.dtype, x.min() >= 0, x.max() > 2**62, len(np.unique(x)) > 500) for x in drawn], np.unique(drawn[3])
+
+
+@program
 def masks_without_elements(np):
     r = []
     for shape, mask in (((1,), (0,)), ((2, 3), (0,)), ((2, 3), (0, 0)), ((1, 3), (1, 0)), ((2, 1), (0, 1)), ((2, 3, 4), (0, 3))):

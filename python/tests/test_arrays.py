@@ -829,6 +829,40 @@ def test_words_are_numpys(case):
     assert said[0] == said[1]
 
 
+OUTSIDE = [
+    (lambda np: np.array([2**64 - 1], dtype=np.int64), OverflowError),
+    (lambda np: np.array([2**63, -1], dtype=np.int64), OverflowError),
+    (lambda np: np.array([-1.5], dtype=np.uint8), OverflowError),
+    (lambda np: np.array([[1], [300.0]], dtype=np.int8), OverflowError),
+    (lambda np: np.array([-1], dtype=np.uint64), OverflowError),
+    (lambda np: np.array([np.inf], dtype=np.int64), OverflowError),
+    (lambda np: np.array([np.nan], dtype=np.int64), ValueError),
+    (lambda np: np.array([[1, np.nan]], dtype=np.int16), ValueError),
+    (lambda np: np.array([[1j]], dtype=np.int64), TypeError),
+    (lambda np: np.put(np.arange(3), [0], [2**64 - 1]), OverflowError),
+    (lambda np: np.putmask(np.arange(3), np.ones(3, dtype=bool), 2**64 - 1), OverflowError),
+    (lambda np: np.place(np.arange(3, dtype=np.int8), np.ones(3, dtype=bool), [300]), OverflowError),
+    (lambda np: np.fill_diagonal(np.eye(2, dtype=np.int64), 2**63), OverflowError),
+    (lambda np: np.insert(np.arange(3), 0, 2**63), OverflowError),
+    (lambda np: np.pad(np.arange(3, dtype=np.int8), 1, constant_values=300), OverflowError),
+    (lambda np: np.sum(np.arange(3), initial=2**64 - 1), OverflowError),
+    (lambda np: np.max(np.arange(3), initial=2**64 - 1), OverflowError),
+    (lambda np: np.take(np.arange(3), 2**64 - 1), OverflowError),
+    (lambda np: np.add(2**63, 1), OverflowError),
+    (lambda np: np.maximum(2**64 - 1, 1), OverflowError),
+    (lambda np: np.random.default_rng(0).integers(0, 2**63 + 1), ValueError),
+]
+
+
+@pytest.mark.parametrize("case", range(len(OUTSIDE)))
+def test_numbers_outside_of_a_dtype_are_refused(case):
+    """They became others, silently."""
+    call, error = OUTSIDE[case]
+    for library in (numpy, np):
+        with pytest.raises(error):
+            call(library)
+
+
 def test_errors_of_matrices_are_no_others():
     with pytest.raises(ValueError) as raised:
         np.zeros(-1)

@@ -503,7 +503,7 @@ class flatiter:
     def __setitem__(self, key, value):
         flat = wrap(self.base._tensor.reshape(-1).clone())
         if isinstance(key, slice) and not hasattr(value, "shape") or getattr(value, "ndim", 0):
-            n, value = flat[key].size, wrap(tensor_of(value)).reshape(-1)
+            n, value = flat[key].size, wrap(tensor_of(value, flat.dtype)).reshape(-1)
             if value.size and value.size != n:  # over and over, as NumPy does
                 value = wrap(value._tensor.repeat(-(-n // value.size))[:n])
         flat[key] = value
@@ -717,9 +717,7 @@ def _in_kind(x, d):
     if not d.is_floating_point and not d.is_complex:
         if type(x) is complex:
             raise TypeError("a complex number does not become a whole one")
-        if type(x) is float and x != x or x in (float("inf"), float("-inf")):
-            raise ValueError(f"cannot convert float {x} to integer")
-        x = int(x)
+        x = int(x)  # ValueError for NaN, OverflowError for infinities, as NumPy's
         low, high = _limits(d)
         if not low <= x <= high:
             raise OverflowError(f"Python integer {x} out of bounds for {OF_TENSOR[d].name}")
@@ -775,6 +773,31 @@ def _probe(x):
         return _t.tensor(x, dtype=_FLOAT64)
 
 
+def _whole_numbers(x, d):
+    """Numbers as the whole ones that they become; ValueError for NaN, OverflowError for others outside."""
+    try:
+        t = _t.tensor(x, dtype=d if d is _C.uint64 else _INT64)
+    except ValueError as e:
+        if "without overflow" not in str(e):
+            raise
+        if str(e).endswith("nan"):
+            raise ValueError("cannot convert float NaN to integer") from None
+    except OverflowError:
+        pass
+    else:
+        low, high = _limits(d)
+        if d is _C.uint64 or not t.numel() or low <= int(t.min()) and int(t.max()) <= high:
+            return t.to(d)
+    raise OverflowError(f"Python integer out of bounds for {OF_TENSOR[d].name}")
+
+
+def _truths(x):
+    try:
+        return _of_sequence(x, None, None).to(_BOOL)
+    except OverflowError:
+        return _t.tensor(x, dtype=_FLOAT64).to(_BOOL)
+
+
 def _uneven(x):
     """The error of nested sequences that are no array."""
     shape, level = [], [x]
@@ -801,15 +824,16 @@ def _of_sequence(x, d, device):
                 d = _FLOAT64 if probe.is_floating_point() else COMPLEX128._tensor_dtype if probe.is_complex() else probe.dtype
                 if d is probe.dtype:
                     return probe.to(device or _device)
-            elif not d.is_floating_point and not d.is_complex and d is not _C.uint64:
-                t = _of_sequence(x, None, device)
-                if d is not _BOOL and t.dtype is _INT64 and t.numel():
-                    low, high = _limits(d)
-                    if int(t.min()) < low or int(t.max()) > high:
-                        raise OverflowError(f"Python integer out of bounds for {OF_TENSOR[d].name}")
-                return t.to(d)
+            elif not d.is_floating_point and not d.is_complex:
+                return (_truths(x) if d is _BOOL else _whole_numbers(x, d)).to(device or _device)
             return _t.tensor(x, dtype=d, device=device or _device)
-        except (TypeError, ValueError) as e:
+        except (OverflowError, TypeError, ValueError) as e:
+            if d is not None and d.is_complex and (type(e) is OverflowError or "without overflow" in str(e)):  # whole ones beyond 64 bits
+                return _t.tensor(x, dtype=_FLOAT64, device=device or _device).to(d)
+            if type(e) is OverflowError:
+                raise
+            if "cannot convert float" in str(e) or "can't convert complex" in str(e):
+                raise
             sequences = _b.any(isinstance(v, (list, tuple)) for v in x)
             if not sequences and (isinstance(e, TypeError) or "infer dtype" in str(e)):
                 raise TypeError(f"arrays hold numbers: {e}") from None

@@ -242,7 +242,7 @@ def insert(arr, obj, values, axis=None):
     places = tensor_of(obj).cpu()
     if places.dtype is _C.bool:
         places = _t.nonzero(places).reshape(-1)
-    v = cast(tensor_of(values), t.dtype).to(t.device)
+    v = tensor_of(values, t.dtype).to(t.device)
     scalar = places.dim() == 0
     where = [int(i) for i in places.reshape(-1).tolist()]
     for i in where:

@@ -5,7 +5,7 @@ import builtins as _b
 import math as _math
 
 from .. import _C, _operators as _t
-from ._array import axes_of, axis_of, cast, ndarray, result, result_into, tensor_of
+from ._array import _in_kind, axes_of, axis_of, cast, ndarray, result, result_into, tensor_of
 from ._products import pair
 from ._joining import concatenate
 from ._shapes import ndindex
@@ -58,6 +58,8 @@ def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None, **options):
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     r = a if isinstance(a, ndarray) else result(tensor_of(a))
     t = r._tensor
+    if t.is_floating_point():
+        low, high = (_in_kind(v, t.dtype) if type(v) is _b.int else v for v in (low, high))
     if (
         out is None
         and not options
@@ -187,6 +189,7 @@ isposinf, isneginf = _infinite("isposinf", 1), _infinite("isneginf", -1)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """NaN becomes zero, and infinities the limits of the dtype, or what is given."""
     t = tensor_of(x)
+    nan, posinf, neginf = (_b.float(v) if type(v) is _b.int else v for v in (nan, posinf, neginf))
     if t.is_complex():
         parts = _t.nan_to_num(_t.view_as_real(t).contiguous(), nan, posinf, neginf)
         r = _t.view_as_complex(parts)
@@ -200,7 +203,8 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether |a - b| <= atol + rtol * |b|."""
-    x, y = pair(a, b) if number_type(b) is None or number_type(a) is not None else (tensor_of(a), tensor_of(b))
+    x, y = pair(a, b) if number_type(b) is None or number_type(a) is not None else (
+        tensor_of(a), tensor_of(b, FLOAT64 if type(b) is _b.int else None))
     if not (y.is_floating_point() or y.is_complex()):
         y = y.to(_C.float64)
     x = x if x.is_floating_point() or x.is_complex() else x.to(_C.float64)

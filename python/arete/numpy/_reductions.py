@@ -88,7 +88,7 @@ def _additive(name, run, combine, identity):
             t = _t.where(_mask(where, t), t, _t.full((), identity, dtype=t.dtype, device=t.device))
         r = run(t, axes_of(axis, t.dim()), keepdims, d)
         if initial is not None:
-            r = combine(r, cast(tensor_of(initial), r.dtype))
+            r = combine(r, tensor_of(initial, r.dtype))
         return result_into(r, out)
 
     function.__name__ = name
@@ -141,7 +141,7 @@ def _extreme(name, operator, own, low):
         else:
             r = operator(t, axes, keepdims)
         if initial is not None:
-            r = _ALL[own]._compute(wrap(r), wrap(cast(tensor_of(initial), r.dtype)))
+            r = _ALL[own]._compute(wrap(r), wrap(tensor_of(initial, r.dtype)))
         return result_into(r, out)
 
     function.__name__ = name

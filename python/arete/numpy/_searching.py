@@ -205,12 +205,12 @@ def select(condlist, choicelist, default=0):
     if not len(condlist):
         raise ValueError("select with an empty condition list is not possible")
     d = result_type(*choicelist, default)._tensor_dtype
-    r = cast(tensor_of(default), d)
+    r = tensor_of(default, d)
     for condition, choice in reversed(list(zip(condlist, choicelist))):
         c = tensor_of(condition)
         if c.dtype is not _C.bool:
             raise TypeError("invalid entry in condlist: should be boolean ndarray")
-        r = _t.where(c, cast(tensor_of(choice), d), r.to(c.device))
+        r = _t.where(c, tensor_of(choice, d), r.to(c.device))
     return wrap(r.expand(broadcast_shapes(*[tensor_of(c).shape for c in condlist], *[tensor_of(c).shape for c in choicelist])).clone())
 
 
@@ -279,7 +279,7 @@ def compress(condition, a, axis=None, out=None):
 def place(arr, mask, vals):
     """Writes values, over and over, where a mask holds."""
     m = tensor_of(mask) != 0
-    n, v = int(m.sum()), tensor_of(vals).reshape(-1)
+    n, v = int(m.sum()), tensor_of(vals, arr.dtype).reshape(-1)
     if m.numel() != arr.size:
         raise ValueError("place: mask and data must be the same size")
     if not n:
@@ -291,12 +291,13 @@ def place(arr, mask, vals):
 
 def putmask(a, mask, values):
     """Writes the values at the same places where a mask holds, over and over where they are fewer."""
-    m, v = tensor_of(mask) != 0, tensor_of(values)
+    number = number_type(values) is not None
+    m, v = tensor_of(mask) != 0, tensor_of(values, a.dtype if number else None)
     if m.numel() != a.size:
         raise ValueError("putmask: mask and data must be the same size")
     if not v.numel():
         return
-    check_cast(OF_TENSOR[v.dtype], a.dtype, "unsafe" if number_type(values) is not None else "same_kind")
+    check_cast(OF_TENSOR[v.dtype], a.dtype, "unsafe" if number else "same_kind")
     v = v.reshape(-1).repeat(-(-a.size // v.numel()))[: a.size].reshape(a.shape) if v.numel() != a.size else v.reshape(a.shape)
     a._write(_t.where(m.reshape(a.shape), cast(v, a._tensor.dtype), a._tensor))
 
@@ -316,11 +317,11 @@ def put(a, ind, v, mode="raise"):
     at = at.clamp(0, n - 1) if mode == "clip" else at % n if mode == "wrap" else at
     if mode == "raise":
         _check_bounds(at, n, 0)
-    values = tensor_of(v).reshape(-1)
+    values = tensor_of(v, a.dtype).reshape(-1)
     if not values.numel() or not at.numel():
         return
     flat = a._tensor.reshape(-1).clone()
-    flat[at % n] = cast(values.repeat(-(-at.numel() // values.numel()))[: at.numel()], flat.dtype)
+    flat[at % n] = values.repeat(-(-at.numel() // values.numel()))[: at.numel()]
     a._write(flat.reshape(a.shape))
 
 
@@ -351,6 +352,8 @@ def take(a, indices, axis=None, out=None, mode="raise"):
     at = tensor_of(indices)
     if at.numel() and (at.is_floating_point() or at.is_complex() or at.dtype is _C.bool):
         raise TypeError(f"Cannot cast array data from {OF_TENSOR[at.dtype]!r} to dtype('int64') according to the rule 'safe'")
+    if at.dtype is _C.uint64 and _b.bool((at >= 2**63).any()):
+        raise OverflowError("Python int too large to convert to C long")
     at, n = at.to(_C.int64).to(t.device), t.shape[axis] if t.dim() else 1
     t = t.reshape(1) if not t.dim() else t
     if mode == "clip":
@@ -387,7 +390,7 @@ def put_along_axis(arr, indices, values, axis):
     at = tensor_of(indices).to(_C.int64)
     t, axis = _axis(arr._tensor, axis)
     shape = broadcast_shapes(at.shape, [1 if i == axis else s for i, s in enumerate(t.shape)])
-    v = cast(tensor_of(values), t.dtype).expand(shape)
+    v = tensor_of(values, t.dtype).expand(shape)
     _check_bounds(at, t.shape[axis], axis)
     arr._write(_t.scatter(t.contiguous(), axis, at.expand(shape) % t.shape[axis], v).reshape(arr.shape))
 

@@ -289,15 +289,15 @@ def rot90(m, k=1, axes=(0, 1)):
     return swapaxes(flip(m, b), a, b) if k == 1 else flip(swapaxes(m, a, b), b)
 
 
-def _pairs(value, n, kind=int):
-    """(before, after) for each axis."""
+def _pairs(value, n, dtype=None):
+    """(before, after) for each axis: numbers of a dtype, or counts."""
     if isinstance(value, dict):
         r = [(0, 0)] * n
         for axis, v in value.items():
             r[axis_of(axis, n)] = (v, v) if not isinstance(v, (tuple, list)) else tuple(v)
         return r
-    t = tensor_of(value)
-    if kind is int and (t.is_floating_point() or t.is_complex()):
+    t = tensor_of(value, dtype)
+    if dtype is None and (t.is_floating_point() or t.is_complex()):
         raise TypeError("`pad_width` must be of integral type.")
     if t.dim() > 2 or (t.dim() == 2 and t.shape[1] not in (1, 2)):
         raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {in_words(t.shape)}  and "
@@ -328,7 +328,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if kwargs.get("reflect_type", "even") not in ("even", "odd"):
         raise ValueError("reflect_type must be 'even' or 'odd'")
     if mode in ("constant", "empty"):
-        values = _pairs(kwargs.get("constant_values", 0), t.dim(), float)
+        values = _pairs(kwargs.get("constant_values", 0), t.dim(), t.dtype)
         if len({v for p in values for v in p}) == 1 and t.dtype is not _C.bool:
             return wrap(_t.constant_pad_nd(t, [w for p in reversed(widths) for w in p], values[0][0])) if t.dim() else wrap(t.clone())
     for axis, (before, after) in enumerate(widths):
@@ -341,10 +341,10 @@ def _border(t, axis, n, mode, options, side):
     size = t.shape[axis]
     shape = [n if i == axis else s for i, s in enumerate(t.shape)]
     if mode in ("constant", "empty", "linear_ramp"):
-        value = _pairs(options.get("constant_values", options.get("end_values", 0)), t.dim(), float)[axis][side]
         if mode != "linear_ramp":
-            return _t.full(shape, value, dtype=t.dtype, device=t.device) if t.dtype is not _C.bool else _t.full(
-                shape, _b.bool(value), dtype=t.dtype, device=t.device)
+            value = _pairs(options.get("constant_values", 0), t.dim(), t.dtype)[axis][side]
+            return _t.full(shape, value, dtype=t.dtype, device=t.device)
+        value = _pairs(options.get("end_values", 0), t.dim(), _C.float64)[axis][side]
         edge = t.narrow(axis, size - 1 if side else 0, 1).to(_C.float64)
         at = _t.arange(n, dtype=_C.float64, device=t.device).reshape([-1 if i == axis else 1 for i in range(t.dim())])
         at = (n - 1 - at if side else at) / n

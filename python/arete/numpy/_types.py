@@ -328,7 +328,8 @@ def result_type(*arrays_and_dtypes):
         found = {_b.bool: BOOL, _b.int: INT64, _b.float: FLOAT64, _b.complex: COMPLEX128}[numbers[0]]
         for kind in numbers:
             found = promote(found, _KNOWN[kind])
-        return found
+        one = arrays_and_dtypes[0] if len(numbers) == 1 else 0
+        return found if type(one) is not _b.int or -2**63 <= one < 2**63 else min_scalar_type(one)
     for kind in numbers:
         found = with_number(found, kind)
     return found

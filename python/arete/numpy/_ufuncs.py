@@ -8,7 +8,7 @@ from .. import _C, _operators as _t
 from .._C import Tensor
 from ._array import MaskedOperand, _in_kind, axis_of, cast, for_masked, ndarray, not_together, result, result_into, tensor_of, wrap
 from ._types import (
-    BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, LIMITS, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, number_type, promote,
+    BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT64, LIMITS, OF_TENSOR, PROMOTED_NATIVE, as_dtype, castable, number_type, promote,
     with_number,
 )
 
@@ -355,7 +355,8 @@ class ufunc(_C._UfuncBase):
             d = own if d is None or d is own else PROMOTED_NATIVE[d, own]
             device = t.device if device is None or t.dim() else device
         if d is None:  # numbers only
-            values = [tensor_of(x) for x in values]
+            whole = len(values) > 1 and self.__name__ not in _COMPARISONS and all(type(x) is int for x in values)
+            values = [tensor_of(x, None if not whole else FLOAT64 if self._rule in ("float", "wide", "wider") else INT64) for x in values]
             d, numbers, device = PROMOTED_NATIVE[values[0].dtype, values[-1].dtype], [], values[0].device
         found = OF_TENSOR[d]
         for i in numbers:
@@ -503,7 +504,7 @@ class ufunc(_C._UfuncBase):
             return
         if self.__name__ in ("add", "subtract") and t.dtype is not _C.bool:
             places = wrap(_t.arange(t.numel(), device=t.device).reshape(t.shape))[indices]._tensor
-            v = cast(tensor_of(b), t.dtype).to(t.device).expand(places.shape).reshape(-1)
+            v = tensor_of(b, t.dtype).to(t.device).expand(places.shape).reshape(-1)
             flat = t.reshape(-1).index_add(0, places.reshape(-1), -v if self.__name__ == "subtract" else v)
             a._write(flat.reshape(t.shape))
             return

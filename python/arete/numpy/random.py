@@ -495,8 +495,8 @@ class _Distributions:
         if high is None:
             low, high = 0, low
         d = _as_dtype(dtype)
-        if d.name == "uint64" and type(low) is type(high) is int and high + closed > 2**63:
-            return self._large_integers(low, high + closed, size)
+        if d.name in ("int64", "uint64") and type(low) is type(high) is int and high + closed >= 2**63:
+            return self._large_integers(low, high + closed, size, d)
         a, b = _tensor_of(low), _tensor_of(high)
         if a.is_floating_point() or b.is_floating_point():
             a, b = a.floor(), b.floor()
@@ -513,17 +513,17 @@ class _Distributions:
         r = a + (self._uniform(shape) * (b - a)).floor().to(_C.int64)
         return _result(_t.minimum(r, b - 1).to(d._tensor_dtype))
 
-
-    def _large_integers(self, low, end, size):
-        """Of uint64, beyond what int64 holds: in the place of [low, end) as many numbers from -2**63 on, of all of them their words."""
-        _require(0 <= low, "low is out of bounds for uint64")
-        _require(end <= 2**64, "high is out of bounds for uint64")
+    def _large_integers(self, low, end, size, d):
+        """Up to an end that int64 does not hold: in the place of [low, end) as many numbers from -2**63 on, of all of them their words."""
+        least, most = _LIMITS[d._tensor_dtype]
+        _require(least <= low, f"low is out of bounds for {d.name}")
+        _require(end - 1 <= most, f"high is out of bounds for {d.name}")
         _require(low < end, "low >= high")
         shape, where = _shape(size), {"device": _get_device(), "generator": self._own}
         if end - low == 2**64:
             words = _t.randint(0, 2**32, (2, *shape), **where)
-            return _result((words[0] << 32 | words[1]).to(_C.uint64))
-        return _result(_t.randint(-(2**63), end - low - 2**63, shape, **where).to(_C.uint64) + (2**63 + low) % 2**64)
+            return _result((words[0] << 32 | words[1]).to(d._tensor_dtype))
+        return _result((_t.randint(-(2**63), end - low - 2**63, shape, **where).to(_C.uint64) + (2**63 + low) % 2**64).to(d._tensor_dtype))
 
 
 def _float_type(dtype):
