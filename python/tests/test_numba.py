@@ -211,6 +211,42 @@ def test_parts_of_arrays_constants_and_loops_over_tuples():
         writes_constants[1, 1](x)
 
 
+PRICES = cuda.to_device(numpy.array([[10.0, 25], [5, 15]], dtype=numpy.float32))
+
+
+@cuda.jit
+def totals(quantities, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = quantities[i] * PRICES[1, i] + PRICES.shape[0]
+
+
+def test_arrays_of_the_device_from_elsewhere_are_those_of_now():
+    """Their elements were part of the kernel, as they were at its first launch."""
+    quantities, out = numpy.array([1.0, 2], dtype=numpy.float32), numpy.zeros(2, dtype=numpy.float32)
+    for row in ([5, 15], [50, 150], [7, 8]):
+        PRICES[1] = row
+        totals[1, 32](quantities, out)
+        assert out.tolist() == [row[0] + 2, 2 * row[1] + 2]
+
+    @cuda.jit(device=True)
+    def inner(i):
+        return PRICES[0, i]
+
+    @cuda.jit
+    def by_function(out):
+        out[0] = inner(0)
+
+    @cuda.jit
+    def writes(out):
+        PRICES[0, 0] = out[0]
+
+    with pytest.raises(TypeError, match="take the array 'PRICES' as an argument"):
+        by_function[1, 1](out)
+    with pytest.raises(TypeError, match="'PRICES' is a constant"):
+        writes[1, 1](out)
+
+
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_texts_compile_for_gpus():
     test_tiles_in_shared_memory()
@@ -219,7 +255,8 @@ def test_texts_compile_for_gpus():
     test_signatures_are_held()
     test_counts_by_atomics()
     test_parts_of_arrays_constants_and_loops_over_tuples()
-    for kernel in (product, block_sum, mandelbrot, scaled, histogram, reversed_by_blocks, smoothed):
-        texts = [(c.text, c.options) for c, _ in kernel._compiled.values()]
+    test_arrays_of_the_device_from_elsewhere_are_those_of_now()
+    for kernel in (totals, product, block_sum, mandelbrot, scaled, histogram, reversed_by_blocks, smoothed):
+        texts = [(c.text, c.options) for c, *_ in kernel._compiled.values()]
         assert texts and [p for t, o in texts for check in ((), ("-DARETE_CHECKED",)) if (p := nvrtc.problems(t, (*o, *check)))] == []
     assert scaled.options == ("--use_fast_math",)

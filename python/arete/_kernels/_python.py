@@ -97,6 +97,15 @@ class _Constant(_ArrayOf):
         super().__init__(name, type, len(dims), dims)
 
 
+class _Outer(_ArrayOf):
+    """An array of the library that the kernel has from elsewhere: one more argument of each launch, which is read."""
+
+    def __init__(self, name, tensor):
+        super().__init__(name, C_NAMES[tensor.dtype], tensor.dim())
+        self.tensor = tensor
+        self.contiguous = Array(tensor).contiguous
+
+
 _MOST_CONSTANTS = 4096
 
 
@@ -131,8 +140,9 @@ class _Function:
 class _Translation:
     """One function for arguments of certain types."""
 
-    def __init__(self, source, arguments, mode, functions):
+    def __init__(self, source, arguments, mode, functions, is_kernel=False):
         self.source, self.mode, self.functions = source, mode, functions
+        self.outer = {} if is_kernel else None  # arrays of the library by what names them
         self.arguments = dict(arguments)  # name -> type of C, or _ArrayOf
         self.variables, self.arrays = {}, {n: a for n, a in arguments if isinstance(a, _ArrayOf)}
         self.fixed = {n: a for n, a in arguments if not isinstance(a, _ArrayOf)}
@@ -258,7 +268,7 @@ class _Translation:
     def part(self, name, node, s, depth):
         """`row = x[i]` of an array of more dimensions, a part of it from here on."""
         a, given = self.indices(node)
-        if a is None or len(given) >= a.ndim:
+        if a is None or len(given) >= a.ndim or isinstance(a, _Outer):
             return False
         if name in self.variables or name in self.arrays and not isinstance(self.arrays[name], _Part):
             self.fail(s, f"{name!r} is a number or an array already, and stays it")
@@ -278,8 +288,8 @@ class _Translation:
             self.add(depth, f"{name} = {value.text};", s)
         elif isinstance(target, ast.Subscript):
             place = self.element(target)
-            if isinstance(self.indices(target)[0], _Constant):
-                self.fail(s, f"{self.root(target)!r} is a constant")
+            if isinstance(self.indices(target)[0], (_Constant, _Outer)):
+                self.fail(s, f"{self.root(target)!r} is a constant: what is written is an argument")
             self.written.add(getattr(self.arrays[self.root(target)], "root", self.root(target)))
             self.add(depth, f"{place.text} = {value.text};", s)
         else:
@@ -423,10 +433,15 @@ class _Translation:
         return self.arrays.get(node.id) or self.constant(node)
 
     def constant(self, node):
-        """An array that the function has from elsewhere: its elements are part of the kernel."""
+        """An array that the function has from elsewhere. The elements of others' arrays are part of the kernel, as they are now."""
         what = self.known(node)
         if not (hasattr(what, "dtype") and hasattr(what, "tolist")) or not getattr(what, "ndim", 0):
             return None
+        tensor = what if isinstance(what, Tensor) else getattr(what, "_tensor", None)
+        if isinstance(tensor, Tensor):
+            if self.outer is None or tensor.dtype not in C_NAMES:
+                self.fail(node, f"take the array {node.id!r} as an argument")
+            return self.outer.setdefault(id(what), _Outer(f"_o{len(self.outer)}_{node.id}", tensor))
         type_, dims = self.type_of(what.dtype), tuple(what.shape)
         if type_ in (None, "float16", "bfloat16") or not 0 < math.prod(dims) <= _MOST_CONSTANTS:
             self.fail(node, f"the array {node.id!r} is no constant of a kernel: those have numbers, and at most {_MOST_CONSTANTS}; "
@@ -724,8 +739,8 @@ class _Translation:
         if len(given) != len(source.parameters):
             self.fail(node, f"{source.name}() takes {len(source.parameters)} arguments, not {len(given)}")
         for a in given:
-            if isinstance(a, _ArrayOf) and (a.dims is not None or isinstance(a, _Part)):
-                self.fail(node, "memory that a kernel made, parts of arrays and constants are not handed to a function",
+            if isinstance(a, _ArrayOf) and (a.dims is not None or isinstance(a, (_Part, _Outer))):
+                self.fail(node, "memory that a kernel made, parts of arrays, constants and arrays from elsewhere are not handed to a function",
                           NotImplementedError)
         key = (source.function, tuple((a.type, a.ndim, a.contiguous) if isinstance(a, _ArrayOf) else a.type for a in given))
         if key not in self.functions:
@@ -778,8 +793,8 @@ class _Translation:
         if a.type not in ("int", "unsigned", "long long", "unsigned long long", *floating):
             self.fail(node, f"there is no atomic_{op} of {a.type}")
         values = [self.value(v).cast(a.type) for v in node.args[2:]]
-        if isinstance(a, _Constant):
-            self.fail(node, f"{node.args[0].id!r} is a constant")
+        if isinstance(a, (_Constant, _Outer)):
+            self.fail(node, f"{node.args[0].id!r} is a constant: what is written is an argument")
         self.written.add(getattr(a, "root", a.name))
         function = {"cas": "CAS"}.get(op, op.capitalize())
         if op == "sub" and a.type not in ("int", "unsigned"):
@@ -865,10 +880,13 @@ class PythonKernel:
         key = (checked, *(a.key if isinstance(a, Array) else a[0] for a in arrays))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays, checked)
-        compiled, written = self._compiled[key]
+        compiled, written, outer = self._compiled[key]
+        device_of([*tensors, *outer] if tensors else outer, self.name)
         sources = []
         for k, a in enumerate(bound):
             sources += [("array", k), ("extents", k)] if isinstance(a, Tensor) else [("number", k, a[0])]
+        for t in outer:
+            sources += [t, *Array(t).sources("array", 0)[1:]]
         compiled.run(self._launches, (args, ()), [a if isinstance(a, Tensor) else a[1] for a in bound], device, sources,
                      written=[k for k, n in enumerate(self.source.parameters) if n in written], at=(grid, block, shared))
 
@@ -897,10 +915,14 @@ class PythonKernel:
                 listed.append((name, _OF_KIND[a[0]]))
                 signatures.append(f"{_OF_KIND[a[0]]} {name}")
         functions = {}
-        translation = _Translation(self.source, listed, self.mode, functions)
+        translation = _Translation(self.source, listed, self.mode, functions, is_kernel=True)
         if translation.result:
             raise TypeError(f"{self.name}: a kernel returns nothing")
+        outer = list(translation.outer.values())
+        for o in outer:
+            signatures.append(Array(o.tensor).signature(o.name))
+            declarations.append(Array(o.tensor).declaration(o.name, checked))
         text = (HEAD + _HELPERS + "".join(f[2] for f in functions.values())
                 + beginning(self.name, signatures, checked)
                 + "\n".join(declarations) + "\n" + translation.body() + "\n}\n")
-        return Compiled(text, self.name, self.options, checked, ()), translation.written
+        return Compiled(text, self.name, self.options, checked, ()), translation.written, [o.tensor for o in outer]
