@@ -1082,7 +1082,8 @@ def whole_numbers_of_any_size(np):
 
 @program
 def whole_numbers_of_any_size_among_others(np):
-    r, even = [np.array([2**70, 0], dtype=bool), np.array([2**70, 2**63], dtype=complex), np.isclose(np.ones(2), 2**70)], np.arange(3) % 2 == 0
+    even = np.arange(3) % 2 == 0
+    r = [np.array([2**70, 0], dtype=bool), np.array([2**70, 2**63], dtype=complex), np.isclose(np.ones(2), 2**70)]
     for d in (float, "f4", complex):
         for n in (2**70, -(2**70), 2**63, 2**64 - 1):
             x = np.ones((3, 3), dtype=d)

@@ -290,12 +290,19 @@ def test_kernels_of_filters_compile_for_gpus():
     signal.lfilter([1.0, 0.5], [1.0, -0.2], cp.ones(5))
     for sizes in ((3, 3), (5, 5), (11, 11), (1, 17), (17, 1)):
         around = [s // 2 for s in sizes]
-        ndimage._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0)
+        ndimage._filters._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0)
     texts = [c.text for c, *_ in signal._recursion_kernel._compiled.values()]
-    assert texts and ndimage._stencils and not any(map(nvrtc.problems, texts))
-    for kernel in ndimage._stencils.values():
+    assert texts and ndimage._filters._stencils and not any(map(nvrtc.problems, texts))
+    for kernel in ndimage._filters._stencils.values():
         for more in ([], ["-DVECTORS"]):
             assert not any(nvrtc.problems(c.text, [*c.options, *more]) for c in kernel._compiled.values())
+    for order, mode in ((0, "constant"), (1, "grid-wrap"), (3, "reflect"), (4, "mirror"), (5, "nearest")):
+        ndimage.rotate(cp.ones((4, 5)), 30, order=order, mode=mode)
+        ndimage.map_coordinates(cp.ones((3, 4, 5)), cp.ones((3, 2)), order=order, mode=mode)
+        for dims, by_matrix in ((2, True), (3, False)):
+            mode, edge = ndimage._filters._mode(mode), 12 if mode == "nearest" and order > 1 else 0
+            kernel = ndimage._interpolation._kernel_at(dims, order, mode, edge, by_matrix)
+            assert kernel._compiled and not any(nvrtc.problems(c.text, c.options) for c in kernel._compiled.values())
 
 
 def bad(body):
@@ -431,8 +438,8 @@ def test_the_kernel_of_filters_is_the_filter(mode):
     for t in (arete.tensor(X), arete.randn(29, 17, dtype=arete.float64), arete.randn(5, 33, dtype=arete.float64).mT):
         for sizes, before in (((3, 4), [1, 2]), ((8, 7), [4, 3]), ((1, 3), [0, 1]), ((4, 1), [2, 0])):
             w = arete.randn(sizes, dtype=arete.float64)
-            found = ndimage._stencil(t, w, before, [n - 1 - b for n, b in zip(sizes, before)], mode, 0.5)
-            assert arete.allclose(found, ndimage._correlated(t, w, [0, 0], mode, 0.5))
+            found = ndimage._filters._stencil(t, w, before, [n - 1 - b for n, b in zip(sizes, before)], mode, 0.5)
+            assert arete.allclose(found, ndimage._filters._correlated(t, w, [0, 0], mode, 0.5))
 
 
 def test_integers_and_outputs():
@@ -473,8 +480,54 @@ def test_resampling():
     for other in ("wrap", "grid-constant"):
         with pytest.raises(NotImplementedError, match="resampling has no mode"):
             ndimage.shift(x, 1, order=1, mode=other)
-    with pytest.raises(NotImplementedError, match="order must be 0 or 1, not 3"):
-        ndimage.zoom(x, 2)
+    with pytest.raises(RuntimeError, match="spline order not supported"):
+        ndimage.zoom(x, 2, order=6)
+
+
+def cardinal(x, order):
+    """The B-spline of an order around 0, by its definition: differences of powers."""
+    if abs(x) >= (order + 1) / 2:
+        return 0.0
+    terms = [(-1) ** j * math.comb(order + 1, j) * max(x + (order + 1) / 2 - j, 0.0) ** order for j in range(order + 2)]
+    return math.fsum(terms) / math.factorial(order)
+
+
+@pytest.mark.parametrize("mode", ["mirror", "reflect", "grid-wrap", "constant"])
+@pytest.mark.parametrize("order", [2, 3, 4, 5])
+def test_splines_go_through_the_elements_and_are_what_they_are_between(order, mode):
+    """The coefficients solve the system of samples, and the values between are sums of B-splines."""
+    x, n = RANDOM.normal(size=(2, 11)), 11
+    place = BEYOND[{"grid-wrap": "wrap", "constant": "mirror"}.get(mode, mode)]
+    samples = numpy.zeros((n, n))
+    for i in range(n):
+        for k in range(-3, 4):
+            samples[i, place(i + k, n)] += cardinal(k, order)
+    coefficients = numpy.linalg.solve(samples, x.T).T
+    found = ndimage.spline_filter1d(cp.array(x), order, mode=mode)
+    assert numpy.allclose(cp.asnumpy(found), coefficients, rtol=0, atol=1e-12) and found.dtype == numpy.float64
+    at = numpy.array([0.0, 0.3, 1.5, 4.75, 9.5, 10.0])
+    wanted = [[sum(c[place(k, n)] * cardinal(p - k, order) for k in range(-8, n + 8)) for p in at] for c in coefficients]
+    places = numpy.stack([numpy.repeat([0.0, 1.0], 6).reshape(2, 6), numpy.tile(at, (2, 1))])
+    one = [ndimage.map_coordinates(cp.array(row), cp.array(at[None]), order=order, mode=mode) for row in x]
+    assert numpy.allclose([cp.asnumpy(o) for o in one], wanted, rtol=0, atol=1e-12)
+    assert numpy.allclose(cp.asnumpy(ndimage.map_coordinates(cp.array(x), cp.array(places), order=order, mode=mode)), wanted, atol=1e-12)
+    stretched = ndimage.zoom(cp.array(x), (1, 3), order=order, mode=mode)
+    assert numpy.allclose(cp.asnumpy(stretched), [[sum(c[place(k, n)] * cardinal(p - k, order) for k in range(-8, n + 8))
+                                                   for p in numpy.linspace(0, n - 1, 3 * n)] for c in coefficients], rtol=0, atol=1e-12)
+    if mode != "constant":  # the places on the border may be beyond it by a rounding
+        turned = ndimage.rotate(cp.array(x), 180, order=order, mode=mode)
+        assert numpy.allclose(cp.asnumpy(turned), x[::-1, ::-1], atol=1e-10)
+
+
+def test_resampled_whole_numbers_are_the_nearest():
+    x = numpy.array([[10, 13, 250, 255], [0, 0, 255, 3]], dtype=numpy.uint8)
+    linear = cp.asnumpy(ndimage.shift(cp.array(x), (0, 0.5), order=1, mode="nearest"))
+    assert linear.tolist() == [[10, 12, 132, 253], [0, 0, 128, 129]] and linear.dtype == numpy.uint8
+    cubic = cp.asnumpy(ndimage.zoom(cp.array(x), (1, 4)))  # runs over both ends, which are kept
+    assert cubic.min() == 0 and cubic.max() == 255
+    assert numpy.array_equal(cp.asnumpy(ndimage.zoom(cp.array(x), 1)), x)
+    grid = ndimage.zoom(cp.array([[0.0, 4.0]]), (1, 2), order=1, mode="nearest", grid_mode=True)
+    assert cp.asnumpy(grid).tolist() == [[0, 1, 3, 4]]
 
 
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])

@@ -740,8 +740,8 @@ class _Translation:
             self.fail(node, f"{source.name}() takes {len(source.parameters)} arguments, not {len(given)}")
         for a in given:
             if isinstance(a, _ArrayOf) and (a.dims is not None or isinstance(a, (_Part, _Outer))):
-                self.fail(node, "memory that a kernel made, parts of arrays, constants and arrays from elsewhere are not handed to a function",
-                          NotImplementedError)
+                self.fail(node, "memory that a kernel made, parts of arrays, constants and arrays from elsewhere are not handed to a "
+                          "function", NotImplementedError)
         key = (source.function, tuple((a.type, a.ndim, a.contiguous) if isinstance(a, _ArrayOf) else a.type for a in given))
         if key not in self.functions:
             self.functions[key] = None

@@ -28,15 +28,19 @@ def floating(t):
     return t if t.dtype.is_floating_point or t.dtype.is_complex else t.to(_C.float64)
 
 
+def dtype_given(a, output):
+    """The dtype of `a`, that which `output` names, or that of the array `output`."""
+    if output is None or isinstance(output, (_np.ndarray, Tensor)):
+        return tensor(a if output is None else output).dtype
+    return output if isinstance(output, _C.dtype) else _np.empty(0, dtype=output)._tensor.dtype
+
+
 def given(a, t, output):
-    """The result in the dtype of `a`, in that which `output` names, or in the array `output`."""
+    """The result in the dtype that `a` and `output` give, or in the array `output`."""
     if isinstance(output, (_np.ndarray, Tensor)):
         output[...] = like(output, t)
         return output
-    if output is None:
-        dtype = tensor(a).dtype
-    else:
-        dtype = output if isinstance(output, _C.dtype) else _np.empty(0, dtype=output)._tensor.dtype
+    dtype = dtype_given(a, output)
     return like(a, t if t.dtype is dtype else t.to(dtype))
 
 

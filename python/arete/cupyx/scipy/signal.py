@@ -5,7 +5,7 @@ import math
 
 from ... import _C, _operators as _t, fft as _fft
 from ..._kernels._python import INTRINSICS, PythonKernel
-from . import ndimage as _n
+from .ndimage import _filters as _n
 from ._arrays import each, floating, like, tensor, together
 
 __all__ = ["choose_conv_method", "convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve", "firwin", "hilbert",

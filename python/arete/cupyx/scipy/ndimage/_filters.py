@@ -1,22 +1,18 @@
-"""Filters and resampling of pictures of any number of dimensions, under the names of scipy.ndimage.
-
-`mode` says what lies beyond the border: "reflect" (d c b a | a b c d), "mirror" (d c b | a b c d), "nearest", "wrap" or "constant"
-(`cval`).
-Arrays of integers are computed with as float64, and results have the dtype of the input unless `output` names another or is an array."""
+"""Filters of pictures: correlations, and the extremes, ranks and medians of neighbours."""
 from __future__ import annotations
 
+import itertools
 import math
 
-from ... import _C, _operators as _t
-from ..._kernels import ElementwiseKernel
-from ._arrays import each, floating, given, like, tensor
+from .... import _C, _operators as _t
+from ...._kernels import ElementwiseKernel
+from .._arrays import each, floating, given, like, tensor
 
 __all__ = [
-    "affine_transform", "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
-    "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "grey_closing", "grey_dilation", "grey_erosion",
-    "grey_opening", "label", "laplace",
-    "map_coordinates", "maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter", "minimum_filter1d", "percentile_filter",
-    "prewitt", "rank_filter", "rotate", "shift", "sobel", "uniform_filter", "uniform_filter1d", "zoom",
+    "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d", "gaussian_gradient_magnitude",
+    "gaussian_laplace", "generic_gradient_magnitude", "grey_closing", "grey_dilation", "grey_erosion", "grey_opening", "laplace",
+    "maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter", "minimum_filter1d", "percentile_filter", "prewitt",
+    "rank_filter", "sobel", "uniform_filter", "uniform_filter1d",
 ]
 
 _MODES = {"grid-mirror": "reflect", "grid-wrap": "wrap", "grid-constant": "constant"}
@@ -188,7 +184,15 @@ def _correlated(t, weights, origins, mode, cval):
         raise ValueError("invalid origin")
     if t.device.type == "cuda" and t.dim() == 2 and 0 < t.numel() < 1 << 31 and weights.numel() <= 121:
         return _stencil(t, weights, before, after, mode, cval)
+    shape = t.shape
     t = _padded(t, before, after, mode, cval)
+    if t.device.type == "cpu" and weights.numel() and (weights.numel() <= 64 or weights.numel() == max(weights.shape)):
+        # Memory is read once for each weight, by loops of vectors: a tenth of a convolution's time for those of one dimension.
+        y = _t.zeros(shape, dtype=t.dtype)
+        for at, w in zip(itertools.product(*map(range, weights.shape)), weights.reshape(-1).tolist()):
+            if w:
+                y.add_(t[tuple(slice(k, k + n) for k, n in zip(at, shape))], alpha=w)
+        return y
     if 1 <= t.dim() <= 3:
         conv = (_t._ops.conv1d, _t._ops.conv2d, _t._ops.conv3d)[t.dim() - 1]
         return conv(t[None, None], weights[None, None])[0, 0]
@@ -442,144 +446,3 @@ def grey_opening(input, size=None, footprint=None, output=None, mode="reflect", 
 def grey_closing(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
     """A dilation, and an erosion of it."""
     return grey_erosion(grey_dilation(input, size, footprint, None, mode, cval, origin), size, footprint, output, mode, cval, origin)
-
-
-def label(input, structure=None, output=None):
-    """The connected parts of what is not 0, numbered from 1 in the order of their first elements, and how many there are."""
-    t = tensor(input) != 0
-    n = t.dim()
-    if structure is None:
-        offsets = [tuple(v if k == d else 0 for k in range(n)) for d in range(n) for v in (-1, 1)]
-    else:
-        s = tensor(structure)
-        if list(s.shape) != [3] * n:
-            raise ValueError("structure dimensions must be equal to 3")
-        offsets = [tuple(i - 1 for i in p) for p in s.nonzero().tolist() if any(i != 1 for i in p)]
-    size = t.numel()
-    none = size  # a number above all
-    mine = _t.where(t, _t.arange(size, device=t.device).reshape(t.shape), none)
-    while size:
-        # The smallest number among neighbours, and then the number that its element has by now: paths halve.
-        padded = _padded(mine, [1] * n, [1] * n, "constant", none)
-        best = mine
-        for o in offsets:
-            best = _t._ops.minimum(best, padded[tuple(slice(1 + v, 1 + v + d) for v, d in zip(o, t.shape))])
-        best = _t.where(t, best, none)
-        flat = _t.cat([best.reshape(-1), _t.full((1,), none, device=t.device, dtype=best.dtype)])
-        best = flat[flat[:-1]].reshape(t.shape)
-        if _t.equal(best, mine):
-            break
-        mine = best
-    roots = mine[t].unique() if size else mine.reshape(-1)
-    numbers = _t.zeros(size + 1, dtype=_C.int32, device=t.device)
-    numbers[roots] = _t.arange(1, roots.numel() + 1, dtype=_C.int32, device=t.device)
-    result = numbers[mine] if size else mine.to(_C.int32)
-    return given(like(input, result), result, output), roots.numel()
-
-
-# --- resampling ---
-
-def _sampled(t, coordinates, order, mode, cval):
-    """The values between elements: `coordinates` has one tensor for each dimension. Only weights have the dtype of `t`: places do not fit
-    into few bits."""
-    if order not in (0, 1):
-        raise NotImplementedError(f"resampling is by the nearest element or linear: order must be 0 or 1, not {order}")
-    if mode in ("wrap", "grid-constant"):
-        other = "'grid-wrap', with pictures side by side," if mode == "wrap" else "'constant', with cval from the border on,"
-        raise NotImplementedError(f"resampling has no mode {mode!r}; {other} is there")
-    mode = _mode(mode)
-    inside = None
-    if mode == "constant":
-        for c, n in zip(coordinates, t.shape):
-            here = (c >= 0) & (c <= n - 1)
-            inside = here if inside is None else inside & here
-    corners = []
-    for c in coordinates:
-        low = (c if order else c + 0.5).floor()
-        at, part = low.to(_C.int64), c - low
-        corners.append([(at, (1 - part).to(t.dtype)), (at + 1, part.to(t.dtype))] if order else [(at, None)])
-    total = None
-
-    def over(d, index, weight):
-        nonlocal total
-        if d == t.dim():
-            value = t[tuple(index)]
-            value = value if weight is None else value * weight
-            total = value if total is None else total + value
-            return
-        for i, w in corners[d]:
-            over(d + 1, [*index, _beyond(i, t.shape[d], mode)], w if weight is None else weight if w is None else weight * w)
-
-    over(0, [], None)
-    return total if inside is None else _t.where(inside, total, cval)
-
-
-def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    """Values of the array at places between its elements: coordinates[d] are the places along dimension d."""
-    t = floating(tensor(input))
-    c = tensor(coordinates)
-    return given(input, _sampled(t, list(c.to(_places(c))), order, mode, cval), output)
-
-
-def _places(t):
-    """The dtype of places: float32 or float64."""
-    return _C.float32 if t.dtype in (_C.float32, _C.float16, _C.bfloat16, _C.complex64) else _C.float64
-
-
-def _positions(shape, t):
-    """The indices of all places, as floats, one tensor for each dimension that broadcasts."""
-    n = len(shape)
-    return [_t.arange(s, device=t.device, dtype=_places(t)).reshape([-1 if k == d else 1 for k in range(n)]) for d, s in enumerate(shape)]
-
-
-def affine_transform(input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    """The element at `o` of the result is the input's at matrix @ o + offset."""
-    t = floating(tensor(input))
-    n, m = t.dim(), tensor(matrix).to(_C.float64).tolist()
-    if not isinstance(m[0], list):
-        m = [[v if k == d else 0.0 for k in range(n)] for d, v in enumerate(m)]
-    if len(m[0]) == n + 1:
-        m, offset = [r[:n] for r in m[:n]], [r[n] for r in m[:n]]
-    places = _positions(list(t.shape) if output_shape is None else list(output_shape), t)
-    full = [int(p.numel()) for p in places]
-    coordinates = []
-    for row, o in zip(m, each(offset, n, "offset")):
-        c = _t.full(full, float(o), dtype=places[0].dtype, device=t.device)
-        for factor, p in zip(row, places):
-            c = c + p * factor
-        coordinates.append(c)
-    return given(input, _sampled(t, coordinates, order, mode, cval), output)
-
-
-def shift(input, shift, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    """Moved by so many elements along each dimension."""
-    n = tensor(input).dim()
-    offset = [-float(s) for s in each(shift, n, "shift")]
-    return affine_transform(input, _t.ones(n, dtype=_C.float64), offset, None, output, order, mode, cval)
-
-
-def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    """Stretched, so that the first and the last elements stay where they are."""
-    t = tensor(input)
-    shape = [int(round(s * z)) for s, z in zip(t.shape, each(zoom, t.dim(), "zoom"))]
-    steps = [(s - 1) / (o - 1) if o > 1 else 1.0 for s, o in zip(t.shape, shape)]
-    # By way of whole steps the last place may come to lie beyond the border by a rounding.
-    mode = "nearest" if mode == "constant" else mode
-    return affine_transform(input, _t.tensor(steps, dtype=_C.float64), 0.0, shape, output, order, mode, cval)
-
-
-def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    """Turned by `angle` degrees in the plane of two axes; with `reshape` all of it is in the result."""
-    t = tensor(input)
-    a, b = sorted(k % t.dim() for k in axes)
-    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    shape = list(t.shape)
-    h, w = shape[a], shape[b]
-    if reshape:
-        shape[a], shape[b] = (int(v + 0.5) for v in (abs(h * c) + abs(w * s), abs(h * s) + abs(w * c)))
-    m = [[float(k == d) for k in range(t.dim())] for d in range(t.dim())]
-    m[a][a], m[a][b], m[b][a], m[b][b] = c, s, -s, c
-    offset = [0.0] * t.dim()
-    ca, cb = (shape[a] - 1) / 2, (shape[b] - 1) / 2
-    offset[a], offset[b] = (h - 1) / 2 - (c * ca + s * cb), (w - 1) / 2 - (-s * ca + c * cb)
-    return affine_transform(input, _t.tensor(m, dtype=_C.float64), offset, shape, output, order, mode, cval)
