@@ -1,11 +1,15 @@
-"""Parts of pictures that lie together, and what is in them."""
+"""Parts of pictures that lie together, and what is in them.
+
+Measurements are of the elements whose label is in `index`: of all labels above 0 together where it is None, and of all elements where there
+are no labels. One index gives a number, several an array."""
 from __future__ import annotations
 
 from .... import _C, _operators as _t
-from .._arrays import given, like, tensor
+from .._arrays import floating, given, like, tensor
 from ._filters import _padded
 
-__all__ = ["label"]
+__all__ = ["center_of_mass", "extrema", "find_objects", "histogram", "label", "maximum", "maximum_position", "mean", "median", "minimum",
+           "minimum_position", "standard_deviation", "sum", "sum_labels", "variance"]
 
 
 def label(input, structure=None, output=None):
@@ -39,3 +43,184 @@ def label(input, structure=None, output=None):
     numbers[roots] = _t.arange(1, roots.numel() + 1, dtype=_C.int32, device=t.device)
     result = numbers[mine] if size else mine.to(_C.int32)
     return given(like(input, result), result, output), roots.numel()
+
+
+class _Groups:
+    """The elements that are measured, and to which index each of them belongs."""
+
+    def __init__(self, input, labels, index):
+        self.input, t = input, tensor(input)
+        self.shape, self.several = t.shape, index is not None and tensor(index).dim() > 0
+        if labels is None:
+            if index is not None:
+                raise ValueError("index without defined labels")
+            labels = _t.ones(t.shape, dtype=_C.int64, device=t.device)
+        labels = _t.broadcast_to(tensor(labels).to(t.device), t.shape)
+        if index is None:
+            keep, group = labels > 0, _t.zeros(t.shape, dtype=_C.int64, device=t.device)
+            self.count, self.back = 1, _t.zeros(1, dtype=_C.int64, device=t.device)
+        else:
+            self.sizes = tensor(index).shape
+            wanted, self.back = tensor(index).to(t.device, labels.dtype).reshape(-1).unique(return_inverse=True)
+            self.count = wanted.numel()
+            group = _t.searchsorted(wanted, labels.contiguous()).clamp(max=max(self.count - 1, 0))
+            keep = wanted[group] == labels if self.count else _t.zeros(t.shape, dtype=_C.bool, device=t.device)
+        self.places = keep.reshape(-1).nonzero().reshape(-1)
+        self.group, self.values = group.reshape(-1)[self.places], t.reshape(-1)[self.places]
+
+    def total(self, values):
+        return _t.zeros(self.count, dtype=values.dtype, device=values.device).index_add(0, self.group, values)
+
+    def members(self):
+        return self.total(_t.ones(self.group.shape, dtype=_C.float64, device=self.group.device))
+
+    def means(self, values):
+        return self.total(values) / self.members()
+
+    def sorted(self):
+        """The members by index and value, and where those of each index begin and end; of equal ones the first comes first."""
+        order = self.values.argsort(stable=True)
+        order = order[self.group[order].argsort(stable=True)]
+        ends = self.members().to(_C.int64).cumsum(0)
+        return order, _t.cat([ends[:1] * 0, ends[:-1]]), ends
+
+    def result(self, r):
+        """One number for each index that was asked for."""
+        r = r[self.back]
+        return like(self.input, r.reshape(self.sizes) if self.several else r[0])
+
+    def first_of(self, at):
+        """Positions in the picture as tuples."""
+        found = []
+        for p in at[self.back].tolist():
+            place = []
+            for n in reversed(self.shape):
+                place.append(p % n)
+                p //= n
+            found.append(tuple(reversed(place)))
+        return found if self.several else found[0]
+
+
+def sum_labels(input, labels=None, index=None):
+    """The sum of the elements of each index; in float64, or for one of whole numbers in int64."""
+    g = _Groups(input, labels, index)
+    whole = not (g.several or g.values.dtype.is_floating_point)
+    return g.result(g.total(g.values if g.values.dtype.is_complex else g.values.to(_C.int64 if whole else _C.float64)))
+
+
+def sum(input, labels=None, index=None):  # noqa: A001
+    """The same as sum_labels."""
+    return sum_labels(input, labels, index)
+
+
+def mean(input, labels=None, index=None):
+    """The mean of the elements of each index; NaN where there are none."""
+    g = _Groups(input, labels, index)
+    return g.result(g.means(g.values.to(_C.float64)))
+
+
+def variance(input, labels=None, index=None):
+    """The mean square of the distances to the mean."""
+    g = _Groups(input, labels, index)
+    v = g.values.to(_C.float64)
+    return g.result(g.means((v - g.means(v)[g.group]).square()))
+
+
+def standard_deviation(input, labels=None, index=None):
+    """The root of the variance."""
+    return like(input, tensor(variance(input, labels, index)).sqrt())
+
+
+def _ends(input, labels, index):
+    """The groups, and the numbers of the members that are least and greatest, the first of equal ones."""
+    g = _Groups(input, labels, index)
+    order, first, last = g.sorted()
+    if _t._ops.any(first == last) or not g.values.numel():
+        raise ValueError("an index has no elements")
+    low = order[first]
+    # Of equal greatest ones the first: the least number among those that are equal to the last.
+    great = g.values[order[last - 1]]
+    same = (g.values == great[g.group]).nonzero().reshape(-1)
+    high = _t.full((g.count,), g.values.numel(), dtype=_C.int64, device=same.device).scatter_reduce(0, g.group[same], same, "amin")
+    return g, low, high
+
+
+def minimum(input, labels=None, index=None):
+    """The least element of each index."""
+    g, low, _ = _ends(input, labels, index)
+    return g.result(g.values[low])
+
+
+def maximum(input, labels=None, index=None):
+    """The greatest element of each index."""
+    g, _, high = _ends(input, labels, index)
+    return g.result(g.values[high])
+
+
+def minimum_position(input, labels=None, index=None):
+    """Where the least element of each index is first, as a tuple."""
+    g, low, _ = _ends(input, labels, index)
+    return g.first_of(g.places[low])
+
+
+def maximum_position(input, labels=None, index=None):
+    """Where the greatest element of each index is first, as a tuple."""
+    g, _, high = _ends(input, labels, index)
+    return g.first_of(g.places[high])
+
+
+def extrema(input, labels=None, index=None):
+    """The least and the greatest element of each index, and where they are."""
+    g, low, high = _ends(input, labels, index)
+    return g.result(g.values[low]), g.result(g.values[high]), g.first_of(g.places[low]), g.first_of(g.places[high])
+
+
+def median(input, labels=None, index=None):
+    """The middle of the elements of each index, or the mean of the two around it."""
+    g = _Groups(input, labels, index)
+    order, first, last = g.sorted()
+    if _t._ops.any(first == last) or not g.values.numel():
+        raise ValueError("an index has no elements")
+    v = floating(g.values)[order]
+    return g.result((v[(first + last - 1) // 2] + v[(first + last) // 2]) / 2)
+
+
+def center_of_mass(input, labels=None, index=None):
+    """The mean position, by the elements as weights, as a tuple of numbers for each index."""
+    g = _Groups(input, labels, index)
+    v, rest, centers = g.values.to(_C.float64), g.places, []
+    whole = g.total(v)
+    for n in reversed(g.shape):
+        centers.append((g.total(v * (rest % n)) / whole)[g.back])
+        rest = rest // n
+    rows = [tuple(like(input, c) for c in row) for row in _t.stack(centers[::-1], 1)]
+    return rows if g.several else rows[0]
+
+
+def histogram(input, min, max, bins, labels=None, index=None):  # noqa: A002
+    """How many elements of each index are in each of `bins` equal parts of [min, max]."""
+    g = _Groups(input, labels, index)
+    v = g.values.to(_C.float64)
+    inside = (v >= min) & (v <= max)
+    at = ((v - min) * (bins / (max - min))).floor().clamp(0, bins - 1).to(_C.int64)
+    counts = _t.zeros(g.count * bins, dtype=_C.int64, device=v.device).index_add(0, g.group * bins + at, inside.to(_C.int64))
+    rows = [like(input, r) for r in counts.reshape(g.count, bins)[g.back]]
+    return rows if g.several else rows[0]
+
+
+def find_objects(input, max_label=0):
+    """Of each label from 1 on the slices that it fills, None where there is none."""
+    t = tensor(input)
+    if t.dtype.is_floating_point or t.dtype.is_complex:
+        raise RuntimeError("data type not supported")
+    at = t.nonzero()
+    labels = t[tuple(at[:, d] for d in range(t.dim()))].to(_C.int64)
+    count = max_label or (int(labels.max()) if labels.numel() else 0)
+    keep = (labels > 0) & (labels <= count)
+    at, labels = at[keep], labels[keep] - 1
+    ends = []
+    for d in range(t.dim()):
+        low = _t.full((count,), t.shape[d], dtype=_C.int64, device=t.device).scatter_reduce(0, labels, at[:, d], "amin")
+        high = _t.zeros(count, dtype=_C.int64, device=t.device).scatter_reduce(0, labels, at[:, d] + 1, "amax")
+        ends.append(list(zip(low.tolist(), high.tolist())))
+    return [tuple(slice(a, b) for a, b in place) if place[0][0] < place[0][1] else None for place in zip(*ends)]

@@ -1,0 +1,142 @@
+"""cupyx.scipy.ndimage: measurements and shapes against plain loops of NumPy."""
+import math
+
+import numpy
+import nvrtc
+import pytest
+
+import arete
+import arete.cupy as cp
+from arete.cupyx.scipy import ndimage
+
+RANDOM = numpy.random.default_rng(7)
+
+
+@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available(), autouse=True)
+def device(request):
+    before = arete.numpy.get_device()
+    arete.numpy.set_device(request.param)
+    yield request.param
+    arete.numpy.set_device(before)
+
+
+def host(x):
+    return [host(v) for v in x] if isinstance(x, (list, tuple)) else cp.asnumpy(x) if hasattr(x, "get") else x
+
+
+X, LABELS = RANDOM.integers(-9, 10, (8, 11)), RANDOM.integers(-1, 5, (8, 11))
+
+
+@pytest.mark.parametrize("labels, index", [(None, None), (LABELS, None), (LABELS, 2), (LABELS, [3, 1, 0, 3])], ids=str)
+def test_measurements(labels, index):
+    x = X / 4
+    given = None if labels is None else cp.array(labels), cp.array(index) if isinstance(index, list) else index
+    masks = [numpy.full(X.shape, True) if labels is None else labels > 0 if index is None else labels == k
+             for k in (index if isinstance(index, list) else [index])]
+
+    def of_each(f):
+        values = [f(x[m], numpy.argwhere(m)) for m in masks]
+        return values if isinstance(index, list) else values[0]
+
+    wanted = {
+        "sum_labels": lambda v, p: v.sum(), "mean": lambda v, p: v.mean(), "variance": lambda v, p: v.var(),
+        "standard_deviation": lambda v, p: v.std(), "minimum": lambda v, p: v.min(), "maximum": lambda v, p: v.max(),
+        "median": lambda v, p: numpy.median(v), "minimum_position": lambda v, p: p[v.argmin()],
+        "maximum_position": lambda v, p: p[v.argmax()],
+        "center_of_mass": lambda v, p: (v[:, None] * p).sum(0) / v.sum()}
+    for name, f in wanted.items():
+        found = host(getattr(ndimage, name)(cp.array(x), *given))
+        assert numpy.allclose(found, of_each(f)), name
+    low, high, at_low, at_high = ndimage.extrema(cp.array(x), *given)
+    assert numpy.allclose(host(low), of_each(wanted["minimum"])) and numpy.array_equal(at_high, of_each(wanted["maximum_position"]))
+    assert numpy.allclose(host(high), of_each(wanted["maximum"])) and numpy.array_equal(at_low, of_each(wanted["minimum_position"]))
+    counts = ndimage.histogram(cp.array(x), -2, 2, 5, *given)
+    assert numpy.array_equal(host(counts), of_each(lambda v, p: numpy.histogram(v, 5, (-2, 2))[0]))
+
+
+def test_measurements_of_nothing_and_of_whole_numbers():
+    assert ndimage.sum(cp.array(X)).dtype == numpy.int64 and int(ndimage.sum(cp.array(X))) == X.sum()
+    means = host(ndimage.mean(cp.array(X), cp.array(LABELS), cp.array([77, 1])))
+    assert math.isnan(means[0]) and means[1] == X[LABELS == 1].mean()
+    for f in (ndimage.maximum, ndimage.median):
+        with pytest.raises(ValueError, match="an index has no elements"):
+            f(cp.array(X), cp.array(LABELS), 77)
+    with pytest.raises(ValueError, match="without defined labels"):
+        ndimage.sum(cp.array(X), None, 1)
+    parts = numpy.array([[1, 1, 0, 3], [0, 1, 0, 3], [5, 0, 0, 0]])
+    found = [(slice(0, 2), slice(0, 2)), None, (slice(0, 2), slice(3, 4)), None, (slice(2, 3), slice(0, 1))]
+    assert ndimage.find_objects(cp.array(parts)) == found
+    with pytest.raises(RuntimeError, match="data type"):
+        ndimage.find_objects(cp.ones((2, 2)))
+
+
+def eroded(x, s, border):
+    """Where the structure around an element lies inside."""
+    before = [n // 2 for n in s.shape]
+    wide = numpy.pad(x, [(b, n - 1 - b) for b, n in zip(before, s.shape)], constant_values=border)
+    windows = numpy.lib.stride_tricks.sliding_window_view(wide, s.shape)
+    return (windows | ~s).all((2, 3))
+
+
+@pytest.mark.parametrize("structure", [None, [[1, 0, 1], [1, 1, 0], [0, 1, 0]], [[1, 1, 1, 0]]], ids=str)
+def test_shapes(structure):
+    x = RANDOM.random((9, 14)) < 0.7
+    cross = numpy.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], dtype=bool)
+    s = cross if structure is None else numpy.array(structure, dtype=bool)
+    given = None if structure is None else cp.array(s)
+    once, twice = eroded(x, s, False), eroded(eroded(x, s, False), s, False)
+    assert numpy.array_equal(host(ndimage.binary_erosion(cp.array(x), given)), once)
+    assert numpy.array_equal(host(ndimage.binary_erosion(cp.array(x), given, 2)), twice)
+    assert numpy.array_equal(host(ndimage.binary_erosion(cp.array(x), given, border_value=1)), eroded(x, s, True))
+    covered = numpy.zeros(x.shape, dtype=bool)
+    for i, j in numpy.argwhere(x):
+        for a, b in numpy.argwhere(s):
+            p, q = i + a - s.shape[0] // 2, j + b - s.shape[1] // 2
+            if 0 <= p < x.shape[0] and 0 <= q < x.shape[1]:
+                covered[p, q] = True
+    assert numpy.array_equal(host(ndimage.binary_dilation(cp.array(x), given)), covered)
+    opened = host(ndimage.binary_opening(cp.array(x), given))
+    assert numpy.array_equal(opened, host(ndimage.binary_dilation(cp.array(once), given))) and not (opened & ~x).any()
+    hit = once & eroded(~x, ~s, True)
+    assert numpy.array_equal(host(ndimage.binary_hit_or_miss(cp.array(x), cp.array(s))), hit)
+
+
+def test_holes_masks_and_structures():
+    ring = numpy.zeros((7, 8), dtype=bool)
+    ring[1:6, 1:6] = True
+    ring[2:5, 2:5] = False
+    filled = ring.copy()
+    filled[2:5, 2:5] = True
+    assert numpy.array_equal(host(ndimage.binary_fill_holes(cp.array(ring))), filled)
+    seed = numpy.zeros_like(ring)
+    seed[1, 1] = True
+    assert numpy.array_equal(host(ndimage.binary_propagation(cp.array(seed), mask=cp.array(ring))), ring)
+    for connectivity, count in ((1, 7), (2, 19), (3, 27)):
+        assert int(ndimage.generate_binary_structure(3, connectivity).sum()) == count
+    wide = host(ndimage.iterate_structure(ndimage.generate_binary_structure(2, 1), 3))
+    i, j = numpy.indices((7, 7)) - 3
+    assert numpy.array_equal(wide, abs(i) + abs(j) <= 3)
+    x = cp.array(X)
+    assert numpy.array_equal(host(ndimage.white_tophat(x, 3)), X - host(ndimage.grey_opening(x, 3)))
+    high, low = (host(f(x, 3)) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
+    assert numpy.array_equal(host(ndimage.morphological_gradient(x, 3)), high - low)
+    with pytest.raises(NotImplementedError, match="flat structures"):
+        ndimage.black_tophat(x, structure=cp.ones((3, 3)))
+
+
+@pytest.mark.parametrize("steps", [None, (0.5, 3.0)], ids=str)
+def test_distances(steps):
+    x = RANDOM.random((13, 17)) < 0.9
+    zeros, weights = numpy.argwhere(~x), numpy.array(steps or (1, 1))
+    wanted = [[numpy.sqrt((((zeros - (i, j)) * weights) ** 2).sum(1).min()) for j in range(17)] for i in range(13)]
+    assert numpy.allclose(host(ndimage.distance_transform_edt(cp.array(x), steps)), wanted)
+    assert numpy.isinf(host(ndimage.distance_transform_edt(cp.ones((2, 3))))).all()
+    with pytest.raises(NotImplementedError, match="indices"):
+        ndimage.distance_transform_edt(cp.array(x), return_indices=True)
+
+
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
+def test_the_kernel_of_distances_compiles_for_gpus():
+    ndimage.distance_transform_edt(cp.eye(3))
+    compiled = [c for c, *_ in ndimage._morphology._nearest_kernel._compiled.values()]
+    assert compiled and not any(nvrtc.problems(c.text, c.options) for c in compiled)
