@@ -291,7 +291,7 @@ def test_kernels_of_filters_compile_for_gpus():
     for sizes in ((3, 3), (5, 5), (11, 11), (1, 17), (17, 1)):
         around = [s // 2 for s in sizes]
         ndimage._filters._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0)
-    texts = [c.text for c, *_ in signal._recursion_kernel._compiled.values()]
+    texts = [c.text for c, *_ in signal._filters._recursion_kernel._compiled.values()]
     assert texts and ndimage._filters._stencils and not any(map(nvrtc.problems, texts))
     for kernel in ndimage._filters._stencils.values():
         for more in ([], ["-DVECTORS"]):

@@ -1,15 +1,16 @@
-"""Convolutions and filters of signals, under the names of scipy.signal."""
+"""Convolutions and filters of signals."""
 from __future__ import annotations
 
 import math
 
-from ... import _C, _operators as _t, fft as _fft
-from ..._kernels._python import INTRINSICS, PythonKernel
-from .ndimage import _filters as _n
-from ._arrays import each, floating, like, tensor, together
+from .... import _C, _operators as _t, fft as _fft, linalg as _l
+from ...._kernels._python import INTRINSICS, PythonKernel
+from ..ndimage import _filters as _n
+from .._arrays import each, floating, like, tensor, together
 
-__all__ = ["choose_conv_method", "convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve", "firwin", "hilbert",
-           "lfilter", "medfilt", "medfilt2d", "resample", "sosfilt", "wiener"]
+__all__ = ["choose_conv_method", "convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve", "filtfilt",
+           "hilbert", "lfilter", "lfilter_zi", "medfilt", "medfilt2d", "resample", "resample_poly", "savgol_coeffs", "savgol_filter",
+           "sosfilt", "sosfilt_zi", "sosfiltfilt", "upfirdn", "wiener"]
 
 _grid = INTRINSICS["grid"]
 
@@ -174,7 +175,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     moved = t.movedim(axis, -1)
     rows = moved.reshape(-1, moved.shape[-1]).contiguous()
     state = _t.zeros(rows.shape[0], max(count - 1, 1), dtype=t.dtype, device=t.device)
-    if zi is not None:
+    if zi is not None and count > 1:
         state.copy_(_t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1)).reshape(-1, count - 1))
     y = _t.empty(rows.shape, dtype=t.dtype, device=t.device)
     if rows.numel():
@@ -182,39 +183,189 @@ def lfilter(b, a, x, axis=-1, zi=None):
     result = like(x, y.reshape(moved.shape).movedim(-1, axis))
     if zi is None:
         return result
-    return result, like(x, state.reshape(*moved.shape[:-1], -1).movedim(-1, axis))
+    return result, like(x, state[:, :count - 1].reshape(*moved.shape[:-1], count - 1).movedim(-1, axis))
 
 
-def sosfilt(sos, x, axis=-1):
-    """Sections of second order, one after the other."""
-    for section in tensor(sos):
-        x = lfilter(section[:3], section[3:], x, axis)
-    return x
+def lfilter_zi(b, a):
+    """The state of lfilter in which a step has its last value from the first on."""
+    top, low = (floating(tensor(v)).reshape(-1).to(_C.float64) for v in (b, a))
+    if low[0].item() == 0:
+        raise ValueError("There must be at least one nonzero `a` coefficient.")
+    count = max(top.numel(), low.numel())
+    top, low = (_t.cat([v / low[0], _t.zeros(count - v.numel(), dtype=v.dtype, device=v.device)]) for v in (top, low))
+    if count == 1:
+        return like(a, top[1:])
+    m = _t.eye(count - 1, dtype=low.dtype, device=low.device)
+    m[:-1, 1:] -= _t.eye(count - 2, dtype=low.dtype, device=low.device)
+    m[:, 0] += low[1:]
+    return like(a, _l.solve(m, (top[1:] - low[1:] * top[0])[:, None])[:, 0])
 
 
-def firwin(numtaps, cutoff, *, window="hamming", pass_zero=True, scale=True, fs=2.0):
-    """The coefficients of a filter of finite response, by a window ("hamming", "hann", "blackman" or "boxcar")."""
-    shapes = {"hamming": (0.54, 0.46, 0.0), "hann": (0.5, 0.5, 0.0), "blackman": (0.42, 0.5, 0.08), "boxcar": (1.0, 0.0, 0.0)}
-    if window not in shapes:
-        raise ValueError(f"firwin(): windows are {', '.join(shapes)}, not {window!r}")
-    edges = [2 * c / fs for c in (cutoff if hasattr(cutoff, "__len__") else [cutoff])]
-    if not edges or any(not 0 < c < 1 for c in edges) or sorted(set(edges)) != edges:
-        raise ValueError("Invalid cutoff frequency: frequencies must be greater than 0 and less than fs/2, in increasing order.")
-    first = pass_zero if isinstance(pass_zero, bool) else pass_zero in ("lowpass", "bandstop")
-    last = first != (len(edges) % 2 == 1)
-    if last and numtaps % 2 == 0:
-        raise ValueError("A filter with an even number of coefficients must have zero response at the Nyquist frequency.")
-    edges = [0.0] * first + edges + [1.0] * last
-    m = _t.arange(numtaps, dtype=_C.float64) - 0.5 * (numtaps - 1)
-    h = sum(r * _t._ops.sinc(r * m) - l * _t._ops.sinc(l * m) for l, r in zip(edges[::2], edges[1::2]))  # noqa: E741
-    c0, c1, c2 = shapes[window]
-    k = _t.arange(numtaps, dtype=_C.float64) * (2 * math.pi / max(numtaps - 1, 1))
-    h = h * (c0 - c1 * k.cos() + c2 * (2 * k).cos())
-    if scale:
-        left, right = edges[:2]
-        at = 0.0 if left == 0 else 1.0 if right == 1 else 0.5 * (left + right)
-        h = h / (h * (math.pi * m * at).cos()).sum()
-    return like(None, h)
+def _sections(sos):
+    t = floating(tensor(sos))
+    if t.dim() != 2 or t.shape[1] != 6:
+        raise ValueError("sos array must be shape (n_sections, 6)")
+    if not _t._ops.all(t[:, 3] == 1):
+        raise ValueError("sos[:, 3] should be all ones")
+    return t
+
+
+def sosfilt(sos, x, axis=-1, zi=None):
+    """Sections of second order, one after the other; with the states `zi`, of shape (sections, ..., 2, ...), also those after it."""
+    after = []
+    for k, section in enumerate(_sections(sos)):
+        x = lfilter(section[:3], section[3:], x, axis, None if zi is None else zi[k])
+        if zi is not None:
+            x, state = x
+            after.append(tensor(state))
+    return x if zi is None else (x, like(zi, _t.stack(after)))
+
+
+def sosfilt_zi(sos):
+    """The states of sosfilt in which a step has its last value from the first on, of shape (sections, 2)."""
+    states, scale = [], 1.0
+    for section in _sections(sos):
+        states.append(tensor(lfilter_zi(section[:3], section[3:])) * scale)
+        scale = scale * (section[:3].sum() / section[3:].sum())
+    return like(sos, _t.stack(states))
+
+
+def _extended(t, axis, padtype, padlen):
+    """With `padlen` more elements on both sides."""
+    if padtype not in (None, "odd", "even", "constant"):
+        raise ValueError(f"Unknown value '{padtype}' given to padtype.  padtype must be 'even', 'odd', 'constant', or None.")
+    if padtype is None or not padlen:
+        return t
+    n = t.shape[axis]
+    if n <= padlen:
+        raise ValueError(f"The length of the input vector x must be greater than padlen, which is {padlen}.")
+    first, last = t.narrow(axis, 0, 1), t.narrow(axis, n - 1, 1)
+    left, right = t.narrow(axis, 1, padlen).flip([axis]), t.narrow(axis, n - 1 - padlen, padlen).flip([axis])
+    if padtype == "odd":
+        left, right = 2 * first - left, 2 * last - right
+    elif padtype == "constant":
+        left, right = _t.broadcast_to(first, left.shape), _t.broadcast_to(last, right.shape)
+    return _t.cat([left, t, right], axis)
+
+
+def _both_ways(run, zi, x, axis, padtype, padlen):
+    """A filter forth and back over a signal with more on both sides; `zi` begins with the value 1, along the last axis."""
+    t = floating(tensor(x))
+    axis %= t.dim()
+    wide = _extended(t, axis, padtype, padlen)
+    shape = [1] * t.dim()
+    shape[axis] = -1
+    state = zi.to(t.device, t.dtype).reshape([*zi.shape[:-1], *shape])
+
+    def begun(v):
+        return run(v, state * v.narrow(axis, 0, 1))
+
+    y = tensor(begun(tensor(begun(wide)).flip([axis]))).flip([axis])
+    more = (wide.shape[axis] - t.shape[axis]) // 2
+    return like(x, y.narrow(axis, more, t.shape[axis]).contiguous())
+
+
+def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=None):
+    """lfilter forth and back, which leaves phases alone."""
+    if method != "pad":
+        raise NotImplementedError("filtfilt(): the method is 'pad'")
+    count = max(tensor(a).numel(), tensor(b).numel())
+    return _both_ways(lambda v, s: lfilter(b, a, v, axis, s)[0], tensor(lfilter_zi(b, a)), x, axis, padtype,
+                      3 * count if padlen is None else padlen)
+
+
+def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
+    """sosfilt forth and back, which leaves phases alone."""
+    t = _sections(sos)
+    if padlen is None:
+        count = 2 * len(t) + 1 - min(int((t[:, 2] == 0).sum()), int((t[:, 5] == 0).sum()))
+        padlen = 3 * count
+    return _both_ways(lambda v, s: sosfilt(sos, v, axis, s)[0], tensor(sosfilt_zi(sos)), x, axis, padtype, padlen)
+
+
+def savgol_coeffs(window_length, polyorder, deriv=0, delta=1.0, pos=None, use="conv"):
+    """The weights of a fit of a polynomial to a window, for its value or derivative at `pos` (the middle)."""
+    if polyorder >= window_length:
+        raise ValueError("polyorder must be less than window_length.")
+    middle = (window_length - 1) / 2 if pos is None else pos
+    if not 0 <= middle < window_length:
+        raise ValueError("pos must be nonnegative and less than window_length.")
+    if use not in ("conv", "dot"):
+        raise ValueError("`use` must be 'conv' or 'dot'")
+    if deriv > polyorder:
+        return like(None, _t.zeros(window_length, dtype=_C.float64))
+    x = _t.arange(window_length, dtype=_C.float64) - middle
+    powers = _t.stack([x**k for k in range(polyorder + 1)])
+    right = _t.zeros(polyorder + 1, 1, dtype=_C.float64)
+    right[deriv] = math.factorial(deriv) / delta**deriv
+    # The least solution of powers @ w = right: Q of the transposed matrix times what R makes of the right side.
+    q, r = _l.qr(powers.mT)
+    w = (q @ _l.solve_triangular(r.mT, right, upper=False))[:, 0]
+    return like(None, w.flip([0]) if use == "conv" else w)
+
+
+def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
+    """The values (or derivatives) in the middle of polynomials that are fitted to each window; with "interp" those at the ends are of the
+    first and the last polynomial."""
+    if mode not in ("mirror", "constant", "nearest", "wrap", "interp"):
+        raise ValueError("mode must be 'mirror', 'constant', 'nearest' 'wrap' or 'interp'.")
+    t = floating(tensor(x))
+    n, half = t.shape[axis], window_length // 2
+    weights, origin = tensor(savgol_coeffs(window_length, polyorder, deriv, delta, use="dot")).tolist(), -(window_length % 2 == 0)
+    if mode != "interp":
+        return like(x, _n._along(t, weights, axis % t.dim(), mode, cval, origin))
+    if window_length > n:
+        raise ValueError("If mode is 'interp', window_length must be less than or equal to the size of x.")
+    y = _n._along(t, weights, axis % t.dim(), "nearest", 0.0, origin)
+    ends = [_t.stack([tensor(savgol_coeffs(window_length, polyorder, deriv, delta, k, "dot")) for k in places]).to(t.device, t.dtype)
+            for places in (range(half), range(window_length - half, window_length))]
+    sides = [(t.narrow(axis, at, window_length).movedim(axis, -1) @ m.mT).movedim(-1, axis) for at, m in zip((0, n - window_length), ends)]
+    return like(x, _t.cat([sides[0], y.narrow(axis, half, n - 2 * half), sides[1]], axis))
+
+
+def upfirdn(h, x, up=1, down=1, axis=-1):
+    """With up - 1 zeros between the elements, filtered by h, and each `down`-th of what comes out."""
+    t, w = together(floating(tensor(x)), floating(tensor(h)).reshape(-1))
+    moved = t.movedim(axis, -1)
+    n = moved.shape[-1]
+    between = _t.zeros(*moved.shape, up, dtype=t.dtype, device=t.device)
+    between[..., 0] = moved
+    wide = between.reshape(*moved.shape[:-1], n * up).narrow(-1, 0, (n - 1) * up + 1)
+    full = fftconvolve(wide, w.reshape([1] * (wide.dim() - 1) + [-1]), axes=-1) if w.numel() > 64 else tensor(
+        lfilter(w, [1.0], _t.cat([wide, _t.zeros(*wide.shape[:-1], w.numel() - 1, dtype=t.dtype, device=t.device)], -1)))
+    return like(x, full[..., ::down].contiguous().movedim(-1, axis))
+
+
+def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
+    """up / down times as many samples, by a filter of finite response: a window's, or the coefficients `window`."""
+    if padtype != "constant" or cval not in (None, 0):
+        raise NotImplementedError("resample_poly(): what is beyond the ends is 0")
+    if up != int(up) or down != int(down) or up < 1 or down < 1:
+        raise ValueError("up and down must be >= 1")
+    factor = math.gcd(int(up), int(down))
+    up, down = int(up) // factor, int(down) // factor
+    t = floating(tensor(x))
+    if up == down == 1:
+        return like(x, t.clone())
+    if isinstance(window, (tuple, str)):
+        from ._design import firwin
+
+        half = 10 * max(up, down)
+        h = tensor(firwin(2 * half + 1, 1.0 / max(up, down), window=window)).to(t.device, t.dtype)
+    else:
+        h = tensor(window).to(t.device)
+        half = (h.numel() - 1) // 2
+    n = t.shape[axis] * up
+    n = n // down + bool(n % down)
+    before = down - half % down
+    skip = (half + before) // down
+    y = tensor(upfirdn(_t.cat([_t.zeros(before, dtype=h.dtype, device=h.device), h * up]), t, up, down, axis))
+    short = skip + n - y.shape[axis]
+    if short > 0:
+        more = list(y.shape)
+        more[axis] = short
+        y = _t.cat([y, _t.zeros(more, dtype=y.dtype, device=y.device)], axis)
+    return like(x, y.narrow(axis, skip, n).contiguous())
 
 
 def medfilt(volume, kernel_size=3):
@@ -271,8 +422,8 @@ def detrend(data, axis=-1, type="linear"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
     shape = [1] * t.dim()
     shape[axis] = -1
-    k = _t.arange(t.shape[axis], dtype=t.dtype, device=t.device)
-    k = (k - k.mean()).reshape(shape)
+    k = _t.arange(t.shape[axis], dtype=t.real.dtype if t.dtype.is_complex else t.dtype, device=t.device)
+    k = (k - k.mean()).reshape(shape).to(t.dtype)
     slope = (k * t).sum(axis, keepdim=True) / (k * k).sum()
     return like(data, t - mean - slope * k)
 
