@@ -7,6 +7,10 @@ import numpy
 import nvrtc
 import pytest
 from arete.numba import cuda, float32, float64, int32
+from arete.numba.cuda.random import (
+    create_xoroshiro128p_states, xoroshiro128p_normal_float32, xoroshiro128p_normal_float64, xoroshiro128p_uniform_float32,
+    xoroshiro128p_uniform_float64,
+)
 from arete.numba.types import Signature
 
 TILE = 8
@@ -247,6 +251,45 @@ def test_arrays_of_the_device_from_elsewhere_are_those_of_now():
         writes[1, 1](out)
 
 
+@cuda.jit
+def drawn(states, even, even32, normal, normal32):
+    i = cuda.grid(1)
+    if i < even.shape[0]:
+        for k in range(even.shape[1]):
+            even[i, k] = xoroshiro128p_uniform_float64(states, i)
+            even32[i, k] = xoroshiro128p_uniform_float32(states, i)
+            normal[i, k] = xoroshiro128p_normal_float64(states, i)
+            normal32[i, k] = xoroshiro128p_normal_float32(states, i)
+
+
+def test_random_numbers_of_threads():
+    def draw(seed, start=0):
+        out = [numpy.zeros((64, 200), dtype=d) for d in ("f8", "f4", "f8", "f4")]
+        states = create_xoroshiro128p_states(64, seed, start)
+        first = states.get()
+        drawn[2, 32](states, *out)
+        return first, states.get(), out
+
+    first, after, out = draw(1)
+    for x in out[:2]:
+        assert x.min() >= 0 and x.max() < 1 and abs(x.mean() - 0.5) < 0.01 and abs(x.var() - 1 / 12) < 0.005
+        assert abs(numpy.corrcoef(x[:-1].ravel(), x[1:].ravel())[0, 1]) < 0.03 and len(numpy.unique(x)) > 12000
+    for x in out[2:]:
+        assert abs(x.mean()) < 0.03 and abs(x.var() - 1) < 0.05 and abs((x**4).mean() - 3) < 0.3
+    # The words of the first thread, by the algorithm.
+    a, b = map(int, first[0])
+    words = []
+    for _ in range(200 * 6):
+        words.append((a + b) % 2**64)
+        b ^= a
+        a = ((a << 24 | a >> 40) ^ b ^ (b << 16)) % 2**64
+        b = (b << 37 | b >> 27) % 2**64
+    assert (a, b) == tuple(map(int, after[0])) and [w // 2**11 / 2**53 for w in words[::6]] == out[0][0].tolist()
+    assert [w // 2**40 / 2**24 for w in words[1::6]] == out[1][0].tolist()
+    again, other, later = draw(1), draw(2), draw(1, 10)
+    assert numpy.array_equal(again[2][0], out[0]) and not (other[2][0] == out[0]).any() and numpy.array_equal(later[0][:54], first[10:])
+
+
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_texts_compile_for_gpus():
     test_tiles_in_shared_memory()
@@ -256,7 +299,8 @@ def test_texts_compile_for_gpus():
     test_counts_by_atomics()
     test_parts_of_arrays_constants_and_loops_over_tuples()
     test_arrays_of_the_device_from_elsewhere_are_those_of_now()
-    for kernel in (totals, product, block_sum, mandelbrot, scaled, histogram, reversed_by_blocks, smoothed):
+    test_random_numbers_of_threads()
+    for kernel in (drawn, totals, product, block_sum, mandelbrot, scaled, histogram, reversed_by_blocks, smoothed):
         texts = [(c.text, c.options) for c, *_ in kernel._compiled.values()]
         assert texts and [p for t, o in texts for check in ((), ("-DARETE_CHECKED",)) if (p := nvrtc.problems(t, (*o, *check)))] == []
     assert scaled.options == ("--use_fast_math",)

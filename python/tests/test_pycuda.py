@@ -8,10 +8,11 @@ import pytest
 import arete.cupy
 import arete.pycuda.autoinit  # noqa: F401
 import arete.pycuda.driver as drv
-from arete.pycuda import cumath, gpuarray
+from arete.pycuda import cumath, curandom, gpuarray, tools
 from arete.pycuda.compiler import SourceModule
 from arete.pycuda.elementwise import ElementwiseKernel
 from arete.pycuda.reduction import ReductionKernel
+from arete.pycuda.scan import ExclusiveScanKernel, InclusiveScanKernel
 
 DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
 
@@ -59,6 +60,58 @@ def test_memory():
         drv.memcpy_dtoh(a, address)
     pinned = drv.pagelocked_empty((2, 3), numpy.float64)
     assert pinned.shape == (2, 3) and pinned.dtype == numpy.float64
+
+
+def test_the_memory_of_arrays():
+    x = gpuarray.to_gpu(numpy.arange(6, dtype=numpy.float32))
+    kernel = SourceModule("__global__ void add(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }").get_function("add")
+    kernel(x.gpudata, numpy.int32(x.mem_size - 1), block=(8, 1, 1))
+    assert x.get().tolist() == [1, 2, 3, 4, 5, 5]
+    drv.memcpy_htod(x.gpudata, numpy.full(2, 7, numpy.float32))
+    behind = x[2:].gpudata  # whose address is known as long as it is there
+    assert x.get().tolist() == [7, 7, 3, 4, 5, 5] and drv.from_device(int(behind), 1, numpy.float32) == 3
+
+
+def test_moments():
+    stream, first, last = drv.Stream(), drv.Event(), drv.Event()
+    with pytest.raises(ValueError):
+        first.time_till(last)
+    assert first.record(stream) is first
+    gpuarray.to_gpu(numpy.ones(1000)).sum()
+    last.record(stream).synchronize()
+    stream.wait_for_event(last)
+    stream.synchronize()
+    assert first.time_till(last) >= 0 and last.time_since(first) == first.time_till(last) and last.query() and stream.is_done()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 100, 1025])
+def test_scans(n):
+    a = numpy.random.default_rng(n).integers(-9, 10, n).astype(numpy.int32)
+    x = gpuarray.to_gpu(a)
+    assert InclusiveScanKernel(numpy.int32, "a+b")(x) is x and numpy.array_equal(x.get(), numpy.cumsum(a))
+    out = gpuarray.zeros(n, numpy.int32)
+    x = gpuarray.to_gpu(a)
+    ExclusiveScanKernel(numpy.int32, "max(a, b)", "-100")(x, out)
+    wanted = numpy.concatenate([[-100], numpy.maximum.accumulate(a)[:-1]])[:n] if n else a
+    assert numpy.array_equal(out.get(), wanted) and numpy.array_equal(x.get(), a)
+    # Which of a and b comes first counts: the last one that is not 0.
+    assert InclusiveScanKernel(numpy.int32, "b ? b : a")(gpuarray.to_gpu(a)).get().tolist() == [
+        next((v for v in a[k::-1] if v), 0) for k in range(n)]
+    with pytest.raises(ValueError, match="takes a vector"):
+        InclusiveScanKernel(numpy.float32, "a+b")(x)
+
+
+def test_random_numbers_and_tools():
+    x = curandom.rand((100, 200))
+    assert x.dtype == numpy.float32 and 0 <= x.get().min() < 0.01 and 0.49 < x.get().mean() < 0.51
+    one, two = (curandom.XORWOWRandomNumberGenerator(lambda count: numpy.full(count, 5)) for _ in range(2))
+    a, b = one.gen_normal(1000, numpy.float64), gpuarray.zeros(1000)
+    two.fill_normal(b)
+    assert numpy.array_equal(a.get(), b.get()) and abs(a.get().std() - 1) < 0.1
+    assert tools.dtype_to_ctype(numpy.uint16) == "unsigned short" and tools.DeviceMemoryPool().allocate(16).size == 16
+    tools.make_default_context().synchronize()
+    with pytest.raises(ValueError):
+        tools.dtype_to_ctype(numpy.complex64)
 
 
 def test_kernels_of_elements():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys as _sys
 
-from . import _cuda as cuda, types
+from . import _cuda as cuda, _random, types
 from .types import (
     boolean, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, void,
 )
@@ -16,6 +16,8 @@ __all__ = ["boolean", "cuda", "float16", "float32", "float64", "install", "int16
 # "numba.cuda", and never ends with one that is not Numba's.
 cuda.__name__ = __name__ + ".cuda"
 _sys.modules[cuda.__name__] = cuda
+_random.__name__ = cuda.__name__ + ".random"
+_sys.modules[_random.__name__] = cuda.random = _random
 
 
 def install():
@@ -27,7 +29,7 @@ def install():
     >>> cuda.to_device([1, 2, 3]).copy_to_host()
     array([1, 2, 3])
     """
-    for name in ("", ".cuda", ".types"):
+    for name in ("", ".cuda", ".cuda.random", ".types"):
         _sys.modules["numba" + name] = _sys.modules[__name__ + name]
     _sys.modules["numba.cuda.types"] = types
 

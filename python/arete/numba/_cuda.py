@@ -193,7 +193,6 @@ def select_device(device_id):
 _REFUSED = {
     "cg": "a kernel has no barrier of all its blocks: launch two",
     "const": "take an array as an argument",
-    "random": "draw numbers with arete.numpy.random",
     **dict.fromkeys(("reduce", "Reduce"), "arete.kernels.ReductionKernel is one"),
     **dict.fromkeys(("mapped_array", "managed_array"), "memory is the host's or the device's"),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys as _sys
 
-from . import autoinit, compiler, cumath, driver, elementwise, gpuarray, reduction
+from . import autoinit, compiler, cumath, curandom, driver, elementwise, gpuarray, reduction, scan, tools
 
-__all__ = ["autoinit", "compiler", "cumath", "driver", "elementwise", "gpuarray", "install", "reduction"]
+__all__ = ["autoinit", "compiler", "cumath", "curandom", "driver", "elementwise", "gpuarray", "install", "reduction", "scan", "tools"]
 
 
 def install():

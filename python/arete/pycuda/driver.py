@@ -9,7 +9,7 @@ import numpy
 from .. import _C, _operators as _t, cuda as _cuda, numpy as _np
 from .._kernels import In, InOut, Out
 from .._kernels._raw import MemoryPointer
-from ..cuda import Event, Stream
+from ..cupy import cuda as _cupy
 
 __all__ = ["Context", "Device", "DeviceAllocation", "Event", "In", "InOut", "LogicError", "Out", "Stream", "from_device",
            "from_device_like", "init", "mem_alloc", "mem_alloc_like", "mem_get_info", "memcpy_dtod", "memcpy_dtoh", "memcpy_dtoh_async",
@@ -17,6 +17,47 @@ __all__ = ["Context", "Device", "DeviceAllocation", "Event", "In", "InOut", "Log
 
 LogicError = ValueError
 _allocations: weakref.WeakSet[DeviceAllocation] = weakref.WeakSet()
+
+
+class Stream(_cupy.Stream):
+    """A new stream; without a GPU, what is done at once."""
+
+    handle = property(lambda self: self.ptr)
+
+    def __init__(self, flags: int = 0):
+        super().__init__()
+
+    def is_done(self) -> bool:
+        return self.done
+
+    def wait_for_event(self, event: Event) -> None:
+        self.wait_event(event)
+
+
+class Event(_cupy.Event):
+    """A moment in a stream."""
+
+    def __init__(self, flags: int = 0):
+        super().__init__()
+
+    def record(self, stream=None) -> Event:
+        super().record(stream)
+        return self
+
+    def synchronize(self) -> Event:
+        super().synchronize()
+        return self
+
+    def query(self) -> bool:
+        return self.done
+
+    def time_since(self, event: Event) -> float:
+        """Milliseconds from another event to this one."""
+        return _cupy.get_elapsed_time(event, self)
+
+    def time_till(self, event: Event) -> float:
+        """Milliseconds from this event to another."""
+        return _cupy.get_elapsed_time(self, event)
 
 
 def init(flags: int = 0) -> None:

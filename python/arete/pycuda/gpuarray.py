@@ -1,10 +1,20 @@
-"""Arrays of a device: `arete.numpy`'s, under PyCUDA's names. Kernels take them as they are (there is no `gpudata`)."""
+"""Arrays of a device: `arete.numpy`'s, under PyCUDA's names. Kernels take them, and `gpudata`, their memory."""
 from __future__ import annotations
 
 from .. import numpy as _np
 from . import driver as _driver
 
 GPUArray = _np.ndarray
+
+
+def _memory(a):
+    """The memory of an array that is contiguous."""
+    return _driver.DeviceAllocation(_driver._bytes_at(a, a.nbytes))
+
+
+# Names that PyCUDA's arrays alone have; they are there for programs that use it.
+GPUArray.gpudata = property(_memory)
+GPUArray.mem_size = property(lambda a: a.size)
 
 
 def to_gpu(ary, allocator=None):
