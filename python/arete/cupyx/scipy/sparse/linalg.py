@@ -5,7 +5,7 @@ from .... import _C, _operators as _t, linalg as _l, numpy as _np
 from ....numpy._types import PROMOTED_NATIVE
 from .._arrays import floating, like, tensor, together
 
-__all__ = ["LinearOperator", "aslinearoperator", "cg", "gmres", "norm", "spsolve"]
+__all__ = ["LinearOperator", "aslinearoperator", "cg", "eigsh", "gmres", "norm", "spsolve", "svds"]
 
 
 class LinearOperator:
@@ -118,6 +118,115 @@ def spsolve(A, b):
     dense, right = together(tensor(A.toarray()), floating(tensor(b)))
     x = _l.solve(dense, right[:, None] if right.dim() == 1 else right)
     return like(b, x.reshape(right.shape))
+
+
+def _start(a, n, v0):
+    """A vector to begin with, in the dtype of the operator."""
+    if v0 is None:
+        v0 = _t.rand(n, dtype=_C.float64, device=_np.get_device(), generator=_C.Generator(_np.get_device()).manual_seed(0)) - 0.5
+    else:
+        v0 = floating(tensor(v0)).reshape(-1)
+        if v0.numel() != n:
+            raise ValueError("v0 must have shape (n,)")
+    dtype = a.dtype
+    if dtype is not None:
+        dtype = dtype if isinstance(dtype, _C.dtype) else _np.empty(0, dtype=dtype)._tensor.dtype
+        return v0.to(dtype if dtype.is_floating_point or dtype.is_complex else _C.float64)
+    return v0
+
+
+def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):
+    """The k eigenvalues of a Hermitian matrix that are greatest in magnitude ("LM") or in value ("LA"), or least in value ("SA"), in order,
+    and their vectors as columns: Lanczos' method with thick restarts (Wu and Simon, 2000). `tol` is of errors beside the values; 0 stands
+    for the accuracy of the dtype. RuntimeError where `maxiter` products (10 for each row) do not suffice."""
+    a = aslinearoperator(a)
+    n = a.shape[0]
+    if a.shape[0] != a.shape[1]:
+        raise ValueError(f"expected a square matrix (shape: {a.shape})")
+    if which not in ("LM", "LA", "SA"):
+        raise ValueError(f"which must be 'LM','LA' or 'SA' (actual: {which})")
+    if not 0 < k < n:
+        raise ValueError(f"k must be greater than 0 and less than n (actual: {k})")
+    size = min(n, max(2 * k, k + 32) if ncv is None else ncv)
+    if size <= k:
+        raise ValueError(f"ncv must be greater than k (actual: {ncv})")
+    v = _start(a, n, v0)
+
+    def product(x):
+        return tensor(a @ like(None, x)).reshape(-1).to(x.dtype)
+
+    accuracy = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23
+    tol, limit = max(tol, accuracy), 10 * n if maxiter is None else maxiter
+    basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
+    inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
+    basis[0], begin, done = v / v.norm(), 0, 0
+    while True:
+        for j in range(begin, size):
+            w = product(basis[j])
+            done += 1
+            known = basis[:j + 1]
+            for turn in range(2):  # the second one takes away what rounding left
+                h = known.conj() @ w
+                w = w - h @ known
+                inner[:j + 1, j] = h if turn == 0 else inner[:j + 1, j] + h
+            inner[j, :j] = inner[:j, j].conj()
+            rest = float(w.norm())
+            if rest <= accuracy * max(float(inner[:j + 1, :j + 1].norm()), 1e-300):  # the space is whole: any vector beside it goes on
+                rest = 0.0
+                w = _t.rand(n, dtype=v.dtype, device=v.device) - 0.5
+                for _ in range(2):
+                    w = w - (known.conj() @ w) @ known
+            if j + 1 < size:
+                basis[j + 1] = w / w.norm()
+        values, vectors = _l.eigh(inner)
+        order = {"LM": values.abs(), "LA": values, "SA": -values}[which].argsort(descending=True)
+        wanted = order[:k]
+        errors = rest * vectors[-1, wanted].abs()
+        # What rounding of products leaves is beside the greatest value.
+        if size == n or bool((errors <= (tol * values[wanted].abs()).clamp(min=accuracy * float(values.abs().max()))).all()):
+            break
+        if done >= limit:
+            raise RuntimeError(f"eigsh: {done} products with the matrix did not suffice")
+        begin = min(k + max((size - k) // 2, 1), size - 1)
+        keep = order[:begin]
+        basis[:begin] = vectors[:, keep].mT @ basis
+        basis[begin] = w / w.norm()
+        inner.zero_()
+        inner[range(begin), range(begin)] = values[keep].to(inner.dtype)
+    wanted = wanted[values[wanted].argsort()]
+    if not return_eigenvectors:
+        return like(None, values[wanted])
+    return like(None, values[wanted]), like(None, (vectors[:, wanted].mT @ basis).mT.contiguous())
+
+
+def svds(a, k=6, *, ncv=None, tol=0, which="LM", maxiter=None, return_singular_vectors=True):
+    """The k greatest singular values in order, between the vectors of both sides: u, s, vh, by the eigenvalues of the smaller of the products
+    of the matrix with its adjoint. Values below the root of the accuracy beside the greatest one have few digits."""
+    if which != "LM":
+        raise ValueError("which must be 'LM': the greatest singular values")
+    if isinstance(a, LinearOperator):
+        if a.rmatvec is None:
+            raise ValueError("svds: the operator has no rmatvec")
+        forth, back = a.matvec, a.rmatvec
+    else:
+        turned = a.T.conj() if a.dtype.kind == "c" else a.T
+        forth, back = (lambda x: a @ x), (lambda x: turned @ x)
+    m, n = a.shape
+    tall = m >= n
+    first, second = (forth, back) if tall else (back, forth)
+    normal = LinearOperator((min(m, n),) * 2, lambda x: second(first(x)), dtype=a.dtype)
+    squares, near = eigsh(normal, k, which="LM", ncv=ncv, tol=tol, maxiter=maxiter)
+    s = tensor(squares).clamp(min=0).sqrt()
+    if not return_singular_vectors:
+        return like(None, s)
+    near = tensor(near)
+    far = _t.stack([tensor(first(like(None, x.contiguous()))) for x in near.unbind(1)], 1)
+    # From the greatest value on: of those that are nothing beside it the far vectors are what is left.
+    far, r = _l.qr((far / _t.where(s > 0, s, 1.0)).flip([1]))
+    signs = _t.sgn(r.diagonal())
+    far = (far * _t.where(signs == 0, 1.0, signs)).flip([1])
+    u, v = (far, near) if tall else (near, far)
+    return like(None, u.contiguous()), like(None, s), like(None, v.mT.conj().contiguous())
 
 
 def norm(x, ord=None, axis=None):
