@@ -204,8 +204,18 @@ def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
     }
 
 
+def settle() -> None:
+    """Waits until no thread of the process computes: OpenBLAS's look for work for a tenth of a second after a call, beside what comes next."""
+    for _ in range(100):
+        start = time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - start < 0.001:
+            return
+
+
 def microseconds(call: Callable[[], Any], wait: Callable[[], Any], least: float, clock: Callable[[], float]) -> float:
     """The time of one call, of as many as take `least` seconds together."""
+    settle()
     n = 1
     while True:
         start = clock()

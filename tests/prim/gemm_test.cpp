@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <tuple>
 
 #include "arete/backend/cpu/gemm_blocked.h"
 #include "arete/base/error.h"
@@ -320,31 +321,35 @@ TEST(Gemm, BlockedProductOfEveryInstructionSet) {
 #endif
   std::mt19937_64 rng(12);
   for (DType t : {kFloat64, kInt8, kInt32, kInt64})
-    for (const auto version : versions) {
-      const int64_t m = 37, n = 53, k = t == kInt8 ? 3 : 211;
-      StridedBuffer a(t, {m, k}, {1, 0}), b(t, {k, n}), out(t, {m, n});
-      a.randomize(rng), b.randomize(rng), out.randomize(rng);
-      const std::vector<double> va = a.values(), vb = b.values(), old = out.values();
-      const prim::View x = a.view(), y = b.view(), z = out.view();
-      version({t,
-               m,
-               n,
-               k,
-               {x.data, x.strides[0], x.strides[1]},
-               {y.data, y.strides[0], y.strides[1]},
-               {z.data, z.strides[0], z.strides[1]},
-               2,
-               1});
-      const std::vector<double> got = out.values();
-      for (int64_t i = 0; i < m * n; ++i) {
-        double sum = old[size_t(i)], size = std::abs(sum);
-        for (int64_t p = 0; p < k; ++p) {
-          const double v = 2 * va[size_t(i / n * k + p)] * vb[size_t(p * n + i % n)];
-          sum += v, size += std::abs(v);
+    for (const auto& [m, n, turned] :
+         {std::tuple(37, 53, false), std::tuple(37, 53, true), std::tuple(5, 1600, true)})
+      for (const auto version : versions) {
+        const int64_t k = t == kInt8 ? 3 : 411;
+        const std::vector<int> along{1, 0}, across{0, 1};
+        StridedBuffer a(t, {m, k}, turned ? across : along), b(t, {k, n}, turned ? along : across),
+            out(t, {m, n});
+        a.randomize(rng), b.randomize(rng), out.randomize(rng);
+        const std::vector<double> va = a.values(), vb = b.values(), old = out.values();
+        const prim::View x = a.view(), y = b.view(), z = out.view();
+        version({t,
+                 m,
+                 n,
+                 k,
+                 {x.data, x.strides[0], x.strides[1]},
+                 {y.data, y.strides[0], y.strides[1]},
+                 {z.data, z.strides[0], z.strides[1]},
+                 2,
+                 1});
+        const std::vector<double> got = out.values();
+        for (int64_t i = 0; i < m * n; ++i) {
+          double sum = old[size_t(i)], size = std::abs(sum);
+          for (int64_t p = 0; p < k; ++p) {
+            const double v = 2 * va[size_t(i / n * k + p)] * vb[size_t(p * n + i % n)];
+            sum += v, size += std::abs(v);
+          }
+          ASSERT_NEAR(got[size_t(i)], sum, tolerance(t, k, size)) << name_of(t) << " " << i;
         }
-        ASSERT_NEAR(got[size_t(i)], sum, tolerance(t, k, size)) << name_of(t) << " " << i;
       }
-    }
 }
 
 TEST(Gemm, BooleanIsATypeError) {

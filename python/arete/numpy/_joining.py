@@ -181,18 +181,19 @@ def repeat(a, repeats, axis=None):
     """Each element several times."""
     t = tensor_of(a)
     t, axis = (t.reshape(-1), 0) if axis is None else (t, axis_of(axis, t.dim()))
-    r = tensor_of(repeats)
-    if r.is_floating_point() or r.is_complex():
-        raise TypeError("Cannot cast array data from repeats' dtype to dtype('int64') according to the rule 'safe'")
-    if r.dim() > 1:
-        raise ValueError("object too deep for desired array")
-    if (r < 0).any():
+    if type(repeats) is not int:  # a number needs no tensor
+        r = tensor_of(repeats)
+        if r.is_floating_point() or r.is_complex():
+            raise TypeError("Cannot cast array data from repeats' dtype to dtype('int64') according to the rule 'safe'")
+        if r.dim() > 1:
+            raise ValueError("object too deep for desired array")
+        if r.numel() not in (1, t.shape[axis]):
+            raise ValueError(f"operands could not be broadcast together with shape ({t.shape[axis]},) ({r.numel()},)")
+        repeats = int(r) if r.numel() == 1 else r.to(t.device, _C.int64)
+    negative = repeats < 0
+    if negative if isinstance(negative, bool) else negative.any():
         raise ValueError("repeats may not contain negative values.")
-    if r.numel() == 1:
-        return wrap(_t.repeat_interleave(t, int(r), axis))
-    if r.numel() != t.shape[axis]:
-        raise ValueError(f"operands could not be broadcast together with shape ({t.shape[axis]},) ({r.numel()},)")
-    return wrap(_t.repeat_interleave(t, r.to(t.device, _C.int64), axis))
+    return wrap(_t.repeat_interleave(t, repeats, axis))
 
 
 def append(arr, values, axis=None):
