@@ -205,7 +205,7 @@ def calls(np: Any, n: int) -> dict[str, Callable[[], Any]]:
 
 
 def settle() -> None:
-    """Waits until no thread of the process computes: OpenBLAS's look for work for a tenth of a second after a call, beside what comes next."""
+    """Waits until no thread of the process computes: OpenBLAS's look for work for a tenth of a second after a call."""
     for _ in range(100):
         start = time.process_time()
         time.sleep(0.01)

@@ -8,7 +8,9 @@ import re
 REASONS = (
     ("CPU", r"^torch\.randperm ", "sorts random keys of 63 bits, so that all devices give one permutation; PyTorch exchanges elements"),
     ("CPU", r"grid_sample", "an interpreted program, whose look-ups take what PyTorch's whole kernel takes; gradients scatter tap by tap"),
-    ("CPU", r"\b[pc]dist ", "differences, squares and sums in f64 are passes over blocks; PyTorch keeps a pair in registers"),
+    ("CPU", r"\b[pc]dist ",
+     "rows are put side by side, subtracted, and squared and summed up: passes over blocks; PyTorch keeps a pair in registers"),
+    ("CPU", r"^torch\.sgn .*backward", "a gradient of zeros is an array that is filled; PyTorch's has no memory"),
     ("CPU", r"\b(gelu|GELU) ", "an error function within one unit in the last place; PyTorch's is off by four"),
     ("CPU", r"\b(elu|celu|selu)_? ", "what needs no exponential is found and skipped in two further passes through the cache"),
     ("CPU", r"\b(hardswish|leaky_relu|LeakyReLU|angle|lerp|clamp|prelu|huber_loss|HuberLoss|smooth_l1_loss|SmoothL1Loss|rrelu_) ",
@@ -142,7 +144,7 @@ MEMORY_REASONS = (
      r"linalg\.(matmul|multi_dot|householder_product)|"
      r"nn\.(functional\.)?([Ll]inear|conv_tbc|LazyLinear|multi_head_attention_forward)) ",
      "workspace of the product for sums in parts, given back after it; PyTorch keeps one of 32 MiB, which its peak leaves out"),
-    ("", r"^(torch\.(nonzero|nonzero_static|argwhere|where|masked_select|masked_scatter)|Tensor\.nonzero) ",
+    ("", r"^(torch\.(nonzero|nonzero_static|argwhere|where|masked_select|masked_scatter)|Tensor\.to_sparse(_coo)?) ",
      "a mask of bytes is made of what is no mask, and positions are counted twice instead of kept"),
     ("", r"(nll_loss|NLLLoss|multi_margin_loss|MultiMarginLoss|cross_entropy)", "losses of the rows are kept until they are summed"),
     ("", r"[Mm]ulti_?[Ll]abel_?[Mm]argin_?[Ll]oss ", "classes are put in order instead of compared in pairs"),
@@ -157,8 +159,8 @@ MEMORY_REASONS = (
     ("", r"^torch\.logspace |^Tensor\.tolist ", "numbers in f64, or the copy for the host"),
     ("CPU", r"^Tensor\.pin_memory ", "a copy into memory of its own, which PyTorch's build without a GPU leaves out"),
     ("", r"CrossMapLRN2d|local_response_norm|[lL][pP]_?[pP]ool", "powers of the elements are an array beside the pool's result"),
-    ("", r"^(linalg\.(solve_triangular|lu|cholesky\w*|qr|householder_product)|"
-     r"torch\.(cholesky\w*|triangular_solve|lu_\w+|qr|pinverse|ormqr)) .*",
+    ("", r"^(linalg\.(solve_triangular|lu|cholesky\w*|qr|householder_product|eigh|eigvals|inv|inv_ex|tensorinv|lstsq)|"
+     r"torch\.(cholesky\w*|triangular_solve|lu_\w+|qr|pinverse|ormqr|(svd|pca)_lowrank)) .*",
      "gradients are products and solutions of triangles, each with its result; factors are copied out of LAPACK's array"),
     ("", r"^torch\.prod .*backward", "running products from both sides and one of them turned round"),
     ("", r"^torch\.histc |^torch\.histogram",
@@ -170,16 +172,27 @@ MEMORY_REASONS = (
     ("", r"[bB]ilinear \|",
      "the product with the weight is kept for the other input's gradient, or made in pieces of 512 KiB, on a GPU 16 MiB"),
     ("CPU", r"\bpdist .*backward", "factors of all pairs as square matrices in f64, so that the gradient is one product"),
-    ("NVIDIA", r"one_hot ", "classes below zero are moved out of range, where the write finds them: an array beside that of few classes"),
+    ("", r"one_hot ", "classes below zero are moved out of range, where the write finds them: an array beside that of few classes"),
+    ("", r"^optim\.(Adafactor|Muon) ",
+     "updates of all tensors are kept until they are applied, by few launches for all; PyTorch goes tensor by tensor"),
+    ("", r"^torch\.addmv ", "the product is an array of the result's size, the matrix some hundred times as large"),
+    ("", r"^(torch|Tensor)\.(logical_(and|or|xor|not)|polygamma|put|scatter_reduce|renorm)_ ",
+     "computed beside the tensor, as booleans or floats, and copied into it"),
+    ("", r"^nn\.(GRU|RNN|LSTM) .*backward$",
+     "gradients of all gates of all steps are kept, so that each weight's gradient is one product and not a sum over steps"),
     ("NVIDIA", r"\bpdist .*forward$", "distances of some rows to all later ones are an array, from which those of pairs are picked"),
     ("NVIDIA", r"^linalg\.svd ", "columns are rotated in a copy with the right vectors beside it, where no block's own memory holds both"),
-    ("NVIDIA", r"^Tensor\.__getitem__ \| tensor, \[:,\[number\]\]",
+    ("", r"^Tensor\.__[gs]etitem__ \| tensor, \[:,\[number\]\]",
      "where the indexed dimensions do not lie side by side, the place of each element is a number of 64 bits"),
 )
 
 
 def _find(reasons, name, device):
-    return next((why for where, pattern, why in reasons if device.startswith(where) and re.search(pattern, name)), None)
+    # A method is its function, and the form in place does what that does.
+    function = re.sub(r"^Tensor\.", "torch.", name)
+    names = (name, function, re.sub(r"^(torch\.\w*[a-z])_ ", r"\1 ", function))
+    return next((why for where, pattern, why in reasons
+                 if device.startswith(where) and any(re.search(pattern, n) for n in names)), None)
 
 
 def reason_of(name, device):

@@ -306,8 +306,14 @@ std::vector<Tensor> backward(autograd::Context& context, const std::vector<Tenso
   if (context.needs_input_grad(kX)) of_x = all.matmul(saved[kWeightIh]);
   if (context.needs_input_grad(kWeightIh))
     of_weight_ih = transposed_rows(all).matmul(x.flatten(0, 1));
-  if (context.needs_input_grad(kWeightHh))
-    of_weight_hh = transposed_rows(all_state).matmul(stack(h_before, 0).flatten(0, 1));
+  if (context.needs_input_grad(kWeightHh)) {
+    // The states before all steps but the first lie side by side already.
+    of_weight_hh = all_state.select(0, reverse ? steps - 1 : 0).t().mm(saved[kH]);
+    if (steps > 1)
+      of_weight_hh =
+          of_weight_hh.addmm(transposed_rows(all_state.narrow(0, reverse ? 0 : 1, steps - 1)),
+                             h.narrow(0, reverse ? 1 : 0, steps - 1).flatten(0, 1));
+  }
   if (context.needs_input_grad(kBiasIh)) of_bias_ih = all.sum({0, 1});
   if (context.needs_input_grad(kBiasHh))
     of_bias_hh = !is_gru && of_bias_ih.defined() ? of_bias_ih : all_state.sum({0, 1});

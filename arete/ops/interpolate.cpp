@@ -190,7 +190,8 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
 //   f32 or f64            the rows of weights, each of one number of taps
 // The program has first and row, or the position itself where a dimension stays as it is, as inputs
 // that broadcast along the other dimensions, and loads weights and elements. A resampling that only
-// chooses elements has no rows.
+// chooses elements has no rows. Nor has the gradient of one on a CPU: there each element is added
+// to the one that was chosen, whose positions are in the place of the first inputs.
 
 // How a dimension of the result is made; `taps` 0: a choice of inputs, kSame: of itself.
 struct Axis {
@@ -328,6 +329,11 @@ ResampleFilter fitted(const ResampleFilter& f, int64_t n) {
 bool chooses(const Resampling& r) {
   return !r.transposed && (r.mode == Mode::nearest || r.mode == Mode::nearest_exact);
 }
+// Whether x is the gradient of a choice and is added to what was chosen.
+bool adds_to_chosen(const Tensor& x, const Resampling& r) {
+  return r.transposed && (r.mode == Mode::nearest || r.mode == Mode::nearest_exact) &&
+         x.device().is_cpu() && (x.dtype() == kFloat32 || x.dtype() == kFloat64);
+}
 // Along dimension d of the spatial ones, which has n elements.
 ResampleFilter filter_along(const Resampling& r, size_t d, int64_t n) {
   const int64_t out = r.sizes[d];
@@ -403,6 +409,73 @@ void resample_slices(prim::Primitives& p, const prim::View& x, size_t d, const R
                          {}});
 }
 
+// From positions along each spatial dimension to one: their sum, each times a parameter.
+const expr::Program& flat_position_program(size_t spatial) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const std::vector<DType> inputs(spatial, kInt64);
+  const std::vector<expr::Type> params(spatial, expr::Type::i64);
+  return cache.get(spatial, inputs, params, {kInt64}, [&](std::span<const Value> v) {
+    Value at = v[0] * v[spatial];
+    for (size_t d = 1; d < spatial; ++d) at = at + v[d] * v[spatial + d];
+    return std::vector{at};
+  });
+}
+
+// (batch, channels, ...) as (batch, channels, all positions), of memory in order or with the
+// channels last.
+struct FlatImage {
+  Shape sizes, strides;
+  explicit FlatImage(const prim::View& v)
+      : sizes{v.sizes[0], v.sizes[1], numel_of(v.sizes.subspan(2))},
+        strides{v.strides[0], v.strides[1], v.strides.back()} {}
+  static bool is_of(const prim::View& v) {
+    for (size_t d = 2; d + 1 < v.sizes.size(); ++d)
+      if (v.strides[d] != v.strides[d + 1] * v.sizes[d + 1]) return false;
+    return true;
+  }
+  prim::View view(const prim::View& v) const {
+    return {v.data, v.dtype, sizes, strides, v.storage};
+  }
+};
+
+// `x` added to zeros, each element at the position that was chosen for it. Tables as those of
+// resample_axes.
+void add_to_chosen(prim::Primitives& p, const prim::View& x, const prim::View& table,
+                   std::span<const Axis> axes, const prim::View& out) {
+  for (const prim::View* v : {&x, &out}) {
+    if (FlatImage::is_of(*v)) continue;
+    const prim::ScratchView dense(p, v->dtype, v->sizes);
+    if (v == &x) {
+      p.copy({dense, x});
+      return add_to_chosen(p, dense, table, axes, out);
+    }
+    add_to_chosen(p, x, table, axes, dense);
+    return p.copy({out, dense});
+  }
+  const size_t spatial = axes.size() - 2;
+  const prim::ScratchView places(p, kInt64, x.sizes.subspan(2));
+  Shape ones[kMaxRank], strides[kMaxRank];
+  SmallVector<prim::View, 3> along;
+  SmallVector<expr::Literal, 3> steps;
+  int64_t step = numel_of(out.sizes.subspan(2));
+  for (size_t d = 0; d < spatial; ++d) {
+    step /= out.sizes[d + 2];
+    steps.push_back({.i = step});
+    ones[d] = Shape(spatial, 1), strides[d] = Shape(spatial, 0);
+    ones[d][d] = x.sizes[d + 2], strides[d][d] = 1;
+    along.push_back({table.data + axes[d + 2].first * int64_t(sizeof(int64_t)), kInt64, ones[d],
+                     strides[d], table.storage});
+  }
+  const prim::View to = places.view();
+  p.pointwise({&flat_position_program(spatial), along, {&to, 1}, steps});
+  p.fill(filling(out, 0, "resample"));
+  const FlatImage from(x), sums(out);
+  const Shape spread{0, 0, 1};
+  p.scatter({sums.view(out), prim::View(to.data, kInt64, from.sizes, spread, to.storage),
+             from.view(x), 2, prim::ScatterMode::add, "resample"});
+}
+
 Resampling resampling_of(const Call& c) {
   const std::span<const double> scales = c[4].reals();
   return {Mode(c.integer(5)), Shape(c.ints(2)), {scales.begin(), scales.end()},
@@ -469,6 +542,7 @@ const OpRecord& resample_op =
           const IntList taps = c.ints(3);
           const Resampling how = resampling_of(c);
           const bool gaps = how.antialias || how.transposed;
+          const bool adds = adds_to_chosen(x, how);
           const size_t rank = size_t(x.dim());
           SmallVector<Axis, kMaxRank> axes;
           axes.resize(rank, Axis{});
@@ -477,11 +551,12 @@ const OpRecord& resample_op =
             const int64_t t = taps[d - 2];
             if (t == Axis::kSame) continue;
             axes[d] = {int(t), at};
-            const int64_t n = out[0].size(int64_t(d));
+            const int64_t n = (adds ? x : out[0]).size(int64_t(d));
             at += t == 0 ? n : 2 * n + slots_of_weights(expr::work_dtype(x.dtype()), n, t);
             product *= std::max<int64_t>(t, 1);
             ++resampled;
           }
+          if (adds) return add_to_chosen(p, from, table.view(), axes, view_of(out[0]));
           // Sums of many elements are made along one dimension after the other, first along those
           // that leave the fewest, and where two leave as many with the shortest runs for the
           // fewest. A GPU has the time for more, while it waits for memory; a CPU adds slices.
@@ -605,10 +680,12 @@ Table make_table(const Tensor& x, const Resampling& r, DType work) {
       taps.push_back(Axis::kSame);
       continue;
     }
-    const ResampleFilter f = filter_along(r, d, n);
-    taps.push_back(chooses(r) ? 0 : f.taps);
+    const bool adds = adds_to_chosen(x, r), chosen = adds || chooses(r);
+    const ResampleFilter f =
+        adds ? make_filter(r.mode, out, n, r.scales[d], false, false) : filter_along(r, d, n);
+    taps.push_back(chosen ? 0 : f.taps);
     table.insert(table.end(), f.begin.begin(), f.begin.end());
-    if (chooses(r)) continue;
+    if (chosen) continue;
     const int64_t rows = (int64_t(table.size()) + out) * int64_t(8 / size_of(work));
     for (int64_t o = 0; o < out; ++o) table.push_back(rows + o * f.taps);
     const size_t at = table.size();
@@ -645,6 +722,7 @@ Table table_for(const Tensor& x, const Resampling& r) {
           double(r.align),
           double(r.antialias),
           double(r.transposed),
+          double(adds_to_chosen(x, r)),
           double(longest_dimension(x.sizes(), r.sizes))};
   for (size_t d = 0; d < r.sizes.size(); ++d)
     for (double v : {double(x.sizes()[d + 2]), double(r.sizes[d]), r.scales[d]}) key.push_back(v);

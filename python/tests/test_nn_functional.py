@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import pickle
 import re
 
@@ -369,3 +370,21 @@ def test_glu_keeps_the_order_of_dimensions():
     assert y.stride() == (30, 1, 10, 2) and x.grad.stride() == x.stride()
     assert arete.nn.functional.glu(arete.zeros(6, 4).t(), 0).stride() == (1, 2)
     assert arete.nn.functional.glu(arete.zeros(6, 4).t(), 1).stride() == (1, 4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("sizes, to", [((2, 3, 5), (7,)), ((2, 3, 5), (3,)), ((2, 3, 4, 6), (7, 6)), ((1, 4, 6, 5), (4, 9)),
+                                       ((2, 2, 4, 5, 3), (5, 3, 7))])
+def test_gradients_of_nearest_resampling_are_sums_of_what_was_chosen(sizes, to, mode):
+    count = math.prod(sizes[2:])
+    chosen = F.interpolate(arete.arange(count, dtype=arete.float64).reshape(1, 1, *sizes[2:]), size=to, mode=mode).long().flatten()
+    for dtype in (arete.float32, arete.bfloat16, arete.float64):  # the first two share what is known of the sizes
+        for channels_last in (False, True):
+            last = arete.zeros(sizes[0], *sizes[2:], sizes[1], dtype=dtype).movedim(-1, 1)
+            x = last if channels_last else last.contiguous()
+            x.requires_grad_()
+            y = F.interpolate(x, size=to, mode=mode)
+            g = arete.randint(0, 4, y.shape).to(dtype)  # sums are exact
+            y.backward(g.movedim(1, -1).contiguous().movedim(-1, 1) if channels_last else g)
+            sums = arete.zeros(*sizes[:2], count, dtype=arete.float64).index_add(2, chosen, g.flatten(2).double())
+            assert arete.equal(x.grad.double(), sums.reshape(sizes)), (dtype, channels_last)

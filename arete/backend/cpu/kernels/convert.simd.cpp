@@ -180,20 +180,27 @@ void wrap(void* out, const void* a, const void*, const void*, int64_t n) {
   ARETE_LOOP o[i] = Narrow(x[i]);
 }
 
-// Table, positions.
+// Positions. Four elements are read before the first is stored, which might change the others.
+template <class To, class F>
+inline void look_up_each(void* out, const void* positions, int64_t n, F&& element) {
+  auto* o = static_cast<To*>(out);
+  auto* at = static_cast<const int64_t*>(positions);
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const To v[] = {element(at[i]), element(at[i + 1]), element(at[i + 2]), element(at[i + 3])};
+    for (int k = 0; k < 4; ++k) o[i + k] = v[k];
+  }
+  for (; i < n; ++i) o[i] = element(at[i]);
+}
 template <class To, class From>
 void look_up(void* out, const void* a, const void* b, const void*, int64_t n) {
-  auto* o = static_cast<To*>(out);
   auto* x = static_cast<const From*>(a);
-  auto* at = static_cast<const int64_t*>(b);
-  ARETE_LOOP o[i] = To(x[at[i]]);
+  look_up_each<To>(out, b, n, [x](int64_t at) { return To(x[at]); });
 }
 template <class S>
 void look_up_small(void* out, const void* a, const void* b, const void*, int64_t n) {
-  auto* o = static_cast<float*>(out);
   auto* x = static_cast<const typename S::Storage*>(a);
-  auto* at = static_cast<const int64_t*>(b);
-  ARETE_LOOP o[i] = S::decode(x[at[i]]);
+  look_up_each<float>(out, b, n, [x](int64_t at) { return S::decode(x[at]); });
 }
 
 template <class T>
