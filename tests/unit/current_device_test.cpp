@@ -9,7 +9,9 @@
 
 #include "arete/arete.h"
 #include "arete/base/thread_pool.h"
+#include "arete/device/shared_memory.h"
 #include "arete/profile/memory_tracker.h"
+#include "tests/support/errors.h"
 #include "tests/support/fake_gpus.h"
 #include "tests/support/gpu.h"
 
@@ -191,6 +193,61 @@ TEST(ForkedProcess, ComputesOnTheCpu) {
   EXPECT_NE(error_in_child([] { set_num_threads(2); }).find("forked from one with threads"),
             std::string::npos);
   set_num_threads(before);
+}
+
+TEST(CurrentDevice, ScopesTakeMemoryFromTheirPools) {
+  NEEDS_NO_GPU();
+  const TwoGpus gpus;
+  const auto live = [](const cuda::MemPool& pool) {
+    size_t bytes = 0;
+    for (const prim::PoolSegment& s : pool.snapshot())
+      for (const auto& b : s.blocks)
+        if (b.state == prim::PoolSegment::Block::State::live) bytes += b.bytes;
+    return bytes;
+  };
+  const cuda::MemPool pool, second(1);
+  EXPECT_EQ(pool.use_count(), 1);
+  Tensor x, y, z;
+  {
+    const cuda::MemPoolGuard scope(pool);
+    EXPECT_EQ(pool.use_count(), 2);
+    x = ones({100}, kCUDA);
+    y = ones({100}, kSecond);
+    {
+      const cuda::MemPoolGuard inner(second);
+      z = ones({100}, kSecond);
+    }
+    std::thread([] { EXPECT_EQ(ones({100}, kFirst).sum().item<float>(), 100); }).join();
+  }
+  EXPECT_EQ(pool.use_count(), 1);
+  EXPECT_EQ(live(pool), 400u);
+  EXPECT_EQ(live(second), 400u);
+  x = ones({100}, kFirst);
+  EXPECT_EQ(live(pool), 0u);
+}
+
+TEST(CurrentDevice, MemoryIsSharedUntilNobodyUsesIt) {
+  NEEDS_NO_GPU();
+  const TwoGpus gpus;
+  const size_t before = cuda::memory_allocated(0);
+  Tensor x = arange(4).to(kFloat32).to(kFirst);
+  EXPECT_FALSE(cuda::is_in_shared_memory(*x.storage()));
+  const cuda::SharedMemory told = cuda::share_memory(x.storage());
+  EXPECT_TRUE(cuda::is_in_shared_memory(*x.storage()));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 2, 3}));
+  const void* const address = x.data_ptr();
+  x = Tensor();
+  EXPECT_GT(cuda::memory_allocated(0), before);  // somebody was told of it
+  StoragePtr opened = cuda::open_shared_memory(told);
+  EXPECT_EQ(opened->bytes(), 16u);
+  EXPECT_EQ(opened->data(), address);
+  cuda::collect_shared_memory();
+  EXPECT_GT(cuda::memory_allocated(0), before);
+  opened.reset();
+  cuda::collect_shared_memory();
+  EXPECT_EQ(cuda::memory_allocated(0), before);
+  EXPECT_ERROR(cuda::open_shared_memory(told), "the process that shared the memory is gone");
+  EXPECT_ERROR(cuda::share_memory(ones({2}).storage()), "memory of a GPU is expected");
 }
 
 }  // namespace
