@@ -892,7 +892,8 @@ def ultralytics_client():
     yield "YOLOv8: training", steps(net.train(), lambda m: m(dict(batch))[0].sum(), 2, 1e-4)
     found = weights_by_name(net, 0.05).eval()(x)[0]
     yield "YOLOv8: prediction", found
-    yield "NMS", non_max_suppression(found, 0.0, 0.5, max_det=5)[0]
+    boxes = torch.cat([inputs(1, 4, 30).abs() * 20 + 10, inputs(1, 3, 30, seed=4).sigmoid()], 1)
+    yield "NMS", non_max_suppression(boxes, 0.3, 0.5, max_det=5)[0]
     yield "fuse", net.fuse(verbose=False)(x)[0]
     for name, kind in (("yolo11n.yaml", DetectionModel), ("yolov8n-seg.yaml", SegmentationModel), ("yolov8n-pose.yaml", PoseModel),
                        ("yolov8n-cls.yaml", ClassificationModel)):
@@ -1018,33 +1019,6 @@ def ignite_client():
                                                   "precision": Precision(), "recall": Recall()})
     found = evaluator.run(batches).metrics
     yield "metrics", [torch.as_tensor(found[k]).float() for k in ("accuracy", "loss", "matrix", "precision", "recall")]
-
-
-def torchrl_client():
-    import torch
-    from tensordict import TensorDict
-    from tensordict.nn import TensorDictModule
-    from torchrl.data import LazyTensorStorage, ReplayBuffer
-    from torchrl.modules import MLP, QValueActor
-    from torchrl.objectives import DQNLoss
-
-    data = TensorDict({"a": inputs(4, 3), "b": {"c": inputs(4, 2)}}, batch_size=[4])
-    yield "TensorDict", [data[1:3]["a"], data["b", "c"], torch.stack([data, data], 1)["a"], (data + 1)["a"], data.reshape(2, 2)["a"]]
-    with tempfile.TemporaryDirectory() as folder:
-        data.memmap(folder)
-        yield "memmap", TensorDict.load_memmap(folder)["b", "c"]
-    net = TensorDictModule(weights_by_name(torch.nn.Linear(3, 2)), in_keys=["a"], out_keys=["y"])
-    yield "TensorDictModule: training", steps(net, lambda m: m(data.clone())["y"].square().mean())
-    memory = ReplayBuffer(storage=LazyTensorStorage(10), batch_size=4)
-    memory.extend(data)
-    yield "ReplayBuffer", torch.tensor(float(len(memory.sample())))
-    actor = QValueActor(weights_by_name(MLP(in_features=3, out_features=2, num_cells=[8])), in_keys=["observation"], spec=None,
-                        action_space="one-hot")
-    loss = DQNLoss(actor, action_space="one-hot", delay_value=False)
-    batch = TensorDict({"observation": inputs(4, 3), "action": torch.eye(2)[torch.tensor([0, 1, 1, 0])].long(),
-                        "next": {"observation": inputs(4, 3, seed=2), "reward": inputs(4, 1), "done": torch.zeros(4, 1, dtype=torch.bool),
-                                 "terminated": torch.zeros(4, 1, dtype=torch.bool)}}, batch_size=[4])
-    yield "DQNLoss: training", steps(loss, lambda m: m(batch)["loss"])
 
 
 def pytorch_tabnet_client():

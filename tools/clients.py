@@ -36,7 +36,7 @@ PACKAGES = {
     "pytorch_metric_learning": "pytorch-metric-learning", "torchdiffeq": "torchdiffeq", "torchsde": "torchsde", "gpytorch": "gpytorch",
     "botorch": "botorch", "pyro": "pyro-ppl", "nflows": "nflows", "normflows": "normflows", "e3nn": "e3nn",
     "torch_geometric": "torch-geometric", "captum": "captum", "skorch": "skorch", "fastai": "fastai", "ignite": "pytorch-ignite",
-    "torchrl": "torchrl", "pytorch_tabnet": "pytorch-tabnet", "speechbrain": "speechbrain", "torchinfo": "torchinfo",
+    "pytorch_tabnet": "pytorch-tabnet", "speechbrain": "speechbrain", "torchinfo": "torchinfo",
     "optimizers": "lion-pytorch",
 }
 NEEDED = ["numpy", "packaging", "pyyaml", "requests", "tqdm", "filelock", "fsspec", "regex", "psutil", "typing_extensions",
@@ -47,7 +47,7 @@ NEEDED = ["numpy", "packaging", "pyyaml", "requests", "tqdm", "filelock", "fsspe
 ALONE = ["lightning-utilities", "pytorch-lightning", "datasets", "kornia_rs", "linear_operator", "jaxtyping", "wadler-lindig", "pyro-api",
          "opt_einsum", "opt_einsum_fx", "torchsummary", "fastcore", "fastprogress", "fasttransform", "fastdownload", "plum-dispatch<2.10",
          "python-fasthtml", "trampoline", "boltons", "einx", "rotary-embedding-torch", "ema-pytorch", "torch-einops-utils",
-         "ultralytics-thop", "pytorch-msssim", "hyperpyyaml", "ruamel.yaml", "schedulefree", "prodigyopt", "tensordict", "pyvers"]
+         "ultralytics-thop", "pytorch-msssim", "hyperpyyaml", "ruamel.yaml", "schedulefree", "prodigyopt"]
 
 CLIENTS = {name: getattr(client_programs, f"{name}_client") for name in PACKAGES}
 SCRIPTS = "pytorch_examples"  # a client of another kind: see example_scripts

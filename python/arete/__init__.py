@@ -99,12 +99,13 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("__config__", "_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_subclasses", "_tensor_str",
-         "_utils", "accelerator", "amp", "ao", "as_torch", "autograd", "backends", "compiler", "cpu", "cuda", "cupy", "cupyx",
-         "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit", "kernels",
-         "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing", "nested", "nn", "numba", "numpy", "onnx",
-         "ops", "optim", "overrides", "profiler", "pycuda", "quantization", "random", "return_types", "serialization", "signal",
-         "sparse", "special", "storage", "testing", "torch_version", "training", "types", "utils", "version", "vision", "xpu")
+_LAZY = ("__config__", "_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_subclasses",
+         "_tensor_str", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd", "backends", "compiler", "cpu",
+         "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft", "func", "functional", "futures",
+         "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing",
+         "nested", "nn", "numba", "numpy", "onnx", "ops", "optim", "overrides", "profiler", "pycuda", "quantization",
+         "quasirandom", "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
+         "torch_version", "training", "types", "utils", "version", "vision", "xpu")
 
 # Names that are loaded when they are used, by the modules that have them.
 _FROM = {name: module for module, names in {

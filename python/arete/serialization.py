@@ -23,6 +23,7 @@ __all__ = ["save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_g
            "safe_globals", "FormatError", "UnpicklingError"]
 
 DEFAULT_PROTOCOL = 2  # of the pickles that are written
+MAP_LOCATION = Any  # what load() takes: a device, a dict from devices to devices, a function, or None
 
 
 def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: Any) -> None:

@@ -72,6 +72,15 @@ def test_operators_may_be_allowed_by_their_torch_names(tmp_path):
         assert arete.load(path)["function"] is arete.nn.functional.relu
 
 
+def test_arrays_of_numpy_may_be_allowed(tmp_path):
+    path = tmp_path / "array.pt"
+    arete.save({"x": np.arange(6.0).reshape(2, 3), "n": np.float32(2.5)}, path)
+    with arete.serialization.safe_globals([np.ndarray, np.dtype, type(np.dtype("f8")), type(np.dtype("f4")),
+                                           np.zeros(1).__reduce__()[0]]):
+        found = arete.load(path)
+    assert found["x"].tolist() == [[0, 1, 2], [3, 4, 5]] and found["x"].dtype == np.float64 and found["n"] == np.float32(2.5)
+
+
 def test_batched_tensors_by_torchs_names():
     from arete._functorch import vmap as names
 
@@ -167,3 +176,21 @@ def test_names_that_say_what_there_is_instead():
     for name in (FakeTensor, WorkerSpec, RendezvousParameters, rpc.init_rpc, rpc.rpc_sync, rpc.RRef, rpc.api._require_initialized(print)):
         with pytest.raises(NotImplementedError):
             name()
+
+
+def test_sobol_points(monkeypatch):
+    pytest.importorskip("scipy")
+    engine = arete.quasirandom.SobolEngine(5)
+    first = engine.draw(7)
+    assert first[:3, :2].tolist() == [[0, 0], [0.5, 0.5], [0.75, 0.25]] and first.double().sum().item() == 16.125  # as PyTorch 2.11
+    rest = engine.fast_forward(9).draw_base2(4, dtype=arete.float64)
+    assert (rest.dtype, rest.sum().item(), engine.num_generated) == (arete.float64, 40.0, 32)
+    assert arete.equal(engine.reset().draw(7), first)
+    with pytest.raises(ValueError, match="power of 2"):
+        engine.draw_base2(2)
+    same = [arete.quasirandom.SobolEngine(3, scramble=True, seed=1).draw(8) for _ in range(2)]
+    assert arete.equal(*same) and ((0 <= same[0]) & (same[0] < 1)).all()
+    assert sorted((same[0] * 8).long()[:, 1].tolist()) == list(range(8))  # one in each eighth
+    monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)
+    with pytest.raises(ImportError, match="takes its direction numbers from SciPy"):
+        arete.quasirandom.SobolEngine(2)

@@ -28,7 +28,7 @@ ORDER = """
     sparse storage testing
     _library masked metrics nn
     _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
-    _custom_ops _functorch.vmap _higher_order_ops _program distributed.tensor fx accelerator func numpy ops serialization vision
+    _custom_ops _functorch.vmap _higher_order_ops _program distributed.tensor fx accelerator func numpy ops quasirandom serialization vision
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch

@@ -256,11 +256,12 @@ class Functions:
 
     @staticmethod
     def numpy_scalar(kind, raw):
-        _need(isinstance(kind, _NumpyType) and type(raw) is bytes and len(raw) <= 16, "a bad NumPy scalar")
         import numpy
 
-        dtype = numpy.dtype(kind.text)
-        if kind.order in "<>":
+        _need(isinstance(kind, (_NumpyType, numpy.dtype)) and type(raw) is bytes and len(raw) <= 16, "a bad NumPy scalar")
+        dtype = numpy.dtype(kind.text) if isinstance(kind, _NumpyType) else kind
+        _need(dtype.kind in "biufc", "a bad NumPy scalar")
+        if isinstance(kind, _NumpyType) and kind.order in "<>":
             dtype = dtype.newbyteorder(kind.order)
         _need(dtype.itemsize == len(raw), "a NumPy scalar of a wrong size")
         return numpy.frombuffer(raw, dtype=dtype)[0]
@@ -394,7 +395,9 @@ class _Interpreter:
 
     def find(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        found = self.globals.get(full)
+        # The program's own numpy.dtype, where it has allowed it: arrays want one, and numbers take either.
+        found = self.safe.get(full) if full == "numpy.dtype" else None
+        found = self.globals.get(full) if found is None else found
         if found is None and module == "torch" and name in DTYPE_SIZES:
             return dtype_named(name)
         if found is None:

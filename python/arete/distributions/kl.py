@@ -22,6 +22,7 @@ __all__ = ["kl_divergence", "register_kl"]
 
 _RULES = {}
 _FOUND = {}
+_KL_REGISTRY = _RULES  # as torch names it
 
 
 def register_kl(type_p: type, type_q: type) -> Callable:

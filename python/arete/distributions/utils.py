@@ -5,10 +5,15 @@ import math
 
 from .. import _operators
 from .._C import Tensor
-from .distribution import broadcast_all, clamp_probs, lazy_property
+from .distribution import broadcast_all, clamp_probs, lazy_property, sum_rightmost as _sum_rightmost  # noqa: F401
 
 __all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",
            "vec_to_tril_matrix"]
+
+
+def _standard_normal(shape, dtype, device) -> Tensor:
+    """Normal numbers of mean 0 and deviation 1."""
+    return _operators.randn(shape, dtype=dtype, device=device)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:

@@ -88,8 +88,11 @@ def _dict_flatten_with_keys(d):
     return [(MappingKey(k), v) for k, v in d.items()], list(d)
 
 
-def _sequence_flatten_with_keys(s):
+def _list_flatten_with_keys(s):
     return [(SequenceKey(i), v) for i, v in enumerate(s)], None
+
+
+_tuple_flatten_with_keys = _list_flatten_with_keys
 
 
 def _list_flatten(s):
@@ -108,14 +111,14 @@ def _tuple_unflatten(values, context):
 
 
 SUPPORTED_NODES = {n.type: n for n in (
-    NodeDef(tuple, _tuple_flatten, _tuple_unflatten, _sequence_flatten_with_keys),
-    NodeDef(list, _list_flatten, _list_unflatten, _sequence_flatten_with_keys),
+    NodeDef(tuple, _tuple_flatten, _tuple_unflatten, _list_flatten_with_keys),
+    NodeDef(list, _list_flatten, _list_unflatten, _list_flatten_with_keys),
     NodeDef(dict, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys),
     NodeDef(OrderedDict, _dict_flatten, lambda c, keys: OrderedDict(zip(keys, c)), _dict_flatten_with_keys),
     NodeDef(defaultdict, lambda t: (list(t.values()), (t.default_factory, list(t))), lambda c, made: defaultdict(made[0], zip(made[1], c)),
             lambda t: ([(MappingKey(k), v) for k, v in t.items()], (t.default_factory, list(t)))),
     NodeDef(deque, lambda t: (list(t), t.maxlen), lambda c, length: deque(c, maxlen=length),
-            lambda t: (_sequence_flatten_with_keys(t)[0], t.maxlen)),
+            lambda t: (_list_flatten_with_keys(t)[0], t.maxlen)),
     NodeDef(namedtuple, lambda t: (list(t), type(t)), lambda c, cls: cls(*c),
             lambda t: ([(GetAttrKey(n), v) for n, v in zip(t._fields, t)], type(t))),
 )}
@@ -156,7 +159,7 @@ def _kind(tree):
     if isinstance(tree, tuple) and isinstance(getattr(type(tree), "n_fields", None), int):
         # What functions with several results give, and structures of C: kinds of their own, made of a list.
         cls = type(tree)
-        register_pytree_node(cls, lambda t: (list(t), None), lambda c, _: cls(c), flatten_with_keys_fn=_sequence_flatten_with_keys)
+        register_pytree_node(cls, lambda t: (list(t), None), lambda c, _: cls(c), flatten_with_keys_fn=_list_flatten_with_keys)
         return SUPPORTED_NODES[cls]
     return None
 
@@ -250,6 +253,24 @@ def tree_unflatten(leaves, treespec):
         return unflatten(children, form.context)
 
     return make(treespec)
+
+
+def tree_is_leaf(tree, is_leaf=None) -> bool:
+    """Whether this is a leaf, without parts.
+
+    >>> arete.utils._pytree.tree_is_leaf(3), arete.utils._pytree.tree_is_leaf([3])
+    (True, False)
+    """
+    return is_leaf is not None and is_leaf(tree) or _kind(tree) is None
+
+
+def is_structseq_instance(obj) -> bool:
+    """Whether it is a structure of C or of results, a tuple with names for its items.
+
+    >>> arete.utils._pytree.is_structseq_instance(arete.ones(2).max(0))
+    True
+    """
+    return isinstance(obj, tuple) and isinstance(getattr(type(obj), "n_fields", None), int)
 
 
 def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):

@@ -1,0 +1,2 @@
+"""torch's place of the class."""
+from .native import Adam as Adam
