@@ -200,8 +200,8 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
 
 
 def svds(a, k=6, *, ncv=None, tol=0, which="LM", maxiter=None, return_singular_vectors=True):
-    """The k greatest singular values in order, between the vectors of both sides: u, s, vh, by the eigenvalues of the smaller of the products
-    of the matrix with its adjoint. Values below the root of the accuracy beside the greatest one have few digits."""
+    """The k greatest singular values in order, between the vectors of both sides: u, s, vh, by the eigenvalues of the smaller of the
+    products of the matrix with its adjoint. Values below the root of the accuracy beside the greatest one have few digits."""
     if which != "LM":
         raise ValueError("which must be 'LM': the greatest singular values")
     if isinstance(a, LinearOperator):
