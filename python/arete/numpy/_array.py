@@ -755,8 +755,12 @@ def _from_numpy(x, d, device):
     return t.to(device or _device)
 
 
+_NUMBERS = frozenset((int, float, _b.bool, complex))
+
+
 def _holds_arrays(x, depth=2):
-    return _b.any(_is_array(v) or (depth and isinstance(v, (list, tuple)) and _holds_arrays(v, depth - 1)) for v in x)
+    return not _NUMBERS.issuperset(map(type, x)) and _b.any(
+        _is_array(v) or (depth and isinstance(v, (list, tuple)) and _holds_arrays(v, depth - 1)) for v in x)
 
 
 def _probe(x):
@@ -793,7 +797,7 @@ def _whole_numbers(x, d):
 
 def _truths(x):
     try:
-        return _of_sequence(x, None, None).to(_BOOL)
+        return _probe(x).to(_BOOL)
     except OverflowError:
         return _t.tensor(x, dtype=_FLOAT64).to(_BOOL)
 
