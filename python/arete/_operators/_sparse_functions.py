@@ -175,6 +175,20 @@ def _row_starts(x: SparseTensor) -> Tensor:
     return _ops.searchsorted(x._indices_[0].contiguous(), _ops.arange(x.shape[0] + 1, device=x.device))
 
 
+def _indices_at(places: Tensor, size: Any) -> Tensor:
+    """A row of indices for each dimension, of places in the order of memory."""
+    indices = _ops.empty(len(size), len(places), dtype=places.dtype, device=places.device)
+    step = 1
+    for d in range(len(size) - 1, -1, -1):
+        row = places if step == 1 else places // step
+        if d == 0:
+            indices[0].copy_(row)
+        else:
+            _ops.remainder(row, max(size[d], 1), out=indices[d])
+        step *= size[d] or 1
+    return indices
+
+
 def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_coo, blocksize: Any = None) -> Tensor:
     """The elements of a plain tensor that are not zero; its last dimensions stay dense where sparse_dim says so. Blocks are kept whole
     where one element is not zero."""
@@ -198,8 +212,8 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
     there = x.detach() != 0
     if count < x.dim():
         there = there.flatten(count).any(-1)
-    where = _ops.nonzero(there)
-    found = make(where.T.contiguous(), x[tuple(where.unbind(1))], x.shape, True)
+    places = _ops.nonzero(there.flatten())[:, 0]
+    found = make(_indices_at(places, x.shape[:count]), x.flatten(0, count - 1)[places], x.shape, True)
     return found if layout is sparse_coo else compress(found, layout)
 
 
