@@ -26,7 +26,7 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
     dir() lists them. Which they are is this library's choice of a formula, not always PyTorch's.
 
     >>> y.grad_fn.next_functions[0][0]._saved_result
-    tensor([2.7183, 2.7183], grad_fn=<ExpBackward0>)
+    tensor([2.7183, 2.7183], grad_fn=<exp>)
     """
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from .. import _C as _C
 from . import algorithms as algorithms
-from ._debug import *  # noqa: F403
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _coalescing_manager as _coalescing_manager
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
