@@ -66,7 +66,8 @@ bool is_same_view(const View& a, const View& b) {
 /// Whether the comment on the primitive's arguments lets an output be exactly one of the inputs.
 constexpr bool works_in_place(Primitive p) {
   return p == Primitive::pointwise || p == Primitive::multi_pointwise || p == Primitive::random ||
-         p == Primitive::fused || p == Primitive::scan || p == Primitive::fft;
+         p == Primitive::fused || p == Primitive::scan || p == Primitive::fft ||
+         p == Primitive::dropout;
 }
 
 class ReferenceDevice final : public prim::Forwarding<ReferencePrimitives, ReferenceDevice> {
