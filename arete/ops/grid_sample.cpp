@@ -15,8 +15,8 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/positions.h"
 #include "arete/ops/vmap_rules_internal.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
