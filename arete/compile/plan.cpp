@@ -200,7 +200,9 @@ class Places {
   void share(prim::RecordedCall& step, const Elements& its, size_t k) {
     for (size_t o = 0; o < its.outputs.size(); ++o) {
       const int b = buffers_.of(its.outputs[o]);
-      if (!is_temporary(step, b) || lives_[size_t(b)].first != k) continue;
+      // One that nobody reads would leave the input's life as it is, for another result to see.
+      if (!is_temporary(step, b) || lives_[size_t(b)].first != k || lives_[size_t(b)].last == k)
+        continue;
       for (size_t i = 0; i < its.inputs.size(); ++i) {
         const int from = buffers_.of(its.inputs[i]);
         if (!is_temporary(step, from) || !are_alike(its.inputs[i], its.outputs[o]) ||

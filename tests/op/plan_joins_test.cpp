@@ -159,7 +159,11 @@ TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
     EXPECT_EQ(joined.steps, classes > 4 && test_device().is_cpu() ? 6 : 4) << joined.text;
     // Logits and their gradients, which are written here and there, are temporaries, in one place
     // where one kernel reads those and writes these.
-    EXPECT_GE(joined.arena, size_t(64 * classes) * sizeof(float));
+    const size_t logits = size_t(64 * classes) * sizeof(float), column = 64 * sizeof(float);
+    if (test_device().is_cpu())
+      EXPECT_EQ(joined.arena, logits + (classes > 4 ? 3 : 5) * column) << joined.text;
+    else
+      EXPECT_GE(joined.arena, logits) << joined.text;
   }
 }
 
@@ -339,7 +343,11 @@ TEST(PlanBands, ScoresOfALanguageModelAreMadeInBands) {
     };
     const double rounding = dtype == kFloat32 ? 1e-5 : 2e-2;
     const Joined whole = run_in_bands(inputs, head, rounding, SIZE_MAX);
-    EXPECT_GE(whole.arena, scores) << whole.text;  // gradients in place of the logits
+    // Gradients are in place of the logits; a sum for each row, and of all, takes one spot or two.
+    if (test_device().is_cpu())
+      EXPECT_EQ(whole.arena, scores + 512) << whole.text;
+    else
+      EXPECT_GE(whole.arena, scores) << whole.text;
     const Joined bands = run_in_bands(inputs, head, rounding, scores / 4);
     EXPECT_GT(bands.steps, whole.steps + 10) << bands.text;
     // Two bands at a time, and what is small beside them; half types sum the weight's in f32.
@@ -357,7 +365,7 @@ TEST(PlanBands, BatchesAreDividedAsFarAsTheyCanBe) {
   const size_t scores = 3 * 32 * 32 * sizeof(float);
   EXPECT_EQ(run_in_bands(inputs, attention, 1e-5, SIZE_MAX).arena, scores);
   const Joined bands = run_in_bands(inputs, attention, 1e-5, 256);
-  EXPECT_LT(bands.arena, scores) << bands.text;
+  EXPECT_LE(bands.arena, scores / 3 * 2) << bands.text;  // two matrices at a time
 }
 
 TEST(PlanBands, WhatNeedsAllRowsIsNotDivided) {
