@@ -21,8 +21,6 @@ namespace {
 // takes some fifteen, it is worth while.
 constexpr size_t kBytesPerLaunch = size_t{64} << 20;
 constexpr size_t kFewestSteps = 4;
-// Runs before the first capture: libraries choose their kernels, and it is seen what changes.
-constexpr int kRunsBefore = 4;
 constexpr int kMostCaptures = 4;
 // Larger memory is not worth a copy, unless it is little beside what the steps move.
 constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
@@ -169,11 +167,11 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   if (!is_as_captured) {
     if (is_captured()) {
       drop();
-      runs_ = 1;  // it is seen anew what changes
+      due_ = runs_ + kRunsBefore - 1;  // until then it is seen what else changes
     }
     if (captures_ == kMostCaptures)
       give_up("what it works on changed again after each of several captures");
-    is_due_ = may_ && runs_ >= kRunsBefore && !backend_->is_capturing();
+    is_due_ = may_ && runs_ >= due_ && !backend_->is_capturing();
     return false;
   }
   // Also what is only written, of which parts may stay as they are.

@@ -91,7 +91,10 @@ class DeviceGraph {
   std::vector<Use> uses_;       // of buffers
   std::vector<uint64_t> last_;  // numbers
   std::vector<bool> varies_;
-  int runs_ = 0, captures_ = 0;
+  // Runs before the first capture: libraries choose their kernels, and it is seen what changes.
+  static constexpr int kRunsBefore = 4;
+  int64_t runs_ = 0, due_ = kRunsBefore;  // all runs; the number of them at which it is captured
+  int captures_ = 0;
   bool is_due_ = false;
   // Of the graph:
   struct Part {

@@ -578,7 +578,8 @@ void Queue::run() {
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
     if (temporaries_)
-      if (const TracePlan* known = trace->plan_of(temporary); !known || !known->has_all_in_arena())
+      if (const TracePlan* known = trace->plan_of(used_, temporary);
+          !known || !known->has_all_in_arena())
         part_temporaries();
     const auto begun = std::chrono::steady_clock::now();
     TracePlan& plan = trace->plan_for(used_, temporary, numbers_,

@@ -41,15 +41,15 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, UsedBuffers memory,
   return call;
 }
 
-TracePlan* Trace::plan_of(const std::vector<bool>& temporary) const {
+TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const {
   for (const auto& plan : plans_)
-    if (plan->temporary() == temporary) return plan.get();
+    if (plan->temporary() == temporary && plan->has_room(memory)) return plan.get();
   return nullptr;
 }
 
 TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                            std::span<const uint64_t> numbers, const PlanOptions& options) {
-  if (TracePlan* const known = plan_of(temporary)) return *known;
+  if (TracePlan* const known = plan_of(memory, temporary)) return *known;
   std::vector<std::unique_ptr<RecordedCall>> mine;
   for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
   // Who holds results differs seldom, but it may, again and again.
@@ -178,8 +178,8 @@ void TracePlan::find_pieces() {
 // Eager code has memory for a result, and for what it made it of, where it needs it. A plan has an
 // arena for its temporaries, and results that are made at the end are there from the beginning: so
 // temporaries that are gone by then lie in them. Where the memory of such a result is not new, an
-// error would show; then, and in large plans that are no graph, each temporary, and each result,
-// gets memory where it is needed.
+// error would show: that takes another plan. In large plans that are no graph each temporary, and
+// each result, gets memory where it is needed.
 void TracePlan::share_results(UsedBuffers memory) {
   for (const StoragePtr& arena : plan_->arenas()) arena_bytes_.push_back(arena->bytes());
   struct Result {
@@ -246,9 +246,8 @@ void TracePlan::share_results(UsedBuffers memory) {
     if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
 }
 
-bool TracePlan::is_in_pieces(UsedBuffers memory) const {
-  return (!graph_->may_run() && plan_->stats().arena >= kLargeArena) ||
-         !std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; });
+bool TracePlan::has_room(UsedBuffers memory) const {
+  return std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; });
 }
 
 std::vector<StoragePtr> TracePlan::make_arenas() const {
@@ -342,7 +341,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
                     const std::function<void(int)>& provide, std::vector<int>& lost) {
-  const bool in_pieces = is_in_pieces(memory);
+  const bool in_pieces = !graph_->may_run() && plan_->stats().arena >= kLargeArena;
   if (!in_pieces) {
     for (const int b : used_)
       if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);

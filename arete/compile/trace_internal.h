@@ -52,6 +52,8 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
+  /// Whether the results that temporaries lie in are new memory.
+  bool has_room(UsedBuffers memory) const;
   /// Whether no step uses a temporary that is in no arena.
   bool has_all_in_arena() const {
     return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
@@ -86,7 +88,6 @@ class TracePlan {
   void find_pieces();
   void share_results(UsedBuffers memory);
   void find_waits();
-  bool is_in_pieces(UsedBuffers memory) const;
   std::vector<StoragePtr> make_arenas() const;
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas,
                    bool in_pieces);
@@ -126,8 +127,8 @@ class Trace {
   /// Call k on other memory and with other numbers.
   std::unique_ptr<prim::RecordedCall> call_on(size_t k, UsedBuffers memory,
                                               std::span<const uint64_t> numbers) const;
-  /// The plan for these temporaries; null if there is none yet.
-  TracePlan* plan_of(const std::vector<bool>& temporary) const;
+  /// The plan for these temporaries that has room on such memory; null if there is none yet.
+  TracePlan* plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const;
   /// The same; made if there is none yet.
   TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                       std::span<const uint64_t> numbers, const PlanOptions& options);

@@ -251,6 +251,47 @@ def test_peaks_of_small_plans_are_not_above_those_of_eager_code():
     assert [row for row in rows if int(row[2]) > int(row[3]) * 1.01] == []
 
 
+def test_results_in_memory_that_is_there_take_a_plan_of_their_own():
+    fake_gpus.run("""
+        w = (torch.randn(24, 24) / 5).to("cuda")
+        def chain(x, out=None):
+            z = torch.empty(24, 24, device="cuda") if out is None else out
+            return torch.matmul(x @ w @ w @ w, w, out=z)  # the first product lies in a result that is made later
+        f, z = torch.compile(chain), torch.zeros(24, 24).to("cuda")
+        for k in range(24):
+            x = torch.randn(24, 24).to("cuda")
+            f(x, z if k % 3 == 2 else None) if k < 12 else f(x, z)
+            if k >= 12 or k % 3 == 2:
+                assert torch.allclose(z, chain(x), atol=1e-5)
+        assert f.stats()["traces"] == 1 and f.explain().count("plan: list 1") == 2, f.explain()
+        assert f.explain().count(", one graph") == 2, f.explain()
+        assert f.explain().count("often enough") == 0
+    """)
+
+
+def test_memory_that_moves_is_seen_right_after_a_capture_was_dropped():
+    fake_gpus.run("""
+        w = (torch.randn(8, 8) / 3).to("cuda")
+        places = [[torch.randn(8, 8).to("cuda") for _ in range(2)] for _ in range(6)]
+        f, at = torch.compile(lambda *inputs: [a @ w for a in inputs]), [0] * 6
+        def run(times):
+            for _ in range(times):
+                inputs = [places[k][at[k]] for k in range(6)]
+                for got, a in zip(f(*inputs), inputs):
+                    assert torch.allclose(got, a @ w, atol=1e-5)
+        run(8)
+        for k in (0, 2, 4):
+            assert ", one graph" in f.explain(), f.explain()
+            at[k] = 1  # not as captured, and in the next run another one moves, too
+            run(1)
+            at[k + 1] = 1
+            run(8)
+            at[k + 1] = 0  # which is known by then, and takes no capture, of which there are a few
+            run(1)
+        assert ", one graph" in f.explain(), f.explain()
+    """)
+
+
 @pytest.mark.skipif(DEVICE != "cpu", reason="GPUs see no error in an index")
 def test_temporaries_lie_in_results_that_are_made_later():
     w, x = rand(24, 24), rand(24, 24)
