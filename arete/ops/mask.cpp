@@ -12,6 +12,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
 #include "arete/ops/vmap.h"
@@ -268,13 +269,18 @@ const OpRecord& masked_replace_op =
               const Tensor mask = g.input(1);
               if (g.needs(0)) out[0] = masked_fill(g.grad(), mask, Scalar(0));
               if (g.needs(2)) {
-                // Nobody waits for the number of elements that were used.
-                const int64_t n = g.input_sizes(2)[0];
-                const Tensor place = mask.reshape({-1}).cumsum(0).sub(Scalar(1));
-                const Tensor used = masked_fill(g.grad(), mask.logical_not(), Scalar(0));
-                out[2] =
-                    zeros_to_copy({n}, used.options())
-                        .scatter_add(0, place.clamp(Scalar(0), Scalar(n - 1)), used.reshape({-1}));
+                // Nobody waits for the number of elements that were used. Each looks for its place,
+                // as places that added up theirs would all meet at one where the mask is sparse.
+                const int64_t n = g.input_sizes(2)[0], places = g.grad().numel();
+                if (places == 0) {
+                  out[2] = zeros({n}, g.grad().options());
+                  return out;
+                }
+                const Tensor numbers = arange(1, n + 1, {kInt64, mask.device()});
+                const Tensor at = searchsorted(mask.reshape({-1}).cumsum(0), numbers);
+                const Tensor found =
+                    g.grad().reshape({-1}).gather(0, at.clamp(Scalar(0), Scalar(places - 1)));
+                out[2] = masked_fill(found, at.ge(Scalar(places)), Scalar(0));
               }
               return out;
             },

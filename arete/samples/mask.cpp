@@ -166,6 +166,9 @@ const Attached masked_scatter_op =
           return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "equal shapes"},
                   {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"},
                   {{m.make({3}), m.make_mask({2, 3}), m.make({8})}, "broadcast self"},
+                  {{m.make({4}), m.make_mask({4}).logical_and(Scalar(false)), m.make({2})},
+                   "nothing is replaced"},
+                  {{m.make({0, 2}), m.make_mask({2}), m.make({2})}, "no elements"},
                   {{m.make({}), m.make_mask({}), m.make({1})}, "0-d"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
