@@ -20,6 +20,7 @@ struct Handles {
   std::mutex mutex;
   cusolverDnHandle_t solver = nullptr;
   cublasHandle_t blas = nullptr;
+  bool are_set_up = false;
 };
 Handles& handles_of(int ordinal) {
   static auto* const handles = new std::array<Handles, 64>;  // kept for the process
@@ -376,10 +377,11 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   const CUstream stream = enter(l);
   Handles& h = handles_of(context_.ordinal());
   const std::lock_guard lock(h.mutex);
-  if (!h.solver || !h.blas) {
+  if (!h.are_set_up) {
     if (!h.solver) check_cusolver(solver->cusolverDnCreate(&h.solver), "Create");
     if (!h.blas) check_cublas(blas->create(&h.blas), "cublasCreate");
     finish_setup(context_);
+    h.are_set_up = true;
   }
   const auto s = reinterpret_cast<cudaStream_t>(stream);
   check_cusolver(solver->cusolverDnSetStream(h.solver, s), "SetStream");

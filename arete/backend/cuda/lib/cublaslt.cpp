@@ -62,11 +62,12 @@ cublasLtHandle_t cublaslt_handle(DeviceContext& device) {
   std::atomic<cublasLtHandle_t>& slot = handles[size_t(device.ordinal())];
   if (const cublasLtHandle_t h = slot.load(std::memory_order_acquire)) return h;
   static std::mutex mutex;
+  static std::array<cublasLtHandle_t, 64> made{};  // also what could not be waited for yet
   const std::lock_guard lock(mutex);
-  cublasLtHandle_t h = slot.load(std::memory_order_relaxed);
-  if (h) return h;
+  if (const cublasLtHandle_t h = slot.load(std::memory_order_relaxed)) return h;
   device.make_current();
-  check_cublas(cublaslt().cublasLtCreate(&h), "cublasLtCreate");
+  cublasLtHandle_t& h = made[size_t(device.ordinal())];
+  if (!h) check_cublas(cublaslt().cublasLtCreate(&h), "cublasLtCreate");
   finish_setup(device);
   slot.store(h, std::memory_order_release);
   return h;
