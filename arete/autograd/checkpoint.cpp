@@ -21,6 +21,9 @@ namespace arete::autograd {
 // that this makes. That graph must end at these tensors, or what lies behind them would be walked
 // twice: while it is made and differentiated an EndNode without edges stands in for their history.
 // If the pass is recorded itself (create_graph) the edges are put in afterwards.
+// Inside vmap the function may hold a tensor that is differentiated around the level, which only
+// its run shows. So the first run makes a graph there, which is the result's if it was so and is
+// dropped if not: a second run would repeat what the function does besides.
 
 namespace {
 
@@ -34,7 +37,19 @@ bool is_differentiated_around(const Tensor& t) {
   return has_outer_history(t) || (t.requires_grad() && !is_own);
 }
 
-/// Collects the tensors with history, or with a gradient of their own, that calls use.
+/// Where the graph of a second run ends.
+class EndNode final : public Node {
+ public:
+  EndNode() = default;
+  explicit EndNode(const Tensor& t) {
+    outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
+  }
+  std::string name() const override { return "checkpoint_input"; }
+  TensorList backward(const TensorList& grads, uint64_t) override { return grads; }
+};
+
+/// Collects the tensors with history, or with a gradient of their own, that calls use and that were
+/// there before it.
 class Uses final : public tracing::ThreadListener {
  public:
   /// A tensor that is not to be collected.
@@ -49,27 +64,28 @@ class Uses final : public tracing::ThreadListener {
     return 0;
   }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  /// Whether one is_differentiated_around().
-  bool has_around() const { return has_around_; }
+  /// Whether one, or a result, is_differentiated_around().
+  bool has_around(const std::vector<Tensor>& results) const {
+    return has_around_ || std::ranges::any_of(results, is_differentiated_around);
+  }
 
  private:
   void note(const Tensor& t) {
+    // What levels of vmap inside the function batch comes by as physical tensors, too.
+    if (VmapLevel::innermost() != level_ || !t.defined()) return;
     has_around_ = has_around_ || is_differentiated_around(t);
-    if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) tensors_.push_back(t);
+    if (t.requires_grad() && !is_made_meanwhile(t) && seen_.insert(t.impl()).second)
+      tensors_.push_back(t);
   }
+  bool is_made_meanwhile(const Tensor& t) const {
+    const auto& meta = t.impl()->autograd;
+    return meta && meta->grad_fn.node && meta->grad_fn.node->sequence > begin_->sequence;
+  }
+  const VmapLevel* const level_ = VmapLevel::innermost();
+  const IntrusivePtr<Node> begin_{new EndNode};  // nodes are numbered
   std::vector<Tensor> tensors_;
   std::unordered_set<const TensorImpl*> seen_;
   bool has_around_ = false;
-};
-
-/// Where the graph of a second run ends.
-class EndNode final : public Node {
- public:
-  explicit EndNode(const Tensor& t) {
-    outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
-  }
-  std::string name() const override { return "checkpoint_input"; }
-  TensorList backward(const TensorList& grads, uint64_t) override { return grads; }
 };
 
 /// Ends of graphs, see Note [Checkpointed calls]. Tensors have their history back when it dies.
@@ -161,7 +177,7 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
   if (!is_grad_enabled() || std::ranges::any_of(inputs, is_differentiated_around))
     return f.first(inputs);
   std::vector<Tensor> outputs, held;
-  bool any_input = false, has_around = false;
+  bool any_input = false;
   {
     // The function may hold one of the inputs, too: handles of their own tell the uses apart.
     Ends ends;
@@ -172,16 +188,24 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
       given.push_back(ends.alias(t));
       uses.ignore(given.back());
     }
-    const NoGradGuard no_grad;
+    const bool makes_graph = VmapLevel::innermost() != nullptr;
+    std::optional<NoGradGuard> no_grad;
+    if (!makes_graph) no_grad.emplace();
     // Whoever writes calls down is to know that history is kept from them here only.
     const ops::Arg told(given);
     tracing::CallScope traced(ops::function_record("checkpoint_forward"), {&told, 1}, false);
     outputs = f.first(given);
+    const bool keeps_graph = makes_graph && uses.has_around(outputs);
+    if (makes_graph && !keeps_graph)
+      for (Tensor& t : outputs)
+        if (t.defined()) t = t.detach();
     traced.end({outputs.data(), outputs.size()});
+    if (keeps_graph) {
+      ends.join();
+      return outputs;
+    }
     if (any_input || f.without_inputs) held = uses.tensors();
-    has_around = uses.has_around();
   }
-  if (has_around) return f.again(inputs);
   std::vector<Tensor> all = inputs;
   all.insert(all.end(), held.begin(), held.end());
   FunctionDef def;

@@ -519,6 +519,65 @@ def test_checkpoints_run_again_where_they_are_differentiated_inside(reentrant):
     assert leaf.grad is not None
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_run_once_in_forward(reentrant):
+    from arete.utils.checkpoint import checkpoint
+
+    def parts(w, calls):
+        norm = arete.nn.BatchNorm1d(2)
+
+        def around(a):  # w is differentiated around vmap, or is a parameter beside the batch
+            calls.append(norm)
+            norm(arete.ones(3, 2) * 2)
+            return (arete.nn.functional.dropout(a, 0.5) * w).sin().sum()
+
+        def within(a):
+            calls.append(norm)
+            norm(arete.ones(3, 2) * 2)
+            return func.vmap(lambda row: (row * w).sin())(arete.nn.functional.dropout(a, 0.5)).sum()
+
+        return around, within
+
+    x = arete.randn(3, 2)
+    for which, runs in ((0, 1), (1, 2)):  # the first keeps its graph, the second is an ordinary checkpoint
+        results = []
+        for is_checkpointed in (False, True):
+            calls, w, leaf = [], arete.tensor([0.5, -2.0], requires_grad=True), x.clone().requires_grad_()
+            part = parts(w, calls)[which]
+            f = (lambda a: checkpoint(part, a, use_reentrant=reentrant)) if is_checkpointed else part  # noqa: E731
+            arete.manual_seed(4)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # reentrant, and the input is not differentiated inside
+                y = func.vmap(f, randomness="different")(x).sum() if which == 0 else f(leaf)
+            assert len(calls) == 1 and calls[0].num_batches_tracked == 1, (which, is_checkpointed)
+            values = [y.detach(), arete.randn(3), calls[0].running_mean.clone()]
+            y.backward()
+            assert len(calls) == (runs if is_checkpointed else 1)
+            results.append([*values, w.grad, *([leaf.grad] if which else [])])
+        for plain, got in zip(*results, strict=True):
+            assert_close(got, plain, which)
+
+
+@pytest.mark.parametrize("program", [
+    lambda run, w, x: run(lambda a: func.vmap(func.vmap(lambda row: (row * w).tanh()))(a).sum(), x),  # all of vmap inside
+    lambda run, w, x: run(lambda a: func.vmap(func.grad(lambda row: (row * w).sin().sum()))(a.reshape(12, 2)).sum(), x),
+    lambda run, w, x: func.vmap(func.vmap(lambda e: run(lambda a: (a * w).tanh().sum(), e)))(x).sum(),  # outside
+    lambda run, w, x: func.vmap(lambda e: run(lambda a: func.vmap(lambda row: (row * w).tanh())(a).sum(), e))(x).sum(),  # both
+    lambda run, w, x: func.vmap(func.jacrev(lambda e: run(lambda a: (a * w).tanh().sum(0), e)))(x).sum(),
+    lambda run, w, x: func.vmap(lambda e: sum(t.sum() for t in run(lambda a: (a, w, a * 2), e)))(x.detach()).sum(),  # w is used by no call
+])
+def test_checkpoints_beside_levels_of_vmap(program):
+    from arete.utils.checkpoint import checkpoint
+
+    start, found = arete.randn(4, 3, 2), []
+    for run in (lambda f, a: f(a), lambda f, a: checkpoint(f, a, use_reentrant=False)):
+        w, x = arete.tensor([0.5, -2.0], requires_grad=True), start.clone().requires_grad_()
+        y = program(run, w, x)
+        found.append([y, *arete.autograd.grad(y, (w, x), allow_unused=True)])
+    for got, want in zip(*found, strict=True):
+        assert got is want is None or arete.allclose(got, want, atol=1e-5)
+
+
 def test_second_derivatives_of_what_has_one():
     class Square(arete.autograd.Function):
         @staticmethod
