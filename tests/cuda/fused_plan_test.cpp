@@ -36,40 +36,53 @@ FusedSpec with_columns() {
   return spec;
 }
 
-FusedPlan plan_of(int64_t rows, int64_t elements) {
+FusedPlan plan_of(int64_t rows, int64_t elements, bool in_place) {
   const FusedSpec spec = with_columns();
-  auto* const data = reinterpret_cast<std::byte*>(uintptr_t(4096));
+  const auto at = [](int memory) {  // apart by more than any of them has
+    return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40);
+  };
   const Shape sizes{rows, elements}, strides{elements, 1}, one{1, elements};
-  const prim::View x(data, kFloat32, sizes, strides), sums(data, kFloat32, one, strides);
-  const prim::View inputs[] = {x}, outputs[] = {x, sums, sums};
+  const prim::View x(at(1), kFloat32, sizes, strides),
+      centred(at(in_place ? 1 : 2), kFloat32, sizes, strides),
+      squares(at(3), kFloat32, one, strides), sums(at(4), kFloat32, one, strides);
+  const prim::View inputs[] = {x}, outputs[] = {centred, squares, sums};
   return plan_fused({&spec, sizes, 1, inputs, outputs, {}}, kHopper);
 }
 
 TEST(FusedPlan, SumsOverRowsTakeLittleMemory) {
   for (const int64_t elements : {64, 280, 768, 1024, 2896, 4096, 8192})
     for (int64_t rows = 1; rows <= 1 << 20; rows = rows * 3 / 2 + 1) {
-      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(elements));
-      const FusedPlan p = plan_of(rows, elements);
-      if (!p.variant.columns) {
-        EXPECT_EQ(p.partials, 0u);
-        continue;
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(elements) +
+                     (in_place ? " in place" : ""));
+        const FusedPlan p = plan_of(rows, elements, in_place);
+        if (!p.variant.columns) {
+          EXPECT_EQ(p.partials, 0u);
+          continue;
+        }
+        EXPECT_EQ(p.partials, 2 * size_t(p.grid) * size_t(elements) * sizeof(float));
+        EXPECT_LE(p.grid, unsigned((rows + p.variant.rows - 1) / p.variant.rows));
+        EXPECT_LE(p.partials, std::max(size_t(4) << 20, size_t(rows * elements) * 4 / 2));
       }
-      EXPECT_EQ(p.partials, 2 * size_t(p.grid) * size_t(elements) * sizeof(float));
-      EXPECT_LE(p.grid, unsigned((rows + p.variant.rows - 1) / p.variant.rows));
-      EXPECT_LE(p.partials, std::max(size_t(4) << 20, size_t(rows * elements) * 4 / 2));
     }
 }
 
 TEST(FusedPlan, SumsOverManyOrFewRowsAreMadeWithTheRest) {
-  EXPECT_EQ(plan_of(1 << 16, 768).variant.rows, 1);
-  EXPECT_TRUE(plan_of(1 << 16, 768).variant.columns);
-  EXPECT_TRUE(plan_of(4096, 768).variant.columns);
-  EXPECT_TRUE(plan_of(1024, 768).variant.columns);
-  EXPECT_TRUE(plan_of(64, 256).variant.columns);
-  // A block of 64 or 128 threads has one row at a time: larger ones leave less.
-  EXPECT_EQ(plan_of(4096, 768).variant.block(), 256);
-  EXPECT_FALSE(plan_of(724, 2896).variant.columns);
-  EXPECT_FALSE(plan_of(28, 6860).variant.columns);
+  for (const bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place);
+    const auto variant_of = [&](int64_t rows, int64_t elements) {
+      return plan_of(rows, elements, in_place).variant;
+    };
+    EXPECT_EQ(variant_of(1 << 16, 768).rows, 1);
+    EXPECT_TRUE(variant_of(1 << 16, 768).columns);
+    EXPECT_TRUE(variant_of(4096, 768).columns);
+    EXPECT_TRUE(variant_of(1024, 768).columns);
+    EXPECT_TRUE(variant_of(64, 256).columns);
+    // A block of 64 or 128 threads has one row at a time: larger ones leave less.
+    EXPECT_EQ(variant_of(4096, 768).block(), 256);
+    EXPECT_FALSE(variant_of(724, 2896).columns);
+    EXPECT_FALSE(variant_of(28, 6860).columns);
+  }
 }
 
 }  // namespace

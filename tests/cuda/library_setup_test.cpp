@@ -1,6 +1,7 @@
 // Handles and plans of vendor libraries are ready when they are handed out.
 #include <gtest/gtest.h>
 
+#include "arete/backend/cuda/lib/cublaslt.h"
 #include "arete/backend/cuda/lib/cufft.h"
 #include "arete/backend/cuda/lib/library_setup.h"
 
@@ -27,6 +28,33 @@ TEST(LibrarySetup, APlanOfCufftIsReadyForEveryStream) {
     EXPECT_EQ(driver().cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS) << n << " points";
   }
   ARETE_CU(cuMemFree, memory);
+}
+
+// The first product and the first transform of a program may be inside of a capture.
+TEST(LibrarySetup, HandlesAndPlansAreMadeWhileACaptureIsOpen) {
+  if (!driver_problem().empty()) GTEST_SKIP() << driver_problem();
+  if (!has_cufft()) GTEST_SKIP() << "there is no cuFFT";
+  DeviceContext& device = DeviceContext::get(0);
+  device.make_current();
+  CUstream stream = nullptr;
+  ARETE_CU(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
+  CUdeviceptr memory = 0;
+  ARETE_CU(cuMemAlloc, &memory, 256);
+  ARETE_CU(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  ARETE_CU(cuMemsetD8Async, memory, 1, 256, stream);
+  EXPECT_NO_THROW((void)cublaslt_handle(device));
+  EXPECT_NO_THROW(finish_setup(device));  // where the handle was there before
+  FftGeometry g;
+  g.n[0] = 4111;  // which no other test transforms
+  g.in.embed[0] = g.out.embed[0] = g.n[0];
+  g.in.distance = g.out.distance = g.n[0];
+  EXPECT_NO_THROW((void)find_fft_plan(device, g));
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_NE(graph, nullptr);
+  if (graph) ARETE_CU(cuGraphDestroy, graph);
+  ARETE_CU(cuMemFree, memory);
+  ARETE_CU(cuStreamDestroy, stream);
 }
 
 }  // namespace
