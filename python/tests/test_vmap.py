@@ -699,6 +699,27 @@ def test_ctc_losses_of_batches(torch, joined):
                 vmap(loss)(x, targets, steps, lengths - 1)
 
 
+@pytest.mark.parametrize("joined", [False, True])
+def test_ctc_losses_of_batches_of_batches(joined):
+    functional = arete.nn.functional
+    x = arete.randn(9, 3, 4, 2, 5).log_softmax(-1)  # both levels take a dimension that is not the first
+    targets = arete.randint(1, 5, (5, 3, 4) if joined else (2, 3, 4, 4))
+    f = lambda x, t: functional.ctc_loss(x, t, (9, 8), (3, 2), reduction="none")  # noqa: E731
+    losses = func.vmap(func.vmap(f, in_dims=1), in_dims=1)
+    for g in (f, func.grad(lambda x, t: f(x, t).sum())):
+        got = func.vmap(func.vmap(g, in_dims=1), in_dims=1)(x, targets)
+        want = arete.stack([arete.stack([g(x[:, i, j], targets[:, i, j]) for j in range(4)]) for i in range(3)])
+        assert_close(got, want, "batches")
+    for i, j in ((0, 0), (1, 2), (2, 3)):
+        other = targets.clone()
+        if not joined:
+            other[1, i, j, 2:] = -100  # what is behind the end of a target is none
+            assert_close(losses(x, other)[i, j], f(x[:, i, j], other[:, i, j]), "behind the end")
+        other[(4, i, j) if joined else (1, i, j, 1)] = 5  # the last label of an element
+        with pytest.raises(IndexError, match="out of bounds"):
+            losses(x, other)
+
+
 @both
 def test_batch_norms_without_statistics(torch):
     func, nn = importlib.import_module(f"{torch.__name__}.func"), torch.nn
