@@ -290,7 +290,8 @@ def test_kernels_of_filters_compile_for_gpus():
     signal.lfilter([1.0, 0.5], [1.0, -0.2], cp.ones(5))
     for sizes in ((3, 3), (5, 5), (11, 11), (1, 17), (17, 1)):
         around = [s // 2 for s in sizes]
-        ndimage._filters._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0)
+        for skip in (False, True):
+            ndimage._filters._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0, skip)
     texts = [c.text for c, *_ in signal._filters._recursion_kernel._compiled.values()]
     assert texts and ndimage._filters._stencils and not any(map(nvrtc.problems, texts))
     for kernel in ndimage._filters._stencils.values():
@@ -438,8 +439,15 @@ def test_the_kernel_of_filters_is_the_filter(mode):
     for t in (arete.tensor(X), arete.randn(29, 17, dtype=arete.float64), arete.randn(5, 33, dtype=arete.float64).mT):
         for sizes, before in (((3, 4), [1, 2]), ((8, 7), [4, 3]), ((1, 3), [0, 1]), ((4, 1), [2, 0])):
             w = arete.randn(sizes, dtype=arete.float64)
-            found = ndimage._filters._stencil(t, w, before, [n - 1 - b for n, b in zip(sizes, before)], mode, 0.5)
+            after = [n - 1 - b for n, b in zip(sizes, before)]
+            found = ndimage._filters._stencil(t, w, before, after, mode, 0.5, False)
             assert arete.allclose(found, ndimage._filters._correlated(t, w, [0, 0], mode, 0.5))
+            bad, holes = t.clone(), w.clone()
+            bad[2, 3], bad[0, 0], bad[3, 4], holes[0, -1], holes[-1, 0] = math.nan, math.inf, -math.inf, 0, 0
+            for skip in (False, True):
+                found = ndimage._filters._stencil(bad, holes, before, after, mode, 0.5, skip)
+                wanted = ndimage._filters._correlated(bad, holes, [0, 0], mode, 0.5, skip)
+                assert arete.allclose(found, wanted, equal_nan=True) and bool(found.isnan().any()) >= (not skip)
 
 
 def test_integers_and_outputs():

@@ -58,7 +58,7 @@ def test_measurements_of_nothing_and_of_whole_numbers():
     assert ndimage.sum(cp.array(X)).dtype == numpy.int64 and int(ndimage.sum(cp.array(X))) == X.sum()
     means = host(ndimage.mean(cp.array(X), cp.array(LABELS), cp.array([77, 1])))
     assert math.isnan(means[0]) and means[1] == X[LABELS == 1].mean()
-    for f in (ndimage.maximum, ndimage.median):
+    for f in (ndimage.maximum, ndimage.minimum_position):
         with pytest.raises(ValueError, match="an index has no elements"):
             f(cp.array(X), cp.array(LABELS), 77)
     with pytest.raises(ValueError, match="without defined labels"):
@@ -68,6 +68,103 @@ def test_measurements_of_nothing_and_of_whole_numbers():
     assert ndimage.find_objects(cp.array(parts)) == found
     with pytest.raises(RuntimeError, match="data type"):
         ndimage.find_objects(cp.ones((2, 2)))
+
+
+@pytest.mark.parametrize("bad", [(2, 3), (0, 1)])
+def test_measurements_of_what_is_no_number(bad):
+    x, labels = X / 4, numpy.arange(88).reshape(8, 11) % 3
+    x[bad], group = math.nan, labels[bad]
+    for given in ((), (cp.array(labels), int(group))):
+        for name in ("minimum", "maximum", "median", "mean"):
+            assert math.isnan(host(getattr(ndimage, name)(cp.array(x), *given))), name
+        low, high, *places = ndimage.extrema(cp.array(x), *given)
+        assert math.isnan(host(low)) and math.isnan(host(high)) and places == [bad, bad]
+        assert ndimage.maximum_position(cp.array(x), *given) == bad == ndimage.minimum_position(cp.array(x), *given)
+    several = cp.array(labels), cp.array([0, 1, 2])  # the greatest in order, as SciPy has it
+    assert host(ndimage.minimum(cp.array(x), *several)).tolist() == [numpy.nanmin(x[labels == k]) for k in range(3)]
+    assert numpy.isnan(host(ndimage.maximum(cp.array(x), *several))).tolist() == [k == group for k in range(3)]
+    assert ndimage.maximum_position(cp.array(x), *several)[group] == bad
+
+
+def test_measurements_of_no_index_and_of_labels_that_are_not_there():
+    x, labels, none = cp.array(X / 4), cp.array(LABELS), cp.array(numpy.array([], dtype=int))
+    for name in ("sum", "mean", "variance", "minimum", "maximum", "median"):
+        assert host(getattr(ndimage, name)(x, labels, none)).shape == (0,), name
+    assert ndimage.minimum_position(x, labels, none) == [] == ndimage.center_of_mass(x, labels, none)
+    assert math.isnan(host(ndimage.median(x, labels, 99)))
+    found = host(ndimage.median(x, labels, cp.array([99, 1])))
+    assert math.isnan(found[0]) and found[1] == numpy.median(X[LABELS == 1] / 4)
+
+
+def test_complex_pictures():
+    x, w = numpy.arange(12).reshape(3, 4) ** 2 % 23 * 1.0, numpy.array([[1, 2j], [0, -1]])
+    real, conjugated = host(ndimage.correlate(cp.array(x), cp.array(w.real))), host(ndimage.correlate(cp.array(x), cp.array(w)))
+    assert numpy.array_equal(conjugated, real - 1j * host(ndimage.correlate(cp.array(x), cp.array(w.imag))))
+    turned = host(ndimage.convolve(cp.array(x * (1 + 2j)), cp.array(w)))
+    wanted = host(ndimage.convolve(cp.array(x), cp.array(w.real))) + 1j * host(ndimage.convolve(cp.array(x), cp.array(w.imag)))
+    assert numpy.allclose(turned, wanted * (1 + 2j))
+    assert ndimage.correlate(cp.array(x.astype("f4")), cp.array(w)).dtype == numpy.complex64
+    along = host(ndimage.correlate1d(cp.array(x), cp.array([1, 1j, 0]), axis=0))
+    assert numpy.allclose(along[1], x[0] - 1j * x[1])
+    edge = host(ndimage.correlate(cp.array(x + 0j), cp.array(w), mode="constant", cval=1 + 2j))
+    assert numpy.isclose(edge[0, 0], (1 + 2j) * (1 - 2j) - x[0, 0])
+    with pytest.raises(RuntimeError, match="complex"):
+        ndimage.correlate(cp.array(x), cp.array(w), output=cp.zeros((3, 4)))
+    z = RANDOM.normal(size=(3, 4)) + 1j * RANDOM.normal(size=(3, 4))
+    parts = [host(ndimage.spline_filter1d(cp.array(v))) for v in (z.real, z.imag)]
+    assert numpy.allclose(host(ndimage.spline_filter1d(cp.array(z))), parts[0] + 1j * parts[1])
+    assert numpy.isclose(host(ndimage.mean(cp.array(z))), z.mean()) and numpy.isclose(host(ndimage.variance(cp.array(z))), z.var())
+    assert numpy.isclose(host(ndimage.standard_deviation(cp.array(z))), z.std())
+    assert numpy.allclose(host(ndimage.center_of_mass(cp.array(z))), [(z * i).sum() / z.sum() for i in numpy.indices(z.shape)])
+
+
+def test_neighbours_of_weight_0_do_not_count_but_along_one_axis():
+    x = numpy.arange(30.0).reshape(5, 6)
+    clean, x[2, 3] = x.copy(), math.nan
+    for w in (numpy.eye(3), numpy.pad(numpy.eye(3), 4), numpy.pad(numpy.eye(3), 5)):
+        found, wanted = (host(ndimage.correlate(cp.array(v), cp.array(w), mode="nearest")) for v in (x, clean))
+        hit = numpy.zeros(x.shape, dtype=bool)
+        hit[[1, 2, 3], [2, 3, 4]] = True
+        assert numpy.array_equal(numpy.isnan(found), hit) and numpy.allclose(found[~hit], wanted[~hit])
+    deep = numpy.stack([clean, x, clean, clean])
+    for v, w in ((deep, numpy.pad([[[1.0]]], 1)), (deep[None], numpy.pad([[[[1.0]]]], 1))):
+        assert numpy.array_equal(host(ndimage.convolve(cp.array(v), cp.array(w))), v, equal_nan=True)
+    assert numpy.isnan(host(ndimage.correlate1d(cp.array(x), [1.0, 0.0, 0.0])))[2].tolist() == [False, False, True, True, True, False]
+
+
+def test_whole_numbers_are_cut_off_after_each_axis():
+    # The values are SciPy's.
+    x = (numpy.arange(12).reshape(3, 4) ** 2 % 23 * 10).astype("u1")
+    for name, args, wanted in (
+            ("gaussian_filter", (1.0,), [[47, 45, 56, 66], [94, 78, 70, 65], [134, 106, 82, 66]]),
+            ("uniform_filter", (3,), [[39, 45, 51, 70], [92, 82, 64, 67], [144, 118, 77, 65]]),
+            ("laplace", (), [[170, 30, 110, 146], [232, 84, 162, 190], [176, 176, 70, 246]]),
+            ("gaussian_gradient_magnitude", (1.0,), [[14, 14, 7, 12], [7, 14, 13, 5], [9, 3, 14, 15]])):
+        found = host(getattr(ndimage, name)(cp.array(x), *args))
+        assert found.dtype == numpy.uint8 and found.tolist() == wanted, name
+    found = host(ndimage.sobel(cp.array(x.astype("i2"))))
+    assert found.tolist() == [[-110, 90, 250, 50], [-330, -120, 40, -170], [-320, -330, -170, -160]]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)], ids=str)
+def test_pictures_of_nothing(shape):
+    x, n = cp.zeros(shape), len(shape)
+    for f in (*(lambda v, name=name: getattr(ndimage, name)(v, 3) for name in (
+            "maximum_filter", "minimum_filter", "median_filter", "uniform_filter", "grey_erosion", "grey_dilation", "grey_opening",
+            "grey_closing", "white_tophat", "morphological_gradient")),
+              lambda v: ndimage.gaussian_filter(v, 1.0), ndimage.sobel, ndimage.laplace, ndimage.spline_filter,
+              lambda v: ndimage.correlate(v, cp.ones((3,) * n)), lambda v: ndimage.convolve(v, cp.ones((2,) * n), mode="constant"),
+              lambda v: ndimage.shift(v, 1.5), lambda v: ndimage.shift(v, 1.5, mode="nearest"), ndimage.distance_transform_edt):
+        assert f(x).shape == shape
+    assert ndimage.zoom(x, 2.0).shape == tuple(2 * s for s in shape)
+    assert host(ndimage.map_coordinates(x, cp.zeros((n, 2)), cval=7.0)).tolist() == [7, 7]
+
+
+def test_quarters_of_turns_are_exact():
+    x = numpy.arange(12.0).reshape(3, 4)
+    for quarters in range(-3, 6):
+        for order in (0, 1, 3):
+            assert numpy.allclose(host(ndimage.rotate(cp.array(x), 90 * quarters, order=order)), numpy.rot90(x, quarters))
 
 
 def eroded(x, s, border):

@@ -36,11 +36,15 @@ def dtype_given(a, output):
 
 
 def given(a, t, output):
-    """The result in the dtype that `a` and `output` give, or in the array `output`."""
+    """The result in the dtype that `a` and `output` give, or in the array `output`; complex ones stay complex, as with SciPy."""
     if isinstance(output, (_np.ndarray, Tensor)):
+        if t.dtype.is_complex and not tensor(output).dtype.is_complex:
+            raise RuntimeError("output must have complex dtype")
         output[...] = like(output, t)
         return output
     dtype = dtype_given(a, output)
+    if t.dtype.is_complex:
+        dtype = PROMOTED_NATIVE[dtype, _C.complex64]
     return like(a, t if t.dtype is dtype else t.to(dtype))
 
 

@@ -6,7 +6,8 @@ import math
 
 from .... import _C, _operators as _t
 from ...._kernels import ElementwiseKernel
-from .._arrays import each, floating, given, like, tensor
+from ....numpy._types import PROMOTED_NATIVE
+from .._arrays import dtype_given, each, floating, given, like, tensor
 
 __all__ = [
     "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d", "gaussian_gradient_magnitude",
@@ -61,6 +62,8 @@ def _windows(t, sizes, origins, mode, cval):
     for s, b in zip(sizes, before):
         if not 0 <= b < s:
             raise ValueError("invalid origin")
+    if not t.numel():
+        return _t.empty([*t.shape, *sizes], dtype=t.dtype, device=t.device)
     t = _padded(t, before, [s - 1 - b for s, b in zip(sizes, before)], mode, cval)
     for d, s in enumerate(sizes):
         t = t.unfold(d, s, 1)
@@ -70,10 +73,14 @@ def _windows(t, sizes, origins, mode, cval):
 # Of one kernel for a GPU; the sizes are numbers of the compiler, which unrolls. The first threads make STRIP x SIDE results each, whose
 # windows lie inside of the picture: each row that they need is read once, 16 bytes at a time where rows begin at multiples of them, and
 # taken into all of them; the weights stay in registers. The others make one result of the border each, read as the mode says.
+# Where weights of 0 do not count (SKIP) only what is no number can be wrong, which is then made anew like a result of the border.
 _STENCIL = """
   const int rows = (int)x.shape()[0], columns = (int)x.shape()[1];
   const int across = max(columns - BEFORE - AFTER, 0) / SIDE, down = max(rows - UP - DOWN, 0) / STRIP;
+  int r, c, count = 1;
   if (i < (ptrdiff_t)across * down) {
+    r = (int)i / across * STRIP + UP;
+    c = (int)i % across * SIDE + BEFORE;
     const ptrdiff_t first = (ptrdiff_t)((int)i / across * STRIP) * columns + (int)i % across * SIDE;
     T s[STRIP * SIDE];
     for (int k = 0; k < STRIP * SIDE; ++k) s[k] = 0;
@@ -114,9 +121,15 @@ _STENCIL = """
       for (int j = 0; j < SIDE; ++j) y[to + j] = s[k * SIDE + j];
 #endif
     }
+    bool wrong = false;
+    #pragma unroll
+    for (int k = 0; k < STRIP * SIDE; ++k) wrong = wrong || s[k] != s[k];
+    count = SKIP && wrong ? STRIP * SIDE : 0;
   } else {
     const int whole = (rows - down * STRIP) * columns, side = columns - across * SIDE;
-    int k = (int)(i - (ptrdiff_t)across * down), r = k / columns, c = k - r * columns;
+    const int k = (int)(i - (ptrdiff_t)across * down);
+    r = k / columns;
+    c = k - r * columns;
     if (k < whole) {
       if (r >= UP) r += down * STRIP;
     } else {
@@ -125,20 +138,26 @@ _STENCIL = """
       r += UP;
       if (c >= BEFORE) c += across * SIDE;
     }
+  }
+  #pragma unroll 1
+  for (int k = 0; k < count; ++k) {
+    const int row = r + k / SIDE, column = c + k % SIDE;
     T sum = 0;
     #pragma unroll 1
     for (int a = 0; a < HEIGHT; ++a) {
-      const int p = r + a - UP;
+      const int p = row + a - UP;
       const ptrdiff_t begin = (ptrdiff_t)beyond(p, rows) * columns;
       #pragma unroll 1
       for (int b = 0; b < WIDTH; ++b) {
-        const int q = c + b - LEFT;
+        const int q = column + b - LEFT;
+        const T weight = w[a * WIDTH + b];
+        if (SKIP && weight == (T)0) continue;
         T v = cval;
         if (MODE != 4 || (p >= 0 && p < rows && q >= 0 && q < columns)) v = x[begin + beyond(q, columns)];
-        sum += v * w[a * WIDTH + b];
+        sum += v * weight;
       }
     }
-    y[(ptrdiff_t)r * columns + c] = sum;
+    y[(ptrdiff_t)row * columns + column] = sum;
   }"""
 _BEYOND = """#ifdef VECTORS
 struct alignas(16) Several {
@@ -155,17 +174,17 @@ __device__ int beyond(int i, int n) {
 _stencils = {}
 
 
-def _stencil(t, weights, before, after, mode, cval):
+def _stencil(t, weights, before, after, mode, cval, skip):
     t, weights = t.contiguous(), weights.contiguous()
     y = _t.empty(t.shape, dtype=t.dtype, device=t.device)
     side, strip = 16 // t.itemsize, 4 if weights.numel() <= 49 else 2
     vectors = t.device.type == "cuda" and t.shape[1] % side == 0 and (t.data_ptr() | y.data_ptr()) % 16 == 0
     edges = [-(-n // side) * side for n in (before[1], after[1])]
-    key = *before, *after, mode, side, vectors
+    key = *before, *after, mode, side, vectors, skip
     if key not in _stencils:
         numbers = {"UP": before[0], "LEFT": before[1], "DOWN": after[0], "RIGHT": after[1], "STRIP": strip, "SIDE": side,
                    "HEIGHT": weights.shape[0], "WIDTH": weights.shape[1],
-                   "BEFORE": edges[0], "AFTER": edges[1],
+                   "BEFORE": edges[0], "AFTER": edges[1], "SKIP": int(skip),
                    "MODE": ("reflect", "mirror", "nearest", "wrap", "constant").index(mode)}
         _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "raw T y", _STENCIL, "stencil", preamble=_BEYOND,
                                            options=[*(f"-D{name}={v}" for name, v in numbers.items()), *["-DVECTORS"] * vectors])
@@ -175,45 +194,80 @@ def _stencil(t, weights, before, after, mode, cval):
     return _stencils[key](t, weights, float(cval), y, size=count)
 
 
-def _correlated(t, weights, origins, mode, cval):
+def _correlated(t, weights, origins, mode, cval, skip=False):
+    """The sum of neighbours times weights; with `skip` neighbours of weight 0 do not count, so that NaN among them does no harm."""
     if weights.dim() != t.dim():
         raise RuntimeError("filter weights array has incorrect shape.")
     before = [s // 2 + o for s, o in zip(weights.shape, origins)]
     after = [s - 1 - b for s, b in zip(weights.shape, before)]
     if any(b < 0 or a < 0 for b, a in zip(before, after)):
         raise ValueError("invalid origin")
-    if t.device.type == "cuda" and t.dim() == 2 and 0 < t.numel() < 1 << 31 and weights.numel() <= 121:
-        return _stencil(t, weights, before, after, mode, cval)
+    if not t.numel():
+        return t
+    if t.dtype.is_complex or weights.dtype.is_complex:
+        parts = [(t.real, complex(cval).real), (t.imag, complex(cval).imag)] if t.dtype.is_complex else [(t, cval)]
+        factors = [weights.real, weights.imag] if weights.dtype.is_complex else [weights]
+        r = [[_correlated(v, w, origins, mode, c, skip) for w in factors] for v, c in parts]
+        if len(parts) == len(factors):
+            return _t._ops.complex(r[0][0] - r[1][1], r[0][1] + r[1][0])
+        return _t._ops.complex(*itertools.chain(*r))
+    if t.device.type == "cuda" and t.dim() == 2 and t.numel() < 1 << 31 and weights.numel() <= 121:
+        return _stencil(t, weights, before, after, mode, cval, skip)
     shape = t.shape
     t = _padded(t, before, after, mode, cval)
-    if t.device.type == "cpu" and weights.numel() and (weights.numel() <= 64 or weights.numel() == max(weights.shape)):
-        # Memory is read once for each weight, by loops of vectors: a tenth of a convolution's time for those of one dimension.
-        y = _t.zeros(shape, dtype=t.dtype)
+
+    def one_by_one():
+        y = _t.zeros(shape, dtype=t.dtype, device=t.device)
         for at, w in zip(itertools.product(*map(range, weights.shape)), weights.reshape(-1).tolist()):
-            if w:
+            if w or not skip:
                 y.add_(t[tuple(slice(k, k + n) for k, n in zip(at, shape))], alpha=w)
         return y
+
+    if t.device.type == "cpu" and weights.numel() and (weights.numel() <= 64 or weights.numel() == max(weights.shape)):
+        # Memory is read once for each weight, by loops of vectors: a tenth of a convolution's time for those of one dimension.
+        return one_by_one()
     if 1 <= t.dim() <= 3:
         conv = (_t._ops.conv1d, _t._ops.conv2d, _t._ops.conv3d)[t.dim() - 1]
-        return conv(t[None, None], weights[None, None])[0, 0]
+        y = conv(t[None, None], weights[None, None])[0, 0]
+        return one_by_one() if skip and bool(y.isnan().any()) else y
+    products = t
     for d, s in enumerate(weights.shape):
-        t = t.unfold(d, s, 1)
-    return (t * weights).sum(list(range(weights.dim(), 2 * weights.dim())))
+        products = products.unfold(d, s, 1)
+    products = products * weights
+    products = _t.where(weights == 0, 0.0, products) if skip else products
+    return products.sum(list(range(weights.dim(), 2 * weights.dim())))
+
+
+def _weights_for(t, weights):
+    """In the dtype of a picture, or complex."""
+    w = tensor(weights)
+    return w.to(t.device, PROMOTED_NATIVE[t.dtype, _C.complex64] if w.dtype.is_complex else t.real.dtype if t.dtype.is_complex else t.dtype)
+
+
+def _kept(t, dtype):
+    """What filters along one axis after the other, or sums of several, have in between: whole numbers where the result has them, with
+    what is behind the point cut off, as SciPy, which keeps it in the result."""
+    return t if t.dtype.is_complex or dtype.is_floating_point or dtype.is_complex else t.to(_C.int64).to(dtype)
+
+
+def _given(input, t, output):
+    return given(input, _kept(t, dtype_given(input, output)), output)
 
 
 def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
-    """The sum of each element's neighbours times `weights`."""
+    """The sum of each element's neighbours times `weights`, whose conjugates count where they are complex. Neighbours of weight 0 do not
+    count, even if they are NaN."""
     t = floating(tensor(input))
-    w = tensor(weights, t.dtype).to(t.device)
-    return given(input, _correlated(t, w, each(origin, t.dim(), "origin"), _mode(mode), cval), output)
+    w = _weights_for(t, weights).conj()
+    return _given(input, _correlated(t, w, each(origin, t.dim(), "origin"), _mode(mode), cval, True), output)
 
 
 def convolve(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
-    """The same with the weights turned around."""
+    """The same with the weights turned around, and not conjugated."""
     t = floating(tensor(input))
-    w = tensor(weights, t.dtype).to(t.device)
+    w = _weights_for(t, weights)
     origins = [-o - (s % 2 == 0) for o, s in zip(each(origin, t.dim(), "origin"), w.shape)]
-    return given(input, _correlated(t, w.flip(list(range(w.dim()))), origins, _mode(mode), cval), output)
+    return _given(input, _correlated(t, w.flip(list(range(w.dim()))), origins, _mode(mode), cval, True), output)
 
 
 def _along(t, weights, axis, mode, cval, origin=0):
@@ -221,16 +275,16 @@ def _along(t, weights, axis, mode, cval, origin=0):
     shape[axis] = -1
     origins = [0] * t.dim()
     origins[axis] = origin
-    return _correlated(t, _t.tensor(weights, dtype=t.dtype, device=t.device).reshape(shape), origins, mode, cval)
+    return _correlated(t, _weights_for(t, weights).reshape(shape), origins, mode, cval)
 
 
 def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
     t = floating(tensor(input))
-    return given(input, _along(t, tensor(weights).tolist(), axis % t.dim(), _mode(mode), cval, origin), output)
+    return _given(input, _along(t, tensor(weights).conj(), axis % t.dim(), _mode(mode), cval, origin), output)
 
 
 def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
-    w = tensor(weights).flip(0)
+    w = tensor(weights).flip(0).conj()
     return correlate1d(input, w, axis, output, mode, cval, -origin - (w.numel() % 2 == 0))
 
 
@@ -255,14 +309,14 @@ def _gauss_along(t, sigma, axis, order, mode, cval, truncate, radius=None):
 
 def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
     t = floating(tensor(input))
-    return given(input, _gauss_along(t, sigma, axis % t.dim(), order, _mode(mode), cval, truncate, radius), output)
+    return _given(input, _gauss_along(t, sigma, axis % t.dim(), order, _mode(mode), cval, truncate, radius), output)
 
 
-def _gauss(t, sigmas, orders, modes, cval, truncate):
+def _gauss(t, sigmas, orders, modes, cval, truncate, dtype):
     for axis, (sigma, order, mode) in enumerate(zip(sigmas, orders, modes)):
         if sigma > 1e-15:
-            t = _gauss_along(t, sigma, axis, order, _mode(mode), cval, truncate)
-    return t
+            t = _kept(_gauss_along(floating(t), sigma, axis, order, _mode(mode), cval, truncate), dtype)
+    return _kept(t, dtype)
 
 
 def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0):
@@ -270,47 +324,53 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
     t = floating(tensor(input))
     n = t.dim()
     modes = each(mode, n, "mode") if not isinstance(mode, str) else [mode] * n
-    return given(input, _gauss(t, each(sigma, n, "sigma"), each(order, n, "order"), modes, cval, truncate), output)
+    dtype = dtype_given(input, output)
+    return given(input, _gauss(t, each(sigma, n, "sigma"), each(order, n, "order"), modes, cval, truncate, dtype), output)
 
 
 def gaussian_laplace(input, sigma, output=None, mode="reflect", cval=0.0, truncate=4.0):
     """The sum of second derivatives of a blur."""
     t = floating(tensor(input))
-    n = t.dim()
-    parts = [_gauss(t, each(sigma, n, "sigma"), [2 * (d == axis) for d in range(n)], [mode] * n, cval, truncate) for axis in range(n)]
+    n, dtype = t.dim(), dtype_given(input, output)
+    parts = [_gauss(t, each(sigma, n, "sigma"), [2 * (d == axis) for d in range(n)], [mode] * n, cval, truncate, dtype)
+             for axis in range(n)]
     return given(input, sum(parts[1:], parts[0]), output)
 
 
 def gaussian_gradient_magnitude(input, sigma, output=None, mode="reflect", cval=0.0, truncate=4.0):
     """The length of the gradient of a blur."""
     t = floating(tensor(input))
-    n = t.dim()
-    parts = [_gauss(t, each(sigma, n, "sigma"), [int(d == axis) for d in range(n)], [mode] * n, cval, truncate) for axis in range(n)]
-    return given(input, sum(p * p for p in parts).sqrt(), output)
+    n, dtype = t.dim(), dtype_given(input, output)
+    parts = [_gauss(t, each(sigma, n, "sigma"), [int(d == axis) for d in range(n)], [mode] * n, cval, truncate, dtype) for axis in range(n)]
+    return given(input, floating(sum(p * p for p in parts)).sqrt(), output)
 
 
 def generic_gradient_magnitude(input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None):
     """The length of the gradient that `derivative(input, axis, output, mode, cval, ...)` gives."""
     t = floating(tensor(input))
     given_options = extra_keywords or {}
-    parts = [tensor(derivative(like(input, t), axis, None, mode, cval, *extra_arguments, **given_options)) for axis in range(t.dim())]
-    return given(input, sum(p * p for p in parts).sqrt(), output)
+    dtype = dtype_given(input, output)
+    parts = [_kept(tensor(derivative(like(input, t), axis, None, mode, cval, *extra_arguments, **given_options)), dtype)
+             for axis in range(t.dim())]
+    return given(input, floating(sum(p * p for p in parts)).sqrt(), output)
 
 
 def laplace(input, output=None, mode="reflect", cval=0.0):
     """The sum of second differences."""
     t = floating(tensor(input))
-    parts = [_along(t, [1.0, -2.0, 1.0], axis, _mode(mode), cval) for axis in range(t.dim())]
+    dtype = dtype_given(input, output)
+    parts = [_kept(_along(t, [1.0, -2.0, 1.0], axis, _mode(mode), cval), dtype) for axis in range(t.dim())]
     return given(input, sum(parts[1:], parts[0]), output)
 
 
 def _edges(input, axis, output, mode, cval, smooth):
     t = floating(tensor(input))
     axis %= t.dim()
-    t = _along(t, [-1.0, 0.0, 1.0], axis, _mode(mode), cval)
+    dtype = dtype_given(input, output)
+    t = _kept(_along(t, [-1.0, 0.0, 1.0], axis, _mode(mode), cval), dtype)
     for d in range(t.dim()):
         if d != axis:
-            t = _along(t, smooth, d, _mode(mode), cval)
+            t = _kept(_along(floating(t), smooth, d, _mode(mode), cval), dtype)
     return given(input, t, output)
 
 
@@ -324,17 +384,23 @@ def prewitt(input, axis=-1, output=None, mode="reflect", cval=0.0):
     return _edges(input, axis, output, mode, cval, [1.0, 1.0, 1.0])
 
 
+def _mean(t, size, axis, mode, cval, origin, dtype):
+    if dtype.is_floating_point or dtype.is_complex or t.dtype.is_complex:
+        return _along(t, [1.0 / size] * size, axis, mode, cval, origin)
+    return _kept(_along(t, [1.0] * size, axis, mode, cval, origin) / size, dtype)  # sums of whole numbers are exact
+
+
 def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
     t = floating(tensor(input))
-    return given(input, _along(t, [1.0 / size] * size, axis % t.dim(), _mode(mode), cval, origin), output)
+    return given(input, _mean(t, size, axis % t.dim(), _mode(mode), cval, origin, dtype_given(input, output)), output)
 
 
 def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=0):
     """The mean of each element's neighbours."""
-    t = floating(tensor(input))
+    t, dtype = floating(tensor(input)), dtype_given(input, output)
     for axis, (s, o) in enumerate(zip(each(size, t.dim(), "size"), each(origin, t.dim(), "origin"))):
         if s > 1:
-            t = _along(t, [1.0 / s] * s, axis, _mode(mode), cval, o)
+            t = _mean(floating(t), s, axis, _mode(mode), cval, o, dtype)
     return given(input, t, output)
 
 

@@ -52,6 +52,8 @@ def _band(order, block):
 
 def _coefficients(t, order, axis, mode):
     """Of the spline along an axis, by products of blocks with a band: as many multiplications as a matrix has, and as fast."""
+    if not t.numel():
+        return t
     reach, n, block = len(_inverse(order)) // 2, t.shape[axis], 64
     more = [0] * t.dim()
     more[-1] = reach
@@ -153,7 +155,7 @@ class _Sampler:
         self.sizes, self.order, self.mode, self.cval, self.edge = list(t.shape), _order(order), _mode(mode), cval, 0
         if order > 1:
             t = t.to(_C.complex128 if t.dtype.is_complex else _C.float64)
-            if self.mode == "nearest" and prefilter:
+            if self.mode == "nearest" and prefilter and t.numel():
                 self.edge = _EDGE
                 t = _padded(t, [_EDGE] * t.dim(), [_EDGE] * t.dim(), "nearest", 0)
             t = tensor(spline_filter(t, order, None, mode)) if prefilter else t
@@ -189,6 +191,8 @@ class _Sampler:
         """At the places of each element of a result: row d of `places` has those along dimension d, or with `by_matrix` the factors of
         the element's own indices and a number beside them."""
         t = self.tensor.contiguous()
+        if not t.numel():
+            return _t.full(shape, self.cval, dtype=t.dtype, device=t.device)
         if t.dtype.is_complex:
             parts = []
             for self.tensor in (t.real, t.imag):
@@ -203,6 +207,8 @@ class _Sampler:
     def along(self, places):
         """At all combinations of places along each dimension: one after the other."""
         t, away = self.tensor, None
+        if not t.numel():
+            return _t.full([c.numel() for c in places], self.cval, dtype=t.dtype, device=t.device)
         for d, c in enumerate(places):
             shape = [-1 if k == d else 1 for k in range(t.dim())]
             parts = [t.index_select(d, i) * w.reshape(shape) if self.order else t.index_select(d, i) for i, w in self.around(c, d)]
@@ -265,7 +271,11 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
     """Turned by `angle` degrees in the plane of two axes; with `reshape` all of it is in the result."""
     t = tensor(input)
     a, b = sorted(k % t.dim() for k in axes)
-    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    quarters = angle / 90
+    if quarters == int(quarters):  # cosines of them are not 0 in radians, and rows at the border would be beyond it
+        c, s = ((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0))[int(quarters) % 4]
+    else:
+        c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     shape = list(t.shape)
     h, w = shape[a], shape[b]
     if reshape:

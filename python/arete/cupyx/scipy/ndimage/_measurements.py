@@ -45,6 +45,10 @@ def label(input, structure=None, output=None):
     return given(like(input, result), result, output), roots.numel()
 
 
+def _exact(v):
+    return v.to(_C.complex128 if v.dtype.is_complex else _C.float64)
+
+
 class _Groups:
     """The elements that are measured, and to which index each of them belongs."""
 
@@ -116,14 +120,14 @@ def sum(input, labels=None, index=None):  # noqa: A001
 def mean(input, labels=None, index=None):
     """The mean of the elements of each index; NaN where there are none."""
     g = _Groups(input, labels, index)
-    return g.result(g.means(g.values.to(_C.float64)))
+    return g.result(g.means(_exact(g.values)))
 
 
 def variance(input, labels=None, index=None):
-    """The mean square of the distances to the mean."""
+    """The mean square of the distances to the mean; real, of complex elements too."""
     g = _Groups(input, labels, index)
-    v = g.values.to(_C.float64)
-    return g.result(g.means((v - g.means(v)[g.group]).square()))
+    v = _exact(g.values)
+    return g.result(g.means((v - g.means(v)[g.group]).abs().square()))
 
 
 def standard_deviation(input, labels=None, index=None):
@@ -132,17 +136,19 @@ def standard_deviation(input, labels=None, index=None):
 
 
 def _ends(input, labels, index):
-    """The groups, and the numbers of the members that are least and greatest, the first of equal ones."""
+    """The groups, and the numbers of the members that are least and greatest, the first of equal ones. NaN is the greatest, and where
+    there is one group also the least."""
     g = _Groups(input, labels, index)
     order, first, last = g.sorted()
-    if _t._ops.any(first == last) or not g.values.numel():
+    if _t._ops.any(first == last):
         raise ValueError("an index has no elements")
     low = order[first]
     # Of equal greatest ones the first: the least number among those that are equal to the last.
     great = g.values[order[last - 1]]
-    same = (g.values == great[g.group]).nonzero().reshape(-1)
+    nan, last_nan = g.values != g.values, great != great
+    same = ((g.values == great[g.group]) | nan & last_nan[g.group]).nonzero().reshape(-1)
     high = _t.full((g.count,), g.values.numel(), dtype=_C.int64, device=same.device).scatter_reduce(0, g.group[same], same, "amin")
-    return g, low, high
+    return g, low if g.several else _t.where(last_nan, high, low), high
 
 
 def minimum(input, labels=None, index=None):
@@ -176,19 +182,21 @@ def extrema(input, labels=None, index=None):
 
 
 def median(input, labels=None, index=None):
-    """The middle of the elements of each index, or the mean of the two around it."""
+    """The middle of the elements of each index, or the mean of the two around it; NaN where there are none. NaN is the greatest, and where
+    there is one group the median."""
     g = _Groups(input, labels, index)
     order, first, last = g.sorted()
-    if _t._ops.any(first == last) or not g.values.numel():
-        raise ValueError("an index has no elements")
-    v = floating(g.values)[order]
-    return g.result((v[(first + last - 1) // 2] + v[(first + last) // 2]) / 2)
+    v = _t.cat([floating(g.values)[order], _t.full((1,), float("nan"), dtype=floating(g.values).dtype, device=order.device)])
+    none = v.numel() - 1
+    low, high = (_t.where(first == last, none, at) for at in ((first + last - 1) // 2, (first + last) // 2))
+    r = (v[low] + v[high]) / 2
+    return g.result(r if g.several else r + 0 * v[_t.where(first == last, none, last - 1)])
 
 
 def center_of_mass(input, labels=None, index=None):
     """The mean position, by the elements as weights, as a tuple of numbers for each index."""
     g = _Groups(input, labels, index)
-    v, rest, centers = g.values.to(_C.float64), g.places, []
+    v, rest, centers = _exact(g.values), g.places, []
     whole = g.total(v)
     for n in reversed(g.shape):
         centers.append((g.total(v * (rest % n)) / whole)[g.back])

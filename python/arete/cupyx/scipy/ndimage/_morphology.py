@@ -193,7 +193,7 @@ def distance_transform_edt(input, sampling=None, return_distances=True, return_i
     squares = _t.where(t != 0, 1e301, 0.0).to(_C.float64)
     for axis, step in enumerate(each(1.0 if sampling is None else sampling, t.dim(), "sampling")):
         moved = squares.movedim(axis, -1)
-        rows = moved.reshape(-1, moved.shape[-1]).contiguous()
+        rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).contiguous()
         out = _t.empty_like(rows)
         if rows.numel():
             sites = _t.empty(rows.shape, dtype=_C.int64, device=t.device)
