@@ -78,6 +78,27 @@ def test_designs_that_are_known_or_refused():
     assert numpy.isclose(h.sum(), 1) and numpy.allclose(h, h[::-1]) and abs(numpy.polyval(h, numpy.exp(1j * 0.8 * numpy.pi))) < 1e-2
 
 
+@pytest.mark.parametrize("call, error", [
+    (lambda: signal.firwin(11, 0.3, pass_zero="foo"), "pass_zero='foo'"), (lambda: signal.firwin(11, 0.3, pass_zero=1), "pass_zero=1"),
+    (lambda: signal.firwin(11, [0.2, 0.4], pass_zero="lowpass"), "one element"),
+    (lambda: signal.firwin(11, 0.3, pass_zero="bandstop"), "at least two elements"),
+    (lambda: signal.butter(2, [0.5, 0.2], "band"), "less than"), (lambda: signal.butter(2, [0.5, 0.5], "stop"), "less than"),
+    (lambda: signal.butter(2.5, 0.2), "nonnegative integer"), (lambda: signal.butter(-1, 0.2), "nonnegative integer"),
+    (lambda: signal.bilinear_zpk([1, 2, 3], [1, 2], 1.0, 2.0), "as many poles"), (lambda: signal.freqz([1.0], worN=-1), "nonnegative")])
+def test_designs_that_do_not_go_together_are_refused(call, error):
+    with pytest.raises(ValueError, match=error):
+        call()
+
+
+def test_polynomials_with_leading_zeros_and_responses_at_few_frequencies():
+    z, p, k = signal.tf2zpk([0, 0, 1.0, 2.0], [2.0, 1.0, 0.25])
+    assert numpy.allclose(host(z), [-2]) and numpy.allclose(sorted(host(p).imag), [-0.25, 0.25]) and k == 0.5
+    assert [len(host(v)) for v in signal.freqz([1.0, 2.0], worN=0)] == [0, 0]
+    assert host(signal.freqz([1.0, 2.0], worN=numpy.int64(5))[0]).shape == (5,)
+    assert numpy.allclose(host(signal.freqz([1.0, 2.0], worN=0.0)), [[0], [3]])
+    assert numpy.allclose(host(signal.freqz([1.0, 2.0], worN=1, include_nyquist=True)), [[0], [3]])
+
+
 def recursion(b, a, x):
     y = numpy.zeros(len(x))
     for n in range(len(x)):
@@ -137,6 +158,39 @@ def test_other_rates(up, down):
     assert numpy.allclose(y[inner], numpy.sin(6 * numpy.pi * numpy.arange(len(y)) * down / up / 200)[inner], atol=5e-3)
 
 
+def test_correlations_of_matrices_begin_where_those_of_scipy_do():
+    x, w = numpy.arange(12.0).reshape(3, 4) ** 2 % 7, numpy.array([[1.0, 2], [3, -1]])
+    for boundary, wanted in (("fill", [[4, 20, 11, 2], [9, 16, 5, 6], [9, 8, 6, 2]]), ("wrap", [[4, 20, 11, 0], [9, 16, 5, 9], [8, 7, 16, 10]]),
+                             ("symm", [[4, 20, 11, 6], [9, 16, 5, 4], [8, 18, 10, 10]])):
+        assert numpy.allclose(host(signal.correlate2d(cp.array(x), cp.array(w), "same", boundary)), wanted)
+    assert numpy.allclose(host(signal.correlate2d(cp.array(w), cp.array(x), "same")), [[16, 9], [20, 4]])
+
+
+def test_complex_signals():
+    x = numpy.arange(6) * (1 + 2j)
+    y, state = signal.lfilter([1.0, 2], [1, 0.5], cp.array(x), zi=cp.array([1j]))
+    assert numpy.allclose(host(y), numpy.array([0, 1, 3.5, 5.25, 7.375, 9.3125]) * (1 + 2j) + 1j * (-0.5) ** numpy.arange(6))
+    assert numpy.allclose(host(state), 5.34375 * (1 + 2j) + 1j * (-0.5) ** 6)
+    assert numpy.allclose(host(signal.lfilter([1.0, 2], [1, 0.5], cp.array(x.real), zi=cp.array([1j]))[0])[:2], [1j, 1 - 0.5j])
+    assert numpy.allclose(host(signal.lfilter_zi([1.0, 2j], [1.0, 0.5])), [-1 / 3 + 4j / 3])
+    assert numpy.allclose(host(signal.resample(cp.array(x), 4)), numpy.array([0.5, 1.76794919, 2.5, 5.23205081]) * (1 + 2j))
+    assert numpy.allclose(host(signal.upfirdn(cp.array([1.0, 2, 3]), cp.array(x), 2, 3)), numpy.array([0, 2, 9, 8, 15]) * (1 + 2j))
+    poly = host(signal.resample_poly(cp.array(x.real), 3, 2))
+    assert numpy.allclose(host(signal.resample_poly(cp.array(x), 3, 2)), poly * (1 + 2j))
+    with pytest.raises(NotImplementedError, match="coefficients"):
+        signal.lfilter([1j], [1], cp.array(x))
+
+
+def test_signals_of_no_or_one_element():
+    for shape in ((0,), (0, 5), (5, 0)):
+        assert host(signal.lfilter([1.0, 2], [1, 0.5], cp.zeros(shape))).shape == shape
+        assert host(signal.wiener(cp.zeros(shape))).shape == host(signal.medfilt(cp.zeros(shape))).shape == shape
+    assert host(signal.fftconvolve(cp.ones(4), [])).shape == (0,) == host(signal.fftconvolve(cp.zeros((0, 4)), cp.ones((3, 3)))).shape
+    assert numpy.allclose(host(signal.detrend(cp.array([[3.0], [4.0]]))), 0)
+    x = RANDOM.normal(size=9)
+    assert numpy.allclose(host(signal.savgol_filter(cp.array(x), 1, 0)), x)
+
+
 def parts_of(x, size, step):
     return numpy.stack([x[k:k + size] for k in range(0, len(x) - size + 1, step)])
 
@@ -179,6 +233,19 @@ def test_spectra_and_back(options):
     assert numpy.allclose(host(z)[:, :, middle], numpy.fft.rfft(x[:, at:at + len(w)] * w) / w.sum())
 
 
+def test_spectra_along_other_axes():
+    x = RANDOM.normal(size=(2, 40, 3))
+    f, t, along = signal.spectrogram(cp.array(x), nperseg=8, axis=1)
+    wanted = host(signal.spectrogram(cp.array(numpy.moveaxis(x, 1, -1)), nperseg=8)[2])
+    assert along.shape == (2, len(f), 3, len(t)) and numpy.allclose(host(along), numpy.moveaxis(wanted, 2, 1))
+    z = host(signal.stft(cp.array(x), nperseg=8, axis=1)[2])  # (2, frequency, 3, time)
+    for order, wanted in (((3, 0, 1, 2), (1, 0, 2)), ((1, 3, 0, 2), (1, 0, 2)), ((0, 3, 2, 1), (0, 1, 2)), ((0, 2, 1, 3), (0, 2, 1))):
+        t, back = signal.istft(cp.array(z.transpose(order)), nperseg=8, time_axis=order.index(3), freq_axis=order.index(1) - 4)
+        assert numpy.allclose(host(back), x.transpose(wanted)) and len(t) == 40
+    with pytest.raises(ValueError, match="differing"):
+        signal.istft(cp.array(z), time_axis=1, freq_axis=1)
+
+
 def prominence_of(x, p):
     lows = []
     for step in (-1, 1):
@@ -210,6 +277,13 @@ def test_peaks():
     assert host(signal.find_peaks(cp.zeros(9))[0]).size == 0 and host(signal.find_peaks(cp.zeros(0))[0]).size == 0
     assert host(signal.argrelmax(cp.array(x))[0]).tolist() == top
     assert host(signal.argrelmin(cp.array([[3, 1, 2], [0, 5, 4]]), axis=1))[0].tolist() == [0]
+    for limits in (cp.array([0.1, 0.5]), [0.1, 0.5], (cp.full(400, 0.1), cp.full(400, 0.5))):
+        assert host(signal.find_peaks(cp.array(x), height=limits)[0]).tolist() == [i for i in top if 0.1 <= x[i] <= 0.5]
+    for measured in (signal.peak_prominences, signal.peak_widths):
+        with pytest.raises(TypeError, match="safely cast"):
+            measured(cp.array(x), [1.5])
+        with pytest.raises(ValueError, match="1-D"):
+            measured(cp.array(x), [top])
     with pytest.raises(ValueError, match="1-D"):
         signal.find_peaks(cp.ones((2, 2)))
     with pytest.raises(ValueError, match="wlen"):

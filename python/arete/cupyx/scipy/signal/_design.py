@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import operator
 
 from .... import _C, _operators as _t, numpy as _np
 from .._arrays import like, tensor
@@ -18,7 +19,14 @@ def firwin(numtaps, cutoff, *, width=None, window="hamming", pass_zero=True, sca
     edges = [2 * float(c) / fs for c in (cutoff if hasattr(cutoff, "__len__") else [cutoff])]
     if not edges or any(not 0 < c < 1 for c in edges) or sorted(set(edges)) != edges:
         raise ValueError("Invalid cutoff frequency: frequencies must be greater than 0 and less than fs/2, in increasing order.")
-    first = pass_zero if isinstance(pass_zero, bool) else pass_zero in ("lowpass", "bandstop")
+    if not isinstance(pass_zero, bool):
+        if pass_zero not in ("lowpass", "highpass", "bandpass", "bandstop"):
+            raise ValueError(f"Parameter pass_zero={pass_zero!r} not in (True, False, 'bandpass', 'lowpass', 'highpass', 'bandstop')")
+        if (len(edges) == 1) != (pass_zero in ("lowpass", "highpass")):
+            count = "at least two elements" if len(edges) == 1 else "one element"
+            raise ValueError(f'cutoff must have {count} if pass_zero=="{pass_zero}", got {len(edges)}')
+        pass_zero = pass_zero in ("lowpass", "bandstop")
+    first = pass_zero
     last = first != (len(edges) % 2 == 1)
     if last and numtaps % 2 == 0:
         raise ValueError("A filter with an even number of coefficients must have zero response at the Nyquist frequency.")
@@ -59,8 +67,10 @@ def zpk2tf(z, p, k):
 
 def tf2zpk(b, a):
     """Zeros, poles and the gain of two polynomials."""
-    b, a = (_np.asarray(v, dtype=float) for v in (b, a))
-    return _np.roots(b), _np.roots(a), (b[0] / a[0]).item()
+    b, a = (_np.trim_zeros(_np.asarray(v, dtype=float), "f") for v in (b, a))
+    if not a.size:
+        raise ValueError("Denominator must have at least on nonzero element.")
+    return _np.roots(b), _np.roots(a), (b[0] / a[0]).item() if b.size else 0.0
 
 
 def _pairs(roots):
@@ -121,6 +131,8 @@ def sos2tf(sos):
 def bilinear_zpk(z, p, k, fs):
     """Zeros, poles and gain of the digital filter of an analog one."""
     z, p, twice = _numbers(z), _numbers(p), 2.0 * fs
+    if len(z) > len(p):
+        raise ValueError("Improper transfer function. Must have at least as many poles as zeros.")
     gain = k
     for sign, values in ((1, z), (-1, p)):
         product = 1 + 0j
@@ -141,11 +153,15 @@ def iirfilter(N, Wn, rp=None, rs=None, btype="band", analog=False, ftype="butter
         raise NotImplementedError(f"iirfilter(): there are 'butter' and 'cheby1', and not {ftype!r}")
     if output not in ("ba", "zpk", "sos"):
         raise ValueError(f"'{output}' is not a valid output form.")
-    edges = [float(w) for w in (Wn if hasattr(Wn, "__len__") else [Wn])]
+    if N < 0 or N != int(N):
+        raise ValueError("Filter order must be a nonnegative integer")
+    N, edges = int(N), [float(w) for w in (Wn if hasattr(Wn, "__len__") else [Wn])]
     kind = kinds[btype.lower()]
     if len(edges) != (1 if kind in ("low", "high") else 2):
         raise ValueError("Must specify a single critical frequency Wn for lowpass or highpass filter" if kind in ("low", "high") else
                          "Wn must specify start and stop frequencies for bandpass or bandstop filter")
+    if edges != sorted({*edges}):
+        raise ValueError("Wn[0] must be less than Wn[1]")
     if analog and fs is not None:
         raise ValueError("fs cannot be specified for an analog filter")
     if fs is not None:
@@ -206,11 +222,15 @@ def cheby1(N, rp, Wn, btype="low", analog=False, output="ba", fs=None):
 
 
 def _frequencies(worN, whole, fs, include_nyquist=False):
-    if worN is None or isinstance(worN, int):
-        n, last = 512 if worN is None else worN, 2 * math.pi if whole else math.pi
-        step = last / (n - 1 if include_nyquist and not whole else n)
-        return _t.arange(n, dtype=_C.float64) * step
-    return tensor(worN).to(_C.float64) * (2 * math.pi / fs)
+    try:
+        n = 512 if worN is None else None if getattr(worN, "shape", ()) else operator.index(worN)
+    except TypeError:
+        n = None
+    if n is None:
+        return tensor(worN).to(_C.float64).reshape(-1) * (2 * math.pi / fs)
+    if n < 0:
+        raise ValueError(f"worN must be nonnegative, got {n}")
+    return _t.arange(n, dtype=_C.float64) * ((2 if whole else 1) * math.pi / max(n - (include_nyquist and not whole), 1))
 
 
 def freqz(b, a=1, worN=512, whole=False, *, fs=2 * math.pi, include_nyquist=False):

@@ -23,8 +23,13 @@ def _pair(a, b):
     return x.to(dtype), y.to(dtype)
 
 
-def _cut(full, x, y, mode, axes=None):
-    """The part of the whole that a mode asks for, along some axes."""
+def _halves(t):
+    """The real and the imaginary part."""
+    return (t.real, t.imag) if t.dtype.is_complex else (t, _t.zeros_like(t))
+
+
+def _cut(full, x, y, mode, axes=None, up=0):
+    """The part of the whole that a mode asks for, along some axes; of an odd rest half is cut off before, rounded down, or up."""
     if mode == "full":
         return full
     if mode == "same":
@@ -38,7 +43,7 @@ def _cut(full, x, y, mode, axes=None):
         raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
     for d in range(full.dim()) if axes is None else axes:
         s = sizes[d]
-        full = full.narrow(d, (full.shape[d] - s) // 2, s)
+        full = full.narrow(d, (full.shape[d] - s + up) // 2, s)
     return full
 
 
@@ -86,6 +91,8 @@ def _by_fft(x, y, axes=None):
 def fftconvolve(in1, in2, mode="full", axes=None):
     """The convolution by way of the Fourier transform, along all axes or some; the others broadcast."""
     x, y = _pair(in1, in2)
+    if not x.numel() or not y.numel():
+        return like(in1, _t.zeros(0, dtype=_C.float64, device=x.device))
     axes = range(x.dim()) if axes is None else axes if hasattr(axes, "__len__") else [axes]
     if any(not -x.dim() <= a < x.dim() for a in axes):
         raise ValueError("axes exceeds dimensionality of input")
@@ -115,8 +122,7 @@ def correlate(in1, in2, mode="full", method="auto"):
     return like(in1, tensor(convolve(x, y.flip(list(range(y.dim()))).conj(), mode, method)))
 
 
-def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
-    """The convolution of two matrices; `boundary`: "fill", "wrap" or "symm"."""
+def _convolve2d(in1, in2, mode, boundary, fillvalue, up=0):
     kinds = {"fill": "constant", "wrap": "wrap", "circular": "wrap", "symm": "reflect", "symmetric": "reflect"}
     if boundary not in kinds:
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric' (or 'symm').")
@@ -124,18 +130,23 @@ def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     if x.dim() != 2:
         raise ValueError("convolve2d inputs must both be 2-D arrays")
     if mode == "valid" or boundary == "fill" and not fillvalue:
-        return like(in1, _cut(_direct(x, y), x, y, mode).contiguous())
+        return like(in1, _cut(_direct(x, y), x, y, mode, up=up).contiguous())
     widths = [s - 1 for s in y.shape]
     t = _n._padded(x, widths, widths, kinds[boundary], fillvalue)
     full = _direct(t, y)
     for d, s in enumerate(widths):
         full = full.narrow(d, s, x.shape[d] + s)
-    return like(in1, _cut(full, x, y, mode).contiguous())
+    return like(in1, _cut(full, x, y, mode, up=up).contiguous())
+
+
+def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
+    """The convolution of two matrices; `boundary`: "fill", "wrap" or "symm"."""
+    return _convolve2d(in1, in2, mode, boundary, fillvalue)
 
 
 def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     """The same with the second turned around and conjugated."""
-    return convolve2d(in1, like(in1, tensor(in2).flip([0, 1]).conj()), mode, boundary, fillvalue)
+    return _convolve2d(in1, tensor(in2).flip([0, 1]).conj(), mode, boundary, fillvalue, 1)
 
 
 def _recursion(b, a, x, state, y):
@@ -162,8 +173,13 @@ _recursion_kernel = PythonKernel(_recursion)
 def lfilter(b, a, x, axis=-1, zi=None):
     """The filter with the polynomials b / a along an axis; with the state `zi` also the state after it."""
     t = floating(tensor(x))
-    if any(tensor(v).dtype.is_complex for v in (b, a, t, *([] if zi is None else [zi]))):
-        raise NotImplementedError("lfilter(): signals, coefficients and states are real")
+    if any(tensor(v).dtype.is_complex for v in (b, a)):
+        raise NotImplementedError("lfilter(): coefficients are real")
+    if t.dtype.is_complex or zi is not None and tensor(zi).dtype.is_complex:
+        states = (None, None) if zi is None else _halves(tensor(zi))
+        parts = [lfilter(b, a, v, axis, state) for v, state in zip(_halves(t), states)]
+        results = [like(x, _t._ops.complex(*p)) for p in ([parts] if zi is None else zip(*parts))]
+        return results[0] if zi is None else tuple(results)
     for v in (b, a):
         if hasattr(v, "dtype"):  # a list has the signal's dtype
             t, _ = together(t, tensor(v))
@@ -173,10 +189,10 @@ def lfilter(b, a, x, axis=-1, zi=None):
     count = max(top.numel(), low.numel())
     top, low = (_t.cat([v / low[0], _t.zeros(count - v.numel(), dtype=t.dtype, device=t.device)]) for v in (top, low))
     moved = t.movedim(axis, -1)
-    rows = moved.reshape(-1, moved.shape[-1]).contiguous()
+    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).contiguous()
     state = _t.zeros(rows.shape[0], max(count - 1, 1), dtype=t.dtype, device=t.device)
     if zi is not None and count > 1:
-        state.copy_(_t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1)).reshape(-1, count - 1))
+        state.copy_(_t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1)).reshape(rows.shape[0], count - 1))
     y = _t.empty(rows.shape, dtype=t.dtype, device=t.device)
     if rows.numel():
         _recursion_kernel.forall(rows.shape[0], 64)(top, low, rows, state, y)
@@ -188,7 +204,8 @@ def lfilter(b, a, x, axis=-1, zi=None):
 
 def lfilter_zi(b, a):
     """The state of lfilter in which a step has its last value from the first on."""
-    top, low = (floating(tensor(v)).reshape(-1).to(_C.float64) for v in (b, a))
+    top, low = together(*(floating(tensor(v)).reshape(-1) for v in (b, a)))
+    top, low = (v.to(_C.complex128 if v.dtype.is_complex else _C.float64) for v in (top, low))
     if low[0].item() == 0:
         raise ValueError("There must be at least one nonzero `a` coefficient.")
     count = max(top.numel(), low.numel())
@@ -317,6 +334,8 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
     if window_length > n:
         raise ValueError("If mode is 'interp', window_length must be less than or equal to the size of x.")
     y = _n._along(t, weights, axis % t.dim(), "nearest", 0.0, origin)
+    if not half:
+        return like(x, y)
     ends = [_t.stack([tensor(savgol_coeffs(window_length, polyorder, deriv, delta, k, "dot")) for k in places]).to(t.device, t.dtype)
             for places in (range(half), range(window_length - half, window_length))]
     sides = [(t.narrow(axis, at, window_length).movedim(axis, -1) @ m.mT).movedim(-1, axis) for at, m in zip((0, n - window_length), ends)]
@@ -325,7 +344,8 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
 
 def upfirdn(h, x, up=1, down=1, axis=-1):
     """With up - 1 zeros between the elements, filtered by h, and each `down`-th of what comes out."""
-    t, w = together(floating(tensor(x)), floating(tensor(h)).reshape(-1))
+    t = floating(tensor(x))
+    w = floating(tensor(h)).reshape(-1).to(t.device)
     moved = t.movedim(axis, -1)
     n = moved.shape[-1]
     between = _t.zeros(*moved.shape, up, dtype=t.dtype, device=t.device)
@@ -351,7 +371,7 @@ def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant
         from ._design import firwin
 
         half = 10 * max(up, down)
-        h = tensor(firwin(2 * half + 1, 1.0 / max(up, down), window=window)).to(t.device, t.dtype)
+        h = tensor(firwin(2 * half + 1, 1.0 / max(up, down), window=window)).to(t.device, t.real.dtype if t.dtype.is_complex else t.dtype)
     else:
         h = tensor(window).to(t.device)
         half = (h.numel() - 1) // 2
@@ -386,6 +406,8 @@ def medfilt2d(input, kernel_size=3):
 def wiener(im, mysize=3, noise=None):
     """Wiener's filter: means, where a neighbourhood varies no more than the noise (the mean variance, if it is not given)."""
     t = floating(tensor(im))
+    if not t.numel():
+        return like(im, t.clone())
     sizes = each(mysize, t.dim(), "mysize")
     count = math.prod(sizes)
     ones = _t.ones(sizes, dtype=t.dtype, device=t.device)
@@ -416,10 +438,10 @@ def detrend(data, axis=-1, type="linear"):
     """Without its mean ("constant"), or without the line through it ("linear")."""
     t = floating(tensor(data))
     mean = t.mean(axis, keepdim=True)
-    if type in ("constant", "c"):
-        return like(data, t - mean)
-    if type not in ("linear", "l"):
+    if type not in ("linear", "l", "constant", "c"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
+    if type in ("constant", "c") or t.shape[axis] < 2:
+        return like(data, t - mean)
     shape = [1] * t.dim()
     shape[axis] = -1
     k = _t.arange(t.shape[axis], dtype=t.real.dtype if t.dtype.is_complex else t.dtype, device=t.device)
@@ -431,6 +453,8 @@ def detrend(data, axis=-1, type="linear"):
 def resample(x, num, axis=0):
     """`num` samples for those that are there, by way of the Fourier transform."""
     t = floating(tensor(x))
+    if t.dtype.is_complex:
+        return like(x, _t._ops.complex(*(resample(v, num, axis) for v in _halves(t))))
     n = t.shape[axis]
     spectrum = _fft.rfft(t, n, axis)
     keep = min(num, n)

@@ -74,6 +74,15 @@ def _signal(x):
     return t
 
 
+def _places(peaks, t):
+    at = tensor(peaks)
+    if at.numel() and (at.dtype.is_floating_point or at.dtype.is_complex or at.dtype is _C.uint64):
+        raise TypeError("cannot safely cast `peaks` to dtype('intp')")
+    if at.dim() != 1:
+        raise ValueError("`peaks` must be a 1-D array")
+    return at.to(t.device, _C.int64).contiguous()
+
+
 def _prominent(t, peaks, wlen):
     if wlen is not None and wlen <= 1:
         raise ValueError(f"`wlen` must be larger than 1, was {wlen}")
@@ -99,13 +108,13 @@ def _wide(t, peaks, rel_height, prominence, left, right):
 def peak_prominences(x, peaks, wlen=None):
     """How far peaks stand out of what is around them, and where the lowest points on both sides are."""
     t = _signal(x)
-    return tuple(like(x, r) for r in _prominent(t, tensor(peaks).to(t.device, _C.int64).contiguous(), wlen))
+    return tuple(like(x, r) for r in _prominent(t, _places(peaks, t), wlen))
 
 
 def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     """Widths of peaks, `rel_height` of their prominence below them, the heights there, and where they begin and end."""
     t = _signal(x)
-    at = tensor(peaks).to(t.device, _C.int64).contiguous()
+    at = _places(peaks, t)
     data = _prominent(t, at, wlen) if prominence_data is None else [tensor(v).contiguous() for v in prominence_data]
     return tuple(like(x, r) for r in _wide(t, at, rel_height, *data))
 
@@ -125,13 +134,18 @@ def _maxima(t):
 
 def _limits(interval, x, peaks):
     """The least and greatest of a condition: a number, a pair, or one for each element of x."""
-    pair = interval if isinstance(interval, (tuple, list)) and len(interval) == 2 else (interval, None)
+    try:
+        low, high = interval
+    except (TypeError, ValueError):  # a number, or more than two
+        low, high = interval, None
     limits = []
-    for v in pair:
-        if v is not None and hasattr(v, "shape") and len(v.shape):
-            if len(v) != x.numel():
-                raise ValueError("array size of border must match x")
-            v = tensor(v).to(x.device)[peaks]
+    for v in (low, high):
+        if v is not None and not isinstance(v, (int, float)):
+            is_array, v = hasattr(v, "shape"), tensor(v).to(x.device)
+            if is_array and v.dim():
+                if v.numel() != x.numel():
+                    raise ValueError("array size of border must match x")
+                v = v.reshape(-1)[peaks]
         limits.append(v)
     return limits
 

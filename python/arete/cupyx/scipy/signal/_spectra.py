@@ -74,7 +74,7 @@ def spectrogram(x, fs=1.0, window=("tukey", 0.25), nperseg=None, noverlap=None, 
     elif mode != "complex":
         r = r.angle()
         r = _unwrapped(r) if mode == "phase" else r
-    return f, t, like(x, r.contiguous())
+    return f, t, like(x, r.movedim(-2, axis % (r.dim() - 1)).contiguous())
 
 
 def _unwrapped(r):
@@ -162,7 +162,11 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
 def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, input_onesided=True, boundary=True, time_axis=-1,
           freq_axis=-2, scaling="spectrum"):
     """Times, and the signal whose parts have these spectra: parts that lie over each other are added."""
-    z = tensor(Zxx).movedim((freq_axis, time_axis), (-2, -1))
+    z = tensor(Zxx)
+    freq_axis, time_axis = freq_axis % z.dim(), time_axis % z.dim()
+    if freq_axis == time_axis:
+        raise ValueError("Must specify differing time and frequency axes!")
+    z = z.movedim((freq_axis, time_axis), (-2, -1))
     points = nfft or (2 * (z.shape[-2] - 1) if input_onesided else z.shape[-2])
     parts = _Parts(nperseg or points, window, nperseg or points, noverlap, points)
     if scaling not in ("spectrum", "psd"):
@@ -179,4 +183,5 @@ def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, in
     if boundary:
         total, weight = (v.narrow(-1, parts.size // 2, n - parts.size // 2 * 2) for v in (total, weight))
     r = total / _t.where(weight > 1e-10, weight, 1.0)
-    return like(None, _t.arange(r.shape[-1], dtype=_C.float64) / fs), like(Zxx, r)
+    times = like(None, _t.arange(r.shape[-1], dtype=_C.float64) / fs)
+    return times, like(Zxx, r.movedim(-1, time_axis - (freq_axis < time_axis)).contiguous())
