@@ -58,6 +58,18 @@ def test_eigenvalues_that_are_many_complex_or_of_operators():
             call()
 
 
+def test_eigenvalues_beside_the_space_of_the_first_vector():
+    matrix, first = cp.array(numpy.diag(numpy.arange(1.0, 101))), numpy.zeros(100)
+    first[:10] = 1  # the space is whole after as many steps as the basis has
+    state = [arete.get_rng_state(), *([arete.cuda.get_rng_state()] if arete.cuda.is_available() else [])]
+    assert numpy.allclose(cp.asnumpy(eigsh(matrix, 2, which="LA", ncv=10, v0=cp.array(first))[0]), [99, 100])
+    ones, first = numpy.diag([3.0, 2] + [1] * 48), numpy.eye(50)[0]
+    assert numpy.allclose(cp.asnumpy(eigsh(cp.array(ones), 3, ncv=5, v0=cp.array(first))[0]), [1, 2, 3])
+    assert numpy.allclose(cp.asnumpy(eigsh(cp.zeros((50, 50)), 2)[0]), 0)
+    after = [arete.get_rng_state(), *([arete.cuda.get_rng_state()] if arete.cuda.is_available() else [])]
+    assert all(arete.equal(a, b) for a, b in zip(state, after))
+
+
 @pytest.mark.parametrize("shape", [(60, 35), (35, 60)])
 @pytest.mark.parametrize("number", [1.0, 1 + 0.5j])
 def test_singular_values(shape, number):

@@ -121,18 +121,22 @@ def spsolve(A, b):
 
 
 def _start(a, n, v0):
-    """A vector to begin with, in the dtype of the operator."""
-    if v0 is None:
-        v0 = _t.rand(n, dtype=_C.float64, device=_np.get_device(), generator=_C.Generator(_np.get_device()).manual_seed(0)) - 0.5
+    """A vector to begin with, in the dtype of the operator, and what draws others like it: from a generator of its own."""
+    v0 = None if v0 is None else floating(tensor(v0)).reshape(-1)
+    if v0 is not None and v0.numel() != n:
+        raise ValueError("v0 must have shape (n,)")
+    device, dtype = _C.device(_np.get_device()) if v0 is None else v0.device, a.dtype
+    if dtype is None:
+        dtype = _C.float64 if v0 is None else v0.dtype
     else:
-        v0 = floating(tensor(v0)).reshape(-1)
-        if v0.numel() != n:
-            raise ValueError("v0 must have shape (n,)")
-    dtype = a.dtype
-    if dtype is not None:
         dtype = dtype if isinstance(dtype, _C.dtype) else _np.empty(0, dtype=dtype)._tensor.dtype
-        return v0.to(dtype if dtype.is_floating_point or dtype.is_complex else _C.float64)
-    return v0
+        dtype = dtype if dtype.is_floating_point or dtype.is_complex else _C.float64
+    generator = _C.Generator(device).manual_seed(0)
+
+    def draw():
+        return (_t.rand(n, dtype=_C.float64, device=device, generator=generator) - 0.5).to(dtype)
+
+    return draw() if v0 is None else v0.to(dtype), draw
 
 
 def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):
@@ -150,7 +154,7 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
     size = min(n, max(2 * k, k + 32) if ncv is None else ncv)
     if size <= k:
         raise ValueError(f"ncv must be greater than k (actual: {ncv})")
-    v = _start(a, n, v0)
+    v, draw = _start(a, n, v0)
 
     def product(x):
         return tensor(a @ like(None, x)).reshape(-1).to(x.dtype)
@@ -159,7 +163,7 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
     tol, limit = max(tol, accuracy), 10 * n if maxiter is None else maxiter
     basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
     inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
-    basis[0], begin, done = v / v.norm(), 0, 0
+    basis[0], begin, done, drawn, before = v / v.norm(), 0, 0, -size, None
     while True:
         for j in range(begin, size):
             w = product(basis[j])
@@ -171,9 +175,10 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
                 inner[:j + 1, j] = h if turn == 0 else inner[:j + 1, j] + h
             inner[j, :j] = inner[:j, j].conj()
             rest = float(w.norm())
-            if rest <= accuracy * max(float(inner[:j + 1, :j + 1].norm()), 1e-300):  # the space is whole: any vector beside it goes on
+            # Within the rounding of a product the space is whole: any vector beside it goes on.
+            if rest <= accuracy * n**0.5 * max(float(inner[:j + 1, :j + 1].norm()), 1e-300):
                 rest = 0.0
-                w = _t.rand(n, dtype=v.dtype, device=v.device) - 0.5
+                w, drawn = draw(), done
                 for _ in range(2):
                     w = w - (known.conj() @ w) @ known
             if j + 1 < size:
@@ -183,8 +188,13 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
         wanted = order[:k]
         errors = rest * vectors[-1, wanted].abs()
         # What rounding of products leaves is beside the greatest value.
-        if size == n or bool((errors <= (tol * values[wanted].abs()).clamp(min=accuracy * float(values.abs().max()))).all()):
+        allowed = (tol * values[wanted].abs()).clamp(min=accuracy * float(values.abs().max()))
+        # Nothing is wrong with a whole space, but there may be greater values beside it: where a vector from there was drawn lately, values
+        # count that did not change since the last restart, but for the rounding of eigh, which grows with the rows.
+        same = before is not None and bool(((values[wanted] - before).abs() <= size * allowed).all())
+        if size == n or (same or done - drawn >= size) and bool((errors <= allowed).all()):
             break
+        before = values[wanted]
         if done >= limit:
             raise RuntimeError(f"eigsh: {done} products with the matrix did not suffice")
         begin = min(k + max((size - k) // 2, 1), size - 1)
