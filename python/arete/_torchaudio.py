@@ -20,6 +20,8 @@ def _lfilter_core_loop(input_signal_windows: Any, a_coeff_flipped: Any, padded_o
     order = a_coeff_flipped.shape[1] - 1
     x, y = input_signal_windows, padded_output_waveform
     time = x.shape[2]
+    if not time:
+        return y
     size = min(_BLOCK, time)
     # Row i has the coefficients in columns i ... i + n: those of outputs before the block, and those of the block.
     rows = _ops.zeros(x.shape[1], size, size + order, dtype=x.dtype, device=x.device)
@@ -42,8 +44,9 @@ def _overdrive_core_loop(waveform: Any, temp: Any, last_in: Any, last_out: Any, 
     filtered = _ops.cat([last_out[:, None], _ops.zeros_like(temp)], 1)[:, None]
     _lfilter_core_loop(rise[:, None], _C.tensor([[-0.995, 1.0]], dtype=temp.dtype).to(temp.device), filtered)
     output_waveform.copy_(waveform * 0.5 + filtered[:, 0, 1:] * 0.75)
-    last_in.copy_(temp[:, -1])
     last_out.copy_(filtered[:, 0, -1])
+    if temp.shape[1]:
+        last_in.copy_(temp[:, -1])
     return last_in, last_out, output_waveform
 
 
@@ -101,14 +104,21 @@ def _rnnt_loss_forward(logits: Any, targets: Any, logit_lengths: Any, target_len
         blanks = known[..., blank]
         index = targets.long()[:, None, :, None].expand(-1, logits.shape[1], -1, 1)
         labels = known[:, :, :-1].gather(3, index)[..., 0]
-        # Along labels alpha[u] = log(exp(alpha[u - 1] + label[u - 1]) + exp(from the step before)), a running sum after all labels
-        # before u are taken out.
-        out = _ops.cat([_ops.zeros_like(blanks[:, :, :1]), labels.cumsum(2)], 2)
-        alphas = [out[:, 0]]
-        for t in range(1, logits.shape[1]):
-            alphas.append(out[:, t] + _ops.logcumsumexp(alphas[-1] + blanks[:, t - 1] - out[:, t], 1))
+        # exp(alpha[t, u]) = exp(alpha[t - 1, u] + blank[t - 1, u]) + exp(alpha[t, u - 1] + label[t, u - 1]): diagonals t + u, one after
+        # the other, with u as their index. Any log probability may be -inf.
+        none, labels = -float("inf"), _ops.cat([labels, _ops.zeros_like(blanks[:, :, :1])], 2)
+        steps, u = logits.shape[1], _ops.arange(logits.shape[2], device=logits.device)
+        t = _ops.arange(steps + logits.shape[2] - 1, device=logits.device)[:, None] - u
+        inside, t = (t >= 0) & (t < steps), t.clamp(0, steps - 1)
+        down, right = (_ops.where(inside, v[:, t, u], none) for v in (blanks, labels))  # (batch, diagonal, u)
+        wall = _ops.full_like(blanks[:, 0, :1], none)
+        alphas = [_ops.where(u == 0, _ops.zeros_like(blanks[:, 0]), none)]
+        for d in range(1, t.shape[0]):
+            a, b = alphas[-1] + down[:, d - 1], _ops.cat([wall, (alphas[-1] + right[:, d - 1])[:, :-1]], 1)
+            never = (a == none) & (b == none)  # where logaddexp has no gradient
+            alphas.append(_ops.where(never, none, _ops.logaddexp(_ops.where(never, 0.0, a), _ops.where(never, 0.0, b))))
         last, length = logit_lengths.long() - 1, target_lengths.long()
-        costs = -(_ops.stack(alphas, 1)[batch, last, length] + blanks[batch, last, length])
+        costs = -(_ops.stack(alphas, 1)[batch, last + length, length] + blanks[batch, last, length])
         costs.sum().backward()
     gradient = leaf.grad
     if clamp > 0:

@@ -78,7 +78,8 @@ _WRITTEN: dict[str, Callable] = {
     "index_put": _index_put,
     "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
     "_pin_memory": lambda x, device=None: x.pin_memory(),
-    "_sparse_addmm": lambda x, sparse, dense, *, beta=1, alpha=1: beta * x + alpha * (sparse @ dense),
+    "_sparse_addmm": lambda x, sparse, dense, *, beta=1, alpha=1: (
+        alpha * (sparse @ dense) if beta == 0 else beta * x + alpha * (sparse @ dense)),  # x may be NaN then
     "_is_all_true": lambda x: x.all(), "detach": lambda x: x.detach(), "detach_": lambda x: x.detach_(),
     "clone": lambda x, memory_format=None: x.clone() if memory_format is None else x.clone(memory_format=memory_format),
 }

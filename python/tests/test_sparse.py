@@ -330,3 +330,10 @@ def test_sparse_adam_as_torchs():
 def test_plain_tensors_have_no_sparse_dimensions(torch):
     assert torch.eye(2).sparse_dim() == 0 and torch.eye(2).dense_dim() == 2
     assert torch.eye(2).to_sparse_csr(dense_dim=0).crow_indices().tolist() == [0, 1, 2]
+
+
+def test_products_added_to_nothing_of_a_matrix():
+    nothing, s = arete.full((2, 2), float("nan")), arete.eye(2).to_sparse()
+    for add in (arete.ops.aten._sparse_addmm, arete.sparse.addmm):
+        assert add(nothing, s, arete.ones(2, 2), beta=0, alpha=2).tolist() == [[2, 2], [2, 2]]
+        assert add(arete.ones(2, 2), s, arete.ones(2, 2), beta=3, alpha=2).tolist() == [[5, 5], [5, 5]]

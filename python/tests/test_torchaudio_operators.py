@@ -29,6 +29,13 @@ def test_recursive_filters(operators, order, time, dtype):
     np.testing.assert_allclose(found.numpy(), y, atol=1e-5 if dtype == arete.float32 else 1e-12)
 
 
+def test_filters_of_no_time_leave_what_was_before(operators):
+    y, ends = arete.tensor([[[1.0, 2.0]]]), [arete.tensor([0.5]), arete.tensor([0.25])]
+    assert operators._lfilter_core_loop(arete.ones(1, 1, 0), arete.tensor([[0.5, 0.5, 1.0]]), y).tolist() == [[[1, 2]]]
+    operators._overdrive_core_loop(arete.ones(1, 0), arete.ones(1, 0), *ends, arete.ones(1, 0))
+    assert [v.item() for v in ends] == [0.5, 0.25]
+
+
 def test_overdrive(operators):
     numbers = np.random.default_rng(0)
     waveform, temp = numbers.standard_normal((2, 2, 200)).astype("float32")
@@ -102,3 +109,17 @@ def test_rnnt_loss(operators, fused):
     _, clamped = operators.rnnt_loss_forward(arete.tensor(x), arete.tensor(targets), arete.tensor([4, 3]), arete.tensor([2, 1]), 4, 0.05,
                                              fused)
     assert clamped.abs().max().item() == 0.05
+    # Labels that cannot be said at some times, and a sequence that cannot be said at all.
+    barred = x.copy()
+    barred[0, 0, 0, 1] = barred[0, 2, 1, 3] = barred[1, 1, 0, 2] = -math.inf
+    costs, gradient = operators.rnnt_loss_forward(arete.tensor(barred), arete.tensor(targets), arete.tensor([4, 3]), arete.tensor([2, 1]),
+                                                  4, -1.0, fused)
+    np.testing.assert_allclose(costs.numpy(), loss(barred), rtol=1e-10)
+    low, high = barred.copy(), barred.copy()
+    low[0, 1, 0, 1] -= 1e-5
+    high[0, 1, 0, 1] += 1e-5
+    assert abs((loss(high) - loss(low)).sum() / 2e-5 - gradient[0, 1, 0, 1].item()) < 1e-7 and bool(gradient.isfinite().all())
+    barred[1, :, 0, 2] = -math.inf
+    costs, gradient = operators.rnnt_loss_forward(arete.tensor(barred), arete.tensor(targets), arete.tensor([4, 3]), arete.tensor([2, 1]),
+                                                  4, -1.0, fused)
+    assert costs[1].item() == math.inf and not bool(gradient.isnan().any())
