@@ -111,6 +111,8 @@ def test_complex_pictures():
     with pytest.raises(RuntimeError, match="complex"):
         ndimage.correlate(cp.array(x), cp.array(w), output=cp.zeros((3, 4)))
     z = RANDOM.normal(size=(3, 4)) + 1j * RANDOM.normal(size=(3, 4))
+    with pytest.raises(TypeError, match="real"):
+        ndimage.histogram(cp.array(z), -1, 1, 3)
     parts = [host(ndimage.spline_filter1d(cp.array(v))) for v in (z.real, z.imag)]
     assert numpy.allclose(host(ndimage.spline_filter1d(cp.array(z))), parts[0] + 1j * parts[1])
     assert numpy.isclose(host(ndimage.mean(cp.array(z))), z.mean()) and numpy.isclose(host(ndimage.variance(cp.array(z))), z.var())

@@ -160,7 +160,8 @@ def test_other_rates(up, down):
 
 def test_correlations_of_matrices_begin_where_those_of_scipy_do():
     x, w = numpy.arange(12.0).reshape(3, 4) ** 2 % 7, numpy.array([[1.0, 2], [3, -1]])
-    for boundary, wanted in (("fill", [[4, 20, 11, 2], [9, 16, 5, 6], [9, 8, 6, 2]]), ("wrap", [[4, 20, 11, 0], [9, 16, 5, 9], [8, 7, 16, 10]]),
+    for boundary, wanted in (("fill", [[4, 20, 11, 2], [9, 16, 5, 6], [9, 8, 6, 2]]),
+                             ("wrap", [[4, 20, 11, 0], [9, 16, 5, 9], [8, 7, 16, 10]]),
                              ("symm", [[4, 20, 11, 6], [9, 16, 5, 4], [8, 18, 10, 10]])):
         assert numpy.allclose(host(signal.correlate2d(cp.array(x), cp.array(w), "same", boundary)), wanted)
     assert numpy.allclose(host(signal.correlate2d(cp.array(w), cp.array(x), "same")), [[16, 9], [20, 4]])

@@ -240,8 +240,8 @@ def _correlated(t, weights, origins, mode, cval, skip=False):
 
 def _weights_for(t, weights):
     """In the dtype of a picture, or complex."""
-    w = tensor(weights)
-    return w.to(t.device, PROMOTED_NATIVE[t.dtype, _C.complex64] if w.dtype.is_complex else t.real.dtype if t.dtype.is_complex else t.dtype)
+    real = t.real.dtype if t.dtype.is_complex else t.dtype
+    return weights.to(t.device, PROMOTED_NATIVE[real, _C.complex64] if weights.dtype.is_complex else real)
 
 
 def _kept(t, dtype):
@@ -258,14 +258,14 @@ def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
     """The sum of each element's neighbours times `weights`, whose conjugates count where they are complex. Neighbours of weight 0 do not
     count, even if they are NaN."""
     t = floating(tensor(input))
-    w = _weights_for(t, weights).conj()
+    w = _weights_for(t, tensor(weights)).conj()
     return _given(input, _correlated(t, w, each(origin, t.dim(), "origin"), _mode(mode), cval, True), output)
 
 
 def convolve(input, weights, output=None, mode="reflect", cval=0.0, origin=0):
     """The same with the weights turned around, and not conjugated."""
     t = floating(tensor(input))
-    w = _weights_for(t, weights)
+    w = _weights_for(t, tensor(weights))
     origins = [-o - (s % 2 == 0) for o, s in zip(each(origin, t.dim(), "origin"), w.shape)]
     return _given(input, _correlated(t, w.flip(list(range(w.dim()))), origins, _mode(mode), cval, True), output)
 
@@ -275,7 +275,9 @@ def _along(t, weights, axis, mode, cval, origin=0):
     shape[axis] = -1
     origins = [0] * t.dim()
     origins[axis] = origin
-    return _correlated(t, _weights_for(t, weights).reshape(shape), origins, mode, cval)
+    w = _weights_for(t, weights) if isinstance(weights, _C.Tensor) else _t.tensor(
+        weights, dtype=t.real.dtype if t.dtype.is_complex else t.dtype, device=t.device)
+    return _correlated(t, w.reshape(shape), origins, mode, cval)
 
 
 def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):

@@ -208,6 +208,8 @@ def center_of_mass(input, labels=None, index=None):
 def histogram(input, min, max, bins, labels=None, index=None):  # noqa: A002
     """How many elements of each index are in each of `bins` equal parts of [min, max]."""
     g = _Groups(input, labels, index)
+    if g.values.dtype.is_complex:
+        raise TypeError("histogram(): elements are real")
     v = g.values.to(_C.float64)
     inside = (v >= min) & (v <= max)
     at = ((v - min) * (bins / (max - min))).floor().clamp(0, bins - 1).to(_C.int64)

@@ -192,7 +192,8 @@ def lfilter(b, a, x, axis=-1, zi=None):
     rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).contiguous()
     state = _t.zeros(rows.shape[0], max(count - 1, 1), dtype=t.dtype, device=t.device)
     if zi is not None and count > 1:
-        state.copy_(_t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1)).reshape(rows.shape[0], count - 1))
+        states = _t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1))
+        state.copy_(states.reshape(rows.shape[0], count - 1))
     y = _t.empty(rows.shape, dtype=t.dtype, device=t.device)
     if rows.numel():
         _recursion_kernel.forall(rows.shape[0], 64)(top, low, rows, state, y)
