@@ -224,7 +224,10 @@ class Launch {
     const auto interval = std::clamp(
         std::chrono::milliseconds(int64_t(std::min(options_.monitor_interval, 60.0) * 1e3)), 1ms,
         60000ms);
-    auto look_at = steady_clock::now();
+    // The other machines are asked, and told that this one is there, however seldom ranks are
+    // looked at.
+    const auto asks = std::min(interval, 500ms);
+    auto look_at = steady_clock::now(), ask_at = look_at;
     bool told_done = false;
     for (;;) {
       if (stop_signal) return End::stopped;
@@ -235,15 +238,16 @@ class Launch {
       if (steady_clock::now() >= look_at) {
         reap();
         look_at = steady_clock::now() + interval;
-        if (!first_) {
-          if (nodes_.failure()) return End::elsewhere;
-          if (all_ended() && !told_done) {
-            nodes_.done();
-            told_done = true;
-          }
-        }
-        if (all_ended() && !first_ && nodes_.are_all_done()) return End::done;
       }
+      if (first_ || steady_clock::now() < ask_at) continue;
+      ask_at = steady_clock::now() + asks;
+      if (all_ended() && !told_done) {
+        nodes_.done();
+        told_done = true;
+      }
+      // First, for when all are done nothing else may begin.
+      if (told_done && nodes_.are_all_done()) return End::done;
+      if (nodes_.failure()) return End::elsewhere;
     }
   }
 
@@ -271,7 +275,8 @@ class Launch {
         {"MASTER_PORT", text(nodes_.port())},
         // The server of the store is here, as it is in torchrun's agent.
         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-        {"TORCHELASTIC_RESTART_COUNT", text(attempt_)},
+        {"TORCHELASTIC_RESTART_COUNT", text(nodes_.restarts())},
+        {"ARETE_ATTEMPT", text(attempt_)},
         {"TORCHELASTIC_MAX_RESTARTS", text(options_.max_restarts)},
         {"TORCHELASTIC_RUN_ID", options_.rdzv_id},
         {"TORCHELASTIC_ERROR_FILE", p.error_file}};
@@ -413,7 +418,10 @@ class Launch {
 
   void wait_all(std::chrono::milliseconds most) {
     const auto end = steady_clock::now() + most;
-    for (; !all_ended() && steady_clock::now() < end; forward(20)) reap();
+    for (; !all_ended() && steady_clock::now() < end; forward(20)) {
+      reap();
+      nodes_.keep_alive();
+    }
     reap();
   }
 
@@ -576,10 +584,18 @@ int run(const RunOptions& options) {
   }
   Nodes nodes(options, size, [] { return stop_signal != 0; });
   for (;;) {
-    if (!nodes.meet()) return stop_signal ? 128 + stop_signal : 0;
+    if (!nodes.meet()) {
+      if (stop_signal) return 128 + stop_signal;
+      if (nodes.is_done()) return 0;
+      std::fprintf(stderr, "arete run: the job has failed on the other machines\n");
+      return 1;
+    }
     Blamed blamed;
     const auto monitor = start_server(nodes, blamed);
-    if (!nodes.begin()) return 128 + stop_signal;
+    if (!nodes.begin()) {
+      nodes.leave();
+      return 128 + stop_signal;
+    }
     Launch launch(settings, nodes, monitor.get(), blamed);
     const bool last = nodes.restarts() >= options.max_restarts;
     Launch::End end;

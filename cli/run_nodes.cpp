@@ -34,6 +34,10 @@ std::pair<int, int> numbers_of_nodes(const std::string& text) {
   return {least, whole("--nnodes", std::string_view(text).substr(colon + 1), least, 65536)};
 }
 
+// What a member's key says when a round was closed with it, and when it was told to end before; and
+// what ends an attempt that is done.
+constexpr const char *kTaken = "+", *kWithdrawn = "-", *kAllDone = "3";
+
 // Whether an address of the host is one of this machine's.
 bool is_here(const std::string& host) {
   addrinfo hints{}, *found = nullptr;
@@ -90,12 +94,18 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
       patience_ = std::chrono::seconds(whole("--rdzv-conf", value, 1, 1 << 30));
     else if (name == "last_call_timeout")
       last_call_ = std::chrono::seconds(whole("--rdzv-conf", value, 0, 1 << 30));
+    else if (name == "keep_alive_interval")
+      beats_ = std::chrono::seconds(whole("--rdzv-conf", value, 1, 3600));
+    else if (name == "keep_alive_max_attempt")
+      missed_beats_ = whole("--rdzv-conf", value, 1, 3600);
     else if (name == "rank")
       node_ = whole("--rdzv-conf", value, 0, 65535);
     else
       throw NotImplementedError("run", "there is no such setting of a rendezvous")
           .argument("--rdzv-conf")
-          .expected("timeout, join_timeout, read_timeout, last_call_timeout or rank")
+          .expected(
+              "timeout, join_timeout, read_timeout, last_call_timeout, keep_alive_interval, "
+              "keep_alive_max_attempt or rank")
           .got("'" + std::string(entry) + "'");
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
@@ -163,7 +173,7 @@ Nodes::~Nodes() {
     const std::string left = meets_ ? key("left") : prefix_ + "left";
     store_->add(left, 1);
     if (node_ != 0) return;
-    store_->set(prefix_ + "over", "");
+    store_->set(prefix_ + "over", is_done_ ? "done" : "failed");
     const auto until = steady_clock::now() + 10s;
     while (store_->add(left, 0) < count_ + waiting() && steady_clock::now() < until)
       std::this_thread::sleep_for(20ms);
@@ -196,21 +206,32 @@ bool Nodes::open_round() {
   const int expected = attempt_ < 0 ? most_ : count_ + waiting() - int(store_->add(key("gone"), 0));
   attempt_ = int(store_->add(prefix_ + "round", 1)) - 1;
   std::string members;
-  int n = 0;
+  std::map<int64_t, std::string> came, taken;
   auto last_call = steady_clock::time_point::max();
   const auto is_complete = [&] {
-    members = id_ + ":" + std::to_string(local_size_);
-    n = 1;
+    came = taken;
     const int64_t joined = store_->add(key("joined"), 0);
-    for (int64_t i = 1; i <= joined && n < most_; ++i) {
+    for (int64_t i = 1; i <= joined && int(came.size()) + 1 < most_; ++i) {
       const std::string theirs = key("member") + "/" + std::to_string(i);
-      if (!store_->check({&theirs, 1})) continue;
-      members += "," + store_->get(theirs);
-      ++n;
+      if (taken.contains(i) || !store_->check({&theirs, 1})) continue;
+      if (const std::string text = store_->get(theirs); text != kWithdrawn) came[i] = text;
     }
-    if (n >= least_ && last_call == steady_clock::time_point::max())
+    const int n = int(came.size()) + 1;
+    if (n < least_)
+      last_call = steady_clock::time_point::max();
+    else if (last_call == steady_clock::time_point::max())
       last_call = steady_clock::now() + last_call_;
-    return n >= std::min(most_, std::max(least_, expected)) || steady_clock::now() >= last_call;
+    const int gone = int(store_->add(key("withdrawn"), 0));
+    if (n < std::min(most_, std::max(least_, expected - gone)) && steady_clock::now() < last_call)
+      return false;
+    members = id_ + ":" + std::to_string(local_size_);
+    for (const auto& [i, text] : came) {
+      const std::string theirs = key("member") + "/" + std::to_string(i);
+      if (!taken.contains(i) && store_->compare_set(theirs, text, kTaken) != kTaken) return false;
+      taken[i] = text;
+      members += "," + text;
+    }
+    return true;
   };
   if (!wait_for(is_complete, "the other machines")) return false;
   take_part(members);
@@ -218,27 +239,56 @@ bool Nodes::open_round() {
   return true;
 }
 
+// A launcher that waits was told to end.
+void Nodes::withdraw(const std::string& member, const std::string& text) {
+  // Before it holds, lest it looks like one that waits.
+  store_->add(key("withdrawn"), 1);
+  if (store_->compare_set(member, text, kWithdrawn) == kWithdrawn) return store_.reset();
+  store_->add(key("withdrawn"), -1);
+  const std::string closed = key("members");
+  store_->wait({&closed, 1}, 10s);
+  take_part(store_->get(closed));
+  leave();
+}
+
 bool Nodes::join_round() {
-  const std::string over = prefix_ + "over";
+  const std::string over = prefix_ + "over", mine = id_ + ":" + std::to_string(local_size_);
+  std::string member;  // its key, where it waits for room
+  const auto is_over = [&] {
+    if (!store_->check({&over, 1})) return false;
+    is_done_ = store_->get(over) == "done";
+    return true;
+  };
   for (;;) {
     // The next round, which is the first one for whoever has just come. Spares wait for as long as
     // the others work.
     int64_t round = 0;
     const auto is_open = [&] {
       round = store_->add(prefix_ + "round", 0);
-      return round > attempt_ + 1 || store_->check({&over, 1});
+      return round > attempt_ + 1 || is_over();
     };
     while (!is_open()) {
-      if (is_stopped_()) return false;
+      if (is_stopped_()) {
+        if (!member.empty())
+          withdraw(member, mine);
+        else if (attempt_ >= 0)
+          store_->add(key("gone"), 1);
+        return false;
+      }
       std::this_thread::sleep_for(20ms);
     }
-    if (store_->check({&over, 1})) return false;
+    if (is_over()) return false;
     attempt_ = int(round) - 1;
     const int64_t place = store_->add(key("joined"), 1);
-    store_->set(key("member") + "/" + std::to_string(place),
-                id_ + ":" + std::to_string(local_size_));
+    member = key("member") + "/" + std::to_string(place);
+    store_->set(member, mine);
     const std::string closed = key("members");
-    if (!wait_for([&] { return store_->check({&closed, 1}); }, "the other machines")) return false;
+    const auto is_closed = [&] { return store_->check({&closed, 1}) || is_over(); };
+    if (!wait_for(is_closed, "the other machines")) {
+      withdraw(member, mine);
+      return false;
+    }
+    if (!store_->check({&closed, 1})) return false;
     const std::string members = store_->get(closed);
     if (("," + members).find("," + id_ + ":") == std::string::npos) continue;
     take_part(members);
@@ -263,9 +313,10 @@ void Nodes::take_part(const std::string& members) {
   }
 }
 
-// How many have joined a round that was closed before.
+// How many have joined a round that was closed before, and still wait.
 int Nodes::waiting() {
-  return meets_ && attempt_ >= 0 ? int(store_->add(key("joined"), 0)) + 1 - count_ : 0;
+  if (!meets_ || attempt_ < 0) return 0;
+  return int(store_->add(key("joined"), 0) - store_->add(key("withdrawn"), 0)) + 1 - count_;
 }
 
 bool Nodes::begin() {
@@ -282,7 +333,7 @@ distributed::StorePtr Nodes::store_of_ranks() const {
 }
 
 // What ends the attempt, if nothing else has: "0" a failure, "1" one after which nobody starts
-// again, "2" machines that come and go.
+// again, "2" machines that come and go, "3" that all are done.
 void Nodes::say(char kind, const std::string& text) {
   const std::string mine = kind + text;
   if (store_->compare_set(key("failed"), "", mine) == mine && kind == '0' && meets_)
@@ -300,17 +351,25 @@ void Nodes::leave() {
   say('2', "another machine's launcher was ended by a signal");
 }
 
-// Launchers that end their ranks say nothing for up to 7 seconds.
-constexpr auto kSilence = 15s;
+bool Nodes::is_time_to_beat() {
+  const auto now = steady_clock::now();
+  if (now < beaten_ + 500ms) return false;
+  beaten_ = now;
+  return true;
+}
 
 void Nodes::beat() {
-  const auto now = steady_clock::now();
-  if (now < beaten_ + 500ms) return;
-  beaten_ = now;
-  if (id_ != "0")
-    store_->set(prefix_ + "beat/" + id_, std::to_string(now.time_since_epoch().count()));
-  else
-    look_after_members();
+  if (is_time_to_beat())
+    store_->set(prefix_ + "beat/" + id_, std::to_string(beaten_.time_since_epoch().count()));
+}
+
+void Nodes::keep_alive() noexcept {
+  if (!meets_ || id_ == "0") return;
+  try {
+    beat();
+  } catch (const Error&) {
+    // The store is gone, and with it who would listen. Ranks are to be ended all the same.
+  }
 }
 
 void Nodes::look_after_members() {
@@ -319,10 +378,11 @@ void Nodes::look_after_members() {
     const std::string theirs = prefix_ + "beat/" + id;
     const std::string last = store_->check({&theirs, 1}) ? store_->get(theirs) : "";
     if (last != heard.beat) heard = {last, steady_clock::now()};
-    if (steady_clock::now() <= heard.at + kSilence) continue;
+    const auto silence = beats_ * missed_beats_;
+    if (steady_clock::now() <= heard.at + silence) continue;
     store_->add(key("gone"), 1);
     return fail("nothing was heard of the machine that came as number " + id + " for " +
-                    std::to_string(kSilence.count()) + " s",
+                    std::to_string(silence.count()) + " s",
                 restarts() >= max_restarts_);
   }
 }
@@ -333,17 +393,25 @@ std::optional<Nodes::Failure> Nodes::failure() {
   const auto is_said = [&] { return store_->check({&failed, 1}); };
   if (!is_said()) {
     if (!meets_) return std::nullopt;
-    beat();
+    if (id_ != "0")
+      beat();
+    else if (is_time_to_beat())
+      look_after_members();
     if (!is_said()) return std::nullopt;
   }
   const std::string text = store_->get(failed);
+  if (text == kAllDone) return std::nullopt;
   return Failure{text.substr(1), text[0] == '1', text[0] == '2'};
 }
 
 void Nodes::done() {
-  if (count_ > 1) store_->add(key("done"), 1);
+  if (most_ > 1) store_->add(key("done"), 1);
 }
 
-bool Nodes::are_all_done() { return count_ == 1 || store_->add(key("done"), 0) >= count_; }
+bool Nodes::are_all_done() {
+  is_done_ = most_ == 1 || (store_->add(key("done"), 0) >= count_ &&
+                            store_->compare_set(key("failed"), "", kAllDone) == kAllDone);
+  return is_done_;
+}
 
 }  // namespace arete::cli

@@ -20,8 +20,11 @@ namespace arete::cli {
 // the round are its members: when the most have come, or all that it knows of, or, some time after
 // the least have, whoever is there. Who comes later joins, too, and so says that he waits; if there
 // is room the members end their ranks and a new round begins. So it is when a member is told to
-// end; one that is silent for too long is a failure. All of this is in the store under keys that
-// have the round's number.
+// end; one that is silent for too long is a failure. Who is told to end while it waits withdraws,
+// which holds unless the round was closed with it: a member's key says which of the two came first.
+// What ends an attempt is said under one key, by who says it first: a failure, a change of
+// machines, or that all are done. All of this is in the store under keys that have the round's
+// number.
 
 /// One launcher's view of all. The store that the ranks use is in that of node 0. Everything that
 /// waits gives up, with false, when `is_stopped` says so.
@@ -41,6 +44,8 @@ class Nodes {
   /// Who takes part in the next attempt is known. False, too, where the work was done without this
   /// machine.
   bool meet();
+  /// After an attempt, or a meet() that said no: whether the work was done.
+  bool is_done() const { return is_done_; }
   /// The attempt's number, from 0.
   int attempt() const { return attempt_; }
   /// How often ranks have been started again because some had failed.
@@ -60,6 +65,8 @@ class Nodes {
   };
   /// What another said so. To be asked again and again: it also says that this one is there.
   std::optional<Failure> failure();
+  /// Says that this one is there, while it does not ask. Throws nothing.
+  void keep_alive() noexcept;
   /// The ranks of this machine have done their work.
   void done();
   bool are_all_done();
@@ -70,17 +77,21 @@ class Nodes {
   }
   bool wait_for(const std::function<bool()>& condition, const char* what);
   void say(char kind, const std::string& text);
+  bool is_time_to_beat();
   void beat();
   void look_after_members();
   int waiting();
   bool open_round();
   bool join_round();
+  void withdraw(const std::string& member, const std::string& text);
   void take_part(const std::string& members);
   const int least_, most_, local_size_, max_restarts_;
   bool meets_ = false;  // Note [Rounds]
   int count_ = 1, node_ = 0, world_size_ = 0, first_rank_ = 0, attempt_ = -1, restarts_ = 0;
   std::string host_, prefix_, id_ = "0";
-  std::chrono::seconds patience_{600}, last_call_{30};
+  std::chrono::seconds patience_{600}, last_call_{30}, beats_{5};
+  int missed_beats_ = 3;
+  bool is_done_ = false;
   std::function<bool()> is_stopped_;
   std::shared_ptr<distributed::TCPStore> store_;
   struct Heard {

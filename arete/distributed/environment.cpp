@@ -57,25 +57,25 @@ uint16_t port_in(std::string_view text) {
   return uint16_t(*port);
 }
 
-StorePtr tcp_store(const std::string& host, uint16_t port, int rank, int world_size,
-                   Milliseconds timeout) {
-  TcpStoreOptions options{.port = port, .world_size = world_size, .timeout = timeout};
-  // torchrun's own agent is the server: its workers of different attempts have different keys.
-  if (is_on("TORCHELASTIC_USE_AGENT_STORE", "True")) {
-    const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
-    return std::make_shared<PrefixStore>(
-        std::string("/worker/attempt_") + (attempt ? attempt : "0"),
-        std::make_shared<TCPStore>(host, options));
-  }
-  options.is_server = rank == 0;
-  options.multi_tenant = true;
-  return std::make_shared<TCPStore>(host, options);
-}
-
 std::string text_of_first(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const char* text = std::getenv(name); text && *text) return text;
   return "";
+}
+
+StorePtr tcp_store(const std::string& host, uint16_t port, int rank, int world_size,
+                   Milliseconds timeout) {
+  TcpStoreOptions options{.port = port, .world_size = world_size, .timeout = timeout};
+  // The launcher is the server: its workers of different attempts have different keys. That of
+  // `arete run` numbers attempts, of which not all are restarts.
+  if (is_on("TORCHELASTIC_USE_AGENT_STORE", "True")) {
+    const std::string attempt = text_of_first({"ARETE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"});
+    return std::make_shared<PrefixStore>("/worker/attempt_" + (attempt.empty() ? "0" : attempt),
+                                         std::make_shared<TCPStore>(host, options));
+  }
+  options.is_server = rank == 0;
+  options.multi_tenant = true;
+  return std::make_shared<TCPStore>(host, options);
 }
 
 // A port that all ranks of a job find, and other jobs of this machine hardly.

@@ -90,13 +90,14 @@ def wait_for(condition, seconds=60):
 def test_machines_that_come_and_go(tmp_path):
     port, log = free_port(), tmp_path / "log"
     log.touch()
-    program = shell(f'echo "$TORCHELASTIC_RESTART_COUNT: $GROUP_RANK of $GROUP_WORLD_SIZE, $RANK of $WORLD_SIZE" >> {log}; '
+    program = shell(f'echo "$ARETE_ATTEMPT: $GROUP_RANK of $GROUP_WORLD_SIZE, $RANK of $WORLD_SIZE" >> {log}; '
+                    f'echo "$ARETE_ATTEMPT after $TORCHELASTIC_RESTART_COUNT" >> {log}; '
                     f'while [ ! -e {tmp_path}/end ]; do sleep 0.05; done')
 
     def said(*lines):
         wait_for(lambda: set(lines) <= set(log.read_text().splitlines()))
 
-    options = elastic(port, "1:3", "--max-restarts", 1)
+    options = elastic(port, "1:3", "--max-restarts", 1, conf="last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3")
     a = start(*options, "--nproc-per-node", 2, *program)
     said("0: 0 of 1, 0 of 2", "0: 0 of 1, 1 of 2")  # nobody else within a second
     b = start(*options, *program)
@@ -109,12 +110,59 @@ def test_machines_that_come_and_go(tmp_path):
     said("3: 0 of 3, 0 of 4", "3: 1 of 3, 2 of 4", "3: 2 of 3, 3 of 4")
     c.kill()  # nobody hears of it any more
     said("4: 0 of 2, 1 of 3", "4: 1 of 2, 2 of 3")
+    said("3 after 0", "4 after 1")
     (tmp_path / "end").touch()
     (out, err), others = a.communicate(timeout=60), [p.communicate(timeout=60) for p in (b, c, spare)]
     assert (a.returncode, spare.returncode) == (0, 0), (err, others)
     assert err.count("another machine has come: all") == 0 and err.count("another machine has come\n") == 2, err
-    assert "another machine's launcher was ended by a signal\n" in err and "nothing was heard of the machine" in err, err
+    assert "another machine's launcher was ended by a signal\n" in err, err
+    assert re.search(r"nothing was heard of the machine that came as number \d for 3 s", err), err
     assert err.count("(1 of 1)") == 1 and "ended with" not in err, err  # what comes and goes is no failure, but for who falls silent
+
+
+def test_machines_whose_ranks_are_seldom_looked_at():
+    options = elastic(free_port(), "2:3", "--monitor-interval", 6, conf="last_call_timeout=0,keep_alive_interval=1,keep_alive_max_attempt=2")
+    both = [start(*options, *shell("sleep 5; echo $RANK")) for _ in range(2)]
+    results = [(*p.communicate(timeout=60), p.returncode) for p in both]
+    assert sorted(results) == [("[0] 0\n", "", 0), ("[1] 1\n", "", 0)], results
+
+
+def test_machines_that_go_before_they_begin(tmp_path):
+    """Launchers that are told to end while they wait for others, and while they wait for room."""
+    program = shell(f"echo $RANK of $WORLD_SIZE; touch {tmp_path}/here_$RANK; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
+    port = free_port()
+    a = start(*elastic(port, "2:4", conf="last_call_timeout=4"), *program)
+    time.sleep(0.5)
+    b, c = (start(*elastic(port, "2:4", conf="last_call_timeout=4"), *program) for _ in range(2))
+    time.sleep(1)
+    b.terminate()
+    assert b.wait(20) == 128 + signal.SIGTERM
+    wait_for(lambda: all((tmp_path / f"here_{r}").exists() for r in (0, 1)))
+    time.sleep(1)  # who has gone is not taken for one that waits
+    (tmp_path / "end").touch()
+    results = [(*p.communicate(timeout=60), p.returncode) for p in (a, b, c)]
+    assert results == [("[0] 0 of 2\n", "", 0), ("", "", 143), ("[1] 1 of 2\n", "", 0)], results
+    # A spare, whose place nobody waits for when a member goes.
+    for file in tmp_path.iterdir():
+        file.unlink()
+    port = free_port()
+    options = elastic(port, "1:2", conf="last_call_timeout=30")
+    a = start(*options, *program)
+    time.sleep(0.5)
+    b = start(*options, *program)
+    wait_for(lambda: all((tmp_path / f"here_{r}").exists() for r in (0, 1)))
+    spare = start(*options, *program)
+    time.sleep(1)
+    spare.terminate()
+    assert spare.wait(20) == 128 + signal.SIGTERM
+    before = time.monotonic()
+    (tmp_path / "here_0").unlink()
+    b.terminate()
+    wait_for((tmp_path / "here_0").exists, 20)
+    assert time.monotonic() - before < 20
+    (tmp_path / "end").touch()
+    results = [(*p.communicate(timeout=60), p.returncode) for p in (a, b, spare)]
+    assert [code for *_, code in results] == [0, 143, 143] and results[0][0] == "[0] 0 of 2\n[0] 0 of 1\n", results
 
 
 def test_failures_of_machines_that_may_come_and_go(tmp_path):
@@ -133,6 +181,11 @@ def test_failures_of_machines_that_may_come_and_go(tmp_path):
     three = [start(*elastic(port, "1:2"), *shell("sleep 1.5; echo $RANK")) for _ in range(3)]
     results = [(*p.communicate(timeout=60), p.returncode) for p in three]
     assert sorted(out for out, *_ in results) == ["", "[0] 0\n", "[1] 1\n"] and all(code == 0 for *_, code in results), results
+    # So it does when their job has failed.
+    port = free_port()
+    three = [start(*elastic(port, "1:2"), *shell("sleep 1.5; exit 3")) for _ in range(3)]
+    results = [(*p.communicate(timeout=60), p.returncode) for p in three]
+    assert sorted(code for *_, code in results)[0] == 1 and sum("has failed on the other machines" in err for _, err, _ in results) == 1, results
 
 
 @needs_gloo
