@@ -111,10 +111,10 @@ def test_modules_of_torch_that_are_programs(tmp_path):
     if not program.exists():
         pytest.skip("the program arete is not beside the package")
     script = tmp_path / "prog.py"
-    script.write_text("import os, torch\nprint(torch.__name__, os.environ['RANK'], os.environ['WORLD_SIZE'])")
+    script.write_text("import os, torch\nprint(torch.__spec__.name, torch.__name__, os.environ['RANK'], os.environ['WORLD_SIZE'])")
     for name in ("run", "launch"):
         code, out, err = run("-m", f"torch.distributed.{name}", "--standalone", "--nproc-per-node", "1", script, ARETE_PROGRAM=str(program))
-        assert code == 0 and out.endswith("arete 0 1\n"), (out, err)
+        assert code == 0 and out.endswith("arete torch 0 1\n"), (out, err)
 
 
 def test_programs(tmp_path):

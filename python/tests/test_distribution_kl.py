@@ -104,4 +104,10 @@ def test_register_kl():
         assert ours.kl_divergence(Left(0.0, 1.0), Right(0.0, 1.0)) == "left"
     assert ours.kl_divergence(ours.Normal(0.0, 1.0), Right(0.0, 1.0)) == "right"
     with pytest.raises(TypeError):
-        ours.register_kl(int, Left)
+        ours.register_kl(Left(0.0, 1.0), Left)
+
+    class Lazy:  # as funsor's and Pyro's, which are no distributions
+        pass
+
+    ours.register_kl(Lazy, ours.Normal)(lambda p, q: "lazy")
+    assert ours.kl_divergence(Lazy(), Left(0.0, 1.0)) == "lazy"

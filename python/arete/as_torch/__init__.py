@@ -108,6 +108,8 @@ class _Names:
                 self._set(thing, "__module__", _renamed(at, _TORCH))
         if name in (_ARETE, f"{_ARETE}.version"):
             self._set(module, "__version__", TorchVersion(VERSION))
+        if name == _ARETE:  # clients look at this one's, as Pyro
+            self._set(module, "__name__", _TORCH)
 
     def install(self) -> None:
         sys.meta_path.insert(0, self._finder)  # type: ignore[arg-type]
