@@ -300,6 +300,8 @@ def test_a_mesh():
         assert (finer.mesh.tolist(), finer.mesh_dim_names) == ([[[4, 5]], [[6, 7]]], ("dp", "a", "b"))
         assert finer.get_group("dp") is mesh.get_group("dp") and dist.get_process_group_ranks(finer.get_group("b")) == [4, 5]
         assert (dist.get_backend(finer.get_group("a")), dist.get_backend(finer.get_group("b"))) == ("fake", "store")
+        finer = part._unflatten("tp", (1, 2), ("c", "d"), backend_override={-1: "store"})
+        assert (dist.get_backend(finer.get_group("c")), dist.get_backend(finer.get_group("d"))) == ("fake", "store")
         assert dist.DeviceMesh._concatenate([mesh["pp"], mesh["tp"]]) == mesh["pp", "tp"]
         for error, text, f in [(ValueError, "size 8 into", lambda: world._unflatten(0, (2, 3), ("a", "b"))),
                                (RuntimeError, "mesh_dim_names", lambda: world._unflatten(0, (2, 4))),
@@ -308,6 +310,11 @@ def test_a_mesh():
                                (NotImplementedError, "put together", lambda: flat._unflatten(0, (2, 2), ("a", "b"))),
                                (RuntimeError, "twice", lambda: dist.init_device_mesh("cpu", (8,), mesh_dim_names=("a",),
                                                                                      backend_override={"a": "store", 0: "store"})),
+                               (IndexError, "no dimension 2", lambda: part._unflatten("tp", (1, 2), ("e", "f"), backend_override={2: "store"})),
+                               (IndexError, "no dimension 'dp'", lambda: part._unflatten("tp", (1, 2), ("g", "h"),
+                                                                                         backend_override={"dp": "store"})),
+                               (RuntimeError, "twice", lambda: part._unflatten("tp", (1, 2), ("i", "j"),
+                                                                               backend_override={"j": "store", 1: "store"})),
                                (NotImplementedError, "no options", lambda: dist.init_device_mesh("cpu", (8,), backend_override={0: 1}))]:
             with pytest.raises(error, match=text):
                 f()
@@ -326,7 +333,14 @@ assert [[t.tolist() for t in p] for p in parts] == [[[0, 0], [5]], [[1, 1], [6]]
 future = dist.all_gather_coalesced(parts, [t * 2 for t in own], async_op=True)
 assert future.wait() is parts and parts[1][1].item() == 12 and future.done()
 future = dist.all_reduce_coalesced(own, async_op=True)
-assert [t.tolist() for t in future.wait()] == [[1, 1], [11]]
+assert [t.tolist() for t in future.wait()] == [[1, 1], [11]] and future.wait()[1].item() == 11
+# One message for each dtype; views of a wider tensor are written, too.
+wide = arete.arange(6.0).reshape(2, 3) + rank
+several = [wide[:, 1], arete.ones(3, dtype=arete.int32) * rank, wide[0, :1].requires_grad_(), arete.tensor(2, dtype=arete.int32)]
+before = len(dist.flight_record()["entries"])
+assert dist.all_reduce_coalesced(several) is None
+assert len(dist.flight_record()["entries"]) == before + 2
+assert wide.tolist() == [[1, 3, 2 + rank], [3 + rank, 9, 5 + rank]] and several[1].tolist() == [1] * 3 and several[3].item() == 4
 try:
     dist.all_gather_coalesced([[arete.zeros(2)]] * 2, own)
 except ValueError as e:

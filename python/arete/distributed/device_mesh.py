@@ -102,15 +102,19 @@ class DeviceMesh:
         return [[self._ranks[block + inner + i * step] for i in range(n)]
                 for block in range(0, len(self._ranks), step * n) for inner in range(step)]
 
-    def _backends(self, override: Optional[dict]) -> dict[int, str]:
-        """By dimensions."""
+    def _backends(self, override: Optional[dict], dims: Optional[range] = None) -> dict[int, str]:
+        """By dimensions, of these if not of all: numbers count from the first of them."""
+        dims = range(self.ndim) if dims is None else dims
         backends: dict[int, str] = {}
         for name, backend in (override or {}).items():
             if isinstance(backend, tuple) and len(backend) == 2 and backend[1] is None:
                 backend = backend[0]
             if not isinstance(backend, str):
                 raise NotImplementedError(f"DeviceMesh: backend_override names backends, and has no options, got {backend!r}")
-            dim = self._dim(name, "backend_override")
+            dim = self._dim(name, "backend_override") if isinstance(name, str) else None
+            if dim is None and not -len(dims) <= name < len(dims) or dim is not None and dim not in dims:
+                raise IndexError(f"backend_override: there is no dimension {name!r} among {len(dims)}")
+            dim = dims[name] if dim is None else dim
             if dim in backends:
                 raise RuntimeError(f"backend_override has dimension {dim} twice, by name and by number")
             backends[dim] = backend
@@ -245,8 +249,7 @@ class DeviceMesh:
         made = DeviceMesh(self.device_type, self.mesh.reshape(self._shape[:at] + sizes + self._shape[at + 1:]),
                           mesh_dim_names=self.mesh_dim_names[:at] + names + self.mesh_dim_names[at + 1:], _init_backend=False)
         if self._groups is not None:
-            backends = {names.index(d) if isinstance(d, str) else d: b for d, b in (backend_override or {}).items()}
-            backends = made._backends({at + d: b for d, b in backends.items()})
+            backends = made._backends(backend_override, range(at, at + len(sizes)))
             new = [made._make_groups(at + d, backends.get(at + d)) for d in range(len(sizes))]
             made._groups = [*self._groups[:at], *new, *self._groups[at + 1:]]
         return made

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import _C
+from .._grad_mode import no_grad
+from .._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from ..futures import Future, _WorkFuture
 
 _d = _C._distributed
@@ -636,7 +638,8 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 
 def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
                          async_op: bool = False) -> Optional[Future]:
-    """all_reduce() of each tensor; with `async_op` a future of all.
+    """all_reduce() of each tensor, in one message for all that have the same dtype and device; with `async_op` a future of all, whose
+    wait() writes the tensors.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -645,7 +648,23 @@ def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Opti
     >>> dist.destroy_process_group()
     """
     tensors = _tensors([tensors] if isinstance(tensors, _C.Tensor) else tensors, "tensor")
-    return _all_of([all_reduce(t, op, group, async_op) for t in tensors], tensors)
+    if not _is_member(group, "all_reduce_coalesced"):
+        return None
+    kinds: dict = {}
+    for t in tensors:
+        kinds.setdefault((t.dtype, t.device), []).append(t)
+    rows = [(_flatten_dense_tensors([t.detach() for t in parts]), parts) for parts in kinds.values()]
+    started = [all_reduce(row, op, group, async_op) for row, _ in rows]
+
+    def write() -> None:
+        with no_grad():
+            for row, parts in rows:
+                for part, sums in zip(parts, _unflatten_dense_tensors(row, parts)):
+                    part.copy_(sums)
+
+    if not async_op:
+        return write()
+    return _all_of(started, tensors, write)
 
 
 def all_gather_coalesced(output_tensor_lists: list, input_tensor_list: list, group: Optional[ProcessGroup] = None,
@@ -670,12 +689,13 @@ def all_gather_coalesced(output_tensor_lists: list, input_tensor_list: list, gro
     return _all_of(works, output_tensor_lists)
 
 
-def _all_of(works: list, results: Any) -> Optional[Future]:
+def _all_of(works: list, results: Any, then: Callable = lambda: None) -> Optional[Future]:
     started = [w for w in works if w is not None]
 
     def wait() -> Any:
         for work in started:
             work.wait()
+        then()
         return results
 
     return _WorkFuture(wait, lambda: all(w.is_completed() for w in started)) if started else None
