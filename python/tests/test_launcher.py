@@ -121,7 +121,8 @@ def test_machines_that_come_and_go(tmp_path):
 
 
 def test_machines_whose_ranks_are_seldom_looked_at():
-    options = elastic(free_port(), "2:3", "--monitor-interval", 6, conf="last_call_timeout=0,keep_alive_interval=1,keep_alive_max_attempt=2")
+    options = elastic(free_port(), "2:3", "--monitor-interval", 6,
+                      conf="last_call_timeout=0,keep_alive_interval=1,keep_alive_max_attempt=2")
     both = [start(*options, *shell("sleep 5; echo $RANK")) for _ in range(2)]
     results = [(*p.communicate(timeout=60), p.returncode) for p in both]
     assert sorted(results) == [("[0] 0\n", "", 0), ("[1] 1\n", "", 0)], results
@@ -185,7 +186,8 @@ def test_failures_of_machines_that_may_come_and_go(tmp_path):
     port = free_port()
     three = [start(*elastic(port, "1:2"), *shell("sleep 1.5; exit 3")) for _ in range(3)]
     results = [(*p.communicate(timeout=60), p.returncode) for p in three]
-    assert sorted(code for *_, code in results)[0] == 1 and sum("has failed on the other machines" in err for _, err, _ in results) == 1, results
+    assert sorted(code for *_, code in results)[0] == 1, results
+    assert sum("has failed on the other machines" in err for _, err, _ in results) == 1, results
 
 
 @needs_gloo

@@ -43,7 +43,8 @@ print(tried, refused)
 
 
 def test_a_tensor_of_another_device_in_every_operator():
-    run = subprocess.run([sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(Path(__file__).parent)], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(Path(__file__).parent)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-1500:]
     tried, refused = map(int, run.stdout.split())
     assert tried > 3000 and refused > 0.95 * tried, run.stdout

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import _C
 from .._grad_mode import no_grad
-from .._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from .._operators import _ops
 from ..futures import Future, _WorkFuture
 
 _d = _C._distributed
@@ -653,14 +653,14 @@ def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Opti
     kinds: dict = {}
     for t in tensors:
         kinds.setdefault((t.dtype, t.device), []).append(t)
-    rows = [(_flatten_dense_tensors([t.detach() for t in parts]), parts) for parts in kinds.values()]
+    rows = [(_ops.cat([t.detach().reshape(-1) for t in parts]), parts) for parts in kinds.values()]
     started = [all_reduce(row, op, group, async_op) for row, _ in rows]
 
     def write() -> None:
         with no_grad():
             for row, parts in rows:
-                for part, sums in zip(parts, _unflatten_dense_tensors(row, parts)):
-                    part.copy_(sums)
+                for part, sums in zip(parts, row.split([t.numel() for t in parts])):
+                    part.copy_(sums.view(part.shape))
 
     if not async_op:
         return write()
