@@ -9,12 +9,13 @@ from ._C import Tensor
 from ._operators import _ops, _sparse, as_tensor
 
 _functions = _sparse()
-SparseTensor, make, make_csr = _functions.SparseTensor, _functions.make, _functions.make_csr
+SparseTensor, make, make_csr, keys_of = _functions.SparseTensor, _functions.make, _functions.make_csr, _functions.keys_of
 
 
 class check_sparse_tensor_invariants:
-    """Whether constructors look at indices on GPUs, too, which must be waited for; on CPUs they always do. A context, a decorator, or
-    functions that set it.
+    """Whether constructors refuse indices that break what a layout promises, also on GPUs, which must be waited for: those of a compressed
+    layout ascend in each line, those of a coalesced tensor do. That indices lie inside is always looked at on CPUs. A context, a decorator,
+    or functions that set it.
 
     >>> with arete.sparse.check_sparse_tensor_invariants():
     ...     arete.sparse.check_sparse_tensor_invariants.is_enabled()
@@ -67,7 +68,8 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
     """A sparse tensor from indices (dimensions, n) and values (n, ...); without a size the smallest that has room. Values of one place
     count together. Gradients flow to `values`. Given a size alone, it has no elements.
 
-    RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`.
+    RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`, and with this also
+    whether they are coalesced where `is_coalesced` says so.
 
     >>> arete.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (1, 2)).to_dense()
     tensor([[0., 3.]])
@@ -97,6 +99,8 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
         limits = _C.tensor(size[: len(indices)], device=indices.device)[:, None]
         if ((indices < 0) | (indices >= limits)).any():
             raise RuntimeError(f"sparse_coo_tensor(): size {size} is inconsistent with indices: some lie outside")
+    if is_coalesced and _checked(check_invariants) and (keys_of(indices, size[: len(indices)]).diff() <= 0).any():
+        raise RuntimeError("sparse_coo_tensor(): is_coalesced: the indices are not in order, each once")
     x = make(indices, values.detach() if requires_grad and not values.requires_grad else values, size, bool(is_coalesced))
     return x.requires_grad_() if requires_grad else x
 
@@ -108,7 +112,8 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
     list of elements or blocks (one more than there are), the places of those in them, and values, (n) of elements, (n, rows, columns) of
     blocks; without a size as large as there must be. Gradients flow to `values`.
 
-    RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`.
+    RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`, and with this also
+    whether those of each line ascend.
 
     >>> arete.sparse_compressed_tensor([0, 1, 2], [1, 0], [1.0, 2.0], layout=arete.sparse_csc).to_dense()
     tensor([[0., 2.],
@@ -141,11 +146,16 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
     lines, width = (size[1] // wide, size[0] // high) if by_columns else (size[0] // high, size[1] // wide)
     if lines != len(starts) - 1:
         raise RuntimeError(f"{name}: the size {size} does not go with {len(starts)} places of {first}")
+    in_order = False  # as far as is known
     if _checked(check_invariants) or values.device.type == "cpu":
         ends = starts[[0, -1]].tolist()
         if ends != [0, len(values)] or (starts.diff() < 0).any() or (len(across) and ((across < 0) | (across >= width)).any()):
             raise RuntimeError(f"{name}: places of {first} must ascend from 0 to {len(values)}, {second} lie below {width}")
-    x = make_csr(starts, across, values.detach() if requires_grad and not values.requires_grad else values, size, layout)
+        line = _ops.repeat_interleave(_ops.arange(lines, device=values.device), starts.diff())
+        in_order = not (keys_of(_ops.stack([line, across.to(line.dtype)]), (lines, width)).diff() <= 0).any()
+        if _checked(check_invariants) and not in_order:
+            raise RuntimeError(f"{name}: {second} must ascend in each of the {first}, each once")
+    x = make_csr(starts, across, values.detach() if requires_grad and not values.requires_grad else values, size, layout, in_order)
     return x.requires_grad_() if requires_grad else x
 
 

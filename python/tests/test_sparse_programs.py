@@ -1,9 +1,13 @@
 """Programs with sparse tensors as people write them: what they come to, beside PyTorch's."""
+import copy
 import io
+import pickle
 
 import numpy as np
 import pytest
 from idiom_helpers import LIBRARIES, seeds_and_switches  # noqa: F401 -- the fixture
+
+import arete
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Sparse"), pytest.mark.filterwarnings("ignore:.*sparse")]
 PROGRAMS = {}
@@ -327,6 +331,16 @@ WRONG = {
     "size": lambda t: t.sparse_coo_tensor([[0, 1], [0, 1]], [1.0, 2.0], (3,)),
     "rows": lambda t: t.sparse_csr_tensor([0, 1, 1], [0, 1], [1.0, 2.0], (2, 2), check_invariants=True),
     "columns": lambda t: t.sparse_csr_tensor([0, 1, 2], [0, 7], [1.0, 2.0], (2, 2), check_invariants=True),
+    "columns out of order": lambda t: t.sparse_csr_tensor([0, 2], [1, 0], [1.0, 2.0], (1, 2), check_invariants=True),
+    "columns twice": lambda t: t.sparse_csr_tensor([0, 2], [1, 1], [1.0, 2.0], (1, 2), check_invariants=True),
+    "rows out of order": lambda t: t.sparse_csc_tensor([0, 2], [1, 0], [1.0, 2.0], (2, 1), check_invariants=True),
+    "blocks out of order": lambda t: t.sparse_bsr_tensor([0, 2], [1, 0], t.ones(2, 1, 1), (1, 2), check_invariants=True),
+    "not coalesced": lambda t: t.sparse_coo_tensor([[1, 0]], [1.0, 2.0], (3,), check_invariants=True, is_coalesced=True),
+    "coalesced twice": lambda t: t.sparse_coo_tensor([[1, 1]], [1.0, 2.0], (3,), check_invariants=True, is_coalesced=True),
+    "add to another dtype": lambda t: t.ones(2, 2, dtype=t.int64).add_(t.eye(2).to_sparse()),
+    "subtract from another dtype": lambda t: t.ones(2, 2, dtype=t.int64).sub_(t.eye(2).to_sparse()),
+    "add to more dimensions": lambda t: t.ones(3, 2, 2).add_(t.eye(2).to_sparse()),
+    "sum of more dimensions": lambda t: t.ones(3, 2, 2) + t.eye(2).to_sparse(),
     "shapes": lambda t: t.sparse.mm(t.eye(3).to_sparse(), t.ones(2, 2)),
     "dtypes": lambda t: t.sparse.mm(t.eye(3).to_sparse(), t.ones(3, 2).double()),
     "sum": lambda t: t.sparse.sum(t.eye(3).to_sparse(), 5),
@@ -344,6 +358,35 @@ WRONG = {
     "block": lambda t: t.eye(5).to_sparse_bsr((2, 2)),
     "bmm": lambda t: t.bmm(t.eye(2).to_sparse(), t.ones(2, 2)),
 }
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_copies_share_no_indices(layout):
+    for torch in LIBRARIES:
+        x = torch.eye(4).to_sparse() if layout == "coo" else getattr(torch.eye(4), f"to_sparse_{layout}")(*[(2, 2)] * layout.startswith("b"))
+        name = {"coo": "indices", "csr": "col_indices", "bsr": "col_indices"}.get(layout, "row_indices")
+        for other in [x.clone(), *([copy.deepcopy(x)] if torch is arete else [])]:  # PyTorch has no deep copies of compressed layouts
+            getattr(other, name)().zero_()
+            assert x.to_dense().equal(torch.eye(4)) and other.layout == x.layout
+
+
+def test_indices_that_are_not_known_to_be_in_order():
+    for torch in LIBRARIES:
+        x = torch.sparse_csr_tensor([0, 2, 3], [1, 0, 1], [1.0, 2.0, 3.0], (2, 2))
+        dense = torch.tensor([[2.0, 1.0], [0.0, 3.0]])
+        for same in (x, x.clone(), pickle.loads(pickle.dumps(x)), x.t().t(), x * 1, x.double().float()):
+            assert same.to_dense().equal(dense) and (same @ torch.eye(2)).equal(dense)
+            assert same.to_sparse().is_coalesced()
+            if torch is arete:  # PyTorch leaves them as they are, and says that they are coalesced
+                assert same.to_sparse().indices().tolist() == [[0, 0, 1], [0, 1, 1]]
+        assert (x.to_sparse() + dense.to_sparse()).to_dense().equal(2 * dense)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_products_with_no_columns(layout):
+    for torch in LIBRARIES:
+        x = getattr(torch.eye(4), f"to_sparse_{layout}")(*[(2, 2)] * layout.startswith("b"))
+        assert (x @ torch.ones(4, 0)).shape == (4, 0)
 
 
 @pytest.mark.parametrize("name", WRONG)

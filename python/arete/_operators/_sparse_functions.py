@@ -6,9 +6,10 @@ from typing import Any
 
 from .. import _C
 from . import _ops
+from ._functions.questions import can_cast
 from ._layouts import BLOCKS, BY_COLUMNS, COMPRESSED, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ._sparse_tensor import (
-    FUNCTIONS, SparseTensor, Tensor, as_coo, become, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
+    FUNCTIONS, SparseTensor, Tensor, as_coo, become, clone_parts, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
     places_of, unique, with_values,
 )
 
@@ -96,7 +97,7 @@ def to_sparse(x: SparseTensor, sparse_dim: Any = None, *, layout: Any = None, bl
     if sparse_dim is not None and sparse_dim != x.sparse_dim():
         raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported")
     if layout in (None, sparse_coo):
-        return as_coo(x)
+        return as_coo(x) if x._in_order_ else coalesce(as_coo(x))
     blocksize = _checked_blocks(x, layout, blocksize or (x._values_.shape[1:] if x.layout in BLOCKS else None))
     if x.layout is layout and (layout not in BLOCKS or tuple(x._values_.shape[1:]) == blocksize):
         return x
@@ -250,7 +251,7 @@ def _of_values(name: str, in_order: bool = False) -> None:
     FUNCTIONS[name] = call
 
 
-for _name in ("clone", "detach", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble",
+for _name in ("detach", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble",
               "neg", "negative", "conj"):
     _of_values(_name)
 # Functions that are 0 at 0. Those of a sum are not the sum of those.
@@ -259,6 +260,12 @@ for _name in ("abs", "absolute", "asin", "arcsin", "asinh", "atan", "arctan", "a
               "trunc"):
     _of_values(_name, in_order=True)
 FUNCTIONS["__neg__"], FUNCTIONS["__abs__"] = FUNCTIONS["neg"], FUNCTIONS["abs"]
+
+
+@function("clone")
+def clone(x: SparseTensor, **kwargs: Any) -> SparseTensor:
+    """With indices of its own, too."""
+    return clone_parts(x, x._values_.clone(**kwargs))
 
 
 function("__copy__")(lambda x: with_values(x, x._values_))
@@ -271,7 +278,7 @@ def to(x: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
     if values is x._values_:
         return x
     if x._crow_ is not None:
-        return make_csr(x._crow_.to(values.device), x._columns_.to(values.device), values, x.shape, x._layout_)
+        return make_csr(x._crow_.to(values.device), x._columns_.to(values.device), values, x.shape, x._layout_, x._in_order_)
     return make(x._indices_.to(values.device), values, x.shape, x._coalesced_)
 
 
@@ -389,7 +396,10 @@ def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
     if not is_sparse(x):
         if _is_number(x):
             raise RuntimeError("add(): a sparse tensor is added to a tensor of its size, not to a number")
-        return x.add(to_dense(y) if is_sparse(y) else y, alpha=alpha)
+        if not is_sparse(y):
+            return x.add(y, alpha=alpha)
+        _same_size(x, y, "add")
+        return x.add(to_dense(y), alpha=alpha)
     _same_size(x, y, "add")
     a, b = as_coo(x), as_coo(y)
     dtype = _C._result_type((a._values_, b._values_), ())
@@ -412,7 +422,10 @@ FUNCTIONS["__rsub__"] = lambda x, y: add(y, x, alpha=-1)
 def _in_place(name: str) -> None:
     def call(x, *args, **kwargs):
         if not is_sparse(x):
-            return x.copy_(FUNCTIONS[name](x, *args, **kwargs))
+            changed = FUNCTIONS[name](x, *args, **kwargs)
+            if not can_cast(changed.dtype, x.dtype):
+                raise RuntimeError(f"result type {changed.dtype} can't be cast to the desired output type {x.dtype}")
+            return x.copy_(to_dense(changed) if is_sparse(changed) else changed)
         if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         changed = FUNCTIONS[name](x, *args, **kwargs)
@@ -446,7 +459,7 @@ def _product(x: SparseTensor, dense: Tensor) -> Tensor:
         # One product for each block; those of a row of blocks are added.
         rows, columns = places_of(x)
         high, wide = x._values_.shape[1:]
-        products = x._values_ @ dense.reshape(-1, wide, dense.shape[1])[columns]
+        products = x._values_ @ dense.reshape(len(dense) // wide, wide, dense.shape[1])[columns]
         return _added_up(x.shape[0] // high, rows, products).reshape(x.shape[0], dense.shape[1])
     if x.layout is sparse_csc:
         x = to_sparse(x, layout=sparse_csr)
@@ -540,7 +553,7 @@ def transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
         if range(2)[dim0] == range(2)[dim1]:
             return x
         values = x._values_.transpose(1, 2) if x._layout_ in BLOCKS else x._values_
-        return make_csr(x._crow_, x._columns_, values, x.shape[::-1], _TURNED[x._layout_])
+        return make_csr(x._crow_, x._columns_, values, x.shape[::-1], _TURNED[x._layout_], x._in_order_)
     order = list(range(x.dim()))
     a, b = order[dim0], order[dim1]
     if max(a, b) >= len(x._indices_) and a != b:

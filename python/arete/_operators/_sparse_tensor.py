@@ -45,6 +45,7 @@ class SparseTensor(Tensor):
 
     _crow_: Tensor | None = None
     _layout_ = sparse_csr
+    _in_order_ = True  # whether the places of each line are known to ascend, in a compressed layout
     _columns_: Tensor
     _row_values_: Tensor
     _indices_ = property(lambda self: _C._sparse_indices(self))
@@ -99,12 +100,12 @@ class SparseTensor(Tensor):
             values = self._values_.detach().clone().requires_grad_(self.requires_grad)
             if self._values_.grad is not None:
                 values.grad = self._values_.grad.clone()
-            memo[id(self)] = with_values(self, values)
+            memo[id(self)] = clone_parts(self, values)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
         if self._crow_ is not None:
-            return make_csr, (self._crow_, self._columns_, self._values_, tuple(self.shape), self._layout_)
+            return make_csr, (self._crow_, self._columns_, self._values_, tuple(self.shape), self._layout_, self._in_order_)
         return make, (self._indices_, self._values_, tuple(self.shape), self._coalesced_)
 
 
@@ -113,11 +114,11 @@ def make(indices: Tensor, values: Tensor, size, coalesced: bool) -> SparseTensor
     return _C._sparse_tensor(indices, values, tuple(size), coalesced)
 
 
-def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size, layout: Any = sparse_csr) -> SparseTensor:
+def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size, layout: Any = sparse_csr, in_order: bool = True) -> SparseTensor:
     """Of the places where rows begin (rows + 1), columns and values (n), or what these are in another compressed layout: values of blocks
-    are (n, rows of a block, columns of a block)."""
+    are (n, rows of a block, columns of a block). `in_order`: the columns of each row are known to ascend, each once."""
     x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
-    x._crow_, x._columns_, x._row_values_, x._layout_ = crow, columns, values, layout
+    x._crow_, x._columns_, x._row_values_, x._layout_, x._in_order_ = crow, columns, values, layout, in_order
     return x
 
 
@@ -126,15 +127,23 @@ def become(x: SparseTensor, other: SparseTensor) -> SparseTensor:
     if x._crow_ is None:
         _C._replace_sparse_parts(x, other._indices_, other._values_, other._coalesced_)
     else:
-        x._crow_, x._columns_, x._row_values_, x._layout_ = other._crow_, other._columns_, other._row_values_, other._layout_
+        x._crow_, x._columns_, x._row_values_ = other._crow_, other._columns_, other._row_values_
+        x._layout_, x._in_order_ = other._layout_, other._in_order_
     return x
 
 
 def with_values(x: SparseTensor, values: Tensor) -> SparseTensor:
     """The same elements with other values."""
     if x._crow_ is not None:
-        return make_csr(x._crow_, x._columns_, values, x.shape, x._layout_)
+        return make_csr(x._crow_, x._columns_, values, x.shape, x._layout_, x._in_order_)
     return make(x._indices_, values, x.shape, x._coalesced_)
+
+
+def clone_parts(x: SparseTensor, values: Tensor) -> SparseTensor:
+    """with_values() that shares no indices with x."""
+    if x._crow_ is not None:
+        return make_csr(x._crow_.clone(), x._columns_.clone(), values, x.shape, x._layout_, x._in_order_)
+    return make(x._indices_.clone(), values, x.shape, x._coalesced_)
 
 
 def is_sparse(x: Any) -> bool:
@@ -163,7 +172,8 @@ def indices_of(x: SparseTensor) -> Tensor:
 
 def as_coo(x: SparseTensor) -> SparseTensor:
     """The layout of coordinates."""
-    return x if x._crow_ is None else make(indices_of(x), x._values_.flatten(), x.shape, x._layout_ is sparse_csr)
+    return x if x._crow_ is None else make(indices_of(x), x._values_.flatten(), x.shape,
+                                               x._layout_ is sparse_csr and x._in_order_)
 
 
 def unique(keys: Tensor) -> tuple[Tensor, Tensor]:
