@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,15 +29,15 @@
 // descriptions that were given out and not opened. Who opens one takes a lock (flock, shared) on
 // the file, then lowers the count, and keeps the lock while he uses the memory: the kernel drops it
 // when a process ends, however that happens. So the memory is in nobody's hands when the count is
-// not positive and its owner gets the lock for himself. The file is opened by its name in /proc,
-// which any process of the same user can do, however the description came to it.
+// zero and its owner gets the lock for himself. The file is opened by its process and number in
+// /proc, which any process of the same user can do, however the description came to it. Such
+// numbers come again, so that a random key is in the file and in the description: nothing is
+// written to a file that has another.
 
 namespace arete::cuda {
 namespace {
 
-std::string file_name(int file) {
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
-}
+constexpr const char* kFileName = "arete_users";
 
 IoError no_counter(const char* what) {
   return IoError("shared memory", std::string("the file of its users cannot be ") + what)
@@ -44,49 +48,83 @@ IoError no_counter(const char* what) {
 class Users {
  public:
   /// Of new memory.
-  Users() : file_(memfd_create("arete_users", MFD_CLOEXEC)) {
-    if (file_ < 0) throw no_counter("made");
-    if (ftruncate(file_, sizeof *count_) < 0) {
-      close(file_);
-      throw no_counter("made");
-    }
-    map();
+  Users() : Users(memfd_create(kFileName, MFD_CLOEXEC), true) {
+    std::random_device random;
+    content_->key = uint64_t(random()) << 32 | random();
   }
-  /// Of memory that a description was given out for.
-  explicit Users(const std::string& name)
-      : file_(name.starts_with("/proc/") ? open(name.c_str(), O_RDWR | O_CLOEXEC) : -1) {
-    if (file_ < 0) throw no_counter("opened: the process that shared the memory is gone");
-    map();
+  /// Of memory that a description with this name() was given out for. IoError if it is gone or all
+  /// descriptions of it were opened.
+  explicit Users(const std::string& name) : Users(open_named(name), false) {
+    if (name != name_of(name, content_->key)) throw gone();
     if (flock(file_, LOCK_SH) < 0) throw no_counter("locked");
-    count_->fetch_sub(1);
+    int64_t count = content_->descriptions.load();
+    do {
+      ARETE_CHECK(count > 0, IoError("shared memory",
+                                     "every description of the memory was opened before: each "
+                                     "can be opened once"));
+    } while (!content_->descriptions.compare_exchange_weak(count, count - 1));
   }
   ~Users() {
-    if (count_) munmap(static_cast<void*>(count_), sizeof *count_);
+    munmap(static_cast<void*>(content_), sizeof *content_);
     close(file_);
   }
   Users(const Users&) = delete;
   Users& operator=(const Users&) = delete;
 
-  void add_description() { count_->fetch_add(1); }
-  void remove_description() { count_->fetch_sub(1); }
-  bool are_gone() const { return count_->load() <= 0 && flock(file_, LOCK_EX | LOCK_NB) == 0; }
-  std::string name() const { return file_name(file_); }
+  void add_description() { content_->descriptions.fetch_add(1); }
+  bool are_gone() const {
+    return content_->descriptions.load() == 0 && flock(file_, LOCK_EX | LOCK_NB) == 0;
+  }
+  std::string name() const {
+    return name_of(std::to_string(getpid()) + " " + std::to_string(file_) + " ", content_->key);
+  }
 
  private:
-  void map() {
-    void* const p =
-        lseek(file_, 0, SEEK_END) < off_t(sizeof *count_)
-            ? MAP_FAILED
-            : mmap(nullptr, sizeof *count_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  struct Content {
+    std::atomic<int64_t> descriptions;
+    uint64_t key;
+  };
+  static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+  Users(int file, bool is_new) : file_(file) {
+    if (file_ < 0) throw no_counter("made");
+    struct stat known;
+    void* p = MAP_FAILED;
+    if (is_new ? ftruncate(file_, sizeof(Content)) == 0
+               : fstat(file_, &known) == 0 && known.st_size == sizeof(Content))
+      p = mmap(nullptr, sizeof(Content), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (p == MAP_FAILED) {
+      const IoError error = no_counter("mapped");
       close(file_);
-      throw no_counter("mapped");
+      throw error;
     }
-    count_ = static_cast<std::atomic<int64_t>*>(p);
-    static_assert(std::atomic<int64_t>::is_always_lock_free);
+    content_ = static_cast<Content*>(p);
   }
+
+  static IoError gone() {
+    return IoError("shared memory",
+                   "the process that shared the memory is gone, or it has freed the memory");
+  }
+  /// `name` with this key: process, file, key.
+  static std::string name_of(const std::string& name, uint64_t key) {
+    return name.substr(0, name.rfind(' ') + 1) + std::to_string(key);
+  }
+  static int open_named(const std::string& name) {
+    int process = 0, number = 0;
+    if (std::sscanf(name.c_str(), "%d %d ", &process, &number) != 2) throw gone();
+    const std::string link = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(number);
+    // Before it is opened, which does something to files of some kinds.
+    const std::string wanted = "/memfd:" + std::string(kFileName) + " (deleted)";
+    char target[64];
+    const ssize_t length = readlink(link.c_str(), target, sizeof target);
+    if (length < 0 || std::string_view(target, size_t(length)) != wanted) throw gone();
+    const int file = open(link.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) throw gone();
+    return file;
+  }
+
   int file_;
-  std::atomic<int64_t>* count_ = nullptr;
+  Content* content_ = nullptr;
 };
 
 prim::DeviceMemory& shared_devices() {
@@ -148,18 +186,19 @@ class Sharing final : public DeviceSharing {
     }
     return Storage::adopt(device, begin + d.offset, d.bytes, [this, key, foreign, users] {
       if (prim::is_forked_from_device_user()) return;
-      shared_devices().wait(key.first);  // before another process may use it
-      if (!foreign) return;
+      if (let_go(key, foreign)) return;
       const std::lock_guard its_lock(mutex_);
-      const auto o = opened_.find(key);
-      if (--o->second.uses > 0) return;
-      shared_devices().close_shared(key.first, o->second.begin);
-      opened_.erase(o);
+      captured_.push_back({key, foreign, users});
     });
   }
 
   void collect() {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    std::vector<Leaving> captured = std::exchange(captured_, {});
+    lock.unlock();
+    std::erase_if(captured, [&](const Leaving& l) { return let_go(l.key, l.foreign); });
+    lock.lock();
+    captured_.insert(captured_.end(), captured.begin(), captured.end());
     collect_locked();
   }
 
@@ -173,6 +212,11 @@ class Sharing final : public DeviceSharing {
   struct Opened {
     void* begin = nullptr;
     int64_t uses = 0;
+  };
+  struct Leaving {
+    std::pair<int, std::string> key;
+    bool foreign;
+    std::shared_ptr<Users> users;
   };
   /// Memory is freed when nobody uses it here or elsewhere.
   class Frees final : public Allocator {
@@ -193,6 +237,23 @@ class Sharing final : public DeviceSharing {
     collect_locked();
   }
 
+  /// False where the device cannot be waited for, as in a capture. Users of the memory are held
+  /// until it was, since another process may use it then.
+  bool let_go(const std::pair<int, std::string>& key, bool foreign) noexcept {
+    try {
+      shared_devices().wait(key.first);
+    } catch (const Error&) {
+      return false;
+    }
+    if (!foreign) return true;
+    const std::lock_guard lock(mutex_);
+    const auto o = opened_.find(key);
+    if (--o->second.uses > 0) return true;
+    shared_devices().close_shared(key.first, o->second.begin);
+    opened_.erase(o);
+    return true;
+  }
+
   void collect_locked() noexcept {
     std::erase_if(left_, [](const auto& left) {
       if (!left.second.users->are_gone()) return false;
@@ -204,6 +265,7 @@ class Sharing final : public DeviceSharing {
   std::mutex mutex_;
   std::map<const void*, Own> own_;           // that tensors here use
   std::vector<std::pair<void*, Own>> left_;  // that others may use
+  std::vector<Leaving> captured_;            // let go while the device could not be waited for
   std::map<std::pair<int, std::string>, Opened> opened_;
   Frees frees_{*this};
 };
@@ -236,6 +298,7 @@ SharedMemory share_memory(const StoragePtr& memory) {
 }
 
 StoragePtr open_shared_memory(const SharedMemory& description) {
+  sharing().collect();
   return sharing().open(description);
 }
 

@@ -106,7 +106,14 @@ for text, arguments in (("from the driver", dict(allocator=print)), ("no_split",
         assert text in str(e), e
     else:
         raise AssertionError(text)
-torch.cuda.MemPool(use_on_oom=True)
+lends = torch.cuda.MemPool(use_on_oom=True)
+try:
+    torch.cuda.graph(torch.cuda.CUDAGraph(), pool=lends).__enter__()
+except ValueError as e:
+    assert "graphs do not take memory from" in str(e)
+else:
+    raise AssertionError("a graph took it")
+assert not torch.cuda.is_current_stream_capturing()
 try:
     torch.cuda.memory_snapshot((0, 12345))
 except ValueError as e:

@@ -508,6 +508,25 @@ TEST(Allocator, borrows_from_pools_that_lend) {
   }
 }
 
+TEST(Allocator, lends_nothing_to_graphs) {
+  Checked c(64 * kMiB);
+  const uint64_t lent = c.allocator->create_pool(), graphs = c.allocator->create_pool();
+  c.allocator->lend_pool(lent);
+  c.allocator->enter_pool(lent);
+  c.free(c.allocate(40 * kMiB, kMain, lent));
+  c.allocator->leave_pool(lent);
+  EXPECT_THROW(c.allocator->begin_pool(lent, kMain), ValueError);
+  // Replays would use the memory whenever the pool has it back.
+  c.allocator->begin_pool(graphs, kMain);
+  c.model.capturing = 1;
+  EXPECT_THROW(c.allocate(40 * kMiB, kMain, graphs), OutOfMemoryError);
+  c.model.capturing = 0;
+  c.allocator->end_pool(kMain);
+  c.free(c.allocate(40 * kMiB, kMain, lent));
+  c.model.release_pool(lent);
+  c.allocator->release_pool(lent);
+}
+
 TEST(Allocator, passes_memory_of_destroyed_streams_on) {
   Checked c(kGiB);
   auto kept = c.allocate(8 * kMiB, kSide), other = c.allocate(8 * kMiB, kMain);

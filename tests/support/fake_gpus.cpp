@@ -385,7 +385,16 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
 
   bool is_capturing() override { return capture() != nullptr; }
   uint64_t create_pool() override { return ++last_pool_; }
-  void begin_capture(prim::StreamHandle, uint64_t) override {
+  void lend_pool(uint64_t pool) {
+    const std::lock_guard lock(pools_mutex_);
+    lent_.insert(pool);
+  }
+  void begin_capture(prim::StreamHandle, uint64_t pool) override {
+    {
+      const std::lock_guard lock(pools_mutex_);
+      if (lent_.contains(pool))
+        throw ValueError("", "graphs do not take memory from a pool that lends");
+    }
     recorded_ = true;
     capture() = std::make_unique<Calls>();
   }
@@ -423,6 +432,7 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   std::atomic<bool> recorded_{false};
   std::mutex pools_mutex_;
   std::map<uint64_t, std::map<uintptr_t, size_t>> pools_;
+  std::set<uint64_t> lent_;
 };
 
 /// Memory that processes share is that of files without names.
@@ -430,7 +440,7 @@ class FakeMemory final : public prim::DeviceMemory {
  public:
   void enter_pool(int device, uint64_t pool) override { gpu(device).enter_pool(pool); }
   void leave_pool(int device, uint64_t pool) noexcept override { gpu(device).leave_pool(pool); }
-  void lend_pool(int, uint64_t) override {}
+  void lend_pool(int device, uint64_t pool) override { gpu(device).lend_pool(pool); }
   std::vector<prim::PoolSegment> pool_segments(int device, uint64_t pool) override {
     return gpu(device).pool_segments(pool);
   }
@@ -454,7 +464,10 @@ class FakeMemory final : public prim::DeviceMemory {
     close(it->second.first);
     files_.erase(it);
   }
-  void wait(int) override {}
+  void wait(int device) override {
+    if (gpu(device).is_capturing())
+      throw DeviceError("", "a graph is captured: nothing may be waited for");
+  }
   void* open_shared(int, const std::string& handle) override {
     const int file = open(handle.c_str(), O_RDWR | O_CLOEXEC);
     struct stat known;

@@ -1,6 +1,8 @@
 // A GPU that is named without a number is the calling thread's current one; and processes that are
 // forked while CUDA is in use. On fake GPUs, where there are no real ones.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -248,6 +250,77 @@ TEST(CurrentDevice, MemoryIsSharedUntilNobodyUsesIt) {
   EXPECT_EQ(cuda::memory_allocated(0), before);
   EXPECT_ERROR(cuda::open_shared_memory(told), "the process that shared the memory is gone");
   EXPECT_ERROR(cuda::share_memory(ones({2}).storage()), "memory of a GPU is expected");
+}
+
+TEST(CurrentDevice, DescriptionsOfSharedMemoryAreOpenedOnce) {
+  NEEDS_NO_GPU();
+  const TwoGpus gpus;
+  Tensor x = ones({4}, kFirst);
+  const cuda::SharedMemory one = cuda::share_memory(x.storage());
+  const cuda::SharedMemory two = cuda::share_memory(x.storage());
+  cuda::open_shared_memory(one).reset();
+  cuda::open_shared_memory(one).reset();  // it has taken the place of the other
+  EXPECT_ERROR(cuda::open_shared_memory(two), "every description of the memory was opened before");
+  EXPECT_ERROR(cuda::open_shared_memory(one), "every description of the memory was opened before");
+  // A count that is used up does not hide a description that comes later.
+  const size_t shared = cuda::memory_allocated(0);
+  const cuda::SharedMemory three = cuda::share_memory(x.storage());
+  x = Tensor();
+  cuda::collect_shared_memory();
+  EXPECT_EQ(cuda::memory_allocated(0), shared);
+  cuda::open_shared_memory(three).reset();
+  cuda::collect_shared_memory();
+  EXPECT_LT(cuda::memory_allocated(0), shared);
+}
+
+// In a capture nothing is waited for, so that nobody knows whether kernels use the memory.
+TEST(CurrentDevice, SharedMemoryThatIsLetGoOfInACaptureIsHeldUntilItsEnd) {
+  NEEDS_NO_GPU();
+  const TwoGpus gpus;
+  Tensor x = ones({4}, kSecond);
+  StoragePtr opened = cuda::open_shared_memory(cuda::share_memory(x.storage()));
+  const size_t shared = cuda::memory_allocated(1);
+  {
+    const cuda::DeviceGuard guard(1);
+    cuda::Graph graph;
+    cuda::GraphCapture capture(graph);
+    opened.reset();
+    x = Tensor();
+    cuda::collect_shared_memory();
+    EXPECT_EQ(cuda::memory_allocated(1), shared);
+    capture.end();
+  }
+  cuda::collect_shared_memory();
+  EXPECT_LT(cuda::memory_allocated(1), shared);
+}
+
+TEST(CurrentDevice, OtherFilesAreNotTakenForThatOfTheUsersOfSharedMemory) {
+  NEEDS_NO_GPU();
+  const TwoGpus gpus;
+  const Tensor x = ones({4}, kFirst);
+  cuda::SharedMemory told = cuda::share_memory(x.storage());
+  const std::string true_counter = told.counter;
+  const std::string process = std::to_string(getpid()) + " ";
+  const std::string key = true_counter.substr(true_counter.rfind(' '));
+  const std::string text = "sixteen bytes!!!";  // as large as that of the users
+  const int file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int named_alike = memfd_create("arete_users", MFD_CLOEXEC);
+  for (const int f : {file, named_alike}) {
+    ASSERT_EQ(write(f, text.data(), text.size()), ssize_t(text.size()));
+    told.counter = process + std::to_string(f) + key;
+    EXPECT_ERROR(cuda::open_shared_memory(told), "the process that shared the memory is gone");
+    std::string now(text.size(), ' ');
+    ASSERT_EQ(pread(f, now.data(), now.size(), 0), ssize_t(now.size()));
+    EXPECT_EQ(now, text);
+    close(f);
+  }
+  for (const std::string& none :
+       {std::string(), std::string("/proc/self/fd/0"), process, true_counter + "0"}) {
+    told.counter = none;
+    EXPECT_ERROR(cuda::open_shared_memory(told), "the process that shared the memory is gone");
+  }
+  told.counter = true_counter;
+  EXPECT_EQ(cuda::open_shared_memory(told)->data(), x.storage()->data());
 }
 
 }  // namespace

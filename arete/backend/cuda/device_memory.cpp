@@ -54,6 +54,8 @@ class CudaMemory final : public prim::DeviceMemory {
       block.handle.assign(handle.reserved, sizeof handle.reserved);
       block.offset = address(block.data) - begin;
       ARETE_CU(cuMemcpyDtoDAsync, address(block.data), address(from), bytes, stream);
+      // The tensor has the new address from here on, on streams that only know of the old one, too.
+      b.context().wait_for_all();
     } catch (...) {
       shared.deallocate(block.data);
       throw;

@@ -322,8 +322,11 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
   return borrow(pool, size);
 }
 
-/// A free block of a pool that lends: one of the same stream, after whose work it comes.
+/// A free block of a pool that lends: one of the same stream, after whose work it comes. Nothing
+/// for a graph, whose replays would use the memory when the pool has it back.
 Block* CachingAllocator::Impl::borrow(const StreamPool& pool, size_t size) {
+  for (const Route& r : routes)
+    if (r.stream == pool.stream) return nullptr;
   for (const auto& p : pools) {
     if (p.get() == &pool || p->stream != pool.stream || p->ownerless ||
         std::find(lent_pools.begin(), lent_pools.end(), p->id) == lent_pools.end())
@@ -554,6 +557,9 @@ void CachingAllocator::Impl::check_pool(uint64_t pool) const {
 void CachingAllocator::Impl::begin_pool(uint64_t pool, CUstream stream) {
   const std::lock_guard lock(mutex);
   check_pool(pool);
+  ARETE_CHECK(std::find(lent_pools.begin(), lent_pools.end(), pool) == lent_pools.end(),
+              ValueError("", "graphs do not take memory from a private memory pool that lends its")
+                  .got("pool " + std::to_string(pool)));
   for (const Route& r : routes)
     ARETE_CHECK(r.stream != stream, ValueError("",
                                                "the stream allocates from a private memory "

@@ -62,8 +62,8 @@ void RandomState::write(std::array<uint64_t, 2> words, CUstream stream) {
 
 void GraphCaptures::begin(CUstream stream, uint64_t pool) {
   device_.make_current();
+  allocator_.begin_pool(pool, stream);  // which may refuse the pool
   any_.store(true, std::memory_order_relaxed);
-  allocator_.begin_pool(pool, stream);
   try {
     // Relaxed: kernels may be compiled and loaded, and memory mapped, while work is recorded. What
     // would wait is refused by our own checks.
