@@ -48,7 +48,15 @@ void* CudaBackend::allocate(size_t bytes) {
   const CUstream stream = context_.stream();
   if (context_.has_captures()) [[unlikely]]
     captures_.join(stream);
-  return allocator_.allocate(bytes, stream);
+  try {
+    return allocator_.allocate(bytes, stream);
+  } catch (const OutOfMemoryError&) {
+    // What shared memory has free is not the allocator's to give back. A capture waits for nothing.
+    CachingAllocator* const shared = shared_.load(std::memory_order_acquire);
+    if (!shared || context_.has_captures()) throw;
+    shared->empty_cache();
+    return allocator_.allocate(bytes, stream);
+  }
 }
 
 void CudaBackend::deallocate(void* p, size_t) noexcept {
