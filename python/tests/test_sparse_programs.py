@@ -363,9 +363,10 @@ WRONG = {
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
 def test_copies_share_no_indices(layout):
     for torch in LIBRARIES:
-        x = torch.eye(4).to_sparse() if layout == "coo" else getattr(torch.eye(4), f"to_sparse_{layout}")(*[(2, 2)] * layout.startswith("b"))
+        eye = torch.eye(4)
+        x = eye.to_sparse() if layout == "coo" else getattr(eye, f"to_sparse_{layout}")(*[(2, 2)] * layout.startswith("b"))
         name = {"coo": "indices", "csr": "col_indices", "bsr": "col_indices"}.get(layout, "row_indices")
-        for other in [x.clone(), *([copy.deepcopy(x)] if torch is arete else [])]:  # PyTorch has no deep copies of compressed layouts
+        for other in [x.clone(), *([copy.deepcopy(x)] if torch is arete else [])]:  # PyTorch cannot for all layouts
             getattr(other, name)().zero_()
             assert x.to_dense().equal(torch.eye(4)) and other.layout == x.layout
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import _C
 from . import _ops
-from ._functions.questions import can_cast
 from ._layouts import BLOCKS, BY_COLUMNS, COMPRESSED, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ._sparse_tensor import (
     FUNCTIONS, SparseTensor, Tensor, as_coo, become, clone_parts, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
@@ -422,10 +421,11 @@ FUNCTIONS["__rsub__"] = lambda x, y: add(y, x, alpha=-1)
 def _in_place(name: str) -> None:
     def call(x, *args, **kwargs):
         if not is_sparse(x):
-            changed = FUNCTIONS[name](x, *args, **kwargs)
-            if not can_cast(changed.dtype, x.dtype):
-                raise RuntimeError(f"result type {changed.dtype} can't be cast to the desired output type {x.dtype}")
-            return x.copy_(to_dense(changed) if is_sparse(changed) else changed)
+            if name == "div":
+                return div(x, *args, **kwargs)  # says why not
+            if name != "mul":
+                _same_size(x, args[0], name)
+            return getattr(x, f"{name}_")(to_dense(args[0]), *args[1:], **kwargs)
         if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         changed = FUNCTIONS[name](x, *args, **kwargs)
