@@ -12,6 +12,7 @@ from .._cuda_streams import (  # noqa: F401
 )
 from . import amp, memory, nccl, nvtx, profiler, random  # noqa: F401
 from ._graph import CUDAGraph, graph, graph_pool_handle  # noqa: F401
+from ._management import *  # noqa: F403
 from ._pool import MemPool, use_mem_pool  # noqa: F401
 from .memory import *  # noqa: F403
 from .random import (  # noqa: F401
