@@ -37,7 +37,7 @@ class OfMatrix(Distribution):
 
     def _factorize(self, name, matrix):
         # Of the batch that the matrix was given with; it broadcasts to the others.
-        self._tril = matrix if name == "scale_tril" else (
+        self._unbroadcasted_scale_tril = matrix if name == "scale_tril" else (
             linalg.cholesky(matrix) if name == "covariance_matrix" else tril_of_precision(matrix))
 
     def _whole(self, matrix):
@@ -45,19 +45,19 @@ class OfMatrix(Distribution):
 
     @lazy_property
     def scale_tril(self):
-        return self._whole(self._tril)
+        return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self):
-        return self._whole(self._tril @ self._tril.mT)
+        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self):
-        return self._whole(_operators.cholesky_inverse(self._tril))
+        return self._whole(_operators.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     @property
     def half_log_det(self):
-        return self._tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 class _Vectors(Distribution):
@@ -101,15 +101,15 @@ class MultivariateNormal(OfMatrix, _Vectors):
         super().__init__(batch, self.loc.shape[-1:], validate_args)
         self._factorize(name, matrix)
 
-    _root = property(lambda self: self._tril)
-    variance = property(lambda self: self._tril.square().sum(-1).expand(self.loc.shape))
+    _root = property(lambda self: self._unbroadcasted_scale_tril)
+    variance = property(lambda self: self._unbroadcasted_scale_tril.square().sum(-1).expand(self.loc.shape))
 
     def rsample(self, sample_shape=Size()):
         noise = self.loc.new_empty(self._extended_shape(sample_shape)).normal_()
-        return self.loc + (self._tril @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def _quadratic(self, apart):
-        return squared_distance(self._tril, apart)
+        return squared_distance(self._unbroadcasted_scale_tril, apart)
 
 
 class LowRankMultivariateNormal(_Vectors):
@@ -147,7 +147,7 @@ class LowRankMultivariateNormal(_Vectors):
         self._factor, self._diag = cov_factor, cov_diag
         self._over_diag = cov_factor / cov_diag.unsqueeze(-1)
         inner = self._over_diag.mT @ cov_factor
-        self._tril = linalg.cholesky(inner + _operators.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device))
+        self._unbroadcasted_scale_tril = linalg.cholesky(inner + _operators.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device))
 
     variance = property(lambda self: (self._factor.square().sum(-1) + self._diag).expand(self.loc.shape))
 
@@ -164,12 +164,12 @@ class LowRankMultivariateNormal(_Vectors):
 
     @lazy_property
     def precision_matrix(self):
-        part = linalg.solve_triangular(self._tril, self._over_diag.mT, upper=False)
+        part = linalg.solve_triangular(self._unbroadcasted_scale_tril, self._over_diag.mT, upper=False)
         return self._whole(self._diag.reciprocal().diag_embed() - part.mT @ part)
 
     @property
     def half_log_det(self):
-        return self._tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 0.5 * self._diag.log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 0.5 * self._diag.log().sum(-1)
 
     @property
     def _root(self):
@@ -177,7 +177,7 @@ class LowRankMultivariateNormal(_Vectors):
 
     def _quadratic(self, apart):
         inner = (apart.unsqueeze(-2) @ self._over_diag).squeeze(-2)
-        return (apart.square() / self._diag).sum(-1) - squared_distance(self._tril, inner)
+        return (apart.square() / self._diag).sum(-1) - squared_distance(self._unbroadcasted_scale_tril, inner)
 
     def rsample(self, sample_shape=Size()):
         shape = self._extended_shape(sample_shape)

@@ -63,7 +63,7 @@ class Wishart(OfMatrix):
         df = self.df.unsqueeze(-1) - _operators.arange(n, dtype=self.df.dtype, device=self.df.device)
         squares = Chi2(df, validate_args=False).rsample(sample_shape)
         noise = self.df.new_empty(self._extended_shape(sample_shape)).normal_().tril(-1)
-        root = self._tril @ (noise + squares.clamp(min=finfo(squares.dtype).tiny).sqrt().diag_embed())
+        root = self._unbroadcasted_scale_tril @ (noise + squares.clamp(min=finfo(squares.dtype).tiny).sqrt().diag_embed())
         return root @ root.mT
 
     @property
