@@ -3,4 +3,20 @@ import pytest
 
 import arete
 
-on_devices = pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * arete.cuda.is_available())
+DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
+on_devices = pytest.mark.parametrize("device", DEVICES)
+on_devices_of_arrays = pytest.mark.usefixtures("device")  # of a module that has the fixture below
+
+
+@pytest.fixture(name="device", params=DEVICES)
+def device_of_arrays(request):
+    """Where arete.numpy makes its arrays."""
+    before = arete.numpy.get_device()
+    arete.numpy.set_device(request.param)
+    yield request.param
+    arete.numpy.set_device(before)
+
+
+def host(x):
+    """NumPy's arrays of arrays, also in lists and tuples; other things themselves."""
+    return [host(v) for v in x] if isinstance(x, (list, tuple)) else arete.cupy.asnumpy(x) if hasattr(x, "get") else x

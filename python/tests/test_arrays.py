@@ -14,6 +14,7 @@ import pytest
 from array_cases import CALLS
 from array_programs import PROGRAMS
 from array_texts import TEXTS
+from device_helpers import device_of_arrays  # noqa: F401
 
 import arete
 import arete.numpy as np
@@ -23,13 +24,6 @@ DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32
           "complex128"]
 ERRORS = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
 rng = numpy.random.default_rng(0)
-
-
-@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available())
-def device(request):
-    np.set_device(request.param)
-    yield request.param
-    np.set_device("cpu")
 
 
 def values(dtype, shape):

@@ -2,6 +2,7 @@
 import numpy
 import nvrtc
 import pytest
+from device_helpers import device_of_arrays, on_devices_of_arrays  # noqa: F401
 
 import arete
 import arete.cupy as cp
@@ -10,15 +11,8 @@ from arete.cupyx import jit
 from arete.cupyx.profiler import benchmark, time_range
 from arete.cupyx.scipy import sparse
 
+pytestmark = on_devices_of_arrays
 D = numpy.array([[1.0, 0, 2], [0, 0, 3], [4, 5, 0]])
-
-
-@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available(), autouse=True)
-def device(request):
-    before = arete.numpy.get_device()
-    arete.numpy.set_device(request.param)
-    yield request.param
-    arete.numpy.set_device(before)
 
 
 def test_either_library():

@@ -4,24 +4,14 @@ import math
 import numpy
 import nvrtc
 import pytest
+from device_helpers import device_of_arrays, host, on_devices_of_arrays  # noqa: F401
 
 import arete
 import arete.cupy as cp
 from arete.cupyx.scipy import ndimage
 
+pytestmark = on_devices_of_arrays
 RANDOM = numpy.random.default_rng(7)
-
-
-@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available(), autouse=True)
-def device(request):
-    before = arete.numpy.get_device()
-    arete.numpy.set_device(request.param)
-    yield request.param
-    arete.numpy.set_device(before)
-
-
-def host(x):
-    return [host(v) for v in x] if isinstance(x, (list, tuple)) else cp.asnumpy(x) if hasattr(x, "get") else x
 
 
 X, LABELS = RANDOM.integers(-9, 10, (8, 11)), RANDOM.integers(-1, 5, (8, 11))

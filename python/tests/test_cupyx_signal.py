@@ -2,24 +2,14 @@
 import numpy
 import nvrtc
 import pytest
+from device_helpers import device_of_arrays, host, on_devices_of_arrays  # noqa: F401
 
 import arete
 import arete.cupy as cp
 from arete.cupyx.scipy import signal
 
+pytestmark = on_devices_of_arrays
 RANDOM = numpy.random.default_rng(11)
-
-
-@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available(), autouse=True)
-def device(request):
-    before = arete.numpy.get_device()
-    arete.numpy.set_device(request.param)
-    yield request.param
-    arete.numpy.set_device(before)
-
-
-def host(x):
-    return [host(v) for v in x] if isinstance(x, (list, tuple)) else cp.asnumpy(x) if hasattr(x, "get") else x
 
 
 def test_windows():

@@ -1,21 +1,15 @@
 """cupyx.scipy.sparse.linalg: eigenvalues and singular values beside NumPy's of the dense matrices."""
 import numpy
 import pytest
+from device_helpers import device_of_arrays, on_devices_of_arrays  # noqa: F401
 
 import arete
 import arete.cupy as cp
 from arete.cupyx.scipy import sparse
 from arete.cupyx.scipy.sparse.linalg import LinearOperator, eigsh, svds
 
+pytestmark = on_devices_of_arrays
 RANDOM = numpy.random.default_rng(5)
-
-
-@pytest.fixture(params=["cpu"] + ["cuda"] * arete.cuda.is_available(), autouse=True)
-def device(request):
-    before = arete.numpy.get_device()
-    arete.numpy.set_device(request.param)
-    yield request.param
-    arete.numpy.set_device(before)
 
 
 def chain(n):
