@@ -254,7 +254,8 @@ void Storage::wait_for_copies(bool readers_too) const {
       std::all_of(copies.begin(), copies.end(), [](const auto& c) { return c->is_done(); });
   // They stay in the list if this throws.
   for (const auto& c : copies)
-    if (const auto* const d = dynamic_cast<const DeviceCopy*>(c.get()); d && !d->is_done())
+    if (const auto* const d = dynamic_cast<const DeviceCopy*>(c.get());
+        !all_done && d && !d->is_done())
       note_host_wait("the first look at a non_blocking copy", d->device());
   try {
     std::optional<tracing::HostScope> traced;

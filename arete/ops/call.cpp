@@ -93,11 +93,11 @@ bool needs_history(const Call& call, uint64_t level) {
   return level ? vmaps::needs_history(call, level) : ops::needs_history(call);
 }
 
-// What a call results in.
+// What a call results in. Records find their tensors on one device.
 OutputSpecs inferred(const Call& call) {
+  if (!call.op.across_devices) common_device(call);
   OutputSpecs specs;
   call.op.infer(call, specs);
-  if (!call.op.across_devices) common_device(call);
   return specs;
 }
 
@@ -143,7 +143,10 @@ Results run(const Call& call) {
 // What gives back its input (dropout of nothing) writes nothing: what saved the values has them.
 Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args,
                          Results (*compose)(const Call&), bool record) {
-  const bool is_saved = record || (modes().grad_enabled && vmap_level(Call(op, args)));
+  bool is_saved = record;
+  if (!record && modes().grad_enabled && vmaps::may_be())
+    for_each_tensor(Call(op, args),
+                    [&](size_t, const Tensor& t) { is_saved = is_saved || has_outer_history(t); });
   const Tensor before = is_saved ? self.clone() : self;
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);
@@ -214,11 +217,7 @@ Results run_path(const Call& call) {
     const uint64_t level = vmap_level(call);
     if (level && op.batching.one_by_one) return vmaps::run_composition(call, level);
     const vmaps::Making making(call.args());
-    Results results = op.compose(call);
-    // What is made where one element is seen, of a tensor of it, is one for each.
-    if (level && op.name.starts_with("new_"))
-      for (Tensor& t : results) t = vmaps::one_for_each(t, level);
-    return results;
+    return op.compose(call);
   }
   if (op.apply) return on_device(call, [&] { return op.apply(call); });
   return run(call);

@@ -3,6 +3,7 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete {
 namespace ops {
@@ -16,16 +17,24 @@ TensorOptions options_of(const Call& c, size_t first) {
   return o;
 }
 
+// What is made, where one element of a batch is seen, of a tensor of it, is one for each.
+Results new_of(const Call& c, Tensor made) {
+  const uint64_t level = vmaps::may_be() ? vmaps::level_of(c) : 0;
+  return {level ? vmaps::one_for_each(made, level) : made};
+}
+
 const OpRecord& new_zeros_op =
     define(
         "new_zeros(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Zeros with self's dtype and device.")
-        .compose([](const Call& c) -> Results { return {zeros(c.ints(1), options_of(c, 2))}; });
+        .compose(
+            [](const Call& c) -> Results { return new_of(c, zeros(c.ints(1), options_of(c, 2))); });
 
 const OpRecord& new_ones_op =
     define("new_ones(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Ones with self's dtype and device.")
-        .compose([](const Call& c) -> Results { return {ones(c.ints(1), options_of(c, 2))}; });
+        .compose(
+            [](const Call& c) -> Results { return new_of(c, ones(c.ints(1), options_of(c, 2))); });
 
 const OpRecord& new_full_op =
     define(
@@ -33,7 +42,7 @@ const OpRecord& new_full_op =
         "device=None) -> Tensor")
         .doc("All fill_value, with self's dtype and device.")
         .compose([](const Call& c) -> Results {
-          return {full(c.ints(1), c.scalar(2), options_of(c, 3))};
+          return new_of(c, full(c.ints(1), c.scalar(2), options_of(c, 3)));
         });
 
 const OpRecord& new_empty_op =
@@ -41,7 +50,8 @@ const OpRecord& new_empty_op =
         "new_empty(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Without values, with self's dtype and device.")
         .uninitialized()
-        .compose([](const Call& c) -> Results { return {empty(c.ints(1), options_of(c, 2))}; });
+        .compose(
+            [](const Call& c) -> Results { return new_of(c, empty(c.ints(1), options_of(c, 2))); });
 
 const OpRecord& new_empty_strided_op =
     define(
@@ -50,7 +60,7 @@ const OpRecord& new_empty_strided_op =
         .doc("Without values and with given strides, with self's dtype and device.")
         .uninitialized()
         .compose([](const Call& c) -> Results {
-          return {empty_strided(c.ints(1), c.ints(2), options_of(c, 3))};
+          return new_of(c, empty_strided(c.ints(1), c.ints(2), options_of(c, 3)));
         });
 
 const OpRecord& empty_permuted_op =

@@ -376,9 +376,10 @@ const OpRecord& embedding_op =
         });
 
 // Offsets are looked at where that waits for nothing.
-bool can_read(const Tensor& offsets) {
-  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture) && !is_batched(offsets);
+bool can_look(const Tensor& offsets) {
+  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture);
 }
+bool can_read(const Tensor& offsets) { return can_look(offsets) && !is_batched(offsets); }
 // 1-d offsets, of int32 or int64, in memory.
 class Offsets {
  public:
@@ -452,7 +453,6 @@ const OpRecord& bag_sizes_op =
         });
 
 void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
-  if (!can_read(offsets)) return;
   const Offsets begins(offsets);
   const int64_t first = begins[0], last = begins[offsets.numel() - 1];
   ARETE_CHECK(first == 0, ValueError(op,
@@ -492,7 +492,7 @@ void check_bags(const Call& c) {
                     .got(describe(c.tensor(2))));
     ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
                 ValueError(op, "include_last_offset: number of offset should be at least 1"));
-    if (const int64_t n = c.tensor(2).numel(); n > 0) {
+    if (const int64_t n = c.tensor(2).numel(); n > 0 && can_look(c.tensor(2))) {
       const Tensor all = all_values(c.tensor(2)).reshape({-1, n});  // of a batch, of all elements
       for (int64_t i = 0; i < all.size(0); ++i) check_offsets(op, all.select(0, i), index.numel());
     }

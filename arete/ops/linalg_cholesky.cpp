@@ -110,7 +110,6 @@ const OpRecord& cholesky_solve_op =
         .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &b = c.tensor(0), &f = c.tensor(1);
-          common_device(c);
           ARETE_CHECK(b.dim() >= 2,
                       ValueError(c.name(), "b should have at least 2 dimensions, but has " +
                                                std::to_string(b.dim()) + " dimensions instead"));

@@ -293,7 +293,7 @@ const OpRecord& linalg_ldl_solve_op =
     define(
         "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
         .doc("X with A X = B from the results of ldl_factor.")
-        .batched(vmaps::leading)
+        .batched(vmaps::leading_with_vectors)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &ld = c.tensor(0), &pivots = c.tensor(1), &b = c.tensor(2);
           const std::string name = "torch." + public_name(c);
@@ -319,7 +319,6 @@ const OpRecord& linalg_ldl_solve_op =
                                            " by " + std::to_string(b.size(-1))));
           const Shape batch =
               broadcast_shapes(batch_sizes(ld.sizes()), batch_sizes(b.sizes()), c.name());
-          common_device(c);
           out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

@@ -321,10 +321,9 @@ const OpRecord& lu_solution_op =
         "Tensor")
         .surface(Surface::internal)
         .doc("linalg_lu_solve of factors without history.")
-        .batched(vmaps::leading)
+        .batched(vmaps::leading_with_vectors)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &lu = c.tensor(0), &b = c.tensor(2);
-          common_device(c);
           const Shape batch =
               broadcast_shapes(batch_sizes(lu.sizes()), batch_sizes(b.sizes()), c.name());
           if (c.boolean(3))

@@ -91,10 +91,9 @@ const OpRecord& reflector_columns_op =
     define("reflector_columns(Tensor input, Tensor tau) -> Tensor")
         .doc("linalg_householder_product of reflectors without history.")
         .surface(Surface::internal)
-        .batched(vmaps::leading)
+        .batched(vmaps::leading_with_vectors)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
-          common_device(c);
           out.push_back(matrix_spec(batch_sizes(a.sizes()), a.size(-2), a.size(-1), a));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

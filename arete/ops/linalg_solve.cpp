@@ -47,7 +47,6 @@ const OpRecord& linalg_solve_triangular_op =
         .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
-          common_device(c);
           const Shape sizes = solution_sizes(c, public_name(c), a, b, c.boolean(3));
           out.push_back(matrix_spec(batch_sizes(sizes), b.size(-2), b.size(-1), b));
         })
@@ -110,7 +109,6 @@ const OpRecord& solve_matrices_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           const bool left = c.boolean(2);
-          common_device(c);
           const Shape sizes = solution_sizes(c, "linalg.solve", a, b, left);
           const Shape batch = batch_sizes(sizes);
           if (left)

@@ -337,8 +337,11 @@ const OpRecord& bincount_op =
             // A number that is negative, or else the largest, by a single read of a device; of a
             // batch, those of all elements, which have as many counts.
             const auto [low, high] = aminmax(self);
-            const std::vector<int64_t> largest =
-                all_values(where(low.lt(Scalar(0)), low, high)).to_vector<int64_t>();
+            std::vector<int64_t> largest;
+            if (self.device().is_cpu() && !is_batched(self))
+              largest = {(low.item<int64_t>() < 0 ? low : high).item<int64_t>()};
+            else
+              largest = all_values(where(low.lt(Scalar(0)), low, high)).to_vector<int64_t>();
             for (const int64_t number : largest) {
               ARETE_CHECK(
                   number >= 0,

@@ -43,8 +43,8 @@ void Changed::set(size_t i, Shape s) {
 Results one_by_one(const Rewriting& r) {
   ARETE_CHECK(r.batch > 0 || !r.specs.empty(),
               ValueError(r.call.name(),
-                         "what it makes of a batch without elements has no size, "
-                         "since the values decide it"));
+                         "it runs once for each element of a batch, so the sizes of what "
+                         "it makes of a batch without elements are not known"));
   std::vector<std::vector<Tensor>> parts(r.specs.size());
   Generator* generator = &default_generator();
   for (const Arg& a : r.call.args())
@@ -155,20 +155,24 @@ Results by_dimensions(const Rewriting& r) {
   return call.run();
 }
 
-Results leading(const Rewriting& r) {
+namespace {
+// `vectors`: the argument with a vector for each matrix; 0: there is none.
+Results of_matrices(const Rewriting& r, size_t vectors) {
   Changed call(r);
-  const std::vector<SchemaArg>& schema = schema_of(r.call.op).args;
   for (size_t i = 0; i < r.tensors.size(); ++i) {
     if (is_list_at(r, i)) return one_by_one(r);
     if (!is_tensor_at(r, i)) continue;
     // A vector, with the batch in front, would be taken for a matrix.
-    const bool is_row = schema[i].name.ends_with("pivots") || schema[i].name == "tau";
+    const bool is_row = vectors && i == vectors;
     if (!is_row && rank_of(r.at(i)) < 2) return one_by_one(r);
     if (rank_of(r.at(i)) != rank_of(r.at(0)) - is_row) return one_by_one(r);
     call.set(i, r.whole(i));
   }
   return call.run();
 }
+}  // namespace
+Results leading(const Rewriting& r) { return of_matrices(r, 0); }
+Results leading_with_vectors(const Rewriting& r) { return of_matrices(r, 1); }
 Results leading_of_rows(const Rewriting& r) {
   Changed call(r);
   for (size_t i = 0; i < r.tensors.size(); ++i) {

@@ -32,6 +32,8 @@ Results elementwise(const Rewriting& r);
 Results by_dimensions(const Rewriting& r);
 /// Operators on matrices, with any dimensions before.
 Results leading(const Rewriting& r);
+/// The same, where argument 1 has a vector for each matrix.
+Results leading_with_vectors(const Rewriting& r);
 /// Operators on the last dimension, with any dimensions before.
 Results leading_of_rows(const Rewriting& r);
 /// Operators that work on each element of the first dimension of their tensors; where there is an
