@@ -204,7 +204,9 @@ class Numbers:
 
         def fill(module, inputs):
             """The same weights, when a module is called first; those of a module inside it are among its own."""
-            for number, parameter in enumerate(module.parameters()):
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0  # its numbers are drawn inside of kernels
+            for parameter in module.parameters():
                 if id(parameter) in filled:
                     continue
                 filled[id(parameter)] = parameter  # kept, so that nothing else gets its number
