@@ -15,27 +15,30 @@
 namespace arete::compile {
 
 void Plan::lower_peak(Buffers& buffers) {
-  // Each time lives are looked through: of long plans only the worst places are worth that.
+  // Lives are looked through for each: of long plans only the worst places are worth that.
   constexpr int kMostMoves = 16;
-  const auto peak_at = [&](size_t k) {  // of steps k and k + 1; and where the fullest step is
+  const auto look = [&] {
     Steps calls;
     for (const Step& step : steps_) calls.push_back(step.call.get());
-    const std::vector<size_t> live = live_bytes(calls, lives_of(calls, buffers), buffers);
-    const size_t fullest = size_t(std::ranges::max_element(live) - live.begin());
-    return std::pair(k + 1 < live.size() ? std::max(live[k], live[k + 1]) : 0, fullest);
+    return live_bytes(calls, lives_of(calls, buffers), buffers);
   };
   const auto may_swap = [&](size_t k) {
     prim::RecordedCall &a = *steps_[k].call, &b = *steps_[k + 1].call;
     return !is_effect(a) && !is_effect(b) && !may_refuse(a) && !may_refuse(b) &&
            !collide(uses_of(a, buffers), uses_of(b, buffers));
   };
-  for (int moves = 0; moves < kMostMoves && steps_.size() > 1; ++moves) {
-    const size_t fullest = peak_at(0).second;
+  if (steps_.size() < 2) return;
+  std::vector<size_t> live = look();
+  for (int moves = 0; moves < kMostMoves; ++moves) {
+    const size_t fullest = size_t(std::ranges::max_element(live) - live.begin());
     const auto swap_helps = [&](size_t k) {
       if (k + 1 >= steps_.size() || !may_swap(k)) return false;
-      const size_t before = peak_at(k).first;
       std::swap(steps_[k], steps_[k + 1]);
-      if (peak_at(k).first < before) return true;
+      std::vector<size_t> after = look();
+      if (std::max(after[k], after[k + 1]) < std::max(live[k], live[k + 1])) {
+        live = std::move(after);
+        return true;
+      }
       std::swap(steps_[k], steps_[k + 1]);
       return false;
     };
