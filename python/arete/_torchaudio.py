@@ -5,35 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C, linalg
+from . import _C
 from ._grad_mode import enable_grad
 from ._library import DEFINITIONS, define
 from ._operators import _ops
-
-_BLOCK = 128  # samples that one triangular system gives; a system of more costs more than the calls that it saves
+from .signal._recursion import recursion
 
 
 def _lfilter_core_loop(input_signal_windows: Any, a_coeff_flipped: Any, padded_output_waveform: Any) -> Any:
-    """y[t] = x[t] - a[1] y[t - 1] - ... - a[n] y[t - n] for x (batch, channel, time): a[n], ..., a[1], 1 are the channel's row of
-    `a_coeff_flipped`, and the output begins with the n values before time 0. Some outputs at a time solve a system whose matrix has the
-    coefficients on its diagonals."""
+    """signal's recursion, into an output that begins with the values before time 0."""
     order = a_coeff_flipped.shape[1] - 1
-    x, y = input_signal_windows, padded_output_waveform
-    time = x.shape[2]
-    if not time:
-        return y
-    size = min(_BLOCK, time)
-    # Row i has the coefficients in columns i ... i + n: those of outputs before the block, and those of the block.
-    rows = _ops.zeros(x.shape[1], size, size + order, dtype=x.dtype, device=x.device)
-    for lag in range(order + 1):
-        rows.diagonal(lag, 1, 2).copy_(a_coeff_flipped[:, lag:lag + 1].expand(-1, size))
-    for start in range(0, time, size):
-        count = min(size, time - start)
-        right = x[:, :, start:start + count].permute(1, 2, 0)  # (channel, time, batch)
-        if order:
-            right = right - rows[:, :count, :order] @ y[:, :, start:start + order].permute(1, 2, 0)
-        block = linalg.solve_triangular(rows[:, :count, order:order + count], right, upper=False)
-        y[:, :, start + order:start + order + count] = block.permute(2, 0, 1)
+    y = padded_output_waveform
+    y[:, :, order:] = recursion(input_signal_windows, a_coeff_flipped, y[:, :, :order])
     return y
 
 

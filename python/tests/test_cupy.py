@@ -287,13 +287,11 @@ def test_kernels_of_python_compile_for_gpus(kernel):
 
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_kernels_of_filters_compile_for_gpus():
-    signal.lfilter([1.0, 0.5], [1.0, -0.2], cp.ones(5))
     for sizes in ((3, 3), (5, 5), (11, 11), (1, 17), (17, 1)):
         around = [s // 2 for s in sizes]
         for skip in (False, True):
             ndimage._filters._stencil(arete.ones(5, 5), arete.ones(sizes), around, around, "mirror", 0.0, skip)
-    texts = [c.text for c, *_ in signal._filters._recursion_kernel._compiled.values()]
-    assert texts and ndimage._filters._stencils and not any(map(nvrtc.problems, texts))
+    assert ndimage._filters._stencils
     for kernel in ndimage._filters._stencils.values():
         for more in ([], ["-DVECTORS"]):
             assert not any(nvrtc.problems(c.text, [*c.options, *more]) for c in kernel._compiled.values())

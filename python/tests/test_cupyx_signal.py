@@ -1,4 +1,6 @@
 """cupyx.scipy.signal: design of filters, spectra and peaks against plain loops of NumPy, and what they are by definition."""
+import math
+
 import numpy
 import nvrtc
 import pytest
@@ -96,6 +98,43 @@ def recursion(b, a, x):
     return y
 
 
+@pytest.mark.parametrize("poles, tolerance", [
+    ([0.9, 0.8j, -0.8j], 1e-14), ([0.9999], 1e-12), ([1.0], 1e-13), ([0.995 + 0.05j, 0.995 - 0.05j], 1e-12), ([1.05], 1e-13),
+    ([1.02 + 0.5j, 1.02 - 0.5j, 0.5], 1e-13), ([3.0], 1e-13), ([], 1e-15)])
+@pytest.mark.parametrize("dtype", [numpy.float64, numpy.float32])
+def test_recursive_filters(poles, tolerance, dtype):
+    """Of more than one block, near the border of what is stable and beyond it."""
+    b, a, n = numpy.array([0.5, -0.25], dtype), numpy.atleast_1d(numpy.poly(poles)).real.astype(dtype), 30 if poles == [3.0] else 300
+    x = RANDOM.normal(size=(2, n)).astype(dtype)
+    wanted = numpy.array([recursion(b.astype(float), a.astype(float), row.astype(float)) for row in x])
+    found = host(signal.lfilter(cp.array(b), cp.array(a), cp.array(x)))
+    assert found.dtype == dtype
+    error = numpy.abs(found - wanted).max() / numpy.abs(wanted).max()
+    assert error < tolerance * (1 if dtype == numpy.float64 else 2.0**29)
+
+
+@pytest.mark.parametrize("b, a", [
+    ([1.0, 0.5, 0.25, -1, 2], [2.0, 0.5]), ([1.0], [1.0, 0.5, -0.25, 0.1]), ([1.0, 2, 3], [1.0]), ([3.0], [2.0])])
+def test_filters_go_on_from_their_state(b, a):
+    x = RANDOM.normal(size=(2, 40))
+    order = max(len(a), len(b)) - 1
+    wanted, state, parts = host(signal.lfilter(b, a, cp.array(x))), cp.zeros((2, order)), []
+    for start, end in ((0, 1), (1, 3), (3, 3), (3, 40)):  # some of them shorter than the state
+        y, state = signal.lfilter(b, a, cp.array(x[:, start:end]), zi=state)
+        parts.append(host(y))
+    assert state.shape == (2, order) and numpy.allclose(numpy.concatenate(parts, 1), wanted)
+
+
+def test_what_is_no_number_reaches_what_it_counts_in():
+    x = numpy.zeros(30)
+    x[10] = math.nan
+    assert numpy.isnan(host(signal.lfilter([1.0, 2, 3], [1.0], cp.array(x)))).nonzero()[0].tolist() == [10, 11, 12]
+    assert numpy.isnan(host(signal.lfilter([1.0], [1.0, 0.5], cp.array(x)))).nonzero()[0].tolist() == [*range(10, 30)]
+    assert numpy.isnan(host(signal.upfirdn([1.0, 2, 3], cp.array(x), 2))).nonzero()[0].tolist() == [20, 21, 22]
+    _, state = signal.lfilter([1.0, 2, 3, 4], [1.0], cp.array(x[:13]), zi=cp.zeros(3))
+    assert numpy.isnan(host(state)).tolist() == [True, False, False]
+
+
 def test_filters_forth_and_back():
     b, a = signal.butter(3, 0.25)
     sos, x = signal.butter(3, 0.25, output="sos"), RANDOM.normal(size=(2, 60))
@@ -140,6 +179,11 @@ def test_other_rates(up, down):
     between[:, ::up] = x
     wanted = [numpy.convolve(row, h)[::down] for row in between]
     assert numpy.allclose(host(signal.upfirdn(cp.array(h), cp.array(x), up, down)), wanted)
+    wide = RANDOM.normal(size=70) + 1j * RANDOM.normal(size=70)
+    between = numpy.zeros(49 * up + 1)
+    between[::up] = x[0]
+    found = signal.upfirdn(cp.array(wide), cp.array(x[0]), up, down)
+    assert numpy.allclose(host(found), numpy.convolve(between, wide)[::down])
     t = numpy.arange(200) / 200
     slow = numpy.sin(6 * numpy.pi * t)
     y = host(signal.resample_poly(cp.array(slow), up, down))
@@ -168,6 +212,9 @@ def test_complex_signals():
     assert numpy.allclose(host(signal.upfirdn(cp.array([1.0, 2, 3]), cp.array(x), 2, 3)), numpy.array([0, 2, 9, 8, 15]) * (1 + 2j))
     poly = host(signal.resample_poly(cp.array(x.real), 3, 2))
     assert numpy.allclose(host(signal.resample_poly(cp.array(x), 3, 2)), poly * (1 + 2j))
+    for h in ([], [[1.0]]):
+        with pytest.raises(ValueError, match="h must be 1-D"):
+            signal.upfirdn(h, cp.array(x))
     with pytest.raises(NotImplementedError, match="coefficients"):
         signal.lfilter([1j], [1], cp.array(x))
 

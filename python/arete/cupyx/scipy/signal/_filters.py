@@ -4,16 +4,13 @@ from __future__ import annotations
 import math
 
 from .... import _C, _operators as _t, fft as _fft, linalg as _l
-from ...._kernels._python import INTRINSICS, PythonKernel
+from ....signal._recursion import recursion
 from ..ndimage import _filters as _n
 from .._arrays import each, floating, like, tensor, together
 
 __all__ = ["choose_conv_method", "convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve", "filtfilt",
            "hilbert", "lfilter", "lfilter_zi", "medfilt", "medfilt2d", "resample", "resample_poly", "savgol_coeffs", "savgol_filter",
            "sosfilt", "sosfilt_zi", "sosfiltfilt", "upfirdn", "wiener"]
-
-_grid = INTRINSICS["grid"]
-
 
 def _pair(a, b):
     x, y = tensor(a), tensor(b)
@@ -63,17 +60,12 @@ def _direct(x, y):
     n = x.dim()
     if n == 0:
         return x * y
-    if x.dtype.is_complex:
-        (a, b), (c, d) = (x.real, x.imag), (y.real, y.imag)
-        return _t._ops.complex(_direct(a, c) - _direct(b, d), _direct(a, d) + _direct(b, c))
     if x.numel() < y.numel():
         x, y = y, x
-    whole = not x.dtype.is_floating_point
-    widths = [s - 1 for s in y.shape]
+    widths, w = [s - 1 for s in y.shape], y.flip(list(range(n)))
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return _n._correlated(_n._padded(x, [0] * n, widths, "constant", 0), w, [s - 1 - s // 2 for s in y.shape], "constant", 0)
     t = _n._padded(x, widths, widths, "constant", 0)
-    w = y.flip(list(range(n)))
-    if n <= 3 and not whole:
-        return (_t._ops.conv1d, _t._ops.conv2d, _t._ops.conv3d)[n - 1](t[None, None], w[None, None])[0, 0]
     for d, s in enumerate(w.shape):
         t = t.unfold(d, s, 1)
     return (t * w).sum(list(range(n, 2 * n))).to(x.dtype)
@@ -149,25 +141,10 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     return _convolve2d(in1, tensor(in2).flip([0, 1]).conj(), mode, boundary, fillvalue, 1)
 
 
-def _recursion(b, a, x, state, y):
-    # A thread a row: y[n] = b[0] x[n] + s[0], s[k] = b[k+1] x[n] - a[k+1] y[n] + s[k+1].
-    row = _grid(1)
-    order = len(b) - 1
-    if row < x.shape[0]:
-        for n in range(x.shape[1]):
-            v = x[row, n]
-            r = b[0] * v
-            if order > 0:
-                r += state[row, 0]
-            for k in range(order):
-                s = b[k + 1] * v - a[k + 1] * r
-                if k + 1 < order:
-                    s += state[row, k + 1]
-                state[row, k] = s
-            y[row, n] = r
-
-
-_recursion_kernel = PythonKernel(_recursion)
+def _response(w, t):
+    """Rows filtered by the finite response `w`, with zeros before them."""
+    n = w.numel()
+    return _n._correlated(t, w.flip([0])[None], [0, n - 1 - n // 2], "constant", 0)
 
 
 def lfilter(b, a, x, axis=-1, zi=None):
@@ -186,21 +163,25 @@ def lfilter(b, a, x, axis=-1, zi=None):
     top, low = (tensor(v, t.dtype).reshape(-1).to(t.device) for v in (b, a))
     if low.numel() == 0 or low[0].item() == 0:
         raise ValueError("The first filter coefficient must not be 0")
-    count = max(top.numel(), low.numel())
-    top, low = (_t.cat([v / low[0], _t.zeros(count - v.numel(), dtype=t.dtype, device=t.device)]) for v in (top, low))
+    top, low = top / low[0], low / low[0]
+    order = max(top.numel(), low.numel()) - 1
     moved = t.movedim(axis, -1)
-    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).contiguous()
-    state = _t.zeros(rows.shape[0], max(count - 1, 1), dtype=t.dtype, device=t.device)
-    if zi is not None and count > 1:
-        states = _t.broadcast_to(tensor(zi, t.dtype).movedim(axis, -1), (*moved.shape[:-1], count - 1))
-        state.copy_(states.reshape(rows.shape[0], count - 1))
-    y = _t.empty(rows.shape, dtype=t.dtype, device=t.device)
-    if rows.numel():
-        _recursion_kernel.forall(rows.shape[0], 64)(top, low, rows, state, y)
+    n = moved.shape[-1]
+    rows = moved.reshape(math.prod(moved.shape[:-1]), n)
+    none = _t.zeros(rows.shape[0], order, dtype=t.dtype, device=t.device)
+    # The state is what the filter's numerator, and less than that its denominator, give for zeros after the end: added to the first
+    # elements at the beginning, and read behind the last.
+    x_part = _response(top, rows if zi is None else _t.cat([rows, none], 1))
+    if zi is not None and order:
+        states = _t.broadcast_to(tensor(zi, t.dtype).to(t.device).movedim(axis, -1), (*moved.shape[:-1], order))
+        x_part = _t.cat([x_part[:, :order] + states.reshape(none.shape), x_part[:, order:]], 1)
+    y = recursion(x_part[:, None, :n], low.flip([0])[None], none[:, None, :low.numel() - 1])[:, 0]
     result = like(x, y.reshape(moved.shape).movedim(-1, axis))
     if zi is None:
         return result
-    return result, like(x, state[:, :count - 1].reshape(*moved.shape[:-1], count - 1).movedim(-1, axis))
+    last = _t.cat([none, y, none], 1)[:, n:]
+    after = x_part[:, n:] - _response(low, last)[:, order:]
+    return result, like(x, after.reshape(*moved.shape[:-1], order).movedim(-1, axis))
 
 
 def lfilter_zi(b, a):
@@ -345,16 +326,30 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
 
 def upfirdn(h, x, up=1, down=1, axis=-1):
     """With up - 1 zeros between the elements, filtered by h, and each `down`-th of what comes out."""
-    t = floating(tensor(x))
-    w = floating(tensor(h)).reshape(-1).to(t.device)
+    t, w = floating(tensor(x)), floating(tensor(h))
+    if w.dim() != 1 or not w.numel():
+        raise ValueError("h must be 1-D with non-zero length")
+    if t.dtype.is_complex or w.dtype.is_complex:
+        pairs = [(w, v) for v in _halves(t)] if t.dtype.is_complex else [(v, t) for v in _halves(w)]
+        real, imag = (upfirdn(*p, up, down, axis) for p in pairs)
+        return like(x, real + 1j * imag)
+    t, w = together(t, w)
     moved = t.movedim(axis, -1)
-    n = moved.shape[-1]
-    between = _t.zeros(*moved.shape, up, dtype=t.dtype, device=t.device)
-    between[..., 0] = moved
-    wide = between.reshape(*moved.shape[:-1], n * up).narrow(-1, 0, (n - 1) * up + 1)
-    full = fftconvolve(wide, w.reshape([1] * (wide.dim() - 1) + [-1]), axes=-1) if w.numel() > 64 else tensor(
-        lfilter(w, [1.0], _t.cat([wide, _t.zeros(*wide.shape[:-1], w.numel() - 1, dtype=t.dtype, device=t.device)], -1)))
-    return like(x, full[..., ::down].contiguous().movedim(-1, axis))
+    n, taps = moved.shape[-1], -(-w.numel() // up)
+    count = -(-((n - 1) * up + w.numel()) // down)
+    # Of each `phases` outputs one after the other has each of them a filter of its own, and the next ones `step` elements later.
+    phases, step = up // math.gcd(up, down), down // math.gcd(up, down)
+    times = -(-count // phases)
+    after = (phases - 1) * down // up + (times - 1) * step + 1 - n
+    rows = _n._padded(moved.reshape(math.prod(moved.shape[:-1]), 1, n), [0, 0, taps - 1], [0, 0, max(after, 0)], "constant", 0)
+    y = _t.zeros(rows.shape[0], times, phases, dtype=t.dtype, device=t.device)
+    for k in range(phases):
+        first, phase = divmod(k * down, up)
+        part = w[phase::up].flip([0])
+        if part.numel():
+            window = rows.narrow(-1, first + taps - part.numel(), (times - 1) * step + part.numel())
+            y[:, :, k] = _t._ops.conv1d(window, part[None, None], stride=step)[:, 0]
+    return like(x, y.flatten(1)[:, :count].reshape(*moved.shape[:-1], count).movedim(-1, axis).contiguous())
 
 
 def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
