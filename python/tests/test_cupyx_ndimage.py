@@ -76,6 +76,16 @@ def test_measurements_of_what_is_no_number(bad):
     assert ndimage.maximum_position(cp.array(x), *several)[group] == bad
 
 
+def test_ends_beside_infinities_and_of_nan_alone():
+    x = cp.array([math.nan, math.inf, math.nan, math.nan, -math.inf, -math.inf, math.inf, 1.0])
+    labels, index = cp.array([1, 1, 2, 2, 3, 3, 3, 4]), cp.array([4, 1, 2, 3])
+    low, high, at_low, at_high = ndimage.extrema(x, labels, index)
+    assert numpy.array_equal(host(low), [1, math.inf, math.nan, -math.inf], equal_nan=True)
+    assert numpy.array_equal(host(high), [1, math.nan, math.nan, math.inf], equal_nan=True)
+    assert at_low == [(7,), (1,), (2,), (4,)] and at_high == [(7,), (0,), (2,), (6,)]
+    assert ndimage.extrema(cp.array([[True, False], [True, False]]))[2:] == ((0, 1), (0, 0))
+
+
 def test_measurements_of_no_index_and_of_labels_that_are_not_there():
     x, labels, none = cp.array(X / 4), cp.array(LABELS), cp.array(numpy.array([], dtype=int))
     for name in ("sum", "mean", "variance", "minimum", "maximum", "median"):

@@ -4,6 +4,8 @@ Measurements are of the elements whose label is in `index`: of all labels above 
 are no labels. One index gives a number, several an array."""
 from __future__ import annotations
 
+import math
+
 from .... import _C, _operators as _t
 from .._arrays import floating, given, like, tensor
 from ._filters import _padded
@@ -81,12 +83,10 @@ class _Groups:
     def means(self, values):
         return self.total(values) / self.members()
 
-    def sorted(self):
-        """The members by index and value, and where those of each index begin and end; of equal ones the first comes first."""
-        order = self.values.argsort(stable=True)
-        order = order[self.group[order].argsort(stable=True)]
-        ends = self.members().to(_C.int64).cumsum(0)
-        return order, _t.cat([ends[:1] * 0, ends[:-1]]), ends
+    def reduced(self, values, how, none):
+        """The least or the greatest of each group; `none` of one without members."""
+        result = _t.full((self.count,), none, dtype=values.dtype, device=values.device)
+        return result.scatter_reduce(0, self.group, values, how, include_self=False)
 
     def result(self, r):
         """One number for each index that was asked for."""
@@ -135,49 +135,51 @@ def standard_deviation(input, labels=None, index=None):
     return like(input, tensor(variance(input, labels, index)).sqrt())
 
 
-def _ends(input, labels, index):
-    """The groups, and the numbers of the members that are least and greatest, the first of equal ones. NaN is the greatest, and where
-    there is one group also the least."""
-    g = _Groups(input, labels, index)
-    order, first, last = g.sorted()
-    if _t._ops.any(first == last):
+def _end(g, how):
+    """The numbers of the members that are least ("amin") or greatest ("amax") of each group, the first of equal ones. NaN is the greatest,
+    and where there is one group also the least."""
+    v, count = g.values, g.values.numel()
+    nan = v != v
+    passed = how == "amin" and g.several
+    ends = g.reduced((_t.where(nan, math.inf, v) if v.dtype.is_floating_point else v) if passed else v, how, 0)
+    same = v == ends[g.group]
+    places = _t.arange(count, device=v.device)
+    first = g.reduced(_t.where(same if passed else same | nan, places, count), "amin", count)
+    if passed and v.dtype.is_floating_point:  # of groups of NaN alone
+        first = _t.where(first == count, g.reduced(places, "amin", count), first)
+    if _t._ops.any(first == count):
         raise ValueError("an index has no elements")
-    low = order[first]
-    # Of equal greatest ones the first: the least number among those that are equal to the last.
-    great = g.values[order[last - 1]]
-    nan, last_nan = g.values != g.values, great != great
-    same = ((g.values == great[g.group]) | nan & last_nan[g.group]).nonzero().reshape(-1)
-    high = _t.full((g.count,), g.values.numel(), dtype=_C.int64, device=same.device).scatter_reduce(0, g.group[same], same, "amin")
-    return g, low if g.several else _t.where(last_nan, high, low), high
+    return first
 
 
 def minimum(input, labels=None, index=None):
     """The least element of each index."""
-    g, low, _ = _ends(input, labels, index)
-    return g.result(g.values[low])
+    g = _Groups(input, labels, index)
+    return g.result(g.values[_end(g, "amin")])
 
 
 def maximum(input, labels=None, index=None):
     """The greatest element of each index."""
-    g, _, high = _ends(input, labels, index)
-    return g.result(g.values[high])
+    g = _Groups(input, labels, index)
+    return g.result(g.values[_end(g, "amax")])
 
 
 def minimum_position(input, labels=None, index=None):
     """Where the least element of each index is first, as a tuple."""
-    g, low, _ = _ends(input, labels, index)
-    return g.first_of(g.places[low])
+    g = _Groups(input, labels, index)
+    return g.first_of(g.places[_end(g, "amin")])
 
 
 def maximum_position(input, labels=None, index=None):
     """Where the greatest element of each index is first, as a tuple."""
-    g, _, high = _ends(input, labels, index)
-    return g.first_of(g.places[high])
+    g = _Groups(input, labels, index)
+    return g.first_of(g.places[_end(g, "amax")])
 
 
 def extrema(input, labels=None, index=None):
     """The least and the greatest element of each index, and where they are."""
-    g, low, high = _ends(input, labels, index)
+    g = _Groups(input, labels, index)
+    low, high = _end(g, "amin"), _end(g, "amax")
     return g.result(g.values[low]), g.result(g.values[high]), g.first_of(g.places[low]), g.first_of(g.places[high])
 
 
@@ -185,8 +187,12 @@ def median(input, labels=None, index=None):
     """The middle of the elements of each index, or the mean of the two around it; NaN where there are none. NaN is the greatest, and where
     there is one group the median."""
     g = _Groups(input, labels, index)
-    order, first, last = g.sorted()
-    v = _t.cat([floating(g.values)[order], _t.full((1,), float("nan"), dtype=floating(g.values).dtype, device=order.device)])
+    v = floating(g.values)
+    order = v.argsort()
+    order = order[g.group[order].argsort(stable=True)]
+    last = g.members().to(_C.int64).cumsum(0)  # the ends of the groups, by index and value
+    first = _t.cat([last[:1] * 0, last[:-1]])
+    v = _t.cat([v[order], _t.full((1,), float("nan"), dtype=v.dtype, device=v.device)])
     none = v.numel() - 1
     low, high = (_t.where(first == last, none, at) for at in ((first + last - 1) // 2, (first + last) // 2))
     r = (v[low] + v[high]) / 2
