@@ -8,8 +8,8 @@ import nvrtc
 import pytest
 from arete.numba import cuda, float32, float64, int32
 from arete.numba.cuda.random import (
-    create_xoroshiro128p_states, xoroshiro128p_normal_float32, xoroshiro128p_normal_float64, xoroshiro128p_uniform_float32,
-    xoroshiro128p_uniform_float64,
+    create_xoroshiro128p_states, init_xoroshiro128p_states, xoroshiro128p_normal_float32, xoroshiro128p_normal_float64,
+    xoroshiro128p_uniform_float32, xoroshiro128p_uniform_float64,
 )
 from arete.numba.types import Signature
 
@@ -260,6 +260,26 @@ def drawn(states, even, even32, normal, normal32):
             even32[i, k] = xoroshiro128p_uniform_float32(states, i)
             normal[i, k] = xoroshiro128p_normal_float64(states, i)
             normal32[i, k] = xoroshiro128p_normal_float32(states, i)
+
+
+def test_streams_of_copies_are_the_current_ones():
+    class Entered(type(cuda.stream())):
+        times = 0
+
+        def __enter__(self):
+            self.times += 1
+            return super().__enter__()
+
+    states, x = create_xoroshiro128p_states(4, 1), numpy.arange(3.0)
+    for call in (lambda s: create_xoroshiro128p_states(4, 1, stream=s), lambda s: init_xoroshiro128p_states(states, 1, stream=s),
+                 lambda s: cuda.to_device(x, s), lambda s: cuda.to_device(x, s, to=cuda.to_device(x)),
+                 lambda s: cuda.device_array(3, stream=s), lambda s: cuda.device_array_like(x, s)):
+        stream = Entered()
+        call(stream)
+        stream.synchronize()
+        assert stream.times > 0
+        with pytest.raises(TypeError, match="a stream is one of"):
+            call("a stream")
 
 
 def test_random_numbers_of_threads():

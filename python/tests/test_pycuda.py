@@ -114,6 +114,60 @@ def test_random_numbers_and_tools():
         tools.dtype_to_ctype(numpy.complex64)
 
 
+class Entered(drv.Stream):
+    """A stream that counts how often it was the current one."""
+    times = 0
+
+    def __enter__(self):
+        self.times += 1
+        return super().__enter__()
+
+
+def test_streams_of_functions_are_the_current_ones():
+    x, y, k = gpuarray.arange(0, 4, 1, dtype=numpy.float32), gpuarray.zeros(4, "float32"), gpuarray.to_gpu(numpy.array([2, 0]))
+    generator = curandom.PhiloxRandomNumberGenerator()
+    total = ReductionKernel(numpy.float32, neutral="0", reduce_expr="a+b")
+    scan = InclusiveScanKernel(numpy.float32, "a+b")
+    calls = [
+        lambda s: curandom.rand(4, stream=s),
+        lambda s: generator.gen_uniform(4, "float32", s), lambda s: generator.gen_normal(4, "float32", s),
+        lambda s: generator.fill_uniform(y, s), lambda s: generator.fill_normal(y, s), lambda s: scan(x, y, queue=s),
+        lambda s: total(x, stream=s), lambda s: gpuarray.take(x, k, stream=s), lambda s: gpuarray.if_positive(x, x, x, y, s),
+        lambda s: gpuarray.sum(x, stream=s), lambda s: gpuarray.dot(x, x, stream=s), lambda s: gpuarray.subset_dot(k, x, x, stream=s),
+        lambda s: gpuarray.max(x, s), lambda s: gpuarray.min(x, s)]
+    for call in calls:
+        stream = Entered()
+        found, wanted = call(stream), call(None)
+        stream.synchronize()
+        assert stream.times > 0
+        if call in calls[5:]:
+            assert numpy.array_equal(found.get(), wanted.get())
+        with pytest.raises(TypeError, match="a stream is one of"):
+            call("a stream")
+    assert gpuarray.if_positive(x, 2 * x, x, y) is y and y.get().tolist() == [0, 2, 4, 6]
+    assert gpuarray.dot(x, x, "float64").dtype == numpy.float64 == gpuarray.subset_dot(k, x, x, "float64").dtype
+
+
+def test_what_is_remembered_for_each_context(monkeypatch):
+    calls = []
+
+    @tools.context_dependent_memoize
+    def kernel_for(kind, *, size=1):
+        """Makes one."""
+        calls.append((kind, size))
+        return object()
+
+    first = kernel_for("f4")
+    assert kernel_for("f4") is first is not kernel_for("f4", size=2) and kernel_for.__doc__ == "Makes one."
+    with monkeypatch.context() as patched:
+        patched.setattr(drv, "_device", lambda: arete.device("cuda:7"))
+        assert kernel_for("f4") is not first
+    assert kernel_for("f4") is first and len(calls) == 3
+    tools.clear_context_caches()
+    assert kernel_for("f4") is not first and len(calls) == 4
+    assert tools.make_default_context(lambda device: ("made of", device.number)) == ("made of", arete.cuda.current_device())
+
+
 def test_kernels_of_elements():
     a, b = numpy.linspace(0, 1, 1000, dtype=numpy.float32), numpy.linspace(1, 3, 1000, dtype=numpy.float32)
     x, y = gpuarray.to_gpu(a), gpuarray.to_gpu(b)

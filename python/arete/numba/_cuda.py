@@ -21,6 +21,7 @@ import contextlib as _contextlib
 import types as _types
 
 from .. import numpy as _np
+from .._kernels._launch import on_stream as _on_stream
 from .._kernels._python import AXES, INTRINSICS, Intrinsic, PythonKernel, warpsize
 from ..cupy import cuda as _cuda
 from . import types
@@ -119,24 +120,26 @@ def jit(func_or_sig=None, *, device=False, fastmath=False, max_registers=None, l
 
 def to_device(obj, stream=0, copy=True, to=None):
     """An array on the GPU, or on the CPU where there is none; with `to` that array, written."""
-    if to is not None:
+    if copy and to is None and hasattr(obj, "flags") and not obj.flags.writeable:
+        obj = obj.copy()
+    with _on_stream(stream):
+        if to is None:
+            return _np.asarray(obj, device=_device(), copy=True if copy else None)
         to[...] = _np.asarray(obj)
         return to
-    if copy and hasattr(obj, "flags") and not obj.flags.writeable:
-        obj = obj.copy()
-    return _np.asarray(obj, device=_device(), copy=True if copy else None)
 
 
 def device_array(shape, dtype=float, strides=None, order="C", stream=0):
     """An array on the GPU, or on the CPU where there is none, whose elements are not set."""
     if strides is not None:
         raise NotImplementedError("cuda.device_array(): strides follow from the order")
-    return _np.empty(shape, getattr(dtype, "name", dtype), order, device=_device())
+    with _on_stream(stream):
+        return _np.empty(shape, getattr(dtype, "name", dtype), order, device=_device())
 
 
 def device_array_like(ary, stream=0):
     """device_array of the shape and dtype of another."""
-    return device_array(ary.shape, ary.dtype)
+    return device_array(ary.shape, ary.dtype, stream=stream)
 
 
 def pinned_array(shape, dtype=float, strides=None, order="C"):

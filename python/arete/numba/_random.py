@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 
 from .. import numpy as _np
+from .._kernels._launch import on_stream
 from .._kernels._python import PythonKernel
 
 __all__ = ["create_xoroshiro128p_states", "init_xoroshiro128p_states", "xoroshiro128p_next", "xoroshiro128p_normal_float32",
@@ -42,12 +43,13 @@ def create_xoroshiro128p_states(n, seed, subsequence_start=0, stream=0):
     """States for n threads, on the GPU where there is one."""
     from ._cuda import to_device
 
-    return to_device(_words(n, int(seed), int(subsequence_start)))
+    return to_device(_words(n, int(seed), int(subsequence_start)), stream)
 
 
 def init_xoroshiro128p_states(states, seed, subsequence_start=0, stream=0):
     """Sets states anew."""
-    states[...] = _np.asarray(_words(len(states), int(seed), int(subsequence_start)))
+    with on_stream(stream):
+        states[...] = _np.asarray(_words(len(states), int(seed), int(subsequence_start)))
 
 
 def _device(function):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from .. import numpy as _np
+from .._kernels._launch import on_stream as _on_stream
 from . import driver as _driver
 
 __all__ = ["MRG32k3aRandomNumberGenerator", "PhiloxRandomNumberGenerator", "XORWOWRandomNumberGenerator", "rand"]
@@ -16,29 +17,32 @@ class _Generator:
             raise NotImplementedError("a generator begins at the beginning of its sequence: offset is 0")
         self._random = _np.random.default_rng(seed)
 
-    def _placed(self, draw):
+    def _placed(self, draw, stream):
         before = _np.get_device()
         _np.set_device(_driver._device())
         try:
-            return draw()
+            with _on_stream(stream):
+                return draw()
         finally:
             _np.set_device(before)
 
     def gen_uniform(self, shape, dtype, stream=None):
         """Numbers of [0, 1)."""
-        return self._placed(lambda: self._random.random(shape, dtype=dtype))
+        return self._placed(lambda: self._random.random(shape, dtype=dtype), stream)
 
     def gen_normal(self, shape, dtype, stream=None):
         """Numbers of the standard normal distribution."""
-        return self._placed(lambda: self._random.standard_normal(shape, dtype=dtype))
+        return self._placed(lambda: self._random.standard_normal(shape, dtype=dtype), stream)
 
     def fill_uniform(self, data, stream=None):
         """Writes numbers of [0, 1) to an array."""
-        data[...] = self.gen_uniform(data.shape, data.dtype)
+        with _on_stream(stream):
+            data[...] = self.gen_uniform(data.shape, data.dtype)
 
     def fill_normal(self, data, stream=None):
         """Writes numbers of the standard normal distribution to an array."""
-        data[...] = self.gen_normal(data.shape, data.dtype)
+        with _on_stream(stream):
+            data[...] = self.gen_normal(data.shape, data.dtype)
 
 
 XORWOWRandomNumberGenerator = MRG32k3aRandomNumberGenerator = PhiloxRandomNumberGenerator = _Generator
@@ -46,4 +50,4 @@ XORWOWRandomNumberGenerator = MRG32k3aRandomNumberGenerator = PhiloxRandomNumber
 
 def rand(shape, dtype="float32", stream=None):
     """A new array of numbers of [0, 1)."""
-    return _Generator().gen_uniform(shape, dtype)
+    return _Generator().gen_uniform(shape, dtype, stream)

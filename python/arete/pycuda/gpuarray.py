@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from .. import numpy as _np
+from .._kernels._launch import on_stream as _on_stream
 from . import driver as _driver
 
 GPUArray = _np.ndarray
@@ -50,34 +51,46 @@ maximum, minimum, transpose = _np.maximum, _np.minimum, _np.transpose
 
 def take(a, indices, out=None, stream=None):
     """The elements at places of the flat array."""
-    return _np.take(a, indices, out=out)
+    with _on_stream(stream):
+        return _np.take(a, indices, out=out)
 
 
 def if_positive(criterion, then_, else_, out=None, stream=None):
     """Elements of then_ where the criterion is above zero, else of else_."""
-    return _np.where(criterion > 0, then_, else_)
+    with _on_stream(stream):
+        result = _np.where(criterion > 0, then_, else_)
+        if out is None:
+            return result
+        out[...] = result
+        return out
 
 
 def sum(a, dtype=None, stream=None, allocator=None):  # noqa: A001
     """The sum of all elements."""
-    return _np.sum(a, dtype=dtype)
+    with _on_stream(stream):
+        return _np.sum(a, dtype=dtype)
 
 
 def dot(a, b, dtype=None, stream=None, allocator=None):
     """The sum of all products."""
-    return _np.dot(a.ravel(), b.ravel())
+    with _on_stream(stream):
+        a, b = (v.ravel() if dtype is None else v.ravel().astype(dtype) for v in (a, b))
+        return _np.dot(a, b)
 
 
 def subset_dot(subset, a, b, dtype=None, stream=None, allocator=None):
     """The sum of the products at these places."""
-    return dot(take(a, subset), take(b, subset))
+    with _on_stream(stream):
+        return dot(take(a, subset), take(b, subset), dtype)
 
 
 def max(a, stream=None, allocator=None):  # noqa: A001
     """The greatest element."""
-    return _np.max(a)
+    with _on_stream(stream):
+        return _np.max(a)
 
 
 def min(a, stream=None, allocator=None):  # noqa: A001
     """The least element."""
-    return _np.min(a)
+    with _on_stream(stream):
+        return _np.min(a)

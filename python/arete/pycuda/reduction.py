@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .. import numpy as _np
 from .._kernels import ReductionKernel as _Reduction
+from .._kernels._launch import on_stream
 from .elementwise import ElementwiseKernel, arguments_of
 
 __all__ = ["ReductionKernel"]
@@ -30,6 +31,7 @@ class ReductionKernel:
 
     def __call__(self, *args, stream=None):
         like = args[self._first]
-        mapped = _np.empty(like.size, self.dtype, device=like.device)
-        self._map(*args, mapped, size=like.size, stream=stream)
-        return self._reduce(mapped)
+        with on_stream(stream):
+            mapped = _np.empty(like.size, self.dtype, device=like.device)
+            self._map(*args, mapped, size=like.size)
+            return self._reduce(mapped)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .. import numpy as _np
 from .._kernels import ElementwiseKernel as _Elementwise
+from .._kernels._launch import on_stream as _on_stream
 
 __all__ = ["ExclusiveScanKernel", "InclusiveScanKernel"]
 
@@ -29,11 +30,12 @@ class InclusiveScanKernel:
     def __call__(self, input_ary, output_ary=None, allocator=None, queue=None):
         if input_ary.dtype != self.dtype or input_ary.ndim != 1:
             raise ValueError(f"a scan of {self.dtype} takes a vector of it, not {input_ary.dtype} of {input_ary.ndim} dimensions")
-        x, far = self._begun(input_ary), 1
-        while far < input_ary.size:
-            x, far = self._combine(x, far, _np.empty_like(x)), 2 * far
         output_ary = input_ary if output_ary is None else output_ary
-        output_ary[...] = x
+        with _on_stream(queue):
+            x, far = self._begun(input_ary), 1
+            while far < input_ary.size:
+                x, far = self._combine(x, far, _np.empty_like(x)), 2 * far
+            output_ary[...] = x
         return output_ary
 
     def _begun(self, x):

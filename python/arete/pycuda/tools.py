@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import functools
+import weakref
+from typing import Any
 
 from .. import numpy as _np
 from . import driver as _driver
@@ -9,16 +11,25 @@ from . import driver as _driver
 __all__ = ["DeviceMemoryPool", "PageLockedMemoryPool", "clear_context_caches", "context_dependent_memoize", "dtype_to_ctype",
            "make_default_context"]
 
-context_dependent_memoize = functools.cache
+_caches: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def context_dependent_memoize(function):
+    """The function, which is called once for each device and arguments, until clear_context_caches()."""
+    cached = functools.cache(lambda device, /, *args, **kwargs: function(*args, **kwargs))
+    _caches.add(cached)
+    return functools.wraps(function)(lambda *args, **kwargs: cached(_driver._device(), *args, **kwargs))
 
 
 def clear_context_caches() -> None:
-    """Does nothing: there is one context, which stays."""
+    """Forgets what functions of context_dependent_memoize gave."""
+    for cached in _caches:
+        cached.cache_clear()
 
 
 def make_default_context(ctx_maker=None):
-    """The context of the current GPU."""
-    return _driver.Context
+    """The context of the current GPU, or what `ctx_maker` makes of it, a driver.Device."""
+    return _driver.Context if ctx_maker is None else ctx_maker(_driver.Context.get_device())
 
 
 def dtype_to_ctype(dtype) -> str:
