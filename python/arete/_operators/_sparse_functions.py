@@ -176,7 +176,7 @@ def _row_starts(x: SparseTensor) -> Tensor:
 
 
 def _indices_at(places: Tensor, size: Any) -> Tensor:
-    """A row of indices for each dimension, of places in the order of memory."""
+    """A row of indices for each dimension, of places in the order of memory: unravel_index, written where it stays."""
     indices = _ops.empty(len(size), len(places), dtype=places.dtype, device=places.device)
     step = 1
     for d in range(len(size) - 1, -1, -1):

@@ -562,8 +562,5 @@ def unravel_index(indices, shape, order="C"):
     wrong = t[(t < 0) | (t >= total)]
     if wrong.numel():
         raise ValueError(f"index {wrong[0].item()} is out of bounds for array with size {total}")
-    r = []
-    for n in reversed(sizes) if order == "C" else sizes:
-        r.append(result(t % n))
-        t = _t.div(t, n, rounding_mode="floor")
-    return tuple(reversed(r)) if order == "C" else tuple(r)
+    step = 1 if order == "C" else -1
+    return tuple(map(result, _t.unravel_index(t, sizes[::step])[::step]))

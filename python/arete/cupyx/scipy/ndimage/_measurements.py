@@ -95,13 +95,8 @@ class _Groups:
 
     def first_of(self, at):
         """Positions in the picture as tuples."""
-        found = []
-        for p in at[self.back].tolist():
-            place = []
-            for n in reversed(self.shape):
-                place.append(p % n)
-                p //= n
-            found.append(tuple(reversed(place)))
+        indices = [i.tolist() for i in _t.unravel_index(at[self.back], self.shape)]
+        found = [tuple(i[k] for i in indices) for k in range(self.back.numel())]
         return found if self.several else found[0]
 
 
@@ -202,12 +197,10 @@ def median(input, labels=None, index=None):
 def center_of_mass(input, labels=None, index=None):
     """The mean position, by the elements as weights, as a tuple of numbers for each index."""
     g = _Groups(input, labels, index)
-    v, rest, centers = _exact(g.values), g.places, []
+    v = _exact(g.values)
     whole = g.total(v)
-    for n in reversed(g.shape):
-        centers.append((g.total(v * (rest % n)) / whole)[g.back])
-        rest = rest // n
-    rows = [tuple(like(input, c) for c in row) for row in _t.stack(centers[::-1], 1)]
+    centers = [(g.total(v * i) / whole)[g.back] for i in _t.unravel_index(g.places, g.shape)]
+    rows = [tuple(like(input, c) for c in row) for row in _t.stack(centers, 1)]
     return rows if g.several else rows[0]
 
 
