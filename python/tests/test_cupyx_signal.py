@@ -25,6 +25,14 @@ def test_windows():
     assert host(signal.windows.triang(4)).tolist() == [0.25, 0.75, 0.75, 0.25]
     taper = host(signal.windows.tukey(11, 0.4))
     assert numpy.allclose(taper, [0, 0.5, *[1] * 7, 0.5, 0]) and numpy.allclose(host(signal.windows.gaussian(3, 2.0))[0], numpy.exp(-0.125))
+    w = signal.windows
+    for name, numbers in (("hann", ()), ("kaiser", (5.5,)), ("general_cosine", ([0.5, 0.5],)), ("exponential", (None, 2.0))):
+        window = getattr(w, name)
+        assert numpy.array_equal(host(window(8, *numbers, False)), host(window(8, *numbers, sym=False)))
+        assert numpy.array_equal(host(window(8, *numbers, True)), host(window(8, *numbers)))
+        with pytest.raises(TypeError, match=f"{name}.. takes M and .*sym"):
+            window(8, *numbers, True, 2)
+    assert numpy.array_equal(host(w.exponential(8, None, 2.0)), host(w.exponential(8, tau=2.0)))
     for bad in ("none", "kaiser"):
         with pytest.raises(ValueError, match="window"):
             signal.get_window(bad, 5)

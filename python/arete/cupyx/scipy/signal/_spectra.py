@@ -1,7 +1,7 @@
 """Spectra of signals, of the whole and of parts of it."""
 from __future__ import annotations
 
-from .... import _C, _operators as _t, fft as _fft
+from .... import _C, _operators as _t, fft as _fft, numpy as _np
 from .._arrays import floating, like, tensor, together
 from . import _filters as _f
 from .windows import get_window
@@ -32,7 +32,7 @@ class _Parts:
             raise ValueError("nfft must be greater than or equal to nperseg.")
 
 
-def _spectra(x, parts, fs, detrend, return_onesided, scaling, mode, axis):
+def _spectra(x, parts, fs, detrend, return_onesided, scaling, axis):
     """Frequencies, times, and the spectra of the parts of a signal, with frequencies and then parts as the last dimensions."""
     t = floating(tensor(x)).movedim(axis, -1)
     w = parts.window.to(t.device, t.real.dtype if t.dtype.is_complex else t.dtype)
@@ -66,21 +66,15 @@ def spectrogram(x, fs=1.0, window=("tukey", 0.25), nperseg=None, noverlap=None, 
     n = tensor(x).shape[axis]
     size = min(nperseg or 256, n) if isinstance(window, (str, tuple)) else tensor(window).numel()
     parts = _Parts(n, window, nperseg, size // 8 if noverlap is None else noverlap, nfft)
-    f, t, r, one = _spectra(x, parts, fs, detrend, return_onesided, scaling, mode, axis)
+    f, t, r, one = _spectra(x, parts, fs, detrend, return_onesided, scaling, axis)
     if mode == "psd":
         r = _doubled(r.abs().square(), parts.points, one)
     elif mode == "magnitude":
         r = r.abs()
     elif mode != "complex":
         r = r.angle()
-        r = _unwrapped(r) if mode == "phase" else r
+        r = tensor(_np.unwrap(_np.ndarray(r), axis=-2)) if mode == "phase" else r
     return f, t, like(x, r.movedim(-2, axis % (r.dim() - 1)).contiguous())
-
-
-def _unwrapped(r):
-    from .... import numpy as np
-
-    return tensor(np.unwrap(np.ndarray(r), axis=-2))
 
 
 def _averaged(r, average):
@@ -90,13 +84,7 @@ def _averaged(r, average):
         raise ValueError(f"average must be 'median' or 'mean', got {average}")
     n = r.shape[-1]
     bias = 1 + sum(1.0 / (k + 1) - 1.0 / k for k in range(2, n, 2))  # of a median of exponentially distributed numbers
-    return tensor(_median(r)) / bias
-
-
-def _median(r):
-    from .... import numpy as np
-
-    return np.median(np.ndarray(r), axis=-1)
+    return tensor(_np.median(_np.ndarray(r), axis=-1)) / bias
 
 
 def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant", return_onesided=True, scaling="density",
@@ -106,8 +94,8 @@ def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, det
     if a.shape[axis] != b.shape[axis]:
         raise NotImplementedError("csd(): both signals have one length")
     parts = _Parts(a.shape[axis], window, nperseg, noverlap, nfft)
-    f, _, first, one = _spectra(a, parts, fs, detrend, return_onesided, scaling, "psd", axis)
-    second = first if y is x else _spectra(b, parts, fs, detrend, return_onesided, scaling, "psd", axis)[2]
+    f, _, first, one = _spectra(a, parts, fs, detrend, return_onesided, scaling, axis)
+    second = first if y is x else _spectra(b, parts, fs, detrend, return_onesided, scaling, axis)[2]
     power = _doubled(first.abs().square() if y is x else first.conj() * second, parts.points, one)
     if power.dtype.is_complex and average == "median":
         r = _t._ops.complex(_averaged(power.real, average), _averaged(power.imag, average))
@@ -153,7 +141,7 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
         n = t.shape[-1] + sum(more)
         more[1] += -(n - parts.size) % (parts.size - parts.common)
     t = _f._n._padded(t, [0] * (t.dim() - 1) + more[:1], [0] * (t.dim() - 1) + more[1:], "constant", 0)
-    f, times, r, _ = _spectra(t, parts, fs, detrend, return_onesided, "spectrum" if scaling == "spectrum" else "density", "stft", -1)
+    f, times, r, _ = _spectra(t, parts, fs, detrend, return_onesided, "spectrum" if scaling == "spectrum" else "density", -1)
     times = times - parts.size / 2 / fs if boundary else times
     axis %= tensor(x).dim()
     return f, times, like(x, r.movedim(-2, axis).contiguous())

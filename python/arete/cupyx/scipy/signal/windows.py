@@ -11,23 +11,23 @@ __all__ = ["bartlett", "blackman", "blackmanharris", "boxcar", "cosine", "expone
            "general_hamming", "get_window", "hamming", "hann", "kaiser", "nuttall", "triang", "tukey"]
 
 
-def _of(name):
-    function = getattr(_s.windows, name)
+def _of(name, *names):
+    """A window of arete.signal, whose parameters `names` stand before `sym` where they have no names."""
+    function, names = getattr(_s.windows, name), (*names, "sym")
 
-    def window(M, *numbers, sym=True, **options):
-        names = {"kaiser": ["beta"], "gaussian": ["std"], "general_cosine": ["a"], "general_hamming": ["alpha"],
-                 "exponential": ["center", "tau"]}.get(name, [])
-        if len(numbers) > len(names):  # the last one says whether it is symmetric
-            *numbers, sym = numbers
-        return like(None, function(M, **dict(zip(names, numbers)), **options, sym=sym, dtype=_C.float64))
+    def window(M, *numbers, **options):
+        if len(numbers) > len(names):
+            raise TypeError(f"{name}() takes M and {', '.join(names)} ({len(numbers) + 1} arguments given)")
+        return like(None, function(M, **dict(zip(names, numbers)), **options, dtype=_C.float64))
 
     window.__name__, window.__doc__ = name, function.__doc__.split("\n\n")[0]
     return window
 
 
-bartlett, blackman, cosine, exponential, gaussian, general_cosine, general_hamming, hamming, hann, kaiser, nuttall = (
-    _of(n) for n in ("bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",
-                     "kaiser", "nuttall"))
+bartlett, blackman, cosine, hamming, hann, nuttall = map(_of, ("bartlett", "blackman", "cosine", "hamming", "hann", "nuttall"))
+kaiser, gaussian, general_cosine, general_hamming = (
+    _of(*p) for p in (("kaiser", "beta"), ("gaussian", "std"), ("general_cosine", "a"), ("general_hamming", "alpha")))
+exponential = _of("exponential", "center", "tau")
 
 
 def boxcar(M, sym=True):
