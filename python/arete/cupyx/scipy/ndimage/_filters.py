@@ -159,18 +159,21 @@ _STENCIL = """
     }
     y[(ptrdiff_t)row * columns + column] = sum;
   }"""
-_BEYOND = """#ifdef VECTORS
+_SEVERAL = """#ifdef VECTORS
 struct alignas(16) Several {
   T of[SIDE];
 };
 #endif
-__device__ int beyond(int i, int n) {
+"""
+# _beyond for kernels, whose options say MODE (its number in KERNEL_MODES) and PLACE, the type of places.
+BEYOND = """__device__ PLACE beyond(PLACE i, PLACE n) {
   if (i >= 0 && i < n) return i;
   if (MODE == 2 || MODE == 4) return i < 0 ? 0 : n - 1;
-  const int period = MODE == 0 ? 2 * n : MODE == 1 ? (n > 1 ? 2 * n - 2 : 1) : n;
+  const PLACE period = MODE == 0 ? 2 * n : MODE == 1 ? (n > 1 ? 2 * n - 2 : 1) : n;
   i = (i % period + period) % period;
   return i < n ? i : MODE == 0 ? period - 1 - i : period - i;
 }"""
+KERNEL_MODES = ("reflect", "mirror", "nearest", "wrap", "constant")
 _stencils = {}
 
 
@@ -185,8 +188,8 @@ def _stencil(t, weights, before, after, mode, cval, skip):
         numbers = {"UP": before[0], "LEFT": before[1], "DOWN": after[0], "RIGHT": after[1], "STRIP": strip, "SIDE": side,
                    "HEIGHT": weights.shape[0], "WIDTH": weights.shape[1],
                    "BEFORE": edges[0], "AFTER": edges[1], "SKIP": int(skip),
-                   "MODE": ("reflect", "mirror", "nearest", "wrap", "constant").index(mode)}
-        _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "raw T y", _STENCIL, "stencil", preamble=_BEYOND,
+                   "MODE": KERNEL_MODES.index(mode), "PLACE": "int"}
+        _stencils[key] = ElementwiseKernel("raw T x, raw T w, T cval", "raw T y", _STENCIL, "stencil", preamble=_SEVERAL + BEYOND,
                                            options=[*(f"-D{name}={v}" for name, v in numbers.items()), *["-DVECTORS"] * vectors])
     rows, columns = t.shape
     down, across = max(rows - before[0] - after[0], 0) // strip, max(columns - edges[0] - edges[1], 0) // side

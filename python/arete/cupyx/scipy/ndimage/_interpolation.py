@@ -8,7 +8,7 @@ from .... import _C, _operators as _t, fft as _fft
 from ...._kernels import ElementwiseKernel
 from ....numpy._types import LIMITS
 from .._arrays import dtype_given, each, floating, given, tensor
-from ._filters import _beyond, _mode, _padded
+from ._filters import BEYOND, KERNEL_MODES, _beyond, _mode, _padded
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
@@ -91,15 +91,6 @@ def spline_filter(input, order=3, output="float64", mode="mirror"):
     return given(input, t, None if t.dtype.is_complex and output == "float64" else output)
 
 
-def _beyond_text(i, n, mode):
-    """Statements after which an index is inside of [0, n)."""
-    if mode == "nearest":
-        return f"{i} = {i} < 0 ? 0 : {i} < {n} ? {i} : {n} - 1;"
-    period = {"reflect": f"2 * {n}", "mirror": f"({n} > 1 ? 2 * ({n} - 1) : 1)", "wrap": n}[mode]
-    turned = {"reflect": f"2 * {n} - 1 - {i}", "mirror": f"2 * ({n} - 1) - {i}", "wrap": i}[mode]
-    return f"if ({i} < 0 || {i} >= {n}) {{ {i} %= {period}; if ({i} < 0) {i} += {period}; if ({i} >= {n}) {i} = {turned}; }}"
-
-
 @functools.cache
 def _kernel_at(dims, order, mode, edge, by_matrix):
     """The kernel of a sampler: an element of the result finds its place along each dimension, what is around it and how much of each."""
@@ -109,7 +100,7 @@ def _kernel_at(dims, order, mode, edge, by_matrix):
         place, row = f"places[{d} * n + i]", d * (dims + 1)
         if by_matrix:
             place = " + ".join([f"places[{row + dims}]", *(f"places[{row + k}] * _ind.get()[{k}]" for k in range(dims))])
-        lines += [f"const long long {n} = x.shape()[{d}]; double c{d} = {place}; T w{d}[{order + 1}]; long long at{d}[{order + 1}];", "{"]
+        lines += [f"const ptrdiff_t {n} = x.shape()[{d}]; double c{d} = {place}; T w{d}[{order + 1}]; ptrdiff_t at{d}[{order + 1}];", "{"]
         if mode == "constant":
             lines.append(f"away = away || c{d} < 0 || c{d} > {n} - 1;")
             lines.append(f"if (away) c{d} = 0;")
@@ -131,9 +122,8 @@ def _kernel_at(dims, order, mode, edge, by_matrix):
                 terms = [f"(part + {k - r}) * s{k}_{r - 1}"] * (r > 0) + [f"({r + 1} - part) * s{k}_{r}"] * (r < k)
                 lines.append(f"const double v{k}_{r} = {' + '.join(terms)};")
         for k, w in enumerate(weights):
-            lines.append(f"w{d}[{k}] = {w}; at{d}[{k}] = (long long)first + {k - order // 2};")
-        border = _beyond_text(f"at{d}[k]", n, mode if mode != "constant" else "mirror")
-        lines += [f"for (int k = 0; k < {order + 1}; ++k) {{ {border} }}", "}"]
+            lines.append(f"w{d}[{k}] = {w}; at{d}[{k}] = beyond((ptrdiff_t)first + {k - order // 2}, n{d});")
+        lines.append("}")
         inner.append(f"for (int k{d} = 0; k{d} < {order + 1}; ++k{d})")
         product.append(f"w{d}[k{d}]")
     flat = "at0[k0]"
@@ -141,7 +131,9 @@ def _kernel_at(dims, order, mode, edge, by_matrix):
         flat = f"({flat}) * n{d} + at{d}[k{d}]"
     value = f"x[{flat}]" + (" * " + " * ".join(product) if order else "")
     lines += ["T sum = 0;", *inner, f"sum += {value};", "y = away ? (T)cval : sum;"]
-    return ElementwiseKernel("raw T x, raw float64 places, float64 cval", "T y", "\n".join(lines), "resampled", reduce_dims=not by_matrix)
+    border = KERNEL_MODES.index("mirror" if mode == "constant" else mode)
+    return ElementwiseKernel("raw T x, raw float64 places, float64 cval", "T y", "\n".join(lines), "resampled", preamble=BEYOND,
+                             options=[f"-DMODE={border}", "-DPLACE=ptrdiff_t"], reduce_dims=not by_matrix)
 
 
 class _Sampler:
@@ -205,7 +197,8 @@ class _Sampler:
         return y
 
     def along(self, places):
-        """At all combinations of places along each dimension: one after the other."""
+        """At all combinations of places along each dimension: one after the other. `at` could take them too, but reads (order + 1)**n
+        elements for each, where these are n sums of order + 1."""
         t, away = self.tensor, None
         if not t.numel():
             return _t.full([c.numel() for c in places], self.cval, dtype=t.dtype, device=t.device)
