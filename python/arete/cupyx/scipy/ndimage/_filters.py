@@ -227,7 +227,7 @@ def _correlated(t, weights, origins, mode, cval, skip=False):
         return y
 
     if t.device.type == "cpu" and weights.numel() and (weights.numel() <= 64 or weights.numel() == max(weights.shape)):
-        # Memory is read once for each weight, by loops of vectors: a tenth of a convolution's time for those of one dimension.
+        # Memory is read once for each weight, by loops of vectors, and no windows are written for a product of matrices.
         return one_by_one()
     if 1 <= t.dim() <= 3:
         conv = (_t._ops.conv1d, _t._ops.conv2d, _t._ops.conv3d)[t.dim() - 1]
