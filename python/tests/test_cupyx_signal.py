@@ -131,6 +131,11 @@ def test_filters_go_on_from_their_state(b, a):
         y, state = signal.lfilter(b, a, cp.array(x[:, start:end]), zi=state)
         parts.append(host(y))
     assert state.shape == (2, order) and numpy.allclose(numpy.concatenate(parts, 1), wanted)
+    half, after = signal.lfilter(b, a, cp.array(x.astype("float16")), zi=cp.zeros((2, order), "float16"))
+    assert half.dtype == after.dtype == numpy.float16 and numpy.allclose(host(half), wanted, atol=0.02, rtol=2e-3)
+    t = arete.tensor(x[:1], requires_grad=True)
+    signal.lfilter(b, a, t)[0, -1].backward()  # by time, the response turned around
+    assert numpy.allclose(t.grad[0].numpy()[::-1], host(signal.lfilter(b, a, cp.array(numpy.eye(1, 40)[0]))))
 
 
 def test_what_is_no_number_reaches_what_it_counts_in():

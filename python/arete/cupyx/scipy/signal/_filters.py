@@ -160,6 +160,8 @@ def lfilter(b, a, x, axis=-1, zi=None):
     for v in (b, a):
         if hasattr(v, "dtype"):  # a list has the signal's dtype
             t, _ = together(t, tensor(v))
+    dtype = t.dtype
+    t = t.to(_C.float32) if dtype in (_C.float16, _C.bfloat16) else t
     top, low = (tensor(v, t.dtype).reshape(-1).to(t.device) for v in (b, a))
     if low.numel() == 0 or low[0].item() == 0:
         raise ValueError("The first filter coefficient must not be 0")
@@ -176,12 +178,12 @@ def lfilter(b, a, x, axis=-1, zi=None):
         states = _t.broadcast_to(tensor(zi, t.dtype).to(t.device).movedim(axis, -1), (*moved.shape[:-1], order))
         x_part = _t.cat([x_part[:, :order] + states.reshape(none.shape), x_part[:, order:]], 1)
     y = recursion(x_part[:, None, :n], low.flip([0])[None], none[:, None, :low.numel() - 1])[:, 0]
-    result = like(x, y.reshape(moved.shape).movedim(-1, axis))
+    result = like(x, y.to(dtype).reshape(moved.shape).movedim(-1, axis))
     if zi is None:
         return result
     last = _t.cat([none, y, none], 1)[:, n:]
     after = x_part[:, n:] - _response(low, last)[:, order:]
-    return result, like(x, after.reshape(*moved.shape[:-1], order).movedim(-1, axis))
+    return result, like(x, after.to(dtype).reshape(*moved.shape[:-1], order).movedim(-1, axis))
 
 
 def lfilter_zi(b, a):
