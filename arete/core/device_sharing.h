@@ -11,8 +11,6 @@ namespace arete {
 class DeviceSharing {
  public:
   virtual ~DeviceSharing() = default;
-  /// Whether the memory lies where it can be shared.
-  virtual bool has(const void* data) = 0;
   /// Memory that can be shared, with the bytes at `from`; an error that says why there is none.
   virtual void* copy(Device device, const void* from, size_t bytes) = 0;
   /// What frees it.

@@ -93,6 +93,7 @@ IntrusivePtr<Storage> Storage::map_shared(int file, size_t bytes) {
                     .got(std::to_string(known.st_size)));
     IntrusivePtr<Storage> s(new Storage(kCPU, map_file(file, bytes), bytes, nullptr, false));
     s->shared_file_ = file;
+    s->shared_ = true;
     return s;
   } catch (...) {
     close(file);
@@ -127,15 +128,15 @@ void Storage::share() {
   if (is_shared()) return;
   if (DeviceSharing* const sharing = device_sharing.load(); sharing && device_.is_cuda()) {
     writable_data();
-    if (sharing->has(data_)) return;
     ARETE_CHECK(allocator_ && !is_exported(),
                 DeviceError("share_memory_",
-                            "memory of a GPU that other code has, or that another "
-                            "process made, is not moved to where it is shared"));
+                            "memory of a GPU that other code has is not moved to where it is "
+                            "shared"));
     void* const shared = sharing->copy(device_, data_, bytes_);
     free_memory();
     data_ = static_cast<std::byte*>(shared);
     allocator_ = &sharing->allocator(device_);
+    shared_ = true;
     return;
   }
   ARETE_CHECK(device_.is_cpu(), DeviceError("share_memory_",
@@ -168,12 +169,13 @@ void Storage::share() {
   pinned_ = false;
   data_ = shared;
   shared_file_ = file;
+  shared_ = true;
 }
 
 Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
-  if (is_shared()) {
+  if (shared_file_ >= 0) {
     munmap(data_, mapped_bytes(bytes_));
     close(shared_file_);
   }

@@ -115,12 +115,16 @@ class Storage final : public RefCounted {
   bool is_pinned() const noexcept { return pinned_; }
 
   /// Moves the bytes to memory that processes share: the ones forked from now on, and those that
-  /// map shared_file(). Host memory only (DeviceError); what is shared stays as it is. Addresses
-  /// taken before are not valid any more, unless mark_exported() was called.
+  /// map shared_file(); of a GPU to where other processes open it (device/shared_memory.h).
+  /// DeviceError for other devices and where memory of a GPU is not moved; what is shared stays as
+  /// it is. Addresses taken before are not valid any more, unless mark_exported() was called.
   void share();
-  bool is_shared() const noexcept { return shared_file_ >= 0; }
-  /// The descriptor of the shared memory, which lives as long as this object; -1 if it is not
-  /// shared.
+  /// The memory, which is new to this object, is one that other processes use, too.
+  void mark_shared() noexcept { shared_ = true; }
+  /// Whether other processes may see what is written, and write: of the host's memory and of GPUs'.
+  bool is_shared() const noexcept { return shared_; }
+  /// The descriptor of shared memory of the host, which lives as long as this object; -1 for other
+  /// memory.
   int shared_file() const noexcept { return shared_file_; }
   /// Somebody was given the address, to whom this object does not answer (NumPy, DLPack): the
   /// memory stays there as long as this object lives.
@@ -159,6 +163,7 @@ class Storage final : public RefCounted {
   mutable std::atomic<bool> written_later_{false};  // by what was put off
   Device device_;
   bool pinned_;
+  bool shared_ = false;
   std::atomic<bool> exported_{false};
   int shared_file_ = -1;
   std::unique_ptr<std::function<void()>> release_;

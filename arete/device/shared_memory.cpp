@@ -135,11 +135,6 @@ prim::DeviceMemory& shared_devices() {
 
 class Sharing final : public DeviceSharing {
  public:
-  bool has(const void* data) override {
-    const std::lock_guard lock(mutex_);
-    return own_.contains(data);
-  }
-
   void* copy(Device device, const void* from, size_t bytes) override {
     ARETE_CHECK(bytes > 0, DeviceError("share_memory_", "memory of no bytes is not shared"));
     auto users = std::make_unique<Users>();
@@ -154,7 +149,11 @@ class Sharing final : public DeviceSharing {
 
   SharedMemory describe(const Storage& memory) {
     const std::lock_guard lock(mutex_);
-    const Own& own = own_.at(memory.data());
+    const auto found = own_.find(memory.data());
+    ARETE_CHECK(found != own_.end(), DeviceError("share_memory",
+                                                 "memory of a GPU is described by the process that "
+                                                 "made it, while it uses it"));
+    const Own& own = found->second;
     own.users->add_description();
     return {own.device, own.handle, own.offset, memory.bytes(), own.users->name()};
   }
@@ -165,12 +164,13 @@ class Sharing final : public DeviceSharing {
     auto users = std::make_shared<Users>(d.counter);
     const std::lock_guard lock(mutex_);
     std::byte* begin = nullptr;
-    for (const auto& [data, own] : own_)
-      if (own.handle == d.handle && own.offset == d.offset && own.device == d.device)
-        begin = static_cast<std::byte*>(const_cast<void*>(data)) - own.offset;
-    for (const auto& [data, own] : left_)
-      if (own.handle == d.handle && own.offset == d.offset && own.device == d.device)
-        begin = static_cast<std::byte*>(data) - own.offset;
+    const auto look_in = [&](const auto& memory) {
+      for (const auto& [data, own] : memory)
+        if (own.handle == d.handle && own.offset == d.offset && own.device == d.device)
+          begin = static_cast<std::byte*>(data) - own.offset;
+    };
+    look_in(own_);
+    look_in(left_);
     const std::pair key(d.device, d.handle);
     const bool foreign = begin == nullptr;
     if (foreign) {
@@ -181,15 +181,25 @@ class Sharing final : public DeviceSharing {
           opened_.erase(key);
           throw;
         }
-      ++o.uses;
       begin = static_cast<std::byte*>(o.begin);
     }
-    return Storage::adopt(device, begin + d.offset, d.bytes, [this, key, foreign, users] {
+    const auto release = [this, key, foreign, users] {
       if (prim::is_forked_from_device_user()) return;
       if (let_go(key, foreign)) return;
       const std::lock_guard its_lock(mutex_);
       captured_.push_back({key, foreign, users});
-    });
+    };
+    // Nothing may fail after the count, nor leave open what nobody counts.
+    StoragePtr memory;
+    try {
+      memory = Storage::adopt(device, begin + d.offset, d.bytes, release);
+    } catch (...) {
+      if (foreign) close_unused(opened_.find(key));
+      throw;
+    }
+    memory->mark_shared();
+    if (foreign) ++opened_.at(key).uses;
+    return memory;
   }
 
   void collect() {
@@ -248,10 +258,15 @@ class Sharing final : public DeviceSharing {
     if (!foreign) return true;
     const std::lock_guard lock(mutex_);
     const auto o = opened_.find(key);
-    if (--o->second.uses > 0) return true;
-    shared_devices().close_shared(key.first, o->second.begin);
-    opened_.erase(o);
+    --o->second.uses;
+    close_unused(o);
     return true;
+  }
+
+  void close_unused(std::map<std::pair<int, std::string>, Opened>::iterator o) noexcept {
+    if (o->second.uses > 0) return;
+    shared_devices().close_shared(o->first.first, o->second.begin);
+    opened_.erase(o);
   }
 
   void collect_locked() noexcept {
@@ -263,7 +278,7 @@ class Sharing final : public DeviceSharing {
   }
 
   std::mutex mutex_;
-  std::map<const void*, Own> own_;           // that tensors here use
+  std::map<void*, Own> own_;                 // that tensors here use
   std::vector<std::pair<void*, Own>> left_;  // that others may use
   std::vector<Leaving> captured_;            // let go while the device could not be waited for
   std::map<std::pair<int, std::string>, Opened> opened_;
@@ -287,8 +302,6 @@ void move_to_shared_memory(const StoragePtr& memory) {
   sharing().collect();
   memory->share();
 }
-
-bool is_in_shared_memory(const Storage& memory) { return sharing().has(memory.data()); }
 
 SharedMemory share_memory(const StoragePtr& memory) {
   move_to_shared_memory(memory);

@@ -21,16 +21,15 @@ struct SharedMemory {
 
 /// Moves the bytes to memory that other processes can open, if they are not there already.
 /// Addresses taken before are not valid any more. DeviceError where memory is not moved, with the
-/// reason: others were given its address, another process made it, graphs were recorded, or the
-/// driver does not share memory.
+/// reason: others were given its address, graphs were recorded, or the driver does not share
+/// memory.
 void move_to_shared_memory(const StoragePtr& memory);
-/// Whether they are there: by this process, not by another one.
-bool is_in_shared_memory(const Storage& memory);
 
-/// move_to_shared_memory(), and what another process opens it by. Waits for all that the device was
-/// given, so that whoever opens it sees the values. The memory stays until everyone that opened it
-/// has let go of it or has ended, and until each description has been opened once: one that nobody
-/// opens keeps the memory while this process runs.
+/// move_to_shared_memory(), and what another process opens it by. DeviceError for memory that was
+/// opened and is not this process' own. Waits for all that the device was given, so that whoever
+/// opens it sees the values. The memory stays until everyone that opened it has let go of it or has
+/// ended, and until each description has been opened once: one that nobody opens keeps the memory
+/// while this process runs.
 SharedMemory share_memory(const StoragePtr& memory);
 
 /// The memory of a description, which must be one that share_memory() made: the driver has no means

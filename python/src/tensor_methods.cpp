@@ -55,9 +55,7 @@ METHOD(share_memory_, {
   else
     t.storage()->share();
 } return Py_NewRef(o))
-METHOD(is_shared,
-       return PyBool_FromLong(t.device().is_cuda() ? cuda::is_in_shared_memory(*t.storage())
-                                                   : t.storage()->is_shared()))
+METHOD(is_shared, return PyBool_FromLong(t.storage()->is_shared()))
 METHOD(shared_file, return PyLong_FromLong(t.storage()->shared_file()))
 #undef METHOD
 

@@ -464,6 +464,38 @@ def test_memory_shared_between_processes():
     assert bits(exact(f)(a)) == [bits(arete.zeros(2)), bits(arete.full((2,), 2.0))]
 
 
+def test_gpu_memory_shared_between_processes():
+    fake_gpus.run("""
+        import ctypes
+        from arete.multiprocessing.reductions import reduce_tensor
+
+        x, own = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+        function, args = reduce_tensor(x)
+        y = function(*args)  # as another process has it
+        assert x.is_shared() and y.is_shared() and y.share_memory_() is y and not own.is_shared()
+        for written, read, waits in ((x, y, False), (y, x, False), (own, own, True)):
+            # Another process looks without asking this one: these GPUs' memory is the host's.
+            there, seen = ctypes.c_float.from_address(read.data_ptr()), []
+
+            def f(a):
+                a.add_(1)
+                seen.append(there.value)
+                a.mul_(2)
+                seen.append(there.value)
+                return a * 2
+
+            for options in ({"exact": True}, {}):
+                written.zero_()
+                torch.cuda.synchronize()
+                g, value = torch.compile(f, options=options), 0
+                for _ in range(8):
+                    got, expected = g(written), [value + 1, value * 2 + 2]
+                    assert seen[-2:] == ([value] * 2 if waits else expected), (seen, value)
+                    value = expected[1]
+                    assert read.tolist() == [value] * 4 and got.tolist() == [value * 2] * 4
+    """)
+
+
 def test_what_was_called_after_an_error_of_a_kernel_is_not_done():
     w, table = arete.ones(2), arete.ones(3, 2)
 

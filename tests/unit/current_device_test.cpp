@@ -233,9 +233,9 @@ TEST(CurrentDevice, MemoryIsSharedUntilNobodyUsesIt) {
   const TwoGpus gpus;
   const size_t before = cuda::memory_allocated(0);
   Tensor x = arange(4).to(kFloat32).to(kFirst);
-  EXPECT_FALSE(cuda::is_in_shared_memory(*x.storage()));
+  EXPECT_FALSE(x.storage()->is_shared());
   const cuda::SharedMemory told = cuda::share_memory(x.storage());
-  EXPECT_TRUE(cuda::is_in_shared_memory(*x.storage()));
+  EXPECT_TRUE(x.storage()->is_shared());
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 2, 3}));
   const void* const address = x.data_ptr();
   x = Tensor();
