@@ -388,6 +388,46 @@ TEST(Allocator, keeps_to_its_fraction) {
   }
 }
 
+// Of what one has the other has the less, whichever of them is told, and before the second is made.
+TEST(Allocator, has_one_limit_with_those_beside_it) {
+  for (const bool plain : {false, true}) {
+    Checked c(kGiB, plain);
+    c.allocator->set_memory_fraction(0.25);
+    DeviceModel other_model(kGiB, true);  // of plain segments, as memory that processes share
+    auto other = std::make_unique<CachingAllocator>(std::make_unique<ModelSource>(other_model),
+                                                    "cuda:0 (beside)", 0, c.allocator.get());
+    const auto a = c.allocate(150 * kMiB, kMain);
+    EXPECT_THROW(other->allocate(120 * kMiB, kMain), OutOfMemoryError);
+    void* const b = other->allocate(80 * kMiB, kMain);
+    EXPECT_THROW(c.allocate(40 * kMiB, kMain), OutOfMemoryError);
+    EXPECT_LE(c.allocator->stats().reserved + other->stats().reserved, 256 * kMiB);
+    other->deallocate(b);
+    EXPECT_THROW(c.allocate(40 * kMiB, kMain), OutOfMemoryError);  // it is not this one's to empty
+    other->empty_cache();
+    c.free(c.allocate(40 * kMiB, kMain));
+    other->set_memory_fraction(0.5);
+    c.free(c.allocate(300 * kMiB, kMain));
+    c.free(a);
+    c.allocator->empty_cache();
+    void* const d = other->allocate(300 * kMiB, kMain);
+    EXPECT_THROW(c.allocate(300 * kMiB, kMain), OutOfMemoryError);
+    other->deallocate(d);
+    other_model.closing = true;
+    other.reset();
+    c.free(c.allocate(500 * kMiB, kMain));  // nothing is held beside it any more
+    c.check_stats();
+  }
+}
+
+TEST(Allocator, knows_which_memory_is_its_own) {
+  Checked c(kGiB);
+  auto a = c.allocate(kMiB, kMain);
+  char outside = 0;
+  EXPECT_TRUE(c.allocator->note_use(a.p + 100, kMain));
+  EXPECT_FALSE(c.allocator->note_use(&outside, kMain));
+  c.free(a);
+}
+
 TEST(Allocator, keeps_private_pools_apart) {
   Checked c(kGiB);
   c.free(c.allocate(8 * kMiB, kMain));

@@ -35,9 +35,10 @@ CachingAllocator& CudaBackend::shared_allocator() {
   if (!shared_) {
     context_.make_current();
     const bool plain = true;  // the driver's handles are of such memory
-    shared_ = new CachingAllocator(
-        make_driver_memory_source(context_.device(), context_.handle(), plain),
-        "cuda:" + std::to_string(context_.ordinal()) + ", shared memory", context_.ordinal());
+    shared_ =
+        new CachingAllocator(make_driver_memory_source(context_.device(), context_.handle(), plain),
+                             "cuda:" + std::to_string(context_.ordinal()) + ", shared memory",
+                             context_.ordinal(), &allocator_);
   }
   return *shared_;
 }
@@ -75,7 +76,7 @@ void CudaBackend::release_scratch(void* p, size_t bytes) noexcept {
 
 void CudaBackend::note_use(const void* p, CUstream stream) {
   if (!p || prim::is_rehearsing()) return;
-  allocator_.note_use(p, stream);
+  if (allocator_.note_use(p, stream)) return;
   if (CachingAllocator* const shared = shared_.load(std::memory_order_acquire)) [[unlikely]]
     shared->note_use(p, stream);
 }

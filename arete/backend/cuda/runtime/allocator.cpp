@@ -62,14 +62,16 @@ void set_operator_source(const char* (*source)()) noexcept {
 }
 
 struct CachingAllocator::Impl {
-  Impl(std::unique_ptr<MemorySource> s, std::string name, int device_number)
+  Impl(std::unique_ptr<MemorySource> s, std::string name, int device_number, Impl* beside)
       : source(std::move(s)),
-        resources(*source),
+        budget(beside ? beside->budget : std::make_shared<MemoryBudget>()),
+        resources(*source, *budget),
         device_name(std::move(name)),
         device(DeviceType::cuda, device_number) {
     size_t free = 0, total = 0;
     source->memory_info(&free, &total);
-    limit = device_total = total;
+    device_total = total;
+    if (!beside) budget->limit = total;
     if (resources.granularity) {
       slack_unit = resources.granularity;
       resources.range_bytes = round_up(total + total / 8, resources.granularity);
@@ -79,7 +81,7 @@ struct CachingAllocator::Impl {
 
   void* allocate(size_t bytes, CUstream stream);
   void deallocate(void* p);
-  void note_use(const void* p, CUstream stream);
+  bool note_use(const void* p, CUstream stream);
   void forget_stream(CUstream stream);
   void empty_cache();
   void check_pool(uint64_t pool) const;
@@ -146,10 +148,11 @@ struct CachingAllocator::Impl {
 
   mutable std::mutex mutex;
   std::unique_ptr<MemorySource> source;
+  std::shared_ptr<MemoryBudget> budget;
   ArenaResources resources;
   std::string device_name;
   Device device;
-  size_t device_total = 0, limit = 0, slack_unit = 0;
+  size_t device_total = 0, slack_unit = 0;
 
   StreamPool* last_pool = nullptr;  // the one found last
   std::vector<std::unique_ptr<StreamPool>> pools;
@@ -302,7 +305,7 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
           if (Block* b = arena.take(size)) return b;
         }
         // Ends of chunks are free, which windows cannot have: growth by as much as is missing.
-        if (Block* b = gather(pool, size, limit)) return b;
+        if (Block* b = gather(pool, size, kMostBytes)) return b;
       }
     }
   }
@@ -310,7 +313,7 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
 
   if (Block* b = other.take(size)) return b;
   if (resources.granularity && !capturing())
-    if (Block* b = gather(pool, size, limit)) return b;
+    if (Block* b = gather(pool, size, kMostBytes)) return b;
   ++retries;
   for (const bool all : {false, true}) {
     const Arena::Growth growth = arena.plan(size, true);
@@ -341,8 +344,8 @@ Block* CachingAllocator::Impl::borrow(const StreamPool& pool, size_t size) {
 Block* CachingAllocator::Impl::grow(StreamPool& pool, size_t size, bool tight) {
   Arena& arena = pool.arena(size);
   const Arena::Growth growth = arena.plan(size, tight);
-  if (resources.mapped > limit || growth.bytes > limit - resources.mapped) return nullptr;
-  if (!arena.grow(size, growth)) return nullptr;
+  const std::lock_guard growing(budget->growing);
+  if (growth.bytes > budget->left() || !arena.grow(size, growth)) return nullptr;
   Block* b = arena.take(size);
   ARETE_ASSERT(b);
   return b;
@@ -352,11 +355,12 @@ Block* CachingAllocator::Impl::grow(StreamPool& pool, size_t size, bool tight) {
 /// `most` reserved bytes.
 Block* CachingAllocator::Impl::gather(StreamPool& pool, size_t size, size_t most) {
   if (size <= resources.granularity) return nullptr;  // it needs no more than one chunk
-  most = std::min(most, limit);
   const size_t found = pool.windows.free_bytes();
   if (found < size) {
     const Arena::Growth growth = pool.large.plan_new(size - found);
-    if (resources.mapped + growth.bytes > most || !pool.large.grow(growth.bytes, growth))
+    const std::lock_guard growing(budget->growing);
+    if (resources.mapped + growth.bytes > most || growth.bytes > budget->left() ||
+        !pool.large.grow(growth.bytes, growth))
       return nullptr;
     if (Block* b = pool.large.take(size)) return b;
   }
@@ -475,15 +479,16 @@ void CachingAllocator::Impl::drop_empty_pools() {
 
 // Other streams ---------------------------------------------------------------------------------
 
-void CachingAllocator::Impl::note_use(const void* p, CUstream stream) {
+bool CachingAllocator::Impl::note_use(const void* p, CUstream stream) {
   const std::lock_guard lock(mutex);
   const Segment* s = resources.find_segment(uintptr_t(p));
-  if (!s) return;
+  if (!s) return false;
   const StreamPool* pool = s->arena->pool();
-  if (pool->stream == stream && !pool->ownerless) return;
+  if (pool->stream == stream && !pool->ownerless) return true;
   Block* b = resources.find_live(s, uintptr_t(p));
   if (b && std::find(b->uses.begin(), b->uses.end(), stream) == b->uses.end())
     b->uses.push_back(stream);
+  return true;
 }
 
 /// Records an event on every stream that used a freed block. On failure the block is kept aside,
@@ -641,7 +646,8 @@ MemoryReport CachingAllocator::Impl::report() const {
   r.device = device_name;
   r.stats = stats();
   source->memory_info(&r.device_free, &r.device_total);
-  r.limit = limit;
+  r.limit = budget->limit;
+  r.reserved_beside = budget->reserved - resources.mapped;
   r.moves = moves;
   r.plain_segments = resources.granularity == 0;
   r.capturing = capturing();
@@ -689,15 +695,18 @@ MemoryReport CachingAllocator::Impl::report() const {
 // The class -------------------------------------------------------------------------------------
 
 CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name,
-                                   int device)
-    : impl_(std::make_unique<Impl>(std::move(source), std::move(device_name), device)) {}
+                                   int device, CachingAllocator* beside)
+    : impl_(std::make_unique<Impl>(std::move(source), std::move(device_name), device,
+                                   beside ? beside->impl_.get() : nullptr)) {}
 CachingAllocator::~CachingAllocator() = default;
 
 void* CachingAllocator::allocate(size_t bytes, CUstream stream) {
   return impl_->allocate(bytes, stream);
 }
 void CachingAllocator::deallocate(void* p) noexcept { impl_->deallocate(p); }
-void CachingAllocator::note_use(const void* p, CUstream stream) { impl_->note_use(p, stream); }
+bool CachingAllocator::note_use(const void* p, CUstream stream) {
+  return impl_->note_use(p, stream);
+}
 void CachingAllocator::forget_stream(CUstream stream) { impl_->forget_stream(stream); }
 void CachingAllocator::empty_cache() { impl_->empty_cache(); }
 
@@ -707,8 +716,7 @@ void CachingAllocator::set_memory_fraction(double fraction) {
                   .argument("fraction")
                   .expected("more than 0 and at most 1")
                   .got(std::to_string(fraction)));
-  const std::lock_guard lock(impl_->mutex);
-  impl_->limit =
+  impl_->budget->limit =
       fraction == 1 ? impl_->device_total : size_t(double(impl_->device_total) * fraction);
 }
 

@@ -65,8 +65,10 @@ class MemorySource {
 
 class CachingAllocator {
  public:
-  /// `device`: the number that events of memory (core/memory_events.h) name.
-  CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name, int device = 0);
+  /// `device`: the number that events of memory (core/memory_events.h) name. `beside`: another
+  /// allocator of the device, with which this one has one limit (set_memory_fraction).
+  CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name, int device = 0,
+                   CachingAllocator* beside = nullptr);
   ~CachingAllocator();
 
   /// At least 256-byte aligned. 0 bytes: null. OutOfMemoryError after releasing cached memory and
@@ -75,15 +77,16 @@ class CachingAllocator {
   void* allocate(size_t bytes, CUstream stream);
   void deallocate(void* p) noexcept;
   /// The block that holds `p` (not necessarily its start) is used on `stream` from now on.
-  /// Addresses that are not the allocator's are ignored.
-  void note_use(const void* p, CUstream stream);
+  /// False: the address is not the allocator's, and nothing was noted.
+  bool note_use(const void* p, CUstream stream);
   /// The stream is about to be destroyed: waits for it; its pool's memory serves others then.
   void forget_stream(CUstream stream);
 
   /// Gives cached physical memory back to the driver, after waiting for the device. During a
   /// capture (between begin_pool and end_pool) only what needs no waiting.
   void empty_cache();
-  /// At most this part of the device's memory; (0, 1], ValueError otherwise.
+  /// At most this part of the device's memory for this allocator and those beside it together;
+  /// (0, 1], ValueError otherwise.
   void set_memory_fraction(double fraction);
 
   prim::MemoryStats stats() const;

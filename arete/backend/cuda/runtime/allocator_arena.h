@@ -3,9 +3,11 @@
 // events and limits, and is guarded by the allocator's lock.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "arete/backend/cuda/runtime/allocator.h"
@@ -32,11 +34,22 @@ struct Segment {
   Window* window = nullptr;  // if it is the addresses of one
 };
 
+/// What the allocators of one device may reserve together.
+struct MemoryBudget {
+  std::mutex growing;  // held from a look at what is left until what was taken is counted
+  std::atomic<size_t> limit{0}, reserved{0};
+
+  size_t left() const {
+    const size_t most = limit, taken = reserved;
+    return most > taken ? most - taken : 0;
+  }
+};
+
 /// What all arenas of an allocator share.
 class ArenaResources {
  public:
-  explicit ArenaResources(MemorySource& source)
-      : source(source), granularity(source.granularity()) {}
+  ArenaResources(MemorySource& source, MemoryBudget& budget)
+      : source(source), budget(budget), granularity(source.granularity()) {}
 
   /// The segment with this address; null if there is none.
   Segment* find_segment(uintptr_t address) const;
@@ -50,14 +63,17 @@ class ArenaResources {
   void add_mapped(Segment* s, size_t bytes) {
     s->mapped += bytes;
     mapped += bytes;
+    budget.reserved += bytes;
     if (mapped > peak_mapped) peak_mapped = mapped;
   }
   void subtract_mapped(Segment* s, size_t bytes) {
     s->mapped -= bytes;
     mapped -= bytes;
+    budget.reserved -= bytes;
   }
 
   MemorySource& source;
+  MemoryBudget& budget;
   const size_t granularity;  // 0: plain segments
   size_t range_bytes = 0;    // addresses to reserve for a segment
   size_t mapped = 0, peak_mapped = 0;

@@ -14,7 +14,7 @@ std::string count_of(int64_t n, const char* what) {
 
 /// What neither this allocator nor anybody else's free memory explains.
 size_t held_by_others(const MemoryReport& r) {
-  const size_t known = r.device_free + r.stats.reserved;
+  const size_t known = r.device_free + r.stats.reserved + r.reserved_beside;
   return r.device_total > known ? r.device_total - known : 0;
 }
 

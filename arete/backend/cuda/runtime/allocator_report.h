@@ -28,9 +28,10 @@ struct MemoryReport {
   std::string device;
   prim::MemoryStats stats;
   size_t device_free = 0, device_total = 0;
-  size_t limit = 0;           // the most that may be reserved
-  size_t private_cached = 0;  // free inside private pools, only for them
-  int64_t moves = 0;          // times that free memory was put together, or waited for
+  size_t limit = 0;            // the most that may be reserved, with what others here have
+  size_t reserved_beside = 0;  // by other allocators of this process
+  size_t private_cached = 0;   // free inside private pools, only for them
+  int64_t moves = 0;           // times that free memory was put together, or waited for
   bool plain_segments = false;
   bool capturing = false;
   std::vector<Holder> holders;  // the largest first
