@@ -87,6 +87,9 @@ void bind_cuda(nb::module_& m) {
         return d;
       },
       "device"_a = -1);
+  c.def(
+      "pci_bus_id", [](int device) { return cuda::get_device_properties(device).pci_bus_id; },
+      "device"_a = -1);
   c.def("range_push", [](const std::string& s) { cuda::nvtx::range_push(s.c_str()); });
   c.def("range_pop", [] { cuda::nvtx::range_pop(); });
   c.def("mark", [](const std::string& s) { cuda::nvtx::mark(s.c_str()); });

@@ -505,6 +505,7 @@ class FakeProvider final : public prim::DeviceProvider {
   DeviceProperties properties(int ordinal) const override {
     DeviceProperties p;
     p.name = "fake GPU " + std::to_string(ordinal);
+    p.pci_bus_id = "0000:" + std::to_string(90 - ordinal) + ":00.0";  // not in the bus' order
     return p;
   }
   std::string description(int ordinal) const override { return properties(ordinal).name; }

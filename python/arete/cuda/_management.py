@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any, Iterator
 
 from .. import _C
@@ -13,7 +12,8 @@ __all__ = ["utilization", "memory_usage", "temperature", "power_draw", "clock_ra
 
 @contextlib.contextmanager
 def _device(device: Any) -> Iterator[tuple]:
-    """NVML's module and its handle of the GPU that CUDA gives this number: of those in $CUDA_VISIBLE_DEVICES, by number or uuid."""
+    """NVML's module and its handle of the GPU that CUDA gives this number, by its place on the PCI bus: NVML's numbers are others, in
+    another order and of GPUs that CUDA is not shown."""
     try:
         import pynvml  # type: ignore[import-not-found]
     except ImportError as e:
@@ -23,16 +23,7 @@ def _device(device: Any) -> Iterator[tuple]:
     except pynvml.NVMLError as e:
         raise RuntimeError(f"cuda driver can't be loaded: {e}") from e
     try:
-        number = _number(device)
-        if number < 0:
-            number = _C._cuda.current_device()
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        names = [name.strip() for name in visible.split(",")] if visible is not None else None
-        if names is not None and number >= len(names):
-            raise RuntimeError(f"device {number} is not visible (CUDA_VISIBLE_DEVICES={visible})")
-        name = str(number) if names is None else names[number]
-        by_name = not name.isdigit()
-        yield pynvml, pynvml.nvmlDeviceGetHandleByUUID(name) if by_name else pynvml.nvmlDeviceGetHandleByIndex(int(name))
+        yield pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(_C._cuda.pci_bus_id(_number(device)))
     finally:
         pynvml.nvmlShutdown()
 

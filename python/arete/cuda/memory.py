@@ -118,12 +118,13 @@ def list_gpu_processes(device: Any = None) -> str:
     import shutil
     import subprocess
 
-    number = max(_number(device), 0)
+    number = _number(device)
+    number = _c.current_device() if number < 0 else number
     program = shutil.which("nvidia-smi")
     if program is None:
         return f"GPU:{number}\nnvidia-smi is not there to ask"
-    asked = subprocess.run([program, f"--id={number}", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                           capture_output=True, text=True)
+    asked = subprocess.run([program, f"--id={_c.pci_bus_id(number)}", "--query-compute-apps=pid,used_memory",
+                            "--format=csv,noheader,nounits"], capture_output=True, text=True)
     lines = [f"GPU:{number}"]
     if asked.returncode:
         return "\n".join([*lines, asked.stdout.strip() or asked.stderr.strip()])
