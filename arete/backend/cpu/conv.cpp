@@ -314,8 +314,8 @@ void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
 bool convolve(CpuBackend& backend, const ConvArgs& c) {
   const auto x = order_of(c.x), w = order_of(c.w), y = order_of(c.y);
   ARETE_ASSERT(x && w && y);
-  // A fourth of the products: a million of them take 20 us on one thread (AMD EPYC), 45 on two that
-  // sleep between loops, of which there are up to four.
+  // A fourth of the products: threads that sleep between loops, of which there are up to four, cost
+  // more than they give to a million products.
   const onednn::ThreadScope threads(double(c.y.numel()) * double(c.w.numel()) /
                                     double(4 * c.w.sizes[0]));
   const Orders orders{*x, *w, *y};

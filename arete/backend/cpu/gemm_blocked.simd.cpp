@@ -15,11 +15,10 @@
 // result in registers. A kKc x kNr panel of B stays in the first cache, a kMc x kKc block of A in
 // the second. Packing reads any strides and converts narrow integers to 32 bits, in which they
 // multiply and add: modulo 2^8 or 2^16 the result is the same.
-// Lines of the result are asked for before the tile that they take is computed (AMD EPYC with
-// AVX-512, 1024^3: 93 GFLOP/s without, 113 with). Several kKc of B are packed at once, so that a
-// product of middling size wakes the other threads twice and not twice for each kKc.
-// OpenBLAS 0.3.21 does not know CPUs newer than itself and falls back to SSE3 code there: on one
-// Emerald Rapids core f64 of 1024^3 runs at 20 GFLOP/s, 94 after prepare_blas(), 86 here.
+// Lines of the result are asked for before the tile that they take is computed. Several kKc of B
+// are packed at once, so that a product of middling size wakes the other threads twice and not
+// twice for each kKc. OpenBLAS 0.3.21 does not know CPUs newer than itself and falls back to SSE3
+// code there, which prepare_blas() mends.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {

@@ -104,9 +104,8 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
     a.top = args.top ? address_of(args.top.data) : 0;
     // Another launch is worth it only for runs that take a warp long, where a warp for each and for
     // its columns would not keep the GPU busy anyway (of runs that are not equally long one may be
-    // all). A warp has 2 KiB under way, so that 16 on each multiprocessor are as fast as memory;
-    // and if there are a few more than run at once, these are as much faster as they have it to
-    // themselves.
+    // all). So many warps on each multiprocessor keep memory busy; and if there are a few more than
+    // run at once, these are as much faster as they have it to themselves.
     constexpr int64_t kBusyWarps = 16;
     const bool are_many = rows * a.slices >= kBusyWarps * limits().multiprocessors;
     const bool may_cut =

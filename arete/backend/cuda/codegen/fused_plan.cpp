@@ -277,8 +277,7 @@ class Planner {
     return columns_.size() * size_t(column_blocks() * elements_) * column_bytes(columns_);
   }
   // False where blocks have so few rows each that what they leave is much of what they read: to
-  // read the rows once more takes no such memory then, and is about as fast, of very few rows even
-  // where it is little.
+  // read the rows once more takes no such memory then, of very few rows even where it is little.
   bool choose_column_blocks() {
     FusedVariant& v = plan_.variant;
     constexpr int64_t kMany = 16, kFew = 4;  // rows of one thread

@@ -57,9 +57,9 @@ void check(nvrtcResult result, const char* what) {
               DeviceError("", std::string(what) + ": " + nvrtc().nvrtcGetErrorString(result)));
 }
 
-// A compilation allocates some 8 MB and frees it. glibc's malloc gives that back to the system, and
-// the next one pays a page fault for each 4 KB again, until a block as large was mapped and freed:
-// from then on it keeps twice as much.
+// A compilation allocates megabytes and frees them. glibc's malloc gives that back to the system,
+// and the next one pays a page fault for each 4 KB again, until a block as large was mapped and
+// freed: from then on it keeps twice as much.
 void keep_freed_memory() {
   static const bool done = [] {
     void* volatile block =
@@ -123,11 +123,12 @@ std::string compile_to_cubin(const KernelSource& source, int arch,
   std::vector<std::string> all = default_compile_options();
   all.push_back("--gpu-architecture=sm_" + std::to_string(arch));
   all.insert(all.end(), options.begin(), options.end());
-  // The code is the same without the declarations of textures and the runtime, which take 3 ms to
-  // read; what needs them, and an NVRTC that knows no such option, is compiled again.
+  // The code is the same without the declarations of textures and the runtime, which take time to
+  // read. An NVRTC may know no such option, and a program's own kernel may need the declarations:
+  // the error does not tell that from a mistake in it, so that a kernel with one is compiled twice.
   all.push_back("--minimal");
   nvrtcResult result = program.compile(all);
-  if (result != NVRTC_SUCCESS) {
+  if (result == NVRTC_ERROR_COMPILATION || result == NVRTC_ERROR_INVALID_OPTION) {
     all.pop_back();
     result = program.compile(all);
   }
