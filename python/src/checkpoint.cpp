@@ -35,6 +35,16 @@ void bind_checkpoint(nb::module_& m) {
                      for (const auto& [name, t] : c.tensors()) result[name] = {t.dtype, t.shape};
                      return result;
                    })
+      .def_prop_ro("pieces",
+                   [](const io::Checkpoint& c) {
+                     std::map<std::string, std::vector<std::pair<Sizes, Sizes>>> result;
+                     for (const auto& [name, t] : c.tensors()) {
+                       auto& pieces = result[name];
+                       for (const io::CheckpointPiece& p : t.pieces)
+                         pieces.emplace_back(p.start, p.shape);
+                     }
+                     return result;
+                   })
       .def_prop_ro("files", &io::Checkpoint::files)
       .def(
           "read",

@@ -293,3 +293,21 @@ def test_all_that_a_folder_has(tmp_path):
     known = {"step": 0}
     _load_state_dict(known, storage_reader=dcp.FileSystemReader(tmp_path / "c"), no_dist=True)
     assert known == {"step": 3}
+
+
+def test_what_a_folder_has(tmp_path):
+    state = {"a": {"c": arete.zeros(2, 3, dtype=arete.complex64), "h": arete.ones(4, dtype=arete.bfloat16)}, "e": arete.zeros(0, 2), "n": 7}
+    dcp.save(state, checkpoint_id=str(tmp_path / "run"))
+    facts = dcp.FileSystemReader(str(tmp_path / "run")).read_metadata().state_dict_metadata
+    told = {name: (f.properties.dtype, f.size, [(c.offsets, c.sizes) for c in f.chunks]) for name, f in facts.items() if name != "n"}
+    Size = arete.Size
+    assert told["a.c"] == (arete.complex64, Size([2, 3]), [(Size([0, 0]), Size([2, 3]))])
+    assert told["a.h"] == (arete.bfloat16, Size([4]), [(Size([0]), Size([4]))])
+    assert told["e"][:2] == (arete.float32, Size([0, 2])) and set(told) == {"a.c", "a.h", "e"}
+    assert isinstance(facts["n"], dcp.metadata.BytesStorageMetadata)
+    index = tmp_path / "run" / "index.json"
+    text = index.read_text()
+    assert text.count('"C64"') == 1
+    index.write_text(text.replace('"C64"', '"C128"'))
+    with pytest.raises(OSError, match=r"a\.c.*the dtype \"C128\" is unknown"):
+        dcp.FileSystemReader(str(tmp_path / "run")).read_metadata()

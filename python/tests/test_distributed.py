@@ -342,13 +342,29 @@ before = len(dist.flight_record()["entries"])
 assert dist.all_reduce_coalesced(several) is None
 assert len(dist.flight_record()["entries"]) == before + 2
 assert wide.tolist() == [[1, 3, 2 + rank], [3 + rank, 9, 5 + rank]] and several[1].tolist() == [1] * 3 and several[3].item() == 4
-try:
-    dist.all_gather_coalesced([[arete.zeros(2)]] * 2, own)
-except ValueError as e:
-    print(e)
+given = [arete.full((2, 2), rank + 1.0).t(), arete.full((3,), rank, dtype=arete.int32), arete.tensor([rank + 7.0])]
+table = arete.zeros(2, 4, 3)
+to = [[table[r, 1:3, :2], arete.zeros(3, dtype=arete.int32), table[r, 0, :1]] for r in range(2)]
+for async_op in (False, True):
+    table.zero_()
+    before = len(dist.flight_record()["entries"])
+    future = dist.all_gather_coalesced(to, given, async_op=async_op)
+    assert len(dist.flight_record()["entries"]) == before + 2 and (future is None or future.wait() is to)
+    for r in range(2):
+        assert table[r].tolist() == [[r + 7, 0, 0], [r + 1, r + 1, 0], [r + 1, r + 1, 0], [0] * 3] and to[r][1].tolist() == [r] * 3
+for wrong in ([arete.zeros(2)], [arete.zeros(2), arete.zeros(3)], [arete.zeros(2, dtype=arete.int32), arete.zeros(1)]):
+    try:
+        dist.all_gather_coalesced([wrong] * 2, own)
+    except ValueError as e:
+        print(e)
 dist.destroy_process_group()
 """)
-    assert ranks == [("each list of output_tensor_lists needs 2 tensors, one for each input, got 1\n", 0)] * 2, ranks
+    said = ("each list of output_tensor_lists needs 2 tensors, one for each input, got 1\n"
+            "output_tensor_lists: tensor 1 of each list must be like input 1, which has [1] of arete.float32 on cpu, "
+            "got [3] of arete.float32 on cpu\n"
+            "output_tensor_lists: tensor 0 of each list must be like input 0, which has [2] of arete.float32 on cpu, "
+            "got [2] of arete.int32 on cpu\n")
+    assert ranks == [(said, 0)] * 2, ranks
 
 
 # ---- stores

@@ -636,6 +636,20 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     return works
 
 
+def _in_rows(tensors: list) -> list[tuple[Any, list[int]]]:
+    """The elements of all tensors of one dtype and device, one after the other, and which tensors these are."""
+    kinds: dict = {}
+    for i, t in enumerate(tensors):
+        kinds.setdefault((t.dtype, t.device), []).append(i)
+    return [(_ops.cat([tensors[i].detach().reshape(-1) for i in places]), places) for places in kinds.values()]
+
+
+def _write_row(row: Any, tensors: list) -> None:
+    with no_grad():
+        for t, elements in zip(tensors, row.split([t.numel() for t in tensors])):
+            t.copy_(elements.view(t.shape))
+
+
 def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Optional[ProcessGroup] = None,
                          async_op: bool = False) -> Optional[Future]:
     """all_reduce() of each tensor, in one message for all that have the same dtype and device; with `async_op` a future of all, whose
@@ -650,17 +664,12 @@ def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Opti
     tensors = _tensors([tensors] if isinstance(tensors, _C.Tensor) else tensors, "tensor")
     if not _is_member(group, "all_reduce_coalesced"):
         return None
-    kinds: dict = {}
-    for t in tensors:
-        kinds.setdefault((t.dtype, t.device), []).append(t)
-    rows = [(_ops.cat([t.detach().reshape(-1) for t in parts]), parts) for parts in kinds.values()]
+    rows = _in_rows(tensors)
     started = [all_reduce(row, op, group, async_op) for row, _ in rows]
 
     def write() -> None:
-        with no_grad():
-            for row, parts in rows:
-                for part, sums in zip(parts, row.split([t.numel() for t in parts])):
-                    part.copy_(sums.view(part.shape))
+        for row, places in rows:
+            _write_row(row, [tensors[i] for i in places])
 
     if not async_op:
         return write()
@@ -669,7 +678,8 @@ def all_reduce_coalesced(tensors: list, op: ReduceOp = ReduceOp.SUM, group: Opti
 
 def all_gather_coalesced(output_tensor_lists: list, input_tensor_list: list, group: Optional[ProcessGroup] = None,
                          async_op: bool = False) -> Optional[Future]:
-    """all_gather() of each tensor of a list: the list of a process' tensors is at its rank. With `async_op` a future of all.
+    """all_gather() of each tensor of a list, in one message for all that have the same dtype and device: the list of a process' tensors
+    is at its rank. With `async_op` a future of all, whose wait() writes the tensors.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -685,8 +695,21 @@ def all_gather_coalesced(output_tensor_lists: list, input_tensor_list: list, gro
     for outputs in output_tensor_lists:
         if len(_tensors(outputs, "output_tensor_lists")) != len(inputs):
             raise ValueError(f"each list of output_tensor_lists needs {len(inputs)} tensors, one for each input, got {len(outputs)}")
-    works = [all_gather([outputs[i] for outputs in output_tensor_lists], t, group, async_op) for i, t in enumerate(inputs)]
-    return _all_of(works, output_tensor_lists)
+        for i, (o, t) in enumerate(zip(outputs, inputs)):
+            if (o.shape, o.dtype, o.device) != (t.shape, t.dtype, t.device):
+                raise ValueError(f"output_tensor_lists: tensor {i} of each list must be like input {i}, which has {list(t.shape)} of "
+                                 f"{t.dtype} on {t.device}, got {list(o.shape)} of {o.dtype} on {o.device}")
+    rows = [(row, places, [_ops.empty_like(row) for _ in output_tensor_lists]) for row, places in _in_rows(inputs)]
+    started = [all_gather(gathered, row, group, async_op) for row, _, gathered in rows]
+
+    def write() -> None:
+        for _, places, gathered in rows:
+            for outputs, row in zip(output_tensor_lists, gathered):
+                _write_row(row, [outputs[i] for i in places])
+
+    if not async_op:
+        return write()
+    return _all_of(started, output_tensor_lists, write)
 
 
 def _all_of(works: list, results: Any, then: Callable = lambda: None) -> Optional[Future]:
@@ -702,7 +725,7 @@ def _all_of(works: list, results: Any, then: Callable = lambda: None) -> Optiona
 
 
 def supports_complex(reduceOp: ReduceOp) -> bool:  # noqa: N803
-    """Whether complex numbers can be combined so: those that have no order and no bits can be added.
+    """Whether complex numbers can be combined so, as torch says; PRODUCT of complex numbers works here all the same.
 
     >>> dist = arete.distributed
     >>> dist.supports_complex(dist.ReduceOp.SUM), dist.supports_complex(dist.ReduceOp.MAX)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -62,11 +61,10 @@ class Metadata:
 def metadata_of(folder: str) -> Metadata:
     """Of a folder, whose index is checked."""
     checkpoint = _C._distributed.Checkpoint(folder)
-    with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
-        tensors = json.load(file)["tensors"]
+    pieces = checkpoint.pieces
     facts: dict[str, Union[TensorStorageMetadata, BytesStorageMetadata]] = {
         name: BytesStorageMetadata() for name in json.loads(checkpoint.objects) if not name.startswith(".")}
     for name, (code, shape) in checkpoint.tensors.items():
-        chunks = [ChunkStorageMetadata(_C.Size(p["start"]), _C.Size(p["shape"])) for p in tensors[name]["pieces"]]
-        facts[name] = TensorStorageMetadata(TensorProperties(getattr(_C, CODES.get(code, "complex128"))), _C.Size(shape), chunks)
+        chunks = [ChunkStorageMetadata(_C.Size(start), _C.Size(sizes)) for start, sizes in pieces[name]]
+        facts[name] = TensorStorageMetadata(TensorProperties(getattr(_C, CODES[code])), _C.Size(shape), chunks)
     return Metadata(facts)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -13,6 +12,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 from ...multiprocessing import start_processes
 from ...multiprocessing.spawn import ProcessException
 from ..elastic.multiprocessing.errors import ChildFailedError
+from ..elastic.utils.distributed import get_free_port
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
@@ -75,9 +75,7 @@ def _address(config: LaunchConfig) -> tuple:
     host = host or config.local_addr or "127.0.0.1"
     if port and int(port):
         return host, int(port)
-    with socket.socket() as free:
-        free.bind(("", 0))
-        return host, free.getsockname()[1]
+    return host, get_free_port()
 
 
 def _work(rank: int, environment: dict, entrypoint: Union[Callable, str], args: Sequence[Any], folder: str) -> None:

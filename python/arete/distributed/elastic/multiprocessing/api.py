@@ -61,12 +61,8 @@ def to_map(val_or_map: Union[Std, dict[int, Std]], local_world_size: int) -> dic
     return {i: val_or_map.get(i, Std.NONE) for i in range(local_world_size)}
 
 
-def start_processes(*args: Any, **kwargs: Any) -> Any:
-    """NotImplementedError: elastic_launch and `arete run` start processes."""
-    raise NotImplementedError("elastic.multiprocessing.start_processes: distributed.launcher.elastic_launch starts functions, "
-                              "and `arete run` programs")
-
-
 globals().update(refused(
-    "arete.distributed.elastic.multiprocessing.api", "`arete run` starts processes, and has --log-dir, --redirects and --tee for outputs",
-    "DefaultLogsSpecs", "LogsDest", "LogsSpecs", "MultiprocessContext", "PContext", "RunProcsResult", "SubprocessContext"))
+    "arete.distributed.elastic.multiprocessing.api",
+    "distributed.launcher.elastic_launch starts functions, and `arete run`, which has --log-dir, --redirects and --tee, programs",
+    "DefaultLogsSpecs", "LogsDest", "LogsSpecs", "MultiprocessContext", "PContext", "RunProcsResult", "SubprocessContext",
+    "start_processes"))
