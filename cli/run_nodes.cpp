@@ -34,9 +34,8 @@ std::pair<int, int> numbers_of_nodes(const std::string& text) {
   return {least, whole("--nnodes", std::string_view(text).substr(colon + 1), least, 65536)};
 }
 
-// What a member's key says when a round was closed with it, and when it was told to end before; and
-// what ends an attempt that is done.
-constexpr const char *kTaken = "+", *kWithdrawn = "-", *kAllDone = "3";
+// What a member's key says when a round was closed with it, and when it was told to end before.
+constexpr const char *kTaken = "+", *kWithdrawn = "-";
 
 // Whether an address of the host is one of this machine's.
 bool is_here(const std::string& host) {
@@ -132,9 +131,11 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
   // The store is here, so that it lives as long as all ranks, and a free port stays ours.
   if (node_ == 0) {
     store_ = make(true);
+    has_store_ = true;
   } else if (meets_ && is_here(host_)) {
     try {
       store_ = make(true);
+      has_store_ = true;
       node_ = 0;
     } catch (const DistributedError& e) {
       // Another launcher of this machine is the server.
@@ -144,11 +145,12 @@ Nodes::Nodes(const RunOptions& options, int local_size, std::function<bool()> is
   if (!store_) store_ = make(false);
   if (meets_) {
     const std::string server = prefix_ + "server";
-    if (node_ == 0)
+    if (has_store_) {
       store_->set(server, "here");
-    else
+    } else {
       store_->wait({&server, 1}, patience_);
-    if (node_ != 0) id_ = std::to_string(store_->add(prefix_ + "arrived", 1));
+      id_ = std::to_string(store_->add(prefix_ + "arrived", 1));
+    }
     return;
   }
   if (count_ == 1) {
@@ -172,7 +174,7 @@ Nodes::~Nodes() {
     // Of those that were there last.
     const std::string left = meets_ ? key("left") : prefix_ + "left";
     store_->add(left, 1);
-    if (node_ != 0) return;
+    if (!has_store_) return;
     store_->set(prefix_ + "over", is_done_ ? "done" : "failed");
     const auto until = steady_clock::now() + 10s;
     while (store_->add(left, 0) < count_ + waiting() && steady_clock::now() < until)
@@ -196,7 +198,7 @@ bool Nodes::wait_for(const std::function<bool()>& condition, const char* what) {
 }
 
 bool Nodes::meet() {
-  if (meets_) return node_ == 0 && id_ == "0" ? open_round() : join_round();
+  if (meets_) return has_store_ ? open_round() : join_round();
   ++attempt_;
   return count_ == 1 || world_size_ >= count_;  // else it was stopped
 }
@@ -332,23 +334,23 @@ distributed::StorePtr Nodes::store_of_ranks() const {
                                                     store_);
 }
 
-// What ends the attempt, if nothing else has: "0" a failure, "1" one after which nobody starts
-// again, "2" machines that come and go, "3" that all are done.
-void Nodes::say(char kind, const std::string& text) {
-  const std::string mine = kind + text;
-  if (store_->compare_set(key("failed"), "", mine) == mine && kind == '0' && meets_)
-    store_->add(prefix_ + "restarts", 1);
+// What ends the attempt, if nothing else was said before; whether it is so.
+bool Nodes::say(End end, const std::string& text) {
+  const std::string mine = char(end) + text;
+  if (store_->compare_set(key("failed"), "", mine) != mine) return false;
+  if (end == End::failure && meets_) store_->add(prefix_ + "restarts", 1);
+  return true;
 }
 
 void Nodes::fail(const std::string& text, bool final) {
-  if (most_ > 1) say(final ? '1' : '0', text);
+  if (most_ > 1) say(final ? End::final_failure : End::failure, text);
 }
 
 void Nodes::leave() {
-  if (!meets_ || id_ == "0" || count_ <= least_)
+  if (!meets_ || has_store_ || count_ <= least_)
     return fail("the launcher was ended by a signal", true);
   store_->add(key("gone"), 1);
-  say('2', "another machine's launcher was ended by a signal");
+  say(End::change, "another machine's launcher was ended by a signal");
 }
 
 bool Nodes::is_time_to_beat() {
@@ -364,7 +366,7 @@ void Nodes::beat() {
 }
 
 void Nodes::keep_alive() noexcept {
-  if (!meets_ || id_ == "0") return;
+  if (!meets_ || has_store_) return;
   try {
     beat();
   } catch (const Error&) {
@@ -373,7 +375,10 @@ void Nodes::keep_alive() noexcept {
 }
 
 void Nodes::look_after_members() {
-  if (count_ < most_ && waiting() > 0) return say('2', "another machine has come");
+  if (count_ < most_ && waiting() > 0) {
+    say(End::change, "another machine has come");
+    return;
+  }
   for (auto& [id, heard] : heard_) {
     const std::string theirs = prefix_ + "beat/" + id;
     const std::string last = store_->check({&theirs, 1}) ? store_->get(theirs) : "";
@@ -393,15 +398,16 @@ std::optional<Nodes::Failure> Nodes::failure() {
   const auto is_said = [&] { return store_->check({&failed, 1}); };
   if (!is_said()) {
     if (!meets_) return std::nullopt;
-    if (id_ != "0")
+    if (!has_store_)
       beat();
     else if (is_time_to_beat())
       look_after_members();
     if (!is_said()) return std::nullopt;
   }
   const std::string text = store_->get(failed);
-  if (text == kAllDone) return std::nullopt;
-  return Failure{text.substr(1), text[0] == '1', text[0] == '2'};
+  const End end{text.at(0)};
+  if (end == End::all_done) return std::nullopt;
+  return Failure{text.substr(1), end == End::final_failure, end == End::change};
 }
 
 void Nodes::done() {
@@ -409,8 +415,7 @@ void Nodes::done() {
 }
 
 bool Nodes::are_all_done() {
-  is_done_ = most_ == 1 || (store_->add(key("done"), 0) >= count_ &&
-                            store_->compare_set(key("failed"), "", kAllDone) == kAllDone);
+  is_done_ = most_ == 1 || (store_->add(key("done"), 0) >= count_ && say(End::all_done, ""));
   return is_done_;
 }
 

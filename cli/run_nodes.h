@@ -76,7 +76,14 @@ class Nodes {
     return prefix_ + what + "/" + std::to_string(attempt_);
   }
   bool wait_for(const std::function<bool()>& condition, const char* what);
-  void say(char kind, const std::string& text);
+  /// What ends an attempt, as the store has it.
+  enum class End : char {
+    failure = '0',
+    final_failure = '1',  ///< after which nobody starts again
+    change = '2',         ///< a machine has come or gone
+    all_done = '3',
+  };
+  bool say(End end, const std::string& text);
   bool is_time_to_beat();
   void beat();
   void look_after_members();
@@ -86,7 +93,8 @@ class Nodes {
   void withdraw(const std::string& member, const std::string& text);
   void take_part(const std::string& members);
   const int least_, most_, local_size_, max_restarts_;
-  bool meets_ = false;  // Note [Rounds]
+  bool meets_ = false;      // Note [Rounds]
+  bool has_store_ = false;  // which others ask; always node 0
   int count_ = 1, node_ = 0, world_size_ = 0, first_rank_ = 0, attempt_ = -1, restarts_ = 0;
   std::string host_, prefix_, id_ = "0";
   std::chrono::seconds patience_{600}, last_call_{30}, beats_{5};
