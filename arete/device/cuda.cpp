@@ -295,7 +295,7 @@ MemPoolGuard::~MemPoolGuard() {
 }
 
 struct Graph::State {
-  GraphPool pool;  // outlives the graph that uses it
+  MemPool pool;  // outlives the graph that uses it
   Backend& backend;
   prim::GraphHandle handle;
   std::deque<std::function<void()>> before_replay;  // they stay where they are
@@ -338,12 +338,12 @@ void forget(const GraphCapture* capture) {
 }  // namespace
 
 // A stream of its own, so that no other thread's work on the current one gets into the graph.
-GraphCapture::GraphCapture(Graph& graph) : GraphCapture(graph, GraphPool()) {}
-GraphCapture::GraphCapture(Graph& graph, GraphPool pool)
+GraphCapture::GraphCapture(Graph& graph) : GraphCapture(graph, MemPool()) {}
+GraphCapture::GraphCapture(Graph& graph, MemPool pool)
     : GraphCapture(graph, pool, Stream(0, pool.device())) {}
 GraphCapture::GraphCapture(Graph& graph, const Stream& stream)
-    : GraphCapture(graph, GraphPool(stream.device()), stream) {}
-GraphCapture::GraphCapture(Graph& graph, GraphPool pool, const Stream& stream)
+    : GraphCapture(graph, MemPool(stream.device()), stream) {}
+GraphCapture::GraphCapture(Graph& graph, MemPool pool, const Stream& stream)
     : graph_(graph),
       pool_(std::move(pool)),
       stream_(stream),

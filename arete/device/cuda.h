@@ -172,7 +172,6 @@ class MemPool {
   struct State;
   std::shared_ptr<State> state_;
 };
-using GraphPool = MemPool;
 
 /// While it lives, what the calling thread allocates on the pool's device comes from the pool, on
 /// every stream but those that are being captured. Other threads, also those that the engine of
@@ -222,9 +221,9 @@ class Graph {
 class GraphCapture {
  public:
   explicit GraphCapture(Graph& graph);
-  GraphCapture(Graph& graph, GraphPool pool);
+  GraphCapture(Graph& graph, MemPool pool);
   GraphCapture(Graph& graph, const Stream& stream);
-  GraphCapture(Graph& graph, GraphPool pool, const Stream& stream);
+  GraphCapture(Graph& graph, MemPool pool, const Stream& stream);
   /// Ends the capture where it has not been ended; errors show as a graph that is not ready.
   ~GraphCapture();
   /// Ends the capture and makes the graph ready; DeviceError if what was recorded is no graph.
@@ -238,7 +237,7 @@ class GraphCapture {
 
  private:
   Graph& graph_;
-  GraphPool pool_;
+  MemPool pool_;
   Stream stream_;
   std::unique_ptr<StreamGuard> guard_;
   std::vector<std::function<void()>> before_replay_;

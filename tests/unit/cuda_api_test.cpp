@@ -49,7 +49,7 @@ TEST(CudaApi, WithoutGpuErrorsSayWhy) {
   EXPECT_ERROR(cuda::Stream(), reason);
   EXPECT_ERROR(cuda::current_stream(), reason);
   EXPECT_ERROR(cuda::mem_get_info(), reason);
-  EXPECT_ERROR(cuda::GraphPool(), reason);
+  EXPECT_ERROR(cuda::MemPool(), reason);
   cuda::Event event;  // holds nothing until it is recorded
   EXPECT_TRUE(event.query());
   EXPECT_ERROR(event.record(), reason);

@@ -111,7 +111,7 @@ TEST(CudaGraphs, ReplaysDrawNewNumbers) {
 TEST(CudaGraphs, BackwardInAGraphOfItsOwnDrawsTheMaskAgain) {
   NEEDS_GPU();
   const TensorOptions o(kFloat32, kCUDA);
-  const cuda::GraphPool pool;
+  const cuda::MemPool pool;
   cuda::Graph forward, backward;
   Tensor x = ones({1000}, o);
   x.requires_grad_();
@@ -144,7 +144,7 @@ TEST(CudaGraphs, BackwardInAGraphOfItsOwnDrawsTheMaskAgain) {
 TEST(CudaGraphs, GraphsShareAPoolAndKeepConstants) {
   NEEDS_GPU();
   const TensorOptions o(kFloat32, kCUDA);
-  cuda::GraphPool pool;
+  cuda::MemPool pool;
   cuda::Graph first, second;
   Tensor a, b;
   const Tensor x = ones({100}, o);
@@ -166,7 +166,7 @@ TEST(CudaGraphs, CapturesOnAGivenStream) {
   NEEDS_GPU();
   const TensorOptions o(kFloat32, kCUDA);
   const cuda::Stream s, other;
-  const cuda::GraphPool pool;
+  const cuda::MemPool pool;
   const Tensor x = ones({100}, o);
   cuda::Graph first, second;
   Tensor a, b;
