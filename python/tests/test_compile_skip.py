@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 
+import fake_gpus
 import pytest
 from compile_programs import DEVICE, PROGRAMS, bits, rand
 
@@ -1216,6 +1217,25 @@ def memory_that_numpy_has(wrap):
         there[0] = k
         out.append(f(x))
     return out
+
+
+@needs_watchers
+def test_memory_of_a_gpu_that_other_processes_have():
+    fake_gpus.run("""
+        from arete import _skip
+        from arete.multiprocessing.reductions import reduce_tensor
+
+        _skip._CALLS_BEFORE = 1
+        own, x = torch.ones(3, device="cuda"), torch.ones(3, device="cuda")
+        function, args = reduce_tensor(x)
+        y = function(*args)  # as another process has it
+        for w, other, may_skip in ((own, None, True), (x, y, False), (y, x, False)):
+            f = torch.compile(lambda a: a * w.sum(), options={"exact": True, "skip": True})
+            for k in range(12):
+                (w if other is None or k < 6 else other).fill_(k if k >= 6 else 1)
+                assert f(torch.ones(3, device="cuda")).tolist() == [3.0 * (k if k >= 6 else 1)] * 3, (k, f.explain())
+            assert (f.stats()["skipped"] > 0) == may_skip, f.explain()
+    """)
 
 
 def compare(program, how, reasons):
