@@ -111,7 +111,17 @@ void FftPlan::run(void* in, void* out, bool forward, void* work, void* stream) {
 std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry& g) {
   static auto* const plans = new PlanCache<Key, FftPlan>(256);
   return plans->get({g, device.ordinal()}, [&] {
-    auto plan = std::make_shared<FftPlan>(g);
+    std::shared_ptr<FftPlan> plan;
+    try {
+      plan = std::make_shared<FftPlan>(g);
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const DeviceError&) {
+      if (!device.has_captures()) throw;
+      throw DeviceError("fft", "cuFFT cannot make the plan of this transform during a capture")
+          .hint("for lengths with large prime factors it computes tables on the device and waits "
+                "for them: do the same transform once before the capture");
+    }
     finish_setup(device);
     return plan;
   });

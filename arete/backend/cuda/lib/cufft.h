@@ -52,7 +52,8 @@ class FftPlan {
 
 /// Whether the library is installed with all its functions. Loads it.
 bool has_cufft();
-/// The plan of a device, from a bounded cache; ready for work on any stream.
+/// The plan of a device, from a bounded cache; ready for work on any stream. During a capture a
+/// DeviceError for lengths whose tables cuFFT waits for.
 std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry& g);
 
 }  // namespace arete::cuda
