@@ -7,6 +7,8 @@
 The networks are Llama's: RMSNorm, rotary positions, SwiGLU, no biases. They compute in bfloat16; parameters, gradients and AdamW's state
 are in --parameters' dtype, and gradients are summed in --reduce's. Parameters are made on `meta`, and each process makes its own rows.
 
+`--compile` compiles the whole step with Arete, the network with PyTorch, which cannot do more.
+
 `--trace FILE` records three more steps on rank 0, writes their trace, and prints where their time goes: how long the GPU computes,
 exchanges, does both and does nothing, and how long the host takes to give a step's work away."""
 from __future__ import annotations
@@ -181,6 +183,7 @@ def main():
     parser.add_argument("--reduce", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--recompute", action="store_true", help="blocks are computed again in the backward pass")
     parser.add_argument("--offload", action="store_true", help="shards and optimizer states in host memory")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--trace", metavar="FILE", help="prints where the time of three more steps goes, and writes their trace")
@@ -223,6 +226,8 @@ def main():
                 p.normal_(0.0, 0.02)
     if options.mode == "ddp":
         net = lib.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+    if options.compile and options.lib == "torch":
+        net = lib.compile(net)
     more = {"fused": True} if options.lib == "torch" and cuda and not options.offload else {}
     optimizer = lib.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.1, **more)
     tokens = lib.randint(words, (batch, length + 1), device=device)
@@ -238,11 +243,14 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         return loss
 
+    if options.compile and options.lib == "arete":
+        step = lib.compile(step)
+
     def wait():
         if cuda:
             lib.cuda.synchronize()
 
-    for _ in range(3):
+    for _ in range(8 if options.compile else 3):
         loss = step()
     wait()
     if cuda:
@@ -261,7 +269,7 @@ def main():
         allocated, reserved = lib.cuda.max_memory_allocated() / 2**30, lib.cuda.max_memory_reserved() / 2**30
         used = f"{allocated:.2f} GiB allocated, {reserved:.2f} GiB reserved at most"
     if rank == 0:
-        print(f"{options.lib} {options.model} ({count / 1e6:.0f}M) {options.mode}, {size} processes, batch {batch} x {length}, "
+        print(f"{options.lib} {options.model} ({count / 1e6:.0f}M) {options.mode}{', compiled' * options.compile}, {size} processes, batch {batch} x {length}, "
               f"parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s (of {len(rates)} rounds {min(rates):,.0f} to "
               f"{max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
     if options.trace:
