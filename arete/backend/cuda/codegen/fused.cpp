@@ -242,12 +242,15 @@ void FusedWriter::open_kernel() {
            "];\n};\n";
 
   // Threads of a multiprocessor, which bounds the registers of one. Two rows in registers, or one
-  // of doubles, with what is computed from them, need more than 64; 32 elements a few more.
+  // of doubles, with what is computed from them, need more than 64; 32 elements, or the places that
+  // are looked up, a few more.
   int words = 0;
   for (int i = 0; i < spec_.n_inputs; ++i)
     if (is_register_cached(i)) words += size_of(inputs_[size_t(i)].dtype) == 8 ? 2 : 1;
   const bool many = block <= 128 && v_.vector * v_.count >= 32;
-  const int resident = words > 1 ? 640 : many ? 896 : 1024;
+  const bool looks_up = std::ranges::any_of(
+      spec_.stages, [](const FusedStage& s) { return s.program->tables() != 0; });
+  const int resident = words > 1 ? 640 : looks_up ? 768 : many ? 896 : 1024;
   text_ += "extern \"C\" __global__ void __launch_bounds__(" + number(block) + ", " +
            number(v_.columns ? v_.resident_blocks() : std::clamp(resident / block, 1, 16)) + ")\n" +
            name() + "(const __grid_constant__ Arguments a) {\n";

@@ -328,7 +328,9 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   const bool columns = plan.form >= ScanPlan::Form::columns;
   // Single lanes have registers enough for all threads of usual sizes to run at once.
   const bool light = columns && plan.vector == 1 && (!large || args.indices);
-  const int blocks = light ? 5 : large ? 2 : columns ? 3 : few ? 5 : 4;
+  // Complex elements, and logarithms beside their sums, need more than theirs.
+  const int more = complex || (args.logarithmic && columns && !large);
+  const int blocks = (light ? 5 : large ? 2 : columns ? 3 : few ? 5 : 4) - more;
   t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";

@@ -246,8 +246,8 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
         begin = Index(a.reduced * split / a.splits);
         end = Index(a.reduced * (split + 1) / a.splits);
       }
-      accumulate<K, V, false, 1, kReduced + 1, (V > 1 ? 4 : 8)>(a, p, begin, Index(y), end,
-                                                                Index(rows), 0, total);
+      accumulate<K, V, false, 1, kReduced + 1, 8>(a, p, begin, Index(y), end, Index(rows), 0,
+                                                  total);
     }
     if (rows > 1) {
 #pragma unroll

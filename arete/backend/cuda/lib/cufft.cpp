@@ -119,8 +119,9 @@ std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry&
     } catch (const DeviceError&) {
       if (!device.has_captures()) throw;
       throw DeviceError("fft", "cuFFT cannot make the plan of this transform during a capture")
-          .hint("for lengths with large prime factors it computes tables on the device and waits "
-                "for them: do the same transform once before the capture");
+          .hint(
+              "for lengths with large prime factors it computes tables on the device and waits "
+              "for them: do the same transform once before the capture");
     }
     finish_setup(device);
     return plan;
