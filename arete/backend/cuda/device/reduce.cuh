@@ -59,6 +59,13 @@ DEVICE void add_offsets(const typename K::Arguments& a, typename K::Index at,
   }
 }
 
+/// Loads of each input that a thread has under way at once: with more than four vectors of all
+/// inputs together compilers run out of the registers of kRowThreads and keep some in memory.
+template <class K, int V>
+struct AtOnce {
+  static const int kLoads = V == 1 ? 8 : K::kOperands - K::kOutputs == 1 ? 4 : 2;
+};
+
 /// Accumulates the loads number begin + lane, begin + lane + step, ... below `end`, each of V
 /// neighbours: along the reduced dimensions [kFirst, kLast) (kAlong: all go to total[0], load i
 /// starts at element base + i * V) or across results (lane v goes to total[v], load i is element
@@ -152,8 +159,8 @@ DEVICE typename K::Fold::Partial reduce_part(const typename K::Arguments& a, cha
     begin = Index(i64(vectors) * split / a.splits);
     end = Index(i64(vectors) * (split + 1) / a.splits);
   }
-  accumulate<K, V, true, 0, K::kReducedRank, (V > 1 ? 4 : 8)>(a, body, begin, lane, end, group,
-                                                              head, &total);
+  accumulate<K, V, true, 0, K::kReducedRank, AtOnce<K, V>::kLoads>(a, body, begin, lane, end, group,
+                                                                   head, &total);
   if (K::kReducedRank == 1 && V > 1 && split == 0) {
     // What is before the first vector and behind the last one.
     for (Index e = lane; e < n - vectors * V; e += group) {
@@ -246,8 +253,10 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
         begin = Index(a.reduced * split / a.splits);
         end = Index(a.reduced * (split + 1) / a.splits);
       }
-      accumulate<K, V, false, 1, kReduced + 1, 8>(a, p, begin, Index(y), end, Index(rows), 0,
-                                                  total);
+      // Columns have registers for twice as many.
+      const int kLoads = (V > 1 ? 2 : 1) * AtOnce<K, V>::kLoads;
+      accumulate<K, V, false, 1, kReduced + 1, kLoads>(a, p, begin, Index(y), end, Index(rows), 0,
+                                                       total);
     }
     if (rows > 1) {
 #pragma unroll
