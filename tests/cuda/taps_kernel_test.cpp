@@ -66,6 +66,7 @@ static_assert(taps_device::kTapThreads == indexing::kTapThreads &&
 struct Case {
   int64_t images, channels, points, plane, share;
   int threads;  // of a block with lists
+  int64_t group = 1;
 };
 
 // out[b, c, place of tap] += src[b, c, point] * factor of tap, by both kernels.
@@ -99,8 +100,9 @@ void check(const Case& c) {
   indexing::TapTarget a{};
   a.src = reinterpret_cast<uint64_t>(src.data());
   a.images = c.images, a.channels = c.channels, a.points = c.points, a.plane = c.plane;
-  a.share = c.share;
+  a.share = c.share, a.group = c.group;
   a.of_plane = indexing::make_divisor(c.plane);
+  a.of_channels = indexing::make_divisor(c.channels);
   const unsigned parts = unsigned((c.channels + c.share - 1) / c.share);
   for (const bool wide : {false, true}) {
     std::vector<T> out = before;
@@ -118,13 +120,15 @@ void check(const Case& c) {
   }
   std::vector<T> out = before;
   a.out = reinterpret_cast<uint64_t>(out.data());
-  const size_t bytes = size_t(indexing::tap_lists_bytes(c.plane, c.points * kTaps, dtype_of<T>));
+  a.of_points = indexing::make_divisor(c.points);
+  const size_t bytes =
+      size_t(indexing::tap_lists_bytes(c.group * c.plane, c.group * c.points * kTaps, dtype_of<T>));
   std::vector<std::max_align_t> shared(bytes / sizeof(std::max_align_t) + 1);
   const auto& given = reinterpret_cast<const taps_device::TapTarget&>(a);
   taps_device::blockDim.x = unsigned(c.threads);
   emulation::Block block(c.threads);
   for (unsigned y = 0; y < parts; ++y)
-    for (unsigned x = 0; x < unsigned(c.images); ++x) {
+    for (unsigned x = 0; x * c.group < c.images; ++x) {
       emulation::block_index = {x, y, 0};
       block.run([&] {
         taps_device::sum_at_taps<T, kTaps>(given, find, reinterpret_cast<char*>(shared.data()));
@@ -136,7 +140,8 @@ void check(const Case& c) {
 TEST(TapKernels, AddWhatTheDefinitionSays) {
   for (const Case& c :
        {Case{1, 1, 1, 1, 1, 64}, Case{2, 3, 130, 100, 3, 160}, Case{3, 11, 64, 64, 4, 64},
-        Case{2, 5, 300, 33, 2, 96}, Case{1, 9, 7, 900, 9, 64}, Case{2, 2, 700, 1000, 2, 512}}) {
+        Case{2, 5, 300, 33, 2, 96}, Case{1, 9, 7, 900, 9, 64}, Case{2, 2, 700, 1000, 2, 512},
+        Case{85, 2, 3, 12, 2, 128, 42}, Case{12, 7, 5, 9, 7, 64, 4}}) {
     check<float, 1>(c);
     check<float, 4>(c);
     check<double, 8>(c);

@@ -160,30 +160,36 @@ bool launch_taps(CudaBackend& backend, const prim::ScatterArgs& args, CUstream s
   const auto parts_of = [&](int64_t share) { return (t.channels + share - 1) / share; };
   // Blocks that have a plane each pay where several of them fit, there is one for every
   // multiprocessor, and elements mostly have taps. Channels go to several blocks, of eight or more,
-  // if there would be too few.
-  const int64_t bytes = indexing::tap_lists_bytes(t.plane, t.points * taps, args.out.dtype);
+  // if there would be too few. Where there are more than enough, images of few points share one:
+  // most of the time of a block is that of its steps, however few threads have work in them.
   const int64_t list_parts = std::clamp<int64_t>(2 * processors / t.images, 1, parts_of(8));
+  t.group = std::clamp<int64_t>(t.images / (16 * processors), 1,
+                                std::max<int64_t>(indexing::kTapListPoints / t.points, 1));
+  const int64_t listed = t.group * t.points;
+  const int64_t bytes = indexing::tap_lists_bytes(t.group * t.plane, listed * taps, args.out.dtype);
   PointwiseShape shape;
   Dim3 grid, block;
   size_t shared = 0;
+  if (points <= INT32_MAX)
+    t.of_points = indexing::make_divisor(t.points);
+  else
+    t.of_points.value = 0;
   if (bytes <= backend.limits().shared_per_block &&
       2 * (bytes + 1024) <= backend.limits().shared_per_multiprocessor &&
-      t.plane <= 4 * t.points * taps && t.images <= INT32_MAX &&
-      t.channels <= INT32_MAX / t.plane && t.images * list_parts >= processors) {
+      t.plane <= 4 * t.points * taps && points <= INT32_MAX &&
+      t.channels <= INT32_MAX / (t.group * std::max(t.plane, t.points)) &&
+      t.images * list_parts >= processors) {
     shape.kind = Kind::tap_lists;
     t.share = share_of(list_parts);
     t.of_plane = indexing::make_divisor(t.plane);
-    const int64_t rounds = (t.points + indexing::kTapListThreads - 1) / indexing::kTapListThreads,
-                  each = (t.points + rounds - 1) / rounds;
-    grid = {unsigned(t.images), unsigned(parts_of(t.share))};
+    t.of_channels = indexing::make_divisor(t.channels);
+    const int64_t rounds = (listed + indexing::kTapListThreads - 1) / indexing::kTapListThreads,
+                  each = (listed + rounds - 1) / rounds;
+    grid = {blocks_for(t.images, t.group), unsigned(parts_of(t.share))};
     block = {unsigned(std::max<int64_t>(64, (each + 31) / 32 * 32))};
     shared = size_t(bytes);
   } else {
     shape.kind = Kind::taps;
-    if (points <= INT32_MAX)
-      t.of_points = indexing::make_divisor(t.points);
-    else
-      t.of_points.value = 0;
     // Threads have all channels of a point, unless that leaves a GPU waiting for them.
     const int64_t wanted = 2 * processors * backend.limits().threads_per_multiprocessor / points;
     t.share = std::max(share_of(std::clamp<int64_t>(wanted, 1, parts_of(4))), share_of(65535));

@@ -102,8 +102,8 @@ SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t wid
   return walks;
 }
 
-int64_t tap_lists_bytes(int64_t plane, int64_t taps, DType dtype) {
-  return ((plane + 32) * 4 + 15) / 16 * 16 + taps * 2 * int64_t(size_of(dtype));
+int64_t tap_lists_bytes(int64_t elements, int64_t taps, DType dtype) {
+  return ((elements + 32) * 4 + 15) / 16 * 16 + taps * 2 * int64_t(size_of(dtype));
 }
 
 KernelSource gather_source(size_t bytes, bool wide) {

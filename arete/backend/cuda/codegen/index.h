@@ -96,13 +96,15 @@ struct AddRowsArgs {
 
 struct TapTarget {
   uint64_t src, out;
-  int64_t images, channels, points, plane, share;
-  Divisor of_points, of_plane;
+  int64_t images, channels, points, plane, share, group;
+  Divisor of_points, of_plane, of_channels;
 };
 /// Threads of a block that adds at taps, and the most of one that sums them up in lists.
 inline constexpr int kTapThreads = 256, kTapListThreads = 512;
-/// Shared memory of the latter.
-int64_t tap_lists_bytes(int64_t plane, int64_t taps, DType dtype);
+/// Points for which a block with lists pays: images of fewer share one.
+inline constexpr int64_t kTapListPoints = 128;
+/// Shared memory of a block with lists: the elements of its planes, and its taps.
+int64_t tap_lists_bytes(int64_t elements, int64_t taps, DType dtype);
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
 inline constexpr int64_t kThreads = 256, kElementsPerBlock = 1024;

@@ -7,10 +7,10 @@
 //   add_at_taps    a thread has a point, and adds its values by atomics: to planes of any size. The
 //                  threads of a warp have neighbouring points, whose taps mostly are neighbours,
 //                  too.
-//   sum_at_taps    a block has an image whose planes are small: it puts the taps in order by place
-//                  (counts, their sums, lists) in shared memory, once for all channels, and a
-//                  thread adds up the list of an element. What would be an atomic for every tap and
-//                  channel is one addition in memory for an element.
+//   sum_at_taps    a block has an image whose planes are small, or several of few points: it puts
+//                  the taps in order by place (counts, their sums, lists) in shared memory, once
+//                  for all channels, and a thread adds up the list of an element. What would be an
+//                  atomic for every tap and channel is one addition in memory for an element.
 //
 // In both the order of additions depends on chance.
 #pragma once
@@ -25,8 +25,9 @@ struct TapTarget {
   u64 src, out;  // addresses: (images, channels, points) and (images, channels, plane)
   i64 images, channels, points, plane;
   i64 share;          // channels of blockIdx.y
-  Divisor of_points;  // of add_at_taps, where all points are less than 2^31; else its value is 0
-  Divisor of_plane;   // of sum_at_taps
+  i64 group;          // images of a block of sum_at_taps; several only if it has all channels
+  Divisor of_points;  // where all points are less than 2^31; else its value is 0
+  Divisor of_plane, of_channels;  // of sum_at_taps
 };
 
 constexpr int kTapThreads = 256, kTapChannels = 4;
@@ -69,7 +70,7 @@ DEVICE void add_at_taps(const TapTarget& a, const Find& find) {
 template <class T>
 struct Tap {
   T factor;
-  u32 point;
+  u32 value;  // of the first channel, from the first image's on
 };
 
 /// counts[k] = the sum of those before k, for `n` of them. `sums`: 32 words. All threads take part.
@@ -96,50 +97,58 @@ DEVICE void sums_before(u32* counts, i32 n, u32* sums) {
   }
 }
 
-/// `shared`: plane + 32 words, rounded up to 16 bytes, then room for a Tap<T> of every tap.
+/// `shared`: for each image of the group a word of every element of a plane; 32 words; from the
+/// next multiple of 16 bytes on a Tap<T> of every tap.
 template <class T, int kTaps, class Find>
 DEVICE void sum_at_taps(const TapTarget& a, const Find& find, char* shared) {
   const i32 thread = i32(threadIdx.x), threads = i32(blockDim.x);
+  const i64 first_image = i64(blockIdx.x) * a.group;
+  const i32 images = i32(min(a.group, a.images - first_image));
   const i32 plane = i32(a.plane), points = i32(a.points);
+  const i32 all_places = images * plane, all_points = images * points;
   u32* const ends = reinterpret_cast<u32*>(shared);
-  Tap<T>* const taps = reinterpret_cast<Tap<T>*>(shared + ((plane + 32) * 4 + 15) / 16 * 16);
-  const i64 image = i64(blockIdx.x);
-  for (i32 k = thread; k < plane; k += threads) ends[k] = 0;
+  Tap<T>* const taps = reinterpret_cast<Tap<T>*>(shared + ((all_places + 32) * 4 + 15) / 16 * 16);
+  for (i32 k = thread; k < all_places; k += threads) ends[k] = 0;
   __syncthreads();
   i64 place[kTaps];
   T factor[kTaps];
-  for (i32 point = thread; point < points; point += threads) {
-    find(image, i64(point), place, factor);
+  for (i32 p = thread; p < all_points; p += threads) {
+    const i32 image = i32(divide(u32(p), a.of_points));
+    find(first_image + image, i64(p - image * points), place, factor);
 #pragma unroll
     for (int t = 0; t < kTaps; ++t)
-      if (factor[t] != T(0)) atomicAdd(ends + place[t], 1u);
+      if (factor[t] != T(0)) atomicAdd(ends + image * plane + place[t], 1u);
   }
   __syncthreads();
-  sums_before(ends, plane, ends + plane);
+  sums_before(ends, all_places, ends + all_places);
   __syncthreads();
   // Where a list begins becomes where it ends.
-  for (i32 point = thread; point < points; point += threads) {
-    find(image, i64(point), place, factor);
+  const u32 image_values = u32(a.channels) * u32(points);
+  for (i32 p = thread; p < all_points; p += threads) {
+    const i32 image = i32(divide(u32(p), a.of_points)), point = p - image * points;
+    find(first_image + image, i64(point), place, factor);
 #pragma unroll
     for (int t = 0; t < kTaps; ++t)
       if (factor[t] != T(0)) {
-        Tap<T>& tap = taps[atomicAdd(ends + place[t], 1u)];
+        Tap<T>& tap = taps[atomicAdd(ends + image * plane + place[t], 1u)];
         tap.factor = factor[t];
-        tap.point = u32(point);
+        tap.value = u32(image) * image_values + u32(point);
       }
   }
   __syncthreads();
-  const i64 c = i64(blockIdx.y) * a.share, first = image * a.channels + c;
+  const i64 c = i64(blockIdx.y) * a.share, first = first_image * a.channels + c;
   const T* const src = reinterpret_cast<const T*>(a.src) + first * a.points;
   T* const out = reinterpret_cast<T*>(a.out) + first * a.plane;
-  const u32 elements = u32(min(a.share, a.channels - c)) * u32(plane);
+  const u32 elements = u32(min(a.share, a.channels - c)) * u32(all_places);
   for (u32 e = u32(thread); e < elements; e += u32(threads)) {
-    const u32 channel = divide(e, a.of_plane), k = e - channel * u32(plane);
+    const u32 row = divide(e, a.of_plane), image = divide(row, a.of_channels);
+    const u32 channel = row - image * u32(a.channels);
+    const u32 k = image * u32(plane) + (e - row * u32(plane));
     const u32 begin = k ? ends[k - 1] : 0u, end = ends[k];
     if (begin == end) continue;
     const T* const values = src + i64(channel) * points;
     T sum = 0;
-    for (u32 i = begin; i < end; ++i) sum += values[taps[i].point] * taps[i].factor;
+    for (u32 i = begin; i < end; ++i) sum += values[taps[i].value] * taps[i].factor;
     out[e] += sum;
   }
 }
