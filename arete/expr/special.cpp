@@ -125,14 +125,17 @@ Value ndtri(Value p) {
   const Value upper = p > 1 - kTail;
   const Value q = where(upper, 1 - p, p);
   const Value d = q - 0.5, d2 = d * d;
-  const Value middle =
-      (d + d * (d2 * (horner(d2, tables::kNdtriP0) / horner(d2, tables::kNdtriQ0)))) *
-      std::sqrt(2 * kPi);
   const Value x = sqrt(log(q) * -2), z = 1 / x;
-  const Value near = horner(z, tables::kNdtriP1) / horner(z, tables::kNdtriQ1);
-  const Value far = horner(z, tables::kNdtriP2) / horner(z, tables::kNdtriQ2);
-  const Value tail = x - z * (log(x) + where(x < 8, near, far));
-  const Value y = where(q > kTail, middle, where(upper, tail, -tail));
+  // One division for all three, as it takes as long as many of their terms.
+  const Value in_middle = q > kTail, is_near = x < 8;
+  const auto chosen = [&](auto& middle, auto& near, auto& far) {
+    return where(in_middle, horner(d2, middle), where(is_near, horner(z, near), horner(z, far)));
+  };
+  const Value ratio = chosen(tables::kNdtriP0, tables::kNdtriP1, tables::kNdtriP2) /
+                      chosen(tables::kNdtriQ0, tables::kNdtriQ1, tables::kNdtriQ2);
+  const Value middle = (d + d * (d2 * ratio)) * std::sqrt(2 * kPi);
+  const Value tail = x - z * (log(x) + ratio);
+  const Value y = where(in_middle, middle, where(upper, tail, -tail));
   return where(p == 0, -kInf, where(p == 1, kInf, where((p < 0) | (p > 1), kNaN, y)));
 }
 
