@@ -291,6 +291,34 @@ void sum_bias_gradient(CudaBackend& backend, const ConvArgs& c) {
                   .epilogue_params = {}});
 }
 
+// A dimension in which volumes and kernel have one element, or -1: there is more for images, in
+// cuDNN and here.
+int dimension_of_one(const ConvArgs& c) {
+  const prim::Window& w = c.window;
+  for (size_t d = 0; w.spatial == 3 && d < 3; ++d)
+    if (c.x.sizes[2 + d] == 1 && c.w.sizes[2 + d] == 1 && c.y.sizes[2 + d] == 1 &&
+        w.padding[d] == 0)
+      return int(d);
+  return -1;
+}
+
+void without_dimension(CudaBackend& backend, const ConvArgs& c, int d) {
+  const int64_t squeezed = 2 + d;
+  const auto without = [&](const View& v) {
+    return LayoutView(v, squeeze(prim::layout_of(v), {&squeezed, 1}));
+  };
+  const LayoutView x = without(c.x), w = without(c.w), y = without(c.y);
+  ConvArgs a = c;
+  a.x = x, a.w = w, a.y = y;
+  a.window.spatial = 2;
+  for (auto* numbers :
+       {&a.window.kernel, &a.window.stride, &a.window.padding, &a.window.dilation}) {
+    std::copy(numbers->begin() + d + 1, numbers->end(), numbers->begin() + d);
+    numbers->back() = numbers == &a.window.padding ? 0 : 1;
+  }
+  backend.conv(a);
+}
+
 }  // namespace
 
 // cuDNN's kernels for tensor cores know no other order: it copies for them.
@@ -302,6 +330,7 @@ bool CudaBackend::wants_channels_last(const ConvArgs& c) const {
 
 void CudaBackend::conv(const ConvArgs& args) {
   prim::check(args);
+  if (const int d = dimension_of_one(args); d >= 0) return without_dimension(*this, args, d);
   const auto finish = [&] {
     if (args.pass == Pass::wgrad && args.bias) sum_bias_gradient(*this, args);
   };
