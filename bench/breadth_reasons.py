@@ -98,7 +98,7 @@ REASONS = (
     ("NVIDIA", r"one_hot .*forward$", "three launches, one of which finds classes out of range"),
     ("NVIDIA", r"^nn\.(LSTM|RNN) .*\| (host|cache) .*forward$",
      "a product and a program for each step; cuDNN has one kernel for few short steps"),
-    ("NVIDIA", r"(digamma|special\.psi|[Ii]gammac?_?) .*\| host ",
+    ("NVIDIA", r"(digamma|special\.psi|[Ii]gammac?_?|special\.gammaincc?) .*\| host ",
      "f32 results near the zeros need f64 sums; the time of few elements is that of the instructions"),
     ("NVIDIA", r"^torch\.take .*backward",
      "positions are put in order first, so that the sums at equal ones do not depend on chance; PyTorch adds as they come"),
