@@ -120,8 +120,6 @@ Tensor covered(const GradCall& g, const Tensor& grad);
 
 /// Can `t` stand for the positions of its true elements?
 inline bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
-/// Positions in a row-major tensor of `sizes` as one index for each dimension.
-std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes);
 /// In-place index_copy.
 Tensor& index_copy_into(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 

@@ -12,65 +12,14 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
-#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
 #include "arete/ops/vmap.h"
 #include "arete/ops/work.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
-
-namespace {
-
-// Inputs: positions in a row-major tensor. Parameters: its sizes, the last first. Results: the
-// coordinates, the last first.
-const expr::Program& coordinates_program(size_t rank) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(rank, {kInt64}, std::vector<expr::Type>(rank, expr::Type::i64),
-                   std::vector<DType>(rank, kInt64), [&](std::span<const expr::Value> v) {
-                     std::vector<expr::Value> all;
-                     expr::Value rest = v[0];
-                     for (size_t d = 0; d + 1 < rank; ++d) {
-                       const expr::Value next = expr::floor_div(rest, v[1 + d]);
-                       all.push_back(rest - next * v[1 + d]);
-                       rest = next;
-                     }
-                     all.push_back(rest);
-                     return all;
-                   });
-}
-
-// Column d of `out` (positions, dimensions) is where coordinates along dimension d go.
-void write_coordinates(const Tensor& flat, IntList sizes, std::span<const prim::View> out) {
-  if (flat.numel() == 0) return;
-  SmallVector<expr::Literal, 8> params;
-  SmallVector<prim::View, 8> results;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    params.push_back({.i = std::max<int64_t>(sizes[d], 1)});
-    results.push_back(out[d]);
-  }
-  const prim::View in = view_of(flat);
-  target(flat.device())
-      .pointwise({&coordinates_program(sizes.size()),
-                  {&in, 1},
-                  {results.data(), results.size()},
-                  {params.data(), params.size()}});
-}
-
-}  // namespace
-
-std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
-  if (sizes.size() == 1) return {flat};
-  std::vector<Tensor> all;
-  std::vector<prim::View> views;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    all.push_back(empty_tensor({flat.numel()}, kInt64, flat.device()));
-    views.push_back(view_of(all.back()));
-  }
-  if (!sizes.empty()) write_coordinates(flat, sizes, views);
-  return all;
-}
 
 namespace {
 
@@ -114,7 +63,12 @@ void check_mask(const char* op, const Tensor& mask) {
                   .got(describe(mask)));
 }
 
-Tensor positions_of_true(const Tensor& mask);
+// Where the elements of a mask are that hold: row-major positions (n), or coordinates as rows (n,
+// dimensions) or columns (dimensions, n) of a matrix.
+enum class Form { positions, rows, columns };
+Tensor places_of_true(const Tensor& mask, Form form);
+
+Tensor mask_of(const Tensor& x) { return is_mask(x) ? x : x.ne(Scalar(0)); }
 
 // A record, since masks are index expressions, which are no operators, too: who writes calls down
 // sees that the positions depend on the mask.
@@ -124,8 +78,7 @@ const OpRecord& flat_nonzero_op =
         .surface(Surface::internal)
         .for_files()
         .compose([](const Call& c) -> Results {
-          const Tensor& x = c.tensor(0);
-          return {positions_of_true(is_mask(x) ? x : x.ne(Scalar(0)))};
+          return {places_of_true(mask_of(c.tensor(0)), Form::positions)};
         })
         .dtypes({kBool, kInt64, kFloat32});
 
@@ -135,17 +88,10 @@ const OpRecord& nonzero_op =
         .doc("Positions of the elements that are not zero.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
-          const Tensor flat = flat_nonzero(x);
-          if (x.dim() == 0) return {zeros({flat.numel(), 0}, TensorOptions(kInt64, x.device()))};
-          if (x.dim() == 1) return {flat.reshape({-1, 1})};
-          const Tensor all = empty_tensor({flat.numel(), x.dim()}, kInt64, x.device());
-          std::vector<Layout> columns;
-          std::vector<prim::View> views;
-          columns.reserve(size_t(x.dim()));
-          for (int64_t d = 0; d < x.dim(); ++d)
-            views.push_back(view_of(all, columns.emplace_back(select(all.layout(), 1, d))));
-          write_coordinates(flat, x.sizes(), views);
-          return {all};
+          if (x.dim() == 0)
+            return {zeros({flat_nonzero(x).numel(), 0}, TensorOptions(kInt64, x.device()))};
+          if (x.dim() == 1) return {flat_nonzero(x).reshape({-1, 1})};
+          return {places_of_true(mask_of(x), Form::rows)};
         })
         .dtypes({kBool, kInt64, kFloat32});
 
@@ -188,8 +134,11 @@ const OpRecord& nonzero_numpy_op =
             "nonzero(as_tuple=True) and where(condition).")
         .compose([](const Call& c) -> Results {
           const Tensor x = c.tensor(0).dim() == 0 ? c.tensor(0).reshape({1}) : c.tensor(0);
-          const std::vector<Tensor> all = coordinates(flat_nonzero(x), x.sizes());
-          return Results(all.begin(), all.end());
+          if (x.dim() == 1) return {flat_nonzero(x)};
+          const Tensor all = places_of_true(mask_of(x), Form::columns);
+          Results r;
+          for (int64_t d = 0; d < x.dim(); ++d) r.push_back(all.select(0, d));
+          return r;
         })
         .dtypes({kBool, kInt64, kFloat32});
 
@@ -204,6 +153,28 @@ const OpRecord& masked_select_op =
                                  true)};
         });
 
+// How many elements of a flat mask hold up to each one, that one included. Numbers of 32 bits take
+// half the memory.
+class Counts {
+ public:
+  Counts(prim::Primitives& p, const prim::View& mask, int64_t n)
+      : all_(p, n <= INT32_MAX ? kInt32 : kInt64, {n}), last_(all_.view()) {
+    p.copy({all_, mask});
+    p.scan({prim::Monoid::sum, all_, all_, 0});
+    last_.data += (n - 1) * int64_t(size_of(last_.dtype));
+    last_.sizes = one_, last_.strides = one_;
+  }
+  Counts(const Counts&) = delete;
+  const prim::View& all() const { return all_.view(); }
+  /// Of the last element: how many there are.
+  const prim::View& last() const { return last_; }
+
+ private:
+  prim::ScratchView all_;
+  Shape one_{1};
+  prim::View last_;
+};
+
 // Inputs: an element, whether it is replaced, how many are up to here, and what by (a table).
 // Parameter: the last position of the table.
 const expr::Program& replace_program(DType t, DType places) {
@@ -217,6 +188,8 @@ const expr::Program& replace_program(DType t, DType places) {
       },
       0b1000);
 }
+
+Tensor masked_pack(const Tensor& self, const Tensor& mask, int64_t size);
 
 const OpRecord& masked_replace_op =
     define("masked_replace(Tensor self, Tensor mask, Tensor source) -> Tensor")
@@ -245,46 +218,106 @@ const OpRecord& masked_replace_op =
             v.sizes = run, v.strides = one;
             return v;
           };
-          // Numbers of 32 bits take half the memory.
-          const prim::ScratchView counted(p, n <= INT32_MAX ? kInt32 : kInt64, {n}),
-              total(p, kInt64, {1}), found(p, out[0].dtype(), {1});
-          p.copy({counted.view(), flat(view_of(mask))});
-          p.scan({prim::Monoid::sum, counted.view(), counted.view(), 0});
+          const Counts counts(p, flat(view_of(mask)), n);
+          const prim::ScratchView total(p, kInt64, {1}), found(p, out[0].dtype(), {1});
           // An element that is there for each number that is not too large.
-          prim::View last = counted.view(), all = view_of(source);
-          last.data += (n - 1) * int64_t(size_of(last.dtype));
-          last.sizes = one, last.strides = one;
+          prim::View all = view_of(source);
           all.sizes = limits, all.strides = none;
-          p.copy({total.view(), last});
+          p.copy({total.view(), counts.last()});
           p.gather({all, total.view(), found.view(), 0, "masked_scatter"});
-          const prim::View in[] = {flat(view_of(self)), flat(view_of(mask)), counted.view(),
+          const prim::View in[] = {flat(view_of(self)), flat(view_of(mask)), counts.all(),
                                    view_of(source)},
                            to = flat(view_of(out[0]));
           const expr::Literal params[] = {{.i = size - 1}};
-          p.pointwise({&replace_program(out[0].dtype(), last.dtype), in, {&to, 1}, params});
+          p.pointwise({&replace_program(out[0].dtype(), counts.all().dtype), in, {&to, 1}, params});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList out(3);
               const Tensor mask = g.input(1);
               if (g.needs(0)) out[0] = masked_fill(g.grad(), mask, Scalar(0));
-              if (g.needs(2)) {
-                // Nobody waits for the number of elements that were used. Each looks for its place,
-                // as places that added up theirs would all meet at one where the mask is sparse.
-                const int64_t n = g.input_sizes(2)[0], places = g.grad().numel();
-                if (places == 0) {
-                  out[2] = zeros({n}, g.grad().options());
-                  return out;
-                }
-                const Tensor numbers = arange(1, n + 1, {kInt64, mask.device()});
-                const Tensor at = searchsorted(mask.reshape({-1}).cumsum(0), numbers);
-                const Tensor found =
-                    g.grad().reshape({-1}).gather(0, at.clamp(Scalar(0), Scalar(places - 1)));
-                out[2] = masked_fill(found, at.ge(Scalar(places)), Scalar(0));
-              }
+              if (g.needs(2)) out[2] = masked_pack(g.grad(), mask, g.input_sizes(2)[0]);
               return out;
             },
             0b010);
+
+// Inputs: does an element hold, how many do up to it, and its number. Parameter: the last number.
+// Result: a place of its own, from the first on for those that hold, from the last on for others.
+const expr::Program& pack_program(DType t) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(uint64_t(t), {kBool, t, t}, {expr::Type::i64}, {kInt64}, [](Values v) {
+    const Value count = cast(v[1], expr::Type::i64), number = cast(v[2], expr::Type::i64);
+    return std::vector{where(v[0], count - 1.0, v[3] - number + count)};
+  });
+}
+
+// Inputs: an element of those packed, its number, and how many there are.
+const expr::Program& packed_program(DType t, DType numbers) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t), int(numbers)}), {t, numbers, numbers}, {}, {t}, [](Values v) {
+    return std::vector{where(v[1] < v[2], v[0], expr::constant_like(v[0], 0))};
+  });
+}
+
+const OpRecord& masked_pack_op =
+    define("masked_pack(Tensor self, Tensor mask, int size) -> Tensor")
+        .doc(
+            "The elements of self where mask, of its sizes, holds, in order; behind them, up to "
+            "`size`, zeros. Nobody waits for their number, which is not more than that.")
+        .flops(no_flops)
+        .surface(Surface::internal)
+        .one_by_one("elements are counted through the whole mask")
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({Shape{c.integer(2)}, c.tensor(0).dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int64_t n = c.tensor(0).numel(), size = out[0].numel(), both = std::min(n, size);
+          const auto part = [&](int64_t first, int64_t count) {
+            return narrow(out[0].layout(), 0, first, count);
+          };
+          if (both < size) {
+            const Layout behind = part(both, size - both);
+            p.fill({.out = view_of(out[0], behind), .value = {.f = 0}});
+          }
+          if (both == 0) return;
+          const Tensor self = plain(c.tensor(0), out[0].dtype()), mask = plain(c.tensor(1), kBool);
+          const Shape run{n}, some{both}, one{1};
+          const auto flat = [&](prim::View v, const Shape& sizes) {
+            v.sizes = sizes, v.strides = one;
+            return v;
+          };
+          const Counts counts(p, flat(view_of(mask), run), n);
+          const DType t = counts.all().dtype;
+          const prim::Positions numbers(p, t, n);
+          const prim::ScratchView places(p, kInt64, run), packed(p, out[0].dtype(), run);
+          const prim::View of_places[] = {flat(view_of(mask), run), counts.all(), numbers.all()};
+          const expr::Literal last[] = {{.i = n - 1}};
+          p.pointwise({&pack_program(t), of_places, {&places.view(), 1}, last});
+          prim::ScatterArgs scatter{packed, places, flat(view_of(self), run), 0,
+                                    prim::ScatterMode::set};
+          scatter.context.deterministic = false;  // each has a place of its own
+          p.scatter(scatter);
+          const prim::View of_result[] = {flat(packed, some), flat(numbers.all(), some),
+                                          counts.last()};
+          const Layout front = part(0, both);
+          const prim::View to = view_of(out[0], front);
+          p.pointwise({&packed_program(out[0].dtype(), t), of_result, {&to, 1}, {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(2);
+              if (!g.needs(0)) return out;
+              const Tensor none = zeros(g.input_sizes(0), g.grad().options());
+              out[0] = none.numel() == 0 || g.grad().numel() == 0
+                           ? none
+                           : call(masked_replace_op, {none, g.input(1), g.grad()});
+              return out;
+            },
+            0b10);
+
+Tensor masked_pack(const Tensor& self, const Tensor& mask, int64_t size) {
+  return call(masked_pack_op, {self, mask, size});
+}
 
 const OpRecord& masked_scatter_op =
     define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
@@ -311,25 +344,36 @@ const OpRecord& masked_scatter_op =
         })
         .in_place();
 
-Tensor positions_of_true(const Tensor& mask) {
+Tensor places_of_true(const Tensor& mask, Form form) {
   ARETE_CHECK(
       !mask.is_meta(),
       DeviceError("nonzero",
                   "the number of elements depends on the data, which meta tensors do not have")
           .got(describe(mask)));
   prim::Primitives& p = target(mask.device());
-  const int64_t n = mask.numel();
-  // Of a large mask the number first: on a GPU it is better to wait twice than to take eight times
-  // the memory, and on the CPU counting costs less than a copy of the positions.
+  const int64_t n = mask.numel(), rank = mask.dim();
+  const auto made = [&](int64_t count) {
+    const Shape sizes = form == Form::positions ? Shape{count}
+                        : form == Form::rows    ? Shape{count, rank}
+                                                : Shape{rank, count};
+    return empty_tensor(sizes, kInt64, mask.device());
+  };
+  // As the primitive sees it: the elements last.
+  const auto elements_last = [&](const Tensor& t) {
+    return form == Form::rows ? transpose(t.layout(), 0, 1) : t.layout();
+  };
+  // Of a large mask the number first: on a GPU it is better to wait than to take eight times the
+  // memory, and on the CPU counting costs less than a copy of the positions.
   const int64_t large = mask.device().is_cpu() ? 1 << 12 : 1 << 20;
   if (n >= large) {
     const NoGradGuard no_grad;
     const int64_t count = count_nonzero(mask).item<int64_t>();
-    const Tensor out = empty_tensor({count}, kInt64, mask.device());
-    if (count > 0) p.compact({view_of(mask), view_of(out)});
+    const Tensor out = made(count);
+    const Layout layout = elements_last(out);
+    if (count > 0) p.compact({view_of(mask), view_of(out, layout)});
     return out;
   }
-  const prim::ScratchView found(p, kInt64, {n});
+  const prim::ScratchView found(p, kInt64, form == Form::positions ? Shape{n} : Shape{rank, n});
   const int64_t count = [&] {
     // On a GPU the host waits for the number.
     std::optional<tracing::HostScope> traced;
@@ -339,11 +383,11 @@ Tensor positions_of_true(const Tensor& mask) {
                                         sizeof(int64_t), true});
     return p.compact({view_of(mask), found.view()});
   }();
-  const Tensor out = empty_tensor({count}, kInt64, mask.device());
+  const Tensor out = made(count);
+  const Layout layout = elements_last(out);
   prim::View part = found.view();
-  const Shape length{count};
-  part.sizes = length;
-  p.copy({view_of(out), part});
+  part.sizes = layout.sizes;
+  p.copy({view_of(out, layout), part});
   return out;
 }
 

@@ -31,34 +31,35 @@ const expr::Program& differs_program(DType t) {
 Results changes_of_complex(const Call& c) {
   const Tensor& values = c.tensor(0);
   const int64_t n = values.size(0);
-  const Tensor first = ones({std::min<int64_t>(n, 1)}, TensorOptions(kBool, values.device()));
-  if (n <= 1) return {first};
+  const Tensor one = ones({1}, TensorOptions(kBool, values.device()));
+  if (n == 0) return {one};
   Tensor changes = values.narrow(0, 1, n - 1).ne(values.narrow(0, 0, n - 1));
   if (changes.dim() > 1) changes = changes.any({1});
-  return {cat({first, changes})};
+  return {cat({one, changes, one})};
 }
 
 const OpRecord& changes_op =
     define("changes_between_rows(Tensor self) -> Tensor")
-        .doc("Which values (1-d) or rows (2-d) differ from the one before; the first does.")
+        .doc(
+            "Which values (1-d) or rows (2-d) differ from the one before; the first does, and so "
+            "would one behind the last.")
         .surface(Surface::internal)
         .one_by_one("the first row of an element has none before it")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 1 || x.dim() == 2,
                       ValueError(c.name(), "expected values or rows").got(describe(x)));
-          out.push_back({Shape{x.size(0)}, kBool, x.device(), {}});
+          out.push_back({Shape{x.size(0) + 1}, kBool, x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
           const int64_t n = x.size(0);
-          if (n == 0) return;
-          const Layout first = narrow(out[0].layout(), 0, 0, 1),
-                       others = narrow(out[0].layout(), 0, 1, n - 1),
+          const Layout ends = slice(out[0].layout(), 0, 0, n + 1, std::max<int64_t>(n, 1));
+          p.fill({.out = view_of(out[0], ends), .value = {.i = 1}, .value_is_integer = true});
+          if (n <= 1) return;
+          const Layout others = narrow(out[0].layout(), 0, 1, n - 1),
                        behind = narrow(x.layout(), 0, 1, n - 1),
                        before = narrow(x.layout(), 0, 0, n - 1);
-          p.fill({.out = view_of(out[0], first), .value = {.i = 1}, .value_is_integer = true});
-          if (n == 1) return;
           const prim::View pairs[] = {view_of(x, behind), view_of(x, before)},
                            to = view_of(out[0], others);
           if (x.dim() == 1) {
@@ -76,7 +77,7 @@ const OpRecord& changes_op =
         .complex(changes_of_complex)
         .dtypes(kTypes);
 
-// Which of values or rows differ from the one before.
+// Where values or rows begin that differ from the one before, and behind the last.
 Tensor changes_in(const Tensor& values) { return call(changes_op, {values}); }
 
 // (self, ..., return_inverse, return_counts, dim) with the dim as argument `dim_arg`. What is not
@@ -115,13 +116,13 @@ Results different(const Call& c, size_t dim_arg, bool sorted) {
     order = lexicographic_order(rows);
     rows = rows.index_select(0, order);
   }
-  const Tensor starts = changes_in(rows);
+  const Tensor changes = changes_in(rows), starts = changes.narrow(0, 0, rows.size(0));
   const TensorOptions o(kInt64, x.device());
   Tensor inverse = empty({0}, o), counts = inverse, first;
-  if (!whole || want_counts) first = starts.nonzero().reshape({-1});
-  if (want_counts) {
-    const int64_t n = rows.size(0);
-    counts = diff(cat({first, full({n > 0 ? 1 : 0}, Scalar(n), o)}));
+  if (!whole || want_counts) {
+    const Tensor bounds = changes.nonzero().reshape({-1});
+    first = bounds.narrow(0, 0, bounds.size(0) - 1);
+    if (want_counts) counts = diff(bounds);
   }
   if (want_inverse) {
     inverse = starts.cumsum(0).sub(Scalar(1));

@@ -379,9 +379,9 @@ struct AddRowsArgs {
   }
 };
 
-/// Positions (flat row-major, ascending) of the true elements of `mask` into `out` (i64,
-/// contiguous, with room for as many as there are; absent, on the CPU alone: they are counted).
-/// Returns how many: the one data-dependent size.
+/// Where true elements of `mask` are, ascending, into `out` (i64): row-major positions, contiguous,
+/// or (rank, room) coordinates. It has room for all elements, or for the n that are true, known
+/// before; absent, on the CPU alone: they are counted. Returns n, the one data-dependent size.
 struct CompactArgs {
   View mask, out;
   Context context{};

@@ -160,6 +160,25 @@ const Attached masked_replace_op =
             return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
           })};
         });
+const Attached masked_pack_op =
+    attach("masked_pack")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), 6}, "as many as elements"},
+                  {{m.make_strided({3, 4}), m.make_mask({3, 4}), 15}, "more"},
+                  {{m.make({5}), zeros({5}, TensorOptions(kBool, m.device)), 3}, "none"},
+                  {{m.make({5}), ones({5}, TensorOptions(kBool, m.device)), 5}, "all"},
+                  {{m.make({2, 2}), zeros({2, 2}, TensorOptions(kBool, m.device)), 0}, "no room"},
+                  {{m.make({0, 2}), m.make_mask({0, 2}), 2}, "nothing"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &mask = c.tensor(1);
+          std::vector<double> packed;
+          for_each_index(x.sizes(), [&](const Shape& i) {
+            if (at(mask, i) != 0) packed.push_back(at(x, i));
+          });
+          packed.resize(size_t(c.integer(2)));
+          return {from_values(packed, {c.integer(2)})};
+        });
 const Attached masked_scatter_op =
     attach("masked_scatter")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -112,9 +112,9 @@ const Attached changes_op =
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
           return {build_tensor(
-              {x.size(0)},
+              {x.size(0) + 1},
               [&](const Shape& i) {
-                if (i[0] == 0) return 1.0;
+                if (i[0] == 0 || i[0] == x.size(0)) return 1.0;
                 for (int64_t column = 0; column < (x.dim() > 1 ? x.size(1) : 1); ++column) {
                   Shape here{i[0]}, before{i[0] - 1};
                   if (x.dim() > 1) here.push_back(column), before.push_back(column);

@@ -1,4 +1,4 @@
-// Positions of true elements.
+// Positions and coordinates of true elements.
 #include <gtest/gtest.h>
 
 #include "arete/prim/backend.h"
@@ -7,6 +7,30 @@
 
 namespace arete::test {
 namespace {
+
+// Coordinates with room for all elements, and for those alone that there are, by dimension and by
+// element.
+void check_coordinates(const GuardedBuffer& mask, int64_t n) {
+  const int64_t rank = int64_t(mask.layout().sizes.size());
+  std::vector<std::vector<double>> expected(size_t(rank), std::vector<double>{});
+  for (IndexWalk w(mask.layout().sizes); w; ++w)
+    if (mask.get(*w) != 0)
+      for (size_t d = 0; d < size_t(rank); ++d) expected[d].push_back(double((*w)[d]));
+  for (const int64_t room : {mask.layout().numel(), n})
+    for (const bool by_element : {false, true}) {
+      const Layout layout =
+          by_element ? transpose(Layout(IntList{room, rank}), 0, 1) : Layout(IntList{rank, room});
+      GuardedBuffer out(kInt64, layout);
+      if (room > 0) {
+        ASSERT_EQ(backend_under_test().compact({.mask = mask.view(), .out = out.view()}), n);
+      }
+      for (int64_t d = 0; d < rank; ++d)
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(out.get(Shape{d, i}), expected[size_t(d)][size_t(i)])
+              << d << " " << i << " of " << n;
+      EXPECT_TRUE(out.guards_intact());
+    }
+}
 
 void check(const GuardedBuffer& mask) {
   std::vector<double> expected;
@@ -23,6 +47,7 @@ void check(const GuardedBuffer& mask) {
   got.resize(size_t(n));
   EXPECT_EQ(got, expected);
   EXPECT_TRUE(out.guards_intact());
+  if (mask.layout().sizes.size() > 1) check_coordinates(mask, n);
 }
 
 TEST(Compact, LayoutsAndDensities) {

@@ -400,8 +400,14 @@ void ReferencePrimitives::scatter(const prim::ScatterArgs& a) {
 
 int64_t ReferencePrimitives::compact(const prim::CompactArgs& a) {
   int64_t position = 0, count = 0;
-  for (IndexWalk i(a.mask.sizes); i; ++i, ++position)
-    if (load(a.mask, *i).value.i != 0) store(a.out, {count++}, integer(position));
+  for (IndexWalk i(a.mask.sizes); i; ++i, ++position) {
+    if (load(a.mask, *i).value.i == 0) continue;
+    if (a.out.rank() == 2)
+      for (int d = 0; d < a.mask.rank(); ++d) store(a.out, {d, count}, integer((*i)[size_t(d)]));
+    else
+      store(a.out, {count}, integer(position));
+    ++count;
+  }
   return count;
 }
 

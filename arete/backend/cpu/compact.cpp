@@ -1,4 +1,4 @@
-// Positions of the true elements of a mask.
+// Positions or coordinates of the true elements of a mask.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -32,19 +32,18 @@ uint64_t eight(const uint8_t* p) {
 }
 
 // Counts per chunk first, so that chunks know where to write.
-int64_t compact_bytes(const prim::CompactArgs& a) {
-  const Walk<1> walk(a.mask.sizes, -1, {&a.mask});
+int64_t compact_bytes(const prim::View& mask, int64_t* out) {
+  const Walk<1> walk(mask.sizes, -1, {&mask});
   const int64_t n = walk.count();
   std::vector<int64_t> start(size_t((n + kChunk - 1) / kChunk) + 1, 0);
   const int64_t chunks = int64_t(start.size()) - 1;
   const auto for_chunk = [&](int64_t c, auto&& f) {
     int64_t position = c * kChunk;
-    for_each_run(walk, position, std::min(position + kChunk, n),
-                 [&](const Walk<1>& w, int64_t run) {
-                   f(reinterpret_cast<const uint8_t*>(a.mask.data + w.offset(0)), w.stride(0), run,
-                     position);
-                   position += run;
-                 });
+    for_each_run(
+        walk, position, std::min(position + kChunk, n), [&](const Walk<1>& w, int64_t run) {
+          f(reinterpret_cast<const uint8_t*>(mask.data + w.offset(0)), w.stride(0), run, position);
+          position += run;
+        });
   };
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
@@ -59,8 +58,7 @@ int64_t compact_bytes(const prim::CompactArgs& a) {
     }
   });
   for (int64_t c = 0; c < chunks; ++c) start[c + 1] += start[c];
-  if (!a.out) return start[chunks];
-  int64_t* const out = a.out.as<int64_t>();
+  if (!out) return start[chunks];
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       int64_t at = start[c];
@@ -90,12 +88,52 @@ int64_t compact_bytes(const prim::CompactArgs& a) {
   return start[chunks];
 }
 
+// The coordinates of n ascending row-major positions in `sizes`, to out (dimensions, n). Those in
+// one row, along the last dimension, share all others. T holds all positions.
+template <class T>
+void write_coordinates(const int64_t* positions, int64_t n, IntList sizes, const prim::View& out) {
+  const int64_t along = out.strides[0], step = out.strides[1];
+  const size_t last = sizes.size() - 1;
+  int64_t* const first = out.as<int64_t>();
+  parallel_for(0, n, kChunk, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      T rest = T(T(positions[i]) / T(sizes[last]));
+      const int64_t row = int64_t(rest) * sizes[last], behind = row + sizes[last];
+      int64_t next = i;
+      int64_t* to = first + i * step + int64_t(last) * along;
+      for (; next < end && positions[next] < behind; ++next, to += step)
+        *to = positions[next] - row;
+      for (size_t d = last; d-- > 0;) {
+        const T above = d > 0 ? T(rest / T(sizes[d])) : T(0);
+        const int64_t here = int64_t(rest - above * T(sizes[d]));
+        to = first + i * step + int64_t(d) * along;
+        for (int64_t k = i; k < next; ++k, to += step) *to = here;
+        rest = above;
+      }
+      i = next;
+    }
+  });
+}
+
 }  // namespace
 
 int64_t CpuBackend::compact(const prim::CompactArgs& args) {
-  ARETE_ASSERT(!args.out || (args.out.dtype == kInt64 && args.out.is_contiguous()));
-  ARETE_ASSERT(args.mask.dtype == kBool || args.mask.dtype == kUInt8);
-  return compact_bytes(args);  // any byte but 0 is true
+  ARETE_ASSERT(args.mask.dtype == kBool || args.mask.dtype == kUInt8);  // any byte but 0 is true
+  if (!args.out) return compact_bytes(args.mask, nullptr);
+  ARETE_ASSERT(args.out.dtype == kInt64);
+  if (args.out.rank() == 1) {
+    ARETE_ASSERT(args.out.is_contiguous());
+    return compact_bytes(args.mask, args.out.as<int64_t>());
+  }
+  ARETE_ASSERT(args.out.rank() == 2 && args.out.sizes[0] == args.mask.rank());
+  const prim::ScratchView positions(*this, kInt64, {args.out.sizes[1]});
+  const int64_t *const flat = positions.view().as<int64_t>(),
+                       n = compact_bytes(args.mask, positions.view().as<int64_t>());
+  if (args.mask.numel() <= UINT32_MAX)
+    write_coordinates<uint32_t>(flat, n, args.mask.sizes, args.out);
+  else
+    write_coordinates<uint64_t>(flat, n, args.mask.sizes, args.out);
+  return n;
 }
 
 }  // namespace arete::cpu

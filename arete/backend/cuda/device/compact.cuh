@@ -1,11 +1,16 @@
-// compact: positions of the bytes that are not 0, in one pass over the mask. Tiles are taken in
-// order, and each waits for the count of what came before it (see TileState).
+// compact: positions of the bytes that are not 0, or their coordinates, in one pass over the mask.
+// Tiles are taken in order, and each waits for the count of what came before it (see TileState).
 #pragma once
+#include "index.cuh"
 #include "lanes.cuh"
 
 constexpr int kCompactThreads = 512, kCompactBytes = 16;  // of one thread
 constexpr int kCompactTile = kCompactThreads * kCompactBytes;
 
+struct CompactDim {
+  i64 size;
+  Divisor divisor;  // where everything fits in 32 bits
+};
 struct CompactArgs {
   const u8* mask;
   i64* out;
@@ -13,6 +18,10 @@ struct CompactArgs {
   u64* states;     // of tiles, 0 at first
   u32* next_tile;  // 0 at first
   i64 count;
+  // Of coordinates: dimensions of the mask, and from one coordinate and from one of its elements to
+  // the next in `out`.
+  i64 rank, coordinate_step, step, is_wide;
+  CompactDim dims[16];
 };
 
 // What all tiles before `tile` hold, by one warp.
@@ -34,8 +43,21 @@ DEVICE i64 sum_before(const u64* states, i64 tile) {
   }
 }
 
+// The coordinates of a row-major position.
+DEVICE void store_coordinates(const CompactArgs& a, i64 position, i64* to) {
+  i64 rest = position;
+  for (i64 d = a.rank - 1; d > 0; --d) {
+    const CompactDim& dim = a.dims[d];
+    const i64 next =
+        a.is_wide ? i64(u64(rest) / u64(dim.size)) : i64(divide(u32(rest), dim.divisor));
+    to[d * a.coordinate_step] = rest - next * dim.size;
+    rest = next;
+  }
+  to[0] = rest;
+}
+
 /// kAligned: the mask begins at a multiple of 16 bytes.
-template <bool kAligned>
+template <bool kAligned, bool kCoordinates>
 DEVICE void compact(const CompactArgs& a) {
   __shared__ u16 found[kCompactTile];
   __shared__ u32 warp_counts[kCompactThreads / 32];
@@ -82,6 +104,11 @@ DEVICE void compact(const CompactArgs& a) {
   }
   for (; bits; bits &= bits - 1) found[at++] = u16(here + __ffs(i32(bits)) - 1);
   __syncthreads();
-  i64* const out = a.out + shared_base;
-  for (u32 k = u32(thread); k < count; k += kCompactThreads) out[k] = begin + found[k];
+  i64* const out = a.out + (kCoordinates ? shared_base * a.step : shared_base);
+  for (u32 k = u32(thread); k < count; k += kCompactThreads) {
+    if (kCoordinates)
+      store_coordinates(a, begin + found[k], out + k * a.step);
+    else
+      out[k] = begin + found[k];
+  }
 }
