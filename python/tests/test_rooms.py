@@ -24,8 +24,8 @@ ORDER = """
     __config__ _cuda_streams cpu
     _operators
     multiprocessing.reductions _kernels
-    _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides return_types signal special
-    sparse storage testing
+    _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides return_types special
+    signal sparse storage testing
     _library masked metrics nn
     _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
     _custom_ops _functorch.vmap _higher_order_ops _program distributed.tensor fx accelerator func numpy ops quasirandom serialization vision

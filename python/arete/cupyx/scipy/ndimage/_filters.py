@@ -214,7 +214,8 @@ def _correlated(t, weights, origins, mode, cval, skip=False):
         if len(parts) == len(factors):
             return _t._ops.complex(r[0][0] - r[1][1], r[0][1] + r[1][0])
         return _t._ops.complex(*itertools.chain(*r))
-    if t.device.type == "cuda" and t.dim() == 2 and t.numel() < 1 << 31 and weights.numel() <= 121:
+    differentiated = _C.is_grad_enabled() and (t.requires_grad or weights.requires_grad)
+    if t.device.type == "cuda" and t.dim() == 2 and t.numel() < 1 << 31 and weights.numel() <= 121 and not differentiated:
         return _stencil(t, weights, before, after, mode, cval, skip)
     shape = t.shape
     t = _padded(t, before, after, mode, cval)

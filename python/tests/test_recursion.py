@@ -1,0 +1,95 @@
+"""Linear recursions in time, the two ways of them against their definition."""
+import numpy
+import pytest
+
+import arete
+from arete.signal._recursion import _in_blocks, _in_chunks, recursion
+
+
+def substitution(x, a, before, dtype=numpy.longdouble):
+    """Of rows (time), step by step; a[0] is 1."""
+    y, back = numpy.concatenate([before, numpy.zeros(len(x))]).astype(dtype), a[:0:-1].astype(dtype)
+    for t in range(len(x)):
+        y[t + len(before)] = dtype(x[t]) - numpy.dot(back, y[t:t + len(before)])
+    return y[len(before):]
+
+
+def tensors(x, a, before, dtype=arete.float64):
+    """Of rows (row, time), each of which is a channel."""
+    a = numpy.ascontiguousarray(numpy.atleast_2d(a)[:, ::-1])
+    return [arete.tensor(v, dtype=dtype) for v in (x[None], numpy.repeat(a, len(x) // len(a), 0), before[None])]
+
+
+@pytest.mark.parametrize("order, time", [(1, 5), (1, 3000), (2, 1000), (4, 3), (4, 4099), (9, 700)])
+@pytest.mark.parametrize("dtype", [arete.float32, arete.float64])
+def test_chunks_of_rows_with_filters_of_their_own(order, time, dtype):
+    numbers = numpy.random.default_rng(order)
+    x, before = numbers.normal(size=(2, 3, time)), numbers.normal(size=(2, 3, order))
+    a = numpy.array([numpy.poly(numbers.uniform(-0.9, 0.9, order)) for _ in range(3)])
+    given = [arete.tensor(numpy.ascontiguousarray(v), dtype=dtype) for v in (x, a[:, ::-1], before)]
+    x, a, before = (v.double().numpy() for v in given)
+    wanted = [[substitution(x[b, c], a[c, ::-1], before[b, c]) for c in range(3)] for b in range(2)]
+    numpy.testing.assert_allclose(_in_chunks(*given).numpy(), numpy.array(wanted, "float64"), rtol=0,
+                                  atol=(1e-6 if dtype is arete.float32 else 2e-14) * numpy.abs(wanted).max())
+
+
+@pytest.mark.parametrize("poles", [
+    [0.999, 0.999], [1.0, 1.0], [1.0005], [0.9999] + [0.8] * 7, numpy.exp([0.1j, -0.1j]) * 0.9999,
+    # Of a low pass of order 4, close to each other.
+    0.985 + 0.008 * numpy.exp([0.6j, -0.6j, 1.4j, -1.4j])])
+def test_chunks_are_as_exact_as_substitution(poles):
+    a, time = numpy.poly(poles).real, 12000
+    x = numpy.random.default_rng(0).normal(size=time)
+    exact = substitution(x, a, numpy.zeros(len(poles)))
+    allowed = numpy.abs(substitution(x, a, numpy.zeros(len(poles)), numpy.float64) - exact).max()
+    found = _in_chunks(*tensors(x[None], a, numpy.zeros((1, len(poles)))))[0, 0].numpy()
+    assert numpy.abs(found - exact).max() < 8 * allowed
+
+
+@pytest.mark.parametrize("a", [[1.0, 3.0], [1.0, -2.0, 0.5, 0.3], [1.0, 0.0, 0.0], [1.0, -1e300]])
+@pytest.mark.parametrize("value", [1.0, 0.0, numpy.nan, numpy.inf])
+def test_chunks_of_filters_that_grow(a, value):
+    """What is finite until it overflows, as long as substitution; zeros stay zeros."""
+    x, a = numpy.zeros(3000), numpy.array(a)
+    x[1200] = value
+    given = tensors(x[None], a, numpy.zeros((1, len(a) - 1)))
+    found, blocks = _in_chunks(*given)[0, 0].numpy(), _in_blocks(*given)[0, 0].numpy()
+    with numpy.errstate(all="ignore"):
+        wanted = substitution(x, a, numpy.zeros(len(a) - 1), numpy.float64)
+    for y in (found, blocks):
+        assert (numpy.isfinite(y) == numpy.isfinite(wanted)).all()
+        numpy.testing.assert_allclose(y[numpy.isfinite(y)], wanted[numpy.isfinite(y)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("order, time", [(3, 7), (3, 2), (1, 5), (4, 4), (2, 1)])
+def test_gradients_of_recursions(order, time):
+    numbers = numpy.random.default_rng(time)
+    a = numpy.array([numpy.poly(numbers.uniform(-0.8, 0.8, order))[::-1] for _ in range(2)])
+    given = [arete.tensor(v, requires_grad=True) for v in (numbers.normal(size=(2, 2, time)), a, numbers.normal(size=(2, 2, order)))]
+    assert arete.autograd.gradcheck(recursion, given, check_forward_ad=True)
+    assert arete.autograd.gradgradcheck(recursion, given)
+
+
+def test_recursions_of_batches():
+    x, a, before = arete.randn(3, 2, 2, 9), arete.tensor([[0.25, 0.5, 1.0], [-0.5, 0.1, 1.0]]), arete.randn(2, 2, 2)
+    found = arete.func.vmap(recursion, in_dims=(0, None, None))(x, a, before)
+    for y, row in zip(found, x):
+        assert arete.equal(y, recursion(row, a, before))
+    found = arete.func.vmap(recursion, in_dims=(None, 0, None))(x[0], arete.stack([a, a / a.flip(0)]), before)
+    assert arete.allclose(found[1], recursion(x[0], a / a.flip(0), before))
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+def test_long_sequences_on_gpus():
+    a = numpy.poly([0.9999, 0.99 + 0.1j, 0.99 - 0.1j, 0.5]).real
+    x = numpy.random.default_rng(0).normal(size=(1, 200_000))
+    x, a, before = tensors(x, a, numpy.zeros((1, 4)))
+    wanted = _in_blocks(x, a, before)
+    given = [t.cuda().requires_grad_() for t in (x, a, before)]
+    found = recursion(*given)
+    assert (found.detach().cpu() - wanted).abs().max() < 1e-9 * wanted.abs().max()
+    # d(sum of outputs * g) / dx is the recursion from the end.
+    g = arete.randn_like(x)
+    (found * g.cuda()).sum().backward()
+    wanted = _in_blocks(g.flip([2]), a, before).flip([2])
+    assert (given[0].grad.cpu() - wanted).abs().max() < 1e-9 * wanted.abs().max()
