@@ -341,6 +341,32 @@ def test_peaks():
         signal.peak_prominences(cp.array(x), cp.array(top), wlen=1)
 
 
+@pytest.mark.parametrize("wlen", [None, 3, 20, 101])
+@pytest.mark.parametrize("size", [5, 64, 601])
+def test_measures_of_peaks_step_by_step(size, wlen):
+    """With equal elements and NaN: bases are the nearest of the lowest, widths end at the first element that is not above them."""
+    for x in (RANDOM.normal(size=size), numpy.round(RANDOM.normal(size=size).cumsum()), RANDOM.normal(size=size).cumsum()):
+        if size == 601:
+            x[RANDOM.integers(0, size, 3)] = math.nan
+        peaks = numpy.array([i for i in range(1, size - 1) if x[i - 1] < x[i] > x[i + 1]], "int64")
+        prominences, *bases = (host(v) for v in signal.peak_prominences(cp.array(x), cp.array(peaks), wlen))
+        widths, heights, *ends = (host(v) for v in signal.peak_widths(cp.array(x), cp.array(peaks), 0.7, wlen=wlen))
+        for k, p in enumerate(peaks):
+            reach = size if wlen is None else math.ceil(wlen) // 2
+            for step, base, end in zip((-1, 1), bases, ends):
+                i = low = p
+                while 0 <= i < size and abs(i - p) <= reach and x[i] <= x[p]:
+                    low, i = i if x[i] < x[low] else low, i + step
+                assert base[k] == low
+                i = p
+                while i != low and heights[k] < x[i]:
+                    i += step
+                part = (heights[k] - x[i]) / (x[i - step] - x[i]) if x[i] < heights[k] else 0
+                assert end[k] == pytest.approx(i - step * part)
+            assert prominences[k] == x[p] - max(x[bases[0][k]], x[bases[1][k]])
+            assert widths[k] == pytest.approx(ends[1][k] - ends[0][k])
+
+
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_the_kernels_of_peaks_compile_for_gpus():
     signal.find_peaks(cp.array([0.0, 2, 0, 3, 0]), prominence=0, width=0)

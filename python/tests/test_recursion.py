@@ -1,9 +1,10 @@
 """Linear recursions in time, the two ways of them against their definition."""
 import numpy
+import nvrtc
 import pytest
 
 import arete
-from arete.signal._recursion import _in_blocks, _in_chunks, recursion
+from arete.signal._recursion import _in_blocks, _in_chunks, _kernels, recursion
 
 
 def substitution(x, a, before, dtype=numpy.longdouble):
@@ -77,6 +78,14 @@ def test_recursions_of_batches():
         assert arete.equal(y, recursion(row, a, before))
     found = arete.func.vmap(recursion, in_dims=(None, 0, None))(x[0], arete.stack([a, a / a.flip(0)]), before)
     assert arete.allclose(found[1], recursion(x[0], a / a.flip(0), before))
+
+
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
+@pytest.mark.parametrize("order", [1, 4, 32])
+def test_the_kernels_compile_for_gpus(order):
+    _in_chunks(arete.ones(1, 1, 5000), arete.full((1, order + 1), 0.01), arete.zeros(1, 1, order))
+    compiled = [c for kernel in _kernels(order) for c in kernel._compiled.values()]
+    assert len(compiled) >= 3 and not any(nvrtc.problems(c.text, c.options) for c in compiled)
 
 
 @pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")

@@ -13,55 +13,74 @@ __all__ = ["argrelextrema", "argrelmax", "argrelmin", "find_peaks", "peak_promin
 _grid = INTRINSICS["grid"]
 
 
-def _prominences(x, peaks, wlen, prominence, left, right):
+
+# Note [Trees of a signal]
+# From a peak to something higher it may be as far as the signal is long. So there are trees of the greatest and the least of pairs, of
+# pairs of pairs and so on: node 1 is the root, node k has the children 2 k and 2 k + 1, and the last nodes are the elements. What looks
+# for an element steps over whole nodes without one, twice as large ones where they begin, and then half as large ones: some times the
+# logarithm of the distance. A node with NaN has NaN, which no comparison is true of.
+def _tree(t, choose):
+    leaves = 1 << max(t.numel() - 1, 0).bit_length()
+    levels = [_t.cat([t, t.new_full((leaves - t.numel(),), math.nan)])]
+    while levels[0].numel() > 1:
+        levels.insert(0, choose(levels[0][::2], levels[0][1::2]))
+    return _t.cat([levels[0], *levels])
+
+
+def _prominences(x, most, least, peaks, wlen, prominence, bases):
     # A thread a peak: how far it stands out above the higher of the lowest points on the ways to what is higher, or to the ends.
     k = _grid(1)
     if k < peaks.shape[0]:
-        p = peaks[k]
-        first, last = 0, x.shape[0] - 1
-        if wlen >= 2:
-            first = max(p - wlen // 2, 0)
-            last = min(p + wlen // 2, last)
-        i = p
-        low = x[p]
-        left[k] = p
-        while i >= first and x[i] <= x[p]:
-            if x[i] < low:
-                low = x[i]
-                left[k] = i
-            i -= 1
-        i = p
-        other = x[p]
-        right[k] = p
-        while i <= last and x[i] <= x[p]:
-            if x[i] < other:
-                other = x[i]
-                right[k] = i
-            i += 1
-        prominence[k] = x[p] - max(low, other)
+        p, n, leaves = peaks[k], x.shape[0], most.shape[0] // 2
+        higher = x[0]
+        for side in range(2):  # to the right, where nodes begin at a place, and to the left, where they end
+            place, step, end = p + side, 1 - 2 * side, n * (1 - side)
+            if wlen >= 2:
+                end = max(p - wlen // 2, 0) if side else min(p + wlen // 2 + 1, n)
+            best, size = leaves + p, 1
+            while size > 0:
+                node = (leaves + place) // size - side
+                if (end - place) * step >= size and most[node] <= x[p]:
+                    if least[node] < least[best]:
+                        best = node
+                    place += step * size
+                    if place % (2 * size) == 0:
+                        size *= 2
+                else:
+                    size //= 2
+            while best < leaves:  # to the nearest of its lowest elements
+                best = 2 * best + side
+                if least[best + step] < least[best]:
+                    best += step
+            bases[side, k] = best - leaves
+            low = least[best]
+            higher = max(higher, low) if side else low
+        prominence[k] = x[p] - higher
 
 
-def _widths(x, peaks, share, prominence, left_base, right_base, width, height, left, right):
+def _widths(x, least, peaks, share, prominence, bases, width, height, ends):
     k = _grid(1)
     if k < peaks.shape[0]:
-        p = peaks[k]
+        p, leaves = peaks[k], least.shape[0] // 2
         h = x[p] - prominence[k] * share
         height[k] = h
-        i = p
-        while left_base[k] < i and h < x[i]:
-            i -= 1
-        a = float(i)
-        if x[i] < h:
-            a += (h - x[i]) / (x[i + 1] - x[i])
-        i = p
-        while i < right_base[k] and h < x[i]:
-            i += 1
-        b = float(i)
-        if x[i] < h:
-            b -= (h - x[i]) / (x[i - 1] - x[i])
-        width[k] = b - a
-        left[k] = a
-        right[k] = b
+        for side in range(2):
+            base, step = bases[side, k], 1 - 2 * side
+            place, end, size = p + side, base + side, 1
+            while size > 0:
+                node = (leaves + place) // size - side
+                if (end - place) * step >= size and least[node] > h:
+                    place += step * size
+                    if place % (2 * size) == 0:
+                        size *= 2
+                else:
+                    size //= 2
+            i = place - side
+            at = float(i)
+            if x[i] < h:
+                at -= step * (h - x[i]) / (x[i - step] - x[i])
+            ends[side, k] = at
+        width[k] = ends[0, k] - ends[1, k]
 
 
 _prominences_kernel, _widths_kernel = PythonKernel(_prominences, mode="numpy"), PythonKernel(_widths, mode="numpy")
@@ -90,19 +109,22 @@ def _prominent(t, peaks, wlen):
     if peaks.numel() and (int(peaks.min()) < 0 or int(peaks.max()) >= t.numel()):
         raise ValueError("a peak is not a valid index for `x`")
     prominence = _t.empty(peaks.shape, dtype=t.dtype, device=t.device)
-    left, right = _t.empty_like(peaks), _t.empty_like(peaks)
+    bases = _t.empty(2, peaks.numel(), dtype=_C.int64, device=t.device)
     if peaks.numel():
-        _prominences_kernel.forall(peaks.numel(), 64)(t, peaks, wlen, prominence, left, right)
-    return prominence, left, right
+        trees = _tree(t, _t._ops.maximum), _tree(t, _t._ops.minimum)
+        _prominences_kernel.forall(peaks.numel(), 64)(t, *trees, peaks, wlen, prominence, bases)
+    return prominence, bases[1], bases[0]
 
 
 def _wide(t, peaks, rel_height, prominence, left, right):
     if rel_height < 0:
         raise ValueError("`rel_height` must be greater or equal to 0.0")
-    results = [_t.empty(peaks.shape, dtype=t.dtype, device=t.device) for _ in range(4)]
+    width, height, ends = (_t.empty(*s, peaks.numel(), dtype=t.dtype, device=t.device) for s in ((), (), (2,)))
     if peaks.numel():
-        _widths_kernel.forall(peaks.numel(), 64)(t, peaks, float(rel_height), prominence, left, right, *results)
-    return results
+        bases = _t.stack([right, left])
+        _widths_kernel.forall(peaks.numel(), 64)(t, _tree(t, _t._ops.minimum), peaks, float(rel_height), prominence, bases, width, height,
+                                                 ends)
+    return width, height, ends[1], ends[0]
 
 
 def peak_prominences(x, peaks, wlen=None):
