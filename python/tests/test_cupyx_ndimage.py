@@ -234,6 +234,57 @@ def test_distances(steps):
         ndimage.distance_transform_edt(cp.array(x), return_indices=True)
 
 
+def parts_of(x, structure):
+    """The numbers of connected parts, by filling one after the other."""
+    steps, found, count = numpy.argwhere(structure) - 1, numpy.zeros(x.shape, int), 0
+    for start in map(tuple, numpy.argwhere(x)):
+        if not found[start]:
+            count += 1
+            found[start], left = count, [start]
+            while left:
+                for place in map(tuple, numpy.array(left.pop()) + steps):
+                    if all(0 <= i < n for i, n in zip(place, x.shape)) and x[place] and not found[place]:
+                        found[place] = count
+                        left.append(place)
+    return found, count
+
+
+STRUCTURES = [((9,), 1), ((30, 37), 1), ((30, 37), 2), ((30, 37), [[1, 0, 0], [0, 1, 0], [0, 0, 1]]), ((5, 6, 7), 2), ((4, 3, 5, 4), 1)]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
+@pytest.mark.parametrize("shape, structure", STRUCTURES, ids=str)
+def test_connected_parts(shape, structure, share):
+    x = RANDOM.random(shape) < share
+    structure = host(ndimage.generate_binary_structure(len(shape), structure)) if isinstance(structure, int) else numpy.array(structure)
+    wanted, many = parts_of(x, structure)
+    found, count = ndimage.label(cp.array(x), cp.array(structure))
+    assert count == many and numpy.array_equal(host(found), wanted) and host(found).dtype == "int32"
+
+
+@pytest.mark.parametrize("border", [0, 1])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape, structure", STRUCTURES, ids=str)
+def test_shapes_until_nothing_changes(shape, structure, masked, border):
+    """As by one iteration after the other."""
+    x, mask = RANDOM.random(shape) < 0.1, cp.array(RANDOM.random(shape) < 0.6) if masked else None
+    structure = ndimage.generate_binary_structure(len(shape), structure) if isinstance(structure, int) else cp.array(structure)
+    for function, given in ((ndimage.binary_dilation, x), (ndimage.binary_erosion, ~x)):
+        found = host(function(cp.array(given), structure, -1, mask, border_value=border))
+        for _ in range(x.size):
+            before, given = given, host(function(cp.array(given), structure, 1, mask, border_value=border))
+            if (given == before).all():
+                break
+        assert numpy.array_equal(found, given)
+
+
+@pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
+def test_the_kernels_of_parts_compile_for_gpus():
+    ndimage.label(cp.array(RANDOM.random((20, 20)) < 0.7))
+    for kernel in (ndimage._measurements._unite, ndimage._measurements._follow):
+        assert kernel._compiled and not any(nvrtc.problems(c.text, c.options) for c in kernel._compiled.values())
+
+
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 def test_the_kernel_of_distances_compiles_for_gpus():
     ndimage.distance_transform_edt(cp.eye(3))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 from .... import _C, _operators as _t
+from ...._kernels import ElementwiseKernel
 from .._arrays import floating, given, like, tensor
 from ._filters import _padded
 
@@ -14,37 +15,68 @@ __all__ = ["center_of_mass", "extrema", "find_objects", "histogram", "label", "m
            "minimum_position", "standard_deviation", "sum", "sum_labels", "variance"]
 
 
+# A thread a pair: the number of an element leads to one of its part that is not greater, and the least one to itself. Of two ends the
+# greater one is led to the less, unless another thread was here before; then where it leads to now is one of the two.
+_unite = ElementwiseKernel("T first, T second", "raw T number", """
+  T a = first, b = second;
+  while (true) {
+    while (number[a] != a) a = number[a];
+    while (number[b] != b) b = number[b];
+    if (a == b) break;
+    const T more = a < b ? b : a;
+    b = a < b ? a : b;
+    a = atomicMin(&number[more], b);
+    if (a == more) break;
+  }""", "unite")
+_follow = ElementwiseKernel("T place", "raw T number", """
+  T end = place;
+  while (number[end] != end) end = number[end];
+  number[place] = end;""", "follow")
+
+
+def components(t, offsets):
+    """For each element that is true the place, in C order, of the first one of those that it is connected with: neighbours at `offsets`,
+    tuples of -1, 0 and 1, or at the other side; -1 for others. Runs along the last dimension are found at once, and pairs that are not
+    beside another pair of the same two runs are united (union-find without locks; Jaiganesh and Burtscher 2018)."""
+    offsets, n, size = {max(o, tuple(-v for v in o)) for o in offsets if any(o)}, t.dim(), t.numel()
+    dtype = _C.int32 if size < 1 << 31 else _C.int64
+    places = _t.arange(size, dtype=dtype, device=t.device).reshape(t.shape)
+    ahead = (0,) * (n - 1) + (1,)
+    runs = ahead in offsets
+    before = _padded(t, [0] * (n - 1) + [1], [0] * n, "constant", False).narrow(-1, 0, t.shape[-1]) if runs else _t.zeros_like(t)
+    number = _t.where(t & ~before, places, 0).reshape(-1).cummax(0)[0].to(dtype).reshape(t.shape)
+    number = _t.where(t, number, -1).contiguous()
+    pairs = []
+    for o in sorted(offsets - {ahead}):
+        here, there = (tuple(slice(max(-s * v, 0), d - max(s * v, 0)) for v, d in zip(o, t.shape)) for s in (1, -1))
+        both = t[here] & t[there]
+        if runs:
+            both[..., 1:] &= ~(both[..., 1:] & both[..., :-1])
+        pairs.append(_t.stack([number[here], number[there]])[:, both])
+    if pairs and size:
+        ends = _t.cat(pairs, 1)
+        _unite(*ends, number)
+        _follow(ends, number)
+    return _t.where(t, number.reshape(-1)[number.clamp(min=0)], -1) if size else number
+
+
 def label(input, structure=None, output=None):
     """The connected parts of what is not 0, numbered from 1 in the order of their first elements, and how many there are."""
     t = tensor(input) != 0
     n = t.dim()
     if structure is None:
-        offsets = [tuple(v if k == d else 0 for k in range(n)) for d in range(n) for v in (-1, 1)]
+        offsets = [tuple(int(k == d) for k in range(n)) for d in range(n)]
     else:
         s = tensor(structure)
         if list(s.shape) != [3] * n:
             raise ValueError("structure dimensions must be equal to 3")
-        offsets = [tuple(i - 1 for i in p) for p in s.nonzero().tolist() if any(i != 1 for i in p)]
-    size = t.numel()
-    none = size  # a number above all
-    mine = _t.where(t, _t.arange(size, device=t.device).reshape(t.shape), none)
-    while size:
-        # The smallest number among neighbours, and then the number that its element has by now: paths halve.
-        padded = _padded(mine, [1] * n, [1] * n, "constant", none)
-        best = mine
-        for o in offsets:
-            best = _t._ops.minimum(best, padded[tuple(slice(1 + v, 1 + v + d) for v, d in zip(o, t.shape))])
-        best = _t.where(t, best, none)
-        flat = _t.cat([best.reshape(-1), _t.full((1,), none, device=t.device, dtype=best.dtype)])
-        best = flat[flat[:-1]].reshape(t.shape)
-        if _t.equal(best, mine):
-            break
-        mine = best
-    roots = mine[t].unique() if size else mine.reshape(-1)
-    numbers = _t.zeros(size + 1, dtype=_C.int32, device=t.device)
-    numbers[roots] = _t.arange(1, roots.numel() + 1, dtype=_C.int32, device=t.device)
-    result = numbers[mine] if size else mine.to(_C.int32)
-    return given(like(input, result), result, output), roots.numel()
+        offsets = [tuple(i - 1 for i in p) for p in s.nonzero().tolist()]
+    if not t.numel():
+        return given(like(input, t.to(_C.int32)), t.to(_C.int32), output), 0
+    first = components(t, offsets).reshape(-1)
+    numbers = (first == _t.arange(first.numel(), device=t.device)).cumsum(0, dtype=_C.int32)
+    result = _t.where(first >= 0, numbers[first.clamp(min=0)], 0).reshape(t.shape)
+    return given(like(input, result), result, output), int(numbers[-1])
 
 
 def _exact(v):

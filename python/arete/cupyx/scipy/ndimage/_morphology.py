@@ -7,6 +7,7 @@ from .... import _C, _operators as _t
 from ...._kernels._python import INTRINSICS, PythonKernel
 from .._arrays import each, given, like, tensor
 from ._filters import _padded, grey_closing, grey_dilation, grey_erosion, grey_opening
+from ._measurements import components
 
 __all__ = ["binary_closing", "binary_dilation", "binary_erosion", "binary_fill_holes", "binary_hit_or_miss", "binary_opening",
            "binary_propagation", "black_tophat", "distance_transform_edt", "generate_binary_structure", "iterate_structure",
@@ -57,6 +58,20 @@ def _eroded(input, structure, iterations, mask, output, border_value, origin, di
     offsets = [tuple(slice(k, k + n) for k, n in zip(at, t.shape)) for at in s.nonzero().tolist()]
     mask = None if mask is None else tensor(mask).to(t.device) != 0
     x, border = ~t if dilates else t, bool(border_value) != dilates
+
+    def result():
+        return given(input, ~x if dilates else x, _C.bool if output is None else output)
+
+    whole = iterations < 1 and t.numel() and before == after == [1] * t.dim()
+    if whole and bool(s[(1,) * t.dim()] & (s == s.flip(list(range(s.dim())))).all()):
+        # What is not there spreads in the mask until nothing changes: to all that is connected with it.
+        holes = _padded(~x, before, after, "constant", not border)
+        free = _padded(x if mask is None else x & mask, before, after, "constant", False)
+        part = components(holes | free, [tuple(i - 1 for i in at) for at in s.nonzero().tolist()])
+        reached = _t.zeros(part.numel(), dtype=_C.bool, device=t.device)
+        reached[part[holes]] = True
+        x = x & ~(free & reached[part.clamp(min=0)])[(slice(1, -1),) * t.dim()]
+        return result()
     done = 0
     while done < iterations or iterations < 1:
         wide = _padded(x, before, after, "constant", border)
@@ -67,7 +82,7 @@ def _eroded(input, structure, iterations, mask, output, border_value, origin, di
         if _t.equal(r, x):  # and stays so
             break
         x, done = r, done + 1
-    return given(input, ~x if dilates else x, _C.bool if output is None else output)
+    return result()
 
 
 def binary_erosion(input, structure=None, iterations=1, mask=None, output=None, border_value=0, origin=0, brute_force=False):
