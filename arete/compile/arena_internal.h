@@ -12,11 +12,14 @@ namespace arete::compile {
 // Temporaries of known lifetimes, the largest first, each at the lowest place of the arena that no
 // other has while it lives. Memory that is there anyway, and used by nobody up to some step, is
 // taken first: a result's, until it is made. What temporaries and results take at any one time is
-// then what they take in all, as in code that makes each where it is needed.
+// then what they take in all, as in code that makes each where it is needed. What nobody reads,
+// such as what a check of indices gives, is in nobody's place as long as it is small, so that no
+// step has to wait for it (Note [Branches of a graph]).
 class Arena {
  public:
   /// Of temporaries, in bytes.
   static constexpr size_t kAlignment = 256;
+  static constexpr size_t kMostUnread = 16384;
   static constexpr int kOwn = -1;
   struct Spot {
     int room = kOwn;  // or the arena's own memory
@@ -25,7 +28,10 @@ class Arena {
 
   /// Steps first to last use `bytes`; gives the number of the temporary.
   size_t add(size_t bytes, size_t first, size_t last) {
-    entries_.push_back({(bytes + kAlignment - 1) / kAlignment * kAlignment, first, last, {}});
+    Entry e{(bytes + kAlignment - 1) / kAlignment * kAlignment, first, last};
+    e.is_alone = first == last && unread_ + e.bytes <= kMostUnread;
+    if (e.is_alone) unread_ += e.bytes;
+    entries_.push_back(e);
     return entries_.size() - 1;
   }
   /// `bytes` that nobody uses before step `until`; gives the number of the room.
@@ -52,7 +58,7 @@ class Arena {
         put(*e, room);
         return true;
       };
-      if (std::ranges::any_of(rooms, fits)) continue;
+      if (!e->is_alone && std::ranges::any_of(rooms, fits)) continue;
       put(*e, own_);
       own_.bytes = std::max(own_.bytes, e->spot.offset + e->bytes);
     }
@@ -64,7 +70,8 @@ class Arena {
  private:
   struct Entry {
     size_t bytes, first, last;
-    Spot spot;
+    bool is_alone = false;
+    Spot spot{};
   };
   struct Room {
     size_t bytes, until;
@@ -73,7 +80,8 @@ class Arena {
   static size_t lowest(const Entry& e, const Room& room) {
     size_t offset = 0;
     for (const Entry* o : room.placed)
-      if (o->first <= e.last && e.first <= o->last && o->spot.offset < offset + e.bytes)
+      if ((o->is_alone || e.is_alone || (o->first <= e.last && e.first <= o->last)) &&
+          o->spot.offset < offset + e.bytes)
         offset = std::max(offset, o->spot.offset + o->bytes);
     return offset;
   }
@@ -85,6 +93,7 @@ class Arena {
   std::vector<Entry> entries_;
   std::vector<Room> rooms_;
   Room own_{0, SIZE_MAX, {}};
+  size_t unread_ = 0;  // of those that are alone
 };
 
 }  // namespace arete::compile

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "arete/base/error.h"
+#include "arete/compile/branches_internal.h"
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/under_way_internal.h"
+#include "arete/expr/program_cache.h"
 #include "arete/expr/value.h"
 
 namespace arete::compile {
@@ -25,6 +27,10 @@ constexpr int kMostCaptures = 4;
 // Larger memory is not worth a copy, unless it is little beside what the steps move.
 constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
+// Steps of so many bytes each, of which a device works on one for a microsecond, take the time that
+// kernels take to begin and to end, and leave most of it free.
+constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
+constexpr size_t kMostBranches = 4;
 
 // Numbers of a call that are no parameters of programs come first.
 size_t count_fields(const prim::RecordedCall& call, size_t numbers) {
@@ -86,6 +92,25 @@ class Copies {
   }
   std::vector<Copy> words_, bytes_;
 };
+// Points in streams, for others to wait for.
+class Events {
+ public:
+  explicit Events(prim::Backend& backend) : backend_(backend) {}
+  ~Events() {
+    for (const prim::EventHandle e : events_) backend_.destroy_event(e);
+  }
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+  prim::EventHandle record(prim::StreamHandle stream) {
+    events_.push_back(backend_.create_event(false));
+    backend_.record_event(events_.back(), stream);
+    return events_.back();
+  }
+
+ private:
+  prim::Backend& backend_;
+  std::vector<prim::EventHandle> events_;
+};
 
 }  // namespace
 
@@ -112,7 +137,7 @@ DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes
 
 DeviceGraph::~DeviceGraph() {
   drop();
-  if (stream_) backend_->destroy_stream(stream_);
+  for (const prim::StreamHandle stream : streams_) backend_->destroy_stream(stream);
   if (pool_) backend_->release_pool(pool_);
 }
 
@@ -194,9 +219,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     changed |= host_page_[at] != value;
     host_page_[at] = value;
   }
-  if (changed && !words_.empty())
-    backend_->copy_from_host(page_->data(), host_page_.data(),
-                             host_page_.size() * sizeof(uint64_t));
+  if (changed && !words_.empty()) write_page();
   written_ = true;
   UnderWay under_way;
   for (const Part& part : parts_) {
@@ -209,6 +232,27 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   under_way.wait_for_all();  // also for the graph's own memory
   out.run(*backend_);
   return true;
+}
+
+// Few numbers are parameters of a kernel, which is done sooner than a copy from the host is begun.
+void DeviceGraph::write_page() {
+  constexpr size_t kMostParams = 16;
+  const size_t count = host_page_.size();
+  if (count > kMostParams)
+    return backend_->copy_from_host(page_->data(), host_page_.data(), count * sizeof(uint64_t));
+  static auto& programs = *new expr::ProgramCache;
+  const expr::Program& program =
+      programs.get(pack_key({int(count)}), {}, std::vector(count, expr::Type::i64),
+                   std::vector(count, kInt64), [](std::span<const expr::Value> params) {
+                     return std::vector<expr::Value>(params.begin(), params.end());
+                   });
+  std::vector<expr::Literal> params(count);
+  std::vector<View> words;
+  for (size_t w = 0; w < count; ++w) {
+    params[w].i = int64_t(host_page_[w]);
+    words.push_back(View(page_->data() + w * sizeof(uint64_t), kInt64, {}, {}, page_.get()));
+  }
+  backend_->pointwise({&program, {}, words, params});
 }
 
 void DeviceGraph::make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
@@ -293,31 +337,56 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
   written_ = false;
   launched_on_ = backend_->current_stream();
   try {
-    if (!stream_) stream_ = backend_->create_stream(0);
     if (!pool_) pool_ = backend_->create_pool();
-    const prim::StreamScope scope(*backend_, stream_);
-    bool is_open = false;
-    const auto close = [&] {
-      if (std::exchange(is_open, false)) parts_.back().graph = backend_->end_capture(stream_);
-    };
-    try {
-      for (size_t k = 0; k < calls_.size(); ++k) {
-        const bool is_apart = is_effect(*calls_[k]);
-        if (is_apart || !steps_[k].waits.empty()) close();
-        if (!is_open) parts_.push_back({.step = k, .waits = steps_[k].waits});
-        if (is_apart) continue;
-        if (!is_open) backend_->begin_capture(stream_, pool_);
-        is_open = true;
-        calls_[k]->run_once();
-      }
-      close();
-    } catch (...) {
-      if (is_open) backend_->discard_capture(stream_);
-      throw;
+    branches_ = 1;
+    for (size_t k = 0; k < calls_.size();) {
+      const size_t first = k;
+      parts_.push_back({.step = k, .waits = steps_[k].waits});
+      if (is_effect(*calls_[k++])) continue;
+      while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty()) ++k;
+      capture_part(std::span(calls_).subspan(first, k - first));
     }
   } catch (const Error& e) {
     give_up(std::string("a step cannot be captured: ") + e.what());
   }
+}
+
+void DeviceGraph::capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls) {
+  const bool are_short = bytes_ <= calls_.size() * kBytesOfShortSteps;
+  const std::vector<BranchStep> steps = branches_of(calls, are_short ? kMostBranches : 1);
+  std::vector<bool> is_waited_for(calls.size());
+  size_t branches = 1;
+  for (const BranchStep& s : steps) {
+    branches = std::max(branches, s.branch + 1);
+    for (const size_t other : s.waits) is_waited_for[other] = true;
+  }
+  branches_ = std::max(branches_, branches);
+  while (streams_.size() < branches) streams_.push_back(backend_->create_stream(0));
+  Events events(*backend_);
+  std::vector<prim::EventHandle> done(calls.size());
+  std::vector<bool> has_begun(branches);
+  backend_->begin_capture(streams_[0], pool_);
+  try {
+    // A stream takes part in a capture from when it waits for another one that does.
+    prim::EventHandle const begin = branches > 1 ? events.record(streams_[0]) : nullptr;
+    for (size_t k = 0; k < calls.size(); ++k) {
+      const auto& [branch, waits] = steps[k];
+      prim::StreamHandle const stream = streams_[branch];
+      if (branch > 0 && !has_begun[branch] && waits.empty())
+        backend_->stream_wait_event(stream, begin);
+      has_begun[branch] = true;
+      for (const size_t other : waits) backend_->stream_wait_event(stream, done[other]);
+      const prim::StreamScope scope(*backend_, stream);
+      calls[k]->run_once();
+      if (is_waited_for[k]) done[k] = events.record(stream);
+    }
+    for (size_t b = 1; b < branches; ++b)
+      backend_->stream_wait_event(streams_[0], events.record(streams_[b]));
+  } catch (...) {
+    backend_->discard_capture(streams_[0]);
+    throw;
+  }
+  parts_.back().graph = backend_->end_capture(streams_[0]);
 }
 
 }  // namespace arete::compile

@@ -19,7 +19,8 @@ class UnderWay;
 // had then. What has moved between runs (batches, results) has a place of its own, which is copied
 // to or from; the other addresses are compared before each launch. Numbers that have changed are
 // read from memory, which is written before a launch, and so is what random calls begin with. What
-// is not as the graph has it is run step by step, and captured again, a few times.
+// is not as the graph has it is run step by step, and captured again, a few times. Short steps that
+// have nothing to do with each other run side by side (Note [Branches of a graph]).
 //   What processes do together is no part of a graph: NCCL wants a call captured by all of them or
 // by none, and what is captured here depends on what moves in the memory of one. There the graph is
 // cut, and so it is where something waits for such a call; between launches both are as ever.
@@ -57,6 +58,8 @@ class DeviceGraph {
   /// Whether it may run one day.
   bool may_run() const { return may_; }
   bool is_captured() const { return !parts_.empty(); }
+  /// How many of its steps may run side by side at most.
+  size_t branches() const { return branches_; }
   /// Why it is not, for people.
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
@@ -78,9 +81,10 @@ class DeviceGraph {
     bool is_seed, is_offset;
   };
   void drop() noexcept;
+  void write_page();
   void make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
                    UnderWay& under_way);
-
+  void capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls);
   void give_up(std::string why) noexcept;
 
   size_t bytes_;  // that the steps move
@@ -103,7 +107,9 @@ class DeviceGraph {
     std::vector<size_t> waits{};        // before it
   };
   std::vector<Part> parts_;
-  prim::StreamHandle stream_ = nullptr, launched_on_ = nullptr;
+  std::vector<prim::StreamHandle> streams_;  // of branches
+  prim::StreamHandle launched_on_ = nullptr;
+  size_t branches_ = 1;
   uint64_t pool_ = 0;
   std::vector<StoragePtr> arenas_;
   std::vector<GraphStep> steps_;

@@ -60,6 +60,7 @@ struct ExplainedPlan {
   std::vector<ExplainedBuffer> buffers;
   std::vector<ExplainedApart> apart;
   bool is_graph = false;
+  size_t branches = 1;  ///< of the graph: steps that may run side by side
   std::string why_no_graph;
   std::vector<ExplainedKernel> kernels;  ///< compiled in its first run, by this process
 };

@@ -140,6 +140,15 @@ void pick(prim::Primitives& p, const View& in, const View& target, int64_t ignor
   p.gather(g);
 }
 
+// Picks nothing: an error of the device where a target is out of range.
+void check_classes(prim::Primitives& p, const View& target, int64_t classes, int64_t ignore) {
+  Shape sizes(target.sizes), strides(target.strides);
+  sizes.back() = classes, strides.back() = 0;
+  View same = target;
+  same.sizes = sizes, same.strides = strides;
+  pick(p, same, target, ignore, ScratchView(p, kInt64, target.sizes));
+}
+
 // The weight of each target.
 void weight_of(prim::Primitives& p, const Tensor& weight, const View& target, int64_t ignore,
                const View& out) {
@@ -200,7 +209,7 @@ const prim::FusedSpec& losses_spec(const std::vector<DType>& inputs, DType resul
 // sum and gradients at once. That pays where there are so few that launches are most of the time;
 // the logits are operands by themselves, so that there may be only as many as a kernel takes beside
 // their gradients. On CPUs few more logits are more work than a kernel that goes along them. The
-// kernel that picks the logits of the targets stays: it checks them.
+// targets are checked by a kernel of its own, which waits for nothing, and nothing for it.
 constexpr int64_t kFewLogitTargets = 1024;
 constexpr int64_t kFewClassesOnCpu = 4;
 constexpr size_t kBesideLogits =
@@ -221,8 +230,8 @@ View of_class(const View& all, IntList rows, int64_t c) {
   return one;
 }
 
-// One row of all targets, whose elements read the target's logits, the target, its logit among
-// them[, its weight], and the class to ignore.
+// One row of all targets, whose elements read the target's logits, the target[, its weight], and
+// the class to ignore.
 const prim::FusedSpec& few_logits_spec(DType x, int64_t classes, DType work, DType weight,
                                        DType result, bool weighted, bool mean) {
   static SpecCache cache;
@@ -232,7 +241,6 @@ const prim::FusedSpec& few_logits_spec(DType x, int64_t classes, DType work, DTy
     const size_t n = size_t(classes);
     std::vector<DType> inputs(n, x);
     inputs.push_back(kInt64);
-    inputs.push_back(x);
     if (weighted) inputs.push_back(weight);
     FusedBuilder b(inputs, mean ? std::vector{result, work, work} : std::vector{result, work},
                    {Type::i64});
@@ -246,8 +254,10 @@ const prim::FusedSpec& few_logits_spec(DType x, int64_t classes, DType work, DTy
       return cast(most + log(sum), work_type(work));
     };
     const int loss = b.reduce(Monoid::sum, all, [&](Values v) {
-      std::vector<Value> of_loss{v[n], lse(v), v[n + 1]}, of_weight{v[n]};
-      if (weighted) of_loss.push_back(v[n + 2]), of_weight.push_back(v[n + 2]);
+      Value picked = v[0];
+      for (size_t c = 1; c < n; ++c) picked = where(v[n] == double(c), v[c], picked);
+      std::vector<Value> of_loss{v[n], lse(v), picked}, of_weight{v[n]};
+      if (weighted) of_loss.push_back(v[n + 1]), of_weight.push_back(v[n + 1]);
       of_loss.push_back(v.back()), of_weight.push_back(v.back());
       std::vector sums{loss_of(of_loss, weighted)};
       if (mean) sums.push_back(weight_in_mean(of_weight, weighted, work));
@@ -288,15 +298,20 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   const Views v = views_of(x, target);
   const View xv = view_of(x, v.x), tv = view_of(target, v.target);
   const View lse = view_of(out[1], v.rows);
-  const ScratchView picked(p, x.dtype(), v.rows.sizes);
   const bool few = reduction != kNone && has_few_logits(x, target, weight.defined());
-  if (x.numel() > 0) {
-    if (!few) p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
-    pick(p, xv, tv, ignore, picked);
+  std::optional<ScratchView> picked;
+  if (!few)
+    picked.emplace(p, x.dtype(), v.rows.sizes);
+  else if (!weight.defined())  // else looking for weights is a check
+    check_classes(p, tv, v.x.sizes.back(), ignore);
+  if (picked && x.numel() > 0) {
+    p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
+    pick(p, xv, tv, ignore, *picked);
   }
   std::optional<ScratchView> weights;
   std::vector<DType> types{kInt64, v.work, x.dtype()};
-  SmallVector<View, 5> inputs{tv, lse, picked};
+  SmallVector<View, 5> inputs{tv, lse};
+  if (picked) inputs.push_back(*picked);
   if (weight.defined()) {
     weight_of(p, weight, tv, ignore, weights.emplace(p, weight.dtype(), v.rows.sizes));
     types.push_back(weight.dtype());
@@ -327,7 +342,6 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
     SmallVector<View, 16> read;
     for (int64_t c = 0; c < classes; ++c) read.push_back(of_class(xv, v.rows.sizes, c));
     read.push_back(tv);
-    read.push_back(picked);
     if (weights) read.push_back(*weights);
     const View written[3] = {loss, lse, total};
     return p.fused({&few_logits_spec(x.dtype(), classes, v.work, weights ? weight.dtype() : v.work,

@@ -95,12 +95,131 @@ def test_a_step_of_a_small_network_takes_few_kernels():
             assert torch.allclose(p, q, atol=1e-4)
         assert ", one graph" in step.explain()
         plans = [plan for trace in json.loads(step.explain("json"))["functions"][0]["traces"] for plan in trace["plans"]]
-        for s in max(plans, key=lambda plan: plan["runs"])["steps"]:
+        plan = max(plans, key=lambda plan: plan["runs"])
+        for s in plan["steps"]:
             print(s["text"].split("(")[0])
+        print(plan["branches"])
     """).split()
     # Two layers, relu (which GPUs have in the product); a look at the targets, all that is made of the logits; the gradients of relu with
-    # the small product behind it, and of the two weights; the update.
-    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise"]
+    # the small product behind it, and of the two weights; the update. Beside the others: the look, and the gradient of the second weight.
+    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "3"]
+
+
+def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
+    # These GPUs run the steps of a graph in the order that is least like the one they came in.
+    fake_gpus.run("""
+        import json
+        w = [(torch.randn(24, 24) / 5).to("cuda") for _ in range(4)]
+        table, i = torch.randn(9, 24).to("cuda"), torch.arange(8).to("cuda")
+
+        def rows(x):  # products that wait for each other, beside others
+            made = [x]
+            for k in range(3):
+                made += [made[-1] @ w[k], made[k] @ w[3]]
+            return made[-1] @ made[-2], made[2] @ made[4]
+
+        def in_place(x):  # what is read is written over, in other rows than are read
+            a = x @ w[0]
+            b, c = a @ w[1], a[:8] @ w[2]
+            a[:8] = c @ w[3]
+            a[16:] = b[:8] @ w[0]
+            return a @ w[1], b, torch.cumsum(a[8:16] @ w[2], 0)
+
+        def kept(x):  # what was there before is read and written by several rows of steps
+            before = state @ w[0]
+            state[:12] = (x @ w[1])[:12]
+            middle = state @ w[2]
+            state[6:] = (before @ w[3])[6:]
+            return state @ w[0], middle @ w[1], before
+
+        def sums(x):  # into one tensor, and temporaries in each other's place
+            parts = [torch.cumsum(x @ m, 0) @ w[0] for m in w]
+            out = torch.zeros(24, 24, device="cuda")
+            for k, part in enumerate(parts):
+                out[2 * k : 2 * k + 8] += table[i] @ part
+            return out, parts[1] @ parts[2]
+
+        for f in (rows, in_place, kept, sums):
+            for options in ({"exact": True}, {}):
+                g, state = torch.compile(f, options=options), torch.zeros(24, 24).to("cuda")
+                other, last = state.clone(), []
+                for k in range(14):
+                    x = torch.randn(24, 24).to("cuda")
+                    got = g(x)
+                    mine, state = state, other
+                    expected = f(x)
+                    other, state = state, mine
+                    last = got if k == 9 else last  # kept: later calls have results elsewhere
+                    for p, q in zip((*got, state), (*expected, other)):
+                        assert torch.equal(p, q) if options else torch.allclose(p, q, atol=1e-4), f.__name__
+                [plan] = json.loads(g.explain("json"))["functions"][0]["traces"][0]["plans"]
+                assert plan["is_graph"] and plan["branches"] > 1, g.explain()
+    """)
+
+
+def test_numbers_that_change_reach_a_graph_however_many_there_are():
+    fake_gpus.run("""
+        import copy
+        from arete import nn
+        for groups in (1, 2, 7):
+            net = nn.Sequential(*[nn.Linear(6, 6) for _ in range(groups)]).to("cuda")
+            nets = [net, copy.deepcopy(net)]
+            def trainer(net):
+                optimizer = torch.optim.AdamW([{"params": layer.parameters(), "lr": 0.01 * (k + 1)} for k, layer in enumerate(net)])
+                schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+                def step(x):
+                    optimizer.zero_grad()
+                    loss = net(x).square().mean()
+                    loss.backward()
+                    optimizer.step()
+                    schedule.step()
+                    return loss.detach()
+                return step
+            compiled, eager = torch.compile(trainer(nets[0]), options={"exact": True}), trainer(nets[1])
+            for _ in range(16):
+                x = torch.randn(5, 6).to("cuda")
+                assert torch.equal(compiled(x), eager(x))
+            assert ", one graph" in compiled.explain(), compiled.explain()
+            assert all(torch.equal(p, q) for p, q in zip(*(net.parameters() for net in nets)))
+    """)
+
+
+def test_targets_out_of_range_are_errors_of_gpus():
+    fake_gpus.run("""
+        F, x = torch.nn.functional, torch.randn(4, 10, device="cuda")
+        for f in (F.cross_entropy, torch.compile(F.cross_entropy)):
+            for weight in (None, torch.rand(10, device="cuda")):
+                f(x, torch.tensor([0, -100, 9, 1], device="cuda"), weight=weight)
+                for target in ([0, 1, 2, 10], [0, -1, 2, 3]):
+                    try:
+                        f(x, torch.tensor(target, device="cuda"), weight=weight).item()
+                    except IndexError as e:
+                        assert "cross_entropy" in str(e) and "size 10" in str(e)
+                    else:
+                        assert False, (target, weight)
+    """)
+
+
+def test_a_stream_that_a_graph_does_not_wait_for_is_an_error_of_gpus_that_are_none():
+    """What the test above relies on."""
+    fake_gpus.run("""
+        x, side, graph = torch.ones(4, device="cuda"), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        for waits in (True, False):
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph):
+                    side.wait_stream(torch.cuda.current_stream())
+                    with torch.cuda.stream(side):
+                        y = x * 2
+                    if waits:
+                        torch.cuda.current_stream().wait_stream(side)
+                assert waits
+                x.fill_(3)
+                graph.replay()
+                assert y.tolist() == [6.0] * 4
+            except RuntimeError as e:
+                assert not waits and "not waited for" in str(e), e
+    """)
 
 
 def test_results_that_are_kept_stay_as_they_were():

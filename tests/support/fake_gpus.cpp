@@ -296,6 +296,55 @@ class Held {
   prim::MemoryStats stats_;
 };
 
+using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
+
+/// The calls of a graph and what orders them: each comes after what its stream had waited for, and
+/// after nothing else.
+class Recording {
+ public:
+  explicit Recording(prim::StreamHandle origin) { last_[origin]; }
+  bool has(prim::StreamHandle stream) const { return last_.contains(stream); }
+  void add(prim::StreamHandle stream, std::unique_ptr<prim::RecordedCall> call) {
+    after_.push_back(std::exchange(last_[stream], {calls_.size()}));
+    calls_.push_back(std::move(call));
+  }
+  void record(prim::EventHandle event, prim::StreamHandle stream) {
+    events_.erase(event);
+    if (has(stream)) events_[event] = last_[stream];
+  }
+  void wait(prim::StreamHandle stream, prim::EventHandle event) {
+    if (const auto its = events_.find(event); its != events_.end())
+      last_[stream].insert(its->second.begin(), its->second.end());
+  }
+  /// In the order that is least like the one they came in, so that who forgets to wait gets other
+  /// values. An error unless `origin` waits for all.
+  std::unique_ptr<Calls> finish(prim::StreamHandle origin) {
+    std::vector<size_t> order, open(calls_.size());  // for how many others it has to be there
+    std::set<size_t> ready = last_[origin];
+    for (const std::set<size_t>& its : after_)
+      for (const size_t k : its) ++open[k];
+    std::erase_if(ready, [&](size_t k) { return open[k] > 0; });
+    while (!ready.empty()) {  // from the last one
+      const size_t k = *ready.begin();
+      ready.erase(ready.begin());
+      order.push_back(k);
+      for (const size_t j : after_[k])
+        if (--open[j] == 0) ready.insert(j);
+    }
+    if (order.size() != calls_.size())
+      throw DeviceError("", "a stream that takes part in a capture is not waited for at its end");
+    auto calls = std::make_unique<Calls>();
+    for (auto k = order.rbegin(); k != order.rend(); ++k) calls->push_back(std::move(calls_[*k]));
+    return calls;
+  }
+
+ private:
+  Calls calls_;
+  std::vector<std::set<size_t>> after_;
+  std::map<prim::StreamHandle, std::set<size_t>> last_;  // of streams that take part
+  std::map<prim::EventHandle, std::set<size_t>> events_;
+};
+
 class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
  public:
   explicit FakeGpu(int ordinal) : ordinal_(ordinal) { prim::heed_rehearsals(DeviceType::cuda); }
@@ -308,8 +357,8 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
       return prim::ResultOf<P>();
     }
     if constexpr (P != prim::Primitive::compact)
-      if (Calls* const graph = capture().get()) {
-        graph->push_back(prim::as_recorded(device(), args));
+      if (Recording* const graph = recording_here()) {
+        graph->add(current_stream(), prim::as_recorded(device(), args));
         return;
       }
     SlowStream::wait_for(current_stream());
@@ -383,23 +432,26 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   prim::StreamHandle create_stream(int) override { return new int; }
   void destroy_stream(prim::StreamHandle s) noexcept override { delete static_cast<int*>(s); }
 
-  bool is_capturing() override { return capture() != nullptr; }
+  bool is_capturing() override { return recording_here() != nullptr; }
   uint64_t create_pool() override { return ++last_pool_; }
   void lend_pool(uint64_t pool) {
     const std::lock_guard lock(pools_mutex_);
     lent_.insert(pool);
   }
-  void begin_capture(prim::StreamHandle, uint64_t pool) override {
+  void begin_capture(prim::StreamHandle stream, uint64_t pool) override {
     {
       const std::lock_guard lock(pools_mutex_);
       if (lent_.contains(pool))
         throw ValueError("", "graphs do not take memory from a pool that lends");
     }
     recorded_ = true;
-    capture() = std::make_unique<Calls>();
+    recording() = std::make_unique<Recording>(stream);
   }
-  prim::GraphHandle end_capture(prim::StreamHandle) override { return capture().release(); }
-  void discard_capture(prim::StreamHandle) noexcept override { capture() = nullptr; }
+  prim::GraphHandle end_capture(prim::StreamHandle stream) override {
+    const std::unique_ptr<Recording> whole = std::move(recording());
+    return whole->finish(stream).release();
+  }
+  void discard_capture(prim::StreamHandle) noexcept override { recording() = nullptr; }
   void launch_graph(prim::GraphHandle graph, prim::StreamHandle) override {
     for (const auto& call : *static_cast<const Calls*>(graph)) call->run_once();
   }
@@ -408,14 +460,23 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   }
 
   prim::EventHandle create_event(bool) override { return new int; }
+  void record_event(prim::EventHandle e, prim::StreamHandle s) override {
+    if (Recording* const graph = recording().get()) graph->record(e, s);
+  }
+  void stream_wait_event(prim::StreamHandle s, prim::EventHandle e) override {
+    if (Recording* const graph = recording().get()) graph->wait(s, e);
+  }
   void destroy_event(prim::EventHandle e) noexcept override { delete static_cast<int*>(e); }
 
  private:
-  using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   static prim::Backend& cpu() { return prim::backend_for(kCPU); }
-  static std::unique_ptr<Calls>& capture() {
-    static thread_local std::unique_ptr<Calls> calls;
+  static std::unique_ptr<Recording>& recording() {
+    static thread_local std::unique_ptr<Recording> calls;
     return calls;
+  }
+  Recording* recording_here() {
+    Recording* const graph = recording().get();
+    return graph && graph->has(current_stream()) ? graph : nullptr;
   }
   static std::map<const FakeGpu*, prim::StreamHandle>& current() {
     static thread_local std::map<const FakeGpu*, prim::StreamHandle> streams;

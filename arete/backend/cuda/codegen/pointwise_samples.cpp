@@ -163,6 +163,11 @@ std::vector<KernelSource> pointwise_samples() {
               std::array{t, t}, std::array{Type::i64}, std::array{kInt64, factor, kInt64, factor})),
           {.kind = kind, .vector = 1});
     }
+  // Only parameters: numbers that go to memory.
+  expr::Builder numbers;
+  std::vector<Value> params;
+  for (int k = 0; k < 16; ++k) params.push_back(numbers.param(Type::i64));
+  add(all, element_code(*numbers.build(params, std::vector(params.size(), kInt64))), {.vector = 0});
   // Neither inputs nor parameters.
   expr::Builder constant;
   const Value one = constant.constant(Type::f32, 1.5);

@@ -1,0 +1,92 @@
+#include "arete/compile/branches_internal.h"
+
+#include <algorithm>
+
+#include "arete/compile/graph_internal.h"
+
+namespace arete::compile {
+namespace {
+
+// Which steps come before which is a bit for each two: of longer graphs it is not asked.
+constexpr size_t kMostOrdered = 1024;
+
+std::vector<Use> addresses_of(prim::RecordedCall& call) {
+  std::vector<Use> uses;
+  call.for_each_operand([&](prim::View& v, prim::Access access) {
+    if (v.numel() == 0) return;
+    const auto [first, last] = extent_of(v);
+    uses.push_back({0, first, last, access});
+  });
+  return uses;
+}
+
+// Which of some calls come before which others.
+class Order {
+ public:
+  explicit Order(std::span<const std::unique_ptr<prim::RecordedCall>> calls)
+      : before_(calls.size(), std::vector<bool>(calls.size())), needs_(calls.size()) {
+    std::vector<std::vector<Use>> uses;
+    for (const auto& call : calls) uses.push_back(addresses_of(*call));
+    // From the last one: whoever comes before those that are waited for needs no wait.
+    for (size_t k = 0; k < calls.size(); ++k)
+      for (size_t j = k; j-- > 0;)
+        if (!is_before(j, k) && collide(uses[j], uses[k])) {
+          needs_[k].push_back(j);
+          put_before(j, k);
+        }
+  }
+  bool is_before(size_t a, size_t b) const { return before_[b][a]; }
+  void put_before(size_t a, size_t b) {
+    before_[b][a] = true;
+    for (size_t i = 0; i < a; ++i) before_[b][i] = before_[b][i] || before_[a][i];
+  }
+  /// What a call waits for, the last one first.
+  const std::vector<size_t>& needs(size_t call) const { return needs_[call]; }
+  /// Of each call the one that waits for it and has most calls behind it, in a row.
+  std::vector<size_t> heirs() const {
+    std::vector<size_t> heirs(needs_.size(), SIZE_MAX), behind(needs_.size());
+    for (size_t k = needs_.size(); k-- > 0;)
+      for (const size_t j : needs_[k])
+        if (behind[k] + 1 >= behind[j]) {
+          behind[j] = behind[k] + 1;
+          heirs[j] = k;
+        }
+    return heirs;
+  }
+
+ private:
+  std::vector<std::vector<bool>> before_;
+  std::vector<std::vector<size_t>> needs_;
+};
+
+}  // namespace
+
+std::vector<BranchStep> branches_of(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
+                                    size_t most) {
+  std::vector<BranchStep> steps(calls.size());
+  if (calls.size() > kMostOrdered || most < 2) return steps;
+  Order order(calls);
+  const std::vector<size_t> heirs = order.heirs();
+  std::vector<size_t> tails;  // of branches
+  for (size_t k = 0; k < calls.size(); ++k) {
+    std::vector<size_t>& waits = steps[k].waits = order.needs(k);
+    auto its = tails.end();
+    for (size_t n = 0; n < waits.size() && its == tails.end(); ++n)
+      if (heirs[waits[n]] == k) its = std::ranges::find(tails, waits[n]);
+    const auto is_done = [&](size_t tail) { return order.is_before(tail, k) && heirs[tail] < k; };
+    if (its == tails.end()) its = std::ranges::find_if(tails, is_done);
+    if (its == tails.end() && tails.size() == most) {
+      its = std::ranges::min_element(tails);  // waits for more than it has to
+      order.put_before(*its, k);
+    }
+    if (its == tails.end())
+      its = tails.insert(its, k);
+    else
+      std::erase_if(waits, [&](size_t j) { return j == *its || order.is_before(j, *its); });
+    steps[k].branch = size_t(its - tails.begin());
+    *its = k;
+  }
+  return steps;
+}
+
+}  // namespace arete::compile
