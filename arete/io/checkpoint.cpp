@@ -12,6 +12,7 @@
 #include "arete/io/crc32c.h"
 #include "arete/io/dtype_code.h"
 #include "arete/io/safetensors_format.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
 
@@ -96,8 +97,7 @@ void check_pieces(const std::string& path, const std::string& name, const Checkp
     return bad(path, "tensor \"" + name.substr(0, 200) + "\": " + what);
   };
   uint64_t all = dtype_code_size(t.dtype);
-  if (all == 0 || t.dtype == "C128")  // no file of pieces has such
-    throw wrong("the dtype \"" + t.dtype.substr(0, 40) + "\" is unknown");
+  if (all == 0) throw wrong("the dtype \"" + t.dtype.substr(0, 40) + "\" is unknown");
   for (const int64_t s : t.shape)
     if (!checked_mul(all, uint64_t(std::max<int64_t>(s, 1)), &all) || all > uint64_t(INT64_MAX))
       throw wrong("the shape is too large");
@@ -238,7 +238,10 @@ std::span<const std::byte> Checkpoint::bytes_of(const CheckpointTensor& tensor,
                                                 const CheckpointPiece& piece) const {
   const File& f = file(piece.file);
   const TensorEntry* const e = f.find(piece.key);
-  if (!e || e->dtype != tensor.dtype || e->shape != piece.shape)
+  const bool pairs = tensor.dtype == "C128";  // see write_pieces()
+  std::vector<int64_t> shape = piece.shape;
+  if (pairs) shape.push_back(2);
+  if (!e || e->dtype != (pairs ? "F64" : tensor.dtype) || e->shape != shape)
     throw bad(joined(folder_, piece.file),
               "it has no piece \"" + piece.key.substr(0, 200) + "\" as the index describes it");
   return f.bytes(*e);
@@ -291,7 +294,9 @@ std::vector<uint32_t> write_pieces(const std::string& path, const NamedTensors& 
   NamedTensors host;
   std::vector<uint32_t> sums;
   for (const auto& [key, t] : pieces) {
-    host.emplace_back(key, t.detach().cpu().contiguous());
+    const Tensor whole = t.detach().cpu().contiguous();
+    // The format has no complex128: its pieces are pairs of float64.
+    host.emplace_back(key, whole.dtype() == kComplex128 ? view_as_real(whole) : whole);
     const Tensor& h = host.back().second;
     sums.push_back(crc32c({static_cast<const std::byte*>(h.data_ptr()), h.nbytes()}));
   }

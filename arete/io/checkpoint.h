@@ -8,8 +8,9 @@
 //    "tensors": {NAME: {"dtype": "F32", "shape": [..],
 //                       "pieces": [{"file": NAME, "key": KEY, "start": [..], "shape": [..],
 //                                   "crc32c": NUMBER}]}}}
-// The pieces of a tensor cover it, each element once. "objects" is what is no tensor, as the writer
-// has put it.
+// The pieces of a tensor cover it, each element once; those of dtype C128, which safetensors files
+// do not have, are of F64 with a last dimension of 2, which "shape" does not tell. "objects" is
+// what is no tensor, as the writer has put it.
 #pragma once
 
 #include <cstdint>

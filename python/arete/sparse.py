@@ -110,7 +110,8 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
                              check_invariants: bool | None = None) -> SparseTensor:
     """A sparse matrix by rows (`layout` sparse_csr, sparse_bsr) or columns (sparse_csc, sparse_bsc): the places where these begin in the
     list of elements or blocks (one more than there are), the places of those in them, and values, (n) of elements, (n, rows, columns) of
-    blocks; without a size as large as there must be. Gradients flow to `values`.
+    blocks; without a size as large as there must be. A batch of matrices has n of each, and its sizes before the others of all parts.
+    Gradients flow to `values`.
 
     RuntimeError for parts that do not go together. Indices are looked at on CPUs, on GPUs with `check_invariants`, and with this also
     whether those of each line ascend.
@@ -128,34 +129,41 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
         raise NotImplementedError(f"{name}: pin_memory: sparse tensors are not pinned")
     values = as_tensor(values, dtype=dtype, device=device)
     starts, across = (as_tensor(i, device=values.device) for i in (compressed_indices, plain_indices))
-    if starts.dim() != 1 or across.dim() != 1 or values.dim() != (3 if blocks else 1) or len(across) != len(values) or not len(starts):
+    dims = starts.dim()
+    if (not dims or across.dim() != dims or values.dim() != dims + 2 * blocks or across.shape != values.shape[:dims]
+            or starts.shape[:-1] != across.shape[:-1] or not starts.shape[-1]):
         raise RuntimeError(f"{name}: {first} + 1 places, and as many {second} as {'blocks (n, rows, columns)' if blocks else 'values'} are "
-                           f"wanted, but the shapes are {tuple(starts.shape)}, {tuple(across.shape)} and {tuple(values.shape)}: batches "
-                           "are not there")
+                           "wanted, of a batch behind its sizes, but the shapes are "
+                           f"{tuple(starts.shape)}, {tuple(across.shape)} and {tuple(values.shape)}")
+    batch, lines, each = tuple(starts.shape[:-1]), starts.shape[-1] - 1, across.shape[-1]
     if starts.dtype != across.dtype or starts.dtype not in (_C.int32, _C.int64):
         raise RuntimeError(f"{name}: both indices are int32 or int64, not {starts.dtype} and {across.dtype}")
-    high, wide = values.shape[1:] if blocks else (1, 1)
+    high, wide = values.shape[dims:] if blocks else (1, 1)
     if blocks and not high * wide:
         raise RuntimeError(f"{name}: blocks have elements, but values are of shape {tuple(values.shape)}")
     if size is None:
-        lines, most = len(starts) - 1, int(across.amax()) + 1 if len(across) else 0
-        size = (most * high, lines * wide) if by_columns else (lines * high, most * wide)
+        most = int(across.amax()) + 1 if across.numel() else 0
+        size = (*batch, most * high, lines * wide) if by_columns else (*batch, lines * high, most * wide)
     size = tuple(size)
-    if len(size) != 2 or size[0] % high or size[1] % wide:
-        raise RuntimeError(f"{name}: the size {size} is not that of a matrix" + f" of blocks of {high} x {wide}" * blocks)
-    lines, width = (size[1] // wide, size[0] // high) if by_columns else (size[0] // high, size[1] // wide)
-    if lines != len(starts) - 1:
-        raise RuntimeError(f"{name}: the size {size} does not go with {len(starts)} places of {first}")
-    in_order = False  # as far as is known
+    if len(size) != dims + 1 or size[:-2] != batch or size[-2] % high or size[-1] % wide:
+        raise RuntimeError(f"{name}: the size {size} is not that of a matrix" + f" of blocks of {high} x {wide}" * blocks
+                           + f", a batch of {batch}" * bool(batch))
+    height, width = size[-2] // high, size[-1] // wide
+    if lines != (width if by_columns else height):
+        raise RuntimeError(f"{name}: the size {size} does not go with {lines + 1} places of {first}")
+    # The indices are in no order as far as is known.
+    x = make_csr(starts, across, values.detach() if requires_grad and not values.requires_grad else values, size, layout, False)
     if _checked(check_invariants) or values.device.type == "cpu":
-        ends = starts[[0, -1]].tolist()
-        if ends != [0, len(values)] or (starts.diff() < 0).any() or (len(across) and ((across < 0) | (across >= width)).any()):
-            raise RuntimeError(f"{name}: places of {first} must ascend from 0 to {len(values)}, {second} lie below {width}")
-        line = _ops.repeat_interleave(_ops.arange(lines, device=values.device), starts.diff())
-        in_order = not (keys_of(_ops.stack([line, across.to(line.dtype)]), (lines, width)).diff() <= 0).any()
-        if _checked(check_invariants) and not in_order:
+        most = height if by_columns else width
+        ends = ((starts[..., 0] != 0) | (starts[..., -1] != each)).any()
+        if ends or (starts.diff() < 0).any() or ((across < 0) | (across >= most)).any():
+            raise RuntimeError(f"{name}: places of {first} must ascend from 0 to {each}, {second} lie below {most}")
+        one = _functions.as_one(x)
+        rows, columns = _functions.places_of(one)
+        places = _ops.stack([columns, rows] if by_columns else [rows, columns])
+        x._in_order_ = not (keys_of(places, one.shape[::-1] if by_columns else one.shape).diff() <= 0).any()
+        if _checked(check_invariants) and not x._in_order_:
             raise RuntimeError(f"{name}: {second} must ascend in each of the {first}, each once")
-    x = make_csr(starts, across, values.detach() if requires_grad and not values.requires_grad else values, size, layout, in_order)
     return x.requires_grad_() if requires_grad else x
 
 
@@ -241,8 +249,8 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: Any 
     >>> arete.sparse.sampled_addmm(arete.eye(2).to_sparse_csr(), arete.ones(2, 3), arete.ones(3, 2)).values()
     tensor([4., 4.])
     """
-    rows, columns = _functions.indices_of(input)
-    products = (mat1[rows] * mat2.T[columns]).sum(1).reshape(input._values_.shape)
+    *batch, rows, columns = _functions.indices_of(input)
+    products = (mat1[(*batch, rows)] * mat2.mT[(*batch, columns)]).sum(1).reshape(input._values_.shape)
     return _functions.with_values(input, beta * input._values_ + alpha * products)
 
 

@@ -264,11 +264,14 @@ bool match_arguments(const Overload& o, PyObject* name_object, bool in_place, Py
     } else if (k_text == "pin_memory" && o.makes) {
       extras.pin_memory = truth(value);
     } else if (k_text == "layout" && o.makes) {
-      // Strided tensors are what there is.
-      if (value == Py_None || std::strcmp(Py_TYPE(value)->tp_name, "_Layout") == 0) continue;
-      why.text =
-          name() + "(): argument 'layout' must be arete.layout, not " + Py_TYPE(value)->tp_name;
-      return false;
+      if (value == Py_None) continue;
+      if (std::strcmp(Py_TYPE(value)->tp_name, "_Layout") != 0) {
+        why.text =
+            name() + "(): argument 'layout' must be arete.layout, not " + Py_TYPE(value)->tp_name;
+        return false;
+      }
+      const Ref kind(checked(PyObject_GetAttrString(value, "_name")));
+      if (to_text(kind.get()) != "strided") extras.layout = value;
     } else if (k_text == "memory_format" && o.record->takes_memory_format) {
       extras.memory_format = value == Py_None ? nullptr : value;
     } else {

@@ -50,6 +50,7 @@ struct Extras {
   bool requires_grad = false;
   bool pin_memory = false;
   PyObject* memory_format = nullptr;  // of records that make tensors and take one
+  PyObject* layout = nullptr;         // of such, one that is not strided
 };
 
 /// Why an overload does not fit, in the words of PyTorch.

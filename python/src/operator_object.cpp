@@ -185,9 +185,34 @@ PyObject* call_face(const Overload& o, const Arg* bound, Extras extras) {
   return call_record(o, *call.record, all, extras);
 }
 
+/// layout=: a tensor of a sparse layout, which has no elements. The record tells size and dtype, on
+/// the device meta.
+PyObject* call_sparse(const Overload& o, Arg* args, const Extras& extras) {
+  const std::string& name = o.record->name;
+  const std::string_view of_zeros[] = {"empty", "zeros", "zeros_like", "new_empty", "new_zeros"};
+  if (std::ranges::find(of_zeros, name) == std::end(of_zeros) || extras.out || extras.pin_memory ||
+      extras.memory_format) {
+    PyErr_Format(PyExc_RuntimeError, "%s(...) is not implemented for sparse layout", name.c_str());
+    throw PythonError{};
+  }
+  Arg& device = args[o.device_option_at];
+  const Device where = !device.is_none()                ? device.device()
+                       : args[0].kind() == Kind::tensor ? args[0].tensor().device()
+                                                        : Device(kCPU);
+  device = Arg(Device(kMeta));
+  const std::span<const Arg> all(args, o.defaults.size());
+  const Ref like(checked(wrap(ops::call_all(*o.record, all)[0])));
+  const Ref there(checked(wrap(where)));
+  const Ref module(checked(PyImport_ImportModule("arete._operators._sparse_functions")));
+  return checked(PyObject_CallMethod(module.get(), "without_elements", "OOOi", like.get(),
+                                     extras.layout, there.get(), int(extras.requires_grad)));
+}
+
 PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const Extras& extras,
                      PyObject* first) {
   if (o.face) return call_face(o, args, extras);
+  if (extras.layout) [[unlikely]]
+    return call_sparse(o, args, extras);
   const std::span<const Arg> all(args, o.defaults.size());
   if (extras.memory_format) [[unlikely]] {
     Tensor model;

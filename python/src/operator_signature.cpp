@@ -146,6 +146,7 @@ Overload make_overload(const OpRecord& record, const std::string& signature,
   for (size_t i = 0; i < schema.args.size(); ++i)
     if (schema.args[i].name == "device" && schema.args[i].type == "device?") {
       o.makes = true;
+      o.device_option_at = i;
       if (!of_tensors) o.device_at = i;
     }
   o.returns_list = schema.returns.size() == 1 && schema.returns[0].starts_with("Tensor[]");

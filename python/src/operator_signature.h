@@ -43,6 +43,7 @@ struct Overload {
   bool spread = false;         // the first list may be given as separate integers
   size_t spread_at = 0;
   size_t device_at = size_t(-1);  // the argument that says where a tensor is made of numbers alone
+  size_t device_option_at = 0;    // the same, of those that make one like a tensor, too: if `makes`
   bool makes = false;             // a tensor on a device that an argument names
   bool returns_list = false;
   PyTypeObject* result_type = nullptr;  // of several results

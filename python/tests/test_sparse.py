@@ -1,5 +1,6 @@
 """Sparse tensors beside PyTorch's."""
 import copy
+import functools
 import io
 import pickle
 
@@ -235,6 +236,87 @@ def test_products_of_compressed_layouts(layout, dtype):
     is_product(leaf.grad * there + (given @ y.T.conj().resolve_conj()) * ~there, given, y.T.conj().resolve_conj(), 8)
 
 
+def batch_of_matrices(torch, *batch):
+    """Plain ones of which each layout lists as many elements or blocks: the same rows of blocks in other orders, the same columns."""
+    d = torch.tensor(values(*batch, 4, 6)) * (torch.arange(6) // 2 != 1)
+    d[..., :2, :] *= torch.tensor([[0.0, 1], [1, 0]])[torch.arange(d[..., 0, 0].numel()) % 2].reshape(*batch, 2, 1)
+    d[..., 2:, :3] = 0
+    return d
+
+
+@pytest.mark.parametrize("batch", [(3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_batches_as_torchs(layout, batch):
+    found = []
+    for torch in LIBRARIES:
+        d = batch_of_matrices(torch, *batch)
+        x = COMPRESSED[layout](torch, d)
+        made = getattr(torch, f"{str(x.layout).rpartition('.')[2]}_tensor")
+        inner = [f() for f in ((x.ccol_indices, x.row_indices) if str(x.layout)[-1] == "c" else (x.crow_indices, x.col_indices))]
+        file = io.BytesIO()
+        torch.save(x, file)
+        file.seek(0)
+        same = [x, made(*inner, x.values()), made(*inner, x.values(), d.shape, check_invariants=True), x.clone(),
+                pickle.loads(pickle.dumps(x)), torch.load(file)]
+        assert all(parts(y)[:3] == parts(x)[:3] for y in same)
+        others = [x[0], x[-1], *x, *x.unbind(0), x.select(0, 1), x.transpose(-2, -1), x.mT, x * 2, -x, x.abs(), x.double(),
+                  torch.zeros_like(x), d.sparse_mask(x), x.detach()]
+        if len(batch) == 2:
+            others += [x[0][1], x[0, 1], x.select(1, 1), x.transpose(0, 1)]
+        found.append([[parts(y) for y in same + others],
+                      [x.to_dense().tolist(), float(x.sum()), x.to_sparse().coalesce().indices().tolist()]])
+        with pytest.raises(RuntimeError, match="selecting sparse dimensions is not supported for batched"):
+            x.select(-1, 0)
+        with pytest.raises(RuntimeError, match="dimensions of the same type"):
+            x.transpose(0, -1)
+        d[(0,) * len(batch)] = 0
+        with pytest.raises(RuntimeError, match="Expect the same number of specified elements per batch"):
+            COMPRESSED[layout](torch, d)
+        with pytest.raises(RuntimeError, match="[Ee]xpected product of batch dimensions to be non-zero"):
+            COMPRESSED[layout](torch, d[:0])
+    for ours, theirs in zip(found[0][0], found[-1][0]):
+        assert ours == theirs
+    assert found[0][1][::2] == found[-1][1][::2] and found[0][1][1] == pytest.approx(found[-1][1][1], 1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("batch", [(3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_products_of_batches(layout, batch, device):
+    """Beside those of plain ones, since PyTorch has such products on GPUs alone, of a few layouts, without gradients."""
+    d = batch_of_matrices(arete, *batch).double().to(device)
+    y, z = (arete.tensor(values(*batch, *sizes), device=device).double() for sizes in ((6, 3), (3, 4)))
+    x = COMPRESSED[layout](arete, d)
+    close = functools.partial(arete.testing.assert_close, rtol=1e-12, atol=1e-12)
+    close(x @ y, d @ y)
+    close(z @ x, z @ d)
+    close(x @ y[(0,) * len(batch)], d @ y[(0,) * len(batch)])
+    close(x @ y[(0,) * len(batch)][:, 0], d @ y[(0,) * len(batch)][:, 0])
+    close((x + x).to_dense(), d + d)
+    close((x * d).to_dense(), d * d)
+    for other in COMPRESSED:
+        name = other.rpartition(" ")[2]
+        block = None if name in ("csr", "csc") else (2, 3) if other != name else (2, 2)
+        close(x.to_sparse(layout=getattr(arete, f"sparse_{name}"), blocksize=block).to_dense(), d)
+    if len(batch) == 1:
+        close(arete.bmm(x, y), arete.bmm(d, y))
+        close(arete.bmm(z, x), arete.bmm(z, d))
+        close(arete.baddbmm(d[..., :3], x, y, beta=2, alpha=3), 2 * d[..., :3] + 3 * arete.bmm(d, y))
+        with pytest.raises(RuntimeError, match=r"Expected size for first two dimensions of batch2 tensor to be: \[3, 6\]"):
+            arete.bmm(x, y[:, :5])
+    near = arete.sparse.sampled_addmm(x, d @ y, y.mT, beta=2, alpha=3)
+    close(near.to_dense(), 2 * d + 3 * (d @ y @ y.mT).sparse_mask(x).to_dense())
+    given = arete.tensor(values(*batch, 4, 3, seed=5), device=device).double()
+    leaf, plain, other = x.detach().requires_grad_(), d.clone().requires_grad_(), y.clone().requires_grad_()
+    (leaf @ other).backward(given)
+    (COMPRESSED[layout](arete, plain) @ y).backward(given)
+    expected = (given @ y.mT).sparse_mask(x)
+    assert leaf.grad.layout is x.layout
+    close(leaf.grad.values(), expected.values())
+    close(plain.grad, expected.to_dense())
+    close(other.grad, d.mT @ given)
+
+
 @both
 def test_blocks_are_checked(torch):
     d = torch.ones(4, 6)
@@ -254,6 +336,33 @@ def test_the_gradient_of_blocks(torch):
     x = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 2]], requires_grad=True)
     (x.to_sparse_bsr((2, 1)).to_dense() * torch.arange(8.0).reshape(2, 4)).sum().backward()
     assert x.grad.tolist() == [[0, 0, 0, 3], [4, 0, 0, 7]]
+
+
+LAYOUTS = {"coo": 2, "csr": 3, "csc": 3}  # and the dimensions of the largest example
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tensors_without_elements(layout):
+    texts = []
+    for torch in LIBRARIES:
+        kind, size = getattr(torch, f"sparse_{layout}"), (2, 3, 4)[-LAYOUTS[layout]:]
+        made = [torch.zeros(*size, layout=kind), torch.zeros(size, layout=kind, dtype=torch.int32),
+                torch.zeros(size, layout=kind, requires_grad=True), torch.zeros_like(torch.ones(size[-2:]), layout=kind),
+                torch.ones(3, dtype=torch.float64).new_zeros(size, layout=kind)]
+        texts.append([repr(x).replace("arete.", "torch.") for x in made])
+        assert all(x.layout is kind and not x._nnz() and x.to_dense().equal(torch.zeros(x.shape, dtype=x.dtype)) for x in made)
+        assert torch.empty(size, layout=kind).layout is kind and torch.zeros(10**7, 10**7, layout=torch.sparse_coo)._nnz() == 0
+    assert texts[0] == texts[-1]
+
+
+def test_layouts_that_have_no_zeros_are_refused():
+    for call in (lambda: arete.ones(2, 2, layout=arete.sparse_csr), lambda: arete.rand(2, 2, layout=arete.sparse_coo),
+                 lambda: arete.zeros(2, 2, layout=arete.sparse_bsr), lambda: arete.zeros(2, layout=arete.sparse_csr),
+                 lambda: arete.empty_like(arete.ones(2), layout=arete.sparse_coo),
+                 lambda: arete.zeros(2, layout=arete.sparse_coo, pin_memory=True)):
+        with pytest.raises(RuntimeError, match="not implemented for sparse layout|no tensor of .* dimensions without elements"):
+            call()
+    assert arete.zeros(2, layout=arete.strided).tolist() == [0, 0]
 
 
 @both

@@ -8,8 +8,8 @@ from .. import _C
 from . import _ops
 from ._layouts import BLOCKS, BY_COLUMNS, COMPRESSED, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ._sparse_tensor import (
-    FUNCTIONS, SparseTensor, Tensor, as_coo, become, clone_parts, from_keys, function, indices_of, is_sparse, keys_of, make, make_csr,
-    places_of, unique, with_values,
+    FUNCTIONS, SparseTensor, Tensor, as_coo, as_one, become, block_of, clone_parts, from_keys, function, indices_of, is_sparse, keys_of,
+    make, make_csr, places_of, unique, with_parts, with_values,
 )
 
 # ---- parts and layouts
@@ -50,7 +50,7 @@ function("indices")(lambda x: _coalesced(x, "indices")._indices_)
 function("values")(lambda x: x._values_ if x._crow_ is not None else _coalesced(x, "values")._values_)
 function("_indices")(lambda x: _coordinates(x, "_indices")._indices_)
 function("_values")(lambda x: x._values_)
-function("_nnz")(lambda x: len(x._values_))
+function("_nnz")(lambda x: x._values_.shape[0 if x._crow_ is None else x._crow_.dim() - 1])
 function("sparse_dim")(lambda x: 2 if x._crow_ is not None else len(x._indices_))
 function("dense_dim")(lambda x: x._values_.dim() - 1 if x._crow_ is None else 0)
 
@@ -77,11 +77,11 @@ def to_dense(x: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     if x.dtype == _C.bool:
         return to_dense(with_values(x, x._values_.to(_C.int32))) > 0
     if x.layout in BLOCKS:
-        (rows, columns), (high, wide) = places_of(x), x._values_.shape[1:]
-        grid = x.shape[0] // high, x.shape[1] // wide
-        total = _ops.zeros((grid[0] * grid[1], high, wide), dtype=x.dtype, device=x.device)
-        total = total.index_add(0, rows * grid[1] + columns, x._values_)
-        return total.reshape(*grid, high, wide).transpose(1, 2).reshape(x.shape)
+        one, batch, (high, wide) = as_one(x), x.shape[:-2], block_of(x)
+        (rows, columns), grid = places_of(one), (x.shape[-2] // high, x.shape[-1] // wide)
+        total = _ops.zeros((batch.numel() * grid[0] * grid[1], high, wide), dtype=x.dtype, device=x.device)
+        total = total.index_add(0, rows * grid[1] + (columns if one is x else columns % max(grid[1], 1)), one._values_)
+        return total.reshape(*batch, *grid, high, wide).transpose(-3, -2).reshape(x.shape)
     x = as_coo(x)
     sizes, rest = x.shape[: len(x._indices_)], x._values_.shape[1:]
     total = _ops.zeros((sizes.numel(), *rest), dtype=x.dtype, device=x.device)
@@ -97,18 +97,20 @@ def to_sparse(x: SparseTensor, sparse_dim: Any = None, *, layout: Any = None, bl
         raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported")
     if layout in (None, sparse_coo):
         return as_coo(x) if x._in_order_ else coalesce(as_coo(x))
-    blocksize = _checked_blocks(x, layout, blocksize or (x._values_.shape[1:] if x.layout in BLOCKS else None))
-    if x.layout is layout and (layout not in BLOCKS or tuple(x._values_.shape[1:]) == blocksize):
+    blocksize = _checked_blocks(x, layout, blocksize or (block_of(x) if x.layout in BLOCKS and layout in BLOCKS else None))
+    if x.layout is layout and (layout not in BLOCKS or block_of(x) == blocksize):
         return x
     return compress(coalesce(as_coo(x)), layout, blocksize)
 
 
 def _checked_blocks(x: Tensor, layout: Any, blocksize: Any) -> tuple | None:
-    """The sizes of blocks that a layout wants, which must divide those of a matrix."""
+    """The sizes of blocks that a layout wants, which must divide those of the matrices."""
     if layout not in COMPRESSED:
         raise NotImplementedError(f"to_sparse(): there is no {layout}")
-    if x.dim() != 2:
-        raise RuntimeError(f"to_{layout._name}(): a matrix is wanted, not {x.dim()} dimensions: batches are not there")
+    if x.dim() < 2:
+        raise RuntimeError(f"to_{layout._name}(): matrices are wanted, not {x.dim()} dimensions")
+    if 0 in x.shape[:-2]:
+        raise RuntimeError(f"to_{layout._name}: Expected product of batch dimensions to be non-zero.")
     if layout not in BLOCKS:
         if blocksize is not None:
             raise RuntimeError(f"to_{layout._name}(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
@@ -120,8 +122,8 @@ def _checked_blocks(x: Tensor, layout: Any, blocksize: Any) -> tuple | None:
     blocksize = tuple(blocksize)
     if len(blocksize) != 2 or min(blocksize) < 1:
         raise RuntimeError(f"{source}_to_{layout._name}: blocks have two sizes of at least 1, but blocksize is {blocksize}")
-    if x.shape[0] % blocksize[0] or x.shape[1] % blocksize[1]:
-        raise RuntimeError(f"{source}_to_{layout._name}: tensor sparse size ({x.shape[0]},{x.shape[1]}) must be divisible by given "
+    if x.shape[-2] % blocksize[0] or x.shape[-1] % blocksize[1]:
+        raise RuntimeError(f"{source}_to_{layout._name}: tensor sparse size ({x.shape[-2]},{x.shape[-1]}) must be divisible by given "
                            f"blocksize ({blocksize[0]},{blocksize[1]})")
     return blocksize
 
@@ -143,17 +145,21 @@ FUNCTIONS["to_sparse_bsr"], FUNCTIONS["to_sparse_bsc"] = _to_blocks(sparse_bsr),
 
 
 def compress(x: SparseTensor, layout: Any = sparse_csr, blocksize: Any = None) -> SparseTensor:
-    """A coalesced matrix by rows or columns, of elements or blocks."""
-    if len(x.shape) != 2 or x._values_.dim() != 1:
-        raise RuntimeError(f"to_{layout._name}(): a matrix is wanted, not {x.dim()} dimensions")
+    """A coalesced matrix, or a batch of such, by rows or columns, of elements or blocks."""
+    if len(x._indices_) < 2 or x._values_.dim() != 1:
+        raise RuntimeError(f"to_{layout._name}(): matrices without dense dimensions are wanted, not {x.dim()} dimensions, of which "
+                           f"{x.dense_dim()} are dense")
+    batch = x.shape[:-2]
+    which = keys_of(x._indices_[:-2], batch) if batch else 0
     if layout is sparse_csr:
-        return make_csr(_row_starts(x), x._indices_[1], x._values_, x.shape)
+        lines = x._indices_[-2] + which * x.shape[-2] if batch else x._indices_[0]
+        return _by_lines(lines, x._indices_[-1], x._values_, x.shape[-2], x.shape, layout)
     high, wide = blocksize or (1, 1)
-    (rows, inner_rows), (columns, inner_columns) = ((i // n, i % n) for i, n in zip(x._indices_, (high, wide)))
-    by_columns = layout in BY_COLUMNS
+    (rows, inner_rows), (columns, inner_columns) = ((i // n, i % n) for i, n in zip(x._indices_[-2:], (high, wide)))
+    by_columns, height = layout in BY_COLUMNS, x.shape[-2] // high
     lines, across = (columns, rows) if by_columns else (rows, columns)
-    count, width = (x.shape[1] // wide, x.shape[0] // high) if by_columns else (x.shape[0] // high, x.shape[1] // wide)
-    keys = lines * width + across
+    count, width = (x.shape[-1] // wide, height) if by_columns else (height, x.shape[-1] // wide)
+    keys = (which * count + lines) * width + across
     if layout in BLOCKS:
         keys, block = unique(keys)
         values = _ops.zeros(len(keys) * high * wide, dtype=x.dtype, device=x.device)
@@ -161,18 +167,29 @@ def compress(x: SparseTensor, layout: Any = sparse_csr, blocksize: Any = None) -
     else:
         order = _ops.argsort(keys)
         keys, values = keys[order], x._values_[order]
-    return _by_keys(keys, values, count, width, x.shape, layout)
-
-
-def _by_keys(keys: Tensor, values: Tensor, count: int, width: int, size: Any, layout: Any) -> SparseTensor:
-    """A compressed layout of `count` lines of `width` places, from the numbers of the places in order."""
     lines = keys // max(width, 1)
-    starts = _ops.searchsorted(lines, _ops.arange(count + 1, device=values.device))
-    return make_csr(starts, keys - lines * width, values, size, layout)
+    return _by_lines(lines, keys - lines * width, values, count, x.shape, layout)
 
 
-def _row_starts(x: SparseTensor) -> Tensor:
-    return _ops.searchsorted(x._indices_[0].contiguous(), _ops.arange(x.shape[0] + 1, device=x.device))
+def _by_lines(lines: Tensor, across: Tensor, values: Tensor, count: int, size: Any, layout: Any) -> SparseTensor:
+    """A compressed layout of `count` lines of each matrix, from the numbers of the lines, in order, and the places in these."""
+    batch = size[:-2]
+    number = batch.numel()
+    starts = _starts(lines, number * count)
+    if not batch:
+        return make_csr(starts, across, values, size, layout)
+    which = _ops.arange(number, device=values.device)[:, None] * count + _ops.arange(count + 1, device=values.device)
+    starts = starts[which] - starts[which[:, :1]]
+    if (starts[:, -1] * number != len(values)).any():
+        raise RuntimeError("Expect the same number of specified elements per batch.")
+    each = len(values) // number
+    return make_csr(starts.reshape(*batch, count + 1), across.reshape(*batch, each), values.reshape(*batch, each, *values.shape[1:]), size,
+                    layout)
+
+
+def _starts(lines: Tensor, count: int) -> Tensor:
+    """Where each of so many lines begins, and the last ends, in a list of elements that are in the order of lines."""
+    return _ops.searchsorted(lines.contiguous(), _ops.arange(count + 1, device=lines.device))
 
 
 def _indices_at(places: Tensor, size: Any) -> Tensor:
@@ -200,12 +217,12 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
         raise RuntimeError("to_sparse(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
     if layout in BLOCKS:
         high, wide = blocksize
-        blocks = x.reshape(x.shape[0] // high, high, x.shape[1] // wide, wide).transpose(1, 2)
-        there = (blocks.detach() != 0).flatten(2).any(-1)
+        blocks = x.reshape(*x.shape[:-2], x.shape[-2] // high, high, x.shape[-1] // wide, wide).transpose(-3, -2)
+        there = (blocks.detach() != 0).flatten(-2).any(-1)
         if layout is sparse_bsc:
-            there, blocks = there.T, blocks.transpose(0, 1)
-        lines, across = _ops.nonzero(there).unbind(1)
-        return _by_keys(lines * there.shape[1] + across, blocks[lines, across], *there.shape, x.shape, layout)
+            there, blocks = there.mT, blocks.transpose(-4, -3)
+        places = _ops.nonzero(there).T
+        return _by_lines(keys_of(places[:-1], there.shape[:-1]), places[-1], blocks[tuple(places)], there.shape[-2], x.shape, layout)
     count = x.dim() if sparse_dim is None else sparse_dim
     if not 0 < count <= x.dim():
         raise RuntimeError(f"to_sparse(): sparse_dim must be between 1 and {x.dim()}, but it is {count}")
@@ -215,6 +232,21 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
     places = _ops.nonzero(there.flatten())[:, 0]
     found = make(_indices_at(places, x.shape[:count]), x.flatten(0, count - 1)[places], x.shape, True)
     return found if layout is sparse_coo else compress(found, layout)
+
+
+def without_elements(like: Tensor, layout: Any, device: Any, requires_grad: bool) -> SparseTensor:
+    """No elements, in the size and dtype of a tensor: what zeros(layout=layout) and its neighbours give."""
+    size, index = like.shape, {"dtype": _C.int64, "device": device}
+    values = _ops.zeros(0, dtype=like.dtype, device=device)
+    if layout is sparse_coo:
+        x = make(_ops.zeros((len(size), 0), **index), values, size, True)
+    elif layout in (sparse_csr, sparse_csc) and len(size) > 1:
+        batch, lines = size[:-2], size[-1 if layout is sparse_csc else -2]
+        x = make_csr(_ops.zeros((*batch, lines + 1), **index), _ops.zeros((*batch, 0), **index), values.reshape(*batch, 0), size, layout)
+    else:
+        raise RuntimeError(f"zeros(): layout {layout} has no tensor of {len(size)} dimensions without elements"
+                           + ": the size of its blocks is not known" * (layout in BLOCKS))
+    return x.requires_grad_() if requires_grad else x
 
 
 @function("sparse_mask")
@@ -290,7 +322,8 @@ FUNCTIONS["type"] = lambda x, dtype: to(x, dtype)
 def zeros_like(x: SparseTensor) -> SparseTensor:
     """No elements."""
     if x._crow_ is not None:
-        return make_csr(_ops.zeros_like(x._crow_), x._columns_[:0], x._values_.detach()[:0], x.shape, x._layout_)
+        n = x._crow_.dim() - 1
+        return make_csr(_ops.zeros_like(x._crow_), x._columns_[..., :0], x._values_.detach().narrow(n, 0, 0), x.shape, x._layout_)
     return make(x._indices_[:, :0], x._values_.detach()[:0], x.shape, True)
 
 
@@ -308,7 +341,7 @@ def show(x: SparseTensor) -> str:
     parts = [part("indices", x._indices_)] if x._crow_ is None else [part(names[0], x._crow_), part(names[1], x._columns_)]
     text = f",\n{margin}".join([*parts, part("values", x._values_.detach())])
     ends = [] if x.is_cpu else [f"device='{x.device}'"]
-    ends += [f"size={tuple(x.shape)}", f"nnz={len(x._values_)}"]
+    ends += [f"size={tuple(x.shape)}", f"nnz={x._nnz()}"]
     floating = _C.get_default_dtype()
     if x.dtype not in (floating, _C.int64, _C.bool, _C.complex128 if floating == _C.float64 else _C.complex64):
         ends.append(f"dtype={x.dtype}")
@@ -337,7 +370,7 @@ def _is_number(x: Any) -> bool:
 def _as(x: SparseTensor, like: Tensor) -> SparseTensor:
     if not is_sparse(like) or like._crow_ is None:
         return x
-    return compress(coalesce(x), like._layout_, like._values_.shape[1:] if like._layout_ in BLOCKS else None)
+    return compress(coalesce(x), like._layout_, block_of(like) if like._layout_ in BLOCKS else None)
 
 
 @function("mul", "multiply", "__mul__", "__rmul__")
@@ -448,7 +481,15 @@ def zero_(x: SparseTensor) -> SparseTensor:
 
 
 def _product(x: SparseTensor, dense: Tensor) -> Tensor:
-    """(n, m) sparse times (m, p) plain."""
+    """(n, m) sparse times (m, p) plain, or batches of such: the matrices of a compressed layout on the diagonal of one."""
+    if x._crow_ is not None and x.dim() > 2 and dense.dim() > 1:
+        batch, (height, width) = x.shape[:-2], x.shape[-2:]
+        if dense.shape[-2] != width or dense.dim() > x.dim():
+            raise RuntimeError(f"a batch of sparse matrices and one of plain ones cannot be multiplied ({tuple(x.shape)} and "
+                               f"{tuple(dense.shape)})")
+        dense = dense.expand(*batch, *dense.shape[-2:])
+        product = _product(as_one(x), dense.reshape(batch.numel() * width, dense.shape[-1]))
+        return product.reshape(*batch, height, dense.shape[-1])
     if x.dim() != 2 or dense.dim() != 2 or x.dense_dim():
         raise RuntimeError(f"products of sparse tensors are those of matrices, but there are {x.dim()} and {dense.dim()} dimensions")
     if x.shape[1] != dense.shape[0]:
@@ -465,7 +506,7 @@ def _product(x: SparseTensor, dense: Tensor) -> Tensor:
         x = to_sparse(x, layout=sparse_csr)
     if x.is_floating_point() and (x._crow_ is not None or x._coalesced_) and len(x._values_) and dense.numel():
         # Rows are bags: one kernel, which keeps nothing of the size of elements times columns.
-        crow, columns = (x._crow_, x._columns_) if x._crow_ is not None else (_row_starts(x), x._indices_[1])
+        crow, columns = (x._crow_, x._columns_) if x._crow_ is not None else (_starts(x._indices_[0], x.shape[0]), x._indices_[1])
         return _ops.embedding_bag(columns, dense, crow.to(columns.dtype), mode="sum", per_sample_weights=x._values_,
                                   include_last_offset=True)
     rows, columns = indices_of(x)
@@ -481,10 +522,10 @@ def _added_up(count: int, rows: Tensor, products: Tensor) -> Tensor:
 
 def _sparse_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
     """Both sparse: each element of x meets the row of y that its column names."""
-    if x.shape[-1] != y.shape[0] or x.dim() != 2 or y.dim() != 2:
+    if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({tuple(x.shape)} and {tuple(y.shape)})")
     a, b = as_coo(x), coalesce(as_coo(y))
-    starts = _row_starts(b)
+    starts = _starts(b._indices_[0], b.shape[0])
     counts = starts.diff()[a._indices_[1]]
     first = _ops.repeat_interleave(_ops.arange(len(counts), device=x.device), counts)
     before = counts.cumsum(0) - counts
@@ -496,18 +537,21 @@ def _sparse_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
 
 @function("mm", "matmul", "spmm", "dsmm", "smm", "mv", "__matmul__", "_sparse_mm")
 def matmul(x: Tensor, y: Tensor) -> Tensor:
-    """Of matrices, at least one of them sparse: plain, or sparse if both are. The second may be a plain vector."""
+    """Of matrices, at least one of them sparse: plain, or sparse if both are. The second may be a plain vector. Batches of compressed
+    layouts are multiplied with plain tensors, of as many dimensions at most."""
     if is_sparse(x) and is_sparse(y):
         return _sparse_product(x, y)
     if is_sparse(x):
-        return _product(x, y[:, None])[:, 0] if y.dim() == 1 else _product(x, y)
-    turned = transpose(y, 0, 1)
-    return matmul(turned, x) if x.dim() == 1 else matmul(turned, x.T).T
+        return _product(x, y[:, None])[..., 0] if y.dim() == 1 else _product(x, y)
+    turned = transpose(y, -2, -1)
+    return matmul(turned, x) if x.dim() == 1 else matmul(turned, x.mT).mT
 
 
 @function("bmm")
 def bmm(x: SparseTensor, y: Tensor) -> Tensor:
     """Sparse matrices, one for each of plain ones: a product of one matrix with these on its diagonal."""
+    if is_sparse(y) and not is_sparse(x) and x.dim() == y.dim() == 3:
+        return bmm(transpose(y, 1, 2), x.mT).mT
     if not is_sparse(x) or is_sparse(y) or x.dim() != 3 or y.dim() != 3 or x.dense_dim():
         raise RuntimeError("bmm(): a batch of sparse matrices and one of plain ones are expected, but they have "
                            f"{x.dim()} and {y.dim()} dimensions")
@@ -515,6 +559,8 @@ def bmm(x: SparseTensor, y: Tensor) -> Tensor:
     if y.shape[:2] != (count, width):
         raise RuntimeError(f"bmm(): Expected size for first two dimensions of batch2 tensor to be: [{count}, {width}] but got: "
                            f"[{y.shape[0]}, {y.shape[1]}].")
+    if x._crow_ is not None:
+        return _product(x, y)
     x = coalesce(x)
     which, rows, columns = x._indices_.unbind()
     diagonal = make(_ops.stack([which * height + rows, which * width + columns]), x._values_, (count * height, count * width), True)
@@ -524,9 +570,9 @@ def bmm(x: SparseTensor, y: Tensor) -> Tensor:
 FUNCTIONS["__rmatmul__"] = lambda x, y: matmul(y, x)
 
 
-@function("addmm", "saddmm")
+@function("addmm", "saddmm", "baddbmm")
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2), of matrices or batches of these."""
     product = alpha * matmul(mat1, mat2)
     if beta == 0:
         return product
@@ -548,14 +594,22 @@ _TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bs
 
 @function("transpose", "swapaxes", "swapdims")
 def transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    """Of sparse dimensions. Rows become columns: the indices of a compressed layout stay what they are."""
-    if x._crow_ is not None:
-        if range(2)[dim0] == range(2)[dim1]:
-            return x
-        values = x._values_.transpose(1, 2) if x._layout_ in BLOCKS else x._values_
-        return make_csr(x._crow_, x._columns_, values, x.shape[::-1], _TURNED[x._layout_], x._in_order_)
+    """Of sparse dimensions, or two of a batch. Rows become columns: the indices of a compressed layout stay what they are."""
     order = list(range(x.dim()))
     a, b = order[dim0], order[dim1]
+    if x._crow_ is not None:
+        if a == b:
+            return x
+        kinds = ["Batch" if d < x.dim() - 2 else "Sparse" for d in (a, b)]
+        if kinds[0] != kinds[1]:
+            raise RuntimeError("transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got "
+                               f"{a}({kinds[0]}) and {b}({kinds[1]})")
+        order[a], order[b] = b, a
+        size = [x.shape[d] for d in order]
+        if kinds[0] == "Batch":
+            return with_parts(x, lambda part: part.transpose(a, b), size)
+        values = x._values_.transpose(-2, -1) if x._layout_ in BLOCKS else x._values_
+        return make_csr(x._crow_, x._columns_, values, size, _TURNED[x._layout_], x._in_order_)
     if max(a, b) >= len(x._indices_) and a != b:
         raise RuntimeError("transpose(): only sparse dimensions change places")
     order[a], order[b] = order[b], order[a]
@@ -687,11 +741,15 @@ def narrow_copy(x: SparseTensor, dim: int, start: int, length: int) -> SparseTen
 
 @function("select")
 def select(x: SparseTensor, dim: int, index: int) -> Tensor:
-    """One slice: sparse, or plain where no sparse dimension is left."""
-    x = coalesce(as_coo(x))
+    """One slice: sparse, or plain where no sparse dimension is left. Of a batch of a compressed layout one of it, in this layout."""
     d = range(x.dim())[dim]
     if not -x.shape[d] <= index < x.shape[d]:
         raise IndexError(f"select(): index {index} out of range for tensor of size {tuple(x.shape)} at dimension {dim}")
+    if x._crow_ is not None and x.dim() > 2:
+        if d >= x.dim() - 2:
+            raise RuntimeError("select(): selecting sparse dimensions is not supported for batched sparse compressed tensors.")
+        return with_parts(x, lambda part: part.select(d, index), [s for i, s in enumerate(x.shape) if i != d])
+    x = coalesce(as_coo(x))
     if d >= len(x._indices_):
         return make(x._indices_, x._values_.select(d - len(x._indices_) + 1, index), [s for i, s in enumerate(x.shape) if i != d], True)
     where = _ops.nonzero(x._indices_[d] == index % x.shape[d])[:, 0]
@@ -699,6 +757,15 @@ def select(x: SparseTensor, dim: int, index: int) -> Tensor:
     if not left:
         return x._values_[where].sum(0)
     return make(x._indices_[left][:, where], x._values_[where], [s for i, s in enumerate(x.shape) if i != d], True)
+
+
+@function("unbind")
+def unbind(x: SparseTensor, dim: int = 0) -> tuple:
+    """All slices of a dimension."""
+    return tuple(select(x, dim, i) for i in range(x.shape[dim]))
+
+
+FUNCTIONS["__iter__"] = lambda x: iter(unbind(x))
 
 
 @function("__getitem__")

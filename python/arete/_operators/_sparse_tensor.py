@@ -32,7 +32,7 @@ def function(*names: str) -> Callable:
 
 class SparseTensor(Tensor):
     """A tensor of layout `sparse_coo` (indices of elements, and their values), or a matrix of elements (`sparse_csr`, `sparse_csc`) or
-    blocks (`sparse_bsr`, `sparse_bsc`) by compressed rows or columns.
+    blocks (`sparse_bsr`, `sparse_bsc`) by compressed rows or columns, or a batch of such matrices with as many elements or blocks each.
 
     >>> x = arete.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
     >>> x @ arete.ones(3, 1)
@@ -67,6 +67,7 @@ class SparseTensor(Tensor):
     is_leaf = property(lambda self: self._values_.is_leaf)
     grad_fn = property(lambda self: self._values_.grad_fn)
     T = property(lambda self: FUNCTIONS["t"](self))
+    mT = property(lambda self: FUNCTIONS["transpose"](self, -2, -1))
     data = property(lambda self: with_values(self, self._values_.data))
 
     @property
@@ -116,7 +117,8 @@ def make(indices: Tensor, values: Tensor, size, coalesced: bool) -> SparseTensor
 
 def make_csr(crow: Tensor, columns: Tensor, values: Tensor, size, layout: Any = sparse_csr, in_order: bool = True) -> SparseTensor:
     """Of the places where rows begin (rows + 1), columns and values (n), or what these are in another compressed layout: values of blocks
-    are (n, rows of a block, columns of a block). `in_order`: the columns of each row are known to ascend, each once."""
+    are (n, rows of a block, columns of a block). A batch has its sizes before all of these. `in_order`: the columns of each row are known
+    to ascend, each once."""
     x = Tensor._make_subclass(SparseTensor, _ops.empty(tuple(size), dtype=values.dtype, device="meta"))
     x._crow_, x._columns_, x._row_values_, x._layout_, x._in_order_ = crow, columns, values, layout, in_order
     return x
@@ -151,8 +153,33 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, SparseTensor)
 
 
+def with_parts(x: SparseTensor, change: Callable, size) -> SparseTensor:
+    """Of a compressed layout: what `change` makes of each part, in another size."""
+    return make_csr(change(x._crow_), change(x._columns_), change(x._values_), size, x._layout_, x._in_order_)
+
+
+def block_of(x: SparseTensor) -> tuple:
+    """The sizes of the blocks of a layout of blocks; () of one of elements."""
+    assert x._crow_ is not None
+    return tuple(x._values_.shape[x._crow_.dim():])
+
+
+def as_one(x: SparseTensor) -> SparseTensor:
+    """A batch of matrices in a compressed layout as one matrix that has them on its diagonal; one matrix as it is."""
+    if x._crow_ is None or x._crow_.dim() == 1:
+        return x
+    batch, (height, width) = x.shape[:-2], x.shape[-2:]
+    count, lines, each = batch.numel(), x._crow_.shape[-1] - 1, x._columns_.shape[-1]
+    high, wide = block_of(x) or (1, 1)
+    which = _ops.arange(count, device=x.device)[:, None]
+    starts = (x._crow_.reshape(count, lines + 1)[:, :-1] + which * each).flatten()
+    starts = _ops.cat([starts, starts.new_full((1,), count * each)])
+    across = x._columns_.reshape(count, each) + which * (height // high if x._layout_ in BY_COLUMNS else width // wide)
+    return make_csr(starts, across.flatten(), x._values_.flatten(0, len(batch)), (count * height, count * width), x._layout_, x._in_order_)
+
+
 def places_of(x: SparseTensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns of what a compressed layout lists: elements or blocks."""
+    """Rows and columns of what a compressed layout lists, of one matrix: elements or blocks."""
     lines = _ops.repeat_interleave(_ops.arange(len(x._crow_) - 1, device=x.device), x._crow_.diff())
     across = x._columns_.to(lines.dtype)
     return (across, lines) if x._layout_ in BY_COLUMNS else (lines, across)
@@ -162,12 +189,16 @@ def indices_of(x: SparseTensor) -> Tensor:
     """(dimensions, n) of the elements, in the order of their values, of any layout."""
     if x._crow_ is None:
         return x._indices_
-    rows, columns = places_of(x)
+    one = as_one(x)
+    rows, columns = places_of(one)
     if x._layout_ in BLOCKS:
-        shape, (high, wide) = x._values_.shape, x._values_.shape[1:]
+        shape, (high, wide) = one._values_.shape, block_of(one)
         rows = (rows[:, None, None] * high + _ops.arange(high, device=x.device)[:, None]).expand(shape).flatten()
         columns = (columns[:, None, None] * wide + _ops.arange(wide, device=x.device)).expand(shape).flatten()
-    return _ops.stack([rows, columns])
+    if one is x:
+        return _ops.stack([rows, columns])
+    height, width = (max(s, 1) for s in x.shape[-2:])
+    return _ops.cat([from_keys(rows // height, x.shape[:-2]), _ops.stack([rows % height, columns % width])])
 
 
 def as_coo(x: SparseTensor) -> SparseTensor:

@@ -677,9 +677,10 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
 @_method
 def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
-    """The elements that are not zero, as a sparse tensor of layout sparse_coo or, of a matrix, sparse_csr or sparse_csc; sparse_bsr and
+    """The elements that are not zero, as a sparse tensor of layout sparse_coo or, of matrices, sparse_csr or sparse_csc; sparse_bsr and
     sparse_bsc keep blocks of `blocksize` (rows, columns) in which one element is not zero. The last dimensions stay dense if there are
-    more than `sparse_dim`.
+    more than `sparse_dim`. Dimensions before those of a matrix are a batch, whose matrices have as many elements or blocks each:
+    RuntimeError otherwise.
 
     >>> arete.tensor([0.0, 2.0]).to_sparse()
     tensor(indices=tensor([[1]]),
@@ -707,7 +708,7 @@ def to_sparse_coo(self):
 
 @_method
 def to_sparse_csr(self, dense_dim=None):
-    """A sparse matrix of layout sparse_csr.
+    """A sparse matrix of layout sparse_csr, or a batch of such: see to_sparse().
 
     >>> arete.eye(2).to_sparse_csr().crow_indices()
     tensor([0, 1, 2])
@@ -717,7 +718,7 @@ def to_sparse_csr(self, dense_dim=None):
 
 @_method
 def to_sparse_csc(self, dense_dim=None):
-    """A sparse matrix of layout sparse_csc.
+    """A sparse matrix of layout sparse_csc, or a batch of such: see to_sparse().
 
     >>> arete.eye(2).to_sparse_csc().ccol_indices()
     tensor([0, 1, 2])
@@ -727,7 +728,7 @@ def to_sparse_csc(self, dense_dim=None):
 
 @_method
 def to_sparse_bsr(self, blocksize, dense_dim=None):
-    """A sparse matrix of layout sparse_bsr: of blocks of that size, which divides the matrix.
+    """A sparse matrix of layout sparse_bsr, or a batch of such: of blocks of that size, which divides the matrix. See to_sparse().
 
     >>> arete.eye(4).to_sparse_bsr((2, 2)).values().shape
     arete.Size([2, 2, 2])

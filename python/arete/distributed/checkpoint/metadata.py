@@ -58,6 +58,9 @@ class Metadata:
     state_dict_metadata: dict[str, Union[TensorStorageMetadata, BytesStorageMetadata]] = field(default_factory=dict)
 
 
+_DTYPES = {**CODES, "C128": "complex128"}  # which an index has, and no file of pieces
+
+
 def metadata_of(folder: str) -> Metadata:
     """Of a folder, whose index is checked."""
     checkpoint = _C._distributed.Checkpoint(folder)
@@ -66,5 +69,5 @@ def metadata_of(folder: str) -> Metadata:
         name: BytesStorageMetadata() for name in json.loads(checkpoint.objects) if not name.startswith(".")}
     for name, (code, shape) in checkpoint.tensors.items():
         chunks = [ChunkStorageMetadata(_C.Size(start), _C.Size(sizes)) for start, sizes in pieces[name]]
-        facts[name] = TensorStorageMetadata(TensorProperties(getattr(_C, CODES[code])), _C.Size(shape), chunks)
+        facts[name] = TensorStorageMetadata(TensorProperties(getattr(_C, _DTYPES[code])), _C.Size(shape), chunks)
     return Metadata(facts)
