@@ -117,10 +117,18 @@ bool acts_on_parts(const Call& call, DType promoted) {
   return !adds || !call[2].scalar().is_complex();
 }
 
+// A square, which is faster and more exact as a product than as exp(2 log(a)).
+bool is_square(const Call& call, DType promoted) {
+  return call.op.name == "pow" && call[0].kind() == Arg::Kind::tensor &&
+         call[0].tensor().dtype() == promoted && call[1].kind() == Arg::Kind::scalar &&
+         call[1].scalar() == Scalar(2);
+}
+
 }  // namespace
 
 Results call_complex(const Call& call, DType promoted) {
   const OpRecord& op = call.op;
+  if (is_square(call, promoted)) return {mul(call[0].tensor(), call[0].tensor())};
   if (acts_on_parts(call, promoted)) {
     // One pass over memory as it lies.
     const Tensor a = parts_in(call[0].tensor());

@@ -98,49 +98,96 @@ void round_weak(Operand& o, DType meets) {
   o.value = Scalar(double(float(Half(f))));
 }
 
-/// Of two numbers; null: the long way.
-PyObject* compute(int op, const Scalar& a, const Scalar& b, DType dtype) {
-  using A = Arithmetic;
-  const auto compared = [&](auto x, auto y) -> PyObject* {
-    const bool r = op == A::less         ? x < y
-                   : op == A::less_equal ? x <= y
-                   : op == A::equal      ? x == y
-                   : op == A::not_equal  ? x != y
-                   : op == A::greater    ? x > y
-                                         : x >= y;
-    return wrap_number(Scalar(r), kBool);
-  };
-  if (dtype == kFloat64) {
-    const double x = a.to_double(), y = b.to_double();
-    if (op >= A::less) return compared(x, y);
-    if (op > A::power) return nullptr;
-    const double r = op == A::add        ? x + y
-                     : op == A::subtract ? x - y
-                     : op == A::multiply ? x * y
-                     : op == A::divide   ? x / y
-                                         : std::pow(x, y);
-    return wrap_number(Scalar(r), kFloat64);
+/// What arithmetic modulo 2^64 leaves in a dtype of whole numbers.
+Scalar wrapped_around(uint64_t bits, DType dtype) {
+  switch (dtype) {
+    case kInt8:
+      return Scalar(int8_t(bits));
+    case kInt16:
+      return Scalar(int16_t(bits));
+    case kInt32:
+      return Scalar(int32_t(bits));
+    case kUInt8:
+      return Scalar(uint8_t(bits));
+    case kUInt16:
+      return Scalar(uint16_t(bits));
+    case kUInt32:
+      return Scalar(uint32_t(bits));
+    case kBool:
+      return Scalar(bits != 0);
+    default:
+      return Scalar(int64_t(bits));
   }
-  if (dtype != kInt64) return nullptr;
-  const int64_t x = a.to_int64(), y = b.to_int64();
-  if (op >= A::less) return compared(x, y);
+}
+
+template <class T>
+PyObject* compared(int op, T x, T y) {
+  using A = Arithmetic;
+  const bool r = op == A::less         ? x < y
+                 : op == A::less_equal ? x <= y
+                 : op == A::equal      ? x == y
+                 : op == A::not_equal  ? x != y
+                 : op == A::greater    ? x > y
+                                       : x >= y;
+  return wrap_number(Scalar(r), kBool);
+}
+
+PyObject* compute_floating(int op, double x, double y, DType dtype) {
+  using A = Arithmetic;
+  if (dtype == kFloat32) x = float(x), y = float(y);
+  if (op >= A::less) return compared(op, x, y);
+  if (op > (dtype == kFloat64 ? A::power : A::divide)) return nullptr;
+  const double r = op == A::add        ? x + y
+                   : op == A::subtract ? x - y
+                   : op == A::multiply ? x * y
+                   : op == A::divide   ? x / y
+                                       : std::pow(x, y);
+  // To a double and then to a float is the rounding to a float, for these four.
+  return wrap_number(Scalar(dtype == kFloat32 ? double(float(r)) : r), dtype);
+}
+
+PyObject* compute_whole(int op, int64_t x, int64_t y, DType dtype) {
+  using A = Arithmetic;
+  if (op >= A::less && op <= A::greater_equal) return compared(op, x, y);
+  if (dtype == kBool && op < A::bitwise_and) return nullptr;
   const uint64_t u = uint64_t(x), v = uint64_t(y);  // which go round as NumPy's do
+  const auto result = [&](uint64_t bits) {
+    return wrap_number(wrapped_around(bits, dtype), dtype);
+  };
   switch (op) {
     case A::add:
-      return wrap_number(Scalar(int64_t(u + v)), kInt64);
+      return result(u + v);
     case A::subtract:
-      return wrap_number(Scalar(int64_t(u - v)), kInt64);
+      return result(u - v);
     case A::multiply:
-      return wrap_number(Scalar(int64_t(u * v)), kInt64);
+      return result(u * v);
     case A::floor_divide:
     case A::remainder: {
       if (y == 0 || y == -1) return nullptr;
       const int64_t r = x % y, sign = r != 0 && (r < 0) != (y < 0);
-      return wrap_number(Scalar(op == A::remainder ? r + sign * y : x / y - sign), kInt64);
+      return result(uint64_t(op == A::remainder ? r + sign * y : x / y - sign));
     }
+    case A::bitwise_and:
+      return result(u & v);
+    case A::bitwise_or:
+      return result(u | v);
+    case A::bitwise_xor:
+      return result(u ^ v);
+    case A::left_shift:
+    case A::right_shift:
+      if (y < 0 || y >= int64_t(8 * size_of(dtype))) return nullptr;
+      return result(op == A::left_shift ? u << y : uint64_t(x >> y));
     default:
       return nullptr;
   }
+}
+
+/// Of two numbers; null: the long way.
+PyObject* compute(int op, const Scalar& a, const Scalar& b, DType dtype) {
+  if (dtype == kFloat64 || dtype == kFloat32)
+    return compute_floating(op, a.to_double(), b.to_double(), dtype);
+  if (!is_integral_or_bool(dtype) || dtype == kUInt64) return nullptr;
+  return compute_whole(op, a.to_int64(), b.to_int64(), dtype);
 }
 
 Tensor in_dtype(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : t.to(dtype); }
@@ -283,9 +330,24 @@ PyObject* ufunc_set(PyObject* self, PyObject* args) {
     f.gives_bool = gives_bool;
     f.is_power = std::strcmp(record, "pow") == 0;
     f.is_remainder = std::strcmp(record, "remainder") == 0;
-    static constexpr const char* kNames[] = {"add",          "sub",       "mul", "div", "pow",
-                                             "floor_divide", "remainder", "lt",  "le",  "eq",
-                                             "ne",           "gt",        "ge"};
+    static constexpr const char* kNames[] = {"add",
+                                             "sub",
+                                             "mul",
+                                             "div",
+                                             "pow",
+                                             "floor_divide",
+                                             "remainder",
+                                             "lt",
+                                             "le",
+                                             "eq",
+                                             "ne",
+                                             "gt",
+                                             "ge",
+                                             "bitwise_and",
+                                             "bitwise_or",
+                                             "bitwise_xor",
+                                             "bitwise_left_shift",
+                                             "bitwise_right_shift"};
     const auto* const name =
         std::ranges::find_if(kNames, [&](const char* n) { return std::strcmp(n, record) == 0; });
     f.arithmetic = operands == 1 ? -2 : name == std::end(kNames) ? -1 : int(name - kNames);
@@ -375,10 +437,9 @@ bool change(const ElementFunction& f, PyObject* self, PyObject* other) {
     if (f.is_power && is_integer(*d) && (b.is_tensor() || b.value.to_int64() < 0)) return false;
     round_weak(b, *d);
     if (b.is_tensor()) {
-      // Memory that both have is read before it is written by the long way only.
-      if (b.tensor.device() != t.device() || (t.dim() == 0 && b.tensor.dim() != 0) ||
-          (!t.is_same(b.tensor) && t.storage() == b.tensor.storage()))
-        return false;
+      if (b.tensor.device() != t.device() || (t.dim() == 0 && b.tensor.dim() != 0)) return false;
+      // Memory that both have is read before it is written.
+      if (!t.is_same(b.tensor) && t.storage() == b.tensor.storage()) b.tensor = b.tensor.clone();
       b.tensor = in_dtype(b.tensor, *d);
     }
     Tensor target = t;

@@ -87,21 +87,27 @@ Scalar element_at(const Tensor& t, int64_t offset) {
   });
 }
 
+/// What Python has for a whole number, or an element of whole numbers, as an index.
+bool whole_number_of(PyObject* o, int64_t& i) {
+  if (PyLong_CheckExact(o)) {
+    i = PyLong_AsLongLong(o);
+    if (i == -1 && PyErr_Occurred()) throw PythonError{};
+    return true;
+  }
+  if (!is_plain_array(o) || !only_value(o) || !is_integer(array_in(o)->dtype) ||
+      array_in(o)->value.is_large())
+    return false;
+  i = array_in(o)->value.to_int64();
+  return true;
+}
+
 /// The place of an element from the first one on; -1: there is none, or it is no element.
 int64_t place_of(const Tensor& t, PyObject* const* parts, Py_ssize_t n) {
   if (t.dim() != n || n == 0) return -1;
   int64_t place = 0;
   for (Py_ssize_t d = 0; d < n; ++d) {
     int64_t i;
-    if (PyLong_CheckExact(parts[d])) {
-      i = PyLong_AsLongLong(parts[d]);
-      if (i == -1 && PyErr_Occurred()) throw PythonError{};
-    } else if (is_plain_array(parts[d]) && only_value(parts[d]) &&
-               is_integer(array_in(parts[d])->dtype)) {
-      i = array_in(parts[d])->value.to_int64();
-    } else {
-      return -1;
-    }
+    if (!whole_number_of(parts[d], i)) return -1;
     const int64_t size = t.sizes()[size_t(d)];
     if (i < 0) i += size;
     if (i < 0 || i >= size) return -1;
@@ -207,9 +213,7 @@ class BasicIndex {
     }
     if (taken_ >= t_.dim()) return false;
     const int64_t size = t_.sizes()[size_t(taken_)], stride = t_.strides()[size_t(taken_)];
-    if (PyLong_CheckExact(o)) {
-      int64_t i = PyLong_AsLongLong(o);
-      if (i == -1 && PyErr_Occurred()) throw PythonError{};
+    if (int64_t i; whole_number_of(o, i)) {
       if (i < 0) i += size;
       if (i < 0 || i >= size) return false;
       parts_.push_back({Kind::number, i});
@@ -251,9 +255,10 @@ class BasicIndex {
 };
 
 bool is_all_numbers(PyObject* key) {
-  if (!PyTuple_CheckExact(key)) return PyLong_CheckExact(key);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
-    if (!PyLong_CheckExact(PyTuple_GET_ITEM(key, i))) return false;
+  int64_t i;
+  if (!PyTuple_CheckExact(key)) return whole_number_of(key, i);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(key); ++k)
+    if (!whole_number_of(PyTuple_GET_ITEM(key, k), i)) return false;
   return true;
 }
 
@@ -262,11 +267,17 @@ bool is_index_array(const Tensor& t, PyObject* key) {
   if (!is_readable_array(key) || only_value(key)) return false;
   const Tensor& i = array_tensor(key);
   if (i.dim() == 0 || t.dim() == 0 || i.device() != t.device()) return false;
-  if (i.dtype() == kInt64) return true;
+  if (is_integer(i.dtype())) return true;
   if (i.dtype() != kBool || i.dim() > t.dim()) return false;
   for (int64_t d = 0; d < i.dim(); ++d)
     if (i.sizes()[size_t(d)] != t.sizes()[size_t(d)]) return false;
   return true;
+}
+
+/// What is_index_array() has found, as tensors take it.
+Tensor index_array(PyObject* key) {
+  const Tensor& i = array_tensor(key);
+  return i.dtype() == kBool || i.dtype() == kInt64 ? i : i.to(kInt64);
 }
 
 PyObject* wrap_reversed(Tensor view, const Shape& axes) {
@@ -293,8 +304,9 @@ PyObject* short_getitem(PyObject* o, PyObject* key) {
       if (place >= 0) return wrap_number(element_at(t, place), t.dtype());
     }
     if (is_index_array(t, key)) {
-      Tensor few = few_picked(t, array_tensor(key));
-      return wrap_array(few.defined() ? std::move(few) : t.index({Index(array_tensor(key))}));
+      const Tensor at = index_array(key);
+      Tensor few = few_picked(t, at);
+      return wrap_array(few.defined() ? std::move(few) : t.index({Index(at)}));
     }
     BasicIndex basic(t);
     if (!basic.read(key)) return nullptr;
@@ -326,14 +338,13 @@ bool short_setitem(PyObject* o, PyObject* key, PyObject* value) {
     }
     const std::optional<Scalar> number = value_for(t.dtype(), value);
     if (number && is_index_array(t, key)) {
-      Tensor(t).index_put_({Index(array_tensor(key))}, *number);
+      Tensor(t).index_put_({Index(index_array(key))}, *number);
       return true;
     }
     if (!number) {
       if (!is_readable_array(value) || only_value(value)) return false;
       const Tensor& v = array_tensor(value);
-      if (v.dtype() != t.dtype() || v.device() != t.device() || v.storage() == t.storage())
-        return false;
+      if (v.dtype() != t.dtype() || v.device() != t.device()) return false;
     }
     BasicIndex basic(t);
     if (!basic.read(key) || !(basic.reversed().empty() || number)) return false;
@@ -341,8 +352,12 @@ bool short_setitem(PyObject* o, PyObject* key, PyObject* value) {
     if (number) {
       view.fill_(*number);
     } else {
-      if (array_tensor(value).dim() > view.dim()) return false;
-      view.copy_(array_tensor(value));
+      const Tensor& v = array_tensor(value);
+      if (v.dim() > view.dim()) return false;
+      const bool shared = v.storage() == view.storage();
+      // a[i] += b writes the view back to where it is.
+      if (shared && is_plain(v) && is_plain(view) && v.layout() == view.layout()) return true;
+      view.copy_(shared ? v.clone() : v);
     }
     return true;
   } catch (...) {

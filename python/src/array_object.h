@@ -102,7 +102,12 @@ struct Arithmetic {
     equal,
     not_equal,
     greater,
-    greater_equal
+    greater_equal,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    left_shift,
+    right_shift
   };
 };
 /// An operator of two operands of the same sizes, or of a number and a tensor, computed in `dtype`.

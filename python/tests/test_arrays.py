@@ -285,9 +285,10 @@ def test_numbers_are_values():
         y.resize((3,))
         assert y == 1.5 and y.shape == ()
     assert texts[0] == texts[1]
-    for dtypes in itertools.product(["bool", "int8", "uint8", "int32", "int64", "float32", "float64", "complex128"], repeat=2):
-        values = [1, 3] if "bool" in dtypes or "uint8" in dtypes else [-3, 2]
-        for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "lshift"):
+    for dtypes in itertools.product(["bool", "int8", "uint8", "int16", "uint32", "int32", "int64", "float32", "float64", "complex128"], repeat=2):
+        values = [1, 3] if "bool" in dtypes or any(d.startswith("u") for d in dtypes) else [-3, 2]
+        for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "or_", "xor", "lshift",
+                   "rshift"):
             if op == "pow" and "bool" in dtypes:
                 continue  # a**2 is square(a) in NumPy, whose bool is int8
             found = []
@@ -304,6 +305,19 @@ def test_numbers_are_values():
             for own, theirs in zip(found[:half], found[half:]):
                 assert own[1] == theirs[1], (dtypes, op, own, theirs)
                 assert numpy.allclose(own[2] or 0, theirs[2] or 0, rtol=1e-6, equal_nan=True), (dtypes, op, own, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_numbers_at_the_ends_of_their_dtype(dtype):
+    ends = numpy.iinfo(dtype)
+    given = numpy.array([ends.min, ends.max, 1, 3, 0, ends.bits - 1, ends.bits], dtype=dtype)
+    own = np.array(given)
+    with numpy.errstate(all="ignore"):
+        for op in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor", "lshift", "rshift", "lt", "eq"):
+            f = getattr(operator, op)
+            for i, j in itertools.product(range(len(given)), repeat=2):
+                r, wanted = f(own[i], own[j]), f(given[i], given[j])
+                assert r == wanted and r.dtype == wanted.dtype, (op, given[i], given[j], r, wanted)
 
 
 def test_overlapping_writes(device):
@@ -892,3 +906,83 @@ def test_a_vector_that_changes_while_it_is_read():
     a[1] = 7
     assert [int(v) for v in places] == [7, 2, 3]
     assert next(places, None) is None
+
+
+@pytest.mark.parametrize("n", [6, 33, 600])
+def test_writes_from_the_same_memory(n, device):
+    """a[i] op= b writes what it has read to where it is; rows, columns and blocks that overlap are read before they are written."""
+    def program(np, a):
+        a[2] += a[3]
+        a[1, :4] *= 2
+        a[:, 3] -= a[4]
+        a[0] = a[:, 1]
+        a[1:5, 1:5] = a[:4, :4]
+        a[2:4, 2:] += a[1:3, 1:-1]
+        a[5] = a[5]
+        row = a[2]
+        row -= a[2:3].reshape(-1)
+        a[0] += a[0, 1]
+        return a
+
+    whole = numpy.arange(n * n).reshape(n, n) % 17
+    for theirs in (whole, whole / 4, (whole * 1j + 2).astype("c8")):
+        own = np.array(theirs)
+        numpy.testing.assert_array_equal(np.asnumpy(program(np, own)), program(numpy, theirs.copy()))
+
+
+def test_numbers_as_indices_make_views(device):
+    a, b = np.zeros((2, 3, 4)), numpy.zeros((2, 3, 4))
+    for m, xp in ((a, np), (b, numpy)):
+        i = xp.array([1, -1])
+        if m is b or device == "cpu":  # on a GPU an element is an array there
+            m[i[0]][:] += 1
+            m[0, i[1]][::2] = 5
+            m[xp.int8(0)][0, 0] = 7
+        else:
+            m[1] += 1
+            m[0, -1, ::2] = 5
+            m[0, 0, 0] = 7
+        assert m[i[0], :, 1].shape == (3,) and m[..., i[1]].shape == (2, 3) and float(m[i[0], 2, i[1]]) == 1
+        for kind in ("u1", "i2", "u4", "i4", "u8"):
+            at = xp.array([1, 0, 1], dtype=kind)
+            assert m[at].shape == (3, 3, 4) and float(m[at].sum()) == float(m[[1, 0, 1]].sum())
+            v = xp.arange(5.0)
+            v[at] = 9
+            assert v.tolist() == [9, 9, 2, 3, 4]
+    assert numpy.array_equal(np.asnumpy(a), b)
+    with pytest.raises(IndexError):
+        a[np.array([0, 3], dtype="i4")]
+    with pytest.raises(IndexError):
+        a[np.int16(2)]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i8", "u8", "i2", "c16"])
+def test_a_matrix_times_a_vector(dtype, device):
+    """Rows, columns and vectors that lie side by side, apart, or in the opposite order; one and several blocks of each."""
+    random = numpy.random.default_rng(3)
+    for rows, columns in ((1, 1), (3, 5), (4, 17), (70, 50), (3, 9001), (9001, 3), (600, 700)):
+        whole = numpy.asarray(random.integers(-4, 5, (2 * rows, 2 * columns)))
+        m = (whole * (1j if dtype == "c16" else 1)).astype(dtype)
+        v = numpy.asarray(random.integers(-4, 5, 2 * columns)).astype(dtype)
+        own_m, own_v = np.array(m), np.array(v)
+        for cut in (lambda x: x[:len(x) // 2], lambda x: x[::2], lambda x: x[::-2]):
+            x, y = cut(v), cut(own_v)
+            for theirs, own in ((m[:rows, :columns], own_m[:rows, :columns]), (m[:rows, ::2], own_m[:rows, ::2]),
+                                (m.T.copy().T[::2, :columns], np.array(m.T.copy()).T[::2, :columns])):
+                # Of small whole numbers, so that sums are exact in whatever order.
+                numpy.testing.assert_array_equal(np.asnumpy(own @ y), theirs @ x)
+                numpy.testing.assert_array_equal(np.asnumpy(y @ own.T), x @ theirs.T)
+                assert (own @ y).dtype == dtype
+
+
+def test_squares_of_complex_numbers(device):
+    z = numpy.array([0, 1j, -2, 3 - 4j, 1e-200, 1e160 + 1j])
+    with numpy.errstate(all="ignore"):
+        numpy.testing.assert_allclose(np.asnumpy(np.array(z) ** 2), z ** 2, rtol=1e-15)
+    own = np.array(z[:4])
+    own **= 2
+    assert own.tolist() == [0, -1, 4, -7 - 24j]
+    t = arete.tensor([1 + 2j, 3 - 1j], dtype=arete.complex128, requires_grad=True)
+    (t ** 2).abs().sum().backward()
+    # d|z|^2 over the conjugate, in torch's convention: 2 z.
+    assert arete.allclose(t.grad, 2 * t.detach())

@@ -321,10 +321,13 @@ TEST(Gemm, BlockedProductOfEveryInstructionSet) {
 #endif
   std::mt19937_64 rng(12);
   for (DType t : {kFloat64, kInt8, kInt32, kInt64})
-    for (const auto& [m, n, turned] :
-         {std::tuple(37, 53, false), std::tuple(37, 53, true), std::tuple(5, 1600, true)})
+    for (const auto& [m, n, depth, turned] :
+         {std::tuple(37, 53, 411, false), std::tuple(37, 53, 411, true),
+          std::tuple(5, 1600, 411, true), std::tuple(1, 700, 411, false),
+          std::tuple(1, 700, 411, true), std::tuple(70, 1, 9001, false),
+          std::tuple(70, 1, 9001, true), std::tuple(1, 1, 9001, false)})
       for (const auto version : versions) {
-        const int64_t k = t == kInt8 ? 3 : 411;
+        const int64_t k = t == kInt8 ? 3 : depth;
         const std::vector<int> along{1, 0}, across{0, 1};
         StridedBuffer a(t, {m, k}, turned ? across : along), b(t, {k, n}, turned ? along : across),
             out(t, {m, n});

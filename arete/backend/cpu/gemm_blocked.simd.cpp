@@ -162,6 +162,96 @@ void small(const BlockedGemm& g, const Scale<T>& scale) {
     }
 }
 
+// ---- one row or one column: each element of the matrix is read once, so packing is lost time
+
+// sums[i] = row i of (count, k) times x; rows lie `across` apart, their elements side by side.
+template <class T>
+void dot_rows(const T* rows, int64_t across, const T* x, int64_t count, int64_t k, T* sums) {
+  using V = typename Vector<T>::type;
+  using L = typename Vector<T>::loose;
+  constexpr int kAtOnce = 4;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    // What is not there is the last row once more.
+    const T* row[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i) row[i] = rows + std::min(first + i, count - 1) * across;
+    V acc[kAtOnce][2] = {};
+    int64_t p = 0;
+    for (; p + 2 * kLanes<T> <= k; p += 2 * kLanes<T>)
+#pragma GCC unroll 8
+      for (int half = 0; half < 2; ++half) {
+        const V xv = *reinterpret_cast<const L*>(x + p + half * kLanes<T>);
+#pragma GCC unroll 8
+        for (int i = 0; i < kAtOnce; ++i)
+          acc[i][half] += *reinterpret_cast<const L*>(row[i] + p + half * kLanes<T>) * xv;
+      }
+    for (int i = 0; i < kAtOnce && first + i < count; ++i) {
+      const V both = acc[i][0] + acc[i][1];
+      T sum = 0;
+      for (int lane = 0; lane < kLanes<T>; ++lane) sum += both[lane];
+      for (int64_t q = p; q < k; ++q) sum += row[i][q] * x[q];
+      sums[first + i] = sum;
+    }
+  }
+}
+
+// sums[j] = x times column j of (k, count); rows lie `along` apart, their elements side by side.
+template <class T>
+void add_rows(const T* rows, int64_t along, const T* x, int64_t count, int64_t k, T* sums) {
+  std::fill_n(sums, count, T(0));
+  int64_t p = 0;
+  for (; p + 4 <= k; p += 4) {
+    const T* const r = rows + p * along;
+    const T x0 = x[p], x1 = x[p + 1], x2 = x[p + 2], x3 = x[p + 3];
+    for (int64_t j = 0; j < count; ++j)
+      sums[j] += (x0 * r[j] + x1 * r[j + along]) + (x2 * r[j + 2 * along] + x3 * r[j + 3 * along]);
+  }
+  for (; p < k; ++p)
+    for (int64_t j = 0; j < count; ++j) sums[j] += x[p] * rows[p * along + j];
+}
+
+// False where the matrix has no elements side by side.
+template <class T>
+bool matrix_times_vector(const BlockedGemm& g, const Scale<T>& scale) {
+  const bool is_row = g.m == 1;
+  if (!is_row && g.n != 1) return false;
+  const MatrixRef &matrix = is_row ? g.b : g.a, &vector = is_row ? g.a : g.b;
+  const int64_t count = is_row ? g.n : g.m;
+  const int64_t along = is_row ? matrix.row_stride : matrix.col_stride;
+  const int64_t across = is_row ? matrix.col_stride : matrix.row_stride;
+  const int64_t step = is_row ? vector.col_stride : vector.row_stride;
+  if (along != 1 && across != 1) return false;
+  const T* const elements = static_cast<const T*>(matrix.data);
+  const T* x = static_cast<const T*>(vector.data);
+  AlignedBuffer<T> dense(step == 1 ? 0 : g.k);
+  if (step != 1) {
+    for (int64_t p = 0; p < g.k; ++p) dense.data[p] = x[p * step];
+    x = dense.data;
+  }
+  // Parts of the sum, and which elements are computed side by side, depend on the sizes alone.
+  constexpr int64_t kDepth = 8192;
+  const int64_t width = along == 1 ? 4 : 512;
+  const int64_t parts = (g.k + kDepth - 1) / kDepth, blocks = (count + width - 1) / width;
+  AlignedBuffer<T> sums(parts * count);
+  parallel_for(0, parts * blocks, grain_for(2 * double(std::min(g.k, kDepth) * width)),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t item = first; item < last; ++item) {
+                   const int64_t p = item / blocks * kDepth, i = item % blocks * width;
+                   const int64_t depth = std::min(kDepth, g.k - p), n = std::min(width, count - i);
+                   T* const to = sums.data + item / blocks * count + i;
+                   const T* const from = elements + i * across + p * along;
+                   if (along == 1)
+                     dot_rows(from, across, x + p, n, depth, to);
+                   else
+                     add_rows(from, along, x + p, n, depth, to);
+                 }
+               });
+  for (int64_t part = 1; part < parts; ++part)
+    for (int64_t i = 0; i < count; ++i) sums.data[i] += sums.data[part * count + i];
+  store_tile(sums.data, static_cast<T*>(g.out.data), 0,
+             is_row ? g.out.col_stride : g.out.row_stride, 1, count, scale);
+  return true;
+}
+
 template <class S, class T>
 void run(const BlockedGemm& g) {
   Scale<T> scale;
@@ -170,7 +260,10 @@ void run(const BlockedGemm& g) {
   } else {
     scale = {T(int64_t(g.alpha)), T(int64_t(g.beta)), int64_t(g.beta) != 0};
   }
-  if (double(g.m) * double(g.n) * double(g.k) <= 4096) return small<S, T>(g, scale);
+  const double work = double(g.m) * double(g.n) * double(g.k);
+  if constexpr (sizeof(S) == sizeof(T))
+    if (work > 128 && matrix_times_vector<T>(g, scale)) return;
+  if (work <= 4096) return small<S, T>(g, scale);
   const S *a = static_cast<const S*>(g.a.data), *b = static_cast<const S*>(g.b.data);
   S* out = static_cast<S*>(g.out.data);
   constexpr int64_t nr = kNr<T>;

@@ -29,6 +29,8 @@ def _part(p):
             return _operator.index(p)
         except TypeError:
             raise IndexError(_NO_INDEX) from None
+    if type(p) is ndarray and p._is_number and p.dtype.kind in "iu":  # which makes a view, as Python's do
+        return _reachable(int(p))
     t = tensor_of(p)
     if not t.numel() and isinstance(p, (list, tuple, range)):
         t = t.to(_INT64)

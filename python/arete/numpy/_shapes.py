@@ -241,6 +241,8 @@ atleast_3d = _atleast("atleast_3d", lambda t: t if t.dim() > 2 else t.reshape(1,
 
 def flip(m, axis=None):
     """Elements in the opposite order, as a view that is read by copies."""
+    if axis is None and type(m) is ndarray and m.ndim:
+        return m[(slice(None, None, -1),) * m.ndim]
     t = tensor_of(m)
     a = wrap(t) if not isinstance(m, ndarray) else m
     axes = axes_of(axis, t.dim())
