@@ -192,7 +192,7 @@ Tensor complex_product(const Call& c) {
     std::vector<Arg> args(c.args().begin(), c.args().end());
     args[0] = Arg(x);
     args[1] = Arg(y);
-    if (c.op.name == "convolution") args[2] = Arg();
+    if (args[2].kind() == Arg::Kind::tensor) args[2] = Arg();
     return call(c.op, args);
   };
   return complex(product(a[0], b[0]) - product(a[1], b[1]),

@@ -22,7 +22,11 @@ namespace ops {
 
 namespace vmaps {
 namespace {
-// index_select, index_add, index_copy and index_fill: (self, dim, index [, source or value]).
+// (self, dim, index [, source or value]); `each` has an index of its own for each element, as
+// gather and scatter take it.
+using IndexEach = Tensor (*)(const Rewriting&, const Tensor& self, int64_t dim,
+                             const Tensor& index);
+template <IndexEach each>
 Results index_rule(const Rewriting& r) {
   if (rank_of(r.at(0)) == 0) return one_by_one(r);
   const int64_t d = normalize_dim(r.call.integer(1), int(rank_of(r.at(0))), r.call.name()) + 1;
@@ -39,11 +43,19 @@ Results index_rule(const Rewriting& r) {
                index =
                    spread_index(r.whole(2).to(kInt64).reshape({r.batch, r.call.tensor(2).numel()}),
                                 self.sizes(), d);
-  const std::string& name = r.call.op.name;
-  if (name == "index_select" || name == "ordered_select") return {self.gather(d, index)};
-  if (name == "index_fill") return {self.scatter(d, index, r.call.scalar(3))};
-  if (name == "index_copy") return {self.scatter(d, index, r.whole(3))};
-  return {self.scatter_add(d, index, scaled(r.whole(3), r.call.scalar(4)))};
+  return {each(r, self, d, index)};
+}
+Tensor select_each(const Rewriting&, const Tensor& self, int64_t dim, const Tensor& index) {
+  return self.gather(dim, index);
+}
+Tensor fill_each(const Rewriting& r, const Tensor& self, int64_t dim, const Tensor& index) {
+  return self.scatter(dim, index, r.call.scalar(3));
+}
+Tensor copy_each(const Rewriting& r, const Tensor& self, int64_t dim, const Tensor& index) {
+  return self.scatter(dim, index, r.whole(3));
+}
+Tensor add_each(const Rewriting& r, const Tensor& self, int64_t dim, const Tensor& index) {
+  return self.scatter_add(dim, index, scaled(r.whole(3), r.call.scalar(4)));
 }
 }  // namespace
 }  // namespace vmaps
@@ -138,7 +150,7 @@ const OpRecord& index_select_op =
         .indexed({0})
         .doc("Slices of self along a dimension.")
         .flops(no_flops)
-        .batched(vmaps::index_rule)
+        .batched(vmaps::index_rule<vmaps::select_each>)
         .infer(select_infer<false>)
         .lower(select_lower)
         .grad(select_grad, 0b10);
@@ -150,7 +162,7 @@ const OpRecord& ordered_select_op =
         .surface(Surface::internal)
         .for_files()
         .flops(no_flops)
-        .batched(vmaps::index_rule)
+        .batched(vmaps::index_rule<vmaps::select_each>)
         .infer(select_infer<true>)
         .lower(select_lower)
         .grad(
@@ -265,7 +277,7 @@ const OpRecord& index_add_op =
         .doc("self with alpha times slices added at given positions of a dimension.")
         .flops(
             [](const Call& c) { return double(written(c)) * (alpha_of(c) == Scalar(1) ? 1 : 2); })
-        .batched(vmaps::index_rule)
+        .batched(vmaps::index_rule<vmaps::add_each>)
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
           check_holds(out[0].dtype, alpha_of(c), c.name());
@@ -297,7 +309,7 @@ const OpRecord& index_copy_op =
         .indexed({0, true, written})
         .doc("self with slices replaced at given positions of a dimension.")
         .flops(no_flops)
-        .batched(vmaps::index_rule)
+        .batched(vmaps::index_rule<vmaps::copy_each>)
         .infer(slices_infer)
         .lower(slices_lower<ScatterMode::set>)
         .grad(
@@ -315,7 +327,7 @@ const OpRecord& index_fill_op =
         .indexed({0, true, written})
         .doc("self with slices at given positions of a dimension set to a number.")
         .flops(no_flops)
-        .batched(vmaps::index_rule)
+        .batched(vmaps::index_rule<vmaps::fill_each>)
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
           out[0].strides = strides_like(c.tensor(0));

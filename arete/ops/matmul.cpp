@@ -16,6 +16,27 @@ namespace ops {
 // ---- for batches (Note [Batching rules])
 
 namespace vmaps {
+Tensor product(const Operand& a, const Operand& b) {
+  const int64_t rank_a = rank_of(a), rank_b = rank_of(b);
+  const Tensor &x = a.physical, &y = b.physical;
+  // One product with what all share.
+  if (a.is_mapped && !b.is_mapped && rank_b <= 2) return matmul(x, y);
+  if (!a.is_mapped && rank_a == 2 && rank_b == 1) return matmul(y, x.mT());
+  if (!a.is_mapped && rank_a == 1 && rank_b == 1) return matmul(y, x);
+  const int64_t rank = std::max<int64_t>({rank_a, rank_b, 2});
+  // Matrices with the batch, if they have it, in front of all.
+  const auto matrices = [&](const Operand& o, bool is_left) {
+    Tensor t = o.physical;
+    const int64_t own = rank_of(o);
+    if (own == 1) t = t.unsqueeze(is_left ? -2 : -1);
+    return o.is_mapped ? t.reshape(with_ones(t.sizes(), rank - std::max<int64_t>(own, 2))) : t;
+  };
+  Tensor made = matmul(matrices(a, true), matrices(b, false));
+  if (rank_b == 1) made = made.squeeze(-1);
+  if (rank_a == 1) made = made.squeeze(rank_b == 1 ? -1 : -2);
+  return made;
+}
+
 namespace {
 Results product_rule(const Rewriting& r) { return {product(r.at(0), r.at(1))}; }
 Results matmul_scaled_rule(const Rewriting& r) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arete/ops/call.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete::ops {
 
@@ -18,5 +19,10 @@ void pad_front(Layout& layout, size_t rank);
 
 /// grad^T @ input and the sums of grad's columns: the gradients of a linear layer's parameters.
 std::pair<Tensor, Tensor> linear_weight_grad(const Tensor& grad, const Tensor& input);
+
+namespace vmaps {
+/// What matmul makes of each element.
+Tensor product(const Operand& a, const Operand& b);
+}  // namespace vmaps
 
 }  // namespace arete::ops

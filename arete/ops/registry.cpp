@@ -151,8 +151,8 @@ Definer::operator const OpRecord&() const {
   check(r_, kinds == 1, "it is one of pointwise, view, composition, or has infer()");
   check(r_, !r_.lower || r_.infer, "lower() is for records with infer()");
   check(r_, !r_.compose_complex || r_.infer, "complex(function) is for records with infer()");
-  check(r_, !r_.batching.rule || (r_.infer && !r_.batching.one_by_one),
-        "batched() is for records with infer(), and one_by_one() for others than those");
+  check(r_, !r_.batching.rule || ((r_.view || r_.infer) && !r_.batching.one_by_one),
+        "batched() is for views and with infer(), and one_by_one() for others than those");
   check(r_, !r_.batching.one_by_one || r_.infer || r_.compose,
         "one_by_one() is for compositions and records with infer()");
   check(r_, !r_.grad || !(r_.pointwise || r_.compose), "grad() is for views and with infer()");

@@ -8,9 +8,61 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/nn.h"
+#include "arete/ops/vmap_rules_internal.h"
 
 namespace arete {
 namespace ops {
+
+// ---- for batches (Note [Batching rules])
+
+namespace vmaps {
+namespace {
+
+// Sizes of the result, which may leave one open, with the batch in front.
+Results view_rule(const Rewriting& r) {
+  Changed call(r);
+  call.set(1, with_front(r.batch, r.call.op.view(r.call).sizes));
+  return call.run();
+}
+Results expand_rule(const Rewriting& r) {
+  Changed call(r);
+  const Shape sizes = r.call.op.view(r.call).sizes;
+  call.set(0, raised(r.at(0), int64_t(sizes.size())));
+  call.set(1, with_front(r.batch, sizes));
+  return call.run();
+}
+Results permute_rule(const Rewriting& r) {
+  Changed call(r);
+  Shape dims{0};
+  for (int64_t d : r.call.ints(1))
+    dims.push_back(normalize_dim(d, int(rank_of(r.at(0))), r.call.name()) + 1);
+  call.set(1, std::move(dims));
+  return call.run();
+}
+// An empty list names no dimension here.
+Results squeeze_rule(const Rewriting& r) {
+  if (r.call.has(1) && r.call.ints(1).empty()) return {r.at(0).physical};
+  return by_dimensions(r);
+}
+// The new dimension may stand behind the last one.
+Results unsqueeze_rule(const Rewriting& r) {
+  Changed call(r);
+  const int rank = int(rank_of(r.at(0))) + 1;
+  call.set(1, int64_t(normalize_dim(r.call.integer(1), rank, r.call.name()) + 1));
+  return call.run();
+}
+Results as_strided_rule(const Rewriting& r) {
+  Changed call(r);
+  const int64_t step = r.at(0).physical.stride(0);
+  call.set(1, with_front(r.batch, r.call.ints(1)));
+  call.set(2, with_front(step, r.call.ints(2)));
+  if (!r.call.ints(4).empty()) call.set(4, with_front(step, r.call.ints(4)));
+  return call.run();
+}
+
+}  // namespace
+}  // namespace vmaps
+
 namespace {
 
 const Layout& layout_of(const Call& c) { return c.tensor(0).layout(); }
@@ -25,6 +77,7 @@ TensorList reshape_grad(const GradCall& g) { return {reshape(g.grad(), g.input_s
 const OpRecord& view_op =
     define("view(Tensor self, int[] size) -> Tensor")
         .doc("Other sizes for the same memory.")
+        .batched(vmaps::view_rule)
         .view([](const Call& c) {
           const std::optional<Layout> l = arete::view(layout_of(c), c.ints(1));
           ARETE_CHECK(l, ValueError(c.name(),
@@ -95,6 +148,7 @@ const OpRecord& reshape_op = define("reshape(Tensor self, int[] shape) -> Tensor
 const OpRecord& permute_op =
     define("permute(Tensor input, int[] dims) -> Tensor")
         .doc("Dimensions in another order.")
+        .batched(vmaps::permute_rule)
         .view([](const Call& c) { return arete::permute(layout_of(c), c.ints(1)); })
         .grad([](const GradCall& g) -> TensorList {
           const int rank = int(g.ints(1).size());
@@ -116,6 +170,7 @@ const OpRecord& transpose_op =
 const OpRecord& squeeze_op =
     define("squeeze(Tensor self, int[]? dim=None) -> Tensor")
         .doc("Without dimensions of size 1.")
+        .batched(vmaps::squeeze_rule)
         .view([](const Call& c) {
           return c.has(1) ? arete::squeeze(layout_of(c), c.ints(1)) : arete::squeeze(layout_of(c));
         })
@@ -124,12 +179,14 @@ const OpRecord& squeeze_op =
 const OpRecord& unsqueeze_op =
     define("unsqueeze(Tensor self, int dim) -> Tensor")
         .doc("A new dimension of size 1.")
+        .batched(vmaps::unsqueeze_rule)
         .view([](const Call& c) { return arete::unsqueeze(layout_of(c), c.integer(1)); })
         .grad(reshape_grad);
 
 const OpRecord& expand_op =
     define("expand(Tensor self, int[] size) -> Tensor")
         .doc("Dimensions of size 1 repeated without copying.")
+        .batched(vmaps::expand_rule)
         .view([](const Call& c) { return arete::expand(layout_of(c), c.ints(1)); })
         .grad([](const GradCall& g) -> TensorList {
           return {sum_to_size(g.grad(), g.input_sizes(0))};
@@ -211,6 +268,7 @@ const OpRecord& as_strided_window_op =
         "self_stride=[], int self_offset=0) -> Tensor")
         .surface(Surface::internal)
         .doc("as_strided with where self lies in its storage, which its gradient needs.")
+        .batched(vmaps::as_strided_rule)
         .view([](const Call& c) {
           const Tensor& x = c.tensor(0);
           return arete::as_strided(c.ints(1), c.ints(2), c.integer(3),

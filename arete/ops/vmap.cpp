@@ -471,24 +471,7 @@ void run_in_place(const Call& call, const OutputSpecs& specs, uint64_t level) {
     call_in_place(own, call.op, given.args);
     return;
   }
-  if (call.op.name == "fill") {
-    call_in_place(own, call.op, {Arg(own), call[1]});
-    return;
-  }
-  if (call.op.name == "copy") {
-    Tensor src = r.at(1).physical;
-    if (r.at(1).is_mapped) {  // the batch stays in front where copying broadcasts
-      src = src.reshape(with_ones(src.sizes(), own.dim() - src.dim()));
-    }
-    own.copy_(src, call.boolean(2));
-    return;
-  }
-  if (random && !call.op.pointwise && r.randomness == Randomness::different) {
-    SmallVector<Arg, 8> args(call.args());
-    args[0] = Arg(own);
-    call_in_place(own, call.op, std::span<const Arg>(args.data(), args.size()));
-    return;
-  }
+  if (is_elementwise(r)) return elementwise_in_place(r);
   // What is saved for a gradient must outlive the write.
   const bool records = std::ranges::any_of(r.tensors, [](const auto& list) {
     return std::ranges::any_of(
@@ -609,77 +592,22 @@ void run_pointwise_in_place(Tensor& self, const Application& a, uint64_t level) 
 
 namespace {
 
-// The view of the physical tensor that a call's is of the logical one.
-Results physical_views(const Call& call, const Operand& self, std::span<const Layout> layouts) {
-  if (!self.is_mapped) {
-    SmallVector<Arg, 8> args(call.args());
-    args[0] = Arg(self.physical);
-    return call_all(call.op, std::span<const Arg>(args.data(), args.size()));
-  }
-  Tensor from = self.physical;
-  const int logical = int(call.tensor(0).dim()), rank = std::max(logical, 1);
-  if (logical == 0 && call.op.name != "unsqueeze" && call.op.name != "view" &&
-      call.op.name != "expand" && call.op.name != "permute")
-    from = from.unsqueeze(-1);  // dimensions of numbers are counted as if there were one
-  const std::vector<SchemaArg>& schema = schema_of(call.op).args;
-  std::vector<Arg> args(call.args().begin(), call.args().end());
-  std::vector<Shape> lists(args.size());
-  const int64_t batch = from.sizes()[0];
-  const auto list = [&](size_t i, Shape l) {
-    lists[i] = std::move(l);
-    args[i] = Arg(lists[i]);
-  };
-  for (size_t i = 1; i < args.size(); ++i) {
-    const std::string& name = schema[i].name;
-    if (name.starts_with("dim")) {
-      if (args[i].kind() == Arg::Kind::integer) {
-        // A new dimension may stand behind the last one.
-        const int own = call.op.name == "unsqueeze" ? logical + 1 : rank;
-        args[i] = Arg(int64_t(normalize_dim(args[i].integer(), own, call.name()) + 1));
-      } else {
-        Shape dims;
-        if (args[i].is_none())  // squeeze
-          for (int d = 0; d < rank; ++d) dims.push_back(d + 1);
-        else
-          for (int64_t d : args[i].ints()) dims.push_back(normalize_dim(d, rank, call.name()) + 1);
-        if (call.op.name == "permute") dims.insert(dims.begin(), 0);
-        list(i, std::move(dims));
-      }
-    } else if (call.op.name == "view" || call.op.name == "expand") {
-      Shape sizes(layouts[0].sizes);
-      sizes.insert(sizes.begin(), batch);
-      list(i, std::move(sizes));
-    } else if (name == "size" && args[i].kind() == Arg::Kind::ints) {  // as_strided_window
-      Shape sizes(args[i].ints());
-      sizes.insert(sizes.begin(), batch);
-      list(i, std::move(sizes));
-    } else if (name == "stride") {
-      Shape strides(args[i].ints());
-      strides.insert(strides.begin(), from.strides()[0]);
-      list(i, std::move(strides));
-    } else if (name == "self_stride" && args[i].kind() == Arg::Kind::ints &&
-               !args[i].ints().empty()) {
-      Shape strides(args[i].ints());
-      strides.insert(strides.begin(), from.strides()[0]);
-      list(i, std::move(strides));
-    }
-  }
-  if (call.op.name == "expand" && int64_t(lists[1].size()) > from.dim())
-    from = from.view(with_ones(from.sizes(), int64_t(lists[1].size()) - from.dim()));
-  args[0] = Arg(from);
-  Results views = call_all(call.op, args);
-  for (size_t i = 0; i < views.size() && logical == 0; ++i) {
-    Shape sizes(layouts[i].sizes);
-    sizes.insert(sizes.begin(), batch);
-    if (Shape(views[i].sizes()) != sizes) views[i] = views[i].view(sizes);
-  }
+// The views of the physical tensor that a call's are of the logical one, whose layouts those are.
+Results physical_views(const Call& call, std::span<const Layout> layouts, uint64_t level) {
+  const OutputSpecs unknown{};
+  const Rewriting r = rewriting_of(call, unknown, level);
+  if (!r.is_mapped(0)) return Changed(r).run();
+  Results views = call.op.batching.rule ? call.op.batching.rule(r) : by_dimensions(r);
+  for (size_t i = 0; i < views.size(); ++i)  // a number has been a vector of one
+    if (const Shape sizes = with_front(r.batch, layouts[i].sizes); Shape(views[i].sizes()) != sizes)
+      views[i] = views[i].view(sizes);
   return views;
 }
 
-Tensor view_over(const Tensor& self, const Layout& layout, const Tensor& physical, bool is_mapped,
-                 uint64_t level, const OpRecord& op) {
-  Tensor out = make_one_view(self, Layout(layout), op);
-  out.impl()->storage = storage_for(physical, is_mapped, level);
+Tensor view_over(const Call& call, const Layout& layout, const Tensor& physical, uint64_t level) {
+  const Tensor& self = call.tensor(0);
+  Tensor out = make_one_view(self, Layout(layout), call.op);
+  out.impl()->storage = storage_for(physical, operand_of(self, level).is_mapped, level);
   out.impl()->layout = body_of(out)->layout;
   out.impl()->dtype = physical.dtype();
   return out;
@@ -689,20 +617,15 @@ Tensor view_over(const Tensor& self, const Layout& layout, const Tensor& physica
 
 Tensor run_view(const Call& call, const Layout& layout, uint64_t level) {
   const Quiet quiet(level);
-  level_numbered(level);
-  const Operand self = operand_of(call.tensor(0), level);
-  const Results views = physical_views(call, self, {&layout, 1});
-  return view_over(call.tensor(0), layout, views[0], self.is_mapped, level, call.op);
+  const Results views = physical_views(call, {&layout, 1}, level);
+  return view_over(call, layout, views[0], level);
 }
 
 Results run_views(const Call& call, uint64_t level) {
   const Quiet quiet(level);
-  level_numbered(level);
-  const Operand self = operand_of(call.tensor(0), level);
   const std::vector<Layout> layouts = call.op.views(call);
-  Results views = physical_views(call, self, layouts);
-  for (size_t i = 0; i < views.size(); ++i)
-    views[i] = view_over(call.tensor(0), layouts[i], views[i], self.is_mapped, level, call.op);
+  Results views = physical_views(call, layouts, level);
+  for (size_t i = 0; i < views.size(); ++i) views[i] = view_over(call, layouts[i], views[i], level);
   return views;
 }
 

@@ -97,6 +97,17 @@ Results elementwise(const Rewriting& r) {
   return call.run();
 }
 
+bool is_elementwise(const Rewriting& r) {
+  return r.call.op.batching.rule == elementwise ||
+         (r.call.op.batching.rule == random_elementwise && r.randomness != Randomness::same);
+}
+void elementwise_in_place(const Rewriting& r) {
+  Changed call(r);
+  for (size_t i = 1; i < r.tensors.size(); ++i)  // broadcast to what is written
+    if (is_tensor_at(r, i)) call.set(i, raised(r.at(i), rank_of(r.at(0))));
+  call.run_in_place();
+}
+
 namespace {
 bool names_dimensions(const SchemaArg& a) {
   return a.name.starts_with("dim") && a.type.starts_with("int");
@@ -234,29 +245,6 @@ Results random_of_size(const Rewriting& r) {
 }
 Results random_elementwise(const Rewriting& r) {
   return r.randomness == Randomness::same ? one_by_one(r) : elementwise(r);
-}
-
-// ---- products
-
-Tensor product(const Operand& a, const Operand& b) {
-  const int64_t rank_a = rank_of(a), rank_b = rank_of(b);
-  const Tensor &x = a.physical, &y = b.physical;
-  // One product with what all share.
-  if (a.is_mapped && !b.is_mapped && rank_b <= 2) return matmul(x, y);
-  if (!a.is_mapped && rank_a == 2 && rank_b == 1) return matmul(y, x.mT());
-  if (!a.is_mapped && rank_a == 1 && rank_b == 1) return matmul(y, x);
-  const int64_t rank = std::max<int64_t>({rank_a, rank_b, 2});
-  // Matrices with the batch, if they have it, in front of all.
-  const auto matrices = [&](const Operand& o, bool is_left) {
-    Tensor t = o.physical;
-    const int64_t own = rank_of(o);
-    if (own == 1) t = t.unsqueeze(is_left ? -2 : -1);
-    return o.is_mapped ? t.reshape(with_ones(t.sizes(), rank - std::max<int64_t>(own, 2))) : t;
-  };
-  Tensor made = matmul(matrices(a, true), matrices(b, false));
-  if (rank_b == 1) made = made.squeeze(-1);
-  if (rank_a == 1) made = made.squeeze(rank_b == 1 ? -1 : -2);
-  return made;
 }
 
 Tensor scaled(const Tensor& t, const Scalar& factor) {

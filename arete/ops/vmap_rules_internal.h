@@ -1,5 +1,5 @@
-// Rules by which calls of records with infer and lower run for a whole batch, and what rules are
-// made of. A rule that one operator has stands beside its record.
+// Rules by which calls of views and of records with infer and lower run for a whole batch, and what
+// rules are made of. A rule that one operator has stands beside its record.
 #pragma once
 
 #include <vector>
@@ -28,6 +28,9 @@ namespace arete::ops::vmaps {
 Results one_by_one(const Rewriting& r);
 /// The batch in front of all tensors, and ranks made equal behind it.
 Results elementwise(const Rewriting& r);
+/// Whether an in-place call runs on the batch as it does on one element, and that call.
+bool is_elementwise(const Rewriting& r);
+void elementwise_in_place(const Rewriting& r);
 /// Operators that name the dimensions they work on.
 Results by_dimensions(const Rewriting& r);
 /// Operators on matrices, with any dimensions before.
@@ -62,6 +65,8 @@ class Changed {
   void set(size_t i, bool v) { args_[i] = Arg(v); }
   void clear(size_t i) { args_[i] = Arg(); }
   Results run() const { return call_all(op_, args_); }
+  /// Into argument 0.
+  void run_in_place() { call_in_place(tensors_[0], op_, args_); }
 
  private:
   const OpRecord& op_;
@@ -87,8 +92,6 @@ Tensor unfold(const Tensor& t, int64_t batch, int64_t d = 0);
 /// what all share stays as it is, to broadcast; whole_of_rank(): it is expanded.
 Tensor raised(const Operand& o, int64_t rank);
 Tensor whole_of_rank(const Rewriting& r, const Operand& o, int64_t rank);
-/// What matmul makes of each element.
-Tensor product(const Operand& a, const Operand& b);
 Tensor scaled(const Tensor& t, const Scalar& factor);
 /// index (B, K) for dimension d of tensors of that rank whose other sizes are those of `like`: what
 /// gather and scatter take.

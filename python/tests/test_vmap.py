@@ -375,6 +375,25 @@ def test_writes(torch):
 
 
 @both
+def test_views_and_writes_beside_the_batch(torch):
+    x = torch.arange(24.0).reshape(3, 1, 8)
+    views = [lambda a: a.squeeze(()), lambda a: a.squeeze(), lambda a: a.unsqueeze(-1), lambda a: a.permute(-1, 0), lambda a: a.view(4, -1),
+             lambda a: a[0].expand(2, -1), lambda a: a[0, 2].expand(2, 2), lambda a: a[0, 1].unsqueeze(-1), lambda a: a[0, 1].squeeze(),
+             lambda a: a[0, 1].permute(()), lambda a: a[0, 1].view(1, 1), lambda a: a.as_strided((2, 2), (3, 1))]
+    for view in views:
+        assert torch.equal(torch.vmap(view)(x), torch.stack([view(a) for a in x]))
+
+    def write(a, number):
+        a.squeeze(()).unsqueeze(0).permute(0, 2, 1)[0, 1].copy_(number)  # the batch stays in front where copying broadcasts
+        a[1:].fill_(7)
+        a[1].as_strided((2,), (1,)).copy_(torch.ones(2))
+        return a
+
+    written = torch.vmap(write)(torch.zeros(3, 2, 4), torch.arange(3.0))
+    np.testing.assert_array_equal(written.numpy(), [[[0, n, 0, 0], [1, 1, 7, 7]] for n in range(3)])
+
+
+@both
 @pytest.mark.parametrize("draw", ["rand", "dropout", "normal_", "bernoulli"])
 def test_randomness(torch, draw):
     x = torch.full((64, 8), 0.5)
