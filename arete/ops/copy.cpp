@@ -10,6 +10,7 @@
 #include "arete/ops/pinned.h"
 #include "arete/ops/target.h"
 #include "arete/ops/vmap_rules_internal.h"
+#include "arete/ops/work.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/host_wait.h"
 
@@ -118,6 +119,7 @@ const OpRecord& to_copy_op =
         .doc("A copy with another dtype, device or memory order.")
         .surface(Surface::internal)
         .for_files()
+        .flops(no_flops)
         .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& t = c.tensor(0);
@@ -151,6 +153,8 @@ const OpRecord& copy_op =
         .surface(Surface::internal)
         .for_files()
         .across_devices()
+        .flops(no_flops)
+        .indexed({0, true})
         .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
@@ -200,6 +204,8 @@ const OpRecord& copy_op =
 const OpRecord& fill_op =
     define("fill(Tensor self, Scalar value) -> Tensor")
         .doc("Every element set to value.")
+        .flops(no_flops)
+        .indexed({0, true})
         .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);

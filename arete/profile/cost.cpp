@@ -50,9 +50,7 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
     return places * int64_t(size_of(t.dtype()));
   };
   int64_t elements = 0, inputs = 0;
-  // What only writes does not read the tensor that it writes to.
-  const bool overwrites = in_place && (op.name == "copy" || op.name == "fill");
-  for (size_t i = overwrites ? 1 : 0; i < args.size(); ++i) {
+  for (size_t i = 0; i < args.size(); ++i) {
     if (at_indices && i == access->argument && args[i].kind() == ops::Arg::Kind::tensor) {
       // Old values are read where something is computed with them.
       if (!access->writes || cost.flops > 0) cost.bytes += touched(args[i].tensor());
@@ -74,7 +72,7 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
   if (op.flops) return cost;
   if (op.pointwise)
     cost.flops = operations_per_element(op) * double(elements);
-  else if (inputs > 0 && op.name != "copy" && op.name != "fill" && op.name != "to_copy")
+  else if (inputs > 0)
     cost.flops = double(std::max(inputs, elements));  // a reduction: one for each element read
   return cost;
 } catch (...) {
