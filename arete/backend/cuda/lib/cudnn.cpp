@@ -503,6 +503,7 @@ constexpr int kMaxDevices = 64;
 struct OwnedHandle {
   cudnnHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;
+  bool is_set_up = false;
 };
 
 // Handles that ended threads have left; handles are never destroyed, since the driver may be gone
@@ -526,20 +527,21 @@ struct ThreadHandles {
   }
 };
 
-OwnedHandle take_handle(size_t ordinal) {
-  HandlePool& pool = handle_pool();
-  {
+// A handle that an ended thread has left, or a new one. Where setting it up fails it stays in its
+// place, and the next call goes on with it.
+void set_up(OwnedHandle& h, size_t ordinal) {
+  if (!h.handle) {
+    HandlePool& pool = handle_pool();
     const std::lock_guard lock(pool.mutex);
     if (auto& free = pool.free[ordinal]; !free.empty()) {
-      const OwnedHandle h = free.back();
+      h = free.back();
       free.pop_back();
-      return h;
     }
   }
-  OwnedHandle h;
-  check(library().cudnnCreate(&h.handle), "cudnnCreate");
+  if (h.is_set_up) return;
+  if (!h.handle) check(library().cudnnCreate(&h.handle), "cudnnCreate");
   finish_setup(DeviceContext::get(int(ordinal)));
-  return h;
+  h.is_set_up = true;
 }
 
 }  // namespace
@@ -548,8 +550,8 @@ cudnnHandle_t handle(int ordinal, cudaStream_t stream) {
   thread_local ThreadHandles own;
   ARETE_ASSERT(ordinal >= 0 && ordinal < kMaxDevices);
   OwnedHandle& h = own.handles[size_t(ordinal)];
-  if (!h.handle) [[unlikely]]
-    h = take_handle(size_t(ordinal));
+  if (!h.is_set_up) [[unlikely]]
+    set_up(h, size_t(ordinal));
   if (h.stream != stream) {
     check(library().cudnnSetStream(h.handle, stream), "cudnnSetStream");
     h.stream = stream;
