@@ -238,19 +238,19 @@ std::shared_ptr<const ConvPlan> make_plan(const ConvArgs& c, Orders orders, int 
   return plan;
 }
 
-onednn::PlanCache<ConvPlan>& plan_cache() {
-  static auto* const cache = new onednn::PlanCache<ConvPlan>(512);
+prim::PlanCache<Hash128, const ConvPlan>& plan_cache() {
+  static auto* const cache = new prim::PlanCache<Hash128, const ConvPlan>(512);
   return *cache;
 }
 
-onednn::PlanKey key_of(const ConvArgs& c, Orders orders, int threads) {
+Hash128 key_of(const ConvArgs& c, Orders orders, int threads) {
   onednn::PlanKey key{threads,           int64_t(c.pass),   int64_t(c.x.dtype),
                       c.groups,          c.window.spatial,  bool(c.bias),
                       int64_t(orders.x), int64_t(orders.w), int64_t(orders.y)};
   for (const View* v : {&c.x, &c.w, &c.y}) key.append(v->sizes.begin(), v->sizes.end());
   for (const auto* a : {&c.window.kernel, &c.window.stride, &c.window.padding, &c.window.dilation})
     key.append(a->begin(), a->begin() + c.window.spatial);
-  return key;
+  return onednn::hash_of(key);
 }
 
 void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
@@ -349,7 +349,7 @@ class Dense {
 }  // namespace
 
 namespace onednn {
-CacheStats conv_cache_stats() { return plan_cache().stats(); }
+prim::PlanCacheStatistics conv_plan_statistics() { return plan_cache().statistics(); }
 }  // namespace onednn
 
 void CpuBackend::conv(const ConvArgs& args) {

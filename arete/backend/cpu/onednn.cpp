@@ -60,15 +60,6 @@ ThreadScope::~ThreadScope() {
   if (threads_ != previous_) omp_set_num_threads(previous_);
 }
 
-size_t PlanKeyHash::operator()(const PlanKey& key) const noexcept {
-  uint64_t h = 0x9e3779b97f4a7c15u ^ key.size();
-  for (int64_t v : key) {
-    h = (h ^ uint64_t(v)) * 0xff51afd7ed558ccdu;
-    h ^= h >> 32;
-  }
-  return size_t(h);
-}
-
 namespace {
 void check(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
@@ -156,8 +147,8 @@ std::shared_ptr<const MatmulPlan> make_plan(const MatmulSpec& s) {
   return plan;
 }
 
-PlanCache<MatmulPlan>& matmul_cache() {
-  static auto* const cache = new PlanCache<MatmulPlan>(512);
+prim::PlanCache<Hash128, const MatmulPlan>& matmul_cache() {
+  static auto* const cache = new prim::PlanCache<Hash128, const MatmulPlan>(512);
   return *cache;
 }
 }  // namespace
@@ -193,7 +184,7 @@ bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void*
               std::bit_cast<int32_t>(s.beta)};
   for (const auto* strides : {&s.a_strides, &s.b_strides, &s.out_strides})
     key.append(strides->begin(), strides->end());
-  const auto plan = matmul_cache().get(key, [&] { return make_plan(s); });
+  const auto plan = matmul_cache().get(hash_of(key), [&] { return make_plan(s); });
   if (!plan->usable) return false;
   const size_t bytes = plan->scratchpad.get_size();
   struct Scratch {
@@ -212,7 +203,5 @@ bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void*
            {DNNL_ARG_SCRATCHPAD, &plan->scratchpad, scratch.data}});
   return true;
 }
-
-CacheStats matmul_cache_stats() { return matmul_cache().stats(); }
 
 }  // namespace arete::cpu::onednn

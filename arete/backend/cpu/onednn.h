@@ -6,15 +6,12 @@
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <limits>
-#include <list>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "arete/base/small_vector.h"
 #include "arete/core/dtype.h"
+#include "arete/prim/plan_cache.h"
 
 namespace arete::cpu {
 class CpuBackend;
@@ -46,65 +43,11 @@ class ThreadScope {
   int threads_, previous_;
 };
 
-/// Everything a plan depends on, as numbers; compared whole, so no collision is possible.
+/// Everything a plan depends on, as numbers.
 using PlanKey = SmallVector<int64_t, 48>;
-struct PlanKeyHash {
-  size_t operator()(const PlanKey& key) const noexcept;
-};
-
-struct CacheStats {
-  int64_t hits = 0, misses = 0, evictions = 0, size = 0;
-};
-
-/// Least-recently-used cache of immutable plans, safe for several threads.
-template <class Plan>
-class PlanCache {
- public:
-  explicit PlanCache(size_t capacity) : capacity_(capacity) {}
-
-  /// The plan for `key`, made by `make()` (outside the lock) on a miss.
-  template <class F>
-  std::shared_ptr<const Plan> get(const PlanKey& key, F&& make) {
-    {
-      std::lock_guard lock(mutex_);
-      if (auto it = index_.find(key); it != index_.end()) {
-        ++stats_.hits;
-        order_.splice(order_.begin(), order_, it->second);
-        return it->second->plan;
-      }
-      ++stats_.misses;
-    }
-    std::shared_ptr<const Plan> plan = make();
-    std::lock_guard lock(mutex_);
-    if (auto it = index_.find(key); it != index_.end()) return it->second->plan;
-    order_.push_front({key, plan});
-    index_.emplace(key, order_.begin());
-    if (order_.size() > capacity_) {
-      index_.erase(order_.back().key);
-      order_.pop_back();
-      ++stats_.evictions;
-    }
-    return plan;
-  }
-
-  CacheStats stats() const {
-    std::lock_guard lock(mutex_);
-    CacheStats s = stats_;
-    s.size = int64_t(order_.size());
-    return s;
-  }
-
- private:
-  struct Entry {
-    PlanKey key;
-    std::shared_ptr<const Plan> plan;
-  };
-  mutable std::mutex mutex_;
-  size_t capacity_;
-  std::list<Entry> order_;  // most recently used first
-  std::unordered_map<PlanKey, typename std::list<Entry>::iterator, PlanKeyHash> index_;
-  CacheStats stats_;
-};
+inline Hash128 hash_of(const PlanKey& key) {
+  return hash_bytes(key.data(), key.size() * sizeof(int64_t));
+}
 
 /// One argument of a primitive: DNNL_ARG_*, descriptor and memory.
 struct Argument {
@@ -129,9 +72,8 @@ struct MatmulSpec {
 bool matmul(CpuBackend& backend, const MatmulSpec& spec, const void* a, const void* b, void* out,
             const void* bias);
 
-/// Statistics of the plan caches, for the tests and the profiler.
-CacheStats matmul_cache_stats();
-CacheStats conv_cache_stats();
+/// For tests.
+prim::PlanCacheStatistics conv_plan_statistics();
 
 }  // namespace onednn
 }  // namespace arete::cpu

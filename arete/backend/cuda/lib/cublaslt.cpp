@@ -50,12 +50,6 @@ const CublasLt& cublaslt() {
 
 const std::string& cublaslt_problem() { return loaded().problem; }
 
-std::string cublaslt_version() {
-  const size_t v = cublaslt().cublasLtGetVersion();
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-         std::to_string(v % 100);
-}
-
 cublasLtHandle_t cublaslt_handle(DeviceContext& device) {
   // Never destroyed: products may run until the process ends.
   static std::array<std::atomic<cublasLtHandle_t>, 64> handles{};

@@ -14,7 +14,6 @@ class DeviceContext;
 
 #define ARETE_CUBLASLT_FUNCTIONS(X)       \
   X(cublasLtCreate)                       \
-  X(cublasLtGetVersion)                   \
   X(cublasLtGetStatusName)                \
   X(cublasLtGetStatusString)              \
   X(cublasLtMatmul)                       \
@@ -40,8 +39,6 @@ struct CublasLt {
 const CublasLt& cublaslt();
 /// "" if it can be loaded, else why not. Loads it.
 const std::string& cublaslt_problem();
-/// "13.1.0".
-std::string cublaslt_version();
 /// The handle of a device, made at first use; all threads share it.
 cublasLtHandle_t cublaslt_handle(DeviceContext& device);
 

@@ -200,8 +200,8 @@ std::unique_ptr<AttentionPlan> make_attention_plan(const AttentionKey& key, cons
   return result;
 }
 
-PlanCache<AttentionKey, AttentionPlan>& attention_plans() {
-  static auto* const cache = new PlanCache<AttentionKey, AttentionPlan>(256);
+prim::PlanCache<AttentionKey, AttentionPlan>& attention_plans() {
+  static auto* const cache = new prim::PlanCache<AttentionKey, AttentionPlan>(256);
   return *cache;
 }
 

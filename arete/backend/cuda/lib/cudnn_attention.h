@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "arete/backend/cuda/lib/cudnn.h"
-#include "arete/backend/cuda/lib/plan_cache.h"
+#include "arete/prim/plan_cache.h"
 
 namespace arete::cuda::cudnn {
 
@@ -61,6 +61,6 @@ struct AttentionPlan {
 std::unique_ptr<AttentionPlan> make_attention_plan(const AttentionKey& key, const Target& target);
 
 /// The cache of the process.
-PlanCache<AttentionKey, AttentionPlan>& attention_plans();
+prim::PlanCache<AttentionKey, AttentionPlan>& attention_plans();
 
 }  // namespace arete::cuda::cudnn

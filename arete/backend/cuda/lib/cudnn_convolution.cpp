@@ -188,8 +188,8 @@ std::unique_ptr<ConvolutionPlan> make_convolution_plan(const ConvolutionKey& key
   return result;
 }
 
-PlanCache<ConvolutionKey, ConvolutionPlan>& convolution_plans() {
-  static auto* const cache = new PlanCache<ConvolutionKey, ConvolutionPlan>(512);
+prim::PlanCache<ConvolutionKey, ConvolutionPlan>& convolution_plans() {
+  static auto* const cache = new prim::PlanCache<ConvolutionKey, ConvolutionPlan>(512);
   return *cache;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arete/backend/cuda/lib/cudnn.h"
-#include "arete/backend/cuda/lib/plan_cache.h"
+#include "arete/prim/plan_cache.h"
 
 namespace arete::cuda::cudnn {
 
@@ -59,6 +59,6 @@ std::unique_ptr<ConvolutionPlan> make_convolution_plan(const ConvolutionKey& key
                                                        const Target& target, size_t limit);
 
 /// The cache of the process.
-PlanCache<ConvolutionKey, ConvolutionPlan>& convolution_plans();
+prim::PlanCache<ConvolutionKey, ConvolutionPlan>& convolution_plans();
 
 }  // namespace arete::cuda::cudnn

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "arete/backend/cuda/lib/library_setup.h"
-#include "arete/backend/cuda/lib/plan_cache.h"
 #include "arete/backend/cuda/runtime/dynamic_library.h"
 #include "arete/base/error.h"
+#include "arete/prim/plan_cache.h"
 
 namespace arete::cuda {
 namespace {
@@ -109,7 +109,7 @@ void FftPlan::run(void* in, void* out, bool forward, void* work, void* stream) {
 }
 
 std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry& g) {
-  static auto* const plans = new PlanCache<Key, FftPlan>(256);
+  static auto* const plans = new prim::PlanCache<Key, FftPlan>(256);
   return plans->get({g, device.ordinal()}, [&] {
     std::shared_ptr<FftPlan> plan;
     try {

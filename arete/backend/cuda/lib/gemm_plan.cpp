@@ -90,8 +90,8 @@ class Stopwatch {
   CUevent begin_ = nullptr, end_ = nullptr;
 };
 
-PlanCache<GemmKey, GemmPlan>& cache() {
-  static auto* const plans = new PlanCache<GemmKey, GemmPlan>(8192);  // used until exit
+prim::PlanCache<GemmKey, GemmPlan>& cache() {
+  static auto* const plans = new prim::PlanCache<GemmKey, GemmPlan>(8192);  // used until exit
   return *plans;
 }
 
@@ -293,7 +293,5 @@ std::shared_ptr<GemmPlan> find_gemm_plan(CudaBackend& backend, const GemmKey& ke
                                          const GemmPointers& pointers) {
   return cache().get(key, [&] { return std::make_shared<GemmPlan>(backend, key, pointers); });
 }
-
-PlanCacheStatistics gemm_plan_statistics() { return cache().statistics(); }
 
 }  // namespace arete::cuda

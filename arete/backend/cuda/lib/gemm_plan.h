@@ -12,7 +12,7 @@
 
 #include "arete/backend/cuda/lib/cublaslt.h"
 #include "arete/backend/cuda/lib/gemm_layout.h"
-#include "arete/backend/cuda/lib/plan_cache.h"
+#include "arete/prim/plan_cache.h"
 
 namespace arete::cuda {
 
@@ -40,7 +40,7 @@ struct GemmPointers {
   const void *a_scale = nullptr, *b_scale = nullptr;
 };
 
-/// Everything that plans are chosen by (see plan_cache.h).
+/// Everything that plans are chosen by (see prim/plan_cache.h).
 struct GemmKey {
   int64_t m, n, k, lda, ldb, ldd, ld_aux;
   int64_t batch, batch_stride_a, batch_stride_b, batch_stride_d, batch_stride_aux;
@@ -117,6 +117,5 @@ class GemmPlan {
 /// The plan of a key, from the cache or made now.
 std::shared_ptr<GemmPlan> find_gemm_plan(CudaBackend& backend, const GemmKey& key,
                                          const GemmPointers& pointers);
-PlanCacheStatistics gemm_plan_statistics();
 
 }  // namespace arete::cuda

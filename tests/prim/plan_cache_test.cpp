@@ -1,4 +1,4 @@
-#include "arete/backend/cuda/lib/plan_cache.h"
+#include "arete/prim/plan_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace arete::cuda {
+namespace arete::prim {
 namespace {
 
 struct Key {
@@ -69,4 +69,4 @@ TEST(PlanCache, MayBeUsedByManyThreads) {
 }
 
 }  // namespace
-}  // namespace arete::cuda
+}  // namespace arete::prim

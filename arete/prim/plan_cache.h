@@ -14,7 +14,7 @@
 
 #include "arete/base/hash.h"
 
-namespace arete::cuda {
+namespace arete::prim {
 
 /// Counts since the cache was made, and how many plans it holds now.
 struct PlanCacheStatistics {
@@ -135,4 +135,4 @@ class PlanCache {
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
 };
 
-}  // namespace arete::cuda
+}  // namespace arete::prim
