@@ -74,8 +74,21 @@ def cases(n):
     def numbers(count, most):
         return lambda lib, d: (lib.randint(0, most, (count,), device=d),)
 
+    def halves(rows, columns):
+        return lambda lib, d: (lib.randn(n(rows), columns, device=d).to(lib.bfloat16),)
+
     width = n(650)
     return {
+        **{f"sum of columns, {r}x{c}, bf16": forward(halves(r, c), lambda lib, x: x.sum(0)) for r, c in
+           ((32768, 768), (32768, 2304), (32768, 3072), (4096, 3072))},
+        **{f"{op} of rows, 65536x1000, bool": forward(lambda lib, d: (lib.randn(n(65536), 1000, device=d) > 9,),
+                                                      lambda lib, x, op=op: getattr(lib, op)(x, 1)) for op in ("sum", "any", "all")},
+        "cumsum 4096x4096, complex64": forward(lambda lib, d: (lib.randn(n(4096), n(4096), device=d, dtype=lib.complex64),),
+                                               lambda lib, x: x.cumsum(1)),
+        "logcumsumexp of columns, 4096x4096": forward(normal((n(4096), n(4096))), lambda lib, x: x.logcumsumexp(0)),
+        **{f"cross_entropy, {(1 << 25) // c}x{c}, bf16": forward(
+            lambda lib, d, c=c: (*halves((1 << 25) // c, c)(lib, d), lib.randint(0, c, (n((1 << 25) // c),), device=d)),
+            lambda lib, x, y: lib.nn.functional.cross_entropy(x, y)) for c in (256, 1024)},
         "LSTM step": recurrent("LSTM", n(35), 20, width, 2), "LSTM eval": recurrent("LSTM", n(35), 20, width, 2, train=False),
         "LSTM step, bfloat16": recurrent("LSTM", n(35), 20, width, 2, "bfloat16"),
         "GRU step": recurrent("GRU", n(35), 20, width, 2), "GRU eval": recurrent("GRU", n(35), 20, width, 2, train=False),
