@@ -9,10 +9,11 @@ DEVICE bool is_unordered(T) {
   return false;
 }
 
-/// `a` comes strictly before `b`: larger (smaller), or NaN where `b` is a number.
+/// `a` comes strictly before `b`: larger (smaller), or NaN where `b` is a number. Without && and
+/// ||, of which compilers make branches that the lanes of a warp take one after the other.
 template <bool kLargest, class T>
 DEVICE bool is_better(T a, T b) {
-  return (kLargest ? a > b : a < b) || (is_unordered(a) && !is_unordered(b));
+  return bool(!(kLargest ? a <= b : a >= b) & !is_unordered(b));
 }
 
 template <class V>
@@ -46,8 +47,8 @@ struct ExtremumFold {
     return {kLargest ? Limits<V>::lowest() : Limits<V>::highest(), Limits<i64>::highest()};
   }
   DEVICE Partial merge(Partial a, Partial b) {
-    const bool second = is_better<kLargest>(b.value, a.value) ||
-                        (!is_better<kLargest>(a.value, b.value) && b.position < a.position);
+    const bool second = bool(is_better<kLargest>(b.value, a.value) |
+                             (!is_better<kLargest>(a.value, b.value) & (b.position < a.position)));
     return second ? b : a;
   }
   DEVICE Partial shuffle(Partial p, int lanes) {

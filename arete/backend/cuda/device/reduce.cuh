@@ -60,10 +60,11 @@ DEVICE void add_offsets(const typename K::Arguments& a, typename K::Index at,
 }
 
 /// Loads of each input that a thread has under way at once: with more than four vectors of all
-/// inputs together compilers run out of the registers of kRowThreads and keep some in memory.
+/// inputs together, or two of bytes, compilers run out of the registers of kRowThreads and keep
+/// some in memory.
 template <class K, int V>
 struct AtOnce {
-  static const int kLoads = V == 1 ? 8 : K::kOperands - K::kOutputs == 1 ? 4 : 2;
+  static const int kLoads = V == 1 ? 8 : K::kOperands - K::kOutputs == 1 && V <= 8 ? 4 : 2;
 };
 
 /// Accumulates the loads number begin + lane, begin + lane + step, ... below `end`, each of V
@@ -77,6 +78,7 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
   typedef typename K::Index Index;
   typedef typename K::template Loaded<V> Loaded;
   const Index kScale = kAlong ? V : 1, kLaneStep = kAlong ? 1 : 0;
+  const int kLanes = kAlong && V > 8 ? 4 : V;  // for the same reason few of rows of bytes
   const auto load = [&](Loaded& l, Index number) {
     Index offsets[K::kOperands] = {};
     add_offsets<K, kFirst, kLast>(a, number * kScale, offsets);
@@ -87,13 +89,13 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
   };
   Index i = begin + lane;
   while (i < end) {
-    typename K::Fold::Lane lanes[V];
+    typename K::Fold::Lane lanes[kLanes];
 #pragma unroll
-    for (int v = 0; v < V; ++v) lanes[v].clear(base + i * kScale + v * kLaneStep);
+    for (int v = 0; v < kLanes; ++v) lanes[v].clear(base + i * kScale + v * kLaneStep);
     const auto add = [&](const Loaded& l, Index number) {
 #pragma unroll
       for (int v = 0; v < V; ++v)
-        lanes[v].add(K::value(l, v, a), base + number * kScale + v * kLaneStep);
+        lanes[v % kLanes].add(K::value(l, v, a), base + number * kScale + v * kLaneStep);
     };
     bool whole = true;  // else the lanes are merged before the end
     int rounds = 0;
@@ -124,7 +126,7 @@ DEVICE void accumulate(const typename K::Arguments& a, char* const* p, typename 
       i = end;
     }
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
+    for (int v = 0; v < kLanes; ++v) {
       const int to = kAlong ? 0 : v;
       total[to] = K::Fold::merge(total[to], lanes[v].partial());
     }
