@@ -772,3 +772,10 @@ def test_threads_have_one_element_where_statements_may_end_them():
     assert alone("if (x > 0) SKIP; y = x;", "#define SKIP return") and alone("if (x > 0) SKIP; y = x;", options=["-DSKIP=return"])
     assert alone("y = at();", "__device__ int at() { return blockIdx.x; }")
     assert not alone("if (x > 0) { y = twice(x); } else { y = 0; }", "__device__ float twice(float x) { return 2 * x; }")
+
+
+def test_indices_are_of_64_bits():
+    """Though kernels of fewer elements than 2^31 count them in 32."""
+    squares = ElementwiseKernel("raw T x", "T y", "y = i * i * n + x[0]", "squares")
+    found = squares(arete.tensor([1]), size=100_000)
+    assert found[-1].item() == 99_999**2 * 100_000 + 1 and found[70_000].item() == 70_000**2 * 100_000 + 1
