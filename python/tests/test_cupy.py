@@ -295,13 +295,22 @@ def test_kernels_of_filters_compile_for_gpus():
     for kernel in ndimage._filters._stencils.values():
         for more in ([], ["-DVECTORS"]):
             assert not any(nvrtc.problems(c.text, [*c.options, *more]) for c in kernel._compiled.values())
-    for order, mode in ((0, "constant"), (1, "grid-wrap"), (3, "reflect"), (4, "mirror"), (5, "nearest")):
-        ndimage.rotate(cp.ones((4, 5)), 30, order=order, mode=mode)
-        ndimage.map_coordinates(cp.ones((3, 4, 5)), cp.ones((3, 2)), order=order, mode=mode)
-        for dims, by_matrix in ((2, True), (3, False)):
-            mode, edge = ndimage._filters._mode(mode), 12 if mode == "nearest" and order > 1 else 0
-            kernel = ndimage._interpolation._kernel_at(dims, order, mode, edge, by_matrix)
-            assert kernel._compiled and not any(nvrtc.problems(c.text, c.options) for c in kernel._compiled.values())
+
+
+@pytest.mark.parametrize("order, mode", [(0, "constant"), (1, "grid-wrap"), (2, "constant"), (3, "reflect"), (4, "mirror"), (5, "nearest")])
+def test_kernels_of_resampling_do_what_operators_do(order, mode):
+    """On the CPU operators resample; the kernels of GPUs are interpreted, and compile where NVRTC is."""
+    interpolation, numbers = ndimage._interpolation, numpy.random.default_rng(order)
+    for shape, by_matrix in (((40, 50), True), ((40, 50), False), ((3, 4, 5), False)):
+        sampler = interpolation._Sampler(arete.tensor(numbers.normal(size=shape)), order, mode, 2.5, True)
+        places = arete.tensor([[0.8, 0.6, -12.0], [-0.6, 0.8, 25.0]] if by_matrix else numbers.uniform(-9, 60, (len(shape), 7, 3)),
+                              dtype=arete.float64)
+        size = [60, 70] if by_matrix else [7, 3]
+        found, wanted = sampler.at(places, size, by_matrix=by_matrix), sampler._by_kernel(places, size, by_matrix)
+        assert arete.allclose(found, wanted, atol=1e-12) and (mode != "constant" or bool((found == 2.5).any()))
+        kernel = interpolation._kernel_at(len(shape), order, sampler.mode, sampler.edge, by_matrix)
+        for compiled in kernel._compiled.values() if nvrtc.opened() else ():
+            assert not nvrtc.problems(compiled.text, compiled.options)
 
 
 def bad(body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import math
 
-from .... import _C, _operators as _t, fft as _fft
+from .... import _C, _operators as _t, fft as _fft, kernels
 from ...._kernels import ElementwiseKernel
 from ....numpy._types import LIMITS
 from .._arrays import dtype_given, each, floating, given, tensor
@@ -12,6 +12,7 @@ from ._filters import BEYOND, KERNEL_MODES, _beyond, _mode, _padded
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
+_BLOCK = 1 << 17  # elements of a result that the CPU makes one after the other
 _EDGE = 12  # elements that stand for a border that goes on without end
 
 
@@ -136,6 +137,25 @@ def _kernel_at(dims, order, mode, edge, by_matrix):
                              options=[f"-DMODE={border}", "-DPLACE=ptrdiff_t"], reduce_dims=not by_matrix)
 
 
+@functools.cache
+def _taps(order, border):
+    """The elements around a place, which is at most an element beyond a border, and how much of each."""
+    def taps(c, n):
+        middle = c if order % 2 else c + 0.5
+        first, places = kernels.floor(middle), []
+        for k in range(order + 1):
+            i = first.cast(_C.int64) + (k - order // 2)
+            if border == "nearest":
+                places.append(kernels.minimum(kernels.maximum(i, 0), n - 1))
+            else:
+                turn = int(border == "reflect")
+                i = kernels.maximum(i, -i - turn)
+                places.append(kernels.minimum(i, 2 * (n - 1) + turn - i))
+        return *places, *_weights(middle - first, order)
+
+    return taps
+
+
 class _Sampler:
     """Values between the elements of an array, by the splines of an order."""
 
@@ -171,10 +191,16 @@ class _Sampler:
         n += 2 * self.edge
         if self.mode == "nearest":
             c = c.clamp(0, n - 1)
-        first = (c if self.order % 2 else c + 0.5).floor()
-        part = c - first if self.order % 2 else c + 0.5 - first
-        at = first.to(_C.int64) - self.order // 2
-        return [(_beyond(at + k, n, border), w.to(self.tensor.dtype)) for k, w in enumerate(_weights(part, self.order))]
+        elif self.mode == "constant":
+            c = c.clamp(-1, n)  # further away it is not read
+        if border == "wrap" or n <= 2 * self.order + 2:
+            first = (c if self.order % 2 else c + 0.5).floor()
+            at, part = first.to(_C.int64) - self.order // 2, c - first if self.order % 2 else c + 0.5 - first
+            places, weights = [_beyond(at + k, n, border) for k in range(self.order + 1)], _weights(part, self.order)
+        else:
+            found = kernels.apply_program(_taps(self.order, border), c, n)
+            places, weights = found[:self.order + 1], found[self.order + 1:]
+        return [(i, w.to(self.tensor.dtype)) for i, w in zip(places, weights)]
 
     def outside(self, c, d):
         return (c < 0) | (c > self.sizes[d] - 1) if self.mode == "constant" else None
@@ -190,11 +216,62 @@ class _Sampler:
             for self.tensor in (t.real, t.imag):
                 parts.append(self.at(places, shape, by_matrix=by_matrix))
             return _t._ops.complex(*parts)
-        t = t.to(_C.float32) if t.dtype in (_C.float16, _C.bfloat16) else t
+        self.tensor = t.to(_C.float32) if t.dtype in (_C.float16, _C.bfloat16) else t
+        places = places.to(t.device, _C.float64)
+        if t.device.type == "cpu":  # which interprets kernels, and has operators for each of their steps
+            return self._summed(self._split(places, shape, by_matrix), shape, by_matrix)
+        return self._by_kernel(places, shape, by_matrix)
+
+    def _by_kernel(self, places, shape, by_matrix):
+        y = _t.empty(shape, dtype=self.tensor.dtype, device=self.tensor.device)
         kernel = _kernel_at(len(self.sizes), self.order, self.mode, self.edge, by_matrix)
-        y = _t.empty(shape, dtype=t.dtype, device=t.device)
-        kernel(t, places.to(t.device, _C.float64).contiguous(), float(self.cval), y)
+        kernel(self.tensor, places.contiguous(), float(self.cval), y)
         return y
+
+    def _split(self, places, shape, by_matrix):
+        """The places of `at` along each dimension, which broadcast to the shape."""
+        if not by_matrix:
+            return list(places)
+        n, rows = len(shape), places.tolist()
+        steps = [_t.arange(s, dtype=_C.float64).reshape([-1 if k == d else 1 for k in range(n)]) for d, s in enumerate(shape)]
+        return [sum((f * step for f, step in zip(row, steps) if f), _t.full([1] * n, row[n], dtype=_C.float64)) for row in rows]
+
+    def _summed(self, places, shape, known):
+        """The values at places that broadcast to the shape: a step after the other, of as many elements as the caches hold. Where the
+        places are `known`, and depend on no array, those outside are left out."""
+        if not shape:
+            return self._summed([c[None] for c in places], [1], known)[0]
+        block = max(_BLOCK // max(math.prod(shape[1:]), 1), 1)
+        if shape[0] > block:
+            parts = [([c if c.shape[0] == 1 else c[at:at + block] for c in places], min(block, shape[0] - at))
+                     for at in range(0, shape[0], block)]
+            return _t.cat([self._summed(c, [n, *shape[1:]], known) for c, n in parts])
+        outside = None
+        if self.mode == "constant":
+            outside = _t.broadcast_to(functools.reduce(lambda a, b: a | b, [self.outside(c, d) for d, c in enumerate(places)]), shape)
+        if known and outside is not None:
+            here = (~outside).reshape(-1).nonzero()[:, 0]
+            if here.numel() < outside.numel() * 3 // 4:
+                y = _t.full([outside.numel()], self.cval, dtype=self.tensor.dtype)
+                if here.numel():
+                    y[here] = self._weighted([_t.broadcast_to(c, shape).reshape(-1)[here] for c in places], [here.numel()])
+                return y.reshape(shape)
+        y = self._weighted(places, shape)
+        return y if outside is None else _t.where(outside, self.cval, y)
+
+    def _weighted(self, places, shape):
+        flat, strides = self.tensor.contiguous().reshape(-1), self.tensor.contiguous().stride()
+        around = [[(i * strides[d], w) for i, w in self.around(c, d)] for d, c in enumerate(places)]
+
+        def total(d, before):
+            y = None
+            for i, w in around[d]:
+                at = i if before is None else before + i
+                v = total(d + 1, at) if d + 1 < len(around) else flat.index_select(0, _t.broadcast_to(at, shape).reshape(-1)).reshape(shape)
+                y = v if not self.order else v * w if y is None else _t._ops.addcmul(y, v, w)
+            return y
+
+        return total(0, None)
 
     def along(self, places):
         """At all combinations of places along each dimension: one after the other. `at` could take them too, but reads (order + 1)**n
@@ -223,6 +300,8 @@ def _given(input, t, output):
 def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
     """Values of the array at places between its elements: coordinates[d] are the places along dimension d."""
     sampler, c = _Sampler(input, order, mode, cval, prefilter), tensor(coordinates)
+    if not c.dim() or c.shape[0] != len(sampler.sizes):
+        raise RuntimeError("invalid shape for coordinate array")
     return _given(input, sampler.at(c, list(c.shape[1:])), output)
 
 
