@@ -64,6 +64,22 @@ def test_eigenvalues_beside_the_space_of_the_first_vector():
     assert all(arete.equal(a, b) for a, b in zip(state, after))
 
 
+@pytest.mark.parametrize("which", ["LM", "LA", "SA"])
+@pytest.mark.parametrize("spare", [1, 2, 5, 33])
+def test_equal_eigenvalues_are_found_as_often_as_they_are_there(which, spare):
+    for seed in range(4):
+        numbers = numpy.random.default_rng(seed)
+        values = numpy.where(numpy.arange(40) < 20, numbers.integers(-3, 4, 40), numbers.uniform(-2, 2, 40))
+        turned, _ = numpy.linalg.qr(numbers.normal(size=(40, 40)))
+        matrix = turned * values @ turned.T
+        k = 1 + seed
+        measure = {"LM": abs(values), "LA": values, "SA": -values}[which]
+        found, vectors = map(cp.asnumpy, eigsh(cp.array(matrix), k, which=which, ncv=k + spare, maxiter=5000))
+        wanted = sorted(measure, reverse=True)[:k]
+        assert numpy.allclose(sorted({"LM": abs(found), "LA": found, "SA": -found}[which], reverse=True), wanted, atol=1e-8)
+        assert numpy.allclose(matrix @ vectors, vectors * found, atol=1e-7) and numpy.allclose(vectors.T @ vectors, numpy.eye(k))
+
+
 @pytest.mark.parametrize("shape", [(60, 35), (35, 60)])
 @pytest.mark.parametrize("number", [1.0, 1 + 0.5j])
 def test_singular_values(shape, number):

@@ -120,6 +120,9 @@ def spsolve(A, b):
     return like(b, x.reshape(right.shape))
 
 
+_SPARE = 20  # directions of a search beside what it looks for: with a few, restarts forget what they learnt
+
+
 def _start(a, n, v0):
     """A vector to begin with, in the dtype of the operator, and what draws others like it: from a generator of its own."""
     v0 = None if v0 is None else floating(tensor(v0)).reshape(-1)
@@ -139,37 +142,30 @@ def _start(a, n, v0):
     return draw() if v0 is None else v0.to(dtype), draw
 
 
-def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):
-    """The k eigenvalues of a Hermitian matrix that are greatest in magnitude ("LM") or in value ("LA"), or least in value ("SA"), in order,
-    and their vectors as columns: Lanczos' method with thick restarts (Wu and Simon, 2000). `tol` is of errors beside the values; 0 stands
-    for the accuracy of the dtype. RuntimeError where `maxiter` products (10 for each row) do not suffice."""
-    a = aslinearoperator(a)
-    n = a.shape[0]
-    if a.shape[0] != a.shape[1]:
-        raise ValueError(f"expected a square matrix (shape: {a.shape})")
-    if which not in ("LM", "LA", "SA"):
-        raise ValueError(f"which must be 'LM','LA' or 'SA' (actual: {which})")
-    if not 0 < k < n:
-        raise ValueError(f"k must be greater than 0 and less than n (actual: {k})")
-    size = min(n, max(2 * k, k + 32) if ncv is None else ncv)
-    if size <= k:
-        raise ValueError(f"ncv must be greater than k (actual: {ncv})")
-    v, draw = _start(a, n, v0)
+_MEASURES = {"LM": lambda values: values.abs(), "LA": lambda values: values, "SA": lambda values: -values}
 
-    def product(x):
-        return tensor(a @ like(None, x)).reshape(-1).to(x.dtype)
 
-    accuracy = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23
-    tol, limit = max(tol, accuracy), 10 * n if maxiter is None else maxiter
+def _lanczos(product, draw, v, k, size, which, close, limit, found):
+    """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, their vectors as rows, and the number of
+    products: Lanczos' method with thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values."""
+    accuracy, n = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23, v.numel()
     basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
     inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
-    basis[0], begin, done, drawn, before = v / v.norm(), 0, 0, -size, None
+
+    def beside(w, rows):
+        for _ in range(2):  # the second one takes away what rounding left
+            for vectors in (found, rows):
+                w = w - (vectors.conj() @ w) @ vectors
+        return w / w.norm()
+
+    basis[0], begin, done = beside(v, basis[:0]), 0, 0
     while True:
         for j in range(begin, size):
             w = product(basis[j])
             done += 1
             known = basis[:j + 1]
-            for turn in range(2):  # the second one takes away what rounding left
+            for turn in range(2):
+                w = w - (found.conj() @ w) @ found
                 h = known.conj() @ w
                 w = w - h @ known
                 inner[:j + 1, j] = h if turn == 0 else inner[:j + 1, j] + h
@@ -177,36 +173,72 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
             rest = float(w.norm())
             # Within the rounding of a product the space is whole: any vector beside it goes on.
             if rest <= accuracy * n**0.5 * max(float(inner[:j + 1, :j + 1].norm()), 1e-300):
-                rest = 0.0
-                w, drawn = draw(), done
-                for _ in range(2):
-                    w = w - (known.conj() @ w) @ known
+                rest, w = 0.0, None
             if j + 1 < size:
-                basis[j + 1] = w / w.norm()
+                basis[j + 1] = beside(draw(), known) if w is None else w / rest
         values, vectors = _l.eigh(inner)
-        order = {"LM": values.abs(), "LA": values, "SA": -values}[which].argsort(descending=True)
+        order = _MEASURES[which](values).argsort(descending=True)
         wanted = order[:k]
-        errors = rest * vectors[-1, wanted].abs()
-        # What rounding of products leaves is beside the greatest value.
-        allowed = (tol * values[wanted].abs()).clamp(min=accuracy * float(values.abs().max()))
-        # Nothing is wrong with a whole space, but there may be greater values beside it: where a vector from there was drawn lately, values
-        # count that did not change since the last restart, but for the rounding of eigh, which grows with the rows.
-        same = before is not None and bool(((values[wanted] - before).abs() <= size * allowed).all())
-        if size == n or (same or done - drawn >= size) and bool((errors <= allowed).all()):
-            break
-        before = values[wanted]
+        if size + len(found) == n or bool((rest * vectors[-1, wanted].abs() <= close(values)[wanted]).all()):
+            return values[wanted], vectors[:, wanted].mT @ basis, done
         if done >= limit:
             raise RuntimeError(f"eigsh: {done} products with the matrix did not suffice")
         begin = min(k + max((size - k) // 2, 1), size - 1)
         keep = order[:begin]
         basis[:begin] = vectors[:, keep].mT @ basis
-        basis[begin] = w / w.norm()
+        basis[begin] = beside(draw(), basis[:begin]) if w is None else w / rest
         inner.zero_()
         inner[range(begin), range(begin)] = values[keep].to(inner.dtype)
-    wanted = wanted[values[wanted].argsort()]
-    if not return_eigenvectors:
-        return like(None, values[wanted])
-    return like(None, values[wanted]), like(None, (vectors[:, wanted].mT @ basis).mT.contiguous())
+
+
+def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):
+    """The k eigenvalues of a Hermitian matrix that are greatest in magnitude ("LM") or in value ("LA"), or least in value ("SA"), in order,
+    and their vectors as columns: Lanczos' method in a space of `ncv` vectors, or k + 20 if that is more. From one vector it sees one of
+    equal eigenvalues, so a search from a random vector beside those found says whether there is another. `tol` is of errors beside the
+    values; 0 stands for the accuracy of the dtype. RuntimeError where `maxiter` products (10 for each row) do not suffice for a search."""
+    a = aslinearoperator(a)
+    n = a.shape[0]
+    if a.shape[0] != a.shape[1]:
+        raise ValueError(f"expected a square matrix (shape: {a.shape})")
+    if which not in _MEASURES:
+        raise ValueError(f"which must be 'LM','LA' or 'SA' (actual: {which})")
+    if not 0 < k < n:
+        raise ValueError(f"k must be greater than 0 and less than n (actual: {k})")
+    if ncv is not None and ncv <= k:
+        raise ValueError(f"ncv must be greater than k (actual: {ncv})")
+    size = min(n, max(2 * k, k + 32) if ncv is None else max(ncv, k + _SPARE))
+    v, draw = _start(a, n, v0)
+
+    def product(x):
+        return tensor(a @ like(None, x)).reshape(-1).to(x.dtype)
+
+    accuracy = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23
+    tol, limit = max(tol, accuracy), 10 * n if maxiter is None else maxiter
+
+    greatest = 0.0
+
+    def close(values, exact=True):
+        # What rounding of products leaves is beside the greatest value; eigenvalues are as exact as the square of their vectors.
+        nonlocal greatest
+        greatest = max(greatest, float(values.abs().max()))
+        return (tol * values.abs()).clamp(min=(accuracy if exact else accuracy**0.5) * greatest)
+
+    def roughly(values):
+        return close(values, False)
+
+    values, rows, _ = _lanczos(product, draw, v, k, size, which, close, limit, _t.zeros(0, n, dtype=v.dtype, device=v.device))
+    measure, more = _MEASURES[which], size - k
+    while size < n:
+        value, row, _ = _lanczos(product, draw, draw(), 1, more, which, roughly, limit, rows)
+        allowed = size * float(close(values).max())
+        if float(measure(value)) <= float(measure(values[-1])) + allowed:
+            break
+        value, row, _ = _lanczos(product, draw, row[0], 1, more, which, close, limit, rows)
+        values, rows = _t.cat([values, value]), _t.cat([rows, row])
+        first = measure(values).argsort(descending=True)[:k]
+        values, rows = values[first], rows[first]
+    values, order = values.sort()
+    return like(None, values) if not return_eigenvectors else (like(None, values), like(None, rows[order].mT.contiguous()))
 
 
 def svds(a, k=6, *, ncv=None, tol=0, which="LM", maxiter=None, return_singular_vectors=True):
