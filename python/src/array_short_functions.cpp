@@ -9,6 +9,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
+#include "arete/ops/linalg.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
@@ -87,6 +88,11 @@ PyObject* short_any(PyObject* const* args, Py_ssize_t n) {
 PyObject* short_all(PyObject* const* args, Py_ssize_t n) {
   return reduced(args, n,
                  [](const Tensor& t, const Shape& dims) { return all(t, dims).to(kBool); });
+}
+PyObject* short_norm(PyObject* const* args, Py_ssize_t n) {
+  const Tensor t = n == 1 ? elements_in(args[0]) : Tensor();
+  if (!t.defined() || is_integral_or_bool(t.dtype())) return nullptr;
+  return wrap_result(run_freely(t.numel(), [&] { return linalg::vector_norm(t); }));
 }
 template <class Find>
 PyObject* found(PyObject* const* args, Py_ssize_t n, bool is_largest, Find find) {
@@ -404,6 +410,7 @@ const std::pair<const char*, ShortWay> kShortWays[] = {
     {"where", short_where},     {"dot", short_dot},         {"sort", short_sort},
     {"argsort", short_argsort}, {"nonzero", short_nonzero}, {"count_nonzero", short_count_nonzero},
     {"take", short_take},       {"arange", short_arange},   {"unique", short_unique},
+    {"norm", short_norm},
 };
 
 /// A Python function, with a short way for the calls that most programs make. Its first two

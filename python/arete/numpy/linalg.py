@@ -9,7 +9,7 @@ import operator as _operator
 
 from .. import _C, _operators as _t, linalg as _linalg
 from ..linalg import LinAlgError as _Failed
-from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, result as _result
+from ._array import axis_of as _axis_of, axes_of as _axes_of, tensor_of as _tensor_of, result as _result, short_way as _short_way
 from ._products import matmul, outer as _outer, pair as _pair, tensordot, vecdot
 from ._shapes import diagonal as _diagonal, matrix_transpose, trace as _trace
 from ._types import OF_TENSOR as _OF_TENSOR, finfo as _finfo
@@ -324,6 +324,7 @@ def _matrix_norm(t, ord, axes, keepdims):
     return r if keepdims else r.reshape([s for i, s in enumerate(r.shape) if i not in axes])
 
 
+@_short_way
 def norm(x, ord=None, axis=None, keepdims=False):
     """The norm of vectors or matrices; of all elements where neither `ord` nor `axis` is given."""
     t = _tensor_of(x)
