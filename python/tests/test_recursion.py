@@ -80,6 +80,17 @@ def test_recursions_of_batches():
     assert arete.allclose(found[1], recursion(x[0], a / a.flip(0), before))
 
 
+def test_recursions_in_programs_have_gradients():
+    a, before, x = arete.tensor([[0.25, 0.5, 1.0]]), arete.zeros(1, 1, 2), arete.randn(1, 1, 300)
+    traced = arete.jit.trace(lambda x: recursion(2 * x, a, before), (x,))
+    gradients = []
+    for function in (traced, lambda x: recursion(2 * x, a, before)):
+        given = x.clone().requires_grad_()
+        function(given).square().sum().backward()
+        gradients.append(given.grad)
+    assert arete.allclose(*gradients, rtol=1e-4)
+
+
 @pytest.mark.skipif(nvrtc.opened() is None, reason="no NVRTC")
 @pytest.mark.parametrize("order", [1, 4, 32])
 def test_the_kernels_compile_for_gpus(order):

@@ -194,4 +194,6 @@ def recursion(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     too. Gradients are of any order."""
     if coefficients.shape[1] == 1 or not x.numel():
         return x
+    if _C._is_recording_program():  # which has operators alone, and gradients of them
+        return _in_blocks(x, coefficients, before)
     return _Recursion.apply(x, coefficients, before)
