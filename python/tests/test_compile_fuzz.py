@@ -9,6 +9,7 @@ import os
 import random
 import time
 
+import fake_gpus
 import pytest
 
 import arete
@@ -191,3 +192,30 @@ def test_random_programs(exact):
     while time.monotonic() - begun < SECONDS / 2 or seed == SEED:
         check(seed, exact)
         seed += 1
+
+
+def check_graphs(seed):
+    """Steps of graphs that run side by side give the bits that they give one after the other."""
+    for exact in (False, True):
+        f, inputs = program(seed, arete.float64)
+        compiled = arete.compile(f, options={"exact": exact, "memory_budget": random.Random(seed).choice((0, 0.5, 1))})
+        first = None
+        for _ in range(9):  # the last ones are graphs
+            got = [t.nan_to_num(7).tolist() for t in compiled(*(t.clone() for t in inputs))]
+            first = first or got
+            assert got == first, (seed, exact)
+        yield " branches" in compiled.explain()
+
+
+def test_random_programs_as_graphs():
+    fake_gpus.run(f"""
+        import sys, time
+        sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+        import test_compile_fuzz as fuzz
+        fuzz.DEVICE = "cuda"
+        begun, seed, have_branches = time.monotonic(), fuzz.SEED, 0
+        while time.monotonic() - begun < fuzz.SECONDS / 2 or seed < fuzz.SEED + 20:
+            have_branches += sum(fuzz.check_graphs(seed))
+            seed += 1
+        assert have_branches > (seed - fuzz.SEED) / 4, (have_branches, seed)
+    """)
