@@ -1,6 +1,7 @@
 #include "arete/compile/device_graph_internal.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "arete/base/error.h"
@@ -30,7 +31,15 @@ constexpr size_t kWordsApart = 2;  // 16 bytes
 // Steps of so many bytes each, of which a device works on one for a microsecond, take the time that
 // kernels take to begin and to end, and leave most of it free.
 constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
-constexpr size_t kMostBranches = 4;
+// Of ARETE_GRAPH_BRANCHES, if it is set: with 1 a graph is one step after the other.
+size_t most_branches() {
+  static const size_t most = [] {
+    const char* const choice = std::getenv("ARETE_GRAPH_BRANCHES");
+    const int number = choice ? std::atoi(choice) : 0;
+    return number > 0 ? size_t(number) : 4;
+  }();
+  return most;
+}
 
 // Numbers of a call that are no parameters of programs come first.
 size_t count_fields(const prim::RecordedCall& call, size_t numbers) {
@@ -338,7 +347,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
   launched_on_ = backend_->current_stream();
   try {
     if (!pool_) pool_ = backend_->create_pool();
-    branches_ = 1;
+    branches_ = 1, longest_row_ = 0;
     for (size_t k = 0; k < calls_.size();) {
       const size_t first = k;
       parts_.push_back({.step = k, .waits = steps_[k].waits});
@@ -353,14 +362,21 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
 
 void DeviceGraph::capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls) {
   const bool are_short = bytes_ <= calls_.size() * kBytesOfShortSteps;
-  const std::vector<BranchStep> steps = branches_of(calls, are_short ? kMostBranches : 1);
+  const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches() : 1);
   std::vector<bool> is_waited_for(calls.size());
-  size_t branches = 1;
+  std::vector<size_t> rows, rows_of_branches(1);
   for (const BranchStep& s : steps) {
-    branches = std::max(branches, s.branch + 1);
-    for (const size_t other : s.waits) is_waited_for[other] = true;
+    if (s.branch == rows_of_branches.size()) rows_of_branches.push_back(0);
+    size_t& row = rows_of_branches[s.branch];
+    for (const size_t other : s.waits) {
+      is_waited_for[other] = true;
+      row = std::max(row, rows[other]);
+    }
+    rows.push_back(++row);
   }
+  const size_t branches = rows_of_branches.size();
   branches_ = std::max(branches_, branches);
+  longest_row_ += std::ranges::max(rows);
   while (streams_.size() < branches) streams_.push_back(backend_->create_stream(0));
   Events events(*backend_);
   std::vector<prim::EventHandle> done(calls.size());

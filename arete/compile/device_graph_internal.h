@@ -60,6 +60,8 @@ class DeviceGraph {
   bool is_captured() const { return !parts_.empty(); }
   /// How many of its steps may run side by side at most.
   size_t branches() const { return branches_; }
+  /// How many steps run one after the other at least.
+  size_t longest_row() const { return longest_row_; }
   /// Why it is not, for people.
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
@@ -109,7 +111,7 @@ class DeviceGraph {
   std::vector<Part> parts_;
   std::vector<prim::StreamHandle> streams_;  // of branches
   prim::StreamHandle launched_on_ = nullptr;
-  size_t branches_ = 1;
+  size_t branches_ = 1, longest_row_ = 0;
   uint64_t pool_ = 0;
   std::vector<StoragePtr> arenas_;
   std::vector<GraphStep> steps_;

@@ -171,7 +171,10 @@ void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p
           (p.stats.recomputed ? ", " + counted(p.stats.recomputed, "step") + " run again" : "") +
           ", at most " + bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
           (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) +
-          (p.branches > 1 ? " of " + std::to_string(p.branches) + " branches" : "") + "\n";
+          (p.branches > 1 ? " of " + std::to_string(p.branches) + " branches, " +
+                                std::to_string(p.longest_row) + " steps in a row"
+                          : "") +
+          "\n";
   if (!with_steps) return;
   add_steps(text, p);
   if (p.left_out)
@@ -281,6 +284,7 @@ void add_plan_object(Json& j, const ExplainedPlan& p) {
   j.add("launching", p.launching);
   j.add("is_graph", p.is_graph);
   j.add("branches", int64_t(p.branches));
+  j.add("longest_row", int64_t(p.longest_row));
   j.add("why_no_graph", p.why_no_graph);
   j.add_objects("steps", p.steps, [](Json& o, const ExplainedStep& s) {
     o.add("text", s.text);

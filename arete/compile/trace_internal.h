@@ -69,7 +69,7 @@ class TracePlan {
     return std::accumulate(arena_bytes_.begin(), arena_bytes_.end(), size_t{});
   }
   bool is_graph() const { return graph_->is_captured(); }
-  size_t graph_branches() const { return graph_->branches(); }
+  const DeviceGraph& graph() const { return *graph_; }
   const std::string& why_no_graph() const { return graph_->why_not(); }
   PlanAccount account;
 

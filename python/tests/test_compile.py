@@ -98,11 +98,12 @@ def test_a_step_of_a_small_network_takes_few_kernels():
         plan = max(plans, key=lambda plan: plan["runs"])
         for s in plan["steps"]:
             print(s["text"].split("(")[0])
-        print(plan["branches"])
+        print(plan["branches"], plan["longest_row"])
     """).split()
     # Two layers, relu (which GPUs have in the product); a look at the targets, all that is made of the logits; the gradients of relu with
-    # the small product behind it, and of the two weights; the update. Beside the others: the look, and the gradient of the second weight.
-    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "3"]
+    # the small product behind it, and of the two weights; the update. Beside the others: the look, and the gradient of the
+    # second weight, beside that of relu.
+    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "3", "7"]
 
 
 def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
@@ -155,6 +156,22 @@ def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
                 [plan] = json.loads(g.explain("json"))["functions"][0]["traces"][0]["plans"]
                 assert plan["is_graph"] and plan["branches"] > 1, g.explain()
     """)
+
+
+def test_the_environment_says_how_many_branches_a_graph_has(monkeypatch):
+    told = []
+    for most in ("1", "2", ""):
+        monkeypatch.setenv("ARETE_GRAPH_BRANCHES", most)
+        told.append(fake_gpus.run("""
+            w = [torch.randn(24, 24).to("cuda") for _ in range(5)]
+            f = torch.compile(lambda x: [x @ m for m in w])
+            for _ in range(10):
+                x = torch.randn(24, 24).to("cuda")
+                for got, m in zip(f(x), w):
+                    assert torch.allclose(got, x @ m, atol=1e-4)
+            print(f.explain().split("one graph")[1].splitlines()[0].strip())
+        """).strip())
+    assert told == ["", "of 2 branches, 3 steps in a row", "of 4 branches, 2 steps in a row"]
 
 
 def test_numbers_that_change_reach_a_graph_however_many_there_are():
