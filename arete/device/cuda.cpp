@@ -149,11 +149,12 @@ void Stream::synchronize() const {
 }
 
 struct Event::State {
-  explicit State(bool timing_in) : timing(timing_in) {}
+  State(bool timing_in, bool interprocess_in) : timing(timing_in), interprocess(interprocess_in) {}
   ~State() {
     if (handle) backend->destroy_event(handle);
   }
-  bool timing;
+  void make(Backend& b);  // unless it is there
+  bool timing, interprocess;
   Backend* backend = nullptr;  // of the first stream it was recorded on
   prim::EventHandle handle = nullptr;
 };
@@ -207,15 +208,47 @@ StreamGuard::~StreamGuard() {
 
 // ---- events
 
-Event::Event(bool enable_timing) : state_(std::make_shared<State>(enable_timing)) {}
+namespace {
+prim::DeviceMemory& event_sharing() {
+  prim::DeviceMemory* const memory = prim::find_device_memory();
+  ARETE_CHECK(memory, DeviceError("Event", "the devices here share no events with processes"));
+  return *memory;
+}
+}  // namespace
+
+void Event::State::make(Backend& b) {
+  if (handle) return;
+  handle =
+      interprocess ? event_sharing().create_shared_event(b.device().index) : b.create_event(timing);
+  backend = &b;
+}
+
+Event::Event(bool enable_timing, bool interprocess)
+    : state_(std::make_shared<State>(enable_timing, interprocess)) {
+  ARETE_CHECK(!(enable_timing && interprocess),
+              ValueError("Event",
+                         "events of several processes have no times: enable_timing and "
+                         "interprocess exclude each other"));
+}
+Event Event::from_ipc_handle(const std::string& handle, int device) {
+  Backend& b = backend(device);
+  Event event(false, true);
+  event.state_->handle = event_sharing().open_event(b.device().index, handle);
+  event.state_->backend = &b;
+  return event;
+}
+std::string Event::ipc_handle() const {
+  ARETE_CHECK(state_->interprocess,
+              ValueError("ipc_handle", "the event is one of this process alone")
+                  .hint("make it with interprocess"));
+  state_->make(state_->backend ? *state_->backend : backend(-1));
+  return event_sharing().handle_of_event(device(), state_->handle);
+}
 void Event::record() { record(current_stream()); }
 void Event::record(const Stream& stream) {
   prim::make_calls_of_thread();
   Backend& b = stream.state_->backend;
-  if (!state_->handle) {
-    state_->handle = b.create_event(state_->timing);
-    state_->backend = &b;
-  }
+  state_->make(b);
   ARETE_CHECK(&b == state_->backend,
               DeviceError("record", "an event stays on the device it was first recorded on")
                   .expected(state_->backend->device().to_string())

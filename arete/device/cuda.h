@@ -125,7 +125,15 @@ class StreamGuard {
 /// A point in a stream. A value; copies are the same event.
 class Event {
  public:
-  explicit Event(bool enable_timing = false);
+  /// `interprocess`: other processes may have it, too, by ipc_handle(). ValueError with
+  /// `enable_timing`: such events have no times.
+  explicit Event(bool enable_timing = false, bool interprocess = false);
+  /// The event that another process on this machine has made and described by ipc_handle(); both
+  /// may record it and wait for it. That process keeps its own while this one is used.
+  static Event from_ipc_handle(const std::string& handle, int device = -1);
+  /// What from_ipc_handle() of another process takes. An event that is not recorded yet is one of
+  /// the current device from then on. ValueError for one that was not made with `interprocess`.
+  std::string ipc_handle() const;
   /// Moves the event to the present end of a stream (default: the current one).
   void record();
   void record(const Stream& stream);

@@ -1,5 +1,5 @@
 // What the memory of a kind of device can do besides being allocated: pools that scopes take from,
-// and memory that other processes open.
+// and memory that other processes open, with the events that tell these when it may be read.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,13 @@ class DeviceMemory {
   /// Where the memory of another process begins here. Each handle is opened once at a time.
   virtual void* open_shared(int device, const std::string& handle) = 0;
   virtual void close_shared(int device, void* begin) noexcept = 0;
+
+  /// An event without a time that other processes may open, as DeviceRuntime has events.
+  virtual void* create_shared_event(int device) = 0;
+  /// By what other processes open it.
+  virtual std::string handle_of_event(int device, void* event) = 0;
+  /// An event of another process, as one of this.
+  virtual void* open_event(int device, const std::string& handle) = 0;
 };
 
 /// Of GPUs; null if no plug-in has brought one. Loads none.

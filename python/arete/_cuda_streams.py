@@ -44,13 +44,29 @@ def _number(device) -> int:
 
 
 class Event(_streams.Event):
-    """A point in the work of a stream; times with enable_timing. `blocking` is a hint, and changes nothing."""
+    """A point in the work of a stream; times with enable_timing. `blocking` is a hint, and changes nothing. Other processes may have an
+    `interprocess` one, too, which has no times: by ipc_handle(), or sent to them."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
-        if interprocess or external:
-            raise NotImplementedError(f"Event(): {'interprocess' if interprocess else 'external'}: events are those of one process and of "
-                                      "its own graphs")
-        self._event = _c.Event(enable_timing)
+        if external:
+            raise NotImplementedError("Event(): external: events are those of streams and of their own graphs")
+        self._event = _c.Event(enable_timing, interprocess)
+
+    @classmethod
+    def from_ipc_handle(cls, device, handle: bytes):
+        """The event of another process on this machine, which must keep its own, from what ipc_handle() gave there."""
+        self = object.__new__(cls)
+        self._event = _c.Event.from_ipc_handle(_number(device), handle)
+        return self
+
+    def ipc_handle(self) -> bytes:
+        """By what other processes have the event. One that is not recorded yet is of the current device from then on. ValueError for one
+        that was not made with `interprocess`."""
+        return self._event.ipc_handle()
+
+    def __reduce__(self):
+        handle = self.ipc_handle()  # which gives it a device
+        return type(self).from_ipc_handle, (self.device, handle)
 
     @property
     def device(self):

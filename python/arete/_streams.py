@@ -98,6 +98,9 @@ class Event(metaclass=_OfDevice):
         return type.__call__(cls, device, *args, **kwargs)
 
     def __init__(self, device=None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+        if interprocess:
+            raise NotImplementedError("Event(): interprocess: work of the CPU is done when its operators return, and processes have other "
+                                      "means to tell each other")
         self._timed = enable_timing
         self._time = None
 

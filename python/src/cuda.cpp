@@ -97,7 +97,18 @@ void bind_cuda(nb::module_& m) {
   c.def("range_end", [](uint64_t range) { cuda::nvtx::range_end(range); });
 
   nb::class_<cuda::Event>(c, "Event")
-      .def(nb::init<bool>(), "enable_timing"_a = false)
+      .def(nb::init<bool, bool>(), "enable_timing"_a = false, "interprocess"_a = false)
+      .def_static(
+          "from_ipc_handle",
+          [](int device, nb::bytes handle) {
+            return cuda::Event::from_ipc_handle(std::string(handle.c_str(), handle.size()), device);
+          },
+          "device"_a, "handle"_a)
+      .def("ipc_handle",
+           [](const cuda::Event& e) {
+             const std::string handle = e.ipc_handle();
+             return nb::bytes(handle.data(), handle.size());
+           })
       .def(
           "record",
           [](cuda::Event& e, std::optional<cuda::Stream> s) { s ? e.record(*s) : e.record(); },

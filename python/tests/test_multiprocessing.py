@@ -176,8 +176,81 @@ assert held() == before
 """)
 
 
+@on_gpus
+def test_events_of_two_processes(gpus, tmp_path):
+    """A tensor that both have changes hands by events: neither process waits on the host for what the other gives to the GPU."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    on(gpus, f"""
+sys.path.insert(0, {str(tmp_path)!r})
+import workers
+
+context = mp.get_context("spawn")
+there, back = context.SimpleQueue(), context.SimpleQueue()
+process = context.Process(target=workers.waits, args=(there, back))
+process.start()
+x = torch.zeros(1 << 20, device="cuda")
+event = torch.cuda.Event(interprocess=True)
+assert event.query() and event.device is None
+handle = event.ipc_handle()
+assert isinstance(handle, bytes) and event.device == torch.device("cuda", 0)
+there.put((x, handle, event))  # by its handle, and pickled
+assert back.get() == "opened", "the other process failed"
+a = torch.rand(2048, 2048, device="cuda")
+for _ in range(20):
+    a = (a @ a).clamp_(0, 1)
+x.fill_(3)
+event.record()
+there.put("recorded")
+others = back.get()
+assert isinstance(others, torch.cuda.Event) and others.cuda_event and others.device == event.device
+others.wait()
+assert x.sum().item() == 7 * (1 << 20)
+event.synchronize()
+there.put("done")
+process.join()
+assert process.exitcode == 0
+for make in (lambda: torch.cuda.Event(enable_timing=True, interprocess=True), lambda: torch.cuda.Event().ipc_handle()):
+    try:
+        make()
+    except ValueError as error:
+        assert "interprocess" in str(error)
+    else:
+        raise AssertionError("an event of several processes has no times, and others have no handle")
+for wrong in (b"x", b"x" * 64):
+    try:
+        torch.cuda.Event.from_ipc_handle("cuda", wrong)
+    except (RuntimeError, ValueError):
+        pass
+    else:
+        raise AssertionError("no handle of an event was opened")
+try:
+    event.elapsed_time(others)
+except ValueError as error:
+    assert "enable_timing" in str(error)
+""")
+
+
+def test_events_of_the_cpu_are_of_one_process():
+    with pytest.raises(NotImplementedError, match="interprocess"):
+        arete.Event("cpu", interprocess=True)
+
+
 WORKERS = """
 import arete as torch
+
+def waits(there, back):
+    x, handle, pickled = there.get()
+    event = torch.cuda.Event.from_ipc_handle(0, handle)
+    assert event.device == torch.device("cuda", 0) and event.cuda_event and pickled.cuda_event and pickled.device == event.device
+    back.put("opened")
+    assert there.get() == "recorded"
+    event.wait()
+    pickled.wait(torch.cuda.current_stream())
+    x += 4
+    own = torch.cuda.Event(interprocess=True)
+    own.record()
+    back.put(own)
+    assert there.get() == "done"
 
 def changes(there, back):
     x, view, leaf = there.get()

@@ -12,6 +12,18 @@ namespace {
 
 CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
+/// A handle of the driver's in the bytes that a program has of it.
+template <class Handle>
+Handle handle_in(const std::string& bytes, const char* of_what) {
+  Handle h;
+  ARETE_CHECK(bytes.size() == sizeof h.reserved,
+              ValueError("", std::string("this is no handle of ") + of_what + " of a GPU")
+                  .expected(std::to_string(sizeof h.reserved) + " bytes")
+                  .got(std::to_string(bytes.size())));
+  std::memcpy(h.reserved, bytes.data(), sizeof h.reserved);
+  return h;
+}
+
 /// Memory for other processes comes from an allocator of its own, over plain segments: the driver
 /// has handles for these, and a handle is that of a whole segment. Memory of virtual addresses
 /// would take a file descriptor for every 2 MB.
@@ -70,12 +82,7 @@ class CudaMemory final : public prim::DeviceMemory {
   void wait(int device) override { cuda_backend(device).context().wait_for_all(); }
 
   void* open_shared(int device, const std::string& handle) override {
-    CUipcMemHandle h;
-    ARETE_CHECK(handle.size() == sizeof h.reserved,
-                ValueError("", "this is no handle of shared memory of a GPU")
-                    .expected(std::to_string(sizeof h.reserved) + " bytes")
-                    .got(std::to_string(handle.size())));
-    std::memcpy(h.reserved, handle.data(), sizeof h.reserved);
+    const auto h = handle_in<CUipcMemHandle>(handle, "shared memory");
     cuda_backend(device).enter();
     CUdeviceptr begin = 0;
     ARETE_CU(cuIpcOpenMemHandle, &begin, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -89,6 +96,28 @@ class CudaMemory final : public prim::DeviceMemory {
     } catch (...) {
       // The driver is gone.
     }
+  }
+
+  void* create_shared_event(int device) override {
+    cuda_backend(device).enter();
+    CUevent event = nullptr;
+    ARETE_CU(cuEventCreate, &event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    return event;
+  }
+
+  std::string handle_of_event(int device, void* event) override {
+    cuda_backend(device).enter();
+    CUipcEventHandle handle;
+    ARETE_CU(cuIpcGetEventHandle, &handle, static_cast<CUevent>(event));
+    return {handle.reserved, sizeof handle.reserved};
+  }
+
+  void* open_event(int device, const std::string& handle) override {
+    const auto h = handle_in<CUipcEventHandle>(handle, "an event");
+    cuda_backend(device).enter();
+    CUevent event = nullptr;
+    ARETE_CU(cuIpcOpenEventHandle, &event, h);
+    return event;
   }
 };
 

@@ -69,6 +69,8 @@ namespace arete::cuda {
   X(cuIpcGetMemHandle)                           \
   X(cuIpcOpenMemHandle)                          \
   X(cuIpcCloseMemHandle)                         \
+  X(cuIpcGetEventHandle)                         \
+  X(cuIpcOpenEventHandle)                        \
   X(cuMemcpyAsync)                               \
   X(cuMemcpyPeerAsync)                           \
   X(cuMemcpyHtoDAsync)                           \
