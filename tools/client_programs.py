@@ -703,6 +703,7 @@ def skorch_client():
 
 
 def fastai_client():
+    import fastai.callback.schedule  # noqa: F401  (gives Learner its fit_one_cycle)
     import torch
     from fastai.basics import DataLoader, DataLoaders, Learner
     from fastai.callback.training import GradientClip
@@ -1046,3 +1047,283 @@ def torchinfo_client():
     yield "torchinfo", [float(found.total_params), float(found.total_mult_adds), float(found.total_output_bytes), float(len(str(found)))]
     torchsummary.summary(net, (3, 8, 8), device="cpu")
     yield "torchsummary", torch.tensor(1.0)
+
+
+def torchrl_client():
+    import torch
+    from tensordict import TensorDict
+    from tensordict.nn import TensorDictModule
+    from torchrl.data import LazyTensorStorage, ReplayBuffer, SamplerWithoutReplacement
+    from torchrl.envs import Compose, GymEnv, RewardSum, StepCounter, TransformedEnv
+    from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, QValueActor, TanhNormal, ValueOperator
+    from torchrl.objectives import ClipPPOLoss, DQNLoss, SoftUpdate, TD3Loss
+    from torchrl.objectives.value import GAE
+
+    data = TensorDict({"a": inputs(4, 3), "b": {"c": inputs(4, 2)}}, batch_size=[4])
+    yield "TensorDict", [torch.stack([data, data * 2], 1)["b", "c"], data.apply(torch.exp)["a"], data.view(2, 2).transpose(0, 1)["a"],
+                         torch.cat([data, data[data["a"][:, 0] > 0]])["a"], data.select(("b", "c")).to(torch.float64).flatten_keys()["b.c"]]
+    env = TransformedEnv(GymEnv("CartPole-v1", device="cpu"), Compose(RewardSum(), StepCounter()))
+    env.set_seed(0)
+    network = weights_by_name(MLP(in_features=4, out_features=2, num_cells=[8]))
+    actor = QValueActor(network, spec=env.action_spec, in_keys=["observation"])
+    with torch.no_grad():
+        rollout = env.rollout(20, actor)
+    yield "rollout", [rollout["observation"], rollout["next", "episode_reward"], rollout["action"].float(), rollout["chosen_action_value"]]
+    loss = DQNLoss(actor, action_space=env.action_spec, delay_value=True)
+    loss.make_value_estimator(gamma=0.9)
+    update = SoftUpdate(loss, eps=0.5)
+    losses = []
+    for _ in range(3):
+        losses += steps(loss, lambda m: m(rollout)["loss"], 1)
+        update.step()
+    yield "DQNLoss, SoftUpdate: training", losses
+    buffer = ReplayBuffer(storage=LazyTensorStorage(40), sampler=SamplerWithoutReplacement(shuffle=False), batch_size=4)
+    buffer.extend(rollout)
+    yield "replay buffer", [buffer.sample()["observation"] for _ in range(2)]
+    value = ValueOperator(weights_by_name(MLP(in_features=4, out_features=1, num_cells=[8])), in_keys=["observation"])
+    yield "GAE", GAE(gamma=0.9, lmbda=0.8, value_network=value)(rollout.clone())["advantage"]
+    body = torch.nn.Sequential(weights_by_name(MLP(in_features=4, out_features=4, num_cells=[8])), NormalParamExtractor())
+    policy = ProbabilisticActor(TensorDictModule(body, ["observation"], ["loc", "scale"]), in_keys=["loc", "scale"],
+                                distribution_class=TanhNormal, return_log_prob=True)
+    batch = TensorDict({"observation": inputs(16, 4), "action": inputs(16, 2, seed=1).tanh() * 0.9, "action_log_prob": inputs(16, seed=2),
+                        "next": {"observation": inputs(16, 4, seed=3), "reward": inputs(16, 1, seed=4),
+                                 "done": torch.arange(16)[:, None] % 5 == 4, "terminated": torch.arange(16)[:, None] % 5 == 4}}, [16])
+    advantage = GAE(gamma=0.9, lmbda=0.8, value_network=value)
+    ppo = ClipPPOLoss(policy, value, entropy_bonus=False)
+    yield "ClipPPOLoss: training", steps(ppo, lambda m: sum(m(advantage(batch.clone()))[k] for k in ("loss_objective", "loss_critic")))
+    mean = TensorDictModule(weights_by_name(torch.nn.Sequential(MLP(in_features=4, out_features=2, num_cells=[8]), torch.nn.Tanh())),
+                            ["observation"], ["action"])
+
+    class Q(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = MLP(in_features=6, out_features=1, num_cells=[8])
+
+        def forward(self, observation, action):
+            return self.net(torch.cat([observation, action], -1))
+
+    critic = ValueOperator(Q(), in_keys=["observation", "action"])
+    td3 = weights_by_name(TD3Loss(mean, critic, bounds=(-1.0, 1.0), policy_noise=0.0, num_qvalue_nets=2))
+    td3.make_value_estimator(gamma=0.9)
+    yield "TD3Loss: training", steps(td3, lambda m: sum(m(batch.clone())[k] for k in ("loss_actor", "loss_qvalue")))
+
+
+def vector_quantize_pytorch_client():
+    import torch
+    from vector_quantize_pytorch import FSQ, LFQ, ResidualVQ, SimVQ, VectorQuantize
+
+    x = inputs(2, 12, 8)
+    for name, net in (("VectorQuantize", VectorQuantize(dim=8, codebook_size=16, learnable_codebook=True, ema_update=False)),
+                      ("ResidualVQ", ResidualVQ(dim=8, codebook_size=16, num_quantizers=2, learnable_codebook=True, ema_update=False)),
+                      ("SimVQ", SimVQ(dim=8, codebook_size=16, rotation_trick=True))):
+        net = weights_by_name(net)
+        found, indices, _ = net.eval()(x)
+        yield name, [found, indices.float()]
+        yield f"{name}: training", steps(net.train(), lambda m: m(x)[2].sum() + m(x)[0].square().mean())
+    yield "FSQ", weights_by_name(FSQ([8, 5, 5], dim=8))(x)[0]
+    yield "LFQ", weights_by_name(LFQ(codebook_size=16, dim=8))(x)[0]
+
+
+def denoising_diffusion_pytorch_client():
+    import torch
+    from denoising_diffusion_pytorch import GaussianDiffusion, GaussianDiffusion1D, Unet, Unet1D
+
+    x, noise, t = inputs(2, 3, 16, 16).sigmoid(), inputs(2, 3, 16, 16, seed=1), torch.tensor([3, 40])
+    for objective in ("pred_v", "pred_noise", "pred_x0"):
+        net = weights_by_name(Unet(dim=8, dim_mults=(1, 2), flash_attn=False), 0.1)
+        model = GaussianDiffusion(net, image_size=16, timesteps=50, objective=objective, auto_normalize=False)
+        yield f"{objective}: training", steps(model, lambda m: m.p_losses(x, t, noise=noise), 2, 1e-3)
+    weights_by_name(net, 0.1)
+    with torch.no_grad():
+        yield "predictions", list(model.model_predictions(x, t))
+        yield "q_posterior", list(model.q_posterior(x, noise, t))
+    line = weights_by_name(Unet1D(dim=8, dim_mults=(1, 2), channels=3), 0.1)
+    model = GaussianDiffusion1D(line, seq_length=32, timesteps=50, auto_normalize=False)
+    yield "Unet1D: training", steps(model, lambda m: m.p_losses(inputs(2, 3, 32), t, noise=inputs(2, 3, 32, seed=1)), 2, 1e-3)
+
+
+def piq_client():
+    import piq
+
+    x, y = inputs(1, 3, 176, 176).sigmoid(), (inputs(1, 3, 176, 176) + 0.3 * inputs(1, 3, 176, 176, seed=1)).sigmoid()
+    for name in ("psnr", "ssim", "multi_scale_ssim", "vif_p", "fsim", "gmsd", "multi_scale_gmsd", "haarpsi", "vsi", "mdsi", "srsim", "dss",
+                 "information_weighted_ssim"):
+        exact = name == "information_weighted_ssim"  # which is sensitive to roundings
+        yield name, getattr(piq, name)(x.double() if exact else x, y.double() if exact else y, data_range=1.0)
+    yield "total_variation", piq.total_variation(x)
+    z = x.clone().requires_grad_()
+    (1 - piq.ssim(z, y, data_range=1.0) + piq.GMSDLoss()(z, y) + piq.HaarPSILoss()(z, y)).backward()
+    yield "gradient", z.grad
+
+
+def lpips_client():
+    import lpips
+
+    x, y = inputs(1, 3, 64, 64).tanh(), inputs(1, 3, 64, 64, seed=1).tanh()
+    for name in ("alex", "vgg", "squeeze"):
+        net = weights_by_name(lpips.LPIPS(net=name, pretrained=False, pnet_rand=True, verbose=False), 0.05).eval()
+        z = x.clone().requires_grad_()
+        found = net(z, y)
+        found.sum().backward()
+        yield f"{name}, gradient", [found, z.grad / z.grad.abs().max()]
+
+
+def pytorch_optimizer_client():
+    import pytorch_optimizer
+    import torch
+
+    for name in ("AdaBelief", "AdaBound", "Adan", "AdaPNM", "AdamP", "ADOPT", "CAME", "DAdaptAdam", "DiffGrad", "Lamb", "LARS", "MADGRAD",
+                 "Muon", "NovoGrad", "QHAdam", "RAdam", "Ranger21", "SGDW", "SOAP", "ScalableShampoo", "Tiger", "Yogi"):
+        net = weights_by_name(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)))
+        options = {"num_iterations": 5} if name == "Ranger21" else {}
+        if name == "Muon":
+            groups = [{"params": [p for p in net.parameters() if p.dim() == 2], "use_muon": True},
+                      {"params": [p for p in net.parameters() if p.dim() < 2], "use_muon": False}]
+        else:
+            groups = list(net.parameters())
+        optimizer = getattr(pytorch_optimizer, name)(groups, **options)
+        losses = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = net(inputs(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        yield f"{name}: training", losses
+
+
+def local_attention_client():
+    import torch
+    from local_attention import LocalAttention, LocalTransformer
+
+    q, k, v = (inputs(2, 4, 32, 8, seed=s) for s in range(3))
+    for name, options in (("causal", {"causal": True, "look_forward": 0}), ("both sides", {"look_forward": 1}),
+                          ("exact window", {"causal": True, "look_forward": 0, "exact_windowsize": True})):
+        yield name, LocalAttention(dim=8, window_size=8, look_backward=1, **options)(q, k, v, mask=torch.arange(32)[None] < 27)
+    net = weights_by_name(LocalTransformer(num_tokens=50, dim=16, depth=2, max_seq_len=32, local_attn_window_size=8, causal=True, heads=2,
+                                           dim_head=8))
+    yield "LocalTransformer: training", steps(net, lambda m: m(tokens(2, 32), return_loss=True))
+
+
+def entmax_client():
+    import entmax
+    import torch
+
+    x = inputs(4, 6).requires_grad_()
+    for name in ("sparsemax", "entmax15", "sparsemax_bisect"):
+        x.grad = None
+        found = getattr(entmax, name)(x, dim=-1)
+        (found * inputs(4, 6, seed=1)).sum().backward()
+        yield f"{name}, gradient", [found, x.grad]
+    alpha = torch.tensor(1.3, requires_grad=True)
+    found = entmax.entmax_bisect(x, alpha)
+    (found * inputs(4, 6, seed=1)).sum().backward()
+    yield "entmax_bisect, gradient", [found, alpha.grad]
+    for name in ("SparsemaxLoss", "Entmax15Loss"):
+        net = weights_by_name(torch.nn.Linear(6, 5))
+        yield f"{name}: training", steps(net, lambda m: getattr(entmax, name)()(m(inputs(4, 6)), torch.tensor([0, 1, 2, 4])))
+
+
+def zuko_client():
+    import zuko
+
+    x, c = inputs(8, 3), inputs(8, 2, seed=1)
+    for kind in ("MAF", "NSF", "NICE", "SOSPF", "UNAF", "CNF", "GF", "BPF"):
+        flow = weights_by_name(getattr(zuko.flows, kind)(3, 2, **({"transforms": 2} if kind != "CNF" else {}), hidden_features=(8,)
+                               if kind != "UNAF" else (8, 8)), 0.3)
+        yield f"{kind}: training", steps(flow, lambda m: -m(c).log_prob(x).mean(), 2, 1e-3)
+    flow = weights_by_name(zuko.flows.NSF(3, 2, transforms=2, hidden_features=(8,)))
+    yield "NSF: inverse", flow(c).transform.inv(x)
+
+
+def opacus_client():
+    import torch
+    from opacus import GradSampleModule, PrivacyEngine
+    from opacus.accountants import RDPAccountant
+    from opacus.layers import DPLSTM
+    from opacus.validators import ModuleValidator
+    from torch.utils.data import DataLoader, TensorDataset
+
+    x, y = inputs(8, 3, 8, 8), torch.tensor([0, 1] * 4)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
+                              torch.nn.Linear(144, 2))
+    net = weights_by_name(ModuleValidator.fix(net))
+    samples = GradSampleModule(net)
+    torch.nn.functional.cross_entropy(samples(x), y).backward()
+    yield "GradSampleModule", [p.grad_sample for p in samples.parameters()]
+    net = weights_by_name(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    engine = PrivacyEngine()
+    net, optimizer, loader = engine.make_private(module=net, optimizer=optimizer, data_loader=DataLoader(TensorDataset(
+        inputs(16, 4), torch.arange(16) % 2), batch_size=4), noise_multiplier=0.0, max_grad_norm=0.5, poisson_sampling=False)
+    losses = []
+    for _ in range(2):
+        for a, b in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(a), b)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    yield "PrivacyEngine: training", losses
+    accountant = RDPAccountant()
+    for _ in range(10):
+        accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    yield "RDPAccountant", torch.tensor(accountant.get_epsilon(1e-5))
+    lstm = GradSampleModule(weights_by_name(DPLSTM(4, 6, batch_first=True)))
+    lstm(inputs(3, 5, 4))[0].square().mean().backward()
+    yield "DPLSTM", [p.grad_sample for p in lstm.parameters()]
+
+
+def tensorly_client():
+    import tensorly as tl
+    import torch
+    from tensorly.decomposition import non_negative_parafac, parafac, tensor_train, tucker
+
+    tl.set_backend("pytorch")
+    x = inputs(4, 5, 6)
+    yield "unfold, mode_dot", [tl.unfold(x, 1), tl.tenalg.mode_dot(x, inputs(3, 5), 1), tl.tenalg.khatri_rao([inputs(4, 3), inputs(5, 3)])]
+    yield "parafac", parafac(x, 3, init="svd", n_iter_max=10).to_tensor()
+    yield "tucker", tl.tucker_to_tensor(tucker(x, [2, 3, 3], n_iter_max=5))
+    yield "tensor_train", tl.tt_to_tensor(tensor_train(x, [1, 3, 3, 1]))
+    yield "non_negative_parafac", non_negative_parafac(x.abs(), 2, init="svd", n_iter_max=10).to_tensor()
+    z = x.clone().requires_grad_()
+    tl.norm(tl.tenalg.multi_mode_dot(z, [inputs(2, 4), inputs(2, 5), inputs(2, 6)])).backward()
+    yield "gradient", z.grad
+
+
+def auraloss_client():
+    import auraloss
+
+    x, y = inputs(1, 1, 4096) * 0.1, inputs(1, 1, 4096, seed=1) * 0.1
+    for name, loss in (("STFTLoss", auraloss.freq.STFTLoss()), ("MultiResolutionSTFTLoss", auraloss.freq.MultiResolutionSTFTLoss(
+            fft_sizes=[256, 512], hop_sizes=[64, 128], win_lengths=[256, 512])), ("ESRLoss", auraloss.time.ESRLoss()),
+            ("SISDRLoss", auraloss.time.SISDRLoss()), ("LogCoshLoss", auraloss.time.LogCoshLoss()), ("SNRLoss", auraloss.time.SNRLoss())):
+        z = x.clone().requires_grad_()
+        found = loss(z, y)
+        found.backward()
+        yield f"{name}, gradient", [found, z.grad]
+
+
+def torchcde_client():
+    import torch
+    import torchcde
+
+    t, x = torch.linspace(0, 1, 10), inputs(2, 10, 3)
+    coefficients = torchcde.hermite_cubic_coefficients_with_backward_differences(x, t)
+    yield "coefficients", [coefficients, torchcde.natural_cubic_coeffs(x, t), torchcde.linear_interpolation_coeffs(x, t)]
+
+    class Field(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Linear(4, 12)
+
+        def forward(self, t, z):
+            return self.net(z).tanh().reshape(2, 4, 3)
+
+    path = torchcde.CubicSpline(coefficients, t)
+    yield "path", [path.evaluate(torch.tensor(0.33)), path.derivative(torch.tensor(0.33))]
+    field = weights_by_name(Field())
+    for adjoint in (False, True):
+        yield f"cdeint, adjoint {adjoint}: training", steps(field, lambda m: torchcde.cdeint(
+            path, m, inputs(2, 4), t[[0, -1]], adjoint=adjoint, method="rk4", options={"step_size": 0.1})[:, -1].square().mean(), 2)
+    yield "logsig windows", torchcde.linear_interpolation_coeffs(x, rectilinear=0)

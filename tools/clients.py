@@ -37,7 +37,10 @@ PACKAGES = {
     "botorch": "botorch", "pyro": "pyro-ppl", "nflows": "nflows", "normflows": "normflows", "e3nn": "e3nn",
     "torch_geometric": "torch-geometric", "captum": "captum", "skorch": "skorch", "fastai": "fastai", "ignite": "pytorch-ignite",
     "pytorch_tabnet": "pytorch-tabnet", "speechbrain": "speechbrain", "torchinfo": "torchinfo",
-    "optimizers": "lion-pytorch",
+    "optimizers": "lion-pytorch", "torchrl": "torchrl", "vector_quantize_pytorch": "vector-quantize-pytorch",
+    "denoising_diffusion_pytorch": "denoising-diffusion-pytorch", "piq": "piq", "lpips": "lpips", "pytorch_optimizer": "pytorch_optimizer",
+    "local_attention": "local-attention", "entmax": "entmax", "zuko": "zuko", "opacus": "opacus", "tensorly": "tensorly",
+    "auraloss": "auraloss", "torchcde": "torchcde",
 }
 NEEDED = ["numpy", "packaging", "pyyaml", "requests", "tqdm", "filelock", "fsspec", "regex", "psutil", "typing_extensions",
           "huggingface_hub", "tokenizers", "gymnasium", "cloudpickle", "pandas", "matplotlib", "pillow", "jinja2", "setuptools<80", "scipy",
@@ -45,9 +48,10 @@ NEEDED = ["numpy", "packaging", "pyyaml", "requests", "tqdm", "filelock", "fsspe
           "multipledispatch", "pyre-extensions", "opencv-python-headless", "polars", "rich", "beartype", "sentencepiece", "frozendict",
           "loguru", "wcwidth", "tabulate", "six", "termcolor"]
 ALONE = ["lightning-utilities", "pytorch-lightning", "datasets", "kornia_rs", "linear_operator", "jaxtyping", "wadler-lindig", "pyro-api",
-         "opt_einsum", "opt_einsum_fx", "torchsummary", "fastcore", "fastprogress", "fasttransform", "fastdownload", "plum-dispatch<2.10",
-         "python-fasthtml", "trampoline", "boltons", "einx", "rotary-embedding-torch", "ema-pytorch", "torch-einops-utils",
-         "ultralytics-thop", "pytorch-msssim", "hyperpyyaml", "ruamel.yaml", "schedulefree", "prodigyopt"]
+         "opt_einsum", "opt_einsum_fx", "torchsummary", "fastcore", "fastprogress<1.1", "fasttransform", "fastdownload",
+         "plum-dispatch<2.10", "trampoline", "boltons", "einx", "rotary-embedding-torch", "ema-pytorch", "torch-einops-utils",
+         "ultralytics-thop", "pytorch-msssim", "hyperpyyaml", "ruamel.yaml", "schedulefree", "prodigyopt", "tensordict", "pyvers",
+         "hoptorch", "hyper-connections"]
 
 CLIENTS = {name: getattr(client_programs, f"{name}_client") for name in PACKAGES}
 SCRIPTS = "pytorch_examples"  # a client of another kind: see example_scripts

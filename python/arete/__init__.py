@@ -99,7 +99,7 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("__config__", "_custom_ops", "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_logging", "_subclasses",
+_LAZY = ("__config__", "_custom_ops", "_dynamo", "_functorch", "_guards", "_higher_order_ops", "_inductor", "_logging", "_subclasses",
          "_tensor_str", "_utils", "accelerator", "amp", "ao", "as_torch", "autograd", "backends", "compiler", "cpu",
          "cuda", "cupy", "cupyx", "distributed", "distributions", "export", "fft", "func", "functional", "futures",
          "fx", "hub", "jit", "kernels", "library", "linalg", "masked", "metrics", "mps", "mtia", "multiprocessing",

@@ -1,6 +1,7 @@
 """Small functions of torch's that programs and pickles name."""
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -38,6 +39,22 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     if device is None and optional:
         return _C._cuda.current_device()
     raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of accelerator that is there, if any."""
+    return "cuda" if _C._cuda.is_available() else None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of devices.
+
+    >>> arete._utils._get_device_module("cuda") is arete.cuda
+    True
+    """
+    if device_type not in ("cpu", "cuda", "mps", "mtia", "xpu"):
+        raise RuntimeError(f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'.")
+    return importlib.import_module(f"{__package__}.{device_type}")
 
 
 def _flatten_dense_tensors(tensors: Any) -> Tensor:

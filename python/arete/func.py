@@ -10,9 +10,9 @@ import functools
 
 from . import _C
 from ._C import Tensor
+from ._functorch import vmap as _steps
 from ._grad_mode import enable_grad, no_grad
 from ._operators import cat, eye, stack, zeros_like
-from ._vmap import level as _level
 from .autograd import _DifferentiatedTwice
 from .autograd import grad as _backward
 from .nn.utils.stateless import functional_call
@@ -335,29 +335,15 @@ def hessian(func, argnums=0):
     return jacrev(jacrev(func, argnums), argnums)
 
 
-def _spread(dims, tree, name):
-    """Dimensions for the leaves of a tree: one for all, or a tree of the same form down to where it says one."""
-    leaves, form = tree_flatten(tree)
-    if dims is None or isinstance(dims, int):
-        return [dims] * len(leaves), leaves, form
-    parts = tree.values() if isinstance(tree, dict) else tree
-    given = dims.values() if isinstance(dims, dict) else dims
-    if not isinstance(dims, (tuple, list, dict)) or isinstance(tree, Tensor) or len(given) != len(parts):
-        raise ValueError(f"vmap: {name} is not compatible with the structure of what it is for: {dims}")
-    found = []
-    for d, part in zip(given, parts):
-        found += _spread(d, part, name)[0]
-    return found, leaves, form
-
-
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """A function that gives what `func` gives for each element of a dimension of its arguments, stacked. `func` is called once, with
     tensors that look like one element, and each operator that it calls runs for all elements at once.
 
-    in_dims: the dimension, None for arguments that stay whole, or a tuple (or tree) of these; out_dims: where results are stacked, None
-    for what is the same for all elements. randomness: "error" (random numbers are one), "different" ones for each element or the
-    "same". chunk_size: so many elements at a time. Values of one element cannot be looked at (`item()`, `if x:`): RuntimeError. What all
-    elements share cannot be written to in place with what each of them has: RuntimeError, before anything is written.
+    in_dims: the dimension, None for arguments that stay whole, or a tuple (or tree) of these; arguments that are given by name stay
+    whole. out_dims: where results are stacked, None for what is the same for all elements. randomness: "error" (random numbers are one),
+    "different" ones for each element or the "same". chunk_size: so many elements at a time. Values of one element cannot be looked at
+    (`item()`, `if x:`): RuntimeError. What all elements share cannot be written to in place with what each of them has: RuntimeError,
+    before anything is written.
 
     >>> arete.vmap(arete.dot)(arete.tensor([[1.0, 2.0], [3.0, 4.0]]), arete.ones(2, 2))
     tensor([3., 7.])
@@ -371,69 +357,11 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
-    def title():  # only where it is needed: the repr of a module or tensor takes long
-        return getattr(func, "__name__", None) or repr(func)
-
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
-        if not args:
-            raise ValueError(f"vmap({title()})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
-                             "function with no inputs. The latter is unsupported.")
-        dims, leaves, form = _spread(in_dims, args, "in_dims")
-        every, named, named_form = _spread(0, kwargs, "kwargs")
-        dims, leaves = dims + [d if isinstance(t, Tensor) else None for d, t in zip(every, named)], leaves + named
-        for d, t in zip(dims, leaves):
-            if d is not None and not isinstance(t, Tensor):
-                raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type "
-                                 f"{type(t)}. We cannot vmap over non-Tensor arguments, please use None as the respective in_dim")
-            if d is not None and not -t.dim() <= d < t.dim():
-                raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a "
-                                 f"Tensor of dimensionality {t.dim()} so expected in_dim to satisfy 0 <= in_dim < {t.dim()}.")
-        sizes = [t.shape[d] for d, t in zip(dims, leaves) if d is not None]
-        if not sizes:
-            raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): at least one input must be mapped")
-        if len(set(sizes)) != 1:
-            raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
-                             f"{sizes} for the mapped dimension")
-        records = _C.is_grad_enabled()
-
-        def run(leaves, batch):
-            with _level(batch, randomness):
-                row = [t if d is None else _C._batch(t, d) for d, t in zip(dims, leaves)]
-                count = len(row) - len(named)
-                result = func(*tree_unflatten(row[:count], form), **tree_unflatten(row[count:], named_form))
-                outputs, out_form = tree_flatten(result)
-                places = _spread(out_dims, result, "out_dims")[0]
-                outputs = [_left(t, place, title) for t, place in zip(outputs, places)]
-            return (outputs if records else [t.detach() if isinstance(t, Tensor) else t for t in outputs]), places, out_form
-
-        if chunk_size is None or chunk_size >= sizes[0]:
-            outputs, _, out_form = run(leaves, sizes[0])
-            return tree_unflatten(outputs, out_form)
-        state, chunks = _C.default_generator.get_state(), []
-        for begin in range(0, sizes[0], chunk_size):
-            if randomness == "same":
-                _C.default_generator.set_state(state)
-            length = min(chunk_size, sizes[0] - begin)
-            chunks.append(run([t if d is None else t.narrow(d, begin, length) for d, t in zip(dims, leaves)], length))
-        _, places, out_form = chunks[0]
-        together = [parts[0] if place is None else cat(parts, place) for place, *parts in zip(places, *(c[0] for c in chunks))]
-        return tree_unflatten(together, out_form)
+        return _steps.vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args, **kwargs)
 
     return wrapper
-
-
-def _left(t, place, title):
-    """A result of a function under vmap, as it is outside."""
-    if place is None:
-        whole = _C._shared(t) if isinstance(t, Tensor) else t
-        if whole is None and t is not None:
-            raise ValueError(f"vmap({title()}, ...): `{title()}` can not return a BatchedTensor when out_dim is None")
-        return whole
-    if not isinstance(t, Tensor):
-        raise ValueError(f"vmap({title()}, ...): `{title()}` must only return Tensors, got type {type(t)}. Did you mean to "
-                         "set out_dims= to None for output?")
-    return _C._unbatch(t, place)
 
 
 def replace_all_batch_norm_modules_(root):

@@ -150,3 +150,27 @@ def test_vmap_refuses_writes_that_all_elements_would_share():
         arete.vmap(lambda t, row: t.add_(row), in_dims=(None, 0))(total, x)
     assert not total.any()
     assert arete.equal(arete.vmap(lambda t, row: t.add_(row))(arete.zeros(3, 2), x), x)
+
+
+@both
+def test_what_vmap_maps(torch):
+    x, y = torch.arange(6.0).reshape(3, 2), torch.arange(3.0)
+    assert torch.vmap(lambda x, *, y: x.sum() + y.sum())(x, y=y).tolist() == [4, 8, 12]  # what is given by name stays whole
+    assert torch.vmap(lambda x: x * 2, in_dims=-1, out_dims=(1,))(x).equal(x * 2)
+    f = torch.vmap(lambda x, t: (x + t["y"], t["y"]), in_dims=(0, {"y": None}), out_dims=(0, None), chunk_size=2)
+    found, same = f(x, {"y": y[:2]})
+    assert found.equal(x + y[:2]) and same.equal(y[:2])
+    for text, call in (
+        ("expected `in_dims` to be int or a .* tuple matching the structure of inputs, got: <class 'list'>",
+         lambda: torch.vmap(torch.sin, in_dims=[0])(x)),
+        ("in_dims is not compatible with the structure of `inputs`", lambda: torch.vmap(torch.sin, in_dims=(0, 0))(x)),
+        ("in_dims is not compatible with the structure of `inputs`",
+         lambda: torch.vmap(lambda t: t["y"], in_dims=({"x": 0},))({"y": y})),
+        ("but the input is of type <class 'int'>", lambda: torch.vmap(torch.sin)(3)),
+        ("so expected in_dim to satisfy -1 <= in_dim < 1", lambda: torch.vmap(torch.sin, in_dims=1)(y)),
+        ("same size in the mapped dimension, got sizes", lambda: torch.vmap(torch.add)(y, x[:2])),
+        ("out_dims is not compatible with the structure of `outputs`", lambda: torch.vmap(torch.sin, out_dims=(0, 1))(x)),
+        ("`out_dims` must be an int, None or a python collection of ints", lambda: torch.vmap(torch.sin, out_dims=1.5)(x)),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()

@@ -194,3 +194,123 @@ def test_sobol_points(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)
     with pytest.raises(ImportError, match="takes its direction numbers from SciPy"):
         arete.quasirandom.SobolEngine(2)
+
+
+def test_tensors_are_swapped_by_name():
+    from arete.nn.utils._named_member_accessor import _MISSING, set_tensor, swap_tensor
+
+    net = arete.nn.BatchNorm1d(2)
+    net.plain = arete.zeros(1)
+    weight, new = net.weight, arete.ones(2)
+    assert swap_tensor(net, "weight", new) is weight and net.weight is new and list(net._parameters) == ["weight", "bias"]
+    assert swap_tensor(net, "running_mean", new).tolist() == [0, 0] and net.running_mean is new
+    assert swap_tensor(net, "plain", new).tolist() == [0] and net.plain is new
+    assert swap_tensor(net, "plain", _MISSING) is new and not hasattr(net, "plain")
+    set_tensor(net, "other", new)
+    assert net.other is new
+    for error, call in ((AttributeError, lambda: swap_tensor(net, "nothing", new)), (KeyError, lambda: set_tensor(net, "a.b", new)),
+                        (KeyError, lambda: set_tensor(net, "", new)), (TypeError, lambda: set_tensor(net, "weight", 3)),
+                        (TypeError, lambda: swap_tensor(net, "training", new)), (TypeError, lambda: set_tensor(3, "x", new))):
+        with pytest.raises(error):
+            call()
+
+
+def test_containers_take_part_in_vmap(monkeypatch):
+    """A library may replace the steps around a function, as tensordict does, whose containers are leaves to it."""
+    steps = arete._functorch.vmap
+    seen = []
+
+    def create(dims, leaves, level, form):
+        seen.append((dims, len(leaves), level))
+        return steps.tree_unflatten([steps._add_batch_dim(t, d, level) for d, t in zip(dims, leaves)], form)
+
+    monkeypatch.setattr(steps, "_create_batched_inputs", create)
+    assert arete.vmap(lambda x, y: x + y.sum(), in_dims=(0, -1))(arete.ones(2), arete.ones(3, 2)).tolist() == [4, 4]
+    assert seen == [([0, 1], 2, 1)]
+
+
+def test_functions_of_modules():
+    from arete._functorch.make_functional import combine_state_for_ensemble, make_functional, make_functional_with_buffers
+
+    net = arete.nn.Sequential(arete.nn.Linear(2, 3), arete.nn.BatchNorm1d(3)).eval()
+    x = arete.randn(4, 2)
+    f, parameters, buffers = make_functional_with_buffers(net)
+    assert f(parameters, buffers, x).equal(net(x)) and not list(f.parameters())[0].is_cpu
+    assert f([p * 0 for p in parameters], buffers, x).tolist() == [[0] * 3] * 4
+    with pytest.raises(RuntimeError, match="has buffers"):
+        make_functional(net)
+    f, parameters = make_functional(arete.nn.Linear(2, 1), disable_autograd_tracking=True)
+    assert not parameters[0].requires_grad and f(parameters, x).shape == (4, 1)
+    nets = [arete.nn.Linear(2, 1) for _ in range(3)]
+    f, parameters, buffers = combine_state_for_ensemble(nets)
+    assert parameters[0].is_leaf and parameters[0].requires_grad and buffers == ()
+    arete.testing.assert_close(arete.vmap(f, (0, 0, None))(parameters, buffers, x), arete.stack([n(x) for n in nets]))
+    with pytest.raises(RuntimeError, match="of the same class"):
+        combine_state_for_ensemble([nets[0], arete.nn.ReLU()])
+
+
+def test_what_libraries_ask_of_memory_and_devices():
+    x = arete.ones(4)
+    assert arete._C._is_alias_of(x, x[1:]) and not arete._C._is_alias_of(x, x.clone())
+    assert isinstance(x.untyped_storage(), arete.StorageBase)
+    assert arete._utils._get_available_device_type() == ("cuda" if arete.cuda.is_available() else None)
+    assert arete._utils._get_device_module("cuda") is arete.cuda
+    with pytest.raises(RuntimeError, match="does not have a corresponding module"):
+        arete._utils._get_device_module("toaster")
+
+
+def test_what_libraries_ask_of_modes():
+    from arete.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+    assert forward_ad._current_level == -1
+
+    class Mode(arete.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    assert not arete._C._is_torch_function_mode_enabled()
+    with Mode():
+        assert arete._C._is_torch_function_mode_enabled()
+    assert not isinstance(arete.cond, arete._ops.HigherOrderOperator)
+
+
+def test_tensors_of_optimizers_are_grouped():
+    from arete.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+
+    x, y = arete.ones(1), arete.ones(2, dtype=arete.float64)
+    found = group([[x, y, x], [None, y, x], []], with_indices=True)
+    assert {k: (list(map(len, lists)), indices) for k, (lists, indices) in found.items()} == {
+        (x.device, x.dtype): ([2, 2, 0], [0, 2]), (x.device, y.dtype): ([1, 1, 0], [1])}
+    assert found[x.device, x.dtype][0][1][0] is None and found[x.device, x.dtype][0][1][1] is x and group([[x]])[x.device, x.dtype][1] == []
+    with pytest.raises(RuntimeError, match="not of one length"):
+        group([[x], [x, y]])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_of_programs_are_iterated_over(workers):
+    """As fastai's: an object that is its own dataset, and has what DataLoaders have."""
+    from arete.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
+
+    class Own:
+        _dataset_kind, _auto_collation, collate_fn, drop_last, in_order = _DatasetKind.Iterable, False, staticmethod(list), False, True
+        generator, pin_memory, num_workers = None, False, workers
+
+        def __iter__(self):
+            return iter([(1, 2), (3, 4)])
+
+    loader = Own()
+    loader.dataset = loader
+    if workers:
+        with pytest.warns(UserWarning, match="Own is loaded by the loop itself, without its 2 workers"):
+            batches = _MultiProcessingDataLoaderIter(loader)
+    else:
+        batches = _SingleProcessDataLoaderIter(loader)
+    assert isinstance(batches, _SingleProcessDataLoaderIter) and list(batches) == [[1, 2], [3, 4]]
+    Own._dataset_kind, Own._auto_collation, Own._index_sampler = _DatasetKind.Map, True, [[2, 0], [1]]
+    loader.dataset = "abc"
+    assert list(_SingleProcessDataLoaderIter(loader)) == [["c", "a"], ["b"]]
+    Own._auto_collation, Own._index_sampler, Own.collate_fn = False, [1, 2], staticmethod(str.upper)
+    assert list(_SingleProcessDataLoaderIter(loader)) == ["B", "C"]

@@ -19,7 +19,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 ORDER = """
     _C
     _absent_device _cache_artifacts _refused _settings _skip _threads _vmap futures torch_version
-    _absent_dtypes _checks _subclasses _tensor_str _symbolic compiler numa types
+    _absent_dtypes _checks _guards _subclasses _tensor_str _symbolic compiler numa types
     _functorch _grad_mode _inductor _logging ao _streams explain _snippets amp backends mps mtia multiprocessing profiler random version xpu
     __config__ _cuda_streams cpu
     _operators
@@ -28,7 +28,8 @@ ORDER = """
     signal sparse storage testing
     _library masked metrics nn
     _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
-    _custom_ops _functorch.vmap _higher_order_ops _program distributed.tensor fx accelerator func numpy ops quasirandom serialization vision
+    _functorch.make_functional _functorch.vmap
+    _custom_ops _higher_order_ops _program distributed.tensor fx accelerator func numpy ops quasirandom serialization vision
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch

@@ -59,7 +59,7 @@ from ._overrides import (  # noqa: F401
     handle_torch_function as _handle_torch_function,
     _asking_members, overloaded_arguments as _overloaded_arguments,
 )
-from ._storage import TypedStorage, UntypedStorage, count_write as _count_write, from_file  # noqa: F401
+from ._storage import StorageBase, TypedStorage, UntypedStorage, count_write as _count_write, from_file  # noqa: F401
 from ._tensor import (  # noqa: F401
     RemovableHandle as _RemovableHandle, from_cuda_array_interface as _from_cuda_array_interface, from_dlpack, from_numpy,
     memory_order as _memory_order,

@@ -55,7 +55,14 @@ def _jit_set_profiling(on):
     return False
 
 
+def _is_alias_of(one, other):
+    """Whether two tensors are over the same memory."""
+    address = one.untyped_storage().data_ptr()
+    return address != 0 and address == other.untyped_storage().data_ptr()
+
+
 _C._log_api_usage_once = _log_api_usage_once
+_C._is_alias_of = _is_alias_of
 _C._TensorMeta = type(Tensor)
 _C._get_privateuse1_backend_name = lambda: "privateuseone"
 _C._cuda_isInBadFork = lambda: _C._cuda.is_in_bad_fork()

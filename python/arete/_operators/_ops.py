@@ -2,9 +2,15 @@
 where it works in place."""
 from __future__ import annotations
 
+import sys
+
 from .. import _C
+from .._refused import refused
 
 __all__: list[str] = []
+
+sys.modules[f"{__package__.partition('.')[0]}._ops"] = sys.modules[__name__]  # the address that torch has for them
+globals().update(refused("arete._ops", "functions that take functions, as cond(), are plain functions", "HigherOrderOperator"))
 
 
 def __getattr__(name: str):

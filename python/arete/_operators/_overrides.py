@@ -169,6 +169,9 @@ class TorchFunctionMode:
         _C._let_mode_look(bool(_local.stack))
 
 
+_C._is_torch_function_mode_enabled = lambda: bool(_local.stack)
+
+
 def _call_mode(function, args, kwargs):
     mode = _local.stack.pop()
     _C._let_mode_look(bool(_local.stack))

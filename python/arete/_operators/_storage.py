@@ -226,6 +226,9 @@ class UntypedStorage(_Storage):
         return UntypedStorage._over(mapped(filename, shared, nbytes))
 
 
+StorageBase = UntypedStorage  # torch's name for what its own class is made of
+
+
 class TypedStorage(_Storage):
     """Memory as elements of one dtype. The classes `arete.FloatStorage`, `LongStorage`, ... make new ones.
 

@@ -1,6 +1,7 @@
 """Loss scaling."""
 from __future__ import annotations
 
+import enum
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -8,6 +9,18 @@ from typing import Any, Optional
 
 from .. import _C
 from .._C import Tensor
+
+
+class OptState(enum.Enum):
+    """What was done with an optimizer's gradients since update().
+
+    >>> arete.amp.grad_scaler.OptState.UNSCALED.value
+    1
+    """
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
 
 
 class GradScaler:

@@ -33,6 +33,12 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Optional[Tensor]
 
 
+def __getattr__(name: str) -> int:
+    if name == "_current_level":  # of this thread; below 0: none
+        return 0 if _C._has_dual_level() else -1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _check_level(level) -> None:
     if level not in (None, 0):
         raise RuntimeError(f"there is one level of forward mode, of number 0, not {level}")

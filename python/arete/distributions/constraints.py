@@ -26,7 +26,8 @@ class Constraint:
         raise NotImplementedError
 
     def __repr__(self):
-        name = type(self).__name__.title().replace("_", "")
+        name = type(self).__name__
+        name = name.title().replace("_", "") if name.islower() else name.lstrip("_")
         return f"{name}({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 
@@ -36,7 +37,7 @@ def is_dependent(constraint) -> bool:
     >>> arete.distributions.constraints.is_dependent(arete.distributions.Uniform.support)
     True
     """
-    return isinstance(constraint, (_dependent, dependent_property))
+    return isinstance(constraint, (_Dependent, dependent_property))
 
 
 def _told(name):
@@ -49,7 +50,7 @@ def _told(name):
     return property(value)
 
 
-class _dependent(Constraint):
+class _Dependent(Constraint):
     is_discrete, event_dim = _told("is_discrete"), _told("event_dim")
 
     def __init__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
@@ -59,7 +60,7 @@ class _dependent(Constraint):
         return "Dependent()"
 
     def __call__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
-        return _dependent(is_discrete=is_discrete, event_dim=event_dim)
+        return _Dependent(is_discrete=is_discrete, event_dim=event_dim)
 
     def check(self, value):
         raise ValueError("Cannot determine validity of dependent constraint")
@@ -149,7 +150,7 @@ class greater_than_eq(greater_than):
         return value >= self.lower_bound
 
 
-class _integer_greater_than(greater_than):
+class _IntegerGreaterThan(greater_than):
     is_discrete = True
 
     def check(self, value):
@@ -170,19 +171,19 @@ class less_than(Constraint):
         return value < self.upper_bound
 
 
-class _real(Constraint):
+class _Real(Constraint):
     def check(self, value):
         return value == value  # all but nan
 
 
-class _boolean(Constraint):
+class _Boolean(Constraint):
     is_discrete = True
 
     def check(self, value):
         return (value == 0) | (value == 1)
 
 
-class _one_hot(Constraint):
+class _OneHot(Constraint):
     is_discrete = True
     event_dim = 1
 
@@ -190,7 +191,7 @@ class _one_hot(Constraint):
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-class _simplex(Constraint):
+class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value):
@@ -214,32 +215,32 @@ class multinomial(Constraint):
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
-class _lower_triangular(Constraint):
+class _LowerTriangular(Constraint):
     event_dim = 2
 
     def check(self, value):
         return (value.tril() == value).flatten(-2).all(-1)
 
 
-class _lower_cholesky(_lower_triangular):
+class _LowerCholesky(_LowerTriangular):
     def check(self, value):
         return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
-class _corr_cholesky(_lower_cholesky):
+class _CorrCholesky(_LowerCholesky):
     def check(self, value):
         tolerance = 10 * value.shape[-1] * _operators.finfo(value.dtype).eps
         return super().check(value) & ((value.square().sum(-1).sqrt() - 1).abs() <= tolerance).all(-1)
 
 
-class _square(Constraint):
+class _Square(Constraint):
     event_dim = 2
 
     def check(self, value):
         return _operators.full(value.shape[:-2], value.shape[-2] == value.shape[-1], device=value.device)
 
 
-class _symmetric(_square):
+class _Symmetric(_Square):
     def check(self, value):
         square = super().check(value)
         if value.shape[-1] != value.shape[-2]:
@@ -247,13 +248,13 @@ class _symmetric(_square):
         return _operators.isclose(value, value.mT, atol=1e-6).flatten(-2).all(-1)
 
 
-class _positive_semidefinite(_symmetric):
+class _PositiveSemidefinite(_Symmetric):
     def check(self, value):
         symmetric = super().check(value)
         return symmetric & (linalg.eigvalsh(value) >= 0).all(-1) if symmetric.all() else symmetric
 
 
-class _positive_definite(_symmetric):
+class _PositiveDefinite(_Symmetric):
     def check(self, value):
         symmetric = super().check(value)
         if value.shape[-1] != value.shape[-2]:
@@ -362,11 +363,11 @@ class stack(_parts):
         return _operators.stack([c.check(piece) for c, piece in zip(self.cseq, value.unbind(self.dim))], self.dim)
 
 
-dependent = _dependent()
-boolean, one_hot, real, simplex = _boolean(), _one_hot(), _real(), _simplex()
-nonnegative_integer, positive_integer = _integer_greater_than(0), _integer_greater_than(1)
+dependent = _Dependent()
+boolean, one_hot, real, simplex = _Boolean(), _OneHot(), _Real(), _Simplex()
+nonnegative_integer, positive_integer = _IntegerGreaterThan(0), _IntegerGreaterThan(1)
 positive, nonnegative, unit_interval = greater_than(0.0), greater_than_eq(0.0), interval(0.0, 1.0)
 real_vector = independent(real, 1)
-lower_triangular, lower_cholesky, corr_cholesky = _lower_triangular(), _lower_cholesky(), _corr_cholesky()
-square, symmetric = _square(), _symmetric()
-positive_semidefinite, positive_definite = _positive_semidefinite(), _positive_definite()
+lower_triangular, lower_cholesky, corr_cholesky = _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
+square, symmetric = _Square(), _Symmetric()
+positive_semidefinite, positive_definite = _PositiveSemidefinite(), _PositiveDefinite()

@@ -39,11 +39,11 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._inverse_made = None
-        self._last = None, None
+        self._inv = None
+        self._cached_x_y = None, None
 
     def __getstate__(self):
-        return {**self.__dict__, "_inverse_made": None, "_last": (None, None)}
+        return {**self.__dict__, "_inv": None, "_cached_x_y": (None, None)}
 
     @property
     def event_dim(self) -> int:
@@ -54,10 +54,10 @@ class Transform:
     @property
     def inv(self) -> "Transform":
         """The inverse, whose inverse is this one."""
-        inverse = self._inverse_made and self._inverse_made()
+        inverse = self._inv and self._inv()
         if inverse is None:
             inverse = _InverseTransform(self)
-            self._inverse_made = weakref.ref(inverse)
+            self._inv = weakref.ref(inverse)
         return inverse
 
     @property
@@ -78,19 +78,19 @@ class Transform:
     __hash__ = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._cache_size and x is self._last[0]:
-            return self._last[1]
+        if self._cache_size and x is self._cached_x_y[0]:
+            return self._cached_x_y[1]
         y = self._call(x)
         if self._cache_size:
-            self._last = x, y
+            self._cached_x_y = x, y
         return y
 
     def _inv_call(self, y):
-        if self._cache_size and y is self._last[1]:
-            return self._last[0]
+        if self._cache_size and y is self._cached_x_y[1]:
+            return self._cached_x_y[0]
         x = self._inverse(y)
         if self._cache_size:
-            self._last = x, y
+            self._cached_x_y = x, y
         return x
 
     def _call(self, x):

@@ -66,6 +66,9 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + Tensor.__repr__(self)
 
 
+_ParameterMeta = type(Parameter)
+
+
 class Buffer(Tensor):
     """A tensor that a :class:`Module` registers as a buffer when it is assigned as an attribute.
 

@@ -19,6 +19,7 @@ __all__ = ["DataLoader", "LoaderStats", "default_collate", "default_convert", "g
 # Classes of iterators under torch's names, by which programs tell them.
 _SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter = DirectIterator, WorkersIterator
 _BaseDataLoaderIter = EpochIterator
+_collate_fn_t, _worker_init_fn_t = Callable[[List[Any]], Any], Callable[[int], None]  # types of options
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
@@ -287,3 +288,36 @@ class DataLoader:
             if hasattr(owner, "set_epoch") and hasattr(owner, "epoch"):
                 return owner
         return None
+
+
+class _Stream(IterableDataset):
+    """An object that can be iterated over, as a dataset with all that it has."""
+
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+
+    def __iter__(self) -> Iterator:
+        return iter(self._whole)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_whole":  # not set yet, as in copies
+            raise AttributeError(name)
+        return getattr(self._whole, name)
+
+
+def _loader_like(other: Any) -> DataLoader:
+    """A DataLoader without workers for a program's own object that has what DataLoaders have, as fastai's."""
+    iterable, dataset = other._dataset_kind == _DatasetKind.Iterable, other.dataset
+    if iterable and not isinstance(dataset, IterableDataset):
+        dataset = _Stream(dataset)
+    options: Dict[str, Any] = {"batch_size": None}
+    if iterable and other._auto_collation:
+        options = {"batch_size": other.batch_size, "drop_last": other.drop_last}
+    elif not iterable and other._auto_collation:
+        options = {"batch_sampler": other._index_sampler}
+    elif not iterable:
+        options["sampler"] = other._index_sampler
+    return DataLoader(dataset, collate_fn=other.collate_fn, generator=other.generator, pin_memory=other.pin_memory, **options)
+
+
+DirectIterator._loader_like = staticmethod(_loader_like)

@@ -130,11 +130,20 @@ def _fetcher_maker(loader: DataLoader, iterable: bool, pin: bool) -> Callable[[A
     return lambda dataset: Fetcher(dataset, iterable, auto, collate_fn, drop_last, pin)
 
 
+def _is_foreign(loader: Any) -> bool:
+    """Whether it is an object of a program that has the attributes of a DataLoader, as fastai's."""
+    return not hasattr(loader, "_progress")
+
+
 class DirectIterator(EpochIterator):
     """Loads in the calling thread, with the random numbers that workers would have."""
 
-    def __init__(self, loader: DataLoader, pin: bool) -> None:
-        super().__init__(loader, pin)
+    _loader_like: Callable[[Any], DataLoader]  # of a program's own object: dataloader.py says which
+
+    def __init__(self, loader: DataLoader, pin: Optional[bool] = None) -> None:
+        if _is_foreign(loader):
+            loader = DirectIterator._loader_like(loader)
+        super().__init__(loader, _C._cuda.is_available() and loader.pin_memory if pin is None else pin)
         self._progress.alone = True
         self._streams = Streams(self._seed)
         self._fetcher = _fetcher_maker(loader, self._iterable, self._pin)(loader.dataset)
@@ -151,7 +160,15 @@ _GONE = ("the workers of this loop are gone: its loader was shut down, or with p
 
 class WorkersIterator(EpochIterator):
     """Lets workers load ahead, and gives what they loaded in order. With a `maker` of whole batches they are threads of C++. `to` is a
-    DevicePrefetcher that gets the batches on its device (see Note [Feeding a loop])."""
+    DevicePrefetcher that gets the batches on its device (see Note [Feeding a loop]). What a program's own object gives is loaded in the
+    calling thread: it takes workers for processes, each of which has its own copy of all that it changes."""
+
+    def __new__(cls, loader: DataLoader, *args: Any, **kwargs: Any) -> Any:
+        if not _is_foreign(loader):
+            return super().__new__(cls)
+        warnings.warn(f"{type(loader).__name__} is loaded by the loop itself, without its {loader.num_workers} workers, which would have "
+                      "to be processes", stacklevel=2)
+        return DirectIterator(loader)
 
     def __init__(self, loader: DataLoader, pin: bool, maker: Any = None, to: Any = None) -> None:
         self._maker = maker
