@@ -15,6 +15,9 @@ def weights_by_name(model, scale=0.2):
     rows = {name for name, p in model.named_parameters() if p.dim() == 1 and p.dtype.is_floating_point and (p != p[:1]).any()}
     with torch.no_grad():
         for name, value in model.state_dict().items():
+            if not isinstance(value, torch.Tensor):  # settings that some models keep among them
+                continue
+            value = torch.view_as_real(value) if value.is_complex() else value
             if name.endswith("bias"):
                 value.zero_()
             random = value.dim() > 1 or name in rows  # vectors are ones, zeros or random
@@ -1327,3 +1330,112 @@ def torchcde_client():
         yield f"cdeint, adjoint {adjoint}: training", steps(field, lambda m: torchcde.cdeint(
             path, m, inputs(2, 4), t[[0, -1]], adjoint=adjoint, method="rk4", options={"step_size": 0.1})[:, -1].square().mean(), 2)
     yield "logsig windows", torchcde.linear_interpolation_coeffs(x, rectilinear=0)
+
+
+def neuralop_client():
+    import torch
+    from neuralop.losses import H1Loss, LpLoss
+    from neuralop.models import FNO, TFNO
+
+    x, y = inputs(2, 1, 16, 16), inputs(2, 1, 16, 16, seed=1)
+    for name, net in (("FNO", FNO(n_modes=(6, 6), hidden_channels=8, in_channels=1, out_channels=1, n_layers=2)),
+                      ("TFNO", TFNO(n_modes=(6, 6), hidden_channels=8, in_channels=1, out_channels=1, n_layers=2, rank=0.5))):
+        net = weights_by_name(net, 0.5)
+        yield name, net(x)
+        yield f"{name}: training", steps(net, lambda m: LpLoss(d=2, p=2)(m(x), y) + H1Loss(d=2)(m(x), y), 2, 1e-3)
+
+
+def torch_pruning_client():
+    import torch
+    import torch_pruning
+    import torchvision
+
+    x = inputs(1, 3, 64, 64)
+    net = weights_by_name(torchvision.models.resnet18(num_classes=5), 0.05).eval()
+    yield "count", [float(v) for v in torch_pruning.utils.count_ops_and_params(net, x)]
+    graph = torch_pruning.DependencyGraph().build_dependency(net, example_inputs=x)
+    group = graph.get_pruning_group(net.conv1, torch_pruning.prune_conv_out_channels, idxs=[2, 6, 9])
+    kinds = torch.nn.Conv2d, torch.nn.BatchNorm2d  # a group has operators of the recording, too, which are named otherwise
+    yield "group", torch.tensor([float(len(channels)) for dependency, channels in group if isinstance(dependency.target.module, kinds)])
+    group.prune()
+    yield "pruned", net(x)
+    pruner = torch_pruning.pruner.MagnitudePruner(net, x, importance=torch_pruning.importance.MagnitudeImportance(p=2), pruning_ratio=0.5,
+                                                  ignored_layers=[net.fc])
+    pruner.step()
+    yield "MagnitudePruner", [net(x), torch.tensor([float(m.out_channels) for m in net.modules() if isinstance(m, torch.nn.Conv2d)])]
+    yield "training", steps(net, lambda m: m(x).square().mean(), 2, 1e-4)
+
+
+def flow_matching_client():
+    import torch
+    from flow_matching.path import AffineProbPath, MixtureDiscreteProbPath
+    from flow_matching.path.scheduler import CondOTScheduler, PolynomialConvexScheduler
+    from flow_matching.solver import ODESolver
+    from flow_matching.utils import ModelWrapper
+
+    class Velocity(ModelWrapper):
+        def __init__(self):
+            super().__init__(torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)))
+
+        def forward(self, x, t, **extras):
+            return self.model(torch.cat([x, t.reshape(-1, 1).expand(len(x), 1)], -1))
+
+    net = weights_by_name(Velocity())
+    path = AffineProbPath(CondOTScheduler())
+    sample = path.sample(x_0=inputs(8, 2), x_1=inputs(8, 2, seed=1), t=torch.linspace(0.1, 0.9, 8))
+    yield "path", [sample.x_t, sample.dx_t]
+    yield "training", steps(net, lambda m: (m(sample.x_t, sample.t) - sample.dx_t).square().mean())
+    solver = ODESolver(velocity_model=net)
+    for method in ("midpoint", "dopri5"):
+        yield method, solver.sample(x_init=inputs(4, 2), method=method, step_size=0.1 if method == "midpoint" else None)
+    yield "likelihood", list(solver.compute_likelihood(x_1=inputs(4, 2), method="midpoint", step_size=0.25, exact_divergence=True,
+                                                       log_p0=lambda x: -x.square().sum(-1) / 2))
+
+
+def nnAudio_client():
+    from nnAudio import features
+
+    x = inputs(2, 8000) * 0.1
+    for name, layer in (("STFT", features.STFT(n_fft=256, verbose=False)), ("MelSpectrogram", features.MelSpectrogram(
+            sr=8000, n_fft=256, n_mels=16, verbose=False)), ("MFCC", features.MFCC(sr=8000, n_mfcc=8, n_fft=256, n_mels=16, verbose=False)),
+            ("CQT1992v2", features.CQT1992v2(sr=8000, fmin=110, n_bins=24, verbose=False)),
+            ("CQT2010v2", features.CQT2010v2(sr=8000, fmin=110, n_bins=24, verbose=False)),
+            ("Gammatonegram", features.Gammatonegram(sr=8000, n_fft=256, n_bins=16, verbose=False))):
+        z = x.clone().requires_grad_()
+        found = layer(z)
+        found.square().mean().backward()
+        yield f"{name}, gradient", [found, z.grad]
+
+
+def pytorch_tcn_client():
+    import torch
+    from pytorch_tcn import TCN
+
+    x = inputs(2, 3, 20)
+    for causal, norm, connections in ((True, "weight_norm", True), (False, "layer_norm", False), (True, "batch_norm", False)):
+        net = weights_by_name(TCN(num_inputs=3, num_channels=[4, 4, 6], kernel_size=3, dropout=0.0, causal=causal, use_norm=norm,
+                                  use_skip_connections=connections))
+        yield f"{norm}: training", steps(net, lambda m: m(x).square().mean())
+    net = weights_by_name(TCN(num_inputs=3, num_channels=[4, 4], kernel_size=3, dropout=0.0)).eval()
+    net.reset_buffers()
+    with torch.no_grad():
+        yield "streaming", [net(x[:1, :, i : i + 5], inference=True) for i in range(0, 20, 5)]
+
+
+def attentions_client():
+    import torch
+    from perceiver_pytorch import Perceiver, PerceiverIO
+    from performer_pytorch import PerformerLM
+    from product_key_memory import PKM
+
+    net = weights_by_name(Perceiver(input_channels=3, input_axis=2, num_freq_bands=2, max_freq=4.0, depth=2, num_latents=6, latent_dim=16,
+                                    cross_heads=1, latent_heads=2, cross_dim_head=8, latent_dim_head=8, num_classes=5))
+    yield "Perceiver: training", steps(net, lambda m: torch.nn.functional.cross_entropy(m(inputs(2, 8, 8, 3)), torch.tensor([0, 3])))
+    net = weights_by_name(PerceiverIO(dim=8, queries_dim=8, logits_dim=5, depth=1, num_latents=6, latent_dim=16, cross_heads=1,
+                                      latent_heads=2, cross_dim_head=8, latent_dim_head=8))
+    yield "PerceiverIO", net(inputs(2, 10, 8), queries=inputs(4, 8, seed=1))
+    net = weights_by_name(PerformerLM(num_tokens=50, max_seq_len=16, dim=16, depth=2, heads=2, dim_head=8, nb_features=16, causal=False))
+    yield "Performer: training", steps(net.eval(), lambda m: torch.nn.functional.cross_entropy(m(tokens(2, 16)).transpose(1, 2),
+                                                                                               tokens(2, 16)))
+    net = weights_by_name(PKM(dim=16, heads=2, num_keys=8, topk=4, dim_head=8))
+    yield "product keys: training", steps(net.eval(), lambda m: m(inputs(2, 5, 16)).square().mean())

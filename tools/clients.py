@@ -40,7 +40,8 @@ PACKAGES = {
     "optimizers": "lion-pytorch", "torchrl": "torchrl", "vector_quantize_pytorch": "vector-quantize-pytorch",
     "denoising_diffusion_pytorch": "denoising-diffusion-pytorch", "piq": "piq", "lpips": "lpips", "pytorch_optimizer": "pytorch_optimizer",
     "local_attention": "local-attention", "entmax": "entmax", "zuko": "zuko", "opacus": "opacus", "tensorly": "tensorly",
-    "auraloss": "auraloss", "torchcde": "torchcde",
+    "auraloss": "auraloss", "torchcde": "torchcde", "neuralop": "neuraloperator", "torch_pruning": "torch-pruning",
+    "flow_matching": "flow_matching", "nnAudio": "nnaudio", "pytorch_tcn": "pytorch-tcn", "attentions": "perceiver-pytorch",
 }
 NEEDED = ["numpy", "packaging", "pyyaml", "requests", "tqdm", "filelock", "fsspec", "regex", "psutil", "typing_extensions",
           "huggingface_hub", "tokenizers", "gymnasium", "cloudpickle", "pandas", "matplotlib", "pillow", "jinja2", "setuptools<80", "scipy",
@@ -51,7 +52,8 @@ ALONE = ["lightning-utilities", "pytorch-lightning", "datasets", "kornia_rs", "l
          "opt_einsum", "opt_einsum_fx", "torchsummary", "fastcore", "fastprogress<1.1", "fasttransform", "fastdownload",
          "plum-dispatch<2.10", "trampoline", "boltons", "einx", "rotary-embedding-torch", "ema-pytorch", "torch-einops-utils",
          "ultralytics-thop", "pytorch-msssim", "hyperpyyaml", "ruamel.yaml", "schedulefree", "prodigyopt", "tensordict", "pyvers",
-         "hoptorch", "hyper-connections"]
+         "hoptorch", "hyper-connections", "tensorly-torch", "performer-pytorch", "axial-positional-embedding", "product-key-memory",
+         "CoLT5-attention"]
 
 CLIENTS = {name: getattr(client_programs, f"{name}_client") for name in PACKAGES}
 SCRIPTS = "pytorch_examples"  # a client of another kind: see example_scripts

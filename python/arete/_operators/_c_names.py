@@ -63,6 +63,7 @@ def _is_alias_of(one, other):
 
 _C._log_api_usage_once = _log_api_usage_once
 _C._is_alias_of = _is_alias_of
+_C._has_xpu = False
 _C._TensorMeta = type(Tensor)
 _C._get_privateuse1_backend_name = lambda: "privateuseone"
 _C._cuda_isInBadFork = lambda: _C._cuda.is_in_bad_fork()
