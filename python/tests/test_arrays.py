@@ -285,10 +285,11 @@ def test_numbers_are_values():
         y.resize((3,))
         assert y == 1.5 and y.shape == ()
     assert texts[0] == texts[1]
-    for dtypes in itertools.product(["bool", "int8", "uint8", "int16", "uint32", "int32", "int64", "float32", "float64", "complex128"], repeat=2):
+    names = ["bool", "int8", "uint8", "int16", "uint32", "int32", "int64", "float32", "float64", "complex128"]
+    for dtypes in itertools.product(names, repeat=2):
         values = [1, 3] if "bool" in dtypes or any(d.startswith("u") for d in dtypes) else [-3, 2]
-        for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "or_", "xor", "lshift",
-                   "rshift"):
+        for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge", "and_", "or_", "xor",
+                   "lshift", "rshift"):
             if op == "pow" and "bool" in dtypes:
                 continue  # a**2 is square(a) in NumPy, whose bool is int8
             found = []

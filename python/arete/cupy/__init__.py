@@ -93,7 +93,8 @@ def install():
     array(3)
     """
     own = __name__.removesuffix("cupy")
-    for name in ("cupyx", *(f"cupyx.scipy.{n}" for n in ("linalg", "ndimage", "signal", "sparse.linalg", "special"))):
+    parts = ("interpolate", "linalg", "ndimage", "signal", "sparse.linalg", "spatial", "special", "stats")
+    for name in ("cupyx", *(f"cupyx.scipy.{n}" for n in parts)):
         _importlib.import_module(own + name)
     for name in list(_sys.modules):
         for package in ("cupy", "cupyx"):
