@@ -595,6 +595,17 @@ class Expressions : public Builder {
       return map1(function1(name, reg_of(b->second)), plain(result),
                   convert(args[0], plain(b->second)));
     }
+    if ((name == "__mul24" || name == "__umul24") && args.size() == 2) {
+      // The lower 32 bits of the product of the lower 24 bits of both.
+      const Type type = plain(name == "__mul24" ? Num::i32 : Num::u32);
+      Node* low[2];
+      for (int i = 0; i < 2; ++i) {
+        Node* const up = map2(operation("<<", type.reg()), type, convert(args[i], type),
+                              constant(Num::i32, int32_t(8)));
+        low[i] = map2(operation(">>", type.reg()), type, up, constant(Num::i32, int32_t(8)));
+      }
+      return map2(operation("*", type.reg()), type, low[0], low[1]);
+    }
     if (name == "__float_as_uint" && args.size() == 1) {
       Node* n = map1(function1("__float_as_int", Reg::f32), plain(Num::i32),
                      convert(args[0], plain(Num::f32)));

@@ -2,6 +2,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "arete/base/error.h"
 #include "arete/device/lane_expressions_internal.h"
@@ -493,8 +495,9 @@ class Parser : public Expressions {
       alias();
       return new_statement(Do::nothing);
     }
-    if (peek("goto") || peek("asm") || peek("struct") || peek("try") || peek("printf"))
+    if (peek("goto") || peek("asm") || peek("struct") || peek("try"))
       unknown("'" + now().string + "'");
+    if (peek("printf") && peek("(", 1)) return printing();
     if (peek("CArray") || peek("CIndexer")) return array_declaration();
     if (peek("extern") || peek("__shared__") || peek("alignas") || peek("__align__") ||
         is_type(at_))
@@ -502,6 +505,69 @@ class Parser : public Expressions {
     Node* n = expression();
     take(";");
     return say(n);
+  }
+
+  // The characters of strings that stand one behind the other.
+  std::string characters() {
+    if (now().kind != Token::text) unknown("printf() of what is no string in the source");
+    std::string r;
+    for (; now().kind == Token::text; ++at_) {
+      const std::string& t = now().string;
+      for (size_t i = 1; i + 1 < t.size(); ++i) {
+        if (t[i] != '\\') {
+          r += t[i];
+          continue;
+        }
+        static constexpr std::string_view kNames = "ntr0\\\"'?ab", kMeant{"\n\t\r\0\\\"'?\a\b", 10};
+        const size_t k = kNames.find(t[++i]);
+        if (k == std::string_view::npos) unknown("this escape in a string");
+        r += kMeant[k];
+      }
+    }
+    return r;
+  }
+
+  // Integers are printed as 64 bits, floating numbers as doubles.
+  Statement* printing() {
+    take("printf");
+    take("(");
+    const std::string format = characters();
+    Statement* s = new_statement(Do::print);
+    Printed piece;
+    for (size_t i = 0; i < format.size(); ++i) {
+      if (format[i] != '%' || (i + 1 < format.size() && format[i + 1] == '%')) {
+        piece.text += format[i];
+        i += format[i] == '%';
+        continue;
+      }
+      const size_t end =
+          std::min(format.find_first_not_of("0123456789+-# .", i + 1), format.size());
+      const size_t kind = std::min(format.find_first_not_of("hlLjzt", end), format.size());
+      const std::string length = format.substr(end, kind - end);
+      const char letter = kind < format.size() ? format[kind] : ' ';
+      const bool real = std::string_view("fFeEgGaA").find(letter) != std::string_view::npos;
+      const bool whole = std::string_view("diuxXoc").find(letter) != std::string_view::npos;
+      if (!real && !whole) unknown("printf() of '" + format.substr(i, kind + 1 - i) + "'");
+      take(",");
+      Node* value = assignment();
+      if (value->type.is_memory() || (reg_of(value->type.num) >= Reg::f32) != real)
+        fail("printf(): '" + format.substr(i, kind + 1 - i) +
+             "' is no conversion of this argument");
+      const bool is_signed = letter == 'd' || letter == 'i' || letter == 'c';
+      const bool is_long = !length.empty() && length[0] != 'h';
+      if (!real)
+        value = convert(value, plain(is_signed ? is_long ? Num::i64 : Num::i32
+                                     : is_long ? Num::u64
+                                               : Num::u32));
+      piece.value = convert(value, plain(real ? Num::f64 : is_signed ? Num::i64 : Num::u64));
+      piece.conversion = format.substr(i, end - i) + (real || letter == 'c' ? "" : "ll") + letter;
+      s->printed.push_back(std::exchange(piece, {}));
+      i = kind;
+    }
+    s->printed.push_back(std::move(piece));
+    take(")");
+    take(";");
+    return s;
   }
 
   Statement* branch() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -639,7 +640,41 @@ class Worker {
         *gone_ |= m;
         m.clear();
         break;
+      case Do::print:
+        print(s, m);
+        break;
     }
+  }
+
+  // Lanes in their order, and what one prints in one piece, as on GPUs.
+  void print(const Statement& s, const Mask& m) {
+    const Frame frame(top_);
+    std::vector<const void*> values;
+    for (const Printed& p : s.printed) values.push_back(p.value ? value(*p.value, m) : nullptr);
+    std::string all;
+    for (int k = 0; k < n_; ++k) {
+      if (!m[k]) continue;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const Printed& p = s.printed[i];
+        all += p.text;
+        if (!p.value) continue;
+        const auto add = [&](auto v) {
+          const int size = std::snprintf(nullptr, 0, p.conversion.c_str(), v);
+          const size_t at = all.size();
+          all.resize(at + size_t(std::max(size, 0)) + 1);
+          std::snprintf(all.data() + at, all.size() - at, p.conversion.c_str(), v);
+          all.pop_back();
+        };
+        if (p.value->type.num == Num::f64)
+          add(static_cast<const double*>(values[i])[k]);
+        else if (p.conversion.ends_with('c'))
+          add(int(static_cast<const int64_t*>(values[i])[k]));
+        else
+          add(static_cast<const long long*>(values[i])[k]);
+      }
+    }
+    std::fwrite(all.data(), 1, all.size(), stdout);
+    std::fflush(stdout);
   }
 
   void loop(const Statement& s, Mask& m) {

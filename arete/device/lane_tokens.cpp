@@ -167,35 +167,28 @@ class Reader {
     if (what == "endif") {
       if (open_ == 0) fail<ValueError>(line, "an #endif without its #if");
       --open_;
+      taken_.pop_back();
       if (skipping_ > open_) skipping_ = 0;
       return;
     }
     if (what == "ifdef" || what == "ifndef") {
       ++open_;
-      if (skipping_ == 0 && words.size() > 1 &&
-          macros_.contains(words[1].string) != (what == "ifdef"))
-        skipping_ = open_;
+      taken_.push_back(false);
+      if (skipping_ == 0)
+        take_or_skip(words.size() < 2 || macros_.contains(words[1].string) == (what == "ifdef"));
       return;
     }
-    if (what == "else") {
-      if (skipping_ == open_)
-        skipping_ = 0;
-      else if (skipping_ == 0)
-        skipping_ = open_;
-      return;
-    }
-    if (what == "if" && skipping_ == 0 && words.size() == 2 && words[1].kind == Token::number) {
+    if (what == "if") {
       ++open_;
-      if (words[1].string == "0") skipping_ = open_;
+      taken_.push_back(false);
+      if (skipping_ == 0) take_or_skip(condition(words, line));
       return;
     }
-    if (what == "if" || what == "elif") {
-      // An #elif at the depth of what is left out asks whether that ends.
-      if (skipping_ > 0 && !(what == "elif" && skipping_ == open_)) {
-        open_ += what == "if";
-        return;
-      }
-      fail<NotImplementedError>(line, "#" + what + " is not understood on the CPU");
+    if (what == "else" || what == "elif") {
+      if (open_ == 0) fail<ValueError>(line, "an #" + what + " without its #if");
+      if (skipping_ == 0 || skipping_ == open_)
+        take_or_skip(!taken_.back() && (what == "else" || condition(words, line)));
+      return;
     }
     if (skipping_ > 0 || what.empty() || what == "include" || what == "pragma") return;
     if (what == "undef" && words.size() == 2) {
@@ -217,6 +210,98 @@ class Reader {
     }
     m.body.assign(words.begin() + std::ptrdiff_t(std::min(at, words.size())), words.end());
     macros_[words[1].string] = std::move(m);
+  }
+
+  // Of the parts of one #if the first whose condition holds is read.
+  void take_or_skip(bool take) {
+    if (take) taken_.back() = true;
+    skipping_ = take ? 0 : open_;
+  }
+
+  bool condition(const std::vector<Token>& words, int line) {
+    // What defined() asks for is no macro to replace.
+    std::vector<Token> asked, all;
+    for (size_t i = 1; i < words.size(); ++i) {
+      if (!words[i].is("defined")) {
+        asked.push_back(words[i]);
+        continue;
+      }
+      const bool in_parentheses = i + 1 < words.size() && words[i + 1].is("(");
+      i += in_parentheses ? 2 : 1;
+      if (i >= words.size()) fail<ValueError>(line, "defined() of nothing");
+      asked.push_back({Token::number, macros_.contains(words[i].string) ? "1" : "0", line});
+      i += in_parentheses;
+    }
+    expand_into(all, asked);
+    all.push_back({Token::end, "", line});
+    size_t at = 0;
+    const int64_t v = alternatives(all, at, line, 0);
+    if (all[at].kind != Token::end) fail<ValueError>(line, "this #if is no condition");
+    return v != 0;
+  }
+
+  // Operators of two numbers from a rank on, as C binds them.
+  int64_t alternatives(const std::vector<Token>& all, size_t& at, int line, size_t rank) {
+    static const std::vector<std::vector<const char*>> kRanks = {{"||"},
+                                                                 {"&&"},
+                                                                 {"|"},
+                                                                 {"^"},
+                                                                 {"&"},
+                                                                 {"==", "!="},
+                                                                 {"<=", ">=", "<", ">"},
+                                                                 {"<<", ">>"},
+                                                                 {"+", "-"},
+                                                                 {"*", "/", "%"}};
+    if (rank == kRanks.size()) return single(all, at, line);
+    int64_t a = alternatives(all, at, line, rank + 1);
+    while (true) {
+      const std::string op = all[at].string;
+      if (all[at].kind != Token::op || std::ranges::find(kRanks[rank], op) == kRanks[rank].end())
+        return a;
+      ++at;
+      const int64_t b = alternatives(all, at, line, rank + 1);
+      if ((op == "/" || op == "%") && b == 0) fail<ValueError>(line, "a division by 0 in an #if");
+      a = op == "||"   ? a || b
+          : op == "&&" ? a && b
+          : op == "|"  ? a | b
+          : op == "^"  ? a ^ b
+          : op == "&"  ? a & b
+          : op == "==" ? a == b
+          : op == "!=" ? a != b
+          : op == "<=" ? a <= b
+          : op == ">=" ? a >= b
+          : op == "<"  ? a < b
+          : op == ">"  ? a > b
+          : op == "<<" ? int64_t(uint64_t(a) << (b & 63))
+          : op == ">>" ? a >> (b & 63)
+          : op == "+"  ? int64_t(uint64_t(a) + uint64_t(b))
+          : op == "-"  ? int64_t(uint64_t(a) - uint64_t(b))
+          : op == "*"  ? int64_t(uint64_t(a) * uint64_t(b))
+          : b == -1    ? (op == "/" ? int64_t(-uint64_t(a)) : 0)
+          : op == "/"  ? a / b
+                       : a % b;
+    }
+  }
+  int64_t single(const std::vector<Token>& all, size_t& at, int line) {
+    const Token& t = all[at];
+    if (t.kind == Token::end) fail<ValueError>(line, "this #if is no condition");
+    ++at;
+    if (t.is("!")) return !single(all, at, line);
+    if (t.is("-")) return int64_t(-uint64_t(single(all, at, line)));
+    if (t.is("+")) return single(all, at, line);
+    if (t.is("~")) return ~single(all, at, line);
+    if (t.is("(")) {
+      const int64_t v = alternatives(all, at, line, 0);
+      if (!all[at].is(")")) fail<ValueError>(line, "this #if is no condition");
+      ++at;
+      return v;
+    }
+    if (t.kind == Token::name) return t.string == "true";  // what is no macro is 0
+    char* end = nullptr;
+    const int64_t v = int64_t(std::strtoull(t.string.c_str(), &end, 0));
+    if (t.kind != Token::number || std::string(end).find_first_not_of("uUlL") != std::string::npos)
+      fail<ValueError>(line, "this #if is no condition");
+    return v;
   }
 
   void expand_into(std::vector<Token>& to, const std::vector<Token>& from) {
@@ -273,7 +358,8 @@ class Reader {
   std::map<std::string, Macro> macros_;
   std::set<std::string> open_macros_;
   std::vector<Token> result_;
-  int open_ = 0, skipping_ = 0;  // depth of #ifdef, and where what is left out began
+  int open_ = 0, skipping_ = 0;  // depth of #if, and where what is left out began
+  std::vector<bool> taken_;      // of each open #if: one of its parts was read
 };
 
 }  // namespace

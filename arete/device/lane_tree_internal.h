@@ -121,7 +121,13 @@ struct Node {
   bool checked = false;               // the address is known to be right
 };
 
-enum class Do : uint8_t { nothing, block, expression, branch, loop, leave, next, give };
+enum class Do : uint8_t { nothing, block, expression, branch, loop, leave, next, give, print };
+
+/// What printf() writes: the value in its conversion, behind text that has none.
+struct Printed {
+  std::string text, conversion;
+  Node* value = nullptr;  // i64, u64 or f64; null: there is no conversion
+};
 
 struct Statement {
   Do what = Do::nothing;
@@ -131,6 +137,7 @@ struct Statement {
   bool after = false;  // the condition is asked for after the body: do-while
   bool once = false;   // a switch, which `break` leaves and `continue` does not mean
   int slot = -1;       // of what a function returns
+  std::vector<Printed> printed;
 };
 
 /// A register that is filled when a batch, or a worker, begins.

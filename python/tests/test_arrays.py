@@ -987,3 +987,31 @@ def test_squares_of_complex_numbers(device):
     (t ** 2).abs().sum().backward()
     # d|z|^2 over the conjugate, in torch's convention: 2 z.
     assert arete.allclose(t.grad, 2 * t.detach())
+
+
+def test_texts_beside_numbers(tmp_path):
+    for m in (np, numpy):
+        scaled = m.vectorize(lambda unit, x, to="m": x * {"km": 1000.0, "m": 1.0}[unit] / {"m": 1, "km": 1000}[to])
+        assert scaled("km", m.array([1.0, 2.5])).tolist() == [1000, 2500] and scaled("m", m.array([[500.0]]), to="km").tolist() == [[0.5]]
+    path = tmp_path / "table.csv"
+    path.write_text("place,1,2\nOslo,3,4\nRome,5,6\n")
+    names = np.genfromtxt(path, dtype=np.str_, delimiter=",", usecols=0)  # NumPy's own: the library has no texts
+    counts = np.genfromtxt(path, dtype=np.int32, delimiter=",", usecols=(1, 2), skip_header=1)
+    assert names.tolist() == ["place", "Oslo", "Rome"] and type(counts) is np.ndarray and counts.dtype == np.int32
+    assert counts[names[1:] == "Rome"].tolist() == [[5, 6]]
+
+
+def test_functions_for_tests():
+    a = np.arange(4)
+    np.testing.assert_equal(a.sum(), 6)
+    np.testing.assert_equal({"a": [a, a[1]]}, {"a": [numpy.arange(4), 1]})
+    np.testing.assert_array_almost_equal(actual=a / 3, desired=numpy.arange(4) / 3)
+    for wrong in (lambda: np.testing.assert_equal(a[1], 2), lambda: np.testing.assert_allclose(a, a + 1),
+                  lambda: np.testing.assert_array_less(a, a)):
+        with pytest.raises(AssertionError):
+            wrong()
+    with np.testing.assert_raises(ValueError):
+        a.reshape(3)
+    with pytest.raises(AttributeError, match="arete.numpy.testing"):
+        np.testing.assert_nothing
+    assert "testing" in dir(np)

@@ -46,6 +46,8 @@ def test_fuse():
     a, b = f(cp.arange(4.0), 2.0)
     assert cp.asnumpy(a).tolist() == [3, 2, 1, 2] and cp.asnumpy(b).tolist() == [0, 2, 4, 6]
     assert cp.asnumpy(cp.fuse(lambda x: x + x)(cp.ones(2))).tolist() == [2, 2]
+    twice = cp.fuse(lambda x: x + x)(numpy.ones(2))
+    assert type(twice) is numpy.ndarray and twice.tolist() == [2, 2]
 
 
 def test_streams_events_and_pools():

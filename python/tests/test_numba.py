@@ -132,6 +132,27 @@ def test_functions_of_kernels():
         [escape.py_func(-2.0 + x * 0.35, -1.0 + y * 0.35, 20) for x in range(9)] for y in range(6)]
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 200, 5000])
+def test_elements_are_put_together(n):
+    @cuda.reduce
+    def add(a, b):
+        return a + b
+
+    greatest = cuda.Reduce(lambda a, b: a if a > b else b)
+    whole = (numpy.arange(n) * 37 % 101) - 150
+    for x in (whole, whole / 2.0):
+        assert add(x) == x.sum() and add(x, init=7) == x.sum() + 7 and add(cuda.to_device(x)) == x.sum()
+        assert greatest(x) == 0 and greatest(x, init=-1000) == max(x, default=-1000) and add(x, size=3) == x[:3].sum()
+        assert add(x).dtype == x.dtype
+        out = cuda.device_array(2, x.dtype)
+        out[1] = 5
+        assert add(x, res=out) is None and out.tolist() == [x.sum(), 5]
+    with pytest.raises(ValueError, match="write it with def"):
+        [cuda.reduce(f)(numpy.arange(3)) for f in (lambda a, b: a + b, lambda a, b: a * b)]
+    with pytest.raises(TypeError, match="1D"):
+        add(numpy.ones((2, 2)))
+
+
 def test_signatures_are_held():
     x, out = numpy.arange(5, dtype=numpy.float32), numpy.zeros(5)
     scaled.forall(5)(x, out, 5)

@@ -72,6 +72,18 @@ def test_the_memory_of_arrays():
     assert x.get().tolist() == [7, 7, 3, 4, 5, 5] and drv.from_device(int(behind), 1, numpy.float32) == 3
 
 
+def test_the_memory_of_variables():
+    module = SourceModule("""__constant__ float factors[3];
+    __global__ void scale(float *x) { x[threadIdx.x] *= factors[threadIdx.x]; }""")
+    place, size = module.get_global("factors")
+    assert size == 12 and int(place) != 0
+    drv.memcpy_htod(place, numpy.array([1, 2, 3], numpy.float32))
+    drv.memcpy_htod(place + 8, numpy.array([5], numpy.float32))
+    x = numpy.ones(3, numpy.float32)
+    module.get_function("scale")(drv.InOut(x), block=(3, 1, 1))
+    assert x.tolist() == [1, 2, 5]
+
+
 def test_moments():
     stream, first, last = drv.Stream(), drv.Event(), drv.Event()
     with pytest.raises(ValueError):

@@ -410,14 +410,86 @@ def test_accesses_are_checked(by):
      NotImplementedError, "line 2: an overload of 'f' cannot run"),
     ("template <class T> __device__ T f(T v) { return v; }\ntemplate <> __device__ int f<int>(int v) { return -v; }\n"
      "__global__ void k(float* x) { x[0] = f(1); }", NotImplementedError, "line 2: a specialization of a template cannot run"),
-    ("#ifdef A\n#elif defined(B)\n#else\n#endif\n__global__ void k(float* x) {}", NotImplementedError, "line 2: #elif is not"),
-    ("#if 0\n#elif 1\n#endif\n__global__ void k(float* x) {}", NotImplementedError, "line 2: #elif is not"),
+    ("#if 1 +\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: this #if is no condition"),
+    ("\n#if (1\n#endif\n__global__ void k(float* x) {}", ValueError, "line 2: this #if is no condition"),
+    ("#if 1 / 0\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: a division by 0"),
+    ("#elif 1\n__global__ void k(float* x) {}", ValueError, "line 1: an #elif without its #if"),
+    ('__global__ void k(float* x) { printf("%d", x[0]); }', ValueError, "'%d' is no conversion of this argument"),
+    ('__global__ void k(float* x) { printf("%f"); }', ValueError, "expected ','"),
+    ('__global__ void k(float* x) { printf("%s", x[0]); }', NotImplementedError, "printf.. of '%s' cannot run"),
     ("__global__ void k(float* x) { switch ((int)x[0]) { default: switch (1) { case 1: break; } case 3: x[0] = 5; } }",
      NotImplementedError, "a case behind the default"),
 ])
 def test_errors_of_sources(source, error, text):
     with pytest.raises(error, match=text):
         RawKernel(source, "k")((1,), (1,), (arete.ones(1),))
+
+
+@pytest.mark.parametrize("condition, holds", [
+    ("1", True), ("0", False), ("defined(A)", True), ("!defined B", True), ("defined(A) && defined(B)", False), ("A == 7", True),
+    ("B", False), ("A % 4 == 3 && (A << 1) > 13", True), ("TWICE(A) - 14", False), ("~0 == -1 && 0x10u == 16", True),
+    ("2 + 3 * 4 == 14 && 20 / 3 == 6", True), ("1 | 6 ^ 2 & 3", True),
+])
+@pytest.mark.parametrize("device", DEVICES)
+def test_conditions_of_the_preprocessor(condition, holds, device):
+    x = arete.zeros(4, device=device)
+    RawKernel(f"""
+#define A 7
+#define TWICE(v) (2 * (v))
+#if {condition}
+#define FIRST 1
+#else
+#define FIRST 2
+#endif
+#if 0
+#if 1
+no code
+#elif 1
+nor this
+#endif
+#elif {condition}
+#define SECOND 1
+#elif A == 7
+#define SECOND 2
+#else
+#define SECOND 3
+#endif
+#ifdef B
+#elif defined(A)
+#define THIRD 1
+#elif defined(TWICE)
+#define THIRD 2
+#endif
+extern "C" __global__ void k(float* x) {{ x[0] = FIRST; x[1] = SECOND; x[2] = THIRD; }}""", "k")((1,), (1,), (x,))
+    assert x.tolist() == [1 if holds else 2, 1 if holds else 2, 1, 0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_threads_print(device, capfd):
+    RawKernel(r"""extern "C" __global__ void k(const float* x, unsigned char c, long long big) {
+      int i = threadIdx.x;
+      if (i != 1) printf("%d%c %5.2f|%-4u|%x %lld " "%e\t%%\n", -i, c + i, x[i], 7u, 255, big, (double)x[i] / 4);
+      if (i == 2) printf("end\n");
+    }""", "k")((1,), (3,), (arete.tensor([1.5, 2.5, 3.5], device=device), numpy.uint8(65), numpy.int64(2**40)))
+    if device == "cuda":
+        arete.cuda.synchronize()
+    assert capfd.readouterr().out == ("0A  1.50|7   |ff 1099511627776 3.750000e-01\t%\n"
+                                      "-2C  3.50|7   |ff 1099511627776 8.750000e-01\t%\nend\n")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_of_24_bits(device):
+    a, b = [3, -5, 0x7FFFFF, 0x1000003, -0x800000], [7, 9, 3, 5, 2]
+    x, y = arete.tensor(a, dtype=arete.int32, device=device), arete.tensor(b, dtype=arete.int32, device=device)
+    out = arete.zeros(2, 5, dtype=arete.int32, device=device)
+    RawKernel("""extern "C" __global__ void k(const int* a, const int* b, int* out) {
+      int i = threadIdx.x;
+      out[i] = __mul24(a[i], b[i]);
+      out[5 + i] = (int)__umul24((unsigned)a[i], (unsigned)b[i]);
+    }""", "k")((1,), (5,), (x, y, out))
+    wrap = [((v & 0xFFFFFF) ^ 0x800000) - 0x800000 for v in a]
+    assert out[0].tolist() == [p * q for p, q in zip(wrap, b)]
+    assert out[1].tolist() == [numpy.uint32((v & 0xFFFFFF) * q % 2**32).astype(numpy.int32) for v, q in zip(a, b)]
 
 
 @pytest.mark.parametrize("memory, text", [

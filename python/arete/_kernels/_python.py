@@ -128,13 +128,31 @@ class _Function:
             lines, self.first = inspect.getsourcelines(function)
         except OSError:
             raise ValueError(f"{self.name}: the source of the function is not there to be read") from None
-        self.tree = next(n for n in ast.walk(ast.parse(textwrap.dedent("".join(lines)))) if isinstance(n, ast.FunctionDef))
+        try:
+            nodes = list(ast.walk(ast.parse(textwrap.dedent("".join(lines)))))
+        except SyntaxError:  # of a lambda in the middle of a statement
+            nodes = []
+        if self.name == "<lambda>":
+            self.name = f"lambda_{self.first}"
+            self.tree = self._of_lambda(nodes)
+        else:
+            self.tree = next(n for n in nodes if isinstance(n, ast.FunctionDef))
         args = self.tree.args
         if args.vararg or args.kwarg or args.kwonlyargs or args.defaults:
             raise TypeError(f"{self.name}: a kernel takes plain arguments, with no defaults and no stars")
         self.parameters = [a.arg for a in args.args]
         outer = inspect.getclosurevars(function)
         self.names = {**outer.builtins, **outer.globals, **outer.nonlocals}
+
+    def _of_lambda(self, nodes):
+        """The definition of a function that gives the lambda's expression."""
+        code = self.function.__code__
+        names = list(code.co_varnames[:code.co_argcount])
+        found = [n for n in nodes if isinstance(n, ast.Lambda) and [a.arg for a in n.args.args] == names]
+        if len(found) != 1:
+            raise ValueError(f"{self.name}: which text is this lambda's is not known; write it with def, or in a line of its own")
+        given = ast.copy_location(ast.Return(found[0].body), found[0].body)
+        return ast.copy_location(ast.FunctionDef(self.name, found[0].args, [given], []), found[0])
 
 
 class _Translation:

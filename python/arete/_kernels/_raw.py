@@ -213,9 +213,9 @@ class SourceModule:
         return SourceFunction(self._module.get_function(name))
 
     def get_global(self, name: str):
-        """Address and bytes of a variable."""
+        """Address and bytes of a variable; the address is a pointer to its memory."""
         memory = self._module.get_global(name)
-        return memory.ptr, memory.size
+        return memory, memory.size
 
 
 class SourceFunction:

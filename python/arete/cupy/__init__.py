@@ -53,13 +53,15 @@ def get_array_module(*args):
 
 def fuse(*args, kernel_name=None):
     """A function of arrays whose elementwise operations run together: `@fuse` or `@fuse()`. With arrays over memory that others see, as
-    `asarray` makes of NumPy's, they run one by one."""
+    `asarray` makes of NumPy's, they run one by one. With NumPy's arrays it is the function itself."""
     def decorate(function):
         compiled = {}
 
         @_functools.wraps(function)
         def call(*arrays):
             places = tuple(isinstance(a, ndarray) for a in arrays)
+            if True not in places:
+                return function(*arrays)
             if places not in compiled:
                 compiled[places] = _over_tensors(function, places)
             run, many = compiled[places]
@@ -100,7 +102,7 @@ def install():
         for package in ("cupy", "cupyx"):
             if name == own + package or name.startswith(f"{own}{package}."):
                 _sys.modules[name[len(own):]] = _sys.modules[name]
-    for name in ("fft", "linalg", "random"):
+    for name in ("fft", "linalg", "random", "testing"):
         _sys.modules[f"cupy.{name}"] = getattr(_numpy, name)
 
 

@@ -29,11 +29,11 @@ from .types import (
     Signature, boolean, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, void,
 )
 
-__all__ = ["atomic", "blockDim", "blockIdx", "boolean", "device_array", "device_array_like", "event", "event_elapsed_time", "float16",
-           "float32", "float64", "get_current_device", "grid", "gridDim", "gridsize", "int16", "int32", "int64", "int8", "is_available",
-           "is_cuda_array", "jit", "laneid", "local", "pinned_array", "select_device", "shared", "shfl_down_sync", "shfl_sync",
-           "shfl_up_sync", "shfl_xor_sync", "stream", "synchronize", "syncthreads", "syncwarp", "threadIdx", "threadfence", "to_device",
-           "types", "uint16", "uint32", "uint64", "uint8", "void", "warpsize"]
+__all__ = ["Reduce", "atomic", "blockDim", "blockIdx", "boolean", "device_array", "device_array_like", "event", "event_elapsed_time",
+           "float16", "float32", "float64", "get_current_device", "grid", "gridDim", "gridsize", "int16", "int32", "int64", "int8",
+           "is_available", "is_cuda_array", "jit", "laneid", "local", "pinned_array", "reduce", "select_device", "shared",
+           "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "stream", "synchronize", "syncthreads", "syncwarp",
+           "threadIdx", "threadfence", "to_device", "types", "uint16", "uint32", "uint64", "uint8", "void", "warpsize"]
 
 threadIdx, blockIdx, blockDim, gridDim = (AXES[n] for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
 grid, gridsize, syncthreads, syncwarp, threadfence, shfl_sync = (INTRINSICS[n] for n in (
@@ -118,6 +118,54 @@ def jit(func_or_sig=None, *, device=False, fastmath=False, max_registers=None, l
     return lambda function: Kernel(function, signature, device=device, options=options)
 
 
+class Reduce:
+    """A function that puts the elements of an array together: `@cuda.reduce` makes it of one of two elements, which may come in any order.
+
+    >>> from arete.numba import cuda
+    >>> @cuda.reduce
+    ... def add(a, b):
+    ...     return a + b
+    >>> int(add(cuda.to_device([1, 2, 3])))
+    6"""
+
+    def __init__(self, functor):
+        together = Kernel(functor, device=True)
+
+        def fold(x, out):
+            i = grid(1)
+            if i < out.size:
+                total = x[i]
+                for k in range(i + out.size, x.size, out.size):
+                    total = together(total, x[k])
+                out[i] = total
+
+        self._fold = Kernel(fold)
+
+    def __call__(self, arr, size=None, res=None, init=0, stream=0):
+        """`init` and the first `size` elements, put together: a number, or None, and the number in `res[0]`, an array of the device."""
+        if arr.ndim != 1:
+            raise TypeError("only support 1D array")
+        x = arr if isinstance(arr, _np.ndarray) else to_device(arr, stream)
+        x = x[:size]
+        with _on_stream(stream):
+            while x.size > 1:
+                x = self._once(x)
+            x = self._once(_np.concatenate([_np.full(1, init, x.dtype, device=x.device), x])) if x.size else _np.full(1, init, x.dtype)
+            if res is not None:
+                res[:1] = x
+                return None
+        return x.get()[0]
+
+    def _once(self, x):
+        """Each thread takes some dozens of elements, in whose number all that is left goes on to the next round."""
+        out = _np.empty((x.size + 63) // 64, x.dtype, device=x.device)
+        self._fold.forall(out.size)(x, out)
+        return out
+
+
+reduce = Reduce
+
+
 def to_device(obj, stream=0, copy=True, to=None):
     """An array on the GPU, or on the CPU where there is none; with `to` that array, written."""
     if copy and to is None and hasattr(obj, "flags") and not obj.flags.writeable:
@@ -196,7 +244,6 @@ def select_device(device_id):
 _REFUSED = {
     "cg": "a kernel has no barrier of all its blocks: launch two",
     "const": "take an array as an argument",
-    **dict.fromkeys(("reduce", "Reduce"), "arete.kernels.ReductionKernel is one"),
     **dict.fromkeys(("mapped_array", "managed_array"), "memory is the host's or the device's"),
 }
 

@@ -97,4 +97,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_interchange.HOST})
+    return sorted({*globals(), *_interchange.HOST, "testing"})

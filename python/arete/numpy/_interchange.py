@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 import functools as _functools
+import importlib as _importlib
 import sys as _sys
 
 from .._C import Tensor
@@ -72,8 +73,9 @@ def _from_host(x):
 
 def _dtype_option(options):
     d = options.get("dtype")
-    if d is not None and (hasattr(d, "_tensor_dtype") or hasattr(d, "dtype")):
-        options["dtype"] = getattr(d, "name", None) or d.dtype.name
+    own = d if hasattr(d, "_tensor_dtype") else getattr(d, "dtype", None)  # of a class of numbers
+    if hasattr(own, "_tensor_dtype"):
+        options["dtype"] = own.name
     return options
 
 
@@ -130,7 +132,7 @@ def load(file, mmap_mode=None, allow_pickle=False, fix_imports=True, encoding="A
 HOST = frozenset("""
     busday_count busday_offset busdaycalendar bytes_ char character core ctypeslib datetime64 datetime_as_string datetime_data dtypes f2py
     flexible get_include is_busday matrix asmatrix bmat memmap nditer nested_iters object_ rec recarray record show_config
-    show_runtime str_ strings test testing timedelta64 typing void
+    show_runtime str_ strings test timedelta64 typing void
 """.split())
 
 ABSENT = {
@@ -145,12 +147,12 @@ def host_name(name):
     """NumPy's own object of a name, for the module's `__getattr__`."""
     if name in ABSENT:
         raise AttributeError(f"arete.numpy has no {name}: {ABSENT[name]}")
+    if name == "testing":  # imported when it is used: few programs do
+        return _importlib.import_module("arete.numpy.testing")
     if name not in HOST:
         raise AttributeError(f"module 'arete.numpy' has no attribute {name!r}")
-    import importlib
-
     try:
-        numpy = importlib.import_module("numpy")
+        numpy = _importlib.import_module("numpy")
     except ImportError:
         raise AttributeError(f"arete.numpy has {name} from NumPy, which is not installed") from None
-    return getattr(numpy, name) if hasattr(numpy, name) else importlib.import_module(f"numpy.{name}")
+    return getattr(numpy, name) if hasattr(numpy, name) else _importlib.import_module(f"numpy.{name}")

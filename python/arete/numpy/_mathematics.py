@@ -486,8 +486,9 @@ class vectorize:
             return vectorize(args[0], self.otypes, None, self.excluded, self.cache, self.signature)
         if self.signature is not None:
             return self._with_signature(args, kwargs)
-        names = [k for k in kwargs if k not in self.excluded]
-        places = [i for i in range(len(args)) if i not in self.excluded]
+        # A text is one for all elements.
+        names = [k for k in kwargs if k not in self.excluded and not isinstance(kwargs[k], (str, bytes))]
+        places = [i for i in range(len(args)) if i not in self.excluded and not isinstance(args[i], (str, bytes))]
         ts = _t.broadcast_tensors(*[tensor_of(args[i]) for i in places], *[tensor_of(kwargs[k]) for k in names])
         shape = tuple(ts[0].shape) if ts else ()
         if not ts or not ts[0].numel():
