@@ -536,6 +536,20 @@ void accumulate_sparse(Tensor& grad, const Tensor& g) {
 }
 }  // namespace
 
+namespace autograd {
+namespace {
+// A hook may take the gradient away, remove itself or add others.
+void call_hooks(const AccumulateGrad& leaf) {
+  const auto& hooks = leaf.post_accumulate;
+  for (size_t i = 0; i < hooks.size();) {
+    const auto [id, hook] = hooks[i];
+    if (!as_sink(hook)) hook(Tensor(leaf.grad));
+    if (i < hooks.size() && hooks[i].first == id) ++i;
+  }
+}
+}  // namespace
+}  // namespace autograd
+
 TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
   const Tensor& g = grads[0];
   if (!g.defined()) return {};
@@ -553,16 +567,11 @@ TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
   } else {
     grad.add_(g);
   }
-  // A hook may take the gradient away, remove itself or add others.
   std::optional<autograd::SinkHook> sink;
-  for (size_t i = 0; i < post_accumulate.size();) {
-    const auto [id, hook] = post_accumulate[i];
-    if (const autograd::SinkHook* s = autograd::as_sink(hook))
-      sink = *s;
-    else
-      hook(Tensor(grad));
-    if (i < post_accumulate.size() && post_accumulate[i].first == id) ++i;
-  }
+  for (const auto& [id, hook] : post_accumulate)
+    if (const autograd::SinkHook* s = autograd::as_sink(hook)) sink = *s;
+  const auto held = sink ? sink->sink.lock() : nullptr;
+  if (!held || !held->keeps_hooks(sink->place)) autograd::call_hooks(*this);
   if (sink) (*sink)(grad);
   return {};
 }
@@ -716,6 +725,11 @@ void set_grad_sink(const Tensor& leaf, const std::shared_ptr<GradSink>& sink, si
     if (const auto held = before.sink.lock()) held->replaced(before.place);
   }
   hooks.emplace_back(next_hook_id(), SinkHook{sink, place});
+}
+
+void call_post_accumulate_hooks(const Tensor& leaf) {
+  const AutogradMeta* const meta = leaf.impl()->autograd.get();
+  if (meta && meta->accumulator) call_hooks(*meta->accumulator);
 }
 
 void remove_grad_sink(const Tensor& leaf, const GradSink* sink) {

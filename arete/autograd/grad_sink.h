@@ -21,6 +21,9 @@ class GradSink {
   /// The leaf's grad() is complete and its hooks have run, while the rest of the pass is still to
   /// come. Not called if no operator has a gradient for the leaf after all.
   virtual void ready(size_t place) = 0;
+  /// Whether hooks for a leaf's accumulated gradient wait in the pass under way until the sink has
+  /// made that gradient, and calls call_post_accumulate_hooks().
+  virtual bool keeps_hooks(size_t /*place*/) const { return false; }
   /// Another sink has taken a leaf over.
   virtual void replaced(size_t place) = 0;
 };
@@ -28,6 +31,8 @@ class GradSink {
 /// Makes `sink` that of a leaf, in the place of another. The leaf does not keep it alive.
 /// AutogradError for what is no leaf, or needs no gradient.
 void set_grad_sink(const Tensor& leaf, const std::shared_ptr<GradSink>& sink, size_t place);
+/// Calls the hooks that wait for the leaf's accumulated gradient with what it has now.
+void call_post_accumulate_hooks(const Tensor& leaf);
 /// Does nothing if the leaf has another sink.
 void remove_grad_sink(const Tensor& leaf, const GradSink* sink);
 

@@ -453,6 +453,7 @@ void Reducer::finish() {
   for (Bucket& b : buckets_) take(b);
   if (!shadows_) std::ranges::fill(has_grad_, char(false));
   if (rebuilt_ == 0) agree_on_order();
+  if (after_ && !shadows_) after_();
 }
 
 // Waits for a bucket and gives its gradients to the parameters.

@@ -88,6 +88,8 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   bool reduces() const { return reduces_; }
   /// ValueError while a pass is under way, or if there is a hook.
   void set_hook(CommHook hook);
+  /// Called at the end of each pass whose gradients are reduced, when they are there.
+  void set_after(std::function<void()> after) { after_ = std::move(after); }
   /// By what gradients are divided; at first the number of processes. A hook divides them itself.
   void set_divisor(double divisor) { divisor_ = divisor; }
   /// As the option says, from the next pass on.
@@ -132,6 +134,7 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   ReducerOptions options_;
   double divisor_;
   CommHook hook_;
+  std::function<void()> after_;
   std::vector<Bucket> buckets_;
   std::vector<std::pair<size_t, size_t>> where_;  // each parameter's bucket and position in it
   bool reduces_ = true;

@@ -196,10 +196,11 @@ void ShardedNetwork::end_pass() {
     if (r->in.defined()) r->go_on();
   for (const auto& weak : used_)
     if (const auto g = weak.lock()) g->finish_pass();
+  std::vector<Tensor> trained;
   while (!reductions_.empty()) {
     Reduction& r = *reductions_.front();
     if (r.work) r.work->wait_unless_readers_do();
-    r.of->give_gradients(r.out, r.unsure);
+    for (Tensor& t : r.of->give_gradients(r.out, r.unsure)) trained.push_back(std::move(t));
     reductions_.pop_front();
   }
   // Those that were gathered ahead for nothing, too.
@@ -207,6 +208,7 @@ void ShardedNetwork::end_pass() {
     if (const auto g = weak.lock(); g && g->reshard_after_backward) g->drop();
   free_.clear();  // others need memory most when the next pass begins
   pass_ = 0;
+  for (const Tensor& t : trained) autograd::call_post_accumulate_hooks(t);
 }
 
 // ---- shards
@@ -599,12 +601,6 @@ void ShardedParameters::begin(std::span<const size_t> places, bool create_graph)
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!has_sink_[i] || !parameters_[i].requires_grad()) continue;
     const auto& accumulator = parameters_[i].impl()->autograd->accumulator;
-    ARETE_CHECK(
-        accumulator->post_accumulate.size() == 1,
-        NotImplementedError("fully_shard",
-                            names_[i] + " has a hook for its accumulated gradient, which would get "
-                                        "that of all rows before it is reduced")
-            .hint("step the optimizer after backward()"));
     trained_.push_back(i);
     before_[i] = std::exchange(accumulator->grad, Tensor());
   }
@@ -732,14 +728,15 @@ void ShardedParameters::finish_pass() {
 }
 
 // Of the pass whose gradients were reduced last.
-void ShardedParameters::give_gradients(Tensor flat, bool unsure) {
+std::vector<Tensor> ShardedParameters::give_gradients(Tensor flat, bool unsure) {
   if (!all_reduces) {
     if (partial_.defined())
       partial_.add_(flat);
     else
       partial_ = flat;
-    return;
+    return {};
   }
+  std::vector<Tensor> given;
   std::vector<int64_t> places;
   int64_t at = 0;
   for (const size_t i : trained_) {
@@ -762,7 +759,9 @@ void ShardedParameters::give_gradients(Tensor flat, bool unsure) {
       grad.add_(own);
     else
       grad = own;
+    given.push_back(parameters_[trained_[k]]);
   }
+  return given;
 }
 
 }  // namespace arete::distributed

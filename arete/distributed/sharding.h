@@ -131,6 +131,7 @@ class ShardedParameters final : public autograd::GradSink,
 
   void begin(std::span<const size_t> places, bool create_graph) override;
   void ready(size_t place) override;
+  bool keeps_hooks(size_t place) const override { return pass_ != 0 && awaited_[place]; }
   void replaced(size_t place) override;
 
  private:
@@ -167,7 +168,7 @@ class ShardedParameters final : public autograd::GradSink,
   void finish_pass();
   void complete();
   void reduce();
-  void give_gradients(Tensor flat, bool unsure);
+  std::vector<Tensor> give_gradients(Tensor flat, bool unsure);
 
   std::vector<Tensor> parameters_;
   const std::vector<std::string> names_;

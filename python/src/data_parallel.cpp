@@ -111,6 +111,11 @@ void bind_data_parallel(nb::module_& m) {
       .def("set_divisor", &d::Reducer::set_divisor)
       .def("set_static_graph", &d::Reducer::set_static_graph)
       .def("set_hook", [](d::Reducer& r, nb::object hook) { r.set_hook(hook_of(std::move(hook))); })
+      .def("set_after",
+           [](d::Reducer& r, nb::object callable) {
+             r.set_after(
+                 [held = HookObject(std::move(callable))] { in_python([&] { held.get()(); }); });
+           })
       .def(
           "set_builtin_hook",
           [](d::Reducer& r, bool half) {

@@ -612,3 +612,43 @@ print("right")
 """)
     for out, code in ranks:
         assert code == 0 and out == "right\n", out
+
+
+@needs_gloo
+def test_optimizers_that_step_in_backward_wait_for_the_exchange(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+from arete import nn
+from arete.distributed.optim import _apply_optimizer_in_backward
+start()
+DDP = nn.parallel.DistributedDataParallel
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        arete.manual_seed(3)
+        self.a, self.b, self.c = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 2)
+    def forward(self, x, other=False):
+        return (self.c if other else self.b)(self.a(x).tanh())
+def batch(k):
+    return arete.sin(arete.arange(15.0) * (k + 1) + rank).reshape(5, 3)
+for first, kind in ((True, arete.optim.SGD), (False, arete.optim.AdamW)):
+    plain, net = DDP(Net()), Net()
+    optimizer = kind(plain.parameters(), lr=0.1)
+    if first:
+        _apply_optimizer_in_backward(kind, net.parameters(), {"lr": 0.1})
+    net = DDP(net)
+    if not first:
+        _apply_optimizer_in_backward(kind, net.parameters(), {"lr": 0.1})
+    for step in range(4):
+        for n in (plain, net):
+            if step == 2:
+                with n.no_sync():
+                    n(batch(9)).square().sum().backward()
+            # In the last step each process uses a layer that the other one does not.
+            n(batch(step), other=step == 3 and rank == 1).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for p, q in zip(plain.parameters(), net.parameters()):
+            assert arete.equal(p, q) and q.grad is None, (first, step)
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import fake_gpus
+import pytest
 from peer import peer
 from test_data_parallel import is_close
 from test_distributed import needs_gloo, run_ranks
@@ -209,12 +210,10 @@ for n in (net, ddp):
     loss(n, rank, 3).backward()
 for (name, a), b in zip(net.named_parameters(), ddp.module.parameters()):
     assert arete.equal(a.grad.full_tensor(), b.grad), name
-# Gradients of gradients, and hooks that would see whole ones, are refused.
+# Gradients of gradients are refused.
 import warnings
 warnings.simplefilter("ignore")
 raises(RuntimeError, "create_graph", lambda: loss(net, rank, 0).backward(create_graph=True))
-p.register_post_accumulate_grad_hook(lambda t: None)
-raises(NotImplementedError, "step the optimizer after", lambda: loss(net, rank, 0).backward())
 assert p.grad.norm().item() == p.grad.full_tensor().norm().item()  # of all of it
 assert arete.equal((net.state_dict()["extra.weight"] * 2).full_tensor(), 2 * net.extra.weight.full_tensor())
 for optimizer in (arete.optim.Adafactor, arete.optim.LBFGS, arete.optim.Muon):
@@ -589,3 +588,75 @@ def test_training_agrees_with_torch(tmp_path):
                 assert all(abs(x[0] - y[0]) <= 0.02 * max(1, abs(y[0])) for x, y in zip(a, b)), (what, a, b)
             else:
                 assert is_close(a, b), (what, a, b)
+
+
+@needs_gloo
+def test_hooks_for_accumulated_gradients_see_reduced_ones(tmp_path):
+    run(tmp_path, 2, """
+from arete.distributed.optim import _apply_optimizer_in_backward
+seen = []
+net, _ = shard(filled(Net())), None
+for name, p in net.named_parameters():
+    p.register_post_accumulate_grad_hook(lambda q, p=p, name=name: seen.append((name, q is p, tuple(q.grad.shape), q.grad.full_tensor())))
+net.set_requires_gradient_sync(False)
+loss(net, rank, 0).backward()
+assert seen == []  # of sums that nobody has reduced yet
+net.set_requires_gradient_sync(True)
+net.zero_grad()
+for p in net.parameters():
+    assert p.grad is None
+other = shard(filled(Net()))
+loss(other, rank, 0, extra=False).backward()
+net = shard(filled(Net()))
+for name, p in net.named_parameters():
+    p.register_post_accumulate_grad_hook(lambda q, p=p, name=name: seen.append((name, q is p, tuple(q.grad.shape), q.grad.full_tensor())))
+loss(net, rank, 0, extra=False).backward()
+wanted = {name: p.grad for name, p in other.named_parameters() if p.grad is not None}
+assert len(seen) == len(wanted) and not any("extra" in name for name, *_ in seen)
+for name, is_leaf, shape, whole_gradient in seen:
+    assert is_leaf and shape == tuple(wanted[name].shape) and arete.equal(whole_gradient, wanted[name].full_tensor())
+# An optimizer for each parameter, which steps while the pass ends.
+net = shard(filled(Net()))
+steppers = {p: arete.optim.AdamW([p], lr=0.01, weight_decay=0.1) for p in net.parameters()}
+def step(p):
+    steppers[p].step()
+    steppers[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(step)
+for k in range(3):
+    loss(net, rank, k).backward()
+    assert all(p.grad is None for p in net.parameters())
+same(net, train(DDP(filled(Net())), 3))
+net = shard(filled(Net()))
+_apply_optimizer_in_backward(arete.optim.AdamW, net.parameters(), {"lr": 0.01, "weight_decay": 0.1})
+for k in range(3):
+    loss(net, rank, k).backward()
+same(net, train(DDP(filled(Net())), 3))
+""")
+
+
+@needs_gloo
+@pytest.mark.parametrize("gpus", [False, True])
+def test_networks_on_meta_take_the_tensors_of_a_state(tmp_path, gpus):
+    ranks = run_ranks(tmp_path, 2, COMMON + f"""
+gpus = {gpus}
+start(backend="nccl" if gpus else "gloo")
+from arete.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+wanted = filled(nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)))
+with arete.device("meta"):
+    net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+assert arete.cuda.current_device() == 0
+fully_shard(net, mesh=dist.init_device_mesh("cuda" if gpus else "cpu", (2,)))
+assert not gpus or arete.cuda.current_device() == rank  # which nobody has chosen
+set_model_state_dict(net, wanted.state_dict() if rank == 0 else {{}},
+                     options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+kind = "cuda" if gpus else "cpu"
+for name, p in net.named_parameters():
+    assert p.device.type == kind and p.requires_grad and arete.equal(p.full_tensor().cpu(), wanted.get_parameter(name)), name
+assert net[1].running_var.device.type == kind
+net(arange(6).reshape(2, 3).to(kind)).sum().backward()
+assert net[0].weight.grad.full_tensor().shape == (5, 3)
+dist.barrier()
+print("done")
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "OMP_NUM_THREADS": "1"})
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)

@@ -29,6 +29,19 @@ def _flat(ranks: Any) -> tuple[list, tuple]:
     return [r for flat, _ in parts for r in flat], (len(parts), *(shapes.pop() if shapes else ()))
 
 
+def _choose_gpu() -> None:
+    """Makes this process' GPU the current one, where the program has not: the default group's, or, before any is in use, that of this
+    process' number on its machine."""
+    count = _C._cuda.device_count()
+    if count == 0 or _C._cuda.current_device() != 0:
+        return
+    home = c10d._of(None)._home
+    if home.type == "cuda":
+        _C._cuda.set_device(home.index)
+    elif not _C._cuda.is_initialized():
+        _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % count)
+
+
 class DeviceMesh:
     """`mesh`: ranks, as a tensor or nested lists. All processes of the default group make the same meshes in the same order; each line
     of ranks along each dimension is a group. `backend_override`: the backends of dimensions, by their names or numbers; options of
@@ -56,6 +69,8 @@ class DeviceMesh:
         world = c10d.get_world_size()
         if ranks and not 0 <= min(ranks) <= max(ranks) < world:
             raise RuntimeError(f"Mesh should not be bigger than default world size {world}, but found {len(ranks)} ranks!")
+        if device_type == "cuda":
+            _choose_gpu()
         self._fill(device_type, ranks, shape, names, None)
         backends = self._backends(backend_override)
         if _init_backend:
@@ -96,6 +111,16 @@ class DeviceMesh:
         made._fill(device_type, flat, shape, names, None)
         made._groups = groups
         return made
+
+    # The meshes of blocks that are open, for functions that are given none.
+    _open: list["DeviceMesh"] = []
+
+    def __enter__(self) -> "DeviceMesh":
+        self._open.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.remove(self)
 
     def _lines(self, dim: int) -> list[list[int]]:
         step, n = math.prod(self._shape[dim + 1:]), self._shape[dim]

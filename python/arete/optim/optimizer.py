@@ -184,7 +184,7 @@ class Optimizer:
 
     def _zero_grad(self, set_to_none: bool) -> None:
         for group in self.param_groups:
-            _C._zero_grad(group["params"], set_to_none)
+            _C._zero_grad(group["params"], bool(set_to_none))
 
     @staticmethod
     def _call(closure: Any) -> Any:

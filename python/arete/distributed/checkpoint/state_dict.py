@@ -8,7 +8,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Union
 from ... import _C, _operators
 from .. import distributed_c10d as c10d
 from ..object_collectives import broadcast_object_list
-from ..tensor._dtensor import DTensor
+from ..tensor._dtensor import DTensor, distribute_tensor
 
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "local_optimizer_state",
            "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict"]
@@ -128,15 +128,15 @@ def _all_from_rank0(state: dict, own: dict) -> dict:
         if isinstance(own.get(name), _C.Tensor) and tuple(own[name].shape) != shape:
             raise ValueError(f"size mismatch for {name}: rank 0 has {list(shape)}, the state {list(own[name].shape)}")
     for name, (shape, dtype, _) in kinds.items():
-        like, device = own.get(name), "cpu"
+        like, device = own.get(name), c10d._of(None)._home
         if isinstance(like, _C.Tensor):
-            dtype, device = like.dtype, "cpu" if like.is_meta else like.device
+            dtype, device = like.dtype, device if like.is_meta else like.device
         result[name] = _from_rank0(state.get(name), shape, dtype, device)
     return result
 
 
 def set_model_state_dict(model: Any, model_state_dict: dict, *, options: Optional[StateDictOptions] = None) -> Any:
-    """Loads such a state, whole or spread in whatever way. All processes call it."""
+    """Loads such a state, whole or spread in whatever way. All processes call it. Parameters on meta become those of the state."""
     options = _checked(options)
     own = _spread_state(model)
     if options.broadcast_from_rank0:
@@ -144,8 +144,18 @@ def set_model_state_dict(model: Any, model_state_dict: dict, *, options: Optiona
     given = {name: model_state_dict[_clean(model, name)] for name in own if _clean(model, name) in model_state_dict}
     known = {_clean(model, name) for name in own}
     given.update((name, value) for name, value in model_state_dict.items() if name not in known)
-    result = model.load_state_dict(given, strict=options.strict)
+    assign = any(isinstance(v, _C.Tensor) and v.is_meta for v in own.values())
+    if assign:
+        given = {name: _placed_as(value, own.get(name)) for name, value in given.items()}
+    result = model.load_state_dict(given, strict=options.strict, assign=assign)
     return _Missing(result.missing_keys, result.unexpected_keys)
+
+
+def _placed_as(value: Any, like: Any) -> Any:
+    """A whole value as a DTensor, where the parameter whose place it takes is one."""
+    if not isinstance(like, DTensor) or isinstance(value, DTensor):
+        return value
+    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 
 
 # ---- optimizers

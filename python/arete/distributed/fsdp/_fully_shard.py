@@ -220,7 +220,7 @@ def _own_modules(module: Any, state: _State, prefix: str = "") -> Iterator[tuple
 
 def _tensors(value: Any) -> Iterator[Any]:
     if isinstance(value, _C.Tensor):
-        yield value
+        yield value.__dict__.get("_local_tensor", value) if isinstance(value, DTensor) else value  # which has the history
     elif isinstance(value, (list, tuple)):
         for v in value:
             yield from _tensors(v)

@@ -9,7 +9,8 @@ __all__: list = []
 def _apply_optimizer_in_backward(optimizer_class: type, params: Iterable[Any], optimizer_kwargs: dict, register_hook: bool = True) -> None:
     """Gives each parameter an optimizer of its own, which steps during backward() when the gradient of the parameter is complete; then
     `grad` is None. Several for one parameter step in the order in which they came. With `register_hook=False` they are only kept in
-    `_in_backward_optimizers`, and whoever asked for this lets them step.
+    `_in_backward_optimizers`, and whoever asked for this lets them step. Those of a network in DistributedDataParallel that were given
+    before its first forward pass step when gradients have been exchanged, and not in `no_sync()`.
 
     >>> from arete.distributed.optim import _apply_optimizer_in_backward
     >>> w = arete.nn.Parameter(arete.ones(2))
@@ -32,6 +33,8 @@ def _apply_optimizer_in_backward(optimizer_class: type, params: Iterable[Any], o
 
 
 def _step(param: Any) -> None:
+    if getattr(param, "_steps_after_exchange", False):
+        return
     for optimizer in param._in_backward_optimizers:
         optimizer.step()
     param.grad = None

@@ -129,6 +129,25 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer = _C._distributed.Reducer([p for _, p in trained], [name for name, _ in trained], self.process_group,
                                                self.bucket_bytes_cap, first, self.static_graph, self.gradient_as_bucket_view, frozen,
                                                self.deterministic)
+        self._stepping: Optional[list] = None
+
+    def _take_optimizers(self) -> None:
+        """Of parameters that have optimizers for the backward pass (_apply_optimizer_in_backward): these wait for the exchange."""
+        self._stepping = stepping = [p for name, p in self.module.named_parameters()
+                                      if name not in self.parameters_to_ignore and getattr(p, "_steps_in_backward", False)]
+        if not stepping:
+            return
+        for p in stepping:
+            p._steps_after_exchange = True
+
+        def step() -> None:
+            for p in stepping:
+                if p.grad is not None:
+                    for optimizer in p._in_backward_optimizers:
+                        optimizer.step()
+                    p.grad = None
+
+        self.reducer.set_after(step)
 
     # ---- calls
 
@@ -139,6 +158,8 @@ class DistributedDataParallel(Module, Joinable):
         if self._join_config.enable and trains:
             self._say_that_it_is_there(syncs)
         if trains:
+            if self._stepping is None:
+                self._take_optimizers()
             self.reducer.prepare(syncs)
         if self.require_forward_param_sync and self.broadcast_buffers:
             self._sync_buffers()
