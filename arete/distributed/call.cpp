@@ -139,4 +139,21 @@ void Call::copy_back() {
     }
 }
 
+ToldCall::ToldCall(const std::string& backend, const Call& call, size_t together)
+    : listener_(tracing::listener()), call_(call) {
+  if (!listener_) [[likely]]
+    return;
+  record_ = &ops::function_record(backend + ":" +
+                                  (together > 1 ? "coalesced" : prim::name_of(call.args.kind)));
+  tensors_ = ops::Arg(call.in.empty() ? call.out : call.in);
+  id_ = listener_->begin_call(*record_, {&tensors_, 1}, false);
+}
+
+ToldCall::~ToldCall() {
+  if (!listener_) [[likely]]
+    return;
+  const std::vector<Tensor>& results = call_.out.empty() ? call_.in : call_.out;
+  listener_->end_call(id_, *record_, {&tensors_, 1}, {results.data(), results.size()});
+}
+
 }  // namespace arete::distributed

@@ -3,11 +3,14 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "arete/core/modes.h"
 #include "arete/core/tensor.h"
+#include "arete/core/tracing.h"
+#include "arete/ops/record.h"
 #include "arete/prim/communicator.h"
 
 namespace arete::distributed {
@@ -51,6 +54,23 @@ struct Call {
   bool lies_apart(const std::vector<Tensor>& parts) const;
   Tensor form(const Tensor& t, bool writes) const;
   Tensor unwatched(const Tensor& t) const;
+};
+
+/// Tells a profiler of a call while it lives: "gloo:all_reduce", or "nccl:coalesced" where several
+/// are one piece of work, of which it gets the first.
+class ToldCall {
+ public:
+  ToldCall(const std::string& backend, const Call& call, size_t together = 1);
+  ~ToldCall();
+  ToldCall(const ToldCall&) = delete;
+  ToldCall& operator=(const ToldCall&) = delete;
+
+ private:
+  tracing::Listener* const listener_;
+  const Call& call_;
+  const ops::OpRecord* record_ = nullptr;
+  ops::Arg tensors_;
+  uint64_t id_ = 0;
 };
 
 }  // namespace arete::distributed

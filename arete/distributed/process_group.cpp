@@ -6,8 +6,10 @@
 #include <thread>
 
 #include "arete/core/modes.h"
+#include "arete/device/cuda.h"
 #include "arete/distributed/call_internal.h"
 #include "arete/distributed/communicators_internal.h"
+#include "arete/distributed/environment.h"
 #include "arete/distributed/group_effect_internal.h"
 #include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
@@ -15,6 +17,7 @@
 #include "arete/distributed/threads_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/recorder.h"
 
@@ -229,6 +232,8 @@ void ProcessGroup::check_rank(const char* op, const char* argument, int rank) co
 
 // Whose communicator takes a tensor.
 Device ProcessGroup::home_of(const char* op, const Tensor& t) const {
+  ARETE_CHECK(!is_sparse(t), NotImplementedError(op, "sparse tensors are not exchanged")
+                                 .hint("exchange to_dense() of it"));
   ARETE_CHECK(!t.is_meta() || cpu_backend_ == "fake",
               DeviceError(op, "tensors on meta have nothing to exchange"));
   std::string problem;
@@ -247,7 +252,17 @@ bool ProcessGroup::uses_nccl(Device device) const {
 }
 
 Device ProcessGroup::home() const {
-  return communicator_ ? kCPU : Device(DeviceType::cuda).resolved();
+  if (communicator_) return kCPU;
+  {
+    const std::lock_guard lock(stream_calls_mutex_);
+    for (const auto& streams : stream_calls_)
+      if (streams) return streams->device();
+  }
+  const Device current = Device(DeviceType::cuda).resolved();
+  const int count = cuda::device_count();
+  // The first one is everybody's who has not chosen, while each process has a GPU of its own.
+  if (current.index != 0 || count == 0) return current;
+  return {DeviceType::cuda, environment_local_rank().value_or(ranks_[size_t(rank_)]) % count};
 }
 
 std::vector<std::shared_ptr<StreamCalls>> ProcessGroup::connected() {
@@ -429,6 +444,7 @@ WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span
   const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
     watch_->perform(number, [&] {
+      const ToldCall told(cpu_backend_, *call);
       prim::run_collective(*communicator_, call->args);
       call->copy_back();
     });
@@ -686,7 +702,11 @@ void ProcessGroup::monitored_barrier(std::optional<Milliseconds> limit, bool wai
       store_->wait({&go, 1}, timeout);
     } catch (const DistributedError& e) {
       if (e.failure() != Failure::store) throw;
-      throw failed("Rank 0");
+      throw DistributedError(Failure::backend, "",
+                             "Rank " + std::to_string(rank_) +
+                                 " successfully reached monitoredBarrier, but received errors "
+                                 "while waiting for send/recv from rank 0. " +
+                                 failed("Rank 0").what());
     }
     return;
   }
@@ -713,12 +733,13 @@ void ProcessGroup::monitored_barrier(std::optional<Milliseconds> limit, bool wai
 
 // ---- messages
 
-Device ProcessGroup::check_message(const Message& m) const {
+Device ProcessGroup::check_message(const Message& m, bool in_batch) const {
   const char* const name = m.sends ? "send" : "recv";
   check_tensor(name, m.tensor);
   const Device home = home_of(name, m.tensor);
   if (m.sends || m.peer >= 0) check_rank(name, m.sends ? "dst" : "src", m.peer);
-  ARETE_CHECK(m.peer != rank_,
+  // NCCL matches what a process sends to itself within one piece of work.
+  ARETE_CHECK(m.peer != rank_ || (in_batch && !home.is_cpu()),
               ValueError(name, m.sends ? "Invalid destination rank: destination rank should not be "
                                          "the same as the rank of the current process."
                                        : "Invalid source rank: source rank should not be the same "
@@ -768,6 +789,7 @@ WorkPtr ProcessGroup::message(const Message& m, bool async, int* source) {
   const auto complete = [this, call, transfer, number, timeout = timeout_] {
     int other = -1;
     watch_->perform(number, [&] {
+      const ToldCall told(cpu_backend_, *call);
       other = transfer->wait(timeout);
       call->copy_back();
     });
@@ -812,7 +834,7 @@ std::vector<WorkPtr> ProcessGroup::start_messages(const std::vector<Message>& me
   std::vector<std::shared_ptr<Call>> together;
   StreamCalls* streams = nullptr;
   for (const Message& m : messages) {
-    const Device home = check_message(m);
+    const Device home = check_message(m, true);
     if (home.is_cpu()) {
       works.push_back(message(m, true, nullptr));
       continue;

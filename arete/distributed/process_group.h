@@ -136,7 +136,8 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::vector<std::string> recorded_calls() const;
   /// Whether tensors of the device travel by NCCL.
   bool uses_nccl(Device device) const;
-  /// Where tensors may be that are made for a call: host memory, or the current GPU's.
+  /// Where tensors may be that are made for a call: host memory, or the group's GPU; until it has
+  /// one, the current one, or where nobody has chosen that, the one of this process on its machine.
   Device home() const;
   /// Waits for the collectives that are under way, until their timeout at the latest, and for
   /// messages of host memory two seconds; `hurries`: for all of them. What is under way then is
@@ -201,7 +202,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   void check_count(const char* op, const char* argument, size_t count) const;
   std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
   std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
-  Device check_message(const Message& m) const;
+  Device check_message(const Message& m, bool in_batch = false) const;
   std::shared_ptr<Call> call_of(const Message& m, Device home, const void* queue) const;
   WorkPtr message(const Message& m, bool async, int* source);
   friend class GroupEffect;
@@ -222,9 +223,9 @@ class ProcessGroup final : public ops::CollectiveGroup {
   int64_t barriers_ = 0, number_ = 0;
   struct Threads;
   std::unique_ptr<Threads> threads_;
-  std::mutex connect_mutex_;          // of who connects a GPU, which may take a while
-  std::exception_ptr connect_error_;  // the store has keys of the attempt: there is no other
-  std::mutex stream_calls_mutex_;     // of the pointers
+  std::mutex connect_mutex_;               // of who connects a GPU, which may take a while
+  std::exception_ptr connect_error_;       // the store has keys of the attempt: there is no other
+  mutable std::mutex stream_calls_mutex_;  // of the pointers
   std::array<std::shared_ptr<StreamCalls>, 2> stream_calls_;  // the second for calls beside others
   std::shared_ptr<GroupFailure> failure_;                     // of any of them
   class Effects;

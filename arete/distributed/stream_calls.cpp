@@ -99,6 +99,7 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
   }
   std::shared_ptr<prim::StreamPoint> end;
   try {
+    const ToldCall told("nccl", *calls.front(), calls.size());
     communicator_->run(args, stream);
     if (copies_back) {
       // Copies are made by operators, which from now on say what streams they use.

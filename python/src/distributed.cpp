@@ -244,7 +244,8 @@ void bind_groups(nb::module_& m) {
              nb::python_error raised;
              return nb::borrow(raised.value());
            })
-      .def("source_rank", &d::Work::source_rank);
+      .def("source_rank", &d::Work::source_rank)
+      .def("_source_rank", &d::Work::source_rank);
 
   using Group = d::ProcessGroup;
   nb::class_<Group>(m, "ProcessGroup", "One process' part of a group of them.")

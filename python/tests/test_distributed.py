@@ -708,3 +708,147 @@ def test_torchrun_starts_a_program(tmp_path):
                           capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("sum 3") == 2
+
+
+@needs_gloo
+def test_calls_that_are_methods_of_groups(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+start()
+group, ones, outs = dist.group.WORLD, arete.ones(2), [arete.zeros(2), arete.zeros(2)]
+mine = arete.full((2,), float(rank))
+def after(work):
+    assert isinstance(work, dist.Work)
+    work.wait()
+x = ones.clone()
+work = group.allreduce([x])
+assert work.get_future().then(lambda f: f.value()[0] * 2).wait().tolist() == [4, 4]
+options = dist.AllreduceOptions()
+options.reduceOp = dist.ReduceOp.MAX
+after(group.allreduce([mine], options))
+assert mine.tolist() == [1, 1]
+mine.fill_(rank)
+after(group.allreduce(mine, dist.ReduceOp.PRODUCT))
+assert mine.tolist() == [0, 0]
+mine.fill_(rank)
+after(group.allgather([outs], [mine]))
+assert [o.tolist() for o in outs] == [[0, 0], [1, 1]] and [o.tolist() for o in group.allgather(outs, mine).result()] == [[0, 0], [1, 1]]
+flat = arete.zeros(4)
+after(group._allgather_base(flat, mine))
+assert flat.tolist() == [0, 0, 1, 1]
+after(group.broadcast([mine], dist.BroadcastOptions(rootRank=1)))
+after(group.broadcast(mine, 1))
+assert mine.tolist() == [1, 1]
+after(group.reduce([mine], dist.ReduceOptions(rootRank=1)))
+assert mine.tolist() == ([1, 1] if rank == 0 else [2, 2])
+mine.fill_(rank)
+after(group.gather([outs] if rank == 0 else [], [mine], dist.GatherOptions()))
+assert rank or [o.tolist() for o in outs] == [[0, 0], [1, 1]]
+after(group.scatter([mine], [[ones * 3, ones * 4]] if rank == 0 else [], dist.ScatterOptions()))
+assert mine.tolist() == [3 + rank] * 2
+after(group.reduce_scatter([mine], [[ones * rank, ones * 5]]))
+assert mine.tolist() == ([1, 1] if rank == 0 else [10, 10])
+after(group._reduce_scatter_base(mine, arete.arange(4.0)))
+assert mine.tolist() == [4.0 * rank, 4.0 * rank + 2]
+after(group.alltoall(outs, [ones * rank, ones * (rank + 10)]))
+assert outs[0].tolist() == [10.0 * rank] * 2 and outs[1].tolist() == [10.0 * rank + 1] * 2
+after(group.alltoall_base(flat, arete.arange(4.0) + 4 * rank, [], []))
+assert flat.tolist() == [2.0 * rank, 2 * rank + 1, 4 + 2 * rank, 5 + 2 * rank]
+if rank == 0:
+    after(group.send([ones * 7], 1, 3))
+    got = group.recv_anysource([mine], 4)
+    got.wait()
+    assert got._source_rank() == 1
+else:
+    after(group.recv([mine], 0, 3))
+    after(group.send([mine], 0, 4))
+assert mine.tolist() == [7, 7]
+after(group.barrier())
+group.monitored_barrier(timedelta(seconds=20))
+for wrong in (lambda: group.allreduce([x, x]), lambda: group.broadcast([x], dist.BroadcastOptions(rootTensor=1)),
+              lambda: dist.all_reduce(arete.ones(1, dtype=arete.complex64), dist.ReduceOp.MAX)):
+    try:
+        wrong()
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("no error")
+for options in (dist.AllreduceOptions(), dist.BarrierOptions()):  # what would change nothing cannot be said
+    try:
+        options.timeout = timedelta(seconds=1)
+    except AttributeError:
+        pass
+    else:
+        raise AssertionError("no error")
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
+def test_calls_of_groups_are_in_profiles(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+start()
+from arete.profiler import ProfilerActivity, profile
+x = arete.ones(5, 3)
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as p:
+    dist.all_reduce(x)
+    dist.all_gather([arete.ones(5, 3) for _ in range(2)], x)
+    dist.all_reduce(x, async_op=True).wait()
+    if rank == 0:
+        dist.send(x, 1)
+    else:
+        dist.recv(x, 0)
+    dist.barrier()
+found = [(e.name, e.input_shapes[0]) for e in p.events() if e.name.startswith("gloo:") and e.name != "gloo:barrier"]
+assert sorted(found) == sorted([(n, [5, 3]) for n in ("gloo:all_reduce", "gloo:all_gather", "gloo:all_reduce",
+                                                      "gloo:send" if rank == 0 else "gloo:recv")]), found
+assert sum(e.name == "gloo:barrier" for e in p.events()) == 1
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
+def test_a_barrier_before_anybody_chose_a_gpu(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+start(backend="nccl")
+assert arete.cuda.current_device() == 0
+if rank == 1:
+    dist.barrier()
+else:
+    dist.barrier(device_ids=[0])
+x = arete.ones(2, device=f"cuda:{rank}")
+dist.all_reduce(x)
+every = [None] * 2
+dist.all_gather_object(every, rank)
+assert x.tolist() == [2, 2] and every == [0, 1] and arete.cuda.current_device() == 0
+other = dist.new_group([0, 1], backend="nccl")
+dist.barrier(other, device_ids=[rank])
+dist.all_reduce(x, group=other)
+assert x.tolist() == [4, 4]
+print("done")
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "OMP_NUM_THREADS": "1"})
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
+def test_messages_of_gpus_to_the_process_itself(tmp_path):
+    ranks = run_ranks(tmp_path, 2, """
+start(backend="nccl")
+arete.cuda.set_device(rank)
+out = [arete.full((r + 1,), 10.0 * rank + r, device="cuda") for r in range(2)]
+own = [arete.zeros(rank + 1, device="cuda") for _ in range(2)]
+messages = [m for r in range(2) for m in (dist.P2POp(dist.irecv, own[r], r), dist.P2POp(dist.isend, out[r], r))]
+for work in dist.batch_isend_irecv(messages):
+    work.wait()
+assert [t.tolist() for t in own] == [[10.0 * r + rank] * (rank + 1) for r in range(2)]
+try:
+    dist.send(out[0], rank)
+except ValueError as e:
+    assert "should not be the same as the rank of the current process" in str(e)
+else:
+    raise AssertionError("no error")
+dist.barrier()
+print("done")
+""", env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "OMP_NUM_THREADS": "1"})
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)

@@ -19,6 +19,8 @@ from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import _coalescing_manager as _coalescing_manager
 from .distributed_c10d import _make_nccl_premul_sum as _make_nccl_premul_sum
 from .distributed_c10d import _name_nccl
+from .distributed_c10d import _rank_not_in_group as _rank_not_in_group
+from ._group_methods import *  # noqa: F403
 from .failures import flight_record as flight_record
 from .failures import last_report as last_report
 from .failures import write_flight_record as write_flight_record

@@ -225,6 +225,11 @@ def _of(group: Optional[ProcessGroup]) -> ProcessGroup:
     return _d.world() if group is None else group
 
 
+def _rank_not_in_group(group: Any) -> bool:
+    """Whether this process is none of the group's."""
+    return group is GroupMember.NON_GROUP_MEMBER
+
+
 def _get_default_group() -> ProcessGroup:
     return _d.world()
 
@@ -469,6 +474,8 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Optional[Process
     """Combines the tensors of all processes, in place. With `async_op` there is something to wait for, in all of these functions."""
     if not _is_member(group, "all_reduce"):
         return None
+    if _tensor(tensor, "tensor").is_complex() and op != ReduceOp.PRODUCT and not supports_complex(op):
+        raise ValueError(f"all_reduce does not support {op} on complex tensors")
     return _writing(_of(group)._all_reduce(_tensor(tensor, "tensor"), op, async_op), tensor)
 
 
@@ -767,8 +774,20 @@ def _get_default_store() -> Store:
 
 
 def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:
-    """Waits until all processes are here. `device_ids` changes nothing: a group has one GPU in each process."""
-    return _of(group)._barrier(async_op) if _is_member(group, "barrier") else None
+    """Waits until all processes are here. The first of `device_ids` is the GPU of a group that has none yet."""
+    if not _is_member(group, "barrier"):
+        return None
+    group = _of(group)
+    if device_ids is not None and not isinstance(device_ids, list):
+        raise TypeError("Invalid function argument: device_ids type should be List[int]")
+    if not device_ids or group._home.type != "cuda":
+        return group._barrier(async_op)
+    before = _C._cuda.current_device()
+    _C._cuda.set_device(device_ids[0])
+    try:
+        return group._barrier(async_op)
+    finally:
+        _C._cuda.set_device(before)
 
 
 def monitored_barrier(group: Optional[ProcessGroup] = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
