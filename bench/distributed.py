@@ -3,13 +3,14 @@
 
     python bench/distributed.py [--lib arete,torch] [--ranks 2] [--device cuda|cpu] [--rows reduce,latency,ready,gpt2,resnet50]
                                 [--megabytes 16,256,1024] [--repeats 15] [--compile] [--wrap ddp|fsdp|fsdp-bf16]
-                                [--bucket-megabytes 25] [--json FILE]
+                                [--bucket-megabytes 25] [--json FILE] [--trace FILE]
 
 Rows: the bus bandwidth of all_reduce (bytes x 2 (n - 1) / n / time, as NCCL's own tests have it), microseconds of one of 4 bytes as the
 device sees it and as the host does (the call alone), seconds until a group has done its first all_reduce, the first and a second
 group, and training steps with DistributedDataParallel, with their part of what one rank alone does. With `--wrap fsdp` each rank has a part
 of GPT-2's parameters and does a part of the optimizer's work (whole parameters stay from forward to backward), of which the layers gather
-what they compute with, or bfloat16 copies of it with fsdp-bf16. Of GPUs the times are medians of
+what they compute with, or bfloat16 copies of it with fsdp-bf16. `--trace` says where the time of three more steps goes, of one rank alone
+and of all, and writes their traces to FILE.alone and FILE.all. Of GPUs the times are medians of
 events around each call, the slowest rank's."""
 from __future__ import annotations
 
@@ -181,6 +182,11 @@ class Rank:
                 step = models.image_step(lib, device, 50, batch, 32 if small else 224, "float32" if small else "bfloat16", wrap)
                 items, key, unit = batch, "resnet50", "img/s"
             ms = self.milliseconds(step, warmup=2 if small else 8)
+            if self.options.trace:
+                import sharding
+
+                given = argparse.Namespace(lib=lib.__name__, trace=f"{self.options.trace}.{'all' if parallel else 'alone'}")
+                sharding.trace(lib, given, step, self.wait, self.rank, self.on_gpu)
             return items * (self.size if parallel else 1) / ms * 1e3, key, unit
 
         alone, key, unit = rate(False)
@@ -216,6 +222,7 @@ def main():
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--wrap", default="ddp", choices=["ddp", "fsdp", "fsdp-bf16"])
     parser.add_argument("--bucket-megabytes", type=int, default=25)
+    parser.add_argument("--trace", metavar="FILE")
     parser.add_argument("--json")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
