@@ -555,3 +555,79 @@ with arete.no_grad():
     arete._foreach_mul_([net.weight], 2.0)
 assert arete.equal(net.weight.full_tensor(), 2 * rows)
 """)
+
+
+@needs_gloo
+def test_tensors_that_require_gradients(tmp_path):
+    run(tmp_path, 4, """
+from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
+from arete.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+mesh = dist.init_device_mesh("cpu", (4,))
+x = arange(24).reshape(8, 3)
+for places in ([Shard(0)], [Shard(1)], [Replicate()]):
+    t = distribute_tensor(x.clone().requires_grad_(), mesh, places)
+    assert t.is_leaf and t.requires_grad and t.grad is None and not distribute_tensor(x, mesh, places).requires_grad
+    y = t * t
+    assert not y.is_leaf and y.requires_grad
+    y.sum().full_tensor().backward()
+    assert isinstance(t.grad, DTensor) and t.grad.placements == tuple(places) and arete.equal(t.grad.full_tensor(), 2 * x)
+    optimizer = arete.optim.SGD([t], lr=0.5)
+    optimizer.step()
+    assert arete.equal(t.full_tensor().detach(), arete.zeros(8, 3))
+    optimizer.zero_grad()
+    assert t.grad is None
+    (t * x).redistribute(placements=[Replicate()]).backward(distribute_tensor(arete.ones(8, 3), mesh, [Replicate()]))
+    assert arete.equal(t.grad.full_tensor(), x)
+    late = distribute_tensor(x, mesh, places).requires_grad_()
+    (late * 3).sum().full_tensor().backward()
+    assert arete.equal(late.grad.full_tensor(), arete.full((8, 3), 3.0))
+    assert not late.requires_grad_(False).requires_grad
+# Gradients of parts that are terms of a sum, or whole.
+for places in ([Shard(0)], [Replicate()]):
+    t = distribute_tensor(x, mesh, places).requires_grad_()
+    whole_one = t.full_tensor(grad_placements=[Partial()])
+    (whole_one * (rank + 1)).sum().backward()
+    assert arete.equal(t.grad.full_tensor(), arete.full((8, 3), 10.0))
+    t.grad = None
+    (t.full_tensor() * 2).sum().backward()
+    assert arete.equal(t.grad.full_tensor(), arete.full((8, 3), 2.0))
+t = distribute_tensor(x, mesh, [Replicate()]).requires_grad_()
+(t.to_local(grad_placements=[Partial()]) * (rank + 1)).sum().backward()
+assert arete.equal(t.grad.full_tensor(), arete.full((8, 3), 10.0))
+# What is not given a mesh has that of the block.
+line = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))["b"]
+with mesh, line:
+    assert distribute_tensor(x).device_mesh == line
+    net = parallelize_module(nn.Linear(2, 4), parallelize_plan=ColwiseParallel())
+    assert net.weight.device_mesh == line
+assert distribute_tensor(x, placements=[Shard(0)]).device_mesh.size() == 4
+raises(ValueError, "mesh is missing", lambda: parallelize_module(nn.Linear(2, 4), parallelize_plan=ColwiseParallel()))
+# Functions of older programs, which do not get the module.
+net = distribute_module(filled(nn.Linear(3, 2)), mesh, input_fn=lambda inputs, m: DTensor.from_local(inputs[0], m, [Shard(0)]),
+                        output_fn=lambda out, m: out.to_local())
+assert arete.allclose(net(x[rank:rank + 1]), filled(nn.Linear(3, 2))(x[rank:rank + 1]))
+""")
+
+
+@needs_gloo
+def test_sharded_modules_may_give_tensors_of_several_processes(tmp_path):
+    run(tmp_path, 2, """
+from arete.distributed.tensor import DTensor, Replicate, Shard
+mesh = dist.init_device_mesh("cpu", (2,))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 2)
+    def forward(self, x):
+        return DTensor.from_local(self.b(self.a(x).tanh()), mesh, [Shard(0)])
+net = filled(Net())
+fully_shard(net.a, reshard_after_forward=True)
+fully_shard(net, reshard_after_forward=True)
+x = arange(6).reshape(2, 3) * (rank + 1)
+net(x).square().sum().full_tensor().backward()
+plain = filled(Net())
+plain = DDP(plain)
+plain(x).square().sum().full_tensor().backward()
+for p, q in zip(net.parameters(), plain.parameters()):
+    assert arete.allclose(p.grad.full_tensor(), q.grad)
+""")

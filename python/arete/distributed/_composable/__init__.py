@@ -2,3 +2,5 @@
 from __future__ import annotations
 
 from ..fsdp import fully_shard as fully_shard
+from .checkpoint_activation import checkpoint as checkpoint
+from .replicate import replicate as replicate

@@ -139,10 +139,12 @@ class Pipe(nn.Module):
         for k, stage in enumerate(stages):
             self.add_module(f"submod_{k}", stage)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> tuple:
+        """All stages here, one after the other; a tuple, of one result, too."""
         values = self._bind(args, kwargs)
         for k in range(self.num_stages):
-            values = self.get_stage_module(k)(*(values if isinstance(values, tuple) else (values,)))
+            values = self.get_stage_module(k)(*values)
+            values = values if isinstance(values, tuple) else (values,)
         return values
 
     def get_stage_module(self, stage_idx: int) -> nn.Module:

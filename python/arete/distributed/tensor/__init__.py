@@ -2,6 +2,7 @@
 modules do as `parallel.parallelize_module` says. docs/sharding.md has examples."""
 from __future__ import annotations
 
+import inspect
 from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
@@ -44,10 +45,17 @@ def distribute_module(module: Any, device_mesh: Optional[DeviceMesh] = None, par
                     own[key] = Parameter(made, value.requires_grad) if own is inner._parameters else made
         spread_states(inner)
     if input_fn is not None:
-        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, device_mesh))
+        place = input_fn if _takes_module(input_fn) else lambda m, inputs, mesh: input_fn(inputs, mesh)
+        module.register_forward_pre_hook(lambda m, inputs: place(m, inputs, device_mesh))
     if output_fn is not None:
-        module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, device_mesh))
+        show = output_fn if _takes_module(output_fn) else lambda m, outputs, mesh: output_fn(outputs, mesh)
+        module.register_forward_hook(lambda m, inputs, outputs: show(m, outputs, device_mesh))
     return module
+
+
+def _takes_module(function: Callable) -> bool:
+    """Older programs' functions get the inputs, or outputs, and the mesh alone."""
+    return len(inspect.signature(function).parameters) != 2
 
 
 def _sizes(size: tuple) -> list:

@@ -109,10 +109,12 @@ class _Face:
         """What computes on lists of such tensors."""
         return HANDLERS[name]
 
-    def to_local(self, *, grad_placements: Any = None) -> Any:
-        """This process' part, over the same memory."""
+    def to_local(self, *, grad_placements: Optional[Sequence[Placement]] = None) -> Any:
+        """This process' part, over the same memory. `grad_placements`: how the gradients of the parts are placed; else as this is, and
+        whole where this is a sum's terms."""
         if grad_placements is not None:
-            raise NotImplementedError("DTensor.to_local: grad_placements is not supported")
+            places = _normal(self._spec.mesh, grad_placements, len(self._spec.shape))
+            return _GradientFrom.apply(self.to_local(), self._spec, places)
         local = self.__dict__.get("_local_tensor")
         if local is not None:
             return local
@@ -121,10 +123,10 @@ class _Face:
         with _C.DisableTorchFunctionSubclass():
             return _operators.view_as(self, self)
 
-    def full_tensor(self, *, grad_placements: Any = None) -> Any:
-        """All of it, in each process; all call this."""
+    def full_tensor(self, *, grad_placements: Optional[Sequence[Placement]] = None) -> Any:
+        """All of it, in each process; all call this. `grad_placements`: as in to_local()."""
         if grad_placements is not None:
-            raise NotImplementedError("DTensor.full_tensor: grad_placements is not supported")
+            return self.redistribute(placements=(Replicate(),) * self._spec.mesh.ndim).to_local(grad_placements=grad_placements)
         if self._spec.gather is not None:
             return self._spec.gather(self.__dict__.get("_local_tensor"))
         return self._spec.whole(self.to_local())
@@ -210,7 +212,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     """A part of a tensor, with where the others are. It stores, becomes whole and is placed otherwise; elementwise functions, changes of
     shape, products, sums, means, extremes, softmax, norms and attention compute on parts. Anything else gathers whole tensors and is
     computed in each process, except what draws random numbers or writes in place. Gradients flow through these and through `from_local()`,
-    `redistribute()` and changes of dtype and shape, to this process' part; the DTensor itself has none.
+    `redistribute()` and changes of dtype and shape, to this process' part, or to a DTensor that requires them.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -222,7 +224,9 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
 
     def __new__(cls, local: Any, spec: Spec, requires_grad: bool = False) -> "DTensor":
         self = _Tensor._make_subclass(cls, local.detach(), requires_grad)
-        self._spec, self._local_tensor = spec, local.detach()
+        self._spec = spec
+        if not requires_grad:  # a leaf is the part itself, which has the gradient
+            self._local_tensor = local.detach()
         return self
 
     @classmethod
@@ -262,11 +266,35 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
 
     @property
     def requires_grad(self) -> bool:
-        return self._local_tensor.requires_grad or _Tensor.requires_grad.__get__(self)
+        local = self.__dict__.get("_local_tensor")
+        return _Tensor.requires_grad.__get__(self) if local is None else local.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        _Tensor.requires_grad.__set__(self, value)
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "DTensor":
+        """Whether it gets a gradient, which is a DTensor, too, and placed as this is."""
+        local = self.__dict__.get("_local_tensor")
+        if local is not None and local.requires_grad:  # of other tensors
+            local.requires_grad_(requires_grad)
+            return self
+        self.__dict__.pop("_local_tensor", None)
+        _Tensor.requires_grad.__set__(self, requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Any:
+        return _grad(self)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        _set_grad(self, value)
+
+    @property
+    def is_leaf(self) -> bool:
+        local = self.__dict__.get("_local_tensor")
+        return local is None or local.is_leaf
 
     def backward(self, gradient: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Of a number that all processes have, or the sum of terms that each has; `gradient` is placed as this is."""
@@ -318,7 +346,7 @@ def _with_history(a: Any) -> Any:
 
 # What is the same on each part, and what is known of a tensor without its elements.
 _LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
-                    "mul_", "div_", "nan_to_num_", "clamp_", "requires_grad_", "is_contiguous", "element_size", "data_ptr",
+                    "mul_", "div_", "nan_to_num_", "clamp_", "is_contiguous", "element_size", "data_ptr",
                     # What optimizers do.
                     "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "erfinv_", "zeros_like", "ones_like", "empty_like"))
 # Of these what is done to terms is not done to their sum.
@@ -490,6 +518,9 @@ def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:
 
 
 def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
+    """The mesh that is given, that of the innermost `with mesh:`, or one of all processes."""
+    if mesh is None and DeviceMesh._open:
+        return DeviceMesh._open[-1]
     return mesh if mesh is not None else DeviceMesh(device.type, list(range(c10d.get_world_size())))
 
 
@@ -515,7 +546,7 @@ def _redistributed(local: Any, spec: Spec, places: tuple) -> Any:
         p = places[d]
         if isinstance(p, Partial):
             if not isinstance(spec.placements[d], Partial):
-                raise NotImplementedError("redistribute: nothing becomes Partial")
+                raise RuntimeError("Can not redistribute to Partial: nothing becomes terms of a sum")
             raise NotImplementedError("redistribute: what comes after a changed placement cannot stay Partial")
         if isinstance(p, Shard):
             n, start = Shard.local_shard_size_and_offset(whole.shape[p.dim], mesh.size(d), mesh.get_local_rank(d))
@@ -531,6 +562,21 @@ class _Redistribute(Function):
         ctx.spec, ctx.places = spec, places
         moved = _redistributed(local, spec, places)
         return moved.view_as(moved)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
+        spec = ctx.spec
+        back = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
+        return _placed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
+
+
+class _GradientFrom(Function):
+    """A part whose gradients lie otherwise than it does itself."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Any, spec: Spec, places: tuple) -> Any:
+        ctx.spec, ctx.places = spec, places
+        return local.view_as(local)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> tuple:
