@@ -437,7 +437,8 @@ def test_older_words_and_states_of_optimizers(tmp_path):
 import functools
 from arete.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
                                                      set_optimizer_state_dict)
-from arete.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP, ShardingStrategy, StateDictType
+from arete.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig, ShardingStrategy, StateDictType
+from arete.distributed.fsdp import FullyShardedDataParallel as FSDP
 from arete.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from arete.distributed.fsdp.wrap import CustomPolicy, ModuleWrapPolicy, size_based_auto_wrap_policy, transformer_auto_wrap_policy
 adam = lambda net: arete.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
@@ -468,6 +469,11 @@ other = FSDP(filled(Net()), auto_wrap_policy=policies[0])
 second = adam(other)
 other.load_state_dict(state)
 second.load_state_dict(FSDP.optim_state_dict_to_load(other, second, optimizer_state))
+with FSDP.state_dict_type(other, StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=True)):
+    third = adam(other)
+    third.load_state_dict(FSDP.optim_state_dict_to_load(other, third, None if rank else optimizer_state))
+    for p in other.parameters():
+        assert all(arete.equal(third.state[p][k], second.state[p][k]) for k in ("exp_avg", "exp_avg_sq"))
 same(train(net, 2, optimizer=optimizer), train(other, 2, optimizer=second))
 whole_states = StateDictOptions(full_state_dict=True, cpu_offload=True)
 from_0 = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
@@ -641,7 +647,8 @@ def test_networks_on_meta_take_the_tensors_of_a_state(tmp_path, gpus):
     ranks = run_ranks(tmp_path, 2, COMMON + f"""
 gpus = {gpus}
 start(backend="nccl" if gpus else "gloo")
-from arete.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from arete.distributed.checkpoint.state_dict import (StateDictOptions, get_optimizer_state_dict, set_model_state_dict,
+                                                     set_optimizer_state_dict)
 wanted = filled(nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)))
 with arete.device("meta"):
     net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
@@ -651,6 +658,15 @@ assert not gpus or arete.cuda.current_device() == rank  # which nobody has chose
 set_model_state_dict(net, wanted.state_dict() if rank == 0 else {{}},
                      options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
 kind = "cuda" if gpus else "cpu"
+optimizer = arete.optim.Adam(net.parameters())
+optimizer_of = arete.optim.Adam(wanted.parameters(), lr=0.5)
+wanted(arange(6).reshape(2, 3)).sum().backward()
+optimizer_of.step()
+set_optimizer_state_dict(net, optimizer, get_optimizer_state_dict(wanted, optimizer_of) if rank == 0 else {{}},
+                         options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+assert optimizer.param_groups[0]["lr"] == 0.5 and optimizer.state[net[2].bias]["exp_avg"].device.type == kind
+set_model_state_dict(net, wanted.state_dict() if rank == 0 else {{}},
+                     options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
 for name, p in net.named_parameters():
     assert p.device.type == kind and p.requires_grad and arete.equal(p.full_tensor().cpu(), wanted.get_parameter(name)), name
 assert net[1].running_var.device.type == kind

@@ -109,11 +109,13 @@ def _spread_state(model: Any) -> dict:
 
 
 def _from_rank0(value: Any, shape: Any, dtype: Any, device: Any) -> Any:
+    home = c10d._of(None)._home
+    way = home if home.type == "cuda" else device  # NCCL alone takes no tensors of the host
     if c10d.get_rank() != 0:
-        value = _operators.empty(tuple(shape), dtype=dtype, device=device)
-    value = value.detach().to(device=device, dtype=dtype).contiguous()  # rank 0's may be of another dtype
+        value = _operators.empty(tuple(shape), dtype=dtype, device=way)
+    value = value.detach().to(device=way, dtype=dtype).contiguous()  # rank 0's may be of another dtype
     c10d.broadcast(value, 0)
-    return value
+    return value.to(device)
 
 
 def _all_from_rank0(state: dict, own: dict) -> dict:
@@ -303,18 +305,19 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
     options = _checked(options)
     every = _optimizers(optimizers)
     if options.broadcast_from_rank0:
-        optim_state_dict = _state_from_rank0(model, every, optim_state_dict)
-    if "state" not in optim_state_dict or not isinstance(optim_state_dict["state"], dict):
+        optim_state_dict = state_from_rank0(model, every, optim_state_dict)
+    elif "state" not in optim_state_dict or not isinstance(optim_state_dict["state"], dict):
         optim_state_dict = _nested(optim_state_dict, model, every)
     for optimizer in every:
         optimizer.load_state_dict(local_optimizer_state(model, optimizer, optim_state_dict))
 
 
-def _state_from_rank0(model: Any, optimizers: list, state: dict) -> dict:
-    own = _flat(get_optimizer_state_dict(model, optimizers))
+def state_from_rank0(model: Any, optimizers: list, state: Optional[dict]) -> dict:
+    """The state under names that rank 0 has; what others have is not looked at."""
+    own, state = _flat(get_optimizer_state_dict(model, optimizers)), state or {}
     if isinstance(state.get("state"), dict) and state.get("param_groups") is not None:
         state = _flat(state)
-    return _all_from_rank0(state, own)
+    return _nested(_all_from_rank0(state, own), model, optimizers)
 
 
 def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,

@@ -280,11 +280,14 @@ class FullyShardedDataParallel(nn.Module):
         return states.get_optimizer_state_dict(model, optim)
 
     @staticmethod
-    def optim_state_dict_to_load(model: nn.Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False,
+    def optim_state_dict_to_load(model: nn.Module, optim: Any, optim_state_dict: Optional[dict], is_named_optimizer: bool = False,
                                  load_directly: bool = False, group: Any = None) -> dict:
-        """What optim.load_state_dict() takes, from such a state; with `load_directly` it does."""
+        """What optim.load_state_dict() takes, from such a state, which only rank 0 need have where the network's type says `rank0_only`;
+        with `load_directly` it does."""
         if is_named_optimizer:
             raise NotImplementedError("optim_state_dict_to_load: named optimizers are not supported")
+        if getattr(FullyShardedDataParallel.get_state_dict_type(model).optim_state_dict_config, "rank0_only", False):
+            optim_state_dict = states.state_from_rank0(model, [optim], optim_state_dict)
         local = states.local_optimizer_state(model, optim, optim_state_dict)
         if load_directly:
             optim.load_state_dict(local)
