@@ -74,13 +74,13 @@ const OpRecord& linalg_cholesky_op =
         .doc("L with A = L L^H, or L^H.")
         .compose(checked_cholesky)
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& cholesky_op = define("cholesky(Tensor self, bool upper=False) -> Tensor")
                                   .doc("L with A = L L^H, or L^H: linalg_cholesky.")
                                   .compose(checked_cholesky)
                                   .autocast(Autocast::f32)
-                                  .dtypes(kFactorizableTypes);
+                                  .dtypes(kMatrixTypes);
 
 // ---- what is solved with factors. Their gradients are those of torch, which symmetrize but leave
 // no triangle out.
@@ -156,7 +156,7 @@ const OpRecord& cholesky_solve_op =
         .flops([](const Call& c) {
           return 2 * double(c.tensor(1).size(-1)) * double(c.tensor(0).numel());
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& cholesky_inverse_op =
     define("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
@@ -184,7 +184,7 @@ const OpRecord& cholesky_inverse_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 }  // namespace ops

@@ -116,7 +116,7 @@ const OpRecord& linalg_tensorinv_op =
           return {linalg::inv(a.reshape({n, n})).reshape(sizes)};
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- determinants
 
@@ -190,13 +190,13 @@ const OpRecord& linalg_det_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& det_op =
     define("det(Tensor self) -> Tensor")
         .doc("The determinant: linalg_det.")
         .compose([](const Call& c) -> Results { return {linalg::det(c.tensor(0))}; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_slogdet_op =
     define("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
@@ -230,7 +230,7 @@ const OpRecord& linalg_slogdet_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
                                  .doc("Sign and logarithm of the determinant: linalg_slogdet.")
@@ -238,7 +238,7 @@ const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tenso
                                    const auto [sign, log] = linalg::slogdet(c.tensor(0));
                                    return {sign, log};
                                  })
-                                 .dtypes(kFactorizableTypes);
+                                 .dtypes(kMatrixTypes);
 
 const OpRecord& logdet_op =
     define("logdet(Tensor self) -> Tensor")
@@ -248,7 +248,7 @@ const OpRecord& logdet_op =
           if (is_complex(sign.dtype())) return {log + sign.log()};
           return {arete::where(sign == -1, std::numeric_limits<double>::quiet_NaN(), log)};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 }  // namespace ops

@@ -280,7 +280,7 @@ const OpRecord& linalg_lstsq_op =
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};
         })
         .no_grad_outputs(12)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- rank and condition
 
@@ -299,7 +299,7 @@ const OpRecord& linalg_matrix_rank_op =
         "hermitian=False) -> Tensor")
         .doc("How many singular values are above a tolerance.")
         .compose(matrix_rank)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_matrix_rank_tensor_op =
     define(
@@ -308,7 +308,7 @@ const OpRecord& linalg_matrix_rank_tensor_op =
         .doc("linalg_matrix_rank with tolerances for each matrix.")
         .surface(Surface::internal)
         .compose(matrix_rank)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // |A| |A^-1|, where that of a singular matrix is infinite.
 template <class F>
@@ -334,7 +334,7 @@ const OpRecord& linalg_cond_op =
           const Tensor largest = s.select(-1, 0), smallest = s.select(-1, s.size(-1) - 1);
           return {p > 0 ? largest / smallest : smallest / largest};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_cond_str_op =
     define("linalg_cond.p_str(Tensor self, str p) -> Tensor")
@@ -349,7 +349,7 @@ const OpRecord& linalg_cond_str_op =
             return {zeros(batch_sizes(a.sizes()), TensorOptions(real_of(a.dtype()), a.device()))};
           return {condition(a, p, [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 }  // namespace ops

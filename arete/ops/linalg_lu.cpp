@@ -147,7 +147,7 @@ const OpRecord& linalg_lu_factor_ex_op =
         .no_grad_outputs(6)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_lu_factor_op =
     define("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
@@ -160,7 +160,7 @@ const OpRecord& linalg_lu_factor_op =
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- permutations
 
@@ -286,7 +286,7 @@ const OpRecord& lu_unpack_op =
           return {c.boolean(3) ? permutation_matrix(c.tensor(1), lu.size(-2), lu.dtype()) : none,
                   c.boolean(2) ? lower_factor(lu) : none, c.boolean(2) ? upper_factor(lu) : none};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_lu_op =
     define("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
@@ -299,7 +299,7 @@ const OpRecord& linalg_lu_op =
           return {p, l, u};
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- solving with the factors
 
@@ -335,7 +335,7 @@ const OpRecord& lu_solution_op =
           solve_by_factors(c.tensor(0), c.tensor(1), c.tensor(2), out[0], c.boolean(3),
                            c.boolean(4), p);
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                       bool left, bool of_adjoint) {
@@ -367,7 +367,7 @@ const OpRecord& linalg_lu_solve_op =
                                c.boolean(4));
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& lu_solve_op =
     define("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
@@ -376,7 +376,7 @@ const OpRecord& lu_solve_op =
           return lu_solve_with(c, c.tensor(1), c.tensor(2), c.tensor(0), true, false);
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 

@@ -114,7 +114,7 @@ const OpRecord& linalg_matrix_norm_op =
           const Shape dims = matrix_dims(x, c.ints(2), "linalg.matrix_norm");
           return {matrix_norm_of(x, c.scalar(1), dims, c.boolean(3))};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& linalg_matrix_norm_str_op =
     define(
@@ -127,7 +127,7 @@ const OpRecord& linalg_matrix_norm_str_op =
           const Shape dims = matrix_dims(x, c.ints(2), "linalg.matrix_norm");
           return {matrix_norm_of(x, c[1].string(), dims, c.boolean(3))};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- either
 
@@ -171,7 +171,7 @@ const OpRecord& linalg_norm_str_op =
           const Shape dims = matrix_dims(x, dims_or_all(x, c, 2), "linalg.norm");
           return {matrix_norm_of(x, c[1].string(), dims, c.boolean(3))};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 }  // namespace
 }  // namespace ops

@@ -51,7 +51,7 @@ const OpRecord& geqrf_op =
         })
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // Note [Product of reflections]
 // H1 H2 ... Hk = I - V T V^H (Schreiber and Van Loan), where V has the reflectors as columns and
@@ -104,7 +104,7 @@ const OpRecord& reflector_columns_op =
                     .b = view_of(tau),
                     .info = view_of(info)});
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 Results first_columns(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
@@ -127,12 +127,12 @@ const OpRecord& linalg_householder_product_op =
         .doc("The first columns of a product of Householder reflections.")
         .compose(first_columns)
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 const OpRecord& orgqr_op = define("orgqr(Tensor self, Tensor input2) -> Tensor")
                                .doc("linalg_householder_product.")
                                .compose(first_columns)
                                .autocast(Autocast::f32)
-                               .dtypes(kFactorizableTypes);
+                               .dtypes(kMatrixTypes);
 
 const OpRecord& ormqr_op =
     define(
@@ -168,7 +168,7 @@ const OpRecord& ormqr_op =
           return {adjoint(q.apply(adjoint(other), !transposed))};
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- QR
 
@@ -259,7 +259,7 @@ const OpRecord& linalg_qr_op =
         .grad(qr_gradient, 0, 3)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
                             .doc("A = Q R: linalg_qr, reduced where some is true, else complete.")

@@ -78,7 +78,7 @@ const OpRecord& linalg_solve_triangular_op =
           const double n = double(c.tensor(0).size(-1));
           return n * double(c.tensor(1).numel());
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& triangular_solve_op =
     define(
@@ -95,7 +95,7 @@ const OpRecord& triangular_solve_op =
                   a.expand(with_sizes(batch_sizes(x.sizes()), {a.size(-1), a.size(-1)})).clone()};
         })
         .autocast(Autocast::f32)
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- any square matrix
 
@@ -151,7 +151,7 @@ const OpRecord& solve_matrices_op =
           const double n = double(c.tensor(0).size(-1));
           return factorization_flops(c) * 2 / 3 + 2 * n * double(c.tensor(1).numel());
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 Results solve_any(const Call& c, bool left) {
   const Tensor &a = c.tensor(0), &b = c.tensor(1);

@@ -138,7 +138,7 @@ const OpRecord& linalg_svdvals_op =
     define("linalg_svdvals(Tensor A) -> Tensor")
         .doc("Singular values, largest first.")
         .compose([](const Call& c) -> Results { return {values_of_svd(c.tensor(0))}; })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 const OpRecord& svd_op =
     define(
@@ -244,7 +244,7 @@ const OpRecord& linalg_eigvalsh_op =
           const bool with_vectors = will_record(a);
           return {call_all(eigh_parts_op, {a, c[1].string(), with_vectors})[0]};
         })
-        .dtypes(kFactorizableTypes);
+        .dtypes(kMatrixTypes);
 
 // ---- any square matrices: complex results
 

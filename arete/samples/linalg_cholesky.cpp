@@ -13,12 +13,12 @@ Matrix factor_of(const Matrix& a, bool upper) {
   Matrix l(n, n);
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = j; i < n; ++i) {
-      double s = upper ? a(j, i) : a(i, j);
-      for (int64_t k = 0; k < j; ++k) s -= l(i, k) * l(j, k);
-      l(i, j) = i == j ? std::sqrt(s) : s / l(j, j);
+      Number s = upper ? std::conj(a(j, i)) : a(i, j);
+      for (int64_t k = 0; k < j; ++k) s -= l(i, k) * std::conj(l(j, k));
+      l(i, j) = i == j ? std::sqrt(s.real()) : s / l(j, j);
     }
   }
-  return upper ? transposed(l) : l;
+  return upper ? adjoint(l) : l;
 }
 
 std::vector<Tensor> factor_reference(const Call& c) {
@@ -93,12 +93,12 @@ const Attached cholesky_op = attach("cholesky")
                                  .errors(cholesky_errors)
                                  .reference(factor_reference);
 
-// A = L L^T of one triangle of f.
+// A = L L^H of one triangle of f.
 Matrix recomposed(const Matrix& f, bool upper) {
-  Matrix l = upper ? transposed(f) : f;
+  Matrix l = upper ? adjoint(f) : f;
   for (int64_t i = 0; i < l.rows; ++i)
     for (int64_t j = i + 1; j < l.columns; ++j) l(i, j) = 0;
-  return product(l, transposed(l));
+  return product(l, adjoint(l));
 }
 
 const Attached cholesky_solve_op =

@@ -13,7 +13,7 @@ namespace {
 
 // By its series, in more than double precision: what cancels and what squarings lose is below that.
 Matrix exponential_of(const Matrix& a) {
-  using Wide = std::vector<long double>;
+  using Wide = std::vector<std::complex<long double>>;
   const size_t n = size_t(a.rows);
   const auto times = [&](const Wide& x, const Wide& y) {
     Wide z(n * n, 0);
@@ -24,16 +24,16 @@ Matrix exponential_of(const Matrix& a) {
   };
   constexpr int kHalvings = 4;
   Wide x(a.values.begin(), a.values.end()), sum(n * n, 0);
-  for (long double& v : x) v = std::ldexp(v, -kHalvings);
+  for (auto& v : x) v *= std::ldexp(1.0L, -kHalvings);
   for (size_t i = 0; i < n; ++i) sum[i * n + i] = 1;
   Wide term = sum;
   for (int k = 1; k < 40; ++k) {
     term = times(term, x);
-    for (size_t i = 0; i < n * n; ++i) sum[i] += term[i] /= k;
+    for (size_t i = 0; i < n * n; ++i) sum[i] += term[i] /= (long double)(k);
   }
   for (int i = 0; i < kHalvings; ++i) sum = times(sum, sum);
   Matrix y(a.rows, a.rows);
-  for (size_t i = 0; i < n * n; ++i) y.values[i] = double(sum[i]);
+  for (size_t i = 0; i < n * n; ++i) y.values[i] = Number(sum[i]);
   return y;
 }
 

@@ -87,8 +87,8 @@ const Attached linalg_tensorinv_op =
           for (int64_t d = c.integer(1); d < a.dim(); ++d) sizes.push_back(a.size(d));
           for (int64_t d = 0; d < c.integer(1); ++d) sizes.push_back(a.size(d));
           Matrix m(n, n);
-          m.values = values_of(a);
-          return {from_values(inverted(m).values, sizes)};
+          m.values = numbers_of(a);
+          return {from_numbers(inverted(m).values, sizes, a.dtype())};
         });
 
 std::vector<Sample> det_samples(SampleMaker& m, bool with_singular) {
@@ -115,7 +115,7 @@ std::vector<ErrorSample> det_errors(SampleMaker& m) {
 }
 
 std::vector<Tensor> det_reference(const Call& c) {
-  return {map_matrices_to_numbers(c.tensor(0), determinant)};
+  return {map_matrices_to_numbers(c.tensor(0), determinant, c.tensor(0).dtype())};
 }
 
 const Attached linalg_det_op = attach("linalg_det")
@@ -129,13 +129,15 @@ const Attached det_op = attach("det")
 
 std::vector<Tensor> slogdet_reference(const Call& c) {
   const Tensor& a = c.tensor(0);
-  return {map_matrices_to_numbers(a,
-                                  [](const Matrix& m) {
-                                    const double d = determinant(m);
-                                    return d > 0 ? 1 : d < 0 ? -1 : 0;
-                                  }),
+  return {map_matrices_to_numbers(
+              a,
+              [](const Matrix& m) {
+                const Number d = determinant(m);
+                return d == 0.0 ? d : d / std::abs(d);
+              },
+              a.dtype()),
           map_matrices_to_numbers(
-              a, [](const Matrix& m) { return std::log(std::fabs(determinant(m))); })};
+              a, [](const Matrix& m) { return std::log(std::abs(determinant(m))); })};
 }
 
 const Attached linalg_slogdet_op =
@@ -147,18 +149,19 @@ const Attached slogdet_op = attach("slogdet")
                                 .samples([](SampleMaker& m) { return det_samples(m, false); })
                                 .errors(det_errors)
                                 .reference(slogdet_reference);
-const Attached logdet_op = attach("logdet")
-                               .samples([](SampleMaker& m) -> std::vector<Sample> {
-                                 return {{{make_invertible(m, {3, 3})}},
-                                         {{make_invertible(m, {2, 2, 2})}, "batch"},
-                                         {{m.make({2, 0, 0})}, "empty matrices"}};
-                               })
-                               .errors(det_errors)
-                               .reference([](const Call& c) -> std::vector<Tensor> {
-                                 return {map_matrices_to_numbers(c.tensor(0), [](const Matrix& m) {
-                                   return std::log(determinant(m));
-                                 })};
-                               });
+const Attached logdet_op =
+    attach("logdet")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{make_invertible(m, {3, 3})}},
+                  {{make_invertible(m, {2, 2, 2})}, "batch"},
+                  {{m.make({2, 0, 0})}, "empty matrices"}};
+        })
+        .errors(det_errors)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {map_matrices_to_numbers(
+              c.tensor(0), [](const Matrix& m) { return std::log(determinant(m)); },
+              c.tensor(0).dtype())};
+        });
 
 }  // namespace
 }  // namespace arete::ops

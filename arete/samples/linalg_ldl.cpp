@@ -56,7 +56,7 @@ Matrix composed(const Matrix& ld, const std::vector<double>& pivots) {
       for (int64_t j = k; j < end; ++j) l(i, j) = ld(i, j);
     for (int64_t i = k; i < end; ++i)
       for (int64_t j = k; j < end; ++j) d(i, j) = i >= j ? ld(i, j) : ld(j, i);
-    a = product(product(l, d), transposed(l));
+    a = product(product(l, d), adjoint(l));
     const int64_t p = end - 1, q = int64_t(std::fabs(pivots[size_t(k)])) - 1;
     for (int64_t j = 0; j < n; ++j) std::swap(a(p, j), a(q, j));
     for (int64_t i = 0; i < n; ++i) std::swap(a(i, p), a(i, q));

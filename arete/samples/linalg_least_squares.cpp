@@ -1,6 +1,7 @@
 // Samples, references and errors of the records in ops/linalg_least_squares.cpp.
 #include <cmath>
 
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -17,7 +18,7 @@ std::vector<Tensor> pinv_reference(const Call& c) {
   // Of full rank: (A^T A)^-1 A^T, or A^T (A A^T)^-1.
   const Tensor& a = c.tensor(0);
   return {map_matrices(a, a.size(-1), a.size(-2), [](const Matrix& m) {
-    const Matrix t = transposed(m);
+    const Matrix t = adjoint(m);
     return m.rows >= m.columns ? product(inverted(product(t, m)), t)
                                : product(t, inverted(product(m, t)));
   })};
@@ -98,22 +99,20 @@ const Attached linalg_lstsq_op =
           const Tensor& a = c.tensor(0);
           const bool vector =
               Shape(a.sizes().first(size_t(a.dim() - 1))) == Shape(c.tensor(1).sizes());
-          const Tensor b =
-              vector ? from_values(values_of(c.tensor(1)), with_sizes(c.tensor(1).sizes(), {1}))
-                     : c.tensor(1);
+          const Tensor b = vector ? c.tensor(1).unsqueeze(-1) : c.tensor(1);
           const int64_t m = a.size(-2), n = a.size(-1), columns = b.size(-1), k = std::min(m, n);
           const Shape batch = batch_sizes(a.sizes());
           const std::string_view driver = c.has(3) ? c[3].string() : "gelsy";
           const bool by_values = driver == "gelsd" || driver == "gelss";
           std::vector<double> residuals, ranks, values;
           const Tensor x = map_matrices(a, n, columns, [&](const Matrix& f) {
-            const Matrix t = transposed(f), right = matrices_of(b)[0];
+            const Matrix t = adjoint(f), right = matrices_of(b)[0];
             const Matrix s = m >= n ? solved(product(t, f), product(t, right))
                                     : product(t, solved(product(f, t), right));
             const Matrix fx = product(f, s);
             for (int64_t j = 0; j < columns; ++j) {
               double sum = 0;
-              for (int64_t i = 0; i < m; ++i) sum += std::pow(fx(i, j) - right(i, j), 2);
+              for (int64_t i = 0; i < m; ++i) sum += std::norm(fx(i, j) - right(i, j));
               residuals.push_back(sum);
             }
             ranks.push_back(double(k));
@@ -123,7 +122,7 @@ const Attached linalg_lstsq_op =
           const Tensor none = from_values({}, {0});
           const Shape residual_sizes = with_sizes(batch, {columns});
           return {
-              vector ? from_values(values_of(x), batch_sizes(x.sizes(), 1)) : x,
+              vector ? x.squeeze(-1) : x,
               m > n && driver != "gelsy" ? from_values(residuals, residual_sizes) : none,
               driver == "gels" ? from_values({}, {0}, kInt64) : from_values(ranks, batch, kInt64),
               by_values ? from_values(values, with_sizes(batch, {k})) : none};
@@ -176,8 +175,8 @@ const Attached linalg_matrix_rank_tensor_op =
     attach("linalg_matrix_rank_tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const Tensor levels = tensor({1e-3, 100.0}, TensorOptions(m.dtype, m.device));
-          const Tensor small = full({}, Scalar(1e-4), TensorOptions(m.dtype, m.device));
+          const TensorOptions real(real_of(m.dtype), m.device);
+          const Tensor levels = tensor({1e-3, 100.0}, real), small = full({}, Scalar(1e-4), real);
           return {{{make_invertible(m, {2, 3, 2}), levels, std::nullopt, false}, "absolute"},
                   {{dependent_rows(m), std::nullopt, small, false}, "relative"},
                   {{make_symmetric(m, {2, 2, 2}), levels, small, true}, "both, hermitian"}};
@@ -203,11 +202,11 @@ const Attached linalg_cond_op =
         .reference([](const Call& c) -> std::vector<Tensor> {
           const double p = c.has(1) ? c.real(1) : 2;
           const auto sums = [&](Matrix m) {
-            if (p != 1) m = transposed(m);
+            if (p != 1) m = adjoint(m);
             double most = 0;
             for (int64_t j = 0; j < m.columns; ++j) {
               double s = 0;
-              for (int64_t i = 0; i < m.rows; ++i) s += std::fabs(m(i, j));
+              for (int64_t i = 0; i < m.rows; ++i) s += std::abs(m(i, j));
               most = std::max(most, s);
             }
             return most;

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/linalg_lu.cpp.
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -17,6 +18,20 @@ void eliminate_in_order(Matrix& m) {
       for (int64_t j = k + 1; j < m.columns; ++j) m(i, j) -= m(i, k) * m(k, j);
     }
   }
+}
+
+// The factors: L with ones on its diagonal, U with what is on and above it.
+Matrix lower_of(const Matrix& f) {
+  Matrix l(f.rows, std::min(f.rows, f.columns));
+  for (int64_t i = 0; i < l.rows; ++i)
+    for (int64_t j = 0; j < l.columns; ++j) l(i, j) = i > j ? f(i, j) : double(i == j);
+  return l;
+}
+Matrix upper_of(const Matrix& f) {
+  Matrix u(std::min(f.rows, f.columns), f.columns);
+  for (int64_t i = 0; i < u.rows; ++i)
+    for (int64_t j = i; j < u.columns; ++j) u(i, j) = f(i, j);
+  return u;
 }
 
 std::vector<Tensor> factor_reference(const Call& c) {
@@ -137,9 +152,7 @@ const Attached lu_unpack_op =
           const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
           const Shape batch = batch_sizes(lu.sizes());
           const std::vector<double> v = values_of(pivots);
-          const Tensor none = from_values({}, {0});
-          const auto sized = [&](int64_t r, int64_t s) { return with_sizes(batch, {r, s}); };
-          const size_t row = batch.size(), column = row + 1;
+          const Tensor none = from_numbers({}, {0}, lu.dtype());
           Tensor p = none, l = none, u = none;
           if (c.boolean(3)) {
             std::vector<Matrix> all;
@@ -149,14 +162,11 @@ const Attached lu_unpack_op =
               all.emplace_back(m, m);
               for (int64_t i = 0; i < m; ++i) all.back()(order[size_t(i)], i) = 1;
             }
-            p = from_matrices(all, batch, m, m);
+            p = from_matrices(all, batch, m, m, lu.dtype());
           }
           if (c.boolean(2)) {
-            l = build_tensor(sized(m, k), [&](const Shape& i) {
-              return i[row] > i[column] ? at(lu, i) : double(i[row] == i[column]);
-            });
-            u = build_tensor(sized(k, n),
-                             [&](const Shape& i) { return i[row] <= i[column] ? at(lu, i) : 0.0; });
+            l = map_matrices(lu, m, k, lower_of);
+            u = map_matrices(lu, k, n, upper_of);
           }
           return {p, l, u};
         });
@@ -178,7 +188,7 @@ const Attached linalg_lu_op =
           const Shape batch = batch_sizes(a.sizes());
           std::vector<Matrix> ps, ls, us;
           for (Matrix f : matrices_of(a)) {
-            Matrix p = identity_matrix(m), l(m, k), u(k, n);
+            Matrix p = identity_matrix(m);
             if (c.boolean(1)) {
               const std::vector<int64_t> pivots = eliminate(f);
               for (int64_t i = k; i-- > 0;)
@@ -186,36 +196,30 @@ const Attached linalg_lu_op =
             } else {
               eliminate_in_order(f);
             }
-            for (int64_t i = 0; i < m; ++i)
-              for (int64_t j = 0; j < k; ++j) l(i, j) = i > j ? f(i, j) : double(i == j);
-            for (int64_t i = 0; i < k; ++i)
-              for (int64_t j = i; j < n; ++j) u(i, j) = f(i, j);
             ps.push_back(p);
-            ls.push_back(l);
-            us.push_back(u);
+            ls.push_back(lower_of(f));
+            us.push_back(upper_of(f));
           }
-          return {c.boolean(1) ? from_matrices(ps, batch, m, m) : from_values({}, {0}),
-                  from_matrices(ls, batch, m, k), from_matrices(us, batch, k, n)};
+          const DType t = a.dtype();
+          return {c.boolean(1) ? from_matrices(ps, batch, m, m, t) : from_numbers({}, {0}, t),
+                  from_matrices(ls, batch, m, k, t), from_matrices(us, batch, k, n, t)};
         });
 
 std::vector<Tensor> lu_solve_reference(const Tensor& lu, const Tensor& pivots, const Tensor& b,
-                                       bool left, bool adjoint) {
+                                       bool left, bool of_adjoint) {
   const int64_t n = lu.size(-1);
   const std::vector<double> v = values_of(pivots);
   const std::vector<Matrix> rights = matrices_of(b);
   size_t index = 0;
   return {map_matrices(lu, b.size(-2), b.size(-1), [&](const Matrix& f) {
-    Matrix l = identity_matrix(n), u(n, n);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) (i > j ? l : u)(i, j) = f(i, j);
-    Matrix a = product(l, u);
+    Matrix a = product(lower_of(f), upper_of(f));
     for (int64_t i = n; i-- > 0;)
       for (int64_t j = 0; j < n; ++j)
         std::swap(a(i, j), a(int64_t(v[index * size_t(n) + size_t(i)]) - 1, j));
-    if (adjoint) a = transposed(a);
+    if (of_adjoint) a = adjoint(a);
     const Matrix& right = rights[rights.size() == 1 ? 0 : index];
     ++index;
-    return left ? solved(a, right) : transposed(solved(transposed(a), transposed(right)));
+    return left ? solved(a, right) : adjoint(solved(adjoint(a), adjoint(right)));
   })};
 }
 
@@ -246,8 +250,9 @@ const Attached lu_solution_op =
                    "Pivots given to lu_solve must all be greater or equal to 1."}};
         })
         .reference([](const Call& c) {
-          return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
-                                    c.boolean(4));
+          // Transposed: the adjoint of the conjugate.
+          const Tensor lu = c.boolean(4) ? conj(c.tensor(0)) : c.tensor(0);
+          return lu_solve_reference(lu, c.tensor(1), c.tensor(2), c.boolean(3), c.boolean(4));
         });
 const Attached linalg_lu_solve_op =
     attach("linalg_lu_solve")

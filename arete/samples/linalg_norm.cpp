@@ -65,12 +65,13 @@ std::vector<Tensor> matrix_reference(const Call& c, IntList dims, bool keepdim,
   const Shape d{normalize_dim(dims[0], int(x.dim()), ""), normalize_dim(dims[1], int(x.dim()), "")};
   Shape kept(x.sizes());
   kept[size_t(d[0])] = kept[size_t(d[1])] = 1;
+  const std::vector<Number> all = numbers_of(x);
   std::vector<double> results;
   for_each_index(kept, [&](Shape i) {
     Matrix m(x.size(d[0]), x.size(d[1]));
     for (i[size_t(d[0])] = 0; i[size_t(d[0])] < m.rows; ++i[size_t(d[0])])
       for (i[size_t(d[1])] = 0; i[size_t(d[1])] < m.columns; ++i[size_t(d[1])])
-        m(i[size_t(d[0])], i[size_t(d[1])]) = at(x, i);
+        m(i[size_t(d[0])], i[size_t(d[1])]) = all[size_t(flat_position(x.sizes(), i))];
     results.push_back(f(m));
   });
   return {from_values(results, reduced_sizes(x.sizes(), 1u << d[0] | 1u << d[1], keepdim))};
@@ -81,11 +82,11 @@ double reference_of(Matrix m, double ord) {
     const auto s = singular_values(m);
     return s.empty() ? 0 : ord > 0 ? s.front() : s.back();
   }
-  if (std::isinf(ord)) m = transposed(m);
+  if (std::isinf(ord)) m = adjoint(m);
   double big = 0, small = INFINITY;
   for (int64_t j = 0; j < m.columns; ++j) {
     double s = 0;
-    for (int64_t i = 0; i < m.rows; ++i) s += std::fabs(m(i, j));
+    for (int64_t i = 0; i < m.rows; ++i) s += std::abs(m(i, j));
     big = std::max(big, s);
     small = std::min(small, s);
   }
@@ -95,7 +96,7 @@ double reference_of(Matrix m, double ord) {
 double reference_of(const Matrix& m, std::string_view ord) {
   double s = 0;
   if (ord == "fro")
-    for (double v : m.values) s += v * v;
+    for (const Number& v : m.values) s += std::norm(v);
   else
     for (double v : singular_values(m)) s += v;
   return ord == "fro" ? std::sqrt(s) : s;

@@ -12,23 +12,24 @@ namespace {
 
 // Householder's reflections by plain loops, with LAPACK's choice of signs: R in the upper triangle,
 // the vectors (their leading 1 left out) below it.
-std::vector<double> reflect(Matrix& a) {
-  std::vector<double> taus;
+std::vector<Number> reflect(Matrix& a) {
+  std::vector<Number> taus;
   for (int64_t k = 0; k < std::min(a.rows, a.columns); ++k) {
     double below = 0;
-    for (int64_t i = k + 1; i < a.rows; ++i) below += a(i, k) * a(i, k);
-    double tau = 0;
-    if (below > 0) {
-      const double alpha = a(k, k);
-      const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
+    for (int64_t i = k + 1; i < a.rows; ++i) below += std::norm(a(i, k));
+    const Number alpha = a(k, k);
+    Number tau = 0;
+    if (below > 0 || alpha.imag() != 0) {  // R's diagonal is real
+      const double beta = -std::copysign(std::sqrt(std::norm(alpha) + below), alpha.real());
       tau = (beta - alpha) / beta;
       for (int64_t i = k + 1; i < a.rows; ++i) a(i, k) /= alpha - beta;
       a(k, k) = beta;
       for (int64_t j = k + 1; j < a.columns; ++j) {
-        double s = a(k, j);
-        for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * a(i, j);
-        a(k, j) -= tau * s;
-        for (int64_t i = k + 1; i < a.rows; ++i) a(i, j) -= tau * s * a(i, k);
+        Number s = a(k, j);
+        for (int64_t i = k + 1; i < a.rows; ++i) s += std::conj(a(i, k)) * a(i, j);
+        s *= std::conj(tau);
+        a(k, j) -= s;
+        for (int64_t i = k + 1; i < a.rows; ++i) a(i, j) -= s * a(i, k);
       }
     }
     taus.push_back(tau);
@@ -37,14 +38,15 @@ std::vector<double> reflect(Matrix& a) {
 }
 
 // The product of all reflections.
-Matrix product_of(const Matrix& a, const std::vector<double>& taus) {
+Matrix product_of(const Matrix& a, const std::vector<Number>& taus) {
   Matrix q = identity_matrix(a.rows);
   for (int64_t k = int64_t(taus.size()); k-- > 0;) {
     for (int64_t j = 0; j < a.rows; ++j) {
-      double s = q(k, j);
-      for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * q(i, j);
-      q(k, j) -= taus[size_t(k)] * s;
-      for (int64_t i = k + 1; i < a.rows; ++i) q(i, j) -= taus[size_t(k)] * s * a(i, k);
+      Number s = q(k, j);
+      for (int64_t i = k + 1; i < a.rows; ++i) s += std::conj(a(i, k)) * q(i, j);
+      s *= taus[size_t(k)];
+      q(k, j) -= s;
+      for (int64_t i = k + 1; i < a.rows; ++i) q(i, j) -= s * a(i, k);
     }
   }
   return q;
@@ -73,13 +75,13 @@ const Attached geqrf_op =
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& a = c.tensor(0);
-          std::vector<double> taus;
+          std::vector<Number> taus;
           const Tensor r = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
-            for (double t : reflect(m)) taus.push_back(t);
+            for (const Number& t : reflect(m)) taus.push_back(t);
             return m;
           });
-          return {r, from_values(taus, with_sizes(batch_sizes(a.sizes()),
-                                                  {std::min(a.size(-2), a.size(-1))}))};
+          const int64_t k = std::min(a.size(-2), a.size(-1));
+          return {r, from_numbers(taus, with_sizes(batch_sizes(a.sizes()), {k}), a.dtype())};
         });
 
 std::vector<Sample> reflector_samples(SampleMaker& m) {
@@ -98,11 +100,11 @@ std::vector<ErrorSample> reflector_errors(SampleMaker& m) {
 
 std::vector<Tensor> reflector_reference(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
-  const std::vector<double> all = values_of(tau);
+  const std::vector<Number> all = numbers_of(tau);
   size_t index = 0;
   return {map_matrices(a, a.size(-2), a.size(-1), [&](const Matrix& m) {
     const size_t k = size_t(tau.size(-1));
-    const std::vector<double> own(all.begin() + int64_t(index), all.begin() + int64_t(index + k));
+    const std::vector<Number> own(all.begin() + int64_t(index), all.begin() + int64_t(index + k));
     index += k;
     return leading_columns(product_of(m, own), m.columns);
   })};
@@ -146,8 +148,8 @@ const Attached ormqr_op =
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& other = c.tensor(2);
-          Matrix q = product_of(matrices_of(c.tensor(0))[0], values_of(c.tensor(1)));
-          if (c.boolean(4)) q = transposed(q);
+          Matrix q = product_of(matrices_of(c.tensor(0))[0], numbers_of(c.tensor(1)));
+          if (c.boolean(4)) q = adjoint(q);
           return {map_matrices(other, other.size(-2), other.size(-1), [&](const Matrix& m) {
             return c.boolean(3) ? product(q, m) : product(m, q);
           })};
@@ -181,7 +183,7 @@ const Attached linalg_qr_op =
           const int64_t inner = mode == "complete" ? m : k;
           std::vector<Matrix> qs, rs;
           for (Matrix f : matrices_of(a)) {
-            const std::vector<double> taus = reflect(f);
+            const std::vector<Number> taus = reflect(f);
             qs.push_back(leading_columns(product_of(f, taus), inner));
             Matrix r(inner, n);
             for (int64_t i = 0; i < std::min(inner, m); ++i)
@@ -189,8 +191,9 @@ const Attached linalg_qr_op =
             rs.push_back(r);
           }
           const Shape batch = batch_sizes(a.sizes());
-          return {mode == "r" ? from_values({}, {0}) : from_matrices(qs, batch, m, inner),
-                  from_matrices(rs, batch, inner, n)};
+          const DType t = a.dtype();
+          return {mode == "r" ? from_numbers({}, {0}, t) : from_matrices(qs, batch, m, inner, t),
+                  from_matrices(rs, batch, inner, n, t)};
         });
 const Attached qr_op = attach("qr")
                            .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/linalg_solve.cpp.
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/shape.h"
@@ -23,7 +24,7 @@ Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
 }
 
 Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
-  return left ? solved(a, b) : transposed(solved(transposed(a), transposed(b)));
+  return left ? solved(a, b) : adjoint(solved(adjoint(a), adjoint(b)));
 }
 
 Matrix triangle_of(const Matrix& a, bool upper, bool unit) {
@@ -83,9 +84,12 @@ const Attached triangular_solve_op =
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &b = c.tensor(0), &a = c.tensor(1);
-          const Tensor x = map_pairs(a, b, [&](const Matrix& m, const Matrix& right) {
+          // Transposed: the adjoint of the conjugate.
+          const bool turned = c.boolean(3);
+          const Tensor of = turned ? conj(a) : a;
+          const Tensor x = map_pairs(of, b, [&](const Matrix& m, const Matrix& right) {
             const Matrix t = triangle_of(m, c.boolean(2), c.boolean(4));
-            return solved(c.boolean(3) ? transposed(t) : t, right);
+            return solved(turned ? adjoint(t) : t, right);
           });
           return {x, a};
         });

@@ -124,29 +124,17 @@ const Attached linalg_eigh_op =
 // Jacobi's rotations.
 std::vector<double> symmetric_eigenvalues(Matrix a, bool upper) {
   const int64_t n = a.rows;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j < i; ++j) (upper ? a(i, j) : a(j, i)) = upper ? a(j, i) : a(i, j);
-  for (int sweep = 0; sweep < 60; ++sweep) {
-    for (int64_t p = 0; p < n; ++p) {
-      for (int64_t q = p + 1; q < n; ++q) {
-        if (a(p, q) == 0) continue;
-        const double angle = 0.5 * std::atan2(2 * a(p, q), a(p, p) - a(q, q));
-        const double c = std::cos(angle), s = std::sin(angle);
-        for (int64_t i = 0; i < n; ++i) {
-          const double x = a(i, p), y = a(i, q);
-          a(i, p) = c * x + s * y;
-          a(i, q) = c * y - s * x;
-        }
-        for (int64_t i = 0; i < n; ++i) {
-          const double x = a(p, i), y = a(q, i);
-          a(p, i) = c * x + s * y;
-          a(q, i) = c * y - s * x;
-        }
-      }
-    }
+  for (int64_t i = 0; i < n; ++i) {
+    a(i, i) = a(i, i).real();
+    for (int64_t j = 0; j < i; ++j)
+      (upper ? a(i, j) : a(j, i)) = std::conj(upper ? a(j, i) : a(i, j));
   }
+  for (int sweep = 0; sweep < 60; ++sweep)
+    for (int64_t p = 0; p < n; ++p)
+      for (int64_t q = p + 1; q < n; ++q)
+        rotate(a, p, q, a(p, p).real(), a(q, q).real(), a(p, q), true);
   std::vector<double> w;
-  for (int64_t i = 0; i < n; ++i) w.push_back(a(i, i));
+  for (int64_t i = 0; i < n; ++i) w.push_back(a(i, i).real());
   std::sort(w.begin(), w.end());
   return w;
 }
