@@ -37,30 +37,14 @@ Reference comparison_reference(F f) {
 
 const Attached add_op =
     attach("add")
-        .samples([](SampleMaker& m) {
-          auto all = binary_samples(-2, 2, -2, 2, {1})(m);
-          all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
-          return all;
-        })
+        .samples(sum_samples)
         .errors(binary_errors({1}))
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
-            return at_arg(c[0], i) + c.scalar(2).to_double() * at_arg(c[1], i);
-          })};
-        });
+        .reference(sum_reference([](double a, double b, double alpha) { return a + alpha * b; }));
 const Attached sub_op =
     attach("sub")
-        .samples([](SampleMaker& m) {
-          auto all = binary_samples(-2, 2, -2, 2, {1})(m);
-          all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
-          return all;
-        })
+        .samples(sum_samples)
         .errors(binary_errors({1}))
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
-            return at_arg(c[0], i) - c.scalar(2).to_double() * at_arg(c[1], i);
-          })};
-        });
+        .reference(sum_reference([](double a, double b, double alpha) { return a - alpha * b; }));
 const Attached mul_op = attach("mul")
                             .samples(binary_samples(-2, 2, -2, 2))
                             .errors(binary_errors())

@@ -2,27 +2,16 @@
 #include "arete/core/modes.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/samples/pointwise_samples.h"
 #include "arete/samples/reference_util.h"
 
 namespace arete::ops {
 namespace {
 
-std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
-  std::vector<Sample> out;
-  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
-    Sample s{{t}, ""};
-    s.args.insert(s.args.end(), rest.begin(), rest.end());
-    out.push_back(std::move(s));
-  }
-  return out;
-}
-
 const Attached geometric_op =
     attach("geometric")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {0.5, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {0.5, std::nullopt}))
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2}), 1.0, std::nullopt},
                    ErrorKind::value,
@@ -31,9 +20,7 @@ const Attached geometric_op =
         .no_reference(kRandomReference);
 const Attached cauchy_op = attach("cauchy")
                                .no_gradient_test()
-                               .samples([](SampleMaker& m) {
-                                 return self_samples(m, {1.0, 2.0, std::nullopt});
-                               })
+                               .samples(unary_samples(-2, 2, {1.0, 2.0, std::nullopt}))
                                .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
                                  return {{{m.make({2}), 0.0, 0.0, std::nullopt},
                                           ErrorKind::value,
@@ -42,9 +29,7 @@ const Attached cauchy_op = attach("cauchy")
                                .no_reference(kRandomReference);
 const Attached log_normal_op = attach("log_normal")
                                    .no_gradient_test()
-                                   .samples([](SampleMaker& m) {
-                                     return self_samples(m, {0.0, 0.25, std::nullopt});
-                                   })
+                                   .samples(unary_samples(-2, 2, {0.0, 0.25, std::nullopt}))
                                    .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
                                      return {{{m.make({2}), 0.0, 0.0, std::nullopt},
                                               ErrorKind::value,

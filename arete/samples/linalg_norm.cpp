@@ -10,17 +10,6 @@
 namespace arete::ops {
 namespace {
 
-double norm_of(const std::vector<double>& v, double p) {
-  double s = 0, big = 0, small = INFINITY;
-  for (double e : v) {
-    const double a = std::fabs(e);
-    s += p == 0 ? a != 0 : std::pow(a, p);
-    big = std::fmax(big, a);
-    small = std::fmin(small, a);
-  }
-  return std::isinf(p) ? (p > 0 ? big : small) : p == 0 ? s : std::pow(s, 1 / p);
-}
-
 const Attached linalg_vector_norm_op =
     attach("linalg_vector_norm")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

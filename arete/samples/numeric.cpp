@@ -13,17 +13,9 @@ namespace {
 
 const Attached rsub_op =
     attach("rsub")
-        .samples([](SampleMaker& m) {
-          auto all = binary_samples(-2, 2, -2, 2, {1})(m);
-          all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
-          return all;
-        })
+        .samples(sum_samples)
         .errors(binary_errors({1}))
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
-            return at_arg(c[1], i) - c.scalar(2).to_double() * at_arg(c[0], i);
-          })};
-        });
+        .reference(sum_reference([](double a, double b, double alpha) { return b - alpha * a; }));
 const Attached div_trunc_op =
     attach("div_trunc")
         .samples(binary_samples(-5, 5, 0.7, 2))

@@ -13,13 +13,16 @@ Shape broadcast_args(const Call& c, size_t n) {
   return s;
 }
 
-std::function<std::vector<Sample>(SampleMaker&)> unary_samples(double low, double high) {
+std::function<std::vector<Sample>(SampleMaker&)> unary_samples(double low, double high,
+                                                               std::vector<OwnedArg> more) {
   return [=](SampleMaker& m) {
-    return std::vector<Sample>{{{m.make({2, 3}, low, high)}, "matrix"},
-                               {{m.make_strided({3, 4}, low, high)}, "strided"},
-                               {{m.make({}, low, high)}, "0-d"},
-                               {{m.make({0, 3}, low, high)}, "empty"},
-                               {{m.make({17}, low, high)}, "odd length"}};
+    std::vector<Sample> all{{{m.make({2, 3}, low, high)}, "matrix"},
+                            {{m.make_strided({3, 4}, low, high)}, "strided"},
+                            {{m.make({}, low, high)}, "0-d"},
+                            {{m.make({0, 3}, low, high)}, "empty"},
+                            {{m.make({17}, low, high)}, "odd length"}};
+    for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
+    return all;
   };
 }
 
@@ -37,6 +40,12 @@ std::function<std::vector<Sample>(SampleMaker&)> binary_samples(double low1, dou
     for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
     return all;
   };
+}
+
+std::vector<Sample> sum_samples(SampleMaker& m) {
+  auto all = binary_samples(-2, 2, -2, 2, {1})(m);
+  all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
+  return all;
 }
 
 std::function<std::vector<ErrorSample>(SampleMaker&)> binary_errors(std::vector<OwnedArg> more) {

@@ -34,13 +34,26 @@ Reference reference2(F f) {
   };
 }
 
-/// Samples of one tensor with values in [low, high): usual, strided, 0-d, empty.
-std::function<std::vector<Sample>(SampleMaker&)> unary_samples(double low, double high);
+/// Samples of one tensor with values in [low, high), and more arguments: usual, strided, 0-d,
+/// empty.
+std::function<std::vector<Sample>(SampleMaker&)> unary_samples(double low, double high,
+                                                               std::vector<OwnedArg> more = {});
 
 /// Samples of two tensors: equal shapes, broadcasting, strided, 0-d, empty, a number.
 std::function<std::vector<Sample>(SampleMaker&)> binary_samples(double low1, double high1,
                                                                 double low2, double high2,
                                                                 std::vector<OwnedArg> more = {});
+
+/// Samples and a reference of a sum of two tensors, the second times alpha: f(a, b, alpha).
+std::vector<Sample> sum_samples(SampleMaker& m);
+template <class F>
+Reference sum_reference(F f) {
+  return [f](const Call& c) {
+    return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
+      return f(at_arg(c[0], i), at_arg(c[1], i), c.scalar(2).to_double());
+    })};
+  };
+}
 
 /// Shapes that do not broadcast.
 std::function<std::vector<ErrorSample>(SampleMaker&)> binary_errors(

@@ -1,19 +1,10 @@
 // Samples, references and errors of the records in ops/random.cpp.
 #include "arete/core/modes.h"
+#include "arete/samples/pointwise_samples.h"
 #include "arete/samples/reference_util.h"
 
 namespace arete::ops {
 namespace {
-
-std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
-  std::vector<Sample> out;
-  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
-    Sample s{{t}, ""};
-    s.args.insert(s.args.end(), rest.begin(), rest.end());
-    out.push_back(std::move(s));
-  }
-  return out;
-}
 
 const Attached rand_op =
     attach("rand")
@@ -51,16 +42,12 @@ const Attached normal_sized_op =
 const Attached rand_like_op =
     attach("rand_like")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {std::nullopt, std::nullopt, std::nullopt}))
         .no_reference(kRandomReference);
 const Attached randn_like_op =
     attach("randn_like")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {std::nullopt, std::nullopt, std::nullopt}))
         .no_reference(kRandomReference);
 const Attached randint_op =
     attach("randint.low")
@@ -104,9 +91,7 @@ const Attached bernoulli_op =
 const Attached uniform_op =
     attach("uniform")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {-1.0, 1.0, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {-1.0, 1.0, std::nullopt}))
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{
               {{m.make({2}), 1.0, 0.0, std::nullopt},
@@ -117,9 +102,7 @@ const Attached uniform_op =
 const Attached normal_op =
     attach("normal_functional")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {1.0, 0.5, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {1.0, 0.5, std::nullopt}))
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{{{m.make({2}), 0.0, -1.0, std::nullopt},
                                            ErrorKind::value,
@@ -130,7 +113,7 @@ const Attached random_op =
     attach("random_functional")
         .no_gradient_test()
         .samples([](SampleMaker& m) {
-          std::vector<Sample> all = self_samples(m, {0, 10, std::nullopt});
+          std::vector<Sample> all = unary_samples(-2, 2, {0, 10, std::nullopt})(m);
           all.push_back({{m.make({4}), 5, std::nullopt, std::nullopt}, "to alone"});
           all.push_back({{m.make({4}), std::nullopt, std::nullopt, std::nullopt}, "no bounds"});
           return all;
@@ -145,9 +128,7 @@ const Attached random_op =
 const Attached exponential_op =
     attach("exponential")
         .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {2.0, std::nullopt});
-        })
+        .samples(unary_samples(-2, 2, {2.0, std::nullopt}))
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{
               {{m.make({2}), 0.0, std::nullopt},

@@ -13,34 +13,25 @@ double extreme(const std::vector<double>& v, bool largest) {
   return best;
 }
 
-const Attached max_op =
-    attach("max")
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make_distinct({3, 4})}, "matrix"},
-                                     {{m.make_distinct({})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({0})}, ErrorKind::value, "Expected reduction dim to be specified"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{
-              from_values({extreme(values_of(c.tensor(0)), true)}, {}, c.tensor(0).dtype())};
-        });
-const Attached min_op =
-    attach("min")
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make_distinct({3, 4})}, "matrix"},
-                                     {{m.make_distinct({})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({0})}, ErrorKind::value, "Expected reduction dim to be specified"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{
-              from_values({extreme(values_of(c.tensor(0)), false)}, {}, c.tensor(0).dtype())};
-        });
+std::vector<Sample> extreme_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 4})}, "matrix"}, {{m.make_distinct({})}, "0-d"}};
+}
+std::vector<ErrorSample> extreme_errors(SampleMaker& m) {
+  return {{{m.make({0})}, ErrorKind::value, "Expected reduction dim to be specified"}};
+}
+template <bool largest>
+std::vector<Tensor> extreme_reference(const Call& c) {
+  return {from_values({extreme(values_of(c.tensor(0)), largest)}, {}, c.tensor(0).dtype())};
+}
+
+const Attached max_op = attach("max")
+                            .samples(extreme_samples)
+                            .errors(extreme_errors)
+                            .reference(extreme_reference<true>);
+const Attached min_op = attach("min")
+                            .samples(extreme_samples)
+                            .errors(extreme_errors)
+                            .reference(extreme_reference<false>);
 const Attached aminmax_op =
     attach("aminmax")
         .samples([](SampleMaker& m) {

@@ -29,6 +29,18 @@ Tensor reduce_reference(const Call& c, size_t dims_arg, bool keepdim, F&& f,
   return from_values(results, reduced_sizes(x.sizes(), dims, keepdim), dtype);
 }
 
+/// The p-norm of the elements.
+inline double norm_of(const std::vector<double>& v, double p) {
+  double s = 0, big = 0, small = INFINITY;
+  for (double e : v) {
+    const double a = std::fabs(e);
+    s += p == 0 ? a != 0 : std::pow(a, p);
+    big = std::fmax(big, a);
+    small = std::fmin(small, a);
+  }
+  return std::isinf(p) ? (p > 0 ? big : small) : p == 0 ? s : std::pow(s, 1 / p);
+}
+
 /// Samples (tensor, dims, keepdim, more...) of a reduction.
 inline std::vector<Sample> reduce_samples(SampleMaker& m, std::vector<OwnedArg> more = {},
                                           bool distinct = false, bool with_empty = true) {

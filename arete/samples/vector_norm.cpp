@@ -20,16 +20,8 @@ const Attached norm_op =
         })
         .reference([](const Call& c) {
           const double p = c.real(1);
-          return std::vector<Tensor>{reduce_reference(c, 2, c.boolean(3), [&](const auto& v) {
-            double s = 0, big = 0, small = INFINITY;
-            for (double e : v) {
-              const double a = std::fabs(e);
-              s += p == 0 ? a != 0 : std::pow(a, p);
-              big = std::fmax(big, a);
-              small = std::fmin(small, a);
-            }
-            return std::isinf(p) ? (p > 0 ? big : small) : p == 0 ? s : std::pow(s, 1 / p);
-          })};
+          return std::vector<Tensor>{
+              reduce_reference(c, 2, c.boolean(3), [&](const auto& v) { return norm_of(v, p); })};
         });
 
 const Attached norm_of_difference_op =
