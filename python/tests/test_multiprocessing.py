@@ -306,6 +306,40 @@ assert open(file.name, "rb").read() == b"some bytes of somebody else"  # is no f
 
 
 @on_gpus
+def test_gpu_tensors_move_when_all_streams_are_done(gpus):
+    on(gpus, f"""
+side, factors = torch.cuda.Stream(), torch.zeros(2, *[{4096 if gpus == "real" else 8}] * 2, device="cuda")
+x = torch.zeros(1 << 20, device="cuda")
+torch.cuda.synchronize()
+with torch.cuda.stream(side):
+    for _ in range(100):
+        torch.bmm(factors, factors)
+    x.fill_(7)
+address = x.data_ptr()
+x.share_memory_()  # where nothing waits for the other stream
+assert x.data_ptr() != address and (x == 7).all()
+with torch.cuda.stream(side):  # which knows of the new memory
+    x.add_(1)
+side.synchronize()
+assert (x == 8).all()
+""")
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="no GPU")
+def test_gpu_tensors_move_where_the_cache_is_in_the_way():
+    on("real", """
+free = torch.cuda.mem_get_info()[0]
+x = torch.full((free // 4,), 3, dtype=torch.uint8, device="cuda")
+cached = torch.empty(free * 6 // 10, dtype=torch.uint8, device="cuda")
+del cached
+assert torch.cuda.mem_get_info()[0] < x.nbytes
+x.share_memory_()
+assert x.is_shared() and x[0] == 3 and x[-1] == 3
+assert torch.cuda.mem_get_info()[0] > free // 4  # the cache was given back
+""")
+
+
+@on_gpus
 def test_gpu_tensors_that_cannot_be_shared_go_by_value(gpus):
     on(gpus, """
 receive, send = mp.Pipe(duplex=False)
