@@ -151,8 +151,7 @@ class LowRankMultivariateNormal(_Vectors):
 
     variance = property(lambda self: (self._factor.square().sum(-1) + self._diag).expand(self.loc.shape))
 
-    def _whole(self, matrix):
-        return matrix.expand(self._batch_shape + (-1, -1))
+    _whole = MultivariateNormal._whole
 
     @lazy_property
     def covariance_matrix(self):

@@ -51,10 +51,7 @@ class ExpRelaxedCategorical(ByProbs):
     support = constraints.real_vector
     has_rsample = True
     _classes = "event"
-
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        self.temperature = temperature
-        self._init_probs(probs, logits, validate_args)
+    __init__ = LogitRelaxedBernoulli.__init__
 
     def rsample(self, sample_shape=Size()):
         noise = gumbel_noise(self._param.new_empty(self._extended_shape(sample_shape)))

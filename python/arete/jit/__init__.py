@@ -98,26 +98,14 @@ class ScriptFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._recorded(*args, **kwargs)
 
-    @property
-    def graph(self) -> _Graph:
-        """The calls; print it."""
-        return _Graph(self._recorded.program)
-
-    inlined_graph = graph
-
-    @property
-    def code(self) -> str:
-        """The calls as text: what `graph` prints."""
-        return str(self._recorded.program)
+    graph = inlined_graph = _ProgramModule.graph
+    code = _ProgramModule.code
+    save = ScriptModule.save
 
     @property
     def name(self) -> str:
         """That of the function that was recorded."""
         return self.__name__
-
-    def save(self, f: Any, _extra_files: dict | None = None) -> None:
-        """Writes the program to a path or an open file."""
-        self._recorded.save(f, _extra_files)
 
 
 def _load_bytes(data: bytes) -> Any:
@@ -425,9 +413,7 @@ class _RecordModule(ScriptModule):
         for own in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[own] = getattr(module, own)
 
-    @property
-    def _recorded(self) -> _Recorded:  # type: ignore[override]
-        return self._scripted.recorded()
+    _recorded = _Record._recorded  # type: ignore[assignment]
 
     @property
     def training(self) -> bool:  # type: ignore[override]

@@ -101,9 +101,7 @@ class Buffer(Tensor):
         memo[id(self)] = result
         return result
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        state = dict(getattr(self, "__dict__", ())) or None
-        return _rebuild, (type(self), self.detach(), self.requires_grad), state
+    __reduce_ex__ = Parameter.__reduce_ex__
 
 
 _WITHOUT_SHAPE = {

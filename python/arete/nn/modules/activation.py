@@ -46,10 +46,6 @@ __all__ = [
 ]
 
 
-def _inplace_text(inplace: bool) -> str:
-    return ", inplace=True" if inplace else ""
-
-
 @layer
 class Threshold(Module):
     """x where x > threshold, else value.

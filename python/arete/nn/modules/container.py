@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict
 from collections.abc import Container as _Container
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Optional, Union
 
@@ -52,7 +52,48 @@ def _is_plain(norm: _BatchNorm) -> bool:
     return type(norm).forward is _BatchNorm.forward and not norm._hooked
 
 
-class Sequential(Module):
+class _Modules(Module):
+    """What Sequential and ModuleList share: modules by position."""
+
+    _key: Callable[[Any], str]
+    __getitem__: Callable[[Any], Any]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._key(index), module)
+
+    def __delitem__(self, index: Union[int, slice]) -> None:
+        if isinstance(index, slice):
+            for key in list(self._modules)[index]:
+                delattr(self, key)
+        else:
+            delattr(self, self._key(index))
+        self._renumber(self._modules.values())
+
+    def _renumber(self, modules: Iterable) -> None:
+        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __dir__(self) -> list:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, module: Module) -> Any:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def pop(self, key: Union[int, slice]) -> Module:
+        """Takes a module out."""
+        module = self[key]
+        del self[key]
+        return module
+
+
+class Sequential(_Modules):
     """Modules called one after the other.
 
     Takes modules, or an OrderedDict that names them. Indexing gives a module, slicing a
@@ -93,26 +134,6 @@ class Sequential(Module):
         if isinstance(index, slice):
             return type(self)(OrderedDict(list(self._modules.items())[index]))
         return self._modules[self._key(index)]
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._key(index), module)
-
-    def __delitem__(self, index: Union[int, slice]) -> None:
-        if isinstance(index, slice):
-            for key in list(self._modules)[index]:
-                delattr(self, key)
-        else:
-            delattr(self, self._key(index))
-        self._renumber(self._modules.values())
-
-    def _renumber(self, modules: Iterable) -> None:
-        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
 
     def __add__(self, other: "Sequential") -> "Sequential":
         if not isinstance(other, Sequential):
@@ -155,14 +176,6 @@ class Sequential(Module):
                 f"Non-positive multiplication factor {times} for {Sequential}"
             )
 
-    def __dir__(self) -> list:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
-    def append(self, module: Module) -> "Sequential":
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def insert(self, index: int, module: Module) -> "Sequential":
         """Puts a module before position `index`."""
         if not isinstance(module, Module):
@@ -181,14 +194,8 @@ class Sequential(Module):
             self.append(module)
         return self
 
-    def pop(self, key: Union[int, slice]) -> Module:
-        """Takes a module out."""
-        module = self[key]
-        del self[key]
-        return module
 
-
-class ModuleList(Module):
+class ModuleList(_Modules):
     """A list of modules that a module registers.
 
     >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
@@ -209,33 +216,11 @@ class ModuleList(Module):
             return type(self)(list(self._modules.values())[index])
         return self._modules[self._key(index)]
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._key(index), module)
-
-    def __delitem__(self, index: Union[int, slice]) -> None:
-        if isinstance(index, slice):
-            for i in range(len(self))[index]:
-                delattr(self, str(i))
-        else:
-            delattr(self, self._key(index))
-        self._renumber(self._modules.values())
-
-    _renumber = Sequential._renumber
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
-
     def __iadd__(self, modules: Iterable[Module]) -> "ModuleList":
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList([*self, *other])
-
-    def __dir__(self) -> list:
-        return [name for name in super().__dir__() if not name.isdigit()]
 
     def __repr__(self) -> str:
         """As all modules, with runs of equal children in one line each."""
@@ -262,11 +247,6 @@ class ModuleList(Module):
         modules.insert(index, module)
         self._renumber(modules)
 
-    def append(self, module: Module) -> "ModuleList":
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def extend(self, modules: Iterable[Module]) -> "ModuleList":
         """Adds several modules at the end."""
         if not isinstance(modules, Iterable):
@@ -277,12 +257,6 @@ class ModuleList(Module):
         for module in list(modules):
             self.append(module)
         return self
-
-    def pop(self, key: Union[int, slice]) -> Module:
-        """Takes a module out."""
-        module = self[key]
-        del self[key]
-        return module
 
 
 class ModuleDict(Module):

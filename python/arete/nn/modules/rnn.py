@@ -324,9 +324,7 @@ class GRU(RNNBase):
             dtype=dtype,
         )
 
-    def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
-        output, states = self._run(input, None if hx is None else (hx,))
-        return output, states[0]
+    forward = RNN.forward
 
 
 @layer("GRUCell")
@@ -364,11 +362,7 @@ class RNNCellBase(Module):
             self.register_parameter("bias_hh", None)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Sets the initial values anew."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
+    reset_parameters = RNNBase.reset_parameters
 
     def _step(self, mode: str, input: Tensor, states: Optional[Tuple]) -> List[Tensor]:
         _check_whole(self, input, *(states or ()))
