@@ -83,14 +83,14 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
   return t;
 }
 
-std::string reduce_entry(const ReducePlan& plan, const std::string& name, const char* row_blocks) {
+std::string reduce_entry(const ReducePlan& plan, const std::string& name) {
   std::string t = "extern \"C\" __global__ void ";
   const auto bounds = [](int threads, const char* blocks) {
     return "__launch_bounds__(" + std::to_string(threads) + ", " + blocks + ") ";
   };
   t += plan.tiles     ? bounds(ReducePlan::kTileThreads, "2")
        : plan.columns ? bounds(ReducePlan::kColumnThreads, "2")
-                      : bounds(ReducePlan::kRowThreads, row_blocks);
+                      : bounds(ReducePlan::kRowThreads, "2");
   t += name + "(const __grid_constant__ Reduction::Arguments a) {\n";
   if (plan.tiles)
     t += "  reduce_tiles<Reduction, " + std::to_string(ReducePlan::kTile) + ">(a);\n";
@@ -162,10 +162,7 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
                             : plan.columns ? "_columns_"
                                            : "_rows_") +
                            kNames[int(kernel.monoid)] + "_" + std::string(compute_name(value));
-  // Sixteen bytes that are widened need more registers than two blocks leave a thread. (Products of
-  // integers wait for their multiplications, and want the threads.)
-  const bool is_wide = plan.vector >= 16 && kernel.monoid != Monoid::prod;
-  t += reduce_entry(plan, name, is_wide ? "1" : "2");
+  t += reduce_entry(plan, name);
   return {name, std::move(t)};
 }
 

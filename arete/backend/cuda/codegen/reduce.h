@@ -48,10 +48,8 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
 std::string loaded_element(const ReducePlan& plan, size_t k);
 /// The same as the compute type.
 std::string computed_element(const ReducePlan& plan, size_t k);
-/// The kernel function around struct `Reduction`, with its name. A multiprocessor is to have room
-/// for so many blocks of rows.
-std::string reduce_entry(const ReducePlan& plan, const std::string& name,
-                         const char* row_blocks = "2");
+/// The kernel function around struct `Reduction`, with its name.
+std::string reduce_entry(const ReducePlan& plan, const std::string& name);
 
 /// The bytes of a kernel's arguments: header, pointers, sizes, strides and parameters.
 std::vector<std::byte> reduce_arguments(const ReducePlan& plan,
