@@ -65,10 +65,11 @@ struct ArgExtreme {
   typedef Placed<T> type;
   DEVICE type identity() { return {kLargest ? Limits<T>::lowest() : Limits<T>::highest(), -1}; }
   DEVICE type combine(type a, type b) {
+    // Without && and ||, of which compilers make branches.
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    const bool equal = a_nan || b_nan ? a_nan && b_nan : a.value == b.value;
-    const bool beyond = b_nan || (!a_nan && (kLargest ? b.value > a.value : b.value < a.value));
-    return equal ? (b.at > a.at ? b : a) : beyond ? b : a;
+    const bool equal = (a.value == b.value) | (a_nan & b_nan);
+    const bool beyond = !(kLargest ? b.value <= a.value : b.value >= a.value) & !a_nan;
+    return beyond | (equal & (b.at > a.at)) ? b : a;
   }
 };
 
