@@ -234,6 +234,17 @@ def test_distances(steps):
         ndimage.distance_transform_edt(cp.array(x), return_indices=True)
 
 
+def test_windows_are_sorted_some_after_the_other(monkeypatch):
+    x = RANDOM.normal(size=(23, 17))
+    whole = [host(ndimage.rank_filter(cp.array(x), 4, **sizes)) for sizes in ({"size": 5}, {"footprint": cp.eye(7)})]
+    monkeypatch.setattr(ndimage._filters, "_SORTED", (2500, 2500))
+    for wanted, sizes in zip(whole, ({"size": 5}, {"footprint": cp.eye(7)})):
+        assert numpy.array_equal(host(ndimage.rank_filter(cp.array(x), 4, **sizes)), wanted)
+    wide = numpy.pad(x, 2, mode="symmetric")
+    windows = numpy.lib.stride_tricks.sliding_window_view(wide, (5, 5)).reshape(23, 17, 25)
+    assert numpy.array_equal(whole[0], numpy.sort(windows)[..., 4])
+
+
 def parts_of(x, structure):
     """The numbers of connected parts, by filling one after the other."""
     steps, found, count = numpy.argwhere(structure) - 1, numpy.zeros(x.shape, int), 0

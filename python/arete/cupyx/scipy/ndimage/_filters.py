@@ -463,17 +463,26 @@ def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
     return minimum_filter(input, sizes, None, output, mode, cval, origins)
 
 
+_SORTED = 1 << 20, 1 << 26  # elements of windows that are sorted together, on the CPU and on a GPU
+
+
 def rank_filter(input, rank, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0):
     """The neighbour that is `rank`th in order, counted from 0 or, below 0, from the end."""
     t = tensor(input)
     sizes, chosen = _footprint(t, size, footprint)
-    w = _windows(t, sizes, each(origin, t.dim(), "origin"), _mode(mode), cval).flatten(t.dim())
-    if chosen is not None:
-        w = w[..., chosen.reshape(-1).to(w.device)]
-    count = w.shape[-1]
+    count = math.prod(sizes) if chosen is None else int(chosen.sum())
     if not -count <= rank < count:
         raise RuntimeError("rank not within filter footprint size")
-    return given(input, w.sort(-1)[0][..., rank], output)
+    w = _windows(t, sizes, each(origin, t.dim(), "origin"), _mode(mode), cval)
+
+    def ranked(w):
+        w = w.flatten(t.dim())
+        return (w if chosen is None else w[..., chosen.reshape(-1).to(w.device)]).sort(-1)[0][..., rank]
+
+    # Windows have many times the elements of the picture: not all of them are in memory together.
+    rows = max(_SORTED[t.device.type == "cuda"] // max(math.prod(w.shape[1:]), 1), 1) if t.dim() else 1
+    parts = [ranked(w[at:at + rows]) for at in range(0, w.shape[0], rows)] if t.dim() and w.shape[0] > rows else [ranked(w)]
+    return given(input, _t.cat(parts) if len(parts) > 1 else parts[0], output)
 
 
 def _count(t, size, footprint):
