@@ -142,6 +142,14 @@ def test_goals():
     assert len(rows) == 10 and all(row and float(row[2]) > 0 for row in rows), done.stdout
 
 
+def test_signals():
+    done = subprocess.run([sys.executable, str(BENCH / "signals.py"), "--size", "2000", "--seconds", "0.001"], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = [re.fullmatch(r"(.{28})((?: +[\d.]+){1,3})", line) for line in done.stdout.splitlines() if not line.startswith("No module")][1:]
+    assert len(rows) == 15 and all(row and float(row[2].split()[0]) > 0 for row in rows), done.stdout
+
+
 def test_arrays(tmp_path):
     file, names = tmp_path / "arrays.json", ["fused: exp, cos", "fused: polynomial", "tiny: a + b", "histogram"]
     done = subprocess.run([sys.executable, str(BENCH / "arrays.py"), "--size", "1000", "--rounds", "1", "--seconds", "0.001", "--json",
