@@ -53,8 +53,8 @@ def components(t, offsets):
         if runs:
             both[..., 1:] &= ~(both[..., 1:] & both[..., :-1])
         pairs.append(_t.stack([number[here], number[there]])[:, both])
-    if pairs and size:
-        ends = _t.cat(pairs, 1)
+    ends = _t.cat(pairs, 1) if pairs else number[:0]
+    if ends.numel():
         _unite(*ends, number)
         _follow(ends, number)
     return _t.where(t, number.reshape(-1)[number.clamp(min=0)], -1) if size else number
