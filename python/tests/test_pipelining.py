@@ -71,6 +71,21 @@ def test_networks_are_cut_by_cost():
         P.pipeline(net, (arete.ones(2, 8),), split_policy=P.split_by_cost(7))
 
 
+def test_arguments_may_have_tensors_as_defaults():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 3), nn.Linear(3, 2)
+
+        def forward(self, x, by=arete.arange(3.0), factor=2.0):
+            return self.b(self.a(x) * factor + by)
+
+    net, x = Shifted(), arete.ones(4, 2)
+    pipe = P.pipeline(net, (x,), split_spec={"b": P.SplitPoint.BEGINNING})
+    assert pipe.num_stages == 2 and set(net.__dict__) == set(Shifted().__dict__)
+    assert arete.equal(pipe(x)[0], net(x)) and arete.equal(pipe(x, by=arete.ones(3))[0], net(x, arete.ones(3)))
+
+
 def test_what_cannot_be_cut_says_so():
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     net[2].weight = net[0].weight

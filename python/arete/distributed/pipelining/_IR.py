@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import inspect
 import operator
 from typing import Any, Callable, Optional
 
@@ -329,7 +330,11 @@ def pipeline(module: nn.Module, mb_args: tuple, mb_kwargs: Optional[dict] = None
         if not isinstance(where, SplitPoint):
             raise ValueError(f"Unknown split point type: {where}")
     meta = _copy_on_meta(module)
-    args_on_meta, kwargs_on_meta = _on_meta(tuple(mb_args)), _on_meta(dict(kwargs))
+    signature = inspect.signature(module.forward)
+    tensors = {name: p.default for name, p in signature.parameters.items() if isinstance(p.default, _Tensor)}
+    given = signature.bind_partial(*mb_args, **kwargs).arguments if tensors else {}
+    args_on_meta = _on_meta(tuple(mb_args))
+    kwargs_on_meta = _on_meta({**{name: t for name, t in tensors.items() if name not in given}, **kwargs})
     with fork_rng():
         opened = _modules_with_cuts(meta, args_on_meta, kwargs_on_meta, spec)
     tracer = _Tracer(opened, spec)
@@ -338,13 +343,20 @@ def pipeline(module: nn.Module, mb_args: tuple, mb_kwargs: Optional[dict] = None
         graph = tracer.trace(module)
     finally:
         _Watch.tracer = None
-    gm = fx.GraphModule(module, graph)
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    defaults: dict = {}
+    for n in inputs:
+        if n.args and isinstance(n.args[0], fx.Node):  # a tensor, which the text of a function cannot say
+            constant, n.args = n.args[0], ()
+            defaults[n.target] = tensors[n.target]
+            graph.erase_node(constant)
+        elif n.args:
+            defaults[n.target] = n.args[0]
+    gm = fx.GraphModule(module, graph)
     for n in inputs:
         if str(n.target).startswith("*"):
             raise NotImplementedError("pipeline: forward() with *args or **kwargs is not cut")
     names = [n.target for n in inputs]
-    defaults = {n.target: n.args[0] for n in inputs if n.args}
 
     def bind(args: tuple, kwargs: dict) -> tuple:
         given = dict(zip(names, args), **kwargs)
