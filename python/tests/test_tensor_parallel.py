@@ -566,6 +566,7 @@ mesh = dist.init_device_mesh("cpu", (4,))
 x = arange(24).reshape(8, 3)
 for places in ([Shard(0)], [Shard(1)], [Replicate()]):
     t = distribute_tensor(x.clone().requires_grad_(), mesh, places)
+    assert arete.equal(t._local_tensor, t.to_local()) and not t._local_tensor.requires_grad and not hasattr(t, "nothing")
     assert t.is_leaf and t.requires_grad and t.grad is None and not distribute_tensor(x, mesh, places).requires_grad
     y = t * t
     assert not y.is_leaf and y.requires_grad

@@ -48,7 +48,7 @@ def _own_parts(outputs, given):
 
 def _leaf(x):
     """Of a DTensor the tensor that gets its gradient."""
-    return getattr(x, "_local_tensor", x)
+    return getattr(x, "__dict__", {}).get("_local_tensor", x)
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):

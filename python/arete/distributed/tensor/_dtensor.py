@@ -109,6 +109,11 @@ class _Face:
         """What computes on lists of such tensors."""
         return HANDLERS[name]
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "_local_tensor":  # by torch's name, of a leaf, which is the part itself
+            return own_values(self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def to_local(self, *, grad_placements: Optional[Sequence[Placement]] = None) -> Any:
         """This process' part, over the same memory. `grad_placements`: how the gradients of the parts are placed; else as this is, and
         whole where this is a sum's terms."""
