@@ -386,7 +386,35 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_i = self.T_0 * self.T_mult ** cycle
 
 
-class SequentialLR(LRScheduler):
+class _OfSchedulers(LRScheduler):
+    """What has other schedulers in it."""
+
+    def _take(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Any]) -> None:
+        if len(schedulers) < 1:
+            raise ValueError(f"{type(self).__name__} needs at least one scheduler")
+        optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(f"schedulers[{i}] is a ReduceLROnPlateau, which needs a metric at each step")
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(f"schedulers[{i}] belongs to another optimizer")
+        self._schedulers, self.optimizer = list(schedulers), optimizer
+
+    def state_dict(self) -> dict:
+        state = {key: value for key, value in self.__dict__.items() if key not in ("optimizer", "_schedulers")}
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        inner = state_dict["_schedulers"]
+        if len(inner) != len(self._schedulers):
+            raise ValueError(f"the state has {len(inner)} schedulers, this {type(self).__name__} has {len(self._schedulers)}")
+        self.__dict__.update({key: value for key, value in state_dict.items() if key != "_schedulers"})
+        for scheduler, state in zip(self._schedulers, inner):
+            scheduler.load_state_dict(state)
+
+
+class SequentialLR(_OfSchedulers):
     """Runs one scheduler after the other; `milestones` are the epochs at which the next one takes over.
 
     >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
@@ -403,19 +431,11 @@ class SequentialLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Any, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1) -> None:
-        if len(schedulers) < 1:
-            raise ValueError("SequentialLR needs at least one scheduler")
-        for i, scheduler in enumerate(schedulers):
-            if isinstance(scheduler, ReduceLROnPlateau):
-                raise ValueError(f"schedulers[{i}] is a ReduceLROnPlateau, which needs a metric at each step")
-            if scheduler.optimizer is not optimizer:
-                raise ValueError(f"schedulers[{i}] belongs to another optimizer")
+        self._take(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(f"{len(schedulers)} schedulers need {len(schedulers) - 1} milestones, not {len(milestones)}")
-        self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
-        self.optimizer = optimizer
         # The schedulers' own first steps are undone: each of them takes it when its turn comes.
         for group in optimizer.param_groups:
             _assign(group, "lr", _copied(group["initial_lr"]))
@@ -447,14 +467,8 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> dict:
-        return _outer_state(self)
 
-    def load_state_dict(self, state_dict: dict) -> None:
-        _load_outer_state(self, state_dict)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_OfSchedulers):
     """Steps several schedulers at once, each upon the rates that the one before it left.
 
     >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
@@ -471,43 +485,13 @@ class ChainedScheduler(LRScheduler):
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Any] = None) -> None:
-        if len(schedulers) < 1:
-            raise ValueError("ChainedScheduler needs at least one scheduler")
-        optimizer = optimizer or schedulers[0].optimizer
-        for i, scheduler in enumerate(schedulers):
-            if isinstance(scheduler, ReduceLROnPlateau):
-                raise ValueError(f"schedulers[{i}] is a ReduceLROnPlateau, which needs a metric at each step")
-            if scheduler.optimizer is not optimizer:
-                raise ValueError(f"schedulers[{i}] belongs to another optimizer")
-        self._schedulers = list(schedulers)
-        self.optimizer = optimizer
+        self._take(schedulers, optimizer)
         self._last_lr = self._current()
 
     def step(self) -> None:  # type: ignore[override]
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._current()
-
-    def state_dict(self) -> dict:
-        return _outer_state(self)
-
-    def load_state_dict(self, state_dict: dict) -> None:
-        _load_outer_state(self, state_dict)
-
-
-def _outer_state(outer: Any) -> dict:
-    state = {key: value for key, value in outer.__dict__.items() if key not in ("optimizer", "_schedulers")}
-    state["_schedulers"] = [scheduler.state_dict() for scheduler in outer._schedulers]
-    return state
-
-
-def _load_outer_state(outer: Any, state_dict: dict) -> None:
-    inner = state_dict["_schedulers"]
-    if len(inner) != len(outer._schedulers):
-        raise ValueError(f"the state has {len(inner)} schedulers, this {type(outer).__name__} has {len(outer._schedulers)}")
-    outer.__dict__.update({key: value for key, value in state_dict.items() if key != "_schedulers"})
-    for scheduler, state in zip(outer._schedulers, inner):
-        scheduler.load_state_dict(state)
 
 
 class ReduceLROnPlateau(LRScheduler):
