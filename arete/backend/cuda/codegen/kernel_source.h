@@ -32,8 +32,6 @@ struct EmbeddedFile {
   std::string_view name, text;
 };
 extern const std::vector<EmbeddedFile> kEmbeddedFiles;
-/// The text of one of them; BugError if there is none.
-std::string_view embedded_file(std::string_view name);
 
 /// Sources that stand for everything a family can generate; the test compiles all of them. Each
 /// family defines one function of this kind and lists it in samples.cpp.

@@ -1,5 +1,4 @@
 #include "arete/backend/cuda/codegen/kernel_source.h"
-#include "arete/base/error.h"
 
 namespace arete::cuda {
 
@@ -20,12 +19,6 @@ const std::vector<SampleFamily>& sample_families() {
   static const std::vector<SampleFamily> families{ARETE_CUDA_FAMILIES(ARETE_ENTRY)};
 #undef ARETE_ENTRY
   return families;
-}
-
-std::string_view embedded_file(std::string_view name) {
-  for (const EmbeddedFile& f : kEmbeddedFiles)
-    if (f.name == name) return f.text;
-  ARETE_BUG("no such embedded file");
 }
 
 }  // namespace arete::cuda

@@ -48,8 +48,6 @@ const CublasLt& cublaslt() {
   return functions;
 }
 
-const std::string& cublaslt_problem() { return loaded().problem; }
-
 cublasLtHandle_t cublaslt_handle(DeviceContext& device) {
   // Never destroyed: products may run until the process ends.
   static std::array<std::atomic<cublasLtHandle_t>, 64> handles{};

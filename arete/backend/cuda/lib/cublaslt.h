@@ -37,8 +37,6 @@ struct CublasLt {
 
 /// The loaded library. DeviceError with the reason if there is none.
 const CublasLt& cublaslt();
-/// "" if it can be loaded, else why not. Loads it.
-const std::string& cublaslt_problem();
 /// The handle of a device, made at first use; all threads share it.
 cublasLtHandle_t cublaslt_handle(DeviceContext& device);
 
