@@ -304,7 +304,7 @@ struct IndexedAccess {
 /// ops/vmap_rules_internal.h). Pointwise records, views, records with infer that name their
 /// dimensions or take no tensor, and compositions that look at no value need to say nothing.
 struct Batching {
-  Results (*rule)(const vmaps::Rewriting&) = nullptr;  ///< of a record with infer
+  Results (*rule)(const vmaps::Rewriting&) = nullptr;  ///< of a view, or with infer
   /// In place of a rule: why each element of the batch has a call of its own. A composition that is
   /// called so is called with values: it has no gradient.
   const char* one_by_one = nullptr;
