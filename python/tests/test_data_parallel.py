@@ -630,6 +630,15 @@ class Net(nn.Module):
         return (self.c if other else self.b)(self.a(x).tanh())
 def batch(k):
     return arete.sin(arete.arange(15.0) * (k + 1) + rank).reshape(5, 3)
+mesh = dist.init_device_mesh("cpu", (2, 1), mesh_dim_names=("dp", "tp"))
+for group, of, text in ((dist.group.WORLD, mesh["dp"], "Cannot specify both"), (None, mesh, "Only 1D")):
+    try:
+        DDP(Net(), process_group=group, device_mesh=of)
+    except RuntimeError as e:
+        assert text in str(e), e
+    else:
+        raise AssertionError("no error")
+assert DDP(Net(), device_mesh=mesh["tp"]).process_group.size() == 1 and DDP(Net(), device_mesh=mesh["dp"]).process_group.size() == 2
 for first, kind in ((True, arete.optim.SGD), (False, arete.optim.AdamW)):
     plain, net = DDP(Net()), Net()
     optimizer = kind(plain.parameters(), lr=0.1)

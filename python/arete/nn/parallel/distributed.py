@@ -15,7 +15,7 @@ from .scatter_gather import to_device
 __all__ = ["DistributedDataParallel"]
 
 _MB = 1024 * 1024
-_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh", "bucket_cap_mb_list")
+_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "bucket_cap_mb_list")
 
 
 class _Shadow(JoinHook):
@@ -46,7 +46,8 @@ class DistributedDataParallel(Module, Joinable):
     Gradients are exchanged in buckets of `bucket_cap_mb` while the backward pass goes on, and are views into these afterwards.
     Parameters that a pass does not use are found in any case, so `find_unused_parameters` changes nothing. A gradient that the program
     keeps beyond `zero_grad()` stays as it is; with `gradient_as_bucket_view` it may be overwritten, and gradients have the same
-    addresses in each pass. `static_graph`: it is an error if a pass uses other parameters than the first one did. `deterministic`:
+    addresses in each pass. `device_mesh`, of one dimension,
+    says the group. `static_graph`: it is an error if a pass uses other parameters than the first one did. `deterministic`:
     gradients are added in one order, whichever processes have them, so 1, 2 and 4 processes with equal micro-batches make the same bits.
 
     >>> dist = arete.distributed
@@ -76,6 +77,12 @@ class DistributedDataParallel(Module, Joinable):
             raise NotImplementedError("DistributedDataParallel: skip_all_reduce_unused_params is not supported")
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError("bucket_cap_mb must be positive")
+        if device_mesh is not None:
+            if process_group is not None:
+                raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+            if device_mesh.ndim != 1:
+                raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
+            process_group = device_mesh.get_group()
         self.process_group = dist.distributed_c10d._of(process_group)
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", []))
         parameters = [p for name, p in module.named_parameters() if name not in ignored]
