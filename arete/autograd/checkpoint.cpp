@@ -9,7 +9,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
-#include "arete/ops/vmap.h"
+#include "arete/ops/vmap_internal.h"
 
 namespace arete::autograd {
 
@@ -27,14 +27,10 @@ namespace arete::autograd {
 
 namespace {
 
-/// Whether what is differentiated around the innermost level of vmap leads to a tensor: a node on
-/// this level could not have its edges.
+/// Around the innermost level of vmap.
 bool is_differentiated_around(const Tensor& t) {
   const VmapLevel* const level = VmapLevel::innermost();
-  if (!level || !t.defined()) return false;
-  const std::optional<Tensor> shared = level->shared(t);
-  const bool is_own = !shared || shared->impl() != t.impl();
-  return has_outer_history(t) || (t.requires_grad() && !is_own);
+  return level && t.defined() && ops::vmaps::is_differentiated_around(t, level->number());
 }
 
 /// Where the graph of a second run ends.

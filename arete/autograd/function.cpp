@@ -72,12 +72,10 @@ void check_no_outer_history(const FunctionDef& f, const std::vector<Tensor>& inp
       modes().grad_enabled && ops::vmaps::may_be() ? ops::vmaps::level_of(inputs) : 0;
   if (!level) return;
   for (const Tensor& t : inputs)
-    ARETE_CHECK(
-        !t.defined() || (!has_outer_history(t) &&
-                         (!t.requires_grad() || ops::vmaps::is_recorded_at(level, {&t, 1}))),
-        AutogradError(f.name, f.name + ": a custom function under vmap has no gradient for "
-                                       "tensors that are differentiated around it")
-            .hint("detach() them, or write the function with operators"));
+    ARETE_CHECK(!t.defined() || !ops::vmaps::is_differentiated_around(t, level),
+                AutogradError(f.name, f.name + ": a custom function under vmap has no gradient for "
+                                               "tensors that are differentiated around it")
+                    .hint("detach() them, or write the function with operators"));
 }
 
 std::vector<Tensor> run(const FunctionDef& f, const std::vector<Tensor>& inputs) {

@@ -362,6 +362,10 @@ bool is_recorded_at(uint64_t level, std::span<const Tensor> tensors) {
   });
 }
 
+bool is_differentiated_around(const Tensor& t, uint64_t level) {
+  return has_outer_history(t) || (t.requires_grad() && level_of({&t, 1}) != level);
+}
+
 bool needs_history(const Call& call, uint64_t level) {
   if (!modes().grad_enabled) return false;
   bool needs = false;

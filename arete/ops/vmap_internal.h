@@ -19,6 +19,9 @@ uint64_t level_of(std::span<const Tensor> tensors);
 /// physical call does.
 bool needs_history(const Call& call, uint64_t level);
 bool is_recorded_at(uint64_t level, std::span<const Tensor> tensors);
+/// Whether what is differentiated around that level leads to a tensor: a node of a call on the
+/// level could not have its edges.
+bool is_differentiated_around(const Tensor& t, uint64_t level);
 
 /// A call of a record with infer and lower: its results, batched.
 Results run(const Call& call, const OutputSpecs& specs, uint64_t level);

@@ -279,6 +279,9 @@ void bind_autograd(nb::module_& m) {
   m.def("_all_values", &all_values);
   m.def("_in_vmap", [] { return !vmap_levels.empty(); });
   m.def("_has_outer_history", [](const Tensor& t) { return has_outer_history(t); });
+  m.def("_is_differentiated_around", [](const Tensor& t) {
+    return ops::vmaps::is_differentiated_around(t, innermost_level().number());
+  });
   // Without the history inside of the innermost level alone.
   m.def("_detach_inside",
         [](const Tensor& t) { return is_batched(t) ? Tensor(t.impl()->alias()) : t.detach(); });

@@ -179,7 +179,7 @@ class Function:
                 raise NotImplementedError(f"{cls.__name__}: a Function with a static vmap() that is differentiated inside vmap needs "
                                           "setup_context(), too: forward(ctx, ...), which fills ctx, is not called")
             if cls.vmap is None and _C.is_grad_enabled() and any(
-                    isinstance(a, Tensor) and (_C._has_outer_history(a) or a.requires_grad and not _C._is_own(a)) for a in args):
+                    isinstance(a, Tensor) and _C._is_differentiated_around(a) for a in args):
                 raise NotImplementedError(f"{cls.__name__}: a custom Function under vmap, of tensors that are differentiated around it, "
                                           "needs a static method vmap(info, in_dims, *args)")
         ctx = FunctionCtx()
