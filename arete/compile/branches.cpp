@@ -29,8 +29,7 @@ class Order {
         std::span<const std::span<std::byte>> scratch)
       : before_(calls.size(), std::vector<bool>(calls.size())), needs_(calls.size()) {
     std::vector<std::vector<Use>> uses;
-    for (size_t k = 0; k < calls.size(); ++k)
-      uses.push_back(addresses_of(*calls[k], scratch[k]));
+    for (size_t k = 0; k < calls.size(); ++k) uses.push_back(addresses_of(*calls[k], scratch[k]));
     // From the last one: whoever comes before those that are waited for needs no wait.
     for (size_t k = 0; k < calls.size(); ++k)
       for (size_t j = k; j-- > 0;)
