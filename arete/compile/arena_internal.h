@@ -3,17 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <iterator>
 #include <tuple>
 #include <vector>
 
 namespace arete::compile {
 
 // Note [Arenas]
-// Temporaries of known lifetimes, each at the lowest place of the arena that no other has while it
-// lives: the largest first, those that are large and live long, or those that live long, whichever
-// takes least. Memory that is there anyway, and used by nobody up to some step, is
+// Temporaries of known lifetimes, the largest first, each at the lowest place of the arena that no
+// other has while it lives. Memory that is there anyway, and used by nobody up to some step, is
 // taken first: a result's, until it is made. What temporaries and results take at any one time is
 // then what they take in all, as in code that makes each where it is needed. What nobody reads,
 // such as what a check of indices gives, is in nobody's place as long as it is small, so that no
@@ -29,27 +26,42 @@ class Arena {
     size_t offset = 0;
   };
 
-  /// Steps first to last use `bytes`. Temporaries have the numbers from 0 on, and so have rooms.
-  void add(size_t bytes, size_t first, size_t last) {
+  /// Steps first to last use `bytes`; gives the number of the temporary.
+  size_t add(size_t bytes, size_t first, size_t last) {
     Entry e{(bytes + kAlignment - 1) / kAlignment * kAlignment, first, last};
     e.is_alone = first == last && unread_ + e.bytes <= kMostUnread;
     if (e.is_alone) unread_ += e.bytes;
     entries_.push_back(e);
+    return entries_.size() - 1;
   }
-  /// `bytes` that nobody uses before step `until`.
-  void add_room(size_t bytes, size_t until) { rooms_.push_back({bytes, until, {}}); }
+  /// `bytes` that nobody uses before step `until`; gives the number of the room.
+  int add_room(size_t bytes, size_t until) {
+    rooms_.push_back({bytes, until, {}});
+    return int(rooms_.size()) - 1;
+  }
   /// Chooses all places.
   void arrange() {
-    constexpr size_t (*weights[])(const Entry&) = {
-        [](const Entry& e) { return e.bytes; },
-        [](const Entry& e) { return e.bytes * (e.last - e.first + 1); },
-        [](const Entry& e) { return e.last - e.first; }};
-    size_t least = SIZE_MAX, best = 0;
-    for (size_t w = 0; w < std::size(weights); ++w) {
-      arrange(weights[w]);
-      if (own_.bytes < least) least = own_.bytes, best = w;
+    std::vector<Entry*> order;
+    for (Entry& e : entries_) order.push_back(&e);
+    std::ranges::sort(order, [](const Entry* a, const Entry* b) {
+      return std::tie(b->bytes, a->first) < std::tie(a->bytes, b->first);
+    });
+    // What is used longest is kept for those that come late.
+    std::vector<int> rooms;
+    for (int r = 0; r < int(rooms_.size()); ++r) rooms.push_back(r);
+    std::ranges::stable_sort(rooms, {}, [&](int r) { return rooms_[size_t(r)].until; });
+    for (Entry* e : order) {
+      const auto fits = [&](int r) {
+        Room& room = rooms_[size_t(r)];
+        if (e->last >= room.until || lowest(*e, room) + e->bytes > room.bytes) return false;
+        e->spot.room = r;
+        put(*e, room);
+        return true;
+      };
+      if (!e->is_alone && std::ranges::any_of(rooms, fits)) continue;
+      put(*e, own_);
+      own_.bytes = std::max(own_.bytes, e->spot.offset + e->bytes);
     }
-    arrange(weights[best]);
   }
   Spot spot(size_t number) const { return entries_[number].spot; }
   /// Of the arena's own memory.
@@ -77,33 +89,6 @@ class Arena {
     e.spot.offset = lowest(e, room);
     const auto by_offset = [](const Entry* o) { return o->spot.offset; };
     room.placed.insert(std::ranges::upper_bound(room.placed, e.spot.offset, {}, by_offset), &e);
-  }
-  // Those of the largest weight first.
-  void arrange(size_t (*weight)(const Entry&)) {
-    own_ = {};
-    for (Room& room : rooms_) room.placed.clear();
-    for (Entry& e : entries_) e.spot = {};
-    std::vector<Entry*> order;
-    for (Entry& e : entries_) order.push_back(&e);
-    std::ranges::sort(order, [&](const Entry* a, const Entry* b) {
-      return std::tuple(weight(*b), a->first, a) < std::tuple(weight(*a), b->first, b);
-    });
-    // What is used longest is kept for those that come late.
-    std::vector<int> rooms;
-    for (int r = 0; r < int(rooms_.size()); ++r) rooms.push_back(r);
-    std::ranges::stable_sort(rooms, {}, [&](int r) { return rooms_[size_t(r)].until; });
-    for (Entry* e : order) {
-      const auto fits = [&](int r) {
-        Room& room = rooms_[size_t(r)];
-        if (e->last >= room.until || lowest(*e, room) + e->bytes > room.bytes) return false;
-        e->spot.room = r;
-        put(*e, room);
-        return true;
-      };
-      if (!e->is_alone && std::ranges::any_of(rooms, fits)) continue;
-      put(*e, own_);
-      own_.bytes = std::max(own_.bytes, e->spot.offset + e->bytes);
-    }
   }
   std::vector<Entry> entries_;
   std::vector<Room> rooms_;

@@ -10,10 +10,8 @@ namespace {
 // Which steps come before which is a bit for each two: of longer graphs it is not asked.
 constexpr size_t kMostOrdered = 1024;
 
-std::vector<Use> addresses_of(prim::RecordedCall& call, std::span<std::byte> scratch) {
+std::vector<Use> addresses_of(prim::RecordedCall& call) {
   std::vector<Use> uses;
-  if (const auto begin = reinterpret_cast<intptr_t>(scratch.data()); begin != 0)
-    uses.push_back({0, begin, begin + int64_t(scratch.size()), prim::Access::write});
   call.for_each_operand([&](prim::View& v, prim::Access access) {
     if (v.numel() == 0) return;
     const auto [first, last] = extent_of(v);
@@ -25,11 +23,10 @@ std::vector<Use> addresses_of(prim::RecordedCall& call, std::span<std::byte> scr
 // Which of some calls come before which others.
 class Order {
  public:
-  Order(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
-        std::span<const std::span<std::byte>> scratch)
+  explicit Order(std::span<const std::unique_ptr<prim::RecordedCall>> calls)
       : before_(calls.size(), std::vector<bool>(calls.size())), needs_(calls.size()) {
     std::vector<std::vector<Use>> uses;
-    for (size_t k = 0; k < calls.size(); ++k) uses.push_back(addresses_of(*calls[k], scratch[k]));
+    for (const auto& call : calls) uses.push_back(addresses_of(*call));
     // From the last one: whoever comes before those that are waited for needs no wait.
     for (size_t k = 0; k < calls.size(); ++k)
       for (size_t j = k; j-- > 0;)
@@ -65,10 +62,10 @@ class Order {
 }  // namespace
 
 std::vector<BranchStep> branches_of(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
-                                    std::span<const std::span<std::byte>> scratch, size_t most) {
+                                    size_t most) {
   std::vector<BranchStep> steps(calls.size());
   if (calls.size() > kMostOrdered || most < 2) return steps;
-  Order order(calls, scratch);
+  Order order(calls);
   const std::vector<size_t> heirs = order.heirs();
   std::vector<size_t> tails;  // of branches
   for (size_t k = 0; k < calls.size(); ++k) {

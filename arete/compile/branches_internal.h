@@ -15,8 +15,8 @@ namespace arete::compile {
 // several streams, its branches. The longest rows of steps that wait for each other stay on one,
 // where kernels may begin early; another step goes to one whose last step is done by then, or to a
 // new one. Which memory steps use is compared by address, so that temporaries that lie in each
-// other's place, and what was made a result's, are as safe as values, and so is the scratch memory
-// that has a place among them; other scratch memory comes from the step's stream.
+// other's place, and what was made a result's, are as safe as values. What steps have for
+// themselves while they run comes from their stream.
 
 /// Of one call: its branch, where it comes after the ones before it there, and the calls on other
 /// branches that it waits for besides.
@@ -25,9 +25,8 @@ struct BranchStep {
   std::vector<size_t> waits{};
 };
 
-/// For calls that are to run in this order, or as if, each with scratch memory; at most `most`
-/// branches, the first is 0.
+/// For calls that are to run in this order, or as if; at most `most` branches, the first is 0.
 std::vector<BranchStep> branches_of(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
-                                    std::span<const std::span<std::byte>> scratch, size_t most);
+                                    size_t most);
 
 }  // namespace arete::compile

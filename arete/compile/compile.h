@@ -71,12 +71,10 @@ struct Break {
 // where tensors are small and little can be put together. After some calls of the function the
 // numbers of its plans say so: the calls, kernels and bytes that were left out, against what the
 // calls cost that were put off, and those that had to be written down since they were new. The
-// function's calls are then made at once, as if it was not compiled, but for one in 65 to 1025,
-// which looks whether that is so still. A plan that does not pay has the bits of eager code from
-// the first, also without `exact`: so a call has the same ones whether it is put off or made at
-// once. Clocks have no part in it: a program does the same each time. Functions one of whose plans
-// pays (without `exact` it has other bits), with `fullgraph`, with less memory than plans want, and
-// on other devices all calls are put off.
+// function's calls are then made at once, as if it was not compiled, but for one in 65, which looks
+// whether that is so still. Clocks have no part in it: a program does the same each time. Without
+// `exact` (other bits), with `fullgraph`, with less memory than plans want, and on other devices
+// all calls are put off.
 
 /// Plans for a function's calls, and what is known about them. Thread-safe.
 class Program;

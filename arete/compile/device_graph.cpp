@@ -278,10 +278,9 @@ void DeviceGraph::make_effect(size_t step, UsedBuffers memory, std::span<const u
   under_way.make(step, call, its.is_awaited);
 }
 
-size_t DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
-                            std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas) {
+void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
+                          std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas) {
   is_due_ = false;
-  size_t beside = 0;
   ++captures_;
   arenas_ = std::move(arenas);
   steps_.assign(steps.begin(), steps.end());
@@ -305,13 +304,12 @@ size_t DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory
   for (const Use& use : uses_)
     if (use.last > use.first && size_t(use.last - use.first) > kMostMovedBytes)
       much += size_t(use.last - use.first);
-  if (much > bytes_ / kMostMovedPart)
-    return give_up("much memory lies elsewhere from run to run"), 0;
+  if (much > bytes_ / kMostMovedPart) return give_up("much memory lies elsewhere from run to run");
   try {
     for (Use& use : uses_)
       if (use.last > use.first) use.place = backend_->new_storage(size_t(use.last - use.first));
   } catch (const OutOfMemoryError&) {
-    return give_up("there is no memory for copies of what lies elsewhere from run to run"), 0;
+    return give_up("there is no memory for copies of what lies elsewhere from run to run");
   }
   size_t count = 0;
   for (const GraphStep& step : steps) count += step.numbers.size();
@@ -334,7 +332,7 @@ size_t DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory
         call->put_in_memory(n - fields, View(address(), dtype, {}, {}, page_.get()));
         words_.push_back({step.numbers[n], false, false});
       } else if (!is_random(*call) || n > 1) {
-        return give_up("a number changes from run to run that a graph cannot read from memory"), 0;
+        return give_up("a number changes from run to run that a graph cannot read from memory");
       }
     }
     if (is_random(*call) && (varies_[step.numbers[0]] || varies_[step.numbers[1]])) {
@@ -355,34 +353,16 @@ size_t DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory
       parts_.push_back({.step = k, .waits = steps_[k].waits});
       if (is_effect(*calls_[k++])) continue;
       while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty()) ++k;
-      beside = std::max(beside, capture_part(first, k, memory));
+      capture_part(std::span(calls_).subspan(first, k - first));
     }
   } catch (const Error& e) {
     give_up(std::string("a step cannot be captured: ") + e.what());
   }
-  return beside;
 }
 
-std::span<std::byte> DeviceGraph::scratch_of(size_t step, UsedBuffers memory) const {
-  const GraphStep::Scratch& its = steps_[step].scratch;
-  std::byte* base = nullptr;
-  if (its.buffer < 0)
-    base = its.bytes > 0 ? arenas_[size_t(~its.buffer)]->data() : nullptr;
-  else if (const Use& use = uses_[size_t(its.buffer)]; use.moves)
-    base = use.place->data() - use.first;
-  else
-    base = memory[size_t(its.buffer)].base();
-  return base ? std::span(base + its.offset, its.bytes) : std::span<std::byte>();
-}
-
-size_t DeviceGraph::capture_part(size_t first, size_t last, UsedBuffers memory) {
-  const auto calls = std::span(calls_).subspan(first, last - first);
-  std::vector<std::span<std::byte>> scratch;
-  for (size_t k = first; k < last; ++k) scratch.push_back(scratch_of(k, memory));
-  const bool are_short = bytes_ <= calls.size() * kBytesOfShortSteps;
-  const std::vector<BranchStep> steps =
-      branches_of(calls, scratch, are_short ? most_branches() : 1);
-  size_t beside = 0;
+void DeviceGraph::capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls) {
+  const bool are_short = bytes_ <= calls_.size() * kBytesOfShortSteps;
+  const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches() : 1);
   std::vector<bool> is_waited_for(calls.size());
   std::vector<size_t> rows, rows_of_branches(1);
   for (const BranchStep& s : steps) {
@@ -413,9 +393,7 @@ size_t DeviceGraph::capture_part(size_t first, size_t last, UsedBuffers memory) 
       has_begun[branch] = true;
       for (const size_t other : waits) backend_->stream_wait_event(stream, done[other]);
       const prim::StreamScope scope(*backend_, stream);
-      const prim::ScratchRoom room(calls[k]->device(), scratch[k].data(), scratch[k].size());
       calls[k]->run_once();
-      beside = std::max(beside, room.most_beside());
       if (is_waited_for[k]) done[k] = events.record(stream);
     }
     for (size_t b = 1; b < branches; ++b)
@@ -425,7 +403,6 @@ size_t DeviceGraph::capture_part(size_t first, size_t last, UsedBuffers memory) 
     throw;
   }
   parts_.back().graph = backend_->end_capture(streams_[0]);
-  return beside;
 }
 
 }  // namespace arete::compile

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "arete/prim/recorder.h"
-#include "arete/prim/scratch_room.h"
 
 namespace arete::compile {
 
@@ -43,10 +42,6 @@ struct GraphStep {
   std::vector<size_t> numbers;  // of each number
   std::vector<size_t> waits{};  // for effects of these steps, which are under way
   bool is_awaited = false;      // an effect: the next step waits for it
-  struct Scratch {
-    int buffer = -1;  // as those of operands
-    size_t offset = 0, bytes = 0;
-  } scratch{};  // that it wants
 };
 
 /// The graph of one plan; it does nothing where a graph would not help, or cannot be.
@@ -72,9 +67,8 @@ class DeviceGraph {
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
   bool is_due() const { return is_due_; }
   /// The steps have the addresses and numbers of this run; `arenas` are the graph's from now on.
-  /// Gives the most scratch memory at one time that the graph has beside them.
-  size_t capture(std::span<const GraphStep> steps, UsedBuffers memory,
-                 std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas);
+  void capture(std::span<const GraphStep> steps, UsedBuffers memory,
+               std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas);
 
  private:
   struct Use {
@@ -92,10 +86,7 @@ class DeviceGraph {
   void write_page();
   void make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
                    UnderWay& under_way);
-  /// The memory that a step's scratch memory has a place in.
-  std::span<std::byte> scratch_of(size_t step, UsedBuffers memory) const;
-  /// Steps first to last, without the last. Gives what capture() does, of these.
-  size_t capture_part(size_t first, size_t last, UsedBuffers memory);
+  void capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls);
   void give_up(std::string why) noexcept;
 
   size_t bytes_;  // that the steps move

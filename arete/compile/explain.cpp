@@ -99,11 +99,10 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
   const PlanNotes& notes = plan.notes();
   ExplainedPlan p;
   p.stats = plan.stats();
+  p.stats.arena = from.arena();
   p.runs = from.account.runs;
   p.planning = from.account.planning;
   p.launching = from.account.launching;
-  p.scratch = from.account.scratch;
-  p.scratch_beside = from.account.scratch_beside;
   p.is_graph = from.is_graph();
   if (p.is_graph) p.branches = from.graph().branches(), p.longest_row = from.graph().longest_row();
   if (!p.is_graph) p.why_no_graph = from.why_no_graph();

@@ -54,11 +54,8 @@ struct ExplainedPlan {
   PlanStats stats;
   int64_t runs = 0;
   double planning = 0, launching = 0;  ///< seconds of the host, all runs together
-  /// Most bytes that kernels and libraries had in one step for themselves, and of these outside of
-  /// the arena.
-  size_t scratch = 0, scratch_beside = 0;
-  int left_out = 0;  ///< calls that no step does: nobody reads their results
-  size_t given = 0;  ///< bytes of memory that was there before
+  int left_out = 0;                    ///< calls that no step does: nobody reads their results
+  size_t given = 0;                    ///< bytes of memory that was there before
   std::vector<ExplainedStep> steps;
   std::vector<ExplainedBuffer> buffers;
   std::vector<ExplainedApart> apart;

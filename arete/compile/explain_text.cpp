@@ -164,21 +164,17 @@ void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p
   size_t most_live = 0;
   for (const ExplainedStep& s : p.steps)
     most_live = std::max(most_live, s.live_temporaries + s.live_results);
-  text +=
-      (with_steps ? "\nplan: list " : "plan: list ") + std::to_string(t.number) + ", " +
-      counted(p.stats.recorded, "call") + ", " + counted(p.stats.steps, "step") + ", " +
-      bytes_text(p.stats.bytes_moved) + " moved of " + bytes_text(p.stats.bytes_recorded) +
-      ", arena " + bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) +
-      (p.stats.recomputed ? ", " + counted(p.stats.recomputed, "step") + " run again" : "") +
-      ", at most " + bytes_text(most_live) + " at once" +
-      (p.scratch ? ", scratch memory of up to " + bytes_text(p.scratch) : "") +
-      (p.scratch_beside ? ", " + bytes_text(p.scratch_beside) + " of it beside the arena" : "") +
-      ", ran " + counted(p.runs, "time") +
-      (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) +
-      (p.branches > 1 ? " of " + std::to_string(p.branches) + " branches, " +
-                            std::to_string(p.longest_row) + " steps in a row"
-                      : "") +
-      "\n";
+  text += (with_steps ? "\nplan: list " : "plan: list ") + std::to_string(t.number) + ", " +
+          counted(p.stats.recorded, "call") + ", " + counted(p.stats.steps, "step") + ", " +
+          bytes_text(p.stats.bytes_moved) + " moved of " + bytes_text(p.stats.bytes_recorded) +
+          ", arena " + bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) +
+          (p.stats.recomputed ? ", " + counted(p.stats.recomputed, "step") + " run again" : "") +
+          ", at most " + bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
+          (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) +
+          (p.branches > 1 ? " of " + std::to_string(p.branches) + " branches, " +
+                                std::to_string(p.longest_row) + " steps in a row"
+                          : "") +
+          "\n";
   if (!with_steps) return;
   add_steps(text, p);
   if (p.left_out)
@@ -282,8 +278,6 @@ void add_plan_object(Json& j, const ExplainedPlan& p) {
   j.add("recomputed", p.stats.recomputed);
   j.add("arena", p.stats.arena);
   j.add("temporaries", p.stats.temporaries);
-  j.add("scratch", p.scratch);
-  j.add("scratch_beside", p.scratch_beside);
   j.add("given", p.given);
   j.add("runs", p.runs);
   j.add("planning", p.planning);

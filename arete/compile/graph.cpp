@@ -67,7 +67,7 @@ Buffers::Buffers(std::vector<UsedMemory> memory) {
   for (UsedMemory& m : memory) {
     by_storage_[m.storage.get()] = int(buffers_.size());
     if (m.storage->data()) by_address_.push_back({m.storage->data(), int(buffers_.size())});
-    buffers_.push_back({std::move(m.storage), m.temporary, m.is_new});
+    buffers_.push_back({std::move(m.storage), m.temporary});
   }
   std::ranges::sort(by_address_);
 }

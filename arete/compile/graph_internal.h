@@ -67,14 +67,12 @@ struct Buffer {
   StoragePtr storage;  // null: memory that no recorder knew
   // Nobody else has it, and nothing is read that no call wrote.
   bool temporary = false;
-  bool is_new = false;
 };
 
 /// Memory that recorded calls use.
 struct UsedMemory {
   StoragePtr storage;
   bool temporary = false;  // nobody else has it
-  bool is_new = false;     // nothing was written there before
 };
 
 /// The buffers of recorded calls. Views name them by their storage or, without one, by address.

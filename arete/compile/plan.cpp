@@ -179,9 +179,9 @@ Elements elements_of(const prim::RecordedCall& call) {
 // Note [In place of an input]
 // What a kernel makes element by element may be in place of a temporary that ends with it. Of the
 // two buffers the earlier stands for both.
-class Elementwise {
+class Places {
  public:
-  Elementwise(const Steps& steps, std::vector<Life>& lives, Buffers& buffers)
+  Places(const Steps& steps, std::vector<Life>& lives, Buffers& buffers)
       : lives_(lives), buffers_(buffers), owners_(lives.size()) {
     std::iota(owners_.begin(), owners_.end(), 0);
     for (size_t k = 0; k < steps.size(); ++k) share(*steps[k], elements_of(*steps[k]), k);
@@ -249,7 +249,7 @@ Plan::Plan(Calls calls, std::vector<UsedMemory> memory, const PlanOptions& optio
 }
 
 void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
-                const std::vector<bool>& zeros, bool is_promised) {
+                const std::vector<bool>& zeros, bool promise_arenas) {
   stats_.recorded = int(calls.size());
   const bool several_streams = has_several_streams(calls);
 
@@ -262,7 +262,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
   std::vector<std::vector<Use>> uses;
   for (const auto& g : groups) uses.push_back(g->uses());
   // What is promised still the host cannot have written.
-  if (!is_promised) buffers.look_for_host_writes(uses);
+  if (!promise_arenas) buffers.look_for_host_writes(uses);
   for (int b = 0; b < buffers.size(); ++b)
     if (buffers[b].storage && buffers[b].temporary)
       stats_.temporaries += buffers[b].storage->bytes();
@@ -312,13 +312,7 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
   note_steps(buffers);
-  if (several_streams) {  // all stays where it was
-    for (int b = 0; b < buffers.size() && !is_promised; ++b)
-      if (buffers[b].storage) memory_.push_back(buffers[b].storage);
-    return;
-  }
-  find_pieces(buffers, is_promised);
-  if (!is_promised) make_arenas();
+  place_temporaries(buffers, several_streams, promise_arenas);
 }
 
 void Plan::note_steps(Buffers& buffers) {
@@ -336,127 +330,64 @@ void Plan::note_steps(Buffers& buffers) {
         {size_t(b) < lives.size() ? lives[size_t(b)].bytes : 0, buffers[b].temporary});
 }
 
-// Note [Memory of plans]
-// Eager code has memory for a result, and for what it made it of, where it needs it. A plan has an
-// arena for its temporaries, and results that are made at the end are there from the beginning: so
-// temporaries that are gone by then lie in them. Where the memory of such a result is not new, an
-// error would show: that takes another plan. Scratch memory that steps want is known once they have
-// run; it lies in the arena from then on, where most of it is free at most steps. Until then, and
-// in large plans that are no graph, each temporary, and each result, gets memory where it is
-// needed.
-
-// How much of new memory, from its beginning, nobody uses before the first step that does: all that
-// this does with it is to write it.
-static size_t room_in(Buffers& buffers, int b, prim::RecordedCall& first) {
-  const auto base = reinterpret_cast<intptr_t>(buffers[b].storage->data());
-  size_t bytes = 0;
-  bool is_room = true;
-  first.for_each_operand([&](View& v, Access access) {
-    if (buffers.of(v) != b) return;
-    const auto [begin, end] = extent_of(v);
-    is_room &= access == Access::write && begin == base &&
-               begin == reinterpret_cast<intptr_t>(v.data) &&
-               end - begin == v.numel() * int64_t(size_of(v.dtype));
-    bytes = size_t(end - begin);
-  });
-  return is_room ? bytes : 0;
-}
-
-void Plan::find_pieces(Buffers& buffers, bool is_promised) {
+void Plan::place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas) {
   Steps calls;
   for (const Step& step : steps_) calls.push_back(step.call.get());
   std::vector<Life> lives = lives_of(calls, buffers);
   lives.resize(size_t(buffers.size()));
-  const std::vector<int> owners = Elementwise(calls, lives, buffers).owners();
-  std::vector<int> pieces(lives.size(), -1);  // of buffers
+  const std::vector<int> owners = Places(calls, lives, buffers).owners();
+  std::vector<size_t> numbers(lives.size());
+  std::map<std::pair<int, int>, Arena> arenas;  // of devices
+  const auto arena_of = [&](const Storage& s) -> Arena& {
+    return arenas[{int(s.device().type), s.device().index}];
+  };
+  const auto is_placed = [&](int b) {
+    return !keep_places && buffers[b].temporary && lives[size_t(b)].is_used();
+  };
   for (int b = 0; b < buffers.size(); ++b) {
-    const auto& [storage, temporary, is_new] = buffers[b];
-    const Life& life = lives[size_t(b)];
-    if (storage && temporary && life.is_used()) {
-      if (owners[size_t(b)] != b) continue;
-      pieces[size_t(b)] = int(pieces_.size());
-      pieces_.push_back(
-          {storage.get(), storage->data(), storage->device(), life.bytes, life.first, life.last});
-    } else if (storage && !temporary) {
-      if (!is_promised) memory_.push_back(storage);
-      if (!is_new || !life.is_used()) continue;
-      if (const size_t bytes = room_in(buffers, b, *calls[life.first]); bytes > 0)
-        rooms_.push_back({storage->device(), b, bytes, life.first});
-    }
+    const StoragePtr& storage = buffers[b].storage;
+    if (!storage) continue;
+    if (is_placed(b) && owners[size_t(b)] != b) continue;
+    if (is_placed(b))
+      numbers[size_t(b)] = arena_of(*storage).add(lives[size_t(b)].bytes, lives[size_t(b)].first,
+                                                  lives[size_t(b)].last);
+    else if (!promise_arenas && (keep_places || !buffers[b].temporary))
+      memory_.push_back(storage);
   }
-  for (prim::RecordedCall* const call : calls)
-    call->for_each_operand([&](View& v, Access) {
-      const int b = buffers.of(v);
-      if (b < 0) v.storage = nullptr;  // no elements
-      const int piece = b < 0 ? -1 : pieces[size_t(owners[size_t(b)])];
-      if (piece < 0) return;
-      const Piece& its = pieces_[size_t(piece)];
-      v.data += its.base - buffers[b].storage->data();
-      v.storage = its.storage;
-    });
-}
-
-Plan::Places Plan::place(std::span<const size_t> scratch) {
-  Places places{{}, std::vector<Place>(pieces_.size()), std::vector<Place>(scratch.size())};
-  for (const Piece& piece : pieces_)
-    if (std::ranges::find(places.arenas, piece.device, &std::pair<Device, size_t>::first) ==
-        places.arenas.end())
-      places.arenas.emplace_back(piece.device, 0);
-  stats_.arena = 0;
-  for (size_t a = 0; a < places.arenas.size(); ++a) {
-    auto& [device, bytes] = places.arenas[a];
-    Arena arena;
-    std::vector<Place*> placed;
-    std::vector<int> rooms;
-    for (const Room& r : rooms_)
-      if (r.device == device) {
-        arena.add_room(r.bytes, r.until);
-        rooms.push_back(r.buffer);
-      }
-    for (size_t p = 0; p < pieces_.size(); ++p)
-      if (const Piece& its = pieces_[p]; its.device == device) {
-        arena.add(its.bytes, its.first, its.last);
-        placed.push_back(&places.pieces[p]);
-      }
-    for (size_t k = 0; k < scratch.size(); ++k)
-      if (scratch[k] > 0 && steps_[k].call->device() == device) {
-        arena.add(scratch[k], k, k);
-        placed.push_back(&places.scratch[k]);
-      }
+  for (size_t b = 0; b < owners.size(); ++b) numbers[b] = numbers[size_t(owners[b])];
+  std::map<const Arena*, StoragePtr> made;
+  for (auto& [device, arena] : arenas) {
     arena.arrange();
-    for (size_t n = 0; n < placed.size(); ++n) {
-      const Arena::Spot spot = arena.spot(n);
-      *placed[n] = {spot.room == Arena::kOwn ? ~int(a) : rooms[size_t(spot.room)], spot.offset};
-    }
-    bytes = arena.bytes();
-    stats_.arena += bytes;
-  }
-  return places;
-}
-
-void Plan::make_arenas() {
-  const Places places = place({});
-  std::vector<StoragePtr> arenas;
-  for (const auto& [device, bytes] : places.arenas) {
-    prim::Backend& backend = prim::backend_for(device);
+    stats_.arena += arena.bytes();
+    const Device its{DeviceType(device.first), device.second};
+    prim::Backend& backend = prim::backend_for(its);
     // On the stream that uses it: there is one.
     const auto step =
-        std::ranges::find(steps_, device, [](const Step& s) { return s.call->device(); });
+        std::ranges::find(steps_, its, [](const Step& s) { return s.call->device(); });
     const prim::StreamScope scope(backend, step->call->stream());
-    arenas.push_back(backend.new_storage(bytes));
+    made[&arena] = promise_arenas ? Storage::promise(its, arena.bytes(), stand_in(arena.bytes()))
+                                  : backend.new_storage(arena.bytes());
+    arenas_.push_back(made[&arena]);
   }
-  std::unordered_map<const Storage*, size_t> numbers;
-  for (size_t p = 0; p < pieces_.size(); ++p) numbers[pieces_[p].storage] = p;
+  for (int b = 0; b < buffers.size(); ++b) {
+    if (!buffers[b].storage || !is_placed(b) || owners[size_t(b)] != b) continue;
+    const Storage& storage = *buffers[b].storage;
+    const Arena& arena = arena_of(storage);
+    const Life& life = lives[size_t(b)];
+    const auto its = std::ranges::find(arenas_, made[&arena]);
+    placements_.push_back({size_t(its - arenas_.begin()), arena.spot(numbers[size_t(b)]).offset,
+                           life.bytes, life.first, life.last});
+  }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {
-      const auto its = numbers.find(v.storage);
-      if (!v.storage || its == numbers.end()) return;
-      const Place& place = places.pieces[its->second];
-      const StoragePtr& arena = arenas[size_t(~place.buffer)];
-      v.data += arena->data() + place.offset - pieces_[its->second].base;
-      v.storage = arena.get();
+      const int b = buffers.of(v);
+      if (b < 0) v.storage = nullptr;  // no elements
+      if (b < 0 || !is_placed(b)) return;
+      const Storage& was = *buffers[b].storage;
+      const Arena& arena = arena_of(was);
+      v.data += made[&arena]->data() + arena.spot(numbers[size_t(b)]).offset - was.data();
+      v.storage = made[&arena].get();
     });
-  memory_.insert(memory_.end(), arenas.begin(), arenas.end());
 }
 
 Plan::~Plan() = default;

@@ -3,9 +3,7 @@
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "arete/core/layout.h"
@@ -37,7 +35,7 @@ struct PlanStats {
   int steps = 0;              ///< kernels and calls of libraries that a run makes
   size_t bytes_moved = 0;     ///< that steps read and write, each operand counted once a step
   size_t bytes_recorded = 0;  ///< the same of the calls as they were recorded
-  size_t arena = 0;           ///< bytes for temporaries, and scratch memory, that lie in no result
+  size_t arena = 0;           ///< memory for temporaries of all steps, in bytes
   int recomputed = 0;         ///< steps that run again to save memory
   size_t temporaries = 0;     ///< what the temporaries took while recording
 };
@@ -72,8 +70,8 @@ class Plan {
   /// Takes the calls and the memory of a recorder, which has none after. Numbers that shall be
   /// read from memory (Recorder::put_in_memory) have been put there.
   explicit Plan(prim::Recorder& recorder, const PlanOptions& options = {});
-  /// Of calls and all memory that they use. `zeros`: which fill memory with zeros each time. Who
-  /// runs the steps provides the memory for its pieces.
+  /// Of calls and all memory that they use. `zeros`: which fill memory with zeros each time. The
+  /// arenas are promises: who runs the steps provides the memory.
   Plan(std::vector<std::unique_ptr<prim::RecordedCall>> calls, std::vector<UsedMemory> memory,
        const PlanOptions& options, const std::vector<bool>& zeros);
   ~Plan();
@@ -85,26 +83,12 @@ class Plan {
   const PlanStats& stats() const { return stats_; }
   /// The steps, a line each: "pointwise(float32[2, 3] -> float32[2, 3])", and of how many calls.
   std::string to_string() const;
-  /// Memory for a temporary, or for several that are made in place of each other, from step `first`
-  /// to `last`.
-  struct Piece {
-    const Storage* storage;  ///< that operands name, until they are given an arena; it may be gone
-    const std::byte* base;   ///< where it was
-    Device device;
-    size_t bytes, first, last;
+  const std::vector<StoragePtr>& arenas() const { return arenas_; }
+  /// Of a temporary in an arena: its steps are first to last.
+  struct Placement {
+    size_t arena, offset, bytes, first, last;
   };
-  const std::vector<Piece>& pieces() const { return pieces_; }
-  struct Place {
-    int buffer = -1;  ///< ~arena, or the number of the new memory that it lies in
-    size_t offset = 0;
-  };
-  struct Places {
-    std::vector<std::pair<Device, size_t>> arenas;  ///< and their bytes
-    std::vector<Place> pieces, scratch;             ///< scratch memory of each step
-  };
-  /// Chooses where pieces lie, and `scratch` bytes that each step wants beside them (an empty list:
-  /// none do). Note [Memory of plans]
-  Places place(std::span<const size_t> scratch);
+  const std::vector<Placement>& placements() const { return placements_; }
   /// Calls f(call) for each step.
   void for_each_step(const std::function<void(prim::RecordedCall&)>& f) const {
     for (const Step& step : steps_) f(*step.call);
@@ -121,7 +105,7 @@ class Plan {
   };
   using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
   void make(Calls calls, Buffers buffers, const PlanOptions& options,
-            const std::vector<bool>& zeros, bool is_promised);
+            const std::vector<bool>& zeros, bool promise_arenas);
   void add_up_in_place(Buffers& buffers, const std::vector<bool>& zeros);
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void end_products(Buffers& buffers);
@@ -130,18 +114,11 @@ class Plan {
   void lower_peak(Buffers& buffers);
   void recompute(Buffers& buffers, double budget);
   void note_steps(Buffers& buffers);
-  void find_pieces(Buffers& buffers, bool is_promised);
-  void make_arenas();
+  void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;
-  std::vector<StoragePtr> memory_;
-  std::vector<Piece> pieces_;
-  struct Room {  // in memory that is new, until step `until`
-    Device device;
-    int buffer;
-    size_t bytes, until;
-  };
-  std::vector<Room> rooms_;
+  std::vector<StoragePtr> memory_, arenas_;
+  std::vector<Placement> placements_;
   std::vector<std::unique_ptr<Shape>> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
   std::unique_ptr<PlanNotes> notes_;

@@ -88,16 +88,16 @@ std::vector<std::string> Program::places() const {
 }
 
 bool Program::puts_off() {
-  constexpr int kWindow = 16, kFewestAtOnce = 64, kMostAtOnce = 1024;
+  constexpr int kWindow = 16, kAtOnce = 64;
   const std::lock_guard lock(mutex_);
   if (window_left_ == 0 && at_once_left_ == 0) {
-    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !is_exact_ || !may_be_at_once();
+    // Without `exact` a plan rounds less often: equal calls would have other bits now and then.
+    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !options_.exact ||
+                      options_.fullgraph || options_.memory_budget < 1 || skipped_ > 0;
     is_warm_ = totals_.runs > 0;
     gain_ = 0;
-    is_exact_ = true;
     window_left_ = pays ? kWindow : 1;
-    at_once_ = pays ? 0 : std::clamp(2 * at_once_, kFewestAtOnce, kMostAtOnce);
-    at_once_left_ = at_once_;
+    at_once_left_ = pays ? 0 : kAtOnce;
   }
   if (at_once_left_ > 0) {
     --at_once_left_;
@@ -108,23 +108,17 @@ bool Program::puts_off() {
   return true;
 }
 
-double gain_of(const PlanStats& plan, bool is_new) {
+void Program::note_run(const PlanStats& plan, double planning, double launching, bool is_new,
+                       bool on_cpu) {
   // Microseconds. A byte that nobody moves is one of a cache; of what the calls take in all, which
   // their bytes tell roughly, some part does not matter.
   constexpr double kCallPutOff = 0.5, kRun = 3, kCallWrittenDown = 5, kCallSaved = 0.3,
                    kByteSaved = 2e-5, kByteAtAll = 2e-6;
-  return kCallSaved * (plan.recorded - plan.steps) +
-         kByteSaved * (double(plan.bytes_recorded) - double(plan.bytes_moved)) +
-         kByteAtAll * double(plan.bytes_recorded) - kRun -
-         plan.recorded * (is_new ? kCallWrittenDown : kCallPutOff);
-}
-
-void Program::note_run(const TracePlan& run, double planning, double launching, bool is_new,
-                       bool on_cpu) {
-  const PlanStats& plan = run.plan().stats();
   const std::lock_guard lock(mutex_);
-  gain_ += gain_of(plan, is_new);
-  is_exact_ = is_exact_ && run.is_exact();
+  gain_ += kCallSaved * (plan.recorded - plan.steps) +
+           kByteSaved * (double(plan.bytes_recorded) - double(plan.bytes_moved)) +
+           kByteAtAll * double(plan.bytes_recorded) - kRun -
+           plan.recorded * (is_new ? kCallWrittenDown : kCallPutOff);
   on_cpu_ = on_cpu_ && on_cpu;
   ++totals_.runs;
   totals_.planning += planning;
@@ -143,9 +137,9 @@ void Program::reset() {
   skipping_.clear();
   totals_ = {};
   gain_ = 0;
-  window_left_ = at_once_left_ = at_once_ = 0;
+  window_left_ = at_once_left_ = 0;
   is_warm_ = false;
-  is_exact_ = on_cpu_ = true;
+  on_cpu_ = true;
 }
 
 // Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other

@@ -582,13 +582,10 @@ void Queue::run() {
           !known || !known->has_all_in_arena())
         part_temporaries();
     const auto begun = std::chrono::steady_clock::now();
-    const bool on_cpu = std::ranges::all_of(
-        streams_, [](const auto& s) { return s.first.first == int(DeviceType::cpu); });
-    const CompileOptions& options = program_->options();
-    TracePlan& plan = trace->plan_for(
-        used_, temporary, numbers_,
-        {.exact = options.exact, .band = options.band, .memory_budget = options.memory_budget},
-        on_cpu && program_->may_be_at_once());
+    TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
+                                      {.exact = program_->options().exact,
+                                       .band = program_->options().band,
+                                       .memory_budget = program_->options().memory_budget});
     const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
     // Of what no call uses; of the others the plan sees to it.
@@ -601,7 +598,9 @@ void Queue::run() {
     plan.account.runs += 1;
     plan.account.planning += planned;
     plan.account.launching += launched;
-    program_->note_run(plan, planned, launched, trace == recording_, on_cpu);
+    const bool on_cpu = std::ranges::all_of(
+        streams_, [](const auto& s) { return s.first.first == int(DeviceType::cpu); });
+    program_->note_run(plan.plan().stats(), planned, launched, trace == recording_, on_cpu);
   } else {
     provide_wanted();
   }

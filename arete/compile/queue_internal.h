@@ -39,11 +39,7 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   /// What it cost, if it is still known.
   void add_to_break(const BreakKey& key, double making, double waiting);
   /// `is_new`: the plan's calls were written down before it.
-  void note_run(const TracePlan& plan, double planning, double launching, bool is_new, bool on_cpu);
-  /// Whether calls need not be put off where that does not pay.
-  bool may_be_at_once() const {
-    return !options_.fullgraph && options_.memory_budget >= 1 && skipped_ == 0;
-  }
+  void note_run(const PlanStats& plan, double planning, double launching, bool is_new, bool on_cpu);
   /// The number of the line that the thread is at.
   int place_now();
   void reset();
@@ -70,8 +66,7 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   int64_t time_ = 0;
   // Note [Where plans do not pay]
   double gain_ = 0;  // microseconds, of the window so far
-  int window_left_ = 0, at_once_left_ = 0, at_once_ = 0;
-  bool is_exact_ = true;  // all plans of the window
+  int window_left_ = 0, at_once_left_ = 0;
   bool is_warm_ = false, on_cpu_ = true;
 };
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "arete/base/error.h"
+#include "arete/compile/arena_internal.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/compile/under_way_internal.h"
 #include "arete/core/modes.h"
@@ -46,35 +47,25 @@ TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary
 }
 
 TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
-                           std::span<const uint64_t> numbers, const PlanOptions& options,
-                           bool may_be_at_once) {
+                           std::span<const uint64_t> numbers, const PlanOptions& options) {
   if (TracePlan* const known = plan_of(memory, temporary)) return *known;
-  const auto make = [&](const PlanOptions& its) {
-    std::vector<std::unique_ptr<RecordedCall>> mine;
-    for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
-    return std::make_unique<TracePlan>(std::move(mine), memory, temporary, its);
-  };
-  std::unique_ptr<TracePlan> made = make(options);
-  if (may_be_at_once && !options.exact && gain_of(made->plan().stats(), false) < 0) {
-    PlanOptions exact = options;
-    exact.exact = true;
-    made = make(exact);
-  }
+  std::vector<std::unique_ptr<RecordedCall>> mine;
+  for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
   // Who holds results differs seldom, but it may, again and again.
   constexpr size_t kMostPlans = 8;
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
-  return *plans_.emplace_back(std::move(made));
+  return *plans_.emplace_back(
+      std::make_unique<TracePlan>(std::move(mine), memory, temporary, options));
 }
 
 TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffers memory,
                      const std::vector<bool>& temporary, const PlanOptions& options)
-    : is_exact_(options.exact), temporary_(temporary) {
+    : temporary_(temporary) {
   std::unordered_map<const Storage*, int> buffers;
   std::vector<UsedMemory> used;
   for (size_t b = 0; b < memory.size(); ++b) {
     buffers[memory[b].storage] = int(b);
-    used.push_back(
-        {StoragePtr(const_cast<Storage*>(memory[b].storage)), temporary[b], memory[b].is_new});
+    used.push_back({StoragePtr(const_cast<Storage*>(memory[b].storage)), temporary[b]});
   }
   const std::vector<bool> zeros = zero_fills(calls);  // whenever these calls come: Note [Traces]
   // Numbers stand for themselves while the plan is made: it moves them, and works with none.
@@ -85,24 +76,18 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
       ++count;
     });
   plan_ = std::make_unique<Plan>(std::move(calls), std::move(used), options, zeros);
-  const std::vector<Plan::Piece>& pieces = plan_->pieces();
-  for (size_t p = 0; p < pieces.size(); ++p) buffers[pieces[p].storage] = ~int(p);
+  for (size_t a = 0; a < plan_->arenas().size(); ++a) buffers[plan_->arenas()[a].get()] = ~int(a);
 
   std::vector<bool> is_used(temporary_.size());
   plan_->for_each_step([&](RecordedCall& call) {
     GraphStep& its = steps_.emplace_back(GraphStep{.call = &call, .buffers = {}, .numbers = {}});
     call.for_each_operand([&](View& v, Access access) {
-      const size_t operand = its.buffers.size();
-      its.buffers.push_back(-1);
       const auto found = buffers.find(v.storage);
       if (!v.storage || found == buffers.end()) return;
       const int b = found->second;
-      if (b < 0) {
-        addresses_.push_back({&v, 0, 0, access, operand, ~b, v.data - pieces[size_t(~b)].base});
-      } else {
-        addresses_.push_back({&v, b, v.data - memory[size_t(b)].base(), access, operand});
-        is_used[size_t(b)] = true;
-      }
+      const std::byte* const base = b < 0 ? v.storage->data() : memory[size_t(b)].base();
+      addresses_.push_back({&v, b, v.data - base, access});
+      if (b >= 0) is_used[size_t(b)] = true;
     });
     call.for_each_number([&](void* place) {
       size_t from = 0;
@@ -114,60 +99,31 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
   });
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
-  begins_.resize(steps_.size());
-  ends_.resize(steps_.size());
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    begins_[pieces[p].first].push_back(int(p));
-    ends_[pieces[p].last].push_back(int(p));
-  }
-  scratch_.resize(steps_.size());
-  place();
+  find_pieces();
+  share_results(memory);
+  size_t next = 0;
+  for (GraphStep& step : steps_)
+    const_cast<RecordedCall*>(step.call)->for_each_operand([&](View& v, Access) {
+      const bool has_address = next < addresses_.size() && addresses_[next].view == &v;
+      step.buffers.push_back(has_address ? addresses_[next++].buffer : -1);
+    });
+  find_waits();
   for (const Address& a : addresses_) a.view->storage = nullptr;
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
-}
-
-void TracePlan::place() {
-  const Plan::Places places = plan_->place(scratch_);
-  arenas_ = places.arenas;
-  hosts_.clear();
-  for (const auto* list : {&places.pieces, &places.scratch})
-    for (const Plan::Place& p : *list)
-      if (p.buffer >= 0 && std::ranges::find(hosts_, p.buffer) == hosts_.end())
-        hosts_.push_back(p.buffer);
-  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
-    for (; a < address_ends_[k]; ++a) {
-      Address& its = addresses_[a];
-      if (its.piece >= 0) {
-        const Plan::Place& place = places.pieces[size_t(its.piece)];
-        its.buffer = place.buffer;
-        its.offset = int64_t(place.offset) + its.in_piece;
-      }
-      steps_[k].buffers[its.operand] = its.buffer;
-    }
-    steps_[k].scratch = {places.scratch[k].buffer, places.scratch[k].offset, scratch_[k]};
-  }
-  find_waits();
-  is_placed_ = true;
 }
 
 // Each effect is waited for by the first step that uses its memory, also where that has become the
 // memory of another temporary.
 void TracePlan::find_waits() {
-  last_waits_.clear();
   std::vector<std::vector<Use>> uses(steps_.size());
   std::vector<size_t> under_way;
   for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
-    steps_[k].waits.clear();
-    steps_[k].is_awaited = false;
     for (; a < address_ends_[k]; ++a) {
       const Address& its = addresses_[a];
       const auto [first, last] = extent_of(*its.view);
       const int64_t origin = reinterpret_cast<intptr_t>(its.view->data) - its.offset;
       uses[k].push_back({its.buffer, first - origin, last - origin, its.access});
     }
-    if (const GraphStep::Scratch& its = steps_[k].scratch; its.bytes > 0)
-      uses[k].push_back(
-          {its.buffer, int64_t(its.offset), int64_t(its.offset + its.bytes), Access::write});
     std::erase_if(under_way, [&](size_t e) {
       const bool waits = std::ranges::any_of(uses[k], [&](const Use& u) {
         return std::ranges::any_of(
@@ -188,14 +144,115 @@ void TracePlan::find_waits() {
     steps_.back().is_awaited = steps_.back().call->device().is_cpu();
 }
 
+void TracePlan::find_pieces() {
+  const std::vector<Plan::Placement>& placements = plan_->placements();
+  begins_.resize(steps_.size());
+  ends_.resize(steps_.size());
+  for (size_t p = 0; p < placements.size(); ++p) {
+    begins_[placements[p].first].push_back(int(p));
+    ends_[placements[p].last].push_back(int(p));
+  }
+  std::vector<int> alive;
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    alive.insert(alive.end(), begins_[k].begin(), begins_[k].end());
+    for (; a < address_ends_[k]; ++a) {
+      Address& address = addresses_[a];
+      if (address.buffer >= 0) continue;
+      for (const int p : alive) {
+        const Plan::Placement& its = placements[size_t(p)];
+        if (its.arena != size_t(~address.buffer) || size_t(address.offset) < its.offset ||
+            size_t(address.offset) >= its.offset + its.bytes)
+          continue;
+        address.piece = p;
+        address.in_piece = address.offset - int64_t(its.offset);
+        break;
+      }
+      ARETE_ASSERT(address.piece >= 0);
+    }
+    std::erase_if(alive, [&](int p) { return placements[size_t(p)].last == k; });
+  }
+}
+
+// Note [Memory of plans]
+// Eager code has memory for a result, and for what it made it of, where it needs it. A plan has an
+// arena for its temporaries, and results that are made at the end are there from the beginning: so
+// temporaries that are gone by then lie in them. Where the memory of such a result is not new, an
+// error would show: that takes another plan. In large plans that are no graph each temporary, and
+// each result, gets memory where it is needed.
+void TracePlan::share_results(UsedBuffers memory) {
+  for (const StoragePtr& arena : plan_->arenas()) arena_bytes_.push_back(arena->bytes());
+  struct Result {
+    int buffer;
+    size_t bytes, step;
+  };
+  std::vector<Result> results;
+  std::vector<bool> is_seen(memory.size());
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    const size_t first = a;
+    for (; a < address_ends_[k]; ++a) {
+      const int b = addresses_[a].buffer;
+      if (b < 0 || is_seen[size_t(b)]) continue;
+      is_seen[size_t(b)] = true;
+      if (!memory[size_t(b)].is_new || temporary_[size_t(b)]) continue;
+      // All that the step does with it is to write it, from its beginning on.
+      size_t bytes = 0;
+      for (size_t o = first; o < address_ends_[k]; ++o) {
+        const Address& its = addresses_[o];
+        if (its.buffer != b) continue;
+        const auto [begin, end] = extent_of(*its.view);
+        if (its.access != Access::write || its.offset != 0 ||
+            end - begin != its.view->numel() * int64_t(size_of(its.view->dtype)) ||
+            begin != reinterpret_cast<intptr_t>(its.view->data)) {
+          bytes = 0;
+          break;
+        }
+        bytes = size_t(end - begin);
+      }
+      if (bytes > 0) results.push_back({b, bytes, k});
+    }
+  }
+  if (results.empty()) return;
+  const std::vector<Plan::Placement>& placements = plan_->placements();
+  std::vector<Arena::Spot> spots(placements.size());
+  std::vector<int> rooms(placements.size(), Arena::kOwn);  // as buffers
+  for (size_t arena = 0; arena < arena_bytes_.size(); ++arena) {
+    Arena now;
+    std::vector<int> buffers;  // by room
+    for (const Result& r : results)
+      if (memory[size_t(r.buffer)].storage->device() == plan_->arenas()[arena]->device()) {
+        now.add_room(r.bytes, r.step);
+        buffers.push_back(r.buffer);
+      }
+    std::vector<size_t> pieces;
+    for (size_t p = 0; p < placements.size(); ++p)
+      if (placements[p].arena == arena) {
+        now.add(placements[p].bytes, placements[p].first, placements[p].last);
+        pieces.push_back(p);
+      }
+    now.arrange();
+    arena_bytes_[arena] = now.bytes();
+    for (size_t n = 0; n < pieces.size(); ++n) {
+      spots[pieces[n]] = now.spot(n);
+      if (const int room = now.spot(n).room; room >= 0) rooms[pieces[n]] = buffers[size_t(room)];
+    }
+  }
+  for (Address& a : addresses_) {
+    if (a.piece < 0) continue;
+    a.offset = int64_t(spots[size_t(a.piece)].offset) + a.in_piece;
+    if (const int b = rooms[size_t(a.piece)]; b >= 0) a.buffer = b;
+  }
+  for (const int b : rooms)
+    if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
+}
+
 bool TracePlan::has_room(UsedBuffers memory) const {
   return std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; });
 }
 
 std::vector<StoragePtr> TracePlan::make_arenas() const {
   std::vector<StoragePtr> arenas;
-  for (const auto& [device, bytes] : arenas_)
-    arenas.push_back(prim::backend_for(device).new_storage(bytes));
+  for (size_t a = 0; a < arena_bytes_.size(); ++a)
+    arenas.push_back(prim::backend_for(plan_->arenas()[a]->device()).new_storage(arena_bytes_[a]));
   return arenas;
 }
 
@@ -250,7 +307,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
   if (is_first) compile_ahead();
   std::vector<StoragePtr> arenas;
   if (in_pieces)
-    arenas.resize(plan_->pieces().size());
+    arenas.resize(plan_->placements().size());
   else
     arenas = make_arenas();
   UnderWay under_way;
@@ -259,8 +316,9 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
     const size_t known = prim::compiled_kernels().size();
     if (in_pieces)
       for (const int p : begins_[done]) {
-        const Plan::Piece& its = plan_->pieces()[size_t(p)];
-        arenas[size_t(p)] = prim::backend_for(its.device).new_storage(its.bytes);
+        const Plan::Placement& its = plan_->placements()[size_t(p)];
+        prim::Backend& backend = prim::backend_for(plan_->arenas()[its.arena]->device());
+        arenas[size_t(p)] = backend.new_storage(its.bytes);
       }
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < address_ends_[done]; ++a) {
       const Address& its = addresses_[a];
@@ -268,24 +326,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
         provide(its.buffer);
       set_address(its, memory, arenas, in_pieces);
     }
-    {
-      const GraphStep::Scratch& its = steps_[done].scratch;
-      std::byte* at = nullptr;
-      if (its.bytes > 0 && !in_pieces)
-        at = its.offset + (its.buffer < 0 ? arenas[size_t(~its.buffer)]->data()
-                                          : memory[size_t(its.buffer)].base());
-      const prim::ScratchRoom room(call.device(), at, its.bytes);
-      under_way.make(done, call, steps_[done].is_awaited);
-      if (!is_first) {
-        if (room.most() > scratch_[done]) {
-          scratch_[done] = room.most();
-          is_placed_ = false;
-        }
-        account.scratch = std::max(account.scratch, room.most());
-        if (!in_pieces)
-          account.scratch_beside = std::max(account.scratch_beside, room.most_beside());
-      }
-    }
+    under_way.make(done, call, steps_[done].is_awaited);
     if (in_pieces)
       for (const int p : ends_[done]) arenas[size_t(p)].reset();
     const auto& compiled = prim::compiled_kernels();
@@ -299,14 +340,7 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
                     const std::function<void(int)>& provide, std::vector<int>& lost) {
-  // What steps want of scratch memory the second run tells: libraries try kernels in the first.
-  constexpr int64_t kRunsInPieces = 2;
-  bool in_pieces =
-      account.runs < kRunsInPieces || (!graph_->may_run() && plan_->stats().arena >= kLargeArena);
-  if (!in_pieces && !is_placed_ && !graph_->is_captured()) {
-    place();
-    in_pieces = !has_room(memory);  // in other results than before
-  }
+  const bool in_pieces = !graph_->may_run() && plan_->stats().arena >= kLargeArena;
   if (!in_pieces) {
     for (const int b : used_)
       if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
@@ -316,8 +350,7 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
   if (!in_pieces && graph_->is_due()) {
     std::vector<StoragePtr> arenas = make_arenas();
     for (const Address& a : addresses_) set_address(a, memory, arenas, false);
-    const size_t beside = graph_->capture(steps_, memory, numbers, std::move(arenas));
-    account.scratch_beside = std::max(account.scratch_beside, beside);
+    graph_->capture(steps_, memory, numbers, std::move(arenas));
     if (graph_->run(memory, numbers)) return;
   }
   const auto lose = [&](const View& v, Access access) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,14 +41,8 @@ struct StepKernel {
 struct PlanAccount {
   int64_t runs = 0;
   double planning = 0, launching = 0;  // seconds of the host
-  size_t scratch = 0;                  // the most that kernels and libraries had in one step
-  size_t scratch_beside = 0;           // of this, outside of an arena
   std::vector<StepKernel> kernels;
 };
-
-/// What a run of a plan saves on a CPU, roughly, beyond what it costs to put its calls off, or to
-/// write them down as well. Microseconds. Note [Where plans do not pay]
-double gain_of(const PlanStats& plan, bool is_new);
 
 /// A plan for the calls of a trace, with places for addresses and numbers.
 class TracePlan {
@@ -57,8 +52,6 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
-  /// PlanOptions::exact.
-  bool is_exact() const { return is_exact_; }
   /// Whether the results that temporaries lie in are new memory.
   bool has_room(UsedBuffers memory) const;
   /// Whether no step uses a temporary that is in no arena.
@@ -71,6 +64,10 @@ class TracePlan {
   void run(UsedBuffers memory, std::span<const uint64_t> numbers,
            const std::function<void(int)>& provide, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
+  /// Bytes of temporaries that no result has room for.
+  size_t arena() const {
+    return std::accumulate(arena_bytes_.begin(), arena_bytes_.end(), size_t{});
+  }
   bool is_graph() const { return graph_->is_captured(); }
   const DeviceGraph& graph() const { return *graph_; }
   const std::string& why_no_graph() const { return graph_->why_not(); }
@@ -82,15 +79,15 @@ class TracePlan {
     int buffer;  // or, negative, arena ~buffer
     int64_t offset;
     prim::Access access;
-    size_t operand;  // of its step
-    int piece = -1;  // of a temporary
+    int piece = -1;  // of a temporary: the number of its placement
     int64_t in_piece = 0;
   };
   struct Number {
     void* place;
     size_t from;
   };
-  void place();
+  void find_pieces();
+  void share_results(UsedBuffers memory);
   void find_waits();
   std::vector<StoragePtr> make_arenas() const;
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas,
@@ -98,17 +95,14 @@ class TracePlan {
   void compile_ahead();
   void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, bool in_pieces,
                  size_t& done);
-  bool is_exact_;
   std::vector<bool> temporary_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
   std::vector<Address> addresses_;
   std::vector<size_t> address_ends_;             // of each step
-  std::vector<std::vector<int>> begins_, ends_;  // of each step: pieces
-  std::vector<std::pair<Device, size_t>> arenas_;
-  std::vector<size_t> scratch_;  // that each step was seen to want
-  bool is_placed_ = false;       // as that is
-  std::vector<int> hosts_;       // results with temporaries in them
+  std::vector<std::vector<int>> begins_, ends_;  // of each step: placements
+  std::vector<size_t> arena_bytes_;
+  std::vector<int> hosts_;  // results with temporaries in them
   std::vector<Number> numbers_;
   std::vector<GraphStep> steps_;
   std::vector<size_t> last_waits_;  // behind them
@@ -136,11 +130,9 @@ class Trace {
                                               std::span<const uint64_t> numbers) const;
   /// The plan for these temporaries that has room on such memory; null if there is none yet.
   TracePlan* plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const;
-  /// The same; made if there is none yet. Where that will not pay, and `may_be_at_once`, it has the
-  /// bits of calls that are made at once.
+  /// The same; made if there is none yet.
   TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
-                      std::span<const uint64_t> numbers, const PlanOptions& options,
-                      bool may_be_at_once);
+                      std::span<const uint64_t> numbers, const PlanOptions& options);
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
 
  private:

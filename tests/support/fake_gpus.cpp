@@ -16,7 +16,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -26,7 +25,6 @@
 #include "arete/prim/device_memory.h"
 #include "arete/prim/forward.h"
 #include "arete/prim/recorder.h"
-#include "arete/prim/scratch_room.h"
 
 namespace arete::test {
 namespace {
@@ -308,9 +306,7 @@ class Held {
   prim::MemoryStats stats_;
 };
 
-// With the scratch memory that they were lent.
-using Call = std::pair<std::unique_ptr<prim::RecordedCall>, std::span<std::byte>>;
-using Calls = std::vector<Call>;
+using Calls = std::vector<std::unique_ptr<prim::RecordedCall>>;
 
 /// The calls of a graph and what orders them: each comes after what its stream had waited for, and
 /// after nothing else.
@@ -318,7 +314,7 @@ class Recording {
  public:
   explicit Recording(prim::StreamHandle origin) { last_[origin]; }
   bool has(prim::StreamHandle stream) const { return last_.contains(stream); }
-  void add(prim::StreamHandle stream, Call call) {
+  void add(prim::StreamHandle stream, std::unique_ptr<prim::RecordedCall> call) {
     after_.push_back(std::exchange(last_[stream], {calls_.size()}));
     calls_.push_back(std::move(call));
   }
@@ -370,15 +366,9 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
       prim::note_compiled_kernel(prim::name_of(P), 0);
       return prim::ResultOf<P>();
     }
-    std::span<std::byte> workspace;
-    if constexpr (P == prim::Primitive::gemm)
-      if (args.a.sizes.back() >=
-              kSplitFrom * *std::max_element(args.out.sizes.end() - 2, args.out.sizes.end()) &&
-          !replays())
-        workspace = use_workspace(size_t(args.out.numel()) * kSplits * sizeof(float));
     if constexpr (P != prim::Primitive::compact)
       if (Recording* const graph = recording_here()) {
-        graph->add(current_stream(), {prim::as_recorded(device(), args), workspace});
+        graph->add(current_stream(), prim::as_recorded(device(), args));
         return;
       }
     SlowStream::wait_for(current_stream());
@@ -386,12 +376,10 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   }
 
   void* scratch(size_t bytes) override {
-    if (void* const lent = prim::ScratchRoom::take(device(), bytes)) return lent;
     memory_.add(bytes);
     return cpu().scratch(bytes);
   }
   void release_scratch(void* p, size_t bytes) noexcept override {
-    if (prim::ScratchRoom::give_back(device(), p, bytes)) return;
     memory_.subtract(bytes);
     cpu().release_scratch(p, bytes);
   }
@@ -475,12 +463,7 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   }
   void discard_capture(prim::StreamHandle) noexcept override { recording() = nullptr; }
   void launch_graph(prim::GraphHandle graph, prim::StreamHandle) override {
-    replays() = true;
-    for (const auto& [call, workspace] : *static_cast<const Calls*>(graph)) {
-      std::ranges::fill(workspace, kGarbage);
-      call->run_once();
-    }
-    replays() = false;
+    for (const auto& call : *static_cast<const Calls*>(graph)) call->run_once();
   }
   void destroy_graph(prim::GraphHandle graph) noexcept override {
     delete static_cast<const Calls*>(graph);
@@ -496,25 +479,6 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
   void destroy_event(prim::EventHandle e) noexcept override { delete static_cast<int*>(e); }
 
  private:
-  // Long products are split, as libraries do, and the parts lie in scratch memory.
-  static constexpr int64_t kSplitFrom = 8;  // times as long as the result is wide and high
-  static constexpr size_t kSplits = 4;
-  static constexpr std::byte kGarbage{0xff};
-  std::span<std::byte> use_workspace(size_t bytes) {
-    if (auto* const lent = static_cast<std::byte*>(prim::ScratchRoom::take(device(), bytes))) {
-      std::fill_n(lent, bytes, kGarbage);
-      prim::ScratchRoom::give_back(device(), lent, bytes);
-      return {lent, bytes};
-    }
-    memory_.add(bytes);
-    memory_.subtract(bytes);
-    prim::ScratchRoom::give_back(device(), nullptr, bytes);
-    return {};
-  }
-  static bool& replays() {
-    static thread_local bool is_replay = false;
-    return is_replay;
-  }
   static prim::Backend& cpu() { return prim::backend_for(kCPU); }
   static std::unique_ptr<Recording>& recording() {
     static thread_local std::unique_ptr<Recording> calls;

@@ -9,7 +9,6 @@
 #include "arete/backend/cuda/runtime/provider.h"
 #include "arete/core/modes.h"
 #include "arete/prim/compiled_kernels.h"
-#include "arete/prim/scratch_room.h"
 
 namespace arete::cuda {
 namespace {
@@ -69,13 +68,10 @@ void CudaBackend::deallocate(void* p, size_t) noexcept {
 // While kernels are made ready nobody uses it, and many threads would take much.
 void* CudaBackend::scratch(size_t bytes) {
   static char nowhere alignas(256)[256];
-  if (prim::is_rehearsing()) return nowhere;
-  void* const lent = prim::ScratchRoom::take(device(), bytes);
-  return lent ? lent : allocate(bytes);
+  return prim::is_rehearsing() ? nowhere : allocate(bytes);
 }
 void CudaBackend::release_scratch(void* p, size_t bytes) noexcept {
-  if (!prim::is_rehearsing() && !prim::ScratchRoom::give_back(device(), p, bytes))
-    deallocate(p, bytes);
+  if (!prim::is_rehearsing()) deallocate(p, bytes);
 }
 
 void CudaBackend::note_use(const void* p, CUstream stream) {
