@@ -273,6 +273,12 @@ def test_connected_parts(shape, structure, share):
     assert count == many and numpy.array_equal(host(found), wanted) and host(found).dtype == "int32"
 
 
+def test_parts_of_no_and_of_one_element():
+    for x, wanted in ((cp.array(1), 1), (cp.zeros((0, 3)), 0), (cp.ones((1, 1, 1)), 1)):
+        found, count = ndimage.label(x)
+        assert count == wanted and host(found).shape == x.shape and host(found).sum() == wanted
+
+
 @pytest.mark.parametrize("border", [0, 1])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape, structure", STRUCTURES, ids=str)

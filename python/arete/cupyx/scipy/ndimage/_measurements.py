@@ -53,7 +53,7 @@ def components(t, offsets):
         if runs:
             both[..., 1:] &= ~(both[..., 1:] & both[..., :-1])
         pairs.append(_t.stack([number[here], number[there]])[:, both])
-    ends = _t.cat(pairs, 1) if pairs else number[:0]
+    ends = _t.cat(pairs, 1) if pairs else number.new_empty(0)
     if ends.numel():
         _unite(*ends, number)
         _follow(ends, number)
