@@ -1,5 +1,7 @@
 // Running sums, products and extrema.
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
@@ -52,21 +54,43 @@ const OpRecord& reverse_cumsum_op =
         })
         .grad([](const GradCall& g) -> TensorList { return {g.grad().cumsum(g.integer(1))}; });
 
-// What comes after (before) each element along a dimension; at the end 0.
-Tensor neighbours(const Tensor& x, int64_t dim, bool after) {
-  const int64_t n = x.size(dim);
-  const Tensor end = zeros_like(x.narrow(dim, 0, 1)), rest = x.narrow(dim, after ? 1 : 0, n - 1);
-  return after ? cat({rest, end}, dim) : cat({end, rest}, dim);
+// What comes `distance` after (before) each element along a dimension; at the end 0.
+Tensor neighbours(const Tensor& x, int64_t dim, bool after, int64_t distance = 1) {
+  const int64_t n = x.size(dim), end = std::min(distance, n);
+  const Tensor zeros = zeros_like(x.narrow(dim, 0, end));
+  const Tensor rest = x.narrow(dim, after ? end : 0, n - end);
+  return after ? cat({rest, zeros}, dim) : cat({zeros, rest}, dim);
 }
 
-// y[i] = self[i] + factors[i - 1] y[i - 1], or from the end with i + 1 for i - 1. The gradient runs
+// Outputs before an element that a result of linear_scan depends on; 0: one, and factors have no
+// dimension for it.
+int64_t orders(const Tensor& factors, const Tensor& x) {
+  return factors.dim() > x.dim() ? factors.size(-1) : 0;
+}
+
+// f(k, the factors to the element k + 1 further) for all k, in factors' layout.
+template <class F>
+Tensor each_order(const Tensor& factors, int64_t orders, F&& f) {
+  if (orders == 0) return f(0, factors);
+  std::vector<Tensor> all;
+  for (int64_t k = 0; k < orders; ++k) all.push_back(f(k, factors.select(-1, k)));
+  return stack(all, -1);
+}
+
+// y[i] = self[i] + factors[i - 1] y[i - 1], or from the end with i + 1 for i - 1; where factors
+// have a dimension more, the sum over k of factors[i - k - 1, k] y[i - k - 1]. The gradient runs
 // the other way, past the same factors; complex numbers are conjugated by then.
 const OpRecord& linear_scan_op =
     define("linear_scan(Tensor self, Tensor factors, int dim, bool reverse) -> Tensor")
-        .doc("Running sum in which each result times its factor is added to the next element.")
+        .doc(
+            "Running sum in which each result times its factor is added to the next element, or, "
+            "on the CPU, times its up to 32 factors (a last dimension) to as many next elements.")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
+          ARETE_CHECK(orders(c.tensor(1), x) == 0 || x.device().is_cpu(),
+                      NotImplementedError(c.name(), "several factors of an element are for the CPU")
+                          .got(x.device().to_string()));
           out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -76,20 +100,29 @@ const OpRecord& linear_scan_op =
                               .out = view_of(out[0]),
                               .dim = normalize_dim(c.integer(2), int(x.dim()), c.name()),
                               .reverse = c.boolean(3)};
-          scan.factors = view_of(c.tensor(1));
+          const Tensor& factors = c.tensor(1);
+          const Tensor dense =
+              orders(factors, x) > 1 && factors.stride(-1) != 1 ? factors.contiguous() : factors;
+          scan.factors = view_of(dense);
           p.scan(scan);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
               const Tensor factors = g.input(1);
-              if (factors.dim() == 0 || factors.numel() == 0)
+              if (g.grad().dim() == 0 || factors.numel() == 0)
                 return {g.grad(), zeros_like(factors)};
-              const int64_t dim = normalize_dim(g.integer(2), int(factors.dim()), "linear_scan");
+              const int64_t dim = normalize_dim(g.integer(2), int(g.grad().dim()), "linear_scan");
+              const int64_t n = orders(factors, g.grad());
               const bool reverse = g.boolean(3);
-              const Tensor back = neighbours(conj(factors), dim, reverse);
+              const Tensor back = each_order(factors, n, [&](int64_t k, const Tensor& f) {
+                return neighbours(conj(f), dim, reverse, k + 1);
+              });
               const Tensor slope = call(linear_scan_op, {g.grad(), back, dim, !reverse});
               if (!g.needs(1)) return {slope, Tensor()};
-              return {slope, neighbours(slope, dim, !reverse).mul(conj(g.output()))};
+              const Tensor y = conj(g.output());
+              return {slope, each_order(factors, n, [&](int64_t k, const Tensor&) {
+                        return neighbours(slope, dim, !reverse, k + 1).mul(y);
+                      })};
             },
             0b10, 1)
         .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16});

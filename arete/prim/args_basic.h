@@ -194,8 +194,8 @@ struct ArgReduceArgs {
 
 /// Running monoid along `dim`, inclusive. out has in's shape and may be in. reverse: from the end.
 /// Also, with
-///   factors      (sum; in's shape and dtype, which is out's and floating or complex) the result at
-///                an element times its factor is what is added to the next element
+///   factors      (sum; in's shape and out's dtype, floating or complex) a result times its factor
+///                is added to the next; on CPUs, times n <= 32 in a last dense dim to the next n
 ///   logarithmic  (sum; in and out floating) `in` holds the logarithms of what is summed, and out
 ///                gets those of the sums; infinities and NaN as log(sum(exp(in)))
 ///   indices      (min, max; in's shape, i64) at which step, counted from where the scan begins,

@@ -254,15 +254,19 @@ struct LogSumState {
   }
 };
 
-template <class T>
+// carry[k]: what results so far add to the element k after the next. kOrder 0: any up to 32.
+template <class T, int kOrder>
 struct LinearState {
   using Third = const T;
   using Wide = SumType<T>;
-  Wide carry{};
-  void next(const T& in, T& out, Third* factor) {
-    const Wide f = widen<Wide>(*factor), y = widen<Wide>(in) + carry;
+  int64_t order = kOrder;
+  Wide carry[kOrder ? kOrder : 32]{};
+  void next(const T& in, T& out, Third* factors) {
+    const Wide y = widen<Wide>(in) + carry[0];
     out = narrow_to<T>(y);
-    carry = y * f;
+    const int64_t last = (kOrder ? kOrder : order) - 1;
+    for (int64_t k = 0; k < last; ++k) carry[k] = y * widen<Wide>(factors[k]) + carry[k + 1];
+    carry[last] = y * widen<Wide>(factors[last]);
   }
 };
 
@@ -284,7 +288,7 @@ struct PlacedState {
 };
 
 template <class State, class T>
-void scan_states(const ScanArgs& a, const prim::View& third) {
+void scan_states(const ScanArgs& a, const prim::View& third, const State& initial = {}) {
   using Third = typename State::Third;
   const bool scalar = a.in.rank() == 0;
   const int64_t n = scalar ? 1 : a.in.sizes[a.dim];
@@ -300,6 +304,7 @@ void scan_states(const ScanArgs& a, const prim::View& third) {
   // Lanes go together where their elements do, and a few elsewhere: steps of one lane wait for each
   // other.
   constexpr int64_t kTile = 64;
+  using One = std::integral_constant<int64_t, 1>;
   using Few = std::integral_constant<int64_t, 4>;
   const int64_t grain = grain_of_steps(8 * n);
   parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
@@ -314,25 +319,45 @@ void scan_states(const ScanArgs& a, const prim::View& third) {
           state.next(*reinterpret_cast<const T*>(in + k * li), *reinterpret_cast<T*>(out + k * lo),
                      reinterpret_cast<Third*>(more + k * lt));
         };
+        constexpr bool kOne = std::is_same_v<decltype(width), One>;
         constexpr bool kFew = std::is_same_v<decltype(width), Few>;
-        State s0, s1, s2, s3;  // in registers
-        State states[kFew ? 1 : kTile];
+        State s0 = initial, s1 = initial, s2 = initial, s3 = initial;  // in registers
+        std::vector<State> states(kOne || kFew ? 0 : size_t(width), initial);
         for (int64_t step = 0; step < n; ++step) {
-          if constexpr (kFew) {
+          if constexpr (kOne) {
+            next(s0, 0);
+          } else if constexpr (kFew) {
             next(s0, 0), next(s1, 1), next(s2, 2), next(s3, 3);
           } else {
-            for (int64_t k = 0; k < width; ++k) next(states[k], k);
+            for (int64_t k = 0; k < width; ++k) next(states[size_t(k)], k);
           }
           in += sign * bi, out += sign * bo, more += sign * bt;
         }
       };
-      const bool beside = std::abs(li) < std::abs(bi);
+      const bool beside = lanes > 1 && std::abs(li) < std::abs(bi);
       int64_t first = 0;
-      if (!beside)
+      if (!beside) {
         for (; first + Few::value <= lanes; first += Few::value) group(first, Few());
+        for (; first < lanes; ++first) group(first, One());
+      }
       for (; first < lanes; first += kTile) group(first, std::min(kTile, lanes - first));
     });
   });
+}
+
+template <class T>
+void scan_linear(const ScanArgs& a) {
+  const prim::View& factors = a.factors;
+  const int64_t order = factors.rank() > a.in.rank() ? factors.sizes[a.in.rank()] : 1;
+  ARETE_ASSERT(order >= 1 && order <= 32 && (order == 1 || factors.strides[a.in.rank()] == 1));
+  switch (order) {
+    case 1:
+      return scan_states<LinearState<T, 1>, T>(a, factors);
+    case 2:
+      return scan_states<LinearState<T, 2>, T>(a, factors);
+    default:
+      return scan_states<LinearState<T, 0>, T>(a, factors, {.order = order});
+  }
 }
 
 template <template <class> class M, class T>
@@ -393,7 +418,7 @@ void CpuBackend::scan(const ScanArgs& args) {
       using T = typename decltype(tag)::type;
       if (args.factors) {
         if constexpr (is_floating(dtype_of<T>) || is_complex(dtype_of<T>))
-          return scan_states<LinearState<T>, T>(args, args.factors);
+          return scan_linear<T>(args);
       } else if (args.logarithmic) {
         if constexpr (is_floating(dtype_of<T>))
           return scan_states<LogSumState<T>, T>(args, args.in);

@@ -1,4 +1,4 @@
-"""Linear recursions in time: in chunks side by side on GPUs, in blocks one after the other elsewhere."""
+"""Linear recursions in time: step by step on the CPU, in chunks side by side on GPUs, in blocks one after the other elsewhere."""
 from __future__ import annotations
 
 import functools
@@ -126,6 +126,20 @@ def _in_chunks(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     return y
 
 
+def _in_steps(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
+    """Sums are of float64 numbers."""
+    order, time = before.shape[2], x.shape[2]
+    one = 1 / coefficients[:, order:]  # for its gradient
+    x, coefficients = x * one, coefficients * one
+    # What outputs before time 0 add to the first ones.
+    outputs = _ops.pad(before.to(_C.complex128 if x.dtype.is_complex else _C.float64), [0, order])
+    added = sum(coefficients[:, k:k + 1] * outputs[:, :, k:k + order] for k in range(order))
+    first = x[:, :, :order]
+    first.copy_(first - added[:, :, :time])
+    factors = -coefficients[:, :order].flip([1])
+    return _ops.linear_scan(x, factors[:, None].expand(*x.shape, order), 2, False)
+
+
 def _in_blocks(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     """Each block of outputs solves a system whose matrix has the coefficients on its diagonals: substitution is the recursion itself."""
     order, time = coefficients.shape[1] - 1, x.shape[2]
@@ -144,11 +158,16 @@ def _in_blocks(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     return _ops.cat(blocks, 1).permute(2, 0, 1)
 
 
+def _in_operators(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
+    in_steps = x.device.type == "cpu" and coefficients.shape[1] <= _ORDERS + 1
+    return (_in_steps if in_steps else _in_blocks)(x, coefficients, before)
+
+
 class _Recursion(Function):
     @staticmethod
     def forward(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
         in_chunks = x.device.type == "cuda" and x.dtype in (_C.float32, _C.float64) and coefficients.shape[1] <= _ORDERS + 1
-        return (_in_chunks if in_chunks else _in_blocks)(x, coefficients, before)
+        return (_in_chunks if in_chunks else _in_operators)(x, coefficients, before)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -195,5 +214,5 @@ def recursion(x: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     if coefficients.shape[1] == 1 or not x.numel():
         return x
     if _C._is_recording_program():  # which has operators alone, and gradients of them
-        return _in_blocks(x, coefficients, before)
+        return _in_operators(x, coefficients, before)
     return _Recursion.apply(x, coefficients, before)
