@@ -347,8 +347,10 @@ class Worker {
         std::memcpy(d, s, size_t(n_) * sizeof(T));
         return;
       }
+      // Both are read, whatever the bit, so that vectors do it.
       const uint8_t* const bits = m.bits();
-      for (int i = 0; i < n_; ++i) d[i] = bits[i] ? s[i] : d[i];
+      const int n = n_;
+      for (int i = 0; i < n; ++i) d[i] ^= (d[i] ^ s[i]) & (T(0) - T(bits[i]));
     };
     r == Reg::i32 || r == Reg::u32 || r == Reg::f32 ? blend(uint32_t()) : blend(uint64_t());
   }

@@ -32,30 +32,29 @@ def _prominences(x, most, least, peaks, wlen, prominence, bases):
     k = _grid(1)
     if k < peaks.shape[0]:
         p, n, leaves = peaks[k], x.shape[0], most.shape[0] // 2
-        higher = x[0]
+        top = higher = x[p]
         for side in range(2):  # to the right, where nodes begin at a place, and to the left, where they end
-            place, step, end = p + side, 1 - 2 * side, n * (1 - side)
+            place, step, end = leaves + p + 1 - side, 1 - 2 * side, leaves + n * (1 - side)
             if wlen >= 2:
-                end = max(p - wlen // 2, 0) if side else min(p + wlen // 2 + 1, n)
-            best, size = leaves + p, 1
-            while size > 0:
-                node = (leaves + place) // size - side
-                if (end - place) * step >= size and most[node] <= x[p]:
-                    if least[node] < least[best]:
-                        best = node
-                    place += step * size
-                    if place % (2 * size) == 0:
-                        size *= 2
+                end = leaves + (max(p - wlen // 2, 0) if side else min(p + wlen // 2 + 1, n))
+            best, low, level = leaves + p, top, 0
+            while level >= 0:
+                node = (place >> level) - side
+                if (end - place) * step >> level > 0 and most[node] <= top:
+                    least_here = least[node]
+                    if least_here < low:
+                        best, low = node, least_here
+                    place += step << level
+                    level += 1 - (place >> level & 1)
                 else:
-                    size //= 2
+                    level -= 1
             while best < leaves:  # to the nearest of its lowest elements
                 best = 2 * best + side
                 if least[best + step] < least[best]:
                     best += step
             bases[side, k] = best - leaves
-            low = least[best]
             higher = max(higher, low) if side else low
-        prominence[k] = x[p] - higher
+        prominence[k] = top - higher
 
 
 def _widths(x, least, peaks, share, prominence, bases, width, height, ends):
@@ -66,16 +65,15 @@ def _widths(x, least, peaks, share, prominence, bases, width, height, ends):
         height[k] = h
         for side in range(2):
             base, step = bases[side, k], 1 - 2 * side
-            place, end, size = p + side, base + side, 1
-            while size > 0:
-                node = (leaves + place) // size - side
-                if (end - place) * step >= size and least[node] > h:
-                    place += step * size
-                    if place % (2 * size) == 0:
-                        size *= 2
+            place, end, level = leaves + p + side, leaves + base + side, 0
+            while level >= 0:
+                node = (place >> level) - side
+                if (end - place) * step >> level > 0 and least[node] > h:
+                    place += step << level
+                    level += 1 - (place >> level & 1)
                 else:
-                    size //= 2
-            i = place - side
+                    level -= 1
+            i = place - leaves - side
             at = float(i)
             if x[i] < h:
                 at -= step * (h - x[i]) / (x[i - step] - x[i])
@@ -112,7 +110,13 @@ def _prominent(t, peaks, wlen):
     bases = _t.empty(2, peaks.numel(), dtype=_C.int64, device=t.device)
     if peaks.numel():
         trees = _tree(t, _t._ops.maximum), _tree(t, _t._ops.minimum)
-        _prominences_kernel.forall(peaks.numel(), 64)(t, *trees, peaks, wlen, prominence, bases)
+        # On the CPU, threads of some blocks wait for each other: those of alike height have alike ways.
+        order = t[peaks].argsort() if t.device.type == "cpu" else None
+        some = peaks if order is None else peaks[order]
+        _prominences_kernel.forall(peaks.numel(), 64)(t, *trees, some, wlen, prominence, bases)
+        if order is not None:
+            back = order.argsort()
+            prominence, bases = prominence[back], bases[:, back]
     return prominence, bases[1], bases[0]
 
 
