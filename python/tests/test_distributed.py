@@ -40,6 +40,30 @@ def start(seconds=60, backend="gloo"):
     return [(p.communicate(timeout=120)[0], p.returncode) for p in ranks]
 
 
+def test_a_barrier_says_which_gpu_a_process_has(tmp_path):
+    body = """
+start(backend="nccl")
+def error(device):
+    try:
+        dist.barrier(device_ids=[device])
+    except arete.DeviceError as e:
+        return str(e)
+assert "7" in error(7)
+dist.barrier(device_ids=[1 - rank])
+home = dist.group.WORLD._home
+assert home == arete.device("cuda", 1 - rank) and arete.cuda.current_device() == 0, home
+assert "a group has one GPU in each process" in error(rank)
+x = arete.ones(2, device=home) * (rank + 1)
+dist.all_reduce(x)
+dist.barrier()
+print(x.tolist())
+dist.destroy_process_group()
+"""
+    environment = {**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin()}
+    for out, code in run_ranks(tmp_path, 2, body, env=environment):
+        assert code == 0 and out == "[3.0, 3.0]\n", out
+
+
 @needs_gloo
 @pytest.mark.parametrize("gpus", [False, True])
 def test_waits_for_other_threads_and_streams_are_none_of_the_host_for_gpus(tmp_path, gpus):

@@ -774,20 +774,16 @@ def _get_default_store() -> Store:
 
 
 def barrier(group: Optional[ProcessGroup] = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:
-    """Waits until all processes are here. The first of `device_ids` is the GPU of a group that has none yet."""
+    """Waits until all processes are here. The first of `device_ids` is the GPU of a group that has none yet; another one
+    than the group's is an error."""
     if not _is_member(group, "barrier"):
         return None
     group = _of(group)
     if device_ids is not None and not isinstance(device_ids, list):
         raise TypeError("Invalid function argument: device_ids type should be List[int]")
-    if not device_ids or group._home.type != "cuda":
-        return group._barrier(async_op)
-    before = _C._cuda.current_device()
-    _C._cuda.set_device(device_ids[0])
-    try:
-        return group._barrier(async_op)
-    finally:
-        _C._cuda.set_device(before)
+    if device_ids and group._home.type == "cuda":
+        group._connect(_C.device("cuda", device_ids[0]))
+    return group._barrier(async_op)
 
 
 def monitored_barrier(group: Optional[ProcessGroup] = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
