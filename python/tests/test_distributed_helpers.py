@@ -1,15 +1,17 @@
 """Helpers around work of several processes: functions that are started in processes, optimizers that step during backward(), and what
 wrappers of modules use."""
 import collections
+import copy
 import dataclasses
 import os
+import pickle
 import sys
 
 import pytest
 
 import arete
 from arete import nn
-from arete.distributed import utils
+from arete.distributed import _composable, utils
 from arete.distributed.elastic.multiprocessing.errors import ChildFailedError
 from arete.distributed.launcher import LaunchConfig, elastic_launch
 from arete.distributed.optim import _apply_optimizer_in_backward, _get_in_backward_optimizers
@@ -102,6 +104,33 @@ def test_several_optimizers_of_one_parameter():
         _apply_optimizer_in_backward(arete.optim.SGD, [w], {"lr": 0.25})
     (w * 2).backward()
     assert w.item() == 1 - 2 * (0.5 + 0.25 + 0.25) and w.grad is None
+
+
+class OfKeywords(nn.Linear):
+    calls = 0
+
+    def forward(self, x, *, debug, use_reentrant, function=None):
+        OfKeywords.calls += 1
+        return super().forward(x) * debug + use_reentrant["shift"]
+
+
+def test_modules_that_compute_again():
+    """Keywords are the module's own, and copies do the same."""
+    x, shift = arete.arange(4.0).reshape(2, 2), {"shift": arete.tensor([1.0, 2.0], requires_grad=True)}
+    plain = OfKeywords(2, 2)
+    wanted = plain(x, debug=3, use_reentrant=shift)
+    net = _composable.checkpoint(copy.deepcopy(plain), determinism_check="none")
+    assert type(net).__name__ == "OfKeywords" and isinstance(net, OfKeywords)
+    for same in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net)), pickle.loads(pickle.dumps(copy.copy(net), 0))):
+        before, shift["shift"].grad = OfKeywords.calls, None
+        y = same(x, debug=3, use_reentrant=shift, function=1)
+        assert arete.equal(y, wanted)
+        y.sum().backward()
+        assert OfKeywords.calls == before + 2 and shift["shift"].grad.tolist() == [2, 2] and same.weight.grad is not None
+        with pytest.raises(AssertionError, match="before"):
+            _composable.checkpoint(same)
+    with pytest.raises(ValueError, match="determinism_check"):
+        _composable.checkpoint(OfKeywords(2, 2), determinism_check="some")(x, debug=1, use_reentrant=shift)
 
 
 @dataclasses.dataclass
