@@ -52,6 +52,15 @@ fully_shard(net, mesh=mesh["a"])
 w, rows = net.state_dict()["0.weight"], arange(16).reshape(8, 2)
 for same_place in (w, w.clone(), w.cpu(), copy.deepcopy(w), w.double(), w.detach()):
     assert arete.equal(same_place.full_tensor().float(), rows)
+late = distribute_tensor(rows, line, [Shard(0)]).requires_grad_()
+(late * 2).sum().full_tensor().backward()
+for one in (late, late.detach()):
+    again, same_again = copy.deepcopy([one, one])
+    assert again is same_again and again.requires_grad == one.requires_grad and again.placements == (Shard(0),)
+    assert arete.equal(again.full_tensor(), rows) and (again.grad is None) == (one.grad is None)
+again = copy.deepcopy(late)
+assert again.grad is not late.grad and arete.equal(again.grad.full_tensor(), arete.full((8, 2), 2.0))
+raises(RuntimeError, "graph leaves", lambda: copy.deepcopy(late * 2))
 assert arete.equal((w * 2 + w).full_tensor(), 3 * rows)
 assert arete.equal((w * 2).redistribute(placements=[Replicate()] * 2).to_local(), 2 * rows)
 net(arange(2)).square().sum().backward()
@@ -601,6 +610,21 @@ with mesh, line:
     assert distribute_tensor(x).device_mesh == line
     net = parallelize_module(nn.Linear(2, 4), parallelize_plan=ColwiseParallel())
     assert net.weight.device_mesh == line
+# The innermost block's, of equal ones, too, and of this thread.
+twin = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))["b"]
+assert twin == line and twin is not line
+with line, mesh:
+    with twin:
+        pass
+    assert distribute_tensor(x).device_mesh is mesh
+    with mesh, line, twin:
+        assert distribute_tensor(x).device_mesh is twin
+    import threading
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(type(line)._innermost()))
+    thread.start()
+    thread.join()
+    assert seen == [None]
 assert distribute_tensor(x, placements=[Shard(0)]).device_mesh.size() == 4
 raises(ValueError, "mesh is missing", lambda: parallelize_module(nn.Linear(2, 4), parallelize_plan=ColwiseParallel()))
 # Functions of older programs, which do not get the module.

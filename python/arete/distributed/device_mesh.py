@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, Optional, Sequence, Union
 
 from .. import _C
@@ -40,6 +41,16 @@ def _choose_gpu() -> None:
         _C._cuda.set_device(home.index)
     elif not _C._cuda.is_initialized():
         _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % count)
+
+
+class _Open(threading.local):
+    """The meshes of a thread's blocks that are open."""
+
+    def __init__(self) -> None:
+        self.meshes: list = []
+
+
+_open = _Open()
 
 
 class DeviceMesh:
@@ -112,15 +123,17 @@ class DeviceMesh:
         made._groups = groups
         return made
 
-    # The meshes of blocks that are open, for functions that are given none.
-    _open: list["DeviceMesh"] = []
+    @staticmethod
+    def _innermost() -> Optional["DeviceMesh"]:
+        """The mesh of this thread's innermost `with mesh:`, for functions that are given none."""
+        return _open.meshes[-1] if _open.meshes else None
 
     def __enter__(self) -> "DeviceMesh":
-        self._open.append(self)
+        _open.meshes.append(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._open.remove(self)
+        _open.meshes.pop()
 
     def _lines(self, dim: int) -> list[list[int]]:
         step, n = math.prod(self._shape[dim + 1:]), self._shape[dim]

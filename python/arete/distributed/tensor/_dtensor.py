@@ -1,6 +1,7 @@
 """Tensors that several processes have together."""
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -306,7 +307,14 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __deepcopy__(self, memo: dict) -> "DTensor":
-        return DTensor(self.to_local().clone(), self._spec)
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
+                               "copy x.detach() instead")
+        with no_grad():
+            made = DTensor(self.to_local().clone(), self._spec).requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            made.grad = copy.deepcopy(self.grad, memo)
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise NotImplementedError("a DTensor is not pickled: save it with distributed.checkpoint, or its full_tensor()")
@@ -524,8 +532,7 @@ def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:
 
 def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
     """The mesh that is given, that of the innermost `with mesh:`, or one of all processes."""
-    if mesh is None and DeviceMesh._open:
-        return DeviceMesh._open[-1]
+    mesh = DeviceMesh._innermost() if mesh is None else mesh
     return mesh if mesh is not None else DeviceMesh(device.type, list(range(c10d.get_world_size())))
 
 

@@ -322,8 +322,7 @@ def parallelize_module(module: nn.Module, device_mesh: Optional[DeviceMesh] = No
     ((Shard(dim=0),), Size([1, 2]))
     >>> dist.destroy_process_group()
     """
-    if device_mesh is None and DeviceMesh._open:
-        device_mesh = DeviceMesh._open[-1]
+    device_mesh = DeviceMesh._innermost() if device_mesh is None else device_mesh
     if device_mesh is None:
         raise ValueError("parallelize_module: the mesh is missing")
     if device_mesh.ndim != 1:
