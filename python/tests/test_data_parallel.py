@@ -639,14 +639,21 @@ for group, of, text in ((dist.group.WORLD, mesh["dp"], "Cannot specify both"), (
     else:
         raise AssertionError("no error")
 assert DDP(Net(), device_mesh=mesh["tp"]).process_group.size() == 1 and DDP(Net(), device_mesh=mesh["dp"]).process_group.size() == 2
-for first, kind in ((True, arete.optim.SGD), (False, arete.optim.AdamW)):
+for when, kind in (("before", arete.optim.SGD), ("after", arete.optim.AdamW), ("half before", arete.optim.SGD), ("late", arete.optim.SGD)):
     plain, net = DDP(Net()), Net()
     optimizer = kind(plain.parameters(), lr=0.1)
-    if first:
-        _apply_optimizer_in_backward(kind, net.parameters(), {"lr": 0.1})
+    take = lambda parameters: _apply_optimizer_in_backward(kind, parameters, {"lr": 0.1})
+    take({"before": net, "half before": net.a}.get(when, nn.Module()).parameters())
     net = DDP(net)
-    if not first:
-        _apply_optimizer_in_backward(kind, net.parameters(), {"lr": 0.1})
+    if when in ("half before", "late"):  # the others get theirs after a step
+        for n in (plain, net):
+            n(batch(7)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        rest = kind([p for p in net.parameters() if not hasattr(p, "_in_backward_optimizers")], lr=0.1)
+        rest.step()
+        rest.zero_grad()
+    take([p for p in net.parameters() if not hasattr(p, "_in_backward_optimizers")])
     for step in range(4):
         for n in (plain, net):
             if step == 2:
@@ -657,7 +664,17 @@ for first, kind in ((True, arete.optim.SGD), (False, arete.optim.AdamW)):
         optimizer.step()
         optimizer.zero_grad()
         for p, q in zip(plain.parameters(), net.parameters()):
-            assert arete.equal(p, q) and q.grad is None, (first, step)
+            assert arete.equal(p, q) and q.grad is None, (when, step)
+# Without the wrapper they step by themselves again.
+alone = Net()
+alone.load_state_dict(net.module.state_dict())
+net = n = net.module
+sgd = arete.optim.SGD(alone.parameters(), lr=0.1)
+for module in (alone, net):
+    module(batch(5)).square().sum().backward()
+sgd.step()
+for p, q in zip(alone.parameters(), net.parameters()):
+    assert arete.equal(p, q) and q.grad is None
 print("done")
 """)
     assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
+from ...nn.parallel.distributed import _exchanged_by
+
 __all__: list = []
 
 
 def _apply_optimizer_in_backward(optimizer_class: type, params: Iterable[Any], optimizer_kwargs: dict, register_hook: bool = True) -> None:
     """Gives each parameter an optimizer of its own, which steps during backward() when the gradient of the parameter is complete; then
     `grad` is None. Several for one parameter step in the order in which they came. With `register_hook=False` they are only kept in
-    `_in_backward_optimizers`, and whoever asked for this lets them step. Those of a network in DistributedDataParallel that were given
-    before its first forward pass step when gradients have been exchanged, and not in `no_sync()`.
+    `_in_backward_optimizers`, and whoever asked for this lets them step. Those of a network in DistributedDataParallel step when
+    gradients have been exchanged, and not in `no_sync()`.
 
     >>> from arete.distributed.optim import _apply_optimizer_in_backward
     >>> w = arete.nn.Parameter(arete.ones(2))
@@ -30,10 +32,13 @@ def _apply_optimizer_in_backward(optimizer_class: type, params: Iterable[Any], o
         if register_hook and not param._steps_in_backward:
             param._steps_in_backward = True
             param.register_post_accumulate_grad_hook(_step)
+            wrapper = _exchanged_by.get(id(param))
+            if wrapper is not None:
+                wrapper._step_after_exchange()
 
 
 def _step(param: Any) -> None:
-    if getattr(param, "_steps_after_exchange", False):
+    if id(param) in _exchanged_by:
         return
     for optimizer in param._in_backward_optimizers:
         optimizer.step()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
@@ -16,6 +17,8 @@ __all__ = ["DistributedDataParallel"]
 
 _MB = 1024 * 1024
 _REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "bucket_cap_mb_list")
+# By the ids of parameters, the wrapper that exchanges their gradients, and keeps them.
+_exchanged_by: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 class _Shadow(JoinHook):
@@ -136,20 +139,18 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer = _C._distributed.Reducer([p for _, p in trained], [name for name, _ in trained], self.process_group,
                                                self.bucket_bytes_cap, first, self.static_graph, self.gradient_as_bucket_view, frozen,
                                                self.deterministic)
-        self._stepping: Optional[list] = None
+        self._exchanged = [p for _, p in trained]
+        _exchanged_by.update({id(p): self for p in self._exchanged})
+        if any(getattr(p, "_steps_in_backward", False) for p in self._exchanged):
+            self._step_after_exchange()
 
-    def _take_optimizers(self) -> None:
+    def _step_after_exchange(self) -> None:
         """Of parameters that have optimizers for the backward pass (_apply_optimizer_in_backward): these wait for the exchange."""
-        self._stepping = stepping = [p for name, p in self.module.named_parameters()
-                                      if name not in self.parameters_to_ignore and getattr(p, "_steps_in_backward", False)]
-        if not stepping:
-            return
-        for p in stepping:
-            p._steps_after_exchange = True
+        exchanged = self._exchanged  # without this object, which the reducer would keep
 
         def step() -> None:
-            for p in stepping:
-                if p.grad is not None:
+            for p in exchanged:
+                if p.grad is not None and getattr(p, "_steps_in_backward", False):
                     for optimizer in p._in_backward_optimizers:
                         optimizer.step()
                     p.grad = None
@@ -165,8 +166,6 @@ class DistributedDataParallel(Module, Joinable):
         if self._join_config.enable and trains:
             self._say_that_it_is_there(syncs)
         if trains:
-            if self._stepping is None:
-                self._take_optimizers()
             self.reducer.prepare(syncs)
         if self.require_forward_param_sync and self.broadcast_buffers:
             self._sync_buffers()
