@@ -85,6 +85,16 @@ def test_arguments_may_have_tensors_as_defaults():
     assert pipe.num_stages == 2 and set(net.__dict__) == set(Shifted().__dict__)
     assert arete.equal(pipe(x)[0], net(x)) and arete.equal(pipe(x, by=arete.ones(3))[0], net(x, arete.ones(3)))
 
+    class ByPosition(Shifted):
+        def forward(self, x, by=arete.arange(3.0), /, factor=2.0, *, more=arete.ones(3)):
+            return self.b(self.a(x) * factor + by + more)
+
+    net = ByPosition()
+    pipe = P.pipeline(net, (x,), split_spec={"b": P.SplitPoint.BEGINNING})
+    assert arete.equal(pipe(x)[0], net(x)) and arete.equal(pipe(x, arete.ones(3))[0], net(x, arete.ones(3)))
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        P.pipeline(net, (), split_spec={"b": P.SplitPoint.BEGINNING})
+
 
 def test_what_cannot_be_cut_says_so():
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))

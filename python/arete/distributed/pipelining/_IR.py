@@ -332,9 +332,9 @@ def pipeline(module: nn.Module, mb_args: tuple, mb_kwargs: Optional[dict] = None
     meta = _copy_on_meta(module)
     signature = inspect.signature(module.forward)
     tensors = {name: p.default for name, p in signature.parameters.items() if isinstance(p.default, _Tensor)}
-    given = signature.bind_partial(*mb_args, **kwargs).arguments if tensors else {}
-    args_on_meta = _on_meta(tuple(mb_args))
-    kwargs_on_meta = _on_meta({**{name: t for name, t in tensors.items() if name not in given}, **kwargs})
+    given = signature.bind(*mb_args, **kwargs)
+    given.apply_defaults()
+    args_on_meta, kwargs_on_meta = _on_meta(given.args), _on_meta(given.kwargs)
     with fork_rng():
         opened = _modules_with_cuts(meta, args_on_meta, kwargs_on_meta, spec)
     tracer = _Tracer(opened, spec)
@@ -345,13 +345,16 @@ def pipeline(module: nn.Module, mb_args: tuple, mb_kwargs: Optional[dict] = None
         _Watch.tracer = None
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     defaults: dict = {}
-    for n in inputs:
-        if n.args and isinstance(n.args[0], fx.Node):  # a tensor, which the text of a function cannot say
-            constant, n.args = n.args[0], ()
+    wanted = False  # what follows: a tensor, which the text of a function cannot say, so that it cannot say defaults before it
+    for n in reversed(inputs):
+        default = n.args[0] if n.args else None
+        if isinstance(default, fx.Node):
+            n.args, wanted = (), True
             defaults[n.target] = tensors[n.target]
-            graph.erase_node(constant)
+            graph.erase_node(default)
         elif n.args:
-            defaults[n.target] = n.args[0]
+            defaults[n.target] = default
+            n.args = () if wanted else n.args
     gm = fx.GraphModule(module, graph)
     for n in inputs:
         if str(n.target).startswith("*"):
