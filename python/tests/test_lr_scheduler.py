@@ -262,6 +262,8 @@ def test_order_is_watched():
     (lambda o: ours.LambdaLR(o, [lambda e: 1.0]), "2 parameter groups"), (lambda o: ours.OneCycleLR(o, 0.1), "total_steps"),
     (lambda o: ours.CosineAnnealingWarmRestarts(o, 0), "T_0"), (lambda o: ours.ReduceLROnPlateau(o, factor=1.0), "factor"),
     (lambda o: ours.SequentialLR(o, [ours.StepLR(o, 2)], [1]), "milestones"), (lambda o: ours.CyclicLR(o, [0.1], 1.0), "base_lr"),
+    (lambda o: ours.SequentialLR(None, [ours.StepLR(o, 2)], []), "another optimizer"),
+    (lambda o: ours.SequentialLR(o, [], []), "at least one"), (lambda o: ours.ChainedScheduler([]), "at least one"),
     (lambda o: ours.ChainedScheduler([ours.ReduceLROnPlateau(o)]), "metric"),
     (lambda o: ours.CyclicLR(Groups([{"lr": 1.0}]), 0.1, 1.0), "momentum"),
 ])

@@ -389,10 +389,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class _OfSchedulers(LRScheduler):
     """What has other schedulers in it."""
 
-    def _take(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Any]) -> None:
+    def _take(self, schedulers: Sequence[LRScheduler], optimizer: Any) -> None:
         if len(schedulers) < 1:
             raise ValueError(f"{type(self).__name__} needs at least one scheduler")
-        optimizer = optimizer or schedulers[0].optimizer
         for i, scheduler in enumerate(schedulers):
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(f"schedulers[{i}] is a ReduceLROnPlateau, which needs a metric at each step")
@@ -485,7 +484,7 @@ class ChainedScheduler(_OfSchedulers):
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Any] = None) -> None:
-        self._take(schedulers, optimizer)
+        self._take(schedulers, schedulers[0].optimizer if optimizer is None and schedulers else optimizer)
         self._last_lr = self._current()
 
     def step(self) -> None:  # type: ignore[override]
