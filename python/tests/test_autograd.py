@@ -496,6 +496,14 @@ def test_writing_over_what_a_gradient_reads(name, call, write):
     if write:
         assert torch.autograd.gradcheck(lambda x: write(x * 1), (x,)), name
         assert torch.autograd.gradgradcheck(lambda x: write(x * 1), (x,)), name
+        if name != "cumprod":  # along the whole
+            wanted, = torch.autograd.grad(call(x).sum(), x)
+            for mapped in (torch.vmap(lambda row: write(row * 1)), torch.vmap(torch.vmap(lambda one: write(one * 1)))):
+                rows = x.detach().repeat(2, 1).requires_grad_()
+                mapped(rows).sum().backward()
+                assert torch.equal(rows.grad, wanted.expand(2, 3)), name
+            inside = torch.vmap(torch.func.grad(lambda row: write(row * 1).sum()))(x.detach()[None])
+            assert torch.equal(inside[0], wanted), name
 
 
 @pytest.mark.parametrize("call, text", [

@@ -251,7 +251,8 @@ def test_functions_of_modules():
 
 def test_what_libraries_ask_of_memory_and_devices():
     x = arete.ones(4)
-    assert arete._C._is_alias_of(x, x[1:]) and not arete._C._is_alias_of(x, x.clone())
+    for t in (x, arete.ones(4, device="meta"), arete.ones(0)):
+        assert arete._C._is_alias_of(t, t[1:]) and not arete._C._is_alias_of(t, t.clone())
     assert isinstance(x.untyped_storage(), arete.StorageBase)
     assert arete._utils._get_available_device_type() == ("cuda" if arete.cuda.is_available() else None)
     assert arete._utils._get_device_module("cuda") is arete.cuda

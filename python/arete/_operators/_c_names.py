@@ -57,8 +57,7 @@ def _jit_set_profiling(on):
 
 def _is_alias_of(one, other):
     """Whether two tensors are over the same memory."""
-    address = one.untyped_storage().data_ptr()
-    return address != 0 and address == other.untyped_storage().data_ptr()
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 _C._log_api_usage_once = _log_api_usage_once

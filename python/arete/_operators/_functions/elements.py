@@ -119,7 +119,7 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
 
 def _to_overwrite(t: Tensor) -> Tensor:
     # What history saves of a tensor that is about to be written over has to be a copy.
-    return t.clone() if t.requires_grad else t
+    return t.clone() if t.requires_grad or _C._has_outer_history(t) else t
 
 
 def _polygamma(self, n: int):
