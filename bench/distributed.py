@@ -10,7 +10,7 @@ device sees it and as the host does (the call alone), seconds until a group has 
 group, and training steps with DistributedDataParallel, with their part of what one rank alone does. With `--wrap fsdp` each rank has a part
 of GPT-2's parameters and does a part of the optimizer's work (whole parameters stay from forward to backward), of which the layers gather
 what they compute with, or bfloat16 copies of it with fsdp-bf16. `--trace` says where the time of three more steps goes, of one rank alone
-and of all, and writes their traces to FILE.alone and FILE.all. Of GPUs the times are medians of
+and of all, and writes their traces to FILE.LIB.MODEL.alone and FILE.LIB.MODEL.all. Of GPUs the times are medians of
 events around each call, the slowest rank's."""
 from __future__ import annotations
 
@@ -185,7 +185,8 @@ class Rank:
             if self.options.trace:
                 import sharding
 
-                given = argparse.Namespace(lib=lib.__name__, trace=f"{self.options.trace}.{'all' if parallel else 'alone'}")
+                file = f"{self.options.trace}.{lib.__name__}.{model}.{'all' if parallel else 'alone'}"
+                given = argparse.Namespace(lib=lib.__name__, trace=file)
                 sharding.trace(lib, given, step, self.wait, self.rank, self.on_gpu)
             return items * (self.size if parallel else 1) / ms * 1e3, key, unit
 

@@ -270,8 +270,8 @@ def main():
         used = f"{allocated:.2f} GiB allocated, {reserved:.2f} GiB reserved at most"
     if rank == 0:
         print(f"{options.lib} {options.model} ({count / 1e6:.0f}M) {options.mode}{', compiled' * options.compile}, {size} processes, "
-              f"batch {batch} x {length}, parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s (of {len(rates)} rounds {min(rates):,.0f} to "
-              f"{max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
+              f"batch {batch} x {length}, parameters {options.parameters}: {statistics.median(rates):,.0f} tokens/s "
+              f"(of {len(rates)} rounds {min(rates):,.0f} to {max(rates):,.0f}), {used}, loss {float(loss.detach()):.3f}", flush=True)
     if options.trace:
         trace(lib, options, step, wait, rank, cuda)
     dist.destroy_process_group()
