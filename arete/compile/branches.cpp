@@ -1,6 +1,7 @@
 #include "arete/compile/branches_internal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arete/compile/graph_internal.h"
 
@@ -10,27 +11,55 @@ namespace {
 // Which steps come before which is a bit for each two: of longer graphs it is not asked.
 constexpr size_t kMostOrdered = 1024;
 
-std::vector<Use> addresses_of(prim::RecordedCall& call) {
-  std::vector<Use> uses;
-  call.for_each_operand([&](prim::View& v, prim::Access access) {
-    if (v.numel() == 0) return;
-    const auto [first, last] = extent_of(v);
-    uses.push_back({0, first, last, access});
-  });
-  return uses;
+using Range = std::pair<int64_t, int64_t>;  // addresses from the first to behind the last
+
+// Puts them in order, those that touch each other as one: tensors of a list lie side by side.
+void unite(std::vector<Range>& ranges) {
+  std::ranges::sort(ranges);
+  size_t count = 0;
+  for (const Range& r : ranges)
+    if (count > 0 && r.first <= ranges[count - 1].second)
+      ranges[count - 1].second = std::max(ranges[count - 1].second, r.second);
+    else
+      ranges[count++] = r;
+  ranges.resize(count);
 }
+
+bool overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    if (x->first < y->second && y->first < x->second) return true;
+    x->second <= y->second ? ++x : ++y;
+  }
+  return false;
+}
+
+// What a call reads alone, and what it writes.
+struct Addresses {
+  explicit Addresses(prim::RecordedCall& call) {
+    call.for_each_operand([&](prim::View& v, prim::Access access) {
+      if (v.numel() > 0) (access == prim::Access::read ? read : written).push_back(extent_of(v));
+    });
+    unite(read);
+    unite(written);
+  }
+  bool collide(const Addresses& other) const {
+    return overlap(written, other.written) || overlap(written, other.read) ||
+           overlap(read, other.written);
+  }
+  std::vector<Range> read, written;
+};
 
 // Which of some calls come before which others.
 class Order {
  public:
   explicit Order(std::span<const std::unique_ptr<prim::RecordedCall>> calls)
       : before_(calls.size(), std::vector<bool>(calls.size())), needs_(calls.size()) {
-    std::vector<std::vector<Use>> uses;
-    for (const auto& call : calls) uses.push_back(addresses_of(*call));
+    std::vector<Addresses> uses;
+    for (const auto& call : calls) uses.emplace_back(*call);
     // From the last one: whoever comes before those that are waited for needs no wait.
     for (size_t k = 0; k < calls.size(); ++k)
       for (size_t j = k; j-- > 0;)
-        if (!is_before(j, k) && collide(uses[j], uses[k])) {
+        if (!is_before(j, k) && uses[j].collide(uses[k])) {
           needs_[k].push_back(j);
           put_before(j, k);
         }

@@ -140,7 +140,16 @@ def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
                 out[2 * k : 2 * k + 8] += table[i] @ part
             return out, parts[1] @ parts[2]
 
-        for f in (rows, in_place, kept, sums):
+        def lists(x):  # steps of many tensors, each of which meets others in few of them
+            places, made = torch.zeros(40, 24, device="cuda"), []
+            for k in range(4):
+                some = [places[(7 * j + k) % 40] for j in range(9)]
+                torch._foreach_add_(some, [x[j] * (k + 1) for j in range(9)])
+                torch._foreach_mul_([places[11 * k]], 1 + k)
+                made.append(places[3 * k : 3 * k + 5].contiguous() @ w[k])
+            return (places, *made)
+
+        for f in (rows, in_place, kept, sums, lists):
             for options in ({"exact": True}, {}):
                 g, state = torch.compile(f, options=options), torch.zeros(24, 24).to("cuda")
                 other, last = state.clone(), []
