@@ -16,6 +16,7 @@
 #include "arete/backend/cuda/codegen/random.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cudnn_attention.h"
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
 #include "arete/prim/cudnn_switches.h"
@@ -151,7 +152,7 @@ void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const
   const auto execute = [&] {
     const Scratch workspace(backend, plan->plan->workspace_bytes());
     plan->plan->execute(cudnn::handle(key.device, stream), b.list(), workspace.data());
-    if (!plan->is_kept && cudnn::is_capturing(stream)) plan->is_kept = cudnn::keep_forever(plan);
+    if (!plan->is_kept) plan->is_kept = keep_if_captured(plan, stream);
   };
   if (!a.backward) {
     execute();

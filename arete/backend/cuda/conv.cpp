@@ -5,6 +5,7 @@
 
 #include "arete/backend/cuda/direct_conv.h"
 #include "arete/backend/cuda/lib/cudnn_convolution.h"
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
@@ -226,14 +227,13 @@ bool convolve(CudaBackend& backend, const ConvArgs& c, CUstream stream) {
     bindings[n_bindings++] = {cudnn::kConvBias, bias->data()};
   }
   const std::span<const cudnn::Binding> bound(bindings, n_bindings);
-  if (plan->plans.size() > 1 && !cudnn::is_capturing(stream))
+  if (plan->plans.size() > 1 && !is_capturing(stream))
     keep_fastest(backend, *plan, key, bound, handle, stream);
   {
     const cudnn::Plan& chosen = plan->plans.front();
     const Scratch workspace(backend, chosen.workspace_bytes());
     chosen.execute(handle, bound, workspace.data());
-    if (chosen.notes().compiles && !plan->is_kept && cudnn::is_capturing(stream))
-      plan->is_kept = cudnn::keep_forever(plan);
+    if (chosen.notes().compiles && !plan->is_kept) plan->is_kept = keep_if_captured(plan, stream);
   }
   for (const Operand* o : {&x, &w, &y}) o->store();
   if (key.has_bias && !plan->adds_bias)

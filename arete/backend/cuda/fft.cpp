@@ -12,6 +12,7 @@
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/lib/cufft.h"
+#include "arete/backend/cuda/lib/library_setup.h"
 #include "arete/backend/cuda/scale_program.h"
 #include "arete/backend/cuda/scratch_memory.h"
 
@@ -468,6 +469,7 @@ class CudaTransform {
         const auto size = int64_t(size_of(in.dtype));
         plan->run(in.data + from * size, to.data + target * size, forward, work.data(), stream_);
       }
+      if (!plan->is_kept) plan->is_kept = keep_if_captured(plan, stream_);
     }
     if (to.data != out.data) pass(to, out, {.factor = take_factor()});
   }

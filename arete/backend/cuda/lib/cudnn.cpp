@@ -559,18 +559,4 @@ cudnnHandle_t handle(int ordinal, cudaStream_t stream) {
   return h.handle;
 }
 
-bool is_capturing(cudaStream_t stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  ARETE_CU(cuStreamIsCapturing, stream, &status);
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-bool keep_forever(std::shared_ptr<const void> plan) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(plan));
-  return true;
-}
-
 }  // namespace arete::cuda::cudnn

@@ -208,10 +208,4 @@ class Plan {
 /// current.
 cudnnHandle_t handle(int ordinal, cudaStream_t stream);
 
-/// Whether what is submitted to `stream` goes into a CUDA graph.
-bool is_capturing(cudaStream_t stream);
-/// Keeps a plan, with the kernels that were compiled for it, for the rest of the process: graphs
-/// that hold these kernels may be launched at any time. Returns true.
-bool keep_forever(std::shared_ptr<const void> plan);
-
 }  // namespace arete::cuda::cudnn

@@ -54,7 +54,7 @@ enum AttentionTensor : int64_t {
 struct AttentionPlan {
   std::mutex mutex;
   std::optional<Plan> plan;  // nothing: cuDNN cannot do it
-  bool is_kept = false;      // by keep_forever()
+  bool is_kept = false;      // by keep_if_captured()
 };
 
 /// A refusal is noted if there is no plan.

@@ -49,7 +49,7 @@ struct ConvolutionPlan {
   std::vector<Plan> plans;
   /// The plans add the bias, else that remains to be done.
   bool adds_bias = false;
-  bool is_kept = false;  // by keep_forever()
+  bool is_kept = false;  // by keep_if_captured()
 };
 
 /// The best `limit` plans that keep to the key's demands on precision and to 1 GiB of workspace, or

@@ -43,6 +43,7 @@ class FftPlan {
   /// reverse goes back, and may destroy `in`.
   void run(void* in, void* out, bool forward, void* work, void* stream);
   std::mutex mutex;
+  bool is_kept = false;  // by keep_if_captured()
 
  private:
   cufftHandle plan_ = 0;
