@@ -4,6 +4,7 @@
 #include "arete/backend/cuda/lib/cublaslt.h"
 #include "arete/backend/cuda/lib/cufft.h"
 #include "arete/backend/cuda/lib/library_setup.h"
+#include "arete/base/error.h"
 
 namespace arete::cuda {
 namespace {
@@ -54,6 +55,37 @@ TEST(LibrarySetup, HandlesAndPlansAreMadeWhileACaptureIsOpen) {
   EXPECT_NE(graph, nullptr);
   if (graph) ARETE_CU(cuGraphDestroy, graph);
   ARETE_CU(cuMemFree, memory);
+  ARETE_CU(cuStreamDestroy, stream);
+}
+
+// Tables of transforms with a large prime factor are computed on the device, and some versions of
+// cuFFT wait for the device then, which is an error during a capture and ends it.
+TEST(LibrarySetup, APlanThatACaptureForbidsSaysSoAndCanBeMadeAfterwards) {
+  if (!driver_problem().empty()) GTEST_SKIP() << driver_problem();
+  if (!has_cufft()) GTEST_SKIP() << "there is no cuFFT";
+  DeviceContext& device = DeviceContext::get(0);
+  device.make_current();
+  CUstream stream = nullptr;
+  ARETE_CU(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
+  FftGeometry g;
+  g.n[0] = 4111;  // which no other test transforms
+  g.in.embed[0] = g.out.embed[0] = g.n[0];
+  g.in.distance = g.out.distance = g.n[0];
+  ARETE_CU(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  device.add_capture(1);
+  bool refused = false;
+  try {
+    EXPECT_NE(find_fft_plan(device, g), nullptr);
+  } catch (const DeviceError& e) {
+    refused = true;
+    EXPECT_NE(e.message().find("failed with status"), std::string::npos) << e.what();
+    EXPECT_NE(e.hint().find("before the capture"), std::string::npos) << e.what();
+  }
+  device.add_capture(-1);
+  CUgraph graph = nullptr;
+  EXPECT_TRUE(driver().cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS || refused);
+  if (graph) ARETE_CU(cuGraphDestroy, graph);
+  EXPECT_NO_THROW((void)find_fft_plan(device, g));
   ARETE_CU(cuStreamDestroy, stream);
 }
 

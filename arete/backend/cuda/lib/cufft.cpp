@@ -116,9 +116,10 @@ std::shared_ptr<FftPlan> find_fft_plan(DeviceContext& device, const FftGeometry&
       plan = std::make_shared<FftPlan>(g);
     } catch (const OutOfMemoryError&) {
       throw;
-    } catch (const DeviceError&) {
+    } catch (const DeviceError& e) {
       if (!device.has_captures()) throw;
-      throw DeviceError("fft", "cuFFT cannot make the plan of this transform during a capture")
+      throw DeviceError(
+          "fft", "cuFFT cannot make the plan of this transform during a capture: " + e.message())
           .hint(
               "for lengths with large prime factors it computes tables on the device and waits "
               "for them: do the same transform once before the capture");
