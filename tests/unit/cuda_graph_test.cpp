@@ -213,6 +213,41 @@ TEST(CudaGraphs, CapturesOnAGivenStream) {
   EXPECT_FALSE(none.is_ready());
 }
 
+// See Note [Early starts]: from Hopper on the last kernel is placed beside those of the slow
+// branch.
+TEST(CudaGraphs, AKernelWhereBranchesJoinWaitsForTheSlowOne) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const int64_t n = int64_t{1} << 20;
+  Tensor x = zeros({n}, o);
+  const cuda::Stream s, other;
+  cuda::Graph graph;
+  Tensor slow, quick, both;
+  {
+    cuda::GraphCapture capture(graph, s);
+    const Tensor begin = x + 1;
+    other.wait_stream(s);
+    {
+      const cuda::StreamGuard guard(other);
+      slow = begin;
+      for (int k = 0; k < 8; ++k) slow = slow.cumsum(0) / float(n) + begin;
+    }
+    quick = begin.slice(0, n - 4, n) * 2;
+    s.wait_stream(other);
+    both = slow.slice(0, n - 4, n) - quick;
+    capture.end();
+  }
+  for (int i = 0; i < 300; ++i) {
+    x.fill_(float(i % 7));
+    graph.replay();
+    const Tensor got = both.cpu();  // before any other kernel
+    EXPECT_TRUE(equal(got, (slow.slice(0, n - 4, n) - quick).cpu())) << i;
+    EXPECT_EQ(quick[3].item<float>(), float(2 * (i % 7 + 1))) << i;
+    // Means of means: the sum of 1 / k!, about e.
+    EXPECT_NEAR(slow[n - 1].item<float>() / float(i % 7 + 1), 2.71828, 1e-2) << i;
+  }
+}
+
 TEST(CudaGraphs, AGraphKeepsPlansOfTransformsThatOthersTakeThePlaceOf) {
   NEEDS_GPU();
   const Tensor x = randn({4, 2310}, TensorOptions(kComplex64, kCUDA));

@@ -7,6 +7,9 @@ namespace arete::cuda {
 KernelSource with_early_start(KernelSource source) {
   const size_t body = source.text.find('{', source.text.find("__global__"));
   ARETE_ASSERT(body != std::string::npos);
+  // Before all that touches memory. In streams kernels wait for events as ever, but captures make
+  // every edge from a kernel to one of ours programmatic, those by events too: where branches of a
+  // graph join, nothing else holds the kernel back.
   source.text.insert(body + 1,
                      "\n#if __CUDA_ARCH__ >= 900\n"
                      "  asm volatile(\"griddepcontrol.launch_dependents;\");\n"

@@ -19,9 +19,9 @@ struct KernelSource {
 // Note [Early starts]
 // From Hopper on, the blocks of a kernel may be placed while the last ones of the kernel before it
 // still run (programmatic dependent launch), which hides a microsecond or two of each launch. Our
-// kernels let the next one begin at their own first instruction, and wait there until everything
-// before them in the stream has ended and can be seen. So each is launched as one that may begin
-// early, in streams and in graphs; kernels of others, copies and events wait as ever for all of it.
+// kernels let the next one begin at their own first instruction, and wait there until all kernels
+// that they come after have ended and can be seen (with_early_start). So each is launched as one
+// that may begin early, in streams and in graphs; kernels of others and copies wait as ever.
 // A profiler would show the waiting as work: while it records, kernels begin one after the other.
 
 /// The source with these two instructions at the beginning of its kernel.
