@@ -167,6 +167,29 @@ def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
     """)
 
 
+@pytest.mark.parametrize("gpus", [True, pytest.param("real", marks=pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU"))])
+def test_branches_with_scratch_memory_have_the_bits_of_one(gpus):
+    fake_gpus.run("""
+        import json
+        w = [(torch.randn(2048, 32) / 45).to("cuda") for _ in range(2)]
+
+        def branch(x, w):  # a product whose sums are long, a sort, a selection and a sum along all of it
+            for _ in range(5):
+                ordered = torch.sort(x.flatten()).values
+                most = torch.topk(ordered, 32).values
+                x = torch.cumsum((x @ w + most).flatten().repeat(64).sin() * ordered, 0).view(32, 2048).tanh()
+            return x
+
+        f = torch.compile(lambda x, y: (branch(x, w[0]), branch(y, w[1])), options={"exact": True})
+        x, y = torch.randn(2, 32, 2048).to("cuda")
+        first = f(x, y)  # step by step
+        for k in range(40):
+            assert all(torch.equal(p, q) for p, q in zip(f(x, y), first)), k
+        [plan] = json.loads(f.explain("json"))["functions"][0]["traces"][0]["plans"]
+        assert plan["is_graph"] and plan["branches"] > 1, f.explain()
+    """, gpus)
+
+
 def test_the_environment_says_how_many_branches_a_graph_has(monkeypatch):
     told = []
     for most in ("1", "2", ""):
