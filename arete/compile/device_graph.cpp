@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "arete/base/error.h"
@@ -28,15 +29,21 @@ constexpr int kMostCaptures = 4;
 // Larger memory is not worth a copy, unless it is little beside what the steps move.
 constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
-// Steps of so many bytes each, of which a device works on one for a microsecond, take the time that
-// kernels take to begin and to end, and leave most of it free.
+// Steps of so many bytes each on average, of which a device works on one for a microsecond, take
+// the time that kernels take to begin and to end, and leave most of it free.
 constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
-// Of ARETE_GRAPH_BRANCHES, if it is set: with 1 a graph is one step after the other.
+// Of ARETE_GRAPH_BRANCHES, if it is set: with 1 a graph is one step after the other. Each branch
+// has a stream, of which a device has few.
 size_t most_branches() {
   static const size_t most = [] {
     const char* const choice = std::getenv("ARETE_GRAPH_BRANCHES");
-    const int number = choice ? std::atoi(choice) : 0;
-    return number > 0 ? size_t(number) : 4;
+    const std::string_view text = choice ? choice : "";
+    if (text.empty()) return size_t{4};
+    ARETE_CHECK(text.size() == 1 && text[0] >= '1' && text[0] <= '8',
+                ValueError("compile", "ARETE_GRAPH_BRANCHES is no number of branches")
+                    .expected("1 to 8")
+                    .got(text));
+    return size_t(text[0] - '0');
   }();
   return most;
 }
@@ -140,6 +147,7 @@ DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes
     });
   }
   backend_ = &prim::backend_for(steps[0].call->device());
+  most_branches_ = most_branches();
   may_ = true;
   why_not_ = "it has not run often enough yet";
 }
@@ -361,8 +369,10 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
 }
 
 void DeviceGraph::capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls) {
-  const bool are_short = bytes_ <= calls_.size() * kBytesOfShortSteps;
-  const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches() : 1);
+  size_t bytes = 0;
+  for (const auto& call : calls) bytes += bytes_of(*call);
+  const bool are_short = bytes <= calls.size() * kBytesOfShortSteps;
+  const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches_ : 1);
   std::vector<bool> is_waited_for(calls.size());
   std::vector<size_t> rows, rows_of_branches(1);
   for (const BranchStep& s : steps) {

@@ -111,7 +111,7 @@ class DeviceGraph {
   std::vector<Part> parts_;
   std::vector<prim::StreamHandle> streams_;  // of branches
   prim::StreamHandle launched_on_ = nullptr;
-  size_t branches_ = 1, longest_row_ = 0;
+  size_t most_branches_ = 1, branches_ = 1, longest_row_ = 0;
   uint64_t pool_ = 0;
   std::vector<StoragePtr> arenas_;
   std::vector<GraphStep> steps_;

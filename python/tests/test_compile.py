@@ -190,6 +190,23 @@ def test_branches_with_scratch_memory_have_the_bits_of_one(gpus):
     """, gpus)
 
 
+@pytest.mark.parametrize("most", ["0", "off", "1x", "1000", "-1", "9"])
+def test_numbers_of_branches_that_are_none_are_refused(monkeypatch, most):
+    monkeypatch.setenv("ARETE_GRAPH_BRANCHES", most)
+    fake_gpus.run(f"""
+        w = [torch.randn(24, 24).to("cuda") for _ in range(5)]
+        f = torch.compile(lambda x: [x @ m for m in w])
+        for _ in range(2):
+            try:
+                for _ in range(10):
+                    f(torch.randn(24, 24).to("cuda"))
+            except ValueError as e:
+                assert "ARETE_GRAPH_BRANCHES" in str(e) and "1 to 8" in str(e) and {most!r} in str(e), e
+            else:
+                assert False
+    """)
+
+
 def test_the_environment_says_how_many_branches_a_graph_has(monkeypatch):
     told = []
     for most in ("1", "2", ""):
