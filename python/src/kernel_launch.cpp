@@ -464,7 +464,8 @@ class Launches {
     } else {
       return {};
     }
-    return e.count < (int64_t(1) << 31) ? std::optional(std::move(e)) : std::nullopt;
+    // As many as 32 bits count with a grid's last block (_SHORT in _elementwise.py).
+    return e.count <= (int64_t(1) << 31) - 1024 ? std::optional(std::move(e)) : std::nullopt;
   }
   static std::string kind_key(std::string key, nb::handle options,
                               const std::optional<Elements>& elements) {

@@ -610,6 +610,27 @@ def test_instances_of_templates_do_not_share_variables(variable, shared):
 needs_gpu = pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
 
 
+@pytest.mark.parametrize("block_size", [96, 128, 1000, 1024])
+def test_indices_of_32_bits_do_not_come_around(block_size, monkeypatch):
+    launched = []
+    monkeypatch.setattr(_text.Compiled, "run", lambda self, *args, grid, block, **options: launched.append((self.text, grid[0] * block[0])))
+    for count in (1000, 2**31 - 1024, 2**31 - 1023, 2**31 - 1, 2**31):
+        # Each thread has one element, so that the grid is as large as it can be.
+        ElementwiseKernel("", "raw int32 x", "if (i > 9) return; x[0] = 1", "few")(arete.zeros(1, dtype=arete.int32), size=count, block_size=block_size)
+        text, threads = launched.pop()
+        is_short = "for (unsigned _i" in text
+        assert is_short == (count <= 2**31 - 1024) and (not is_short or count - 1 + threads < 2**32)
+
+
+@needs_gpu
+def test_as_many_elements_as_32_bits_count_are_seen_once():
+    k = ElementwiseKernel("", "raw int32 x", "if (i < 99) atomicAdd(&x[(int)i], 1); else return", "first")
+    for count in (500, 2**31 - 1024, 2**31 - 1023, 2**31 - 1):  # prepared for the first, too
+        x = arete.zeros(99, dtype=arete.int32, device="cuda")
+        k(x, size=count, block_size=96)
+        assert x.eq(1).all(), count
+
+
 def test_variables_of_modules():
     module = RawModule(code=r"""
     __constant__ float weights[3];

@@ -23,6 +23,9 @@ _ALONE = re.compile(r"\b(return|break|goto|asm|threadIdx|blockIdx|blockDim|gridD
 _HIDDEN = re.compile(r"#\s*define[^\n]*\b(return|break|goto)\b|\b(threadIdx|blockIdx|blockDim|gridDim)\b")
 # Several times what a large GPU holds: of many elements each thread has some, whose divisors and addresses it begins with once.
 _THREADS = 1 << 20
+# So many elements, and those that a grid has beyond them in a last block of up to 1024, are counted by 32 bits: a thread that has done
+# the last element adds up to as many once more.
+_SHORT = (1 << 31) - 1024
 
 
 class ElementwiseKernel:
@@ -211,7 +214,7 @@ class ElementwiseKernel:
                for p, (_, dtype) in zip(self.out_params, made)]
         checked = is_checking(device)
         # Plans for any number of elements are for as many as 32 bits count (Note [Prepared launches]).
-        short = count < 1 << 31
+        short = count <= _SHORT
         key = (given_key(types, arrays + new), len(sizes), checked, short,
                tuple(sorted((n, t._name) for n, t in types.generic.items())))
         if key not in self._compiled:
