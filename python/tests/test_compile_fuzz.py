@@ -73,7 +73,7 @@ def rows(r, pool, dtype):
     if kind == 8:
         return arete.logsumexp(a, dims, keepdim=keep)
     if kind == 9:
-        return (a > 0).sum(dims, keepdim=keep).to(dtype)
+        return (a > 0.1).sum(dims, keepdim=keep).to(dtype)  # not 0, about which gradients lie that are roundings alone
     if kind == 10:
         return F.layer_norm(a, a.shape[-1:], weight=a.detach().reshape(-1, a.shape[-1])[0]) if a.shape[-1] > 1 else a
     return a.var(dims, keepdim=True, correction=0).sqrt() + a
