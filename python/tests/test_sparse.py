@@ -161,7 +161,7 @@ def test_refused(torch):
 
 COMPRESSED = {
     "csr": lambda t, x: x.to_sparse_csr(), "csc": lambda t, x: x.to_sparse_csc(), "bsr": lambda t, x: x.to_sparse_bsr((2, 2)),
-    "bsc": lambda t, x: x.to_sparse_bsc((2, 2)), "oblong bsr": lambda t, x: x.to_sparse_bsr((2, 3)),
+    "bsc": lambda t, x: x.to_sparse_bsc(2), "oblong bsr": lambda t, x: x.to_sparse_bsr((2, 3)),
     "oblong bsc": lambda t, x: x.to_sparse_bsc((2, 3)),
 }
 

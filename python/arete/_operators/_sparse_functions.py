@@ -119,7 +119,7 @@ def _checked_blocks(x: Tensor, layout: Any, blocksize: Any) -> tuple | None:
     if blocksize is None:
         raise RuntimeError(f"{source}_to_sparse: conversion from {_kind(x)} to {_name_of(layout)} without blocksize argument given is not "
                            "supported")
-    blocksize = tuple(blocksize)
+    blocksize = (blocksize,) * 2 if isinstance(blocksize, int) else tuple(blocksize)
     if len(blocksize) != 2 or min(blocksize) < 1:
         raise RuntimeError(f"{source}_to_{layout._name}: blocks have two sizes of at least 1, but blocksize is {blocksize}")
     if x.shape[-2] % blocksize[0] or x.shape[-1] % blocksize[1]:
