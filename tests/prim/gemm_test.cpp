@@ -355,6 +355,34 @@ TEST(Gemm, BlockedProductOfEveryInstructionSet) {
       }
 }
 
+// Long sums are added up in parts: of numbers of one sign each error counts.
+TEST(Gemm, LongSumsAreExact) {
+  ARETE_CPU_ONLY();
+  std::mt19937_64 rng(13);
+  std::uniform_real_distribution<double> number(0, 1);
+  const int64_t m = 70, k = 65536;
+  for (int64_t n : {1, 8})
+    for (const std::vector<int>& order : {std::vector<int>{0, 1}, std::vector<int>{1, 0}}) {
+      StridedBuffer a(kFloat64, {m, k}, order), b(kFloat64, {k, n}), out(kFloat64, {m, n});
+      std::vector<double> va(size_t(m * k)), vb(size_t(k * n));
+      for (std::vector<double>* v : {&va, &vb})
+        for (double& x : *v) x = number(rng);
+      a.set(va), b.set(vb);
+      GemmArgs g;
+      g.a = a.view(), g.b = b.view(), g.out = out.view();
+      backend_under_test().gemm(g);
+      const std::vector<double> got = out.values();
+      double worst = 0;
+      for (int64_t i = 0; i < m * n; ++i) {
+        long double sum = 0;
+        for (int64_t p = 0; p < k; ++p)
+          sum += (long double)va[size_t(i / n * k + p)] * vb[size_t(p * n + i % n)];
+        worst = std::max(worst, double(std::abs(got[size_t(i)] - sum) / sum));
+      }
+      EXPECT_LE(worst, n == 1 ? 1e-15 : 2e-15) << n << " columns, order " << order[0];
+    }
+}
+
 TEST(Gemm, BooleanIsATypeError) {
   StridedBuffer a(kBool, {2, 2}), out(kBool, {2, 2});
   GemmArgs g;

@@ -228,15 +228,17 @@ bool matrix_times_vector(const BlockedGemm& g, const Scale<T>& scale) {
     x = dense.data;
   }
   // Parts of the sum, and which elements are computed side by side, depend on the sizes alone.
-  constexpr int64_t kDepth = 8192;
-  const int64_t width = along == 1 ? 4 : 512;
-  const int64_t parts = (g.k + kDepth - 1) / kDepth, blocks = (count + width - 1) / width;
+  // add_rows adds a quarter of a part up in one number, and rounds more in long ones; dot_rows has
+  // as many numbers as lanes, and short parts would interrupt the rows that it reads.
+  const int64_t whole_part = along == 1 ? 8192 : 512, width = along == 1 ? 4 : 512;
+  const int64_t parts = (g.k + whole_part - 1) / whole_part, blocks = (count + width - 1) / width;
   AlignedBuffer<T> sums(parts * count);
-  parallel_for(0, parts * blocks, grain_for(2 * double(std::min(g.k, kDepth) * width)),
+  parallel_for(0, parts * blocks, grain_for(2 * double(std::min(g.k, whole_part) * width)),
                [&](int64_t first, int64_t last) {
                  for (int64_t item = first; item < last; ++item) {
-                   const int64_t p = item / blocks * kDepth, i = item % blocks * width;
-                   const int64_t depth = std::min(kDepth, g.k - p), n = std::min(width, count - i);
+                   const int64_t p = item / blocks * whole_part, i = item % blocks * width;
+                   const int64_t depth = std::min(whole_part, g.k - p),
+                                 n = std::min(width, count - i);
                    T* const to = sums.data + item / blocks * count + i;
                    const T* const from = elements + i * across + p * along;
                    if (along == 1)
