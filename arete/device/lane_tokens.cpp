@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "arete/base/error.h"
 
@@ -22,6 +23,11 @@ class Reader {
   Reader(const std::string& kernel, const std::string& source,
          const std::vector<std::string>& options, Lines& lines)
       : kernel_(kernel), source_(source), lines_(lines) {
+    // As NVRTC has them; threads of the CPU stand for those of an H100.
+    for (const auto& [name, value] :
+         {std::pair("__CUDA_ARCH__", "900"), std::pair("__CUDACC__", "1"),
+          std::pair("__CUDACC_RTC__", "1")})
+      macros_[name].body = split(value, 0);
     for (size_t k = 0; k < options.size(); ++k) {
       static const std::string kLong = "--define-macro";
       std::string o = options[k];
@@ -152,7 +158,9 @@ class Reader {
         if (end == i + 1)
           for (const char* op : kTwo)
             if (s.compare(i, 2, op) == 0) end = i + 2;
-        if (!std::ispunct(c) || c == '@' || c == '$' || c == '`' || c == '\'')
+        if (c == '\'')
+          fail<NotImplementedError>(line, "character constants are not understood on the CPU");
+        if (!std::ispunct(c) || c == '@' || c == '$' || c == '`')
           fail<ValueError>(line, std::string("cannot read '") + s[i] + "'");
       }
       r.push_back({kind, s.substr(i, end - i), line});
@@ -235,13 +243,26 @@ class Reader {
     expand_into(all, asked);
     all.push_back({Token::end, "", line});
     size_t at = 0;
-    const int64_t v = alternatives(all, at, line, 0);
+    const int64_t v = conditional(all, at, line, true);
     if (all[at].kind != Token::end) fail<ValueError>(line, "this #if is no condition");
     return v != 0;
   }
 
+  // Where it is not `counted`, what is read has no value that matters, and a division by 0 is none.
+  int64_t conditional(const std::vector<Token>& all, size_t& at, int line, bool counted) {
+    const int64_t asked = alternatives(all, at, line, 0, counted);
+    if (!all[at].is("?")) return asked;
+    ++at;
+    const int64_t a = conditional(all, at, line, counted && asked != 0);
+    if (!all[at].is(":")) fail<ValueError>(line, "this #if is no condition");
+    ++at;
+    const int64_t b = conditional(all, at, line, counted && asked == 0);
+    return asked != 0 ? a : b;
+  }
+
   // Operators of two numbers from a rank on, as C binds them.
-  int64_t alternatives(const std::vector<Token>& all, size_t& at, int line, size_t rank) {
+  int64_t alternatives(const std::vector<Token>& all, size_t& at, int line, size_t rank,
+                       bool counted) {
     static const std::vector<std::vector<const char*>> kRanks = {{"||"},
                                                                  {"&&"},
                                                                  {"|"},
@@ -252,15 +273,19 @@ class Reader {
                                                                  {"<<", ">>"},
                                                                  {"+", "-"},
                                                                  {"*", "/", "%"}};
-    if (rank == kRanks.size()) return single(all, at, line);
-    int64_t a = alternatives(all, at, line, rank + 1);
+    if (rank == kRanks.size()) return single(all, at, line, counted);
+    int64_t a = alternatives(all, at, line, rank + 1, counted);
     while (true) {
       const std::string op = all[at].string;
       if (all[at].kind != Token::op || std::ranges::find(kRanks[rank], op) == kRanks[rank].end())
         return a;
       ++at;
-      const int64_t b = alternatives(all, at, line, rank + 1);
-      if ((op == "/" || op == "%") && b == 0) fail<ValueError>(line, "a division by 0 in an #if");
+      const bool decided = (op == "||" && a != 0) || (op == "&&" && a == 0);
+      int64_t b = alternatives(all, at, line, rank + 1, counted && !decided);
+      if ((op == "/" || op == "%") && b == 0) {
+        if (counted) fail<ValueError>(line, "a division by 0 in an #if");
+        b = 1;
+      }
       a = op == "||"   ? a || b
           : op == "&&" ? a && b
           : op == "|"  ? a | b
@@ -282,16 +307,16 @@ class Reader {
                        : a % b;
     }
   }
-  int64_t single(const std::vector<Token>& all, size_t& at, int line) {
+  int64_t single(const std::vector<Token>& all, size_t& at, int line, bool counted) {
     const Token& t = all[at];
     if (t.kind == Token::end) fail<ValueError>(line, "this #if is no condition");
     ++at;
-    if (t.is("!")) return !single(all, at, line);
-    if (t.is("-")) return int64_t(-uint64_t(single(all, at, line)));
-    if (t.is("+")) return single(all, at, line);
-    if (t.is("~")) return ~single(all, at, line);
+    if (t.is("!")) return !single(all, at, line, counted);
+    if (t.is("-")) return int64_t(-uint64_t(single(all, at, line, counted)));
+    if (t.is("+")) return single(all, at, line, counted);
+    if (t.is("~")) return ~single(all, at, line, counted);
     if (t.is("(")) {
-      const int64_t v = alternatives(all, at, line, 0);
+      const int64_t v = conditional(all, at, line, counted);
       if (!all[at].is(")")) fail<ValueError>(line, "this #if is no condition");
       ++at;
       return v;

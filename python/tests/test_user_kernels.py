@@ -413,6 +413,11 @@ def test_accesses_are_checked(by):
     ("#if 1 +\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: this #if is no condition"),
     ("\n#if (1\n#endif\n__global__ void k(float* x) {}", ValueError, "line 2: this #if is no condition"),
     ("#if 1 / 0\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: a division by 0"),
+    ("#if 1 && 1 / 0\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: a division by 0"),
+    ("#if 1 ? 2 % 0 : 1\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: a division by 0"),
+    ("#if 1 ? 2\n#endif\n__global__ void k(float* x) {}", ValueError, "line 1: this #if is no condition"),
+    ("#if 'a' == 97\n#endif\n__global__ void k(float* x) {}", NotImplementedError, "line 1: character constants"),
+    ("__global__ void k(float* x) {\n  x[0] = 'a';\n}", NotImplementedError, "line 2: character constants"),
     ("#elif 1\n__global__ void k(float* x) {}", ValueError, "line 1: an #elif without its #if"),
     ('__global__ void k(float* x) { printf("%d", x[0]); }', ValueError, "'%d' is no conversion of this argument"),
     ('__global__ void k(float* x) { printf("%f"); }', ValueError, "expected ','"),
@@ -428,7 +433,9 @@ def test_errors_of_sources(source, error, text):
 @pytest.mark.parametrize("condition, holds", [
     ("1", True), ("0", False), ("defined(A)", True), ("!defined B", True), ("defined(A) && defined(B)", False), ("A == 7", True),
     ("B", False), ("A % 4 == 3 && (A << 1) > 13", True), ("TWICE(A) - 14", False), ("~0 == -1 && 0x10u == 16", True),
-    ("2 + 3 * 4 == 14 && 20 / 3 == 6", True), ("1 | 6 ^ 2 & 3", True),
+    ("2 + 3 * 4 == 14 && 20 / 3 == 6", True), ("1 | 6 ^ 2 & 3", True), ("defined(B) && 1 / B", False), ("A == 7 || 1 % B", True), ("0 && (1 ? 1 / 0 : 2 % 0)", False),
+    ("A ? 0 : 1 / 0", False), ("B ? 1 / 0 : A - 7 ? 0 : 3", True), ("(1 ? 0 : 1) || 0", False), ("A > 6 ? A > 7 ? 1 : 0 : 1", False),
+    ("__CUDA_ARCH__ >= 700 && defined(__CUDACC__) && defined __CUDACC_RTC__", True),
 ])
 @pytest.mark.parametrize("device", DEVICES)
 def test_conditions_of_the_preprocessor(condition, holds, device):
