@@ -64,6 +64,22 @@ def test_eigenvalues_beside_the_space_of_the_first_vector():
     assert all(arete.equal(a, b) for a, b in zip(state, after))
 
 
+def test_the_look_for_more_eigenvalues_ends_with_the_doubt():
+    """What is beside the greatest value is dense: it is known to be less long before it is known exactly."""
+    weights, done = cp.linspace(0, 1, 3000), []
+    weights[-1] = 10
+    operator = LinearOperator((3000, 3000), lambda x: done.append(1) or weights * x, dtype=weights.dtype)
+    for maxiter in (None, 33):
+        done.clear()
+        assert cp.asnumpy(eigsh(operator, 1, which="LA", maxiter=maxiter)[0]) == pytest.approx([10]) and len(done) < 70
+    weights[-1] = 1
+    first = cp.zeros(3000)
+    first[-1] = 1  # is found at once, and what is beside it not before the products are spent
+    done.clear()
+    value, vector = eigsh(operator, 1, which="LA", maxiter=33, v0=first)
+    assert cp.asnumpy(value) == pytest.approx([1]) and abs(float(vector[-1, 0])) == pytest.approx(1) and 66 <= len(done) <= 100
+
+
 @pytest.mark.parametrize("which", ["LM", "LA", "SA"])
 @pytest.mark.parametrize("spare", [1, 2, 5, 33])
 def test_equal_eigenvalues_are_found_as_often_as_they_are_there(which, spare):

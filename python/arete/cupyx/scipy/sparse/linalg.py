@@ -146,8 +146,8 @@ _MEASURES = {"LM": lambda values: values.abs(), "LA": lambda values: values, "SA
 
 
 def _lanczos(product, draw, v, k, size, which, close, limit, found):
-    """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, their vectors as rows, and the number of
-    products: Lanczos' method with thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values."""
+    """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, and their vectors as rows: Lanczos' method with thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values. None
+    where `limit` products do not suffice."""
     accuracy, n = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23, v.numel()
     basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
     inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
@@ -180,9 +180,9 @@ def _lanczos(product, draw, v, k, size, which, close, limit, found):
         order = _MEASURES[which](values).argsort(descending=True)
         wanted = order[:k]
         if size + len(found) == n or bool((rest * vectors[-1, wanted].abs() <= close(values)[wanted]).all()):
-            return values[wanted], vectors[:, wanted].mT @ basis, done
+            return values[wanted], vectors[:, wanted].mT @ basis
         if done >= limit:
-            raise RuntimeError(f"eigsh: {done} products with the matrix did not suffice")
+            return None
         begin = min(k + max((size - k) // 2, 1), size - 1)
         keep = order[:begin]
         basis[:begin] = vectors[:, keep].mT @ basis
@@ -194,8 +194,9 @@ def _lanczos(product, draw, v, k, size, which, close, limit, found):
 def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):
     """The k eigenvalues of a Hermitian matrix that are greatest in magnitude ("LM") or in value ("LA"), or least in value ("SA"), in order,
     and their vectors as columns: Lanczos' method in a space of `ncv` vectors, or k + 20 if that is more. From one vector it sees one of
-    equal eigenvalues, so a search from a random vector beside those found says whether there is another. `tol` is of errors beside the
-    values; 0 stands for the accuracy of the dtype. RuntimeError where `maxiter` products (10 for each row) do not suffice for a search."""
+    equal eigenvalues, so a search from a random vector beside those found says whether there is another, for as long as `maxiter` lets it.
+    `tol` is of errors beside the values; 0 stands for the accuracy of the dtype. RuntimeError where `maxiter` products (10 for each row) do
+    not suffice for a search of what is there."""
     a = aslinearoperator(a)
     n = a.shape[0]
     if a.shape[0] != a.shape[1]:
@@ -223,17 +224,24 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
         greatest = max(greatest, float(values.abs().max()))
         return (tol * values.abs()).clamp(min=(accuracy if exact else accuracy**0.5) * greatest)
 
-    def roughly(values):
-        return close(values, False)
+    def search(*how):
+        found = _lanczos(product, draw, *how)
+        if found is None:
+            raise RuntimeError(f"eigsh: {limit} products with the matrix did not suffice")
+        return found
 
-    values, rows, _ = _lanczos(product, draw, v, k, size, which, close, limit, _t.zeros(0, n, dtype=v.dtype, device=v.device))
+    values, rows = search(v, k, size, which, close, limit, _t.zeros(0, n, dtype=v.dtype, device=v.device))
     measure, more = _MEASURES[which], size - k
     while size < n:
-        value, row, _ = _lanczos(product, draw, draw(), 1, more, which, roughly, limit, rows)
-        allowed = size * float(close(values).max())
-        if float(measure(value)) <= float(measure(values[-1])) + allowed:
+        most = float(measure(values[-1])) + size * float(close(values).max())
+
+        def roughly(found, most=most):  # what is less than the kth value even with its error is exact enough
+            return close(found, False).maximum(most - measure(found))
+
+        beside = _lanczos(product, draw, draw(), 1, more, which, roughly, limit, rows)
+        if beside is None or float(measure(beside[0])) <= most:
             break
-        value, row, _ = _lanczos(product, draw, row[0], 1, more, which, close, limit, rows)
+        value, row = search(beside[1][0], 1, more, which, close, limit, rows)
         values, rows = _t.cat([values, value]), _t.cat([rows, row])
         first = measure(values).argsort(descending=True)[:k]
         values, rows = values[first], rows[first]
