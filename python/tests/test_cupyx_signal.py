@@ -341,6 +341,25 @@ def test_peaks():
         signal.peak_prominences(cp.array(x), cp.array(top), wlen=1)
 
 
+def test_measures_of_peaks_that_callers_have():
+    x, peaks = cp.array([0.0, 1, 0, 2, 0]), cp.array([1, 3])
+    data = signal.peak_prominences(x, peaks)
+    for found, wanted in zip(signal.peak_widths(x, peaks, prominence_data=data), signal.peak_widths(x, peaks)):
+        assert host(found).tolist() == host(wanted).tolist()
+    for left, right in (([0, -1], [2, 4]), ([0, 4], [2, 4]), ([0, 0], [2, 2]), ([0, 0], [2, 5])):
+        with pytest.raises(ValueError, match="prominence data is invalid for peak 3"):
+            signal.peak_widths(x, peaks, prominence_data=(data[0], cp.array(left), cp.array(right)))
+    with pytest.raises(ValueError, match="invalid for peak 7"):
+        signal.peak_widths(x, cp.array([1, 7]), prominence_data=data)
+    with pytest.raises(ValueError, match="same shape"):
+        signal.peak_widths(x, peaks, prominence_data=(data[0][:1], *data[1:]))
+    with pytest.raises(TypeError, match="`right_bases`"):
+        signal.peak_widths(x, peaks, prominence_data=(*data[:2], cp.array([2.0, 4])))
+    # Below 0 the heights are above the peaks, and at the ends nothing is beside them.
+    ends = signal.peak_widths(cp.array([1.0, 0, 1]), cp.array([0, 2]), prominence_data=(-cp.ones(2), cp.array([0, 2]), cp.array([0, 2])))
+    assert numpy.allclose(host(ends[1]), 1.5) and float(ends[3][0]) == 0 and float(ends[2][1]) == 2
+
+
 @pytest.mark.parametrize("wlen", [None, 3, 20, 101])
 @pytest.mark.parametrize("size", [5, 64, 601])
 def test_measures_of_peaks_step_by_step(size, wlen):

@@ -75,7 +75,7 @@ def _widths(x, least, peaks, share, prominence, bases, width, height, ends):
                     level -= 1
             i = place - leaves - side
             at = float(i)
-            if x[i] < h:
+            if x[i] < h and i - step >= 0 and i - step < x.shape[0]:
                 at -= step * (h - x[i]) / (x[i - step] - x[i])
             ends[side, k] = at
         width[k] = ends[0, k] - ends[1, k]
@@ -91,12 +91,12 @@ def _signal(x):
     return t
 
 
-def _places(peaks, t):
+def _places(peaks, t, name="peaks"):
     at = tensor(peaks)
     if at.numel() and (at.dtype.is_floating_point or at.dtype.is_complex or at.dtype is _C.uint64):
-        raise TypeError("cannot safely cast `peaks` to dtype('intp')")
+        raise TypeError(f"cannot safely cast `{name}` to dtype('intp')")
     if at.dim() != 1:
-        raise ValueError("`peaks` must be a 1-D array")
+        raise ValueError(f"`{name}` must be a 1-D array")
     return at.to(t.device, _C.int64).contiguous()
 
 
@@ -120,6 +120,18 @@ def _prominent(t, peaks, wlen):
     return prominence, bases[1], bases[0]
 
 
+def _measured(t, peaks, prominence, left, right):
+    """What peak_prominences gave, of a caller; ValueError unless the bases are around the peaks."""
+    prominence = tensor(prominence).to(t.device, t.dtype).contiguous()
+    left, right = _places(left, t, "left_bases"), _places(right, t, "right_bases")
+    if not prominence.shape == left.shape == right.shape == peaks.shape:
+        raise ValueError("arrays in `prominence_data` must have the same shape as `peaks`")
+    wrong = peaks[(left < 0) | (left > peaks) | (peaks > right) | (right >= t.numel())]
+    if wrong.numel():
+        raise ValueError(f"prominence data is invalid for peak {int(wrong[0])}")
+    return prominence, left, right
+
+
 def _wide(t, peaks, rel_height, prominence, left, right):
     if rel_height < 0:
         raise ValueError("`rel_height` must be greater or equal to 0.0")
@@ -141,7 +153,7 @@ def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     """Widths of peaks, `rel_height` of their prominence below them, the heights there, and where they begin and end."""
     t = _signal(x)
     at = _places(peaks, t)
-    data = _prominent(t, at, wlen) if prominence_data is None else [tensor(v).contiguous() for v in prominence_data]
+    data = _prominent(t, at, wlen) if prominence_data is None else _measured(t, at, *prominence_data)
     return tuple(like(x, r) for r in _wide(t, at, rel_height, *data))
 
 
