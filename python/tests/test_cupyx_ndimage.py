@@ -245,6 +245,54 @@ def test_windows_are_sorted_some_after_the_other(monkeypatch):
     assert numpy.array_equal(whole[0], numpy.sort(windows)[..., 4])
 
 
+@pytest.mark.parametrize("shape", [(1, 400), (1, 1, 90), (3, 20, 15), (40, 2, 7)], ids=str)
+def test_blocks_of_any_dimensions(monkeypatch, shape):
+    """No more windows or places than the limit at once, however the dimensions are."""
+    x, places = cp.array(RANDOM.normal(size=shape)), cp.array(RANDOM.uniform(-1, 20, (len(shape), *shape)))
+    spins = [0.5, -1.5, 0.25][:len(shape)]
+
+    def results():
+        return [host(f) for f in (ndimage.median_filter(x, 3), ndimage.rank_filter(x, 1, footprint=cp.ones((1,) * (len(shape) - 1) + (5,))),
+                                  ndimage.map_coordinates(x, places), ndimage.affine_transform(x, cp.eye(len(shape)), spins, order=1))]
+
+    whole, sizes = results(), []
+    limit = 27 * 8
+    monkeypatch.setattr(ndimage._filters, "_SORTED", (limit, limit))
+    monkeypatch.setattr(ndimage._interpolation, "_BLOCK", 10)
+    sort, weighted = arete.Tensor.sort, ndimage._interpolation._Sampler._weighted
+    monkeypatch.setattr(arete.Tensor, "sort", lambda t, *how: sizes.append(t.numel() / limit) or sort(t, *how))
+    monkeypatch.setattr(ndimage._interpolation._Sampler, "_weighted",
+                        lambda self, c, shape: sizes.append(math.prod(shape) / 10) or weighted(self, c, shape))
+    assert all(numpy.array_equal(a, b) for a, b in zip(whole, results()))
+    assert 0 < max(sizes) <= 1 and len(sizes) > 20
+
+
+def test_sorted_windows_do_not_stay_in_memory(monkeypatch):
+    x = cp.array(RANDOM.normal(size=(2, 100, 100)))
+    monkeypatch.setattr(ndimage._filters, "_SORTED", (1 << 16, 1 << 16))
+    with arete.utils.GPUMemoryTracker(x._tensor.device) as tracker:
+        ndimage.median_filter(x, 5)
+    assert 1 << 19 < tracker.peak < 4 << 20  # of 20 MB of windows
+
+
+def test_pictures_without_dimensions():
+    for number in (0, 1):
+        x = cp.array(number)
+        for structure in (None, cp.array(1)):
+            found, count = ndimage.label(x, structure)
+            assert found.shape == () and int(found) == count == number
+        for f in (ndimage.binary_erosion, ndimage.binary_dilation):
+            assert host(f(x, iterations=-1)).tolist() is host(f(x)).tolist() is bool(number)
+    assert bool(ndimage.binary_fill_holes(cp.array(1)))
+
+
+def test_neighbours_of_parts_are_so_on_both_sides():
+    for structure in ([[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0, 1, 1], [0, 1, 0], [0, 1, 0]]):
+        with pytest.raises(ValueError, match="not symmetric"):
+            ndimage.label(cp.ones((3, 3)), cp.array(structure))
+    assert ndimage.label(cp.eye(3), cp.array([[2, 0, 0], [0, 1, 0], [0, 0, 1]]))[1] == 1
+
+
 def parts_of(x, structure):
     """The numbers of connected parts, by filling one after the other."""
     steps, found, count = numpy.argwhere(structure) - 1, numpy.zeros(x.shape, int), 0

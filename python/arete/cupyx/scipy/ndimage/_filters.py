@@ -463,6 +463,16 @@ def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
     return minimum_filter(input, sizes, None, output, mode, cval, origins)
 
 
+def cut(shape, each, limit):
+    """How what has `each` elements for each one of a shape is cut into parts of at most `limit`, where one along the first dimension with
+    several has no more: (this dimension, where parts begin, how many elements of it they have at most); None where nothing is to be cut."""
+    d = next((d for d, n in enumerate(shape) if n > 1), None)
+    if d is None or each * math.prod(shape) <= limit:
+        return None
+    step = max(limit // (each * math.prod(shape[d + 1:])), 1)
+    return d, range(0, shape[d], step), step
+
+
 _SORTED = 1 << 20, 1 << 26  # elements of windows that are sorted together, on the CPU and on a GPU
 
 
@@ -476,13 +486,16 @@ def rank_filter(input, rank, size=None, footprint=None, output=None, mode="refle
     w = _windows(t, sizes, each(origin, t.dim(), "origin"), _mode(mode), cval)
 
     def ranked(w):
+        # Windows have many times the elements of the picture: not all of them are in memory together.
+        parts = cut(w.shape[:t.dim()], math.prod(sizes), _SORTED[t.device.type == "cuda"])
+        if parts is not None:
+            d, starts, step = parts
+            return _t.cat([ranked(w.narrow(d, at, min(step, w.shape[d] - at))) for at in starts], d)
         w = w.flatten(t.dim())
-        return (w if chosen is None else w[..., chosen.reshape(-1).to(w.device)]).sort(-1)[0][..., rank]
+        w = w if chosen is None else w[..., chosen.reshape(-1).to(w.device)]
+        return w.sort(-1)[0][..., rank].contiguous()  # a view would keep all that is sorted
 
-    # Windows have many times the elements of the picture: not all of them are in memory together.
-    rows = max(_SORTED[t.device.type == "cuda"] // max(math.prod(w.shape[1:]), 1), 1) if t.dim() else 1
-    parts = [ranked(w[at:at + rows]) for at in range(0, w.shape[0], rows)] if t.dim() and w.shape[0] > rows else [ranked(w)]
-    return given(input, _t.cat(parts) if len(parts) > 1 else parts[0], output)
+    return given(input, ranked(w), output)
 
 
 def _count(t, size, footprint):

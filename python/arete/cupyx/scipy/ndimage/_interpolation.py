@@ -8,7 +8,7 @@ from .... import _C, _operators as _t, fft as _fft, kernels
 from ...._kernels import ElementwiseKernel
 from ....numpy._types import LIMITS
 from .._arrays import dtype_given, each, floating, given, tensor
-from ._filters import BEYOND, KERNEL_MODES, _beyond, _mode, _padded
+from ._filters import BEYOND, KERNEL_MODES, _beyond, _mode, _padded, cut
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
@@ -241,11 +241,12 @@ class _Sampler:
         places are `known`, and depend on no array, those outside are left out."""
         if not shape:
             return self._summed([c[None] for c in places], [1], known)[0]
-        block = max(_BLOCK // max(math.prod(shape[1:]), 1), 1)
-        if shape[0] > block:
-            parts = [([c if c.shape[0] == 1 else c[at:at + block] for c in places], min(block, shape[0] - at))
-                     for at in range(0, shape[0], block)]
-            return _t.cat([self._summed(c, [n, *shape[1:]], known) for c, n in parts])
+        parts = cut(shape, 1, _BLOCK)
+        if parts is not None:
+            d, starts, step = parts
+            several = [(at, min(step, shape[d] - at)) for at in starts]
+            return _t.cat([self._summed([c if c.shape[d] == 1 else c.narrow(d, at, n) for c in places], [*shape[:d], n, *shape[d + 1:]],
+                                        known) for at, n in several], d)
         outside = None
         if self.mode == "constant":
             outside = _t.broadcast_to(functools.reduce(lambda a, b: a | b, [self.outside(c, d) for d, c in enumerate(places)]), shape)

@@ -53,7 +53,7 @@ def components(t, offsets):
         if runs:
             both[..., 1:] &= ~(both[..., 1:] & both[..., :-1])
         pairs.append(_t.stack([number[here], number[there]])[:, both])
-    ends = _t.cat(pairs, 1) if pairs else number.new_empty(0)
+    ends = _t.cat(pairs, 1) if pairs else number.reshape(-1)[:0]
     if ends.numel():
         _unite(*ends, number)
         _follow(ends, number)
@@ -70,6 +70,9 @@ def label(input, structure=None, output=None):
         s = tensor(structure)
         if list(s.shape) != [3] * n:
             raise ValueError("structure dimensions must be equal to 3")
+        s = s != 0
+        if not _t.equal(s, s.flip(list(range(n)))):  # neighbours are so on both sides
+            raise ValueError("structuring element is not symmetric")
         offsets = [tuple(i - 1 for i in p) for p in s.nonzero().tolist()]
     if not t.numel():
         return given(like(input, t.to(_C.int32)), t.to(_C.int32), output), 0
