@@ -255,7 +255,11 @@ def test_what_is_refused():
             (lambda: j.RegularGridInterpolator([x], y, "pchip"), NotImplementedError),
             (lambda: j.RegularGridInterpolator([x, x], y), ValueError), (lambda: j.RegularGridInterpolator([x * 0], y), ValueError),
             (lambda: j.RBFInterpolator(x[:, None], y, neighbors=3), NotImplementedError),
-            (lambda: j.PchipInterpolator(x, y * 1j), ValueError),
+            (lambda: j.PchipInterpolator(x, y * 1j), ValueError), (lambda: j.PchipInterpolator(x, y * numpy.nan), ValueError),
+            (lambda: j.Akima1DInterpolator(x, y / 0), ValueError), (lambda: j.CubicHermiteSpline(x, y * numpy.nan, y), ValueError),
+            *[(lambda k=k, n=n: j.interp1d(x[:n], y[:n], k), ValueError) for k, n in
+              (("slinear", 1), (1, 1), ("linear", 1), ("quadratic", 2), ("cubic", 3), (5, 5), ("nearest", 0), ("zero", 0))],
+            (lambda: j.interp1d(x * numpy.nan, y, "nearest"), ValueError),
             (lambda: j.RBFInterpolator(x[:, None], y, kernel="gaussian"), ValueError)):
         with pytest.raises(error):
             call()

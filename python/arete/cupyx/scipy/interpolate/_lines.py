@@ -14,7 +14,8 @@ __all__ = ["interp1d"]
 class interp1d:
     """A function of one variable through values y at places x, along an axis. kind: "linear", "nearest" (halves go down), "nearest-up",
     "previous", "next", "zero", "slinear", "quadratic", "cubic", or the degree of a spline. Beyond the places it is `fill_value` (one, or
-    one for either side), goes on for "extrapolate", or is refused (bounds_error)."""
+    one for either side), goes on for "extrapolate", or is refused (bounds_error). At NaN it is NaN, by "nearest", "previous" and "next", too,
+    of which SciPy takes the last value."""
 
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=math.nan, assume_sorted=False):
         places_, values = floating(tensor(x)), floating(tensor(y))
@@ -22,6 +23,8 @@ class interp1d:
             raise ValueError("the x array must have exactly one dimension.")
         if not values.dim():
             raise ValueError("the y array must have at least one dimension.")
+        if bool(places_.isnan().any()):
+            raise ValueError("the x array must not have NaN.")
         values, self.axis = first_axis(values, axis, places_.numel())
         if not assume_sorted:
             places_, order = places_.sort()
@@ -38,10 +41,10 @@ class interp1d:
             raise ValueError("Cannot extrapolate and raise at the same time.")
         self.bounds_error = bounds_error if bounds_error is not None else not self._extrapolates
         self.fill_value = fill_value
+        if places_.numel() < 1 + (degree if isinstance(degree, int) else kind == "linear"):
+            raise ValueError("too few places")
         if isinstance(degree, int) and degree:
             self._spline = make_interp_spline(self._x, values, degree)
-        elif places_.numel() < 1 + (kind == "linear"):
-            raise ValueError("too few places")
 
     def __call__(self, x):
         """The values at x (any shape)."""

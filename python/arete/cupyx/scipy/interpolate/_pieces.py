@@ -193,12 +193,20 @@ def _hermite(x, y, slopes):
     return _t.stack([bend / h, (chord - slopes[:-1]) / h - bend, slopes[:-1], y[:-1]])
 
 
+def _finite(y, axis, n):
+    """first_axis of values; ValueError unless they are finite."""
+    values, axis = first_axis(floating(tensor(y)), axis, n)
+    if not bool(values.isfinite().all()):
+        raise ValueError("`y` must contain only finite values.")
+    return values, axis
+
+
 class CubicHermiteSpline(PPoly):
     """Cubics between places x that have the values y and slopes dydx there, along an axis."""
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        places_, values = increasing(x), floating(tensor(y))
-        values, axis = first_axis(values, axis, places_.numel())
+        places_ = increasing(x)
+        values, axis = _finite(y, axis, places_.numel())
         slopes, _ = first_axis(floating(tensor(dydx)), axis, places_.numel())
         if slopes.shape != values.shape:
             raise ValueError("The shapes of `y` and `dydx` must be identical.")
@@ -215,7 +223,7 @@ class PchipInterpolator(CubicHermiteSpline):
 
     def __init__(self, x, y, axis=0, extrapolate=None):
         x = increasing(x)
-        values, axis = first_axis(floating(tensor(y)), axis, x.numel())
+        values, axis = _finite(y, axis, x.numel())
         if values.dtype.is_complex:
             raise ValueError("`PchipInterpolator` only works with real values for `y`.")
         self._set(y, x, values, _monotone_slopes(x.to(values.device, values.dtype), values), axis, extrapolate)
@@ -256,7 +264,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
         if method not in ("akima", "makima"):
             raise NotImplementedError(f"`method`={method} is unsupported.")
         x = increasing(x)
-        y_, axis = first_axis(floating(tensor(y)), axis, x.numel())
+        y_, axis = _finite(y, axis, x.numel())
         if y_.dtype.is_complex:
             raise ValueError("`Akima1DInterpolator` only works with real values for `y`.")
         h = x.to(y_.device, y_.dtype).diff().reshape(-1, *[1] * (y_.dim() - 1))
@@ -284,9 +292,7 @@ class CubicSpline(CubicHermiteSpline):
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
         x = increasing(x)
-        values, axis = first_axis(floating(tensor(y)), axis, x.numel())
-        if not bool(values.isfinite().all()):
-            raise ValueError("`y` must contain only finite values.")
+        values, axis = _finite(y, axis, x.numel())
         ends = _boundaries(bc_type, values)
         if ends[0] == "periodic" and not bool(_t._ops.allclose(values[0], values[-1], rtol=1e-15, atol=1e-15)):
             raise ValueError("The first and last `y` point along axis 0 must be identical (within machine precision) when "
