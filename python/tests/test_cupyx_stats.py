@@ -43,6 +43,11 @@ def test_scores():
     assert numpy.isnan(found[:, 1]).all() and numpy.isnan(found[:, 3]).all() and numpy.isfinite(found[:, [0, 2]]).all()
     found = host(stats.zscore(cp.array(x), nan_policy="omit"))
     numpy.testing.assert_allclose(found[:, 1], (x[:, 1] - numpy.nanmean(x[:, 1])) / numpy.nanstd(x[:, 1]))
+    for shape in ((0, 3), (3, 0), (0,)):
+        for axis in (0, -1, None):
+            for policy in ("propagate", "omit"):
+                assert stats.zscore(cp.zeros(shape), axis=axis, nan_policy=policy).shape == shape
+    assert numpy.isnan(host(stats.zmap(cp.zeros((2, 3)), cp.zeros((0, 3))))).tolist() == [[True] * 3] * 2
     for policy, text in (("raise", "nan"), ("guess", "nan_policy")):
         with pytest.raises(ValueError, match=text):
             stats.zscore(cp.array(x), nan_policy=policy)

@@ -69,6 +69,8 @@ def zmap(scores, compare, axis=0, ddof=0, nan_policy="propagate"):
     if nan_policy == "raise" and bool(missing.any()):
         raise ValueError("The input contains nan values")
     axes = tuple(range(c.dim())) if axis is None else axis
+    if not c.numel():  # nothing has no extremes
+        return like(scores, s * (c.sum(axes, True) + math.nan))
     if nan_policy == "omit":
         count = (~missing).sum(axes, True)
         center = c.nan_to_num(0.0).where(~missing, 0.0).sum(axes, True) / count
