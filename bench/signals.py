@@ -12,7 +12,7 @@ import time
 
 def cases(xp, signal, ndimage, n, host):
     """Names and calls, of the arrays `host` moved by `xp`."""
-    x, rows, picture, spots, labels = (xp.asarray(v) for v in host)
+    x, rows, picture, spots, labels, path, seed = (xp.asarray(v) for v in host)
     b, a = (xp.asarray(v) for v in ([0.0048, 0.0193, 0.0289, 0.0193, 0.0048], [1.0, -2.3695, 2.3140, -1.0547, 0.1874]))
     sections = xp.asarray([[0.0675, 0.1349, 0.0675, 1.0, -1.1430, 0.4128]] * 4)
     places = xp.asarray([[0.9, 0.1], [-0.1, 0.9]])
@@ -27,8 +27,10 @@ def cases(xp, signal, ndimage, n, host):
         "medfilt": lambda: signal.medfilt(x, 5),
         "label": lambda: ndimage.label(spots),
         "binary_fill_holes": lambda: ndimage.binary_fill_holes(spots),
+        "binary_propagation, winding": lambda: ndimage.binary_propagation(seed, mask=path),
         "mean of labels": lambda: ndimage.mean(picture, labels, xp.arange(1, 100)),
         "median_filter, 5 x 5": lambda: ndimage.median_filter(picture, 5),
+        "median_filter, 15 x 15": lambda: ndimage.median_filter(picture, 15),
         "rotate": lambda: ndimage.rotate(picture, 30),
         "affine_transform": lambda: ndimage.affine_transform(picture, places),
         "zoom": lambda: ndimage.zoom(picture, 1.5),
@@ -65,8 +67,15 @@ def main():
     random, n, side = numpy.random.default_rng(0), given.size, int((given.size / 2) ** 0.5)
     picture = random.normal(size=(side, side))
     smooth = sum(numpy.roll(picture, (i, j), (0, 1)) for i in range(-4, 5) for j in range(-4, 5))
-    host = (random.normal(size=n), random.normal(size=(1000, n // 1000)), picture, smooth > 0, random.integers(0, 100, (side, side)))
+    path, seed = numpy.ones((side, side), bool), numpy.zeros((side, side), bool)
+    path[1::4, 1:] = path[3::4, :-1] = False  # walls, with a gap at alternate ends
+    seed[0, 0] = True
+    host = (random.normal(size=n), random.normal(size=(1000, n // 1000)), picture, smooth > 0, random.integers(0, 100, (side, side)), path,
+            seed)
     runs = [("Arete", cases(arete.numpy, signal, ndimage, n, host), arete.cuda.synchronize if on_gpu else lambda: None)]
+    names = {name.split(",")[0] for name in runs[0][1]}
+    if not names.issuperset(given.only or ()):
+        parser.error(f"--only: choose from {', '.join(sorted(names))}")
     try:
         if given.cupy:
             import cupy

@@ -147,7 +147,10 @@ def test_signals():
                           text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     rows = [re.fullmatch(r"(.{28})((?: +[\d.]+){1,3})", line) for line in done.stdout.splitlines() if not line.startswith("No module")][1:]
-    assert len(rows) == 15 and all(row and float(row[2].split()[0]) > 0 for row in rows), done.stdout
+    assert len(rows) == 17 and all(row and float(row[2].split()[0]) > 0 for row in rows), done.stdout
+    done = subprocess.run([sys.executable, str(BENCH / "signals.py"), "--size", "2000", "--only", "label", "lable"], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 2 and "--only: choose from" in done.stderr and not done.stdout
 
 
 def test_arrays(tmp_path):
