@@ -311,6 +311,7 @@ def test_kernels_of_resampling_do_what_operators_do(order, mode):
         found, wanted = sampler.at(places, size, by_matrix=by_matrix), sampler._by_kernel(places, size, by_matrix)
         assert arete.allclose(found, wanted, atol=1e-12) and (mode != "constant" or bool((found == 2.5).any()))
         kernel = interpolation._kernel_at(len(shape), order, sampler.mode, sampler.edge, by_matrix)
+        assert kernel._compiled
         for compiled in kernel._compiled.values() if nvrtc.opened() else ():
             assert not nvrtc.problems(compiled.text, compiled.options)
 
