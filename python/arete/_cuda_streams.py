@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 
 from . import _C, _streams
 from ._C import device as _device
@@ -51,6 +52,8 @@ class Event(_streams.Event):
         if external:
             raise NotImplementedError("Event(): external: events are those of streams and of their own graphs")
         self._event = _c.Event(enable_timing, interprocess)
+        if interprocess:  # tells multiprocessing how it is sent
+            importlib.import_module(f"{__package__}.multiprocessing.reductions")
 
     @classmethod
     def from_ipc_handle(cls, device, handle: bytes):
@@ -63,10 +66,6 @@ class Event(_streams.Event):
         """By what other processes have the event. One that is not recorded yet is of the current device from then on. ValueError for one
         that was not made with `interprocess`."""
         return self._event.ipc_handle()
-
-    def __reduce__(self):
-        handle = self.ipc_handle()  # which gives it a device
-        return type(self).from_ipc_handle, (self.device, handle)
 
     @property
     def device(self):

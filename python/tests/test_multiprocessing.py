@@ -1,4 +1,5 @@
 """Memory that processes share, over a fork and through pickles; and CUDA in processes that were forked."""
+import copy
 import gc
 import io
 import multiprocessing
@@ -119,7 +120,7 @@ def test_meta_is_refused():
 # ---- memory of GPUs: what a process sends stays until nobody uses it. On GPUs that are none, and on real ones.
 
 ON_GPUS = """
-import gc, sys, tempfile, warnings
+import copy, gc, sys, tempfile, warnings
 import arete.multiprocessing as mp
 from arete.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
 warnings.simplefilter("error")
@@ -194,6 +195,7 @@ assert event.query() and event.device is None
 handle = event.ipc_handle()
 assert isinstance(handle, bytes) and event.device == torch.device("cuda", 0)
 there.put((x, handle, event))  # by its handle, and pickled
+assert copy.copy(event)._event is event._event, "a copy is of this process"
 assert back.get() == "opened", "the other process failed"
 a = torch.rand(2048, 2048, device="cuda")
 for _ in range(20):
@@ -228,6 +230,15 @@ try:
 except ValueError as error:
     assert "enable_timing" in str(error)
 """)
+
+
+def test_copies_of_events_are_of_this_process():
+    for interprocess in (False, True):
+        event = arete.cuda.Event(interprocess=interprocess)
+        event.mark = 3
+        assert copy.copy(event)._event is event._event and copy.copy(event).mark == 3
+        with pytest.raises(TypeError):
+            pickle.dumps(event)
 
 
 def test_events_of_the_cpu_are_of_one_process():
