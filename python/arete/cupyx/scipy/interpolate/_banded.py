@@ -9,7 +9,7 @@ _BLOCK, _DENSE = 64, 256
 def solve(first, band, right):
     """x of A @ x = right (n, ...), where row i of A has `band[i]` (n, w) from column `first[i]` on, all within _BLOCK of the diagonal. Many
     unknowns are eliminated block after block, where a block's own rows are exchanged and others are not: for matrices of splines, whose
-    minors are not negative, and for those whose diagonal outweighs the rest."""
+    minors are not negative, for positive definite ones, and for those whose diagonal outweighs the rest."""
     n, w = band.shape
     flat = right.reshape(n, -1)
     dtype = flat.dtype if flat.dtype.is_complex else band.dtype
