@@ -68,6 +68,10 @@ class Reader {
       if (begin != std::string::npos && row[begin] == '#') {
         expand_into(result_, plain);
         plain.clear();
+        // Of what is left out only where its parts begin and end is read: a message may be no C.
+        const size_t name = std::min(row.find_first_not_of(" \t", begin + 1), row.size());
+        const auto is = [&](const char* start) { return row.compare(name, 2, start) == 0; };
+        if (skipping_ > 0 && !is("if") && !is("el") && !is("en") && !is("li")) continue;
         const std::vector<Token> words = split(row.substr(begin + 1), first);
         if (words.size() > 1 && words[0].is("line"))
           line = std::atoi(words[1].string.c_str());

@@ -449,6 +449,7 @@ def test_conditions_of_the_preprocessor(condition, holds, device):
 #define FIRST 2
 #endif
 #if 0
+#  error this isn't read
 #if 1
 no code
 #elif 1

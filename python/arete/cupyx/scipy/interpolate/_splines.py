@@ -233,8 +233,8 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
 
 
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True):
-    """The BSpline of degree k with knots t whose (weighted) squared differences from y at x add up to the least: by the normal equations, in
-    double precision, which have 2 k + 1 numbers for each B-spline. LinAlgError where a B-spline is 0 at all places."""
+    """The BSpline of degree k with knots t whose (weighted) squared differences from y at x add up to the least: by the normal equations,
+    in double precision, which have 2 k + 1 numbers for each B-spline. LinAlgError where a B-spline is 0 at all places."""
     v = floating(tensor(x))
     values, axis = first_axis(floating(tensor(y)), axis, v.numel())
     knots = together(floating(tensor(t)).to(values.device), values.real)[0]
