@@ -167,7 +167,8 @@ def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
     """)
 
 
-@pytest.mark.parametrize("gpus", [True, pytest.param("real", marks=pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU"))])
+@pytest.mark.parametrize(
+    "gpus", [True, pytest.param("real", marks=pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU"))])
 def test_branches_with_scratch_memory_have_the_bits_of_one(gpus):
     fake_gpus.run("""
         import json

@@ -433,7 +433,8 @@ def test_errors_of_sources(source, error, text):
 @pytest.mark.parametrize("condition, holds", [
     ("1", True), ("0", False), ("defined(A)", True), ("!defined B", True), ("defined(A) && defined(B)", False), ("A == 7", True),
     ("B", False), ("A % 4 == 3 && (A << 1) > 13", True), ("TWICE(A) - 14", False), ("~0 == -1 && 0x10u == 16", True),
-    ("2 + 3 * 4 == 14 && 20 / 3 == 6", True), ("1 | 6 ^ 2 & 3", True), ("defined(B) && 1 / B", False), ("A == 7 || 1 % B", True), ("0 && (1 ? 1 / 0 : 2 % 0)", False),
+    ("2 + 3 * 4 == 14 && 20 / 3 == 6", True), ("1 | 6 ^ 2 & 3", True), ("defined(B) && 1 / B", False), ("A == 7 || 1 % B", True),
+    ("0 && (1 ? 1 / 0 : 2 % 0)", False),
     ("A ? 0 : 1 / 0", False), ("B ? 1 / 0 : A - 7 ? 0 : 3", True), ("(1 ? 0 : 1) || 0", False), ("A > 6 ? A > 7 ? 1 : 0 : 1", False),
     ("__CUDA_ARCH__ >= 700 && defined(__CUDACC__) && defined __CUDACC_RTC__", True),
 ])
@@ -624,7 +625,8 @@ def test_indices_of_32_bits_do_not_come_around(block_size, monkeypatch):
     monkeypatch.setattr(_text.Compiled, "run", lambda self, *args, grid, block, **options: launched.append((self.text, grid[0] * block[0])))
     for count in (1000, 2**31 - 1024, 2**31 - 1023, 2**31 - 1, 2**31):
         # Each thread has one element, so that the grid is as large as it can be.
-        ElementwiseKernel("", "raw int32 x", "if (i > 9) return; x[0] = 1", "few")(arete.zeros(1, dtype=arete.int32), size=count, block_size=block_size)
+        few = ElementwiseKernel("", "raw int32 x", "if (i > 9) return; x[0] = 1", "few")
+        few(arete.zeros(1, dtype=arete.int32), size=count, block_size=block_size)
         text, threads = launched.pop()
         is_short = "for (unsigned _i" in text
         assert is_short == (count <= 2**31 - 1024) and (not is_short or count - 1 + threads < 2**32)
