@@ -47,7 +47,7 @@ from .sparse import dsmm as dsmm, saddmm as saddmm, smm as smm, sparse_bsc_tenso
 from .sparse import sparse_bsr_tensor as sparse_bsr_tensor, sparse_compressed_tensor as sparse_compressed_tensor
 from .sparse import sparse_coo_tensor as sparse_coo_tensor, sparse_csc_tensor as sparse_csc_tensor
 from .sparse import sparse_csr_tensor as sparse_csr_tensor, spmm as spmm
-from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
+from .storage import TypedStorage as TypedStorage, UntypedStorage as StorageBase, UntypedStorage as UntypedStorage
 from ._grad_mode import set_grad_enabled as set_grad_enabled
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting

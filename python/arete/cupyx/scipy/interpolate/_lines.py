@@ -14,8 +14,8 @@ __all__ = ["interp1d"]
 class interp1d:
     """A function of one variable through values y at places x, along an axis. kind: "linear", "nearest" (halves go down), "nearest-up",
     "previous", "next", "zero", "slinear", "quadratic", "cubic", or the degree of a spline. Beyond the places it is `fill_value` (one, or
-    one for either side), goes on for "extrapolate", or is refused (bounds_error). At NaN it is NaN, by "nearest", "previous" and "next", too,
-    of which SciPy takes the last value."""
+    one for either side), goes on for "extrapolate", or is refused (bounds_error). At NaN it is NaN, by "nearest", "previous" and "next",
+    too, of which SciPy takes the last value."""
 
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=math.nan, assume_sorted=False):
         places_, values = floating(tensor(x)), floating(tensor(y))

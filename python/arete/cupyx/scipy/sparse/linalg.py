@@ -146,8 +146,9 @@ _MEASURES = {"LM": lambda values: values.abs(), "LA": lambda values: values, "SA
 
 
 def _lanczos(product, draw, v, k, size, which, close, limit, found):
-    """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, and their vectors as rows: Lanczos' method with thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values. None
-    where `limit` products do not suffice."""
+    """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, and their vectors as rows: Lanczos' method with
+    thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values. None where `limit` products do not
+    suffice."""
     accuracy, n = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23, v.numel()
     basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
     inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
