@@ -125,12 +125,12 @@ def test_splines_go_through_the_points(n, k):
 @pytest.mark.parametrize("factor", [1.0, 2 - 1j])
 def test_least_squares_by_many_splines(k, factor):
     """More than are solved as one dense system."""
-    x = numpy.sort(RANDOM.uniform(0, 10, 2000))
+    x = numpy.sort(RANDOM.uniform(0, 10, 8000))
     knots = numpy.r_[[x[0]] * (k + 1), numpy.quantile(x, numpy.linspace(0, 1, 401)[1:-1]), [x[-1]] * (k + 1)]
-    y, weights = numpy.sin(x)[:, None] * [factor, 3] + RANDOM.normal(size=(2000, 2)), RANDOM.random(2000) + 0.5
+    y, weights = numpy.sin(x)[:, None] * [factor, 3] + RANDOM.normal(size=(8000, 2)), RANDOM.random(8000) + 0.5
     with arete.utils.GPUMemoryTracker(cp.array(x)._tensor.device) as tracker:
         fit = interpolate.make_lsq_spline(cp.array(x), cp.array(y), cp.array(knots), k, w=cp.array(weights))
-    assert tracker.peak < 8 * 2000 * 400 / 2  # half the matrix, if it were dense
+    assert tracker.peak < 8 * 8000 * 400 / 2  # half the matrix, if it were dense; on GPUs some 4 MiB are scratch memory of libraries
     matrix = host(interpolate.BSpline.design_matrix(cp.array(x), cp.array(knots), k).toarray()) * weights[:, None]
     wanted = numpy.linalg.lstsq(matrix, y * weights[:, None], rcond=None)[0]
     numpy.testing.assert_allclose(host(fit.c), wanted, rtol=0, atol=1e-11)

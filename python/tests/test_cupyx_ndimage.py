@@ -264,7 +264,7 @@ def test_blocks_of_any_dimensions(monkeypatch, shape):
     monkeypatch.setattr(ndimage._interpolation._Sampler, "_weighted",
                         lambda self, c, shape: sizes.append(math.prod(shape) / 10) or weighted(self, c, shape))
     assert all(numpy.array_equal(a, b) for a, b in zip(whole, results()))
-    assert 0 < max(sizes) <= 1 and len(sizes) > 20
+    assert 0 < max(sizes) <= 1 and len(sizes) > (10 if x._tensor.is_cuda else 20)  # a GPU resamples by a kernel
 
 
 def test_sorted_windows_do_not_stay_in_memory(monkeypatch):
