@@ -18,8 +18,8 @@ class GradSink {
   /// A pass begins. Gradients may reach the leaves at these places, and no others. What is thrown
   /// ends the pass before it has done anything.
   virtual void begin(std::span<const size_t> places, bool create_graph) = 0;
-  /// The leaf's grad() is complete and its hooks have run, while the rest of the pass is still to
-  /// come. Not called if no operator has a gradient for the leaf after all.
+  /// The leaf's grad() is complete and its hooks have run, unless they are kept, while the rest of
+  /// the pass is still to come. Not called if no operator has a gradient for the leaf after all.
   virtual void ready(size_t place) = 0;
   /// Whether hooks for a leaf's accumulated gradient wait in the pass under way until the sink has
   /// made that gradient, and calls call_post_accumulate_hooks().

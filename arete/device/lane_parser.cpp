@@ -547,7 +547,8 @@ class Parser : public Expressions {
       const char letter = kind < format.size() ? format[kind] : ' ';
       const bool real = std::string_view("fFeEgGaA").find(letter) != std::string_view::npos;
       const bool whole = std::string_view("diuxXoc").find(letter) != std::string_view::npos;
-      if (!real && !whole) unknown("printf() of '" + format.substr(i, kind + 1 - i) + "'");
+      if ((!real && !whole) || (!real && length.starts_with('h')))
+        unknown("printf() of '" + format.substr(i, kind + 1 - i) + "'");
       take(",");
       Node* value = assignment();
       if (value->type.is_memory() || (reg_of(value->type.num) >= Reg::f32) != real)

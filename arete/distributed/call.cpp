@@ -150,10 +150,16 @@ ToldCall::ToldCall(const std::string& backend, const Call& call, size_t together
 }
 
 ToldCall::~ToldCall() {
+  if (listener_) [[unlikely]]
+    listener_->end_call(id_, *record_, {&tensors_, 1}, {});
+}
+
+void ToldCall::end() {
   if (!listener_) [[likely]]
     return;
   const std::vector<Tensor>& results = call_.out.empty() ? call_.in : call_.out;
-  listener_->end_call(id_, *record_, {&tensors_, 1}, {results.data(), results.size()});
+  std::exchange(listener_, nullptr)
+      ->end_call(id_, *record_, {&tensors_, 1}, {results.data(), results.size()});
 }
 
 }  // namespace arete::distributed

@@ -61,12 +61,14 @@ struct Call {
 class ToldCall {
  public:
   ToldCall(const std::string& backend, const Call& call, size_t together = 1);
+  /// One that has not ended has failed.
   ~ToldCall();
+  void end();
   ToldCall(const ToldCall&) = delete;
   ToldCall& operator=(const ToldCall&) = delete;
 
  private:
-  tracing::Listener* const listener_;
+  tracing::Listener* listener_;
   const Call& call_;
   const ops::OpRecord* record_ = nullptr;
   ops::Arg tensors_;

@@ -444,9 +444,10 @@ WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span
   const auto perform = [this, call, number] {
     const std::lock_guard lock(threads_->one_at_a_time);
     watch_->perform(number, [&] {
-      const ToldCall told(cpu_backend_, *call);
+      ToldCall told(cpu_backend_, *call);
       prim::run_collective(*communicator_, call->args);
       call->copy_back();
+      told.end();
     });
   };
   // Calls that wait are next if nothing else is under way.
@@ -789,9 +790,10 @@ WorkPtr ProcessGroup::message(const Message& m, bool async, int* source) {
   const auto complete = [this, call, transfer, number, timeout = timeout_] {
     int other = -1;
     watch_->perform(number, [&] {
-      const ToldCall told(cpu_backend_, *call);
+      ToldCall told(cpu_backend_, *call);
       other = transfer->wait(timeout);
       call->copy_back();
+      told.end();
     });
     return other;
   };

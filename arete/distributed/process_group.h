@@ -137,7 +137,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   /// Whether tensors of the device travel by NCCL.
   bool uses_nccl(Device device) const;
   /// Where tensors may be that are made for a call: host memory, or the group's GPU; until it has
-  /// one, the current one, or where nobody has chosen that, the one of this process on its machine.
+  /// one, the current one, or where that is the first, the one of this process on its machine.
   Device home() const;
   /// Waits for the collectives that are under way, until their timeout at the latest, and for
   /// messages of host memory two seconds; `hurries`: for all of them. What is under way then is

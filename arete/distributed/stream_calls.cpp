@@ -99,7 +99,7 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
   }
   std::shared_ptr<prim::StreamPoint> end;
   try {
-    const ToldCall told("nccl", *calls.front(), calls.size());
+    ToldCall told("nccl", *calls.front(), calls.size());
     communicator_->run(args, stream);
     if (copies_back) {
       // Copies are made by operators, which from now on say what streams they use.
@@ -108,6 +108,7 @@ WorkPtr StreamCalls::run(const std::vector<std::shared_ptr<Call>>& calls, bool a
       for (const auto& call : calls) call->copy_back();
     }
     end = communicator_->mark(stream);
+    told.end();
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);

@@ -91,6 +91,11 @@ const OpRecord& linear_scan_op =
           ARETE_CHECK(orders(c.tensor(1), x) == 0 || x.device().is_cpu(),
                       NotImplementedError(c.name(), "several factors of an element are for the CPU")
                           .got(x.device().to_string()));
+          const Tensor& factors = c.tensor(1);
+          if (factors.dim() > x.dim())
+            ARETE_CHECK(factors.size(-1) >= 1 && factors.size(-1) <= 32,
+                        ValueError(c.name(), "an element has 1 to 32 factors")
+                            .got(std::to_string(factors.size(-1))));
           out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

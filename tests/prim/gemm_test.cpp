@@ -356,7 +356,8 @@ TEST(Gemm, BlockedProductOfEveryInstructionSet) {
 }
 
 // Long sums are added up in parts: of numbers of one sign each error counts.
-TEST(Gemm, LongSumsAreExact) {
+// Sums of 65,536 elements, of which a few roundings show; of one running sum more would.
+TEST(Gemm, LongSumsAreAddedInParts) {
   ARETE_CPU_ONLY();
   std::mt19937_64 rng(13);
   std::uniform_real_distribution<double> number(0, 1);
@@ -379,7 +380,8 @@ TEST(Gemm, LongSumsAreExact) {
           sum += (long double)va[size_t(i / n * k + p)] * vb[size_t(p * n + i % n)];
         worst = std::max(worst, double(std::abs(got[size_t(i)] - sum) / sum));
       }
-      EXPECT_LE(worst, n == 1 ? 1e-15 : 2e-15) << n << " columns, order " << order[0];
+      EXPECT_LE(worst, (n == 1 ? 4 : 8) * std::numeric_limits<double>::epsilon())
+          << n << " columns, order " << order[0];
     }
 }
 

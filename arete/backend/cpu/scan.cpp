@@ -310,6 +310,7 @@ void scan_states(const ScanArgs& a, const prim::View& third, const State& initia
   parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
       const int64_t li = w.stride(0), lo = w.stride(1), lt = w.stride(2);
+      std::vector<State> states;
       const auto group = [&](int64_t first, auto width) {
         const char* in = at(a.in, w, 0) + first * li;
         char *out = at(a.out, w, 1) + first * lo, *more = at(third, w, 2) + first * lt;
@@ -322,7 +323,7 @@ void scan_states(const ScanArgs& a, const prim::View& third, const State& initia
         constexpr bool kOne = std::is_same_v<decltype(width), One>;
         constexpr bool kFew = std::is_same_v<decltype(width), Few>;
         State s0 = initial, s1 = initial, s2 = initial, s3 = initial;  // in registers
-        std::vector<State> states(kOne || kFew ? 0 : size_t(width), initial);
+        if constexpr (!kOne && !kFew) states.assign(size_t(width), initial);
         for (int64_t step = 0; step < n; ++step) {
           if constexpr (kOne) {
             next(s0, 0);

@@ -34,7 +34,7 @@ class FunctionalModuleWithBuffers(Module):
 
     def forward(self, params: Sequence, buffers: Sequence, *args: Any, **kwargs: Any) -> Any:
         """What the module gives with these."""
-        tensors = dict(zip((*self.param_names, *self.buffer_names), (*params, *buffers)))
+        tensors = dict(zip((*self.param_names, *self.buffer_names), (*params, *buffers), strict=True))
         return functional_call(self.stateless_model, tensors, args, kwargs)
 
 

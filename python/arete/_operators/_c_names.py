@@ -57,7 +57,7 @@ def _jit_set_profiling(on):
 
 def _is_alias_of(one, other):
     """Whether two tensors are over the same memory."""
-    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    return one is other or one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 _C._log_api_usage_once = _log_api_usage_once

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from ...nn.parallel.distributed import _exchanged_by
+from ...nn.parallel.distributed import _exchanged_by, _step_own
 
 __all__: list = []
 
@@ -38,11 +38,8 @@ def _apply_optimizer_in_backward(optimizer_class: type, params: Iterable[Any], o
 
 
 def _step(param: Any) -> None:
-    if id(param) in _exchanged_by:
-        return
-    for optimizer in param._in_backward_optimizers:
-        optimizer.step()
-    param.grad = None
+    if id(param) not in _exchanged_by:
+        _step_own(param)
 
 
 def _get_in_backward_optimizers(module: Any) -> list:

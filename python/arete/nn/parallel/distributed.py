@@ -21,6 +21,13 @@ _REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_
 _exchanged_by: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
+def _step_own(p: Any) -> None:
+    """The optimizers that a parameter has for the backward pass step, and its gradient goes."""
+    for optimizer in p._in_backward_optimizers:
+        optimizer.step()
+    p.grad = None
+
+
 class _Shadow(JoinHook):
     def __init__(self, ddp: "DistributedDataParallel", divide_by_initial_world_size: bool) -> None:
         self._ddp = ddp
@@ -151,9 +158,7 @@ class DistributedDataParallel(Module, Joinable):
         def step() -> None:
             for p in exchanged:
                 if p.grad is not None and getattr(p, "_steps_in_backward", False):
-                    for optimizer in p._in_backward_optimizers:
-                        optimizer.step()
-                    p.grad = None
+                    _step_own(p)
 
         self.reducer.set_after(step)
 
