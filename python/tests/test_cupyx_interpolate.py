@@ -85,6 +85,8 @@ def test_b_splines_are_sums(k):
         numpy.testing.assert_allclose(host(spline.derivative()(cp.array(inside))), slope, atol=1e-5)
         assert not host(spline(cp.array(v), k + 1)).any()
     area = spline.antiderivative()
+    numpy.testing.assert_array_equal(host(spline.derivative(-2).c), host(spline.antiderivative(2).c))
+    numpy.testing.assert_array_equal(host(area.antiderivative(-1).c), host(area.derivative().c))
     numpy.testing.assert_allclose(host(area.derivative()(cp.array(inside))), host(spline(cp.array(inside))), atol=1e-10)
     numpy.testing.assert_allclose(host(spline.integrate(0.3, 3.1)), host(area(3.1)) - host(area(0.3)), atol=1e-12)
     spline.extrapolate = False
@@ -174,6 +176,19 @@ def test_pieces():
     numpy.testing.assert_allclose(host(f(cp.array([6.2])))[0], c[1, 1] * 0.2 + c[2, 1], rtol=1e-12)
 
 
+def test_integrals_of_pieces():
+    x = numpy.linspace(0, 2 * numpy.pi, 9)
+    f = interpolate.CubicSpline(cp.array(x), cp.array(numpy.r_[numpy.sin(x[:-1]), 0.0]) + 1, bc_type="periodic")
+    for area in (f.antiderivative(), f.derivative(-1)):
+        numpy.testing.assert_allclose(host(area(cp.array([2 * numpy.pi, 7.0]))), [2 * numpy.pi, numpy.nan])
+    assert f.antiderivative(0).extrapolate == f.extrapolate == "periodic"
+    numpy.testing.assert_allclose(host(f.integrate(1.0, 1 + 4 * numpy.pi)), 4 * numpy.pi)
+    # A large piece hides nothing of the small ones before it.
+    c = numpy.array([[1e-3, 2e-3, 1e20, 3e-3]])
+    area = interpolate.PPoly(cp.array(c), cp.arange(5.0)).antiderivative()
+    assert host(area.c)[-1].tolist() == [0, *numpy.cumsum(c[0, :-1])]
+
+
 @pytest.mark.parametrize("kind", ["linear", "nearest", "nearest-up", "previous", "next", "zero", "slinear", "quadratic", "cubic"])
 def test_interp1d(kind):
     x, y = evenly(9), RANDOM.normal(size=(2, 9))
@@ -193,6 +208,17 @@ def test_interp1d(kind):
         f(cp.array([x[0] - 1]))
     filled = interpolate.interp1d(cp.array(x), cp.array(y), kind, bounds_error=False, fill_value=(-1.0, 7.0))
     assert host(filled(cp.array([x[0] - 1, x[-1] + 1]))).tolist() == [[-1, 7]] * 2
+    filled = interpolate.interp1d(cp.array(x), cp.array(y), kind, bounds_error=False, fill_value=[2.0, 3.0])
+    assert host(filled(cp.array([x[0] - 1, x[-1] + 1, x[-1] + 2]))).tolist() == [[2] * 3, [3] * 3]
+    for bad in ([1.0, 2, 3], (1.0, 2, 3), ([1.0], [1.0, 2, 3]), numpy.zeros((1, 2))):
+        with pytest.raises(ValueError, match="broadcast up to shape"):
+            interpolate.interp1d(cp.array(x), cp.array(y), kind, bounds_error=False, fill_value=bad)
+    with pytest.raises(ValueError, match="broadcast up to shape"):
+        interpolate.interp1d(cp.array(x), cp.array(y[0]), kind, bounds_error=False, fill_value=[1.0, 2.0])
+    places, values = cp.array(x), cp.array(y)
+    copied = interpolate.interp1d(places, values, kind, assume_sorted=True)
+    places[:], values[:] = 0, 0
+    numpy.testing.assert_allclose(host(copied(cp.array(x))), y, atol=1e-12)
     if kind in ("linear", "slinear"):
         beyond = interpolate.interp1d(cp.array(x), cp.array(3 * x), kind, fill_value="extrapolate")
         assert numpy.isclose(float(beyond(cp.array(100.0))), 300)
@@ -221,6 +247,7 @@ def test_grids(method):
     numpy.testing.assert_allclose(host(f(tuple(cp.array(m) for m in mesh))), values, rtol=1e-8, atol=1e-8)
     both = interpolate.interpn([given[0], given[1]], cp.array(values), cp.array(inside[:, :2].reshape(4, 10, 2)), method)
     assert both.shape == (4, 10, 8)
+    numpy.testing.assert_array_equal(host(f(cp.array(inside[0]))), found[:1])  # one point
     falling = interpolate.RegularGridInterpolator([given[0][::-1].copy(), *given[1:]], cp.array(values[::-1].copy()), method)
     numpy.testing.assert_allclose(host(falling(cp.array(inside))), found, rtol=1e-8, atol=1e-8)
     outside = inside.copy()
@@ -234,6 +261,9 @@ def test_grids(method):
     if degree > 1:
         slope = host(f(cp.array(inside), nu=(1, 0, 1)))
         numpy.testing.assert_allclose(slope, inside[:, 1], rtol=1e-6, atol=1e-6)
+        for bad in ((1, 0), (1, 0, 1, 0), (1, -1, 0)):
+            with pytest.raises(ValueError, match="nu must have one order"):
+                f(cp.array(inside), nu=bad)
 
 
 def test_scattered_points():
@@ -241,6 +271,8 @@ def test_scattered_points():
     at = RANDOM.random((20, 2))
     nearest = interpolate.NearestNDInterpolator(cp.array(points), cp.array(values))
     numpy.testing.assert_array_equal(host(nearest(cp.array(at))), values[((at[:, None] - points) ** 2).sum(2).argmin(1)])
+    for one in (nearest(cp.array(points[4])), nearest(cp.array(points[4:5, 0]), cp.array(points[4:5, 1]))):
+        numpy.testing.assert_array_equal(host(one), values[4:5])
     plane = points @ [2.0, -3] + 1
     for kernel in ("linear", "thin_plate_spline", "cubic", "quintic", "multiquadric", "inverse_multiquadric", "inverse_quadratic",
                    "gaussian"):
@@ -264,7 +296,10 @@ def test_what_is_refused():
             (lambda: j.CubicSpline(x[::-1], y), ValueError), (lambda: j.CubicSpline(x, y[:4]), ValueError),
             (lambda: j.CubicSpline(x, y, bc_type="tight"), ValueError), (lambda: j.CubicSpline(x, y, bc_type="periodic"), ValueError),
             (lambda: j.CubicSpline(x, y, bc_type=((3, 0.0), (1, 0.0))), ValueError), (lambda: j.CubicSpline(x, y * numpy.nan), ValueError),
-            (lambda: j.BSpline(x, y, 3), ValueError), (lambda: j.BSpline(x[::-1].copy(), y, 1), ValueError),
+            (lambda: j.BSpline(x, y[:3], 1)(x, -1), ValueError),
+            (lambda: j.BarycentricInterpolator([0, 1, 1], [1, 2, 3]), ValueError),
+            (lambda: j.BarycentricInterpolator([1, 1], [1, 2]), ValueError), (lambda: j.BSpline(x, y, 3), ValueError),
+            (lambda: j.BSpline(x[::-1].copy(), y, 1), ValueError),
             (lambda: j.make_interp_spline(x, y, bc_type=([(1, 0.0)], None)), ValueError),
             (lambda: j.make_interp_spline(x, y, bc_type="periodic"), NotImplementedError),
             (lambda: j.make_interp_spline(x, y, 1, t=cp.array([0.0, 0, 0.1, 0.2, 0.3, 4, 4])), arete.linalg.LinAlgError),

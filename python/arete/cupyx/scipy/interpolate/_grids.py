@@ -7,6 +7,7 @@ import math
 from .... import _operators as _t
 from .._arrays import floating, like, tensor, together
 from ._basis import basis, derived, pieces_of
+from ._pieces import coordinates
 from ._splines import make_interp_spline
 
 __all__ = ["RegularGridInterpolator", "interpn"]
@@ -58,16 +59,14 @@ class RegularGridInterpolator:
         method = self.method if method is None else method
         self._check_method(method)
         d = len(self._lines)
-        if isinstance(xi, tuple):
-            at = _t.stack(_t.broadcast_tensors(*[floating(tensor(x)) for x in xi]), -1)
-        else:
-            at = floating(tensor(xi))
-            at = at[:, None] if d == 1 and at.dim() == 1 else at
+        at = coordinates(xi, d)
         if not at.dim() or at.shape[-1] != d:
             raise ValueError(f"The requested sample points xi have dimension {at.shape[-1] if at.dim() else 0} but this "
                              f"RegularGridInterpolator has dimension {d}")
         if nu is not None and method not in _DEGREES:
             raise ValueError("Can only compute derivatives for methods of splines")
+        if nu is not None and (len(nu) != d or min(nu) < 0):
+            raise ValueError(f"nu must have one order of a derivative, 0 or more, for each of {d} variables, not {nu}")
         at = at.to(self._lines[0])
         flat = at.reshape(-1, d)
         outside = _t.zeros_like(flat[:, 0], dtype=_t.bool)

@@ -29,6 +29,8 @@ class interp1d:
         if not assume_sorted:
             places_, order = places_.sort()
             values = values[order.to(values.device)]
+        elif copy:
+            places_, values = places_.clone(), values.clone()
         degree = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}.get(kind, kind) if not isinstance(kind, int) else kind
         if not isinstance(degree, int) and kind not in ("linear", "nearest", "nearest-up", "previous", "next"):
             raise NotImplementedError(f"{kind} is unsupported: Use fitpack routines for other types.")
@@ -41,10 +43,21 @@ class interp1d:
             raise ValueError("Cannot extrapolate and raise at the same time.")
         self.bounds_error = bounds_error if bounds_error is not None else not self._extrapolates
         self.fill_value = fill_value
+        if not self._extrapolates:
+            self._fills()
         if places_.numel() < 1 + (degree if isinstance(degree, int) else kind == "linear"):
             raise ValueError("too few places")
         if isinstance(degree, int) and degree:
             self._spline = make_interp_spline(self._x, values, degree)
+
+    def _fills(self):
+        """What it is below the places, and above; ValueError unless that is one for all values of a place, or one for each."""
+        given, shape = self.fill_value, tuple(self._y.shape[1:]) or (1,)
+        fills = [tensor(f) for f in (given if isinstance(given, tuple) and len(given) == 2 else (given, given))]
+        for fill in fills:
+            if fill.dim() > len(shape) or any(n not in (1, m) for n, m in zip(fill.shape[::-1], shape[::-1])):
+                raise ValueError(f"fill_value argument must be able to broadcast up to shape {shape} but had shape {tuple(fill.shape)}")
+        return fills
 
     def __call__(self, x):
         """The values at x (any shape)."""
@@ -73,8 +86,7 @@ class interp1d:
                 result = result.masked_fill(outside.reshape(-1, *[1] * (self._y.dim() - 1)), math.nan)
         shape = (-1, *[1] * (self._y.dim() - 1))
         if not self._extrapolates:
-            low, high = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value, self.fill_value)
-            for outside, fill in ((below, low), (above, high)):
-                result = tensor(fill).to(result.device, result.dtype).where(outside.reshape(shape), result)
+            for outside, fill in zip((below, above), self._fills()):
+                result = fill.to(result.device, result.dtype).where(outside.reshape(shape), result)
         result = result.masked_fill(flat.isnan().reshape(shape), math.nan)
         return like(self._like, in_place_of(self.axis, result.reshape((*v.shape, *self._y.shape[1:])), v))

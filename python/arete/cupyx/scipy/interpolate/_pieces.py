@@ -19,6 +19,15 @@ def places(x, ends):
     return together(ends, t)[1]
 
 
+def coordinates(x, d=None):
+    """Points (..., d) of an array, or of a tuple of their coordinates; an array of one dimension has one point after the other, of one
+    coordinate each where d is not known."""
+    if isinstance(x, tuple):
+        return _t.stack(_t.broadcast_tensors(*[floating(tensor(v)) for v in x]), -1)
+    t, d = floating(tensor(x)), d or 1
+    return t.reshape(-1, d) if t.dim() == 1 and t.numel() % d == 0 else t
+
+
 def in_place_of(axis, result, x):
     """Values (*x.shape, *rest) with the axes of x where `axis` of the given values was."""
     n = x.dim()
@@ -91,10 +100,10 @@ class PPoly:
         v = places(x, ends)
         ends = ends.to(v.dtype)
         shape, v = v, v.reshape(-1)
-        low, high = (ends[0], ends[-1]) if bool(ends[0] <= ends[-1]) else (ends[-1], ends[0])
+        falls = bool(ends[0] > ends[-1])
+        low, high = (ends[-1], ends[0]) if falls else (ends[0], ends[-1])
         if extrapolate == "periodic":
             v, extrapolate = wrapped(v, low, high), False
-        falls = bool(ends[0] > ends[-1])
         found = _t.searchsorted(-ends if falls else ends, -v if falls else v, right=True) - 1
         found = found.clamp(0, c.shape[1] - 1)
         t = (v - ends[found]).reshape(-1, *[1] * (c.dim() - 2))
@@ -119,12 +128,14 @@ class PPoly:
         return self._like(_t.stack(kept) if kept else c.new_zeros(1, *c.shape[1:]))
 
     def antiderivative(self, nu=1):
-        """The polynomials of the integral, continuous, from the first place on."""
-        if nu < 0:
+        """The polynomials of the integral, continuous, from the first place on; that of a periodic one is not periodic."""
+        if nu <= 0:
             return self.derivative(-nu)
         result = self
         for _ in range(nu):
             result = result._integrated()
+        if result.extrapolate == "periodic":
+            result.extrapolate = False
         return result
 
     def _integrated(self):
@@ -136,7 +147,7 @@ class PPoly:
         for term in kept[1:]:
             area = area * steps + term
         area = area * steps
-        start = area.cumsum(0) - area
+        start = _t.cat([_t.zeros_like(area[:1]), area[:-1].cumsum(0)])
         return self._like(_t.stack([*kept, start]))
 
     def integrate(self, a, b, extrapolate=None):

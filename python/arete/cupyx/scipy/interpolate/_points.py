@@ -7,7 +7,7 @@ import math
 from .... import _operators as _t, linalg as _l
 from .._arrays import floating, like, tensor, together
 from ..spatial.distance import cdist
-from ._pieces import first_axis, in_place_of, places
+from ._pieces import coordinates, first_axis, in_place_of, places
 
 __all__ = ["BarycentricInterpolator", "NearestNDInterpolator", "RBFInterpolator", "barycentric_interpolate"]
 
@@ -19,6 +19,8 @@ class BarycentricInterpolator:
         x = floating(tensor(xi))
         values, self._axis = first_axis(floating(tensor(yi)), axis, x.numel())
         self._y, self._x, self._given = values, x.to(values.device), yi
+        if x.unique().numel() < x.numel():
+            raise ValueError("Interpolation points xi must be distinct.")
         # Four, the capacity of an interval of length 1, keeps products of many differences from over- and underflow.
         span = (self._x.amax() - self._x.amin()) / 4 if x.numel() > 1 else 1.0
         gaps = (self._x[:, None] - self._x) / span
@@ -44,19 +46,13 @@ def barycentric_interpolate(xi, yi, x, axis=0):
     return BarycentricInterpolator(xi, yi, axis)(x)
 
 
-def _points(x):
-    """(n, d) of an array, or of a tuple of the coordinates."""
-    t = _t.stack(_t.broadcast_tensors(*[floating(tensor(v)) for v in x]), -1) if isinstance(x, tuple) else floating(tensor(x))
-    return t[:, None] if t.dim() == 1 else t
-
-
 class NearestNDInterpolator:
     """The value of the nearest of the points x (n, d), for values y (n, ...)."""
 
     def __init__(self, x, y, rescale=False, tree_options=None):
         if tree_options is not None:
             raise NotImplementedError("NearestNDInterpolator(tree_options=...): all distances are compared, there is no tree")
-        self.points, self.values = _points(x), tensor(y)
+        self.points, self.values = coordinates(x), tensor(y)
         if self.points.dim() != 2 or self.values.shape[:1] != self.points.shape[:1]:
             raise ValueError("x must be (n, d) and y have n elements")
         self._given = y
@@ -64,7 +60,7 @@ class NearestNDInterpolator:
 
     def __call__(self, *args):
         """At points (..., d), or at d arrays of coordinates."""
-        at = _points(args if len(args) > 1 else args[0])
+        at = coordinates(args if len(args) > 1 else args[0], self.points.shape[1])
         own, at = ((v - self._middle) / self._scale for v in together(self.points, at))
         flat = at.reshape(-1, at.shape[-1])
         found = [cdist(part, own).argmin(1) for part in flat.split(max(1, (1 << 22) // own.shape[0]))] if flat.shape[0] else []

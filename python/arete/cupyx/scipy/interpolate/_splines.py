@@ -80,9 +80,6 @@ class BSpline:
         starts = _t.arange(v.numel() + 1, device=found.device) * (k + 1)
         return csr_matrix((like(None, row.reshape(-1)), like(None, columns.reshape(-1)), like(None, starts)), shape=(v.numel(), n))
 
-    def _derived(self, nu):
-        return derived(tensor(self.t), tensor(self.c), self.k, nu)
-
     def _values(self, v, nu=0):
         """At v (m,): (m, ...)."""
         return evaluate(tensor(self.t), tensor(self.c), self.k, v, nu)
@@ -90,6 +87,8 @@ class BSpline:
     def __call__(self, x, nu=0, extrapolate=None):
         """The values of the derivative of order nu at x (any shape)."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if nu < 0:
+            raise ValueError("Order of derivative cannot be negative")
         t = tensor(self.t)
         shape = places(x, t)
         v = shape.reshape(-1)
@@ -103,13 +102,17 @@ class BSpline:
 
     def derivative(self, nu=1):
         """The spline of the derivative, of lower degree."""
+        if nu < 0:
+            return self.antiderivative(-nu)
         if nu > self.k:
             raise ValueError(f"Order of derivative (n = {nu}) must be <= order of spline (k = {self.k})")
-        t, c, k = self._derived(nu)
+        t, c, k = derived(tensor(self.t), tensor(self.c), self.k, nu)
         return self._of(t, c, k, self.extrapolate)
 
     def antiderivative(self, nu=1):
         """The spline of the integral from the first knot on, of higher degree."""
+        if nu < 0:
+            return self.derivative(-nu)
         t, c, k = tensor(self.t), tensor(self.c), self.k
         c = c[:t.numel() - k - 1]
         for _ in range(nu):
