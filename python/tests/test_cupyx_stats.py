@@ -43,6 +43,8 @@ def test_scores():
     assert numpy.isnan(found[:, 1]).all() and numpy.isnan(found[:, 3]).all() and numpy.isfinite(found[:, [0, 2]]).all()
     found = host(stats.zscore(cp.array(x), nan_policy="omit"))
     numpy.testing.assert_allclose(found[:, 1], (x[:, 1] - numpy.nanmean(x[:, 1])) / numpy.nanstd(x[:, 1]))
+    found = host(stats.zmap(cp.zeros(1), cp.array([1, numpy.inf, 3, numpy.nan]), nan_policy="omit"))
+    assert numpy.isnan(found).all()  # no finite mean, so no score
     for shape in ((0, 3), (3, 0), (0,)):
         for axis in (0, -1, None):
             for policy in ("propagate", "omit"):
@@ -151,3 +153,8 @@ def test_what_is_refused():
                         (lambda: distance.pdist(x, out=cp.ones(2)), ValueError)):
         with pytest.raises(error):
             call()
+    for metric in ("cosine", "cos", "euclidean"):
+        with pytest.raises(TypeError, match="the metric '(cosine|euclidean)' has no option 'p'"):
+            distance.cdist(x, x, metric, p=3)
+    with pytest.raises(TypeError, match="the metric 'minkowski' has no option 'name'"):
+        distance.cdist(x, x, "minkowski", name=3)

@@ -73,7 +73,7 @@ def zmap(scores, compare, axis=0, ddof=0, nan_policy="propagate"):
         return like(scores, s * (c.sum(axes, True) + math.nan))
     if nan_policy == "omit":
         count = (~missing).sum(axes, True)
-        center = c.nan_to_num(0.0).where(~missing, 0.0).sum(axes, True) / count
+        center = c.where(~missing, 0.0).sum(axes, True) / count
         spread = ((c - center).where(~missing, 0.0).square().sum(axes, True) / (count - ddof)).sqrt()
     else:
         center, spread = c.mean(axes, True), c.std(axes, correction=ddof, keepdim=True)

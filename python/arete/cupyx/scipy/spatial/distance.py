@@ -68,27 +68,25 @@ def minkowski(u, v, p):
     return like(u, _norm(p)(x, y))
 
 
-def _exponent(p, w=None, **options):
+def _exponent(name, /, w=None, **options):
+    """p of the norms among the metrics, None of others."""
     if w is not None:
         raise NotImplementedError("distances with weights: scale the coordinates")
+    p = float(options.pop("p", 2)) if name == "minkowski" else _NORMS.get(name)
     if options:
-        raise TypeError(f"metrics have no option {next(iter(options))!r}")
-    if p <= 0:
+        raise TypeError(f"the metric {name!r} has no option {next(iter(options))!r}")
+    if p is not None and not p > 0:
         raise ValueError("p must be greater than 0")
-    return float(p)
+    return p
 
 
 def _distances(x, y, metric, options):
     """Of all rows of x to all rows of y."""
     metric = metric.lower() if isinstance(metric, str) else metric
     name = _ALIASES.get(metric, metric)
-    if name == "minkowski":
-        p = _exponent(**{"p": 2, **options})
-    elif not isinstance(name, str) or name not in _METRICS:
+    if not isinstance(name, str) or name not in _METRICS and name != "minkowski":
         raise ValueError(f"Unknown Distance Metric: {metric}")
-    else:
-        _exponent(1, **options)
-        p = _NORMS.get(name)
+    p = _exponent(name, **options)
     if p is not None and not x.dtype.is_complex:  # by differences: products of vectors lose digits of points that are near
         return _t.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
     f = _norm(p) if p is not None else _METRICS[name]
