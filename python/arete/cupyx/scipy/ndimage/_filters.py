@@ -463,13 +463,13 @@ def minimum_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
     return minimum_filter(input, sizes, None, output, mode, cval, origins)
 
 
-def cut(shape, each, limit):
-    """How what has `each` elements for each one of a shape is cut into parts of at most `limit`, where one along the first dimension with
+def cut(shape, count, limit):
+    """How what has `count` elements for each one of a shape is cut into parts of at most `limit`, where one along the first dimension with
     several has no more: (this dimension, where parts begin, how many elements of it they have at most); None where nothing is to be cut."""
     d = next((d for d, n in enumerate(shape) if n > 1), None)
-    if d is None or each * math.prod(shape) <= limit:
+    if d is None or count * math.prod(shape) <= limit:
         return None
-    step = max(limit // (each * math.prod(shape[d + 1:])), 1)
+    step = max(limit // (count * math.prod(shape[d + 1:])), 1)
     return d, range(0, shape[d], step), step
 
 

@@ -149,7 +149,7 @@ def _lanczos(product, draw, v, k, size, which, close, limit, found):
     """The k first eigenvalues of `which` beside the vectors `found` (rows), in order of it, and their vectors as rows: Lanczos' method with
     thick restarts (Wu and Simon, 2000), from `v`. `close`: the error that is allowed, from the values. None where `limit` products do not
     suffice."""
-    accuracy, n = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23, v.numel()
+    accuracy, n = _t.finfo(v.dtype).eps, v.numel()
     basis = _t.zeros(size, n, dtype=v.dtype, device=v.device)
     inner = _t.zeros(size, size, dtype=v.dtype, device=v.device)  # the matrix in this basis
 
@@ -214,7 +214,7 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
     def product(x):
         return tensor(a @ like(None, x)).reshape(-1).to(x.dtype)
 
-    accuracy = 2.0**-52 if v.dtype in (_C.float64, _C.complex128) else 2.0**-23
+    accuracy = _t.finfo(v.dtype).eps
     tol, limit = max(tol, accuracy), 10 * n if maxiter is None else maxiter
 
     greatest = 0.0
