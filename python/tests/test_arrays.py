@@ -1014,4 +1014,4 @@ def test_functions_for_tests():
         a.reshape(3)
     with pytest.raises(AttributeError, match="arete.numpy.testing"):
         np.testing.assert_nothing
-    assert "testing" in dir(np)
+    assert "testing" in dir(np) and {"assert_allclose", "assert_raises"} <= set(dir(np.testing))

@@ -153,6 +153,17 @@ def test_elements_are_put_together(n):
         add(numpy.ones((2, 2)))
 
 
+def test_source_that_cannot_be_parsed():
+    @cuda.jit
+    def kernel(y):
+        """A text whose second line begins
+before the function does."""
+        y[0] = 1
+
+    with pytest.raises(SyntaxError):
+        kernel[1, 1](np.zeros(1))
+
+
 def test_signatures_are_held():
     x, out = numpy.arange(5, dtype=numpy.float32), numpy.zeros(5)
     scaled.forall(5)(x, out, 5)

@@ -131,6 +131,8 @@ class _Function:
         try:
             nodes = list(ast.walk(ast.parse(textwrap.dedent("".join(lines)))))
         except SyntaxError:  # of a lambda in the middle of a statement
+            if self.name != "<lambda>":
+                raise
             nodes = []
         if self.name == "<lambda>":
             self.name = f"lambda_{self.first}"

@@ -36,3 +36,9 @@ def __getattr__(name):
         return found(*(_host(a) for a in args), **{k: _host(v) for k, v in options.items()})
 
     return function
+
+
+def __dir__():
+    import numpy.testing
+
+    return sorted({*globals(), *dir(numpy.testing)})
