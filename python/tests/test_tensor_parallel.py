@@ -61,6 +61,7 @@ for one in (late, late.detach()):
 again = copy.deepcopy(late)
 assert again.grad is not late.grad and arete.equal(again.grad.full_tensor(), arete.full((8, 2), 2.0))
 raises(RuntimeError, "graph leaves", lambda: copy.deepcopy(late * 2))
+raises(NotImplementedError, "that operators gave", lambda: (late * 2).retain_grad())
 assert arete.equal((w * 2 + w).full_tensor(), 3 * rows)
 assert arete.equal((w * 2).redistribute(placements=[Replicate()] * 2).to_local(), 2 * rows)
 net(arange(2)).square().sum().backward()

@@ -302,6 +302,11 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         local = self.__dict__.get("_local_tensor")
         return local is None or local.is_leaf
 
+    def retain_grad(self) -> None:
+        """Of one that operators gave that is refused: its gradient may be placed otherwise."""
+        if not self.is_leaf:
+            raise NotImplementedError("retain_grad() of a DTensor that operators gave; keep y.to_local() and its gradient instead")
+
     def backward(self, gradient: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Of a number that all processes have, or the sum of terms that each has; `gradient` is placed as this is."""
         backward(self, gradient, retain_graph, create_graph, inputs)
