@@ -11,6 +11,7 @@ import functools
 from . import _C
 from ._C import Tensor
 from ._functorch import vmap as _steps
+from ._functorch.make_functional import check_alike
 from ._grad_mode import enable_grad, no_grad
 from ._operators import cat, eye, stack, zeros_like
 from .autograd import _DifferentiatedTwice
@@ -390,12 +391,7 @@ def stack_module_state(models):
     (arete.Size([4, 3, 2]), {})
     """
     models = list(models)
-    if not models:
-        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
-    if any(m.training != models[0].training for m in models):
-        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
-    if any(type(m) is not type(models[0]) for m in models):
-        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    check_alike(models, "stack_module_state")
 
     def together(states):
         first = states[0]

@@ -355,6 +355,14 @@ def test_tensors_without_elements(layout):
     assert texts[0] == texts[-1]
 
 
+@both
+def test_zeros_like_sparse_tensors_of_another_layout(torch):
+    x = torch.eye(3, dtype=torch.float64).to_sparse()
+    dense, same = torch.zeros_like(x, layout=torch.strided), torch.zeros_like(x, layout=torch.sparse_coo)
+    assert dense.layout is torch.strided and dense.dtype is torch.float64 and dense.tolist() == [[0.0] * 3] * 3
+    assert same.layout is torch.sparse_coo and same._nnz() == 0 and same.shape == x.shape
+
+
 def test_layouts_that_have_no_zeros_are_refused():
     for call in (lambda: arete.ones(2, 2, layout=arete.sparse_csr), lambda: arete.rand(2, 2, layout=arete.sparse_coo),
                  lambda: arete.zeros(2, 2, layout=arete.sparse_bsr), lambda: arete.zeros(2, layout=arete.sparse_csr),

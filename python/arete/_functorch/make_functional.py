@@ -80,6 +80,16 @@ def make_functional_with_buffers(model: Module, disable_autograd_tracking: bool 
     return FunctionalModuleWithBuffers._create_from(model, disable_autograd_tracking)
 
 
+def check_alike(models: Sequence[Module], asked: str) -> None:
+    """RuntimeError unless the modules, one at least, are of one class and all train or none; `asked`: the function's name."""
+    if not models:
+        raise RuntimeError(f"{asked}: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError(f"{asked}: Expected all models to have the same training/eval mode.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError(f"{asked}: Expected all models to be of the same class.")
+
+
 def combine_state_for_ensemble(models: Sequence[Module]) -> tuple:
     """A function for vmap that is all of the modules, which are alike, and their parameters and buffers, stacked.
 
@@ -88,12 +98,8 @@ def combine_state_for_ensemble(models: Sequence[Module]) -> tuple:
     >>> arete.vmap(f, in_dims=(0, 0, None))(parameters, buffers, arete.ones(4, 2)).shape
     arete.Size([3, 4, 1])
     """
-    if not models:
-        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
-    if len({m.training for m in models}) > 1:
-        raise RuntimeError("combine_state_for_ensemble: Expected all models to have the same training/eval mode.")
-    if len({type(m) for m in models}) > 1:
-        raise RuntimeError("combine_state_for_ensemble: Expected all models to be of the same class.")
+    models = list(models)
+    check_alike(models, "combine_state_for_ensemble")
     functions, parameters, buffers = zip(*map(make_functional_with_buffers, models))
     return functions[0], *(tuple(stack(same).detach().requires_grad_(same[0].requires_grad) if same[0].is_leaf else stack(same)
                                  for same in zip(*every)) for every in (parameters, buffers))

@@ -319,8 +319,12 @@ FUNCTIONS["type"] = lambda x, dtype: to(x, dtype)
 
 
 @function("zeros_like")
-def zeros_like(x: SparseTensor) -> SparseTensor:
-    """No elements."""
+def zeros_like(x: SparseTensor, *, layout: Any = None) -> Tensor:
+    """No elements; of another layout, which may be that of dense tensors, if one is given."""
+    if layout is not None and layout is not x.layout:
+        if layout is strided:
+            return _ops.zeros(x.shape, dtype=x.dtype, device=x.device)
+        return without_elements(x, layout, x.device, False)
     if x._crow_ is not None:
         n = x._crow_.dim() - 1
         return make_csr(_ops.zeros_like(x._crow_), x._columns_[..., :0], x._values_.detach().narrow(n, 0, 0), x.shape, x._layout_)

@@ -587,19 +587,13 @@ class _Redistribute(Function):
         return _placed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
 
 
-class _GradientFrom(Function):
+class _GradientFrom(_Redistribute):
     """A part whose gradients lie otherwise than it does itself."""
 
     @staticmethod
     def forward(ctx: Any, local: Any, spec: Spec, places: tuple) -> Any:
         ctx.spec, ctx.places = spec, places
         return local.view_as(local)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> tuple:
-        spec = ctx.spec
-        back = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
-        return _placed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
 
 
 def _placed(local: Any, spec: Spec, places: tuple) -> Any:
