@@ -11,7 +11,7 @@ import functools
 from . import _C
 from ._C import Tensor
 from ._functorch import vmap as _steps
-from ._functorch.make_functional import check_alike
+from ._functorch.make_functional import check_alike as _check_alike
 from ._grad_mode import enable_grad, no_grad
 from ._operators import cat, eye, stack, zeros_like
 from .autograd import _DifferentiatedTwice
@@ -391,7 +391,7 @@ def stack_module_state(models):
     (arete.Size([4, 3, 2]), {})
     """
     models = list(models)
-    check_alike(models, "stack_module_state")
+    _check_alike(models, "stack_module_state")
 
     def together(states):
         first = states[0]
