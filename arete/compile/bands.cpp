@@ -125,6 +125,7 @@ Call part_of(Device device, GemmArgs g, Part& part) {
   const int dim = Part::dim_of(space), rows = g.out.rank() - 2;
   if (!is_bare(g) || dim > rows || !part.narrow(g.a, space)) return nullptr;
   if (dim < rows && !part.narrow(g.b, space)) return nullptr;
+  if (dim < rows && g.bias.rank() > 1 && !part.narrow(g.bias, space)) return nullptr;
   if (g.aux && !part.narrow(g.aux, space)) return nullptr;
   if (!part.narrow(g.out, space)) return nullptr;
   return as_recorded(device, g);

@@ -303,16 +303,28 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
     notes_->left_out += int(with_copies - steps_.size());
     if (!options.exact) {
       end_products(buffers);
+      if (options.may_pin) join_siblings(buffers);
       choose_orders(buffers);
       divide_into_bands(buffers, options.band);
     }
     lower_peak(buffers);
     recompute(buffers, options.memory_budget);
+    if (!options.exact) note_repetition();
   }
   stats_.steps = int(steps_.size());
   for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
   note_steps(buffers);
   place_temporaries(buffers, several_streams, promise_arenas);
+}
+
+// Another way to compute a product may have other bits, so eager calls do not look for it.
+void Plan::note_repetition() {
+  for (Step& step : steps_) {
+    if (step.call->primitive() != prim::Primitive::gemm) continue;
+    prim::GemmArgs product = *static_cast<const prim::GemmArgs*>(step.call->args());
+    product.context.repeated = true;
+    step.call = prim::as_recorded(step.call->device(), product);
+  }
 }
 
 void Plan::note_steps(Buffers& buffers) {

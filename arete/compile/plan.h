@@ -27,6 +27,8 @@ struct PlanOptions {
   /// From 0 to 1: of the most memory that temporaries take at one time, the part that they may
   /// take. What is wanted again is then computed again where that is cheap, as far as needed.
   double memory_budget = 1;
+  /// Unless `exact`: the plan may count on where memory is that is not its own (Plan::pinned()).
+  bool may_pin = true;
 };
 
 /// What became of the calls that a plan was made of.
@@ -50,6 +52,7 @@ struct PlanStats {
 //  - Rows that are added up and then added to something else are added there (sums.cpp).
 //  - A temporary that is copied, and used no more, lies where the copy would go (copies.cpp).
 //  - Products are converted and activated on their way out (products.cpp).
+//  - Products of one matrix with several are a batch (siblings.cpp).
 //  - Pictures lie in the order in which convolutions are quick (orders.cpp).
 //  - What is only converted to a wider type is read as it was, by all who read it (casts.cpp).
 //  - Large temporaries are made and used some rows at a time (bands.cpp).
@@ -89,6 +92,8 @@ class Plan {
     size_t arena, offset, bytes, first, last;
   };
   const std::vector<Placement>& placements() const { return placements_; }
+  /// What has to be where it was when the plan was made.
+  const std::vector<const Storage*>& pinned() const { return pinned_; }
   /// Calls f(call) for each step.
   void for_each_step(const std::function<void(prim::RecordedCall&)>& f) const {
     for (const Step& step : steps_) f(*step.call);
@@ -109,16 +114,19 @@ class Plan {
   void add_up_in_place(Buffers& buffers, const std::vector<bool>& zeros);
   void leave_out_copies(Buffers& buffers, const PlanOptions& options);
   void end_products(Buffers& buffers);
+  void join_siblings(Buffers& buffers);
   void choose_orders(Buffers& buffers);
   void divide_into_bands(Buffers& buffers, size_t band);
   void lower_peak(Buffers& buffers);
   void recompute(Buffers& buffers, double budget);
+  void note_repetition();
   void note_steps(Buffers& buffers);
   void place_temporaries(Buffers& buffers, bool keep_places, bool promise_arenas);
 
   std::vector<Step> steps_;
   std::vector<StoragePtr> memory_, arenas_;
   std::vector<Placement> placements_;
+  std::vector<const Storage*> pinned_;
   std::vector<std::unique_ptr<Shape>> strides_;  // of operands that lie elsewhere than recorded
   PlanStats stats_;
   std::unique_ptr<PlanNotes> notes_;

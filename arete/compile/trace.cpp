@@ -42,7 +42,7 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, UsedBuffers memory,
 
 TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const {
   for (const auto& plan : plans_)
-    if (plan->temporary() == temporary && plan->has_room(memory)) return plan.get();
+    if (plan->temporary() == temporary && plan->fits(memory)) return plan.get();
   return nullptr;
 }
 
@@ -51,11 +51,14 @@ TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporar
   if (TracePlan* const known = plan_of(memory, temporary)) return *known;
   std::vector<std::unique_ptr<RecordedCall>> mine;
   for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
-  // Who holds results differs seldom, but it may, again and again.
-  constexpr size_t kMostPlans = 8;
+  // Who holds results differs seldom, but it may, again and again. So may what a plan would pin:
+  // layers one after the other have one trace.
+  constexpr size_t kMostPlans = 8, kMostPinned = 2;
+  PlanOptions its = options;
+  its.may_pin &= size_t(std::ranges::count_if(
+                     plans_, [](const auto& p) { return p->is_pinned(); })) < kMostPinned;
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
-  return *plans_.emplace_back(
-      std::make_unique<TracePlan>(std::move(mine), memory, temporary, options));
+  return *plans_.emplace_back(std::make_unique<TracePlan>(std::move(mine), memory, temporary, its));
 }
 
 TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffers memory,
@@ -97,6 +100,10 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
     });
     address_ends_.push_back(addresses_.size());
   });
+  for (const Storage* const s : plan_->pinned()) {
+    const int b = buffers.at(s);
+    pins_.push_back({b, memory[size_t(b)].base()});
+  }
   for (size_t b = 0; b < is_used.size(); ++b)
     if (is_used[b]) used_.push_back(int(b));
   find_pieces();
@@ -245,8 +252,10 @@ void TracePlan::share_results(UsedBuffers memory) {
     if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
 }
 
-bool TracePlan::has_room(UsedBuffers memory) const {
-  return std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; });
+bool TracePlan::fits(UsedBuffers memory) const {
+  return std::ranges::all_of(hosts_, [&](int b) { return memory[size_t(b)].is_new; }) &&
+         std::ranges::all_of(
+             pins_, [&](const Pin& p) { return memory[size_t(p.buffer)].base() == p.base; });
 }
 
 std::vector<StoragePtr> TracePlan::make_arenas() const {

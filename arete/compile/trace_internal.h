@@ -52,8 +52,9 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
-  /// Whether the results that temporaries lie in are new memory.
-  bool has_room(UsedBuffers memory) const;
+  /// Whether the results that temporaries lie in are new memory, and what is pinned where it was.
+  bool fits(UsedBuffers memory) const;
+  bool is_pinned() const { return !pins_.empty(); }
   /// Whether no step uses a temporary that is in no arena.
   bool has_all_in_arena() const {
     return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
@@ -103,6 +104,11 @@ class TracePlan {
   std::vector<std::vector<int>> begins_, ends_;  // of each step: placements
   std::vector<size_t> arena_bytes_;
   std::vector<int> hosts_;  // results with temporaries in them
+  struct Pin {
+    int buffer;
+    const std::byte* base;
+  };
+  std::vector<Pin> pins_;  // Note [Siblings]
   std::vector<Number> numbers_;
   std::vector<GraphStep> steps_;
   std::vector<size_t> last_waits_;  // behind them
@@ -128,7 +134,7 @@ class Trace {
   /// Call k on other memory and with other numbers.
   std::unique_ptr<prim::RecordedCall> call_on(size_t k, UsedBuffers memory,
                                               std::span<const uint64_t> numbers) const;
-  /// The plan for these temporaries that has room on such memory; null if there is none yet.
+  /// The plan for these temporaries that fits such memory; null if there is none yet.
   TracePlan* plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const;
   /// The same; made if there is none yet.
   TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,

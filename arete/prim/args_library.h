@@ -30,10 +30,10 @@ struct ElementProgram {
 /// out[b] = activation(alpha * a[b] @ b[b] + beta * c + bias). Ranks equal and >= 2; leading
 /// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
 /// dtype, but out may be f32 for a and b of a half type (with a, b and out only); f16/bf16
-/// accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
-/// values are `c`. aux (optional, shape of out) receives the value before the activation.
-/// With `differentiate` aux is read instead, there is no bias, and the derivative takes the place
-/// of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).
+/// accumulate in f32. bias: 1-d over columns, or of out's rank a row for each product of a batch,
+/// optional. beta != 0: out's old values are `c`. aux (optional, shape of out) receives the value
+/// before the activation. With `differentiate` aux is read instead, there is no bias, and the
+/// derivative takes the place of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).
 /// a_sum (optional, 1-d over rows): sums of a's rows, a linear layer's bias gradient beside the
 /// gradient of its weight; only for products without batch dimensions and activation.
 /// a_scale, b_scale (optional, f32, of out's rank, broadcast to it): factors of the operands, read

@@ -21,8 +21,11 @@ void check(const GemmArgs& g) {
   ARETE_ASSERT(a[r - 1] == b[r - 2] && a[r - 2] == out[r - 2] && b[r - 1] == out[r - 1]);
   for (size_t d = 0; d + 2 < r; ++d)
     ARETE_ASSERT((a[d] == out[d] || a[d] == 1) && (b[d] == out[d] || b[d] == 1));
-  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
-                           g.bias.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.bias || (g.bias.sizes.back() == out[r - 1] && g.bias.dtype == g.out.dtype));
+  if (g.bias && g.bias.rank() != 1) {
+    ARETE_ASSERT(g.bias.rank() == g.out.rank() && g.bias.sizes[r - 2] == 1);
+    for (size_t d = 0; d + 2 < r; ++d) ARETE_ASSERT(g.bias.sizes[d] == out[d]);
+  }
   ARETE_ASSERT(!g.aux || (g.aux.rank() == g.out.rank() && g.aux.dtype == g.out.dtype));
   // Narrow operands may have a wider result; of f8 also two different ones.
   const DType left = g.a_dtype(), right = g.b_dtype(), product = g.product_dtype();

@@ -29,6 +29,9 @@ struct Context {
   /// How exactly f32 operands are read by products, and by convolutions.
   MatmulPrecision precision;
   bool convolution_tf32;
+  /// The call is one of a plan, which comes again and again: finding out how it is quickest may
+  /// take some milliseconds.
+  bool repeated = false;
 
   Context() noexcept {
     if (detail::kept_context) [[unlikely]] {

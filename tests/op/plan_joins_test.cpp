@@ -215,6 +215,51 @@ TEST(PlanJoins, ProductsAreConvertedAndActivatedOnTheirWay) {
   EXPECT_EQ(both.text.find("pointwise(bfloat16[64, 48]"), std::string::npos) << both.text;
 }
 
+TEST(PlanJoins, ProductsOfOneMatrixWithSeveralAreABatch) {
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (const bool has_bias : {true, false}) {
+      // Weights at equal distances, the first of them last; a fourth one elsewhere.
+      const Tensor x = input({2, 12, 32}, dtype), w = input({3, 48, 32}, dtype),
+                   b = input({3, 48}, dtype), other = input({48, 32}, dtype);
+      const Tensor inputs[] = {x, w, b, other};
+      const auto f = [&](std::span<const Tensor> in) {
+        const Tensor x = in[0] + 1;
+        const auto product = [&](int64_t k) {
+          return linear(x, in[1][k], has_bias ? in[2][k] : Tensor());
+        };
+        const Tensor v = product(2), q = product(0), k = product(1), rest = linear(x, in[3]);
+        return std::vector{softmax(matmul(q, k.transpose(1, 2)), -1).matmul(v), rest * 2};
+      };
+      const Joined joined = run_both(inputs, f, dtype == kFloat32 ? 1e-4 : 3e-2);
+      const std::string name = dtype == kFloat32 ? "float32" : "bfloat16";
+      const auto count = [&](const std::string& what) {
+        int n = 0;
+        for (size_t at = joined.text.find(what); at != std::string::npos;
+             at = joined.text.find(what, at + 1))
+          ++n;
+        return n;
+      };
+      EXPECT_EQ(count("-> " + name + "[3, 24, 48])"), 1) << joined.text;
+      EXPECT_EQ(count("-> " + name + "[2, 12, 48])"), 3)
+          << joined.text;  // with two of one batch each
+      // A plan that may not count on where they are, and one of all bits, leave them as they are.
+      for (const compile::PlanOptions& options :
+           {compile::PlanOptions{.exact = false, .may_pin = false}, compile::PlanOptions{}})
+        EXPECT_EQ(
+            run_with(options, inputs, f, dtype == kFloat32 ? 1e-4 : 3e-2).text.find("[3, 24, 48]"),
+            std::string::npos);
+      // What is written meanwhile stays apart.
+      const auto changes = [&](std::span<const Tensor> in) {
+        const NoGradGuard no_history;
+        const Tensor first = linear(in[0], in[1][0]), changed = Tensor(in[1][1]).mul_(0.5);
+        return std::vector{first * 2 + linear(in[0], changed) + linear(in[0], in[1][2])};
+      };
+      std::vector<Tensor> results;
+      const auto plan = compile::plan([&] { results = changes(inputs); }, {.exact = false});
+      EXPECT_EQ(plan->to_string().find("[3, 24, 48]"), std::string::npos) << plan->to_string();
+    }
+}
+
 TEST(PlanJoins, ConversionsAreMadeByThoseWhoRead) {
   const Tensor inputs[] = {input({64, 96}, kBFloat16)};
   const auto f = [](std::span<const Tensor> in) {

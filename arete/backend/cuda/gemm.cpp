@@ -174,8 +174,21 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
   const DType left = call.swapped ? g.b.dtype : g.a.dtype,
               right = call.swapped ? g.a.dtype : g.b.dtype;
   const GemmPointers base = pointers_at({});
-  const GemmKey key = gemm_key(r.backend.context().ordinal(), call, left, right, out.dtype, options,
-                               base, g.beta != 0, offsets);
+  GemmKey key = gemm_key(r.backend.context().ordinal(), call, left, right, out.dtype, options, base,
+                         g.beta != 0, offsets);
+  if (options.bias && prim::has_bias_of_each(g)) {
+    key.batch_stride_bias = g.bias.strides[0];
+    key.log_align_bias = log_alignment(uint64_t(reinterpret_cast<uintptr_t>(g.bias.data)) |
+                                       uint64_t(g.bias.strides[0]) * size_of(g.bias.dtype));
+  }
+  // Matrices with gaps between them may be memory of several tensors.
+  const int64_t b_stride = call.swapped ? call.batch_stride_a : call.batch_stride_b;
+  if (b_stride > r.shape.n * r.shape.k && r.backend.several_streams())
+    for (int64_t i = 1; i < call.batch; ++i) {
+      r.backend.note_use(advance(g.b, i * b_stride), r.stream);
+      if (key.batch_stride_bias)
+        r.backend.note_use(advance(g.bias, i * key.batch_stride_bias), r.stream);
+    }
   const std::shared_ptr<GemmPlan> plan = find_gemm_plan(r.backend, key, base);
   if (!plan->is_supported()) return false;
   for (int64_t i = 0; i < calls; ++i) {
@@ -212,13 +225,17 @@ GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const Lib
   const bool half = (dtype == kFloat16 || dtype == kBFloat16) && g.a.dtype == dtype;
   GemmOptions o;
   o.tf32 = g.a.dtype == kFloat32 && g.context.precision != MatmulPrecision::highest;
+  o.repeated = g.context.repeated;
   const auto is_number = [](const View& v) { return !v || v.numel() == 1; };
   o.scales = is_float8(g.a.dtype) && (g.a_scale || g.b_scale) && is_number(g.a_scale) &&
              is_number(g.b_scale);
   const bool scales_are_done = o.scales || !(g.a_scale || g.b_scale);
   o.bias = g.bias && scales_are_done && call.swapped &&
-           (g.bias.strides[0] == 1 || g.bias.sizes[0] == 1) &&
+           (g.bias.strides.back() == 1 || g.bias.sizes.back() == 1) &&
            (dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16);
+  // Biases of their own are as far apart as the products of one batch.
+  if (prim::has_bias_of_each(g))
+    o.bias &= g.bias.rank() == 3 && plan.outer_loops == 0 && call.batch > 1;
   const bool bias_is_done = scales_are_done && (!g.bias || o.bias);
   const bool aux_fits =
       !g.aux || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&

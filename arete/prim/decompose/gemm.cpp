@@ -84,8 +84,37 @@ const expr::Program& finish_program(const Finish& f) {
 }  // namespace
 
 bool has_parts(const GemmArgs& g) {
-  return g.differentiate || g.a_sum || g.a_scale || g.b_scale || g.has_programs();
+  return g.differentiate || g.a_sum || g.a_scale || g.b_scale || g.has_programs() ||
+         has_bias_of_each(g);
 }
+
+namespace {
+/// A product of a batch, or a view of that one: of the first dimension, which may be broadcast.
+class OneOf {
+ public:
+  OneOf(const View& v, int64_t number) : view_(v) {
+    if (!v) return;
+    if (v.sizes[0] != 1) view_.data += number * v.strides[0] * int64_t(size_of(v.dtype));
+    view_.sizes = v.sizes.subspan(1), view_.strides = v.strides.subspan(1);
+  }
+  operator View() const { return view_; }
+
+ private:
+  View view_;
+};
+
+// One after the other, until there is one row of the bias for each.
+void gemm_one_by_one(Primitives& p, const GemmArgs& g) {
+  for (int64_t i = 0; i < g.out.sizes[0]; ++i) {
+    GemmArgs one = g;
+    one.a = OneOf(g.a, i), one.b = OneOf(g.b, i), one.out = OneOf(g.out, i);
+    one.bias = OneOf(g.bias, i), one.aux = OneOf(g.aux, i);
+    if (one.out.rank() == 2)  // (1, columns)
+      one.bias.sizes = one.bias.sizes.subspan(1), one.bias.strides = one.bias.strides.subspan(1);
+    p.gemm(one);
+  }
+}
+}  // namespace
 
 void sum_rows(Primitives& p, const View& in, const View& out) {
   const LayoutView column(out, Layout(Shape{in.sizes[0], 1}, Shape{out.strides[0], 0}));
@@ -100,6 +129,7 @@ void sum_rows(Primitives& p, const View& in, const View& out) {
 
 void gemm_in_parts(Primitives& p, const GemmArgs& g) {
   if (g.has_programs()) return gemm_with_programs(p, g);
+  if (has_bias_of_each(g)) return gemm_one_by_one(p, g);
   ARETE_ASSERT(!g.differentiate || (g.aux && !g.bias && g.beta == 0));
   ARETE_ASSERT(!g.a_sum || (g.out.rank() == 2 && g.a_sum.dtype == g.a.dtype));
   if (g.a_sum) sum_rows(p, g.a, g.a_sum);

@@ -5,7 +5,9 @@
 
 namespace arete::prim {
 
-/// Whether a product asks for a derivative, sums of rows, scales or programs.
+/// Whether each product of a batch has a bias of its own.
+inline bool has_bias_of_each(const GemmArgs& args) { return args.bias.rank() > 1; }
+/// Whether a product asks for a derivative, sums of rows, scales, programs or biases of its own.
 bool has_parts(const GemmArgs& args);
 /// Such a product by one without them and passes over operands and result.
 void gemm_in_parts(Primitives& p, const GemmArgs& args);

@@ -39,6 +39,7 @@ AttentionKernel::Layout AttentionKernel::layout() const {
     last = c.layout;
     if (shared_bytes(last) <= most_shared) break;
   }
+  if (few && pass == Pass::forward && last.row_tiles == 2) last.row_tiles = 1;
   return last;
 }
 

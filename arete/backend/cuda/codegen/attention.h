@@ -46,6 +46,7 @@ struct AttentionKernel {
   Dropout dropout = Dropout::none;
   bool vector = false;          // rows begin at multiples of 16 bytes and are multiples of them
   bool tf32 = false;            // f32 operands are rounded to tf32
+  bool few = false;             // forward: half as many rows a block, for blocks that are few
   int most_shared = 227 << 10;  // bytes of shared memory that a block may have
 
   /// How a block is laid out.

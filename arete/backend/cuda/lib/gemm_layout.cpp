@@ -73,7 +73,7 @@ GemmShape gemm_shape(const prim::GemmArgs& g) {
     if (g.out.sizes[size_t(d)] == 1) continue;
     const BatchLoop dim{g.out.sizes[size_t(d)], stride_of(g.a, d), stride_of(g.b, d),
                         stride_of(g.out, d), s.has_aux ? stride_of(g.aux, d) : 0};
-    if (s.loops == 0 && fold_into_rows(s, dim)) continue;
+    if (s.loops == 0 && g.bias.rank() <= 1 && fold_into_rows(s, dim)) continue;
     // More columns would need more elements of the bias.
     if (s.loops == 0 && !g.bias && fold_into_columns(s, dim)) continue;
     if (s.loops > 0) {

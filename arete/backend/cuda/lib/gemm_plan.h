@@ -28,6 +28,7 @@ struct GemmOptions {
   bool scales = false;      // of f8 operands
   enum class Sums : uint8_t { none, a, b } sums = Sums::none;  // of an operand along k
   bool tf32 = false;
+  bool repeated = false;  // the call comes again and again
 };
 
 /// Addresses of one call; those of the epilogue null without them. Values of D are C of the
@@ -44,15 +45,17 @@ struct GemmPointers {
 struct GemmKey {
   int64_t m, n, k, lda, ldb, ldd, ld_aux;
   int64_t batch, batch_stride_a, batch_stride_b, batch_stride_d, batch_stride_aux;
+  int64_t batch_stride_bias = 0;  // 0: one for all
   DType a, b, d;
   uint8_t device;
   bool transpose_a, transpose_b;
   bool has_bias, has_gelu, has_relu, has_aux, is_tf32, has_beta, has_derivative, has_a_scale,
       has_b_scale;
+  bool is_repeated;  // Note [Choice of algorithms]
   GemmOptions::Sums sums;
   uint8_t log_align_a, log_align_b, log_align_d, log_align_bias,
       log_align_aux;                // of bytes; bias: or sums
-  std::array<uint8_t, 3> unused{};  // keys are compared as bytes
+  std::array<uint8_t, 2> unused{};  // keys are compared as bytes
 };
 
 /// log2 of what an address is a multiple of, as far as it matters to a library: 8 (256 bytes: the
@@ -67,12 +70,13 @@ GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
 
 // Note [Choice of algorithms]
 // The library's heuristic orders its algorithms by the time it expects. For products worth it the
-// first few are run when the plan is first used (a few milliseconds) and the fastest one is kept;
-// the heuristic's first choice is kept for the largest, which a short run says little about.
-// Not while a graph is captured: then the first one is used, and a later call measures. Nor in
-// deterministic mode, where two runs of a program must not choose differently. No algorithm adds
-// parts of a sum in an order that changes from run to run, and none rounds parts of a sum to less
-// than the type that sums are computed in.
+// first few are run when the plan is first used (a few milliseconds) and the fastest one is kept
+// (of small ones too if the call is one of those that come again and again); the heuristic's first
+// choice is kept for the largest, which a short run says little about. Not while a graph is
+// captured: then the first one is used, and a later call measures. Nor in deterministic mode, where
+// two runs of a program must not choose differently. No algorithm adds parts of a sum in an order
+// that changes from run to run, and none rounds parts of a sum to less than the type that sums are
+// computed in.
 
 /// The descriptors of a product and the algorithm chosen for it.
 class GemmPlan {
