@@ -27,6 +27,8 @@ namespace arete::autograd {
 
 namespace {
 
+constexpr const char *kName = "checkpoint", *kFirstRun = "checkpoint_forward";
+
 /// Around the innermost level of vmap.
 bool is_differentiated_around(const Tensor& t) {
   const VmapLevel* const level = VmapLevel::innermost();
@@ -168,6 +170,8 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
 
 }  // namespace
 
+bool is_checkpoint(std::string_view name) { return name == kName || name == kFirstRun; }
+
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
   // Where something is differentiated around a level of vmap, the function keeps its graph.
   if (!is_grad_enabled() || std::ranges::any_of(inputs, is_differentiated_around))
@@ -189,7 +193,7 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
     if (!makes_graph) no_grad.emplace();
     // Whoever writes calls down is to know that history is kept from them here only.
     const ops::Arg told(given);
-    tracing::CallScope traced(ops::function_record("checkpoint_forward"), {&told, 1}, false);
+    tracing::CallScope traced(ops::function_record(kFirstRun), {&told, 1}, false);
     outputs = f.first(given);
     const bool keeps_graph = makes_graph && uses.has_around(outputs);
     if (makes_graph && !keeps_graph)
@@ -205,7 +209,7 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
   std::vector<Tensor> all = inputs;
   all.insert(all.end(), held.begin(), held.end());
   FunctionDef def;
-  def.name = "checkpoint";
+  def.name = kName;
   def.materialize_grads = false;
   def.forward = [&](Context& context, const std::vector<Tensor>&) {
     context.save_for_backward(inputs);

@@ -179,7 +179,7 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
     if (quiet) return 0;
     Frame frame;
     // A function that is no record cannot be called again: its parts are heard.
-    const bool is_function = op.compose && op.compose == function_compose();
+    const bool is_function = ops::is_function_record(op);
     if (!covering_ && !is_function && !(in_place && op.compose_in_place) &&
         !(modes().word & Modes::kInference) && is_dual(args)) {
       frame.is_dual = true;
@@ -263,9 +263,6 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
     bool any = false;
     each_tensor(args, [&](const Tensor& t) { any = any || find(t).defined(); });
     return any;
-  }
-  static decltype(ops::OpRecord::compose) function_compose() {
-    return ops::function_record("function").compose;
   }
   // Whether the results of a composition are views of its first argument.
   static bool shows(tracing::Items<ops::Arg> args, tracing::Items<Tensor> results) {
@@ -354,14 +351,12 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
     if (!tangent.defined()) return;
     SmallVector<ops::Arg, 8> given(args.data, args.data + args.size);
     given[0] = ops::Arg(tangent);
-    // Strides and offsets of windows count elements of the memory.
-    const std::string_view name = op.name;
-    if (name == "as_strided" || name == "as_strided_window") {
+    if (op.storage_offsets) {
       check_has_strides(tangent, self);
-      const int64_t begin = tangent.storage_offset();
-      if (given.size() > 3 && !given[3].is_none())
-        given[3] = ops::Arg(given[3].integer() - self.storage_offset() + begin);
-      if (given.size() > 5) given[5] = ops::Arg(begin);
+      for (size_t i = 0; i < given.size(); ++i)
+        if (op.storage_offsets >> i & 1 && !given[i].is_none())
+          given[i] =
+              ops::Arg(given[i].integer() - self.storage_offset() + tangent.storage_offset());
     }
     ops::Results views;
     {

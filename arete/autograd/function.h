@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arete/core/history.h"
@@ -77,5 +78,8 @@ struct Recomputation {
   bool without_inputs = true;
 };
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs);
+/// Whether a traced call of this name is checkpoint()'s or that of its first run, whose calls have
+/// their history from the second.
+bool is_checkpoint(std::string_view name);
 
 }  // namespace arete::autograd

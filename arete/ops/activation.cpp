@@ -362,7 +362,7 @@ const OpRecord& glu_backward_op =
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(1);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
+          out.push_back({Shape(x.sizes()), x.dtype(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           static auto& programs = *new expr::ProgramCache;
@@ -399,7 +399,7 @@ const OpRecord& glu_op =
           Shape sizes(x.sizes());
           sizes[size_t(dim)] /= 2;
           std::optional<Shape> strides = strides_of_half(x, sizes);
-          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           static auto& programs = *new expr::ProgramCache;

@@ -62,7 +62,7 @@ Results attention_rule_at(const Rewriting& r, size_t first, size_t mask,
   for (size_t i = 0; i < results.size(); ++i)
     results[i] = results[i].numel() || i < 3 ? unfold(results[i], r.batch)
                                              : empty_tensor(with_front(r.batch, r.specs[i].sizes),
-                                                            r.specs[i].dtype, r.specs[i].device);
+                                                            r.specs[i].dtype, *r.specs[i].device);
   return results;
 }
 Results attention_rule(const Rewriting& r) {
@@ -86,7 +86,7 @@ Tensor causal_mask(int64_t rows, int64_t columns, Device device) {
 
 // The memory order of `like`, if it has the same sizes and no gaps.
 OutputSpec spec_like(const Tensor& like, Shape sizes) {
-  OutputSpec spec{std::move(sizes), like.dtype(), like.device(), {}};
+  OutputSpec spec{std::move(sizes), like.dtype()};
   if (like.layout().sizes == spec.sizes && like.layout().is_dense())
     spec.strides = Shape(like.strides());
   return spec;
@@ -117,10 +117,7 @@ const OpRecord& fused_attention_backward_op =
           for (size_t i : {1, 2, 3})
             out.push_back(spec_like(c.tensor(i), Shape(c.tensor(i).sizes())));
           const bool mask = c.boolean(7);
-          out.push_back({mask ? Shape(c.tensor(4).sizes()) : Shape{0},
-                         c.tensor(1).dtype(),
-                         common_device(c),
-                         {}});
+          out.push_back({mask ? Shape(c.tensor(4).sizes()) : Shape{0}, c.tensor(1).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           prim::AttentionArgs a = numbers_of(c, 8);
@@ -199,7 +196,7 @@ const OpRecord& fused_attention_op =
           sizes[3] = v.size(3);
           out.push_back(spec_like(q, sizes));
           sizes.pop_back();
-          out.push_back({sizes, q.dtype() == kFloat64 ? kFloat64 : kFloat32, common_device(c), {}});
+          out.push_back({sizes, q.dtype() == kFloat64 ? kFloat64 : kFloat32});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           prim::AttentionArgs a = numbers_of(c, 4);

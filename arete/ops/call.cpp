@@ -95,9 +95,11 @@ bool needs_history(const Call& call, uint64_t level) {
 
 // What a call results in. Records find their tensors on one device.
 OutputSpecs inferred(const Call& call) {
-  if (!call.op.across_devices) common_device(call);
+  const Device device = call.op.across_devices ? kCPU : common_device(call);
   OutputSpecs specs;
   call.op.infer(call, specs);
+  for (OutputSpec& s : specs)
+    if (!s.device) s.device = device;
   return specs;
 }
 
@@ -114,8 +116,8 @@ Results run_inferred(const Call& call, const OutputSpecs& specs) {
   }
   if (level) [[unlikely]]
     outputs = vmaps::run(call, specs, level);
-  else if (!specs[0].device.is_meta())
-    op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  else if (!specs[0].device->is_meta())
+    op.lower(call, {outputs.data(), outputs.size()}, target(*specs[0].device));
   else
     refuse_sparse(call);
   if (node) {
@@ -438,15 +440,15 @@ void lower_into(const Call& call, std::span<Tensor* const> outs) {
   Results outputs;
   for (size_t i = 0; i < outs.size(); ++i) {
     Tensor& out = *outs[i];
-    check_out_device(op, specs[i].device, out);
+    check_out_device(op, *specs[i].device, out);
     check_out_dtype(op, specs[i].dtype, out.dtype());
     const bool shares = shares_memory(call, out);
     if (!shares) fit(out, specs[i].sizes, op.name.c_str());
     outputs.push_back(!shares && may_hold(out, specs[i]) ? alias(out, out.layout())
                                                          : empty_tensor(specs[i]));
   }
-  if (!specs[0].device.is_meta())
-    op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  if (!specs[0].device->is_meta())
+    op.lower(call, {outputs.data(), outputs.size()}, target(*specs[0].device));
   else
     refuse_sparse(call);
   for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], outputs[i], op);

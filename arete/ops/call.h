@@ -42,6 +42,7 @@ Results apply_program(const expr::ProgramPtr& program, std::span<const Tensor> i
 /// which lives as long as the process.
 const OpRecord& program_record(std::string_view name);
 const OpRecord& function_record(std::string_view name);
+bool is_function_record(const OpRecord& op);
 
 // ---- helpers for records
 /// A tensor as a primitive's argument.

@@ -99,7 +99,7 @@ void perform_call(const Call& c, size_t group, CollectiveKind kind, std::span<co
 
 void like_first(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
-  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+  out.push_back({Shape(x.sizes()), x.dtype()});
 }
 
 // x multiplied as a reduction multiplies what it adds.
@@ -140,7 +140,7 @@ const OpRecord& collective_all_gather_op =
           const Tensor& x = c.tensor(0);
           Shape sizes = x.dim() == 0 ? Shape{1} : Shape(x.sizes());
           sizes[0] *= group_of(c.integer(1)).size();
-          out.push_back({sizes, x.dtype(), x.device(), {}});
+          out.push_back({sizes, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (copies_alone(c, 1, out[0], p)) return;
@@ -169,7 +169,7 @@ const OpRecord& collective_reduce_scatter_op =
                           .expected("a multiple of " + std::to_string(size)));
           Shape sizes(x.sizes());
           sizes[0] /= size;
-          out.push_back({sizes, x.dtype(), x.device(), {}});
+          out.push_back({sizes, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (copies_alone(c, 3, out[0], p)) return;
@@ -220,7 +220,7 @@ const OpRecord& collective_all_to_all_op =
           } else {
             rows_for_each(c, 1, sizes[0]);
           }
-          out.push_back({sizes, x.dtype(), x.device(), {}});
+          out.push_back({sizes, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (copies_alone(c, 3, out[0], p)) return;
@@ -293,7 +293,7 @@ const OpRecord& collective_gather_op =
           checked_root(c, 1, 2);
           Shape sizes{group_of(c.integer(2)).size()};
           for (const int64_t n : x.sizes()) sizes.push_back(n);
-          out.push_back({sizes, x.dtype(), x.device(), {}});
+          out.push_back({sizes, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (copies_alone(c, 2, out[0], p)) return;
@@ -323,7 +323,7 @@ const OpRecord& collective_scatter_op =
                       ValueError(c.name(), "there must be one row for each rank of the group")
                           .expected(std::to_string(size))
                           .got(describe(x)));
-          out.push_back({Shape(x.sizes().begin() + 1, x.sizes().end()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes().begin() + 1, x.sizes().end()), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (copies_alone(c, 2, out[0], p)) return;

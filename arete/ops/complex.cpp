@@ -121,10 +121,7 @@ void complex_infer(const Call& c, OutputSpecs& out) {
               TypeError(c.name(), "Expected object of scalar type " +
                                       std::string(name_of(re.dtype())) + " but got " +
                                       std::string(name_of(im.dtype())) + " for second argument"));
-  out.push_back({broadcast_shapes(re.sizes(), im.sizes(), c.name()),
-                 complex_of(re.dtype()),
-                 common_device(c),
-                 {}});
+  out.push_back({broadcast_shapes(re.sizes(), im.sizes(), c.name()), complex_of(re.dtype())});
 }
 // The parts in one kernel: they lie in each other.
 template <bool kPolar>

@@ -103,50 +103,39 @@ const PartsRecord* parts_record(const OpRecord& op) {
   return slot.get();
 }
 
-// Whether a call does with each part what it would do with a real number, adding complex tensors,
-// up to a real factor, or negating one, and records no history.
-bool acts_on_parts(const Call& call, DType promoted) {
-  if (vmaps::may_be() && vmaps::level_of(call)) return false;
-  const bool adds = (call.op.name == "add" || call.op.name == "sub") && call.size() == 3;
-  if (!adds && call.op.name != "neg") return false;
-  for (size_t i = 0; i < (adds ? 2 : 1); ++i) {
-    if (call[i].kind() != Arg::Kind::tensor) return false;
-    const Tensor& t = call[i].tensor();
-    if (t.dtype() != promoted || is_host_number(t) || will_record(t)) return false;
-  }
-  return !adds || !call[2].scalar().is_complex();
-}
-
-// A square, which is faster and more exact as a product than as exp(2 log(a)).
-bool is_square(const Call& call, DType promoted) {
-  return call.op.name == "pow" && call[0].kind() == Arg::Kind::tensor &&
-         call[0].tensor().dtype() == promoted && call[1].kind() == Arg::Kind::scalar &&
-         call[1].scalar() == Scalar(2);
-}
-
 }  // namespace
+
+Results by_parts(const Call& call, DType promoted) {
+  if (vmaps::may_be() && vmaps::level_of(call)) return {};
+  SmallVector<Tensor, 4> parts;
+  SmallVector<Arg, 4> args;
+  parts.reserve(call.size());
+  for (size_t i = 0; i < call.size(); ++i) {
+    if (i >= size_t(call.op.pointwise->n_inputs)) {
+      if (call.scalar(i).is_complex()) return {};
+      args.push_back(call[i]);
+      continue;
+    }
+    if (call[i].kind() != Arg::Kind::tensor) return {};
+    const Tensor& t = call.tensor(i);
+    if (t.dtype() != promoted || is_host_number(t) || will_record(t)) return {};
+    parts.push_back(parts_in(t));
+    args.push_back(parts.back());
+  }
+  Tensor made = call_pointwise(Call(call.op, {args.data(), args.size()}))[0];
+  if (made.layout().strides.back() != 1) made = made.contiguous();
+  Layout l = made.layout();
+  l.sizes.pop_back();
+  l.strides.pop_back();
+  for (int64_t& stride : l.strides) stride /= 2;
+  l.offset /= 2;
+  return {alias(made, std::move(l), promoted)};
+}
 
 Results call_complex(const Call& call, DType promoted) {
   const OpRecord& op = call.op;
-  if (is_square(call, promoted)) return {mul(call[0].tensor(), call[0].tensor())};
-  if (acts_on_parts(call, promoted)) {
-    // One pass over memory as it lies.
-    const Tensor a = parts_in(call[0].tensor());
-    const Tensor b = call.size() > 1 ? parts_in(call[1].tensor()) : Tensor();
-    SmallVector<Arg, 3> args{a};
-    if (call.size() > 1) {
-      args.push_back(b);
-      args.push_back(call[2]);
-    }
-    Tensor made = call_pointwise(Call(op, {args.data(), args.size()}))[0];
-    if (made.layout().strides.back() != 1) made = made.contiguous();
-    Layout l = made.layout();
-    l.sizes.pop_back();
-    l.strides.pop_back();
-    for (int64_t& stride : l.strides) stride /= 2;
-    l.offset /= 2;
-    return {alias(made, std::move(l), promoted)};
-  }
+  if (op.pointwise->complex && op.pointwise->complex->shortcut)
+    if (Results made = op.pointwise->complex->shortcut(call, promoted); made.size()) return made;
   const PartsRecord* parts = parts_record(op);
   ARETE_CHECK(parts,
               NotImplementedError(

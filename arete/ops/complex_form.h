@@ -19,9 +19,10 @@ inline std::vector<expr::Value> parts(expr::Value a) { return {a}; }
 
 /// A function of one to four numbers, inputs before parameters, whose result is complex, real or
 /// boolean. Its derivative is `gradient`, which sees the parts (PointwiseDef::gradient); without it
-/// the symbolic one.
+/// the symbolic one. `shortcut`: see ComplexForm.
 template <class F>
-ComplexForm of_complex(F f, expr::Definition gradient = {}) {
+ComplexForm of_complex(F f, expr::Definition gradient = {},
+                       Results (*shortcut)(const Call&, DType) = nullptr) {
   return {[f](std::span<const expr::Value> v) {
             const auto z = [v](size_t i) { return complex_at(v, i); };
             if constexpr (std::is_invocable_v<F, Complex>)
@@ -33,8 +34,12 @@ ComplexForm of_complex(F f, expr::Definition gradient = {}) {
             else
               return parts(f(z(0), z(1), z(2), z(3)));
           },
-          std::move(gradient)};
+          std::move(gradient), ~0u, shortcut};
 }
+
+/// The shortcut of operators that do with each part what they do with a real number (a sum, up to a
+/// real factor; a negative): one pass over memory as it lies. Of complex tensors without history.
+Results by_parts(const Call& call, DType promoted);
 
 /// A holomorphic function of one number with derivative slope(z, f(z)).
 template <class F, class Slope>

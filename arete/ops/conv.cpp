@@ -214,7 +214,7 @@ const OpRecord& convolution_op =
           check_operands(call.name(), x, w, call.has(2) ? call.tensor(2) : Tensor(), c);
           Shape sizes = output_sizes(call.name(), x.sizes(), w.sizes(), c);
           auto strides = strides_like(x, w, sizes);
-          out.push_back({std::move(sizes), x.dtype(), common_device(call), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::forward, call.tensor(0), call.tensor(1), out[0],
@@ -278,7 +278,7 @@ const OpRecord& convolution_dgrad_op =
                           .got(describe(g) + ", " + describe(w) + ", " + to_string(sizes)));
           auto strides = call.has(7) && call.boolean(7) ? channels_last_strides(sizes)
                                                         : strides_like(g, w, sizes);
-          out.push_back({std::move(sizes), g.dtype(), common_device(call), std::move(strides)});
+          out.push_back({std::move(sizes), g.dtype(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::dgrad, out[0], call.tensor(1), call.tensor(0), Tensor(), params_of(call, 3));
@@ -315,7 +315,7 @@ void wgrad_infer(const Call& call, OutputSpecs& out) {
           .got(describe(x) + ", " + describe(g) + ", " + to_string(sizes)));
   std::optional<Shape> strides;
   if (call.has(7) && call.boolean(7)) strides = channels_last_strides(sizes);
-  out.push_back({std::move(sizes), x.dtype(), common_device(call), std::move(strides)});
+  out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
 }
 TensorList wgrad_grad(const GradCall& g) {
   const ConvParams c = params_of(g, 3);
@@ -365,8 +365,7 @@ const OpRecord& convolution_wgrad_bias_op =
         .batched(vmaps::convolution_wgrad_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           wgrad_infer(call, out);
-          out.push_back(
-              {Shape{call.ints(2)[0]}, call.tensor(0).dtype(), call.tensor(0).device(), {}});
+          out.push_back({Shape{call.ints(2)[0]}, call.tensor(0).dtype()});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::wgrad, call.tensor(0), out[0], call.tensor(1), out[1], params_of(call, 3));

@@ -312,7 +312,7 @@ const OpRecord& tap_products_op =
                       ValueError(c.name(), "input and weight do not fit").got(describe(w)));
           const int64_t outputs = x.size(0) + 2 * c.integer(3) - w.size(0) + 1;
           ARETE_CHECK(outputs > 0, ValueError(c.name(), "more taps than steps").got(describe(x)));
-          out.push_back({Shape{outputs, x.size(1), w.size(2)}, x.dtype(), common_device(c), {}});
+          out.push_back({Shape{outputs, x.size(1), w.size(2)}, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -360,8 +360,7 @@ const OpRecord& tap_weights_op =
           ARETE_CHECK(x.dim() == 3 && g.dim() == 3 && x.size(1) == g.size(1) &&
                           g.size(0) == x.size(0) + 2 * c.integer(3) - c.integer(2) + 1,
                       ValueError(c.name(), "input and grad do not fit").got(describe(g)));
-          out.push_back(
-              {Shape{c.integer(2), x.size(2), g.size(2)}, x.dtype(), common_device(c), {}});
+          out.push_back({Shape{c.integer(2), x.size(2), g.size(2)}, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

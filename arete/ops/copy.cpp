@@ -104,7 +104,7 @@ void move_to_device(const Tensor& dst, Tensor src, bool non_blocking) {
     return move_bytes(dst, src, non_blocking);
   // As src lies in memory; what remains is done on the other side.
   const Tensor landed =
-      empty_tensor(OutputSpec{Shape(src.sizes()), src.dtype(), dst.device(), Shape(src.strides())});
+      empty_tensor(OutputSpec{Shape(src.sizes()), src.dtype(), Shape(src.strides()), dst.device()});
   move_bytes(landed, src, non_blocking);
   target(dst.device()).copy({view_of(dst), view_of(landed)});
 }
@@ -123,8 +123,8 @@ const OpRecord& to_copy_op =
         .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& t = c.tensor(0);
-          out.push_back({Shape(t.sizes()), c[1].dtype(), c[2].device(),
-                         strides_for(t, MemoryFormat(c.integer(3)))});
+          out.push_back({Shape(t.sizes()), c[1].dtype(), strides_for(t, MemoryFormat(c.integer(3))),
+                         c[2].device()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& t = c.tensor(0);
@@ -167,7 +167,7 @@ const OpRecord& copy_op =
                                  "size: the target is smaller than the source")
                           .expected(to_string(self.sizes()))
                           .got(to_string(src.sizes())));
-          out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+          out.push_back({Shape(self.sizes()), self.dtype(), {}, self.device()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           Tensor src = c.tensor(1);
@@ -209,7 +209,7 @@ const OpRecord& fill_op =
         .batched(vmaps::elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
-          out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+          out.push_back({Shape(self.sizes()), self.dtype(), {}, self.device()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           p.fill(filling(view_of(out[0]), c.scalar(1), c.name()));

@@ -24,13 +24,13 @@ void fill(prim::Primitives& p, const Tensor& out, const Scalar& value, const cha
 // sizes, dtype, device
 void infer_sizes(const Call& c, OutputSpecs& out) {
   numel_of(c.ints(0));
-  out.push_back({Shape(c.ints(0)), dtype_or_default(c[1]), device_or_cpu(c[2]), {}});
+  out.push_back({Shape(c.ints(0)), dtype_or_default(c[1]), {}, device_or_cpu(c[2])});
 }
 // self, then dtype and device from argument `first` on
 template <int kFirst>
 void infer_like(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
-  OutputSpec s{Shape(self.sizes()), self.dtype(), self.device(), {}};
+  OutputSpec s{Shape(self.sizes()), self.dtype()};
   if (c.has(kFirst)) s.dtype = c[kFirst].dtype();
   if (c.has(kFirst + 1)) s.device = c[kFirst + 1].device();
   if (self.layout().is_dense()) s.strides = Shape(self.strides());
@@ -44,6 +44,7 @@ const std::vector<DType> kAllDTypes{kFloat32,   kFloat64,    kBFloat16, kFloat16
 
 const OpRecord& empty_op =
     define("empty(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .sparse_layout()
         .memory_format()
         .doc("A tensor whose values are not set.")
         .uninitialized()
@@ -68,12 +69,13 @@ const OpRecord& empty_strided_op =
                                     .got(to_string(c.ints(1))));
           numel_of(c.ints(0));
           out.push_back(
-              {Shape(c.ints(0)), dtype_or_default(c[2]), device_or_cpu(c[3]), Shape(c.ints(1))});
+              {Shape(c.ints(0)), dtype_or_default(c[2]), Shape(c.ints(1)), device_or_cpu(c[3])});
         })
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {});
 
 const OpRecord& zeros_op =
     define("zeros(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .sparse_layout()
         .doc("All zeros.")
         .infer(infer_sizes)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -97,8 +99,8 @@ const OpRecord& full_op =
           numel_of(c.ints(0));
           out.push_back({Shape(c.ints(0)),
                          c.has(2) ? c[2].dtype() : c.scalar(1).dtype(),
-                         device_or_cpu(c[3]),
-                         {}});
+                         {},
+                         device_or_cpu(c[3])});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], c.scalar(1), c.name());
@@ -118,6 +120,7 @@ const OpRecord& empty_like_op =
 
 const OpRecord& zeros_like_op =
     define("zeros_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .sparse_layout()
         .memory_format()
         .doc("Zeros in self's shape and strides.")
         .surface(Surface::function)
@@ -208,7 +211,7 @@ const OpRecord& arange_op =
         .doc("start, start + step, ... below end.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Range r = arange_range(c);
-          out.push_back({Shape{r.count}, r.dtype, device_or_cpu(c[4]), {}});
+          out.push_back({Shape{r.count}, r.dtype, {}, device_or_cpu(c[4])});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Scalar start = c.scalar(0), step = c.scalar(2);
@@ -248,7 +251,7 @@ void infer_steps(const Call& c, OutputSpecs& out, size_t dtype_position) {
       !is_complex(dtype) && dtype != kBool,
       NotImplementedError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
                                         std::string(name_of(dtype)) + "'"));
-  out.push_back({Shape{c.integer(2)}, dtype, device_or_cpu(c[dtype_position + 1]), {}});
+  out.push_back({Shape{c.integer(2)}, dtype, {}, device_or_cpu(c[dtype_position + 1])});
 }
 
 const OpRecord& linspace_op =
@@ -299,7 +302,7 @@ const OpRecord& eye_op =
           ARETE_CHECK(m >= 0, ValueError(c.name(), "m must be greater or equal to 0, got " +
                                                        std::to_string(m)));
           numel_of({n, m});
-          out.push_back({Shape{n, m}, dtype_or_default(c[2]), device_or_cpu(c[3]), {}});
+          out.push_back({Shape{n, m}, dtype_or_default(c[2]), {}, device_or_cpu(c[3])});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(0), c.name());

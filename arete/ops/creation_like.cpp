@@ -26,6 +26,7 @@ Results new_of(const Call& c, Tensor made) {
 const OpRecord& new_zeros_op =
     define(
         "new_zeros(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .sparse_layout()
         .doc("Zeros with self's dtype and device.")
         .compose(
             [](const Call& c) -> Results { return new_of(c, zeros(c.ints(1), options_of(c, 2))); });
@@ -48,6 +49,7 @@ const OpRecord& new_full_op =
 const OpRecord& new_empty_op =
     define(
         "new_empty(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .sparse_layout()
         .doc("Without values, with self's dtype and device.")
         .uninitialized()
         .compose(

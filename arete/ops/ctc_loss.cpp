@@ -373,7 +373,7 @@ const OpRecord& ctc_losses_backward_op =
         .batched(vmaps::ctc_losses_backward_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(1);
-          out.push_back({Shape(x.sizes()), x.dtype(), common_device(c), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &x = c.tensor(1), &alpha = c.tensor(5), &chain = c.tensor(6);
@@ -508,10 +508,9 @@ const OpRecord& ctc_losses_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const int64_t states = 2 * c.integer(6) + 1;
-          const Device device = common_device(c);
-          out.push_back({{x.size(1)}, x.dtype(), device, {}});
-          out.push_back({{x.size(0), x.size(1), states}, x.dtype(), device, {}});
-          out.push_back({{x.size(1), states}, kInt64, device, {}});
+          out.push_back({{x.size(1)}, x.dtype()});
+          out.push_back({{x.size(0), x.size(1), states}, x.dtype()});
+          out.push_back({{x.size(1), states}, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &x = c.tensor(0), &targets = c.tensor(1), &alpha = out[1], &chain = out[2];

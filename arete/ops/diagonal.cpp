@@ -82,8 +82,8 @@ const OpRecord& block_diag_op =
             sizes[1] += block[1];
           }
           // torch's result for no tensors at all.
-          if (c.tensors(0).empty()) return out.push_back({{1, 0}, default_dtype(), kCPU, {}});
-          out.push_back({sizes, result_type(c.tensors(0)), common_device(c), {}});
+          if (c.tensors(0).empty()) return out.push_back({{1, 0}, default_dtype(), {}, kCPU});
+          out.push_back({sizes, result_type(c.tensors(0))});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           p.fill(filling(view_of(out[0]), 0, c.name()));
@@ -150,7 +150,7 @@ void infer_places(const Call& c, OutputSpecs& out) {
       dtype == kInt64 || dtype == kInt32,
       NotImplementedError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
                                         std::string(name_of(dtype)) + "'"));
-  out.push_back({{2, stairs_of(c, lower).count}, dtype, c.has(4) ? c[4].device() : kCPU, {}});
+  out.push_back({{2, stairs_of(c, lower).count}, dtype, {}, c.has(4) ? c[4].device() : kCPU});
 }
 
 // Inputs: those of count_positions(). Parameters: whole and width of the stairs, the first column

@@ -20,7 +20,7 @@ using expr::Value;
 
 void infer_self(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
-  out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+  out.push_back({Shape(self.sizes()), self.dtype()});
 }
 void check_floating(const Call& c) {
   ARETE_CHECK(is_floating(c.tensor(0).dtype()),
@@ -149,7 +149,7 @@ const OpRecord& normal_numbers_op =
         .batched(vmaps::random_elementwise)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& first = c.tensor(c.has(0) ? 0 : 1);
-          OutputSpec spec{Shape(first.sizes()), first.dtype(), first.device(), {}};
+          OutputSpec spec{Shape(first.sizes()), first.dtype()};
           if (c.has(0) && c.has(1)) {
             const Tensor pair[] = {c.tensor(0), c.tensor(1)};
             spec.dtype = result_type(pair);

@@ -81,7 +81,7 @@ const OpRecord& seeded_dropout_op =
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "dropout needs a floating dtype").got(describe(x)));
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
           if (x.layout().is_dense()) out[0].strides = Shape(x.strides());
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

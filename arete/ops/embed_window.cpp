@@ -12,7 +12,7 @@ const OpRecord& embed_window_op =
         .surface(Surface::internal)
         .one_by_one("the window may lie over itself in the memory of one element only")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape(c.ints(1)), c.tensor(0).dtype(), c.tensor(0).device(), {}});
+          out.push_back({Shape(c.ints(1)), c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& values = c.tensor(0);

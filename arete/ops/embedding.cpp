@@ -79,10 +79,9 @@ const OpRecord& embedding_rows_op =
           ARETE_CHECK(w.dim() == 2,
                       ValueError(call.name(), "'weight' must be 2-D").got(describe(w)));
           check_index(call.name(), index);
-          const Device device = common_device(call);
           Shape sizes(index.sizes());
           sizes.push_back(w.sizes()[1]);
-          out.push_back({std::move(sizes), w.dtype(), device, {}});
+          out.push_back({std::move(sizes), w.dtype()});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &index = call.tensor(0), &w = call.tensor(1);
@@ -120,8 +119,7 @@ const OpRecord& embedding_backward_op =
           ARETE_CHECK(g.dim() == index.dim() + 1,
                       ValueError(call.name(), "grad must have one dimension more than indices")
                           .got(describe(g) + ", " + describe(index)));
-          out.push_back(
-              {Shape{call.integer(2), g.sizes().back()}, g.dtype(), common_device(call), {}});
+          out.push_back({Shape{call.integer(2), g.sizes().back()}, g.dtype()});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor i = plain(call.tensor(1), kInt64);
@@ -185,7 +183,7 @@ const OpRecord& route_rows_op =
         .one_by_one("rows are places of one table")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& src = c.tensor(0);
-          out.push_back({Shape{c.integer(4), src.size(1)}, src.dtype(), common_device(c), {}});
+          out.push_back({Shape{c.integer(4), src.size(1)}, src.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& src = c.tensor(0);
@@ -254,7 +252,7 @@ const OpRecord& row_dots_op =
         .surface(Surface::internal)
         .one_by_one("rows are places of one table")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape{c.tensor(2).numel()}, c.tensor(0).dtype(), common_device(c), {}});
+          out.push_back({Shape{c.tensor(2).numel()}, c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const DType dtype = out[0].dtype();
@@ -440,7 +438,7 @@ const OpRecord& bag_sizes_op =
           ARETE_CHECK(
               c.tensor(0).dim() == 1 && is_integer(c.tensor(0).dtype()),
               TypeError(c.name(), "expected integers of one dimension").got(describe(c.tensor(0))));
-          out.push_back({c.tensor(0).sizes(), c.tensor(0).dtype(), c.tensor(0).device(), {}});
+          out.push_back({c.tensor(0).sizes(), c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int64_t bags = out[0].numel();
@@ -565,8 +563,7 @@ const OpRecord& embedding_bag_rows_op =
         .one_by_one("bags begin at places of one list of entries")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& weight = c.tensor(0);
-          out.push_back(
-              {Shape{c.integer(4), weight.size(1)}, weight.dtype(), common_device(c), {}});
+          out.push_back({Shape{c.integer(4), weight.size(1)}, weight.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -638,10 +635,9 @@ const OpRecord& embedding_bag_maxima_op =
           ARETE_CHECK(is_floating(weight.dtype()),
                       TypeError("embedding_bag", "maxima are of rows of floating numbers")
                           .got(describe(weight)));
-          const Device device = common_device(c);
           const Shape sizes{c.integer(3), weight.size(1)};
-          out.push_back({sizes, weight.dtype(), device, {}});
-          out.push_back({c.boolean(5) ? sizes : Shape{0}, kInt64, device, {}});
+          out.push_back({sizes, weight.dtype()});
+          out.push_back({c.boolean(5) ? sizes : Shape{0}, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

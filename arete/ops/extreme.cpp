@@ -29,7 +29,7 @@ void infer_extreme(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
   const uint32_t dims = reduced_dims(c, 1);
   check_not_empty(c, x.sizes(), dims);
-  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype(), x.device(), {}});
+  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype()});
 }
 
 template <Monoid kMonoid>
@@ -109,7 +109,7 @@ void infer_aminmax(const Call& c, OutputSpecs& out) {
                 IndexError(c.name(), "aminmax: Expected reduction dim " +
                                          std::to_string(c.integer(1)) + " to have non-zero size."));
   for (int i = 0; i < 2; ++i)
-    out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype(), x.device(), {}});
+    out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype()});
 }
 
 // Both in one pass, as one kind of reduction: the largest is the smallest in the reverse order.
@@ -176,8 +176,8 @@ void infer_with_index(const Call& c, OutputSpecs& out) {
   const uint32_t dims = x.dim() ? 1u << d : 0;
   check_not_empty(c, x.sizes(), dims);
   const Shape s = reduced_sizes(x.sizes(), dims, c.boolean(2));
-  out.push_back({s, x.dtype(), x.device(), {}});
-  out.push_back({s, kInt64, x.device(), {}});
+  out.push_back({s, x.dtype()});
+  out.push_back({s, kInt64});
 }
 
 // Arguments of the primitive for a reduction along dimension d; 0-d tensors are rows of one.
@@ -235,7 +235,7 @@ void infer_position(const Call& c, OutputSpecs& out) {
     dims = x.dim() ? 1u << d : 0;
   }
   check_not_empty(c, x.sizes(), dims);
-  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), kInt64, x.device(), {}});
+  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), kInt64});
 }
 
 template <bool kLargest>

@@ -55,9 +55,8 @@ const OpRecord& linear_weight_grad_op =
           ARETE_CHECK(g.dim() == 2 && x.dim() == 2 && g.size(0) == x.size(0),
                       ValueError(c.name(), "expected two matrices with the same number of rows")
                           .got(describe(g) + " and " + describe(x)));
-          const Device device = common_device(c);
-          out.push_back({{g.size(1), x.size(1)}, x.dtype(), device, {}});
-          out.push_back({{g.size(1)}, x.dtype(), device, {}});
+          out.push_back({{g.size(1), x.size(1)}, x.dtype()});
+          out.push_back({{g.size(1)}, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &g = c.tensor(0), &x = c.tensor(1);
@@ -109,7 +108,7 @@ const OpRecord& mm_activation_grad_op =
                           pre.size(0) == g.size(0) && pre.size(1) == w.size(1),
                       ValueError(c.name(), "shapes do not fit")
                           .got(describe(g) + ", " + describe(w) + " and " + describe(pre)));
-          out.push_back({Shape(pre.sizes()), g.dtype(), common_device(c), {}});
+          out.push_back({Shape(pre.sizes()), g.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           GemmArgs args;
@@ -143,13 +142,12 @@ void feed_forward_infer(const Call& c, OutputSpecs& out) {
     ARETE_CHECK(!c.has(i) || (c.tensor(i).dim() == 1 && c.tensor(i).size(0) == n &&
                               c.tensor(i).dtype() == x.dtype()),
                 ValueError(c.name(), "a bias does not fit its weight").got(describe(c.tensor(i))));
-  const Device device = common_device(c);
   Shape sizes(x.sizes());
   sizes.back() = w2.size(0);
   const int64_t rows = numel_of(x.sizes().first(size_t(x.dim() - 1)));
-  out.push_back({std::move(sizes), x.dtype(), device, {}});
-  out.push_back({{rows, w1.size(0)}, x.dtype(), device, {}});
-  out.push_back({is_relu ? Shape{0} : Shape{rows, w1.size(0)}, x.dtype(), device, {}});
+  out.push_back({std::move(sizes), x.dtype()});
+  out.push_back({{rows, w1.size(0)}, x.dtype()});
+  out.push_back({is_relu ? Shape{0} : Shape{rows, w1.size(0)}, x.dtype()});
 }
 
 void feed_forward_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

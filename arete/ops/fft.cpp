@@ -194,7 +194,7 @@ void infer_frequencies(const Call& c, OutputSpecs& out) {
   ARETE_CHECK(is_floating(dtype),
               TypeError(c.name(), std::string(c.name()) + " requires a floating point dtype")
                   .got(std::string(name_of(dtype))));
-  out.push_back({Shape{half ? n / 2 + 1 : n}, dtype, c.has(3) ? c[3].device() : kCPU, {}});
+  out.push_back({Shape{half ? n / 2 + 1 : n}, dtype, {}, c.has(3) ? c[3].device() : kCPU});
 }
 template <bool half>
 void lower_frequencies(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

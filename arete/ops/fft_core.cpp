@@ -45,7 +45,7 @@ const OpRecord& view_as_real_copy_op =
                           .got(describe(x)));
           Shape sizes(x.sizes());
           sizes.push_back(2);
-          out.push_back({std::move(sizes), real_of(x.dtype()), x.device(), {}});
+          out.push_back({std::move(sizes), real_of(x.dtype())});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor from = parts_in(c.tensor(0));
@@ -68,10 +68,7 @@ const OpRecord& view_as_complex_copy_op =
           ARETE_CHECK(
               x.dim() > 0 && x.size(-1) == 2,
               ValueError(c.name(), "Tensor must have a last dimension of size 2").got(describe(x)));
-          out.push_back({Shape(x.sizes().first(x.sizes().size() - 1)),
-                         complex_of(x.dtype()),
-                         x.device(),
-                         {}});
+          out.push_back({Shape(x.sizes().first(x.sizes().size() - 1)), complex_of(x.dtype())});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor to = parts_in(out[0]);
@@ -156,7 +153,7 @@ const OpRecord& fourier_op =
           if (x.device().is_cuda())
             strides = inner_strides(x, dims, sizes, kind == FourierKind::complex);
           out.push_back({std::move(sizes),
-                         to_reals(kind) ? real_of(x.dtype()) : complex_of(x.dtype()), x.device(),
+                         to_reals(kind) ? real_of(x.dtype()) : complex_of(x.dtype()),
                          std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

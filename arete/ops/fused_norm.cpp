@@ -119,12 +119,11 @@ void forward_infer(const Call& call, OutputSpecs& out) {
                 ValueError(call.name(), "running statistics must be like the input's")
                     .expected(to_string(stat_sizes(s)))
                     .got(call.has(i) ? describe(call.tensor(i)) : ""));
-  const Device device = common_device(call);
   std::optional<Shape> strides;
   if (!x.is_contiguous() && x.layout().is_dense()) strides = Shape(x.strides());
-  out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
-  out.push_back({stat_sizes(s), work_dtype(x.dtype()), device, {}});
-  out.push_back({stat_sizes(s), work_dtype(x.dtype()), device, {}});
+  out.push_back({Shape(x.sizes()), x.dtype(), strides});
+  out.push_back({stat_sizes(s), work_dtype(x.dtype())});
+  out.push_back({stat_sizes(s), work_dtype(x.dtype())});
 }
 
 void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {

@@ -57,7 +57,7 @@ Results fused_norm_backward_rule(const Rewriting& r) {
   for (size_t i = 1; i < results.size(); ++i)
     if (!results[i].defined())
       results[i] = zeros(with_front(r.batch, r.specs[i].sizes),
-                         TensorOptions(r.specs[i].dtype, r.specs[i].device));
+                         TensorOptions(r.specs[i].dtype, *r.specs[i].device));
   return results;
 }
 }  // namespace
@@ -80,19 +80,18 @@ Shape gradient_sizes(const Call& call) {
 
 void backward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(1);
-  const Device device = common_device(call);
   const DType w = call.has(2) ? call.tensor(2).dtype() : x.dtype();
   std::optional<Shape> strides;
   if (!x.is_contiguous() && x.layout().is_dense()) strides = Shape(x.strides());
-  out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
+  out.push_back({Shape(x.sizes()), x.dtype(), strides});
   // Without weight and bias, or a residual, there is nothing to give.
   const Shape sizes = gradient_sizes(call);
-  out.push_back({sizes, w, device, {}});
-  out.push_back({sizes, w, device, {}});
+  out.push_back({sizes, w});
+  out.push_back({sizes, w});
   if (call.has(6))
-    out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
+    out.push_back({Shape(x.sizes()), x.dtype(), strides});
   else
-    out.push_back({{0}, x.dtype(), device, {}});
+    out.push_back({{0}, x.dtype()});
 }
 
 void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {

@@ -235,7 +235,7 @@ const OpRecord& sample_grid_op =
           const Tensor &x = c.tensor(0), &grid = c.tensor(1);
           Shape sizes{x.size(0), x.size(1)};
           sizes.append(grid.sizes().begin() + 1, grid.sizes().end() - 1);
-          out.push_back({std::move(sizes), x.dtype(), common_device(c), {}});
+          out.push_back({std::move(sizes), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -270,7 +270,7 @@ const OpRecord& spread_grid_op =
           const Tensor& values = c.tensor(0);
           Shape sizes{values.size(0), values.size(1)};
           sizes.append(c.ints(2).begin(), c.ints(2).end());
-          out.push_back({std::move(sizes), values.dtype(), common_device(c), {}});
+          out.push_back({std::move(sizes), values.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -340,7 +340,7 @@ const OpRecord& grid_slopes_op =
         .surface(Surface::internal)
         .batched(vmaps::folded)
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape(c.tensor(2).sizes()), c.tensor(2).dtype(), common_device(c), {}});
+          out.push_back({Shape(c.tensor(2).sizes()), c.tensor(2).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

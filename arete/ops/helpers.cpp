@@ -69,7 +69,7 @@ size_t bytes_of(int64_t elements, const Layout& layout, DType dtype) {
 
 Tensor empty_tensor(IntList sizes, DType dtype, Device device) {
   if (modes().destination || device.is_meta()) [[unlikely]]
-    return empty_tensor(OutputSpec{Shape(sizes), dtype, device, {}});
+    return empty_tensor(OutputSpec{Shape(sizes), dtype, {}, device});
   Layout layout(sizes);
   StoragePtr memory = target(device).new_storage(bytes_of(layout.numel(), layout, dtype));
   return Tensor(
@@ -85,8 +85,9 @@ Tensor empty_tensor(const OutputSpec& spec) {
     }
   }
   const size_t bytes = bytes_of(spec.strides ? layout.end() : layout.numel(), layout, spec.dtype);
-  StoragePtr memory = spec.device.is_meta() ? Storage::create(spec.device, bytes, nullptr)
-                                            : target(spec.device).new_storage(bytes);
+  const Device device = spec.device.value();
+  StoragePtr memory = device.is_meta() ? Storage::create(device, bytes, nullptr)
+                                       : target(device).new_storage(bytes);
   return Tensor(
       IntrusivePtr<TensorImpl>(new TensorImpl(std::move(memory), std::move(layout), spec.dtype)));
 }

@@ -77,7 +77,7 @@ const OpRecord& interval_counts_op =
         .surface(Surface::internal)
         .one_by_one("all values count in one table")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape{c.integer(2) + 1}, kInt64, common_device(c), {}});
+          out.push_back({Shape{c.integer(2) + 1}, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

@@ -429,7 +429,7 @@ const OpRecord& unfold_op =
           if (x.dim() == 4) sizes.push_back(x.size(0));
           sizes.push_back(x.size(-3) * w.kernel[0] * w.kernel[1]);
           sizes.push_back(w.counts[0] * w.counts[1]);
-          out.push_back({std::move(sizes), x.dtype(), x.device(), {}});
+          out.push_back({std::move(sizes), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -487,7 +487,7 @@ const OpRecord& fold_op =
           if (x.dim() == 3) sizes.push_back(x.size(0));
           sizes.push_back(x.size(-2) / taps);
           sizes.append(image.begin(), image.end());
-          out.push_back({std::move(sizes), x.dtype(), x.device(), {}});
+          out.push_back({std::move(sizes), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

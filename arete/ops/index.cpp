@@ -73,7 +73,7 @@ const OpRecord& gather_op =
             check_rank(c, index, self, "input");
             check_not_larger(c, index, self, dim, "self");
           }
-          out.push_back({Shape(index.sizes()), self.dtype(), common_device(c), {}});
+          out.push_back({Shape(index.sizes()), self.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -115,7 +115,7 @@ void scatter_infer(const Call& c, OutputSpecs& out) {
                     .argument("value")
                     .got(c.scalar(3).to_string()));
   }
-  out.push_back({Shape(self.sizes()), self.dtype(), common_device(c), {}});
+  out.push_back({Shape(self.sizes()), self.dtype()});
 }
 
 Tensor covered(const GradCall& g, const Tensor& grad) {

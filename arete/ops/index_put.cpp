@@ -37,7 +37,7 @@ const OpRecord& flat_index_op =
                    c.ints(3)[k] >= 0 && c.ints(3)[k] < kMaxRank;
           ARETE_CHECK(fits, ValueError("flat_index", "indices and dimensions do not fit together"));
           const Tensor& first = indices[0];
-          out.push_back({Shape(first.sizes()), kInt64, common_device(c), {}});
+          out.push_back({Shape(first.sizes()), kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           static const expr::ProgramPtr add =

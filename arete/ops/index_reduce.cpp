@@ -135,6 +135,7 @@ const OpRecord& scatter_reduce_op =
               ValueError(c.name(), "reduce argument must be either sum, prod, mean, amax or amin")
                   .argument("reduce")
                   .got(reduce));
+          common_device(c);
           OutputSpecs checked;
           scatter_infer(c, checked);
           // 0-d tensors count as 1-d ones of one element.
@@ -166,6 +167,7 @@ const OpRecord& index_reduce_op =
                              std::string(reduce) + ".")
                   .argument("reduce"));
           const int64_t dim = dim_argument(c);
+          common_device(c);
           OutputSpecs checked;
           slices_infer(c, checked);
           const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));

@@ -124,7 +124,7 @@ void select_infer(const Call& c, OutputSpecs& out) {
     ARETE_CHECK(c.tensor(2).numel() == 1,
                 IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
   auto strides = ordered ? strides_like(self, sizes) : std::nullopt;
-  out.push_back({std::move(sizes), self.dtype(), common_device(c), std::move(strides)});
+  out.push_back({std::move(sizes), self.dtype(), std::move(strides)});
 }
 void select_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const Tensor& self = c.tensor(0);
@@ -183,7 +183,7 @@ Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index, bool
 
 void slices_infer(const Call& c, OutputSpecs& out) {
   check_slices(c, dim_argument(c));
-  out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype(), common_device(c), {}});
+  out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype()});
 }
 
 namespace {

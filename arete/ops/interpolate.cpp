@@ -525,7 +525,7 @@ const OpRecord& resample_op =
           Shape sizes{x.size(0), x.size(1)};
           for (int64_t n : c.ints(2)) sizes.push_back(n);
           auto strides = strides_like(x, sizes);
-          out.push_back({std::move(sizes), x.dtype(), common_device(c), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -628,7 +628,7 @@ const OpRecord& repeat_elements_op =
           Shape sizes(x.sizes());
           for (size_t d = 0; d < c.ints(1).size(); ++d) sizes[d + 2] *= c.ints(1)[d];
           auto strides = strides_like(x, sizes);
-          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           prim::View from = view_of(c.tensor(0)), to = view_of(out[0]);

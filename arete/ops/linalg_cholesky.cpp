@@ -30,14 +30,7 @@ const OpRecord& linalg_cholesky_ex_op =
         "L, Tensor info)")
         .doc("Cholesky factors and the order of the first minor that is not positive, or 0.")
         .batched(vmaps::leading)
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& a = c.tensor(0);
-          check_factorizable(public_name(c), a);
-          check_square(public_name(c), a);
-          const Shape batch = batch_sizes(a.sizes());
-          out.push_back(matrix_spec(batch, a.size(-1), a.size(-1), a));
-          out.push_back({batch, kInt32, a.device(), {}});
-        })
+        .infer(square_with_info)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
           const bool upper = c.boolean(1);

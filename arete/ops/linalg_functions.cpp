@@ -134,7 +134,7 @@ const OpRecord& matrix_exp_change_op =
         .batched(vmaps::leading)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
-          out.push_back({Shape(a.sizes()), a.dtype(), a.device(), {}});
+          out.push_back({Shape(a.sizes()), a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -153,7 +153,7 @@ const OpRecord& linalg_matrix_exp_op =
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
           check_square(public_name(c), a);
-          out.push_back({Shape(a.sizes()), a.dtype(), a.device(), {}});
+          out.push_back({Shape(a.sizes()), a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

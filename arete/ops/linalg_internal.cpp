@@ -61,9 +61,18 @@ Shape with_sizes(IntList batch, std::initializer_list<int64_t> more) {
   return s;
 }
 
+void square_with_info(const Call& c, OutputSpecs& out) {
+  const Tensor& a = c.tensor(0);
+  check_factorizable(public_name(c), a);
+  check_square(public_name(c), a);
+  const Shape batch = batch_sizes(a.sizes());
+  out.push_back(matrix_spec(batch, a.size(-1), a.size(-1), a));
+  out.push_back({batch, kInt32});
+}
+
 OutputSpec matrix_spec(IntList batch, int64_t rows, int64_t columns, const Tensor& like) {
   const Layout l = transpose(Layout(with_sizes(batch, {columns, rows})), -1, -2);
-  return {l.sizes, like.dtype(), like.device(), l.strides};
+  return {l.sizes, like.dtype(), l.strides, like.device()};
 }
 
 Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p) {

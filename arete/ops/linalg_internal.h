@@ -35,6 +35,8 @@ inline Shape batch_sizes(IntList sizes, size_t kept = 2) {
 }
 /// The batch sizes followed by more.
 Shape with_sizes(IntList batch, std::initializer_list<int64_t> more);
+/// infer() of a square matrix from each of the first argument's, and an error number for each.
+void square_with_info(const Call& c, OutputSpecs& out);
 /// An output of batches of rows x columns matrices, each column-major as LAPACK wants it.
 OutputSpec matrix_spec(IntList batch, int64_t rows, int64_t columns, const Tensor& like);
 /// A column-major copy of the matrices of `t`, their batch broadcast to `batch`. No history.

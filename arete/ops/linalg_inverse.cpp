@@ -38,14 +38,7 @@ const OpRecord& linalg_inv_ex_op =
     define("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
         .doc("The inverse, infinite for singular matrices, and an error number for each matrix.")
         .batched(vmaps::leading)
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& a = c.tensor(0);
-          check_factorizable(public_name(c), a);
-          check_square(public_name(c), a);
-          const Shape batch = batch_sizes(a.sizes());
-          out.push_back(matrix_spec(batch, a.size(-1), a.size(-1), a));
-          out.push_back({batch, kInt32, a.device(), {}});
-        })
+        .infer(square_with_info)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
           const Factored f = factored(c.tensor(0), p);
@@ -169,7 +162,7 @@ void number_infer(const Call& c, OutputSpecs& out, const std::string& name) {
   const Tensor& a = c.tensor(0);
   check_factorizable(name, a);
   check_square(name, a);
-  out.push_back({batch_sizes(a.sizes()), a.dtype(), a.device(), {}});
+  out.push_back({batch_sizes(a.sizes()), a.dtype()});
 }
 
 const OpRecord& linalg_det_op =

@@ -266,9 +266,9 @@ const OpRecord& linalg_ldl_factor_ex_op =
           check_factorizable("torch." + public_name(c), a);
           check_square("torch." + public_name(c), a);
           const Shape batch = batch_sizes(a.sizes());
-          out.push_back({Shape(a.sizes()), a.dtype(), a.device(), {}});
-          out.push_back({with_sizes(batch, {a.size(-1)}), kInt32, a.device(), {}});
-          out.push_back({batch, kInt32, a.device(), {}});
+          out.push_back({Shape(a.sizes()), a.dtype()});
+          out.push_back({with_sizes(batch, {a.size(-1)}), kInt32});
+          out.push_back({batch, kInt32});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
           (out[0].dtype() == kFloat64 ? run_factor<double> : run_factor<float>)(c.tensor(0), out);

@@ -53,7 +53,7 @@ void pinv_infer(const Call& c, OutputSpecs& out) {
   for (size_t i : {1, 2})
     if (a.numel() > 0 && c[i].kind() == Arg::Kind::tensor)
       batch = broadcast_shapes(batch, c.tensor(i).sizes(), "linalg.pinv");
-  out.push_back({with_sizes(batch, {a.size(-1), a.size(-2)}), a.dtype(), a.device(), {}});
+  out.push_back({with_sizes(batch, {a.size(-1), a.size(-2)}), a.dtype()});
 }
 void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const PlainCalls guard;
@@ -181,11 +181,11 @@ const OpRecord& least_squares_op =
           const Shape batch =
               broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), c.name());
           const int64_t n = a.size(-1), columns = b.size(-1);
-          out.push_back({with_sizes(batch, {n, columns}), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {n, columns}), a.dtype()});
           const DType real = real_of(a.dtype());
-          out.push_back({with_sizes(batch, {columns}), real, a.device(), {}});
-          out.push_back({batch, kInt64, a.device(), {}});
-          out.push_back({with_sizes(batch, {std::min(a.size(-2), n)}), real, a.device(), {}});
+          out.push_back({with_sizes(batch, {columns}), real});
+          out.push_back({batch, kInt64});
+          out.push_back({with_sizes(batch, {std::min(a.size(-2), n)}), real});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;

@@ -118,8 +118,8 @@ const OpRecord& linalg_lu_factor_ex_op =
           const Shape batch = batch_sizes(a.sizes());
           const int64_t m = a.size(-2), n = a.size(-1);
           out.push_back(matrix_spec(batch, m, n, a));
-          out.push_back({with_sizes(batch, {std::min(m, n)}), kInt32, a.device(), {}});
-          out.push_back({batch, kInt32, a.device(), {}});
+          out.push_back({with_sizes(batch, {std::min(m, n)}), kInt32});
+          out.push_back({batch, kInt32});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
@@ -238,10 +238,7 @@ const OpRecord& lu_permutation_op =
               pivots.dim() >= 1 && pivots.size(-1) <= c.integer(1),
               ValueError(c.name(), "LU_pivots does not fit the matrix")
                   .got(describe(pivots) + " for " + std::to_string(c.integer(1)) + " rows"));
-          out.push_back({with_sizes(batch_sizes(pivots.sizes(), 1), {c.integer(1)}),
-                         kInt64,
-                         pivots.device(),
-                         {}});
+          out.push_back({with_sizes(batch_sizes(pivots.sizes(), 1), {c.integer(1)}), kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& pivots = c.tensor(0);
@@ -329,7 +326,7 @@ const OpRecord& lu_solution_op =
           if (c.boolean(3))
             out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
           else
-            out.push_back({with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype(), b.device(), {}});
+            out.push_back({with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           solve_by_factors(c.tensor(0), c.tensor(1), c.tensor(2), out[0], c.boolean(3),

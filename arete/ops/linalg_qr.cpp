@@ -36,8 +36,7 @@ const OpRecord& geqrf_op =
                           .got(describe(a)));
           const Shape batch = batch_sizes(a.sizes());
           out.push_back(matrix_spec(batch, a.size(-2), a.size(-1), a));
-          out.push_back(
-              {with_sizes(batch, {std::min(a.size(-2), a.size(-1))}), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {std::min(a.size(-2), a.size(-1))}), a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
@@ -228,7 +227,7 @@ const OpRecord& linalg_qr_op =
           const Shape batch = batch_sizes(a.sizes());
           const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
           if (mode == Mode::r)
-            out.push_back({{0}, a.dtype(), a.device(), {}});
+            out.push_back({{0}, a.dtype()});
           else
             out.push_back(matrix_spec(batch, m, mode == Mode::complete ? m : k, a));
           out.push_back(matrix_spec(batch, mode == Mode::complete ? m : k, n, a));

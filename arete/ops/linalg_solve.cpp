@@ -114,11 +114,11 @@ const OpRecord& solve_matrices_op =
           if (left)
             out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
           else
-            out.push_back({sizes, b.dtype(), b.device(), {}});
+            out.push_back({sizes, b.dtype()});
           const Shape own = batch_sizes(a.sizes());
           out.push_back(matrix_spec(own, a.size(-1), a.size(-1), a));
-          out.push_back({with_sizes(own, {a.size(-1)}), kInt32, a.device(), {}});
-          out.push_back({own, kInt32, a.device(), {}});
+          out.push_back({with_sizes(own, {a.size(-1)}), kInt32});
+          out.push_back({own, kInt32});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           p.copy({view_of(out[1]), view_of(c.tensor(0))});

@@ -74,9 +74,9 @@ const OpRecord& svd_parts_op =
           const Shape batch = batch_sizes(a.sizes());
           const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
           const bool full = c.boolean(1), with_vectors = c.boolean(2);
-          const OutputSpec none{{0}, a.dtype(), a.device(), {}};
+          const OutputSpec none{{0}, a.dtype()};
           out.push_back(with_vectors ? matrix_spec(batch, m, full ? m : k, a) : none);
-          out.push_back({with_sizes(batch, {k}), real_of(a.dtype()), a.device(), {}});
+          out.push_back({with_sizes(batch, {k}), real_of(a.dtype())});
           out.push_back(with_vectors ? matrix_spec(batch, full ? n : k, n, a) : none);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -182,9 +182,8 @@ const OpRecord& eigh_parts_op =
           is_upper("linalg.eigh", c[1].string());
           const Shape batch = batch_sizes(a.sizes());
           const int64_t n = a.size(-1);
-          out.push_back({with_sizes(batch, {n}), real_of(a.dtype()), a.device(), {}});
-          out.push_back(c.boolean(2) ? matrix_spec(batch, n, n, a)
-                                     : OutputSpec{{0}, a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {n}), real_of(a.dtype())});
+          out.push_back(c.boolean(2) ? matrix_spec(batch, n, n, a) : OutputSpec{{0}, a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Shape batch = batch_sizes(c.tensor(0).sizes());
@@ -276,7 +275,7 @@ void eig_infer(const Call& c, OutputSpecs& out, bool with_vectors) {
   check_square(name, a);
   const Shape batch = batch_sizes(a.sizes());
   const int64_t n = a.size(-1);
-  out.push_back({with_sizes(batch, {n}), complex_of(a.dtype()), a.device(), {}});
+  out.push_back({with_sizes(batch, {n}), complex_of(a.dtype())});
   if (!with_vectors) return;
   out.push_back(matrix_spec(batch, n, n, a));
   out.back().dtype = complex_of(a.dtype());

@@ -26,9 +26,7 @@ const OpRecord& cross_along_op =
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "linalg.cross"),
-                         c.tensor(0).dtype(),
-                         common_device(c),
-                         {}});
+                         c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           using expr::Value;
@@ -133,7 +131,7 @@ const OpRecord& powers_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const DType t = is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
-          out.push_back({with_sizes(x.sizes(), {c.integer(1)}), t, x.device(), {}});
+          out.push_back({with_sizes(x.sizes(), {c.integer(1)}), t});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor x = plain(c.tensor(0), out[0].dtype());

@@ -75,7 +75,7 @@ void linear_infer(const Call& call, OutputSpecs& out) {
                     .expected(name_of(x.dtype()))
                     .got(name_of(b.dtype())));
   }
-  out.push_back({std::move(sizes), x.dtype(), common_device(call), {}});
+  out.push_back({std::move(sizes), x.dtype()});
 }
 
 // Whether rows lie so that they are not those of one matrix, but of many with few each: as many

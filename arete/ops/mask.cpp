@@ -206,7 +206,7 @@ const OpRecord& masked_replace_op =
           ARETE_CHECK(c.tensor(2).dim() == 1 && c.tensor(2).numel() > 0,
                       ValueError(c.name(), "expected elements in one dimension")
                           .got(describe(c.tensor(2))));
-          out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype(), common_device(c), {}});
+          out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int64_t n = out[0].numel(), size = c.tensor(2).numel();
@@ -268,7 +268,7 @@ const OpRecord& masked_pack_op =
         .surface(Surface::internal)
         .one_by_one("elements are counted through the whole mask")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape{c.integer(2)}, c.tensor(0).dtype(), common_device(c), {}});
+          out.push_back({Shape{c.integer(2)}, c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int64_t n = c.tensor(0).numel(), size = out[0].numel(), both = std::min(n, size);

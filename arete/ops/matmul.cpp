@@ -172,9 +172,7 @@ TensorList matmul_grads(const GradCall& g, double alpha) {
 }
 
 void product_infer(const Call& call, OutputSpecs& out) {
-  const Device device = common_device(call);
-  out.push_back(
-      {matmul_sizes(call, call.tensor(0), call.tensor(1)), call.tensor(0).dtype(), device, {}});
+  out.push_back({matmul_sizes(call, call.tensor(0), call.tensor(1)), call.tensor(0).dtype()});
 }
 // The sum of the products of vectors, which no library computes faster than a reduction does.
 void dot_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -225,22 +223,21 @@ const OpRecord& matmul_scaled_op =
         .autocast(Autocast::lower)
         .flops(matmul_flops);
 
-const OpRecord& mm_op =
-    define("mm(Tensor self, Tensor mat2) -> Tensor")
-        .doc("Product of two matrices.")
-        .batched(vmaps::product_rule)
-        .infer([](const Call& call, OutputSpecs& out) {
-          const Tensor &a = call.tensor(0), &b = call.tensor(1);
-          check_rank(call, a, 2, "self must be a matrix");
-          check_rank(call, b, 2, "mat2 must be a matrix");
-          check_factor_dtypes(call, a, b);
-          check_inner(call, a, b, a.sizes()[1], b.sizes()[0]);
-          out.push_back({Shape{a.sizes()[0], b.sizes()[1]}, a.dtype(), common_device(call), {}});
-        })
-        .lower(product_lower)
-        .grad(product_grad, 0b11)
-        .autocast(Autocast::lower)
-        .flops(matmul_flops);
+const OpRecord& mm_op = define("mm(Tensor self, Tensor mat2) -> Tensor")
+                            .doc("Product of two matrices.")
+                            .batched(vmaps::product_rule)
+                            .infer([](const Call& call, OutputSpecs& out) {
+                              const Tensor &a = call.tensor(0), &b = call.tensor(1);
+                              check_rank(call, a, 2, "self must be a matrix");
+                              check_rank(call, b, 2, "mat2 must be a matrix");
+                              check_factor_dtypes(call, a, b);
+                              check_inner(call, a, b, a.sizes()[1], b.sizes()[0]);
+                              out.push_back({Shape{a.sizes()[0], b.sizes()[1]}, a.dtype()});
+                            })
+                            .lower(product_lower)
+                            .grad(product_grad, 0b11)
+                            .autocast(Autocast::lower)
+                            .flops(matmul_flops);
 
 const OpRecord& bmm_op =
     define("bmm(Tensor self, Tensor mat2) -> Tensor")
@@ -258,7 +255,7 @@ const OpRecord& bmm_op =
                          "Expected size for first two dimensions of batch2 tensor to be: [" +
                              std::to_string(as[0]) + ", " + std::to_string(as[2]) + "] but got: [" +
                              std::to_string(bs[0]) + ", " + std::to_string(bs[1]) + "]."));
-          out.push_back({Shape{as[0], as[1], bs[2]}, a.dtype(), common_device(call), {}});
+          out.push_back({Shape{as[0], as[1], bs[2]}, a.dtype()});
         })
         .lower(product_lower)
         .grad(product_grad, 0b11)
@@ -280,7 +277,7 @@ const OpRecord& mv_op =
           ARETE_CHECK(a.sizes()[1] == b.sizes()[0],
                       ValueError(call.name(), "size mismatch, got input (" + shape_text(a.sizes()) +
                                                   "), vec (" + shape_text(b.sizes()) + ")"));
-          out.push_back({Shape{a.sizes()[0]}, a.dtype(), common_device(call), {}});
+          out.push_back({Shape{a.sizes()[0]}, a.dtype()});
         })
         .lower(product_lower)
         .grad(product_grad, 0b11)
@@ -302,7 +299,7 @@ const OpRecord& dot_op =
               TypeError(call.name(), "dot : expected both vectors to have same dtype, but found " +
                                          std::string(name_of(a.dtype())) + " and " +
                                          std::string(name_of(b.dtype()))));
-          out.push_back({matmul_sizes(call, a, b), a.dtype(), common_device(call), {}});
+          out.push_back({matmul_sizes(call, a, b), a.dtype()});
         })
         .lower(dot_lower)
         .grad(
@@ -355,7 +352,7 @@ void add_product_infer(const Call& call, OutputSpecs& out, int rank) {
   sizes.push_back(a.size(-2));
   sizes.push_back(b.size(-1));
   expand(self.layout(), sizes);  // its errors are ours
-  out.push_back({sizes, a.dtype(), common_device(call), {}});
+  out.push_back({sizes, a.dtype()});
 }
 
 void add_product_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {

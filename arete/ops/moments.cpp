@@ -113,7 +113,7 @@ void moments_infer(const Call& c, OutputSpecs& out) {
     warn(std::string(c.name()) +
          "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction "
          "factor (input numel divided by output numel).");
-  for (int i = 0; i <= int(kMean); ++i) out.push_back({sizes, x.dtype(), x.device(), {}});
+  for (int i = 0; i <= int(kMean); ++i) out.push_back({sizes, x.dtype()});
 }
 
 template <bool kRoot, bool kMean>

@@ -132,7 +132,7 @@ const OpRecord& multinomial_op =
                                  "replacement")
                           .got(std::to_string(k) + " samples from " + std::to_string(w.size(-1)) +
                                " categories"));
-          out.push_back({w.dim() == 2 ? Shape{w.size(0), k} : Shape{k}, kInt64, w.device(), {}});
+          out.push_back({w.dim() == 2 ? Shape{w.size(0), k} : Shape{k}, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           check_weights(c.tensor(0));

@@ -141,8 +141,7 @@ const OpRecord& frexp_op =
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "torch.frexp() only supports floating-point dtypes")
                           .got(name_of(x.dtype())));
-          for (DType t : {x.dtype(), kInt32})
-            out.push_back({Shape(x.sizes()), t, x.device(), strides_like(x)});
+          for (DType t : {x.dtype(), kInt32}) out.push_back({Shape(x.sizes()), t, strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View in = view_of(c.tensor(0)), to[] = {view_of(out[0]), view_of(out[1])};

@@ -24,7 +24,7 @@ void infer_triangle(const Call& c, OutputSpecs& out) {
   ARETE_CHECK(x.dim() >= 2,
               ValueError(c.name(),
                          std::string(c.name()) + ": input tensor must have at least 2 dimensions"));
-  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+  out.push_back({Shape(x.sizes()), x.dtype()});
 }
 
 // Keeps elements whose (column - row) is <= k (lower) or >= k.
@@ -157,7 +157,7 @@ const OpRecord& constant_pad_nd_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           check_pad(c, x.dim(), c.ints(1));
-          OutputSpec s{Shape(x.sizes()), x.dtype(), x.device(), {}};
+          OutputSpec s{Shape(x.sizes()), x.dtype()};
           for (size_t k = 0; k < c.ints(1).size() / 2; ++k) {
             int64_t& n = s.sizes[size_t(x.dim()) - 1 - k];
             const int64_t padded = n + c.ints(1)[2 * k] + c.ints(1)[2 * k + 1];

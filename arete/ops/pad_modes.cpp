@@ -343,7 +343,7 @@ const OpRecord& pad_by_op =
           for (const PadAxis& a : pad_axes(x.sizes(), c.ints(1))) sizes.push_back(a.out());
           numel_of(sizes);
           auto strides = strides_like(x, sizes);
-          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
@@ -369,7 +369,7 @@ const OpRecord& pad_by_backward_op =
           const Tensor& g = c.tensor(0);
           Shape sizes(c.ints(1));
           auto strides = strides_like(g, sizes);
-          out.push_back({std::move(sizes), g.dtype(), g.device(), std::move(strides)});
+          out.push_back({std::move(sizes), g.dtype(), std::move(strides)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

@@ -293,7 +293,7 @@ Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType d
     if (!has_sizes(t, space)) continue;
     if (t.is_contiguous() || is_in_row_order(t.layout())) break;
     if (auto strides = strides_like(t))
-      return empty_tensor(OutputSpec{space, dtype, device, std::move(strides)});
+      return empty_tensor(OutputSpec{space, dtype, std::move(strides), device});
   }
   return empty_tensor(space, dtype, device);
 }

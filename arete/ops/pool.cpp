@@ -166,8 +166,8 @@ void max_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(0);
   const Shape sizes = pooled_sizes(call.name(), x.sizes(), params_of(call, 1, true));
   const auto strides = order_like(x, sizes);
-  out.push_back({sizes, x.dtype(), x.device(), strides});
-  if (schema_of(call.op).returns.size() > 1) out.push_back({sizes, kInt64, x.device(), strides});
+  out.push_back({sizes, x.dtype(), strides});
+  if (schema_of(call.op).returns.size() > 1) out.push_back({sizes, kInt64, strides});
 }
 
 const OpRecord& max_pool_op =
@@ -225,7 +225,7 @@ const OpRecord& max_pool_backward_op =
                           g.sizes().size() == call.ints(2).size(),
                       ValueError(call.name(), "grad and indices must have one shape"));
           auto strides = order_like(g, call.ints(2));
-          out.push_back({Shape(call.ints(2)), g.dtype(), common_device(call), std::move(strides)});
+          out.push_back({Shape(call.ints(2)), g.dtype(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, true, out[0], call.tensor(0), call.tensor(1), params_of(call, 3, true));
@@ -254,7 +254,7 @@ const OpRecord& avg_pool_op =
                                                  std::string(name_of(x.dtype())) + "'"));
           Shape sizes = pooled_sizes(call.name(), x.sizes(), params_of(call, 1, false));
           auto strides = order_like(x, sizes);
-          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
+          out.push_back({std::move(sizes), x.dtype(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::avg, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, false),
@@ -279,7 +279,7 @@ const OpRecord& avg_pool_backward_op =
           ARETE_CHECK(pooled_sizes(call.name(), call.ints(1), params_of(call, 2, false)) ==
                           Shape(g.sizes()),
                       ValueError(call.name(), "grad and input_size do not fit"));
-          out.push_back({Shape(call.ints(1)), g.dtype(), g.device(), std::move(strides)});
+          out.push_back({Shape(call.ints(1)), g.dtype(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::avg, true, out[0], call.tensor(0), Tensor(), params_of(call, 2, false),

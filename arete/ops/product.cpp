@@ -59,8 +59,7 @@ const OpRecord& prod_op =
           const DType t = c.has(3)                         ? c[3].dtype()
                           : is_integral_or_bool(x.dtype()) ? kInt64
                                                            : x.dtype();
-          out.push_back(
-              {reduced_sizes(x.sizes(), product_dims(c), c.boolean(2)), t, x.device(), {}});
+          out.push_back({reduced_sizes(x.sizes(), product_dims(c), c.boolean(2)), t});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           Tensor x = c.tensor(0);

@@ -52,13 +52,19 @@ const OpRecord& program_record(std::string_view name) {
   return records->find(name);
 }
 
+namespace {
+Results call_function(const Call&) { ARETE_BUG("a function is called by who has it"); }
+}  // namespace
+
 const OpRecord& function_record(std::string_view name) {
   static auto* const records = new AnonymousRecords([](OpRecord& r) {
     r.schema = r.name + "(Tensor[] inputs) -> Tensor[]";
-    r.compose = [](const Call&) -> Results { ARETE_BUG("a function is called by who has it"); };
+    r.compose = call_function;
   });
   return records->find(name);
 }
+
+bool is_function_record(const OpRecord& op) { return op.compose == call_function; }
 
 Results call_program(const Application& a) {
   if (tracing::is_plain()) [[likely]] {

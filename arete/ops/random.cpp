@@ -48,8 +48,8 @@ void infer_sizes(const Call& c, OutputSpecs& out) {
   const DType otherwise = kFloating ? default_dtype() : kInt64;
   OutputSpec s{Shape(c.ints(kSizes)),
                c.has(kFirst) ? c[kFirst].dtype() : otherwise,
-               c.has(kFirst + 1) ? c[kFirst + 1].device() : kCPU,
-               {}};
+               {},
+               c.has(kFirst + 1) ? c[kFirst + 1].device() : kCPU};
   if (kFloating) check_floating(c, s.dtype, true);
   out.push_back(s);
 }
@@ -57,8 +57,8 @@ void infer_like(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
   OutputSpec s{Shape(self.sizes()),
                c.has(1) ? c[1].dtype() : self.dtype(),
-               c.has(2) ? c[2].device() : self.device(),
-               {}};
+               {},
+               c.has(2) ? c[2].device() : self.device()};
   check_floating(c, s.dtype, true);
   if (self.layout().is_dense()) s.strides = Shape(self.strides());
   out.push_back(s);
@@ -73,7 +73,7 @@ void draw_all(prim::Primitives& p, Distribution d, const Tensor& out, double a, 
 }
 void infer_self(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
-  out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+  out.push_back({Shape(self.sizes()), self.dtype()});
 }
 
 const OpRecord& rand_op =
@@ -195,8 +195,8 @@ const OpRecord& randperm_op =
                                                                   std::to_string(c.integer(0))));
           out.push_back({Shape{c.integer(0)},
                          c.has(1) ? c[1].dtype() : kInt64,
-                         c.has(2) ? c[2].device() : kCPU,
-                         {}});
+                         {},
+                         c.has(2) ? c[2].device() : kCPU});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           // The order that sorts random keys; 63 bits make equal ones rare and harmless.

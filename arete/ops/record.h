@@ -161,8 +161,9 @@ class Call {
 struct OutputSpec {
   Shape sizes;
   DType dtype = kFloat32;
-  Device device;
-  std::optional<Shape> strides;  // default: row-major
+  std::optional<Shape> strides{};  ///< default: row-major
+  /// Default: that of the call's tensors, the CPU if it has none. Set once infer() has returned.
+  std::optional<Device> device{};
 };
 using OutputSpecs = SmallVector<OutputSpec, 2>;
 
@@ -256,6 +257,8 @@ struct ComplexForm {
   /// As PointwiseDef::gradient, of the parts; null: the symbolic derivative.
   expr::Definition gradient{};
   uint32_t pairs = ~0u;  ///< bit i: input i is complex (masks and conditions are not)
+  /// A shorter way, of a call that promotes to a dtype; no results: the call is not of those.
+  Results (*shortcut)(const Call&, DType promoted) = nullptr;
 };
 
 /// The pointwise part of a record.
@@ -290,8 +293,7 @@ struct PointwiseDef {
   std::shared_ptr<Cache> cache;
 };
 
-/// Of an operator that touches a tensor only where indices say: nobody moves a table to look three
-/// rows up.
+/// Of an operator that touches a tensor only where indices say: what it moves is counted by those.
 struct IndexedAccess {
   size_t argument = 0;  ///< of the tensor
   /// It is written there: that holds for the in-place form, the other one copies the whole tensor.
@@ -326,6 +328,8 @@ struct OpRecord {
   std::shared_ptr<PointwiseDef> pointwise;
   /// A view operator: the layout of the result from that of argument 0.
   Layout (*view)(const Call&) = nullptr;
+  /// Bit i: argument i of a view counts elements from the begin of the storage.
+  uint32_t storage_offsets = 0;
   /// Several views at once (split, unbind, ...).
   std::vector<Layout> (*views)(const Call&) = nullptr;
   /// The dtype in which a view shows memory of another; null: the same.
@@ -366,6 +370,8 @@ struct OpRecord {
   /// What nn.functional has of it: signatures, or names with arguments made from the schema; "" is
   /// the record's own name, which those of Surface::functional have in any case.
   std::vector<std::string_view> functional{};
+  /// layout= may be a sparse one: a tensor without elements has no values that could differ.
+  bool takes_sparse_layout = false;
   /// Makes a tensor in the order of memory that memory_format= names.
   bool takes_memory_format = false;
   std::optional<IndexedAccess> indexed{};
@@ -398,6 +404,11 @@ class Definer {
   Definer& doc(std::string_view text);
   Definer& view(Layout (*f)(const Call&)) {
     r_.view = f;
+    return *this;
+  }
+  /// See OpRecord::storage_offsets.
+  Definer& storage_offsets(uint32_t bits) {
+    r_.storage_offsets = bits;
     return *this;
   }
   Definer& views(std::vector<Layout> (*f)(const Call&)) {
@@ -467,6 +478,10 @@ class Definer {
   }
   Definer& functional(std::vector<std::string_view> shown = {""}) {
     r_.functional = std::move(shown);
+    return *this;
+  }
+  Definer& sparse_layout() {
+    r_.takes_sparse_layout = true;
     return *this;
   }
   Definer& memory_format() {

@@ -52,7 +52,7 @@ DType sum_dtype(const Call& call) {
 void push_reduced(const Call& call, OutputSpecs& out, DType t) {
   const Tensor& x = call.tensor(0);
   const uint32_t mask = reduced_dims(call, 1);
-  out.push_back({reduced_sizes(x.sizes(), mask, call.boolean(2)), t, x.device(), {}});
+  out.push_back({reduced_sizes(x.sizes(), mask, call.boolean(2)), t});
 }
 
 // Where a tensor's dimensions have to be reduced, and what the result looks like then.

@@ -50,7 +50,7 @@ const OpRecord& scaled_mm_op =
                             c.tensor(4).dtype() == dtype),
               ValueError(c.name(), "bias must have one element of out_dtype for each column")
                   .got(describe(c.tensor(4))));
-          out.push_back({{a.size(0), b.size(1)}, dtype, common_device(c), {}});
+          out.push_back({{a.size(0), b.size(1)}, dtype});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Layout a_scale = scale_layout(c.tensor(2)), b_scale = scale_layout(c.tensor(3));

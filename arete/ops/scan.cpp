@@ -29,7 +29,7 @@ void infer_scan(const Call& c, OutputSpecs& out) {
                   .argument("dtype")
                   .expected(name_of(x.dtype()))
                   .got(name_of(t)));
-  out.push_back({Shape(x.sizes()), t, x.device(), {}});
+  out.push_back({Shape(x.sizes()), t});
 }
 
 void run_scan(const Call& c, const Tensor& out, Monoid monoid, bool reverse, prim::Primitives& p) {
@@ -96,7 +96,7 @@ const OpRecord& linear_scan_op =
             ARETE_CHECK(factors.size(-1) >= 1 && factors.size(-1) <= 32,
                         ValueError(c.name(), "an element has 1 to 32 factors")
                             .got(std::to_string(factors.size(-1))));
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
@@ -186,8 +186,8 @@ void running_infer(const Call& c, OutputSpecs& out) {
   normalize_dim(c.integer(1), int(x.dim()), c.name());
   ARETE_CHECK(!is_complex(x.dtype()),
               NotImplementedError(c.name(), "complex numbers have no order"));
-  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
-  out.push_back({Shape(x.sizes()), kInt64, x.device(), {}});
+  out.push_back({Shape(x.sizes()), x.dtype()});
+  out.push_back({Shape(x.sizes()), kInt64});
 }
 
 // The larger of two booleans is their disjunction, which the scan of max gives as well.
@@ -230,7 +230,7 @@ void infer_logarithms(const Call& c, OutputSpecs& out, bool wide) {
   ARETE_CHECK(
       is_floating(x.dtype()),
       TypeError(c.name(), "logcumsumexp: expected a floating point input").got(name_of(x.dtype())));
-  out.push_back({Shape(x.sizes()), wide ? kFloat64 : x.dtype(), x.device(), {}});
+  out.push_back({Shape(x.sizes()), wide ? kFloat64 : x.dtype()});
 }
 void lower_logarithms(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const Tensor& x = c.tensor(0);

@@ -92,8 +92,7 @@ const OpRecord& insertion_points_op =
             ARETE_CHECK(
                 !is_complex(t->dtype()),
                 NotImplementedError(c.name(), "complex numbers have no order").got(describe(*t)));
-          out.push_back(
-              {Shape(c.tensor(1).sizes()), c.boolean(3) ? kInt32 : kInt64, common_device(c), {}});
+          out.push_back({Shape(c.tensor(1).sizes()), c.boolean(3) ? kInt32 : kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &sorted = c.tensor(0), &values = c.tensor(1);
@@ -148,8 +147,7 @@ const OpRecord& places_of_numbers_op =
           ARETE_CHECK(c.tensor(0).dim() == 1 && c.integer(1) >= 0,
                       ValueError(c.name(), "expected one dimension and a number of elements")
                           .got(describe(c.tensor(0))));
-          out.push_back(
-              {Shape{c.integer(1)}, c.boolean(2) ? kInt32 : kInt64, c.tensor(0).device(), {}});
+          out.push_back({Shape{c.integer(1)}, c.boolean(2) ? kInt32 : kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int64_t n = c.tensor(0).numel(), count = c.integer(1);
@@ -297,7 +295,7 @@ const OpRecord& number_counts_op =
         .surface(Surface::internal)
         .one_by_one("all values count in one table")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({Shape{c.integer(1)}, kInt64, common_device(c), {}});
+          out.push_back({Shape{c.integer(1)}, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View to = view_of(out[0]), x = view_of(c.tensor(0));

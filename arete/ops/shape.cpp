@@ -268,6 +268,7 @@ const OpRecord& as_strided_window_op =
         "self_stride=[], int self_offset=0) -> Tensor")
         .surface(Surface::internal)
         .doc("as_strided with where self lies in its storage, which its gradient needs.")
+        .storage_offsets(0b101000)
         .batched(vmaps::as_strided_rule)
         .view([](const Call& c) {
           const Tensor& x = c.tensor(0);
@@ -291,6 +292,7 @@ const OpRecord& as_strided_window_op =
 const OpRecord& as_strided_op =
     define("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
         .doc("Any window on self's storage; without an offset it begins where self does.")
+        .storage_offsets(0b1000)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t offset = c.has(3) ? c.integer(3) : x.storage_offset();

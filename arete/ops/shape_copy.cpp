@@ -117,7 +117,7 @@ void infer_cat(const Call& c, OutputSpecs& out) {
                     .hint("stack() joins along a new dimension"));
   const int d = normalize_dim(c.integer(1), cat_rank(tensors), c.name());
   const Tensor* first = nullptr;
-  OutputSpec spec{{}, result_type(tensors), common_device(c), {}};
+  OutputSpec spec{{}, result_type(tensors)};
   for (size_t k = 0; k < tensors.size(); ++k) {
     const Tensor& x = tensors[k];
     if (ignored(x.sizes())) continue;
@@ -314,7 +314,7 @@ const OpRecord& flip_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           normalize_dims(c.ints(1), int(x.dim()), c.name(), false);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
+          out.push_back({Shape(x.sizes()), x.dtype(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
@@ -349,7 +349,7 @@ const OpRecord& roll_dims_op =
         .batched(vmaps::roll_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x, x.sizes())});
+          out.push_back({Shape(x.sizes()), x.dtype(), strides_like(x, x.sizes())});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

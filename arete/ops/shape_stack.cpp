@@ -191,8 +191,7 @@ const OpRecord& choose_pairs_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           const int64_t width = pairs_width(x.numel(), c.boolean(1));
-          out.push_back(
-              {{std::max<int64_t>(width * (width + 1) / 2, 0), 2}, x.dtype(), x.device(), {}});
+          out.push_back({{std::max<int64_t>(width * (width + 1) / 2, 0), 2}, x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           using expr::Value;
@@ -232,7 +231,7 @@ const OpRecord& choose_pairs_backward_op =
         .doc("Sums of what belongs to each of the elements that pairs were chosen of.")
         .one_by_one("the pairs are those of one list")
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back({{c.integer(1)}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
+          out.push_back({{c.integer(1)}, c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           using expr::Value;

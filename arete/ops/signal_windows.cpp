@@ -107,7 +107,7 @@ const OpRecord& signal_window_op =
           ARETE_CHECK(b.numbers < 0 ? n > 0 : n == size_t(b.numbers),
                       ValueError(c.name(), "wrong count of numbers for " + std::string(b.name))
                           .got(std::to_string(n)));
-          out.push_back({Shape{c.integer(1)}, dtype, c[5].is_none() ? kCPU : c[5].device(), {}});
+          out.push_back({Shape{c.integer(1)}, dtype, {}, c[5].is_none() ? kCPU : c[5].device()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View y = view_of(out[0]);

@@ -104,7 +104,7 @@ void softmax_infer(const Call& call, OutputSpecs& out) {
   check_floating(call, t);
   ARETE_CHECK(!is_complex(x.dtype()),
               TypeError(call.name(), "softmax is not defined for complex numbers"));
-  out.push_back({Shape(x.sizes()), t, x.device(), {}});
+  out.push_back({Shape(x.sizes()), t});
 }
 
 template <const prim::FusedSpec& (*spec)(DType, DType)>
@@ -140,7 +140,7 @@ void backward_infer(const Call& call, OutputSpecs& out) {
   ARETE_CHECK(Shape(g.sizes()) == Shape(y.sizes()),
               ValueError(call.name(), "grad and output must have one shape")
                   .got(describe(g) + ", " + describe(y)));
-  out.push_back({Shape(y.sizes()), y.dtype(), common_device(call), {}});
+  out.push_back({Shape(y.sizes()), y.dtype()});
 }
 
 template <const prim::FusedSpec& (*spec)(DType, DType)>
@@ -149,7 +149,7 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
   run_rows(p, spec(g.dtype(), y.dtype()), dim_of(call, 2, y), {&g, &y}, out[0]);
 }
 
-// ---- references ----
+// ---- records ----
 
 Tensor grad_to(const GradCall& g, Tensor t) {
   return t.dtype() == g.input_dtype(0) ? t : t.to(g.input_dtype(0));
@@ -282,7 +282,7 @@ const OpRecord& masked_softmax_op =
                             std::string(name_of(mask.dtype())) + " and " +
                             std::string(name_of(x.dtype()))));
           expand(mask.layout(), x.sizes());
-          out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &x = call.tensor(0), &mask = call.tensor(1);
@@ -328,7 +328,7 @@ const OpRecord& causal_softmax_op =
           check_floating(call, x.dtype());
           ARETE_CHECK(x.dim() > 1,
                       ValueError(call.name(), "scores must have at least two dimensions"));
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = call.tensor(0);

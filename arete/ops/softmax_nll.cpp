@@ -49,7 +49,7 @@ Results softmax_nll_rule(const Rewriting& r) {
   call.set(4, int64_t(kNone));
   Results results = call.run();
   const DType work = r.specs[2].dtype;
-  Tensor total = ones({r.batch}, TensorOptions(work, r.specs[2].device));
+  Tensor total = ones({r.batch}, TensorOptions(work, *r.specs[2].device));
   if (reduction == kMean) total = total_weight(r, t, 2, ignore, work);
   if (reduction != kNone) {
     results[0] = results[0].to(work).reshape({r.batch, -1}).sum({1});
@@ -279,14 +279,11 @@ void softmax_nll_infer(const Call& call, OutputSpecs& out) {
   const Tensor &x = call.tensor(0), &target = call.tensor(1);
   check_targets("cross_entropy", x, target);
   if (call.has(2)) check_weight("cross_entropy", x, call.tensor(2));
-  const Device device = common_device(call);
   const DType work = work_dtype(x.dtype());
   out.push_back({call.integer(4) == kNone ? Shape(target.sizes()) : Shape(),
-                 call.has(5) ? call[5].dtype() : x.dtype(),
-                 device,
-                 {}});
-  out.push_back({Shape(target.sizes()), work, device, {}});
-  out.push_back({Shape(), work, device, {}});
+                 call.has(5) ? call[5].dtype() : x.dtype()});
+  out.push_back({Shape(target.sizes()), work});
+  out.push_back({Shape(), work});
 }
 
 void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -583,7 +580,7 @@ const OpRecord& softmax_nll_backward_op =
         .batched(vmaps::softmax_nll_backward_rule)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(1);
-          out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});
+          out.push_back({Shape(x.sizes()), x.dtype()});
         })
         .lower(softmax_nll_backward_lower)
         .grad(softmax_nll_backward_grad, 0b101111);

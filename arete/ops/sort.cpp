@@ -23,6 +23,12 @@ Results along_first(const Rewriting& r) {
 
 namespace {
 
+// A number is in order, and its own only place is the first.
+void take_number(const Tensor& x, std::span<const Tensor> out, prim::Primitives& p) {
+  p.copy({view_of(out[0]), view_of(x)});
+  p.fill({view_of(out[1]), {}, true, 0});
+}
+
 const OpRecord& sort_op =
     define(
         "sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor "
@@ -32,16 +38,11 @@ const OpRecord& sort_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           normalize_dim(c.integer(1), int(x.dim()), "sort");
-          for (DType t : {x.dtype(), kInt64})
-            out.push_back({Shape(x.sizes()), t, x.device(), strides_like(x)});
+          for (DType t : {x.dtype(), kInt64}) out.push_back({Shape(x.sizes()), t, strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
-          if (x.dim() == 0) {
-            p.copy({view_of(out[0]), view_of(x)});
-            p.fill({view_of(out[1]), {}, true, 0});
-            return;
-          }
+          if (x.dim() == 0) return take_number(x, out, p);
           p.sort({view_of(x), view_of(out[0]), view_of(out[1]),
                   normalize_dim(c.integer(1), int(x.dim()), "sort"), c.boolean(2)});
         })
@@ -64,16 +65,12 @@ const OpRecord& topk_op =
                           .got(std::to_string(c.integer(1))));
           Shape s(x.sizes());
           if (x.dim()) s[size_t(d)] = c.integer(1);
-          out.push_back({s, x.dtype(), x.device(), {}});
-          out.push_back({s, kInt64, x.device(), {}});
+          out.push_back({s, x.dtype()});
+          out.push_back({s, kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
-          if (x.dim() == 0) {
-            p.copy({view_of(out[0]), view_of(x)});
-            p.fill({view_of(out[1]), {}, true, 0});
-            return;
-          }
+          if (x.dim() == 0) return take_number(x, out, p);
           p.topk({view_of(x), view_of(out[0]), view_of(out[1]),
                   normalize_dim(c.integer(2), int(x.dim()), "topk"), c.boolean(3)});
         })
@@ -95,7 +92,7 @@ const OpRecord& sorted_values_op =
         .batched(vmaps::along_first)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
+          out.push_back({Shape(x.sizes()), x.dtype(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

@@ -115,7 +115,7 @@ const OpRecord& polygamma_op =
                       NotImplementedError(c.name(), "\"polygamma\" not implemented for '" +
                                                         std::string(name_of(x.dtype())) + "'"));
           const DType t = is_floating(x.dtype()) ? x.dtype() : default_dtype();
-          out.push_back({Shape(x.sizes()), t, x.device(), {}});
+          out.push_back({Shape(x.sizes()), t});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::View in = view_of(c.tensor(1)), to = view_of(out[0]);

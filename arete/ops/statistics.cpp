@@ -33,8 +33,8 @@ struct Rows {
 // One element of each row and its position.
 void push_picked(OutputSpecs& out, const Rows& rows, bool keepdim) {
   const Shape sizes = reduced_sizes(rows.x.sizes(), rows.mask(), keepdim);
-  out.push_back({sizes, rows.x.dtype(), rows.x.device(), {}});
-  out.push_back({sizes, kInt64, rows.x.device(), {}});
+  out.push_back({sizes, rows.x.dtype()});
+  out.push_back({sizes, kInt64});
 }
 
 // The views of a row's element and its position, which have the rows' dimensions, and the rows.
@@ -210,8 +210,8 @@ const OpRecord& select_ranks_op =
                                 .got(describe(ranks)));
           ARETE_CHECK(rows.size() > 0 || ranks.numel() == 0,
                       IndexError(c.name(), "rows of nothing have no elements").argument("self"));
-          out.push_back({Shape(ranks.sizes()), x.dtype(), x.device(), {}});
-          out.push_back({Shape(ranks.sizes()), kInt64, x.device(), {}});
+          out.push_back({Shape(ranks.sizes()), x.dtype()});
+          out.push_back({Shape(ranks.sizes()), kInt64});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;

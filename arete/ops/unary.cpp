@@ -309,7 +309,7 @@ const OpRecord& neg_op =
               return -x;
             },
             Result::promote)
-        .complex(of_complex([](Complex z) { return -z; }))
+        .complex(of_complex([](Complex z) { return -z; }, {}, by_parts))
         .dtypes(kAllReal);
 
 const OpRecord& positive_op =

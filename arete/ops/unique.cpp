@@ -49,7 +49,7 @@ const OpRecord& changes_op =
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 1 || x.dim() == 2,
                       ValueError(c.name(), "expected values or rows").got(describe(x)));
-          out.push_back({Shape{x.size(0) + 1}, kBool, x.device(), {}});
+          out.push_back({Shape{x.size(0) + 1}, kBool});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

@@ -183,7 +183,7 @@ const OpRecord& norm_op =
                                     std::string(name_of(x.dtype()))));
           const uint32_t dims = reduced_dims(c, 2);
           if (std::isinf(c.real(1)) || c.real(1) < 0) check_not_empty(c, x.sizes(), dims);
-          out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(3)), x.dtype(), x.device(), {}});
+          out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(3)), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const Tensor& x = c.tensor(0);
@@ -241,7 +241,7 @@ const OpRecord& norm_slopes_op =
         .batched(vmaps::norm_slopes_rule)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(1);
-          out.push_back({Shape(a.sizes()), a.dtype(), common_device(c), strides_like(a)});
+          out.push_back({Shape(a.sizes()), a.dtype(), strides_like(a)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const Tensor &dy = c.tensor(0), &a = c.tensor(1), &b = c.tensor(2), &y = c.tensor(3);
@@ -327,7 +327,7 @@ const OpRecord& norm_of_difference_op =
           const Shape full = broadcast_shapes(a.sizes(), b.sizes(), c.name());
           const uint32_t last = 1u << (full.size() - 1);
           if (std::isinf(c.real(2))) check_not_empty(c, full, last);
-          out.push_back({reduced_sizes(full, last, false), a.dtype(), common_device(c), {}});
+          out.push_back({reduced_sizes(full, last, false), a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
@@ -435,7 +435,7 @@ const OpRecord& pairs_square_op =
         .one_by_one("the pairs are those of the rows of one matrix")
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.integer(1);
-          out.push_back({Shape{n, n}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
+          out.push_back({Shape{n, n}, c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int64_t n = c.integer(1);
@@ -465,7 +465,7 @@ const OpRecord& pair_norms_op =
         .one_by_one("the pairs are those of the rows of one matrix")
         .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.tensor(0).size(0);
-          out.push_back({Shape{n * (n - 1) / 2}, c.tensor(0).dtype(), c.tensor(0).device(), {}});
+          out.push_back({Shape{n * (n - 1) / 2}, c.tensor(0).dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const double p = c.real(1);

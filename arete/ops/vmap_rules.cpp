@@ -72,7 +72,7 @@ Results one_by_one(const Rewriting& r) {
   Results all;
   for (size_t k = 0; k < parts.size(); ++k)
     all.push_back(parts[k].empty() ? empty_tensor(with_front(0, r.specs[k].sizes), r.specs[k].dtype,
-                                                  r.specs[k].device)
+                                                  *r.specs[k].device)
                                    : stack(parts[k], 0));
   return all;
 }

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
 #include "arete/compile/compile.h"
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
@@ -21,11 +22,6 @@ namespace {
 using Kind = ops::Arg::Kind;
 
 constexpr int constant_value(size_t k) { return -int(k) - 2; }
-
-// "name(Tensor[] inputs) -> Tensor[]": a custom function of differentiation, or a checkpoint.
-bool is_function(const ops::OpRecord& op) {
-  return op.compose && op.schema == op.name + "(Tensor[] inputs) -> Tensor[]";
-}
 
 std::string at(const std::string& place) { return place.empty() ? "" : " (" + place + ")"; }
 
@@ -440,8 +436,8 @@ void Listener::begin(const ops::OpRecord& op, tracing::Items<ops::Arg> args, For
     if (constants_over_.contains(memory) || (opaque_ == 0 && !over_.contains(memory)))
       snapshots_.take(self);
   }
-  if (opaque_ == 0 && is_function(op)) {
-    if (op.name != "checkpoint" && op.name != "checkpoint_forward") {
+  if (opaque_ == 0 && ops::is_function_record(op)) {
+    if (!autograd::is_checkpoint(op.name)) {
       frames_.push_back(Frame::function);
       functions_.push_back(op.name);
     } else {

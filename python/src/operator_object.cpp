@@ -189,9 +189,7 @@ PyObject* call_face(const Overload& o, const Arg* bound, Extras extras) {
 /// the device meta.
 PyObject* call_sparse(const Overload& o, Arg* args, const Extras& extras) {
   const std::string& name = o.record->name;
-  const std::string_view of_zeros[] = {"empty", "zeros", "zeros_like", "new_empty", "new_zeros"};
-  if (std::ranges::find(of_zeros, name) == std::end(of_zeros) || extras.out || extras.pin_memory ||
-      extras.memory_format) {
+  if (!o.record->takes_sparse_layout || extras.out || extras.pin_memory || extras.memory_format) {
     PyErr_Format(PyExc_RuntimeError, "%s(...) is not implemented for sparse layout", name.c_str());
     throw PythonError{};
   }

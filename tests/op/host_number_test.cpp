@@ -21,7 +21,7 @@ Device other_device() { return test_device().is_cpu() ? kMeta : test_device(); }
 
 Tensor on_other_device(const Tensor& t) {
   if (t.device() == other_device()) return t;
-  return ops::empty_tensor(ops::OutputSpec{Shape(t.sizes()), t.dtype(), kMeta, {}});
+  return ops::empty_tensor(ops::OutputSpec{Shape(t.sizes()), t.dtype(), {}, kMeta});
 }
 
 bool same_device(const ops::Results& results) {

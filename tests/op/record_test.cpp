@@ -137,7 +137,7 @@ TEST_P(Record, InfersOnMeta) {
     const ops::Results real = run(op, samples[i].args);
     auto meta_args = map_tensors(samples[i].args, [](const Tensor& t) {
       return ops::empty_tensor(
-          ops::OutputSpec{Shape(t.sizes()), t.dtype(), kMeta, Shape(t.strides())});
+          ops::OutputSpec{Shape(t.sizes()), t.dtype(), Shape(t.strides()), kMeta});
     });
     for (auto& a : meta_args)
       if (a.kind == ops::Arg::Kind::device) a.device = kMeta;
