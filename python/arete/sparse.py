@@ -78,8 +78,7 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
         raise NotImplementedError("sparse_coo_tensor(): pin_memory: sparse tensors are not pinned")
     if values is None:
         size = tuple(indices if size is None else size)  # the size may come first
-        indices = _ops.zeros((len(size), 0), dtype=_C.int64, device=device)
-        values = _ops.zeros(0, dtype=dtype, device=device)
+        return _ops.zeros(size, dtype=dtype, layout=_functions.sparse_coo, device=device, requires_grad=requires_grad)
     values = as_tensor(values, dtype=dtype, device=device)
     indices = as_tensor(indices, device=values.device).to(_C.int64)
     if indices.dim() != 2:

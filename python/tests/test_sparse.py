@@ -356,6 +356,13 @@ def test_tensors_without_elements(layout):
 
 
 @both
+def test_a_size_alone_makes_a_tensor_without_elements(torch):
+    x = torch.sparse_coo_tensor((2, 3), dtype=torch.float64, requires_grad=True)
+    assert x.is_coalesced() and x.requires_grad and x.shape == (2, 3) and x.dtype is torch.float64 and x._nnz() == 0
+    assert torch.sparse_coo_tensor(size=[2, 3]).dtype is torch.float32
+
+
+@both
 def test_zeros_like_sparse_tensors_of_another_layout(torch):
     x = torch.eye(3, dtype=torch.float64).to_sparse()
     dense, same = torch.zeros_like(x, layout=torch.strided), torch.zeros_like(x, layout=torch.sparse_coo)

@@ -5,7 +5,7 @@ import copy
 from typing import Any, Sequence
 
 from .._operators import stack
-from ..nn import Module
+from ..nn import Module, Parameter
 from ..nn.utils.stateless import functional_call
 
 __all__ = ["FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble", "make_functional",
@@ -30,7 +30,9 @@ class FunctionalModuleWithBuffers(Module):
     def _create_from(cls, model: Module, disable_autograd_tracking: bool = False) -> tuple:
         parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
         own = tuple(p.detach() if disable_autograd_tracking else p for p in parameters.values())
-        return cls(copy.deepcopy(model).to("meta"), tuple(parameters), tuple(buffers)), own, tuple(buffers.values())
+        bare = {id(p): Parameter(p.detach().to("meta"), p.requires_grad) for p in parameters.values()}
+        bare |= {id(b): b.detach().to("meta") for b in buffers.values()}
+        return cls(copy.deepcopy(model, bare), tuple(parameters), tuple(buffers)), own, tuple(buffers.values())
 
     def forward(self, params: Sequence, buffers: Sequence, *args: Any, **kwargs: Any) -> Any:
         """What the module gives with these."""
