@@ -98,6 +98,16 @@ def _as_tuple(value: Any) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
+def _replaced(gradients: tuple, result: Any, mistake: str) -> tuple:
+    """What a hook gives in place of gradients: nothing, or as many."""
+    if result is None:
+        return gradients
+    result = _as_tuple(result)
+    if len(result) != len(gradients):
+        raise RuntimeError(f"{mistake}, got {len(result)}, but expected {len(gradients)}")
+    return result
+
+
 class BackwardHook:
     """Runs a module's full backward hooks for one call of the module."""
 
@@ -153,16 +163,7 @@ class BackwardHook:
         places = self.output_positions
         full = self._place(grads, places, self.num_outputs)
         for hook in self.pre_hooks:
-            result = hook(self.module, full)
-            if result is None:
-                continue
-            result = _as_tuple(result)
-            if len(result) != len(full):
-                raise RuntimeError(
-                    "Backward pre hook returned an invalid number of grad_output, "
-                    f"got {len(result)}, but expected {len(full)}"
-                )
-            full = result
+            full = _replaced(full, hook(self.module, full), "Backward pre hook returned an invalid number of grad_output")
         self.grad_outputs = full
         if self.input_positions is None:  # no input takes part: nothing will follow
             if self.hooks:
@@ -192,14 +193,6 @@ class BackwardHook:
         full = self._place((g for _, g in own), [i for i, _ in own], self.num_inputs)
         for hook in self.hooks:
             result = hook(self.module, full, self.grad_outputs)
-            if result is None:
-                continue
-            result = _as_tuple(result)
-            if len(result) != len(full):
-                raise RuntimeError(
-                    "Backward hook returned an invalid number of grad_input, "
-                    f"got {len(result)}, but expected {len(full)}"
-                )
-            full = result
+            full = _replaced(full, result, "Backward hook returned an invalid number of grad_input")
         self.grad_outputs = None
         return tuple(full[i] for i in places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Optional, Tuple, TypeVar
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
 from ..._C import Tensor
 from ..._grad_mode import no_grad
@@ -36,6 +36,14 @@ def _fused(
         Parameter(new_weight, w.requires_grad),
         Parameter(new_bias.to(w.dtype if b is None else b.dtype), bias_grad),
     )
+
+
+def _fused_copy(layer: M, bn: Any, fuse: Callable, *options: Any) -> M:
+    fused = copy.deepcopy(layer)
+    fused.weight, fused.bias = fuse(
+        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, *options
+    )
+    return fused
 
 
 def fuse_conv_bn_weights(
@@ -72,18 +80,7 @@ def fuse_conv_bn_eval(conv: M, bn: Any, transpose: bool = False) -> M:
     """
     if conv.training or bn.training:
         raise AssertionError("Fusion only for eval!")
-    fused = copy.deepcopy(conv)
-    fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight,
-        fused.bias,
-        bn.running_mean,
-        bn.running_var,
-        bn.eps,
-        bn.weight,
-        bn.bias,
-        transpose,
-    )
-    return fused
+    return _fused_copy(conv, bn, fuse_conv_bn_weights, transpose)
 
 
 def fuse_linear_bn_weights(
@@ -120,14 +117,4 @@ def fuse_linear_bn_eval(linear: M, bn: Any) -> M:
         raise AssertionError(
             "To fuse, linear.out_features == bn.num_features or bn.num_features == 1"
         )
-    fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(
-        fused.weight,
-        fused.bias,
-        bn.running_mean,
-        bn.running_var,
-        bn.eps,
-        bn.weight,
-        bn.bias,
-    )
-    return fused
+    return _fused_copy(linear, bn, fuse_linear_bn_weights)
