@@ -3,11 +3,9 @@ what it got, as JSON, to FOLDER/RANK."""
 import contextlib
 import copy
 import importlib
-import json
-import os
-import sys
-import traceback
 from datetime import timedelta
+
+from distributed_program import main
 
 
 def network(torch, norm=False):
@@ -187,42 +185,19 @@ def mistakes(torch, dist, rank, size, note):
     fails("hook", lambda: ddp(net).register_comm_hook(None, 1))
 
 
-def run(name, rank, size, folder):
-    torch = importlib.import_module(name)
-    dist = importlib.import_module(f"{name}.distributed")
-    importlib.import_module(f"{name}.futures")
-    torch.set_num_threads(1)
-    results = []
-
-    def note(what, *values):
-        results.append([what, [[list(v.shape), v.double().reshape(-1).tolist()] if hasattr(v, "tolist") else v for v in values]])
-
-    try:
-        for part in (training, accumulation, unused, hooks, buffers, joining, mistakes):
-            dist.init_process_group("gloo", init_method=f"file://{folder}/store_{part.__name__}", rank=rank, world_size=size,
-                                    timeout=timedelta(seconds=60))
-            part(torch, dist, rank, size, note)
-            dist.barrier()
-            dist.destroy_process_group()
-        note("done")
-    except BaseException:
-        results.append(["raised", traceback.format_exc()])
-    with open(f"{folder}/{rank}", "w") as file:
-        json.dump(results, file)
+def program(torch, dist, rank, size, folder, note):
+    for part in (training, accumulation, unused, hooks, buffers, joining, mistakes):
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store_{part.__name__}", rank=rank, world_size=size,
+                                timeout=timedelta(seconds=60))
+        part(torch, dist, rank, size, note)
+        dist.barrier()
+        dist.destroy_process_group()
+    note("done")
 
 
-def main():
-    name, size, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    importlib.import_module(name)  # once for all ranks
-    children = []
-    for rank in range(size):
-        child = os.fork()
-        if child == 0:
-            run(name, rank, size, folder)
-            os._exit(0)
-        children.append(child)
-    sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+def shown(v):
+    return [list(v.shape), v.double().reshape(-1).tolist()] if hasattr(v, "tolist") else v
 
 
 if __name__ == "__main__":
-    main()
+    main(program, shown)

@@ -215,41 +215,47 @@ def mistakes(torch, dist, rank, size, note):
     fails("group", lambda: dist.new_group([size]))
 
 
-def run(name, rank, size, folder):
+def program(torch, dist, rank, size, folder, note):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=90))
+    for part in (collectives, messages, objects, groups, functional, mesh, mistakes):
+        part(torch, dist, rank, size, note)
+    dist.barrier()
+    dist.destroy_process_group()
+    note("end", dist.is_initialized())
+
+
+def shown(v):
+    return [str(v.dtype).split(".")[-1], list(v.shape), str(v.tolist())] if hasattr(v, "tolist") else v
+
+
+def run(name, rank, size, folder, program, shown):
     torch = importlib.import_module(name)
     dist = importlib.import_module(f"{name}.distributed")
     torch.set_num_threads(1)
     results = []
-
-    def note(what, *values):
-        shown = [[str(v.dtype).split(".")[-1], list(v.shape), str(v.tolist())] if hasattr(v, "tolist") else v for v in values]
-        results.append([what.replace(f"{name}.", ""), shown])
-
     try:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=90))
-        for part in (collectives, messages, objects, groups, functional, mesh, mistakes):
-            part(torch, dist, rank, size, note)
-        dist.barrier()
-        dist.destroy_process_group()
-        note("end", dist.is_initialized())
+        program(torch, dist, rank, size, folder,
+                lambda what, *values: results.append([what.replace(f"{name}.", ""), [*map(shown, values)]]))
     except BaseException:
         results.append(["raised", traceback.format_exc()])
     with open(f"{folder}/{rank}", "w") as file:
         json.dump(results, file)
 
 
-def main():
+def main(program, shown):
+    """Runs program(torch, distributed, rank, size, folder, note) in as many processes as the command line says; shown(value) is what is
+    written of a value that it notes."""
     name, size, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     importlib.import_module(name)  # once for all ranks
     children = []
     for rank in range(size):
         child = os.fork()
         if child == 0:
-            run(name, rank, size, folder)
+            run(name, rank, size, folder, program, shown)
             os._exit(0)
         children.append(child)
     sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 
 
 if __name__ == "__main__":
-    main()
+    main(program, shown)
