@@ -100,24 +100,13 @@ void round_weak(Operand& o, DType meets) {
 
 /// What arithmetic modulo 2^64 leaves in a dtype of whole numbers.
 Scalar wrapped_around(uint64_t bits, DType dtype) {
-  switch (dtype) {
-    case kInt8:
-      return Scalar(int8_t(bits));
-    case kInt16:
-      return Scalar(int16_t(bits));
-    case kInt32:
-      return Scalar(int32_t(bits));
-    case kUInt8:
-      return Scalar(uint8_t(bits));
-    case kUInt16:
-      return Scalar(uint16_t(bits));
-    case kUInt32:
-      return Scalar(uint32_t(bits));
-    case kBool:
-      return Scalar(bits != 0);
-    default:
+  return visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>)
+      return Scalar(T(bits));
+    else
       return Scalar(int64_t(bits));
-  }
+  });
 }
 
 template <class T>
