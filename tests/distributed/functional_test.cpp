@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "arete/arete.h"
+#include "tests/distributed/rank_threads.h"
 
 namespace arete::distributed {
 namespace {
@@ -14,18 +13,12 @@ namespace {
 std::vector<Tensor> gradients(int size, const Shape& sizes,
                               const std::function<Tensor(const Tensor&, ProcessGroupPtr)>& f,
                               std::vector<Tensor>& results) {
-  const auto store = std::make_shared<HashStore>();
   std::vector<Tensor> x(size);
   results.assign(size, {});
-  std::vector<std::thread> threads;
-  std::vector<std::exception_ptr> errors(size);
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        std::vector<int> ranks(size);
-        for (int i = 0; i < size; ++i) ranks[i] = i;
-        const auto group =
-            std::make_shared<ProcessGroup>("f", "store", store, r, ranks, std::chrono::seconds(60));
+  test::with_ranks(
+      size,
+      [&](const ProcessGroupPtr& group) {
+        const int r = group->rank();
         x[r] = ((arange(numel_of(sizes), kFloat64) + 1) * (r + 1)).reshape(sizes);
         x[r].requires_grad_();
         const Tensor y = f(x[r], group);
@@ -33,13 +26,8 @@ std::vector<Tensor> gradients(int size, const Shape& sizes,
         results[r] = y.detach();
         x[r] = x[r].grad();
         group->barrier();
-      } catch (...) {
-        errors[r] = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
+      },
+      "store");
   return x;
 }
 

@@ -16,32 +16,17 @@
 #include "arete/distributed/environment.h"
 #include "arete/distributed/tcp_store.h"
 #include "arete/distributed/threads_internal.h"
+#include "tests/distributed/rank_threads.h"
 
 namespace arete::distributed {
 namespace {
 
 using prim::ReduceKind;
 
-// Calls f(group) as each rank of a group, all at a time; the first error is thrown again.
 void as_ranks(const std::string& backend, int size, const std::function<void(ProcessGroup&)>& f,
               Milliseconds timeout = std::chrono::seconds(60)) {
-  const auto store = std::make_shared<HashStore>();
-  std::vector<std::thread> threads;
-  std::vector<std::exception_ptr> errors(size);
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        std::vector<int> ranks(size);
-        for (int i = 0; i < size; ++i) ranks[i] = i;
-        ProcessGroup group("g", backend, store, r, ranks, timeout);
-        f(group);
-      } catch (...) {
-        errors[r] = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
+  test::with_ranks(
+      size, [&](const ProcessGroupPtr& group) { f(*group); }, backend, timeout);
 }
 
 Tensor values_of(int rank, int64_t n, DType dtype) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -12,10 +13,11 @@
 namespace arete::test {
 
 /// Calls f(group) as each of some ranks, all at a time; the first error is thrown again.
-inline void with_ranks(int size,
-                       const std::function<void(const distributed::ProcessGroupPtr&)>& f) {
+inline void with_ranks(int size, const std::function<void(const distributed::ProcessGroupPtr&)>& f,
+                       const std::string& backend = distributed::is_gloo_available() ? "gloo"
+                                                                                     : "store",
+                       distributed::Milliseconds timeout = std::chrono::seconds(60)) {
   const auto store = std::make_shared<distributed::HashStore>();
-  const std::string backend = distributed::is_gloo_available() ? "gloo" : "store";
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> errors(size);
   std::vector<int> ranks(size);
@@ -23,8 +25,7 @@ inline void with_ranks(int size,
   for (int r = 0; r < size; ++r)
     threads.emplace_back([&, r] {
       try {
-        f(std::make_shared<distributed::ProcessGroup>("g", backend, store, r, ranks,
-                                                      std::chrono::seconds(60)));
+        f(std::make_shared<distributed::ProcessGroup>("g", backend, store, r, ranks, timeout));
       } catch (...) {
         errors[r] = std::current_exception();
       }

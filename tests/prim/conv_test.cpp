@@ -2,11 +2,10 @@
 
 #include <array>
 #include <cmath>
-#include <thread>
 
 #include "arete/backend/cpu/onednn.h"
-#include "arete/base/thread_pool.h"
 #include "tests/prim/strided_buffer.h"
+#include "tests/support/concurrently.h"
 #include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
@@ -209,24 +208,10 @@ TEST(Conv, PlansAreReused) {
 }
 
 TEST(Conv, SeveralThreadsAndRegionsAtOnce) {
-  const auto work = [](uint64_t seed) {
+  test::concurrently([](uint64_t seed) {
     std::mt19937_64 rng(seed);
     run_case(network_case(2, 1, 12, 16), rng);
     run_case(network_case(4, 16, 9, 32), rng);
-  };
-  std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < 3; ++i)
-    threads.emplace_back([&, i] {
-      if (i == 2) {
-        const SerialRegion serial;
-        work(i);
-      } else {
-        work(i);
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  parallel_for(0, 4, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) work(uint64_t(i) + 10);
   });
 }
 

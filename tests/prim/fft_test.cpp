@@ -240,19 +240,46 @@ void expect_definition(const FftCase& c, const std::string& what) {
   for (double gap : out.memory) ASSERT_EQ(gap, 0.125) << "written beside the results: " << what;
 }
 
+struct Pick {
+  std::mt19937& random;
+  int64_t operator()(int64_t low, int64_t high) const {
+    return low + int64_t(random() % uint32_t(high - low + 1));
+  }
+};
+
+// The five kinds in turn.
+FftCase kind_of_case(int round, const Pick& pick) {
+  FftCase c;
+  const int kind = round % 5;
+  c.kind = kind == 1 ? FftKind::to_half : kind == 2 ? FftKind::from_half : FftKind::complex;
+  c.real_in = kind == 1 || kind == 3;
+  c.real_out = kind == 2 || kind == 4;
+  c.forward = pick(0, 1);
+  c.weighted = c.kind != FftKind::complex && pick(0, 1);
+  return c;
+}
+
+// Transforms dimension d with n points; one time in `often` + 1 a side is cut or filled with zeros.
+void transform(FftCase& c, size_t d, int64_t n, bool is_last, const Pick& pick, int often) {
+  c.dims.push_back(int64_t(d));
+  c.points.push_back(n);
+  c.in[d] = is_last && c.kind == FftKind::from_half ? n / 2 + 1 : n;
+  c.out[d] = is_last && c.kind == FftKind::to_half ? n / 2 + 1 : n;
+  if (pick(0, often) == 0) c.in[d] = pick(1, n + 3);
+  if (pick(0, often) == 0) c.out[d] = pick(1, n + 3);
+}
+
+std::string text_of(const FftCase& c, int round) {
+  return "round " + std::to_string(round) + " kind " + std::to_string(round % 5) + " in " +
+         to_string(c.in) + " out " + to_string(c.out) + " dims " + to_string(c.dims) + " points " +
+         to_string(c.points);
+}
+
 TEST(Fft, EveryKindAgreesWithTheDefinition) {
   std::mt19937 random(1);
-  const auto pick = [&](int64_t low, int64_t high) {
-    return low + int64_t(random() % uint32_t(high - low + 1));
-  };
+  const Pick pick{random};
   for (int round = 0; round < 400; ++round) {
-    FftCase c;
-    const int kind = round % 5;
-    c.kind = kind == 1 ? FftKind::to_half : kind == 2 ? FftKind::from_half : FftKind::complex;
-    c.real_in = kind == 1 || kind == 3;
-    c.real_out = kind == 2 || kind == 4;
-    c.forward = pick(0, 1);
-    c.weighted = c.kind != FftKind::complex && pick(0, 1);
+    FftCase c = kind_of_case(round, pick);
     const auto rank = size_t(pick(1, 4));
     std::vector<size_t> all(rank);
     std::iota(all.begin(), all.end(), 0);
@@ -268,18 +295,10 @@ TEST(Fft, EveryKindAgreesWithTheDefinition) {
     c.out = c.in;
     for (size_t i = 0; i < count; ++i) {
       const size_t d = all[i];
-      c.dims.push_back(int64_t(d));
       const int64_t n = pick(1, count == 1 ? 70 : 9);
-      c.points.push_back(n);
-      const bool half = i + 1 == count && c.kind != FftKind::complex;
-      c.in[d] = half && c.kind == FftKind::from_half ? n / 2 + 1 : n;
-      c.out[d] = half && c.kind == FftKind::to_half ? n / 2 + 1 : n;
-      if (pick(0, 3) == 0) c.in[d] = pick(1, n + 3);
-      if (pick(0, 3) == 0) c.out[d] = pick(1, n + 3);
+      transform(c, d, n, i + 1 == count, pick, 3);
     }
-    std::string what = "round " + std::to_string(round) + " kind " + std::to_string(kind) + " in " +
-                       to_string(c.in) + " out " + to_string(c.out) + " dims " + to_string(c.dims) +
-                       " points " + to_string(c.points);
+    const std::string what = text_of(c, round);
     expect_definition<float>(c, what);
     expect_definition<double>(c, what + " f64");
     if (HasFailure()) return;
@@ -289,17 +308,9 @@ TEST(Fft, EveryKindAgreesWithTheDefinition) {
 // Sides that are contiguous along different dimensions, both long.
 TEST(Fft, OtherOrdersOfDimensionsAgreeWithTheDefinition) {
   std::mt19937 random(2);
-  const auto pick = [&](int64_t low, int64_t high) {
-    return low + int64_t(random() % uint32_t(high - low + 1));
-  };
+  const Pick pick{random};
   for (int round = 0; round < 60; ++round) {
-    FftCase c;
-    const int kind = round % 5;
-    c.kind = kind == 1 ? FftKind::to_half : kind == 2 ? FftKind::from_half : FftKind::complex;
-    c.real_in = kind == 1 || kind == 3;
-    c.real_out = kind == 2 || kind == 4;
-    c.forward = pick(0, 1);
-    c.weighted = c.kind != FftKind::complex && pick(0, 1);
+    FftCase c = kind_of_case(round, pick);
     std::vector<size_t> all{0, 1, 2};
     std::shuffle(all.begin(), all.end(), random);
     c.order_in = c.order_out = all;
@@ -311,17 +322,9 @@ TEST(Fft, OtherOrdersOfDimensionsAgreeWithTheDefinition) {
     for (size_t i = 0; i < count; ++i) {
       const size_t d = all[i];
       const int64_t n = pick(16, 50);
-      c.dims.push_back(int64_t(d));
-      c.points.push_back(n);
-      const bool half = i + 1 == count && c.kind != FftKind::complex;
-      c.in[d] = half && c.kind == FftKind::from_half ? n / 2 + 1 : n;
-      c.out[d] = half && c.kind == FftKind::to_half ? n / 2 + 1 : n;
-      if (pick(0, 4) == 0) c.in[d] = pick(1, n + 3);
-      if (pick(0, 4) == 0) c.out[d] = pick(1, n + 3);
+      transform(c, d, n, i + 1 == count, pick, 4);
     }
-    const std::string what = "round " + std::to_string(round) + " kind " + std::to_string(kind) +
-                             " in " + to_string(c.in) + " out " + to_string(c.out) + " dims " +
-                             to_string(c.dims) + " points " + to_string(c.points);
+    const std::string what = text_of(c, round);
     expect_definition<float>(c, what);
     if (round < 20) expect_definition<double>(c, what + " f64");
     if (HasFailure()) return;

@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <limits>
-#include <thread>
 #include <tuple>
 
 #include "arete/backend/cpu/gemm_blocked.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "tests/prim/strided_buffer.h"
+#include "tests/support/concurrently.h"
 #include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
@@ -393,26 +393,12 @@ TEST(Gemm, BooleanIsATypeError) {
 }
 
 TEST(Gemm, SeveralThreadsAndRegionsAtOnce) {
-  const auto work = [](uint64_t seed) {
+  test::concurrently([](uint64_t seed) {
     std::mt19937_64 rng(seed);
     for (DType t : {kFloat32, kBFloat16, kFloat64}) {
       run_case(Case{t, 1, 70, 80, 90}, rng);
       run_case(Case{t, 5, 7, 30, 20}, rng);
     }
-  };
-  std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < 3; ++i)
-    threads.emplace_back([&, i] {
-      if (i == 2) {
-        const SerialRegion serial;
-        work(i);
-      } else {
-        work(i);
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  parallel_for(0, 4, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) work(uint64_t(i) + 10);
   });
 }
 

@@ -51,10 +51,10 @@ inline void write_text(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary).write(text.data(), static_cast<long>(text.size()));
 }
 
-/// As the program gzip packs it.
-inline std::string gzip(const std::string& s) {
+/// As zlib packs it with a level and "window bits", which tell of what comes around.
+inline std::string deflated(const std::string& s, int level, int window_bits) {
   z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
+  deflateInit2(&z, level, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY);
   std::string out(deflateBound(&z, s.size()) + 32, '\0');
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
   z.avail_in = static_cast<uInt>(s.size());
@@ -65,6 +65,8 @@ inline std::string gzip(const std::string& s) {
   deflateEnd(&z);
   return out;
 }
+/// As the program gzip packs it.
+inline std::string gzip(const std::string& s) { return deflated(s, 6, MAX_WBITS + 16); }
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));

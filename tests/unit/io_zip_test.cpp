@@ -23,20 +23,6 @@ uint32_t crc_of(const std::string& s) {
       ::crc32(0, reinterpret_cast<const Bytef*>(s.data()), static_cast<uInt>(s.size())));
 }
 
-std::string deflate_raw(const std::string& s) {
-  z_stream z{};
-  deflateInit2(&z, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, s.size()), '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
-  z.avail_in = static_cast<uInt>(s.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
-
 // Builds archives by hand, with every field open to damage; shares no code with the library.
 struct Entry {
   std::string name, packed;
@@ -60,7 +46,7 @@ Entry stored(const std::string& name, const std::string& content) {
 
 Entry deflated(const std::string& name, const std::string& content) {
   Entry e = stored(name, content);
-  e.packed = deflate_raw(content);
+  e.packed = test::deflated(content, 9, -MAX_WBITS);
   e.method = 8;
   return e;
 }
