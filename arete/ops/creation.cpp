@@ -37,6 +37,10 @@ void infer_like(const Call& c, OutputSpecs& out) {
   out.push_back(s);
 }
 TensorList no_gradient(const GradCall&) { return {}; }
+template <int kValue>
+void filled(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  fill(p, out[0], Scalar(kValue), c.name());
+}
 
 const std::vector<DType> kAllDTypes{kFloat32,   kFloat64,    kBFloat16, kFloat16, kUInt8,
                                     kInt8,      kInt16,      kInt32,    kInt64,   kBool,
@@ -78,17 +82,13 @@ const OpRecord& zeros_op =
         .sparse_layout()
         .doc("All zeros.")
         .infer(infer_sizes)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(0), c.name());
-        });
+        .lower(filled<0>);
 
 const OpRecord& ones_op =
     define("ones(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("All ones.")
         .infer(infer_sizes)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(1), c.name());
-        });
+        .lower(filled<1>);
 
 const OpRecord& full_op =
     define(
@@ -126,9 +126,7 @@ const OpRecord& zeros_like_op =
         .surface(Surface::function)
         .batched(vmaps::elementwise)
         .infer(infer_like<1>)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(0), c.name());
-        })
+        .lower(filled<0>)
         .grad(no_gradient)
         .no_grad_outputs(1)
         .dtypes(kAllDTypes);
@@ -140,9 +138,7 @@ const OpRecord& ones_like_op =
         .surface(Surface::function)
         .batched(vmaps::elementwise)
         .infer(infer_like<1>)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(1), c.name());
-        })
+        .lower(filled<1>)
         .grad(no_gradient)
         .no_grad_outputs(1)
         .dtypes(kAllDTypes);

@@ -71,6 +71,11 @@ void draw_all(prim::Primitives& p, Distribution d, const Tensor& out, double a, 
   const Tensor parts = parts_in(out);
   draw(p, d, view_of(parts), a, d == Distribution::normal ? b * std::sqrt(0.5) : b, generator);
 }
+// Argument 3 is the generator.
+template <Distribution kDistribution>
+void standard(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  draw_all(p, kDistribution, out[0], 0, 1, c[3]);
+}
 void infer_self(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
   out.push_back({Shape(self.sizes()), self.dtype()});
@@ -84,9 +89,7 @@ const OpRecord& rand_op =
         .random()
         .batched(vmaps::random_of_size)
         .infer(infer_sizes<0, 1, true>)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
-        });
+        .lower(standard<Distribution::uniform>);
 
 const OpRecord& randn_op =
     define(
@@ -96,9 +99,7 @@ const OpRecord& randn_op =
         .random()
         .batched(vmaps::random_of_size)
         .infer(infer_sizes<0, 1, true>)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
-        });
+        .lower(standard<Distribution::normal>);
 
 const OpRecord& normal_sized_op =
     define(
@@ -126,9 +127,7 @@ const OpRecord& rand_like_op =
         .random()
         .batched(vmaps::random_elementwise)
         .infer(infer_like)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
-        })
+        .lower(standard<Distribution::uniform>)
         .grad(no_random_gradient)
         .no_grad_outputs(1);
 
@@ -142,9 +141,7 @@ const OpRecord& randn_like_op =
         .random()
         .batched(vmaps::random_elementwise)
         .infer(infer_like)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
-        })
+        .lower(standard<Distribution::normal>)
         .grad(no_random_gradient)
         .no_grad_outputs(1);
 
