@@ -25,6 +25,10 @@ constexpr int64_t kFewestResults = 64 << 10;
 // Pairs of channels of one group, each of which reads both for the gradient of its weights.
 constexpr int64_t kMostPairs = 4;
 constexpr int64_t kMostChannels = 4, kMostTaps = 256, kLargestKernel = 11;
+// Of groups in f32 and f64, which cuDNN takes apart: sums of all channels of the result in
+// registers, the code for one channel of the input, and weights beside a tile in shared memory.
+constexpr int64_t kMostGroupedChannels = 16, kMostGroupedProducts = 2048,
+                  kMostWeightWords = 6 << 10;
 // Several blocks should fit on a multiprocessor, so that some load while others compute.
 constexpr int64_t kSharedBytes = 40 << 10;
 // Positions are 32 bits wide, with room for a tile beyond the edge and for strides.
@@ -55,6 +59,10 @@ struct Planes {
 
 bool is_supported(DType t) {
   return t == kFloat32 || t == kFloat64 || t == kFloat16 || t == kBFloat16;
+}
+
+bool is_grouped(const ConvArgs& c) {
+  return c.groups > 1 && c.pass != Pass::wgrad && !is_reduced_float(c.x.dtype);
 }
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -144,7 +152,10 @@ bool set_window(DirectConvKernel& k, const ConvArgs& c, const Planes& in, const 
     (d == 0 ? k.stride_y : k.stride_x) = int(stride);
     (d == 0 ? k.dilation_y : k.dilation_x) = int(dilation);
   }
-  if (k.taps() > kMostTaps) return false;
+  const bool is_small = is_grouped(c) ? k.products() <= kMostGroupedProducts &&
+                                            k.weight_words() * k.words() <= kMostWeightWords
+                                      : k.taps() <= kMostTaps;
+  if (!is_small) return false;
   k.rows = out.size[2] == 1 ? 1 : k.most_rows();
   k.vector = in.has_vectors(k.strip(), size_of(k.dtype));
   const int64_t into = padding[1] % k.strip();
@@ -229,8 +240,9 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   // mirrored kernel, the channels of which change places.
   const Planes in(is_gradient ? c.y : c.x), out(is_gradient ? c.x : c.y), w(c.w);
   const int64_t channels_in = in.size[1] / c.groups, channels_out = out.size[1] / c.groups;
-  if (channels_in > kMostChannels || channels_out > kMostChannels || out.numel() < kFewestResults ||
-      in.numel() == 0 || w.numel() == 0)
+  if (std::max(channels_in, channels_out) >
+          (is_grouped(c) ? kMostGroupedChannels : kMostChannels) ||
+      out.numel() < kFewestResults || in.numel() == 0 || w.numel() == 0)
     return false;
   if (in.stride[3] != 1 || out.stride[3] != 1) return false;
 

@@ -15,10 +15,8 @@ int round_up(int n, int step) { return (n + step - 1) / step * step; }
 int DirectConvKernel::most_rows() const {
   int n = 4;
   const auto fits = [&] {
-    const int products = kernel_y * kernel_x * out * strip() * n;
     const int sums = out * strip() * n, weights = round_up(kernel_x, strip()) * out * n;
-    const int words = dtype == kFloat64 ? 2 : 1;
-    return products <= 1024 && sums * words <= 32 && weights * words <= 48;
+    return products() * n <= 1024 && sums * words() <= 32 && weights * words() <= 48;
   };
   while (n > 1 && !fits()) n /= 2;
   return n;
@@ -34,14 +32,12 @@ int DirectConvKernel::weight_words() const {
   return in * kernel_y * out * round_up(kernel_x, strip());
 }
 
-bool DirectConvKernel::has_weight_gradient() const {
-  return kernel_y * kernel_x * (dtype == kFloat64 ? 2 : 1) <= 64;
-}
+bool DirectConvKernel::has_weight_gradient() const { return kernel_y * kernel_x * words() <= 64; }
 
 uint64_t DirectConvKernel::number() const {
   uint64_t n = uint64_t(dtype);
-  for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in, out, rows,
-                int(vector), phase, int(is_weight_gradient)})
+  for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in - 1, out - 1,
+                rows, int(vector), phase, int(is_weight_gradient)})
     n = 16 * n + uint64_t(v);
   return n;
 }
@@ -67,7 +63,8 @@ KernelSource direct_conv_source(const DirectConvKernel& k) {
   add({k.phase}, k.vector ? "_vector" : "_scalar");
   arguments += k.vector ? ", true" : ", false";
   return {name, "#include \"direct_conv.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
-                    std::to_string(kDirectConvThreads) + ") " + name + "(const __grid_constant__ " +
+                    std::to_string(kDirectConvThreads) + (k.out > 4 ? ", 2) " : ") ") + name +
+                    "(const __grid_constant__ " +
                     (k.is_weight_gradient ? "DirectConvWeightArguments p) {\n  DirectConvWeights<"
                                           : "DirectConvArguments p) {\n  DirectConv<") +
                     arguments + ">::run(p);\n}\n"};
@@ -93,6 +90,9 @@ std::vector<KernelSource> direct_conv_samples() {
     add({.dtype = t, .kernel_y = 11, .kernel_x = 11, .out = 2});
     add({.dtype = t, .kernel_y = 4, .kernel_x = 4, .in = 4, .out = 4, .vector = true});
     add({.dtype = t, .kernel_y = 3, .kernel_x = 3, .stride_y = 2, .stride_x = 2, .out = 4});
+    if (is_reduced_float(t)) continue;
+    add({.dtype = t, .kernel_y = 3, .kernel_x = 3, .in = 16, .out = 16, .vector = true});
+    add({.dtype = t, .kernel_y = 3, .kernel_x = 9, .in = 11, .out = 11});
   }
   // Reach, strides and phases do not depend on the type.
   for (int stride : {1, 2})

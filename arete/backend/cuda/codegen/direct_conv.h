@@ -42,7 +42,7 @@ struct DirectConvKernel {
   int kernel_y = 1, kernel_x = 1;      // 1 to 11
   int stride_y = 1, stride_x = 1;      // 1 or 2
   int dilation_y = 1, dilation_x = 1;  // 1 or 2
-  int in = 1, out = 1;                 // channels per group, 1 to 4
+  int in = 1, out = 1;                 // channels per group, 1 to 16
   /// Rows of the result per thread: 1, 2 or 4.
   int rows = 1;
   /// Read several elements at once; the first window of a tile then starts `phase` elements into
@@ -55,6 +55,10 @@ struct DirectConvKernel {
   /// Neighbouring results per thread: 16 bytes of the type that sums are kept in.
   int strip() const { return dtype == kFloat64 ? 2 : 4; }
   int taps() const { return kernel_y * kernel_x * in * out; }
+  /// Products that a thread adds for each channel of the input and each row: all are unrolled.
+  int products() const { return kernel_y * kernel_x * out * strip(); }
+  /// Words of 32 bits in a sum.
+  int words() const { return dtype == kFloat64 ? 2 : 1; }
   /// Whether the sums of all weights between two channels fit in a thread's registers.
   bool has_weight_gradient() const;
   /// The most rows whose sums and weights fit in registers and whose code stays short.
