@@ -84,6 +84,37 @@ TEST(Fft, InverseGivesLargeInputsBack) {
   }
 }
 
+// So many that they take turns where a length needs as much memory again.
+TEST(Fft, ManyRealLinesOfAnOddLengthComeBack) {
+  const int64_t lines = 9000, n = 245, half = n / 2 + 1;
+  if (too_large_for_reference(lines * n)) return;
+  const std::vector<double> numbers = noise(lines * n);
+  std::vector<float> in(numbers.begin(), numbers.end()), out(in.size()),
+      spectra(size_t(2 * lines * half));
+  const Layout of_reals(Shape{lines, n}), of_spectra(Shape{lines, half, 2});
+  const auto view = [](std::vector<float>& v, const Layout& l) {
+    return prim::View(reinterpret_cast<std::byte*>(v.data()), kFloat32, l.sizes, l.strides);
+  };
+  const int64_t dims[] = {1}, points[] = {n};
+  using Kind = prim::FftArgs::Kind;
+  backend_under_test().fft(
+      {Kind::to_half, view(in, of_reals), view(spectra, of_spectra), dims, points, true, 1.0});
+  for (int64_t line : {int64_t{0}, lines / 2 - 1, lines / 2, lines - 1}) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double x = in[size_t(line * n + i)];
+      sum += x, squares += x * x;
+    }
+    EXPECT_NEAR(spectra[size_t(2 * line * half)], sum, 1e-6 * std::sqrt(squares * double(n)));
+  }
+  backend_under_test().fft({Kind::from_half, view(spectra, of_spectra), view(out, of_reals), dims,
+                            points, false, 1.0 / double(n)});
+  double worst = 0;
+  for (size_t i = 0; i < in.size(); ++i)
+    worst = std::max(worst, std::fabs(double(out[i]) - double(in[i])));
+  EXPECT_LT(worst, 4e-6);
+}
+
 // ---- kinds, dimensions, strides ----
 
 using FftKind = prim::FftArgs::Kind;

@@ -423,6 +423,27 @@ class CudaTransform {
     return true;
   }
 
+  // Some lengths take as much work memory as all numbers have, real ones twice as much. Then equal
+  // parts of a batch take turns in it. Whether there is a change.
+  bool split(Runs& r, bool real, size_t work_bytes) const {
+    constexpr size_t kMostWork = 16 << 20;
+    constexpr int64_t kMostParts = 16;
+    if (work_bytes <= kMostWork || r.batches.empty()) return false;
+    const Runs::Batch all = r.batches.back();
+    const auto least = int64_t((work_bytes + kMostWork - 1) / kMostWork);
+    for (int64_t parts = least; parts <= kMostParts; ++parts) {
+      const Runs::Batch part{all.size / parts, all.in, all.out};
+      const Runs::Batch of_parts{parts, part.size * all.in, part.size * all.out};
+      if (all.size % parts || (real && (of_parts.in % 2 || of_parts.out % 2))) continue;
+      r.batches.back() = of_parts;
+      r.batches.push_back(part);
+      r.geometry.batch = part.size;
+      r.count *= parts;
+      return true;
+    }
+    return false;
+  }
+
   std::shared_ptr<FftPlan> find_plan(const FftGeometry& g) const {
     try {
       return find_fft_plan(backend_.context(), g);
@@ -455,7 +476,8 @@ class CudaTransform {
         ARETE_ASSERT(possible);
       }
     }
-    const std::shared_ptr<FftPlan> plan = find_plan(runs.geometry);
+    std::shared_ptr<FftPlan> plan = find_plan(runs.geometry);
+    if (split(runs, real, plan->work_bytes())) plan = find_plan(runs.geometry);
     {
       const std::lock_guard lock(plan->mutex);
       const Scratch work(backend_, plan->work_bytes());
