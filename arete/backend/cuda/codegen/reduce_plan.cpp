@@ -16,6 +16,7 @@ int log2_ceil(int64_t n) { return n <= 1 ? 0 : int(std::bit_width(uint64_t(n - 1
 namespace {
 
 constexpr int64_t kMaxGrid = INT32_MAX;
+constexpr int64_t kLine = 128;   // bytes of a line of the cache
 constexpr int64_t kRounds = 16;  // blocks of rows for each multiprocessor
 // Kernels step beyond the last element by less than this before they compare.
 constexpr int64_t kIndexSlack = int64_t(1) << 17;
@@ -226,6 +227,11 @@ class Planner {
     ReduceHeader& h = plan_.header;
     const int64_t columns = extent(0) / plan_.vector, others = h.outputs / extent(0);
     int log_x = std::min(5, log2_ceil(columns));
+    // Fewer threads side by side, of whole lines still, where many would be beyond the last column.
+    const auto with_rest = [&](int log) { return divide_up(columns, int64_t(1) << log) << log; };
+    const int64_t bytes = plan_.vector > 1 ? plan_.vector * size_[size_t(plan_.main)] : 0;
+    while (bytes << log_x >= 2 * kLine && 16 * with_rest(log_x - 1) <= 15 * with_rest(log_x))
+      --log_x;
     // Rows: some eight for each thread, more threads if there is nothing else for them to do.
     int log_y = std::min(8 - log_x, log2_ceil(divide_up(h.reduced, 8)));
     while (log_x + log_y < 8 && log2_ceil(others) < 8 - log_x - log_y &&
