@@ -134,7 +134,7 @@ class TapRows {
       of[d].slopes = rows.first(per_dim_);
       rows = rows.subspan(per_dim_);
     }
-    return sums_from(image, begin, of, 0);
+    return sums_from(image, begin, of, 0, expr::constant_like(begin, 0));
   }
   size_t count() const {
     size_t n = 0;
@@ -147,16 +147,19 @@ class TapRows {
     std::span<const expr::Value> places, weights, slopes;
   };
   // Of dimension d and those after it: the sum and, for each of them with slopes, its slope.
-  std::vector<expr::Value> sums_from(const expr::Value& image, const expr::Value& at,
-                                     std::span<const Row> of, size_t d) const {
+  // `place`: that of the dimensions before. What does not depend on the channel stays apart from
+  // `begin`, so that a compiler computes it once for all channels.
+  std::vector<expr::Value> sums_from(const expr::Value& image, const expr::Value& begin,
+                                     std::span<const Row> of, size_t d,
+                                     const expr::Value& place) const {
     using expr::Value;
     if (d == spatial_) {
-      const Value x = expr::load(image, max(at, expr::constant_like(at, 0)));
-      return {where(at >= 0.0, cast(x, of[0].weights[0].type()), 0.0)};
+      const Value x = expr::load(image, begin + max(place, expr::constant_like(place, 0)));
+      return {where(place >= 0.0, cast(x, of[0].weights[0].type()), 0.0)};
     }
     std::vector<Value> all;
     for (size_t k = 0; k < per_dim_; ++k) {
-      const auto parts = sums_from(image, at + of[d].places[k], of, d + 1);
+      const auto parts = sums_from(image, begin, of, d + 1, place + of[d].places[k]);
       std::vector<Value> terms{parts[0] * of[d].weights[k]};
       if (has_slopes_[d]) terms.push_back(parts[0] * of[d].slopes[k]);
       for (size_t i = 1; i < parts.size(); ++i) terms.push_back(parts[i] * of[d].weights[k]);

@@ -146,8 +146,8 @@ std::string FusedWriter::stride(int operand, int dim) const {
 }
 std::string FusedWriter::uniform(int i) const { return "uniform" + number(i); }
 std::string FusedWriter::table(int i) const {
-  return "reinterpret_cast<const " + storage(i) + "*>(a.operands[" + number(operand_of_input(i)) +
-         "].data)";
+  return "Table<" + storage(i) + ", " + (has(v_.written, i) ? "true" : "false") + ">{a.operands[" +
+         number(operand_of_input(i)) + "].data}";
 }
 std::string FusedWriter::row_name(int k) const { return "row" + number(k); }
 std::string FusedWriter::of_row() const { return v_.bundles ? "[j]" : ""; }

@@ -55,6 +55,14 @@ DEVICE Elements<T, N> load_elements(const u8* p) {
   memcpy(&e, pieces, kBytes);
   return e;
 }
+/// What is read at computed places. A load that nothing can write to may move before a store.
+template <class T, bool kWritten>
+struct Table {
+  const u8* data;
+  __device__ __forceinline__ T operator[](i64 i) const {
+    return load_elements<T, 1, kWritten>(data + i * i64(sizeof(T))).v[0];
+  }
+};
 template <class T, int N>
 DEVICE void store_elements(u8* p, const Elements<T, N>& e) {
   constexpr int kBytes = int(sizeof(T)) * N, kPiece = kBytes < 16 ? kBytes : 16;
