@@ -1,11 +1,13 @@
 // What the files of indexing share.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
+#include "arete/prim/positions.h"
 
 namespace arete::ops {
 
@@ -48,24 +50,34 @@ class DenseView {
 /// itself gives row-major results). `once`: no position is named twice.
 Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index, bool once = false);
 
-/// A number seen as a tensor of any sizes.
+/// A number seen as a tensor of any sizes: one that a device keeps, if it does, else filled in.
 class NumberView {
  public:
   NumberView(prim::Primitives& p, DType t, IntList sizes, const Scalar& value, const char* op)
-      : scratch_(p, t, IntList()),
-        sizes_(sizes),
-        strides_(sizes.size(), 0),
-        view_(scratch_.view()) {
-    p.fill(filling(scratch_.view(), value, op));
-    view_.sizes = sizes_;
-    view_.strides = strides_;
+      : sizes_(sizes), strides_(sizes.size(), 0), view_(kept(p, t, value), t, sizes_, strides_) {
+    if (view_.data) return;
+    const prim::View& number = scratch_.emplace(p, t, IntList());
+    p.fill(filling(number, value, op));
+    view_.data = number.data;
+    view_.storage = number.storage;
   }
   NumberView(const NumberView&) = delete;
   NumberView& operator=(const NumberView&) = delete;
   const prim::View& view() const { return view_; }
 
  private:
-  prim::ScratchView scratch_;
+  // Zero, but not -0, has the same bytes in all types. On a CPU filling it in is no launch.
+  static std::byte* kept(prim::Primitives& p, DType t, const Scalar& value) {
+    const bool is_one = t == kInt64 && value == Scalar(1),
+               is_zero = value == Scalar(0) && !std::signbit(value.to_double());
+    if (p.device().is_cpu() || size_of(t) > sizeof(int64_t) || value.is_complex() ||
+        (!is_one && !is_zero))
+      return nullptr;
+    std::byte* const numbers = prim::kept_numbers(p.device(), kInt64, 2);
+    return numbers && is_one ? numbers + sizeof(int64_t) : numbers;
+  }
+
+  std::optional<prim::ScratchView> scratch_;
   Shape sizes_, strides_;
   prim::View view_;
 };

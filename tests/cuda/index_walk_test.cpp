@@ -65,6 +65,18 @@ TEST(IndexWalk, StripsVisitEachElementOnce) {
   }
 }
 
+TEST(IndexWalk, StripsLeaveNothingOverWhereTheyCan) {
+  constexpr int64_t kPositions = 50, kCache = 6 * 4 * kPositions * 64;
+  const auto width = [](int64_t columns) {
+    Rows rows({40, columns}, true);
+    return strip_width(rows.nest(), kPositions, kCache);
+  };
+  EXPECT_EQ(width(256), 64);
+  EXPECT_EQ(width(219), 73) << "three, which are a little wider";
+  EXPECT_EQ(width(260), 65);
+  EXPECT_EQ(width(211), 64) << "a prime: three and a rest of 19 would be one launch for few";
+}
+
 TEST(IndexWalk, NoStripsWhereTheyWouldNotHelp) {
   constexpr int64_t kPositions = 50, kCache = 16384;
   Rows long_rows({40, 100}, true), short_rows({40, 60}, true), few_rows({8, 100}, true),

@@ -81,7 +81,13 @@ int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes) 
                        indexed.strides[1] == 0;
   if (!lies_so || size * columns * element <= l2_bytes / 2) return 0;
   const int64_t width = std::max(l2_bytes / 6 / (size * element) / kWarp * kWarp, kWarp);
-  return size * width * element <= l2_bytes / 2 && columns >= 2 * width ? width : 0;
+  if (size * width * element > l2_bytes / 2 || columns < 2 * width) return 0;
+  // Equal ones, if a quarter more makes them so: what is left over is a launch. Else that is not
+  // much less than a strip.
+  for (int64_t n = columns / width; 4 * columns <= 5 * n * width; --n)
+    if (columns % n == 0) return columns / n;
+  const int64_t even = columns / (columns / width + 1);
+  return (even + kWarp - 1) / kWarp * kWarp;
 }
 
 SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width) {
