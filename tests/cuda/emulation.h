@@ -197,4 +197,31 @@ T shuffle_up(T v, int by) {
   return args.out;
 }
 
+/// __shfl_sync.
+template <class T>
+T broadcast(T v, int from) {
+  struct Args {
+    T in, out;
+    int from;
+  } args{v, v, from};
+  Block::together<Args>(args, [](Args* const(&lanes)[32]) {
+    for (int t = 0; t < 32; ++t) lanes[t]->out = lanes[lanes[t]->from]->in;
+  });
+  return args.out;
+}
+
+/// __ballot_sync.
+inline uint32_t ballot(bool v) {
+  struct Args {
+    bool in;
+    uint32_t out;
+  } args{v, 0};
+  Block::together<Args>(args, [](Args* const(&lanes)[32]) {
+    uint32_t all = 0;
+    for (int t = 0; t < 32; ++t) all |= uint32_t(lanes[t]->in) << t;
+    for (int t = 0; t < 32; ++t) lanes[t]->out = all;
+  });
+  return args.out;
+}
+
 }  // namespace arete::emulation

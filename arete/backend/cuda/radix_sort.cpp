@@ -34,13 +34,14 @@ size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) 
   const int64_t tile = sorting::sort_tile(form), tiles = (sort.length + tile - 1) / tile,
                 passes = sort.passes;
   const int64_t table = sort.rows * sorting::kDigits;  // counts of one digit
-  // Counts of all digits, states of all tiles, numbers of next tiles.
+  // Counts of all digits, states of all tiles, numbers of next tiles, idle passes of rows.
   const size_t counts_bytes = size_t(passes * table) * position_bytes,
                states_bytes = size_t(passes * tiles * table) * position_bytes,
-               bytes = counts_bytes + states_bytes + size_t(passes) * 4;
+               bytes = counts_bytes + states_bytes + size_t(passes + sort.rows) * 4;
   Scratch memory(backend, bytes);
   ARETE_CU(cuMemsetD8Async, memory.address(), 0, bytes, stream);
-  const uint64_t states = memory.address() + counts_bytes, next_tiles = states + states_bytes;
+  const uint64_t states = memory.address() + counts_bytes, next_tiles = states + states_bytes,
+                 idle = next_tiles + uint64_t(4 * passes);
   const uint64_t flip = flip_for(sort.descending);
   sorting::SortHistogramArgs h;
   h.in = sort.in;
@@ -62,29 +63,26 @@ size_t radix_sort(CudaBackend& backend, CUstream stream, const RadixSort& sort) 
                  stream, h);
   backend.launch(
       bases.get(backend, form.wide, [&] { return sorting::sort_bases_source(form.wide); }),
-      {unsigned(sort.rows * passes)}, {sorting::kDigits}, 0, stream, h.counts);
+      {unsigned(sort.rows * passes)}, {sorting::kDigits}, 0, stream,
+      sorting::SortBasesArgs{h.counts, idle, sort.rows, sort.length});
 
   const Kernel& pass =
       pass_kernels.get(backend, form.number(), [&] { return sorting::sort_pass_source(form); });
   sorting::SortPassArgs a{};
+  a.in = sort.in;
+  for (size_t k : {0, 1}) a.keys[k] = sort.keys[k], a.positions[k] = sort.positions[k];
   a.values = sort.values;
   a.indices = sort.indices;
-  a.source = sort.in;
+  a.idle = idle;
   a.length = sort.length;
   a.tiles = tiles;
   a.flip = flip;
+  a.passes = int32_t(passes);
   for (int64_t p = 0; p < passes; ++p) {
-    const size_t to = size_t(p % 2), from = 1 - to;
-    a.first = p == 0;
-    a.last = p + 1 == passes && sort.values;
-    a.in = a.first ? sort.in : sort.keys[from];
-    a.in_positions = a.first ? 0 : sort.positions[from];
-    a.out_keys = sort.keys[to];
-    a.out_positions = sort.positions[to];
     a.bases = h.counts + uint64_t(p * table) * position_bytes;
     a.states = states + uint64_t(p * tiles * table) * position_bytes;
     a.next_tile = next_tiles + uint64_t(4 * p);
-    a.shift = int32_t(8 * p);
+    a.pass = int32_t(p);
     backend.launch(pass, {unsigned(sort.rows * tiles)}, {sorting::kSortThreads},
                    sorting::sort_shared(form), stream, a);
   }

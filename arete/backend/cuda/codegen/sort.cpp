@@ -42,7 +42,8 @@ KernelSource sort_bases_source(bool wide) {
   const std::string name = "sort_bases" + suffix(wide), type = integer(wide);
   return {name,
           "#include \"radix_sort.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) " +
-              name + "(" + type + "* counts) {\n  sort_bases<" + type + ">(counts);\n}\n"};
+              name + "(const __grid_constant__ SortBasesArgs a) {\n  sort_bases<" + type +
+              ">(a);\n}\n"};
 }
 
 KernelSource sort_pass_source(const SortForm& form) {

@@ -19,12 +19,15 @@ struct SortHistogramArgs {
   uint64_t flip;
   int64_t passes;
 };
+struct SortBasesArgs {
+  uint64_t counts, idle;
+  int64_t rows, length;
+};
 struct SortPassArgs {
-  uint64_t in, in_positions, out_keys, out_positions, values, indices, source, bases, states,
-      next_tile;
+  uint64_t in, keys[2], positions[2], values, indices, bases, states, next_tile, idle;
   int64_t length, tiles;
   uint64_t flip;
-  int32_t shift, first, last, unused;
+  int32_t pass, passes;
 };
 struct RowSortArgs {
   indexing::Walk rows;

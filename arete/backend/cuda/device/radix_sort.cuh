@@ -11,6 +11,9 @@
 // The first pass reads elements and makes keys of them; the last one makes elements of keys. Only
 // where several values share a key (zeros of both signs, NaN) it looks the element up by position.
 // Without positions, keys tell the values, and half as many bytes move.
+// A digit that all keys of a row share leaves their order as it is: sort_bases notes it, and the
+// blocks of its pass end at once. Such passes are left out two at a time, so that keys end up in
+// the same one of two buffers whatever they are; and some pass moves them.
 #pragma once
 #include "lanes.cuh"
 #include "ordered_key.cuh"
@@ -95,17 +98,38 @@ DEVICE V sum_before_of_256(V v, V* warp_sums) {
   return base + sum - v;
 }
 
+struct SortBasesArgs {
+  u64 counts;  // as in SortHistogramArgs
+  u32* idle;   // of each row: bits of passes that would change nothing; 0 at first
+  i64 rows, length;
+};
+
 /// One block of 256 threads for each pass and row: counts become sums of those before.
 template <class P>
-DEVICE void sort_bases(P* counts) {
+DEVICE void sort_bases(const SortBasesArgs& a) {
   __shared__ P warp_sums[kDigits / 32];
-  P* const p = counts + i64(blockIdx.x) * kDigits + threadIdx.x;
-  *p = sum_before_of_256(*p, warp_sums);
+  P* const p = reinterpret_cast<P*>(a.counts) + i64(blockIdx.x) * kDigits + threadIdx.x;
+  const P count = *p;
+  const i64 pass = i64(blockIdx.x) / a.rows, row = i64(blockIdx.x) % a.rows;
+  if (i64(count) == a.length) atomicAdd(a.idle + row, 1u << pass);
+  *p = sum_before_of_256(count, warp_sums);
+}
+
+/// Which passes are left out, of those that would change nothing.
+DEVICE u32 left_out(u32 idle, int passes) {
+  const int n = __popc(idle);
+  if (n % 2) return idle & (idle - 1);
+  if (n == passes) idle &= idle - 1, idle &= idle - 1;
+  return idle;
 }
 
 /// The lanes in whose numbers a bit is as in this one's. Written in C++ the condition is computed
 /// twice, from shifted numbers: 76 instructions for a key's rank on sm_90 in place of 47.
 DEVICE u32 lanes_alike(u32 number, u32 bit) {
+#ifdef ARETE_EMULATED
+  const u32 with = __ballot_sync(kAllLanes, (number & bit) != 0);
+  return number & bit ? with : ~with;
+#else
   u32 lanes;
   asm volatile(
       "{\n"
@@ -120,22 +144,22 @@ DEVICE u32 lanes_alike(u32 number, u32 bit) {
       : "=r"(lanes)
       : "r"(number), "r"(bit));
   return lanes;
+#endif
 }
 
 struct SortPassArgs {
-  u64 in;                       // elements (first pass) or keys
-  u64 in_positions;             // 0: positions are 0, 1, ...
-  u64 out_keys, out_positions;  // not in the last pass of elements
-  u64 values, indices, source;  // in it: elements, i64 positions or 0, the unsorted elements
-  u64 bases;                    // of this pass: [row][256]
-  u64 states;                   // of tiles in this pass: [tile][256], 0 at first
-  u32* next_tile;               // 0 at first
-  i64 length;                   // of a row
-  i64 tiles;                    // in a row
+  u64 in;       // the unsorted elements, whose positions are 0, 1, ...
+  u64 keys[2];  // passes write to the first, then to the second, ...
+  u64 positions[2];
+  u64 values, indices;  // the last one's: elements, or 0 for keys; i64 positions or 0
+  u64 bases;            // of this pass: [row][256]
+  u64 states;           // of tiles in this pass: [tile][256], 0 at first
+  u32* next_tile;       // 0 at first
+  const u32* idle;      // as in SortBasesArgs
+  i64 length;           // of a row
+  i64 tiles;            // in a row
   u64 flip;
-  i32 shift;
-  i32 first, last;  // booleans
-  i32 unused;
+  i32 pass, passes;
 };
 
 constexpr int sort_items(int bytes) { return bytes <= 8 ? 16 : bytes <= 12 ? 12 : 8; }
@@ -148,7 +172,9 @@ DEVICE void sort_pass(const SortPassArgs& a) {
   typedef TileState<P> State;
   constexpr int kItems = sort_items(int(sizeof(U) + (kPairs ? sizeof(P) : 0))),
                 kTile = kSortThreads * kItems;
+#ifndef ARETE_EMULATED  // there it is a variable
   extern __shared__ __align__(16) unsigned char shared[];
+#endif
   P* const digit_base = reinterpret_cast<P*>(shared);  // in the row, less digit_begin
   u32* const digit_begin = reinterpret_cast<u32*>(digit_base + kDigits);  // within the tile
   u32* const warp_sums = digit_begin + kDigits;
@@ -163,19 +189,24 @@ DEVICE void sort_pass(const SortPassArgs& a) {
   for (int i = thread; i < kSortWarps * kDigits; i += kSortThreads) warp_counts[i] = 0;
   __syncthreads();
   const i64 tile = shared_tile, row = tile / a.tiles, begin = tile % a.tiles * kTile;
+  const u32 out = left_out(a.idle[row], a.passes);
+  if (out >> a.pass & 1u) return;
+  const int shift = 8 * a.pass, number = a.pass - __popc(out & ((1u << a.pass) - 1));
+  const bool is_first = number == 0, is_last = a.values && number + 1 == a.passes - __popc(out);
+  const u64 in_keys = a.keys[(number + 1) % 2], in_positions = a.positions[(number + 1) % 2];
   const i64 row_begin = row * a.length;
   const int valid = i32(a.length - begin < kTile ? a.length - begin : kTile);
   const int own = warp * 32 * kItems + lane;  // this thread's items: own + 32 k
 
   // Places past the end of the row have the largest key; they stay behind all others.
   U keys[kItems];
-  if (a.first) {
+  if (is_first) {
     const T* const in = reinterpret_cast<const T*>(a.in) + row_begin + begin;
 #pragma unroll
     for (int k = 0; k < kItems; ++k)
       keys[k] = own + 32 * k < valid ? U(Key::key(in[own + 32 * k]) ^ U(a.flip)) : U(~U(0));
   } else {
-    const U* const in = reinterpret_cast<const U*>(a.in) + row_begin + begin;
+    const U* const in = reinterpret_cast<const U*>(in_keys) + row_begin + begin;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) keys[k] = own + 32 * k < valid ? in[own + 32 * k] : U(~U(0));
   }
@@ -185,7 +216,7 @@ DEVICE void sort_pass(const SortPassArgs& a) {
   const u32 lanes_before = (1u << lane) - 1;
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    const u32 digit = u32(keys[k] >> a.shift) & 255u;
+    const u32 digit = u32(keys[k] >> shift) & 255u;
     u32 same = kAllLanes;
 #pragma unroll
     for (int b = 0; b < 8; ++b) same &= lanes_alike(digit, 1u << b);
@@ -228,14 +259,14 @@ DEVICE void sort_pass(const SortPassArgs& a) {
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    const u32 digit = u32(keys[k] >> a.shift) & 255u;
+    const u32 digit = u32(keys[k] >> shift) & 255u;
     ranks[k] += own_counts[digit] + digit_begin[digit];
   }
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kItems; ++k) sorted_keys[ranks[k]] = keys[k];
-  if (kPairs && a.in_positions) {
-    const P* const in = reinterpret_cast<const P*>(a.in_positions) + row_begin + begin;
+  if (kPairs && !is_first) {
+    const P* const in = reinterpret_cast<const P*>(in_positions) + row_begin + begin;
 #pragma unroll
     for (int k = 0; k < kItems; ++k)
       if (own + 32 * k < valid) sorted_positions[ranks[k]] = in[own + 32 * k];
@@ -244,13 +275,13 @@ DEVICE void sort_pass(const SortPassArgs& a) {
     for (int k = 0; k < kItems; ++k) sorted_positions[ranks[k]] = P(begin + own + 32 * k);
   }
   __syncthreads();
-  if (a.last) {
-    const T* const source = reinterpret_cast<const T*>(a.source) + row_begin;
+  if (is_last) {
+    const T* const source = reinterpret_cast<const T*>(a.in) + row_begin;
     T* const values = reinterpret_cast<T*>(a.values) + row_begin;
     i64* const indices = a.indices ? reinterpret_cast<i64*>(a.indices) + row_begin : nullptr;
     for (int i = thread; i < valid; i += kSortThreads) {
       const U key = sorted_keys[i];
-      const P to = digit_base[u32(key >> a.shift) & 255u] + P(i);
+      const P to = digit_base[u32(key >> shift) & 255u] + P(i);
       const U plain = U(key ^ U(a.flip));
       if (!kPairs) {
         values[to] = Key::value(plain);
@@ -261,11 +292,11 @@ DEVICE void sort_pass(const SortPassArgs& a) {
       if (indices) indices[to] = i64(position);
     }
   } else {
-    U* const out_keys = reinterpret_cast<U*>(a.out_keys) + row_begin;
-    P* const out_positions = reinterpret_cast<P*>(a.out_positions) + row_begin;
+    U* const out_keys = reinterpret_cast<U*>(a.keys[number % 2]) + row_begin;
+    P* const out_positions = reinterpret_cast<P*>(a.positions[number % 2]) + row_begin;
     for (int i = thread; i < valid; i += kSortThreads) {
       const U key = sorted_keys[i];
-      const P to = digit_base[u32(key >> a.shift) & 255u] + P(i);
+      const P to = digit_base[u32(key >> shift) & 255u] + P(i);
       out_keys[to] = key;
       if (kPairs) out_positions[to] = sorted_positions[i];
     }
