@@ -226,6 +226,23 @@ TEST(Reduce, random_spaces) {
   }
 }
 
+// Numbers of columns of which many threads of a block of 32 side by side would have none.
+TEST(Reduce, columns_that_are_no_whole_block) {
+  std::mt19937_64 rng(4);
+  for (DType dtype : {kFloat32, kBFloat16, kFloat64})
+    for (int64_t columns : {40, 72, 136, 264, 280, 544})
+      for (int64_t rows : {9, 300}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(columns));
+        if (test::too_large_for_reference(3 * rows * columns)) continue;
+        Case c{Monoid::sum, Shape{3, rows, columns}, 2, nullptr, nullptr};
+        std::vector<GuardedBuffer> in;
+        in.emplace_back(dtype, c.space);
+        fill_values(in[0], rng);
+        GuardedBuffer out(dtype == kBFloat16 ? kFloat32 : dtype, output_sizes(c));
+        check(c, in, out);
+      }
+}
+
 TEST(Reduce, prologue_and_epilogue) {
   std::mt19937_64 rng(3);
   const auto prologue = expr::trace(
