@@ -25,10 +25,11 @@ constexpr int64_t kFewestResults = 64 << 10;
 // Pairs of channels of one group, each of which reads both for the gradient of its weights.
 constexpr int64_t kMostPairs = 4;
 constexpr int64_t kMostChannels = 4, kMostTaps = 256, kLargestKernel = 11;
-// Of groups in f32 and f64, which cuDNN takes apart: sums of all channels of the result in
-// registers, the code for one channel of the input, and weights beside a tile in shared memory.
-constexpr int64_t kMostGroupedChannels = 16, kMostGroupedProducts = 2048,
-                  kMostWeightWords = 6 << 10;
+// Of groups in f32 and f64: sums of all channels of the result in registers, and the code for one
+// channel of the input. What tensor cores do well, many products of whole eights of channels, is
+// left to cuDNN; the rest it takes apart.
+constexpr int64_t kMostGroupedOut = 16, kMostGroupedIn = 64, kMostGroupedProducts = 2048;
+constexpr double kManyProducts = 8e8;
 // Several blocks should fit on a multiprocessor, so that some load while others compute.
 constexpr int64_t kSharedBytes = 40 << 10;
 // Positions are 32 bits wide, with room for a tile beyond the edge and for strides.
@@ -63,6 +64,13 @@ bool is_supported(DType t) {
 
 bool is_grouped(const ConvArgs& c) {
   return c.groups > 1 && c.pass != Pass::wgrad && !is_reduced_float(c.x.dtype);
+}
+
+bool has_few_channels(const ConvArgs& c, int64_t in, int64_t out, int64_t results, int64_t taps) {
+  if (std::max(in, out) <= kMostChannels) return true;
+  if (!is_grouped(c) || in > kMostGroupedIn || out > kMostGroupedOut) return false;
+  const bool is_for_tensor_cores = in % 8 == 0 && out % 8 == 0 && std::max(in, out) > 8;
+  return !is_for_tensor_cores || double(results) * double(in * taps) < kManyProducts;
 }
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -152,10 +160,7 @@ bool set_window(DirectConvKernel& k, const ConvArgs& c, const Planes& in, const 
     (d == 0 ? k.stride_y : k.stride_x) = int(stride);
     (d == 0 ? k.dilation_y : k.dilation_x) = int(dilation);
   }
-  const bool is_small = is_grouped(c) ? k.products() <= kMostGroupedProducts &&
-                                            k.weight_words() * k.words() <= kMostWeightWords
-                                      : k.taps() <= kMostTaps;
-  if (!is_small) return false;
+  if (is_grouped(c) ? k.products() > kMostGroupedProducts : k.taps() > kMostTaps) return false;
   k.rows = out.size[2] == 1 ? 1 : k.most_rows();
   k.vector = in.has_vectors(k.strip(), size_of(k.dtype));
   const int64_t into = padding[1] % k.strip();
@@ -240,8 +245,7 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   // mirrored kernel, the channels of which change places.
   const Planes in(is_gradient ? c.y : c.x), out(is_gradient ? c.x : c.y), w(c.w);
   const int64_t channels_in = in.size[1] / c.groups, channels_out = out.size[1] / c.groups;
-  if (std::max(channels_in, channels_out) >
-          (is_grouped(c) ? kMostGroupedChannels : kMostChannels) ||
+  if (!has_few_channels(c, channels_in, channels_out, out.numel(), w.size[2] * w.size[3]) ||
       out.numel() < kFewestResults || in.numel() == 0 || w.numel() == 0)
     return false;
   if (in.stride[3] != 1 || out.stride[3] != 1) return false;
@@ -249,7 +253,7 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   DirectConvKernel k;
   k.dtype = c.x.dtype;
   if (c.pass == Pass::wgrad) return weight_gradient(backend, c, k, in, out, w);
-  k.in = int(channels_in), k.out = int(channels_out);
+  k.in = channels_in <= kMostChannels ? int(channels_in) : 0, k.out = int(channels_out);
   int64_t padding[2] = {0, 0};
   if (!set_window(k, c, in, out, w, padding)) return false;
   const int64_t planes = in.size[0] * c.groups;
@@ -272,6 +276,7 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   a.w = w.data + w_start * int64_t(size_of(k.dtype));
   if (is_forward && c.bias) a.bias = c.bias.data, a.bias_stride = c.bias.strides[0];
   a.groups = uint32_t(c.groups), a.planes = uint32_t(planes);
+  a.channels = int32_t(channels_in);
   a.vector_store = out.has_vectors(k.strip(), size_of(k.dtype));
 
   const CUstream stream = backend.enter(c);

@@ -424,12 +424,16 @@ class CudaTransform {
   }
 
   // Some lengths take as much work memory as all numbers have, real ones twice as much. Then equal
-  // parts of a batch take turns in it. Whether there is a change.
+  // parts of a batch take turns in it, unless neighbours in memory belong to several of its lines,
+  // which parts would read in short pieces. Whether there is a change.
   bool split(Runs& r, bool real, size_t work_bytes) const {
     constexpr size_t kMostWork = 16 << 20;
     constexpr int64_t kMostParts = 16;
     if (work_bytes <= kMostWork || r.batches.empty()) return false;
     const Runs::Batch all = r.batches.back();
+    if (r.geometry.in.distance < r.geometry.in.stride ||
+        r.geometry.out.distance < r.geometry.out.stride)
+      return false;
     const auto least = int64_t((work_bytes + kMostWork - 1) / kMostWork);
     for (int64_t parts = least; parts <= kMostParts; ++parts) {
       const Runs::Batch part{all.size / parts, all.in, all.out};

@@ -5,7 +5,7 @@
 
 namespace arete::cuda {
 
-static_assert(sizeof(DirectConvArguments) == 16 * 8 + 16 * 4);
+static_assert(sizeof(DirectConvArguments) == 16 * 8 + 18 * 4);
 static_assert(sizeof(DirectConvWeightArguments) == 9 * 8 + 20 * 4);
 
 namespace {
@@ -29,15 +29,15 @@ int DirectConvKernel::tile_row(int threads) const {
 
 int DirectConvKernel::weight_words() const {
   if (is_weight_gradient) return 0;
-  return in * kernel_y * out * round_up(kernel_x, strip());
+  return kernel_y * out * round_up(kernel_x, strip());
 }
 
 bool DirectConvKernel::has_weight_gradient() const { return kernel_y * kernel_x * words() <= 64; }
 
 uint64_t DirectConvKernel::number() const {
   uint64_t n = uint64_t(dtype);
-  for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in - 1, out - 1,
-                rows, int(vector), phase, int(is_weight_gradient)})
+  for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in, out - 1, rows,
+                int(vector), phase, int(is_weight_gradient)})
     n = 16 * n + uint64_t(v);
   return n;
 }
@@ -91,8 +91,8 @@ std::vector<KernelSource> direct_conv_samples() {
     add({.dtype = t, .kernel_y = 4, .kernel_x = 4, .in = 4, .out = 4, .vector = true});
     add({.dtype = t, .kernel_y = 3, .kernel_x = 3, .stride_y = 2, .stride_x = 2, .out = 4});
     if (is_reduced_float(t)) continue;
-    add({.dtype = t, .kernel_y = 3, .kernel_x = 3, .in = 16, .out = 16, .vector = true});
-    add({.dtype = t, .kernel_y = 3, .kernel_x = 9, .in = 11, .out = 11});
+    add({.dtype = t, .kernel_y = 3, .kernel_x = 3, .in = 0, .out = 16, .vector = true});
+    add({.dtype = t, .kernel_y = 3, .kernel_x = 9, .in = 0, .out = 11});
   }
   // Reach, strides and phases do not depend on the type.
   for (int stride : {1, 2})

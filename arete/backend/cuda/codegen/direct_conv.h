@@ -20,6 +20,7 @@ struct DirectConvArguments {
   int32_t tile_row, tile_rows;
   int32_t plane_words;
   int32_t vector_store;
+  int32_t channels, unused;
 };
 /// The argument of those for the gradient of the weights.
 struct DirectConvWeightArguments {
@@ -42,7 +43,7 @@ struct DirectConvKernel {
   int kernel_y = 1, kernel_x = 1;      // 1 to 11
   int stride_y = 1, stride_x = 1;      // 1 or 2
   int dilation_y = 1, dilation_x = 1;  // 1 or 2
-  int in = 1, out = 1;                 // channels per group, 1 to 16
+  int in = 1, out = 1;                 // channels per group: 1 to 4, or 0 for any; 1 to 16
   /// Rows of the result per thread: 1, 2 or 4.
   int rows = 1;
   /// Read several elements at once; the first window of a tile then starts `phase` elements into
@@ -67,7 +68,7 @@ struct DirectConvKernel {
   /// rows of that for `threads` above each other.
   int tile_row(int threads) const;
   int tile_rows(int threads) const { return (threads * rows - 1) * stride_y + reach_y() + 1; }
-  /// Elements of shared memory that the weights of one group take; none for their gradient.
+  /// Elements of shared memory that weights of one channel take; none for their gradient.
   int weight_words() const;
   /// Different for different kernels.
   uint64_t number() const;

@@ -16,7 +16,6 @@ int log2_ceil(int64_t n) { return n <= 1 ? 0 : int(std::bit_width(uint64_t(n - 1
 namespace {
 
 constexpr int64_t kMaxGrid = INT32_MAX;
-constexpr int64_t kLine = 128;   // bytes of a line of the cache
 constexpr int64_t kRounds = 16;  // blocks of rows for each multiprocessor
 // Kernels step beyond the last element by less than this before they compare.
 constexpr int64_t kIndexSlack = int64_t(1) << 17;
@@ -169,6 +168,12 @@ class Planner {
     const int64_t most = plan_.columns ? limits_.max_vector / 2 : limits_.max_vector;
     int64_t vector = std::min<int64_t>(most, 16 / largest);
     while (vector > 1 && !begins_alike(vector) && !is_aligned(vector)) vector /= 2;
+    // Half of that, of 8 bytes still, where many of a warp's threads would be beyond the last
+    // column.
+    const auto with_rest = [&](int64_t v) { return divide_up(extent(0), 32 * v) * v; };
+    while (plan_.columns && vector * largest >= 16 &&
+           16 * with_rest(vector / 2) <= 15 * with_rest(vector))
+      vector /= 2;
     if (vector == 1) return;
     uint32_t uniform = 0;
     for (int o = plan_.n_outputs; o < n_operands(); ++o)
@@ -227,11 +232,6 @@ class Planner {
     ReduceHeader& h = plan_.header;
     const int64_t columns = extent(0) / plan_.vector, others = h.outputs / extent(0);
     int log_x = std::min(5, log2_ceil(columns));
-    // Fewer threads side by side, of whole lines still, where many would be beyond the last column.
-    const auto with_rest = [&](int log) { return divide_up(columns, int64_t(1) << log) << log; };
-    const int64_t bytes = plan_.vector > 1 ? plan_.vector * size_[size_t(plan_.main)] : 0;
-    while (bytes << log_x >= 2 * kLine && 16 * with_rest(log_x - 1) <= 15 * with_rest(log_x))
-      --log_x;
     // Rows: some eight for each thread, more threads if there is nothing else for them to do.
     int log_y = std::min(8 - log_x, log2_ceil(divide_up(h.reduced, 8)));
     while (log_x + log_y < 8 && log2_ceil(others) < 8 - log_x - log_y &&

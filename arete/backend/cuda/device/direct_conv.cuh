@@ -18,6 +18,7 @@ struct DirectConvArguments {
   i32 tile_row, tile_rows;  // of the input: elements in a row, and rows
   i32 plane_words;          // elements of shared memory, for weights and a tile
   i32 vector_store;         // results may be written kStrip at once
+  i32 channels, unused;     // of the input in a group
 };
 
 DEVICE f32 direct_multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
@@ -25,7 +26,7 @@ DEVICE f64 direct_multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 
 /// kVector: the input is read 16 bytes of compute type at a time; the first window of a tile then
 /// starts kPhase elements into its row, so that rows start where a vector does. Otherwise kPhase is
-/// 0 and elements are read one by one.
+/// 0 and elements are read one by one. kIn: channels of the input in a group, or 0: p.channels.
 template <class T, int kKernelY, int kKernelX, int kStrideY, int kStrideX, int kDilationY,
           int kDilationX, int kIn, int kOut, int kRows, int kPhase, bool kVector>
 struct DirectConv {
@@ -34,20 +35,19 @@ struct DirectConv {
   typedef Vec<C, kStrip> Strip;
   static const int kUnit = kVector ? kStrip : 1;
   typedef Vec<T, kUnit> Unit;
-  // One row of weights for one pair of channels, as vectors; in the order they are used.
+  // The weights of one channel of the input, rows as vectors, in the order they are used.
   static const int kWeightStrips = (kKernelX + kStrip - 1) / kStrip;
-  static const int kWeightWords = kIn * kKernelY * kOut * kWeightStrips * kStrip;
+  static const int kWeightWords = kKernelY * kOut * kWeightStrips * kStrip;
   static const int kSpan = kPhase + (kStrip - 1) * kStrideX + (kKernelX - 1) * kDilationX + 1;
   static const int kWindowStrips = (kSpan + kStrip - 1) / kStrip;
   // Loads in flight per thread.
   static const int kBatch = kVector ? 5 : 8;
 
-  static const u32 kWeights = kIn * kKernelY * kOut * kKernelX;
+  static const u32 kWeights = kKernelY * kOut * kKernelX;
 
-  // Weight `i` in the order of shared memory, which has gaps at the ends of rows.
-  DEVICE C fetch_weight(const DirectConvArguments& p, u32 group, u32 i) {
-    const u32 x = i % kKernelX, row = i / kKernelX;
-    const u32 out = row % kOut, y = row / kOut % kKernelY, in = row / (kOut * kKernelY);
+  // Weight `i` of channel `in` in the order of shared memory, which has gaps at the ends of rows.
+  DEVICE C fetch_weight(const DirectConvArguments& p, u32 group, int in, u32 i) {
+    const u32 x = i % kKernelX, row = i / kKernelX, out = row % kOut, y = row / kOut;
     return to_compute(static_cast<const T*>(
         p.w)[group * p.w_group + out * p.w_out + in * p.w_in + y * p.w_row + x * p.w_column]);
   }
@@ -139,14 +139,13 @@ struct DirectConv {
     const u32 sample = plane / p.groups, group = plane - sample * p.groups;
     C* const weights = reinterpret_cast<C*>(shared) + in_block * p.plane_words;
     C* const tile = weights + kWeightWords;
+    const int channels = kIn > 0 ? kIn : p.channels;
     const T* in =
-        static_cast<const T*>(p.in) + sample * p.in_sample + i64(group) * kIn * p.in_channel;
+        static_cast<const T*>(p.in) + sample * p.in_sample + i64(group) * channels * p.in_channel;
 
     const i32 block_x = i32(tile_x << p.log_x) * kStrip, block_y = i32(tile_y << p.log_y) * kRows;
     const i32 x = block_x + own_x * kStrip, y = block_y + own_y * kRows;
     const bool is_active = is_plane && x < p.out_width && y < p.out_height;
-    // The first weight of each thread is on its way while the tile is loaded.
-    const C weight = is_plane && thread < kWeights ? fetch_weight(p, group, thread) : C(0);
 
     C sum[kOut][kRows][kStrip];
 #pragma unroll
@@ -162,21 +161,24 @@ struct DirectConv {
     }
 
 #pragma unroll 1
-    for (int channel = 0; channel < kIn; ++channel) {
+    for (int channel = 0; channel < channels; ++channel) {
+      // The first weight of each thread is on its way while the tile is loaded.
+      const C weight =
+          is_plane && thread < kWeights ? fetch_weight(p, group, channel, thread) : C(0);
       if (channel > 0) __syncthreads();  // the tile is in use until here
       if (is_plane)
         load_tile(p, in + channel * p.in_channel, block_y * kStrideY - p.top,
                   block_x * kStrideX - p.left - kPhase, thread, threads, tile);
-      if (is_plane && channel == 0) {
+      if (is_plane) {
         if (thread < kWeights) store_weight(weights, thread, weight);
 #pragma unroll 1
         for (u32 i = thread + threads; i < kWeights; i += threads)
-          store_weight(weights, i, fetch_weight(p, group, i));
+          store_weight(weights, i, fetch_weight(p, group, channel, i));
       }
       __syncthreads();
       if (is_active)
         accumulate(tile + own_y * kRows * kStrideY * p.tile_row + own_x * kStrip * kStrideX,
-                   p.tile_row, weights + channel * (kWeightWords / kIn), sum);
+                   p.tile_row, weights, sum);
     }
     if (!is_active) return;
 
