@@ -89,7 +89,7 @@ FOR_BOTH_TYPES(LuFactorsGiveTheMatrixBack)
 
 template <class T>
 void LuSaysWhereAPivotIsZero() {
-  for (int64_t n : {3, 40, 150}) {
+  for (int64_t n : {3, 40, 150, 270}) {
     Matrices<T> a = noise_matrices<T>(3, n, n);
     for (int64_t i = 0; i < n; ++i) a(0, i, 1) = a(2, i, 0) = T(0);
     Vectors<int32_t> pivots(3, n);
@@ -100,17 +100,21 @@ void LuSaysWhereAPivotIsZero() {
 }
 FOR_BOTH_TYPES(LuSaysWhereAPivotIsZero)
 
+// Also of more rows than code of our own takes, and with columns that begin with zeros.
 template <class T>
 void LuSolvesSystems() {
-  for (int64_t n : kSizes)
+  for (int64_t n : {1, 3, 17, 64, 150, 270})
     for (int64_t count : kCounts)
-      for (int64_t columns : {1, 5})
+      for (int64_t columns : {1, 5, 40})
         for (bool transposed : {false, true}) {
           TRACE(n << ", " << count << " matrices, " << columns << ", transposed " << transposed);
           Matrices<T> a = noise_matrices<T>(count, n, n);
           for (int64_t b = 0; b < count; ++b)  // rows that must be exchanged, but well conditioned
             for (int64_t i = 0; i < n; ++i) a(b, i, n - 1 - i) += T(n);
-          const Matrices<T> right = noise_matrices<T>(count, n, columns);
+          Matrices<T> right = noise_matrices<T>(count, n, columns);
+          for (int64_t j = 0; j < columns; ++j)
+            for (int64_t i = 0; i < j * 7 % columns * n / columns; ++i)
+              right(0, i, j) = right(0, n - 1 - i, j) = T(0);
           Matrices<T> f = a, x = right;
           Vectors<int32_t> pivots(count, n);
           Info info(count), solved(count);
@@ -179,7 +183,7 @@ template <class T>
 void TriangularSystemsAreSolved() {
   for (int64_t n : kSizes)
     for (int64_t count : {1, 3, 9})
-      for (int64_t others : {1, 6})
+      for (int64_t others : {1, 6, 21})
         for (int bits = 0; bits < 16; ++bits)
           triangular_case<T>(n, count, others, bits & 1, bits & 2, bits & 4, bits & 8);
 }

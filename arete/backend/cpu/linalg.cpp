@@ -142,15 +142,21 @@ void run(const LinalgArgs& l) {
       return each([&](int64_t i) { return lapack::potrf(l.upper, n, a[i]); });
     case Op::lu: {
       const Batch<int32_t> pivots(l.b, 1);
-      auto factor = &lapack::getrf<T>;
-      if constexpr (!kComplex)
-        if (std::max(m, n) <= kSmallSides) factor = &factor_small<T>;
-      return each([&](int64_t i) { return factor(m, n, a[i], pivots[i]); });
+      static const auto own = ARETE_SELECT(::arete::cpu, getrf);
+      return each([&](int64_t i) {
+        if constexpr (!kComplex) {
+          if (std::max(m, n) <= kSmallSides) return factor_small<T>(m, n, a[i], pivots[i]);
+          if (std::max(m, n) <= kLargestOwnEliminated)
+            return own(sizeof(T) == 8, m, n, a[i], pivots[i]);
+        }
+        return lapack::getrf<T>(m, n, a[i], pivots[i]);
+      });
     }
     case Op::lu_solve: {
       const Batch<int32_t> pivots(l.b, 1);
       const Batch<T> c(l.c, 2);
       const int64_t columns = columns_of(l.c);
+      static const auto own = ARETE_SELECT(::arete::cpu, getrs);
       return each([&](int64_t i) {
         for (int64_t j = 0; j < n; ++j)
           ARETE_CHECK(pivots[i][j] >= 1 && pivots[i][j] <= n,
@@ -160,19 +166,30 @@ void run(const LinalgArgs& l) {
                                                        : "smaller or equal to LU.size(-2)") +
                                      ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
-        if constexpr (!kComplex)
+        if constexpr (!kComplex) {
           if (n <= kSmallSides) {
             solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
             return 0;
           }
+          if (n <= kLargestOwnEliminated && columns >= kFewestOwnColumns) {
+            own(sizeof(T) == 8, l.transposed, n, columns, a[i], pivots[i], c[i]);
+            return 0;
+          }
+        }
         return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
       });
     }
     case Op::triangular_solve: {
       const Batch<T> b(l.b, 2);
+      const int64_t others = l.left ? columns_of(l.b) : rows_of(l.b);
+      static const auto own = ARETE_SELECT(::arete::cpu, trsm);
       return each([&](int64_t i) {
-        lapack::trsm<T>(l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b), a[i],
-                        b[i]);
+        if (!kComplex && n <= kLargestOwnEliminated && others >= kFewestOwnColumns)
+          own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b),
+              a[i], b[i]);
+        else
+          lapack::trsm<T>(l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b),
+                          a[i], b[i]);
         return 0;
       });
     }

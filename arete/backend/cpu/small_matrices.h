@@ -10,6 +10,9 @@ namespace arete::cpu {
 inline constexpr int64_t kLargestOwnEigen = 192;
 /// The most elements for which reflections.simd.cpp is faster than LAPACK's blocks of reflections.
 inline constexpr int64_t kMostOwnReflected = 128 * 64;
+/// The largest matrix for which elimination.simd.cpp is faster than LAPACK, and the fewest columns
+/// of a right-hand side.
+inline constexpr int64_t kLargestOwnEliminated = 256, kFewestOwnColumns = 8;
 
 /// Matrices of doubles if `wide`, else of floats; all as their namesakes in lapack.h.
 /// symmetric_eigen: as syevd for finite numbers; returns how many values did not converge.
@@ -18,6 +21,11 @@ inline constexpr int64_t kMostOwnReflected = 128 * 64;
   int symmetric_eigen(bool wide, bool vectors, bool upper, int64_t n, void* a, void* values);      \
   void geqrf(bool wide, int64_t m, int64_t n, void* a, void* tau);                                 \
   void orgqr(bool wide, int64_t m, int64_t columns, int64_t reflectors, void* a, const void* tau); \
+  int getrf(bool wide, int64_t m, int64_t n, void* a, int32_t* pivots);                            \
+  void getrs(bool wide, bool transposed, int64_t n, int64_t columns, const void* lu,               \
+             const int32_t* pivots, void* b);                                                      \
+  void trsm(bool wide, bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n,    \
+            const void* a, void* b);                                                               \
   }
 ARETE_SMALL_MATRICES(base)
 ARETE_SMALL_MATRICES(avx2)
