@@ -153,7 +153,7 @@ def compress(x: SparseTensor, layout: Any = sparse_csr, blocksize: Any = None) -
     which = keys_of(x._indices_[:-2], batch) if batch else 0
     if layout is sparse_csr:
         lines = x._indices_[-2] + which * x.shape[-2] if batch else x._indices_[0]
-        return _by_lines(lines, x._indices_[-1], x._values_, x.shape[-2], x.shape, layout)
+        return _by_lines(_starts(lines, batch.numel() * x.shape[-2]), x._indices_[-1], x._values_, x.shape, layout)
     high, wide = blocksize or (1, 1)
     (rows, inner_rows), (columns, inner_columns) = ((i // n, i % n) for i, n in zip(x._indices_[-2:], (high, wide)))
     by_columns, height = layout in BY_COLUMNS, x.shape[-2] // high
@@ -168,16 +168,16 @@ def compress(x: SparseTensor, layout: Any = sparse_csr, blocksize: Any = None) -
         order = _ops.argsort(keys)
         keys, values = keys[order], x._values_[order]
     lines = keys // max(width, 1)
-    return _by_lines(lines, keys - lines * width, values, count, x.shape, layout)
+    return _by_lines(_starts(lines, batch.numel() * count), keys - lines * width, values, x.shape, layout)
 
 
-def _by_lines(lines: Tensor, across: Tensor, values: Tensor, count: int, size: Any, layout: Any) -> SparseTensor:
-    """A compressed layout of `count` lines of each matrix, from the numbers of the lines, in order, and the places in these."""
+def _by_lines(starts: Tensor, across: Tensor, values: Tensor, size: Any, layout: Any) -> SparseTensor:
+    """A compressed layout from where the lines of all matrices begin and the last ends, and the places in these."""
     batch = size[:-2]
-    number = batch.numel()
-    starts = _starts(lines, number * count)
     if not batch:
         return make_csr(starts, across, values, size, layout)
+    number = batch.numel()
+    count = (len(starts) - 1) // number
     which = _ops.arange(number, device=values.device)[:, None] * count + _ops.arange(count + 1, device=values.device)
     starts = starts[which] - starts[which[:, :1]]
     if (starts[:, -1] * number != len(values)).any():
@@ -213,6 +213,8 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
         return x
     if layout is not sparse_coo:
         blocksize = _checked_blocks(x, layout, blocksize)
+        if sparse_dim not in (None, x.dim()):
+            raise RuntimeError(f"to_{layout._name}(): all dimensions are sparse, but sparse_dim is {sparse_dim}")
     elif blocksize is not None:
         raise RuntimeError("to_sparse(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
     if layout in BLOCKS:
@@ -222,7 +224,14 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
         if layout is sparse_bsc:
             there, blocks = there.mT, blocks.transpose(-4, -3)
         places = _ops.nonzero(there).T
-        return _by_lines(keys_of(places[:-1], there.shape[:-1]), places[-1], blocks[tuple(places)], there.shape[-2], x.shape, layout)
+        starts = _starts(keys_of(places[:-1], there.shape[:-1]), there.shape[:-1].numel())
+        return _by_lines(starts, places[-1], blocks[tuple(places)], x.shape, layout)
+    if layout in COMPRESSED:
+        lines = x.mT if layout is sparse_csc else x
+        width = lines.shape[-1]
+        places = _ops.nonzero((lines.detach() != 0).flatten())[:, 0]
+        starts = _ops.searchsorted(places, _ops.arange(lines.shape[:-1].numel() + 1, device=x.device) * width)
+        return _by_lines(starts, places % max(width, 1), lines.flatten()[places], x.shape, layout)
     count = x.dim() if sparse_dim is None else sparse_dim
     if not 0 < count <= x.dim():
         raise RuntimeError(f"to_sparse(): sparse_dim must be between 1 and {x.dim()}, but it is {count}")
@@ -230,8 +239,7 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
     if count < x.dim():
         there = there.flatten(count).any(-1)
     places = _ops.nonzero(there.flatten())[:, 0]
-    found = make(_indices_at(places, x.shape[:count]), x.flatten(0, count - 1)[places], x.shape, True)
-    return found if layout is sparse_coo else compress(found, layout)
+    return make(_indices_at(places, x.shape[:count]), x.flatten(0, count - 1)[places], x.shape, True)
 
 
 def without_elements(like: Tensor, layout: Any, device: Any, requires_grad: bool) -> SparseTensor:
