@@ -79,7 +79,8 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
   });
 }
 
-// Products with factors, which lie as the index does.
+// Products with factors, which lie as the index does; a factor of zero adds nothing, whatever it is
+// of. No branch: which factors are zero cannot be guessed.
 template <class T>
 void scatter_products(const ScatterArgs& a, IndexCheck& check) {
   const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
@@ -93,12 +94,14 @@ void scatter_products(const ScatterArgs& a, IndexCheck& check) {
         const int64_t* index = a.index.as<int64_t>() + at;
         const T* factors = a.factors.as<T>() + at;
         const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2) + l * w.stride(2));
-        for (int64_t i = 0; i < n; ++i) {
-          const T f = factors[i * si];
-          if (f == 0) continue;
-          if (const int64_t k = check.resolve(index[i * si]); k >= 0)
-            out[k * so] += f * src[i * ss];
-        }
+        const auto add = [&](int64_t of_out, int64_t of_index, int64_t of_src) {
+          for (int64_t i = 0; i < n; ++i) {
+            const T f = factors[i * of_index], product = f * src[i * of_src];
+            if (const int64_t k = check.resolve(index[i * of_index]); k >= 0) [[likely]]
+              out[k * of_out] += f == 0 ? T(0) : product;
+          }
+        };
+        so == 1 && si == 1 && ss == 1 ? add(1, 1, 1) : add(so, si, ss);
       }
     });
   });
