@@ -32,7 +32,7 @@
 // caches. What else is to be done with a long line is done by the same stages as for a vector of
 // lines, one number at a time.
 // Several dimensions are transformed one after the other, in place in the output where the shapes
-// on the way fit there.
+// on the way fit there; of a large array all of them for a part that the caches hold (run_parts).
 namespace arete::cpu {
 namespace {
 
@@ -517,11 +517,59 @@ class Transform {
   std::unique_ptr<prim::ScratchView> scratch_;
 };
 
+// Transforms of several dimensions in parts along another one, or all dimensions but the first
+// before that one, where that spares passes over memory; false: neither does.
+bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
+  constexpr int64_t kInCaches = 512 << 10;  // bytes
+  const int64_t bytes = std::max(a.in.numel(), a.out.numel()) * int64_t(size_of(a.out.dtype));
+  if (a.dims.size() < 2 || bytes <= 2 * kInCaches) return false;
+  size_t along = 0;
+  int64_t n = 1;
+  for (size_t d = 0, rank = a.out.sizes.size() - !a.real_out(); d < rank; ++d)
+    if (std::ranges::find(a.dims, int64_t(d)) == a.dims.end() && a.out.sizes[d] > n)
+      along = d, n = a.out.sizes[d];
+  if (n == 1) {
+    const size_t d = size_t(a.dims[0]);
+    if (a.kind == prim::FftArgs::Kind::from_half || a.real_out() || a.in.sizes[d] != a.points[0] ||
+        a.out.sizes[d] != a.points[0])
+      return false;
+    prim::FftArgs rest = a;
+    rest.dims = a.dims.subspan(1), rest.points = a.points.subspan(1), rest.scale = 1;
+    on.fft(rest);
+    on.fft({.kind = prim::FftArgs::Kind::complex,
+            .in = a.out,
+            .out = a.out,
+            .dims = a.dims.first(1),
+            .points = a.points.first(1),
+            .forward = a.forward,
+            .scale = a.scale,
+            .context = a.context});
+    return true;
+  }
+  // Neighbours in memory are elements of vectors.
+  const int64_t least = std::abs(a.in.strides[along]) <= 2 ? 16 : 1;
+  const int64_t step = std::max(least, kInCaches * n / bytes / least * least),
+                parts = (n + step - 1) / step;
+  if (step * bytes / n > 4 * kInCaches || parts < num_threads()) return false;
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      prim::FftArgs part = a;
+      Shape in(a.in.sizes), out(a.out.sizes);
+      in[along] = out[along] = std::min(step, n - i * step);
+      part.in.sizes = in, part.out.sizes = out;
+      for (prim::View* v : {&part.in, &part.out})
+        v->data += i * step * v->strides[along] * int64_t(size_of(v->dtype));
+      on.fft(part);
+    }
+  });
+  return true;
+}
+
 }  // namespace
 
 void CpuBackend::fft(const prim::FftArgs& a) {
   ARETE_ASSERT(a.in.dtype == a.out.dtype && (!a.window || a.dims.size() == 1));
-  if (a.out.numel() == 0) return;
+  if (a.out.numel() == 0 || run_parts(a, *this)) return;
   if (a.in.dtype == kFloat64)
     Transform<double>(a, *this).run();
   else
