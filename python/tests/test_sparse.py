@@ -409,6 +409,7 @@ def test_checked():
         ("must ascend from 0 to 2", lambda: arete.sparse_bsr_tensor([0, 1, 3], [0, 1], blocks, (4, 4))),
         ("not that of a matrix of blocks of 2 x 2", lambda: arete.sparse_bsr_tensor([0, 1, 2], [0, 1], blocks, (5, 4))),
         ("blocks .n, rows, columns. are wanted", lambda: arete.sparse_bsr_tensor([0, 1, 2], [0, 1], arete.ones(2), (4, 4))),
+        ("all dimensions are sparse, but sparse_dim is 1", lambda: arete.eye(2).to_sparse(1, layout=arete.sparse_csr)),
         ("rows lie below 1", lambda: arete.sparse_csc_tensor([0, 1, 2], [0, 1], arete.ones(2), (1, 2))),
         ("does not go with 3 places of columns", lambda: arete.sparse_csc_tensor([0, 1, 2], [0, 1], arete.ones(2), (2, 3))),
         ("the layout is sparse_csr", lambda: arete.sparse_compressed_tensor([0, 1], [0], [1.0], layout=arete.strided)),

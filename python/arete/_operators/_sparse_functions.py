@@ -219,19 +219,18 @@ def from_dense(x: Tensor, sparse_dim: int | None = None, layout: Any = sparse_co
         raise RuntimeError("to_sparse(): blocks have layouts of their own, sparse_bsr and sparse_bsc")
     if layout in BLOCKS:
         high, wide = blocksize
-        blocks = x.reshape(*x.shape[:-2], x.shape[-2] // high, high, x.shape[-1] // wide, wide).transpose(-3, -2)
-        there = (blocks.detach() != 0).flatten(-2).any(-1)
+        parts = x.reshape(*x.shape[:-2], x.shape[-2] // high, high, x.shape[-1] // wide, wide).transpose(-3, -2)
+        there = (parts.detach() != 0).flatten(-2).any(-1)
         if layout is sparse_bsc:
-            there, blocks = there.mT, blocks.transpose(-4, -3)
-        places = _ops.nonzero(there).T
-        starts = _starts(keys_of(places[:-1], there.shape[:-1]), there.shape[:-1].numel())
-        return _by_lines(starts, places[-1], blocks[tuple(places)], x.shape, layout)
-    if layout in COMPRESSED:
-        lines = x.mT if layout is sparse_csc else x
-        width = lines.shape[-1]
-        places = _ops.nonzero((lines.detach() != 0).flatten())[:, 0]
-        starts = _ops.searchsorted(places, _ops.arange(lines.shape[:-1].numel() + 1, device=x.device) * width)
-        return _by_lines(starts, places % max(width, 1), lines.flatten()[places], x.shape, layout)
+            there, parts = there.mT, parts.transpose(-4, -3)
+    elif layout in COMPRESSED:
+        parts = x.mT if layout is sparse_csc else x
+        there = parts.detach() != 0
+    if layout in COMPRESSED:  # in the order in which they are kept
+        lines, width = there.shape[:-1].numel(), there.shape[-1]
+        places = _ops.nonzero(there.flatten())[:, 0]
+        starts = _ops.searchsorted(places, _ops.arange(lines + 1, device=x.device) * width)
+        return _by_lines(starts, places % max(width, 1), parts.flatten(0, there.dim() - 1)[places], x.shape, layout)
     count = x.dim() if sparse_dim is None else sparse_dim
     if not 0 < count <= x.dim():
         raise RuntimeError(f"to_sparse(): sparse_dim must be between 1 and {x.dim()}, but it is {count}")
