@@ -120,19 +120,25 @@ void run(const LinalgArgs& l) {
   constexpr bool kComplex = lapack::kIsComplex<T>;  // for which there is no code of our own
   const Batch<T> a(l.a, 2);
   int32_t* const info = reinterpret_cast<int32_t*>(l.info.data);
-  // Few large matrices are parallel inside, others side by side. The constant is what a call costs.
+  // Few large matrices are parallel inside LAPACK, others side by side. The constant is what a call
+  // costs.
   const bool iterates = l.op == Op::svd || l.op == Op::symmetric_eigen || l.op == Op::eigen;
   const bool solves = l.op == Op::lu_solve || l.op == Op::triangular_solve;
-  const double work = double(m) * double(n) *
-                          double(solves ? columns_of(l.op == Op::lu_solve ? l.c : l.b) : k) *
-                          (iterates ? 10 : 1) +
-                      1000;
+  const int64_t right_sides = l.op == Op::lu_solve           ? columns_of(l.c)
+                              : l.op != Op::triangular_solve ? 0
+                              : l.left                       ? columns_of(l.b)
+                                                             : rows_of(l.b);
+  const double work =
+      double(m) * double(n) * double(solves ? right_sides : k) * (iterates ? 10 : 1) + 1000;
+  // By elimination.simd.cpp, which is not parallel inside.
+  const bool by_blocks = !kComplex && std::max(m, n) <= kLargestOwnEliminated &&
+                         (l.op == Op::lu || right_sides >= kFewestOwnColumns);
   const auto each = [&](auto&& f) {
     const onednn::ThreadScope threads(4 * work * double(count));
     const auto body = [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) info[i] = f(i);
     };
-    if (count < num_threads() && work > 1e6)
+    if (!by_blocks && count < num_threads() && work > 1e6)
       body(0, count);
     else
       parallel_for(0, count, grain_for(4 * work), body);
@@ -144,18 +150,15 @@ void run(const LinalgArgs& l) {
       const Batch<int32_t> pivots(l.b, 1);
       static const auto own = ARETE_SELECT(::arete::cpu, getrf);
       return each([&](int64_t i) {
-        if constexpr (!kComplex) {
+        if constexpr (!kComplex)
           if (std::max(m, n) <= kSmallSides) return factor_small<T>(m, n, a[i], pivots[i]);
-          if (std::max(m, n) <= kLargestOwnEliminated)
-            return own(sizeof(T) == 8, m, n, a[i], pivots[i]);
-        }
-        return lapack::getrf<T>(m, n, a[i], pivots[i]);
+        return by_blocks ? own(sizeof(T) == 8, m, n, a[i], pivots[i])
+                         : lapack::getrf<T>(m, n, a[i], pivots[i]);
       });
     }
     case Op::lu_solve: {
       const Batch<int32_t> pivots(l.b, 1);
       const Batch<T> c(l.c, 2);
-      const int64_t columns = columns_of(l.c);
       static const auto own = ARETE_SELECT(::arete::cpu, getrs);
       return each([&](int64_t i) {
         for (int64_t j = 0; j < n; ++j)
@@ -166,25 +169,23 @@ void run(const LinalgArgs& l) {
                                                        : "smaller or equal to LU.size(-2)") +
                                      ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
-        if constexpr (!kComplex) {
+        if constexpr (!kComplex)
           if (n <= kSmallSides) {
-            solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+            solve_small<T>(l.transposed, n, right_sides, a[i], pivots[i], c[i]);
             return 0;
           }
-          if (n <= kLargestOwnEliminated && columns >= kFewestOwnColumns) {
-            own(sizeof(T) == 8, l.transposed, n, columns, a[i], pivots[i], c[i]);
-            return 0;
-          }
+        if (by_blocks) {
+          own(sizeof(T) == 8, l.transposed, n, right_sides, a[i], pivots[i], c[i]);
+          return 0;
         }
-        return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+        return lapack::getrs<T>(l.transposed, n, right_sides, a[i], pivots[i], c[i]);
       });
     }
     case Op::triangular_solve: {
       const Batch<T> b(l.b, 2);
-      const int64_t others = l.left ? columns_of(l.b) : rows_of(l.b);
       static const auto own = ARETE_SELECT(::arete::cpu, trsm);
       return each([&](int64_t i) {
-        if (!kComplex && n <= kLargestOwnEliminated && others >= kFewestOwnColumns)
+        if (by_blocks)
           own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b),
               a[i], b[i]);
         else
