@@ -52,10 +52,10 @@ struct Addresses {
 // Which of some calls come before which others.
 class Order {
  public:
-  explicit Order(std::span<const std::unique_ptr<prim::RecordedCall>> calls)
+  explicit Order(std::span<prim::RecordedCall* const> calls)
       : before_(calls.size(), std::vector<bool>(calls.size())), needs_(calls.size()) {
     std::vector<Addresses> uses;
-    for (const auto& call : calls) uses.emplace_back(*call);
+    for (prim::RecordedCall* call : calls) uses.emplace_back(*call);
     // From the last one: whoever comes before those that are waited for needs no wait.
     for (size_t k = 0; k < calls.size(); ++k)
       for (size_t j = k; j-- > 0;)
@@ -90,8 +90,7 @@ class Order {
 
 }  // namespace
 
-std::vector<BranchStep> branches_of(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
-                                    size_t most) {
+std::vector<BranchStep> branches_of(std::span<prim::RecordedCall* const> calls, size_t most) {
   std::vector<BranchStep> steps(calls.size());
   if (calls.size() > kMostOrdered || most < 2) return steps;
   Order order(calls);

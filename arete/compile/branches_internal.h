@@ -1,7 +1,6 @@
 // What of a graph may run side by side.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -26,7 +25,6 @@ struct BranchStep {
 };
 
 /// For calls that are to run in this order, or as if; at most `most` branches, the first is 0.
-std::vector<BranchStep> branches_of(std::span<const std::unique_ptr<prim::RecordedCall>> calls,
-                                    size_t most);
+std::vector<BranchStep> branches_of(std::span<prim::RecordedCall* const> calls, size_t most);
 
 }  // namespace arete::compile

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,7 @@
 namespace arete::compile {
 
 using prim::Access;
+using prim::PointwiseArgs;
 using prim::Primitive;
 using prim::View;
 
@@ -29,6 +31,8 @@ constexpr int kMostCaptures = 4;
 // Larger memory is not worth a copy, unless it is little beside what the steps move.
 constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
+// Places of a ring: hosts are rarely so many launches ahead.
+constexpr size_t kLaunchesOfRing = 256;
 // Steps of so many bytes each on average, of which a device works on one for a microsecond, take
 // the time that kernels take to begin and to end, and leave most of it free.
 constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
@@ -166,7 +170,11 @@ void DeviceGraph::drop() noexcept {
   steps_.clear();
   calls_.clear();
   words_.clear();
-  page_ = nullptr;
+  page_ = ring_ = nullptr;
+  paging_ = nullptr;
+  launches_ = 0;
+  for (prim::EventHandle& event : half_is_read_)
+    if (event) backend_->destroy_event(std::exchange(event, nullptr));
   for (Use& use : uses_) use.place = nullptr;
 }
 
@@ -226,18 +234,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     if (use.is_written) out.add(there, use.place->data(), use.last - use.first);
   }
   in.run(*backend_);
-  bool changed = !written_;
-  for (size_t w = 0; w < words_.size(); ++w) {
-    const Word& word = words_[w];
-    uint64_t value = numbers[word.number];
-    if (word.is_seed) value ^= captured_[word.number];
-    if (word.is_offset) value -= captured_[word.number];
-    const size_t at = (w - size_t(word.is_offset)) * kWordsApart + size_t(word.is_offset);
-    changed |= host_page_[at] != value;
-    host_page_[at] = value;
-  }
-  if (changed && !words_.empty()) write_page();
-  written_ = true;
+  if (paging_) write_numbers(numbers);
   UnderWay under_way;
   for (const Part& part : parts_) {
     for (const size_t step : part.waits) under_way.wait_for(step);
@@ -247,29 +244,54 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
       make_effect(part.step, memory, numbers, under_way);
   }
   under_way.wait_for_all();  // also for the graph's own memory
+  constexpr size_t kHalf = kLaunchesOfRing / 2;
+  if (paging_ && ++launches_ % kHalf == 0)
+    backend_->record_event(half_is_read_[(launches_ / kHalf - 1) % 2], launched_on_);
   out.run(*backend_);
   return true;
 }
 
-// Few numbers are parameters of a kernel, which is done sooner than a copy from the host is begun.
-void DeviceGraph::write_page() {
-  constexpr size_t kMostParams = 16;
-  const size_t count = host_page_.size();
-  if (count > kMostParams)
-    return backend_->copy_from_host(page_->data(), host_page_.data(), count * sizeof(uint64_t));
+// The call that writes the page from the next place of the ring, of which each word has its own.
+void DeviceGraph::make_page() {
+  const size_t count = words_.size() * kWordsApart;
+  const int64_t n = int64_t(count), all = n * int64_t(kLaunchesOfRing), one = 1;
+  ring_ =
+      Storage::create(kCPU, size_t(all) * sizeof(uint64_t), &backend_->pinned_allocator(), true);
+  for (prim::EventHandle& event : half_is_read_) event = backend_->create_event(false);
+  std::byte* const places = page_->data() + count * sizeof(uint64_t);
+  std::vector<int64_t> first(count);
+  std::iota(first.begin(), first.end(), int64_t{0});
+  backend_->copy_from_host(places, first.data(), count * sizeof(uint64_t));
   static auto& programs = *new expr::ProgramCache;
-  const expr::Program& program =
-      programs.get(pack_key({int(count)}), {}, std::vector(count, expr::Type::i64),
-                   std::vector(count, kInt64), [](std::span<const expr::Value> params) {
-                     return std::vector<expr::Value>(params.begin(), params.end());
-                   });
-  std::vector<expr::Literal> params(count);
-  std::vector<View> words;
-  for (size_t w = 0; w < count; ++w) {
-    params[w].i = int64_t(host_page_[w]);
-    words.push_back(View(page_->data() + w * sizeof(uint64_t), kInt64, {}, {}, page_.get()));
+  const expr::Program& program = programs.get(
+      0, {kInt64, kInt64}, {expr::Type::i64, expr::Type::i64}, {kInt64, kInt64},
+      [](std::span<const expr::Value> v) {
+        const expr::Value ring = v[0], place = v[1], n = v[2], all = v[3];
+        const expr::Value next = place + n;
+        return std::vector{load(ring, place), where(next < all, next, next - all)};
+      },
+      1);
+  const View inputs[] = {View(ring_->data(), kInt64, {&all, 1}, {&one, 1}, ring_.get()),
+                         View(places, kInt64, {&n, 1}, {&one, 1}, page_.get())};
+  const View outputs[] = {View(page_->data(), kInt64, {&n, 1}, {&one, 1}, page_.get()), inputs[1]};
+  const expr::Literal params[] = {{.i = n}, {.i = all}};
+  paging_ = prim::as_recorded(backend_->device(), PointwiseArgs{&program, inputs, outputs, params});
+}
+
+// Into the place of the launch that comes.
+void DeviceGraph::write_numbers(std::span<const uint64_t> numbers) {
+  constexpr size_t kHalf = kLaunchesOfRing / 2;
+  if (launches_ % kHalf == 0 && launches_ >= kLaunchesOfRing)
+    backend_->synchronize_event(half_is_read_[launches_ / kHalf % 2]);
+  uint64_t* const page = reinterpret_cast<uint64_t*>(ring_->data()) +
+                         launches_ % kLaunchesOfRing * words_.size() * kWordsApart;
+  for (size_t w = 0; w < words_.size(); ++w) {
+    const Word& word = words_[w];
+    uint64_t value = numbers[word.number];
+    if (word.is_seed) value ^= captured_[word.number];
+    if (word.is_offset) value -= captured_[word.number];
+    page[(w - size_t(word.is_offset)) * kWordsApart + size_t(word.is_offset)] = value;
   }
-  backend_->pointwise({&program, {}, words, params});
 }
 
 void DeviceGraph::make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
@@ -321,7 +343,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
   }
   size_t count = 0;
   for (const GraphStep& step : steps) count += step.numbers.size();
-  page_ = backend_->new_storage(std::max<size_t>(1, count) * kWordsApart * sizeof(uint64_t));
+  page_ = backend_->new_storage(2 * std::max<size_t>(1, count) * kWordsApart * sizeof(uint64_t));
   const int64_t two = 2, one = 1;
   for (const GraphStep& step : steps) {
     std::unique_ptr<prim::RecordedCall> call = step.call->clone();
@@ -350,27 +372,32 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
     }
     calls_.push_back(std::move(call));
   }
-  host_page_.assign(words_.size() * kWordsApart, 0);
-  written_ = false;
   launched_on_ = backend_->current_stream();
   try {
     if (!pool_) pool_ = backend_->create_pool();
+    if (!words_.empty()) make_page();
+    prim::RecordedCall* before = paging_.get();  // in the first part
     branches_ = 1, longest_row_ = 0;
     for (size_t k = 0; k < calls_.size();) {
-      const size_t first = k;
       parts_.push_back({.step = k, .waits = steps_[k].waits});
-      if (is_effect(*calls_[k++])) continue;
-      while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty()) ++k;
-      capture_part(std::span(calls_).subspan(first, k - first));
+      if (is_effect(*calls_[k])) {
+        ++k;
+        continue;
+      }
+      std::vector<prim::RecordedCall*> part;
+      if (before) part.push_back(std::exchange(before, nullptr));
+      do part.push_back(calls_[k++].get());
+      while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty());
+      capture_part(part);
     }
   } catch (const Error& e) {
     give_up(std::string("a step cannot be captured: ") + e.what());
   }
 }
 
-void DeviceGraph::capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls) {
+void DeviceGraph::capture_part(std::span<prim::RecordedCall* const> calls) {
   size_t bytes = 0;
-  for (const auto& call : calls) bytes += bytes_of(*call);
+  for (const prim::RecordedCall* call : calls) bytes += bytes_of(*call);
   const bool are_short = bytes <= calls.size() * kBytesOfShortSteps;
   const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches_ : 1);
   std::vector<bool> is_waited_for(calls.size());

@@ -1,6 +1,7 @@
 // Plans as graphs of a device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,9 +19,13 @@ class UnderWay;
 // are captured once, after a few runs, and launched as one graph. It works on the memory that they
 // had then. What has moved between runs (batches, results) has a place of its own, which is copied
 // to or from; the other addresses are compared before each launch. Numbers that have changed are
-// read from memory, which is written before a launch, and so is what random calls begin with. What
-// is not as the graph has it is run step by step, and captured again, a few times. Short steps that
-// have nothing to do with each other run side by side (Note [Branches of a graph]).
+// read from a page of memory, and so is what random calls begin with. What is not as the graph has
+// it is run step by step, and captured again, a few times. Short steps that have nothing to do with
+// each other run side by side (Note [Branches of a graph]).
+//   The page is written by a step of the graph, beside the others: the host puts the numbers of
+// each launch into the next place of a ring, in memory that the device reads by itself, and that
+// step knows which one is next. So a launch is one launch. Half a ring is written again when the
+// launches that read it are done.
 //   What processes do together is no part of a graph: NCCL wants a call captured by all of them or
 // by none, and what is captured here depends on what moves in the memory of one. There the graph is
 // cut, and so it is where something waits for such a call; between launches both are as ever.
@@ -83,17 +88,17 @@ class DeviceGraph {
     bool is_seed, is_offset;
   };
   void drop() noexcept;
-  void write_page();
+  void make_page();
+  void write_numbers(std::span<const uint64_t> numbers);
   void make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
                    UnderWay& under_way);
-  void capture_part(std::span<const std::unique_ptr<prim::RecordedCall>> calls);
+  void capture_part(std::span<prim::RecordedCall* const> calls);
   void give_up(std::string why) noexcept;
 
   size_t bytes_;  // that the steps move
   prim::Backend* backend_ = nullptr;
   bool may_ = false;  // a graph would help, and nothing is against it
   std::string why_not_;
-  bool written_ = false;        // the page
   std::vector<Use> uses_;       // of buffers
   std::vector<uint64_t> last_;  // numbers
   std::vector<bool> varies_;
@@ -117,9 +122,12 @@ class DeviceGraph {
   std::vector<GraphStep> steps_;
   std::vector<std::unique_ptr<prim::RecordedCall>> calls_;  // of steps_, where the graph has them
   std::vector<Word> words_;
-  std::vector<uint64_t> captured_;  // numbers
-  std::vector<uint64_t> host_page_;
-  StoragePtr page_;
+  std::vector<uint64_t> captured_;              // numbers
+  StoragePtr page_;                             // the words, and the place of each in the ring
+  std::unique_ptr<prim::RecordedCall> paging_;  // writes it; null: there are no words
+  StoragePtr ring_;
+  size_t launches_ = 0;
+  std::array<prim::EventHandle, 2> half_is_read_{};
 };
 
 }  // namespace arete::compile

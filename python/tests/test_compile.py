@@ -102,8 +102,8 @@ def test_a_step_of_a_small_network_takes_few_kernels():
     """).split()
     # Two layers, relu (which GPUs have in the product); a look at the targets, all that is made of the logits; the gradients of relu with
     # the small product behind it, and of the two weights; the update. Beside the others: the look, and the gradient of the
-    # second weight, beside that of relu.
-    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "3", "7"]
+    # second weight, beside that of relu. The numbers of the update come beside all of them.
+    assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "4", "7"]
 
 
 def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
@@ -249,6 +249,28 @@ def test_numbers_that_change_reach_a_graph_however_many_there_are():
             assert ", one graph" in compiled.explain(), compiled.explain()
             assert all(torch.equal(p, q) for p, q in zip(*(net.parameters() for net in nets)))
     """)
+
+
+@pytest.mark.parametrize(
+    "gpus", [True, pytest.param("real", marks=pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU"))])
+def test_each_launch_of_a_graph_has_its_own_numbers_however_far_ahead_the_host_is(gpus):
+    fake_gpus.run("""
+        w, noise = torch.randn(64, 64).to("cuda") / 8, torch.ones(64, 64, device="cuda")
+        def f(x, a, b):
+            for _ in range(3):
+                x = (x @ w * a).cumsum(0) + b
+            return x.amax(), torch.dropout(noise, 0.5, True)
+        g, x = torch.compile(f, options={"exact": True}), torch.randn(64, 64).to("cuda")
+        made = []
+        for most in (20, 900):  # more than wait for their numbers at a time, and again
+            torch.manual_seed(most)
+            made += [g(x, 1 / (k + 1), k) for k in range(most)]
+        assert ", one graph" in g.explain(), g.explain()
+        for most in (20, 900):
+            torch.manual_seed(most)
+            for k in range(most):
+                assert all(torch.equal(p, q) for p, q in zip(made.pop(0), f(x, 1 / (k + 1), k))), k
+    """, gpus)
 
 
 def test_targets_out_of_range_are_errors_of_gpus():
