@@ -17,6 +17,8 @@ namespace arete::compile {
 
 // Bytes.
 static constexpr size_t kLargeArena = size_t{64} << 20;
+// Of so few bytes that no step shall wait for their sake; and of so few steps (a bit for each two).
+static constexpr size_t kSmallTemporaries = size_t{512} << 10, kMostOrdered = 1024;
 
 using prim::Access;
 using prim::RecordedCall;
@@ -220,6 +222,11 @@ void TracePlan::share_results(UsedBuffers memory) {
   }
   if (results.empty()) return;
   const std::vector<Plan::Placement>& placements = plan_->placements();
+  std::vector<std::vector<size_t>> users(placements.size());  // steps
+  std::vector<std::vector<bool>> before;
+  size_t bytes = 0;
+  for (const Plan::Placement& p : placements) bytes += p.bytes;
+  if (bytes <= kSmallTemporaries && steps_.size() <= kMostOrdered) before = steps_before(users);
   std::vector<Arena::Spot> spots(placements.size());
   std::vector<int> rooms(placements.size(), Arena::kOwn);  // as buffers
   for (size_t arena = 0; arena < arena_bytes_.size(); ++arena) {
@@ -236,7 +243,10 @@ void TracePlan::share_results(UsedBuffers memory) {
         now.add(placements[p].bytes, placements[p].first, placements[p].last);
         pieces.push_back(p);
       }
-    now.arrange();
+    const auto is_done = [&](size_t n, size_t step) {
+      return std::ranges::all_of(users[pieces[n]], [&](size_t k) { return before[step][k]; });
+    };
+    now.arrange(before.empty() ? Arena::IsDone() : is_done);
     arena_bytes_[arena] = now.bytes();
     for (size_t n = 0; n < pieces.size(); ++n) {
       spots[pieces[n]] = now.spot(n);
@@ -250,6 +260,36 @@ void TracePlan::share_results(UsedBuffers memory) {
   }
   for (const int b : rooms)
     if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
+}
+
+// Of each step those that come before it in any order, as if each temporary had a place of its own;
+// `users`: of temporaries.
+std::vector<std::vector<bool>> TracePlan::steps_before(
+    std::vector<std::vector<size_t>>& users) const {
+  std::vector<std::vector<Use>> uses(steps_.size());
+  std::vector<std::vector<bool>> before(steps_.size());
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+    for (; a < address_ends_[k]; ++a) {
+      const Address& its = addresses_[a];
+      const auto [first, last] = extent_of(*its.view);
+      const int64_t at = reinterpret_cast<intptr_t>(its.view->data);
+      const int64_t to = its.piece < 0 ? at : its.in_piece;
+      uses[k].push_back(
+          {its.piece < 0 ? -1 : its.piece, first - at + to, last - at + to, its.access});
+      if (its.piece >= 0) users[size_t(its.piece)].push_back(k);
+    }
+    before[k].resize(steps_.size());
+    for (size_t j = k; j-- > 0;) {
+      if (before[k][j] || !std::ranges::any_of(uses[j], [&](const Use& u) {
+            return std::ranges::any_of(
+                uses[k], [&](const Use& v) { return u.buffer == v.buffer && collide(u, v); });
+          }))
+        continue;
+      before[k][j] = true;
+      for (size_t i = 0; i < j; ++i) before[k][i] = before[k][i] || before[j][i];
+    }
+  }
+  return before;
 }
 
 bool TracePlan::fits(UsedBuffers memory) const {

@@ -88,6 +88,7 @@ class TracePlan {
     size_t from;
   };
   void find_pieces();
+  std::vector<std::vector<bool>> steps_before(std::vector<std::vector<size_t>>& users) const;
   void share_results(UsedBuffers memory);
   void find_waits();
   std::vector<StoragePtr> make_arenas() const;

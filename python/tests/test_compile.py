@@ -106,6 +106,26 @@ def test_a_step_of_a_small_network_takes_few_kernels():
     assert steps == ["gemm", "pointwise", "gemm", "gather", "fused", "pointwise", "gemm", "gemm", "multi_pointwise", "4", "7"]
 
 
+def test_places_of_small_temporaries_make_no_step_wait():
+    fake_gpus.run("""
+        import json
+        w = [(torch.randn(32, 32) / 6).to("cuda") for _ in range(3)]
+        # The first product could lie in the last one, which is made when nobody needs it any more.
+        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0) @ w[2]))
+        for _ in range(12):
+            x = torch.randn(32, 32).to("cuda")
+            for got, expected in zip(f(x), (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0) @ w[2])):
+                assert torch.allclose(got, expected, atol=1e-4)
+        [plan] = json.loads(f.explain("json"))["functions"][0]["traces"][0]["plans"]
+        assert plan["branches"] == 2 and plan["longest_row"] == 3, f.explain()
+        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0)))
+        for _ in range(12):
+            f(x)
+        [plan] = json.loads(f.explain("json"))["functions"][0]["traces"][0]["plans"]
+        assert plan["longest_row"] == 2, f.explain()
+    """)
+
+
 def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
     # These GPUs run the steps of a graph in the order that is least like the one they came in.
     fake_gpus.run("""

@@ -102,7 +102,12 @@ class Soak {
     } else if (what < 950) {
       if (live_.empty()) return;
       Checked::Block& b = live_[below(live_.size())];
-      c.use(b, below(b.bytes), streams_[below(kStreams)]);
+      const CUstream stream = streams_[below(kStreams)];
+      // What is captured uses other memory than its pool's when the graph is launched.
+      if (capturing_ >= 0 && stream == streams_[capturing_] && b.pool != pools_.back())
+        c.allocator->note_use(b.p, stream);
+      else
+        c.use(b, below(b.bytes), stream);
     } else if (what < 998) {
       DeviceModel::Stream& s = c.model.streams[streams_[below(kStreams)]];
       s.done += below(s.submitted - s.done + 1);

@@ -470,6 +470,28 @@ TEST(Allocator, keeps_private_pools_apart) {
   c.check_stats();
 }
 
+TEST(Allocator, captures_use_memory_of_their_own_pool_only) {
+  Checked c(kGiB);
+  const auto outside = c.allocate(8 * kMiB, kMain);
+  const uint64_t pool = c.allocator->create_pool();
+  c.allocator->begin_pool(pool, kMain);
+  c.allocator->begin_pool(pool, kSide);
+  c.model.capturing = 1;
+  const auto inside = c.allocate(8 * kMiB, kMain, pool);
+  EXPECT_TRUE(c.allocator->note_use(outside.p, kSide));
+  EXPECT_TRUE(c.allocator->note_use(inside.p, kSide));
+  c.model.capturing = 0;
+  c.allocator->end_pool(kMain);
+  c.allocator->end_pool(kSide);
+  c.free(outside);
+  EXPECT_EQ(c.allocator->stats().pending, 0u);
+  const auto again = c.allocate(8 * kMiB, kMain);
+  EXPECT_EQ(again.p, outside.p);
+  c.free(inside);
+  EXPECT_EQ(c.allocator->stats().pending, 8 * kMiB);
+  c.free(again);
+}
+
 TEST(Allocator, keeps_pools_of_scopes_apart) {
   Checked c(kGiB);
   c.free(c.allocate(8 * kMiB, kMain));

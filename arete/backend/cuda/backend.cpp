@@ -76,6 +76,7 @@ void CudaBackend::release_scratch(void* p, size_t bytes) noexcept {
 
 void CudaBackend::note_use(const void* p, CUstream stream) {
   if (!p || prim::is_rehearsing()) return;
+  captures_.note_use(p, stream);
   if (allocator_.note_use(p, stream)) return;
   if (CachingAllocator* const shared = shared_.load(std::memory_order_acquire)) [[unlikely]]
     shared->note_use(p, stream);

@@ -485,6 +485,8 @@ bool CachingAllocator::Impl::note_use(const void* p, CUstream stream) {
   if (!s) return false;
   const StreamPool* pool = s->arena->pool();
   if (pool->stream == stream && !pool->ownerless) return true;
+  for (const Route& r : routes)
+    if (r.stream == stream && r.pool != pool->id) return true;
   Block* b = resources.find_live(s, uintptr_t(p));
   if (b && std::find(b->uses.begin(), b->uses.end(), stream) == b->uses.end())
     b->uses.push_back(stream);

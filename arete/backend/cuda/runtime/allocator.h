@@ -76,8 +76,10 @@ class CachingAllocator {
   /// largest holders by operator, and the remedies.
   void* allocate(size_t bytes, CUstream stream);
   void deallocate(void* p) noexcept;
-  /// The block that holds `p` (not necessarily its start) is used on `stream` from now on.
-  /// False: the address is not the allocator's, and nothing was noted.
+  /// The block that holds `p` (not necessarily its start) is used on `stream` from now on; on one
+  /// that allocates from a private pool only blocks of that pool are, since a graph uses others on
+  /// the streams that it is launched on. False: the address is not the allocator's, and nothing was
+  /// noted.
   bool note_use(const void* p, CUstream stream);
   /// The stream is about to be destroyed: waits for it; its pool's memory serves others then.
   void forget_stream(CUstream stream);

@@ -99,6 +99,12 @@ void GraphCaptures::keep(CUstream stream, StoragePtr memory) {
   if (Capture* c = find(stream)) c->kept.push_back(std::move(memory));
 }
 
+void GraphCaptures::note_use(const void* p, CUstream stream) {
+  if (!device_.has_captures() || !device_.is_capturing(stream)) return;
+  const std::lock_guard lock(mutex_);
+  if (Capture* c = find(stream)) c->used.insert(p);
+}
+
 const uint64_t* GraphCaptures::random_state(CUstream stream, uint64_t seed, uint64_t offset) {
   if (!device_.has_captures() || !device_.is_capturing(stream)) [[likely]]
     return nullptr;
@@ -141,6 +147,7 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   }
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
+  captured->used = std::move(c.used);
   captured->others = std::move(c.others);
   if ((captured->random = c.random)) {
     c.random->close(default_generator().state());
@@ -174,7 +181,9 @@ void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return;
+  streams.push_back(stream);
+  for (const void* p : graph.used) allocator_.note_use(p, stream);
 }
 
 void GraphCaptures::destroy(CapturedGraph* graph) noexcept {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "arete/core/generator.h"
@@ -67,6 +68,7 @@ struct CapturedGraph {
   std::vector<StoragePtr> kept;
   std::shared_ptr<RandomState> random;               // null: it draws no numbers
   std::vector<std::shared_ptr<RandomState>> others;  // of the graphs whose numbers it draws again
+  std::unordered_set<const void*> used;              // memory that the capture was told of
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -88,6 +90,10 @@ class GraphCaptures {
   /// Keeps host memory alive with the graph that `stream` is captured into.
   void keep(CUstream stream, StoragePtr memory);
 
+  /// Work on `stream`, if it takes part in a capture, uses memory at `p`: so does each stream that
+  /// the graph is launched on.
+  void note_use(const void* p, CUstream stream);
+
   /// Where a random call on `stream` finds its state; null: it is not captured.
   const uint64_t* random_state(CUstream stream, uint64_t seed, uint64_t offset);
 
@@ -103,6 +109,7 @@ class GraphCaptures {
     std::vector<CUstream> streams;
     Generator::State random_begin;
     std::vector<StoragePtr> kept{};
+    std::unordered_set<const void*> used{};
     std::shared_ptr<RandomState> random{};
     std::vector<std::shared_ptr<RandomState>> others{};
   };
