@@ -25,6 +25,8 @@
 //    one is computed in bands of rows that fit in the L2 cache, so that the pass reads them there.
 //  - relu is such a pass too: that the library's keeps NaN is not documented.
 //  - f8 in, f8 out goes through f32, rounded once at the end.
+//  - Small products of f32 it divides among kernels that take longer to begin than to run: these
+//  are one kernel (device/short_gemm.cuh, Note [Short products]).
 // Integers, empty inner dimensions and whatever the library refuses go to the kernel of
 // device/gemm.cuh, which takes everything.
 namespace arete::cuda {
@@ -86,6 +88,50 @@ void multiply_in_tiles(CudaBackend& backend, CUstream stream, const GemmArgs& g)
   const DType in = s.k == 0 ? g.out.dtype : g.a.dtype;
   backend.launch(general_kernel(backend, in, g.out.dtype), {unsigned(blocks), 1, 1},
                  {kGemmThreads, 1, 1}, 0, stream, k);
+}
+
+// ---- small products of f32
+
+// Larger ones the library does as fast; of more terms it adds up parts in several blocks.
+constexpr int64_t kMostShortProducts = int64_t{1} << 24, kMostShortTerms = 1024;
+constexpr int64_t kFewestOfShort = 8;  // rows and columns
+
+bool is_short(const GemmArgs& g, const GemmShape& s) {
+  return g.out.dtype == kFloat32 && g.a.dtype == kFloat32 && g.b.dtype == kFloat32 &&
+         g.context.precision == MatmulPrecision::highest && s.loops == 0 &&
+         std::min(s.m, s.n) >= kFewestOfShort && s.k <= kMostShortTerms &&
+         s.m * s.n <= kMostShortProducts && s.m * s.n * s.k <= kMostShortProducts &&
+         (g.activation == Activation::none || g.activation == Activation::relu) && !g.aux &&
+         !g.differentiate && !g.a_scale && !g.b_scale && !g.has_programs();
+}
+
+void multiply_short(CudaBackend& backend, CUstream stream, const GemmArgs& g, const GemmShape& s) {
+  ShortGemm k{};
+  k.a = g.a.data, k.b = g.b.data, k.bias = g.bias.data, k.out = g.out.data, k.a_sum = g.a_sum.data;
+  k.a_row = s.a.row, k.a_column = s.a.column;
+  k.b_row = s.b.row, k.b_column = s.b.column;
+  k.out_row = s.out.row, k.out_column = s.out.column;
+  k.bias_stride = g.bias ? g.bias.strides[0] : 0, k.sum_stride = g.a_sum ? g.a_sum.strides[0] : 0;
+  k.alpha = float(g.alpha), k.beta = float(g.beta);
+  k.m = int32_t(s.m), k.n = int32_t(s.n), k.k = int32_t(s.k);
+  k.relu = g.activation == Activation::relu;
+  const bool a_along_k = s.a.column == 1, b_along_k = s.b.row == 1;
+  const auto has_lines = [](const View& v, int64_t within, int64_t between) {
+    return within == 1 && between % 4 == 0 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
+  };
+  k.a_lines = a_along_k ? has_lines(g.a, 1, s.a.row) : has_lines(g.a, s.a.row, s.a.column);
+  k.b_lines = b_along_k ? has_lines(g.b, 1, s.b.column) : has_lines(g.b, s.b.column, s.b.row);
+  // The largest tiles that are one for each multiprocessor.
+  const auto tiles = [](int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; };
+  int log = 6;
+  while (log > 4 && tiles(s.m, 1 << log) * tiles(s.n, 1 << log) < backend.limits().multiprocessors)
+    --log;
+  static KernelTable<12> kernels;
+  const size_t number = size_t(log - 4) * 4 + size_t(a_along_k) * 2 + size_t(b_along_k);
+  const Kernel& kernel = kernels.get(
+      backend, number, [&] { return short_gemm_source(a_along_k, b_along_k, 1 << log); });
+  backend.launch(kernel, {unsigned(tiles(s.n, 1 << log)), unsigned(tiles(s.m, 1 << log)), 1},
+                 {kShortGemmThreads, 1, 1}, 0, stream, k);
 }
 
 // ---- the library
@@ -447,6 +493,7 @@ void CudaBackend::gemm(const GemmArgs& g) {
       g.activation == Activation::none && !is_complex(dtype) && !is_float8(g.a.dtype))
     return multiply_outer(*this, g);
   const GemmShape shape = gemm_shape(g);
+  if (is_short(g, shape)) return multiply_short(*this, stream, g, shape);
   const LibraryPlan plan = plan_library_gemm(shape, bool(g.bias), int64_t(size_of(dtype)));
   const Request request{*this, stream, g, shape, plan};
   if (is_float8(g.a.dtype)) {

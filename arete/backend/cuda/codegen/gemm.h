@@ -1,4 +1,4 @@
-// Kernels of matrix products that the vendor library does not do.
+// Kernels of matrix products that the vendor library does not do, or not as fast.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,20 @@ inline constexpr int kGemmTile = 64, kGemmThreads = 256;
 /// The kernel for operands of type `in` and a result of type `out`: any one type but bool, or f32
 /// from a narrower floating type. Everything else is an argument.
 KernelSource gemm_source(DType in, DType out);
+
+/// The argument of kernels of short products; mirrors device/short_gemm.cuh.
+struct ShortGemm {
+  const void *a, *b, *bias;
+  void *out, *a_sum;
+  int64_t a_row, a_column, b_row, b_column, out_row, out_column, bias_stride, sum_stride;
+  float alpha, beta;
+  int32_t m, n, k, relu;
+  int32_t a_lines, b_lines;
+};
+inline constexpr int kShortGemmThreads = 256;
+
+/// The kernel of f32 for tiles of 16, 32 or 64 rows and columns; `a_along_k`, `b_along_k`: whether
+/// an operand's elements lie side by side along the inner dimension.
+KernelSource short_gemm_source(bool a_along_k, bool b_along_k, int tile);
 
 }  // namespace arete::cuda
