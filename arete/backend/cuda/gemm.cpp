@@ -94,13 +94,13 @@ void multiply_in_tiles(CudaBackend& backend, CUstream stream, const GemmArgs& g)
 
 // Larger ones the library does as fast; of more terms it adds up parts in several blocks.
 constexpr int64_t kMostShortProducts = int64_t{1} << 24, kMostShortTerms = 1024;
-constexpr int64_t kFewestOfShort = 8;  // rows and columns
+constexpr int64_t kFewestOfShort = 8, kMostOfShort = 8192;  // rows and columns
 
 bool is_short(const GemmArgs& g, const GemmShape& s) {
   return g.out.dtype == kFloat32 && g.a.dtype == kFloat32 && g.b.dtype == kFloat32 &&
          g.context.precision == MatmulPrecision::highest && s.loops == 0 &&
-         std::min(s.m, s.n) >= kFewestOfShort && s.k <= kMostShortTerms &&
-         s.m * s.n <= kMostShortProducts && s.m * s.n * s.k <= kMostShortProducts &&
+         std::min(s.m, s.n) >= kFewestOfShort && std::max(s.m, s.n) <= kMostOfShort &&
+         s.k <= kMostShortTerms && s.m * s.n * s.k <= kMostShortProducts &&
          (g.activation == Activation::none || g.activation == Activation::relu) && !g.aux &&
          !g.differentiate && !g.a_scale && !g.b_scale && !g.has_programs();
 }
@@ -121,11 +121,13 @@ void multiply_short(CudaBackend& backend, CUstream stream, const GemmArgs& g, co
   };
   k.a_lines = a_along_k ? has_lines(g.a, 1, s.a.row) : has_lines(g.a, s.a.row, s.a.column);
   k.b_lines = b_along_k ? has_lines(g.b, 1, s.b.column) : has_lines(g.b, s.b.column, s.b.row);
-  // The largest tiles that are one for each multiprocessor.
+  // The largest tiles that are one for each multiprocessor, and filled.
   const auto tiles = [](int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; };
+  const auto are_few = [&](int64_t tile) {
+    return tiles(s.m, tile) * tiles(s.n, tile) < backend.limits().multiprocessors;
+  };
   int log = 6;
-  while (log > 4 && tiles(s.m, 1 << log) * tiles(s.n, 1 << log) < backend.limits().multiprocessors)
-    --log;
+  while (log > 4 && (are_few(1 << log) || std::min(s.m, s.n) <= 1 << (log - 1))) --log;
   static KernelTable<12> kernels;
   const size_t number = size_t(log - 4) * 4 + size_t(a_along_k) * 2 + size_t(b_along_k);
   const Kernel& kernel = kernels.get(
