@@ -71,16 +71,27 @@ class Order {
   }
   /// What a call waits for, the last one first.
   const std::vector<size_t>& needs(size_t call) const { return needs_[call]; }
-  /// Of each call the one that waits for it and has most calls behind it, in a row.
-  std::vector<size_t> heirs() const {
-    std::vector<size_t> heirs(needs_.size(), SIZE_MAX), behind(needs_.size());
+  /// Of each call how many wait for it, and for each other, in a row.
+  std::vector<size_t> behind() const {
+    std::vector<size_t> behind(needs_.size());
+    for (size_t k = needs_.size(); k-- > 0;)
+      for (const size_t j : needs_[k]) behind[j] = std::max(behind[j], behind[k] + 1);
+    return behind;
+  }
+  /// Of each call the one that waits for it and has most calls behind it; SIZE_MAX: none.
+  std::vector<size_t> heirs(const std::vector<size_t>& behind) const {
+    std::vector<size_t> heirs(needs_.size(), SIZE_MAX);
     for (size_t k = needs_.size(); k-- > 0;)
       for (const size_t j : needs_[k])
-        if (behind[k] + 1 >= behind[j]) {
-          behind[j] = behind[k] + 1;
-          heirs[j] = k;
-        }
+        if (behind[k] + 1 == behind[j]) heirs[j] = k;
     return heirs;
+  }
+  /// Of each call the first place in a row that it can have.
+  std::vector<size_t> rows() const {
+    std::vector<size_t> rows(needs_.size());
+    for (size_t k = 0; k < needs_.size(); ++k)
+      for (const size_t j : needs_[k]) rows[k] = std::max(rows[k], rows[j] + 1);
+    return rows;
   }
 
  private:
@@ -94,23 +105,34 @@ std::vector<BranchStep> branches_of(std::span<prim::RecordedCall* const> calls, 
   std::vector<BranchStep> steps(calls.size());
   if (calls.size() > kMostOrdered || most < 2) return steps;
   Order order(calls);
-  const std::vector<size_t> heirs = order.heirs();
+  const std::vector<size_t> behind = order.behind(), heirs = order.heirs(behind);
+  std::vector<size_t> rows = order.rows();
+  size_t longest = 0;
+  for (size_t k = 0; k < calls.size(); ++k) longest = std::max(longest, rows[k] + behind[k]);
   std::vector<size_t> tails;  // of branches
   for (size_t k = 0; k < calls.size(); ++k) {
     std::vector<size_t>& waits = steps[k].waits = order.needs(k);
+    for (const size_t j : waits) rows[k] = std::max(rows[k], rows[j] + 1);
     auto its = tails.end();
     for (size_t n = 0; n < waits.size() && its == tails.end(); ++n)
       if (heirs[waits[n]] == k) its = std::ranges::find(tails, waits[n]);
-    const auto is_done = [&](size_t tail) { return order.is_before(tail, k) && heirs[tail] < k; };
-    if (its == tails.end()) its = std::ranges::find_if(tails, is_done);
-    if (its == tails.end() && tails.size() == most) {
+    // Neither it nor the tail's heir comes later for it, or not as late as those of the longest
+    // row.
+    const auto has_time = [&](size_t tail) {
+      const size_t row = std::max(rows[k], rows[tail] + 1), heir = heirs[tail];
+      return (row == rows[k] || row + behind[k] < longest) &&
+             (heir == SIZE_MAX || heir < k || row < rows[heir]);
+    };
+    if (its == tails.end()) its = std::ranges::find_if(tails, has_time);
+    if (its == tails.end() && tails.size() == most)
       its = std::ranges::min_element(tails);  // waits for more than it has to
-      order.put_before(*its, k);
-    }
-    if (its == tails.end())
+    if (its == tails.end()) {
       its = tails.insert(its, k);
-    else
+    } else {
+      order.put_before(*its, k);
+      rows[k] = std::max(rows[k], rows[*its] + 1);
       std::erase_if(waits, [&](size_t j) { return j == *its || order.is_before(j, *its); });
+    }
     steps[k].branch = size_t(its - tails.begin());
     *its = k;
   }

@@ -27,7 +27,7 @@ namespace {
 // takes some fifteen, it is worth while.
 constexpr size_t kBytesPerLaunch = size_t{64} << 20;
 constexpr size_t kFewestSteps = 4;
-constexpr int kMostCaptures = 4;
+constexpr int kMostCaptures = 5;
 // Larger memory is not worth a copy, unless it is little beside what the steps move.
 constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
@@ -194,10 +194,12 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
     if (!use.is_used) continue;
     const std::byte* const at = memory[b].base();
     // The first run had other memory around it: that of the calls that were written down.
-    if (runs_ > 1 && at != use.at && !use.moves) {
+    use.has_moved = runs_ > 1 && at != use.at && !use.moves;
+    if (use.has_moved) {
       is_as_captured = false;
-      use.moves = true;
-      if (memory[b].is_new) moved = std::max(moved, memory[b].storage->bytes());
+      // Results find their places by and by, and anew around what the first capture keeps.
+      use.moves = !memory[b].is_new || captures_ > 1;
+      if (use.moves && memory[b].is_new) moved = std::max(moved, memory[b].storage->bytes());
     }
     use.at = at;
   }
@@ -312,6 +314,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
                           std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas) {
   is_due_ = false;
   ++captures_;
+  for (Use& use : uses_) use.moves |= use.has_moved;  // other than in the last run
   arenas_ = std::move(arenas);
   steps_.assign(steps.begin(), steps.end());
   captured_.assign(numbers.begin(), numbers.end());

@@ -77,7 +77,7 @@ class DeviceGraph {
 
  private:
   struct Use {
-    bool is_used = false, is_written = false, moves = false;
+    bool is_used = false, is_written = false, has_moved = false, moves = false;
     const std::byte* at = nullptr;  // in the last run
     // Of one that moves: where it is for the graph, and which bytes of it are used.
     StoragePtr place;
