@@ -51,13 +51,18 @@ struct PhiloxBlock {
 // Kernels compile these for several instruction sets; forced inlining keeps the copies apart.
 #define ARETE_RANDOM_INLINE [[gnu::always_inline]] inline
 
+/// What a round multiplies lanes 0 and 2 by, and what it adds to the key.
+inline constexpr uint32_t kPhiloxFactors[2] = {0xD2511F53u, 0xCD9E8D57u};
+inline constexpr uint32_t kPhiloxKeySteps[2] = {0x9E3779B9u, 0xBB67AE85u};
+
 /// One of the ten rounds, and the step of the key after it.
 ARETE_RANDOM_INLINE void philox_round(PhiloxBlock& c, uint32_t& k0, uint32_t& k1) {
-  const uint64_t p0 = uint64_t(0xD2511F53u) * c.lane[0], p1 = uint64_t(0xCD9E8D57u) * c.lane[2];
+  const uint64_t p0 = uint64_t(kPhiloxFactors[0]) * c.lane[0],
+                 p1 = uint64_t(kPhiloxFactors[1]) * c.lane[2];
   c = {{uint32_t(p1 >> 32) ^ c.lane[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c.lane[3] ^ k1,
         uint32_t(p0)}};
-  k0 += 0x9E3779B9u;
-  k1 += 0xBB67AE85u;
+  k0 += kPhiloxKeySteps[0];
+  k1 += kPhiloxKeySteps[1];
 }
 
 /// Philox4x32-10 of one counter. Written out, since compilers widen only what is no inner loop.

@@ -247,6 +247,10 @@ TEST(Random, EveryInstructionSetGivesTheSameBits) {
     expect_equal_bits(f, g);
     base.normal_f64(d.data(), 1, 2, kBlocks, 0.1, 3), t.normal_f64(e.data(), 1, 2, kBlocks, 0.1, 3);
     expect_equal_bits(d, e);
+    const std::vector<float> in = f;
+    base.dropout_f32(f.data(), in.data(), 1, 2, kBlocks, 3u << 30, 1.25f),
+        t.dropout_f32(g.data(), in.data(), 1, 2, kBlocks, 3u << 30, 1.25f);
+    expect_equal_bits(f, g);
     base.uniform_f32(f.data(), 1, 2, kBlocks, 0.1f, 3, 0, 2),
         t.uniform_f32(g.data(), 1, 2, kBlocks, 0.1f, 3, 0, 2);
     expect_equal_bits(f, g);

@@ -37,6 +37,7 @@ class CpuBackend final : public prim::Backend {
   void add_rows(const prim::AddRowsArgs&) override;
   int64_t compact(const prim::CompactArgs&) override;
   void random(const prim::RandomArgs&) override;
+  void dropout(const prim::DropoutArgs&) override;
 
   // Contractions.
   void gemm(const prim::GemmArgs&) override;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <optional>
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/kernels/random_table.h"
@@ -136,22 +137,27 @@ void random_integers(const RandomArgs& a) {
   }
 }
 
+// The greatest lane for which a Bernoulli(p) number is 1, if there is one:
+// L 2^-32 < p  <=>  L < ceil(p 2^32); NaN and negative p give 0.
+std::optional<uint32_t> last_kept(double p) {
+  const double bound = std::ceil(p * 0x1p32);
+  if (!(bound >= 1)) return std::nullopt;
+  return bound >= 0x1p32 ? ~0u : uint32_t(uint64_t(bound) - 1);
+}
+
 template <class T>
 void random_bernoulli(const RandomArgs& a) {
-  // L 2^-32 < p  <=>  L < ceil(p 2^32); NaN and negative p give 0.
-  const double bound = std::ceil(a.a * 0x1p32);
-  const bool never = !(bound >= 1);
-  const uint32_t last = bound >= 0x1p32 ? ~0u : never ? 0 : uint32_t(uint64_t(bound) - 1);
+  const std::optional<uint32_t> last = last_kept(a.a);
   using S = std::conditional_t<std::is_same_v<T, bool>, bool, float>;
   fill_chunks<S, T>(
       a,
       [&](S* to, uint64_t block, int64_t blocks) {
-        if (never)
+        if (!last)
           std::fill(to, to + blocks * 4, S(0));
         else if constexpr (std::is_same_v<S, bool>)
-          table().bernoulli_bool(to, a.seed, block, blocks, last);
+          table().bernoulli_bool(to, a.seed, block, blocks, *last);
         else
-          table().bernoulli_f32(to, a.seed, block, blocks, last);
+          table().bernoulli_f32(to, a.seed, block, blocks, *last);
       },
       [](S v) {
         if constexpr (std::is_same_v<S, T>)
@@ -184,6 +190,33 @@ void CpuBackend::random(const RandomArgs& args) {
         return random_integers<T>(args);
       case Distribution::bernoulli:
         return random_bernoulli<T>(args);
+    }
+  });
+}
+
+// Numbers and products in one pass where memory lies side by side, as it mostly does.
+void CpuBackend::dropout(const prim::DropoutArgs& args) {
+  prim::DropoutArgs a = args;
+  const std::optional<uint32_t> last = last_kept(a.keep);
+  if (a.in.dtype != kFloat32 || !a.in.is_contiguous() || !a.out.is_contiguous() || !last)
+    return Primitives::dropout(args);
+  if (a.state) prim::apply_random_state(a.state, a.seed, a.offset);
+  constexpr int64_t kChunk = 4 * kChunkBlocks;
+  const int64_t n = a.in.numel(), chunks = (n + kChunk - 1) / kChunk;
+  const float *const in = a.in.as<float>(), scale = float(a.scale);
+  float* const out = a.out.as<float>();
+  parallel_for(0, chunks, grain_for(48 * kChunkBlocks), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t first = c * kChunk, count = std::min(kChunk, n - first);
+      const uint64_t block = a.offset + uint64_t(c * kChunkBlocks);
+      if (count == kChunk) {
+        table().dropout_f32(out + first, in + first, a.seed, block, kChunkBlocks, *last, scale);
+      } else {
+        alignas(64) float rest[kChunk] = {};
+        std::copy_n(in + first, count, rest);
+        table().dropout_f32(rest, rest, a.seed, block, whole_groups((count + 3) / 4), *last, scale);
+        std::copy_n(rest, count, out + first);
+      }
     }
   });
 }

@@ -21,6 +21,9 @@ struct RandomTable {
   /// 1 where the lane is at most `last`, else 0.
   void (*bernoulli_f32)(float* out, uint64_t seed, uint64_t block, int64_t blocks, uint32_t last);
   void (*bernoulli_bool)(bool* out, uint64_t seed, uint64_t block, int64_t blocks, uint32_t last);
+  /// in * scale where the lane is at most `last`, else 0; `out` may be `in`.
+  void (*dropout_f32)(float* out, const float* in, uint64_t seed, uint64_t block, int64_t blocks,
+                      uint32_t last, float scale);
 };
 
 namespace base {
