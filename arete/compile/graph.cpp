@@ -50,10 +50,15 @@ std::vector<bool> zero_fills(const std::vector<std::unique_ptr<prim::RecordedCal
   return zeros;
 }
 
+// What is broadcast is read from memory once.
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
-  const_cast<prim::RecordedCall&>(call).for_each_operand(
-      [&](View& v, Access) { bytes += size_t(v.numel()) * size_of(v.dtype); });
+  const_cast<prim::RecordedCall&>(call).for_each_operand([&](View& v, Access) {
+    size_t its = size_of(v.dtype);
+    for (int d = 0; d < v.rank(); ++d)
+      if (v.sizes[d] == 0 || v.strides[d] != 0) its *= size_t(v.sizes[d]);
+    bytes += its;
+  });
   return bytes;
 }
 

@@ -42,6 +42,7 @@ class CpuBackend final : public prim::Backend {
   // Contractions.
   void gemm(const prim::GemmArgs&) override;
   void conv(const prim::ConvArgs&) override;
+  bool wants_channels_last(const prim::ConvArgs&) const override;
   void pool(const prim::PoolArgs&) override;
   // attention.cpp
   void attention(const prim::AttentionArgs&) override;
