@@ -72,9 +72,11 @@ struct Break {
 // numbers of its plans say so: the calls, kernels and bytes that were left out, against what the
 // calls cost that were put off, and those that had to be written down since they were new. The
 // function's calls are then made at once, as if it was not compiled, but for one in 65, which looks
-// whether that is so still. Clocks have no part in it: a program does the same each time. Without
-// `exact` (other bits), with `fullgraph`, with less memory than plans want, and on other devices
-// all calls are put off.
+// whether that is so still. Clocks have no part in it: a program does the same each time. Equal
+// calls shall have equal bits, made at once or not: so a plan for calls that it does not pay to put
+// off is an exact one, `exact` or not, and where a plan of the function has other bits than eager
+// code all calls go on being put off. With `fullgraph`, with less memory than plans want, and on
+// other devices they are put off, too.
 
 /// Plans for a function's calls, and what is known about them. Thread-safe.
 class Program;

@@ -35,7 +35,8 @@ class UnderWay;
 struct UsedBuffer {
   const Storage* storage;
   int64_t origin = 0;
-  bool is_new = false;  // nothing has been written there
+  bool is_new = false;   // nothing has been written there
+  bool is_last = false;  // nobody wants it after the run
   std::byte* base() const { return storage->data() + origin; }
 };
 using UsedBuffers = std::span<const UsedBuffer>;

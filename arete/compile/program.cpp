@@ -87,13 +87,36 @@ std::vector<std::string> Program::places() const {
   return places_;
 }
 
+// Microseconds that a run of the plan saves. A byte that nobody moves is one of a cache; of what
+// the calls take in all, which their bytes tell roughly, some part does not matter.
+static double gain_of(const PlanStats& plan, bool is_new) {
+  constexpr double kCallPutOff = 0.5, kRun = 3, kCallWrittenDown = 5, kCallSaved = 0.3,
+                   kByteSaved = 2e-5, kByteAtAll = 2e-6;
+  return kCallSaved * (plan.recorded - plan.steps) +
+         kByteSaved * (double(plan.bytes_recorded) - double(plan.bytes_moved)) +
+         kByteAtAll * double(plan.bytes_recorded) - kRun -
+         plan.recorded * (is_new ? kCallWrittenDown : kCallPutOff);
+}
+
+static bool always_puts_off(const CompileOptions& options) {
+  return options.fullgraph || options.memory_budget < 1;
+}
+
+bool Program::is_exact() const {
+  const std::lock_guard lock(mutex_);
+  return options_.exact || totals_.at_once > 0;
+}
+
+bool Program::is_worth_it(const PlanStats& plan) const {
+  return always_puts_off(options_) || gain_of(plan, false) >= 0;
+}
+
 bool Program::puts_off() {
   constexpr int kWindow = 16, kAtOnce = 64;
   const std::lock_guard lock(mutex_);
   if (window_left_ == 0 && at_once_left_ == 0) {
-    // Without `exact` a plan rounds less often: equal calls would have other bits now and then.
-    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !options_.exact ||
-                      options_.fullgraph || options_.memory_budget < 1 || skipped_ > 0;
+    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !has_eager_bits_ ||
+                      always_puts_off(options_) || skipped_ > 0;
     is_warm_ = totals_.runs > 0;
     gain_ = 0;
     window_left_ = pays ? kWindow : 1;
@@ -108,18 +131,13 @@ bool Program::puts_off() {
   return true;
 }
 
-void Program::note_run(const PlanStats& plan, double planning, double launching, bool is_new,
+void Program::note_run(const TracePlan& ran, double planning, double launching, bool is_new,
                        bool on_cpu) {
-  // Microseconds. A byte that nobody moves is one of a cache; of what the calls take in all, which
-  // their bytes tell roughly, some part does not matter.
-  constexpr double kCallPutOff = 0.5, kRun = 3, kCallWrittenDown = 5, kCallSaved = 0.3,
-                   kByteSaved = 2e-5, kByteAtAll = 2e-6;
+  const PlanStats& plan = ran.plan().stats();
   const std::lock_guard lock(mutex_);
-  gain_ += kCallSaved * (plan.recorded - plan.steps) +
-           kByteSaved * (double(plan.bytes_recorded) - double(plan.bytes_moved)) +
-           kByteAtAll * double(plan.bytes_recorded) - kRun -
-           plan.recorded * (is_new ? kCallWrittenDown : kCallPutOff);
+  gain_ += gain_of(plan, is_new);
   on_cpu_ = on_cpu_ && on_cpu;
+  has_eager_bits_ = has_eager_bits_ && ran.is_exact();
   ++totals_.runs;
   totals_.planning += planning;
   totals_.launching += launching;
@@ -139,7 +157,7 @@ void Program::reset() {
   gain_ = 0;
   window_left_ = at_once_left_ = 0;
   is_warm_ = false;
-  on_cpu_ = true;
+  on_cpu_ = has_eager_bits_ = true;
 }
 
 // Who runs a plan has its trace's lock and asks for the program's, so nobody takes them the other

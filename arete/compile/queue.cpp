@@ -368,6 +368,17 @@ void Queue::provide(const Storage* storage) {
   if (known_.find(storage) == Numbers::kUnused) storage->forget_promise(this);
 }
 
+// Memory that only this object has, and no call that is still to be made uses.
+void Queue::release(int buffer) {
+  const Storage*& storage = used_[size_t(buffer)].storage;
+  const auto mine = std::ranges::find(held_, storage, [](const StoragePtr& s) { return s.get(); });
+  ARETE_ASSERT(mine != held_.end());
+  known_.set(storage, Numbers::kNone);
+  storage->forget_promise(this);
+  storage = nullptr;
+  held_.erase(mine);
+}
+
 std::optional<PutOffCalls> Queue::calls_so_far() const {
   if (has_made_calls_ || recording_ || (count_ > 0 && !following_)) return {};
   PutOffCalls so_far{.trace = following_, .calls = count_, .numbers = numbers_, .looks = looks_};
@@ -566,6 +577,7 @@ void Queue::run() {
     std::vector<bool> temporary;
     for (UsedBuffer& b : used_) {
       b.is_new = is_stand_in(b.storage->data());
+      b.is_last = !b.is_new && b.storage->use_count() == 1;
       temporary.push_back(!is_wanted(*b.storage));
     }
     if (!recording_ && following_->calls.size() != count_) {
@@ -582,25 +594,28 @@ void Queue::run() {
           !known || !known->has_all_in_arena())
         part_temporaries();
     const auto begun = std::chrono::steady_clock::now();
-    TracePlan& plan = trace->plan_for(used_, temporary, numbers_,
-                                      {.exact = program_->options().exact,
-                                       .band = program_->options().band,
-                                       .memory_budget = program_->options().memory_budget});
+    const bool on_cpu = std::ranges::all_of(
+        streams_, [](const auto& s) { return s.first.first == int(DeviceType::cpu); });
+    TracePlan& plan = trace->plan_for(
+        used_, temporary, numbers_,
+        {.exact = program_->is_exact(),
+         .band = program_->options().band,
+         .memory_budget = program_->options().memory_budget},
+        [&](const PlanStats& stats) { return !on_cpu || program_->is_worth_it(stats); });
     const double planned = seconds_since(begun);
     if (recording_) program_->add(trace);
     // Of what no call uses; of the others the plan sees to it.
     for (const StoragePtr& s : held_)
       if (is_wanted(*s) && known_.find(s.get()) == Numbers::kUnused) provide(s.get());
     plan.run(
-        used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); }, lost_);
+        used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); },
+        [&](int b) { release(b); }, lost_);
     provide_wanted();
     const double launched = seconds_since(begun) - planned;
     plan.account.runs += 1;
     plan.account.planning += planned;
     plan.account.launching += launched;
-    const bool on_cpu = std::ranges::all_of(
-        streams_, [](const auto& s) { return s.first.first == int(DeviceType::cpu); });
-    program_->note_run(plan.plan().stats(), planned, launched, trace == recording_, on_cpu);
+    program_->note_run(plan, planned, launched, trace == recording_, on_cpu);
   } else {
     provide_wanted();
   }

@@ -38,8 +38,12 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   BreakKey note_break(const char* what);
   /// What it cost, if it is still known.
   void add_to_break(const BreakKey& key, double making, double waiting);
+  /// Whether all plans that are made from now on have the bits of eager code.
+  bool is_exact() const;
+  /// Whether calls that only such a plan, of a CPU, may stand for are put off.
+  bool is_worth_it(const PlanStats& plan) const;
   /// `is_new`: the plan's calls were written down before it.
-  void note_run(const PlanStats& plan, double planning, double launching, bool is_new, bool on_cpu);
+  void note_run(const TracePlan& plan, double planning, double launching, bool is_new, bool on_cpu);
   /// The number of the line that the thread is at.
   int place_now();
   void reset();
@@ -67,7 +71,7 @@ class Program final : public PassKeeper, public std::enable_shared_from_this<Pro
   // Note [Where plans do not pay]
   double gain_ = 0;  // microseconds, of the window so far
   int window_left_ = 0, at_once_left_ = 0;
-  bool is_warm_ = false, on_cpu_ = true;
+  bool is_warm_ = false, on_cpu_ = true, has_eager_bits_ = true;
 };
 
 /// Numbers of memory: a table without memory for each entry, which is soon empty again.
@@ -177,6 +181,7 @@ class Queue final : public prim::Capture, public Promiser {
   Place place_of(const prim::View& view) const;
   int number_of(const Place& place);
   void provide(const Storage* storage);
+  void release(int buffer);
   void hold_promise(StoragePtr memory);
   void part_temporaries();
   template <class Args>

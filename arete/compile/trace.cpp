@@ -49,23 +49,32 @@ TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary
 }
 
 TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
-                           std::span<const uint64_t> numbers, const PlanOptions& options) {
+                           std::span<const uint64_t> numbers, const PlanOptions& options,
+                           const std::function<bool(const PlanStats&)>& is_worth_it) {
   if (TracePlan* const known = plan_of(memory, temporary)) return *known;
-  std::vector<std::unique_ptr<RecordedCall>> mine;
-  for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
+  const auto make = [&](const PlanOptions& how) {
+    std::vector<std::unique_ptr<RecordedCall>> mine;
+    for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
+    return std::make_unique<TracePlan>(std::move(mine), memory, temporary, how);
+  };
   // Who holds results differs seldom, but it may, again and again. So may what a plan would pin:
   // layers one after the other have one trace.
   constexpr size_t kMostPlans = 8, kMostPinned = 2;
   PlanOptions its = options;
   its.may_pin &= size_t(std::ranges::count_if(
                      plans_, [](const auto& p) { return p->is_pinned(); })) < kMostPinned;
+  std::unique_ptr<TracePlan> made = make(its);
+  if (!its.exact && !is_worth_it(made->plan().stats())) {
+    its.exact = true;
+    made = make(its);
+  }
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
-  return *plans_.emplace_back(std::make_unique<TracePlan>(std::move(mine), memory, temporary, its));
+  return *plans_.emplace_back(std::move(made));
 }
 
 TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffers memory,
                      const std::vector<bool>& temporary, const PlanOptions& options)
-    : temporary_(temporary) {
+    : temporary_(temporary), is_exact_(options.exact) {
   std::unordered_map<const Storage*, int> buffers;
   std::vector<UsedMemory> used;
   for (size_t b = 0; b < memory.size(); ++b) {
@@ -117,6 +126,7 @@ TracePlan::TracePlan(std::vector<std::unique_ptr<RecordedCall>> calls, UsedBuffe
       step.buffers.push_back(has_address ? addresses_[next++].buffer : -1);
     });
   find_waits();
+  find_last_uses();
   for (const Address& a : addresses_) a.view->storage = nullptr;
   graph_ = std::make_unique<DeviceGraph>(steps_, plan_->stats().bytes_moved);
 }
@@ -153,6 +163,22 @@ void TracePlan::find_waits() {
     steps_.back().is_awaited = steps_.back().call->device().is_cpu();
 }
 
+// Of buffers that no effect uses, which may be under way for longer than its step.
+void TracePlan::find_last_uses() {
+  last_uses_.resize(steps_.size());
+  std::vector<bool> is_seen(temporary_.size());
+  for (const Pin& p : pins_) is_seen[size_t(p.buffer)] = true;  // read by views of others, too
+  for (const GraphStep& step : steps_)
+    for (const int b : step.buffers)
+      if (b >= 0 && is_effect(*step.call)) is_seen[size_t(b)] = true;
+  for (size_t k = steps_.size(); k-- > 0;)
+    for (const int b : steps_[k].buffers) {
+      if (b < 0 || is_seen[size_t(b)]) continue;
+      is_seen[size_t(b)] = true;
+      last_uses_[k].push_back(b);
+    }
+}
+
 void TracePlan::find_pieces() {
   const std::vector<Plan::Placement>& placements = plan_->placements();
   begins_.resize(steps_.size());
@@ -187,7 +213,8 @@ void TracePlan::find_pieces() {
 // arena for its temporaries, and results that are made at the end are there from the beginning: so
 // temporaries that are gone by then lie in them. Where the memory of such a result is not new, an
 // error would show: that takes another plan. In large plans that are no graph each temporary, and
-// each result, gets memory where it is needed.
+// each result, gets memory where it is needed, and what nobody wants any more, such as what a
+// forward pass saved for this backward pass, is given back where it was used last.
 void TracePlan::share_results(UsedBuffers memory) {
   for (const StoragePtr& arena : plan_->arenas()) arena_bytes_.push_back(arena->bytes());
   struct Result {
@@ -351,7 +378,7 @@ void TracePlan::compile_ahead() {
 
 // The first time it is noted what is compiled for them.
 void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
-                          bool in_pieces, size_t& done) {
+                          const std::function<void(int)>& release, bool in_pieces, size_t& done) {
   const bool is_first = account.runs == 0;
   if (is_first) compile_ahead();
   std::vector<StoragePtr> arenas;
@@ -378,6 +405,8 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
     under_way.make(done, call, steps_[done].is_awaited);
     if (in_pieces)
       for (const int p : ends_[done]) arenas[size_t(p)].reset();
+    for (const int b : last_uses_[done])
+      if (memory[size_t(b)].is_last) release(b);
     const auto& compiled = prim::compiled_kernels();
     for (size_t k = known; is_first && k < compiled.size(); ++k)
       account.kernels.push_back({done, compiled[k].name, compiled[k].seconds});
@@ -388,8 +417,12 @@ void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& pr
 }
 
 void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
-                    const std::function<void(int)>& provide, std::vector<int>& lost) {
-  const bool in_pieces = !graph_->may_run() && plan_->stats().arena >= kLargeArena;
+                    const std::function<void(int)>& provide,
+                    const std::function<void(int)>& release, std::vector<int>& lost) {
+  size_t bytes = plan_->stats().arena;
+  for (const UsedBuffer& b : memory)
+    if (b.is_last) bytes += b.storage->bytes();
+  const bool in_pieces = !graph_->may_run() && bytes >= kLargeArena;
   if (!in_pieces) {
     for (const int b : used_)
       if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
@@ -408,7 +441,7 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
   };
   size_t done = 0, step = 0;
   try {
-    run_steps(memory, provide, in_pieces, done);
+    run_steps(memory, provide, release, in_pieces, done);
   } catch (...) {
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < addresses_.size(); ++a)
       if (const int b = addresses_[a].buffer; b >= 0)

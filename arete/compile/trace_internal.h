@@ -52,6 +52,8 @@ class TracePlan {
             const std::vector<bool>& temporary, const PlanOptions& options);
 
   const std::vector<bool>& temporary() const { return temporary_; }
+  /// Whether it has the bits of eager code.
+  bool is_exact() const { return is_exact_; }
   /// Whether the results that temporaries lie in are new memory, and what is pinned where it was.
   bool fits(UsedBuffers memory) const;
   bool is_pinned() const { return !pins_.empty(); }
@@ -60,10 +62,13 @@ class TracePlan {
     return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
   }
   /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)`
-  /// is called for buffers that are still promises before they are used. Where a step fails `lost`
-  /// gets the buffers that it and later ones were to write.
+  /// is called for buffers that are still promises before they are used, and, where steps are made
+  /// one by one, `release(buffer)` for those that nobody wants after the run behind the last step
+  /// that uses them. Where a step fails `lost` gets the buffers that it and later ones were to
+  /// write.
   void run(UsedBuffers memory, std::span<const uint64_t> numbers,
-           const std::function<void(int)>& provide, std::vector<int>& lost);
+           const std::function<void(int)>& provide, const std::function<void(int)>& release,
+           std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
   /// Bytes of temporaries that no result has room for.
   size_t arena() const {
@@ -91,18 +96,21 @@ class TracePlan {
   std::vector<std::vector<bool>> steps_before(std::vector<std::vector<size_t>>& users) const;
   void share_results(UsedBuffers memory);
   void find_waits();
+  void find_last_uses();
   std::vector<StoragePtr> make_arenas() const;
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas,
                    bool in_pieces);
   void compile_ahead();
-  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide, bool in_pieces,
-                 size_t& done);
+  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
+                 const std::function<void(int)>& release, bool in_pieces, size_t& done);
   std::vector<bool> temporary_;
+  bool is_exact_;
   std::vector<int> used_;
   std::unique_ptr<Plan> plan_;
   std::vector<Address> addresses_;
   std::vector<size_t> address_ends_;             // of each step
   std::vector<std::vector<int>> begins_, ends_;  // of each step: placements
+  std::vector<std::vector<int>> last_uses_;      // of each step: buffers
   std::vector<size_t> arena_bytes_;
   std::vector<int> hosts_;  // results with temporaries in them
   struct Pin {
@@ -137,9 +145,11 @@ class Trace {
                                               std::span<const uint64_t> numbers) const;
   /// The plan for these temporaries that fits such memory; null if there is none yet.
   TracePlan* plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const;
-  /// The same; made if there is none yet.
+  /// The same; made if there is none yet: with the bits of eager code also where a plan without
+  /// them would not be worth it.
   TracePlan& plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
-                      std::span<const uint64_t> numbers, const PlanOptions& options);
+                      std::span<const uint64_t> numbers, const PlanOptions& options,
+                      const std::function<bool(const PlanStats&)>& is_worth_it);
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
 
  private:
