@@ -15,7 +15,6 @@ using prim::Access;
 using prim::RecordedCall;
 using prim::View;
 
-size_t extent_bytes(const View& v) { return size_t(v.numel()) * size_of(v.dtype); }
 std::string text_of(const View& v) {
   return std::string(arete::name_of(v.dtype)) + arete::to_string(v.sizes);
 }
@@ -64,9 +63,9 @@ void find_apart(const PlanNotes& notes, const Plan& plan, ExplainedPlan& p) {
       const int b = notes.steps[s].buffers[operand++];
       if (b < 0 || access == Access::write) return;
       if (const size_t w = writer[size_t(b)]; w != kNone)
-        made[w] += extent_bytes(v);
+        made[w] += bytes_of(v);
       else if (const size_t r = reader[size_t(b)]; r != kNone)
-        read[r] += extent_bytes(v);
+        read[r] += bytes_of(v);
     });
     for (const auto* list : {&made, &read})
       for (const auto& [other, bytes] : *list) {
@@ -120,8 +119,8 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
     if (!step.calls.empty()) step.where = places[size_t(t.origins[size_t(step.calls[0])].place)];
     size_t operand = 0;
     look_at_operands(call, [&](const View& v, Access access) {
-      if (access != Access::write) step.bytes_read += extent_bytes(v);
-      if (access != Access::read) step.bytes_written += extent_bytes(v);
+      if (access != Access::write) step.bytes_read += bytes_of(v);
+      if (access != Access::read) step.bytes_written += bytes_of(v);
       const int b = notes.steps[size_t(s)].buffers[operand++];
       if (b < 0) return;
       int& its = number[size_t(b)];

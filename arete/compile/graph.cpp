@@ -50,15 +50,17 @@ std::vector<bool> zero_fills(const std::vector<std::unique_ptr<prim::RecordedCal
   return zeros;
 }
 
-// What is broadcast is read from memory once.
+size_t bytes_of(const View& view) {
+  size_t bytes = size_of(view.dtype);
+  for (size_t d = 0; d < view.sizes.size(); ++d)
+    if (view.sizes[d] == 0 || view.strides[d] != 0) bytes *= size_t(view.sizes[d]);
+  return bytes;
+}
+
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
-  const_cast<prim::RecordedCall&>(call).for_each_operand([&](View& v, Access) {
-    size_t its = size_of(v.dtype);
-    for (int d = 0; d < v.rank(); ++d)
-      if (v.sizes[d] == 0 || v.strides[d] != 0) its *= size_t(v.sizes[d]);
-    bytes += its;
-  });
+  const_cast<prim::RecordedCall&>(call).for_each_operand(
+      [&](View& v, Access) { bytes += bytes_of(v); });
   return bytes;
 }
 

@@ -53,6 +53,8 @@ inline bool is_zero(const prim::FillArgs& fill) { return fill.value.i == 0 && fi
 /// Which calls do, with the numbers that they have.
 std::vector<bool> zero_fills(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls);
 
+/// Of the elements that are there: what is broadcast counts once.
+size_t bytes_of(const prim::View& view);
 /// Each operand counted once.
 size_t bytes_of(const prim::RecordedCall& call);
 
