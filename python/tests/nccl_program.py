@@ -396,12 +396,70 @@ def compiled(gpu, rank, size):
         same("under way", called(x), sums(x).cpu())
 
 
+def large(gpu, rank, size):
+    """Calls that ARETE_PEER_COPIES=1 makes by copies: of sizes around what its rooms hold, one after the other, in streams and in graphs."""
+
+    def known(r, n, dtype):
+        return ((torch.arange(n, device=gpu) * (r + 2) + r) % 5).to(dtype)
+
+    real = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+    for n in ((1 << 20) + 1, (1 << 23) + 5, (1 << 24) + 3):
+        for dtype in real:
+            for op, factor in (("SUM", 1), ("AVG", 1 / size), (dist._make_nccl_premul_sum(0.5), 0.5)):
+                whole = known(rank, n + 1, dtype)
+                x = whole[1:] if op == "AVG" else whole[:n]  # of any alignment
+                dist.all_reduce(x, op=getattr(dist.ReduceOp, op) if isinstance(op, str) else op)
+                every = sum(known(r, n + 1, torch.float64) for r in range(size)) * factor
+                if size in (1, 2, 4):
+                    same(f"all_reduce {op} of {n} {dtype}", torch.equal(x, (every[1:] if op == "AVG" else every[:n]).to(dtype)), True)
+            part = torch.empty(n, dtype=dtype, device=gpu)
+            dist.reduce_scatter_tensor(part, known(rank, n * size, dtype))
+            every = sum(known(r, n * size, torch.float64) for r in range(size))
+            same(f"reduce_scatter of {n} {dtype}", torch.equal(part, every[rank * n:(rank + 1) * n].to(dtype)), True)
+            whole = torch.empty(n * size, dtype=dtype, device=gpu)
+            dist.all_gather_into_tensor(whole, known(rank, n, dtype))
+            same(f"all_gather of {n} {dtype}", torch.equal(whole, torch.cat([known(r, n, dtype) for r in range(size)])), True)
+    uneven = [torch.empty((1 << 19) + 3 * r, device=gpu) for r in range(size)]
+    dist.all_gather(uneven, known(rank, (1 << 19) + 3 * rank, torch.float32))
+    for r in range(size):
+        same("uneven all_gather", torch.equal(uneven[r], known(r, (1 << 19) + 3 * r, torch.float32)), True)
+    x = torch.ones(1 << 19, device=gpu)
+    y = torch.ones((1 << 19) + 1, device=gpu)
+    for k in range(1000):  # in two streams by turns, which only the calls' order holds together
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        work = dist.all_reduce(y, op=dist.ReduceOp.AVG, async_op=True)
+        if k % 10 == 9:
+            work.wait()
+            y += rank - (size - 1) / 2
+    same("again and again", x.sum().item(), float(x.numel()))
+    same("in another stream", y.min().item() - (rank - (size - 1) / 2), 1.0)
+    x.fill_(float(rank))
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        y = x * 2 + 1
+        dist.all_reduce(y)
+        z = y * 3
+        work = dist.all_reduce(z, op=dist.ReduceOp.AVG, async_op=True)
+        other = y + 1
+        work.wait()
+        z += other
+    for k in range(200):
+        x.fill_(float(rank + k % 7))
+        g.replay()
+        if k % 3 == 0:
+            dist.all_reduce(torch.ones(1 << 19, device=gpu))
+        total = sum(2 * (r + k % 7) + 1 for r in range(size))
+        if k % 20 == 0:
+            same("in a graph", (z.min().item(), z.max().item()), (total * 4.0 + 1, total * 4.0 + 1))
+    del g
+
+
 def late(gpu, rank, size):
     """A rank that does not come: the others hear of it in time, by name, and go on. Last, since the group is of no use then."""
     if size == 1 or name == "torch":
         return
     group = dist.new_group(timeout=timedelta(seconds=20), backend="nccl")
-    x = torch.ones(4, device=gpu)
+    x = torch.ones(1 << 20 if os.environ.get("ARETE_PEER_COPIES") == "1" else 4, device=gpu)
     dist.all_reduce(x, group=group)
     torch.cuda.synchronize()
     group._set_timeout(timedelta(seconds=3))
@@ -434,7 +492,7 @@ if __name__ == "__main__":
     ready = time.monotonic() - begun
     rank, size = dist.get_rank(), dist.get_world_size()
     alone_on_gpus = dist.new_group(backend="nccl")
-    parts = [reductions, exchanges, messages, streams, groups, graphs, compiled, late]
+    parts = [reductions, exchanges, messages, streams, groups, graphs, compiled, large, late]
     for part in parts:
         if len(sys.argv) < 3 or part.__name__ in sys.argv[2].split(","):
             part(gpu, rank, size)

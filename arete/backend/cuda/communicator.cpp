@@ -1,10 +1,12 @@
-// Groups of processes that exchange tensors of GPUs, by NCCL.
+// Groups of processes that exchange tensors of GPUs, by NCCL, or what is large by copies.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
 
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/nccl_comm.h"
+#include "arete/backend/cuda/peer_copies.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/event.h"
 #include "arete/base/distributed_error.h"
@@ -53,10 +55,14 @@ class CudaCommunicator final : public prim::StreamCommunicator {
         // Before the kernels of others: they have most of the device anyway.
         stream_(gpu.context().take_stream(-1)) {}
   ~CudaCommunicator() override {
+    copies_.reset();
     comm_.reset();
     // Of one that was aborted the stream may have calls that never end.
     if (!aborted_) gpu_.context().give_stream(stream_);
   }
+
+  /// What the library need not do, from now on.
+  void take(std::unique_ptr<PeerCopies> copies) { copies_ = std::move(copies); }
 
   prim::StreamHandle stream() override { return stream_; }
 
@@ -69,7 +75,13 @@ class CudaCommunicator final : public prim::StreamCommunicator {
         for (const prim::View& v : a.out) gpu_.note_use(v.data, current);
       }
     }
-    comm_->run(calls, static_cast<CUstream>(handle));
+    const auto stream = static_cast<CUstream>(handle);
+    const auto by_copies = [&](const prim::CollectiveArgs& a) { return copies_->takes(a); };
+    // The library says what is wrong with a group that was ended.
+    if (copies_ && !aborted_ && !calls.empty() && std::ranges::all_of(calls, by_copies))
+      for (const prim::CollectiveArgs& a : calls) copies_->run(a, stream);
+    else
+      comm_->run(calls, stream);
   }
 
   std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
@@ -86,20 +98,27 @@ class CudaCommunicator final : public prim::StreamCommunicator {
     } catch (...) {
       // No memory for the text.
     }
+    if (copies_) copies_->end();
     comm_->abort();
   }
 
  private:
   CudaBackend& gpu_;
   std::optional<NcclComm> comm_;  // until the end
+  std::unique_ptr<PeerCopies> copies_;
   CUstream stream_;
   std::atomic<bool> aborted_{false};
 };
 
-// Everybody is there before NCCL is asked, which would not say who is missing.
-void meet(prim::Rendezvous& where, int rank, int size, std::chrono::milliseconds timeout) {
-  const auto key = [](int r) { return "nccl/" + std::to_string(r); };
-  where.set(key(rank), "here");
+constexpr std::string_view kOffer = "copies ";  // and where they go, beside who is there
+
+// Everybody is there before NCCL is asked, which would not say who is missing. Gives what each has
+// said.
+std::vector<std::string> meet(prim::Rendezvous& where, const std::string& stage, int rank, int size,
+                              const std::string& said, std::chrono::milliseconds timeout) {
+  const auto key = [&](int r) { return stage + "/" + std::to_string(r); };
+  where.set(key(rank), said);
+  std::vector<std::string> all;
   const auto until = std::chrono::steady_clock::now() + timeout;
   for (int r = 0; r < size; ++r) {
     const std::string name = key(r);
@@ -114,7 +133,34 @@ void meet(prim::Rendezvous& where, int rank, int size, std::chrono::milliseconds
                                  " did not come to NCCL within " + std::to_string(timeout.count()) +
                                  " ms");
     }
+    all.push_back(where.get(name));
   }
+  return all;
+}
+
+// What the others may open; null where it is not wanted, or the driver has none.
+std::unique_ptr<PeerCopies> make_copies(CudaBackend& gpu, int size) {
+  if (!PeerCopies::are_wanted() || size < 2) return nullptr;
+  try {
+    return std::make_unique<PeerCopies>(gpu);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+// The others' memory, if all want it and all reach all of it.
+std::unique_ptr<PeerCopies> open_copies(std::unique_ptr<PeerCopies> copies, prim::Rendezvous& where,
+                                        int rank, std::span<const std::string> offers,
+                                        std::chrono::milliseconds timeout) {
+  if (!std::ranges::all_of(offers, [](const std::string& o) { return o.starts_with(kOffer); }))
+    return nullptr;
+  std::vector<std::string> handles;
+  for (const std::string& o : offers) handles.push_back(o.substr(kOffer.size()));
+  const std::string opened = copies->open(rank, handles) ? "opened" : "not opened";
+  const auto all = meet(where, "copies", rank, int(offers.size()), opened, timeout);
+  if (!std::ranges::all_of(all, [](const std::string& s) { return s == "opened"; })) return nullptr;
+  copies->start();
+  return copies;
 }
 
 std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& where, int rank,
@@ -132,7 +178,9 @@ std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& wh
                              std::string("NCCL failed: ") + library->last_error(nullptr));
     where.set("nccl/id", {id.bytes, sizeof id.bytes});
   }
-  meet(where, rank, size, timeout);
+  auto copies = make_copies(gpu, size);
+  const auto offers = meet(where, "nccl", rank, size,
+                           copies ? std::string(kOffer) + copies->offer() : "here", timeout);
   const std::string text = where.get("nccl/id");
   if (text.size() != sizeof id.bytes)
     throw DistributedError(DistributedError::Failure::store, "init_process_group",
@@ -140,6 +188,8 @@ std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& wh
   std::memcpy(id.bytes, text.data(), sizeof id.bytes);
   auto made = std::make_unique<CudaCommunicator>(gpu, *library, id, rank, size, timeout);
   DeviceContext::forget_current();  // the library chooses devices too
+  gpu.context().make_current();
+  made->take(open_copies(std::move(copies), where, rank, offers, timeout));
   return made;
 }
 

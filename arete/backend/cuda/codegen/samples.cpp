@@ -7,7 +7,7 @@ namespace arete::cuda {
 #define ARETE_CUDA_FAMILIES(X)                                                                    \
   X(pointwise) X(copy) X(random) X(reduce) X(arg_reduce) X(scan) X(fused) X(index) X(compact)     \
   X(sort) X(pool) X(gemm) X(multi_reduce) X(dropout) X(direct_conv) X(recurrence) X(linalg) X(fft)        \
-  X(attention)
+  X(attention) X(peer)
 // clang-format on
 
 #define ARETE_DECLARE(name) std::vector<KernelSource> name##_samples();

@@ -1,0 +1,248 @@
+#include "arete/backend/cuda/peer_copies.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "arete/backend/cuda/codegen/peer.h"
+#include "arete/backend/cuda/kernel_memo.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/runtime/event.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+namespace {
+
+CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+// Mirror device/peer.cuh.
+struct PeerSumArgs {
+  const void* parts[kMostPeers];
+  void* out;
+  void* shared;
+  int64_t n;
+  double scale;
+  int32_t aligned;
+};
+struct PeerMeetArgs {
+  CUdeviceptr flags[kMostPeers];
+  CUdeviceptr round, ended;
+  int32_t rank, ranks;
+};
+
+// The same on all processes of a machine that runs, in containers too.
+std::string machine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+cuuint64_t capture_of(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+#if CUDA_VERSION >= 13000
+  ARETE_CU(cuStreamGetCaptureInfo, stream, &status, &id, nullptr, nullptr, nullptr, nullptr);
+#else
+  ARETE_CU(cuStreamGetCaptureInfo, stream, &status, &id, nullptr, nullptr, nullptr);
+#endif
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+}
+
+}  // namespace
+
+bool PeerCopies::are_wanted() {
+  static const bool result = [] {
+    const char* const choice = std::getenv("ARETE_PEER_COPIES");
+    return choice && std::strcmp(choice, "1") == 0;
+  }();
+  return result;
+}
+
+class PeerCopies::Steps final : public PeerSteps {
+ public:
+  Steps(PeerCopies& copies, Room room, CUstream stream)
+      : copies_(copies), room_(room), stream_(stream) {}
+
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) ARETE_CU(cuMemcpyAsync, address(to), address(from), bytes, stream_);
+  }
+
+  void meet() override {
+    PeerMeetArgs a{};
+    for (int r = 0; r < copies_.ranks_; ++r)
+      a.flags[r] = address(copies_.opened_[size_t(r)]) + words_at(room_);
+    a.round = a.flags[copies_.rank_] + kRoundAt;
+    a.ended = copies_.ended_address_;
+    a.rank = copies_.rank_;
+    a.ranks = copies_.ranks_;
+    static KernelTable<1> kernels;
+    copies_.gpu_.launch(kernels.get(copies_.gpu_, 0, peer_meet_source), Dim3{}, Dim3{32}, 0,
+                        stream_, a);
+  }
+
+  void add(const PeerSum& sum) override {
+    if (sum.count == 0) return;
+    const int ranks = copies_.ranks_;
+    PeerSumArgs a{};
+    uintptr_t places = uintptr_t(sum.out) | uintptr_t(sum.shared);
+    for (int r = 0; r < ranks; ++r) {
+      a.parts[r] = sum.parts[size_t(r)];
+      places |= uintptr_t(a.parts[r]);
+    }
+    a.out = sum.out;
+    a.shared = sum.shared;
+    a.n = sum.count;
+    a.scale = sum.scale;
+    a.aligned = places % 16 == 0;
+    static KernelTable<size_t(kNumDTypes) * (kMostPeers + 1)> kernels;
+    const Kernel& k =
+        kernels.get(copies_.gpu_, size_t(sum.dtype) * (kMostPeers + 1) + size_t(ranks),
+                    [&] { return peer_sum_source(sum.dtype, ranks); });
+    const int64_t per_block = 256 * 16 / int64_t(size_of(sum.dtype));
+    const int64_t grid = std::min<int64_t>((sum.count + per_block - 1) / per_block,
+                                           int64_t(copies_.gpu_.limits().multiprocessors) * 4);
+    copies_.gpu_.launch(k, Dim3{unsigned(grid)}, Dim3{256}, 0, stream_, a);
+  }
+
+ private:
+  PeerCopies& copies_;
+  const Room room_;
+  const CUstream stream_;
+};
+
+PeerCopies::PeerCopies(CudaBackend& gpu) : gpu_(gpu) {
+  try {
+    allocate();
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+void PeerCopies::allocate() {
+  gpu_.context().make_current();
+  CUdeviceptr memory = 0;
+  const size_t bytes = words_at(kRooms);
+  CUresult result = driver().cuMemAlloc(&memory, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    gpu_.empty_cache();
+    result = driver().cuMemAlloc(&memory, bytes);
+  }
+  check(result, "cuMemAlloc");
+  memory_ = reinterpret_cast<std::byte*>(memory);
+  const CUstream stream = gpu_.context().default_stream();
+  for (int room = 0; room < kRooms; ++room)
+    ARETE_CU(cuMemsetD8Async, memory + words_at(room), 0, kWords, stream);
+  ARETE_CU(cuStreamSynchronize, stream);
+  void* host = nullptr;
+  ARETE_CU(cuMemHostAlloc, &host, sizeof(uint32_t),
+           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  ended_ = static_cast<uint32_t*>(host);
+  *ended_ = 0;
+  ARETE_CU(cuMemHostGetDevicePointer, &ended_address_, host, 0);
+  CUipcMemHandle handle;
+  ARETE_CU(cuIpcGetMemHandle, &handle, memory);
+  offer_ = std::string(handle.reserved, sizeof handle.reserved) + machine();
+}
+
+void PeerCopies::release() noexcept {
+  if (memory_) driver().cuMemFree(address(memory_));
+  if (ended_) driver().cuMemFreeHost(ended_);
+}
+
+bool PeerCopies::open(int rank, std::span<const std::string> offers) {
+  rank_ = rank;
+  ranks_ = int(offers.size());
+  opened_.assign(offers.size(), nullptr);
+  opened_[size_t(rank)] = memory_;
+  if (ranks_ < 2 || ranks_ > kMostPeers) return false;
+  for (int r = 0; r < ranks_; ++r) {
+    if (r == rank) continue;
+    CUipcMemHandle handle;
+    const std::string& text = offers[size_t(r)];
+    if (text.size() <= sizeof handle.reserved || text.substr(sizeof handle.reserved) != machine())
+      return false;
+    std::memcpy(handle.reserved, text.data(), sizeof handle.reserved);
+    CUdeviceptr begin = 0;
+    if (driver().cuIpcOpenMemHandle(&begin, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
+        CUDA_SUCCESS)
+      return false;
+    opened_[size_t(r)] = reinterpret_cast<std::byte*>(begin);
+  }
+  return true;
+}
+
+void PeerCopies::start() {
+  for (int room = 0; room < kRooms; ++room) {
+    std::vector<std::byte*> rooms;
+    for (std::byte* const memory : opened_) rooms.push_back(memory + words_at(room) + kWords);
+    exchanges_.emplace_back(rank_, std::move(rooms), kRoom / size_t(ranks_) / 4096 * 4096);
+  }
+}
+
+// Calls of a room come one after the other, whichever streams they are put into.
+void PeerCopies::follow_last(CUstream stream, Room room) {
+  const Last& last = last_[room];
+  if (!last.event || last.stream == stream) return;
+  if (room == in_graphs && last.capture != capture_of(stream)) return;
+  ARETE_CU(cuStreamWaitEvent, stream, last.event, CU_EVENT_WAIT_DEFAULT);
+}
+
+void PeerCopies::mark_last(CUstream stream, Room room) {
+  Last& last = last_[room];
+  if (!last.event) last.event = gpu_.context().take_event();
+  last.stream = stream;
+  if (room == in_graphs) last.capture = capture_of(stream);
+  ARETE_CU(cuEventRecord, last.event, stream);
+}
+
+void PeerCopies::run(const prim::CollectiveArgs& call, CUstream stream) {
+  const Room room = gpu_.context().is_capturing(stream) ? in_graphs : in_streams;
+  follow_last(stream, room);
+  Steps steps(*this, room, stream);
+  exchanges_[room].run(call, steps);
+  mark_last(stream, room);
+}
+
+void PeerCopies::end() noexcept {
+  std::atomic_ref<uint32_t>(*ended_).store(1, std::memory_order_release);
+}
+
+// The others may still fetch what is here: nothing goes before they have come to the same place.
+// Of who does not come the memory stays, until the process ends.
+void PeerCopies::leave() noexcept try {
+  constexpr std::chrono::seconds kTime(2);
+  gpu_.context().make_current();
+  if (!exchanges_.empty() && std::atomic_ref<uint32_t>(*ended_).load() == 0) {
+    gpu_.context().wait_for_all();
+    const CUstream stream = gpu_.context().take_stream(0);
+    Steps(*this, in_streams, stream).meet();
+    const auto met = record_event(gpu_.context(), stream);
+    const auto until = std::chrono::steady_clock::now() + kTime;
+    while (!met->is_done() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const bool all_came = met->is_done();
+    end();
+    ARETE_CU(cuStreamSynchronize, stream);
+    gpu_.context().give_stream(stream);
+    if (!all_came) return;
+  } else if (!exchanges_.empty()) {
+    return;
+  }
+  for (size_t r = 0; r < opened_.size(); ++r)
+    if (opened_[r] && int(r) != rank_) driver().cuIpcCloseMemHandle(address(opened_[r]));
+  release();
+} catch (...) {
+  // The driver is gone, or the device is broken.
+}
+
+PeerCopies::~PeerCopies() {
+  leave();
+  for (const Last& last : last_)
+    if (last.event) gpu_.context().give_event(last.event);
+}
+
+}  // namespace arete::cuda
