@@ -26,36 +26,56 @@ View view(std::vector<float>& values, const int64_t& size, int64_t offset = 0) {
           IntList(&kOne, 1)};
 }
 
-// As slow as it likes, so that who does not wait for others finds what is not there yet.
+// As slow as they like, so that who does not wait for others finds what is not there yet: what is
+// in different sets of rooms two threads do.
 class ThreadSteps final : public PeerSteps {
  public:
-  ThreadSteps(std::barrier<>& barrier, int ranks, int rank)
-      : barrier_(barrier), ranks_(ranks), random_(unsigned(rank)) {}
+  ThreadSteps(std::span<std::barrier<>* const> barriers, int ranks, int rank)
+      : barriers_(barriers), ranks_(ranks), rank_(rank), work_(barriers.size()) {}
+  void begin_round(int set) override { set_ = size_t(set); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
-    linger();
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    work_[set_].push_back([=] {
+      if (bytes > 0) std::memcpy(to, from, bytes);
+    });
   }
   void meet() override {
-    barrier_.arrive_and_wait();
+    work_[set_].push_back([barrier = barriers_[set_]] { barrier->arrive_and_wait(); });
     ++meetings;
   }
   void add(const PeerSum& sum) override {
-    linger();
-    for (int64_t i = 0; i < sum.count; ++i) {
-      float total = 0;
-      for (int r = 0; r < ranks_; ++r)
-        total += reinterpret_cast<const float*>(sum.parts[size_t(r)])[i] * float(sum.scale);
-      reinterpret_cast<float*>(sum.out)[i] = total;
-      if (sum.shared) reinterpret_cast<float*>(sum.shared)[i] = total;
-    }
+    work_[set_].push_back([sum, ranks = ranks_] {
+      for (int64_t i = 0; i < sum.count; ++i) {
+        float total = 0;
+        for (int r = 0; r < ranks; ++r)
+          total += reinterpret_cast<const float*>(sum.parts[size_t(r)])[i] * float(sum.scale);
+        reinterpret_cast<float*>(sum.out)[i] = total;
+        if (sum.shared) reinterpret_cast<float*>(sum.shared)[i] = total;
+      }
+    });
+  }
+  void run(const PeerExchange& exchange, const CollectiveArgs& call) {
+    set_ = 0;
+    exchange.run(call, *this);
+    std::vector<std::thread> streams;
+    for (auto& work : work_)
+      streams.emplace_back([&work, seed = ++seed_ * 8 + rank_] {
+        std::minstd_rand random{unsigned(seed)};
+        for (const auto& f : work) {
+          std::this_thread::sleep_for(std::chrono::microseconds(random() % 40));
+          f();
+        }
+        work.clear();
+      });
+    for (auto& t : streams) t.join();
   }
   int meetings = 0;
 
  private:
-  void linger() { std::this_thread::sleep_for(std::chrono::microseconds(random_() % 40)); }
-  std::barrier<>& barrier_;
-  const int ranks_;
-  std::minstd_rand random_;
+  const std::span<std::barrier<>* const> barriers_;
+  const int ranks_, rank_;
+  std::vector<std::vector<std::function<void()>>> work_;
+  size_t set_ = 0;
+  int seed_ = 0;
 };
 
 class PeerExchangeTest : public testing::TestWithParam<int> {
@@ -67,19 +87,22 @@ class PeerExchangeTest : public testing::TestWithParam<int> {
   }
   void on_ranks(const std::function<void(const PeerExchange&, ThreadSteps&)>& f) {
     const int n = GetParam();
-    std::vector<std::vector<std::byte>> memory(size_t(n),
-                                               std::vector<std::byte>(size_t(n) * kPlace));
-    std::vector<std::byte*> rooms;
-    for (auto& m : memory) rooms.push_back(m.data());
-    std::barrier<> barrier(n);
-    std::vector<std::thread> threads;
-    for (int r = 0; r < n; ++r)
-      threads.emplace_back([&, r] {
-        const PeerExchange exchange(r, rooms, kPlace);
-        ThreadSteps steps(barrier, n, r);
-        f(exchange, steps);
-      });
-    for (auto& t : threads) t.join();
+    for (const size_t n_sets : {1, 2}) {
+      std::vector<std::vector<std::byte>> memory(n_sets * size_t(n),
+                                                 std::vector<std::byte>(size_t(n) * kPlace));
+      std::vector<std::vector<std::byte*>> rooms(n_sets);
+      for (size_t k = 0; k < memory.size(); ++k) rooms[k / size_t(n)].push_back(memory[k].data());
+      std::barrier<> one(n), two(n);
+      std::barrier<>* const barriers[] = {&one, &two};
+      std::vector<std::thread> threads;
+      for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+          const PeerExchange exchange(r, rooms, kPlace);
+          ThreadSteps steps({barriers, n_sets}, n, r);
+          f(exchange, steps);
+        });
+      for (auto& t : threads) t.join();
+    }
   }
 };
 
@@ -100,7 +123,7 @@ TEST_P(PeerExchangeTest, CallsOfAnySizesFollowEachOther) {
         std::vector<float> x(size, 0.F), y(size, -1.F);
         for (int64_t i = 0; i < size; ++i) x[size_t(i)] = value(me, i, call);
         const View in = view(x, size), out = in_place ? in : view(y, size);
-        exchange.run({.kind = CollectiveKind::all_reduce, .in = {&in, 1}, .out = {&out, 1}}, steps);
+        steps.run(exchange, {.kind = CollectiveKind::all_reduce, .in = {&in, 1}, .out = {&out, 1}});
         const int rounds = int((size_t(size) * 4 + n * kPlace - 1) / (n * kPlace));
         ASSERT_EQ(std::exchange(steps.meetings, 0), 2 * rounds);
         for (int64_t i = 0; i < size; ++i) {
@@ -120,14 +143,14 @@ TEST_P(PeerExchangeTest, CallsOfAnySizesFollowEachOther) {
         for (int r = 0; r < n; ++r) parts.push_back(view(all, sizes[size_t(r)], begins[size_t(r)]));
         const View mine = in_place ? parts[size_t(me)] : view(own, sizes[size_t(me)]);
         for (int64_t i = 0; i < sizes[size_t(me)]; ++i) mine.as<float>()[i] = value(me, i, call);
-        exchange.run({.kind = CollectiveKind::all_gather, .in = {&mine, 1}, .out = parts}, steps);
+        steps.run(exchange, {.kind = CollectiveKind::all_gather, .in = {&mine, 1}, .out = parts});
         for (int r = 0; r < n; ++r)
           for (int64_t i = 0; i < sizes[size_t(r)]; ++i)
             ASSERT_EQ(parts[size_t(r)].as<float>()[i], value(r, i, call)) << r << " " << i;
         for (int64_t i = 0; i < begins.back(); ++i) all[size_t(i)] = value(me, i, call);
         std::vector<float> part(sizes[size_t(me)], -1.F);
         const View to = view(part, sizes[size_t(me)]);
-        exchange.run({.kind = CollectiveKind::reduce_scatter, .in = parts, .out = {&to, 1}}, steps);
+        steps.run(exchange, {.kind = CollectiveKind::reduce_scatter, .in = parts, .out = {&to, 1}});
         for (int64_t i = 0; i < sizes[size_t(me)]; ++i)
           ASSERT_EQ(part[size_t(i)], total(begins[size_t(me)] + i));
         steps.meetings = 0;
@@ -142,12 +165,11 @@ TEST_P(PeerExchangeTest, SumsAreScaled) {
     for (const ReduceKind kind : {ReduceKind::avg, ReduceKind::premul_sum}) {
       std::vector<float> x(size_t(size), float(exchange.rank() + 1));
       const View v = view(x, size);
-      exchange.run({.kind = CollectiveKind::all_reduce,
-                    .in = {&v, 1},
-                    .out = {&v, 1},
-                    .reduce = kind,
-                    .factor = 0.5},
-                   steps);
+      steps.run(exchange, {.kind = CollectiveKind::all_reduce,
+                           .in = {&v, 1},
+                           .out = {&v, 1},
+                           .reduce = kind,
+                           .factor = 0.5});
       const float sum = float(n * (n + 1)) / 2;
       for (const float f : x)
         ASSERT_FLOAT_EQ(f, kind == ReduceKind::avg ? sum / float(n) : sum / 2);

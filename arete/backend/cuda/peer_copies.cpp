@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "arete/backend/cuda/codegen/peer.h"
 #include "arete/backend/cuda/kernel_memo.h"
@@ -63,8 +64,18 @@ bool PeerCopies::are_wanted() {
 
 class PeerCopies::Steps final : public PeerSteps {
  public:
-  Steps(PeerCopies& copies, Room room, CUstream stream)
-      : copies_(copies), room_(room), stream_(stream) {}
+  Steps(PeerCopies& copies, Way way, CUstream stream)
+      : copies_(copies), first_(kFirst[way]), main_(stream), room_(first_), stream_(stream) {}
+
+  void begin_round(int set) override {
+    room_ = first_ + set;
+    stream_ = set == 0 ? main_ : copies_.beside_;
+    if (set != 0 && !std::exchange(has_beside_, true)) order(main_, stream_);
+  }
+  /// What follows in the stream comes after all rounds.
+  void join() {
+    if (has_beside_) order(copies_.beside_, main_);
+  }
 
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
     if (bytes > 0) ARETE_CU(cuMemcpyAsync, address(to), address(from), bytes, stream_);
@@ -108,12 +119,19 @@ class PeerCopies::Steps final : public PeerSteps {
   }
 
  private:
+  void order(CUstream before, CUstream after) {
+    const auto event = record_event(copies_.gpu_.context(), before);
+    ARETE_CU(cuStreamWaitEvent, after, event->handle(), CU_EVENT_WAIT_DEFAULT);
+  }
   PeerCopies& copies_;
-  const Room room_;
-  const CUstream stream_;
+  const int first_;
+  const CUstream main_;
+  int room_;
+  CUstream stream_;
+  bool has_beside_ = false;
 };
 
-PeerCopies::PeerCopies(CudaBackend& gpu) : gpu_(gpu) {
+PeerCopies::PeerCopies(CudaBackend& gpu) : gpu_(gpu), beside_(gpu.context().take_stream(-1)) {
   try {
     allocate();
   } catch (...) {
@@ -176,35 +194,39 @@ bool PeerCopies::open(int rank, std::span<const std::string> offers) {
 }
 
 void PeerCopies::start() {
-  for (int room = 0; room < kRooms; ++room) {
-    std::vector<std::byte*> rooms;
-    for (std::byte* const memory : opened_) rooms.push_back(memory + words_at(room) + kWords);
-    exchanges_.emplace_back(rank_, std::move(rooms), kRoom / size_t(ranks_) / 4096 * 4096);
-  }
+  using Rooms = std::vector<std::vector<std::byte*>>;
+  Rooms rooms(kRooms);
+  for (int room = 0; room < kRooms; ++room)
+    for (std::byte* const memory : opened_)
+      rooms[size_t(room)].push_back(memory + words_at(room) + kWords);
+  const size_t place = kRoom / size_t(ranks_) / kWords * kWords;
+  exchanges_.emplace_back(rank_, Rooms{rooms[0], rooms[1]}, place);
+  exchanges_.emplace_back(rank_, Rooms{rooms[2]}, place);
 }
 
-// Calls of a room come one after the other, whichever streams they are put into.
-void PeerCopies::follow_last(CUstream stream, Room room) {
-  const Last& last = last_[room];
+// Calls come one after the other, whichever streams they are put into.
+void PeerCopies::follow_last(CUstream stream, Way way) {
+  const Last& last = last_[way];
   if (!last.event || last.stream == stream) return;
-  if (room == in_graphs && last.capture != capture_of(stream)) return;
+  if (way == in_graphs && last.capture != capture_of(stream)) return;
   ARETE_CU(cuStreamWaitEvent, stream, last.event, CU_EVENT_WAIT_DEFAULT);
 }
 
-void PeerCopies::mark_last(CUstream stream, Room room) {
-  Last& last = last_[room];
+void PeerCopies::mark_last(CUstream stream, Way way) {
+  Last& last = last_[way];
   if (!last.event) last.event = gpu_.context().take_event();
   last.stream = stream;
-  if (room == in_graphs) last.capture = capture_of(stream);
+  if (way == in_graphs) last.capture = capture_of(stream);
   ARETE_CU(cuEventRecord, last.event, stream);
 }
 
 void PeerCopies::run(const prim::CollectiveArgs& call, CUstream stream) {
-  const Room room = gpu_.context().is_capturing(stream) ? in_graphs : in_streams;
-  follow_last(stream, room);
-  Steps steps(*this, room, stream);
-  exchanges_[room].run(call, steps);
-  mark_last(stream, room);
+  const Way way = gpu_.context().is_capturing(stream) ? in_graphs : in_streams;
+  follow_last(stream, way);
+  Steps steps(*this, way, stream);
+  exchanges_[way].run(call, steps);
+  steps.join();
+  mark_last(stream, way);
 }
 
 void PeerCopies::end() noexcept {
@@ -229,6 +251,7 @@ void PeerCopies::leave() noexcept try {
     ARETE_CU(cuStreamSynchronize, stream);
     gpu_.context().give_stream(stream);
     if (!all_came) return;
+    gpu_.context().give_stream(beside_);
   } else if (!exchanges_.empty()) {
     return;
   }

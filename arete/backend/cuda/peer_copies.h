@@ -41,17 +41,20 @@ class PeerCopies {
 
  private:
   // Calls in graphs have a room of their own: replays come in the order of their streams, which
-  // others are in no order with.
-  enum Room { in_streams, in_graphs, kRooms };
+  // others are in no order with. It is one: branches of a graph may be put one after the other in
+  // another order by each process, and would wait for each other.
+  enum Way { in_streams, in_graphs, kWays };
+  static constexpr int kRooms = 3;  // two for streams
+  static constexpr std::array<int, kWays> kFirst{0, 2};
   static constexpr size_t kLeast = size_t(1) << 20;  // a smaller one is faster by kernels
-  static constexpr size_t kRoom = size_t(32) << 20;  // bytes of a room
+  static constexpr size_t kRoom = size_t(16) << 20;  // bytes of a room
   static constexpr size_t kWords = 4096;             // bytes of the words of a room
   static constexpr size_t kRoundAt = 2048;           // how often this rank has met the others
   static size_t words_at(int room) { return size_t(room) * (kWords + kRoom); }
 
   class Steps;
-  void follow_last(CUstream stream, Room room);
-  void mark_last(CUstream stream, Room room);
+  void follow_last(CUstream stream, Way way);
+  void mark_last(CUstream stream, Way way);
   void allocate();
   void leave() noexcept;
   void release() noexcept;
@@ -61,16 +64,17 @@ class PeerCopies {
   std::string offer_;
   std::vector<std::byte*> opened_;  // of each rank; its own at its place
   int rank_ = 0, ranks_ = 0;
-  std::vector<PeerExchange> exchanges_;  // of each room
+  std::vector<PeerExchange> exchanges_;  // of each way
   uint32_t* ended_ = nullptr;            // on the host
   CUdeviceptr ended_address_ = 0;
-  // The last call of each room: where it was put, the event of its end, and of graphs which one.
+  CUstream beside_;  // of every second round
+  // The last call of each way: where it was put, the event of its end, and of graphs which one.
   struct Last {
     CUstream stream = nullptr;
     CUevent event = nullptr;
     cuuint64_t capture = 0;
   };
-  std::array<Last, kRooms> last_{};
+  std::array<Last, kWays> last_{};
 };
 
 }  // namespace arete::cuda

@@ -31,7 +31,7 @@ size_t longest(std::span<const View> views) {
 
 }  // namespace
 
-PeerExchange::PeerExchange(int rank, std::vector<std::byte*> rooms, size_t place)
+PeerExchange::PeerExchange(int rank, std::vector<std::vector<std::byte*>> rooms, size_t place)
     : rank_(rank), rooms_(std::move(rooms)), place_(place) {
   ARETE_ASSERT(place_ % kAlignment == 0 && size() <= kMostPeers && rank_ < size());
 }
@@ -57,7 +57,18 @@ void PeerExchange::for_others(F f) const {
   for (int step = 1; step < size(); ++step) f((rank_ + step) % size());
 }
 
-PeerSum PeerExchange::sum_of(const CollectiveArgs& call, const std::byte* own) const {
+template <class F>
+void PeerExchange::in_rounds(size_t all, size_t most, PeerSteps& steps, F f) const {
+  size_t set = 0;
+  for (size_t offset = 0; offset < all; offset += most, set = (set + 1) % rooms_.size()) {
+    steps.begin_round(int(set));
+    f(offset,
+      [&, set](int room, int from) { return rooms_[set][size_t(room)] + size_t(from) * place_; });
+  }
+}
+
+template <class Place>
+PeerSum PeerExchange::sum_of(const CollectiveArgs& call, const std::byte* own, Place place) const {
   PeerSum sum;
   for (int r = 0; r < size(); ++r) sum.parts[size_t(r)] = r == rank_ ? own : place(rank_, r);
   sum.dtype = call.in[0].dtype;
@@ -80,36 +91,36 @@ void PeerExchange::all_reduce(const CollectiveArgs& call, PeerSteps& steps) cons
   std::byte* const out = call.out[0].data;
   const size_t all = bytes_of(call.in[0]), n = size_t(size());
   const size_t element = size_of(call.in[0].dtype);
-  for (size_t offset = 0; offset < all; offset += n * place_) {
+  in_rounds(all, n * place_, steps, [&](size_t offset, auto place) {
     const size_t here = std::min(all - offset, n * place_);
     const size_t each = ((here + n - 1) / n + kAlignment - 1) / kAlignment * kAlignment;
     const auto begin = [&](int r) { return offset + std::min(size_t(r) * each, here); };
     const auto length = [&](int r) { return begin(r + 1) - begin(r); };
     for_others([&](int r) { steps.copy(place(r, rank_), in + begin(r), length(r)); });
     steps.meet();
-    PeerSum sum = sum_of(call, in + begin(rank_));
+    PeerSum sum = sum_of(call, in + begin(rank_), place);
     sum.out = out + begin(rank_);
     sum.shared = place(rank_, rank_);
     sum.count = int64_t(length(rank_) / element);
     steps.add(sum);
     steps.meet();
     for_others([&](int r) { steps.copy(out + begin(r), place(r, r), length(r)); });
-  }
+  });
 }
 
 void PeerExchange::reduce_scatter(const CollectiveArgs& call, PeerSteps& steps) const {
   const size_t all = longest(call.in), element = size_of(call.in[0].dtype);
-  for (size_t offset = 0; offset < all; offset += place_) {
+  in_rounds(all, place_, steps, [&](size_t offset, auto place) {
     const auto length = [&](int r) { return bytes_from(call.in[size_t(r)], offset, place_); };
     for_others(
         [&](int r) { steps.copy(place(r, rank_), call.in[size_t(r)].data + offset, length(r)); });
     steps.meet();
-    PeerSum sum = sum_of(call, call.in[size_t(rank_)].data + offset);
+    PeerSum sum = sum_of(call, call.in[size_t(rank_)].data + offset, place);
     sum.out = call.out[0].data + offset;
     sum.count = int64_t(length(rank_) / element);
     steps.add(sum);
     steps.meet();
-  }
+  });
 }
 
 void PeerExchange::all_gather(const CollectiveArgs& call, PeerSteps& steps) const {
@@ -117,14 +128,14 @@ void PeerExchange::all_gather(const CollectiveArgs& call, PeerSteps& steps) cons
   const View& own = call.out[size_t(rank_)];
   if (own.data != in.data) steps.copy(own.data, in.data, bytes_of(in));
   const size_t all = longest(call.out);
-  for (size_t offset = 0; offset < all; offset += place_) {
+  in_rounds(all, place_, steps, [&](size_t offset, auto place) {
     const auto length = [&](int r) { return bytes_from(call.out[size_t(r)], offset, place_); };
     steps.meet();
     steps.copy(place(rank_, rank_), in.data + offset, length(rank_));
     steps.meet();
     for_others(
         [&](int r) { steps.copy(call.out[size_t(r)].data + offset, place(r, r), length(r)); });
-  }
+  });
 }
 
 }  // namespace arete::cuda

@@ -24,10 +24,13 @@ struct PeerSum {
   double scale = 1;  // what the parts are multiplied with
 };
 
-/// What a stream does, one after the other.
+/// What streams do, one after the other.
 class PeerSteps {
  public:
   virtual ~PeerSteps() = default;
+  /// What follows is in a set of rooms of its own (its number is `set`), and in no order with what
+  /// others are in.
+  virtual void begin_round(int set) = 0;
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   /// What all ranks did before they came here can be seen after it by all.
   virtual void meet() = 0;
@@ -44,14 +47,15 @@ class PeerSteps {
 //   - Who writes its own place does so after a meeting that the others came to when they had
 //     fetched what was there.
 // So each call meets twice for each round of what fits into a room, and leaves rooms as the next
-// one may find them, whichever it is. Copies are made by engines of their own: products beside them
-// keep all multiprocessors.
+// one may find them, whichever it is. Rounds take sets of rooms by turns: with two of them one is
+// added up while the other is on its way. Copies are made by engines of their own: products beside
+// them keep all multiprocessors.
 class PeerExchange {
  public:
-  /// `rooms`: of all ranks, as this one reaches them.
-  PeerExchange(int rank, std::vector<std::byte*> rooms, size_t place);
+  /// `rooms`: sets of those of all ranks, as this one reaches them.
+  PeerExchange(int rank, std::vector<std::vector<std::byte*>> rooms, size_t place);
   int rank() const { return rank_; }
-  int size() const { return int(rooms_.size()); }
+  int size() const { return int(rooms_[0].size()); }
   /// all_reduce and reduce_scatter of sums and averages of floating numbers, and all_gather, from
   /// `least` bytes of the whole on; all ranks say the same.
   static bool takes(const prim::CollectiveArgs& call, int ranks, size_t least);
@@ -62,15 +66,17 @@ class PeerExchange {
   void all_reduce(const prim::CollectiveArgs& call, PeerSteps& steps) const;
   void reduce_scatter(const prim::CollectiveArgs& call, PeerSteps& steps) const;
   void all_gather(const prim::CollectiveArgs& call, PeerSteps& steps) const;
-  std::byte* place(int room, int from) const {
-    return rooms_[size_t(room)] + size_t(from) * place_;
-  }
+  /// Rounds of at most that many bytes each: f(offset, place), where place(room, from) is that of a
+  /// rank in a rank's room.
+  template <class F>
+  void in_rounds(size_t all, size_t most, PeerSteps& steps, F f) const;
   template <class F>
   void for_others(F f) const;
-  PeerSum sum_of(const prim::CollectiveArgs& call, const std::byte* own) const;
+  template <class Place>
+  PeerSum sum_of(const prim::CollectiveArgs& call, const std::byte* own, Place place) const;
 
   const int rank_;
-  const std::vector<std::byte*> rooms_;
+  const std::vector<std::vector<std::byte*>> rooms_;
   const size_t place_;
 };
 
