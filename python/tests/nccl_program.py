@@ -423,16 +423,17 @@ def large(gpu, rank, size):
     dist.all_gather(uneven, known(rank, (1 << 19) + 3 * rank, torch.float32))
     for r in range(size):
         same("uneven all_gather", torch.equal(uneven[r], known(r, (1 << 19) + 3 * r, torch.float32)), True)
-    x = torch.ones(1 << 19, device=gpu)
-    y = torch.ones((1 << 19) + 1, device=gpu)
+    x, y = torch.empty(1 << 19, device=gpu), torch.empty((1 << 22) + 1, device=gpu)
+    wrong = torch.zeros((), device=gpu)
     for k in range(1000):  # in two streams by turns, which only the calls' order holds together
-        dist.all_reduce(x, op=dist.ReduceOp.AVG)
-        work = dist.all_reduce(y, op=dist.ReduceOp.AVG, async_op=True)
-        if k % 10 == 9:
-            work.wait()
-            y += rank - (size - 1) / 2
-    same("again and again", x.sum().item(), float(x.numel()))
-    same("in another stream", y.min().item() - (rank - (size - 1) / 2), 1.0)
+        y.fill_(float(rank + 1 + k % 13))
+        work = dist.all_reduce(y, async_op=True)
+        x.fill_(float(rank + k % 11))
+        dist.all_reduce(x)
+        wrong += (x - float(sum(r + k % 11 for r in range(size)))).abs().max()
+        work.wait()
+        wrong += (y - float(sum(r + 1 + k % 13 for r in range(size)))).abs().max()
+    same("again and again", wrong.item(), 0.0)
     x.fill_(float(rank))
     g = torch.cuda.CUDAGraph()
     with torch.cuda.graph(g):
