@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/nccl_comm.h"
@@ -76,12 +77,12 @@ class CudaCommunicator final : public prim::StreamCommunicator {
       }
     }
     const auto stream = static_cast<CUstream>(handle);
-    const auto by_copies = [&](const prim::CollectiveArgs& a) { return copies_->takes(a); };
-    // The library says what is wrong with a group that was ended.
-    if (copies_ && !aborted_ && !calls.empty() && std::ranges::all_of(calls, by_copies))
-      for (const prim::CollectiveArgs& a : calls) copies_->run(a, stream);
-    else
-      comm_->run(calls, stream);
+    // The library says what is wrong with calls, and with a group that was ended.
+    std::vector<prim::CollectiveArgs> rest, large;
+    for (const prim::CollectiveArgs& a : calls)
+      (copies_ && !aborted_ && copies_->takes(a) ? large : rest).push_back(a);
+    if (!rest.empty()) comm_->run(rest, stream);
+    for (const prim::CollectiveArgs& a : large) copies_->run(a, stream);
   }
 
   std::shared_ptr<prim::StreamPoint> mark(prim::StreamHandle stream) override {
