@@ -44,6 +44,17 @@ Tensor over(const StoragePtr& memory, Layout layout, DType dtype) {
   return t;
 }
 
+// Without gaps, the rows along a dimension one after the other.
+Layout by_rows(Shape sizes, int dim) {
+  const int64_t rows = sizes[size_t(dim)];
+  sizes.erase(sizes.begin() + dim);
+  sizes.insert(sizes.begin(), rows);
+  const Layout first(sizes);
+  Layout l = first;
+  for (int d = dim; d > 0; --d) l = transpose(l, d - 1, d);
+  return l;
+}
+
 // A promise where the thread puts calls off.
 StoragePtr new_memory(Device device, size_t bytes) {
   return device.is_meta() ? Storage::create(device, bytes, nullptr)
@@ -246,15 +257,18 @@ ShardedParameters::ShardedParameters(std::vector<Tensor> parameters, std::vector
     ARETE_CHECK(p.is_leaf(), ValueError(kName, names_[i] + " is no leaf of the graph"));
     Part part;
     part.sizes = Shape(p.sizes());
-    const int64_t each = (p.size(0) + n - 1) / n;
-    part.first = std::min(rank * each, p.size(0));
-    part.rows = std::min(each, p.size(0) - part.first);
+    part.dim = options.dims.empty() ? 0 : options.dims.at(i);
+    ARETE_CHECK(part.dim >= 0 && part.dim < p.dim(),
+                ValueError(kName, names_[i] + " has no dimension " + std::to_string(part.dim)));
+    const int64_t rows = p.size(part.dim), each = (rows + n - 1) / n;
+    part.first = std::min(rank * each, rows);
+    part.rows = std::min(each, rows - part.first);
     part.chunk = each * row_elements(part);
     parts_.push_back(std::move(part));
   }
   lay_out();
   for (size_t i = 0; i < parameters_.size(); ++i)
-    take_shard(i, parameters_[i].detach().narrow(0, parts_[i].first, parts_[i].rows));
+    take_shard(i, parameters_[i].detach().narrow(parts_[i].dim, parts_[i].first, parts_[i].rows));
   take_over();
 }
 
@@ -270,7 +284,8 @@ ShardedParameters::~ShardedParameters() {
 
 int64_t ShardedParameters::row_elements(const Part& part) const {
   int64_t n = 1;
-  for (size_t d = 1; d < part.sizes.size(); ++d) n *= part.sizes[d];
+  for (size_t d = 0; d < part.sizes.size(); ++d)
+    if (d != size_t(part.dim)) n *= part.sizes[d];
   return n;
 }
 
@@ -290,7 +305,7 @@ void ShardedParameters::lay_out() {
     part.dtype = is_floating(p.dtype()) ? options.param_dtype.value_or(p.dtype()) : p.dtype();
     if (p.requires_grad()) trained.insert(p.dtype());
     const int64_t size = int64_t(size_of(part.dtype));
-    part.whole = Layout(part.sizes);
+    part.whole = by_rows(part.sizes, part.dim);
     part.whole.offset = bytes / size;
     bytes += part.chunk * group_->size() * size;
     bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -316,8 +331,8 @@ void ShardedParameters::take_shard(size_t index, const Tensor& values) {
   else
     part.memory = new_memory(offloads ? Device(kCPU) : p.device(), bytes);
   Shape sizes = part.sizes;
-  sizes[0] = part.rows;
-  part.shard = Layout(sizes);
+  sizes[size_t(part.dim)] = part.rows;
+  part.shard = by_rows(sizes, part.dim);
   if (!p.is_meta()) {
     over(part.memory, Layout({part.chunk}), part.shard_dtype).zero_();
     over(part.memory, part.shard, part.shard_dtype).copy_(values);
@@ -467,7 +482,7 @@ Tensor ShardedParameters::gathered(size_t index, const Tensor& others) const {
   }
   const Tensor all = fresh(part.chunk * group_->size(), dtype, device_);
   if (part.chunk > 0) group_->all_gather_into_tensor(all, shard);
-  return ops::alias(all, Layout(part.sizes));
+  return ops::alias(all, by_rows(part.sizes, part.dim));
 }
 
 int64_t ShardedParameters::first_row(size_t index) const { return parts_.at(index).first; }
@@ -666,24 +681,26 @@ void ShardedParameters::reduce() {
   int64_t at = 0;
   for (const size_t i : trained_) {
     const Part& part = parts_[i];
+    const size_t dim = size_t(part.dim);
     const Tensor g = std::exchange(sums_[i], Tensor());
     had.push_back(g.defined());
     const int64_t each = part.chunk == 0 ? 0 : part.chunk / row_elements(part);
-    full = full && g.defined() && rounded(part.chunk) == part.chunk && part.sizes[0] == each * n;
-    if (g.defined() && n > kMostParts && part.sizes[0] == each * n) {
+    const int64_t all = part.sizes[dim];
+    full = full && g.defined() && rounded(part.chunk) == part.chunk && all == each * n;
+    if (g.defined() && n > kMostParts && all == each * n) {
       // [processes, rows, ...]
-      Layout from = g.layout(), to(part.sizes);
+      Layout from = g.layout(), to = by_rows(part.sizes, part.dim);
+      from.sizes[dim] = each;
       from.sizes.insert(from.sizes.begin(), n);
-      from.sizes[1] = each;
-      from.strides.insert(from.strides.begin(), each * from.strides[0]);
+      from.strides.insert(from.strides.begin(), each * from.strides[dim]);
       to.sizes = from.sizes;
       to.strides.insert(to.strides.begin(), total);
       pack(ops::alias(g, std::move(from)), std::move(to), at);
     } else if (g.defined()) {
-      for (int64_t r = 0; r < n && r * each < part.sizes[0]; ++r) {
-        const int64_t rows = std::min(each, part.sizes[0] - r * each);
-        Layout from = narrow(g.layout(), 0, r * each, rows);
-        Layout to(from.sizes);
+      for (int64_t r = 0; r < n && r * each < all; ++r) {
+        const int64_t rows = std::min(each, all - r * each);
+        Layout from = narrow(g.layout(), part.dim, r * each, rows);
+        Layout to = by_rows(from.sizes, part.dim);
         pack(ops::alias(g, std::move(from)), std::move(to), r * total + at);
       }
     }

@@ -17,7 +17,10 @@ namespace arete::distributed {
 
 // Note [Sharded parameters]
 // Each process keeps ceil(rows / processes) rows of each parameter, the last ones fewer or none;
-// the memory of a shard is padded to that many, so that all are equally large. The leaf itself goes
+// the memory of a shard is padded to that many, so that all are equally large. What a row is, the
+// caller says: parameters that are divided along another dimension than the first have that one
+// outermost in memory, whole and in parts, and so have strides like those of a transposed tensor.
+// The leaf itself goes
 // on to be what the program and its optimizers hold: it shows its shard, and while its module runs,
 // and in passes backward, all rows.
 //   All rows of a group of parameters lie in one storage, which lives as long as the group, so that
@@ -46,6 +49,8 @@ struct ShardingOptions {
   bool pin_memory = true;
   /// Over whose processes the same shards exist, whose gradients are averaged, too.
   ProcessGroupPtr replicas = nullptr;
+  /// Along which dimension each parameter is divided; empty: the first.
+  std::vector<int> dims = {};
 };
 
 class ShardedParameters;
@@ -89,7 +94,8 @@ class ShardedParameters final : public autograd::GradSink,
                                 public std::enable_shared_from_this<ShardedParameters> {
  public:
   /// Takes the shards out of `parameters`, each of which is a contiguous leaf with at least one
-  /// dimension. ValueError for others; NotImplementedError for gradients of different dtypes.
+  /// dimension. ValueError for others, and where `dims` are no dimensions of theirs;
+  /// NotImplementedError for gradients of different dtypes.
   static std::shared_ptr<ShardedParameters> make(std::vector<Tensor> parameters,
                                                  std::vector<std::string> names,
                                                  ProcessGroupPtr group,
@@ -110,7 +116,7 @@ class ShardedParameters final : public autograd::GradSink,
   /// All rows of a parameter in a tensor of their own, or of others that are spread as it is; all
   /// processes call it.
   Tensor gathered(size_t index, const Tensor& others = {}) const;
-  /// Where a parameter's rows of this process begin.
+  /// Where a parameter's rows of this process begin, along the dimension that is divided.
   int64_t first_row(size_t index) const;
   IntList full_sizes(size_t index) const;
   /// Other leaves in the place of the parameters, of their shards' sizes (which a module has been
@@ -138,6 +144,7 @@ class ShardedParameters final : public autograd::GradSink,
   friend class ShardedNetwork;
   struct Part {
     Shape sizes;          // of all rows
+    int dim = 0;          // along which rows are counted
     int64_t rows, first;  // of this process
     int64_t chunk;        // elements of a shard, with the padding
     DType dtype;          // while it is used
@@ -150,8 +157,6 @@ class ShardedParameters final : public autograd::GradSink,
   ShardedParameters(std::vector<Tensor> parameters, std::vector<std::string> names,
                     ProcessGroupPtr group, const ShardingOptions& options);
   int64_t row_elements(const Part& part) const;
-  Tensor over_whole(const Part& part, Layout layout) const;
-  Tensor padded_shard(const Part& part) const;
   void lay_out();
   void take_shard(size_t index, const Tensor& values);
   void take_over();

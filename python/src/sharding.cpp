@@ -33,18 +33,19 @@ void bind_sharding(nb::module_& m) {
                        const d::ProcessGroupPtr& group, const d::ProcessGroupPtr& replicas,
                        std::optional<DType> param_dtype, std::optional<DType> reduce_dtype,
                        bool reshard_after_forward, std::optional<Device> offload_from,
-                       bool pin_memory) {
+                       bool pin_memory, std::vector<int> dims) {
              return Group::make(parameters, names, group,
                                 {.param_dtype = param_dtype,
                                  .reduce_dtype = reduce_dtype,
                                  .reshard_after_forward = reshard_after_forward,
                                  .offload_from = offload_from,
                                  .pin_memory = pin_memory,
-                                 .replicas = replicas});
+                                 .replicas = replicas,
+                                 .dims = std::move(dims)});
            }),
            "parameters"_a, "names"_a, "group"_a, "replicas"_a.none(), "param_dtype"_a.none(),
            "reduce_dtype"_a.none(), "reshard_after_forward"_a, "offload_from"_a.none(),
-           "pin_memory"_a)
+           "pin_memory"_a, "dims"_a)
       .def("join", &Group::join)
       .def(
           "before_forward",

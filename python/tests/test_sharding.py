@@ -131,6 +131,45 @@ for late in (False, True):
 
 
 @needs_gloo
+@pytest.mark.parametrize("size", [2, 3])
+def test_other_dimensions_than_the_first(tmp_path, size):
+    run(tmp_path, size, """
+from arete.distributed.tensor import Replicate, Shard
+columns = lambda p: Shard(-1) if p.dim() > 1 else None
+ddp = train(DDP(filled(Net())), clip=0.3)
+def close(net):
+    a, b = whole(net), whole(ddp.module)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert arete.allclose(a[name], b[name], atol=2e-6), name
+for options in ({}, {"reshard_after_forward": False}, {"offload_policy": CPUOffloadPolicy()}):
+    net = train(shard(filled(Net()), shard_placement_fn=columns, **options), clip=0.3)
+    close(net)
+p = net.blocks[0].up.weight
+number, first = Shard.local_shard_size_and_offset(7, size, rank)
+assert p.placements == p.grad.placements == (Shard(1),) and tuple(p.shape) == (14, 7)
+assert tuple(p.to_local().shape) == tuple(p.grad.to_local().shape) == (14, number)
+assert arete.equal(p.to_local(), p.full_tensor()[:, first:first + number])
+assert net.blocks[0].up.bias.placements == (Shard(0),)
+state = net.state_dict()
+assert state["blocks.0.up.weight"].placements == (Shard(1),)
+other = shard(filled(Net()))  # by rows, from a state by columns, and back
+other.load_state_dict(state)
+same(other, net)
+dist.checkpoint.save({"net": state}, checkpoint_id="FOLDER/columns")
+mine = {"net": {name: arete.zeros(p.shape) for name, p in state.items()}}
+dist.checkpoint.load(mine, checkpoint_id="FOLDER/columns")
+for name, p in whole(net).items():
+    assert arete.equal(mine["net"][name], p), name
+net = shard(filled(Net()), shard_placement_fn=columns)
+net.load_state_dict(other.state_dict(), assign=True)
+same(net, other)
+raises(ValueError, "2 dimensions", lambda: fully_shard(nn.Linear(2, 2), shard_placement_fn=lambda p: Shard(2)))
+raises(ValueError, "Shard() or None", lambda: fully_shard(nn.Linear(2, 2), shard_placement_fn=lambda p: Replicate()))
+""".replace("FOLDER", str(tmp_path)))
+
+
+@needs_gloo
 def test_gradients_and_memory(tmp_path):
     run(tmp_path, 2, """
 net = shard(filled(Net()))

@@ -25,9 +25,11 @@ struct Layers {
   Tensor first = weight(5, 4), second = weight(3, 5), bias = weight(1, 3).detach().reshape({3});
   std::vector<std::shared_ptr<ShardedParameters>> groups;
   Layers() { bias = bias.clone().requires_grad_(); }
-  void shard(const ProcessGroupPtr& g, const ShardingOptions& options = {}) {
-    groups = {ShardedParameters::make({first}, {"first"}, g, options),
-              ShardedParameters::make({second, bias}, {"second", "bias"}, g, options)};
+  void shard(const ProcessGroupPtr& g, ShardingOptions options = {}, bool columns = false) {
+    if (columns) options.dims = {1};
+    groups = {ShardedParameters::make({first}, {"first"}, g, options)};
+    if (columns) options.dims = {1, 0};
+    groups.push_back(ShardedParameters::make({second, bias}, {"second", "bias"}, g, options));
     const auto network = std::make_shared<ShardedNetwork>();
     for (const auto& group : groups) group->join(network);
   }
@@ -48,12 +50,12 @@ Tensor rows_of(int rank, int step) {
   return cos(arange(24, kFloat32) * (rank + 1) + step).reshape({6, 4});
 }
 
-TEST(Sharding, GradientsAreTheRowsOfReducedOnes) {
+void expect_the_rows_of_reduced_ones(bool columns) {
   for (const int size : {1, 2, 3})
     with_ranks(size, [&](const ProcessGroupPtr& g) {
       Layers whole, shards;
       const auto reducer = Reducer::make(whole.parameters(), {}, g);
-      shards.shard(g);
+      shards.shard(g, {}, columns);
       for (int step = 0; step < 3; ++step) {
         for (Layers* l : {&whole, &shards}) {
           for (const Tensor& p : l->parameters()) p.set_grad(Tensor());
@@ -72,7 +74,7 @@ TEST(Sharding, GradientsAreTheRowsOfReducedOnes) {
                                      expected = floats(want);
             ASSERT_EQ(got.size(), expected.size());
             for (size_t e = 0; e < got.size(); ++e) {
-              if (size < 3)
+              if (size < 3 && !columns)
                 EXPECT_EQ(got[e], expected[e]) << "rank " << g->rank() << ", element " << e;
               else
                 EXPECT_NEAR(got[e], expected[e], 1e-6);
@@ -82,6 +84,9 @@ TEST(Sharding, GradientsAreTheRowsOfReducedOnes) {
       }
     });
 }
+
+TEST(Sharding, GradientsAreTheRowsOfReducedOnes) { expect_the_rows_of_reduced_ones(false); }
+TEST(Sharding, AndTheColumns) { expect_the_rows_of_reduced_ones(true); }
 
 TEST(Sharding, RowsMemoryAndErrors) {
   with_ranks(2, [](const ProcessGroupPtr& g) {
@@ -115,6 +120,7 @@ TEST(Sharding, RowsMemoryAndErrors) {
     EXPECT_THROW(ShardedParameters::make({full({}, 1.0, kFloat32)}, {"a"}, g), ValueError);
     EXPECT_THROW(ShardedParameters::make({weight(2, 3).detach().t()}, {"a"}, g),
                  NotImplementedError);
+    EXPECT_THROW(ShardedParameters::make({weight(2, 3)}, {"a"}, g, {.dims = {2}}), ValueError);
     EXPECT_THROW(
         ShardedParameters::make({weight(2, 3), weight(2, 3).detach().to(kFloat64).requires_grad_()},
                                 {"a", "b"}, g),

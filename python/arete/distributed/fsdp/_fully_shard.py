@@ -70,6 +70,7 @@ class _State:
         self.is_root = False
         self.group: Any = None  # None: all parameters belong to others
         self.bound: list = []  # the parameters that the group has
+        self.dims: list = []  # of each parameter: along which dimension it is spread
         self.inner: list = []  # of each parameter: how it was placed before
         self.places: list = []  # of each parameter: where modules have it, as (module, name)
         self.is_mixed = False  # some parameters were moved or cast, and others not yet
@@ -83,7 +84,7 @@ class _State:
     def replicas(self) -> Any:
         return self.mesh.get_group(0) if self.mesh.ndim == 2 else None
 
-    def make(self, ignored: set) -> None:
+    def make(self, ignored: set, placement_of: Optional[Callable]) -> None:
         found: dict = {}  # by identity, since a parameter may be in several places
         names = []
         for module in self.modules:
@@ -102,6 +103,7 @@ class _State:
             return
         self.places = [places for _, places in found.values()]
         parameters = [p for p, _ in found.values()]
+        self.dims = [_dim_of(p, None if placement_of is None else placement_of(p)) for p in parameters]
         self.inner = [p._spec if isinstance(p, DTensor) else None for p in parameters]
         device = _device(self.mesh.device_type)
         for p in parameters:
@@ -110,21 +112,22 @@ class _State:
         offload = isinstance(self.offload, CPUOffloadPolicy)
         self.group = _C._distributed.ShardedParameters(
             parameters, names, self.shard_group, self.replicas, self.mp.param_dtype, self.mp.reduce_dtype, self.reshard is not False,
-            device if offload else None, offload and self.offload.pin_memory)
+            device if offload else None, offload and self.offload.pin_memory, self.dims)
         self.mark(parameters)
 
     def mark(self, parameters: list) -> None:
         self.bound = parameters
-        placements = (Replicate(),) * (self.mesh.ndim - 1) + (Shard(0),)
-        for i, p in enumerate(parameters):
+        for i, (p, dim) in enumerate(zip(parameters, self.dims)):
+            placements = (Replicate(),) * (self.mesh.ndim - 1) + (Shard(dim),)
             group, first = self.group, self.group.first_row(i)
             sizes = _C.Size(group.full_sizes(i))
             inner = self.inner[i]
             if inner is None:
                 mark(p, Spec(self.mesh, placements, sizes, gather=lambda values=None, i=i: group.gathered(i, values)))
             else:  # rows of what tensor parallelism has left
-                _, starts = inner.offsets()
-                part = (tuple(own_values(p).shape), (starts[0] + first, *starts[1:])) if inner.shape else ((), ())
+                starts = list(inner.offsets()[1])
+                starts[dim] += first
+                part = (tuple(own_values(p).shape), tuple(starts))
                 mark(p, Spec(_both(self.mesh, inner.mesh), placements + inner.placements, inner.shape, part,
                              lambda values=None, i=i, inner=inner: inner.whole(group.gathered(i, values))))
             p._fsdp_state = self
@@ -192,6 +195,18 @@ class _State:
         if self.group is not None:
             self.group.after_forward(list(_tensors(output)))
         return output
+
+
+def _dim_of(parameter: Any, placement: Any) -> int:
+    """The dimension that a placement for a parameter says; none: the first."""
+    if placement is None:
+        return 0
+    if not isinstance(placement, Shard):
+        raise ValueError(f"fully_shard: shard_placement_fn gives Shard() or None, got {placement!r}")
+    dims = parameter.dim()
+    if not -dims <= placement.dim < dims:
+        raise ValueError(f"fully_shard: {placement} of a parameter with {dims} dimensions")
+    return placement.dim % dims
 
 
 def _is_sharded(parameter: Any) -> bool:
@@ -396,7 +411,8 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
 
     `mesh`: of one dimension, or of two: the rows are then spread along the second, and the same along the first. It is of all processes
     if it is not given. `reshard_after_forward`: whether all rows are given back between forward and backward pass; if not given, they are
-    but for the outermost module. Parameters are spread along their first dimension, so `shard_placement_fn` may give `Shard(0)` or None.
+    but for the outermost module. `shard_placement_fn(parameter)` gives Shard(d), the dimension of which each process keeps a part, or None
+    for the first; with another than the first a parameter's strides are those of a tensor that was transposed.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -434,14 +450,8 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
                                       "keeping them on fewer processes after the forward pass is not supported")
         reshard_after_forward = True
     ignored = {id(p) for p in ignored_params or ()}
-    if shard_placement_fn is not None:
-        for m in modules:
-            for p in m.parameters():
-                placement = shard_placement_fn(p)
-                if placement is not None and placement != Shard(0):
-                    raise NotImplementedError(f"fully_shard: parameters are spread along their first dimension, not by {placement}")
     state = _State(modules, mesh, reshard_after_forward, mp_policy, offload_policy)
-    state.make(ignored)
+    state.make(ignored, shard_placement_fn)
     device = _device(mesh.device_type)
     for m in modules:
         for _, inner in _own_modules(m, state):
