@@ -62,6 +62,8 @@ class Encoder:
         if kind is float:
             return v if math.isfinite(v) else {"float": repr(v)}
         if isinstance(v, _C.Tensor):
+            if hasattr(v, "_spec"):  # a part of one that is spread over processes
+                return self._special(v, path, where)
             return self._tensor(v, path, where)
         if kind in (dict, OrderedDict, Counter):
             return self._mapping(v, path, where, depth)

@@ -8,6 +8,7 @@ import io
 import pickle
 import struct
 import sys
+import types
 import zipfile
 from typing import Any, BinaryIO, Callable, Dict, List, Tuple
 
@@ -119,6 +120,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # whose names of
             self.save_global(obj)
 
     dispatch[type] = save_type
+    dispatch[types.FunctionType] = save_global
 
 
 class _Stored:

@@ -298,6 +298,22 @@ class Functions:
         return make
 
     @staticmethod
+    def dtensor(local: Any, mesh: Any, places: Any, shape: Any, requires_grad: Any) -> Any:
+        whole, names = tuple, (str, type(None))
+        _need(isinstance(local, _C.Tensor) and type(mesh) is tuple and len(mesh) == 5 and type(requires_grad) is bool
+              and type(mesh[0]) is str and type(mesh[1]) is list and all(type(r) is int for r in mesh[1])
+              and all(type(x) is whole for x in (mesh[2], places, shape)) and all(type(n) is int for n in (*mesh[2], *shape))
+              and (mesh[3] is None or type(mesh[3]) is tuple and all(type(n) is str for n in mesh[3]))
+              and (mesh[4] is None or type(mesh[4]) is list and all(type(n) in names for n in mesh[4]))
+              and len(places) == len(mesh[2]) and all(type(p) in (int, *names) for p in places), "a bad DTensor")
+        try:
+            from ..distributed.tensor._dtensor import _remade
+
+            return _remade(local, mesh, places, shape, requires_grad)
+        except Exception as error:  # there is no group yet, or another one
+            raise _Outside(error) from None
+
+    @staticmethod
     def not_callable(*args):
         _fail("a class is called that is known by name only")
 
@@ -310,6 +326,7 @@ def _globals() -> Dict[str, Any]:
         "torch._utils._rebuild_sparse_tensor": Functions.rebuild_sparse_tensor, "torch.serialization._get_layout": Functions.layout,
         "torch._utils._rebuild_parameter_with_state": Functions.rebuild_parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": Functions.rebuild_from_type,
+        "torch.distributed.tensor._dtensor._remade": Functions.dtensor,
         "torch.Tensor": Functions.not_callable, "torch.nn.parameter.Parameter": Functions.not_callable,
         "torch.Size": Functions.size, "torch.device": Functions.device, "_codecs.encode": Functions.encode,
         "numpy.dtype": Functions.numpy_dtype, "numpy.core.multiarray.scalar": Functions.numpy_scalar,

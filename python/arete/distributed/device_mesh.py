@@ -304,6 +304,32 @@ class DeviceMesh:
             raise NotImplementedError("_concatenate: dimensions that were put together are not put beside others")
         return root[names]
 
+    def _group_names(self) -> Optional[list]:
+        return self._groups and [None if g is None else g.group_name for g in self._groups]
+
+    def _take_groups(self, names: Optional[list]) -> None:
+        """This process' groups of these names, if they are there and their ranks are this mesh's lines; else there are none."""
+        known = {g.group_name: g for g in c10d._pg_map}
+        groups = []
+        for d, name in enumerate(names or ()):
+            lines = [line for line in self._lines(d) if c10d.get_rank() in line]
+            group = known.get(name)
+            if lines and (group is None or list(group._ranks) != lines[0]):
+                return
+            groups.append(group)
+        self._groups = groups or None
+
+    @staticmethod
+    def _remade(device_type: str, ranks: list, shape: tuple, names: Optional[tuple], group_names: Optional[list]) -> "DeviceMesh":
+        """A mesh from what a file says of it."""
+        made = object.__new__(DeviceMesh)
+        made._fill(device_type, ranks, shape, names, None)
+        made._take_groups(group_names)
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return DeviceMesh._remade, (self.device_type, list(self._ranks), self._shape, self.mesh_dim_names, self._group_names())
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceMesh) and (self.device_type, self._ranks, self._shape, self.mesh_dim_names) == (
             other.device_type, other._ranks, other._shape, other.mesh_dim_names)

@@ -1,20 +1,24 @@
 """Tensors that several processes have together."""
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import math
-from typing import Any, Callable, Optional, Sequence
+import threading
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from ... import _C, _operators
 from ..._grad_mode import no_grad
 from ...autograd import Function, backward
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
+from ._random import agree
+from ._redistribute import GradientFrom, cut, part_of, placed
 from .placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "own_values", "part_of"]
+__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "own_values"]
 
 _Tensor = _C.Tensor
 
@@ -41,7 +45,7 @@ class Spec:
 
     def whole(self, local: Any) -> Any:
         """The whole tensor, from this process' part."""
-        return _placed(local, self, (Replicate(),) * self.mesh.ndim)
+        return placed(local, self, (Replicate(),) * self.mesh.ndim)
 
     def same_in_all(self, x: Any) -> "DTensor":
         """What all processes have, as functions of DTensors give it."""
@@ -66,31 +70,6 @@ def _normal(mesh: DeviceMesh, placements: Optional[Sequence[Placement]], dims: i
             raise IndexError(f"{p} of a tensor with {dims} dimensions")
         normal.append(Shard(p.dim % dims) if isinstance(p, Shard) else p)
     return tuple(normal)
-
-
-def part_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[tuple, tuple]:
-    """The sizes of this process' part of a tensor, and the place of its first element."""
-    sizes, starts = list(shape), [0] * len(shape)
-    at = mesh.get_coordinate()
-    if at is None:
-        raise RuntimeError("this process is not in the mesh")
-    for d, p in enumerate(placements):
-        if isinstance(p, Shard):
-            sizes[p.dim], start = Shard.local_shard_size_and_offset(sizes[p.dim], mesh.size(d), at[d])
-            starts[p.dim] += start
-    return tuple(sizes), tuple(starts)
-
-
-def _gather(local: Any, group: Any, dim: int, whole: int) -> Any:
-    """The parts of all processes along a dimension."""
-    n = group.size()
-    parts = []
-    for r in range(n):
-        sizes = list(local.shape)
-        sizes[dim], _ = Shard.local_shard_size_and_offset(whole, n, r)
-        parts.append(_operators.empty(sizes, dtype=local.dtype, device=local.device))
-    c10d.all_gather(parts, local.contiguous(), group=group)
-    return _operators.cat(parts, dim)
 
 
 def own_values(parameter: Any) -> Any:
@@ -120,7 +99,7 @@ class _Face:
         whole where this is a sum's terms."""
         if grad_placements is not None:
             places = _normal(self._spec.mesh, grad_placements, len(self._spec.shape))
-            return _GradientFrom.apply(self.to_local(), self._spec, places)
+            return GradientFrom.apply(self.to_local(), self._spec, places)
         local = self.__dict__.get("_local_tensor")
         if local is not None:
             return local
@@ -139,18 +118,16 @@ class _Face:
 
     def redistribute(self, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
                      async_op: bool = False, forward_dtype: Any = None, backward_dtype: Any = None) -> "DTensor":
-        """The same values, placed otherwise on the same mesh. `async_op` and other dtypes are refused."""
-        if async_op or forward_dtype is not None or backward_dtype is not None:
-            raise NotImplementedError("DTensor.redistribute: async_op, forward_dtype and backward_dtype are not supported")
+        """The same values, placed otherwise on the same mesh. `async_op`: nobody waits for the message but who uses the result.
+        `forward_dtype`: what the values become before they travel, and are then; `backward_dtype`: what gradients do on their way."""
         if device_mesh is not None and device_mesh != self._spec.mesh:
             raise NotImplementedError("DTensor.redistribute: Cross device mesh comm not supported yet!")
-        places = _normal(self._spec.mesh, placements, len(self._spec.shape))
+        spec = self._spec
+        places = _normal(spec.mesh, placements, len(spec.shape))
         local = self.to_local()
-        if self._spec.gather is not None and places != self._spec.placements:
-            whole, places_now = self.full_tensor(), (Replicate(),) * self._spec.mesh.ndim
-            return DTensor(_redistributed(whole, Spec(self._spec.mesh, places_now, self._spec.shape), places),
-                           Spec(self._spec.mesh, places, self._spec.shape))
-        return DTensor._of(_placed(local, self._spec, places), Spec(self._spec.mesh, places, self._spec.shape))
+        if spec.gather is not None and places != spec.placements:
+            local, spec = self.full_tensor(), Spec(spec.mesh, (Replicate(),) * spec.mesh.ndim, spec.shape)
+        return DTensor._of(placed(local, spec, places, async_op, forward_dtype, backward_dtype), Spec(spec.mesh, places, spec.shape))
 
     def _of_pass(self, gradient: Any) -> tuple:
         """What a pass backward begins with in this process: its part, of sums all terms, and that of the gradient."""
@@ -186,6 +163,17 @@ class _Face:
 
     def size(self, dim: Optional[int] = None) -> Any:
         return self._spec.shape if dim is None else self._spec.shape[dim]
+
+    def stride(self, dim: Optional[int] = None) -> Any:
+        """Of all of it, in the order of dimensions that this process' part has; without gaps."""
+        with _C.DisableTorchFunctionSubclass():
+            own = own_values(self).stride()
+        strides, step = [0] * len(own), 1
+        for d in sorted(range(len(own)), key=lambda d: (own[d], -d)):
+            if own[d] or self._spec.shape[d] == 1:
+                strides[d] = step
+                step *= max(self._spec.shape[d], 1)
+        return tuple(strides) if dim is None else strides[dim]
 
     def numel(self) -> int:
         return math.prod(self._spec.shape)
@@ -245,10 +233,10 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     @staticmethod
     def from_local(local_tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
                    run_check: bool = False, shape: Any = None, stride: Any = None, grad_placements: Any = None) -> "DTensor":
-        """This process' part as one of a tensor, of equal parts unless `shape` says otherwise. `stride` and `grad_placements` are
-        refused."""
-        if stride is not None or grad_placements is not None:
-            raise NotImplementedError("DTensor.from_local: stride and grad_placements are not supported")
+        """This process' part as one of a tensor, of equal parts unless `shape` says otherwise. `run_check`: the first process of each
+        dimension along which all are whole says their values. `stride`: of the whole tensor, whose dimensions are in the order that the
+        part's are in. The gradient of the part is placed as it is itself, of terms whole; other `grad_placements` are refused. ValueError
+        for sizes and strides that are not those of such a part."""
         mesh = _mesh(device_mesh, local_tensor.device)
         places = _normal(mesh, placements, local_tensor.dim())
         if shape is None:
@@ -259,12 +247,22 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         shape = _C.Size(shape)
         if run_check:
             for d, p in enumerate(places):
-                if isinstance(p, Replicate):
-                    c10d.broadcast(local_tensor, group=mesh.get_group(d), group_src=0)
-        if not any(isinstance(p, Partial) for p in places) and part_of(shape, mesh, places)[0] != tuple(local_tensor.shape):
+                if isinstance(p, Replicate) and mesh.get_coordinate() is not None:
+                    with no_grad():
+                        c10d.broadcast(local_tensor, group=mesh.get_group(d), group_src=0)
+        spec = Spec(mesh, places, shape)
+        if mesh.get_coordinate() is None:
+            local_tensor = _operators.empty(0, dtype=local_tensor.dtype, device=local_tensor.device)
+        elif part_of(shape, mesh, places)[0] != tuple(local_tensor.shape):
             raise ValueError(f"a part of {tuple(shape)} placed as {places} has sizes {part_of(shape, mesh, places)[0]} in this process, "
                              f"got {tuple(local_tensor.shape)}; give the whole tensor's as `shape`")
-        return DTensor._of(local_tensor, Spec(mesh, places, shape))
+        back = tuple(Replicate() if isinstance(p, Partial) else p for p in places)
+        if grad_placements is not None and _normal(mesh, grad_placements, local_tensor.dim()) != back:
+            raise NotImplementedError(f"DTensor.from_local: the gradient of parts placed as {places} comes summed up, and placed as {back}")
+        made = DTensor._of(local_tensor.view_as(local_tensor), spec)  # which is no leaf
+        if stride is not None and mesh.get_coordinate() is not None and tuple(stride) != made.stride():
+            raise ValueError(f"DTensor.from_local: a tensor of such parts has strides {made.stride()}, got {tuple(stride)}")
+        return made
 
     @property
     def data(self) -> "DTensor":
@@ -291,11 +289,14 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
 
     @property
     def grad(self) -> Any:
-        return _grad(self)
+        return _grad(self) if self.is_leaf else self._of_gradient(self._local_tensor.grad)
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        _set_grad(self, value)
+        if self.is_leaf:
+            _set_grad(self, value)
+        else:
+            self._local_tensor.grad = _part_placed_as(self._spec, value) if isinstance(value, DTensor) else value
 
     @property
     def is_leaf(self) -> bool:
@@ -303,9 +304,13 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         return local is None or local.is_leaf
 
     def retain_grad(self) -> None:
-        """Of one that operators gave that is refused: its gradient may be placed otherwise."""
+        """Has `grad` also be there of one that operators gave: placed as this is, and of terms of a sum whole."""
         if not self.is_leaf:
-            raise NotImplementedError("retain_grad() of a DTensor that operators gave; keep y.to_local() and its gradient instead")
+            self._local_tensor.retain_grad()
+
+    def register_hook(self, hook: Callable) -> Any:
+        """Has `hook(gradient)` called in each pass backward, with a DTensor; what it gives, if that is not None, takes its place."""
+        return _register_hook(self, hook)
 
     def backward(self, gradient: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Of a number that all processes have, or the sum of terms that each has; `gradient` is placed as this is."""
@@ -322,7 +327,10 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise NotImplementedError("a DTensor is not pickled: save it with distributed.checkpoint, or its full_tensor()")
+        """This process' part, the mesh and how it is placed: who loads it has a part, too, and a mesh of the same ranks."""
+        if not self.is_leaf:
+            raise RuntimeError("a DTensor that operators gave is pickled without history: detach() it")
+        return _remade, (own_values(self), *_pickled(self), self.requires_grad)
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -330,24 +338,29 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
         first = args[0] if args else None
+        if name in _WRITES and isinstance(first, DTensor):
+            name = _WRITES[name]
+            func = getattr(_Tensor, name)
         if name in _LOCAL and isinstance(first, DTensor):
-            spec = first._spec
-            others = [a for a in (*args[1:], *(kwargs or {}).values()) if isinstance(a, _Tensor)]
-            if any(isinstance(a, DTensor) and a._spec != spec for a in others):
-                raise ValueError(f"{name}: the tensors are placed in different ways; redistribute() one of them")
-            if name != "copy_" and any(not isinstance(a, DTensor) and a.numel() != 1 for a in others):
-                raise ValueError(f"{name}: a plain tensor is written to one that is spread over processes; distribute_tensor() it")
-            if name in _OF_VALUES and any(isinstance(p, Partial) for p in spec.placements):
-                raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
-            rest = [a.to_local() if isinstance(a, DTensor) else a for a in args[1:]]
-            named = {k: a.to_local() if isinstance(a, DTensor) else a for k, a in (kwargs or {}).items()}
-            local = func(first.to_local(), *rest, **named)
-            if not isinstance(local, _Tensor):
-                return local
-            return first if name.endswith("_") else DTensor._of(local, spec)
+            kwargs = kwargs or {}
+            if any(isinstance(a, _Tensor) for a in (*args[1:], *kwargs.values())):
+                raise TypeError(f"{name}: a tensor is no argument of it")
+            if name == "ones_like" and any(isinstance(p, Partial) for p in first.placements):
+                return HANDLERS["full_like"](first, 1, **kwargs)
+            local = func(first.to_local(), *args[1:], **kwargs)
+            return DTensor._of(local, first._spec) if isinstance(local, _Tensor) else local
+        if isinstance(first, DTensor) and _is_in_place(name):
+            return _written(func, name, first, args[1:], kwargs or {})
+        if isinstance((kwargs or {}).get("out"), DTensor):
+            kwargs = dict(kwargs)
+            out = kwargs.pop("out")
+            result = cls.__torch_function__(func, types, args, kwargs)
+            if tuple(result.shape) != tuple(out.shape):
+                raise ValueError(f"{name}: a result of shape {tuple(result.shape)} is not written to one of shape {tuple(out.shape)}")
+            return out.copy_(result)
         args, kwargs = tuple(map(_with_history, args)), {k: _with_history(a) for k, a in (kwargs or {}).items()}
         first = args[0] if args else None
-        if name in _SHAPES and isinstance(first, DTensor):
+        if name in _SHAPES and isinstance(first, DTensor) and not any(isinstance(a, _C.dtype) for a in args):
             return _reshaped(name, first, args[1:], kwargs)
         if name in HANDLERS:
             return HANDLERS[name](*args, **kwargs)
@@ -357,19 +370,112 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         return HANDLERS["anything else"](func, name, args, kwargs)
 
 
+def _pickled(x: Any) -> tuple:
+    if x._spec.part is not None:
+        raise NotImplementedError("a tensor whose parts are parts of what tensor parallelism has left is not pickled: save it with "
+                                  "distributed.checkpoint, or its full_tensor()")
+    mesh = x._spec.mesh
+    places = tuple(p.dim if isinstance(p, Shard) else p.reduce_op if isinstance(p, Partial) else None for p in x._spec.placements)
+    return (mesh.device_type, list(mesh._ranks), tuple(mesh.shape), mesh.mesh_dim_names, mesh._group_names()), places, tuple(x._spec.shape)
+
+
+def _remade(local: Any, mesh: tuple, places: tuple, shape: tuple, requires_grad: bool) -> DTensor:
+    return DTensor(local, _remade_spec(mesh, places, shape), requires_grad)
+
+
+def _remade_spec(mesh: tuple, places: tuple, shape: tuple) -> Spec:
+    placements = tuple(Replicate() if p is None else Shard(p) if isinstance(p, int) else Partial(p) for p in places)
+    return Spec(DeviceMesh._remade(*mesh), placements, _C.Size(shape))
+
+
+def _remade_parameter(kind: type, local: Any, mesh: tuple, places: tuple, shape: tuple, requires_grad: bool, asks: bool) -> Any:
+    made = kind(local, requires_grad)
+    mark(made, _remade_spec(mesh, places, shape), asks)
+    return made
+
+
 def _with_history(a: Any) -> Any:
     """A parameter as a DTensor whose gradient is the parameter's."""
     return DTensor._of(a.to_local(), a._spec) if isinstance(a, _Face) and not issubclass(type(a), DTensor) else a
 
 
 # What is the same on each part, and what is known of a tensor without its elements.
-_LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "zero_", "fill_", "copy_",
-                    "mul_", "div_", "nan_to_num_", "clamp_", "is_contiguous", "element_size", "data_ptr",
-                    # What optimizers do.
-                    "add_", "sub_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "neg_", "erfinv_", "zeros_like", "ones_like", "empty_like"))
-# Of these what is done to terms is not done to their sum.
-_OF_VALUES = frozenset("fill_ nan_to_num_ clamp_ add_ sub_ addcmul_ addcdiv_ sqrt_ erfinv_ ones_like".split())
-_SHAPES = frozenset(("flatten", "reshape", "view"))
+_LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "is_contiguous",
+                    "element_size", "data_ptr", "zeros_like", "ones_like", "empty_like"))
+_WRITES = {f"__i{name}__": f"{method}_" for name, method in {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift"}.items()}
+# What is done to terms of a sum as it is done to the sum, if others are no tensors or lie as they do.
+_LINEAR = frozenset("copy_ zero_ neg_ mul_ div_ add_ sub_ lerp_".split())
+_SCALES = frozenset(("mul_", "div_"))
+
+
+def _is_in_place(name: str) -> bool:
+    return name == "__setitem__" or name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_")
+
+
+def _written(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
+    """A function that writes to a tensor: element by element to the parts, others lying as the tensor does; else what it makes of the whole
+    tensor, of which each process keeps its part, where plain tensors are the same in all processes. Terms of a sum are written to where
+    that is what is done to the sum."""
+    spec, mesh = x._spec, x._spec.mesh
+    others = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
+    if any(isinstance(p, Partial) for p in spec.placements):
+        alike = all(isinstance(a, DTensor) and a._spec == spec for a in others) and not (name in _SCALES and others)
+        number = name in ("add_", "sub_") and not others
+        if name not in _LINEAR or number or not alike:
+            raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
+        local = [a.to_local() if isinstance(a, DTensor) else a for a in args]
+        func(x.to_local(), *local, **{k: a.to_local() if isinstance(a, DTensor) else a for k, a in kwargs.items()})
+        return x
+    if name in _DRAWN:
+        agree(mesh, x.device)
+        whole = func(_operators.empty(tuple(spec.shape), dtype=x.dtype, device=x.device), *args, **kwargs)
+        x.to_local().copy_(placed(whole, Spec(mesh, (Replicate(),) * mesh.ndim, spec.shape), spec.placements))
+        return x
+    if name == "copy_" and not isinstance(args[0], DTensor) or not _is_elementwise(name[:-1]) and name not in _ELEMENTWISE_WRITES:
+        if name == "copy_" and isinstance(args[0], _Tensor) and args[0].numel() != 1:
+            raise ValueError("copy_: a plain tensor is written to one that is spread over processes; distribute_tensor() it")
+        _check_regular(name, x)
+        whole = x.full_tensor().clone()
+        func(whole, *(a.full_tensor() if isinstance(a, DTensor) else a for a in args),
+             **{k: a.full_tensor() if isinstance(a, DTensor) else a for k, a in kwargs.items()})
+        if tuple(whole.shape) != tuple(x.shape):
+            raise NotImplementedError(f"{name}: the shape of a tensor that is spread over processes is not changed in place")
+        x.to_local().copy_(placed(whole, Spec(mesh, (Replicate(),) * mesh.ndim, spec.shape), spec.placements))
+        return x
+
+    def of(a: Any) -> Any:
+        if not isinstance(a, _Tensor) or not isinstance(a, DTensor) and a.numel() == 1 and not a.requires_grad:
+            return a
+        check_plain(name, a)
+        if not isinstance(a, DTensor) and a.numel() == 1:
+            a = spread_over(a, mesh)
+        if not isinstance(a, DTensor):
+            raise ValueError(f"{name}: a plain tensor is written to one that is spread over processes; distribute_tensor() it")
+        if a._spec == spec:
+            return a.to_local()
+        if a._spec.mesh != mesh:
+            raise ValueError(f"{name}: the tensors are on different meshes")
+        _check_regular(name, x)
+        return operand(a, _under(a, spec.placements, x.dim()), spec.placements)
+
+    func(x.to_local(), *map(of, args), **{k: of(a) for k, a in kwargs.items()})
+    return x
+
+
+def _under(a: DTensor, places: Sequence[Placement], dims: int) -> list[Placement]:
+    """How an operand lies for a result of so many dimensions that lies as `places` say; where it has size 1 it is whole."""
+    wanted: list[Placement] = []
+    for p in places:
+        at = p.dim - (dims - a.dim()) if isinstance(p, Shard) else -1
+        wanted.append(Shard(at) if at >= 0 and a.shape[at] != 1 else Replicate())
+    return wanted
+
+
+_ELEMENTWISE_WRITES = frozenset(("copy_", "zero_", "fill_", "clamp_", "clip_", "nan_to_num_", "true_divide_", "clamp_min_", "clamp_max_"))
+_SHAPES = frozenset(("flatten", "reshape", "unflatten", "view"))
 _FACTS = frozenset(("dim", "is_floating_point", "is_complex", "__hash__", "untyped_storage"))
 
 
@@ -379,7 +485,8 @@ HANDLERS: dict[str, Callable] = {}
 
 
 def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
-    """Another shape. The dimension that is in parts stays, or is cut or joined where its parts stay what is together: heads of features."""
+    """Another shape. The dimension that is in parts stays, or is cut or joined where its parts stay what is together: heads of features;
+    else the tensor becomes whole along that dimension of the mesh first."""
     shape = tuple(x.shape)
     _check_regular(name, x)
     new = list(getattr(_operators.empty(shape, device="meta"), name)(*args, **kwargs).shape)
@@ -393,9 +500,9 @@ def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
                 sizes[d] = local.shape[p.dim]
             elif d < len(new) and sizes[d] % number == 0 and shape[p.dim] % number == 0:
                 sizes[d] //= number
-            else:
-                raise NotImplementedError(f"{name}: from {shape} to {tuple(new)} the tensor's parts along dimension {p.dim} become others; "
-                                          "take full_tensor()")
+            else:  # the parts become others
+                wanted = tuple(Replicate() if p == q else q for q in x._spec.placements)
+                return _reshaped(name, x.redistribute(placements=wanted), args, kwargs)
             p = Shard(d)
         places.append(p)
     return DTensor._of(local.reshape(sizes), Spec(x._spec.mesh, tuple(places), _C.Size(new)))
@@ -460,8 +567,25 @@ def _check_regular(name: str, x: DTensor) -> None:
         raise NotImplementedError(f"{name}: the tensor's parts are parts of what tensor parallelism has left; take full_tensor()")
 
 
+_plain_ones = threading.local()
+
+
+@contextlib.contextmanager
+def implicit_replication() -> Iterator[None]:
+    """A block in which plain tensors beside such that are spread over processes may require gradients: they are taken for tensors that all
+    processes have alike, as others are in any case, and get the whole gradient in each."""
+    before = getattr(_plain_ones, "allowed", False)
+    _plain_ones.allowed = True
+    try:
+        yield
+    finally:
+        _plain_ones.allowed = before
+
+
 def check_plain(name: str, a: Any) -> None:
-    """NotImplementedError for a plain tensor whose gradient nobody would sum."""
+    """NotImplementedError for a plain tensor that requires a gradient, which may be one process' own, outside of implicit_replication()."""
+    if getattr(_plain_ones, "allowed", False):
+        return
     if isinstance(a, _Tensor) and not isinstance(a, DTensor) and a.requires_grad and _C.is_grad_enabled():
         raise NotImplementedError(f"{name}: a plain tensor beside one that is spread over processes has no gradient; make it one by "
                                   "DTensor.from_local()")
@@ -497,7 +621,7 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     whole = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a)
     same = tuple(whole.shape) == tuple(spread[0].shape) and all(x._spec == spread[0]._spec for x in spread)
     if same and name not in _OTHERS and not any(isinstance(p, Partial) for p in spread[0]._spec.placements) and not any(
-            a.numel() != 1 for a in tensors if not isinstance(a, DTensor)):
+            a.numel() != 1 or a.requires_grad for a in tensors if not isinstance(a, DTensor)):
         return DTensor._of(mapped(lambda a: a.to_local() if isinstance(a, DTensor) else a), spread[0]._spec)
     for x in spread:
         _check_regular(name, x)
@@ -505,33 +629,28 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     for d in range(mesh.ndim):
         found = [_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in spread
                  if isinstance(x._spec.placements[d], Shard)]
-        places.append(Shard(found[0]) if found else Replicate())
+        places.append(Replicate() if not found or found[0] is None else Shard(found[0]))
 
     def of(a: Any) -> Any:
         if not isinstance(a, _Tensor):
             return a
-        wanted = []
-        for d, p in enumerate(places):
-            at = p.dim - (whole.dim() - a.dim()) if isinstance(p, Shard) and name not in _MOVES else -1
-            if name in _MOVES:
-                wanted.append(a._spec.placements[d] if isinstance(p, Shard) else Replicate())
-            else:
-                wanted.append(Shard(at) if at >= 0 and a.shape[at] != 1 else Replicate())
-        return operand(spread_over(a, mesh), wanted, places)
+        a = spread_over(a, mesh)
+        if name in _MOVES:
+            return operand(a, [a._spec.placements[d] if isinstance(p, Shard) else Replicate() for d, p in enumerate(places)], places)
+        return operand(a, _under(a, places, whole.dim()), places)
 
     return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(whole.shape)))
 
 
-def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> int:
-    """Where a dimension of an argument is in the result."""
+def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> Optional[int]:
+    """Where a dimension of an argument is in the result; None: it is computed of whole ones."""
     if name in ("transpose", "swapaxes"):
         a, b = (d % dims for d in args[1:3])
         return b if dim == a else a if dim == b else dim
     if name == "view_as_complex" and dim == x.dim() - 1:
-        raise NotImplementedError("view_as_complex: a number's two parts are in different processes")
+        return None  # a number's two parts are in different processes
     if name == "scaled_dot_product_attention" and (x.dim() != 4 or dim > 1):
-        raise NotImplementedError("scaled_dot_product_attention: batches and heads are spread over processes, not sequences or features: "
-                                  "see context_parallel()")
+        return None  # sequences and features; of batches and heads parts are computed
     return dim if name in ("view_as_complex", "view_as_real") else dim + dims - x.dim()
 
 
@@ -539,67 +658,6 @@ def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
     """The mesh that is given, that of the innermost `with mesh:`, or one of all processes."""
     mesh = DeviceMesh._innermost() if mesh is None else mesh
     return mesh if mesh is not None else DeviceMesh(device.type, list(range(c10d.get_world_size())))
-
-
-def _redistributed(local: Any, spec: Spec, places: tuple) -> Any:
-    """From the last dimension of the mesh to the first parts become whole where they must; then, the other way, they are divided."""
-    mesh = spec.mesh
-    if spec.placements == places:
-        return local
-    # The dimensions of the mesh from this one on are taken back, since they divide what those before it left.
-    first = next(d for d in range(mesh.ndim) if spec.placements[d] != places[d])
-    whole = local
-    for d in reversed(range(first, mesh.ndim)):
-        p = spec.placements[d]
-        if isinstance(p, Shard):
-            sizes, _ = part_of(spec.shape, mesh, spec.placements[:d])
-            whole = _gather(whole, mesh.get_group(d), p.dim, sizes[p.dim])
-        elif isinstance(p, Partial):
-            whole = whole.clone()
-            ops = {"sum": c10d.ReduceOp.SUM, "avg": c10d.ReduceOp.AVG, "max": c10d.ReduceOp.MAX, "min": c10d.ReduceOp.MIN,
-                   "product": c10d.ReduceOp.PRODUCT}
-            c10d.all_reduce(whole, ops[p.reduce_op], mesh.get_group(d))
-    for d in range(first, mesh.ndim):
-        p = places[d]
-        if isinstance(p, Partial):
-            if not isinstance(spec.placements[d], Partial):
-                raise RuntimeError("Can not redistribute to Partial: nothing becomes terms of a sum")
-            raise NotImplementedError("redistribute: what comes after a changed placement cannot stay Partial")
-        if isinstance(p, Shard):
-            n, start = Shard.local_shard_size_and_offset(whole.shape[p.dim], mesh.size(d), mesh.get_local_rank(d))
-            whole = whole.narrow(p.dim, start, n).contiguous()
-    return whole
-
-
-class _Redistribute(Function):
-    """The same with a way back for the gradient: of what is whole it is the same in all processes, as is that of each term of a sum."""
-
-    @staticmethod
-    def forward(ctx: Any, local: Any, spec: Spec, places: tuple) -> Any:
-        ctx.spec, ctx.places = spec, places
-        moved = _redistributed(local, spec, places)
-        return moved.view_as(moved)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> tuple:
-        spec = ctx.spec
-        back = tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements)
-        return _placed(g.contiguous(), Spec(spec.mesh, ctx.places, spec.shape), back), None, None
-
-
-class _GradientFrom(_Redistribute):
-    """A part whose gradients lie otherwise than it does itself."""
-
-    @staticmethod
-    def forward(ctx: Any, local: Any, spec: Spec, places: tuple) -> Any:
-        ctx.spec, ctx.places = spec, places
-        return local.view_as(local)
-
-
-def _placed(local: Any, spec: Spec, places: tuple) -> Any:
-    if local.requires_grad and _C.is_grad_enabled() and spec.placements != places:
-        return _Redistribute.apply(local, spec, places)
-    return _redistributed(local, spec, places)
 
 
 def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
@@ -624,12 +682,28 @@ def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, pla
     whole = tensor.detach()
     if mesh.device_type != whole.device.type and not whole.is_meta:
         whole = whole.to(mesh.device_type)
-    whole = whole.clone()
-    if src_data_rank is not None and not whole.is_meta:
-        for d in range(mesh.ndim):
-            c10d.broadcast(whole, group=mesh.get_group(d), group_src=src_data_rank)
-    spec = Spec(mesh, (Replicate(),) * mesh.ndim, _C.Size(whole.shape))
-    return DTensor(_redistributed(whole, spec, places), Spec(mesh, places, _C.Size(tensor.shape)), tensor.requires_grad)
+    spec = Spec(mesh, places, _C.Size(tensor.shape))
+    if mesh.get_coordinate() is None:
+        return DTensor(_operators.empty(0, dtype=whole.dtype, device=whole.device), spec, tensor.requires_grad)
+    local = whole.clone()
+    for d, p in enumerate(places):
+        local = given(local, mesh.get_group(d), p, None if whole.is_meta else src_data_rank)
+    return DTensor(local, spec, tensor.requires_grad)
+
+
+def given(local: Any, group: Any, place: Placement, source: Optional[int]) -> Any:
+    """What this process has of a tensor along a dimension of the mesh: of that of the process `source`, which sends to each its part."""
+    if isinstance(place, Replicate):
+        if source is not None:
+            c10d.broadcast(local, group=group, group_src=source)
+        return local
+    if source is None:
+        return cut(local, group, place.dim)
+    sizes = [Shard.local_shard_size_and_offset(local.shape[place.dim], group.size(), r)[0] for r in range(group.size())]
+    parts = [part.contiguous() for part in local.split(sizes, place.dim)]
+    own = _operators.empty_like(parts[group.rank()])
+    c10d.scatter(own, parts if group.rank() == source else None, group=group, group_src=source)
+    return own
 
 
 _marked: dict[type, type] = {}
@@ -644,8 +718,7 @@ def mark(parameter: Any, spec: Spec, asks: bool = False) -> None:
         asking = {"__torch_function__": classmethod(_ask), "register_hook": _register_hook}
         _marked[kind, asks] = type(kind.__name__, (_Face, kind), {
             **_DRAWN, "copy_": _copy, "grad": property(_grad, _set_grad), "detach": _detach, "data": property(_detach, _set_data),
-            "__deepcopy__": _not_copied,
-            "__reduce_ex__": DTensor.__reduce_ex__,
+            "__deepcopy__": _copied, "__reduce_ex__": _reduced,
             "__module__": kind.__module__, "_unmarked": kind, **(asking if asks else {})})
     parameter.__class__ = _marked[kind, asks]
     parameter._spec = spec
@@ -661,14 +734,9 @@ _OF_OBJECTS = _FACTS | frozenset(("__get__", "__set__", "requires_grad_", "retai
                                   "is_pinned", "is_shared", "is_inference", "ndimension"))
 
 
-_WRITES = {"__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_"}
-
-
 def _ask(cls: type, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Operators on a parameter are those on DTensors, and it may be written to."""
     name = getattr(func, "__name__", "")
-    if name in _WRITES and isinstance(args[0], cls):
-        return getattr(args[0], _WRITES[name])(*args[1:])
     if name not in _OF_OBJECTS or not isinstance(args[0], cls):
         return DTensor.__torch_function__(func, types, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
@@ -684,7 +752,8 @@ def _register_hook(self: Any, hook: Callable) -> Any:
         return _part_placed_as(self._spec, new) if isinstance(new, DTensor) else new
 
     with _C.DisableTorchFunctionSubclass():
-        return _Tensor.register_hook(self, of_whole)
+        local = self.__dict__.get("_local_tensor")
+        return _Tensor.register_hook(self if local is None else local, of_whole)
 
 
 def _part_placed_as(spec: Spec, x: DTensor) -> Any:
@@ -761,8 +830,25 @@ def _set_data(self: Any, value: Any) -> None:
     _own_data.__set__(self, value.to_local() if isinstance(value, DTensor) else value)
 
 
-def _not_copied(self: Any, memo: dict) -> Any:
-    raise NotImplementedError("a parameter that is spread over processes is not copied: copy the module before it is sharded")
+def _check_own(self: Any, what: str) -> None:
+    if getattr(self, "_fsdp_state", None) is not None:
+        raise NotImplementedError(f"a parameter that fully_shard() spread is not {what}: its module gathers it. Take its state_dict()")
+
+
+def _copied(self: Any, memo: dict) -> Any:
+    _check_own(self, "copied")
+    with no_grad():
+        made = self._unmarked(own_values(self).clone(), self.requires_grad)
+    mark(made, self._spec, asks(self))
+    if self.grad is not None:
+        made.grad = copy.deepcopy(self.grad, memo)
+    memo[id(self)] = made
+    return made
+
+
+def _reduced(self: Any, protocol: Any) -> Any:
+    _check_own(self, "pickled")
+    return _remade_parameter, (self._unmarked, own_values(self), *_pickled(self), self.requires_grad, asks(self))
 
 
 # ---- states of modules

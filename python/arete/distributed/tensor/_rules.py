@@ -6,8 +6,11 @@ import functools
 from typing import Any, Callable
 
 from ... import _C, _operators
+from ...nn import functional as F
 from ...utils import _pytree
 from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _Tensor, check_plain, operand, spread_over
+from ._random import agree
+from ._redistribute import part_of
 from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["on_whole_tensors"]
@@ -142,9 +145,7 @@ def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *,
 # What draws numbers by other operators.
 _DRAWS = frozenset(("normal", "svd_lowrank", "pca_lowrank", "gumbel_softmax"))
 # What is done to a tensor itself, of which a whole one would be another.
-_OF_ITSELF = frozenset(("__setitem__", "register_hook", "backward", "record_stream"))
-_IN_PLACE = frozenset(f"__i{name}__" for name in (
-    "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift".split()))
+_OF_ITSELF = frozenset(("backward", "record_stream"))
 
 
 def _refusal(name: str) -> Exception:
@@ -166,8 +167,7 @@ def _is_random(name: str) -> bool:
 
 def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
     """The function of whole tensors, which each process gathers: results are whole, too, and the same in all processes."""
-    in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
-    if name in _OF_ITSELF or in_place or _is_random(name) or kwargs.get("dropout_p"):
+    if name in _OF_ITSELF:
         raise _refusal(name)
     _refuse_out(name, kwargs.get("out"))
     leaves, form = _pytree.tree_flatten((args, kwargs))
@@ -177,6 +177,8 @@ def on_whole_tensors(func: Callable, name: str, args: tuple, kwargs: dict) -> An
         if isinstance(a, DTensor) and a._spec.mesh != mesh:
             raise ValueError(f"{name}: the tensors are on different meshes")
         check_plain(name, a)
+    if _is_random(name) or kwargs.get("dropout_p"):
+        agree(mesh, spread[0].device)
     args, kwargs = _pytree.tree_unflatten([a.full_tensor() if isinstance(a, DTensor) else a for a in leaves], form)
     return _pytree.tree_map(lambda y: spread_over(y, mesh) if isinstance(y, _Tensor) else y, func(*args, **kwargs))
 
@@ -225,19 +227,211 @@ def _product_of(second: str) -> Callable:
     return handler
 
 
-def _dropping(name: str, default: bool) -> Callable:
-    """Where nothing is left out, no numbers are drawn."""
+def _like(x: DTensor) -> tuple:
+    """How something lies that is made after the likeness of a tensor."""
+    return tuple(Replicate() if isinstance(p, Partial) else p for p in x._spec.placements)
 
-    def handler(input: Any, p: float = 0.5, training: bool = default, inplace: bool = False, **kwargs: Any) -> Any:  # noqa: A002
-        if kwargs.get("train", training) and p != 0.0:
-            raise _refusal(name)
-        return input
+
+def _kept(whole: Any, x: DTensor) -> DTensor:
+    """Of what all processes have made alike the part that this one has of `x`."""
+    return spread_over(whole, x._spec.mesh).redistribute(placements=_like(x))
+
+
+def _drawing(name: str) -> Callable:
+    """Numbers after the likeness of a tensor, or drawn for each of its elements."""
+    func = getattr(_operators, name)
+
+    def handler(input: Any, *args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+        agree(input._spec.mesh, input.device)
+        if name.endswith("_like"):
+            like = _operators.empty(tuple(input.shape), dtype=input.dtype, device=input.device)
+        else:
+            like = input.full_tensor()
+        return _kept(func(like, *args, **kwargs), input).requires_grad_(requires_grad)
 
     return handler
 
 
+def _dropping(name: str, default: bool) -> Callable:
+    """Where nothing is left out, no numbers are drawn; else all processes draw which factors the elements of the whole tensor have."""
+    func = getattr(F, name, None) or getattr(_operators, name)
+
+    def handler(input: Any, p: float = 0.5, training: bool = default, inplace: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+        if not kwargs.get("train", training) or p == 0.0:
+            return input
+        if "alpha" in name:  # which adds, too
+            result = on_whole_tensors(func, name, (input, p, True), {}).redistribute(placements=_like(input))
+        else:
+            agree(input._spec.mesh, input.device)
+            factors = func(_operators.ones(tuple(input.shape), dtype=input.dtype, device=input.device), p, True)
+            result = _summed(input) * _kept(factors, input)
+        return input.copy_(result) if inplace else result
+
+    return handler
+
+
+def _full_like(input: Any, fill_value: Any, *, requires_grad: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+    return DTensor(_operators.full_like(input.to_local(), fill_value, **kwargs), Spec(input._spec.mesh, _like(input), input.shape),
+                   requires_grad)
+
+
+def _new(name: str) -> Callable:
+    """A new tensor, which lies as this one does if it has the same shape, and else is whole in all processes."""
+
+    def handler(input: Any, size: Any, *args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+        strides: tuple = ()
+        if isinstance(size, int):  # one after the other
+            size, args = (size, *args), ()
+        elif name == "new_empty_strided":
+            strides, *args = args
+        size, mesh = tuple(size), input._spec.mesh
+        places = _like(input) if size == tuple(input.shape) else (Replicate(),) * mesh.ndim
+        own, _ = part_of(size, mesh, places)
+        if name == "new_empty_strided":
+            order = sorted(range(len(size)), key=lambda d: (-strides[d], d))
+            like = input.to_local().new_empty([own[d] for d in order], *args, **kwargs)
+            local = like.permute(*(order.index(d) for d in range(len(size)))) if order else like
+        else:
+            local = getattr(input.to_local(), name)(own, *args, **kwargs)
+        made = DTensor(local.detach(), Spec(mesh, places, _C.Size(size)), requires_grad)
+        if strides and made.stride() != tuple(strides):
+            raise _refusal(f"{name} with gaps or repeated elements")
+        return made
+
+    return handler
+
+
+# ---- views, and functions along one dimension
+
+
+def _places_of_view(shown: Any, probe: Any, places: tuple) -> Any:
+    """How a view of a tensor lies that has other strides for each dimension; None: a dimension that is in parts is not there any more."""
+    out: list[Placement] = []
+    for p in places:
+        if isinstance(p, Shard):
+            step, size = probe.stride(p.dim), probe.shape[p.dim]
+            at = [d for d in range(shown.dim()) if shown.stride(d) == step and shown.shape[d] == size]
+            if len(at) != 1:
+                return None
+            p = Shard(at[0])
+        out.append(p)
+    return tuple(out)
+
+
+def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> Any:
+    """A function that only looks at a tensor in another way: at each process' part, if what is divided stays whole in it, and else at all of
+    the tensor."""
+    mesh, shape = x._spec.mesh, tuple(x.shape)
+    if name == "__getitem__":
+        index = args[0] if isinstance(args[0], tuple) else (args[0],)
+        if not all(i is None or i is Ellipsis or isinstance(i, slice) or type(i) is int for i in index):
+            return on_whole_tensors(func, name, (x, *args), kwargs)
+    if name == "squeeze":
+        given = args[0] if args else kwargs.get("dim", tuple(range(len(shape))))
+        dims = tuple(d for d in ((given,) if isinstance(given, int) else given) if shape[d] == 1)
+        if not dims:
+            return DTensor._of(x.to_local().view_as(x.to_local()), x._spec)
+        args, kwargs = (dims,), {}
+    steps, step = [0] * len(shape), 1
+    for d in reversed(range(len(shape))):
+        steps[d] = step
+        step *= shape[d] + 1
+    probe = _operators.empty_strided(shape, steps, device="meta")
+    shown = func(probe, *args, **kwargs)
+    leaves = list(shown) if isinstance(shown, (tuple, list)) else [shown]
+    places = [_places_of_view(y, probe, x._spec.placements) for y in leaves]
+    cut = {p.dim for p in x._spec.placements if isinstance(p, Shard)}
+    dims = args[:1] if name in ("narrow", "select") else ()
+    if x._spec.part is not None or None in places or any(d % len(shape) in cut for d in dims):
+        return on_whole_tensors(func, name, (x, *args), kwargs)
+    if name == "expand":
+        sizes = list(args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
+        new = len(sizes) - len(shape)
+        args = (tuple(-1 if i >= new and i - new in cut else n for i, n in enumerate(sizes)),)
+    own = func(x.to_local(), *args, **kwargs)
+    made = [DTensor._of(y, Spec(mesh, p, _C.Size(whole.shape)))
+            for y, p, whole in zip(own if isinstance(own, (tuple, list)) else [own], places, leaves)]
+    return type(own)(made) if isinstance(own, (tuple, list)) else made[0]
+
+
+def _looking(name: str) -> Callable:
+    func = getattr(_Tensor, name)
+    return lambda input, *args, **kwargs: _view(name, func, input, args, kwargs)  # noqa: A006
+
+
+# Functions that compute along one dimension, the place of which is here among their arguments, and what it is if not given.
+_ALONG: dict[str, tuple[int, Any]] = {
+    **{name: (0, None) for name in ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "logsumexp", "prod", "argmax", "argmin", "all",
+                                    "any", "flip", "var", "std", "index_select")},
+    **{name: (0, -1) for name in ("sort", "argsort", "median", "mode")}, "topk": (1, -1), "kthvalue": (1, -1), "roll": (1, None)}
+
+
+def _along(name: str) -> Callable:
+    func, (at, default) = getattr(_operators, name, None) or getattr(_Tensor, name), _ALONG[name]
+
+    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        dims = kwargs.get("dims", kwargs.get("dim", args[at] if len(args) > at else default))
+        if type(dims) is int:
+            dims = (dims,)
+        rest = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
+        listed = isinstance(dims, (tuple, list)) and dims and all(type(d) is int for d in dims)
+        if not isinstance(input, DTensor) or not listed or any(isinstance(a, DTensor) and _like(a) != (Replicate(),) * a._spec.mesh.ndim
+                                                               for a in rest):
+            return on_whole_tensors(func, name, (input, *args), kwargs)
+        x = _summed(input)
+        over = {d % max(x.dim(), 1) for d in dims}
+        if x._spec.part is not None or any(isinstance(p, Shard) and p.dim in over for p in x._spec.placements):
+            return on_whole_tensors(func, name, (input, *args), kwargs)
+        local = [a.to_local() if isinstance(a, DTensor) else a for a in args]
+        own = func(x.to_local(), *local, **{k: v.to_local() if isinstance(v, DTensor) else v for k, v in kwargs.items()})
+
+        def made(y: Any) -> DTensor:
+            gone = over if y.dim() < x.dim() else set()
+            places = tuple(Shard(p.dim - sum(d < p.dim for d in gone)) if isinstance(p, Shard) else p for p in x._spec.placements)
+            shape = [n for d, n in enumerate(x.shape) if d not in gone]
+            for k, n in enumerate(y.shape):
+                if not any(isinstance(p, Shard) and p.dim == k for p in places):
+                    shape[k] = n
+            return DTensor._of(y, Spec(x._spec.mesh, places, _C.Size(shape)))
+
+        return type(own)(*map(made, own)) if hasattr(own, "_fields") else tuple(map(made, own)) if isinstance(own, tuple) else made(own)
+
+    return handler
+
+
+def _joined(name: str) -> Callable:
+    """cat and stack: the tensors come to lie as the first that is in parts, unless that is along the dimension that they are joined along."""
+    func = getattr(_operators, name)
+
+    def handler(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+        _refuse_out(name, out)
+        spread = [x for x in tensors if isinstance(x, DTensor)]
+        first = next((x for x in spread if any(isinstance(p, Shard) for p in x._spec.placements)), spread[0] if spread else None)
+        if first is None or any(x.dim() != first.dim() or x._spec.part is not None for x in spread) or len(spread) < len(tensors):
+            return on_whole_tensors(func, name, (tensors, dim), {})
+        dim = dim % (first.dim() + (name == "stack"))
+        places = _like(first)
+        if name == "cat" and any(isinstance(p, Shard) and p.dim == dim for p in places):
+            return on_whole_tensors(func, name, (tensors, dim), {})
+        meta = func([_operators.empty(tuple(x.shape), dtype=x.dtype, device="meta") for x in tensors], dim)
+        local = func([x.redistribute(first._spec.mesh, places).to_local() for x in tensors], dim)
+        shift = [Shard(p.dim + (name == "stack" and p.dim >= dim)) if isinstance(p, Shard) else p for p in places]
+        return DTensor._of(local, Spec(first._spec.mesh, tuple(shift), _C.Size(meta.shape)))
+
+    return handler
+
+
+HANDLERS.update({name: _drawing(name) for name in ("rand_like", "randn_like", "randint_like", "bernoulli")})
+HANDLERS.update({name: _new(name) for name in ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")})
+HANDLERS["full_like"] = _full_like
+HANDLERS.update({name: _looking(name) for name in (
+    "__getitem__", "adjoint", "chunk", "expand", "moveaxis", "movedim", "narrow", "permute", "select", "split", "squeeze", "swapdims", "t",
+    "tensor_split", "unbind", "unsqueeze")})
+HANDLERS["expand_as"] = lambda input, other: HANDLERS["expand"](input, *other.shape)  # noqa: A006
+HANDLERS.update({name: _along(name) for name in _ALONG})
+HANDLERS.update({name: _joined(name) for name in ("cat", "concat", "stack")})
 HANDLERS.update({name: _dropping(name, "alpha" not in name) for name in (
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")})
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")})
 HANDLERS.update({name: _product_of(second) for name, second in (
     ("matmul", "other"), ("__matmul__", "other"), ("mm", "mat2"), ("bmm", "mat2"), ("mv", "vec"))})
 HANDLERS["anything else"] = on_whole_tensors

@@ -12,24 +12,13 @@ from .... import _C, nn
 from ...._grad_mode import no_grad
 from ....autograd import Function
 from ....nn import functional as F
-from ... import distributed_c10d as c10d
 from ...device_mesh import DeviceMesh
-from .._dtensor import DTensor, Spec, _gather, mark, part_of, spread_states
+from .._dtensor import DTensor, Spec, given, mark, spread_states
+from .._redistribute import cut, exchanged, gathered, part_of, reduce_scattered, reduced
 from ..placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "RowwiseParallel",
            "SequenceParallel", "parallelize_module"]
-
-
-def _sum(x: Any, mesh: DeviceMesh) -> Any:
-    x = x.contiguous().clone()
-    c10d.all_reduce(x, group=mesh.get_group())
-    return x
-
-
-def _slice(x: Any, dim: int, mesh: DeviceMesh) -> Any:
-    n, start = Shard.local_shard_size_and_offset(x.shape[dim], mesh.size(), mesh.get_local_rank())
-    return x.narrow(dim, start, n)
 
 
 class _Move(Function):
@@ -39,28 +28,32 @@ class _Move(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, mesh: DeviceMesh, here: Placement, there: Placement, partial: bool, total: Optional[int]) -> Any:
         ctx.mesh, ctx.here, ctx.there, ctx.partial = mesh, here, there, partial
-        if isinstance(here, Partial):
-            x = _sum(x, mesh)
-            here = Replicate()
-        if isinstance(here, Shard) and here != there:
-            x = _gather(x, mesh.get_group(), here.dim, total or x.shape[here.dim] * mesh.size())
-        if isinstance(there, Shard) and here != there:
-            ctx.total = x.shape[there.dim]
-            if there.dim != x.dim() - 1 and ctx.total % mesh.size():  # features are cut as weights are, whose sizes are known
-                raise ValueError(f"size {ctx.total} of dimension {there.dim} is not divisible by the {mesh.size()} processes of the mesh")
-            x = _slice(x, there.dim, mesh).contiguous()
-        return x.view_as(x)
+        if isinstance(there, Shard):
+            ctx.size = x.shape[there.dim]
+            # Features are cut as weights are, whose sizes are known.
+            if here != there and there.dim != x.dim() - 1 and ctx.size % mesh.size():
+                raise ValueError(f"size {ctx.size} of dimension {there.dim} is not divisible by the {mesh.size()} processes of the mesh")
+        if isinstance(here, Shard):
+            ctx.total = total or x.shape[here.dim] * mesh.size()
+        moved = _moved(x, mesh.get_group(), here, there, ctx)
+        return moved.view_as(moved)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> tuple:
-        here, there, mesh = ctx.here, ctx.there, ctx.mesh
-        if isinstance(there, Replicate) and ctx.partial:
-            g = _sum(g, mesh)
-        if isinstance(there, Shard) and here != there:
-            g = _gather(g, mesh.get_group(), there.dim, ctx.total)
-        if isinstance(here, Shard) and here != there:
-            g = _slice(g, here.dim, mesh).contiguous()
-        return g, None, None, None, None, None
+        here: Placement = Replicate() if isinstance(ctx.here, Partial) else ctx.here
+        there: Placement = Partial() if isinstance(ctx.there, Replicate) and ctx.partial else ctx.there
+        return _moved(g, ctx.mesh.get_group(), there, here, ctx, back=True), None, None, None, None, None
+
+
+def _moved(x: Any, group: Any, here: Placement, there: Placement, ctx: Any, back: bool = False) -> Any:
+    if here == there:
+        return x
+    if isinstance(here, Partial):
+        return reduce_scattered(x, group, there.dim) if isinstance(there, Shard) else reduced(x, group)
+    if isinstance(here, Shard):
+        total = ctx.size if back else ctx.total
+        return exchanged(x, group, here.dim, there.dim, total) if isinstance(there, Shard) else gathered(x, group, here.dim, total)
+    return cut(x, group, there.dim)
 
 
 def _move(x: Any, mesh: DeviceMesh, here: Optional[Placement], there: Optional[Placement], partial: bool = False,
@@ -109,13 +102,9 @@ class ParallelStyle:
             whole = p.detach()
             if whole.device.type != mesh.device_type and not whole.is_meta:
                 whole = whole.to(mesh.device_type)
-            if self.src_data_rank is not None and not whole.is_meta:
-                whole = whole.contiguous().clone()
-                c10d.broadcast(whole, group=mesh.get_group(), group_src=self.src_data_rank)
-            local = whole
-            if isinstance(placement, Shard):
-                local = _slice(whole, placement.dim, mesh)
-        part = nn.Parameter(local.contiguous().clone(), p.requires_grad)
+            source = None if whole.is_meta else self.src_data_rank
+            local = given(whole.contiguous().clone(), mesh.get_group(), placement, source)
+        part = nn.Parameter(local, p.requires_grad)
         mark(part, Spec(mesh, (placement,), _C.Size(p.shape)))
         module._parameters[name] = part
         spread_states(module)
@@ -125,7 +114,7 @@ def _sums_gradient(module: nn.Module, name: str, mesh: DeviceMesh) -> None:
     """Each process' gradient of a whole parameter is that of its part of a sequence."""
     p = module._parameters.get(name)
     if p is not None and p.requires_grad:
-        p.register_hook(lambda g: _sum(g, mesh))
+        p.register_hook(lambda g: reduced(g, mesh.get_group()))
 
 
 class ColwiseParallel(ParallelStyle):
