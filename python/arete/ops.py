@@ -108,6 +108,12 @@ class _Call:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and str(other) == str(self) and other._function is self._function  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
 
 class OpOverload(_Call):
     """One overload of an operator; the library finds by the arguments what is meant."""
@@ -170,6 +176,15 @@ def _aten(name: str) -> Callable | None:
         return method if callable(method) else None
 
 
+def _defined(space: str, name: str) -> Callable | None:
+    found = DEFINITIONS.get(f"{space}::{name}")
+    if found is None and space in ("c10d", "c10d_functional", "_c10d_functional", "_dtensor"):
+        from .distributed._functional_collectives import OPERATORS  # only here: other programs need no groups
+
+        found = OPERATORS.get(f"{space}::{name}")
+    return found
+
+
 class OpNamespace(types.ModuleType):
     """The operators of a namespace."""
 
@@ -182,7 +197,7 @@ class OpNamespace(types.ModuleType):
             raise AttributeError(name)
         space = self.__dict__["name"]
         function = (_aten(name) if space in ("aten", "prims") else
-                    _PROFILER.get(name) if space == "profiler" else DEFINITIONS.get(f"{space}::{name}"))
+                    _PROFILER.get(name) if space == "profiler" else _defined(space, name))
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{name}'")
         made = OpOverloadPacket(f"{space}::{name}", function)

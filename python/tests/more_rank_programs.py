@@ -630,5 +630,119 @@ def localsgd(rank, size):
     return list(net.parameters()) + list(net.buffers()) + [future.wait()[0], future.then(lambda f: f.value()[0] * 2).wait()]
 
 
+@program
+def looking_in(rank, size):
+    """CommDebugMode: which collectives redistribution, tensor parallelism, DDP and plain calls make, by modules."""
+    from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, DTensor, init_device_mesh
+    from torch.distributed.tensor.debug import CommDebugMode
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    m = init_device_mesh("cpu", (size,))
+    counts = lambda mode: sorted((str(k), n) for k, n in mode.get_comm_counts().items() if n)  # noqa: E731
+    x = distribute_tensor(batch(0, 1, 6, 6), m, [Shard(0)]).requires_grad_()
+    out, mode = [], CommDebugMode()
+    with mode:
+        whole = x.redistribute(m, [Replicate()])
+    out.append(counts(mode))
+    with mode:
+        (whole * 2).to_local(grad_placements=[Partial()]).sum().backward()
+    out += [mode.get_total_counts(), x.grad]
+    terms = DTensor.from_local(batch(rank, 2, 6, 6), m, [Partial()])
+    for places in ([Replicate()], [Shard(0)], [Shard(1)]):
+        with mode:
+            moved = terms.redistribute(m, places)
+        out += [counts(mode), moved.full_tensor()]
+    with mode:
+        made = DTensor.from_local(batch(rank, 3, 2, 6), m, [Replicate()], run_check=False)
+    out += [mode.get_total_counts(), made.shape]
+    net = nn.Sequential(nn.Linear(6, 6 * size), nn.ReLU(), nn.Linear(6 * size, 6))
+    parallelize_module(filled(net), m, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    inputs = batch(0, 4).requires_grad_()
+    with mode:
+        net(inputs).sum().backward()
+    forward = mode.comm_module_counts["Sequential.2"]["forward"]
+    out += [counts(mode), sorted((str(k), n) for k, n in forward.items()), sorted((k, str(v)) for k, v in mode.get_sharding_info().items()),
+            inputs.grad]
+    text = mode.generate_comm_debug_tracing_table(noise_level=0)
+    out += [[line for line in text.splitlines() if "Sequential" in line], sorted(mode.get_parameter_info())]
+    path = os.path.join(FOLDER, f"log{rank}")
+    mode.log_comm_debug_tracing_table_to_file(path, noise_level=1)
+    out.append("c10d_functional.all_reduce: 1" in open(path).read())
+    net = DDP(network())
+    loss = net(batch(rank, 0)).square().mean()
+    with mode:
+        y = torch.ones(2)
+        dist.all_reduce(y)
+        dist.all_gather_into_tensor(torch.zeros(2 * size), y)
+        dist.broadcast(y, 0)
+    return out + [counts(mode), float(loss)]
+
+
+@program
+def spread_functions(rank, size):
+    """Functions of DTensors with where their results lie: views, writes, joins, hooks, local_map, copies by torch.save."""
+    import io
+    from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, DTensor, init_device_mesh
+    from torch.distributed.tensor.experimental import local_map
+    m = init_device_mesh("cpu", (size,))
+    x = distribute_tensor(batch(0, 1, 6, 6), m, [Shard(1)])
+    out = []
+    for f in (lambda t: t.t(), lambda t: t.unsqueeze(0), lambda t: t.permute(1, 0), lambda t: t[1:3], lambda t: t[0],
+              lambda t: t[None, ..., 1:2],
+              lambda t: t.select(0, 1), lambda t: t.reshape(2, 3, 6), lambda t: t.view(6, 6, 1),
+              lambda t: t.expand(2, 6, 6), lambda t: t.squeeze(), lambda t: torch.cat([t, t * 2]), lambda t: torch.stack([t, t], 1),
+              lambda t: t.cumsum(0), lambda t: t.sort(0)[0], lambda t: t.topk(2, 0)[0], lambda t: t.split(2)[1], lambda t: t.chunk(2)[0],
+              lambda t: t.unbind(0)[3], lambda t: torch.softmax(t, 0), lambda t: t.argmax(0), lambda t: t.sum(0),
+              lambda t: t.new_zeros(6, 6),
+              lambda t: torch.full_like(t, 3), lambda t: t.clone().mul_(2).add_(t), lambda t: t.clone().relu_(),
+              lambda t: t.clone().fill_(4), lambda t: torch.add(t, t, out=t.clone()), lambda t: t.var(0), lambda t: t.all(0)):
+        y = f(x)
+        out += [y.placements if not isinstance(y.placements[0], Partial) else "partial", y.full_tensor()]
+    out += [x.stride(), x.T.stride(), x.t().is_contiguous()]
+    leaf = distribute_tensor(batch(0, 2, 6, 6), m, [Shard(0)]).requires_grad_()
+    seen = []
+    y = leaf * 3
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(str(g.placements)))
+    y.square().sum().backward()
+    out += [seen, y.grad, str(y.grad.placements), leaf.grad, y.is_leaf, leaf.is_leaf]
+    double = local_map(lambda a, k, b: (a * k + b, k), out_placements=([Shard(0)], None), in_placements=([Shard(0)], None, [Shard(0)]),
+                       redistribute_inputs=True)
+    made, k = double(leaf, 2, x)
+    made.sum().backward()
+    out += [made, str(made.placements), k, leaf.grad]
+    summed = local_map(lambda a: a.sum(0, keepdim=True), out_placements=[Partial()], in_placements=([Shard(0)],))(leaf)
+    out += [summed.full_tensor(), str(summed.placements)]
+    for wrong in (lambda: local_map(lambda a: a, [Shard(0)], ([Shard(0)],))(x), lambda: x.redistribute(m, [Partial()])):
+        try:
+            wrong()
+            out.append("no error")
+        except (ValueError, RuntimeError) as e:
+            out.append(type(e).__name__)
+    for one in (x, leaf):
+        file = io.BytesIO()
+        torch.save({"x": one}, file)
+        file.seek(0)
+        again = torch.load(file, weights_only=False)["x"]
+        out += [again, str(again.placements), again.requires_grad, type(again).__name__, again.device_mesh == m]
+    copied = copy.deepcopy(leaf)
+    out += [copied, copied.grad, copied.requires_grad]
+    given = batch(rank, 3, 6, 6).requires_grad_()
+    parts = DTensor.from_local(given, m, [Shard(0)])
+    out += [parts.is_leaf, parts.shape, parts.stride(), DTensor.from_local(given, m, (Shard(0),), shape=(6 * size, 6), stride=(6, 1)).shape]
+    low = parts.redistribute(m, [Replicate()], forward_dtype=torch.bfloat16, backward_dtype=torch.float32)
+    low.float().sum().backward()
+    return out + [low.dtype, ("bf16", low.full_tensor().float().detach()), given.grad, given.grad.dtype]
+
+
+@program
+def sharded_columns(rank, size):
+    """fully_shard with shard_placement_fn."""
+    from torch.distributed.tensor import Shard
+    net = filled(nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3)))
+    sharded(net, shard_placement_fn=lambda p: Shard(1) if p.ndim > 1 else None)
+    out = steps(net, rank)
+    return whole(out) + [str(p.placements) for p in net.parameters()] + [tuple(p.to_local().shape) for p in net.parameters()]
+
+
 if __name__ == "__main__":
     rank_programs.main()

@@ -29,7 +29,8 @@ ORDER = """
     _library masked metrics nn
     _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
     _functorch.make_functional _functorch.vmap
-    _custom_ops _higher_order_ops _program distributed.tensor fx accelerator func numpy ops quasirandom serialization vision
+    _custom_ops _higher_order_ops _program fx accelerator func numpy ops quasirandom serialization vision
+    distributed.tensor
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch

@@ -79,9 +79,11 @@ assert abs(nn.utils.get_total_norm([part]) - part.full_tensor().norm()) < 1e-5
 # What is drawn is what one process draws, whatever seeds there were before; equal parts of the results are equal everywhere.
 F, whole = nn.functional, part.full_tensor()
 two = distribute_tensor(x.sin(), mesh, [Shard(1), Replicate()])
-for of, f in ((part, lambda t: F.dropout(t, 0.3)), (part, lambda t: arete.bernoulli(t / 20)), (two, arete.rand_like), (two, arete.randn_like),
+for of, f in ((part, lambda t: F.dropout(t, 0.3)), (part, lambda t: arete.bernoulli(t / 20)), (two, arete.rand_like),
+              (two, arete.randn_like),
               (two, lambda t: arete.randint_like(t, 9)), (two, lambda t: F.alpha_dropout(t, 0.5, True)),
-              (two, lambda t: t.clone().normal_(1.0, 2.0)), (two, lambda t: t.clone().exponential_()), (two, lambda t: arete.normal(t, 1.0)),
+              (two, lambda t: t.clone().normal_(1.0, 2.0)), (two, lambda t: t.clone().exponential_()),
+              (two, lambda t: arete.normal(t, 1.0)),
               (two, lambda t: F.dropout1d(t, 0.4, True))):
     f(of)  # the mesh's generators agree now
     state = arete.get_rng_state()
@@ -94,8 +96,9 @@ F.dropout(grows, 0.5).sum().backward()
 assert set(grows.grad.full_tensor().tolist()) <= {0.0, 2.0}
 # Writing in place, by element, of whole tensors, and to results of functions.
 written, plain = part.clone() - 3, whole - 3
-for write in ("t.relu_()", "t[0] = 7", "t[3:5] += 1", "t.add_(t, alpha=2)", "arete.cumsum(t, 0, out=t)", "t.masked_fill_(t > 9, 1)", "t -= 1",
-              "t **= 2", "t.index_fill_(0, arete.tensor([1, 11]), -5.0)", "t.clamp_(-4, 30)", "arete.exp(t / 30, out=t)", "t.cumsum_(0)"):
+for write in ("t.relu_()", "t[0] = 7", "t[3:5] += 1", "t.add_(t, alpha=2)", "arete.cumsum(t, 0, out=t)", "t.masked_fill_(t > 9, 1)",
+              "t -= 1", "t **= 2", "t.index_fill_(0, arete.tensor([1, 11]), -5.0)", "t.clamp_(-4, 30)",
+              "arete.exp(t / 30, out=t)", "t.cumsum_(0)"):
     for t in (written, plain):
         exec(write, {"t": t, "arete": arete})
     assert written.placements == (Shard(0),) and arete.allclose(written.full_tensor(), plain, atol=1e-5), write
@@ -134,7 +137,8 @@ for copied in (copy.deepcopy(both[0].weight), pickle.loads(pickle.dumps(both[0].
 raises(NotImplementedError, "is not copied", lambda: copy.deepcopy(net[0].weight))
 # Sizes, strides and gradients of parts that are given.
 turned = DTensor.from_local(arange(6).reshape(2, 3).T, line, [Shard(1)])
-assert turned.stride() == (1, 3) and turned.stride(1) == 3 and DTensor.from_local(arange(6).reshape(3, 2), line, [Shard(1)]).stride() == (8, 1)
+assert turned.stride() == (1, 3) and turned.stride(1) == 3
+assert DTensor.from_local(arange(6).reshape(3, 2), line, [Shard(1)]).stride() == (8, 1)
 assert DTensor.from_local(arange(4), line, [Shard(0)], shape=(16,), stride=(1,)).shape == (16,)
 raises(ValueError, "has strides", lambda: DTensor.from_local(arange(4), line, [Shard(0)], shape=(16,), stride=(2,)))
 grows = arange(8).requires_grad_()
@@ -375,7 +379,7 @@ for options in ({}, {"weight": weight}, {"reduction": "sum"}, {"ignore_index": 3
             with loss_parallel():
                 l = nn.functional.cross_entropy(reshape(m(tokens_)), tokens(0, 1).flatten(), **options)
                 l.mean().backward()
-            results.append(l)
+            results.append(l.full_tensor() if isinstance(l, DTensor) else l)
         assert (results[0] - results[1]).abs().max() < 1e-5 and results[0].shape == results[1].shape, (options, results)
         grads = {n: p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for n, p in net.named_parameters()}
         assert all((grads[n] - p.grad).abs().max() < 1e-5 for n, p in one.named_parameters()), options
@@ -397,15 +401,16 @@ for dtype, tol in ((arete.float32, 1e-5), (arete.float64, 1e-12), (arete.bfloat1
     with loss_parallel():
         l = nn.CrossEntropyLoss()(DTensor.from_local(part, tp, [Shard(1)], shape=(2, 5, 3)), t)
     l.backward()
-    assert l.dtype == dtype and abs(l - nn.functional.cross_entropy(x.to(dtype), t)) <= tol
+    assert l.dtype == dtype and abs(l.full_tensor() - nn.functional.cross_entropy(x.to(dtype), t)) <= tol
     assert (part.grad - y.grad[:, at:at + n]).abs().max() <= tol
 spread = DTensor.from_local(arete.ones(2, 3), tp, [Shard(1)])
 ones = arete.zeros(2, dtype=arete.int64)
-raises(NotImplementedError, "call it within loss_parallel()", lambda: nn.functional.cross_entropy(spread, ones))
+assert abs(nn.functional.cross_entropy(spread, ones, label_smoothing=0.1).item()
+           - nn.functional.cross_entropy(spread.full_tensor(), ones, label_smoothing=0.1).item()) < 1e-6
 with loss_parallel():
     raises(NotImplementedError, "label_smoothing", lambda: nn.functional.cross_entropy(spread, ones, label_smoothing=0.1))
     rows = DTensor.from_local(arete.ones(1, 3), tp, [Shard(0)])
-    raises(NotImplementedError, "along their classes", lambda: nn.functional.cross_entropy(rows, ones))
+    raises(ValueError, "along their classes", lambda: nn.functional.cross_entropy(rows, ones))
     raises(IndexError, "Target 7 is out of bounds", lambda: nn.functional.cross_entropy(spread, ones + 7))
     raises(ValueError, "do not fit", lambda: nn.functional.cross_entropy(spread, ones[:1]))
 """)
@@ -737,3 +742,91 @@ plain(x).square().sum().full_tensor().backward()
 for p, q in zip(net.parameters(), plain.parameters()):
     assert arete.allclose(p.grad.full_tensor(), q.grad)
 """)
+
+
+@needs_gloo
+def test_what_looks_into_spread_tensors(tmp_path):
+    """Beside rank_programs' looking_in and spread_functions, which PyTorch runs, too: what is not there in it or differs."""
+    run(tmp_path, 2, """
+import contextlib, io, json
+from arete.distributed.fsdp import fully_shard
+from arete.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, zeros
+from arete.distributed.tensor._utils import compute_local_shape_and_global_offset
+from arete.distributed.tensor.debug import CommDebugMode, visualize_sharding
+from arete.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, SequenceParallel, parallelize_module
+mesh = dist.init_device_mesh("cpu", (2,))
+# Collectives of the library's own engines, by modules.
+ops, mode = arete.ops, CommDebugMode()
+net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+for layer in net:
+    fully_shard(layer)
+fully_shard(net)
+with mode:
+    net(arete.ones(3, 4)).sum().backward()
+    assert mode.get_comm_counts()[ops.c10d._reduce_scatter_base_] >= 2  # while it is open, too
+assert mode.get_total_counts() == sum(mode.get_comm_counts().values())
+both = mode.comm_module_counts["Global"]
+assert sum(both["forward"].values()) + sum(both["backward"].values()) == mode.get_total_counts() >= 4
+mode.generate_json_dump("FOLDER/log.json" + str(rank), noise_level=1)
+said = json.load(open("FOLDER/log.json" + str(rank)))
+assert [c["fqn"] for c in said["children"]] == ["FSDPSequential"] and len(said["children"][0]["children"]) == 2
+# A mode that only looks on changes no result, of DTensors neither.
+class Looks(arete.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+x = distribute_tensor(arange(12).reshape(4, 3), mesh, [Shard(0)])
+row = distribute_tensor(arange(4).reshape(4, 1), mesh, [Replicate()])
+with Looks():
+    y = x + row
+assert isinstance(y, DTensor) and arete.equal(y.full_tensor(), x.full_tensor() + row.full_tensor())
+# Hooks of modules get DTensors, and the history stays.
+seen = []
+norm = parallelize_module(nn.LayerNorm(3, elementwise_affine=False), mesh, SequenceParallel(sequence_dim=0))
+norm.register_full_backward_hook(lambda m, i, o: seen.append((i, o)))
+leaf = x.detach().requires_grad_()
+(norm(leaf) * x).sum().backward()
+plain = arange(12).reshape(4, 3).requires_grad_()
+(nn.functional.layer_norm(plain, (3,)) * plain.detach()).sum().backward()
+assert arete.allclose(leaf.grad.full_tensor(), plain.grad, atol=1e-5)
+assert seen[0][1][0].placements == (Shard(0),) and arete.allclose(seen[0][0][0], plain.grad[2 * rank:][:2], atol=1e-5)
+class Own(arete.autograd.Function):
+    forward = staticmethod(lambda ctx, t: t * 2)
+    backward = staticmethod(lambda ctx, g: g * 2)
+raises(NotImplementedError, "local_map", lambda: Own.apply(leaf))
+# Inputs are DTensors, unless a style says otherwise.
+class Shows(nn.Module):
+    def forward(self, t, *, mask=None):
+        self.got = t, mask
+        return t
+for local in (False, True):
+    shows = parallelize_module(Shows(), mesh, PrepareModuleInput(
+        input_layouts=Shard(0), desired_input_layouts=Replicate(), input_kwarg_layouts={"mask": Replicate()},
+        desired_input_kwarg_layouts={"mask": Shard(1)}, use_local_output=local))
+    shows(arange(2) + 2 * rank, mask=arange(6).reshape(2, 3))
+    t, mask = shows.got
+    assert isinstance(t, DTensor) == isinstance(mask, DTensor) == (not local)
+    if local:
+        assert t.tolist() == [0, 1, 2, 3] and tuple(mask.shape) == (2, 2 - rank)
+    else:
+        assert t.placements == (Replicate(),) and tuple(t.shape) == (4,) and mask.placements == (Shard(1),) and tuple(mask.shape) == (2, 3)
+        assert mask.full_tensor().tolist() == [[0, 1, 2], [3, 4, 5]]
+# Tables, and which part a process has.
+text = io.StringIO()
+with contextlib.redirect_stdout(text):
+    visualize_sharding(zeros(5, 2, device_mesh=mesh, placements=[Shard(0)]), header="rows")
+    visualize_sharding(zeros(3, device_mesh=mesh))
+lines = text.getvalue().splitlines()
+assert rank or (lines[0] == "rows" and lines[3].split() == ["Row", "0-2", "cpu:0"] and lines[4].split() == ["Row", "3-4", "cpu:1"]
+                and "cpu:0,1" in lines[-1]), lines
+assert rank == 0 or not lines
+raises(RuntimeError, "1D or 2D", lambda: visualize_sharding(zeros(1, 1, 1, device_mesh=mesh)))
+assert compute_local_shape_and_global_offset((5, 2), mesh, [Shard(0)]) == (((3, 2), (0, 0)) if rank == 0 else ((2, 2), (3, 0)))
+# Processes that are not in the mesh have the sizes, and no elements.
+one = dist.DeviceMesh("cpu", [0])
+t = distribute_tensor(arange(6).reshape(2, 3), one, [Shard(0)])
+u = (t * 2 + t).t()
+u += 1
+assert tuple(u.shape) == (3, 2) and u.to_local().numel() == (6 if rank == 0 else 0)
+assert tuple(t.redistribute(placements=[Replicate()]).to_local().shape) == ((2, 3) if rank == 0 else (0,))
+assert DTensor.from_local(arange(3), one, [Replicate()]).to_local().numel() == (3 if rank == 0 else 0)
+""".replace("FOLDER", str(tmp_path)))

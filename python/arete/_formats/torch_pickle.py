@@ -7,6 +7,7 @@ Everything else is refused with an UnpicklingError that names it.
 from __future__ import annotations
 
 import struct
+import sys
 from collections import Counter, OrderedDict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 from _pickle import UnpicklingError
@@ -306,10 +307,10 @@ class Functions:
               and (mesh[3] is None or type(mesh[3]) is tuple and all(type(n) is str for n in mesh[3]))
               and (mesh[4] is None or type(mesh[4]) is list and all(type(n) in names for n in mesh[4]))
               and len(places) == len(mesh[2]) and all(type(p) in (int, *names) for p in places), "a bad DTensor")
+        spread = sys.modules.get(f"{_PACKAGE}.distributed.tensor._dtensor")
+        _need(spread is not None, "import distributed.tensor, and make a group, before a tensor is loaded that is spread over processes")
         try:
-            from ..distributed.tensor._dtensor import _remade
-
-            return _remade(local, mesh, places, shape, requires_grad)
+            return spread._remade(local, mesh, places, shape, requires_grad)
         except Exception as error:  # there is no group yet, or another one
             raise _Outside(error) from None
 

@@ -186,11 +186,12 @@ def _call_mode(function, args, kwargs):
     return result
 
 
-def _call(function, args, kwargs):
+def _call(function, args, kwargs, asking=None):
+    """`asking`: the function as a mode gets it, which when it is called asks tensors of other classes."""
     if isinstance(function, str):  # an operator that is written as a sign
         function = getattr(_ops, function)
     if _C._let_mode_look(False):  # a call that a mode looks at
-        return _call_mode(function, args, kwargs) if _local.stack else function(*args, **kwargs)
+        return _call_mode(asking or function, args, kwargs) if _local.stack else function(*args, **kwargs)
     return handle_torch_function(function, tuple(_flat(args, kwargs)), *args, **kwargs)
 
 
@@ -198,7 +199,7 @@ def _asking_method(function):
     def method(self, *args, **kwargs):
         if _C._are_overrides_off():
             return function(self, *args, **kwargs)
-        return _call(function, (self, *args), kwargs)
+        return _call(function, (self, *args), kwargs, method)
 
     # Not the docstring, which is made from the operator's samples when it is read; inspect.getdoc() finds that of Tensor.
     for attribute in ("__name__", "__qualname__"):

@@ -171,6 +171,10 @@ class Function:
     @classmethod
     def apply(cls, *args, **kwargs):
         """Calls forward and records the backward."""
+        for a in args:
+            if isinstance(a, Tensor) and getattr(type(a), "_history_is_of_parts", False) and a.requires_grad and _C.is_grad_enabled():
+                raise NotImplementedError(f"{cls.__name__}: a custom Function of a tensor that is spread over processes; have "
+                                          "distributed.tensor.experimental.local_map() call it with this process' part")
         if _C._in_vmap() and any(isinstance(a, Tensor) and _C._is_batched(a) for a in args):
             if cls.vmap is not None and not (_C.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad and _C._is_own(a)
                                                                           for a in args)):

@@ -110,3 +110,31 @@ def reduce_scatter_tensor_coalesced(inputs: Sequence[Any], reduceOp: str, scatte
 
 all_gather_tensor_autograd, reduce_scatter_tensor_autograd = all_gather_tensor, reduce_scatter_tensor
 all_to_all_single_autograd = all_to_all_single
+
+
+# ---- by torch's names of operators (arete.ops), which those who count calls name, too
+
+
+def _not_called(name: str) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name} is called by its function in arete.distributed, or in its _functional_collectives")
+
+    return call
+
+
+OPERATORS: dict = {f"_c10d_functional::{name}": function for name, function in {
+    "all_reduce": all_reduce, "broadcast": broadcast, "wait_tensor": wait_tensor, "all_reduce_coalesced": all_reduce_coalesced,
+    "all_to_all_single": all_to_all_single,
+    "all_gather_into_tensor": lambda self, group_size, group_name: all_gather_tensor(self, 0, group_name),
+    "reduce_scatter_tensor": lambda self, reduce_op, group_size, group_name: reduce_scatter_tensor(self, reduce_op, 0, group_name),
+    "all_gather_into_tensor_coalesced": lambda inputs, group_size, group_name: all_gather_into_tensor_coalesced(inputs, group_name),
+    "reduce_scatter_tensor_coalesced": lambda inputs, reduce_op, group_size, group_name: reduce_scatter_tensor_coalesced(
+        inputs, reduce_op, [0] * len(inputs), group_name)}.items()}
+OPERATORS.update({name: _not_called(name) for name in (
+    *(f"c10d_functional::{name}" for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
+                                              "broadcast", "all_reduce_coalesced", "all_gather_into_tensor_coalesced",
+                                              "reduce_scatter_tensor_coalesced", "wait_tensor")),
+    *(f"c10d::{name}" for name in ("allreduce_", "allreduce_coalesced_", "allgather_", "_allgather_base_", "allgather_coalesced_",
+                                   "allgather_into_tensor_coalesced_", "reduce_scatter_", "_reduce_scatter_base_",
+                                   "reduce_scatter_tensor_coalesced_", "alltoall_", "alltoall_base_", "broadcast_", "gather_", "scatter_",
+                                   "reduce_")))})

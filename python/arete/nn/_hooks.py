@@ -126,10 +126,19 @@ class BackwardHook:
         places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
         if not places or not _C.is_grad_enabled():
             return values, None
-        tapped = _Tap.apply(seen, [values[i] for i in places])
+        # Of tensors that are spread over processes the parts have the history.
+        spread = [values[i] if hasattr(values[i], "_spec") else None for i in places]
+        if any(x is not None for x in spread):
+            plain = seen
+
+            def seen(grads: tuple) -> tuple:
+                new = plain(tuple(g if x is None else x._of_gradient(g) for x, g in zip(spread, grads)))
+                return tuple(g if x is None else x._part_of_gradient(g) for x, g in zip(spread, new))
+
+        tapped = _Tap.apply(seen, [values[i] if x is None else x.to_local() for i, x in zip(places, spread)])
         result = list(values)
-        for i, t in zip(places, tapped):
-            result[i] = t
+        for i, x, t in zip(places, spread, tapped):
+            result[i] = t if x is None else x._with_part(t)
         if isinstance(values, tuple) and hasattr(values, "_fields"):
             return type(values)(*result), places
         return tuple(result), places

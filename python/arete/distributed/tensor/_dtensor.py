@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 from ... import _C, _operators
 from ..._grad_mode import no_grad
 from ...autograd import Function, backward
+from ...utils import _pytree
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
 from ._random import agree
@@ -149,6 +150,16 @@ class _Face:
             spec = Spec(spec.mesh, tuple(Replicate() if isinstance(p, Partial) else p for p in spec.placements), spec.shape)
         return DTensor._of(g, spec)
 
+    def _part_of_gradient(self, g: Any) -> Any:
+        """The other way."""
+        if not isinstance(g, DTensor):
+            return g
+        return g.redistribute(placements=tuple(Replicate() if isinstance(p, Partial) else p for p in self._spec.placements)).to_local()
+
+    def _with_part(self, local: Any) -> "DTensor":
+        """Another tensor that lies as this one does."""
+        return DTensor._of(local, self._spec)
+
     @property
     def device_mesh(self) -> DeviceMesh:
         return self._spec.mesh
@@ -216,6 +227,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     >>> dist.destroy_process_group()
     """
 
+    _history_is_of_parts = True
+
     def __new__(cls, local: Any, spec: Spec, requires_grad: bool = False) -> "DTensor":
         self = _Tensor._make_subclass(cls, local.detach(), requires_grad)
         self._spec = spec
@@ -259,7 +272,7 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         back = tuple(Replicate() if isinstance(p, Partial) else p for p in places)
         if grad_placements is not None and _normal(mesh, grad_placements, local_tensor.dim()) != back:
             raise NotImplementedError(f"DTensor.from_local: the gradient of parts placed as {places} comes summed up, and placed as {back}")
-        made = DTensor._of(local_tensor.view_as(local_tensor), spec)  # which is no leaf
+        made = DTensor._of(_Given.apply(local_tensor) if local_tensor.requires_grad else local_tensor, spec)
         if stride is not None and mesh.get_coordinate() is not None and tuple(stride) != made.stride():
             raise ValueError(f"DTensor.from_local: a tensor of such parts has strides {made.stride()}, got {tuple(stride)}")
         return made
@@ -338,6 +351,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
         if name in _FACTS or name == "__get__" or name == "__set__":
             return super().__torch_function__(func, types, args, kwargs or {})
         first = args[0] if args else None
+        if isinstance(first, DTensor) and first._spec.mesh.get_coordinate() is None and name not in _LOCAL:
+            return _outside(func, name, first, args, kwargs or {})
         if name in _WRITES and isinstance(first, DTensor):
             name = _WRITES[name]
             func = getattr(_Tensor, name)
@@ -394,6 +409,18 @@ def _remade_parameter(kind: type, local: Any, mesh: tuple, places: tuple, shape:
     return made
 
 
+class _Given(Function):
+    """What a program gives as a part, over the same memory, but no leaf and no view."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Any) -> Any:
+        return local.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
+
+
 def _with_history(a: Any) -> Any:
     """A parameter as a DTensor whose gradient is the parameter's."""
     return DTensor._of(a.to_local(), a._spec) if isinstance(a, _Face) and not issubclass(type(a), DTensor) else a
@@ -413,6 +440,22 @@ _SCALES = frozenset(("mul_", "div_"))
 
 def _is_in_place(name: str) -> bool:
     return name == "__setitem__" or name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_")
+
+
+def _outside(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -> Any:
+    """What a process that is not in the mesh gets of a function: the sizes of the result, and no elements."""
+    mesh, places = x._spec.mesh, (Replicate(),) * x._spec.mesh.ndim
+    if _is_in_place(name) or name in _WRITES:
+        return x
+
+    def meta(a: Any) -> Any:
+        return _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a
+
+    def made(y: Any) -> Any:
+        return DTensor(_operators.empty(0, dtype=y.dtype, device=x.device), Spec(mesh, places, _C.Size(y.shape))) if isinstance(
+            y, _Tensor) else y
+
+    return _pytree.tree_map(made, func(*_pytree.tree_map(meta, args), **_pytree.tree_map(meta, kwargs)))
 
 
 def _written(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:

@@ -8,7 +8,8 @@ from ... import _C, _operators
 from ...autograd import Function
 from ...nn import functional as F
 from .. import distributed_c10d as c10d
-from ._dtensor import HANDLERS, DTensor
+from ._dtensor import HANDLERS, DTensor, spread_over
+from ._rules import on_whole_tensors
 from .placement_types import Replicate, Shard
 
 __all__ = ["loss_parallel"]
@@ -19,7 +20,7 @@ _depth = 0
 @contextlib.contextmanager
 def loss_parallel() -> Iterator[None]:
     """A block in which `cross_entropy` takes logits whose classes are in parts: results of `ColwiseParallel(use_local_output=False)`.
-    Each process has the logits and gradients of its classes alone. The loss is a plain tensor, the same in all processes. Targets are
+    Each process has the logits and gradients of its classes alone. The loss is a DTensor that all have. Targets are
     classes, and `label_smoothing` is refused.
 
     >>> dist = arete.distributed
@@ -81,13 +82,14 @@ def _cross_entropy(input: Any, target: Any, weight: Any = None, size_average: An
     mesh, shape = input.device_mesh, input.shape
     classes = 1 if len(shape) > 1 else 0
     if all(isinstance(p, Replicate) for p in input.placements):
-        return F.cross_entropy(input.to_local(), target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        return spread_over(F.cross_entropy(input.to_local(), target, weight, size_average, ignore_index, reduce, reduction,
+                                           label_smoothing), mesh)
     if not _depth:
-        raise NotImplementedError("cross_entropy of logits that are spread over processes: call it within loss_parallel(), or give the "
-                                  "last layer output_layouts=Replicate()")
+        return on_whole_tensors(F.cross_entropy, "cross_entropy", (input, target, weight, size_average, ignore_index, reduce, reduction,
+                                                                   label_smoothing), {})
     if mesh.ndim != 1 or input.placements != (Shard(classes),):
-        raise NotImplementedError(f"cross_entropy: logits are spread along their classes, Shard({classes}), over a mesh of one dimension, "
-                                  f"got {input.placements} on {mesh}")
+        raise ValueError(f"cross_entropy within loss_parallel(): logits are spread along their classes, Shard({classes}), over a mesh of "
+                         f"one dimension, got {input.placements} on {mesh}")
     if label_smoothing or size_average is not None or reduce is not None or target.is_floating_point():
         raise NotImplementedError("cross_entropy within loss_parallel(): label_smoothing, size_average, reduce and targets of "
                                   "probabilities are not supported")
@@ -113,7 +115,7 @@ def _cross_entropy(input: Any, target: Any, weight: Any = None, size_average: An
         losses = losses.sum()
     elif reduction != "none":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    return losses.to(local.dtype)
+    return spread_over(losses.to(local.dtype), mesh)
 
 
 HANDLERS["cross_entropy"] = _cross_entropy

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 from ... import _C, _operators
 from ...autograd import Function
 from .. import distributed_c10d as c10d
-from .._functional_collectives import note
+from .._functional_collectives import OPERATORS, _group, note
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
 
@@ -91,9 +91,17 @@ def exchanged(local: Any, group: Any, here: int, there: int, total: int) -> Any:
     return _operators.cat(parts, here)
 
 
+def _shard_dim_alltoall(x: Any, gather_dim: int, shard_dim: int, group_name: Any) -> Any:
+    group = _group(group_name)
+    return exchanged(x, group, gather_dim, shard_dim, x.shape[gather_dim] * group.size())
+
+
+OPERATORS["_dtensor::shard_dim_alltoall"] = _shard_dim_alltoall
+
+
 def redistributed(local: Any, spec: Any, places: tuple, async_op: bool = False) -> Any:
-    """This process' part of a tensor that lies as `places` say, from its part of one that lies as `spec` says. One message for each dimension
-    of the mesh that changes; where several divide the same dimension of the tensor those that come after a changed one are taken back
+    """This process' part of a tensor that lies as `places` say, from its part of one that lies as `spec` says. One message for each
+    dimension of the mesh that changes; where several divide the same dimension of the tensor those after a changed one are taken back
     first, for they divide what it leaves, and made anew. RuntimeError where terms of sums were to come about."""
     mesh, now = spec.mesh, spec.placements
     changed = [d for d in range(mesh.ndim) if now[d] != places[d]]

@@ -319,8 +319,8 @@ def _places_of_view(shown: Any, probe: Any, places: tuple) -> Any:
 
 
 def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> Any:
-    """A function that only looks at a tensor in another way: at each process' part, if what is divided stays whole in it, and else at all of
-    the tensor."""
+    """A function that only looks at a tensor in another way: at each process' part, if what is divided stays whole in it, and else at all
+    of the tensor."""
     mesh, shape = x._spec.mesh, tuple(x.shape)
     if name == "__getitem__":
         index = args[0] if isinstance(args[0], tuple) else (args[0],)
@@ -400,7 +400,7 @@ def _along(name: str) -> Callable:
 
 
 def _joined(name: str) -> Callable:
-    """cat and stack: the tensors come to lie as the first that is in parts, unless that is along the dimension that they are joined along."""
+    """cat and stack: the tensors come to lie as the first that is in parts, unless that is along the dimension that joins them."""
     func = getattr(_operators, name)
 
     def handler(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:

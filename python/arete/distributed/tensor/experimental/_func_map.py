@@ -29,7 +29,8 @@ def local_map(func: Optional[Callable] = None, out_placements: Any = None, in_pl
     >>> dist.destroy_process_group()
     """
     if func is None:
-        return lambda f: local_map(f, out_placements, in_placements, in_grad_placements, device_mesh, redistribute_inputs=redistribute_inputs)
+        return functools.partial(local_map, out_placements=out_placements, in_placements=in_placements, device_mesh=device_mesh,
+                                 in_grad_placements=in_grad_placements, redistribute_inputs=redistribute_inputs)
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -51,9 +52,9 @@ def local_map(func: Optional[Callable] = None, out_placements: Any = None, in_pl
                     raise AssertionError(f"DTensor input {x} expects placements but received None!")
                 if tuple(wanted) != x.placements:
                     if not redistribute_inputs:
-                        raise ValueError(f"arg {x} in local_map has a mismatched placements: arg placements is {x.placements} but the input "
-                                         f"placements is {wanted}! If redistribute_inputs is wanted, set redistribute_inputs=True to "
-                                         "local_map.")
+                        raise ValueError(f"arg {x} in local_map has a mismatched placements: arg placements is {x.placements} but the "
+                                         f"input placements is {wanted}! If redistribute_inputs is wanted, set "
+                                         "redistribute_inputs=True to local_map.")
                     x = x.redistribute(placements=wanted)
             grad: Optional[Sequence] = None if in_grad_placements is None else in_grad_placements[k]
             local.append(x.to_local(grad_placements=grad))

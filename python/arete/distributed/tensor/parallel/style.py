@@ -227,8 +227,8 @@ def _listed(layouts: Layouts) -> Optional[tuple]:
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Places the inputs of a module otherwise; None: what is no tensor, or stays. `use_local_output` changes nothing: inputs become plain
-    tensors, which any module takes, while results of modules may be DTensors.
+    """Places the inputs of a module otherwise; None: what is no tensor, or stays. They are DTensors then, with `use_local_output` plain
+    tensors of this process' part.
 
     >>> S, R = arete.distributed.tensor.Shard(1), arete.distributed.tensor.Replicate()
     >>> arete.distributed.tensor.parallel.PrepareModuleInput(input_layouts=S, desired_input_layouts=R).input_layouts
@@ -243,18 +243,29 @@ class PrepareModuleInput(ParallelStyle):
             raise AssertionError("input_layouts and desired_input_layouts should have same length!")
         if self.input_kwarg_layouts.keys() != self.desired_input_kwarg_layouts.keys():
             raise AssertionError("input_kwarg_layouts and desired_input_kwarg_layouts should have the same names!")
+        self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         def before(m: Any, args: tuple, kwargs: dict) -> tuple:
             if self.input_layouts is not None:
                 if len(args) != len(self.input_layouts):
                     raise ValueError("module inputs and input_layouts should have same length!")
-                args = tuple(_move(x, mesh, h, t) for x, h, t in zip(args, self.input_layouts, self.desired_input_layouts))
+                args = tuple(self._placed(x, mesh, h, t) for x, h, t in zip(args, self.input_layouts, self.desired_input_layouts))
             here, there = self.input_kwarg_layouts, self.desired_input_kwarg_layouts
-            kwargs = {k: _move(x, mesh, here.get(k), there.get(k)) for k, x in kwargs.items()}
+            kwargs = {k: self._placed(x, mesh, here.get(k), there.get(k)) for k, x in kwargs.items()}
             return args, kwargs
 
         module.register_forward_pre_hook(before, with_kwargs=True)
+
+    def _placed(self, x: Any, mesh: DeviceMesh, here: Optional[Placement], there: Optional[Placement]) -> Any:
+        if here is None or not isinstance(x, _C.Tensor):
+            return x
+        total = None
+        if isinstance(x, DTensor) and isinstance(there, Shard):
+            total = x.shape[there.dim]
+        elif isinstance(there, Shard) and not isinstance(here, Shard):
+            total = x.shape[there.dim]
+        return _shown(_move(x, mesh, here, there), mesh, here if there is None else there, self.use_local_output, total)
 
 
 class PrepareModuleOutput(ParallelStyle):
