@@ -33,14 +33,8 @@ std::vector<Tensor> run_seeded(const OpRecord& op, const std::vector<ops::OwnedA
 }
 
 void compare_compiled(const OpRecord& op, const CompileOptions& options, auto&& expect_same) {
-  if (!samples_of(op).samples || op.uninitialized) return;
-  const ModesGuard guard;
-  modes().deterministic = test_device().is_cuda();
-  ops::SampleMaker maker(op.dtypes[0], test_device(),
-                         samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
   const auto program = compile::make_program(options);
-  for (const ops::Sample& s : samples_of(op).samples(maker)) {
-    SCOPED_TRACE(op.name + " (" + s.note + ")");
+  for_each_sample(op, [&](const ops::Sample& s) {
     for (int round = 0; round < 3; ++round) {
       std::string eager_error, error;
       const std::vector<Tensor> eager = run_seeded(op, s.args, eager_error);
@@ -62,7 +56,7 @@ void compare_compiled(const OpRecord& op, const CompileOptions& options, auto&& 
       if (testing::Test::HasFatalFailure()) return;
       change(s.args);
     }
-  }
+  });
 }
 
 TEST_P(CompiledRecords, RunBitForBit) {

@@ -24,13 +24,7 @@ std::vector<Tensor> tensors_of(const std::vector<ops::OwnedArg>& args) {
 
 TEST_P(ProgramRecords, RunAsTheyWereCalled) {
   const OpRecord& op = *GetParam();
-  if (!samples_of(op).samples || op.uninitialized) return;
-  const ModesGuard guard;
-  modes().deterministic = test_device().is_cuda();
-  ops::SampleMaker maker(op.dtypes[0], test_device(),
-                         samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
-  for (const ops::Sample& s : samples_of(op).samples(maker)) {
-    SCOPED_TRACE(op.name + " (" + s.note + ")");
+  for_each_sample(op, [&](const ops::Sample& s) {
     const std::vector<Tensor> inputs = tensors_of(s.args);
     const auto call = [&](const std::vector<Tensor>& given) {
       size_t next = 0;
@@ -54,15 +48,14 @@ TEST_P(ProgramRecords, RunAsTheyWereCalled) {
     expect_same(p(inputs));
     if (!program::is_for_files(op)) {
       EXPECT_THROW(program::write_json(p.body()), NotImplementedError);
-      continue;
+      return;
     }
     const std::string text = program::write_json(p.body());
     const program::Body read = program::read_json(text, "test");
     EXPECT_EQ(program::write_json(read), text);
     manual_seed(7);
     expect_same(program::run(read, inputs));
-    if (testing::Test::HasFailure()) return;
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProgramRecords, testing::ValuesIn(ops::all_records()), record_name);

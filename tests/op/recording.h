@@ -90,10 +90,9 @@ inline std::vector<std::vector<std::byte>> bits_of(const std::vector<Tensor>& te
   return all;
 }
 
-/// Calls f(sample, recorder, results) for each of a record's samples after its calls, forward and
-/// backward, were recorded. Left out are those where the host has to look at values.
+/// Calls f(sample) for each of a record's samples, with the same bits each time, until one fails.
 template <class F>
-void for_each_recorded(const ops::OpRecord& op, F&& f) {
+void for_each_sample(const ops::OpRecord& op, F&& f) {
   if (!samples_of(op).samples || op.uninitialized) return;
   // Sums by atomic additions are in another order each time: as they are on GPUs by default.
   const ModesGuard guard;
@@ -102,20 +101,29 @@ void for_each_recorded(const ops::OpRecord& op, F&& f) {
                          samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
   for (const ops::Sample& s : samples_of(op).samples(maker)) {
     SCOPED_TRACE(op.name + " (" + s.note + ")");
+    f(s);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Calls f(sample, recorder, results) for each of a record's samples after its calls, forward and
+/// backward, were recorded. Left out are those where the host has to look at values.
+template <class F>
+void for_each_recorded(const ops::OpRecord& op, F&& f) {
+  for_each_sample(op, [&](const ops::Sample& s) {
     prim::Recorder recorder;
     std::vector<Tensor> results;
     try {
       const Recording recording(recorder);
       results = forward_and_backward(op, s.args);
     } catch (const NotImplementedError&) {
-      continue;  // no gradient of this sample
+      return;  // no gradient of this sample
     } catch (const Error& e) {
       ASSERT_NE(std::string(e.what()).find("captur"), std::string::npos) << e.what();
-      continue;
+      return;
     }
     f(s, recorder, results);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  });
 }
 
 /// Whether sizes depend on values: they do not change when calls run again.
