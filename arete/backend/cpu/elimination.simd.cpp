@@ -146,18 +146,24 @@ struct Triangle {
   }
 };
 
-// An m x n matrix, or its transpose, in columns of whole blocks.
+// c's columns of so many rows from a matrix with `leading` elements from column to column, or from
+// its transpose.
 template <class T>
-Columns<T> copy_of(Scratch& scratch, const T* a, int64_t m, int64_t n, bool transposed) {
-  const int64_t rows = transposed ? n : m, columns = transposed ? m : n;
-  const Columns<T> c{scratch.take<T>(whole_blocks(rows) * columns), columns, whole_blocks(rows)};
-  for (int64_t j = 0; j < columns; ++j) {
+void fill_from(const Columns<T>& c, const T* a, int64_t rows, int64_t leading, bool transposed) {
+  for (int64_t j = 0; j < c.n; ++j) {
     if (transposed)
-      for (int64_t i = 0; i < rows; ++i) c[j][i] = a[i * m + j];
+      for (int64_t i = 0; i < rows; ++i) c[j][i] = a[i * leading + j];
     else
-      std::copy_n(a + j * m, m, c[j]);
+      std::copy_n(a + j * leading, rows, c[j]);
     std::fill(c[j] + rows, c[j] + c.stride, T(0));
   }
+}
+template <class T>
+Columns<T> copy_of(Scratch& scratch, const T* a, int64_t rows, int64_t columns, int64_t leading,
+                   bool transposed) {
+  const int64_t stride = whole_blocks(rows);
+  const Columns<T> c{scratch.take<T>(stride * columns), columns, stride};
+  fill_from(c, a, rows, leading, transposed);
   return c;
 }
 template <class T>
@@ -211,7 +217,7 @@ int64_t largest(const T* column, int64_t first, int64_t m, int64_t stride) {
 template <class T>
 int factor(int64_t m, int64_t n, T* a, int32_t* pivots) {
   Scratch scratch(size_of_copy<T>(m, n) + Scratch::size<T>(whole_blocks(m)));
-  const Columns<T> c = copy_of(scratch, a, m, n, false);
+  const Columns<T> c = copy_of(scratch, a, m, n, m, false);
   T* const v = scratch.take<T>(c.stride);
   int info = 0;
   for (int64_t k = 0, steps = std::min(m, n); k < steps; k += kBlock) {
@@ -247,15 +253,13 @@ int factor(int64_t m, int64_t n, T* a, int32_t* pivots) {
   return info;
 }
 
+// A X = B with the factors of A in `a` (of A^T, if transposed) for some columns of B, for which
+// there is room; rows[i] is row i after the exchanges.
 template <class T>
-void solve_factored(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
-                    T* b) {
-  Scratch scratch(size_of_copy<T>(n, n) + size_of_copy<T>(n, columns));
-  const Columns<T> a = copy_of(scratch, lu, n, n, transposed);
-  const Columns<T> x{scratch.take<T>(a.stride * columns), columns, a.stride};
-  std::vector<int64_t> rows(size_t(n), 0);  // where each one is before the exchanges
-  std::iota(rows.begin(), rows.end(), 0);
-  for (int64_t i = 0; i < n; ++i) std::swap(rows[size_t(i)], rows[size_t(pivots[i] - 1)]);
+void solve_some(const Columns<T>& a, bool transposed, const std::vector<int64_t>& rows,
+                int64_t columns, T* b, T* room) {
+  const int64_t n = int64_t(rows.size());
+  const Columns<T> x{room, columns, a.stride};
   const auto clear_rest = [&](int64_t j) { std::fill(x[j] + n, x[j] + x.stride, T(0)); };
   if (transposed) {
     for (int64_t j = 0; j < columns; ++j) {
@@ -289,21 +293,42 @@ void solve_factored(bool transposed, int64_t n, int64_t columns, const T* lu, co
   for (int64_t j = 0; j < columns; ++j) std::copy_n(x[place[size_t(j)]], n, b + j * n);
 }
 
+constexpr int64_t kMostColumns = 512;  // that are copied at a time
+
+template <class T>
+void solve_factored(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
+                    T* b) {
+  const int64_t most = std::min(columns, kMostColumns);
+  Scratch scratch(size_of_copy<T>(n, n) + size_of_copy<T>(n, most));
+  const Columns<T> a = copy_of(scratch, lu, n, n, n, transposed);
+  T* const room = scratch.take<T>(a.stride * most);
+  std::vector<int64_t> rows(size_t(n), 0);
+  std::iota(rows.begin(), rows.end(), 0);
+  for (int64_t i = 0; i < n; ++i) std::swap(rows[size_t(i)], rows[size_t(pivots[i] - 1)]);
+  for (int64_t j = 0; j < columns; j += most)
+    solve_some(a, transposed, rows, std::min(most, columns - j), b + j * n, room);
+}
+
 // X A = B is A^T X^T = B^T.
 template <class T>
 void solve_triangular(bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n,
                       const T* a, T* b) {
-  const int64_t side = left ? m : n, columns = left ? n : m;
-  Scratch scratch(size_of_copy<T>(side, side) + size_of_copy<T>(side, columns));
+  const int64_t side = left ? m : n, columns = left ? n : m, most = std::min(columns, kMostColumns);
+  Scratch scratch(size_of_copy<T>(side, side) + size_of_copy<T>(side, most));
   const bool turned = transposed == left;
-  const Columns<T> c = copy_of(scratch, a, side, side, turned);
-  const Columns<T> x = copy_of(scratch, b, m, n, !left);
-  solve_triangle(c, side, upper != turned, unit, x);
-  for (int64_t j = 0; j < columns; ++j) {
-    if (left)
-      std::copy_n(x[j], m, b + j * m);
-    else
-      for (int64_t i = 0; i < n; ++i) b[i * m + j] = x[j][i];
+  const Columns<T> c = copy_of(scratch, a, side, side, side, turned);
+  T* const room = scratch.take<T>(c.stride * most);
+  for (int64_t first = 0; first < columns; first += most) {
+    const Columns<T> x{room, std::min(most, columns - first), c.stride};
+    T* const some = b + first * (left ? m : 1);
+    fill_from(x, some, side, m, !left);
+    solve_triangle(c, side, upper != turned, unit, x);
+    for (int64_t j = 0; j < x.n; ++j) {
+      if (left)
+        std::copy_n(x[j], m, some + j * m);
+      else
+        for (int64_t i = 0; i < n; ++i) some[i * m + j] = x[j][i];
+    }
   }
 }
 
