@@ -32,7 +32,10 @@ class ThreadSteps final : public PeerSteps {
  public:
   ThreadSteps(std::span<std::barrier<>* const> barriers, int ranks, int rank)
       : barriers_(barriers), ranks_(ranks), rank_(rank), work_(barriers.size()) {}
-  void begin_round(int set) override { set_ = size_t(set); }
+  void begin_round(int set) override {
+    set_ = size_t(set);
+    begun.push_back(set);
+  }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
     work_[set_].push_back([=] {
       if (bytes > 0) std::memcpy(to, from, bytes);
@@ -69,6 +72,8 @@ class ThreadSteps final : public PeerSteps {
     for (auto& t : streams) t.join();
   }
   int meetings = 0;
+  std::vector<int> begun;
+  size_t sets() const { return work_.size(); }
 
  private:
   const std::span<std::barrier<>* const> barriers_;
@@ -155,6 +160,17 @@ TEST_P(PeerExchangeTest, CallsOfAnySizesFollowEachOther) {
           ASSERT_EQ(part[size_t(i)], total(begins[size_t(me)] + i));
         steps.meetings = 0;
       }
+  });
+}
+
+TEST_P(PeerExchangeTest, ARoundSendsBeforeTheOneBeforeItFetches) {
+  on_ranks([](const PeerExchange& exchange, ThreadSteps& steps) {
+    const int64_t size = int64_t(kPlace) / 4 * exchange.size() * 3;
+    std::vector<float> x(size, 1.F);
+    const View v = view(x, size);
+    steps.run(exchange, {.kind = CollectiveKind::all_reduce, .in = {&v, 1}, .out = {&v, 1}});
+    const std::vector<int> one(6, 0), two = {0, 1, 0, 0, 1, 0};
+    EXPECT_EQ(steps.begun, steps.sets() == 2 ? two : one);
   });
 }
 

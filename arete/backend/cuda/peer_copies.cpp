@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -65,16 +66,18 @@ bool PeerCopies::are_wanted() {
 class PeerCopies::Steps final : public PeerSteps {
  public:
   Steps(PeerCopies& copies, Way way, CUstream stream)
-      : copies_(copies), first_(kFirst[way]), main_(stream), room_(first_), stream_(stream) {}
+      : copies_(copies), first_(kFirst[way]), main_(stream), room_(first_), stream_(stream) {
+    if (way == in_streams) begin_ = record_event(copies_.gpu_.context(), main_);
+  }
 
   void begin_round(int set) override {
     room_ = first_ + set;
     stream_ = set == 0 ? main_ : copies_.beside_;
-    if (set != 0 && !std::exchange(has_beside_, true)) order(main_, stream_);
+    if (set != 0 && !std::exchange(has_beside_, true)) follow(*begin_, stream_);
   }
   /// What follows in the stream comes after all rounds.
   void join() {
-    if (has_beside_) order(copies_.beside_, main_);
+    if (has_beside_) follow(*record_event(copies_.gpu_.context(), copies_.beside_), main_);
   }
 
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
@@ -119,15 +122,15 @@ class PeerCopies::Steps final : public PeerSteps {
   }
 
  private:
-  void order(CUstream before, CUstream after) {
-    const auto event = record_event(copies_.gpu_.context(), before);
-    ARETE_CU(cuStreamWaitEvent, after, event->handle(), CU_EVENT_WAIT_DEFAULT);
+  static void follow(const RecordedEvent& event, CUstream stream) {
+    ARETE_CU(cuStreamWaitEvent, stream, event.handle(), CU_EVENT_WAIT_DEFAULT);
   }
   PeerCopies& copies_;
   const int first_;
   const CUstream main_;
   int room_;
   CUstream stream_;
+  std::shared_ptr<RecordedEvent> begin_;  // of the call, which the second stream comes after
   bool has_beside_ = false;
 };
 

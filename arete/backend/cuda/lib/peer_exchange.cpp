@@ -1,6 +1,7 @@
 #include "arete/backend/cuda/lib/peer_exchange.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arete/base/error.h"
 
@@ -57,13 +58,20 @@ void PeerExchange::for_others(F f) const {
   for (int step = 1; step < size(); ++step) f((rank_ + step) % size());
 }
 
-template <class F>
-void PeerExchange::in_rounds(size_t all, size_t most, PeerSteps& steps, F f) const {
-  size_t set = 0;
-  for (size_t offset = 0; offset < all; offset += most, set = (set + 1) % rooms_.size()) {
-    steps.begin_round(int(set));
-    f(offset,
-      [&, set](int room, int from) { return rooms_[set][size_t(room)] + size_t(from) * place_; });
+template <class Send, class Fetch>
+void PeerExchange::in_rounds(size_t all, size_t most, PeerSteps& steps, Send send,
+                             Fetch fetch) const {
+  const size_t sets = rooms_.size();
+  const auto begin = [&](size_t round) {
+    steps.begin_round(int(round % sets));
+    return [&rooms = rooms_[round % sets], this](int room, int from) {
+      return rooms[size_t(room)] + size_t(from) * place_;
+    };
+  };
+  const size_t rounds = (all + most - 1) / most;
+  for (size_t k = 0; k < rounds + sets - 1; ++k) {
+    if (k < rounds) send(k * most, begin(k));
+    if (k + 1 >= sets) fetch((k + 1 - sets) * most, begin(k + 1 - sets));
   }
 }
 
@@ -89,53 +97,75 @@ void PeerExchange::run(const CollectiveArgs& call, PeerSteps& steps) const {
 void PeerExchange::all_reduce(const CollectiveArgs& call, PeerSteps& steps) const {
   const std::byte* const in = call.in[0].data;
   std::byte* const out = call.out[0].data;
-  const size_t all = bytes_of(call.in[0]), n = size_t(size());
+  const size_t all = bytes_of(call.in[0]), n = size_t(size()), most = n * place_;
   const size_t element = size_of(call.in[0].dtype);
-  in_rounds(all, n * place_, steps, [&](size_t offset, auto place) {
-    const size_t here = std::min(all - offset, n * place_);
+  // Where the part of a rank begins, and its bytes, in a round.
+  const auto part = [&](size_t offset, int r) {
+    const size_t here = std::min(all - offset, most);
     const size_t each = ((here + n - 1) / n + kAlignment - 1) / kAlignment * kAlignment;
-    const auto begin = [&](int r) { return offset + std::min(size_t(r) * each, here); };
-    const auto length = [&](int r) { return begin(r + 1) - begin(r); };
-    for_others([&](int r) { steps.copy(place(r, rank_), in + begin(r), length(r)); });
+    const size_t begin = std::min(size_t(r) * each, here);
+    return std::pair(offset + begin, std::min(each, here - begin));
+  };
+  const auto send = [&](size_t offset, auto place) {
+    for_others([&](int r) {
+      const auto [begin, bytes] = part(offset, r);
+      steps.copy(place(r, rank_), in + begin, bytes);
+    });
     steps.meet();
-    PeerSum sum = sum_of(call, in + begin(rank_), place);
-    sum.out = out + begin(rank_);
+    const auto [begin, bytes] = part(offset, rank_);
+    PeerSum sum = sum_of(call, in + begin, place);
+    sum.out = out + begin;
     sum.shared = place(rank_, rank_);
-    sum.count = int64_t(length(rank_) / element);
+    sum.count = int64_t(bytes / element);
     steps.add(sum);
     steps.meet();
-    for_others([&](int r) { steps.copy(out + begin(r), place(r, r), length(r)); });
-  });
+  };
+  const auto fetch = [&](size_t offset, auto place) {
+    for_others([&](int r) {
+      const auto [begin, bytes] = part(offset, r);
+      steps.copy(out + begin, place(r, r), bytes);
+    });
+  };
+  in_rounds(all, most, steps, send, fetch);
 }
 
 void PeerExchange::reduce_scatter(const CollectiveArgs& call, PeerSteps& steps) const {
-  const size_t all = longest(call.in), element = size_of(call.in[0].dtype);
-  in_rounds(all, place_, steps, [&](size_t offset, auto place) {
-    const auto length = [&](int r) { return bytes_from(call.in[size_t(r)], offset, place_); };
-    for_others(
-        [&](int r) { steps.copy(place(r, rank_), call.in[size_t(r)].data + offset, length(r)); });
+  const size_t element = size_of(call.in[0].dtype);
+  const auto length = [&](size_t offset, int r) {
+    return bytes_from(call.in[size_t(r)], offset, place_);
+  };
+  const auto send = [&](size_t offset, auto place) {
+    for_others([&](int r) {
+      steps.copy(place(r, rank_), call.in[size_t(r)].data + offset, length(offset, r));
+    });
     steps.meet();
     PeerSum sum = sum_of(call, call.in[size_t(rank_)].data + offset, place);
     sum.out = call.out[0].data + offset;
-    sum.count = int64_t(length(rank_) / element);
+    sum.count = int64_t(length(offset, rank_) / element);
     steps.add(sum);
     steps.meet();
-  });
+  };
+  in_rounds(longest(call.in), place_, steps, send, [](size_t, auto) {});
 }
 
 void PeerExchange::all_gather(const CollectiveArgs& call, PeerSteps& steps) const {
   const View& in = call.in[0];
   const View& own = call.out[size_t(rank_)];
+  const auto length = [&](size_t offset, int r) {
+    return bytes_from(call.out[size_t(r)], offset, place_);
+  };
+  const auto send = [&](size_t offset, auto place) {
+    steps.meet();
+    steps.copy(place(rank_, rank_), in.data + offset, length(offset, rank_));
+    steps.meet();
+  };
+  const auto fetch = [&](size_t offset, auto place) {
+    for_others([&](int r) {
+      steps.copy(call.out[size_t(r)].data + offset, place(r, r), length(offset, r));
+    });
+  };
+  in_rounds(longest(call.out), place_, steps, send, fetch);
   if (own.data != in.data) steps.copy(own.data, in.data, bytes_of(in));
-  const size_t all = longest(call.out);
-  in_rounds(all, place_, steps, [&](size_t offset, auto place) {
-    const auto length = [&](int r) { return bytes_from(call.out[size_t(r)], offset, place_); };
-    steps.meet();
-    steps.copy(place(rank_, rank_), in.data + offset, length(rank_));
-    steps.meet();
-    for_others(
-        [&](int r) { steps.copy(call.out[size_t(r)].data + offset, place(r, r), length(r)); });
-  });
 }
 
 }  // namespace arete::cuda

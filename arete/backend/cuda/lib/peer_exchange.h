@@ -48,8 +48,10 @@ class PeerSteps {
 //     fetched what was there.
 // So each call meets twice for each round of what fits into a room, and leaves rooms as the next
 // one may find them, whichever it is. Rounds take sets of rooms by turns: with two of them one is
-// added up while the other is on its way. Copies are made by engines of their own: products beside
-// them keep all multiprocessors.
+// added up while the other is on its way. What a round fetches is given to the streams behind what
+// the next one sends: an engine makes copies in the order in which they are given, whichever
+// streams they are of, and would wait for the sums. Copies are made by engines of their own:
+// products beside them keep all multiprocessors.
 class PeerExchange {
  public:
   /// `rooms`: sets of those of all ranks, as this one reaches them.
@@ -66,12 +68,12 @@ class PeerExchange {
   void all_reduce(const prim::CollectiveArgs& call, PeerSteps& steps) const;
   void reduce_scatter(const prim::CollectiveArgs& call, PeerSteps& steps) const;
   void all_gather(const prim::CollectiveArgs& call, PeerSteps& steps) const;
-  /// Rounds of at most that many bytes each: f(offset, place), where place(room, from) is that of a
-  /// rank in a rank's room.
-  template <class F>
-  void in_rounds(size_t all, size_t most, PeerSteps& steps, F f) const;
   template <class F>
   void for_others(F f) const;
+  /// Rounds of at most that many bytes each: send(offset, place) and fetch(offset, place), where
+  /// place(room, from) is that of a rank in a rank's room.
+  template <class Send, class Fetch>
+  void in_rounds(size_t all, size_t most, PeerSteps& steps, Send send, Fetch fetch) const;
   template <class Place>
   PeerSum sum_of(const prim::CollectiveArgs& call, const std::byte* own, Place place) const;
 
