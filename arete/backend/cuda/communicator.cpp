@@ -141,7 +141,7 @@ std::vector<std::string> meet(prim::Rendezvous& where, const std::string& stage,
 
 // What the others may open; null where it is not wanted, or the driver has none.
 std::unique_ptr<PeerCopies> make_copies(CudaBackend& gpu, int size) {
-  if (!PeerCopies::are_wanted() || size < 2) return nullptr;
+  if (!PeerCopies::are_wanted() || size < 2 || size > kMostPeers) return nullptr;
   try {
     return std::make_unique<PeerCopies>(gpu);
   } catch (const Error&) {

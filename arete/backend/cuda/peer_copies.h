@@ -26,8 +26,8 @@ class PeerCopies {
 
   /// What the others need to know: this machine and the memory's handle.
   const std::string& offer() const { return offer_; }
-  /// Opens the memory of the others by their offers, in the order of ranks. False if that cannot
-  /// be: another machine, no offer, or no way between the GPUs.
+  /// Opens the memory of the others (2 to kMostPeers in all) by their offers, in the order of
+  /// ranks. False if that cannot be: another machine, no offer, or no way between the GPUs.
   bool open(int rank, std::span<const std::string> offers);
   /// Once all have opened all.
   void start();
