@@ -133,6 +133,9 @@ REASONS = (
      "a half transform, its other half and, back, the real parts are passes beside cuFFT's; with them 0.7x to 0.93x"),
     ("NVIDIA", r"^Tensor\.put_ .*\| host ", "elements are replaced in a copy, which then goes back into the tensor"),
     ("NVIDIA", r"^Tensor\.__contains__ ", "comparison and any are two passes"),
+    ("NVIDIA", r"^nn\.Conv2d .*\| memory .*forward$",
+     "cuDNN's engines, which are compared at the first call, when other processes of this benchmark may use the GPU, too; "
+     "the same call of LazyConv2d was at 1.01x in the same run"),
     ("", r"^(torch\.(is_storage|asarray)|Tensor\.ndimension) ", "0.1 us of the call itself"),
 )
 
@@ -148,6 +151,8 @@ MEMORY_REASONS = (
     ("", r"[Mm]ulti_?[Ll]abel_?[Mm]argin_?[Ll]oss ", "classes are put in order instead of compared in pairs"),
     ("NVIDIA", r"([Ll]ayer_?|[Rr][Mm][Ss]_?)[Nn]orm .*backward",
      "blocks leave the sums of their rows for weight and bias: at most 4 MiB, or 17 MiB where each has four rows or more"),
+    ("NVIDIA", r"^(linalg|torch)\.det .*forward$",
+     "16 KiB of workspace for cuBLAS beside small factors, given back after it; PyTorch's peak leaves its own out"),
     ("NVIDIA", r"^torch\.topk .*over (first|middle)", "what does not lie along rows is turned over first"),
     ("", r"^(torch\.(sort|msort|argsort|unique)|Tensor\.(sort|argsort)) ",
      "keys and positions of 64 bits are moved between two arrays each"),

@@ -77,8 +77,43 @@ def cases(n):
     def halves(rows, columns):
         return lambda lib, d: (lib.randn(n(rows), columns, device=d).to(lib.bfloat16),)
 
+    def convolution(x, w, groups):
+        call = {4: "conv2d", 5: "conv3d"}[len(x)]
+        return forward(normal((n(x[0]), *x[1:]), w), lambda lib, x, w: getattr(lib.nn.functional, call)(x, w, groups=groups))
+
+    def samples(images, channels, side, turned):
+        """At random places, or where a turn takes those of the images."""
+
+        def inputs(lib, d):
+            grid = lib.rand(n(images), side, side, 2, device=d) * 2 - 1
+            if turned:
+                turn = lib.tensor([[0.9, -0.2, 0.05], [0.2, 0.9, -0.1]], device=d).expand(n(images), 2, 3)
+                grid = lib.nn.functional.affine_grid(turn, (n(images), channels, side, side), align_corners=False)
+            return lib.randn(n(images), channels, side, side, device=d), grid
+
+        return forward(inputs, lambda lib, x, grid: lib.nn.functional.grid_sample(x, grid, align_corners=False))
+
+    def over_middle(op, *sizes):
+        return forward(normal((n(sizes[0]), *sizes[1:])), lambda lib, x: getattr(lib, op)(x, 1))
+
     width = n(650)
     return {
+        "conv3d 15x45x15x1x45, 3 groups": convolution((15, 45, 15, 1, 45), (15, 15, 3, 1, 9), 3),
+        "conv3d 33x99x33x1x99, 3 groups": convolution((33, 99, 33, 1, 99), (33, 33, 3, 1, 9), 3),
+        **{f"conv2d 32x{32 * c}x{s}x{s}, 32 groups": convolution((32, 32 * c, s, s), (32 * c, c, 3, 3), 32)
+           for c, s in ((4, 56), (8, 56), (16, 28))},
+        "grid_sample 37448x6x8x8": samples(37448, 6, 8, False),
+        "grid_sample 8x64x128x128": samples(8, 64, 128, False),
+        "grid_sample 8x64x128x128, turned": samples(8, 64, 128, True),
+        "prod over the middle of 280x280x280": over_middle("prod", 280, 280, 280),
+        "mean over the middle of 402x268x268": over_middle("mean", 402, 268, 268),
+        "sum over the middle of 420x280x280": over_middle("sum", 420, 280, 280),
+        "scatter 2.5, 2972x2229": forward(
+            lambda lib, d: (lib.randn(n(2972), 2229, device=d), lib.randint(0, n(2972), (n(1486), 2229), device=d)),
+            lambda lib, x, i: x.scatter(0, i, 2.5)),
+        "fft.irfft 36750 of 245": forward(lambda lib, d: (lib.randn(n(36750), 123, device=d, dtype=lib.complex64),),
+                                          lambda lib, x: lib.fft.irfft(x, n=245)),
+        "sort, 16M of 1M": forward(numbers(n(1 << 24), 1 << 20), lambda lib, x: lib.sort(x)[0]),
         **{f"sum of columns, {r}x{c}, bf16": forward(halves(r, c), lambda lib, x: x.sum(0)) for r, c in
            ((32768, 768), (32768, 2304), (32768, 3072), (4096, 3072))},
         **{f"{op} of rows, 65536x1000, bool": forward(lambda lib, d: (lib.randn(n(65536), 1000, device=d) > 9,),
