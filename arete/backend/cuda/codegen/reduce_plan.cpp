@@ -152,6 +152,9 @@ class Planner {
     return true;
   }
 
+  /// Threads side by side, each of which has a vector of columns, as a logarithm.
+  static int log_side(int64_t columns) { return std::min(5, log2_ceil(columns)); }
+
   /// Sets vector, uniform and main.
   void choose_vector() {
     int64_t largest = 0;
@@ -168,9 +171,11 @@ class Planner {
     const int64_t most = plan_.columns ? limits_.max_vector / 2 : limits_.max_vector;
     int64_t vector = std::min<int64_t>(most, 16 / largest);
     while (vector > 1 && !begins_alike(vector) && !is_aligned(vector)) vector /= 2;
-    // Half of that, of 8 bytes still, where many of a warp's threads would be beyond the last
-    // column.
-    const auto with_rest = [&](int64_t v) { return divide_up(extent(0), 32 * v) * v; };
+    // Half of that, of 8 bytes still, where many of a block's threads would have no column.
+    const auto with_rest = [&](int64_t v) {
+      const int64_t columns = extent(0) / v, side = int64_t(1) << log_side(columns);
+      return divide_up(columns, side) * side * v;
+    };
     while (plan_.columns && vector * largest >= 16 &&
            16 * with_rest(vector / 2) <= 15 * with_rest(vector))
       vector /= 2;
@@ -231,7 +236,7 @@ class Planner {
   void shape_columns() {
     ReduceHeader& h = plan_.header;
     const int64_t columns = extent(0) / plan_.vector, others = h.outputs / extent(0);
-    int log_x = std::min(5, log2_ceil(columns));
+    const int log_x = log_side(columns);
     // Rows: some eight for each thread, more threads if there is nothing else for them to do.
     int log_y = std::min(8 - log_x, log2_ceil(divide_up(h.reduced, 8)));
     while (log_x + log_y < 8 && log2_ceil(others) < 8 - log_x - log_y &&
