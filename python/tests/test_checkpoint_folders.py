@@ -331,3 +331,47 @@ def test_what_a_folder_has(tmp_path):
     index.write_text(text.replace('"C64"', '"C256"'))
     with pytest.raises(OSError, match=r"a\.c.*the dtype \"C256\" is unknown"):
         dcp.FileSystemReader(str(tmp_path / "run")).read_metadata()
+
+
+@needs_gloo
+def test_folders_of_hugging_face(tmp_path):
+    """Two processes write what is spread over them whole, and read their parts of what one wrote."""
+    body = COMMON + """
+start()
+from arete.distributed.tensor import Shard, distribute_tensor
+dcp, folder = dist.checkpoint, "FOLDER/hf"
+Reader, Writer = dcp.HuggingFaceStorageReader, dcp.HuggingFaceStorageWriter
+mesh = dist.init_device_mesh("cpu", (2,))
+net = shard(filled(Net()))
+state = net.state_dict()
+state.pop("head.weight")  # tied
+files = {name: 1 + (k % 2) for k, name in enumerate(state)}
+dcp.save(state, storage_writer=Writer(folder, files, save_distributed=True, enable_consolidation=True))
+other = shard(Net())
+mine = {name: p for name, p in other.state_dict().items() if name in state}
+dcp.load(mine, storage_reader=Reader(folder))
+same(net, other)
+columns = {"embed.weight": distribute_tensor(arete.zeros(11, 7), mesh, [Shard(1)])}
+dcp.load(columns, storage_reader=Reader(folder))
+assert arete.equal(columns["embed.weight"].full_tensor(), whole(net)["embed.weight"])
+assert Reader(folder).read_metadata().state_dict_metadata["embed.weight"].size == (11, 7)
+failed = dcp.CheckpointException
+wrong = {"embed.weight": arete.zeros(11, 7 + rank)}
+raises(failed, "rank 1: ValueError: size mismatch", lambda: dcp.load(wrong, storage_reader=Reader(folder)))
+raises(failed, "Missing key", lambda: dcp.load({"no": arete.zeros(1)}, storage_reader=Reader(folder)))
+raises(failed, "no safetensors file", lambda: dcp.load({"no": arete.zeros(1)}, storage_reader=Reader("FOLDER")))
+raises(failed, "step is no tensor", lambda: dcp.save({"step": 1}, storage_writer=Writer(folder)))
+raises(failed, "number of a file", lambda: dcp.save({"x": arete.ones(1)}, storage_writer=Writer(folder, {"y": 1})))
+raises(NotImplementedError, "files of parts", lambda: Writer(folder, save_distributed=True))
+print("done")
+""".replace("FOLDER", str(tmp_path))
+    assert run_ranks(tmp_path, 2, body) == [("done\n", 0)] * 2
+    index = json.loads((tmp_path / "hf" / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == {f"model-0000{k}-of-00002.safetensors" for k in (1, 2)}
+    whole = {}
+    for name in set(index["weight_map"].values()):
+        whole.update(arete.load(tmp_path / "hf" / name))
+    assert set(whole) == set(index["weight_map"]) and sum(t.nbytes for t in whole.values()) == index["metadata"]["total_size"]
+    (tmp_path / "hf" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../secret.safetensors"}}))
+    with pytest.raises(dcp.CheckpointException, match="not in the folder"):
+        dcp.load({"a": arete.zeros(1)}, storage_reader=dcp.HuggingFaceStorageReader(tmp_path / "hf"))

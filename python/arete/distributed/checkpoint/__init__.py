@@ -13,6 +13,8 @@ from ._files import async_save as async_save
 from ._files import load as load
 from ._files import save as save
 
+from .hf_storage import HuggingFaceStorageReader as HuggingFaceStorageReader
+from .hf_storage import HuggingFaceStorageWriter as HuggingFaceStorageWriter
 from .default_planner import DefaultLoadPlanner as DefaultLoadPlanner
 from .default_planner import DefaultSavePlanner as DefaultSavePlanner
 from .metadata import BytesStorageMetadata as BytesStorageMetadata

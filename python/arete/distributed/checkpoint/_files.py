@@ -15,6 +15,7 @@ from ... import _C
 from .. import distributed_c10d as c10d
 from ..tensor._dtensor import DTensor
 from .default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from .hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from .metadata import Metadata, metadata_of
 
 __all__ = ["AsyncCheckpointerType", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
@@ -401,12 +402,24 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     """
     _check_plans(planner, DefaultSavePlanner, use_collectives)
     group = _Group(process_group, no_dist)
+    if isinstance(storage_writer, HuggingFaceStorageWriter):
+        return _save_whole(state_dict, storage_writer, group)
     work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group, _replaces(storage_writer))
     problem = None
     try:
         work.write(together=True)
     except Exception as error:  # whatever it is, the others wait to hear of it
         problem = str(error) if isinstance(error, CheckpointException) else f"{type(error).__name__}: {error}"
+    group.agree(problem)
+
+
+def _save_whole(state: dict, writer: HuggingFaceStorageWriter, group: _Group) -> None:
+    problem, flat = None, {}
+    try:
+        _flat({k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}, "", flat)
+        writer._write(flat, group.rank == 0)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
     group.agree(problem)
 
 
@@ -439,7 +452,9 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
     group = _Group(process_group, no_dist)
     problem = None
     try:
-        _load(state_dict, _place(checkpoint_id, storage_reader, FileSystemReader), getattr(planner, "allow_partial_load", False))
+        hugging_face = isinstance(storage_reader, HuggingFaceStorageReader)
+        checkpoint = storage_reader._open() if hugging_face else _d.Checkpoint(_place(checkpoint_id, storage_reader, FileSystemReader))
+        _load(state_dict, checkpoint, getattr(planner, "allow_partial_load", False))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         if group.size == 1:
@@ -484,8 +499,7 @@ def read_all(folder: Any) -> Any:
     return state
 
 
-def _load(state: dict, folder: str, partial: bool) -> None:
-    checkpoint = _d.Checkpoint(folder)
+def _load(state: dict, checkpoint: Any, partial: bool) -> None:
     objects = json.loads(checkpoint.objects)
     own = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
     flat: dict = {}

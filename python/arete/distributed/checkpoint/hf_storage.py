@@ -1,7 +1,113 @@
-"""Files of checkpoints of many processes."""
+"""Folders of safetensors files as Hugging Face's libraries have them, which processes write and read together."""
 from __future__ import annotations
 
-from ..._refused import refused as _refused
+import json
+import os
+import pathlib
+from typing import Any, Optional
 
-globals().update(_refused(__name__, "`arete ckpt merge` and `split` make one of the other",
-                          "HuggingFaceStorageReader", "HuggingFaceStorageWriter"))
+from ... import _C, serialization
+from ..._formats.safetensors import SafetensorsFile
+from ..._formats.source import Source
+from ..tensor._dtensor import DTensor
+from .metadata import ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
+
+__all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
+
+_INDEX = "model.safetensors.index.json"
+
+
+class HuggingFaceStorageReader:
+    """Where load() reads tensors from: a folder with safetensors files. Each process maps the files and reads its parts.
+
+    >>> dcp = arete.distributed.checkpoint
+    >>> dcp.save({"w": arete.ones(2)}, storage_writer=dcp.HuggingFaceStorageWriter("model"))
+    >>> state = {"w": arete.zeros(2)}
+    >>> dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader("model"))
+    >>> state["w"]
+    tensor([1., 1.])
+    """
+
+    def __init__(self, path: Any, thread_count: int = 1) -> None:
+        self.path = os.fspath(path)
+
+    def _open(self) -> "_Folder":
+        return _Folder(self.path)
+
+    def read_metadata(self) -> Metadata:
+        """The names and sizes of what is there."""
+        return Metadata({name: TensorStorageMetadata(
+            TensorProperties(getattr(_C, dtype)), _C.Size(shape), [ChunkStorageMetadata(_C.Size([0] * len(shape)), _C.Size(shape))])
+            for name, (dtype, shape) in self._open().tensors.items()})
+
+
+class _Folder:
+    """What load() asks of a checkpoint."""
+
+    objects = "{}"
+
+    def __init__(self, path: str) -> None:
+        folder = pathlib.Path(path)
+        names = sorted(f.name for f in folder.glob("*.safetensors"))
+        if (folder / _INDEX).exists():
+            listed = sorted(set(json.loads((folder / _INDEX).read_text())["weight_map"].values()))
+            if any(os.path.basename(name) != name for name in listed):
+                raise ValueError(f"{folder / _INDEX} names a file that is not in the folder")
+            names = listed
+        if not names:
+            raise FileNotFoundError(f"there is no safetensors file in {folder}")
+        self._files: dict = {}
+        self.tensors: dict = {}
+        for name in names:
+            file = SafetensorsFile(Source(str(folder / name), True))
+            for key, (dtype, shape, *_) in file.entries.items():
+                self._files[key], self.tensors[key] = file, [dtype, list(shape)]
+
+    def read(self, name: str, start: list, sizes: list) -> Any:
+        tensor = self._files[name].tensor(name)
+        for d, (first, n) in enumerate(zip(start, sizes)):
+            tensor = tensor.narrow(d, first, n)
+        return tensor
+
+
+class HuggingFaceStorageWriter:
+    """Where save() writes a state of tensors: rank 0 a folder with one safetensors file, or several as `fqn_to_index_mapping` says, by the
+    names of tensors, from 1 on, and their index. Tensors that are spread over processes are gathered one after the other, so with
+    `save_distributed` it must be `enable_consolidation=True`: files of parts are what FileSystemWriter writes.
+
+    >>> arete.distributed.checkpoint.HuggingFaceStorageWriter("model", {"a": 1, "b": 2}).path
+    'model'
+    """
+
+    def __init__(self, path: Any, fqn_to_index_mapping: Optional[dict] = None, thread_count: int = 1, save_distributed: bool = False,
+                 enable_consolidation: bool = False, thread_count_consolidation: int = 1) -> None:
+        if save_distributed and not enable_consolidation:
+            raise NotImplementedError("HuggingFaceStorageWriter: files of parts are not written: enable_consolidation, or FileSystemWriter")
+        self.path, self.mapping = os.fspath(path), fqn_to_index_mapping
+
+    def _write(self, flat: dict, is_first: bool) -> None:
+        """All processes call it; the first one writes."""
+        others = [name for name, v in flat.items() if not isinstance(v, _C.Tensor)]
+        if others:
+            raise TypeError(f"{others[0]} is no tensor, which is all that such files have")
+        places = {name: 1 for name in flat} if self.mapping is None else self.mapping
+        if set(flat) - set(places) or any(type(places[name]) is not int or places[name] < 1 for name in flat):
+            raise ValueError("fqn_to_index_mapping needs the number of a file, from 1 on, for each tensor")
+        last, folder = max((places[name] for name in flat), default=1), pathlib.Path(self.path)
+        names = {i: f"model-{i:05d}-of-{last:05d}.safetensors" for i in range(1, last + 1)}
+        if is_first:
+            folder.mkdir(parents=True, exist_ok=True)
+        total = 0
+        for i in sorted({places[name] for name in flat}):
+            held = {}
+            for name, t in flat.items():
+                if places[name] == i:
+                    whole = (t.full_tensor() if isinstance(t, DTensor) else t).detach()
+                    total += whole.nbytes
+                    if is_first:
+                        held[name] = whole.cpu().contiguous()
+            if is_first:
+                serialization.save(held, folder / names[i])
+        if is_first:
+            index = {"metadata": {"total_size": total}, "weight_map": {name: names[places[name]] for name in flat}}
+            (folder / _INDEX).write_text(json.dumps(index, indent=2))
