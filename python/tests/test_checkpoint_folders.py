@@ -375,3 +375,37 @@ print("done")
     (tmp_path / "hf" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../secret.safetensors"}}))
     with pytest.raises(dcp.CheckpointException, match="not in the folder"):
         dcp.load({"a": arete.zeros(1)}, storage_reader=dcp.HuggingFaceStorageReader(tmp_path / "hf"))
+
+
+def test_states_of_submodules():
+    from arete.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
+    nn = arete.nn
+    net = nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1, bias=False))))
+    inner = ["1.0.weight", "1.0.bias", "1.1.0.weight"]
+    assert list(get_model_state_dict(net, submodules={net[1]})) == inner
+    own = get_model_state_dict(net, submodules={net[1]}, options=StateDictOptions(keep_submodule_prefixes=False))
+    assert list(own) == ["0.weight", "0.bias", "1.0.weight"] and arete.equal(own["0.weight"], net[1][0].weight)
+    assert list(get_model_state_dict(net, submodules={net[0], net[1][1]})) == ["0.weight", "0.bias", "1.1.0.weight"]
+    with pytest.raises(NotImplementedError, match="submodules"):
+        get_optimizer_state_dict(net, arete.optim.SGD(net.parameters(), 0.1), submodules={net[1]})
+
+
+def test_errors_that_a_program_records_itself(tmp_path, monkeypatch):
+    from arete.distributed.elastic.multiprocessing.errors import record
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error"))
+    said = []
+
+    class Handler:
+        def initialize(self):
+            said.append("began")
+
+        def record_exception(self, error):
+            said.append(str(error))
+
+    def fails():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        record(fails, Handler())()
+    assert record(lambda: 3, Handler())() == 3
+    assert said == ["began", "no", "began"] and not (tmp_path / "error").exists()

@@ -17,6 +17,7 @@ __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict
 @dataclasses.dataclass
 class StateDictOptions:
     """`full_state_dict`: whole tensors in the place of DTensors; with `cpu_offload` in host memory, and in rank 0 alone.
+    `keep_submodule_prefixes`: names of submodules' tensors are those that the model has for them, else their own.
     `ignore_frozen_params`: without parameters that need no gradient. `strict`: what is missing is an error. `broadcast_from_rank0`: what is
     set is what rank 0 has. `flatten_optimizer_state_dict`: states of optimizers in one dictionary."""
 
@@ -57,9 +58,7 @@ def _names(model: Any) -> dict:
 def _checked(options: Optional[StateDictOptions], submodules: Any = None) -> StateDictOptions:
     options = options or StateDictOptions()
     if submodules:
-        raise NotImplementedError("states of submodules: give the submodule as the model")
-    if not options.keep_submodule_prefixes:
-        raise NotImplementedError("StateDictOptions: keep_submodule_prefixes=False is not supported")
+        raise NotImplementedError("states of optimizers for submodules: give the submodule as the model")
     if options.broadcast_from_rank0 and not options.full_state_dict:
         raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
     return options
@@ -79,20 +78,25 @@ def _is_elsewhere(options: StateDictOptions) -> bool:
 
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Optional[StateDictOptions] = None) -> dict:
-    """model.state_dict(), with the names that the bare model has, and DTensors where parameters are spread. All processes call it.
+    """model.state_dict(), with the names that the bare model has, and DTensors where parameters are spread; of `submodules` what these have.
+    All processes call it.
 
     >>> arete.distributed.checkpoint.state_dict.get_model_state_dict(nn.Linear(1, 2)).keys()
     dict_keys(['weight', 'bias'])
     """
-    options = _checked(options, submodules)
+    options = _checked(options)
+    prefixes = [f"{_clean(model, name + '.')}" for name, m in model.named_modules() if m in submodules] if submodules else [""]
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad} if options.ignore_frozen_params else set()
     frozen = {_clean(model, name) for name in frozen}
     result = {}
     for name, value in _spread_state(model).items():
         name = _clean(model, name)
-        if name in frozen:
+        within = [p for p in prefixes if name.startswith(p)]
+        if name in frozen or not within:
             continue
         value = _as_wanted(value, options)
+        if not options.keep_submodule_prefixes:
+            name = name[len(max(within, key=len)):]
         if not _is_elsewhere(options):
             result[name] = value
     return result

@@ -42,7 +42,8 @@ def _write_error(error: BaseException) -> None:
 
 def record(fn: Callable[..., _R], error_handler: Optional[Any] = None) -> Callable[..., _R]:
     """Makes a program's main function write its exception to the file that TORCHELASTIC_ERROR_FILE names, where the launcher finds
-    it (`arete run` and torchrun print it), before it is raised on. `error_handler` must be None.
+    it (`arete run` and torchrun print it), before it is raised on. An `error_handler` does that in another way: its `initialize()` is
+    called before the function, and its `record_exception(error)` where it fails.
 
     >>> from arete.distributed.elastic.multiprocessing.errors import record
     >>> @record
@@ -51,19 +52,18 @@ def record(fn: Callable[..., _R], error_handler: Optional[Any] = None) -> Callab
     >>> main()
     3
     """
-    if error_handler is not None:
-        raise NotImplementedError("record: error handlers are not supported")
-
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> _R:
+        if error_handler is not None:
+            error_handler.initialize()
         try:
             return fn(*args, **kwargs)
         except SystemExit as e:
-            if e.code not in (None, 0):
+            if e.code not in (None, 0) and error_handler is None:
                 _write_error(e)
             raise
         except Exception as e:
-            _write_error(e)
+            (_write_error if error_handler is None else error_handler.record_exception)(e)
             raise
 
     return wrapped
