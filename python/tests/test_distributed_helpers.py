@@ -186,14 +186,6 @@ def test_modules_and_their_states(capsys):
         arete.distributed.destroy_process_group()
 
 
-def test_what_has_no_debugging():
-    from arete.distributed.tensor.debug import CommDebugMode, visualize_sharding
-
-    for name in (CommDebugMode, visualize_sharding):
-        with pytest.raises(NotImplementedError, match="arete.distributed.tensor.debug"):
-            name()
-
-
 def test_configs_of_accelerate():
     """Its launcher names the one machine's rank, and makes a config with a binding that it takes out again."""
     from arete.numa.binding import AffinityMode, NumaOptions

@@ -170,6 +170,24 @@ raises(ValueError, "Shard() or None", lambda: fully_shard(nn.Linear(2, 2), shard
 
 
 @needs_gloo
+def test_saved_states_stay_spread(tmp_path):
+    """arete.save() of a state whose tensors are spread writes this process' parts as what they are; they were plain tensors."""
+    run(tmp_path, 2, """
+net, file = train(shard(filled(Net()))), "FOLDER/" + str(rank)
+arete.save({"net": net.state_dict(), "step": 3}, file)
+for weights_only in (True, False):
+    saved = arete.load(file, weights_only=weights_only)
+    w = saved["net"]["blocks.0.up.weight"]
+    assert saved["step"] == 3 and w.placements == net.blocks[0].up.weight.placements and tuple(w.shape) == (14, 7)
+    assert arete.equal(w.full_tensor(), net.blocks[0].up.weight.full_tensor())
+    other = shard(Net())
+    other.load_state_dict(saved["net"])
+    same(other, net)
+raises(NotImplementedError, "is not pickled", lambda: arete.save(net.blocks[0].up.weight, file))
+""".replace("FOLDER", str(tmp_path)))
+
+
+@needs_gloo
 def test_gradients_and_memory(tmp_path):
     run(tmp_path, 2, """
 net = shard(filled(Net()))

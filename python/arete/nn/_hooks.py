@@ -127,7 +127,7 @@ class BackwardHook:
         if not places or not _C.is_grad_enabled():
             return values, None
         # Of tensors that are spread over processes the parts have the history.
-        spread = [values[i] if hasattr(values[i], "_spec") else None for i in places]
+        spread = [values[i] if getattr(type(values[i]), "_history_is_of_parts", False) else None for i in places]
         if any(x is not None for x in spread):
             plain = seen
 
