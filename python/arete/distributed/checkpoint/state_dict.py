@@ -78,8 +78,8 @@ def _is_elsewhere(options: StateDictOptions) -> bool:
 
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Optional[StateDictOptions] = None) -> dict:
-    """model.state_dict(), with the names that the bare model has, and DTensors where parameters are spread; of `submodules` what these have.
-    All processes call it.
+    """model.state_dict(), with the names that the bare model has, and DTensors where parameters are spread; of `submodules` what these
+    have. All processes call it.
 
     >>> arete.distributed.checkpoint.state_dict.get_model_state_dict(nn.Linear(1, 2)).keys()
     dict_keys(['weight', 'bias'])
