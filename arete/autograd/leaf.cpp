@@ -248,7 +248,6 @@ void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id) {
 
 Tensor Tensor::detach() const {
   Tensor t = ops::alias(*this, layout());
-  t.impl()->inference = is_inference();
   tracing::note_detached(*this, t);
   return t;
 }

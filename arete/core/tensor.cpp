@@ -20,6 +20,7 @@ void TensorImpl::destroy() const noexcept { delete this; }
 IntrusivePtr<TensorImpl> TensorImpl::alias(Layout l, DType t) const {
   IntrusivePtr<TensorImpl> other(new TensorImpl(storage, std::move(l), t));
   other->own_version = own_version;
+  other->inference = inference;  // of the memory, whatever the mode
   return other;
 }
 
@@ -83,7 +84,6 @@ bool Tensor::is_view() const { return defined() && impl_->base; }
 Tensor Tensor::variable_data() const {
   check_defined(*this, "variable_data");
   Tensor t(impl_->alias());
-  t.impl_->inference = impl_->inference;
   t.impl_->own_version = IntrusivePtr<VersionCounter>(new VersionCounter(0));
   tracing::note_detached(*this, t);
   return t;

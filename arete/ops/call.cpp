@@ -25,10 +25,8 @@ Tensor make_one_view(const Tensor& self, Layout&& layout, const OpRecord& op) {
   IntrusivePtr<TensorImpl> out(new TensorImpl(self.impl()->storage, std::move(layout), dtype));
   TensorImpl* const impl = out.get();
   impl->own_version = self.impl()->own_version;
-  if (modes().word & Modes::kInference) {
-    impl->inference = true;
-  } else {
-    impl->inference = self.is_inference();
+  impl->inference = self.is_inference();
+  if (!impl->inference || !is_inference_mode()) {
     impl->base = self.impl()->base ? self.impl()->base : IntrusivePtr<TensorImpl>(self.impl());
     impl->made_by = op.name.c_str();
     impl->view_version = self.version();
@@ -231,8 +229,6 @@ Results call_observed(const OpRecord& op, std::span<const Arg> args) {
   tracing::CallScope traced(op, {args.data(), args.size()}, false);
   Results results = run_path(call);
   traced.end({results.data(), results.size()});
-  if (m.word & Modes::kInference)
-    for (Tensor& t : results) t.impl()->inference = true;
   if ((m.word & Modes::kAnomaly) && !op.compose && !op.random) {
     bool input_nan = false;
     for_each_tensor(call, [&](size_t, const Tensor& t) { input_nan = input_nan || holds_nan(t); });

@@ -163,11 +163,6 @@ bool must_be_single() {
   return false;
 }
 
-void mark_inference(std::span<Tensor> results) {
-  if (!is_inference_mode()) return;
-  for (Tensor& t : results) t.impl()->inference = true;
-}
-
 // Tensors that see the elements of a 1-d tensor.
 void scatter_elements(const Tensor& all, std::span<const size_t> where, std::span<Tensor> results) {
   for (size_t k = 0; k < where.size(); ++k) {
@@ -206,7 +201,6 @@ std::vector<Tensor> reduce_all(const char* name, Tensors tensors, bool may_share
     for (size_t& i : group) i = where[i];
     scatter_elements(all, group, results);
   }
-  mark_inference(results);
   return results;
 }
 
@@ -228,7 +222,6 @@ std::vector<Tensor> foreach_call(const OpRecord& op, std::span<const ListArg> ar
     if (c) items.push_back(std::move(*c));
   }
   launch(name, items);
-  mark_inference(results);
   return results;
 }
 

@@ -126,6 +126,19 @@ class ViewWrite final : public Node {
   IntrusivePtr<Node> write_;
 };
 
+// set_history() for a tensor that had one: retain_grad() is about the values that it has last.
+void replace_history(Tensor& t, const IntrusivePtr<Node>& node) {
+  const AutogradMeta* meta = t.impl()->autograd.get();
+  const bool retains = meta && meta->retains_grad && meta->grad_fn;
+  if (retains && meta->grad_fn.node->hooks)
+    std::erase_if(meta->grad_fn.node->hooks->retained,
+                  [meta](const auto& r) { return r.second == meta->accumulator; });
+  set_history(t, node, 0);
+  if (!retains) return;
+  if (!node->hooks) node->hooks = std::make_unique<Node::Hooks>();
+  node->hooks->retained.emplace_back(0, meta->accumulator);
+}
+
 void regenerate(const Tensor& view) {
   const Tensor base = base_of(view);
   if (!base.requires_grad()) return;
@@ -133,7 +146,7 @@ void regenerate(const Tensor& view) {
   node->edges.push_back(gradient_edge(base));
   node->outputs.push_back({Shape(view.sizes()), view.dtype(), view.device()});
   Tensor t = view;
-  set_history(t, node, 0);
+  replace_history(t, node);
 }
 
 }  // namespace
@@ -230,14 +243,14 @@ void check_in_place(const Tensor& self, const char* op, bool record) {
 
 void rebase_history(Tensor& self, const IntrusivePtr<Node>& node) {
   if (!self.impl()->base) {
-    set_history(self, node, 0);
+    replace_history(self, node);
     return;
   }
   Tensor base = base_of(self);
   Edge old_base;
   if (has_own_history(base)) old_base = gradient_edge(base);
   IntrusivePtr<Node> write(new ViewWrite(base, std::move(old_base), self, node));
-  set_history(base, write, 0);
+  replace_history(base, write);
   regenerate(self);
 }
 

@@ -425,7 +425,8 @@ const OpRecord& index_put_op =
 }  // namespace ops
 
 Tensor index(const Tensor& self, const std::vector<Index>& indices) {
-  return ops::read(ops::parse(self, indices, false));
+  const Tensor found = ops::read(ops::parse(self, indices, false));
+  return found.is_same(self) ? self.view(self.sizes()) : found;  // a tensor of its own
 }
 Tensor Tensor::index(const std::vector<Index>& indices) const {
   return arete::index(*this, indices);

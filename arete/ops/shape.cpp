@@ -131,9 +131,7 @@ const OpRecord& view_dtype_op = define("view.dtype(Tensor self, dtype dtype) -> 
                                     .dtypes({kInt32})
                                     .compose([](const Call& c) -> Results {
                                       const Tensor& x = c.tensor(0);
-                                      Tensor out(x.impl()->alias(layout_in(c), c[1].dtype()));
-                                      out.impl()->inference = x.is_inference();
-                                      return {std::move(out)};
+                                      return {Tensor(x.impl()->alias(layout_in(c), c[1].dtype()))};
                                     });
 
 const OpRecord& reshape_op = define("reshape(Tensor self, int[] shape) -> Tensor")

@@ -17,14 +17,21 @@ class _Switch:
             @functools.wraps(function)
             def generator(*args, **kwargs):
                 iterator = function(*args, **kwargs)
-                sent = None
-                while True:
+                go_on, given = iterator.send, None
+                while True:  # every step of it runs inside, also those by throw() and close()
                     with self._again():
                         try:
-                            value = iterator.send(sent)
+                            value = go_on(given)
                         except StopIteration as stop:
                             return stop.value
-                    sent = yield value
+                    try:
+                        go_on, given = iterator.send, (yield value)
+                    except GeneratorExit:
+                        with self._again():
+                            iterator.close()
+                        raise
+                    except BaseException as error:
+                        go_on, given = iterator.throw, error
 
             return generator
 

@@ -538,3 +538,108 @@ def test_a_dropout_of_nothing_in_place_writes_nothing():
     changed = torch.ones(2)
     torch.nn.functional.dropout(changed, 1.0, inplace=True)
     assert changed.tolist() == [0, 0] and changed._version == 1
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+@pytest.mark.parametrize("write", ["a.mul_(2)", "a.view(-1).mul_(2)", "a[:1].mul_(2)"])
+def test_retained_gradients_are_of_the_last_values(torch, write):
+    a = torch.ones(2, requires_grad=True).clone()
+    a.retain_grad()
+    exec(write, {"a": a})
+    (a * 3).sum().backward()
+    assert a.grad.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+def test_retained_gradients_of_views_of_one_memory(torch):
+    base = torch.ones(1, requires_grad=True).clone()
+    view, other = base[:], base[:]
+    view.retain_grad()
+    other.retain_grad()
+    view.mul_(2)
+    (view * 2 + other * 3).sum().backward()
+    assert view.grad.item() == 2 and other.grad.item() == 3
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+@pytest.mark.parametrize("index", [slice(None), ..., (), (slice(None), ...)], ids=str)
+def test_indices_that_take_everything_give_a_tensor_of_its_own(torch, index):
+    x = torch.ones(2, requires_grad=True) * 1
+    y = x[index]
+    assert y is not x and y._is_view() and y.data_ptr() == x.data_ptr()
+    y.retain_grad()
+    (y * 2 + x * 3).sum().backward()
+    assert y.grad.tolist() == [2.0, 2.0]
+    z = torch.zeros(2)
+    z[index].unsqueeze_(0)
+    assert z.shape == (2,)
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+def test_inference_mode_leaves_tensors_from_outside_as_they_are(torch):
+    weight = torch.ones(2, requires_grad=True)
+    buffer = torch.ones(2)
+    with torch.inference_mode():
+        for t in (weight, buffer):
+            assert not any(f(t).is_inference() for f in (
+                lambda t: t.contiguous(), lambda t: t.to(torch.float32), lambda t: torch.nn.functional.dropout(t, 0.0),
+                lambda t: t.view(1, 2), lambda t: t.flatten(), lambda t: t[:1], lambda t: t.detach()))
+            assert not t.is_inference() and (t * 2).is_inference() and (t * 2).view(1, 2).is_inference()
+        row = buffer.view(1, 2)
+        torch._foreach_add_([buffer], 1)
+        row.add_(1)
+    assert buffer.tolist() == [3.0, 3.0] and row.add_(1).tolist() == [[4.0, 4.0]] and not buffer.is_inference()
+    (weight * buffer).sum().backward()
+    assert weight.grad.tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+def test_switches_hold_in_every_step_of_a_generator(torch):
+    seen = []
+
+    @torch.no_grad()
+    def steps():
+        try:
+            for _ in range(3):
+                try:
+                    seen.append(torch.is_grad_enabled())
+                    yield torch.is_grad_enabled()
+                except ValueError as error:
+                    seen.append((str(error), torch.is_grad_enabled()))
+                    yield "again"
+        finally:
+            seen.append(("closed", torch.is_grad_enabled()))
+
+    with torch.enable_grad():
+        g = steps()
+        assert next(g) is False and torch.is_grad_enabled()
+        assert g.throw(ValueError("mine")) == "again" and torch.is_grad_enabled()
+        g.close()
+        assert torch.is_grad_enabled()
+    assert seen == [False, ("mine", False), ("closed", False)]
+    g = steps()
+    next(g)
+    with pytest.raises(KeyError):
+        g.throw(KeyError("not caught"))
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+def test_callbacks_at_the_end_of_a_pass(torch):
+    order = []
+    x = torch.ones(2, requires_grad=True)
+
+    class Marked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: order.append(x.grad.tolist()))
+            order.append("backward")
+            return g
+
+    Marked.apply(x * 2).sum().backward()
+    assert order == ["backward", [2.0, 2.0]]
+    with pytest.raises(RuntimeError, match="backward"):
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: None)

@@ -31,7 +31,7 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 
 def __getattr__(name: str):
-    if name in ("forward_ad", "function", "functional", "profiler"):
+    if name in ("forward_ad", "function", "functional", "grad_mode", "profiler", "variable"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
@@ -404,6 +404,9 @@ class Variable(metaclass=_VariableType):
     >>> x.requires_grad, isinstance(x, arete.autograd.Variable)
     (True, True)
     """
+
+    # queue_callback(f) calls f when all gradients of the backward pass under way are known.
+    _execution_engine = types.SimpleNamespace(queue_callback=_C._at_end_of_pass)
 
     def __new__(cls, data=None, requires_grad=False):
         if data is None:
