@@ -10,6 +10,7 @@
 #include "arete/ops/pinned.h"
 #include "arete/ops/target.h"
 #include "arete/ops/vmap_rules_internal.h"
+#include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/host_wait.h"
@@ -19,8 +20,7 @@ namespace arete::ops {
 namespace {
 
 std::optional<Shape> strides_for(const Tensor& t, MemoryFormat f) {
-  if (f == MemoryFormat::preserve && t.layout().is_dense() && !t.is_contiguous())
-    return Shape(t.strides());
+  if (f == MemoryFormat::preserve && !t.is_contiguous()) return strides_like(t);
   if (f == MemoryFormat::channels_last) {
     ARETE_CHECK(
         t.dim() == 4 || t.dim() == 5,

@@ -7,6 +7,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/vmap_rules_internal.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -33,7 +34,7 @@ void infer_like(const Call& c, OutputSpecs& out) {
   OutputSpec s{Shape(self.sizes()), self.dtype()};
   if (c.has(kFirst)) s.dtype = c[kFirst].dtype();
   if (c.has(kFirst + 1)) s.device = c[kFirst + 1].device();
-  if (self.layout().is_dense()) s.strides = Shape(self.strides());
+  s.strides = strides_like(self);
   out.push_back(s);
 }
 TensorList no_gradient(const GradCall&) { return {}; }

@@ -2,6 +2,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/target.h"
 #include "arete/prim/recorder.h"
@@ -146,13 +147,18 @@ void Promotion::add(const Scalar& s) {
   if (!number_ || category_of(*number_) < s.category()) number_ = s.dtype();
 }
 
-DType Promotion::result() const {
-  std::optional<DType> result = dim_ ? dim_ : zero_;
-  if (dim_ && zero_ && category_of(*zero_) > category_of(*dim_))
-    result = promote_types(*dim_, *zero_);
-  if (number_ && (!result || category_of(*result) < category_of(*number_))) result = number_;
-  return result.value_or(kBool);
+namespace {
+// What decides first, and what counts only where it is of a higher category: of that the complexity
+// alone for floats.
+std::optional<DType> combined(std::optional<DType> first, std::optional<DType> second) {
+  if (!first || !second) return first ? first : second;
+  if (category_of(*second) <= category_of(*first)) return first;
+  if (is_floating(*first)) return complex_of(*first);
+  return promote_types(*first, *second);
 }
+}  // namespace
+
+DType Promotion::result() const { return combined(dim_, combined(zero_, number_)).value_or(kBool); }
 
 DType result_type(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
   Promotion p;

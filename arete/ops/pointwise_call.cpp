@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/core/half.h"
 #include "arete/core/modes.h"
 #include "arete/core/sparse.h"
 #include "arete/core/tracing.h"
@@ -245,7 +246,11 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   for (int i : r.variant->number_inputs) {
     if (def.exact_numbers >> i & 1 && is_integer(compute) && call[i].kind() == Arg::Kind::scalar)
       check_holds(compute, call[i].scalar(), call.name());
-    r.params.push_back(literal(number_at(call[i]), param_types[p++]));
+    Scalar s = number_at(call[i]);
+    // Halves are compared with the half that a number becomes among them: x == 0.1 where x is 0.1.
+    if (result == kBool && compute == kFloat16) s = double(float(Half(float(s.to_double()))));
+    if (result == kBool && compute == kBFloat16) s = double(float(BFloat16(float(s.to_double()))));
+    r.params.push_back(literal(s, param_types[p++]));
   }
   for (int k = 0; k < def.n_params; ++k)
     if (!(folded >> k & 1))
@@ -292,8 +297,7 @@ Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType d
   for (const Tensor& t : inputs) {
     if (!has_sizes(t, space)) continue;
     if (t.is_contiguous() || is_in_row_order(t.layout())) break;
-    if (auto strides = strides_like(t))
-      return empty_tensor(OutputSpec{space, dtype, std::move(strides), device});
+    return empty_tensor(OutputSpec{space, dtype, strides_like(t), device});
   }
   return empty_tensor(space, dtype, device);
 }

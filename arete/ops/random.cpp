@@ -9,6 +9,7 @@
 #include "arete/ops/random_internal.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/vmap_rules_internal.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -60,7 +61,7 @@ void infer_like(const Call& c, OutputSpecs& out) {
                {},
                c.has(2) ? c[2].device() : self.device()};
   check_floating(c, s.dtype, true);
-  if (self.layout().is_dense()) s.strides = Shape(self.strides());
+  s.strides = strides_like(self);
   out.push_back(s);
 }
 // Draws into a new tensor. Both parts of a complex one are drawn, normal ones with half of the

@@ -67,10 +67,6 @@ inline std::optional<Shape> strides_like(const Tensor& a, const Tensor& b, IntLi
   auto strides = strides_like(a, sizes);
   return strides ? strides : strides_like(b, sizes);
 }
-/// Strides for a result of t's own sizes that keeps its order: t's where it is dense.
-inline std::optional<Shape> strides_like(const Tensor& t) {
-  return t.layout().is_dense() ? Shape(t.strides()) : strides_like(t, t.sizes());
-}
 /// The dimensions in the order in which they lie in memory, the outermost first.
 inline Shape memory_order(IntList strides) {
   Shape order;
@@ -89,6 +85,26 @@ inline Shape strides_in_order(IntList order, IntList sizes) {
     stride *= std::max<int64_t>(sizes[d], 1);
   }
   return strides;
+}
+/// Strides for a result of t's own sizes that keeps the order of its dimensions: t's where it is
+/// dense, else without gaps. A stride of 0 (a broadcast dimension) stands for no place in that
+/// order: the dimension stays where it is among the others, as in PyTorch.
+inline Shape strides_like(const Tensor& t) {
+  const IntList sizes = t.sizes(), strides = t.strides();
+  if (t.layout().is_dense()) return Shape(strides);
+  if (prefers_channels_last(t)) return channels_last_strides(sizes);
+  Shape order;  // the outermost dimension first
+  for (int64_t d = 0; d < t.dim(); ++d) order.push_back(d);
+  for (size_t from = order.size(); from-- > 0;)
+    for (size_t at = from, k = from + 1; k < order.size(); ++k) {
+      const size_t outer = size_t(order[at]), inner = size_t(order[k]);
+      if (strides[inner] == 0 || strides[outer] == 0) continue;
+      if (strides[inner] < strides[outer]) break;
+      if (strides[inner] == strides[outer] && sizes[inner] <= sizes[outer]) continue;
+      std::swap(order[at], order[k]);
+      at = k;
+    }
+  return strides_in_order(order, sizes);
 }
 /// `result` in channels-last order if `t` asks for it; itself if it is so or `t` does not.
 inline Tensor ordered_like(const Tensor& t, const Tensor& result) {

@@ -279,3 +279,23 @@ def test_a_network_stays_channels_last():
 def test_pickles_keep_the_order_of_memory(tensor, stride):
     again = pickle.loads(pickle.dumps(tensor))
     assert arete.equal(again, tensor) and again.stride() == (tensor.stride() if stride is None else stride)
+
+
+SPARSE_SOURCES = {
+    "every second": lambda lib: lib.zeros(10, 8).t()[::2, ::2],
+    "three": lambda lib: lib.zeros(4, 6, 8)[:, ::2, ::2].permute(2, 0, 1),
+    "broadcast": lambda lib: lib.zeros(3, 1, 4).permute(2, 1, 0).expand(4, 5, 3),
+    "broadcast first": lambda lib: lib.zeros(3, 4).t().expand(2, 4, 3),
+    "size of 1": lambda lib: lib.zeros(4, 1, 6)[::2].permute(2, 1, 0),
+    "channels last": lambda lib: lib.zeros(2, 3, 4, 10).to(memory_format=lib.channels_last)[..., ::2],
+}
+
+
+@pytest.mark.parametrize("source", SPARSE_SOURCES.values(), ids=SPARSE_SOURCES)
+def test_results_keep_the_order_of_what_has_gaps(source):
+    for program in (lambda lib, x: x.clone(), lambda lib, x: x + 1, lambda lib, x: x.exp(), lambda lib, x: x == x,
+                    lambda lib, x: x.double(), lambda lib, x: lib.zeros_like(x), lambda lib, x: lib.rand_like(x),
+                    lambda lib, x: lib.where(x > 0, x, 0.0),
+                    lambda lib, x: x * lib.ones(x.shape[-1]), lambda lib, x: lib.ones(()) - x):
+        ours, theirs = (outcome(lambda lib: program(lib, source(lib)), lib, False) for lib in (arete, torch))
+        assert ours == theirs

@@ -155,3 +155,13 @@ def test_shifts_by_what_is_no_place(dtype):
     x, y = arete.full_like(by, 3), arete.full_like(by, -3)
     assert (x << by).tolist() == (y << by).tolist() == (x >> by).tolist() == [0] * 72
     assert (y >> by).tolist() == [-1] * 72
+
+
+@anywhere
+def test_halves_are_compared_with_the_half_that_a_number_becomes(torch, device):
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.tensor([0.1, 0.3, -0.7, 2.5], dtype=dtype, device=device)
+        for n, number in enumerate((0.1, 0.3, -0.7, 2.5)):
+            assert [(x == number)[n].item(), (x != number)[n].item(), (x >= number)[n].item(), (x > number)[n].item(),
+                    (x <= number)[n].item(), (x < number)[n].item()] == [True, False, True, False, True, False]
+        assert torch.where(x > 0.3, x, 9.0)[1].item() == 9

@@ -61,7 +61,7 @@ TEST(Creation, LinspaceEndsExactly) {
 TEST(Creation, LikeKeepsDenseStrides) {
   const Tensor t = zeros({2, 3, 4}).permute({2, 0, 1});
   EXPECT_EQ(to_string(zeros_like(t).strides()), to_string(t.strides()));
-  EXPECT_EQ(to_string(ones_like(t.slice(0, 0, 2)).strides()), "[6, 3, 1]");
+  EXPECT_EQ(to_string(ones_like(t.slice(0, 0, 2)).strides()), "[1, 6, 2]");  // its order
   EXPECT_EQ(zeros_like(t, kInt64).dtype(), kInt64);
   EXPECT_TRUE(empty_like(t, {}, kMeta).is_meta());
   EXPECT_FALSE(zeros_like(zeros({2}, TensorOptions().requires_grad())).requires_grad());
