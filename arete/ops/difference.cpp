@@ -57,10 +57,12 @@ const OpRecord& diff_op =
 std::vector<int64_t> gradient_dims(const Call& c, size_t arg) {
   const Tensor& x = c.tensor(0);
   std::vector<int64_t> dims;
-  if (c.has(arg))
-    for (int64_t d : normalize_dims(c.ints(arg), int(x.dim()), c.name(), false)) dims.push_back(d);
-  else
+  if (c.has(arg)) {
+    normalize_dims(c.ints(arg), int(x.dim()), c.name(), false);  // each once
+    for (int64_t d : c.ints(arg)) dims.push_back(normalize_dim(d, int(x.dim()), c.name()));
+  } else {
     for (int64_t d = 0; d < x.dim(); ++d) dims.push_back(d);
+  }
   return dims;
 }
 
@@ -119,7 +121,10 @@ Tensor uneven_gradient(const Tensor& x, int64_t d, const Tensor& coordinates, in
   return cat({first, middle, last}, d);
 }
 
-Tensor floating(const Tensor& x) {
+// What is differentiated: floats, complex ones for complex steps.
+Tensor floating(const Tensor& x, bool complex) {
+  if (complex && !is_complex(x.dtype()))
+    return x.to(x.dtype() == kFloat64 ? kComplex128 : kComplex64);
   return is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x;
 }
 
@@ -129,7 +134,7 @@ const OpRecord& gradient_op =
         "Tensor[]")
         .doc("Derivatives along dimensions by central differences of equal steps.")
         .compose([](const Call& c) -> Results {
-          const Tensor x = floating(c.tensor(0));
+          const Tensor x = floating(c.tensor(0), c.has(1) && c.scalar(1).is_complex());
           const std::vector<int64_t> dims = gradient_dims(c, 2);
           check_gradient(c, dims, c.integer(3));
           const Tensor h =
@@ -145,7 +150,10 @@ const OpRecord& gradient_coordinates_op =
         "edge_order=1) -> Tensor[]")
         .doc("Derivatives along dimensions, given their coordinates (1-d) or steps (0-d).")
         .compose([](const Call& c) -> Results {
-          const Tensor x = floating(c.tensor(0));
+          const Tensor x =
+              floating(c.tensor(0), std::ranges::any_of(c.tensors(1), [](const Tensor& t) {
+                         return is_complex(t.dtype());
+                       }));
           const std::vector<int64_t> dims = gradient_dims(c, 2);
           check_gradient(c, dims, c.integer(3));
           ARETE_CHECK(c.tensors(1).size() == dims.size(),

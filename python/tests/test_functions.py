@@ -21,6 +21,11 @@ def test_gradient_with_steps_and_coordinates():
         numbers = [given] if given else [s.numpy() if isinstance(s, arete.Tensor) else s for s in spacing]
         for a, b in zip(ours, np.gradient(x, *numbers)):
             np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
+    for spacing in (2.0, [0.5, 2.0], 1 + 2j, [0.5, 1 + 2j]):
+        values = x if spacing in (2.0, [0.5, 2.0]) else x.astype(np.complex64)
+        for a, b in zip(arete.gradient(t, spacing=spacing, dim=(-1, 0)),  # in the order in which they are named
+                        np.gradient(values, *(spacing if isinstance(spacing, list) else [spacing]), axis=(-1, 0))):
+            np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
     (along,) = arete.gradient(t, dim=1)
     np.testing.assert_allclose(along.numpy(), np.gradient(x, axis=1), rtol=1e-5, atol=1e-6)
 

@@ -112,7 +112,8 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
     if not isinstance(spacing, (list, tuple)):
         return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
     real = input.real.dtype if input.is_complex() else input.dtype if input.is_floating_point() else None
-    steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
+    steps = [s if isinstance(s, Tensor) else
+             _C.tensor(s, dtype=_C.complex128 if isinstance(s, builtins.complex) else real or _C.get_default_dtype(), device=input.device)
              for s in spacing]
     return tuple(_ops.gradient(input, spacing=steps, dim=dim, edge_order=edge_order))
 
