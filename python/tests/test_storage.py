@@ -106,6 +106,17 @@ def test_files(torch, tmp_path):
             torch.from_file(missing, size=size, dtype=torch.float32)
 
 
+@both
+def test_resized_tensors_show_memory_in_its_order(torch):
+    x = torch.arange(6.0).view(2, 3)
+    assert x.t().resize_(6).tolist() == [0, 1, 2, 3, 4, 5] and x.t().resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert x.t().resize_(3, 2).stride() == (1, 3) and x.t().resize_as_(x.t()).stride() == (1, 3)
+    part = x[0, 1:].resize_(4)  # more of the memory that is there
+    part.fill_(9)
+    assert x.tolist() == [[0, 9, 9], [9, 9, 5]]
+    assert x[1].resize_(4)[:3].tolist() == [9, 9, 5]  # beyond it
+
+
 def test_memory_keeps_its_size():
     with pytest.raises(NotImplementedError, match="keeps its size"):
         arete.ones(2).untyped_storage().resize_(0)

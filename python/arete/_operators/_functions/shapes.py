@@ -173,7 +173,7 @@ _in_place_view("as_strided", "2, 1", "(1, 2), (2, 1)", "1, 2")
 
 @also_method
 def resize_(self: Tensor, *sizes, memory_format=None):
-    """Changes the shape in place; elements beyond the old ones have no values.
+    """Changes the shape in place, over the same memory where that is large enough; elements beyond the old ones have no values.
 
     >>> arete.arange(4).resize_(3)
     tensor([0, 1, 2])
@@ -184,17 +184,17 @@ def resize_(self: Tensor, *sizes, memory_format=None):
     sizes = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    count = math.prod(sizes)
-    flat = self.detach().reshape(-1)
-    if count <= flat.numel():
-        self.data = flat[:count].reshape(sizes)
-    else:
+    if self.shape == sizes and memory_format is None:
+        return self
+    strides = _ops.empty(sizes, dtype=self.dtype, device="meta", memory_format=memory_format or contiguous_format).stride()
+    # The elements that lie in memory from the first one on, in the order in which they lie there, whatever the strides were.
+    memory, offset = self.detach(), self.storage_offset()
+    there, count = self.untyped_storage().nbytes() // self.element_size() - offset, math.prod(sizes)
+    if count > there:
         grown = _ops.empty((count,), dtype=self.dtype, device=self.device)
-        grown[: flat.numel()] = flat
-        self.data = grown.reshape(sizes)
-    if memory_format is not None:
-        like = _ops.empty(sizes, dtype=self.dtype, device="meta", memory_format=memory_format)
-        self.data = self.detach().reshape(-1).as_strided(sizes, like.stride())
+        grown[:there] = memory.as_strided((there,), (1,), offset)
+        memory, offset = grown, 0
+    self.data = memory.as_strided(sizes, strides, offset)
     return self
 
 
