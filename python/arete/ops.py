@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _operators
+from ._aten import OPERATORS as _ATEN
 from ._C import Tensor
 from ._library import DEFINITIONS
 from ._operators import _ops
@@ -58,14 +59,6 @@ def _to(x: Any, *args: Any, **options: Any) -> Any:
     return x.to(*args, **{k: v for k, v in options.items() if k not in ("layout", "pin_memory")})
 
 
-def _convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
-                 groups: int) -> Any:
-    rank = weight.dim() - 2
-    if transposed:
-        return getattr(_ops, f"conv_transpose{rank}d")(x, weight, bias, stride, padding, output_padding, groups, dilation)
-    return getattr(_ops, f"conv{rank}d")(x, weight, bias, stride, padding, dilation, groups)
-
-
 # What torch names in its operators and the library in other ways.
 _WRITTEN: dict[str, Callable] = {
     "alias": lambda x: x.view(x.shape), "_unsafe_view": lambda x, size: x.reshape(size), "_local_scalar_dense": lambda x: x.item(),
@@ -74,7 +67,7 @@ _WRITTEN: dict[str, Callable] = {
     dim=None: x.stride() if dim is None else x.stride(dim),
     "sym_numel": lambda x: x.numel(), "sym_storage_offset": lambda x: x.storage_offset(), "lift_fresh_copy": lambda x: x.clone(),
     "lift_fresh": lambda x: x,
-    "convolution": _convolution, "slice_copy": lambda x, *a, **options: _slice(x, *a, **options).clone(), "index": _index,
+    "slice_copy": lambda x, *a, **options: _slice(x, *a, **options).clone(), "index": _index,
     "index_put": _index_put,
     "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
     "_pin_memory": lambda x, device=None: x.pin_memory(),
@@ -164,8 +157,9 @@ class OpOverloadPacket(_Call):
 
 
 def _aten(name: str) -> Callable | None:
-    if name in _WRITTEN:
-        return _WRITTEN[name]
+    written = _WRITTEN.get(name) or _ATEN.get(name)
+    if written is not None:
+        return written
     found = getattr(_operators, name, None) if not name.startswith("__") else None
     if callable(found) and not isinstance(found, type):
         return found

@@ -27,7 +27,7 @@ ORDER = """
     _grouped _scaled autograd distributed fft functional kernels linalg quantization overrides return_types special
     signal sparse storage testing
     _library masked metrics nn
-    _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
+    _aten _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
     _functorch.make_functional _functorch.vmap
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops quasirandom serialization vision
     distributed.tensor

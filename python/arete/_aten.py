@@ -1,0 +1,316 @@
+"""What `torch.ops.aten` has beside the operators that programs call by other names: halves of them that graphs and rules of
+decomposition name (`convolution_backward`, `native_group_norm`, `upsample_nearest2d`, ...), with torch's arguments. A backward half is
+the gradient of the operator itself where torch does not hand it anything else that was saved.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _C, fft
+from . import _operators as _o
+from ._C import Tensor
+from .autograd import grad as _grad
+from ._grad_mode import enable_grad
+from .nn import functional as F
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _gradient(forward: Callable) -> Callable:
+    """The backward half of `forward(x, *rest)`: of the gradient of its result, x and the rest."""
+
+    def backward(grad_output: Tensor, self: Tensor, *rest: Any, **options: Any) -> Tensor:
+        again = _C.is_grad_enabled() and (grad_output.requires_grad or self.requires_grad)
+        with enable_grad():
+            x = self if self.requires_grad else self.detach().requires_grad_()
+            return _grad(forward(x, *rest, **options), x, grad_output, create_graph=again)[0]
+
+    return backward
+
+
+def _linear_gradient(forward: Callable) -> Callable:
+    """The same of a function that is linear in x, of which torch gives the sizes alone."""
+    backward = _gradient(forward)
+    return lambda grad_output, input_sizes, *rest: backward(grad_output, grad_output.new_zeros(input_sizes), *rest)
+
+
+def _loss(function: Callable, *names: str) -> Callable:
+    """A loss with its reduction as torch's number, then arguments of these names."""
+    return lambda x, target, reduction=1, *rest: function(x, target, reduction=_REDUCTIONS[reduction], **dict(zip(names, rest)))
+
+
+# ---- pictures
+
+def _pad(mode: str) -> Callable:
+    return lambda self, padding: F.pad(self, padding, mode)
+
+
+def _upsample(mode: str, aligned: bool, antialias: bool = False) -> Callable:
+    def upsample(self: Tensor, output_size: Any, *rest: Any, **named: Any) -> Tensor:
+        options: dict[str, Any] = {"mode": mode, "antialias": antialias}
+        if aligned:
+            options["align_corners"] = named.pop("align_corners") if "align_corners" in named else rest[0]
+            rest = rest[1:]
+        scales = [s for given in (*rest, *named.values()) for s in (given if isinstance(given, Sequence) else (given,)) if s is not None]
+        if not scales:
+            return F.interpolate(self, size=list(output_size), **options)
+        result = F.interpolate(self, scale_factor=scales, **options)
+        if output_size is not None and tuple(result.shape[2:]) != tuple(output_size):
+            raise NotImplementedError(f"upsample: output_size {tuple(output_size)} is not what the scales {scales} give")
+        return result
+
+    return upsample
+
+
+def _upsample_backward(forward: Callable) -> Callable:
+    backward = _linear_gradient(forward)
+    return lambda grad_output, output_size, input_size, *rest: backward(grad_output, input_size, output_size, *rest)
+
+
+def _pool(name: str) -> Callable:
+    def pool(x: Tensor, kernel_size: Any, stride: Any = (), *rest: Any) -> Tensor:
+        return getattr(F, name)(x, kernel_size, stride or None, *rest)
+
+    return pool
+
+
+def _adaptive_backward(rank: int) -> Callable:
+    pool = getattr(F, f"adaptive_avg_pool{rank}d")
+    return lambda grad_output, self: _gradient(pool)(grad_output, self, grad_output.shape[-rank:])
+
+
+def _chosen_backward(rank: int) -> Callable:
+    """Of pools that give the places of what they chose: these are the last argument."""
+
+    def backward(grad_output: Tensor, self: Tensor, *rest: Any) -> Tensor:
+        places = rest[-1]
+        flat = self.new_zeros(self.shape).flatten(-rank)
+        return flat.scatter_add(-1, places.flatten(-rank), grad_output.flatten(-rank)).view(self.shape)
+
+    return backward
+
+
+def convolution(input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,  # noqa: A002
+                dilation: Any, transposed: bool, output_padding: Any, groups: int) -> Tensor:
+    rank = weight.dim() - 2
+    if transposed:
+        return getattr(F, f"conv_transpose{rank}d")(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return getattr(F, f"conv{rank}d")(input, weight, bias, stride, padding, dilation, groups)
+
+
+def _convolution_backward(grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any) -> tuple:  # noqa: A002
+    *options, mask = rest
+    with enable_grad():
+        of = [t.detach().requires_grad_() if wanted else t for t, wanted in zip((input, weight), mask)]
+        wanted = [t for t, w in zip(of, mask) if w]
+        found = iter(_grad(convolution(*of, None, *options), wanted, grad_output) if wanted else ())
+    bias = grad_output.sum([0, *range(2, grad_output.dim())]) if mask[2] else None
+    return (next(found) if mask[0] else None, next(found) if mask[1] else None, bias)
+
+
+# ---- normalization
+
+def _normalized_backward(grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, dims: list) -> Tensor:
+    """Of (x - mean) * rstd, where both are those of x over these dimensions. `grad` is that of the result."""
+    hat = (x - mean) * rstd
+    return rstd * (grad - grad.mean(dims, keepdim=True) - hat * (grad * hat).mean(dims, keepdim=True))
+
+
+def _native_group_norm(input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> tuple:  # noqa: A002
+    parts = input.reshape(N, group, -1).float() if input.dtype in (_C.float16, _C.bfloat16) else input.reshape(N, group, -1)
+    mean, variance = parts.mean(-1), parts.var(-1, correction=0)
+    return F.group_norm(input, group, weight, bias, eps), mean, (variance + eps).rsqrt()
+
+
+def _native_group_norm_backward(grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int,  # noqa: A002
+                                C: int, HxW: int, group: int, output_mask: Any) -> tuple:
+    g, x = grad_out.reshape(N, C, -1), input.reshape(N, C, -1)
+    scaled = g if weight is None else g * weight.view(1, C, 1)
+    parts, mean, rstd = x.reshape(N, group, -1), mean.view(N, group, 1), rstd.view(N, group, 1)
+    hat = ((parts - mean) * rstd).reshape(N, C, -1)
+    first = _normalized_backward(scaled.reshape(N, group, -1), parts, mean, rstd, [-1]).reshape(input.shape) if output_mask[0] else None
+    return first, (g * hat).sum([0, 2]) if output_mask[1] else None, g.sum([0, 2]) if output_mask[2] else None
+
+
+def _native_layer_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor, rstd: Tensor,  # noqa: A002
+                                weight: Any, bias: Any, output_mask: Any) -> tuple:
+    before = input.dim() - len(normalized_shape)
+    rows, dims = list(range(before)), list(range(before, input.dim()))
+    scaled = grad_out if weight is None else grad_out * weight
+    first = _normalized_backward(scaled, input, mean, rstd, dims) if output_mask[0] else None
+    product = grad_out * (input - mean) * rstd
+    return (first, *(t if not rows else t.sum(rows) if wanted else None for t, wanted in
+                     ((product, output_mask[1]), (grad_out, output_mask[2]))))
+
+
+def _native_batch_norm(input: Tensor, weight: Any, bias: Any, *rest: Any) -> tuple:  # noqa: A002
+    # Without statistics that are kept the next argument is `training`.
+    running_mean, running_var, training, momentum, eps = rest if len(rest) == 5 else (None, None, *rest)
+    dims = [0, *range(2, input.dim())]
+    saved = (input.new_empty(0), input.new_empty(0))
+    if training:
+        saved = (input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt())
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps), *saved
+
+
+def _native_batch_norm_no_training(input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor,  # noqa: A002
+                                   momentum: float, eps: float) -> tuple:
+    return _native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
+def _native_batch_norm_backward(grad_out: Tensor, input: Tensor, weight: Any, running_mean: Any, running_var: Any,  # noqa: A002
+                                save_mean: Any, save_invstd: Any, train: bool, eps: float, output_mask: Any) -> tuple:
+    dims, shape = [0, *range(2, input.dim())], [1, -1] + [1] * (input.dim() - 2)
+    mean, rstd = (save_mean, save_invstd) if train else (running_mean, (running_var + eps).rsqrt())
+    mean, rstd = mean.view(shape), rstd.view(shape)
+    scaled = grad_out if weight is None else grad_out * weight.view(shape)
+    first = None
+    if output_mask[0]:
+        first = _normalized_backward(scaled, input, mean, rstd, dims) if train else scaled * rstd
+    return (first, (grad_out * (input - mean) * rstd).sum(dims) if output_mask[1] else None,
+            grad_out.sum(dims) if output_mask[2] else None)
+
+
+# ---- softmax, classes, elements
+
+def _softmax(function: Callable) -> Callable:
+    return lambda self, dim, half_to_float: function(self, dim, dtype=_C.float32 if half_to_float else None)
+
+
+def _nll_loss_forward(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple:
+    kept = target != ignore_index
+    one = self.new_ones(()) if weight is None else weight[target.masked_fill(~kept, 0)]
+    total = (one * kept).sum().to(self.dtype) if reduction else self.new_zeros(())
+    return F.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]), total
+
+
+_nll_loss_backward = _gradient(lambda x, target, weight, reduction, ignore_index, total_weight: F.nll_loss(
+    x, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]))
+
+
+def _elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    return scale * _o.where(self > 0, self, alpha * _o.expm1(self * input_scale))
+
+
+def _elu_backward(grad_output: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, self_or_result: Tensor) -> Tensor:
+    x = self_or_result
+    below = (x + alpha * scale) * input_scale if is_result else alpha * scale * input_scale * _o.exp(x * input_scale)
+    return grad_output * _o.where(x > 0, _o.full_like(x, scale), below)
+
+
+def _embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+                              scale_grad_by_freq: bool) -> Tensor:
+    weight = grad_output.new_zeros(num_weights, grad_output.shape[-1])
+    return _gradient(lambda w: F.embedding(indices, w, padding_idx if padding_idx >= 0 else None,
+                                           scale_grad_by_freq=scale_grad_by_freq))(grad_output, weight)
+
+
+def _native_dropout(input: Tensor, p: float, train: Any) -> tuple:  # noqa: A002
+    if train is False or p == 0:
+        return input.clone(), _o.ones_like(input, dtype=_C.bool)
+    mask = _o.rand_like(input, dtype=_C.float32) >= p
+    return input * mask / (1 - p) if p < 1 else _o.zeros_like(input), mask
+
+
+# By torch's numbers for what a transformation is scaled with: nothing, 1 / sqrt(n), 1 / n.
+_FORWARD, _INVERSE = ("backward", "ortho", "forward"), ("forward", "ortho", "backward")
+
+
+def _fft_r2c(self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tensor:
+    return (fft.rfftn if onesided else fft.fftn)(self, dim=dim, norm=_FORWARD[normalization])
+
+
+def _fft_c2r(self: Tensor, dim: Any, normalization: int, last_dim_size: int) -> Tensor:
+    sizes = [*(self.shape[d] for d in dim[:-1]), last_dim_size]
+    return fft.irfftn(self, sizes, dim, norm=_INVERSE[normalization])
+
+
+def _fft_c2c(self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
+    return (fft.fftn if forward else fft.ifftn)(self, dim=dim, norm=(_FORWARD if forward else _INVERSE)[normalization])
+
+
+def _broadcast_in_dim(a: Tensor, shape: Any, broadcast_dimensions: Any) -> Tensor:
+    sizes = [1] * len(shape)
+    for at, size in zip(broadcast_dimensions, a.shape):
+        sizes[at] = size
+    return a.reshape(sizes).expand(shape)
+
+
+def _slice(x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
+
+
+OPERATORS: dict[str, Callable] = {
+    "convolution": convolution, "convolution_backward": _convolution_backward,
+    "col2im": lambda self, output_size, kernel_size, dilation, padding, stride: F.fold(
+        self, output_size, kernel_size, dilation, padding, stride),
+    "im2col": lambda self, kernel_size, dilation, padding, stride: F.unfold(self, kernel_size, dilation, padding, stride),
+    "native_group_norm": _native_group_norm, "native_group_norm_backward": _native_group_norm_backward,
+    "native_layer_norm_backward": _native_layer_norm_backward,
+    "native_batch_norm": _native_batch_norm, "_native_batch_norm_legit": _native_batch_norm,
+    "_native_batch_norm_legit_no_training": _native_batch_norm_no_training, "native_batch_norm_backward": _native_batch_norm_backward,
+    "_softmax": _softmax(F.softmax), "_log_softmax": _softmax(F.log_softmax),
+    "_softmax_backward_data": lambda grad_output, output, dim, input_dtype: (
+        output * (grad_output - (grad_output * output).sum(dim, keepdim=True))).to(input_dtype),
+    "_log_softmax_backward_data": lambda grad_output, output, dim, input_dtype: (
+        grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype),
+    "nll_loss_forward": _nll_loss_forward, "nll_loss2d_forward": _nll_loss_forward,
+    "nll_loss_backward": _nll_loss_backward, "nll_loss2d_backward": _nll_loss_backward,
+    "embedding_dense_backward": _embedding_dense_backward,
+    "native_dropout": _native_dropout, "native_dropout_backward": lambda grad_output, mask, scale: grad_output * mask * scale,
+    "_cdist_forward": lambda x1, x2, p, compute_mode: _o.cdist(x1, x2, p), "_pdist_forward": lambda self, p=2.0: F.pdist(self, p),
+    "_fft_r2c": _fft_r2c, "_fft_c2r": _fft_c2r, "_fft_c2c": _fft_c2c,
+    "elu": _elu, "elu_backward": _elu_backward,
+    "sigmoid_backward": lambda grad_output, output: grad_output * (output * (1 - output)).conj(),
+    "tanh_backward": lambda grad_output, output: grad_output * (1 - output * output).conj(),
+    "threshold_backward": lambda grad_output, self, threshold: grad_output.masked_fill(self <= threshold, 0),
+    "gelu_backward": _gradient(F.gelu), "silu_backward": _gradient(F.silu), "mish_backward": _gradient(F.mish),
+    "hardswish_backward": _gradient(F.hardswish), "hardsigmoid_backward": _gradient(F.hardsigmoid),
+    "hardtanh_backward": _gradient(F.hardtanh), "softplus_backward": _gradient(F.softplus),
+    "softshrink_backward": _gradient(F.softshrink), "hardshrink_backward": _gradient(F.hardshrink),
+    "leaky_relu_backward": lambda grad_output, self, negative_slope, self_is_result: _gradient(F.leaky_relu)(
+        grad_output, self, negative_slope),
+    "log_sigmoid_backward": lambda grad_output, self, buffer: _gradient(F.logsigmoid)(grad_output, self),
+    "logit_backward": _gradient(lambda x, eps=None: _o.logit(x, eps)),
+    "mse_loss_backward": _gradient(_loss(F.mse_loss)), "soft_margin_loss_backward": _gradient(_loss(F.soft_margin_loss)),
+    "smooth_l1_loss_backward": _gradient(_loss(F.smooth_l1_loss, "beta")),
+    "huber_loss_backward": _gradient(_loss(F.huber_loss, "delta")),
+    "binary_cross_entropy_backward": _gradient(lambda x, target, weight=None, reduction=1: F.binary_cross_entropy(
+        x, target, weight, reduction=_REDUCTIONS[reduction])),
+    "resize": lambda self, size: self.clone().resize_(size), "resize_as": lambda self, other: self.clone().resize_(other.shape),
+    "zero": lambda self: _o.zeros_like(self),
+    "select_backward": _linear_gradient(lambda x, dim, index: x.select(dim, index)), "slice_backward": _linear_gradient(_slice),
+    "diagonal_backward": _linear_gradient(lambda x, offset, dim1, dim2: x.diagonal(offset, dim1, dim2)),
+    "index_select_backward": _linear_gradient(lambda x, dim, index: x.index_select(dim, index)),
+    "unfold_backward": _linear_gradient(lambda x, dim, size, step: x.unfold(dim, size, step)),
+    "trace_backward": _linear_gradient(lambda x: x.trace()),
+    # of torch.ops.prims
+    "iota": lambda length, *, start, step, dtype, device, requires_grad: _o.arange(
+        start, start + length * step, step, dtype=dtype, device=device, requires_grad=requires_grad),
+    "convert_element_type": lambda a, dtype: a.to(dtype), "broadcast_in_dim": _broadcast_in_dim,
+    "rev": lambda a, dims: a.flip(dims), "view_of": lambda a: a.view(a.shape), "device_put": lambda a, device, non_blocking=False: (
+        a.to(device, non_blocking=non_blocking)), "copy_to": lambda a, b: a.copy_(b),
+}
+
+for _rank in (1, 2, 3):
+    for _name, _mode in (("reflection", "reflect"), ("replication", "replicate")):
+        OPERATORS[f"{_name}_pad{_rank}d"] = _pad(_mode)
+        OPERATORS[f"{_name}_pad{_rank}d_backward"] = _gradient(_pad(_mode))
+for _rank in (2, 3):
+    OPERATORS[f"avg_pool{_rank}d_backward"] = _gradient(_pool(f"avg_pool{_rank}d"))
+    OPERATORS[f"_adaptive_avg_pool{_rank}d"] = getattr(F, f"adaptive_avg_pool{_rank}d")
+    OPERATORS[f"_adaptive_avg_pool{_rank}d_backward"] = _adaptive_backward(_rank)
+    OPERATORS[f"adaptive_max_pool{_rank}d"] = getattr(F, f"adaptive_max_pool{_rank}d_with_indices")
+    for _name in ("max_pool{}d_with_indices", "adaptive_max_pool{}d", "fractional_max_pool{}d"):
+        OPERATORS[_name.format(_rank) + "_backward"] = _chosen_backward(_rank)
+    OPERATORS[f"fractional_max_pool{_rank}d"] = lambda self, kernel_size, output_size, random_samples, _of=getattr(
+        F, f"fractional_max_pool{_rank}d_with_indices"): _of(self, kernel_size, output_size, _random_samples=random_samples)
+for _name, _mode, _aligned, _antialias in (
+        *((f"{name}{rank}d", mode, False, False) for rank in (1, 2, 3)
+          for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))),
+        ("upsample_linear1d", "linear", True, False), ("upsample_bilinear2d", "bilinear", True, False),
+        ("upsample_trilinear3d", "trilinear", True, False), ("upsample_bicubic2d", "bicubic", True, False),
+        ("_upsample_bilinear2d_aa", "bilinear", True, True), ("_upsample_bicubic2d_aa", "bicubic", True, True)):
+    OPERATORS[_name] = _upsample(_mode, _aligned, _antialias)
+    OPERATORS[_name + "_backward"] = _upsample_backward(OPERATORS[_name])
