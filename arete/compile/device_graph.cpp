@@ -166,11 +166,10 @@ void DeviceGraph::drop() noexcept {
   for (const Part& part : parts_)
     if (part.graph) backend_->destroy_graph(part.graph);
   parts_.clear();
-  arenas_.clear();
   steps_.clear();
   calls_.clear();
   words_.clear();
-  page_ = ring_ = nullptr;
+  ring_ = nullptr;
   paging_ = nullptr;
   launches_ = 0;
   for (prim::EventHandle& event : half_is_read_)
@@ -180,6 +179,8 @@ void DeviceGraph::drop() noexcept {
 
 void DeviceGraph::give_up(std::string why) noexcept {
   drop();
+  arenas_.clear();
+  page_ = nullptr;
   may_ = false;
   why_not_ = std::move(why);
 }
@@ -346,7 +347,8 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
   }
   size_t count = 0;
   for (const GraphStep& step : steps) count += step.numbers.size();
-  page_ = backend_->new_storage(2 * std::max<size_t>(1, count) * kWordsApart * sizeof(uint64_t));
+  if (!page_)
+    page_ = backend_->new_storage(2 * std::max<size_t>(1, count) * kWordsApart * sizeof(uint64_t));
   const int64_t two = 2, one = 1;
   for (const GraphStep& step : steps) {
     std::unique_ptr<prim::RecordedCall> call = step.call->clone();

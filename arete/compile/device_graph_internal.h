@@ -72,6 +72,8 @@ class DeviceGraph {
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
   bool is_due() const { return is_due_; }
+  /// The memory of the last capture, for the next one: around other memory results lie elsewhere.
+  std::vector<StoragePtr> take_arenas() { return std::move(arenas_); }
   /// The steps have the addresses and numbers of this run; `arenas` are the graph's from now on.
   void capture(std::span<const GraphStep> steps, UsedBuffers memory,
                std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas);

@@ -430,7 +430,8 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
   }
   for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
   if (!in_pieces && graph_->is_due()) {
-    std::vector<StoragePtr> arenas = make_arenas();
+    std::vector<StoragePtr> arenas = graph_->take_arenas();
+    if (arenas.empty()) arenas = make_arenas();
     for (const Address& a : addresses_) set_address(a, memory, arenas, false);
     graph_->capture(steps_, memory, numbers, std::move(arenas));
     if (graph_->run(memory, numbers)) return;

@@ -331,6 +331,21 @@ def test_a_stream_that_a_graph_does_not_wait_for_is_an_error_of_gpus_that_are_no
     """)
 
 
+def test_results_that_moved_at_first_are_made_in_their_places():
+    fake_gpus.run("""
+        w, x = (torch.randn(256, 256) / 16).to("cuda"), torch.randn(256, 256).to("cuda")
+        f = torch.compile(lambda x: torch.cumsum(torch.cumsum(x @ w, 0) @ w, 0) * 2)
+        kept = [f(x) for _ in range(2)]  # so that each is elsewhere
+        size = kept[0].nbytes
+        del kept
+        before = torch.cuda.memory_allocated()
+        for _ in range(20):
+            f(x)
+        assert ", one graph" in f.explain() and f"arena {size / 1e3:.1f} kB of" in f.explain(), f.explain()
+        assert torch.cuda.memory_allocated() - before < 1.5 * size  # the arena, and no copy of a result
+    """)
+
+
 def test_results_that_are_kept_stay_as_they_were():
     fake_gpus.run("""
         from arete import nn
