@@ -65,7 +65,14 @@ void init() { backend(-1); }
 bool is_in_bad_fork() noexcept { return prim::is_forked_from_device_user(); }
 int device_count() { return provider() ? provider()->count() : 0; }
 int current_device() noexcept { return current_ordinal(); }
-void set_device(int device) { set_current_ordinal(checked(device)); }
+namespace {
+thread_local bool chosen = false;
+}  // namespace
+void set_device(int device, bool chooses) {
+  set_current_ordinal(checked(device));
+  chosen = chosen || chooses;
+}
+bool has_chosen_device() noexcept { return chosen; }
 DeviceGuard::~DeviceGuard() { set_current_ordinal(previous_); }
 
 DeviceProperties get_device_properties(int device) {

@@ -34,11 +34,13 @@ int device_count();
 /// The calling thread's choice, 0 at first: what the functions here work on unless told otherwise,
 /// and what a device without an ordinal (kCUDA, Device("cuda")) stands for.
 int current_device() noexcept;
-void set_device(int device);
+/// `chooses`: it is the program's choice, not one for a while; has_chosen_device() tells.
+void set_device(int device, bool chooses = true);
+bool has_chosen_device() noexcept;
 /// Sets the current device and restores the previous one at its end.
 class DeviceGuard {
  public:
-  explicit DeviceGuard(int device) : previous_(current_device()) { set_device(device); }
+  explicit DeviceGuard(int device) : previous_(current_device()) { set_device(device, false); }
   ~DeviceGuard();
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;

@@ -261,7 +261,7 @@ Device ProcessGroup::home() const {
   const Device current = Device(DeviceType::cuda).resolved();
   const int count = cuda::device_count();
   // The first one is everybody's who has not chosen, while each process has a GPU of its own.
-  if (current.index != 0 || count == 0) return current;
+  if (current.index != 0 || cuda::has_chosen_device() || count == 0) return current;
   return {DeviceType::cuda, environment_local_rank().value_or(ranks_[size_t(rank_)]) % count};
 }
 

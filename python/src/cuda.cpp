@@ -42,7 +42,8 @@ void bind_cuda(nb::module_& m) {
   c.def("init", &cuda::init);
   c.def("device_count", [] { return cuda::is_available() ? cuda::device_count() : 0; });
   c.def("current_device", &cuda::current_device);
-  c.def("set_device", &cuda::set_device);
+  c.def("set_device", &cuda::set_device, "device"_a, "chooses"_a = false);
+  c.def("has_chosen_device", &cuda::has_chosen_device);
   c.def("versions", &cuda::versions);
   c.def("can_device_access_peer", &cuda::can_device_access_peer);
   c.def("set_sync_debug_mode",

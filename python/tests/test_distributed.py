@@ -64,6 +64,29 @@ dist.destroy_process_group()
         assert code == 0 and out == "[3.0, 3.0]\n", out
 
 
+def test_the_first_gpu_is_a_choice_like_others(tmp_path):
+    """Who has called set_device(0) has that GPU in groups and meshes; blocks for a while choose nothing."""
+    body = """
+start(backend="nccl")
+with arete.cuda.device(1 - rank):
+    pass
+arete.randn(2, device="cuda:1")
+assert dist.group.WORLD._home == arete.device("cuda", rank)  # nobody has chosen
+arete.cuda.set_device(1 - rank)
+assert dist.group.WORLD._home == arete.device("cuda", 1 - rank)
+mesh = dist.init_device_mesh("cuda", (2,))
+assert arete.cuda.current_device() == 1 - rank
+dist.barrier()
+x = arete.ones(2, device="cuda") * (rank + 1)
+dist.all_reduce(x, group=mesh.get_group())
+print(x.tolist(), x.device.index + rank)
+dist.destroy_process_group()
+"""
+    environment = {**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin()}
+    for out, code in run_ranks(tmp_path, 2, body, env=environment):
+        assert code == 0 and out == "[3.0, 3.0] 1\n", out
+
+
 @needs_gloo
 @pytest.mark.parametrize("gpus", [False, True])
 def test_waits_for_other_threads_and_streams_are_none_of_the_host_for_gpus(tmp_path, gpus):

@@ -75,7 +75,7 @@ def current_device() -> int:
 def set_device(device) -> None:
     number = _number(device)
     if number >= 0:
-        _c.set_device(number)
+        _c.set_device(number, True)
 
 
 class device(contextlib.ContextDecorator):  # noqa: A001

@@ -34,13 +34,13 @@ def _choose_gpu() -> None:
     """Makes this process' GPU the current one, where the program has not: the default group's, or, before any is in use, that of this
     process' number on its machine."""
     count = _C._cuda.device_count()
-    if count == 0 or _C._cuda.current_device() != 0:
+    if count == 0 or _C._cuda.current_device() != 0 or _C._cuda.has_chosen_device():
         return
     home = c10d._of(None)._home
     if home.type == "cuda":
-        _C._cuda.set_device(home.index)
+        _C._cuda.set_device(home.index, True)
     elif not _C._cuda.is_initialized():
-        _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % count)
+        _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % count, True)
 
 
 class _Open(threading.local):
@@ -363,7 +363,7 @@ def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_na
         if device_type == "cuda":
             local = c10d._d.environment_local_rank()
             if local is not None and _C._cuda.is_available():
-                _C._cuda.set_device(local % _C._cuda.device_count())
+                _C._cuda.set_device(local % _C._cuda.device_count(), True)
         c10d.init_process_group()
     if math.prod(shape) > c10d.get_world_size():
         raise RuntimeError(f"Mesh should not be bigger than default world size {c10d.get_world_size()}, but found {math.prod(shape)} "

@@ -89,7 +89,7 @@ class FullyShardedDataParallel(nn.Module):
         first = next((p for p in module.parameters() if not p.is_meta), None)
         kind = device.type if device is not None else first.device.type if first is not None else "cpu"
         if device is not None and device.type == "cuda" and device.index is not None:
-            _C._cuda.set_device(device.index)
+            _C._cuda.set_device(device.index, True)
         mesh = _mesh_of(process_group, strategy, device_mesh, kind)
         metas = [m for m in module.modules() if any(p.is_meta for p in m._parameters.values() if p is not None) and m not in ignored]
         for m in metas:
