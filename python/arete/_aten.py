@@ -278,7 +278,8 @@ OPERATORS: dict[str, Callable] = {
     "huber_loss_backward": _gradient(_loss(F.huber_loss, "delta")),
     "binary_cross_entropy_backward": _gradient(lambda x, target, weight=None, reduction=1: F.binary_cross_entropy(
         x, target, weight, reduction=_REDUCTIONS[reduction])),
-    "resize": lambda self, size: self.clone().resize_(size), "resize_as": lambda self, other: self.clone().resize_(other.shape),
+    "resize": lambda self, size, *, memory_format=None: self.clone().resize_(size, memory_format=memory_format),
+    "resize_as": lambda self, the_template, *, memory_format=None: self.clone().resize_as_(the_template, memory_format=memory_format),
     "zero": lambda self: _o.zeros_like(self),
     "select_backward": _linear_gradient(lambda x, dim, index: x.select(dim, index)), "slice_backward": _linear_gradient(_slice),
     "diagonal_backward": _linear_gradient(lambda x, offset, dim1, dim2: x.diagonal(offset, dim1, dim2)),

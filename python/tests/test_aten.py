@@ -85,6 +85,8 @@ case("log_sigmoid_backward", r(9), values, np.exp(-abs(values)))
 case("logit_backward", r(9), between(9), None)
 case("logit_backward", r(9), between(9), 0.2)
 case("resize", r(3, 4), [2, 3])
+case("resize", r(2, 3, 2, 2), [1, 2, 2, 2], memory_format="channels_last")
+case("resize_as", r(3, 4), r(2, 3))
 case("zero", r(3))
 case("select_backward", r(4), [3, 4], 0, 1)
 case("slice_backward", r(3, 2), [3, 5], 1, 1, 5, 2)
@@ -136,7 +138,7 @@ def called(lib, name, args, options):
     def given(v):
         if isinstance(v, np.ndarray):
             return lib.tensor(v.astype(np.complex64) if v.dtype.kind == "c" else v)
-        return getattr(lib, v) if v in ("float32", "float64", "int64") else v
+        return getattr(lib, v) if v in ("float32", "float64", "int64", "channels_last") else v
 
     result = operator(*map(given, args), **{k: given(v) for k, v in options.items()})
     return list(result) if isinstance(result, (tuple, list)) else [result]
