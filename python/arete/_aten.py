@@ -101,10 +101,11 @@ def convolution(input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: 
 
 def _convolution_backward(grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any) -> tuple:  # noqa: A002
     *options, mask = rest
+    again = _C.is_grad_enabled() and any(t.requires_grad for t in (grad_output, input, weight))
     with enable_grad():
-        of = [t.detach().requires_grad_() if wanted else t for t, wanted in zip((input, weight), mask)]
+        of = [t.detach().requires_grad_() if wanted and not t.requires_grad else t for t, wanted in zip((input, weight), mask)]
         wanted = [t for t, w in zip(of, mask) if w]
-        found = iter(_grad(convolution(*of, None, *options), wanted, grad_output) if wanted else ())
+        found = iter(_grad(convolution(*of, None, *options), wanted, grad_output, create_graph=again) if wanted else ())
     bias = grad_output.sum([0, *range(2, grad_output.dim())]) if mask[2] else None
     return (next(found) if mask[0] else None, next(found) if mask[1] else None, bias)
 
@@ -185,8 +186,10 @@ def _nll_loss_forward(self: Tensor, target: Tensor, weight: Any, reduction: int,
     return F.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]), total
 
 
-_nll_loss_backward = _gradient(lambda x, target, weight, reduction, ignore_index, total_weight: F.nll_loss(
-    x, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]))
+def _nll_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int,
+                       total_weight: Tensor) -> Tensor:
+    gradient = _gradient(lambda x: F.nll_loss(x, target, weight, ignore_index=ignore_index, reduction="sum" if reduction else "none"))
+    return gradient(grad_output, self) / (total_weight if reduction == 1 else 1)
 
 
 def _elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
