@@ -86,7 +86,7 @@ TEST(Fft, InverseGivesLargeInputsBack) {
 
 // So many that they take turns where a length needs as much memory again.
 TEST(Fft, ManyRealLinesOfAnOddLengthComeBack) {
-  const int64_t lines = 9000, n = 245, half = n / 2 + 1;
+  const int64_t lines = 18000, n = 245, half = n / 2 + 1;
   if (too_large_for_reference(lines * n)) return;
   const std::vector<double> numbers = noise(lines * n);
   std::vector<float> in(numbers.begin(), numbers.end()), out(in.size()),

@@ -427,7 +427,7 @@ class CudaTransform {
   // parts of a batch take turns in it, unless neighbours in memory belong to several of its lines,
   // which parts would read in short pieces. Whether there is a change.
   bool split(Runs& r, bool real, size_t work_bytes) const {
-    constexpr size_t kMostWork = 12 << 20;
+    constexpr size_t kMostWork = 32 << 20;
     constexpr int64_t kMostParts = 16;
     if (work_bytes <= kMostWork || r.batches.empty()) return false;
     const Runs::Batch all = r.batches.back();

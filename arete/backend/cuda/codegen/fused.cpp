@@ -105,7 +105,7 @@ KernelSource FusedWriter::write() {
   line(1, "}");
   if (v_.columns) leave_columns();
   line(0, "}");
-  return {name(), head_ + text_};
+  return {.name = name(), .text = head_ + text_, .is_long = !v_.resident};
 }
 
 std::string FusedWriter::name() const {

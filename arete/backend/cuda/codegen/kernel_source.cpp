@@ -10,11 +10,12 @@ KernelSource with_early_start(KernelSource source) {
   // Before all that touches memory. In streams kernels wait for events as ever, but captures make
   // every edge from a kernel to one of ours programmatic, those by events too: where branches of a
   // graph join, nothing else holds the kernel back.
-  source.text.insert(body + 1,
-                     "\n#if __CUDA_ARCH__ >= 900\n"
-                     "  asm volatile(\"griddepcontrol.launch_dependents;\");\n"
-                     "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
-                     "#endif\n");
+  source.text.insert(
+      body + 1,
+      std::string("\n#if __CUDA_ARCH__ >= 900\n") +
+          (source.is_long ? "" : "  asm volatile(\"griddepcontrol.launch_dependents;\");\n") +
+          "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+          "#endif\n");
   return source;
 }
 

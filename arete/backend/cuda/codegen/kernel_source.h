@@ -14,6 +14,7 @@ struct KernelSource {
   std::string text;
   std::vector<std::string> options = {};  // of the compiler, besides those for every kernel
   bool of_user = false;                   // text that is compiled as it is
+  bool is_long = false;                   // Note [Early starts]
 };
 
 // Note [Early starts]
@@ -22,6 +23,10 @@ struct KernelSource {
 // kernels let the next one begin at their own first instruction, and wait there until all kernels
 // that they come after have ended and can be seen (with_early_start). So each is launched as one
 // that may begin early, in streams and in graphs; kernels of others and copies wait as ever.
+// Kernels that are long let the next one begin when their blocks end: blocks that wait meanwhile
+// are placed where there is room, several to a multiprocessor, and stay there while others have
+// nothing to do. (One kernel after the other that sums over 16,384 bodies for each took 419 us
+// instead of 293 on an H100.)
 // A profiler would show the waiting as work: while it records, kernels begin one after the other.
 
 /// The source with these two instructions at the beginning of its kernel.
