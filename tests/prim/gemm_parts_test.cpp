@@ -101,6 +101,38 @@ TEST(GemmParts, SumsOfRows) {
       }
 }
 
+TEST(GemmParts, BiasesOfEachOfABatch) {
+  std::mt19937_64 rng(4);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16})
+    for (const int64_t count : {1, 2, 3})
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {16, 32, 24}})
+        for (const Activation act : {Activation::none, Activation::relu}) {
+          StridedBuffer a(dtype, {count, m, k}), b(dtype, {count, k, n}), out(dtype, {count, m, n}),
+              bias(dtype, {count, 1, n});
+          for (StridedBuffer* t : {&a, &b, &out, &bias}) t->randomize(rng);
+          GemmArgs g;
+          g.a = a.view(), g.b = b.view(), g.out = out.view(), g.bias = bias.view();
+          g.activation = act;
+          backend_under_test().gemm(g);
+          const std::vector<double> x = a.values(), y = b.values(), c = bias.values(),
+                                    got = out.values();
+          const auto part = [](const std::vector<double>& v, int64_t number, int64_t size) {
+            return std::vector(v.begin() + number * size, v.begin() + (number + 1) * size);
+          };
+          for (int64_t i = 0; i < count; ++i) {
+            const Product want = product(part(x, i, m * k), part(y, i, k * n), m, n, k);
+            for (int64_t e = 0; e < m * n; ++e) {
+              const double add = c[size_t(i * n + e % n)], sum = want.sum[size_t(e)] + add;
+              ASSERT_NEAR(got[size_t(i * m * n + e)],
+                          act == Activation::relu ? std::max(sum, 0.0) : sum,
+                          tolerance(dtype, k, want.magnitude[size_t(e)] + std::abs(add)))
+                  << name_of(dtype) << " " << count << " of " << m << "x" << n << "x" << k;
+            }
+          }
+          for (const StridedBuffer* t : {&a, &b, &out, &bias}) t->expect_guards_intact();
+        }
+}
+
 // f8 operands with one number for each, or one for each row and column.
 TEST(GemmParts, ScaledFloat8) {
   std::mt19937_64 rng(3);

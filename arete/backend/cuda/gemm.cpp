@@ -53,6 +53,20 @@ std::byte* advance(const View& v, int64_t elements) {
   return v.data == nullptr ? nullptr : v.data + elements * int64_t(size_of(v.dtype));
 }
 
+/// What a plan made one batch of may be memory of several tensors (Note [Siblings] in
+/// compile/siblings.cpp), of which only the first is named.
+void note_use_of_each(CudaBackend& backend, CUstream stream, const View& v) {
+  if (v.rank() != 3 || !v.storage || !backend.several_streams()) return;
+  const auto is_in_storage = [&](const std::byte* p) {
+    return p >= v.storage->data() && p < v.storage->data() + v.storage->bytes();
+  };
+  for (int64_t i = v.sizes[0]; --i > 0;) {
+    const std::byte* const matrix = advance(v, i * v.strides[0]);
+    if (is_in_storage(matrix)) return;  // and so are those before it
+    backend.note_use(matrix, stream);
+  }
+}
+
 // ---- the kernel that takes everything
 
 const Kernel& general_kernel(CudaBackend& backend, DType in, DType out) {
@@ -71,7 +85,7 @@ void multiply_in_tiles(CudaBackend& backend, CUstream stream, const GemmArgs& g)
   k.b_row = s.b.row, k.b_column = s.b.column;
   k.out_row = s.out.row, k.out_column = s.out.column;
   k.aux_row = s.aux.row, k.aux_column = s.aux.column;
-  k.bias_stride = g.bias ? g.bias.strides[0] : 0;
+  k.bias_stride = g.bias ? g.bias.strides.back() : 0;
   k.alpha = g.alpha, k.beta = g.beta;
   if (is_integer(g.out.dtype)) k.ialpha = int64_t(g.alpha), k.ibeta = int64_t(g.beta);
   k.activation = int32_t(g.activation);
@@ -102,7 +116,8 @@ bool is_short(const GemmArgs& g, const GemmShape& s) {
          std::min(s.m, s.n) >= kFewestOfShort && std::max(s.m, s.n) <= kMostOfShort &&
          s.k <= kMostShortTerms && s.m * s.n * s.k <= kMostShortProducts &&
          (g.activation == Activation::none || g.activation == Activation::relu) && !g.aux &&
-         !g.differentiate && !g.a_scale && !g.b_scale && !g.has_programs();
+         !g.differentiate && !g.a_scale && !g.b_scale && !g.has_programs() &&
+         !prim::has_bias_of_each(g);
 }
 
 void multiply_short(CudaBackend& backend, CUstream stream, const GemmArgs& g, const GemmShape& s) {
@@ -111,7 +126,8 @@ void multiply_short(CudaBackend& backend, CUstream stream, const GemmArgs& g, co
   k.a_row = s.a.row, k.a_column = s.a.column;
   k.b_row = s.b.row, k.b_column = s.b.column;
   k.out_row = s.out.row, k.out_column = s.out.column;
-  k.bias_stride = g.bias ? g.bias.strides[0] : 0, k.sum_stride = g.a_sum ? g.a_sum.strides[0] : 0;
+  k.bias_stride = g.bias ? g.bias.strides.back() : 0;
+  k.sum_stride = g.a_sum ? g.a_sum.strides[0] : 0;
   k.alpha = float(g.alpha), k.beta = float(g.beta);
   k.m = int32_t(s.m), k.n = int32_t(s.n), k.k = int32_t(s.k);
   k.relu = g.activation == Activation::relu;
@@ -229,14 +245,6 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
     key.log_align_bias = log_alignment(uint64_t(reinterpret_cast<uintptr_t>(g.bias.data)) |
                                        uint64_t(g.bias.strides[0]) * size_of(g.bias.dtype));
   }
-  // Matrices with gaps between them may be memory of several tensors.
-  const int64_t b_stride = call.swapped ? call.batch_stride_a : call.batch_stride_b;
-  if (b_stride > r.shape.n * r.shape.k && r.backend.several_streams())
-    for (int64_t i = 1; i < call.batch; ++i) {
-      r.backend.note_use(advance(g.b, i * b_stride), r.stream);
-      if (key.batch_stride_bias)
-        r.backend.note_use(advance(g.bias, i * key.batch_stride_bias), r.stream);
-    }
   const std::shared_ptr<GemmPlan> plan = find_gemm_plan(r.backend, key, base);
   if (!plan->is_supported()) return false;
   for (int64_t i = 0; i < calls; ++i) {
@@ -480,6 +488,8 @@ void CudaBackend::gemm(const GemmArgs& g) {
   check_args(g);
   const CUstream stream = enter(g);
   if (g.out.numel() == 0 && !g.a_sum) return;
+  note_use_of_each(*this, stream, g.b);
+  note_use_of_each(*this, stream, g.bias);
   const DType dtype = g.out.dtype;
   const bool in_parts = prim::has_parts(g);
   const bool is_empty = g.a.numel() == 0 || g.out.numel() == 0;
