@@ -75,8 +75,10 @@ struct Break {
 // whether that is so still. Clocks have no part in it: a program does the same each time. Equal
 // calls shall have equal bits, made at once or not: so a plan for calls that it does not pay to put
 // off is an exact one, `exact` or not, and where a plan of the function has other bits than eager
-// code all calls go on being put off. With `fullgraph`, with less memory than plans want, and on
-// other devices they are put off, too.
+// code all calls go on being put off. (With an exception on GPUs: whether products are one batch
+// depends on where parameters are, and which were used lately, Notes [Siblings] and [Pinned plans];
+// not with `exact`, nor where the calls are to be deterministic.) With `fullgraph`, with less
+// memory than plans want, and on other devices they are put off, too.
 
 /// Plans for a function's calls, and what is known about them. Thread-safe.
 class Program;

@@ -141,12 +141,6 @@ std::optional<Stages> rows_in_rows(const StagedCall& of, const StagedCall& rows)
   return seen_over(of.stages, rows.space);
 }
 
-bool same_context(const prim::Context& a, const prim::Context& b) {
-  return a.stream == b.stream && a.deterministic == b.deterministic &&
-         a.library_deterministic == b.library_deterministic && a.precision == b.precision &&
-         a.convolution_tf32 == b.convolution_tf32;
-}
-
 /// What is made of the results of a reduction, one by one: stages of it, if they read nothing else.
 std::optional<Stages> seen_behind(const StagedCall& elements, const StagedCall& reduction) {
   if (!reduction.reduce || elements.reduced || elements.stages.size() != 1 ||

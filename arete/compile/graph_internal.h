@@ -45,6 +45,13 @@ bool refuses_values(prim::Primitive p);
 /// Whether it may be one when it is made: on GPUs such errors come later.
 bool may_refuse(const prim::RecordedCall& call);
 
+/// Whether two calls ask for the same besides their results: one may be made of both.
+inline bool same_context(const prim::Context& a, const prim::Context& b) {
+  return a.stream == b.stream && a.deterministic == b.deterministic &&
+         a.library_deterministic == b.library_deterministic && a.precision == b.precision &&
+         a.convolution_tf32 == b.convolution_tf32;
+}
+
 /// Whether a product is only that, with alpha and a bias perhaps.
 bool is_bare(const prim::GemmArgs& product);
 

@@ -27,7 +27,8 @@ struct PlanOptions {
   /// From 0 to 1: of the most memory that temporaries take at one time, the part that they may
   /// take. What is wanted again is then computed again where that is cheap, as far as needed.
   double memory_budget = 1;
-  /// Unless `exact`: the plan may count on where memory is that is not its own (Plan::pinned()).
+  /// Unless `exact`: the plan may count on where memory is that is not its own (Plan::pinned()),
+  /// as far as calls are not to be deterministic.
   bool may_pin = true;
 };
 

@@ -589,6 +589,7 @@ void Queue::run() {
     }
     const std::shared_ptr<Trace> trace = recording_ ? recording_ : following_;
     const std::lock_guard lock(trace->mutex);
+    trace->let_pins_go(used_, temporary);
     if (temporaries_)
       if (const TracePlan* known = trace->plan_of(used_, temporary);
           !known || !known->has_all_in_arena())

@@ -13,7 +13,9 @@
 // computes all of them at once, as a batch whose matrices are that far apart: a small product
 // leaves most of a GPU idle, and three cannot be less than three kernels. Their results lie side by
 // side. Such a plan counts on where memory is that is not its own: Plan::pinned() says what must be
-// where it was when the plan was made.
+// where it was when the plan was made (Note [Pinned plans]). A batch may have other last bits than
+// products one by one, which then depend on where memory is: so calls that are to be deterministic
+// stay as they are.
 
 namespace arete::compile {
 namespace {
@@ -36,17 +38,20 @@ bool lies_alike(const View& a, const View& b) {
 }
 
 bool are_siblings(const GemmArgs& a, const GemmArgs& b) {
-  return is_bare(b) && a.a.data == b.a.data && lies_alike(a.a, b.a) && lies_alike(a.b, b.b) &&
-         lies_alike(a.out, b.out) && a.alpha == b.alpha && bool(a.bias) == bool(b.bias) &&
+  return is_bare(b) && same_context(a.context, b.context) && a.a.data == b.a.data &&
+         lies_alike(a.a, b.a) && lies_alike(a.b, b.b) && lies_alike(a.out, b.out) &&
+         a.alpha == b.alpha && bool(a.bias) == bool(b.bias) &&
          (!a.bias || lies_alike(a.bias, b.bias));
 }
 
 const GemmArgs* product_of(const prim::RecordedCall& call) {
   if (call.primitive() != Primitive::gemm) return nullptr;
   const auto& g = *static_cast<const GemmArgs*>(call.args());
-  // Of one matrix with another: what comes before the rows of a goes on as rows.
+  // Of one matrix with another, with bits that may depend on where they are: what comes before the
+  // rows of a goes on as rows.
   const IntList of_b = g.b.sizes.first(g.b.sizes.size() - 2);
-  const bool may = is_bare(g) && g.out.is_contiguous() && g.out.numel() > 0 && g.a.numel() > 0 &&
+  const bool may = is_bare(g) && !g.context.deterministic && g.out.is_contiguous() &&
+                   g.out.numel() > 0 && g.a.numel() > 0 &&
                    (g.a.rank() == 2 || g.a.is_contiguous()) &&
                    std::ranges::all_of(of_b, [](int64_t n) { return n == 1; }) &&
                    (!g.bias || g.bias.rank() == 1);

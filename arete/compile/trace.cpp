@@ -42,6 +42,29 @@ std::unique_ptr<RecordedCall> Trace::call_on(size_t k, UsedBuffers memory,
   return call;
 }
 
+// Note [Pinned plans]
+// Layers one after the other have one trace, and so have weights that come after others: what a
+// plan would pin may differ each time, so few are pinned. One that has not run for long gives way
+// to memory that is used now; twice as long the next time, since those of many layers would take
+// turns forever.
+bool Trace::may_pin_more() const {
+  constexpr auto kMostPinned = 2;
+  return std::ranges::count_if(plans_, [](const auto& p) { return p->is_pinned(); }) < kMostPinned;
+}
+
+void Trace::let_pins_go(UsedBuffers memory, const std::vector<bool>& temporary) {
+  ++runs_;
+  if (may_pin_more()) return;
+  const TracePlan* const known = plan_of(memory, temporary);
+  if (known && !known->lacks_pins) return;
+  const auto old = std::ranges::find_if(
+      plans_, [&](const auto& p) { return p->is_pinned() && runs_ - p->last_run > patience_; });
+  if (old == plans_.end()) return;
+  plans_.erase(old);
+  std::erase_if(plans_, [&](const auto& p) { return p.get() == known; });
+  patience_ *= 2;
+}
+
 TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const {
   for (const auto& plan : plans_)
     if (plan->temporary() == temporary && plan->fits(memory)) return plan.get();
@@ -51,23 +74,30 @@ TracePlan* Trace::plan_of(UsedBuffers memory, const std::vector<bool>& temporary
 TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporary,
                            std::span<const uint64_t> numbers, const PlanOptions& options,
                            const std::function<bool(const PlanStats&)>& is_worth_it) {
-  if (TracePlan* const known = plan_of(memory, temporary)) return *known;
+  if (TracePlan* const known = plan_of(memory, temporary)) {
+    known->last_run = runs_;
+    return *known;
+  }
   const auto make = [&](const PlanOptions& how) {
     std::vector<std::unique_ptr<RecordedCall>> mine;
     for (size_t k = 0; k < calls.size(); ++k) mine.push_back(call_on(k, memory, numbers));
     return std::make_unique<TracePlan>(std::move(mine), memory, temporary, how);
   };
-  // Who holds results differs seldom, but it may, again and again. So may what a plan would pin:
-  // layers one after the other have one trace.
-  constexpr size_t kMostPlans = 8, kMostPinned = 2;
+  constexpr size_t kMostPlans = 8;  // who holds results differs seldom, but it may, again and again
   PlanOptions its = options;
-  its.may_pin &= size_t(std::ranges::count_if(
-                     plans_, [](const auto& p) { return p->is_pinned(); })) < kMostPinned;
+  // A small product leaves nothing of a CPU idle.
+  its.may_pin &= std::ranges::none_of(calls, [](const auto& c) {
+    return c->primitive() == prim::Primitive::gemm && c->device().is_cpu();
+  });
+  const bool lacks_pins = its.may_pin && !may_pin_more();
+  its.may_pin &= !lacks_pins;
   std::unique_ptr<TracePlan> made = make(its);
   if (!its.exact && !is_worth_it(made->plan().stats())) {
     its.exact = true;
     made = make(its);
   }
+  made->lacks_pins = lacks_pins && !its.exact;
+  made->last_run = runs_;
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
   return *plans_.emplace_back(std::move(made));
 }

@@ -57,6 +57,9 @@ class TracePlan {
   /// Whether the results that temporaries lie in are new memory, and what is pinned where it was.
   bool fits(UsedBuffers memory) const;
   bool is_pinned() const { return !pins_.empty(); }
+  /// Whether as many others as may be pinned were, when it was made.
+  bool lacks_pins = false;
+  int64_t last_run = 0;  // of those of its trace
   /// Whether no step uses a temporary that is in no arena.
   bool has_all_in_arena() const {
     return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
@@ -143,6 +146,9 @@ class Trace {
   /// Call k on other memory and with other numbers.
   std::unique_ptr<prim::RecordedCall> call_on(size_t k, UsedBuffers memory,
                                               std::span<const uint64_t> numbers) const;
+  /// To be called before each run: makes room where a plan shall be pinned and others that are have
+  /// not fitted for long.
+  void let_pins_go(UsedBuffers memory, const std::vector<bool>& temporary);
   /// The plan for these temporaries that fits such memory; null if there is none yet.
   TracePlan* plan_of(UsedBuffers memory, const std::vector<bool>& temporary) const;
   /// The same; made if there is none yet: with the bits of eager code also where a plan without
@@ -153,7 +159,10 @@ class Trace {
   const std::vector<std::unique_ptr<TracePlan>>& plans() const { return plans_; }
 
  private:
+  bool may_pin_more() const;
   std::vector<std::unique_ptr<TracePlan>> plans_;
+  int64_t runs_ = 0;
+  int64_t patience_ = 64;  // runs without one of a pinned plan
 };
 
 }  // namespace arete::compile

@@ -111,19 +111,108 @@ def test_places_of_small_temporaries_make_no_step_wait():
         import json
         w = [(torch.randn(32, 32) / 6).to("cuda") for _ in range(3)]
         # The first product could lie in the last one, which is made when nobody needs it any more.
-        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0) @ w[2]))
+        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(w[1] @ x, 0) @ w[2]))
         for _ in range(12):
             x = torch.randn(32, 32).to("cuda")
-            for got, expected in zip(f(x), (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0) @ w[2])):
+            for got, expected in zip(f(x), (torch.cumsum(x @ w[0], 0), torch.cumsum(w[1] @ x, 0) @ w[2])):
                 assert torch.allclose(got, expected, atol=1e-4)
         [plan] = json.loads(f.explain("json"))["functions"][0]["traces"][0]["plans"]
         assert plan["branches"] == 2 and plan["longest_row"] == 3, f.explain()
-        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(x @ w[1], 0)))
+        f = torch.compile(lambda x: (torch.cumsum(x @ w[0], 0), torch.cumsum(w[1] @ x, 0)))
         for _ in range(12):
             f(x)
         [plan] = json.loads(f.explain("json"))["functions"][0]["traces"][0]["plans"]
         assert plan["longest_row"] == 2, f.explain()
     """)
+
+
+def test_products_that_are_joined():
+    fake_gpus.run("""
+        import json
+
+        def weights(device):  # at equal distances
+            return torch.randn(3, 32, 32).to(device).unbind()
+
+        def products(f):  # of the plan that ran last, and how many plans there are
+            plans = [p for t in json.loads(f.explain("json"))["functions"][0]["traces"] for p in t["plans"]]
+            return sum("gemm" in s["text"] for s in plans[-1]["steps"]), len(plans)
+
+        def check(f, x, w):
+            for got, m in zip(f(x, *w), w):
+                assert torch.allclose(got, torch.cumsum(x @ m, 0), atol=1e-4)
+
+        def three(x, *w):
+            return [torch.cumsum(x @ m, 0) for m in w]
+
+        first, second, third = (weights("cuda") for _ in range(3))
+        x = torch.randn(8, 32).to("cuda")
+        f = torch.compile(three)
+        check(f, x, first)
+        assert products(f) == (1, 1), f.explain()
+
+        # Each with the precision that it was asked for.
+        def mixed(x, *w):
+            made = []
+            for m, precision in zip(w, ("highest", "medium", "highest")):
+                torch.set_float32_matmul_precision(precision)
+                made.append(torch.cumsum(x @ m, 0))
+            return made
+
+        g = torch.compile(mixed)
+        check(g, x, first)
+        assert products(g)[0] == 2, g.explain()
+
+        # Not where results shall not depend on where memory is, nor where nothing would lie idle.
+        torch.use_deterministic_algorithms(True)
+        g = torch.compile(three)
+        check(g, x, first)
+        assert products(g)[0] == 3, g.explain()
+        torch.use_deterministic_algorithms(False)
+        g = torch.compile(three)
+        check(g, x.cpu(), weights("cpu"))
+        assert products(g)[0] == 3, g.explain()
+
+        # Two plans count on where weights are. Those of a third one do once others are not used any more.
+        check(f, x, second)
+        assert products(f) == (1, 2), f.explain()
+        check(f, x, third)
+        assert products(f) == (3, 3), f.explain()
+        for _ in range(70):
+            check(f, x, second)
+            check(f, x, third)
+        assert products(f) == (1, 2), f.explain()
+        check(f, x, first)  # found no more; as long as others are used it stays so
+        for _ in range(70):
+            for w in (first, second, third):
+                check(f, x, w)
+        assert products(f) == (3, 3), f.explain()
+    """)
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+def test_parameters_of_joined_products_are_there_while_another_stream_reads_them():
+    fake_gpus.run("""
+        def three(x, *w):
+            return [torch.cumsum(x @ m, 0) for m in w]
+
+        x, *w = (torch.randn(64, 64, device="cuda") for _ in range(4))
+        expected, f = three(x, *w), torch.compile(three)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.synchronize()
+            f(x, *w)
+            assert "of 3 calls: matmul" in f.explain(), f.explain()
+            busy = torch.randn(8192, 8192, device="cuda")
+            busy @ busy  # the first time the host waits
+            torch.cuda.synchronize()
+            for _ in range(10):
+                busy @ busy
+            got = f(x, *w)
+        w.clear()
+        others = [torch.full((64, 64), float("nan"), device="cuda") for _ in range(8)]  # on the stream that the memory was given back to
+        torch.cuda.synchronize()
+        for a, b in zip(got, expected):
+            assert torch.allclose(a, b, atol=1e-3)
+    """, gpus="real")
 
 
 def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
