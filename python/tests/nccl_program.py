@@ -397,7 +397,7 @@ def compiled(gpu, rank, size):
 
 
 def large(gpu, rank, size):
-    """Calls that ARETE_PEER_COPIES=1 makes by copies: of sizes around what its rooms hold, one after the other, in streams and in graphs."""
+    """Calls that ARETE_PEER_COPIES=1 makes by copies: of sizes around what its rooms hold, one after the other, in streams and graphs."""
 
     def known(r, n, dtype):
         return ((torch.arange(n, device=gpu) * (r + 2) + r) % 5).to(dtype)
