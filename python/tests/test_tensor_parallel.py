@@ -1,6 +1,7 @@
 """Tensors and layers spread over processes: one process' results."""
 import fake_gpus
 import pytest
+from peer import peer
 from test_distributed import needs_gloo
 from test_sharding import run
 
@@ -830,3 +831,55 @@ assert tuple(u.shape) == (3, 2) and u.to_local().numel() == (6 if rank == 0 else
 assert tuple(t.redistribute(placements=[Replicate()]).to_local().shape) == ((2, 3) if rank == 0 else (0,))
 assert DTensor.from_local(arange(3), one, [Replicate()]).to_local().numel() == (3 if rank == 0 else 0)
 """.replace("FOLDER", str(tmp_path)))
+
+
+# Of a tensor of (4, 6): arguments that say of a whole tensor what they would not say of a part, and dimensions in all places.
+OF_WHOLE_TENSORS = ["x.flip(0, 1)", "x.flip(1, 0)", "x.flip(1)", "torch.flip(x, (0, 1))", "x.flip(dims=[1])", "x.median()",
+                    "torch.median(x)", "x.median(1)[0]", "x.median(dim=0)[1]", "x.mode(0)[0]", "x.sort(dim=0, descending=True)[0]", "x.split([4], 0)[0]",
+                    "x.split([6], dim=1)[0]", "x.split([1, 3])[1]", "x.split(4)[0]", "x.split(4, 1)[1]", "x.tensor_split([4], 0)[0]",
+                    "x.tensor_split(1, dim=1)[0]", "x.narrow(dim=0, start=0, length=4)", "x.narrow(1, 0, length=6)", "x.narrow(-1, 1, 4)",
+                    "x.expand(size=(2, 4, 6))", "x.cumsum(0)", "(x / 7).sum(0).to(torch.int64)", "(x / 7).sum(1).to(torch.int64)",
+                    "x.sum(0).to(torch.float64)", "(x - x).sum().to(torch.bool)", "x.sum(0).neg_()", "x.sum(1).mul_(-2).div_(4)",
+                    "x.sum(0).add_(x.sum(0), alpha=3)", "x.mean(0).sub_(x.mean(0))", "x.sum(0).lerp_(x.sum(0), 0.25)", "x.amax(0).zero_()",
+                    "x.amax(0).mul_(2)", "x.amin(1).div_(4)"]
+
+
+@needs_gloo
+def test_parts_take_no_arguments_of_whole_tensors(tmp_path):
+    """Beside PyTorch's values of one process, of which its own DTensors have no rules for most of these."""
+    torch = peer()
+    try:
+        x = torch.arange(24.0).remainder(7).reshape(4, 6)
+        theirs = [eval(f, {"x": x, "torch": torch}).tolist() for f in OF_WHOLE_TENSORS]
+    except pytest.skip.Exception:
+        theirs = None
+    run(tmp_path, 2, f"""
+from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+torch, functions, theirs = arete, {OF_WHOLE_TENSORS}, {theirs}
+""" + """
+mesh = dist.init_device_mesh("cpu", (2,))
+whole = (arange(24) % 7).reshape(4, 6)
+for k, f in enumerate(functions):
+    wanted = eval(f, {"x": whole, "torch": arete})
+    assert theirs is None or wanted.tolist() == theirs[k], (f, wanted, theirs[k])
+    for place in (Shard(0), Shard(1), Replicate()):
+        y = eval(f, {"x": distribute_tensor(whole, mesh, [place]), "torch": arete})
+        assert isinstance(y, DTensor) and tuple(y.shape) == tuple(wanted.shape) and y.dtype == wanted.dtype, (f, place, y)
+        assert y.full_tensor().tolist() == wanted.tolist(), (f, place, y.full_tensor(), wanted)
+# What is done to sums is not done to other terms, nor what is no linear function of sums.
+x = distribute_tensor(whole, mesh, [Shard(0)])
+assert x.amax(0).placements == (Partial("max"),) and x.sum(0).placements == (Partial(),)
+terms = x.sum(0)
+for f in (lambda: x.amax(0).neg_(), lambda: x.amax(0).mul_(-1), lambda: x.amax(0).mul_(0), lambda: x.amin(0).div_(-2.0),
+          lambda: x.amax(0).add_(x.amax(0)), lambda: x.amin(0).lerp_(x.amin(0), 0.5),
+          lambda: x.sum(0).div_(5, rounding_mode="floor"), lambda: x.sum(0).lerp_(x.sum(0), x.sum(0)), lambda: x.sum(0).add_(1),
+          lambda: x.sum(0).copy_(1), lambda: x.to(arete.int64).sum(0).copy_(terms)):
+    raises(NotImplementedError, "terms of a sum are redistribute()d first", f)
+average = DTensor.from_local(arete.ones(3) * (rank + 1), mesh, [Partial("avg")])
+assert average.mul_(2).full_tensor().tolist() == [3, 3, 3]
+assert x.amin(0).copy_(x.amin(0)).full_tensor().tolist() == whole.amin(0).tolist()
+assert terms.full_tensor().tolist() == whole.sum(0).tolist()  # nobody has written to it
+for f in (lambda: arete.cumsum(x, 1, out=arete.zeros(4, 6)), lambda: arete.flip(x, (1,), out=arete.zeros(4, 6)),
+          lambda: arete.var(x, 1, out=arete.zeros(4))):
+    raises((NotImplementedError, TypeError), "out", f)
+""")

@@ -363,6 +363,10 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             if name == "ones_like" and any(isinstance(p, Partial) for p in first.placements):
                 return HANDLERS["full_like"](first, 1, **kwargs)
             local = func(first.to_local(), *args[1:], **kwargs)
+            if name == "to" and any(isinstance(p, Partial) for p in first.placements) and local.dtype != first.dtype and not (
+                    local.is_floating_point() or local.is_complex()):  # the whole part of a sum is not the sum of whole parts
+                first = first.redistribute(placements=tuple(Replicate() if isinstance(p, Partial) else p for p in first.placements))
+                local = func(first.to_local(), *args[1:], **kwargs)
             return DTensor._of(local, first._spec) if isinstance(local, _Tensor) else local
         if isinstance(first, DTensor) and _is_in_place(name):
             return _written(func, name, first, args[1:], kwargs or {})
@@ -433,9 +437,6 @@ _WRITES = {f"__i{name}__": f"{method}_" for name, method in {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
     "rshift": "bitwise_right_shift"}.items()}
-# What is done to terms of a sum as it is done to the sum, if others are no tensors or lie as they do.
-_LINEAR = frozenset("copy_ zero_ neg_ mul_ div_ add_ sub_ lerp_".split())
-_SCALES = frozenset(("mul_", "div_"))
 
 
 def _is_in_place(name: str) -> bool:
@@ -458,16 +459,30 @@ def _outside(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -
     return _pytree.tree_map(made, func(*_pytree.tree_map(meta, args), **_pytree.tree_map(meta, kwargs)))
 
 
+def _is_of_terms(name: str, x: DTensor, others: list, args: tuple, kwargs: dict) -> bool:
+    """Whether a function that writes to terms does to them what it is to do to what they are terms of. `others`: its tensors."""
+    if any(not isinstance(a, DTensor) or a._spec != x._spec or a.dtype != x.dtype and not x.is_floating_point() for a in others):
+        return False  # of integers, too: a term has another fraction than the sum
+    if name in ("zero_", "neg_") or name in ("copy_", "add_", "sub_") and others or name == "lerp_" and len(others) == 1:
+        factor = None
+    elif name in ("mul_", "div_") and not others and not kwargs.get("rounding_mode"):
+        factor = (*args, kwargs.get("other"))[0]
+    else:
+        return False
+    ops = {p.reduce_op for p in x._spec.placements if isinstance(p, Partial)}
+    if ops <= {"sum", "avg"} or name in ("copy_", "zero_"):
+        return True
+    return ops <= {"sum", "avg", "max", "min"} and isinstance(factor, (int, float)) and 0 < factor < math.inf
+
+
 def _written(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
     """A function that writes to a tensor: element by element to the parts, others lying as the tensor does; else what it makes of the whole
-    tensor, of which each process keeps its part, where plain tensors are the same in all processes. Terms of a sum are written to where
-    that is what is done to the sum."""
+    tensor, of which each process keeps its part, where plain tensors are the same in all processes. Terms are written to where that is
+    what is done to their sum."""
     spec, mesh = x._spec, x._spec.mesh
     others = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
     if any(isinstance(p, Partial) for p in spec.placements):
-        alike = all(isinstance(a, DTensor) and a._spec == spec for a in others) and not (name in _SCALES and others)
-        number = name in ("add_", "sub_") and not others
-        if name not in _LINEAR or number or not alike:
+        if not _is_of_terms(name, x, others, args, kwargs):
             raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
         local = [a.to_local() if isinstance(a, DTensor) else a for a in args]
         func(x.to_local(), *local, **{k: a.to_local() if isinstance(a, DTensor) else a for k, a in kwargs.items()})

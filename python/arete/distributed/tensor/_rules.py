@@ -341,13 +341,16 @@ def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> A
     leaves = list(shown) if isinstance(shown, (tuple, list)) else [shown]
     places = [_places_of_view(y, probe, x._spec.placements) for y in leaves]
     cut = {p.dim for p in x._spec.placements if isinstance(p, Shard)}
-    dims = args[:1] if name in ("narrow", "select") else ()
-    if x._spec.part is not None or None in places or any(d % len(shape) in cut for d in dims):
+    # What an argument says of sizes along a dimension is of the whole one.
+    at = {"narrow": 0, "split": 1, "tensor_split": 1}.get(name)
+    counted = at is not None and kwargs.get("dim", args[at] if len(args) > at else 0) % len(shape) in cut
+    if x._spec.part is not None or None in places or counted:
         return on_whole_tensors(func, name, (x, *args), kwargs)
     if name == "expand":
+        args = args or (kwargs["size"],)
         sizes = list(args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
         new = len(sizes) - len(shape)
-        args = (tuple(-1 if i >= new and i - new in cut else n for i, n in enumerate(sizes)),)
+        args, kwargs = (tuple(-1 if i >= new and i - new in cut else n for i, n in enumerate(sizes)),), {}
     own = func(x.to_local(), *args, **kwargs)
     made = [DTensor._of(y, Spec(mesh, p, _C.Size(whole.shape)))
             for y, p, whole in zip(own if isinstance(own, (tuple, list)) else [own], places, leaves)]
@@ -363,15 +366,19 @@ def _looking(name: str) -> Callable:
 _ALONG: dict[str, tuple[int, Any]] = {
     **{name: (0, None) for name in ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "logsumexp", "prod", "argmax", "argmin", "all",
                                     "any", "flip", "var", "std", "index_select")},
-    **{name: (0, -1) for name in ("sort", "argsort", "median", "mode")}, "topk": (1, -1), "kthvalue": (1, -1), "roll": (1, None)}
+    "median": (0, None), **{name: (0, -1) for name in ("sort", "argsort", "mode")}, "topk": (1, -1), "kthvalue": (1, -1),
+    "roll": (1, None)}
 
 
 def _along(name: str) -> Callable:
     func, (at, default) = getattr(_operators, name, None) or getattr(_Tensor, name), _ALONG[name]
 
     def handler(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-        dims = kwargs.get("dims", kwargs.get("dim", args[at] if len(args) > at else default))
-        if type(dims) is int:
+        _refuse_out(name, kwargs.get("out"))
+        dims = next((kwargs[k] for k in ("dims", "dim", "axis") if k in kwargs), args[at] if len(args) > at else default)
+        if name == "flip" and type(dims) is int:  # one after the other
+            dims = args
+        elif type(dims) is int:
             dims = (dims,)
         rest = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
         listed = isinstance(dims, (tuple, list)) and dims and all(type(d) is int for d in dims)
