@@ -883,3 +883,24 @@ for f in (lambda: arete.cumsum(x, 1, out=arete.zeros(4, 6)), lambda: arete.flip(
           lambda: arete.var(x, 1, out=arete.zeros(4))):
     raises((NotImplementedError, TypeError), "out", f)
 """)
+
+
+@needs_gloo
+def test_a_mode_that_has_not_seen_all_calls_ends(tmp_path):
+    """The flight recorder remembers 2048 calls."""
+    run(tmp_path, 1, """
+from arete.distributed._functional_collectives import watching
+from arete.distributed.tensor.debug import CommDebugMode
+one, mode = arete.ones(1), CommDebugMode()
+def many():
+    with mode:
+        for k in range(2100):
+            dist.all_reduce(one)
+raises(RuntimeError, "more than 2048 collectives", many)
+assert watching == []
+nn.Linear(1, 1)(one)  # is not looked at any more
+assert mode.get_total_counts() == 0
+with mode:
+    dist.all_reduce(one)
+assert mode.get_total_counts() == 1
+""")

@@ -73,10 +73,12 @@ class CommDebugMode(TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self._look()
-        watching.remove(self)
-        for handle in self._handles:
-            handle.remove()
+        try:
+            self._look()
+        finally:
+            watching.remove(self)
+            for handle in self._handles:
+                handle.remove()
 
     # ---- modules
 
@@ -135,7 +137,8 @@ class CommDebugMode(TorchFunctionMode):
             return
         new = [e for e in flight_record()["entries"] if e["record_id"] > self._seen]
         if new and new[0]["record_id"] > self._seen + 1:
-            raise RuntimeError("CommDebugMode: one module has called more than 2048 collectives")
+            raise RuntimeError("CommDebugMode: more than 2048 collectives were called between two looks (where modules begin and end, and "
+                               "get_comm_counts()); the first of them are forgotten")
         for e in new:
             self._seen, kind = e["record_id"], e["operation"]
             if self._pending[kind] > 0:
