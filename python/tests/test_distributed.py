@@ -87,6 +87,20 @@ dist.destroy_process_group()
         assert code == 0 and out == "[3.0, 3.0] 1\n", out
 
 
+def test_a_mesh_that_makes_the_default_group_keeps_to_the_chosen_gpu(tmp_path):
+    """init_device_mesh() takes the local rank's GPU where the program has chosen none."""
+    body = """
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK=os.environ["LOCAL"], MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+if os.environ["CHOICE"]:
+    arete.cuda.set_device(int(os.environ["CHOICE"]))
+dist.init_device_mesh("cuda", (1,))
+print(arete.cuda.current_device())
+"""
+    for local, choice, gpu in (("1", "", 1), ("0", "1", 1), ("1", "0", 0)):
+        environment = {**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "LOCAL": local, "CHOICE": choice}
+        assert run_ranks(tmp_path, 1, body, env=environment) == [(f"{gpu}\n", 0)], (local, choice)
+
+
 @needs_gloo
 @pytest.mark.parametrize("gpus", [False, True])
 def test_waits_for_other_threads_and_streams_are_none_of_the_host_for_gpus(tmp_path, gpus):

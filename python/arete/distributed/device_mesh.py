@@ -30,17 +30,21 @@ def _flat(ranks: Any) -> tuple[list, tuple]:
     return [r for flat, _ in parts for r in flat], (len(parts), *(shapes.pop() if shapes else ()))
 
 
+def _has_chosen_gpu() -> bool:
+    """Whether this process has a GPU that is the program's choice, or none at all."""
+    return _C._cuda.device_count() == 0 or _C._cuda.current_device() != 0 or _C._cuda.has_chosen_device()
+
+
 def _choose_gpu() -> None:
     """Makes this process' GPU the current one, where the program has not: the default group's, or, before any is in use, that of this
     process' number on its machine."""
-    count = _C._cuda.device_count()
-    if count == 0 or _C._cuda.current_device() != 0 or _C._cuda.has_chosen_device():
+    if _has_chosen_gpu():
         return
     home = c10d._of(None)._home
     if home.type == "cuda":
         _C._cuda.set_device(home.index, True)
     elif not _C._cuda.is_initialized():
-        _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % count, True)
+        _C._cuda.set_device(c10d.get_node_local_rank(c10d.get_rank()) % _C._cuda.device_count(), True)
 
 
 class _Open(threading.local):
@@ -348,7 +352,7 @@ class DeviceMesh:
 def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Optional[Sequence[str]] = None,
                      backend_override: Any = None) -> DeviceMesh:
     """A mesh of all ranks, in order, of these sizes. Makes the default group if there is none, and on GPUs makes that of this process'
-    local rank the current one if the default group is made here.
+    local rank the current one if the default group is made here and the program has not chosen one.
 
     >>> arete.distributed.init_process_group("fake", rank=0, world_size=4)
     >>> arete.distributed.init_device_mesh("cpu", (2, 2)).mesh.tolist()
@@ -362,7 +366,7 @@ def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_na
     if not c10d.is_initialized():
         if device_type == "cuda":
             local = c10d._d.environment_local_rank()
-            if local is not None and _C._cuda.is_available():
+            if local is not None and not _has_chosen_gpu():
                 _C._cuda.set_device(local % _C._cuda.device_count(), True)
         c10d.init_process_group()
     if math.prod(shape) > c10d.get_world_size():
