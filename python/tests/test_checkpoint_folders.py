@@ -363,6 +363,30 @@ raises(failed, "no safetensors file", lambda: dcp.load({"no": arete.zeros(1)}, s
 raises(failed, "step is no tensor", lambda: dcp.save({"step": 1}, storage_writer=Writer(folder)))
 raises(failed, "number of a file", lambda: dcp.save({"x": arete.ones(1)}, storage_writer=Writer(folder, {"y": 1})))
 raises(NotImplementedError, "files of parts", lambda: Writer(folder, save_distributed=True))
+order = {name: distribute_tensor(arete.ones(4), mesh, [Shard(0)]) for name in ("ab", "ba")[rank]}
+raises(failed, "other tensors", lambda: dcp.save(order, storage_writer=Writer("FOLDER/none")))
+bad = {"x": distribute_tensor(arete.ones(4), mesh, [Shard(0)]), **({"step": 1} if rank else {})}
+raises(failed, "rank 1: TypeError: step", lambda: dcp.save(bad, storage_writer=Writer("FOLDER/none")))
+# The first process cannot write: all hear of it, no collective is left open, and what was there stays.
+import resource
+many = {f"t{k}": distribute_tensor(arange(4 << 10 * k // 2).reshape(-1, 4), mesh, [Shard(0)]) for k in range(4)}
+numbers = {f"t{k}": k + 1 for k in range(4)}
+dcp.save(many, storage_writer=Writer("FOLDER/full", numbers))
+before = {f: open(f"FOLDER/full/{f}", "rb").read() for f in os.listdir("FOLDER/full")}
+for t in many.values():
+    t.mul_(2)
+old = resource.getrlimit(resource.RLIMIT_FSIZE)
+if rank == 0:  # the second file is longer
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, old[1]))
+raises(failed, "rank 0: OSError", lambda: dcp.save(many, storage_writer=Writer("FOLDER/full", numbers)))
+resource.setrlimit(resource.RLIMIT_FSIZE, old)
+assert {f: open(f"FOLDER/full/{f}", "rb").read() for f in os.listdir("FOLDER/full")} == before and len(before) == 5
+open("FOLDER/file" + str(rank), "w").close()
+raises(failed, "rank 0: ", lambda: dcp.save(many, storage_writer=Writer("FOLDER/file0", numbers)))
+dcp.save(many, storage_writer=Writer("FOLDER/full", numbers))
+again = {name: distribute_tensor(arete.zeros(*t.shape), mesh, [Shard(1)]) for name, t in many.items()}
+dcp.load(again, storage_reader=Reader("FOLDER/full"))
+assert all(arete.equal(again[name].full_tensor(), t.full_tensor()) for name, t in many.items())
 print("done")
 """.replace("FOLDER", str(tmp_path))
     assert run_ranks(tmp_path, 2, body) == [("done\n", 0)] * 2

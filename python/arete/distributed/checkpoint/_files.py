@@ -417,6 +417,14 @@ def _save_whole(state: dict, writer: HuggingFaceStorageWriter, group: _Group) ->
     problem, flat = None, {}
     try:
         _flat({k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}, "", flat)
+        writer._check(flat)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    group.agree(problem)  # before any gathers
+    spread = group.all([name for name, t in flat.items() if isinstance(t, DTensor)])
+    if any(names != spread[0] for names in spread):
+        raise CheckpointException("the processes have other tensors that are spread over them, or in another order")
+    try:
         writer._write(flat, group.rank == 0)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"

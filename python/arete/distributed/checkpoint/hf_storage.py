@@ -1,10 +1,12 @@
 """Folders of safetensors files as Hugging Face's libraries have them, which processes write and read together."""
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import pathlib
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 from ... import _C, serialization
 from ..._formats.safetensors import SafetensorsFile
@@ -73,7 +75,8 @@ class _Folder:
 class HuggingFaceStorageWriter:
     """Where save() writes a state of tensors: rank 0 a folder with one safetensors file, or several as `fqn_to_index_mapping` says, by the
     names of tensors, from 1 on, and their index. Tensors that are spread over processes are gathered one after the other, so with
-    `save_distributed` it must be `enable_consolidation=True`: files of parts are what FileSystemWriter writes.
+    `save_distributed` it must be `enable_consolidation=True`: files of parts are what FileSystemWriter writes. Files take the
+    places of those that are there when all are written, the index last; of a write that fails there are none.
 
     >>> arete.distributed.checkpoint.HuggingFaceStorageWriter("model", {"a": 1, "b": 2}).path
     'model'
@@ -85,29 +88,47 @@ class HuggingFaceStorageWriter:
             raise NotImplementedError("HuggingFaceStorageWriter: files of parts are not written: enable_consolidation, or FileSystemWriter")
         self.path, self.mapping = os.fspath(path), fqn_to_index_mapping
 
-    def _write(self, flat: dict, is_first: bool) -> None:
-        """All processes call it; the first one writes."""
+    def _check(self, flat: dict) -> None:
         others = [name for name, v in flat.items() if not isinstance(v, _C.Tensor)]
         if others:
             raise TypeError(f"{others[0]} is no tensor, which is all that such files have")
-        places = {name: 1 for name in flat} if self.mapping is None else self.mapping
+        places = self._places(flat)
         if set(flat) - set(places) or any(type(places[name]) is not int or places[name] < 1 for name in flat):
             raise ValueError("fqn_to_index_mapping needs the number of a file, from 1 on, for each tensor")
-        last, folder = max((places[name] for name in flat), default=1), pathlib.Path(self.path)
-        names = {i: f"model-{i:05d}-of-{last:05d}.safetensors" for i in range(1, last + 1)}
-        if is_first:
-            folder.mkdir(parents=True, exist_ok=True)
-        total = 0
-        for i in sorted({places[name] for name in flat}):
-            held = {}
-            for name, t in flat.items():
-                if places[name] == i:
-                    whole = (t.full_tensor() if isinstance(t, DTensor) else t).detach()
-                    total += whole.nbytes
-                    if is_first:
-                        held[name] = whole.cpu().contiguous()
+
+    def _places(self, flat: dict) -> dict:
+        return {name: 1 for name in flat} if self.mapping is None else self.mapping
+
+    def _write(self, flat: dict, is_first: bool) -> None:
+        """All processes call it with what _check() has seen, and gather all tensors, whatever becomes of the files of the first one."""
+        wholes = self._wholes(flat)
+        try:
             if is_first:
-                serialization.save(held, folder / names[i])
-        if is_first:
-            index = {"metadata": {"total_size": total}, "weight_map": {name: names[places[name]] for name in flat}}
-            (folder / _INDEX).write_text(json.dumps(index, indent=2))
+                self._write_files(flat, wholes)
+        finally:
+            for _ in wholes:
+                pass
+
+    def _wholes(self, flat: dict) -> Iterator[tuple]:
+        """File by file, tensors with their names."""
+        places = self._places(flat)
+        for name in sorted(flat, key=lambda name: places[name]):
+            yield name, (flat[name].full_tensor() if isinstance(flat[name], DTensor) else flat[name]).detach()
+
+    def _write_files(self, flat: dict, wholes: Iterator[tuple]) -> None:
+        places, folder = self._places(flat), pathlib.Path(self.path)
+        last = max((places[name] for name in flat), default=1)
+        names = {i: f"model-{i:05d}-of-{last:05d}.safetensors" for i in range(1, last + 1)}
+        folder.mkdir(parents=True, exist_ok=True)
+        total = 0
+        with contextlib.ExitStack() as files:  # which take their places from the last to the first
+            index = files.enter_context(serialization._replacing(str(folder / _INDEX)))
+            for i, group in itertools.groupby(wholes, key=lambda found: places[found[0]]):
+                held = {name: whole.cpu().contiguous() for name, whole in group}
+                total += sum(t.nbytes for t in held.values())
+                write = serialization._safetensors_writer(held)
+                if write is None:
+                    raise TypeError(f"{names[i]} would have a tensor of a dtype that such files have not")
+                write(files.enter_context(serialization._replacing(str(folder / names[i]))))
+            of_names = {name: names[places[name]] for name in flat}
+            index.write(json.dumps({"metadata": {"total_size": total}, "weight_map": of_names}, indent=2).encode())
