@@ -402,7 +402,14 @@ print("done")
 
 
 def test_states_of_submodules():
-    from arete.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
+    from arete.distributed.checkpoint.state_dict import (
+        StateDictOptions,
+        get_model_state_dict,
+        get_optimizer_state_dict,
+        get_state_dict,
+        set_model_state_dict,
+        set_optimizer_state_dict,
+    )
     nn = arete.nn
     net = nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1, bias=False))))
     inner = ["1.0.weight", "1.0.bias", "1.1.0.weight"]
@@ -410,6 +417,16 @@ def test_states_of_submodules():
     own = get_model_state_dict(net, submodules={net[1]}, options=StateDictOptions(keep_submodule_prefixes=False))
     assert list(own) == ["0.weight", "0.bias", "1.0.weight"] and arete.equal(own["0.weight"], net[1][0].weight)
     assert list(get_model_state_dict(net, submodules={net[0], net[1][1]})) == ["0.weight", "0.bias", "1.1.0.weight"]
+    without = StateDictOptions(keep_submodule_prefixes=False)
+    assert list(get_model_state_dict(net, submodules={net})) == list(net.state_dict())
+    assert list(get_model_state_dict(net, submodules={net}, options=without)) == list(net.state_dict())
+    optimizer = arete.optim.SGD(net.parameters(), 0.1)
+    for refused in (lambda: get_optimizer_state_dict(net, optimizer, options=without),
+                    lambda: set_model_state_dict(net, net.state_dict(), options=without),
+                    lambda: set_optimizer_state_dict(net, optimizer, get_optimizer_state_dict(net, optimizer), options=without),
+                    lambda: get_state_dict(net, optimizer, options=without)):
+        with pytest.raises(NotImplementedError, match="keep_submodule_prefixes"):
+            refused()
     with pytest.raises(NotImplementedError, match="submodules"):
         get_optimizer_state_dict(net, arete.optim.SGD(net.parameters(), 0.1), submodules={net[1]})
 

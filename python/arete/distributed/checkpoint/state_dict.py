@@ -17,7 +17,8 @@ __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict
 @dataclasses.dataclass
 class StateDictOptions:
     """`full_state_dict`: whole tensors in the place of DTensors; with `cpu_offload` in host memory, and in rank 0 alone.
-    `keep_submodule_prefixes`: names of submodules' tensors are those that the model has for them, else their own.
+    `keep_submodule_prefixes`: names of submodules' tensors are those that the model has for them, else, in get_model_state_dict() alone,
+    their own.
     `ignore_frozen_params`: without parameters that need no gradient. `strict`: what is missing is an error. `broadcast_from_rank0`: what is
     set is what rank 0 has. `flatten_optimizer_state_dict`: states of optimizers in one dictionary."""
 
@@ -55,8 +56,10 @@ def _names(model: Any) -> dict:
     return {id(p): _clean(model, name) for name, p in model.named_parameters()}
 
 
-def _checked(options: Optional[StateDictOptions], submodules: Any = None) -> StateDictOptions:
+def _checked(options: Optional[StateDictOptions], submodules: Any = None, cuts_prefixes: bool = False) -> StateDictOptions:
     options = options or StateDictOptions()
+    if not options.keep_submodule_prefixes and not cuts_prefixes:
+        raise NotImplementedError("keep_submodule_prefixes=False is for get_model_state_dict() alone: give the submodule as the model")
     if submodules:
         raise NotImplementedError("states of optimizers for submodules: give the submodule as the model")
     if options.broadcast_from_rank0 and not options.full_state_dict:
@@ -84,8 +87,8 @@ def get_model_state_dict(model: Any, *, submodules: Any = None, options: Optiona
     >>> arete.distributed.checkpoint.state_dict.get_model_state_dict(nn.Linear(1, 2)).keys()
     dict_keys(['weight', 'bias'])
     """
-    options = _checked(options)
-    prefixes = [f"{_clean(model, name + '.')}" for name, m in model.named_modules() if m in submodules] if submodules else [""]
+    options = _checked(options, cuts_prefixes=True)
+    prefixes = [_clean(model, f"{name}." if name else "") for name, m in model.named_modules() if m in submodules] if submodules else [""]
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad} if options.ignore_frozen_params else set()
     frozen = {_clean(model, name) for name in frozen}
     result = {}
