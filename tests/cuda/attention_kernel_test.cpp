@@ -49,13 +49,7 @@ inline void ldmatrix(uint32_t (&r)[4], const char* line) {
 inline void ldmatrix_transposed(uint32_t (&r)[4], const char* line) {
   emulation::load_matrices(r, line, true);
 }
-template <int kBytes>
-void copy_async(char* to, const void* from, bool inside) {
-  if (reinterpret_cast<uintptr_t>(to) % kBytes != 0 ||
-      reinterpret_cast<uintptr_t>(from) % kBytes != 0)
-    throw std::logic_error("cp.async: alignment");
-  inside ? std::memcpy(to, from, kBytes) : std::memset(to, 0, kBytes);
-}
+using emulation::copy_async;
 inline void wait_for_copies() {}
 inline void add_atomically(Vec<float, 4>* to, const Vec<float, 4>& v) {
   for (int i = 0; i < 4; ++i) to->v[i] += v.v[i];

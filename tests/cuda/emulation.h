@@ -108,6 +108,17 @@ class Block {
   size_t now_ = 0;
 };
 
+/// cp.async, done at once.
+template <int kBytes>
+void copy_async(void* to, const void* from, int bytes = kBytes) {
+  if (reinterpret_cast<uintptr_t>(to) % kBytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % kBytes != 0)
+    throw std::logic_error("cp.async: alignment");
+  if (bytes < 0 || bytes > kBytes) throw std::logic_error("cp.async: bytes");
+  std::memcpy(to, from, size_t(bytes));
+  std::memset(static_cast<char*>(to) + bytes, 0, size_t(kBytes - bytes));
+}
+
 inline float as_float(uint32_t v) { return __builtin_bit_cast(float, v); }
 inline uint32_t as_word(float v) { return __builtin_bit_cast(uint32_t, v); }
 

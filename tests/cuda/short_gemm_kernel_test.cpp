@@ -18,12 +18,15 @@ namespace short_gemm_device {
 #define __device__
 #define __noinline__
 #define __forceinline__ inline
-#define __shared__ static  // blocks run one after another
 #define threadIdx emulation::thread_index
 #define blockIdx emulation::block_index
 inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
 inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
 inline float __fadd_rn(float a, float b) { return a + b; }
+using emulation::copy_async;
+inline void copy_commit() {}
+template <int kPending>
+void copy_wait() {}
 inline void __syncthreads() { emulation::Block::barrier(); }
 inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
 inline uint16_t f16_bits(float v) { return Half(v).bits; }
@@ -41,6 +44,25 @@ struct Case {
   int gap;  // behind each line of an operand, in elements: with 1 lines begin anywhere
   bool bias, relu, sums;
   float alpha = 1, beta = 0;
+  int most_shared = 99 << 10;
+};
+
+// Shared memory of a launch, with something behind it that has to stay. What nobody wrote is NaN.
+class Shared {
+ public:
+  explicit Shared(int bytes) : lines_(size_t(bytes) / 16 + 1, Line{kNaN, kNaN, kNaN, kNaN}) {
+    EXPECT_EQ(bytes % 16, 0);
+    lines_.back() = {1, 2, 3, 4};
+  }
+  float* data() { return lines_[0].v; }
+  bool is_whole() const { return lines_.back().v[0] == 1 && lines_.back().v[3] == 4; }
+
+ private:
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  struct alignas(16) Line {
+    float v[4];
+  };
+  std::vector<Line> lines_;
 };
 
 // Nothing else may be read: there is NaN.
@@ -73,12 +95,17 @@ void check(const Case& c) {
   g.out_row = c.n, g.out_column = 1, g.bias_stride = 1, g.sum_stride = 1;
   g.alpha = c.alpha, g.beta = c.beta, g.m = c.m, g.n = c.n, g.k = c.k, g.relu = c.relu;
   g.a_lines = a.by_line % 4 == 0, g.b_lines = b.by_line % 4 == 0;
+  const int bytes = plan_short_gemm(g, a_along_k, b_along_k, tile, c.most_shared);
+  ASSERT_LE(bytes, c.most_shared);
   const auto& given = reinterpret_cast<const short_gemm_device::ShortGemm&>(g);
   emulation::Block block(kShortGemmThreads);
   for (unsigned y = 0; int(y) * tile < c.m; ++y)
     for (unsigned x = 0; int(x) * tile < c.n; ++x) {
       emulation::block_index = {x, y, 0};
-      block.run([&] { short_gemm_device::short_gemm<a_along_k, b_along_k, tile>(given); });
+      Shared shared(bytes);
+      block.run(
+          [&] { short_gemm_device::short_gemm<a_along_k, b_along_k, tile>(given, shared.data()); });
+      ASSERT_TRUE(shared.is_whole());
     }
   // Whole numbers: sums in any order are the same.
   for (int i = 0; i < c.m; ++i) {
@@ -109,7 +136,11 @@ TEST(ShortProducts, are_products_whatever_the_layouts) {
        {Case{64, 10, 256, 0, true, false, false}, Case{10, 72, 64, 0, false, false, true},
         Case{64, 48, 196, 0, true, true, false, 0.5f},
         Case{66, 37, 50, 2, false, true, true, 2, 0.5f}, Case{17, 9, 3, 1, true, false, true},
-        Case{8, 8, 1, 3, false, false, true}}) {
+        Case{8, 8, 1, 3, false, false, true},
+        // Sums in several passes, in one of all stages.
+        Case{40, 24, 700, 0, true, false, true, 1, 0, 48 << 10},
+        Case{20, 33, 1023, 1, false, true, true, 1, 1, 48 << 10},
+        Case{16, 16, 784, 0, true, true, true, 1, 0, 227 << 10}}) {
     check_layouts<16>(c);
     check_layouts<32>(c);
     check_layouts<64>(c);
@@ -122,10 +153,11 @@ TEST(ShortProducts, keep_what_is_no_number) {
   g.a = a.data(), g.b = b.data(), g.out = out.data();
   g.a_row = 8, g.a_column = 1, g.b_row = 8, g.b_column = 1, g.out_row = 8, g.out_column = 1;
   g.alpha = 1, g.m = g.n = g.k = 8, g.relu = 1;
+  Shared shared(plan_short_gemm(g, true, false, 16, 48 << 10));
   emulation::block_index = {0, 0, 0};
   emulation::Block(kShortGemmThreads).run([&] {
     short_gemm_device::short_gemm<true, false, 16>(
-        reinterpret_cast<const short_gemm_device::ShortGemm&>(g));
+        reinterpret_cast<const short_gemm_device::ShortGemm&>(g), shared.data());
   });
   for (const float v : out) EXPECT_TRUE(std::isnan(v));
 }

@@ -148,8 +148,10 @@ void multiply_short(CudaBackend& backend, CUstream stream, const GemmArgs& g, co
   const size_t number = size_t(log - 4) * 4 + size_t(a_along_k) * 2 + size_t(b_along_k);
   const Kernel& kernel = kernels.get(
       backend, number, [&] { return short_gemm_source(a_along_k, b_along_k, 1 << log); });
+  const int shared =
+      plan_short_gemm(k, a_along_k, b_along_k, 1 << log, backend.limits().shared_per_block);
   backend.launch(kernel, {unsigned(tiles(s.n, 1 << log)), unsigned(tiles(s.m, 1 << log)), 1},
-                 {kShortGemmThreads, 1, 1}, 0, stream, k);
+                 {kShortGemmThreads, 1, 1}, size_t(shared), stream, k);
 }
 
 // ---- the library

@@ -34,11 +34,17 @@ struct ShortGemm {
   float alpha, beta;
   int32_t m, n, k, relu;
   int32_t a_lines, b_lines;
+  int32_t stage, span, a_pitch, b_pitch, b_first;
 };
 inline constexpr int kShortGemmThreads = 256;
 
 /// The kernel of f32 for tiles of 16, 32 or 64 rows and columns; `a_along_k`, `b_along_k`: whether
 /// an operand's elements lie side by side along the inner dimension.
 KernelSource short_gemm_source(bool a_along_k, bool b_along_k, int tile);
+
+/// Where that kernel keeps what of its operands: sets `stage` and all behind it for a product of
+/// g.k terms. The bytes of shared memory that it is launched with, `most` or fewer (48 KB are
+/// enough for any product).
+int plan_short_gemm(ShortGemm& g, bool a_along_k, bool b_along_k, int tile, int most);
 
 }  // namespace arete::cuda

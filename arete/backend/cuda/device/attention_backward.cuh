@@ -251,7 +251,8 @@ __device__ __forceinline__ void Attention<K>::stream_queries(const AttentionArgs
         const i32 line = i32(threadIdx.x), query = first + line;
         if (line < kColumns) {
           const bool inside = query < a.queries;
-          copy_async<8>(stage + kStage + line * 8, inside ? numbers + query : numbers, inside);
+          copy_async<8>(stage + kStage + line * 8, inside ? numbers + query : numbers,
+                        inside ? 8 : 0);
         }
       },
       [&](i32, const char* stage) {

@@ -174,7 +174,7 @@ struct Attention {
       for (int i = 0; i < kChunks; i += kAcross) {
         const bool inside = is_line && (i + across) * kChunk < width;
         if constexpr (kBytes >= 4)
-          copy_async<kBytes>(q + i * kBytes, inside ? p + i * kChunk : from, inside);
+          copy_async<kBytes>(q + i * kBytes, inside ? p + i * kChunk : from, inside ? kBytes : 0);
         else
           *reinterpret_cast<T*>(q + i * kBytes) = inside ? p[i * kChunk] : T{};
       }

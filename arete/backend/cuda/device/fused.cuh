@@ -1,5 +1,6 @@
 // The fixed part of fused kernels; the rest is generated (codegen/fused.cpp).
 #pragma once
+#include "async_copy.cuh"
 #include "block.cuh"
 #include "dtype.cuh"
 #include "math.cuh"
@@ -74,24 +75,11 @@ DEVICE void store_elements(u8* p, const Elements<T, N>& e) {
 }
 
 /// The same from global to shared memory while the thread goes on; sizeof(T) * N is at least 4.
-/// copy_wait<K>: all but the last K committed groups of copies of this thread have arrived.
 template <class T, int N>
 DEVICE void copy_async(u8* shared, const u8* p) {
   constexpr int kBytes = int(sizeof(T)) * N, kPiece = kBytes < 16 ? kBytes : 16;
 #pragma unroll
-  for (int at = 0; at < kBytes; at += kPiece) {
-    const u32 to = u32(__cvta_generic_to_shared(shared + at));
-    if (kPiece == 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(p + at) : "memory");
-    else
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(p + at), "n"(kPiece)
-                   : "memory");
-  }
-}
-DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-DEVICE void copy_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+  for (int at = 0; at < kBytes; at += kPiece) copy_async<kPiece>(shared + at, p + at);
 }
 
 /// Combines N accumulators as a tree.

@@ -16,6 +16,7 @@
 // f32 is split in two parts of 11 bits each, and their three larger products are added, the small
 // ones first: the errors are those of f32, 2^-22 of each product. An infinite element gives NaN.
 #pragma once
+#include "async_copy.cuh"
 #include "dtype.cuh"
 
 #ifndef ARETE_EMULATED  // a test that runs kernels on the host has its own
@@ -48,21 +49,6 @@ DEVICE void ldmatrix_transposed(u32 (&r)[4], const char* line) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(u32(__cvta_generic_to_shared(line))));
 }
-// Copies to shared memory while the thread goes on; zeros where not `inside`.
-template <int kBytes>
-DEVICE void copy_async(char* to, const void* from, bool inside) {
-  const u32 address = u32(__cvta_generic_to_shared(to));
-  const i32 bytes = inside ? kBytes : 0;
-  if constexpr (kBytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-                 "r"(bytes)
-                 : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from),
-                 "n"(kBytes), "r"(bytes)
-                 : "memory");
-}
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Of four numbers each one by itself, in any order with those of others.
 DEVICE void add_atomically(Vec<f32, 4>* to, const Vec<f32, 4>& v) {
 #if __CUDA_ARCH__ >= 900
