@@ -133,9 +133,6 @@ REASONS = (
      "a half transform, its other half and, back, the real parts are passes beside cuFFT's; with them 0.7x to 0.93x"),
     ("NVIDIA", r"^Tensor\.put_ .*\| host ", "elements are replaced in a copy, which then goes back into the tensor"),
     ("NVIDIA", r"^Tensor\.__contains__ ", "comparison and any are two passes"),
-    ("NVIDIA", r"^nn\.Conv2d .*\| memory .*forward$",
-     "cuDNN's engines, which are compared at the first call, when other processes of this benchmark may use the GPU, too; "
-     "the same call of LazyConv2d was at 1.01x in the same run"),
     ("", r"^(torch\.(is_storage|asarray)|Tensor\.ndimension) ", "0.1 us of the call itself"),
 )
 
