@@ -1,5 +1,7 @@
 #include "arete/autograd/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -64,10 +66,34 @@ using Captures = std::vector<Capture>;
 struct PassState {
   uint64_t number;
   PassState* outer;
+  int depth = 0;                       // of passes that hooks and custom functions begin in others
+  const char* end_of_stack = nullptr;  // known where many are nested: a pass begins above it
   std::vector<std::function<void()>> at_end{};
 };
 constinit thread_local PassState* innermost = nullptr;
 std::atomic<uint64_t> passes_begun{0};
+
+// An error instead of a crash: levels that are C++ alone count against no limit of Python's.
+void check_stack(PassState& pass) {
+  constexpr int kAlwaysFit = 16;
+  if (pass.depth < kAlwaysFit) return;
+  if (!pass.end_of_stack) {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return;
+    void* lowest = nullptr;
+    size_t size = 0;
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    // What a step of the deepest pass may need.
+    pass.end_of_stack = static_cast<const char*>(lowest) + std::min<size_t>(size / 4, 256 << 10);
+  }
+  ARETE_CHECK(static_cast<const char*>(__builtin_frame_address(0)) > pass.end_of_stack,
+              AutogradError("backward",
+                            "backward passes are nested too deep for the stack of this "
+                            "thread")
+                  .got(std::to_string(pass.depth) + " passes inside one another")
+                  .hint("a hook or a custom function begins a pass that calls it again"));
+}
 
 // Whether a node's gradients for some edges cost about their share of those for all: formulas of
 // products. Formulas of programs need not heed what is asked for.
@@ -96,7 +122,14 @@ class Pass {
     const ModesGuard guard;
     modes().grad_enabled = create_;
     struct Entered : PassState {
-      Entered() : PassState{++passes_begun, innermost} { innermost = this; }
+      Entered() : PassState{++passes_begun, innermost} {
+        if (outer) {
+          depth = outer->depth + 1;
+          end_of_stack = outer->end_of_stack;
+          check_stack(*this);
+        }
+        innermost = this;
+      }
       ~Entered() { innermost = outer; }
     } entered;
     for (const auto& [node, state] : walk()) {

@@ -106,8 +106,13 @@ TensorList push(const ops::OpRecord& op, const Variables& v, bool record) {
     return result;
   }
   std::vector<Tensor> outputs, units;
-  for (const Tensor& y : all)
-    if (y.defined() && y.requires_grad()) {
+  // Among several outputs those without elements stand for what was not asked for: formulas need
+  // not heed them.
+  const auto moves = [&](const Tensor& y) {
+    return y.defined() && y.requires_grad() && (all.size() == 1 || y.numel());
+  };
+  for (size_t k = 0; k < all.size(); ++k)
+    if (const Tensor& y = all[k]; moves(y)) {
       outputs.push_back(y);
       units.push_back(zeros(y.sizes(), TensorOptions(y.dtype(), y.device())).requires_grad_());
     }
@@ -125,7 +130,7 @@ TensorList push(const ops::OpRecord& op, const Variables& v, bool record) {
   found = grad(products, units, given, record, record, /*allow_unused=*/true);
   size_t next = 0;
   for (size_t k = 0; k < all.size(); ++k)
-    if (all[k].defined() && all[k].requires_grad()) result[k] = found[next++];
+    if (moves(all[k])) result[k] = found[next++];
   return result;
 }
 
@@ -178,9 +183,12 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
                       bool in_place) override {
     if (quiet) return 0;
     Frame frame;
-    // A function that is no record cannot be called again: its parts are heard.
-    const bool is_function = ops::is_function_record(op);
-    if (!covering_ && !is_function && !(in_place && op.compose_in_place) &&
+    // A function that is no record cannot be called again: its parts are heard. So are those of a
+    // composition with history, whose nodes save what it makes on its way: a backward pass that
+    // reads that wants its tangents.
+    const bool has_parts = ops::is_function_record(op) ||
+                           (op.compose && is_grad_enabled() && is_recorded(args));
+    if (!covering_ && !has_parts && !(in_place && op.compose_in_place) &&
         !(modes().word & Modes::kInference) && is_dual(args)) {
       frame.is_dual = true;
       frame.state = generator_of(args).state();
@@ -259,6 +267,11 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
     TensorList pushed;
   };
 
+  static bool is_recorded(tracing::Items<ops::Arg> args) {
+    bool any = false;
+    each_tensor(args, [&](const Tensor& t) { any = any || t.requires_grad(); });
+    return any;
+  }
   bool is_dual(tracing::Items<ops::Arg> args) {
     bool any = false;
     each_tensor(args, [&](const Tensor& t) { any = any || find(t).defined(); });

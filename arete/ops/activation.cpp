@@ -298,7 +298,8 @@ const OpRecord& hardshrink_op =
     define("hardshrink(Tensor self, float lambd=0.5) -> Tensor")
         .functional()
         .doc("x where |x| > lambd, else 0.")
-        .pointwise(activation(1, 1, [](Values v) { return where(abs(v[0]) <= v[1], 0.0, v[0]); }));
+        .pointwise(activation(1, 1, [](Values v) { return where(abs(v[0]) <= v[1], 0.0, v[0]); }))
+        .rounded_numbers(0b10);
 
 const OpRecord& prelu_kernel_op =
     define("prelu_kernel(Tensor self, Tensor weight) -> Tensor")

@@ -38,6 +38,26 @@ void no_bool(Value x, const char* op) {
 
 Value as_bool(Value x) { return x.type() == expr::Type::boolean ? x : x != 0.0; }
 
+// nextafter() of halves, whose neighbours f32 has many numbers away: a step of more than half and
+// less than one and a half of the gap to the neighbour leads to a sum that is rounded to it.
+std::vector<Value> next_half(Values v, DType half) {
+  ARETE_CHECK(half == kFloat16 || half == kBFloat16,
+              NotImplementedError("nextafter", "\"nextafter\" not implemented for '" +
+                                                   std::string(name_of(half)) + "'"));
+  const Value a = v[0], b = v[1];
+  const int digits = half == kFloat16 ? 10 : 7;  // behind the point
+  const double smallest = std::ldexp(1.0, (half == kFloat16 ? -14 : -126) - digits);
+  const double largest =
+      half == kFloat16 ? 65504.0 : std::ldexp(2.0 - std::ldexp(1.0, -digits), 127);
+  // 0.64 of the gap above a power of two, of which the gap below has half, and 1.28 at the next
+  // one.
+  const Value step = max(abs(a) * std::ldexp(0.64, -digits), 0.75 * smallest);
+  const Value moved = a.builder()->round_to(where(b > a, a + step, a - step), half);
+  const Value next = where(is_inf(a), copysign(constant_like(a, largest), a),
+                           where(a == 0.0, copysign(constant_like(a, smallest), b), moved));
+  return {where(is_nan(a) | is_nan(b), a + b, where(a == b, b, next))};
+}
+
 // self +- alpha * other.
 PointwiseDef scaled(Value (*combine)(Value, Value)) {
   PointwiseDef d;
@@ -74,6 +94,7 @@ const OpRecord& sub_op =
         }))
         .complex(of_complex([](Complex a, Complex b, Complex alpha) { return a - b * alpha; }, {},
                             by_parts))
+        .rounded_numbers(0b01)  // as rsub
         .in_place()
         .dtypes(kAllReal);
 
@@ -109,12 +130,14 @@ const OpRecord& copysign_op =
 
 const OpRecord& fmod_op = define("fmod(Tensor self, Tensor other) -> Tensor")
                               .doc("Remainder with the sign of self.")
-                              .binary([](Value a, Value b) { return fmod(a, b); }, Result::promote);
+                              .binary([](Value a, Value b) { return fmod(a, b); }, Result::promote)
+                              .rounded_numbers(0b11);
 
 const OpRecord& remainder_op =
     define("remainder(Tensor self, Tensor other) -> Tensor")
         .doc("Remainder with the sign of other.")
-        .binary([](Value a, Value b) { return remainder(a, b); }, Result::promote);
+        .binary([](Value a, Value b) { return remainder(a, b); }, Result::promote)
+        .rounded_numbers(0b11);
 
 const OpRecord& floor_divide_op =
     define("floor_divide(Tensor self, Tensor other) -> Tensor")
@@ -273,6 +296,7 @@ const OpRecord& pow_op =
         .doc("self to the power exponent.")
         .binary(power)
         .exact_numbers(0b10)
+        .rounded_numbers(0b11)
         .constant_number(1)
         .refuses([](const Call& c) {
           ARETE_CHECK(
@@ -322,8 +346,9 @@ const OpRecord& nextafter_op =
     define("nextafter(Tensor self, Tensor other) -> Tensor")
         .doc("The next number after self in the direction of other.")
         .binary([](Value a, Value b) { return nextafter(a, b); }, Result::floating)
-        .no_derivative(0b11, "nextafter")
-        .dtypes({kFloat32, kFloat64});
+        .rounded_numbers(0b11)
+        .of_halves(next_half)
+        .no_derivative(0b11, "nextafter");
 
 }  // namespace
 }  // namespace arete::ops

@@ -132,8 +132,17 @@ bool is_of_complex(const Call& call) {
          is_complex(call.tensor(0).dtype());
 }
 
+// Whether compose_complex stands for the operator: it reads complex numbers, or a dtype asks for
+// them.
+bool is_composed_for_complex(const Call& call) {
+  return call.op.compose_complex &&
+         (is_of_complex(call) || std::ranges::any_of(call.args(), [](const Arg& a) {
+            return a.kind() == Arg::Kind::dtype && is_complex(a.dtype());
+          }));
+}
+
 Results run(const Call& call) {
-  if (call.op.compose_complex && is_of_complex(call)) return call.op.compose_complex(call);
+  if (is_composed_for_complex(call)) return call.op.compose_complex(call);
   const OutputSpecs specs = inferred(call);
   return on_device(call, [&] { return run_inferred(call, specs); });
 }
@@ -402,9 +411,15 @@ void check_out_device(const OpRecord& op, Device result, const Tensor& out) {
                                        ", but got " + out.device().to_string() + " instead"));
 }
 
+bool keeps_shape(const OpRecord& op, const Tensor& out, IntList sizes) {
+  return op.keeps_out_shape && out.numel() == Layout(sizes).numel();
+}
+
 void write_result(Tensor& out, const Tensor& result, const OpRecord& op) {
   check_out_device(op, result.device(), out);
   check_out_dtype(op, result.dtype(), out.dtype());
+  if (keeps_shape(op, out, result.sizes()) && !std::ranges::equal(out.sizes(), result.sizes()))
+    return void(out.copy_(result.view(out.sizes())));
   fit(out, result.sizes(), op.name.c_str());
   const bool same_memory = result.storage() == out.storage();
   if (same_memory && result.layout() == out.layout() && result.dtype() == out.dtype())
@@ -439,7 +454,7 @@ void lower_into(const Call& call, std::span<Tensor* const> outs) {
     check_out_device(op, *specs[i].device, out);
     check_out_dtype(op, specs[i].dtype, out.dtype());
     const bool shares = shares_memory(call, out);
-    if (!shares) fit(out, specs[i].sizes, op.name.c_str());
+    if (!shares && !keeps_shape(op, out, specs[i].sizes)) fit(out, specs[i].sizes, op.name.c_str());
     outputs.push_back(!shares && may_hold(out, specs[i]) ? alias(out, out.layout())
                                                          : empty_tensor(specs[i]));
   }
@@ -495,7 +510,7 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
       wait_for_copies(call, *out);
   }
   tracing::CallScope traced(op, {given.data(), given.size()}, false, {outs.data(), outs.size()});
-  const bool composed = complex && op.compose_complex;
+  const bool composed = is_composed_for_complex(call);
   on_device(call, [&] {
     if (op.pointwise && outs.size() == 1 && call_pointwise_out(call, *outs[0], fit)) return;
     if (op.lower && !composed) return lower_into(call, outs);

@@ -206,6 +206,7 @@ const OpRecord& arange_op =
         "device=None) -> Tensor")
         .face("arange(Scalar end, *, Scalar start=0, dtype? dtype=None, device? device=None)")
         .doc("start, start + step, ... below end.")
+        .keeps_out_shape()
         .infer([](const Call& c, OutputSpecs& out) {
           const Range r = arange_range(c);
           out.push_back({Shape{r.count}, r.dtype, {}, device_or_cpu(c[4])});
@@ -256,6 +257,7 @@ const OpRecord& linspace_op =
         "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? "
         "device=None) -> Tensor")
         .doc("steps values at equal distances from start to end, both included.")
+        .keeps_out_shape()
         .infer([](const Call& c, OutputSpecs& out) { infer_steps(c, out, 3); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           for (size_t i : {0, 1}) check_holds(out[0].dtype(), c.scalar(i), c.name());
@@ -272,6 +274,7 @@ const OpRecord& logspace_op =
         "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None, "
         "device? device=None) -> Tensor")
         .doc("base to the power of steps equally distant values from start to end.")
+        .keeps_out_shape()
         .infer([](const Call& c, OutputSpecs& out) { infer_steps(c, out, 4); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::ScratchView exponent(p, kFloat64, out[0].sizes());

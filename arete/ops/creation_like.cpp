@@ -135,6 +135,7 @@ const OpRecord& linspace_tensor_op =
         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, dtype? dtype=None, device? "
         "device=None) -> Tensor")
         .doc("linspace between two 0-d tensors, which are read on the host.")
+        .keeps_out_shape()
         .one_by_one("its ends are read on the host")
         .compose([](const Call& c) -> Results {
           const auto [start, end] = ends(c);
@@ -146,6 +147,7 @@ const OpRecord& logspace_tensor_op =
         "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, dtype? "
         "dtype=None, device? device=None) -> Tensor")
         .doc("logspace between two 0-d tensors, which are read on the host.")
+        .keeps_out_shape()
         .one_by_one("its ends are read on the host")
         .compose([](const Call& c) -> Results {
           const auto [start, end] = ends(c);

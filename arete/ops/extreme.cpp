@@ -28,7 +28,7 @@ using prim::Monoid;
 void infer_extreme(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
   const uint32_t dims = reduced_dims(c, 1);
-  check_not_empty(c, x.sizes(), dims);
+  check_not_empty(c, x.sizes(), dims, c.has(1) && !c.ints(1).empty());
   out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype()});
 }
 
@@ -174,7 +174,7 @@ void infer_with_index(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
   const int d = normalize_dim(c.integer(1), int(x.dim()), c.name());
   const uint32_t dims = x.dim() ? 1u << d : 0;
-  check_not_empty(c, x.sizes(), dims);
+  check_not_empty(c, x.sizes(), dims, true);
   const Shape s = reduced_sizes(x.sizes(), dims, c.boolean(2));
   out.push_back({s, x.dtype()});
   out.push_back({s, kInt64});
@@ -234,7 +234,11 @@ void infer_position(const Call& c, OutputSpecs& out) {
     const int d = normalize_dim(c.integer(1), int(x.dim()), c.name());
     dims = x.dim() ? 1u << d : 0;
   }
-  check_not_empty(c, x.sizes(), dims);
+  ARETE_CHECK(
+      c.has(1) || x.numel() > 0,
+      IndexError(c.name(), std::string(c.name()) + "(): Expected reduction dim to be specified for "
+                                                   "input.numel() == 0."));
+  check_not_empty(c, x.sizes(), dims, true);
   out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), kInt64});
 }
 

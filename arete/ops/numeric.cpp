@@ -41,6 +41,7 @@ const OpRecord& rsub_op = []() -> const OpRecord& {
       .doc("other - alpha * self.")
       .pointwise(std::move(d))
       .complex(of_complex([](Complex a, Complex b, Complex alpha) { return b - a * alpha; }))
+      .rounded_numbers(0b10)
       .dtypes(kReal);
 }();
 

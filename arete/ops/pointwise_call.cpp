@@ -82,6 +82,12 @@ uint32_t small_number_code(double v) {
 }
 double small_number(uint32_t code) { return (double(code) - 3) / 2; }
 
+// Whether input i of halves, or parameter i - n_inputs, is one of them even if it is a number or a
+// 0-d tensor of a wider dtype: x == 0.1 is True where x is 0.1.
+bool rounds_to_half(const PointwiseDef& def, const PointwiseTypes& types, int i) {
+  return (types.result == kBool || def.rounded_numbers >> i & 1) && is_reduced_float(types.compute);
+}
+
 // `numbers`: bit i: input i is a number. `folded`: see resolve().
 ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes& types,
                  uint32_t numbers, uint32_t folded) {
@@ -97,11 +103,15 @@ ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes
     else if (numbers >> i & 1)
       values[i] = b.param(compute);
     else if (def.compute_promoted)
-      values[i] = b.cast(values[i], compute);
+      values[i] = rounds_to_half(def, types, i) && call[i].tensor().dtype() != types.compute
+                      ? b.round_to(b.cast(values[i], compute), types.compute)
+                      : b.cast(values[i], compute);
   }
   for (int k = 0; k < def.n_params; ++k)
     values[def.n_inputs + k] = folded >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
-  std::vector<Value> outputs = def.definition(values);
+  std::vector<Value> outputs = def.of_halves && is_reduced_float(types.compute)
+                                   ? def.of_halves(values, types.compute)
+                                   : def.definition(values);
   const std::vector<DType> dtypes(outputs.size(), types.result);
   return b.build(outputs, dtypes);
 }
@@ -125,6 +135,13 @@ namespace {
 
 Scalar number_at(const Arg& a) {
   return a.kind() == Arg::Kind::tensor ? a.tensor().item() : a.scalar();
+}
+
+// The number that `s` becomes in a tensor of `dtype`, if that is a half.
+Scalar among_halves(const Scalar& s, DType dtype) {
+  if (dtype == kFloat16) return double(float(Half(float(s.to_double()))));
+  if (dtype == kBFloat16) return double(float(BFloat16(float(s.to_double()))));
+  return s;
 }
 
 // Sorts out which of the inputs are such numbers; key and r.inputs are made anew.
@@ -246,15 +263,16 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   for (int i : r.variant->number_inputs) {
     if (def.exact_numbers >> i & 1 && is_integer(compute) && call[i].kind() == Arg::Kind::scalar)
       check_holds(compute, call[i].scalar(), call.name());
-    Scalar s = number_at(call[i]);
-    // Halves are compared with the half that a number becomes among them: x == 0.1 where x is 0.1.
-    if (result == kBool && compute == kFloat16) s = double(float(Half(float(s.to_double()))));
-    if (result == kBool && compute == kBFloat16) s = double(float(BFloat16(float(s.to_double()))));
-    r.params.push_back(literal(s, param_types[p++]));
+    const Scalar s = number_at(call[i]);
+    r.params.push_back(
+        literal(rounds_to_half(def, r.types, i) ? among_halves(s, compute) : s, param_types[p++]));
   }
-  for (int k = 0; k < def.n_params; ++k)
-    if (!(folded >> k & 1))
-      r.params.push_back(literal(call[def.n_inputs + k].scalar(), param_types[p++]));
+  for (int k = 0; k < def.n_params; ++k) {
+    if (folded >> k & 1) continue;
+    const Scalar s = call[def.n_inputs + k].scalar();
+    const bool rounds = rounds_to_half(def, r.types, def.n_inputs + k);
+    r.params.push_back(literal(rounds ? among_halves(s, compute) : s, param_types[p++]));
+  }
   return r;
 }
 

@@ -283,6 +283,11 @@ struct PointwiseDef {
   uint32_t refused_gradients = 0;
   const char* no_derivative = nullptr;
   uint32_t exact_numbers = 0;  ///< bit i: input i is no number that integers cannot hold
+  /// Bit i: a number that is input i, or parameter i - n_inputs, becomes one of halves beside them,
+  /// as in PyTorch. Comparisons do so with each.
+  uint32_t rounded_numbers = 0;
+  /// Stands for `definition` where halves decide about more than roundings: (inputs, the half).
+  std::vector<expr::Value> (*of_halves)(std::span<const expr::Value>, DType) = nullptr;
   /// Of an operator without parameters, an input: a small multiple of a half there is a constant of
   /// its program, which the definition may look at. -1: none.
   int constant_number = -1;
@@ -360,6 +365,8 @@ struct OpRecord {
   /// out= may have another dtype than the result, as it may for pointwise records and those with a
   /// dtype argument.
   bool converts_out = false;
+  /// out= of as many elements as the result keeps its shape.
+  bool keeps_out_shape = false;
 
   Autocast autocast = Autocast::none;
   Surface surface = Surface::method;
@@ -464,6 +471,10 @@ class Definer {
     r_.converts_out = true;
     return *this;
   }
+  Definer& keeps_out_shape() {
+    r_.keeps_out_shape = true;
+    return *this;
+  }
   Definer& autocast(Autocast a) {
     r_.autocast = a;
     return *this;
@@ -548,6 +559,16 @@ class Definer {
   /// See PointwiseDef::exact_numbers.
   Definer& exact_numbers(uint32_t bits) {
     r_.pointwise->exact_numbers = bits;
+    return *this;
+  }
+  /// See PointwiseDef::rounded_numbers.
+  Definer& rounded_numbers(uint32_t bits) {
+    r_.pointwise->rounded_numbers = bits;
+    return *this;
+  }
+  /// See PointwiseDef::of_halves.
+  Definer& of_halves(std::vector<expr::Value> (*f)(std::span<const expr::Value>, DType)) {
+    r_.pointwise->of_halves = f;
     return *this;
   }
   /// See PointwiseDef::constant_number.

@@ -58,16 +58,20 @@ inline uint32_t dims_of_grad(const GradCall& g, size_t i) {
   return bits;
 }
 
-/// Extremes of nothing are refused: a dimension of `dims` without elements.
-inline void check_not_empty(const Call& c, IntList sizes, uint32_t dims) {
-  for (size_t d = 0; d < sizes.size(); ++d)
-    ARETE_CHECK(!(dims >> d & 1) || sizes[d] > 0,
-                ValueError(c.name(), std::string(c.name()) +
-                                         "(): Expected reduction dim to be specified for "
-                                         "input.numel() == 0. Specify the reduction dim with the "
-                                         "'dim' argument.")
+/// Extremes of nothing are refused: a dimension of `dims` without elements. `named`: the call names
+/// its dimensions.
+inline void check_not_empty(const Call& c, IntList sizes, uint32_t dims, bool named) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!(dims >> d & 1) || sizes[d] > 0) continue;
+    const std::string name = std::string(c.name()) + "(): Expected reduction dim ";
+    ARETE_CHECK(!named, IndexError(c.name(), name + std::to_string(d) + " to have non-zero size.")
+                            .got(describe(c.tensor(0))));
+    ARETE_CHECK(false,
+                ValueError(c.name(), name + "to be specified for input.numel() == 0. Specify "
+                                            "the reduction dim with the 'dim' argument.")
                     .argument("dim " + std::to_string(d))
                     .got(describe(c.tensor(0))));
+  }
 }
 
 /// How many elements become one.

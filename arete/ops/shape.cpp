@@ -167,6 +167,8 @@ const OpRecord& transpose_op =
 
 const OpRecord& squeeze_op =
     define("squeeze(Tensor self, int[]? dim=None) -> Tensor")
+        .face("squeeze.dims(Tensor self, int[] dim)")
+        .face("squeeze_.dims(Tensor self, int[] dim)")
         .doc("Without dimensions of size 1.")
         .batched(vmaps::squeeze_rule)
         .view([](const Call& c) {

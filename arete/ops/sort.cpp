@@ -31,7 +31,7 @@ void take_number(const Tensor& x, std::span<const Tensor> out, prim::Primitives&
 
 const OpRecord& sort_op =
     define(
-        "sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor "
+        "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor "
         "values, "
         "Tensor indices)")
         .doc("Sorted values along dim and their former positions; stable.")

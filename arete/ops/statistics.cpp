@@ -30,6 +30,11 @@ struct Rows {
   uint32_t mask() const { return x.dim() ? 1u << dim : 0; }
 };
 
+// Nothing is picked of nothing.
+void check_not_empty(const Call& c, const Rows& rows) {
+  ops::check_not_empty(c, rows.x.sizes(), rows.mask(), true);
+}
+
 // One element of each row and its position.
 void push_picked(OutputSpecs& out, const Rows& rows, bool keepdim) {
   const Shape sizes = reduced_sizes(rows.x.sizes(), rows.mask(), keepdim);
@@ -175,6 +180,7 @@ const OpRecord& kthvalue_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Rows rows(c, c.integer(2));
           const int64_t k = c.integer(1);
+          check_not_empty(c, rows);
           ARETE_CHECK(
               k >= 1 && k <= rows.size(),
               ValueError(c.name(), "kthvalue(): selected number k out of range for dimension " +
@@ -235,9 +241,7 @@ const OpRecord& select_ranks_op =
 
 void picked_infer(const Call& c, OutputSpecs& out) {
   const Rows rows(c, c.integer(1));
-  ARETE_CHECK(rows.size() > 0,
-              IndexError(c.name(), std::string(c.name()) + "(): Expected reduction dim " +
-                                       std::to_string(rows.dim) + " to have non-zero size."));
+  check_not_empty(c, rows);
   push_picked(out, rows, c.boolean(2));
 }
 TensorList picked_grad(const GradCall& g) { return grad_of_picked(g, g.integer(1), g.boolean(2)); }

@@ -182,7 +182,7 @@ const OpRecord& norm_op =
               TypeError("norm", "norm: Expected a floating point or complex tensor as input. Got " +
                                     std::string(name_of(x.dtype()))));
           const uint32_t dims = reduced_dims(c, 2);
-          if (std::isinf(c.real(1)) || c.real(1) < 0) check_not_empty(c, x.sizes(), dims);
+          if (std::isinf(c.real(1)) || c.real(1) < 0) check_not_empty(c, x.sizes(), dims, false);
           out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(3)), x.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
@@ -326,7 +326,7 @@ const OpRecord& norm_of_difference_op =
                           .got(describe(a) + " and " + describe(b)));
           const Shape full = broadcast_shapes(a.sizes(), b.sizes(), c.name());
           const uint32_t last = 1u << (full.size() - 1);
-          if (std::isinf(c.real(2))) check_not_empty(c, full, last);
+          if (std::isinf(c.real(2))) check_not_empty(c, full, last, false);
           out.push_back({reduced_sizes(full, last, false), a.dtype()});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {

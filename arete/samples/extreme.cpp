@@ -24,8 +24,9 @@ std::vector<Sample> extreme_samples(SampleMaker& m) { return reduce_samples(m, {
 
 std::vector<ErrorSample> extreme_errors(SampleMaker& m) {
   auto all = reduce_errors(m);
-  all.push_back(
-      {{m.make({0, 3}), {0}, false}, ErrorKind::value, "Expected reduction dim to be specified"});
+  all.push_back({{m.make({0, 3}), {0}, false},
+                 ErrorKind::index,
+                 "Expected reduction dim 0 to have non-zero"});
   return all;
 }
 
@@ -66,8 +67,9 @@ Reference with_index_reference(bool largest) {
 }
 
 std::vector<ErrorSample> with_index_errors(SampleMaker& m) {
-  return {{{m.make({2, 3}), 2, false}, ErrorKind::index, "Dimension out of range"},
-          {{m.make({2, 0}), 1, false}, ErrorKind::value, "Expected reduction dim to be specified"}};
+  return {
+      {{m.make({2, 3}), 2, false}, ErrorKind::index, "Dimension out of range"},
+      {{m.make({2, 0}), 1, false}, ErrorKind::index, "Expected reduction dim 1 to have non-zero"}};
 }
 
 const Attached max_dim_op = attach("max.dim")

@@ -112,7 +112,8 @@ _FROM = {name: module for module, names in {
     "_absent_dtypes": "complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu int1 int2 int3 int4 int5 int6 "
                       "int7 qint32 qint8 quint2x4 quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
     "_higher_order_ops": "cond",
-    "_checks": "_assert _assert_async _check_tensor_all _check_tensor_all_with _check_with _shape_as_tensor",
+    "_aten": "_embedding_bag",
+    "_checks": "_assert _assert_async _check_is_size _check_tensor_all _check_tensor_all_with _check_with _shape_as_tensor",
     "_refused": "PyTorchFileReader PyTorchFileWriter",
     "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "amp.autocast_mode": "autocast autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "

@@ -209,6 +209,38 @@ def _embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights:
                                            scale_grad_by_freq=scale_grad_by_freq))(grad_output, weight)
 
 
+def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+                   sparse: bool = False, per_sample_weights: Any = None, include_last_offset: bool = False,
+                   padding_idx: int = -1) -> tuple:
+    """nn.functional.embedding_bag (`mode` 0: sums, 1: means, 2: maxima) and three tensors of integers, of which torch fills those
+    that its backward of the mode reads: the bag of each index, the indices that count in each bag (means, maxima), and the rows
+    that the maxima are of.
+
+    >>> arete._embedding_bag(arete.eye(3), arete.tensor([0, 2, 1]), arete.tensor([0, 2]), mode=1)[1:3]
+    (tensor([0, 0, 1]), tensor([2, 1]))
+    """
+    result = F.embedding_bag(indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq, mode=("sum", "mean", "max")[mode],
+                             sparse=sparse, per_sample_weights=per_sample_weights, include_last_offset=include_last_offset,
+                             padding_idx=None if padding_idx < 0 else padding_idx)
+    bags, n = result.shape[0], indices.numel()
+    sizes = offsets.new_zeros(bags)
+    if mode == 0 and padding_idx < 0:
+        return result, offsets.new_empty(0), sizes, sizes.clone()
+    begins = offsets[:bags]
+    bag = _o.repeat_interleave(_o.cat([begins[1:], begins.new_full((1,), n)]) - begins)
+    if mode == 0:
+        return result, bag, sizes, sizes.clone()
+    counts = indices != padding_idx
+    sizes = sizes.index_add(0, bag, counts.to(sizes.dtype))
+    if mode == 1:
+        return result, bag, sizes, sizes.clone()
+    at = (weight.detach()[indices] == result.detach()[bag]) & counts.unsqueeze(1)
+    places = at.new_full(at.shape, n, dtype=indices.dtype)
+    places = _o.where(at, _o.arange(n, dtype=indices.dtype, device=indices.device).unsqueeze(1), places)
+    first = places.new_full(tuple(result.shape), n).scatter_reduce(0, bag.unsqueeze(1).expand_as(places), places, "amin")
+    return result, bag, sizes, _o.cat([indices, indices.new_zeros(1)])[first]
+
+
 def _native_dropout(input: Tensor, p: float, train: Any) -> tuple:  # noqa: A002
     if train is False or p == 0:
         return input.clone(), _o.ones_like(input, dtype=_C.bool)
@@ -260,7 +292,8 @@ OPERATORS: dict[str, Callable] = {
         grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype),
     "nll_loss_forward": _nll_loss_forward, "nll_loss2d_forward": _nll_loss_forward,
     "nll_loss_backward": _nll_loss_backward, "nll_loss2d_backward": _nll_loss_backward,
-    "embedding_dense_backward": _embedding_dense_backward,
+    "embedding_dense_backward": _embedding_dense_backward, "_embedding_bag": _embedding_bag,
+    "_embedding_bag_forward_only": _embedding_bag,
     "native_dropout": _native_dropout, "native_dropout_backward": lambda grad_output, mask, scale: grad_output * mask * scale,
     "_cdist_forward": lambda x1, x2, p, compute_mode: _o.cdist(x1, x2, p), "_pdist_forward": lambda self, p=2.0: F.pdist(self, p),
     "_fft_r2c": _fft_r2c, "_fft_c2r": _fft_c2r, "_fft_c2c": _fft_c2c,

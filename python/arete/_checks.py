@@ -47,6 +47,16 @@ def _check_with(error_type, cond, message=None):
         raise error_type("Expected cond to be True, but got False" if message is None else str(message()))
 
 
+def _check_is_size(i, message=None, *, max=None):  # noqa: A002
+    """RuntimeError with message() if `i` is no size: less than 0, or more than `max`.
+
+    >>> arete._check_is_size(-1, lambda: "less than none")
+    Traceback (most recent call last):
+    RuntimeError: less than none
+    """
+    _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
 def _check_tensor_all_with(error_type, cond, message=None):
     """An error of this type with message() if an element of a tensor of bools is False.
 

@@ -111,6 +111,27 @@ class set_grad_enabled(_Switch):
         _C._set_grad_enabled(self._previous)
 
 
+class set_multithreading_enabled(_Switch):
+    """Whether backward passes may use other threads than the one that starts them. They never do: False is what holds, and
+    True, which is PyTorch's default, allows more without asking for it.
+
+    >>> with arete.autograd.set_multithreading_enabled(False):
+    ...     arete.ones(2, requires_grad=True).sum().backward()
+    """
+
+    def __init__(self, mode: bool):
+        self._mode = bool(mode)
+
+    def _again(self):
+        return set_multithreading_enabled(self._mode)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
+
+
 class inference_mode(_Switch):
     """As no_grad; tensors made inside can never take part in differentiation, which makes them cheaper.
 

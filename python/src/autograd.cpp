@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
 #include "arete/ops/saved.h"
 #include "arete/ops/vmap_internal.h"
 #include "bindings.h"
@@ -199,6 +200,21 @@ void bind_autograd(nb::module_& m) {
   m.def("_grad_fn", [](const Tensor& t) -> nb::object {
     IntrusivePtr<Node> n = t.grad_fn();
     return n ? nb::cast(GraphNode{std::move(n)}) : nb::none();
+  });
+
+  m.def("_gradient_edge", [](const Tensor& t) {
+    const Edge e = gradient_edge(t);
+    return nb::make_tuple(GraphNode{e.node}, int(e.slot));
+  });
+  // A tensor without values at which passes begin and end as at what the node made.
+  m.def("_at_edge", [](const GraphNode& n, size_t slot) {
+    if (slot >= n.node->outputs.size())
+      throw IndexError("GradientEdge", n.node->name() + " has no output " + std::to_string(slot));
+    const GradMeta& made = n.node->outputs[slot];
+    Tensor t = empty_strided(made.sizes, Shape(made.sizes.size(), 0),
+                             TensorOptions(made.dtype, made.device));
+    set_history(t, n.node, uint32_t(slot));
+    return t;
   });
 
   m.def("_backward", [](const std::vector<Tensor>& tensors, const TensorsOrNone& gradients,

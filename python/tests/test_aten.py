@@ -143,6 +143,12 @@ def called(lib, name, args, options):
     result = operator(*map(given, args), **{k: given(v) for k, v in options.items()})
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
+for mode in range(3):
+    for weights, padding, last in ((None, -1, False), (None, 1, True), (r(4), -1, True)):
+        if weights is None or mode == 0:
+            case("_embedding_bag", r(5, 3), np.array([0, 1, 2, 1]), np.array([0, 2, 2, 4])[:4 if last else 3], False, mode, False, weights,
+                 last, padding)
+
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(CASES)])
 def test_against_torch(index):

@@ -1,5 +1,6 @@
 """Differentiation from Python."""
 import gc
+import threading
 import weakref
 
 import pytest
@@ -643,3 +644,74 @@ def test_callbacks_at_the_end_of_a_pass(torch):
     assert order == ["backward", [2.0, 2.0]]
     with pytest.raises(RuntimeError, match="backward"):
         torch.autograd.Variable._execution_engine.queue_callback(lambda: None)
+
+
+@pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+def test_edges_stand_for_tensors(torch):
+    graph, grad = torch.autograd.graph, torch.autograd.grad
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    edge, leaf = graph.get_gradient_edge(y), graph.get_gradient_edge(x)
+    assert isinstance(edge, graph.GradientEdge) and edge.output_nr == 0 and edge.node == y.grad_fn
+    z = (3 * y).sum()
+    del y
+    assert [g.tolist() for g in grad(z, [x, edge], retain_graph=True)] == [[6, 12], [3, 3]]
+    assert grad(edge, leaf, torch.tensor([1.0, 10.0]), retain_graph=True)[0].tolist() == [2, 40]
+    torch.autograd.backward(z, inputs=[leaf], retain_graph=True)
+    torch.autograd.backward(graph.get_gradient_edge(z))
+    assert x.grad.tolist() == [12, 24]
+    assert [graph.get_gradient_edge(t).output_nr for t in x.unbind()] == [0, 1]
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        graph.get_gradient_edge(torch.ones(1))
+
+
+@pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+def test_saved_tensors_may_be_written(torch):
+    graph = torch.autograd.graph
+    x = torch.full((2,), 3.0, requires_grad=True)
+    with graph.allow_mutation_on_saved_tensors() as copies:
+        y, z = x.clone(), x.exp()
+        loss = (y**2).sum() + z.sum()
+        y.zero_()
+        z.mul_(5)
+        loss.backward()
+        torch.testing.assert_close(x.grad, 6 + x.detach().exp())
+        with pytest.raises(RuntimeError, match="cannot be nested"):
+            with graph.allow_mutation_on_saved_tensors():
+                pass
+        gone = (x.exp() ** 2).sum()
+        copies.clear()
+        with pytest.raises(AssertionError):
+            gone.backward()
+        late = (x.exp() ** 2).sum()
+    with pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
+        late.backward()
+    y = x.clone()
+    loss = (y**2).sum()
+    y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_passes_nested_too_deep():
+    """Bound methods of C are no frames of Python, whose limit would be too late."""
+    before = torch.ones(1, requires_grad=True).clone()
+    chain = [before]
+    for _ in range(2000):
+        t = torch.ones(1, requires_grad=True).clone()
+        t.register_hook(chain[-1].backward)
+        chain.append(t)
+    with pytest.raises(RuntimeError, match="nested too deep|maximum recursion"):
+        chain[-1].backward(torch.ones(1))
+    chain[100].backward(torch.ones(1))
+
+
+def test_passes_have_one_thread():
+    x = torch.ones(2, requires_grad=True)
+    with torch.autograd.set_multithreading_enabled(False), torch.autograd.grad_mode.set_multithreading_enabled(True):
+        threads = []
+        y = x * 2
+        y.register_hook(lambda g: threads.append(threading.get_ident()))
+        y.sum().backward()
+    assert threads == [threading.get_ident()]
+    assert torch.autograd.set_multithreading_enabled(False)(lambda: 3)() == 3

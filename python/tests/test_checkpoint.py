@@ -312,6 +312,9 @@ def test_the_second_run_reaches_the_end(stop):
     y = checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False, early_stop=stop)
     y.sum().backward()
     assert len(ends) == 2
+    with arete.utils.checkpoint.set_checkpoint_early_stop(stop):
+        checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False).sum().backward()
+    assert len(ends) == 4
 
 
 @pytest.mark.parametrize("library", ["arete", "torch"])

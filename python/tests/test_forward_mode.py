@@ -393,3 +393,30 @@ def test_lists_are_single_calls():
         assert fw.unpack_dual(x).tangent.tolist() == [3.0, 1.5] and x.tolist() == [3.0, 6.0]
         assert repr(x) == "tensor([3., 6.], tangent=tensor([3.0000, 1.5000]))" and repr(y) == "tensor([3., 3.])"
     assert repr(x) == "tensor([3., 6.])"
+
+
+OVER_REVERSE = {
+    "conv1d, uneven edges": lambda f, x, w: f.conv1d(x, w, padding="same"),
+    "conv2d, uneven edges": lambda f, x, w: f.conv2d(x.unsqueeze(2), w.unsqueeze(2), padding="same"),
+    "conv3d, uneven edges": lambda f, x, w: f.conv3d(x[:, :, None, None], w[:, :, None, None], padding="same"),
+    "conv_transpose1d": lambda f, x, w: f.conv_transpose1d(x, w, stride=2, output_padding=1),
+    "bilinear": lambda f, x, w: f.bilinear(x[0], x[0] * 2, w.reshape(2, 4, 1).expand(2, 4, 4)),
+    "unfold": lambda f, x, w: f.unfold(x.unsqueeze(-1) * w[:1, :, :1, None], (2, 1)) ** 2,
+    "in place": lambda f, x, w: (x * w[:1, :, :1]).div_(x**2 + 1, rounding_mode=None),
+}
+OF_COMPLEX = [n for n in OVER_REVERSE if n not in ("bilinear", "unfold", "in place")]
+OF_REAL = {
+    "layer_norm": lambda f, x, w: f.layer_norm(x, (4,)) * w[:1, :, :1],
+    "group_norm": lambda f, x, w: f.group_norm(x, 1) * w[:1, :, :1],
+    "batch_norm": lambda f, x, w: f.batch_norm(x, None, None, training=True) * w[:1, :, :1],
+}
+
+
+@pytest.mark.parametrize("name, dtype", [(n, "float64") for n in {**OVER_REVERSE, **OF_REAL}] + [(n, "complex128") for n in OF_COMPLEX])
+def test_forward_over_reverse_of_compositions(name, dtype):
+    """What a composition makes on its way is saved for the backward pass, and has tangents there."""
+    arete.manual_seed(0)
+    x, w = (arete.randn(*sizes, dtype=getattr(arete, dtype), requires_grad=True) for sizes in ((1, 2, 4), (2, 2, 2)))
+    call = {**OVER_REVERSE, **OF_REAL}[name]
+    assert arete.autograd.gradgradcheck(lambda x, w: call(arete.nn.functional, x, w), (x, w), check_fwd_over_rev=True,
+                                        check_rev_over_rev=False)

@@ -1,6 +1,7 @@
 """Functions that are no single record: forms of their arguments, and what is built from several operators."""
 import numpy as np
 import pytest
+from idiom_helpers import LIBRARIES
 
 import arete
 
@@ -305,3 +306,126 @@ def test_gradients_of_powers_and_of_nothing():
     empty = arete.zeros(0, 4, 7, requires_grad=True)
     arete.nn.functional.fold(empty, (1, 10), (1, 4)).sum().backward()
     assert empty.grad.shape == (0, 4, 7)
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_next_halves(half):
+    """Neighbours of every half are a step of its bits away."""
+    dtype = getattr(arete, half)
+    bits = np.arange(1 << 16, dtype=np.uint16).view(np.int16)
+    every = arete.from_numpy(bits).view(dtype)
+    infinity = np.array(np.inf).astype(np.float16).view(np.int16) if half == "float16" else np.int16(0x7f80)
+    size = bits.astype(np.int32) & 0x7fff
+    for target, sign in ((np.inf, 1), (-np.inf, -1)):
+        found = arete.nextafter(every, arete.full_like(every, target)).view(arete.int16).numpy().astype(np.int32)
+        line = np.where(bits < 0, -size, size) + sign  # -0 and 0 are one place
+        line = np.clip(line, -infinity, infinity)
+        wanted = np.where(line < 0, -line - 0x8000, line)
+        zero = (size == 1) & (line == 0)
+        same, nan = np.abs(found) & 0x7fff, size > infinity
+        assert ((found == wanted) | nan | zero).all() and (found[zero] & 0x7fff == 0).all() and (same[nan] & 0x7fff != 0).all()
+    assert arete.isnan(arete.nextafter(every, arete.full_like(every, float("nan")))).all()
+    assert arete.equal(arete.nextafter(every[:100], every[:100]), every[:100])
+    with pytest.raises(NotImplementedError, match="not implemented for 'float8"):
+        arete.nextafter(every.to(arete.float8_e5m2), every.to(arete.float8_e5m2))
+
+
+both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+
+
+@both
+@pytest.mark.parametrize("half, third", [("float16", 0.300048828125), ("bfloat16", 0.30078125)])
+def test_numbers_are_halves_beside_halves(torch, half, third):
+    """Where torch computes with the half that a number is: found by giving that instead."""
+    x = torch.tensor([0.3, 0.5, -0.3, 0.25, 7, 90], dtype=getattr(torch, half))
+    shrunk = torch.nn.functional.hardshrink(x, 0.3)
+    assert shrunk[[0, 2, 3]].tolist() == [0, 0, 0] and torch.equal(shrunk[4:], x[4:])
+    for call in (lambda n: torch.fmod(x, n), lambda n: torch.remainder(x, n), lambda n: x.clone().remainder_(n), lambda n: n % x,
+                 lambda n: torch.rsub(x, n), lambda n: n - x, lambda n: x**n, lambda n: n**x, lambda n: (x == n).to(x.dtype)):
+        assert torch.equal(call(0.3), call(third)) or torch.equal(call(0.3).nan_to_num(), call(third).nan_to_num())
+    assert torch.fmod(x, 0.3)[:3].tolist() == [0, 0.5 - third if half == "float16" else 0.19921875, 0] and (0.3 - x)[0] == 0
+    scalar = torch.tensor(0.3)
+    assert (x == scalar).tolist() == [True] + [False] * 5 and torch.equal(torch.fmod(x, scalar), torch.fmod(x, 0.3))
+
+
+@both
+def test_ranges_into_tensors_of_another_shape(torch, recwarn):
+    """Of as many elements they keep their shape, which is written; others are resized."""
+    ends = {"arange": (6,), "linspace": (0, 5, 6), "logspace": (0, 5, 6, 2.0), "range": (0, 5)}
+    for name, given in ends.items():
+        call = getattr(torch, name)
+        wanted = call(*given).to(torch.float32)
+        for make in (lambda: torch.zeros(2, 3), lambda: torch.zeros(3, 2).t(), lambda: torch.zeros(2, 6)[:, ::2],
+                     lambda: torch.zeros(2, 3, dtype=torch.float64), lambda: torch.zeros(1, 6, 1)):
+            out = make()
+            sizes, strides = out.shape, out.stride()
+            assert call(*given, out=out) is out and out.shape == sizes and out.stride() == strides
+            assert torch.equal(out.reshape(-1).float(), wanted)
+        for size in (0, 4):
+            out = torch.zeros(size)
+            assert call(*given, out=out) is out and torch.equal(out, wanted)
+    out = torch.zeros(2, 3)
+    torch.linspace(torch.tensor(0.0), torch.tensor(5.0), 6, out=out)
+    assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert torch.zeros((6,), out=out).shape == (6,)  # other results are resized
+
+
+@both
+def test_forms_of_arguments(torch):
+    x = torch.zeros(2, 1, 1, 3)
+    assert x.squeeze(1, 2).shape == x.clone().squeeze_(1, 2).shape == x.squeeze((1, 2)).shape == (2, 3)
+    assert x.squeeze(1).shape == x.squeeze(dim=1).shape == (2, 1, 3) and x.squeeze(0, 1).shape == (2, 1, 3)
+    y = torch.tensor([3, 1, 2])
+    assert torch.sort(y, stable=None).values.tolist() == [1, 2, 3]
+    assert y.sort(stable=None, dim=0, descending=True).indices.tolist() == [0, 2, 1]
+
+
+@both
+def test_products_and_means_in_complex_numbers(torch):
+    for x in (torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.tensor([[1, 2, 3], [4, 5, 6]])):
+        for call, wanted in ((lambda t: t.prod(dtype=torch.complex64), 720), (lambda t: t.mean(dtype=torch.complex64), 3.5)):
+            found = call(x)
+            assert found.dtype is torch.complex64 and found.item() == wanted
+        assert x.prod(1, dtype=torch.complex128).tolist() == [6, 120] and x.prod(0, True, dtype=torch.complex128).shape == (1, 3)
+    x = arete.tensor([1.0, 2.0, 3.0], requires_grad=True)  # torch's backward of it fails
+    x.prod(dtype=arete.complex64).abs().backward()
+    assert x.grad.tolist() == [6, 3, 2]
+
+
+@both
+def test_reductions_of_nothing(torch):
+    x = torch.zeros(2, 0)
+    for name in ("amax", "amin", "max", "min", "argmax", "argmin", "median", "nanmedian", "mode"):
+        with pytest.raises(IndexError, match="Expected reduction dim 1 to have non-zero size"):
+            getattr(torch, name)(x, 1)
+    with pytest.raises(IndexError, match="Expected reduction dim 1 to have non-zero size"):
+        torch.kthvalue(x, 1, 1)
+    with pytest.raises(IndexError, match="Expected reduction dim to be specified"):
+        torch.argmax(x)
+    for name in ("amax", "max"):
+        with pytest.raises(RuntimeError, match="Expected reduction dim to be specified"):
+            getattr(torch, name)(x)
+    assert torch.amax(x, 0).shape == (0,)
+
+
+@both
+def test_order_of_dimensions(torch):
+    x = torch.zeros(2, 3, 4, 5)
+    last = x.to(memory_format=torch.channels_last)
+    assert x.dim_order() == (0, 1, 2, 3) and x.permute(2, 0, 3, 1).dim_order() == (1, 3, 0, 2) and torch.tensor(1).dim_order() == ()
+    assert last.dim_order() == last.dim_order(ambiguity_check=True) == (0, 2, 3, 1)
+    assert torch.zeros(1, 1, 1, 3).dim_order() == (0, 1, 2, 3) and torch.zeros(2, 3).expand(4, 2, 3).dim_order() == (0, 1, 2)
+    for strange in (torch.zeros(2, 1, 1, 5), torch.zeros(3, 1).expand(3, 2)):
+        with pytest.raises(RuntimeError, match="not have unique dim order"):
+            strange.dim_order(ambiguity_check=True)
+    with pytest.raises(TypeError, match="must be a bool or a list of memory formats"):
+        x.dim_order(ambiguity_check=3)
+
+
+@both
+@pytest.mark.filterwarnings("ignore:_check_is_size")
+def test_sizes_are_checked(torch):
+    assert torch._check_is_size(0) is None and torch._check_is_size(3, max=3) is None
+    for given, most in ((-1, None), (4, 3)):
+        with pytest.raises(RuntimeError, match="no size"):
+            torch._check_is_size(given, lambda: "no size", max=most)

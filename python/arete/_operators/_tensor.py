@@ -10,7 +10,7 @@ from .. import _C, _cuda_streams
 from .._C import Tensor
 from .._grad_mode import no_grad
 from . import _ops, _storage, _tensor_types
-from ._layouts import _Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ._layouts import _Layout, channels_last, memory_format, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 
 
 class RemovableHandle:
@@ -376,6 +376,41 @@ def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes, orde
         t.requires_grad_()
     t.__dict__.update(attributes)
     return t
+
+
+@_method
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions from the outermost in memory to the innermost. With `ambiguity_check` RuntimeError where others would do as
+    well: dimensions of one element, equal strides; a list of memory formats accepts those of which the tensor has just one.
+
+    >>> arete.ones(2, 3, 4, 5).to(memory_format=arete.channels_last).dim_order()
+    (0, 2, 3, 1)
+    """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    sizes, strides = self.shape, self.stride()
+    if ambiguity_check and (1 in sizes or any(a == b for a, b in zip(strides, strides[1:]))):
+        if sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+            raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+    plain, last = self.is_contiguous(), self.dim() == 4 and self.is_contiguous(memory_format=channels_last)
+    if plain != last:
+        return tuple(range(self.dim())) if plain else (0, 2, 3, 1)
+    # Insertion from the innermost on, as torch orders the dimensions of its loops: an expanded dimension has no place of its own.
+    order = list(reversed(range(self.dim())))
+    for i in range(1, len(order)):
+        moving = i
+        for j in range(i - 1, -1, -1):
+            a, b = order[j], order[moving]
+            if 0 in (strides[a], strides[b]) or (strides[a] == strides[b] and sizes[a] <= sizes[b]):
+                if ambiguity_check:
+                    raise RuntimeError("The tensor does not have unique dim order.")
+                continue
+            if strides[a] < strides[b]:
+                break
+            order[j], order[moving] = b, a
+            moving = j
+    return tuple(reversed(order))
 
 
 @_method

@@ -5,15 +5,16 @@ import contextlib
 import sys
 import threading
 import types
+import weakref
 
 from .. import _C
 from .._C import Tensor
 from .._C import Node  # noqa: F401
-from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled  # noqa: F401
 from .._operators import _count_write
 from .._operators import zeros as _zeros
 from .._operators import zeros_like
-from ._passes import backward, grad  # noqa: F401
+from ._passes import GradientEdge, backward, get_gradient_edge, grad  # noqa: F401
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 
 Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name(), next_functions and hooks.
@@ -467,6 +468,58 @@ class save_on_cpu(_SavedTensorsHooks):
         _C._enter_save_on_cpu(self._pin_memory)
 
 
+class _Copies:
+    """What allow_mutation_on_saved_tensors() gives; `clear()` lets go of the copies, after which no pass needs them."""
+
+    class _Key:
+        """Stands for a copy in the graph."""
+
+    def __init__(self):
+        self._copies = weakref.WeakKeyDictionary()
+
+    def clear(self):
+        self._copies.clear()
+
+    def _keep(self, tensor):
+        key = self._Key()
+        self._copies[key] = tensor.detach().clone()
+        return key
+
+    def _give(self, key):
+        if key not in self._copies:
+            raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                                 "originally recorded.")
+        return self._copies[key]
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors():
+    """Inside, tensors that backward needs may be written in place: of each a copy is kept (PyTorch makes it at the first write),
+    until the context ends. Backward passes through what was recorded inside must run inside.
+
+    RuntimeError where such contexts are nested.
+
+    >>> with arete.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     x = arete.full((2,), 3.0, requires_grad=True)
+    ...     y = x.clone()
+    ...     z = y**2
+    ...     y.zero_().shape, z.sum().backward()
+    (arete.Size([2]), None)
+    >>> x.grad
+    tensor([6., 6.])
+    """
+    if getattr(_hooks_disabled, "copies", False):
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    copies = _Copies()
+    _hooks_disabled.copies = True
+    try:
+        with saved_tensors_hooks(copies._keep, copies._give):
+            yield copies
+    finally:
+        _hooks_disabled.copies = False
+        copies.clear()
+
+
 class disable_saved_tensors_hooks(contextlib.ContextDecorator):
     """Inside, entering hooks is a RuntimeError with this text.
 
@@ -579,7 +632,7 @@ def increment_version(tensor):
 
 # A module of torch's, so that it can be imported from.
 graph = types.ModuleType(__name__ + ".graph", "Nodes, and what is kept for backward.")
-for _name in (Node, increment_version, register_multi_grad_hook, saved_tensors_hooks, save_on_cpu,
-              disable_saved_tensors_hooks):
+for _name in (GradientEdge, Node, allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, get_gradient_edge, increment_version,
+              register_multi_grad_hook, save_on_cpu, saved_tensors_hooks):
     setattr(graph, _name.__name__, _name)
 sys.modules[graph.__name__] = graph

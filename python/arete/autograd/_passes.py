@@ -2,15 +2,48 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 from .. import _C
-from .._C import Tensor
+from .._C import Node, Tensor
 from .._operators import ones_like, zeros_like
 from .._vmap import level as _level
 
 
+class GradientEdge(NamedTuple):
+    """A place in the graph: output `output_nr` of what `node` made. backward() and grad() take it in the place of a tensor.
+
+    >>> x = arete.tensor(3.0, requires_grad=True)
+    >>> arete.autograd.graph.get_gradient_edge(2 * x)
+    GradientEdge(node=<mul>, output_nr=0, ownership_token=None)
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The place in the graph where the gradient of a tensor arrives, which keeps the graph alive and not the tensor.
+
+    RuntimeError of a tensor that requires no gradient.
+
+    >>> x = arete.tensor(3.0, requires_grad=True)
+    >>> y = x * x
+    >>> edge, z = arete.autograd.graph.get_gradient_edge(y), y.exp().log()
+    >>> del y
+    >>> arete.autograd.grad(z, edge, retain_graph=True), arete.autograd.grad(edge, x)
+    ((tensor(1.),), (tensor(6.),))
+    """
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(*_C._gradient_edge(_leaf(tensor)))
+
+
 def _tensors(x) -> list[Tensor]:
-    return [x] if isinstance(x, Tensor) else list(x)
+    """A list of tensors; edges of the graph are tensors without values there."""
+    given = [x] if isinstance(x, (Tensor, GradientEdge)) else list(x)
+    return [_C._at_edge(t.node, t.output_nr) if isinstance(t, GradientEdge) else t for t in given]
 
 
 def _gradients(outputs, given):

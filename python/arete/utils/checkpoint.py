@@ -16,7 +16,7 @@ from ..amp import autocast_mode
 from ..nn import Sequential
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointPolicy", "create_selective_checkpoint_contexts",
-           "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_device_states"]
+           "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states"]
 
 _debug_enabled: Optional[bool] = None
 
@@ -91,6 +91,16 @@ def set_checkpoint_debug_enabled(enabled: Optional[bool]) -> Iterator[None]:
         yield
     finally:
         _debug_enabled = before
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Inside, decides over `early_stop` of checkpoint(), which changes nothing: the second run always reaches the end.
+
+    >>> with arete.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     y = arete.utils.checkpoint.checkpoint(arete.exp, arete.ones(2, requires_grad=True), use_reentrant=False)
+    """
+    yield
 
 
 class _Place:

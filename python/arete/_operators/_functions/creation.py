@@ -124,5 +124,5 @@ def range(start, end, step=1, *, out=None, dtype=None, layout=None, device=None,
     steps = _ops.arange(count, dtype=_C.int64 if whole else _C.float64, device=result.device)
     result.copy_(steps * step + start)
     if out is not None:
-        result = given(out, result)
+        result = given(out, result.view(out.shape) if out.numel() == count else result)
     return result.requires_grad_() if requires_grad else result
