@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "arete/base/thread_pool.h"
 #include "arete/core/layout.h"
 #include "arete/prim/backend.h"
 #include "tests/support/test_device.h"
@@ -115,48 +116,67 @@ TEST(Fft, ManyRealLinesOfAnOddLengthComeBack) {
   EXPECT_LT(worst, 4e-6);
 }
 
-// Arrays that fill several caches go through them in parts: as one dimension after the other.
+// A transform of several dimensions is one dimension after the other.
+void expect_as_single_dimensions(prim::FftArgs::Kind kind, const Shape& numbers,
+                                 const std::vector<int64_t>& dims) {
+  using Kind = prim::FftArgs::Kind;
+  Shape half = numbers;
+  half[size_t(dims.back())] = numbers[size_t(dims.back())] / 2 + 1;
+  const auto layout_of = [](Shape sizes, bool real) {
+    if (!real) sizes.push_back(2);
+    return Layout(sizes);
+  };
+  const Layout in = layout_of(kind == Kind::from_half ? half : numbers, kind == Kind::to_half),
+               out = layout_of(kind == Kind::to_half ? half : numbers, kind == Kind::from_half);
+  const std::vector<double> x = noise(numel_of(in.sizes));
+  std::vector<double> got(size_t(numel_of(out.sizes))), want = got, between = x;
+  const auto view = [&](const std::vector<double>& v, const Layout& l) {
+    return prim::View(reinterpret_cast<std::byte*>(const_cast<double*>(v.data())), kFloat64,
+                      l.sizes, l.strides);
+  };
+  std::vector<int64_t> points;
+  for (int64_t d : dims) points.push_back(numbers[size_t(d)]);
+  backend_under_test().fft({kind, view(x, in), view(got, out), dims, points, true, 0.5});
+  const auto along = [&](Kind k, size_t i, std::vector<double>& from, const Layout& a,
+                         std::vector<double>& to, const Layout& b) {
+    backend_under_test().fft({k, view(from, a), view(to, b), IntList(dims).subspan(i, 1),
+                              IntList(points).subspan(i, 1), true, 1.0});
+  };
+  const size_t last = dims.size() - 1;
+  if (kind == Kind::from_half) {
+    for (size_t i = 0; i < last; ++i) along(Kind::complex, i, between, in, between, in);
+    along(kind, last, between, in, want, out);
+  } else {
+    along(kind, last, between, in, want, out);
+    for (size_t i = 0; i < last; ++i) along(Kind::complex, i, want, out, want, out);
+  }
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    worst = std::max(worst, std::fabs(got[i] - 0.5 * want[i]));
+  EXPECT_LT(worst, 1e-10) << int(kind) << " over " << dims.size() << " from " << dims[0];
+}
+
+// Arrays that fill several caches go through them in parts.
 TEST(Fft, LargeArraysInPartsAreTransformedAsAWhole) {
   using Kind = prim::FftArgs::Kind;
   const std::vector<std::vector<int64_t>> all_dims{{1, 2}, {0, 1}, {0, 2}, {0, 1, 2}, {2, 0}};
   for (const Kind kind : {Kind::complex, Kind::to_half, Kind::from_half})
-    for (const std::vector<int64_t>& dims : all_dims) {
-      const Shape numbers{70, 48, 64};
-      Shape half = numbers;
-      half[size_t(dims.back())] = numbers[size_t(dims.back())] / 2 + 1;
-      const auto layout_of = [](Shape sizes, bool real) {
-        if (!real) sizes.push_back(2);
-        return Layout(sizes);
-      };
-      const Layout in = layout_of(kind == Kind::from_half ? half : numbers, kind == Kind::to_half),
-                   out = layout_of(kind == Kind::to_half ? half : numbers, kind == Kind::from_half);
-      const std::vector<double> x = noise(numel_of(in.sizes));
-      std::vector<double> got(size_t(numel_of(out.sizes))), want = got, between = x;
-      const auto view = [&](const std::vector<double>& v, const Layout& l) {
-        return prim::View(reinterpret_cast<std::byte*>(const_cast<double*>(v.data())), kFloat64,
-                          l.sizes, l.strides);
-      };
-      std::vector<int64_t> points;
-      for (int64_t d : dims) points.push_back(numbers[size_t(d)]);
-      backend_under_test().fft({kind, view(x, in), view(got, out), dims, points, true, 0.5});
-      const auto along = [&](Kind k, size_t i, std::vector<double>& from, const Layout& a,
-                             std::vector<double>& to, const Layout& b) {
-        backend_under_test().fft({k, view(from, a), view(to, b), IntList(dims).subspan(i, 1),
-                                  IntList(points).subspan(i, 1), true, 1.0});
-      };
-      const size_t last = dims.size() - 1;
-      if (kind == Kind::from_half) {
-        for (size_t i = 0; i < last; ++i) along(Kind::complex, i, between, in, between, in);
-        along(kind, last, between, in, want, out);
-      } else {
-        along(kind, last, between, in, want, out);
-        for (size_t i = 0; i < last; ++i) along(Kind::complex, i, want, out, want, out);
-      }
-      double worst = 0;
-      for (size_t i = 0; i < got.size(); ++i)
-        worst = std::max(worst, std::fabs(got[i] - 0.5 * want[i]));
-      EXPECT_LT(worst, 1e-10) << int(kind) << " over " << dims.size() << " from " << dims[0];
-    }
+    for (const std::vector<int64_t>& dims : all_dims)
+      expect_as_single_dimensions(kind, {70, 48, 64}, dims);
+}
+
+// Sixteen neighbours in memory are a part, also where they are more than is wanted of one.
+TEST(Fft, OneThreadDoesNotCutPartsForever) {
+  ARETE_CPU_ONLY();
+  using Kind = prim::FftArgs::Kind;
+  const int threads = num_threads();
+  for (const int n : {1, 2}) {
+    set_num_threads(n);
+    expect_as_single_dimensions(Kind::complex, {90, 90, 16}, {0, 1});
+    for (const Kind kind : {Kind::complex, Kind::to_half, Kind::from_half})
+      expect_as_single_dimensions(kind, {90, 120, 32}, {0, 1});
+  }
+  set_num_threads(threads);
 }
 
 // ---- kinds, dimensions, strides ----

@@ -550,7 +550,8 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
   const int64_t least = std::abs(a.in.strides[along]) <= 2 ? 16 : 1;
   const int64_t step = std::max(least, kInCaches * n / bytes / least * least),
                 parts = (n + step - 1) / step;
-  if (step * bytes / n > 4 * kInCaches || parts < num_threads()) return false;
+  // A single part would be cut in parts again.
+  if (step * bytes / n > 4 * kInCaches || parts < std::max(2, num_threads())) return false;
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       prim::FftArgs part = a;
