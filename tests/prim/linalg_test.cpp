@@ -189,6 +189,160 @@ void TriangularSystemsAreSolved() {
 }
 FOR_BOTH_TYPES(TriangularSystemsAreSolved)
 
+// What a system has in each of the ways that code of our own and libraries are called: on either
+// side, with the triangle and its transpose, of few right sides and of several parts of them.
+template <class T>
+void for_each_way(const std::function<void(int64_t columns, bool left, bool transposed)>& f) {
+  for (int64_t columns : {8, 40, 1030})
+    for (bool left : {true, false})
+      for (bool transposed : {false, true}) {
+        TRACE(columns << " right sides, left " << left << ", transposed " << transposed);
+        f(columns, left, transposed);
+      }
+}
+// The triangle `a` and all right sides equal to `b`, or the transposed ones of the same system.
+template <class T>
+Matrices<T> solve_equal(const Matrices<T>& a, bool upper, Matrices<T> b, bool left,
+                        bool transposed) {
+  const int64_t n = a.rows;
+  Matrices<T> f(1, n, n, T(1e20)), x = left ? b : Matrices<T>(1, b.columns, n);
+  const bool turned = transposed == left;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = upper ? i : 0; j < (upper ? n : i + 1); ++j)
+      turned ? f(0, j, i) = a(0, i, j) : f(0, i, j) = a(0, i, j);
+  for (int64_t i = 0; !left && i < n; ++i)
+    for (int64_t j = 0; j < b.columns; ++j) x(0, j, i) = b(0, i, j);
+  Info info(1);
+  run({.op = Op::triangular_solve,
+       .a = f.view(),
+       .b = x.view(),
+       .info = info.view(),
+       .upper = upper != turned,
+       .left = left,
+       .transposed = transposed});
+  expect_success(info);
+  for (int64_t i = 0; !left && i < n; ++i)
+    for (int64_t j = 0; j < b.columns; ++j) b(0, i, j) = x(0, j, i);
+  return left ? x : b;
+}
+
+// An element of the matrix by the diagonal is out of range where the solution is not.
+template <class T>
+void QuotientsOutOfRangeAreNotTaken() {
+  ARETE_CPU_ONLY();
+  constexpr bool kWide = sizeof(T) == 8;
+  struct Case {
+    T pivot, below, right, x0, x1;
+  };
+  const T small = T(kWide ? 1e-200 : 1e-25), large = T(kWide ? 1e180 : 1e20),
+          least = std::numeric_limits<T>::min() / 64, tiny = T(kWide ? 1e-150 : 1e-30);
+  for (const Case& c : {Case{small, large, small, 1, -large}, Case{least, 0, least, 1, 0},
+                        Case{least, least, least, 1, -least},
+                        Case{large, tiny, large * T(1e10), T(1e10), tiny * T(-1e10)}}) {
+    for_each_way<T>([&](int64_t columns, bool left, bool transposed) {
+      for (const bool upper : {false, true}) {
+        const int64_t n = 20, first = upper ? n - 1 : 0, second = upper ? 2 : 17;
+        Matrices<T> a(1, n, n), b(1, n, columns);
+        for (int64_t i = 0; i < n; ++i) a(0, i, i) = T(1);
+        a(0, first, first) = c.pivot;
+        a(0, second, first) = c.below;
+        for (int64_t j = 0; j < columns; ++j) b(0, first, j) = c.right;
+        const Matrices<T> x = solve_equal(a, upper, b, left, transposed);
+        for (int64_t j = 0; j < columns; ++j)
+          for (int64_t i = 0; i < n; ++i) {
+            const T want = i == first ? c.x0 : i == second ? c.x1 : T(0);
+            ASSERT_NEAR(x(0, i, j), want, 4 * eps<T>() * std::abs(want)) << i << ", " << j;
+          }
+      }
+    });
+  }
+}
+FOR_BOTH_TYPES(QuotientsOutOfRangeAreNotTaken)
+
+// Rows before a pivot of zero, or a right side that is not finite, are as without it; so are other
+// right sides.
+template <class T>
+void WhatIsNotFiniteStaysWhereItMatters() {
+  ARETE_CPU_ONLY();
+  const int64_t n = 20;
+  const T infinity = std::numeric_limits<T>::infinity();
+  Matrices<T> a(1, n, n);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j) a(0, i, j) = T(i == j ? 1 : 0.5);
+  for_each_way<T>([&](int64_t columns, bool left, bool transposed) {
+    const Matrices<T> ones(1, n, columns, T(1));
+    Matrices<T> pivot = a, right = ones, inner = a;
+    pivot(0, 5, 5) = T(0);
+    right(0, 7, 3) = infinity;
+    inner(0, 9, 2) = infinity;  // of a block, times a number that is not 0
+    const Matrices<T> by_pivot = solve_equal(pivot, false, ones, left, transposed),
+                      by_right = solve_equal(a, false, right, left, transposed),
+                      by_inner = solve_equal(inner, false, ones, left, transposed);
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t i = 0; i < n; ++i) {
+        const T want = T(std::ldexp(1.0, -int(i)));
+        const auto expect = [&](T value, bool finite) {
+          EXPECT_EQ(std::isfinite(value), finite) << i << ", " << j;
+          EXPECT_TRUE(!finite || value == want) << i << ", " << j << ": " << value;
+        };
+        expect(by_pivot(0, i, j), i < 5);
+        expect(by_right(0, i, j), i < 7 || j != 3);
+        expect(by_inner(0, i, j), i < 9);
+      }
+    ASSERT_EQ(by_pivot(0, 5, 0), infinity);
+    ASSERT_EQ(by_right(0, 7, 3), infinity);
+    ASSERT_EQ(by_inner(0, 9, 0), -infinity);
+  });
+}
+FOR_BOTH_TYPES(WhatIsNotFiniteStaysWhereItMatters)
+
+// The factors up to the column of an infinity are as without it, and what is not finite lies in
+// that column or below and beside it.
+template <class T>
+void LuKeepsWhatDoesNotDependOnAnInfinity() {
+  ARETE_CPU_ONLY();
+  for (int64_t n : {8, 40, 150}) {
+    TRACE(n);
+    const int64_t at = n * 3 / 4;
+    Matrices<T> want = noise_matrices<T>(1, n, n);
+    want(0, 3, 0) = T(2);  // the first pivot, so that all rows lose multiples of the infinity
+    Matrices<T> got = want;
+    got(0, 3, at) = std::numeric_limits<T>::infinity();
+    Vectors<int32_t> pivots(1, n), same(1, n);
+    Info info(1), success(1);
+    run({.op = Op::lu, .a = got.view(), .b = pivots.view(), .info = info.view()});
+    run({.op = Op::lu, .a = want.view(), .b = same.view(), .info = success.view()});
+    bool found = false;
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_GE(pivots(0, i), i + 1);
+      ASSERT_LE(pivots(0, i), n);
+      if (i < at) {
+        ASSERT_EQ(pivots(0, i), same(0, i));
+      }
+      for (int64_t j = 0; j < n; ++j) {
+        if (!std::isfinite(got(0, i, j))) {
+          EXPECT_TRUE(j == at || (i >= at && j > at)) << i << ", " << j;
+          found = true;
+        } else if (i < at && j != at) {
+          EXPECT_NEAR(got(0, i, j), want(0, i, j), 1e4 * eps<T>()) << i << ", " << j;
+        }
+      }
+    }
+    EXPECT_TRUE(found);
+    // And a system of them, which is solved as far as it goes.
+    Matrices<T> x(1, n, 9, T(1));
+    Info solved(1);
+    run({.op = Op::lu_solve,
+         .a = got.view(),
+         .b = pivots.view(),
+         .c = x.view(),
+         .info = solved.view()});
+    expect_success(solved);
+    EXPECT_FALSE(std::isfinite(x(0, n - 1, 0)));
+  }
+}
+FOR_BOTH_TYPES(LuKeepsWhatDoesNotDependOnAnInfinity)
+
 // ---- QR
 
 template <class T>

@@ -13,6 +13,10 @@
 // in registers: a row that is known is spread over a vector, times the column that it belongs to.
 // The columns of a right-hand side are taken in the order of their first elements that are not
 // zero, so that an identity costs half of what a full one does.
+//
+// Blocks take multiples of zeros, too, and quotients of the matrix' elements in place of those of
+// the right-hand side. So where a quotient leaves the range of normal numbers, or the result is not
+// finite, right-hand sides are solved again row by row, and getrf says that it must be done so.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
@@ -81,12 +85,25 @@ PackOf<T> spread(const PackOf<T>& v) {
   return __builtin_shuffle(v, Lanes{} + kLane);
 }
 
-// The triangle of a block, its columns divided by the diagonal.
+template <class T>
+bool is_normal(T x) {
+  const T size = std::fabs(x);
+  return (size >= std::numeric_limits<T>::min()) & (size <= std::numeric_limits<T>::max());
+}
+template <class T>
+bool all_finite(const Columns<T>& c) {
+  PackOf<T> total = {};  // of zeros and NaN
+  for (T *p = c.data, *end = c[c.n]; p < end; p += kWidth<T>) total += pack_at(p) - pack_at(p);
+  return sum_of<T>(total) == 0;
+}
+
+// The triangle of a block, its columns divided by the diagonal. `exact`: that left the range of
+// normal numbers nowhere.
 template <class T>
 struct Triangle {
   alignas(kVectorBytes) T columns[kBlock * kBlock];
   alignas(kVectorBytes) T inverse[kBlock];
-  bool upper, unit;
+  bool upper, unit, exact = true;
 
   // Of a's rows and columns from k on; beyond n the identity.
   Triangle(const Columns<T>& a, int64_t n, int64_t k, bool upper_in, bool unit_in)
@@ -96,9 +113,17 @@ struct Triangle {
     const int side = int(std::min<int64_t>(kBlock, n - k));
     for (int j = 0; j < side; ++j) {
       const T* const from = a[k + j] + k;
-      if (!unit) inverse[j] = 1 / from[j];
-      for (int i = upper ? 0 : j + 1, end = upper ? j : side; i < end; ++i)
-        columns[j * kBlock + i] = unit ? from[i] : from[i] / from[j];
+      const int first = upper ? 0 : j + 1, end = upper ? j : side;
+      if (unit) {
+        std::copy(from + first, from + end, columns + j * kBlock + first);
+        continue;
+      }
+      inverse[j] = 1 / from[j];
+      exact &= is_normal(inverse[j]);
+      for (int i = first; i < end; ++i) {
+        const T quotient = columns[j * kBlock + i] = from[i] / from[j];
+        exact &= (from[i] == 0) | is_normal(quotient);
+      }
     }
   }
 
@@ -171,22 +196,56 @@ size_t size_of_copy(int64_t rows, int64_t columns) {
   return Scratch::size<T>(whole_blocks(rows) * columns);
 }
 
-// x becomes the solution of a triangular system of n rows. `used[b]` of x's columns have elements
-// that are not zero in the first b + 1 blocks of rows (of a lower triangle; null: all).
+// As solve_triangle, row by row: an element is divided by the diagonal before its multiples are
+// taken, and only rows that depend on what is not finite become so.
 template <class T>
-void solve_triangle(const Columns<T>& a, int64_t n, bool upper, bool unit, const Columns<T>& x,
-                    const int64_t* used = nullptr) {
+void substitute(const Columns<T>& a, int64_t n, bool upper, bool unit, const Columns<T>& x) {
+  for (int64_t j = 0; j < x.n; ++j)
+    for (int64_t step = 0; step < n; ++step) {
+      const int64_t k = upper ? n - 1 - step : step;
+      T* const v = x[j];
+      const T* const column = a[k];
+      const T known = unit ? v[k] : v[k] /= column[k];
+      for (int64_t i = upper ? 0 : k + 1, end = upper ? k : n; i < end; ++i)
+        v[i] -= column[i] * known;
+    }
+}
+
+enum class Way : uint8_t { by_blocks, by_rows };
+
+// x becomes the solution of a triangular system of n rows; false: by blocks it would not be one.
+// `used[b]` of x's columns have elements that are not zero in the first b + 1 blocks of rows (of a
+// lower triangle; null: all).
+template <class T>
+bool solve_triangle(Way way, const Columns<T>& a, int64_t n, bool upper, bool unit,
+                    const Columns<T>& x, const int64_t* used = nullptr) {
+  if (way == Way::by_rows) {
+    substitute(a, n, upper, unit, x);
+    return true;
+  }
   const int64_t blocks = whole_blocks(n) / kBlock;
   for (int64_t step = 0; step < blocks; ++step) {
     const int64_t block = upper ? blocks - 1 - step : step, k = block * kBlock;
     const int depth = int(std::min<int64_t>(kBlock, n - k));
     const int64_t columns = used ? used[block] : x.n;
-    Triangle<T>(a, n, k, upper, unit).solve(x, 0, columns, k);
+    const Triangle<T> triangle(a, n, k, upper, unit);
+    if (!triangle.exact) return false;
+    triangle.solve(x, 0, columns, k);
     if (upper)
       subtract_product(x, 0, columns, 0, k, a, k, depth);
     else
       subtract_product(x, 0, columns, k + kBlock, x.stride, a, k, depth);
   }
+  return true;
+}
+
+// x becomes a solution: fill() makes it the right-hand sides, and solve(way) is as solve_triangle.
+template <class T, class Fill, class Solve>
+void solve_filled(const Columns<T>& x, Fill&& fill, Solve&& solve) {
+  fill();
+  if (solve(Way::by_blocks) && all_finite(x)) return;
+  fill();
+  solve(Way::by_rows);
 }
 
 // The row of the largest element of a column of m rows, from row `first` on; NaN is none.
@@ -249,25 +308,27 @@ int factor(int64_t m, int64_t n, T* a, int32_t* pivots) {
     Triangle<T>(c, end, k, false, true).solve(c, end, n, k);
     subtract_product(c, end, n, k + kBlock, c.stride, c, k, int(end - k));
   }
+  if (!all_finite(c)) return kNotFinite;
   for (int64_t j = 0; j < n; ++j) std::copy_n(c[j], m, a + j * m);
   return info;
 }
 
-// A X = B with the factors of A in `a` (of A^T, if transposed) for some columns of B, for which
-// there is room; rows[i] is row i after the exchanges.
 template <class T>
-void solve_some(const Columns<T>& a, bool transposed, const std::vector<int64_t>& rows,
-                int64_t columns, T* b, T* room) {
-  const int64_t n = int64_t(rows.size());
-  const Columns<T> x{room, columns, a.stride};
-  const auto clear_rest = [&](int64_t j) { std::fill(x[j] + n, x[j] + x.stride, T(0)); };
+void solve_factored(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
+                    T* b) {
+  Scratch scratch(size_of_copy<T>(n, n) + size_of_copy<T>(n, columns));
+  const Columns<T> a = copy_of(scratch, lu, n, n, n, transposed);
+  const Columns<T> x{scratch.take<T>(a.stride * columns), columns, a.stride};
+  std::vector<int64_t> rows(size_t(n), 0);  // where each stands after the exchanges
+  std::iota(rows.begin(), rows.end(), 0);
+  for (int64_t i = 0; i < n; ++i) std::swap(rows[size_t(i)], rows[size_t(pivots[i] - 1)]);
   if (transposed) {
-    for (int64_t j = 0; j < columns; ++j) {
-      std::copy_n(b + j * n, n, x[j]);
-      clear_rest(j);
-    }
-    solve_triangle(a, n, false, false, x);
-    solve_triangle(a, n, true, true, x);
+    solve_filled(
+        x, [&] { fill_from(x, b, n, n, false); },
+        [&](Way way) {
+          return solve_triangle(way, a, n, false, false, x) &&
+                 solve_triangle(way, a, n, true, true, x);
+        });
     for (int64_t j = 0; j < columns; ++j)
       for (int64_t i = 0; i < n; ++i) b[j * n + rows[size_t(i)]] = x[j][i];
     return;
@@ -283,52 +344,40 @@ void solve_some(const Columns<T>& a, bool transposed, const std::vector<int64_t>
   std::partial_sum(used.begin(), used.end(), used.begin());
   std::vector<int64_t> place(size_t(columns), 0), next(size_t(blocks), 0);
   std::copy_n(used.begin(), blocks - 1, next.begin() + 1);
-  for (int64_t j = 0; j < columns; ++j) {
-    const int64_t to = place[size_t(j)] = next[size_t(block_of[size_t(j)])]++;
-    for (int64_t i = 0; i < n; ++i) x[to][i] = b[j * n + rows[size_t(i)]];
-    clear_rest(to);
-  }
-  solve_triangle(a, n, false, true, x, used.data());
-  solve_triangle(a, n, true, false, x);
+  for (int64_t j = 0; j < columns; ++j) place[size_t(j)] = next[size_t(block_of[size_t(j)])]++;
+  solve_filled(
+      x,
+      [&] {
+        for (int64_t j = 0; j < columns; ++j) {
+          T* const to = x[place[size_t(j)]];
+          for (int64_t i = 0; i < n; ++i) to[i] = b[j * n + rows[size_t(i)]];
+          std::fill(to + n, to + x.stride, T(0));
+        }
+      },
+      [&](Way way) {
+        return solve_triangle(way, a, n, false, true, x, used.data()) &&
+               solve_triangle(way, a, n, true, false, x);
+      });
   for (int64_t j = 0; j < columns; ++j) std::copy_n(x[place[size_t(j)]], n, b + j * n);
-}
-
-constexpr int64_t kMostColumns = 512;  // that are copied at a time
-
-template <class T>
-void solve_factored(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
-                    T* b) {
-  const int64_t most = std::min(columns, kMostColumns);
-  Scratch scratch(size_of_copy<T>(n, n) + size_of_copy<T>(n, most));
-  const Columns<T> a = copy_of(scratch, lu, n, n, n, transposed);
-  T* const room = scratch.take<T>(a.stride * most);
-  std::vector<int64_t> rows(size_t(n), 0);
-  std::iota(rows.begin(), rows.end(), 0);
-  for (int64_t i = 0; i < n; ++i) std::swap(rows[size_t(i)], rows[size_t(pivots[i] - 1)]);
-  for (int64_t j = 0; j < columns; j += most)
-    solve_some(a, transposed, rows, std::min(most, columns - j), b + j * n, room);
 }
 
 // X A = B is A^T X^T = B^T.
 template <class T>
 void solve_triangular(bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n,
-                      const T* a, T* b) {
-  const int64_t side = left ? m : n, columns = left ? n : m, most = std::min(columns, kMostColumns);
-  Scratch scratch(size_of_copy<T>(side, side) + size_of_copy<T>(side, most));
+                      const T* a, T* b, int64_t leading) {
+  const int64_t side = left ? m : n, columns = left ? n : m;
+  Scratch scratch(size_of_copy<T>(side, side) + size_of_copy<T>(side, columns));
   const bool turned = transposed == left;
   const Columns<T> c = copy_of(scratch, a, side, side, side, turned);
-  T* const room = scratch.take<T>(c.stride * most);
-  for (int64_t first = 0; first < columns; first += most) {
-    const Columns<T> x{room, std::min(most, columns - first), c.stride};
-    T* const some = b + first * (left ? m : 1);
-    fill_from(x, some, side, m, !left);
-    solve_triangle(c, side, upper != turned, unit, x);
-    for (int64_t j = 0; j < x.n; ++j) {
-      if (left)
-        std::copy_n(x[j], m, some + j * m);
-      else
-        for (int64_t i = 0; i < n; ++i) some[i * m + j] = x[j][i];
-    }
+  const Columns<T> x{scratch.take<T>(c.stride * columns), columns, c.stride};
+  solve_filled(
+      x, [&] { fill_from(x, b, side, leading, !left); },
+      [&](Way way) { return solve_triangle(way, c, side, upper != turned, unit, x); });
+  for (int64_t j = 0; j < columns; ++j) {
+    if (left)
+      std::copy_n(x[j], m, b + j * leading);
+    else
+      for (int64_t i = 0; i < n; ++i) b[i * leading + j] = x[j][i];
   }
 }
 
@@ -349,12 +398,12 @@ void getrs(bool wide, bool transposed, int64_t n, int64_t columns, const void* l
 }
 
 void trsm(bool wide, bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n,
-          const void* a, void* b) {
+          const void* a, void* b, int64_t leading) {
   if (wide)
     return solve_triangular(left, upper, transposed, unit, m, n, static_cast<const double*>(a),
-                            static_cast<double*>(b));
+                            static_cast<double*>(b), leading);
   solve_triangular(left, upper, transposed, unit, m, n, static_cast<const float*>(a),
-                   static_cast<float*>(b));
+                   static_cast<float*>(b), leading);
 }
 
 }  // namespace arete::cpu::ARETE_SIMD_TARGET

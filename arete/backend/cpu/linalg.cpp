@@ -63,9 +63,10 @@ void unpack_eigen(int64_t n, const T* re, const T* im, const T* packed, std::com
   }
 }
 
-// As getrf, for matrices that its call costs more than.
+// As getrf, for matrices that its call costs more than, and for what is not finite: only elements
+// that depend on it become so.
 template <class T>
-int factor_small(int64_t m, int64_t n, T* a, int32_t* pivots) {
+int factor_plainly(int64_t m, int64_t n, T* a, int32_t* pivots) {
   int info = 0;
   for (int64_t k = 0; k < std::min(m, n); ++k) {
     T* const column = a + k * m;
@@ -130,18 +131,35 @@ void run(const LinalgArgs& l) {
                                                              : rows_of(l.b);
   const double work =
       double(m) * double(n) * double(solves ? right_sides : k) * (iterates ? 10 : 1) + 1000;
-  // By elimination.simd.cpp, which is not parallel inside.
+  // By elimination.simd.cpp, which is not parallel inside: parts of the right-hand sides are, of as
+  // many as repay what a part copies.
   const bool by_blocks = !kComplex && std::max(m, n) <= kLargestOwnEliminated &&
                          (l.op == Op::lu || right_sides >= kFewestOwnColumns);
-  const auto each = [&](auto&& f) {
+  int64_t parts = 1, part_size = right_sides;
+  if (by_blocks && solves) {
+    constexpr int64_t kFewest = 64;
+    const int64_t of_thread = (right_sides * count + num_threads() - 1) / num_threads();
+    part_size = (std::clamp(of_thread, kFewest, kMostOwnColumns) + 7) / 8 * 8;
+    parts = (right_sides + part_size - 1) / part_size;
+  }
+  const auto each_part = [&](auto&& f) {
     const onednn::ThreadScope threads(4 * work * double(count));
     const auto body = [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) info[i] = f(i);
+      for (int64_t i = first; i < last; ++i) f(i);
     };
     if (!by_blocks && count < num_threads() && work > 1e6)
-      body(0, count);
+      body(0, count * parts);
     else
-      parallel_for(0, count, grain_for(4 * work), body);
+      parallel_for(0, count * parts, grain_for(4 * work / double(parts)), body);
+  };
+  const auto each = [&](auto&& f) { each_part([&](int64_t i) { info[i] = f(i); }); };
+  // f(number of the system, its first right-hand side, how many of them)
+  const auto each_of_right_sides = [&](auto&& f) {
+    std::fill_n(info, count, 0);
+    each_part([&](int64_t i) {
+      const int64_t first = i % parts * part_size;
+      f(i / parts, first, std::min(part_size, right_sides - first));
+    });
   };
   switch (l.op) {
     case Op::cholesky:
@@ -151,16 +169,20 @@ void run(const LinalgArgs& l) {
       static const auto own = ARETE_SELECT(::arete::cpu, getrf);
       return each([&](int64_t i) {
         if constexpr (!kComplex)
-          if (std::max(m, n) <= kSmallSides) return factor_small<T>(m, n, a[i], pivots[i]);
-        return by_blocks ? own(sizeof(T) == 8, m, n, a[i], pivots[i])
-                         : lapack::getrf<T>(m, n, a[i], pivots[i]);
+          if (std::max(m, n) <= kSmallSides) return factor_plainly<T>(m, n, a[i], pivots[i]);
+        if constexpr (!kComplex)
+          if (by_blocks) {
+            const int code = own(sizeof(T) == 8, m, n, a[i], pivots[i]);
+            return code == kNotFinite ? factor_plainly<T>(m, n, a[i], pivots[i]) : code;
+          }
+        return lapack::getrf<T>(m, n, a[i], pivots[i]);
       });
     }
     case Op::lu_solve: {
       const Batch<int32_t> pivots(l.b, 1);
       const Batch<T> c(l.c, 2);
       static const auto own = ARETE_SELECT(::arete::cpu, getrs);
-      return each([&](int64_t i) {
+      return each_of_right_sides([&](int64_t i, int64_t first, int64_t columns) {
         for (int64_t j = 0; j < n; ++j)
           ARETE_CHECK(pivots[i][j] >= 1 && pivots[i][j] <= n,
                       ValueError("linalg.lu_solve",
@@ -169,29 +191,28 @@ void run(const LinalgArgs& l) {
                                                        : "smaller or equal to LU.size(-2)") +
                                      ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
+        T* const x = c[i] + first * n;
         if constexpr (!kComplex)
           if (n <= kSmallSides) {
-            solve_small<T>(l.transposed, n, right_sides, a[i], pivots[i], c[i]);
-            return 0;
+            solve_small<T>(l.transposed, n, columns, a[i], pivots[i], x);
+            return;
           }
-        if (by_blocks) {
-          own(sizeof(T) == 8, l.transposed, n, right_sides, a[i], pivots[i], c[i]);
-          return 0;
-        }
-        return lapack::getrs<T>(l.transposed, n, right_sides, a[i], pivots[i], c[i]);
+        if (by_blocks)
+          own(sizeof(T) == 8, l.transposed, n, columns, a[i], pivots[i], x);
+        else
+          info[i] = lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], x);
       });
     }
     case Op::triangular_solve: {
       const Batch<T> b(l.b, 2);
       static const auto own = ARETE_SELECT(::arete::cpu, trsm);
-      return each([&](int64_t i) {
+      const int64_t rows = rows_of(l.b);
+      return each_of_right_sides([&](int64_t i, int64_t first, int64_t some) {
         if (by_blocks)
-          own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b),
-              a[i], b[i]);
+          own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, l.left ? rows : some,
+              l.left ? some : columns_of(l.b), a[i], b[i] + first * (l.left ? rows : 1), rows);
         else
-          lapack::trsm<T>(l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b),
-                          a[i], b[i]);
-        return 0;
+          lapack::trsm<T>(l.left, l.upper, l.transposed, l.unit, rows, columns_of(l.b), a[i], b[i]);
       });
     }
     case Op::qr: {

@@ -13,9 +13,15 @@ inline constexpr int64_t kMostOwnReflected = 128 * 64;
 /// The largest matrix for which elimination.simd.cpp is faster than LAPACK, and the fewest columns
 /// of a right-hand side.
 inline constexpr int64_t kLargestOwnEliminated = 256, kFewestOwnColumns = 8;
+/// How many right-hand sides it is given at a time: it copies them.
+inline constexpr int64_t kMostOwnColumns = 512;
+/// What its getrf returns, and a is as it was, where what it computed is not all finite.
+inline constexpr int kNotFinite = -1;
 
 /// Matrices of doubles if `wide`, else of floats; all as their namesakes in lapack.h.
-/// symmetric_eigen: as syevd for finite numbers; returns how many values did not converge.
+/// trsm: column j of
+/// b begins `leading` elements after the one before. symmetric_eigen: as syevd for finite numbers;
+/// returns how many values did not converge.
 #define ARETE_SMALL_MATRICES(target)                                                               \
   namespace target {                                                                               \
   int symmetric_eigen(bool wide, bool vectors, bool upper, int64_t n, void* a, void* values);      \
@@ -25,7 +31,7 @@ inline constexpr int64_t kLargestOwnEliminated = 256, kFewestOwnColumns = 8;
   void getrs(bool wide, bool transposed, int64_t n, int64_t columns, const void* lu,               \
              const int32_t* pivots, void* b);                                                      \
   void trsm(bool wide, bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n,    \
-            const void* a, void* b);                                                               \
+            const void* a, void* b, int64_t leading);                                              \
   }
 ARETE_SMALL_MATRICES(base)
 ARETE_SMALL_MATRICES(avx2)
