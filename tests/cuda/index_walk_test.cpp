@@ -45,18 +45,22 @@ struct Rows {
 
 TEST(IndexWalk, StripsVisitEachElementOnce) {
   constexpr int64_t kPositions = 50, kCache = 16384;
-  for (const Shape& sizes :
-       {Shape{40, 100}, Shape{40, 96}, Shape{3, 33, 131}, Shape{2, 3, 40, 65}}) {
+  struct Case {
+    Shape sizes;
+    int64_t rest;  // of the columns, in a walk of its own
+  };
+  for (const auto& [sizes, rest] :
+       {Case{{40, 100}, 36}, Case{{40, 96}, 0}, Case{{3, 33, 141}, 13}, Case{{2, 3, 40, 65}, 33}}) {
     Rows rows(sizes, true);
     const prim::LoopNest whole = rows.nest();
     const int64_t width = strip_width(whole, kPositions, kCache);
     ASSERT_EQ(width, 32) << to_string(sizes);
     const auto walks = strips_of(whole, width);
-    EXPECT_EQ(walks.size(), sizes.back() % width ? 2u : 1u);
+    EXPECT_EQ(walks.size(), rest ? 2u : 1u);
     std::map<Addresses, int> expected, found;
     visit(whole, expected);
     for (const prim::LoopNest& walk : walks) {
-      EXPECT_EQ(walk.sizes[0], &walk == &walks[0] ? width : sizes.back() % width);
+      EXPECT_EQ(walk.sizes[0], &walk == &walks[0] ? width : rest);
       EXPECT_EQ(walk.sizes[1], sizes[sizes.size() - 2]) << "rows come again within a strip";
       visit(walk, found);
     }
@@ -72,8 +76,14 @@ TEST(IndexWalk, StripsLeaveNothingOverWhereTheyCan) {
     return strip_width(rows.nest(), kPositions, kCache);
   };
   EXPECT_EQ(width(256), 64);
-  EXPECT_EQ(width(219), 73) << "three, which are a little wider";
-  EXPECT_EQ(width(260), 65);
+  EXPECT_EQ(width(216), 72) << "three, which are a little wider";
+  EXPECT_EQ(width(219), 64) << "three of 73 columns would begin within sectors";
+  EXPECT_EQ(width(260), 64) << "and so would four of 65";
+  Rows rows({40, 260}, true);
+  const auto walks = strips_of(rows.nest(), 64);
+  ASSERT_EQ(walks.size(), 2u);
+  EXPECT_EQ(walks[0].sizes[2], 3);
+  EXPECT_EQ(walks[1].sizes[0], 68) << "with the four that are left over";
   EXPECT_EQ(width(211), 64) << "a prime: three and a rest of 19 would be one launch for few";
 }
 

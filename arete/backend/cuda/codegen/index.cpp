@@ -73,7 +73,7 @@ Walk make_walk(const prim::LoopNest& nest) {
 }
 
 int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes) {
-  constexpr int64_t kFewRows = 32, kWarp = 32;
+  constexpr int64_t kFewRows = 32, kWarp = 32, kSector = 32;
   const auto &indices = nest.operands[1], &indexed = nest.operands[2];
   const int64_t element = int64_t(size_of(indexed.dtype)), columns = nest.sizes[0];
   const bool lies_so = nest.rank > 1 && nest.rank < kMaxRank && nest.sizes[1] >= kFewRows &&
@@ -81,23 +81,27 @@ int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes) 
                        indexed.strides[1] == 0;
   if (!lies_so || size * columns * element <= l2_bytes / 2) return 0;
   const int64_t width = std::max(l2_bytes / 6 / (size * element) / kWarp * kWarp, kWarp);
-  if (size * width * element > l2_bytes / 2 || columns < 2 * width) return 0;
-  // Equal ones, if a quarter more makes them so: what is left over is a launch. Else that is not
-  // much less than a strip.
+  const auto fits = [&](int64_t n) { return size * n * element <= l2_bytes / 2; };
+  if (!fits(width) || columns < 2 * width) return 0;
+  // Equal ones of whole sectors, if a quarter more makes them so: what is left over is a launch.
+  // Else that is not much less than a strip.
   for (int64_t n = columns / width; 4 * columns <= 5 * n * width; --n)
-    if (columns % n == 0) return columns / n;
+    if (columns % n == 0 && columns / n * element % kSector == 0 && fits(columns / n))
+      return columns / n;
   const int64_t even = columns / (columns / width + 1);
   return (even + kWarp - 1) / kWarp * kWarp;
 }
 
 SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width) {
   SmallVector<prim::LoopNest, 2> walks{nest};
-  const int64_t columns = nest.sizes[0], rest = columns % width;
+  const int64_t columns = nest.sizes[0];
+  int64_t strips = columns / width, rest = columns - strips * width;
+  if (rest > 0 && 4 * rest <= width && strips > 1) --strips, rest += width;
   const auto split = [&](auto& of_dims, int64_t inner, int64_t outer) {
     for (size_t d = size_t(nest.rank); d > 2; --d) of_dims[d] = of_dims[d - 1];
     of_dims[0] = inner, of_dims[2] = outer;
   };
-  split(walks[0].sizes, width, columns / width);
+  split(walks[0].sizes, width, strips);
   for (auto& o : walks[0].operands) split(o.strides, o.strides[0], o.strides[0] * width);
   ++walks[0].rank;
   if (rest > 0) {

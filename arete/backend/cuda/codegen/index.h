@@ -40,7 +40,8 @@ Walk make_walk(const prim::LoopNest& nest);
 /// How many columns a strip has where a walk of gather or scatter, whose operand 2 is what is
 /// indexed along a dimension of `size` positions, is to be made in strips; else 0.
 int64_t strip_width(const prim::LoopNest& nest, int64_t size, int64_t l2_bytes);
-/// All strips as one walk, and what columns are left over.
+/// All strips as one walk, and what columns are left over, with a strip if they are no more than a
+/// quarter of one.
 SmallVector<prim::LoopNest, 2> strips_of(const prim::LoopNest& nest, int64_t width);
 
 struct ErrorSink {
