@@ -248,6 +248,41 @@ TEST(CudaGraphs, AKernelWhereBranchesJoinWaitsForTheSlowOne) {
   }
 }
 
+// Also a block that is new at the address of the one before.
+TEST(CudaGraphs, EachLaunchKeepsWhatItUsesFromOtherStreams) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const int64_t n = int64_t{1} << 22;
+  const cuda::Stream side;
+  const auto on_side = [&](double value) {
+    const cuda::StreamGuard guard(side);
+    return full({n}, value, o);
+  };
+  const Tensor w = eye(4096, o);
+  Tensor x = on_side(1), y, busy = w;
+  const void* const at = x.data_ptr();
+  cuda::synchronize();
+  cuda::Graph graph;
+  {
+    cuda::GraphCapture capture(graph);
+    y = x * 2;
+    capture.end();
+  }
+  for (int k = 1; k <= 4; ++k) {
+    x = Tensor();
+    cuda::synchronize();
+    x = on_side(k);
+    ASSERT_EQ(x.data_ptr(), at) << k;
+    cuda::current_stream().wait_stream(side);
+    for (int i = 0; i < 20; ++i) busy = matmul(busy, w);  // some milliseconds
+    graph.replay();
+    x = Tensor();
+    const Tensor other = on_side(-1);
+    EXPECT_NE(other.data_ptr(), at) << k;
+    EXPECT_EQ(y[n - 1].item<float>(), float(2 * k));
+  }
+}
+
 TEST(CudaGraphs, AGraphKeepsPlansOfTransformsThatOthersTakeThePlaceOf) {
   NEEDS_GPU();
   const Tensor x = randn({4, 2310}, TensorOptions(kComplex64, kCUDA));

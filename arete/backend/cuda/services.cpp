@@ -210,7 +210,10 @@ void CudaBackend::discard_capture(prim::StreamHandle stream) noexcept {
   captures_.discard(as_stream(stream));
 }
 void CudaBackend::launch_graph(prim::GraphHandle graph, prim::StreamHandle stream) {
-  captures_.launch(*static_cast<CapturedGraph*>(graph), as_stream(stream));
+  CapturedGraph& its = *static_cast<CapturedGraph*>(graph);
+  captures_.launch(its, as_stream(stream));
+  // Each time: at an address may be another block than there was at the launch before.
+  for (const void* p : its.used) note_use(p, as_stream(stream));
 }
 void CudaBackend::destroy_graph(prim::GraphHandle graph) noexcept {
   captures_.destroy(static_cast<CapturedGraph*>(graph));

@@ -147,7 +147,7 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   }
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
-  captured->used = std::move(c.used);
+  captured->used.assign(c.used.begin(), c.used.end());
   captured->others = std::move(c.others);
   if ((captured->random = c.random)) {
     c.random->close(default_generator().state());
@@ -181,9 +181,7 @@ void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
-  if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return;
-  streams.push_back(stream);
-  for (const void* p : graph.used) allocator_.note_use(p, stream);
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
 void GraphCaptures::destroy(CapturedGraph* graph) noexcept {

@@ -68,7 +68,7 @@ struct CapturedGraph {
   std::vector<StoragePtr> kept;
   std::shared_ptr<RandomState> random;               // null: it draws no numbers
   std::vector<std::shared_ptr<RandomState>> others;  // of the graphs whose numbers it draws again
-  std::unordered_set<const void*> used;              // memory that the capture was told of
+  std::vector<const void*> used;                     // memory that the capture was told of
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -90,8 +90,8 @@ class GraphCaptures {
   /// Keeps host memory alive with the graph that `stream` is captured into.
   void keep(CUstream stream, StoragePtr memory);
 
-  /// Work on `stream`, if it takes part in a capture, uses memory at `p`: so does each stream that
-  /// the graph is launched on.
+  /// Work on `stream`, if it takes part in a capture, uses memory at `p`: so does each launch of
+  /// the graph, of which the caller tells the allocators.
   void note_use(const void* p, CUstream stream);
 
   /// Where a random call on `stream` finds its state; null: it is not captured.
