@@ -368,15 +368,15 @@ void Queue::provide(const Storage* storage) {
   if (known_.find(storage) == Numbers::kUnused) storage->forget_promise(this);
 }
 
-// Memory that only this object has, and no call that is still to be made uses.
-void Queue::release(int buffer) {
-  const Storage*& storage = used_[size_t(buffer)].storage;
-  const auto mine = std::ranges::find(held_, storage, [](const StoragePtr& s) { return s.get(); });
-  ARETE_ASSERT(mine != held_.end());
-  known_.set(storage, Numbers::kNone);
-  storage->forget_promise(this);
-  storage = nullptr;
-  held_.erase(mine);
+// Memory that only this object has (`mine`, of held_), and no call that is still to be made uses.
+// It is none of another language's, which would not be given up under the lock: calls on what
+// somebody else has the address of are not put off.
+void Queue::release(int buffer, StoragePtr& mine) {
+  ARETE_ASSERT(mine && mine.get() == used_[size_t(buffer)].storage);
+  known_.set(mine.get(), Numbers::kNone);
+  mine->forget_promise(this);
+  used_[size_t(buffer)].storage = nullptr;
+  mine = nullptr;
 }
 
 std::optional<PutOffCalls> Queue::calls_so_far() const {
@@ -570,7 +570,7 @@ void Queue::run() {
   };
   const auto provide_wanted = [&] {
     for (const StoragePtr& s : held_)
-      if (is_wanted(*s)) provide(s.get());
+      if (s && is_wanted(*s)) provide(s.get());
   };
   settled_before_ = settled_.size();
   if (count_ > 0) {
@@ -608,9 +608,12 @@ void Queue::run() {
     // Of what no call uses; of the others the plan sees to it.
     for (const StoragePtr& s : held_)
       if (is_wanted(*s) && known_.find(s.get()) == Numbers::kUnused) provide(s.get());
+    std::vector<size_t> places(used_.size());  // in held_
+    for (size_t h = 0; h < held_.size(); ++h)
+      if (const int b = known_.find(held_[h].get()); b >= 0) places[size_t(b)] = h;
     plan.run(
         used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); },
-        [&](int b) { release(b); }, lost_);
+        [&](int b) { release(b, held_[places[size_t(b)]]); }, lost_);
     provide_wanted();
     const double launched = seconds_since(begun) - planned;
     plan.account.runs += 1;
@@ -637,7 +640,7 @@ class Bankrupt final : public Promiser {
 void Queue::give_up() noexcept {
   static auto* const nobody = new Bankrupt;
   for (const StoragePtr& s : held_)
-    if (is_stand_in(s->data())) s->put_off(nobody, true);
+    if (s && is_stand_in(s->data())) s->put_off(nobody, true);
   for (const int b : lost_) {
     const Storage* const lost = used_[size_t(b)].storage;
     if (std::any_of(settled_.begin() + std::ptrdiff_t(settled_before_), settled_.end(),
@@ -649,6 +652,7 @@ void Queue::give_up() noexcept {
 
 void Queue::clear() noexcept {
   for (StoragePtr& s : held_) {
+    if (!s) continue;
     s->forget_promise(this);
     done_.push_back(std::move(s));
   }

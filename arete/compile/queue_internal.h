@@ -181,7 +181,7 @@ class Queue final : public prim::Capture, public Promiser {
   Place place_of(const prim::View& view) const;
   int number_of(const Place& place);
   void provide(const Storage* storage);
-  void release(int buffer);
+  void release(int buffer, StoragePtr& mine);
   void hold_promise(StoragePtr memory);
   void part_temporaries();
   template <class Args>
@@ -209,7 +209,7 @@ class Queue final : public prim::Capture, public Promiser {
   std::vector<StoragePtr> done_;  // used by calls that were made
 
   // Since the last flush:
-  std::vector<StoragePtr> held_;  // all that is used or promised
+  std::vector<StoragePtr> held_;  // all that is used or promised; null: given up meanwhile
   Numbers known_;                 // its number, kUnused if no call has used it
   std::vector<UsedBuffer> used_;  // by number
   size_t settled_before_ = 0;     // of settled_
