@@ -61,21 +61,6 @@ bool is_random(const prim::RecordedCall& call) {
   return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout ||
          call.primitive() == Primitive::attention;
 }
-// Why the steps shall be no graph; null: they may be one.
-const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
-  if (steps.empty()) return "it has no steps";
-  const Device device = steps[0].call->device();
-  if (!device.is_cuda()) return "it does not run on a GPU";
-  if (steps.size() < kFewestSteps) return "so few steps are launched as fast one by one";
-  if (bytes > steps.size() * kBytesPerLaunch)
-    return "its steps take longer than the host needs to launch them";
-  for (const GraphStep& step : steps) {
-    if (step.call->device() != device) return "its steps run on several devices";
-    if (step.call->primitive() == Primitive::linalg)
-      return "a factorization or solver looks at values on the host";
-  }
-  return nullptr;
-}
 // Copies of memory from place to place, all in one launch.
 class Copies {
  public:
@@ -134,6 +119,21 @@ class Events {
 
 }  // namespace
 
+const char* DeviceGraph::obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
+  if (steps.empty()) return "it has no steps";
+  const Device device = steps[0].call->device();
+  if (!device.is_cuda()) return "it does not run on a GPU";
+  if (steps.size() < kFewestSteps) return "so few steps are launched as fast one by one";
+  if (bytes > steps.size() * kBytesPerLaunch)
+    return "its steps take longer than the host needs to launch them";
+  for (const GraphStep& step : steps) {
+    if (step.call->device() != device) return "its steps run on several devices";
+    if (step.call->primitive() == Primitive::linalg)
+      return "a factorization or solver looks at values on the host";
+  }
+  return nullptr;
+}
+
 DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes_(bytes) {
   if (const char* const why = obstacle_to(steps, bytes)) {
     why_not_ = why;
@@ -175,6 +175,14 @@ void DeviceGraph::drop() noexcept {
   for (prim::EventHandle& event : half_is_read_)
     if (event) backend_->destroy_event(std::exchange(event, nullptr));
   for (Use& use : uses_) use.place = nullptr;
+}
+
+std::vector<StoragePtr> DeviceGraph::arenas() {
+  // Of several streams none waits for what another one does there, and a capture by others keeps
+  // the memory.
+  if (!arenas_.empty() && (backend_->current_stream() != launched_on_ || backend_->is_capturing()))
+    arenas_.clear();
+  return arenas_;
 }
 
 void DeviceGraph::give_up(std::string why) noexcept {
@@ -239,17 +247,18 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   in.run(*backend_);
   if (paging_) write_numbers(numbers);
   UnderWay under_way;
+  bool is_page_read = !paging_;
   for (const Part& part : parts_) {
     for (const size_t step : part.waits) under_way.wait_for(step);
-    if (part.graph)
-      backend_->launch_graph(part.graph, launched_on_);
-    else
+    if (!part.graph) {
       make_effect(part.step, memory, numbers, under_way);
+      continue;
+    }
+    backend_->launch_graph(part.graph, launched_on_);
+    // The first one moves the device on in the ring, whatever becomes of the others.
+    if (!std::exchange(is_page_read, true)) count_launch();
   }
   under_way.wait_for_all();  // also for the graph's own memory
-  constexpr size_t kHalf = kLaunchesOfRing / 2;
-  if (paging_ && ++launches_ % kHalf == 0)
-    backend_->record_event(half_is_read_[(launches_ / kHalf - 1) % 2], launched_on_);
   out.run(*backend_);
   return true;
 }
@@ -295,6 +304,12 @@ void DeviceGraph::write_numbers(std::span<const uint64_t> numbers) {
     if (word.is_offset) value -= captured_[word.number];
     page[(w - size_t(word.is_offset)) * kWordsApart + size_t(word.is_offset)] = value;
   }
+}
+
+void DeviceGraph::count_launch() {
+  constexpr size_t kHalf = kLaunchesOfRing / 2;
+  if (++launches_ % kHalf == 0)
+    backend_->record_event(half_is_read_[(launches_ / kHalf - 1) % 2], launched_on_);
 }
 
 void DeviceGraph::make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,

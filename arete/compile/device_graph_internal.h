@@ -53,6 +53,9 @@ struct GraphStep {
 /// The graph of one plan; it does nothing where a graph would not help, or cannot be.
 class DeviceGraph {
  public:
+  /// Why steps that move so many bytes shall be no graph; null: they may be one. Asks only for
+  /// their calls.
+  static const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes);
   /// `bytes`: that the steps move.
   DeviceGraph(std::span<const GraphStep> steps, size_t bytes);
   ~DeviceGraph();
@@ -72,8 +75,9 @@ class DeviceGraph {
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
   bool is_due() const { return is_due_; }
-  /// The memory of the last capture, for the next one: around other memory results lie elsewhere.
-  std::vector<StoragePtr> take_arenas() { return std::move(arenas_); }
+  /// The memory of the last capture, for steps and captures that come after it on its stream:
+  /// around other memory results lie elsewhere. None where there is none; elsewhere it is given up.
+  std::vector<StoragePtr> arenas();
   /// The steps have the addresses and numbers of this run; `arenas` are the graph's from now on.
   void capture(std::span<const GraphStep> steps, UsedBuffers memory,
                std::span<const uint64_t> numbers, std::vector<StoragePtr> arenas);
@@ -93,6 +97,7 @@ class DeviceGraph {
   void drop() noexcept;
   void make_page();
   void write_numbers(std::span<const uint64_t> numbers);
+  void count_launch();
   void make_effect(size_t step, UsedBuffers memory, std::span<const uint64_t> numbers,
                    UnderWay& under_way);
   void capture_part(std::span<prim::RecordedCall* const> calls);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
 #include "arete/base/error.h"
 #include "arete/compile/arena_internal.h"
+#include "arete/compile/branches_internal.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/compile/under_way_internal.h"
 #include "arete/core/modes.h"
@@ -17,8 +19,8 @@ namespace arete::compile {
 
 // Bytes.
 static constexpr size_t kLargeArena = size_t{64} << 20;
-// Of so few bytes that no step shall wait for their sake; and of so few steps (a bit for each two).
-static constexpr size_t kSmallTemporaries = size_t{512} << 10, kMostOrdered = 1024;
+// Of so few bytes that no step shall wait for their sake.
+static constexpr size_t kSmallTemporaries = size_t{512} << 10;
 
 using prim::Access;
 using prim::RecordedCall;
@@ -280,10 +282,12 @@ void TracePlan::share_results(UsedBuffers memory) {
   if (results.empty()) return;
   const std::vector<Plan::Placement>& placements = plan_->placements();
   std::vector<std::vector<size_t>> users(placements.size());  // steps
-  std::vector<std::vector<bool>> before;
+  std::optional<Order> order;                                 // of steps that may run side by side
   size_t bytes = 0;
   for (const Plan::Placement& p : placements) bytes += p.bytes;
-  if (bytes <= kSmallTemporaries && steps_.size() <= kMostOrdered) before = steps_before(users);
+  if (bytes <= kSmallTemporaries && steps_.size() <= Order::kMostSteps &&
+      !DeviceGraph::obstacle_to(steps_, plan_->stats().bytes_moved))
+    order.emplace(uses_in_pieces(users));
   std::vector<Arena::Spot> spots(placements.size());
   std::vector<int> rooms(placements.size(), Arena::kOwn);  // as buffers
   for (size_t arena = 0; arena < arena_bytes_.size(); ++arena) {
@@ -301,9 +305,10 @@ void TracePlan::share_results(UsedBuffers memory) {
         pieces.push_back(p);
       }
     const auto is_done = [&](size_t n, size_t step) {
-      return std::ranges::all_of(users[pieces[n]], [&](size_t k) { return before[step][k]; });
+      return std::ranges::all_of(users[pieces[n]],
+                                 [&](size_t k) { return order->is_before(k, step); });
     };
-    now.arrange(before.empty() ? Arena::IsDone() : is_done);
+    now.arrange(order ? is_done : Arena::IsDone());
     arena_bytes_[arena] = now.bytes();
     for (size_t n = 0; n < pieces.size(); ++n) {
       spots[pieces[n]] = now.spot(n);
@@ -319,13 +324,11 @@ void TracePlan::share_results(UsedBuffers memory) {
     if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
 }
 
-// Of each step those that come before it in any order, as if each temporary had a place of its own;
-// `users`: of temporaries.
-std::vector<std::vector<bool>> TracePlan::steps_before(
+// Of each step, as if each temporary had a place of its own; `users`: steps, of temporaries.
+std::vector<std::vector<Use>> TracePlan::uses_in_pieces(
     std::vector<std::vector<size_t>>& users) const {
   std::vector<std::vector<Use>> uses(steps_.size());
-  std::vector<std::vector<bool>> before(steps_.size());
-  for (size_t k = 0, a = 0; k < steps_.size(); ++k) {
+  for (size_t k = 0, a = 0; k < steps_.size(); ++k)
     for (; a < address_ends_[k]; ++a) {
       const Address& its = addresses_[a];
       const auto [first, last] = extent_of(*its.view);
@@ -335,18 +338,7 @@ std::vector<std::vector<bool>> TracePlan::steps_before(
           {its.piece < 0 ? -1 : its.piece, first - at + to, last - at + to, its.access});
       if (its.piece >= 0) users[size_t(its.piece)].push_back(k);
     }
-    before[k].resize(steps_.size());
-    for (size_t j = k; j-- > 0;) {
-      if (before[k][j] || !std::ranges::any_of(uses[j], [&](const Use& u) {
-            return std::ranges::any_of(
-                uses[k], [&](const Use& v) { return u.buffer == v.buffer && collide(u, v); });
-          }))
-        continue;
-      before[k][j] = true;
-      for (size_t i = 0; i < j; ++i) before[k][i] = before[k][i] || before[j][i];
-    }
-  }
-  return before;
+  return uses;
 }
 
 bool TracePlan::fits(UsedBuffers memory) const {
@@ -355,8 +347,9 @@ bool TracePlan::fits(UsedBuffers memory) const {
              pins_, [&](const Pin& p) { return memory[size_t(p.buffer)].base() == p.base; });
 }
 
-std::vector<StoragePtr> TracePlan::make_arenas() const {
-  std::vector<StoragePtr> arenas;
+std::vector<StoragePtr> TracePlan::make_arenas() {
+  std::vector<StoragePtr> arenas = graph_->arenas();
+  if (!arenas.empty()) return arenas;
   for (size_t a = 0; a < arena_bytes_.size(); ++a)
     arenas.push_back(prim::backend_for(plan_->arenas()[a]->device()).new_storage(arena_bytes_[a]));
   return arenas;
@@ -406,9 +399,29 @@ void TracePlan::compile_ahead() {
   while (threads.size() < std::min(most, calls.size())) threads.emplace_back(work);
 }
 
+void TracePlan::set_numbers(std::span<const uint64_t> numbers) {
+  for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
+}
+
+// Where it is not one yet it may become one.
+bool TracePlan::run_graph(UsedBuffers memory, std::span<const uint64_t> numbers,
+                          const std::function<void(int)>& provide) {
+  for (const int b : used_)
+    if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
+  if (graph_->run(memory, numbers)) return true;
+  if (!graph_->is_due()) return false;
+  set_numbers(numbers);
+  std::vector<StoragePtr> arenas = make_arenas();
+  for (const Address& a : addresses_) set_address(a, memory, arenas, false);
+  graph_->capture(steps_, memory, numbers, std::move(arenas));
+  return graph_->run(memory, numbers);
+}
+
 // The first time it is noted what is compiled for them.
-void TracePlan::run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
+void TracePlan::run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
+                          const std::function<void(int)>& provide,
                           const std::function<void(int)>& release, bool in_pieces, size_t& done) {
+  set_numbers(numbers);
   const bool is_first = account.runs == 0;
   if (is_first) compile_ahead();
   std::vector<StoragePtr> arenas;
@@ -453,33 +466,14 @@ void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
   for (const UsedBuffer& b : memory)
     if (b.is_last) bytes += b.storage->bytes();
   const bool in_pieces = !graph_->may_run() && bytes >= kLargeArena;
-  if (!in_pieces) {
-    for (const int b : used_)
-      if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
-    if (graph_->run(memory, numbers)) return;
-  }
-  for (const Number& n : numbers_) std::memcpy(n.place, &numbers[n.from], sizeof(uint64_t));
-  if (!in_pieces && graph_->is_due()) {
-    std::vector<StoragePtr> arenas = graph_->take_arenas();
-    if (arenas.empty()) arenas = make_arenas();
-    for (const Address& a : addresses_) set_address(a, memory, arenas, false);
-    graph_->capture(steps_, memory, numbers, std::move(arenas));
-    if (graph_->run(memory, numbers)) return;
-  }
-  const auto lose = [&](const View& v, Access access) {
-    for (const int b : used_)
-      if (access != Access::read && memory[size_t(b)].storage == v.storage) lost.push_back(b);
-  };
-  size_t done = 0, step = 0;
+  size_t done = 0;
   try {
-    run_steps(memory, provide, release, in_pieces, done);
+    if (in_pieces || !run_graph(memory, numbers, provide))
+      run_steps(memory, numbers, provide, release, in_pieces, done);
   } catch (...) {
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < addresses_.size(); ++a)
-      if (const int b = addresses_[a].buffer; b >= 0)
-        addresses_[a].view->storage = memory[size_t(b)].storage;
-    plan_->for_each_step([&](RecordedCall& call) {
-      if (step++ >= done) call.for_each_operand(lose);
-    });
+      if (addresses_[a].buffer >= 0 && addresses_[a].access != Access::read)
+        lost.push_back(addresses_[a].buffer);
     throw;
   }
 }

@@ -96,16 +96,20 @@ class TracePlan {
     size_t from;
   };
   void find_pieces();
-  std::vector<std::vector<bool>> steps_before(std::vector<std::vector<size_t>>& users) const;
+  std::vector<std::vector<Use>> uses_in_pieces(std::vector<std::vector<size_t>>& users) const;
   void share_results(UsedBuffers memory);
   void find_waits();
   void find_last_uses();
-  std::vector<StoragePtr> make_arenas() const;
+  std::vector<StoragePtr> make_arenas();
   void set_address(const Address& a, UsedBuffers memory, std::span<const StoragePtr> arenas,
                    bool in_pieces);
   void compile_ahead();
-  void run_steps(UsedBuffers memory, const std::function<void(int)>& provide,
-                 const std::function<void(int)>& release, bool in_pieces, size_t& done);
+  void set_numbers(std::span<const uint64_t> numbers);
+  bool run_graph(UsedBuffers memory, std::span<const uint64_t> numbers,
+                 const std::function<void(int)>& provide);
+  void run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
+                 const std::function<void(int)>& provide, const std::function<void(int)>& release,
+                 bool in_pieces, size_t& done);
   std::vector<bool> temporary_;
   bool is_exact_;
   std::vector<int> used_;
