@@ -67,6 +67,11 @@ class Block {
     Block& b = *current_block;
     b.meet(b.barrier_, b.fibers_.size(), [] {});
   }
+  /// The others' turn, where the calling thread waits for what they write.
+  static void pause() {
+    Block& b = *current_block;
+    swapcontext(&b.fibers_[b.now_].context, &b.scheduler_);
+  }
 
  private:
   static constexpr size_t kStackBytes = 256 << 10;

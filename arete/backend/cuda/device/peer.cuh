@@ -1,6 +1,6 @@
 // Exchange between GPUs that reach each other's memory.
 #pragma once
-#include "pointwise.cuh"
+#include "pack.cuh"
 
 struct PeerSumArgs {
   const void* parts[8];
@@ -63,6 +63,17 @@ struct PeerMeetArgs {
   i32 rank, ranks;
 };
 
+#ifndef ARETE_EMULATED  // a test that runs kernels on the host has its own
+DEVICE void store_release(u32* p, u32 v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEVICE u32 load_acquire(const u32* p) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+#endif
+
 // One warp, a thread for each rank: tells the others that this one has come, and waits for them.
 // The number of the meeting is in memory, so that a graph that holds one can be replayed.
 DEVICE void meet_peers(const PeerMeetArgs& a) {
@@ -72,13 +83,10 @@ DEVICE void meet_peers(const PeerMeetArgs& a) {
   if (other == 0) *a.round = round;
   if (other >= a.ranks || other == a.rank) return;
   __threadfence_system();
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(a.flags[other] + a.rank), "r"(round)
-               : "memory");
+  store_release(a.flags[other] + a.rank, round);
   const u32* const mine = a.flags[a.rank] + other;
   for (u32 looks = 1;; ++looks) {
-    u32 seen;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(mine) : "memory");
-    if (i32(seen - round) >= 0) return;
+    if (i32(load_acquire(mine) - round) >= 0) return;
     // Over the bus, so not often.
     if (looks % 256 == 0 && *reinterpret_cast<const volatile u32*>(a.ended)) return;
   }
