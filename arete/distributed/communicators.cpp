@@ -168,7 +168,7 @@ class FakeCommunicator final : public prim::Communicator {
   int size() const override { return size_; }
   bool supports(const CollectiveArgs&) const override { return true; }
   void run(const CollectiveArgs& a) override {
-    note({a.kind, a.reduce, a.root, a.in.empty() ? a.out : a.in});
+    note({a.kind, a.reduce, a.root, a.in.empty() ? a.out : a.in, a.overlaps});
     const bool many_in = a.kind == CollectiveKind::reduce_scatter ||
                          a.kind == CollectiveKind::all_to_all || a.kind == CollectiveKind::scatter;
     const bool many_out = a.kind == CollectiveKind::all_gather ||
@@ -205,6 +205,7 @@ class FakeCommunicator final : public prim::Communicator {
         text += " from " + std::to_string(n.root);
       if (is({CollectiveKind::reduce, CollectiveKind::gather, CollectiveKind::send}))
         text += " to " + std::to_string(n.root);
+      if (n.overlaps) text += ", overlapping";
       texts.push_back(std::move(text));
     }
     return texts;
@@ -212,15 +213,16 @@ class FakeCommunicator final : public prim::Communicator {
 
  private:
   struct Noted {
-    Noted(CollectiveKind k, prim::ReduceKind r, int root_in, std::span<const View> views)
-        : kind(k), reduce(r), root(root_in), has_dtype(!views.empty()) {
+    Noted(CollectiveKind k, prim::ReduceKind r, int root_in, std::span<const View> views,
+          bool overlaps_in = false)
+        : kind(k), reduce(r), root(root_in), overlaps(overlaps_in), has_dtype(!views.empty()) {
       if (has_dtype) dtype = views[0].dtype;
       for (const View& v : views) elements += v.numel();
     }
     CollectiveKind kind;
     prim::ReduceKind reduce;
     int root;
-    bool has_dtype;
+    bool overlaps, has_dtype;
     DType dtype = kFloat32;
     int64_t elements = 0;
   };

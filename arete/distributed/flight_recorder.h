@@ -44,7 +44,8 @@ struct CallRecord {
 };
 
 /// Says what the calls of this thread are for, in reports: "DDP bucket 4 of 7: h.3.*". The text
-/// lives as long as someone needs it.
+/// lives as long as someone needs it. They are the exchanges of a step of training, which its
+/// computation goes on beside (prim::CollectiveArgs::overlaps).
 class CallLabel {
  public:
   explicit CallLabel(std::shared_ptr<const std::string> text);

@@ -34,6 +34,7 @@ class GroupEffect final : public prim::Effect {
                    .root = root_,
                    .reduce = reduce_,
                    .factor = factor,
+                   .overlaps = label_ != nullptr,
                    .timeout = group->timeout()};
       const auto own = [&](std::span<const prim::View> all, std::vector<prim::View>& views) {
         const auto its = all.subspan(k * (all.size() / n), all.size() / n);

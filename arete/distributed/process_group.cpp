@@ -397,8 +397,12 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   call->is_put_off = may_be_put_off(home, {in, out});
   if (!call->is_put_off) now.emplace(name, std::initializer_list<std::span<const Tensor>>{in, out});
   modes().current_op = name;
-  call->args = {
-      .kind = kind, .root = root, .reduce = op.kind, .factor = op.factor, .timeout = timeout_};
+  call->args = {.kind = kind,
+                .root = root,
+                .reduce = op.kind,
+                .factor = op.factor,
+                .overlaps = CallLabel::current() != nullptr,
+                .timeout = timeout_};
   call->home = home;
   call->queue = !streams ? threads_.get() : async ? streams->queue() : nullptr;
   if (kind == CollectiveKind::all_gather)
@@ -566,7 +570,9 @@ WorkPtr ProcessGroup::all_gather_in_place(const std::vector<Tensor>& tensors, bo
     streams = &stream_calls(home);
     const MadeNow now(kName, {parts});
     auto call = std::make_shared<Call>();
-    call->args = {.kind = CollectiveKind::all_gather, .timeout = timeout_};
+    call->args = {.kind = CollectiveKind::all_gather,
+                  .overlaps = CallLabel::current() != nullptr,
+                  .timeout = timeout_};
     call->home = home;
     call->queue = async ? streams->queue() : nullptr;
     call->gather_into(parts);

@@ -106,6 +106,7 @@ struct ShardedNetwork::Reduction {
   std::shared_ptr<ShardedParameters> of;
   Tensor in, out;  // all rows by processes, and those of this one
   WorkPtr work;
+  std::shared_ptr<const std::string> label;
   bool unsure;  // some parameters had no gradient in this process
 };
 
@@ -193,7 +194,9 @@ void ShardedNetwork::Reduction::go_on() {
   in = Tensor();
   if (!of->all_reduces) return;
   if (of->partial_.defined()) out.add_(std::exchange(of->partial_, Tensor()));
-  if (of->options.replicas) work = of->options.replicas->all_reduce(out, kSum, true);
+  if (!of->options.replicas) return;
+  const CallLabel told(label);
+  work = of->options.replicas->all_reduce(out, kSum, true);
 }
 
 void ShardedNetwork::end_pass() {
@@ -722,7 +725,8 @@ void ShardedParameters::reduce() {
   r->in = in;
   r->out = fresh(total, dtype, device_);
   r->unsure = unsure;
-  const CallLabel label(std::make_shared<const std::string>("FSDP: " + names_[trained_[0]]));
+  r->label = std::make_shared<const std::string>("FSDP: " + names_[trained_[0]]);
+  const CallLabel label(r->label);
   if (n > 1)
     r->work = group_->reduce_scatter_beside(r->out, in);
   else

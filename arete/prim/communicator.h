@@ -51,7 +51,8 @@ struct CollectiveArgs {
   std::span<const View> in{}, out{};
   int root = 0;
   ReduceKind reduce = ReduceKind::sum;
-  double factor = 1;  // premul_sum: what the inputs are multiplied with
+  double factor = 1;      // premul_sum: what the inputs are multiplied with
+  bool overlaps = false;  // computation goes on beside it, and should keep the device; in all ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 

@@ -2,7 +2,8 @@
 
     arete run --standalone --nproc-per-node 2 python/tests/nccl_program.py [arete|torch [PART,...]]
 
-or by torchrun, or alone as the one rank of a group. What a rank finds wrong it raises; at the end each says how much it has checked."""
+or by torchrun, or alone as the one rank of a group; with ARETE_PEER_COPIES=1 what is large goes by copies, with auto what DDP and FSDP
+exchange. What a rank finds wrong it raises; at the end each says how much it has checked."""
 import contextlib
 import importlib
 import os
@@ -453,6 +454,57 @@ def large(gpu, rank, size):
         if k % 20 == 0:
             same("in a graph", (z.min().item(), z.max().item()), (total * 4.0 + 1, total * 4.0 + 1))
     del g
+    # Two graphs, and calls beside them, by turns in several streams: only the calls' order holds them together.
+    buffers, captured = [torch.empty(n, device=gpu) for n in ((1 << 19) + 1, (1 << 23) + 5)], []
+    for buffer in buffers:
+        captured.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(captured[-1]):
+            buffer += 1
+            dist.all_reduce(buffer, op=dist.ReduceOp.AVG)
+            dist.all_reduce(buffer)
+    torch.cuda.synchronize()
+    own, wrong = [torch.cuda.Stream() for _ in range(3)], torch.zeros(3, device=gpu)
+    beside = torch.empty((1 << 20) + 3, device=gpu)
+    torch.cuda.synchronize()
+    for k in range(300):
+        for i in range(2):
+            with torch.cuda.stream(own[i]):
+                buffers[i].fill_(float(size * (k % 9 + i)))
+                captured[i].replay()
+                wrong[i] += (buffers[i] - float(size * (size * (k % 9 + i) + 1))).abs().max()
+        with torch.cuda.stream(own[2]):
+            beside.fill_(float(rank + k % 5))
+            dist.all_reduce(beside)
+            wrong[2] += (beside - float(sum(r + k % 5 for r in range(size)))).abs().max()
+    torch.cuda.synchronize()
+    same("two graphs and calls by turns", wrong.tolist(), [0.0, 0.0, 0.0])
+    # One rank replays what the others call.
+    for k in range(20):
+        buffers[1].fill_(float(size * k))
+        if rank == k % size:
+            captured[1].replay()
+        else:
+            buffers[1] += 1
+            dist.all_reduce(buffers[1], op=dist.ReduceOp.AVG)
+            dist.all_reduce(buffers[1])
+        same("replayed by one rank", (buffers[1].min().item(), buffers[1].max().item()), (float(size * (size * k + 1)),) * 2)
+    torch.cuda.synchronize()
+    captured.clear()
+    # What DDP and FSDP exchange: the gradients of weights 1/1024 are four times the inputs, exactly.
+    if name == "torch" or size not in (1, 2, 4, 8):
+        return
+    for wrap in (torch.nn.parallel.DistributedDataParallel, dist.fsdp.fully_shard):
+        net = torch.nn.Sequential(torch.nn.Linear(1024, 1030, bias=False), torch.nn.Linear(1030, 1024, bias=False)).to(gpu)
+        for p in net.parameters():
+            p.data.fill_(1 / 1024)
+        net = wrap(net)
+        for k in range(3):
+            net.zero_grad()
+            net(torch.full((4, 1024), float(rank + k), device=gpu)).sum().backward()
+            mean = sum(r + k for r in range(size)) / size
+            for p in net.parameters():
+                g = p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
+                same(f"gradients by {wrap.__name__}", torch.equal(g, torch.full_like(g, 4 * mean)), True)
 
 
 def late(gpu, rank, size):

@@ -367,6 +367,32 @@ print("done")
 """))
 
 
+def test_what_wrappers_exchange_overlaps_computation():
+    import arete
+    import arete.distributed as dist
+    from arete import nn
+
+    dist.init_process_group("fake", rank=0, world_size=2)
+    try:
+        def calls_of(net):
+            calls = []
+            for f in (net, arete.compile(net)):
+                for _ in range(4):
+                    before = len(dist.group.WORLD._recorded_calls())
+                    f(arete.ones(2, 4)).sum().backward()
+                    dist.all_reduce(arete.ones(2), async_op=True).wait()
+                    calls.append([c.split(" ")[0] + c.partition(",")[1] for c in dist.group.WORLD._recorded_calls()[before:]])
+            return calls
+
+        bucket, own = "all_reduce,", "all_reduce"  # with what says that it overlaps, and without
+        for calls in calls_of(nn.parallel.DistributedDataParallel(nn.Linear(4, 3)))[1:]:  # after the first all agree on buckets
+            assert calls == [bucket, own], calls
+        for calls in calls_of(dist.fsdp.fully_shard(nn.Linear(4, 3))):
+            assert set(calls) == {"all_gather,", "reduce_scatter,", own} and calls.count(own) == 1, calls
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_fake_group_sees_calls_in_order():
     import arete
     import arete.distributed as dist

@@ -27,26 +27,31 @@ View view(std::vector<float>& values, const int64_t& size, int64_t offset = 0) {
 }
 
 // As slow as they like, so that who does not wait for others finds what is not there yet: what is
-// in different sets of rooms two threads do.
+// in different sets of rooms two threads do, or one, as in a graph.
 class ThreadSteps final : public PeerSteps {
  public:
-  ThreadSteps(std::span<std::barrier<>* const> barriers, int ranks, int rank)
-      : barriers_(barriers), ranks_(ranks), rank_(rank), work_(barriers.size()) {}
+  ThreadSteps(std::span<std::barrier<>* const> barriers, int ranks, int rank, bool in_one)
+      : barriers_(barriers),
+        ranks_(ranks),
+        rank_(rank),
+        in_one_(in_one),
+        work_(in_one ? 1 : barriers.size()) {}
   void begin_round(int set) override {
     set_ = size_t(set);
+    stream_ = in_one_ ? 0 : set_;
     begun.push_back(set);
   }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
-    work_[set_].push_back([=] {
+    work_[stream_].push_back([=] {
       if (bytes > 0) std::memcpy(to, from, bytes);
     });
   }
   void meet() override {
-    work_[set_].push_back([barrier = barriers_[set_]] { barrier->arrive_and_wait(); });
+    work_[stream_].push_back([barrier = barriers_[set_]] { barrier->arrive_and_wait(); });
     ++meetings;
   }
   void add(const PeerSum& sum) override {
-    work_[set_].push_back([sum, ranks = ranks_] {
+    work_[stream_].push_back([sum, ranks = ranks_] {
       for (int64_t i = 0; i < sum.count; ++i) {
         float total = 0;
         for (int r = 0; r < ranks; ++r)
@@ -57,7 +62,7 @@ class ThreadSteps final : public PeerSteps {
     });
   }
   void run(const PeerExchange& exchange, const CollectiveArgs& call) {
-    set_ = 0;
+    set_ = stream_ = 0;
     exchange.run(call, *this);
     std::vector<std::thread> streams;
     for (auto& work : work_)
@@ -73,13 +78,14 @@ class ThreadSteps final : public PeerSteps {
   }
   int meetings = 0;
   std::vector<int> begun;
-  size_t sets() const { return work_.size(); }
+  size_t sets() const { return barriers_.size(); }
 
  private:
   const std::span<std::barrier<>* const> barriers_;
   const int ranks_, rank_;
+  const bool in_one_;
   std::vector<std::vector<std::function<void()>>> work_;
-  size_t set_ = 0;
+  size_t set_ = 0, stream_ = 0;
   int seed_ = 0;
 };
 
@@ -90,20 +96,22 @@ class PeerExchangeTest : public testing::TestWithParam<int> {
   static float value(int rank, int64_t i, int call) {
     return float((i * (rank + 3) + 7 * rank + call) % 61);
   }
+  // With one set of rooms, with two, and with two of which every second rank takes one stream.
   void on_ranks(const std::function<void(const PeerExchange&, ThreadSteps&)>& f) {
     const int n = GetParam();
-    for (const size_t n_sets : {1, 2}) {
-      std::vector<std::vector<std::byte>> memory(n_sets * size_t(n),
+    for (const auto& [n_sets, in_one] :
+         std::vector<std::pair<int, bool>>{{1, false}, {2, false}, {2, true}}) {
+      std::vector<std::vector<std::byte>> memory(size_t(n_sets * n),
                                                  std::vector<std::byte>(size_t(n) * kPlace));
-      std::vector<std::vector<std::byte*>> rooms(n_sets);
+      std::vector<std::vector<std::byte*>> rooms(static_cast<size_t>(n_sets));
       for (size_t k = 0; k < memory.size(); ++k) rooms[k / size_t(n)].push_back(memory[k].data());
       std::barrier<> one(n), two(n);
       std::barrier<>* const barriers[] = {&one, &two};
       std::vector<std::thread> threads;
       for (int r = 0; r < n; ++r)
-        threads.emplace_back([&, r] {
+        threads.emplace_back([&, r, n_sets, in_one] {
           const PeerExchange exchange(r, rooms, kPlace);
-          ThreadSteps steps({barriers, n_sets}, n, r);
+          ThreadSteps steps({barriers, size_t(n_sets)}, n, r, in_one && r % 2 == 0);
           f(exchange, steps);
         });
       for (auto& t : threads) t.join();

@@ -113,11 +113,16 @@ class CudaCommunicator final : public prim::StreamCommunicator {
 
 constexpr std::string_view kOffer = "copies ";  // and where they go, beside who is there
 
+// Stages of the making, as errors name them.
+constexpr const char* const kToNccl = "NCCL";
+constexpr const char* const kToOpen = "the opening of memory for copies";
+constexpr const char* const kToClose = "the closing of memory for copies";
+
 // Everybody is there before NCCL is asked, which would not say who is missing. Gives what each has
 // said.
-std::vector<std::string> meet(prim::Rendezvous& where, const std::string& stage, int rank, int size,
+std::vector<std::string> meet(prim::Rendezvous& where, const char* stage, int rank, int size,
                               const std::string& said, std::chrono::milliseconds timeout) {
-  const auto key = [&](int r) { return stage + "/" + std::to_string(r); };
+  const auto key = [&](int r) { return std::string(stage) + "/" + std::to_string(r); };
   where.set(key(rank), said);
   std::vector<std::string> all;
   const auto until = std::chrono::steady_clock::now() + timeout;
@@ -131,8 +136,8 @@ std::vector<std::string> meet(prim::Rendezvous& where, const std::string& stage,
       if (e.failure() != DistributedError::Failure::store) throw;
       throw DistributedError(DistributedError::Failure::backend, "init_process_group",
                              "rank " + std::to_string(r) + " of " + std::to_string(size) +
-                                 " did not come to NCCL within " + std::to_string(timeout.count()) +
-                                 " ms");
+                                 " did not come to " + stage + " within " +
+                                 std::to_string(timeout.count()) + " ms");
     }
     all.push_back(where.get(name));
   }
@@ -141,7 +146,7 @@ std::vector<std::string> meet(prim::Rendezvous& where, const std::string& stage,
 
 // What the others may open; null where it is not wanted, or the driver has none.
 std::unique_ptr<PeerCopies> make_copies(CudaBackend& gpu, int size) {
-  if (!PeerCopies::are_wanted() || size < 2 || size > kMostPeers) return nullptr;
+  if (PeerCopies::use() == PeerCopies::Use::none || size < 2 || size > kMostPeers) return nullptr;
   try {
     return std::make_unique<PeerCopies>(gpu);
   } catch (const Error&) {
@@ -153,15 +158,23 @@ std::unique_ptr<PeerCopies> make_copies(CudaBackend& gpu, int size) {
 std::unique_ptr<PeerCopies> open_copies(std::unique_ptr<PeerCopies> copies, prim::Rendezvous& where,
                                         int rank, std::span<const std::string> offers,
                                         std::chrono::milliseconds timeout) {
-  if (!std::ranges::all_of(offers, [](const std::string& o) { return o.starts_with(kOffer); }))
+  if (!copies) return nullptr;
+  if (!std::ranges::all_of(offers, [](const std::string& o) { return o.starts_with(kOffer); })) {
+    copies->others_have_closed();  // who sees this opens nothing
     return nullptr;
+  }
   std::vector<std::string> handles;
   for (const std::string& o : offers) handles.push_back(o.substr(kOffer.size()));
   const std::string opened = copies->open(rank, handles) ? "opened" : "not opened";
-  const auto all = meet(where, "copies", rank, int(offers.size()), opened, timeout);
-  if (!std::ranges::all_of(all, [](const std::string& s) { return s == "opened"; })) return nullptr;
-  copies->start();
-  return copies;
+  const auto all = meet(where, kToOpen, rank, int(offers.size()), opened, timeout);
+  if (std::ranges::all_of(all, [](const std::string& s) { return s == "opened"; })) {
+    copies->start();
+    return copies;
+  }
+  copies->close();
+  meet(where, kToClose, rank, int(offers.size()), "closed", timeout);
+  copies->others_have_closed();
+  return nullptr;
 }
 
 std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& where, int rank,
@@ -180,7 +193,7 @@ std::unique_ptr<prim::StreamCommunicator> make(int ordinal, prim::Rendezvous& wh
     where.set("nccl/id", {id.bytes, sizeof id.bytes});
   }
   auto copies = make_copies(gpu, size);
-  const auto offers = meet(where, "nccl", rank, size,
+  const auto offers = meet(where, kToNccl, rank, size,
                            copies ? std::string(kOffer) + copies->offer() : "here", timeout);
   const std::string text = where.get("nccl/id");
   if (text.size() != sizeof id.bytes)

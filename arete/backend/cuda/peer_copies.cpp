@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -35,7 +36,7 @@ struct PeerMeetArgs {
   int32_t rank, ranks;
 };
 
-// The same on all processes of a machine that runs, in containers too.
+// The same in all processes of a machine that runs, in containers too.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -53,25 +54,40 @@ cuuint64_t capture_of(CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
+// What the stream is given from now on comes after.
+void follow(const RecordedEvent& event, CUstream stream) {
+  ARETE_CU(cuStreamWaitEvent, stream, event.handle(), CU_EVENT_WAIT_DEFAULT);
+}
+
 }  // namespace
 
-bool PeerCopies::are_wanted() {
-  static const bool result = [] {
-    const char* const choice = std::getenv("ARETE_PEER_COPIES");
-    return choice && std::strcmp(choice, "1") == 0;
+PeerCopies::Use PeerCopies::use() {
+  static const Use result = [] {
+    const char* const text = std::getenv("ARETE_PEER_COPIES");
+    const std::string_view choice = text ? text : "";
+    if (choice.empty()) return kAutoByDefault ? Use::overlapping : Use::none;
+    if (choice == "auto") return Use::overlapping;
+    if (choice == "0" || choice == "1") return choice == "1" ? Use::all : Use::none;
+    throw ValueError("init_process_group", "ARETE_PEER_COPIES has another value")
+        .expected("0, 1 or auto")
+        .got(std::string(choice));
   }();
   return result;
 }
 
 class PeerCopies::Steps final : public PeerSteps {
  public:
-  Steps(PeerCopies& copies, Way way, CUstream stream)
-      : copies_(copies), first_(kFirst[way]), main_(stream), room_(first_), stream_(stream) {
-    if (way == in_streams) begin_ = record_event(copies_.gpu_.context(), main_);
+  // A graph has all rounds in one stream: its branches may be put one after the other, in another
+  // order by each process, and would wait for each other. What is in one room has the same order as
+  // in two streams, so that some ranks may replay what others call.
+  Steps(PeerCopies& copies, CUstream stream, bool in_one = false)
+      : copies_(copies), main_(stream), stream_(stream) {
+    if (!in_one) begin_ = record_event(copies_.gpu_.context(), main_);
   }
 
   void begin_round(int set) override {
-    room_ = first_ + set;
+    room_ = set;
+    if (!begin_) return;
     stream_ = set == 0 ? main_ : copies_.beside_;
     if (set != 0 && !std::exchange(has_beside_, true)) follow(*begin_, stream_);
   }
@@ -122,19 +138,18 @@ class PeerCopies::Steps final : public PeerSteps {
   }
 
  private:
-  static void follow(const RecordedEvent& event, CUstream stream) {
-    ARETE_CU(cuStreamWaitEvent, stream, event.handle(), CU_EVENT_WAIT_DEFAULT);
-  }
   PeerCopies& copies_;
-  const int first_;
   const CUstream main_;
-  int room_;
+  int room_ = 0;
   CUstream stream_;
   std::shared_ptr<RecordedEvent> begin_;  // of the call, which the second stream comes after
   bool has_beside_ = false;
 };
 
-PeerCopies::PeerCopies(CudaBackend& gpu) : gpu_(gpu), beside_(gpu.context().take_stream(-1)) {
+PeerCopies::PeerCopies(CudaBackend& gpu)
+    : gpu_(gpu),
+      beside_(gpu.context().take_stream(-1)),
+      turns_(std::make_shared<TakenInTurn>(gpu.context())) {
   try {
     allocate();
   } catch (...) {
@@ -166,11 +181,12 @@ void PeerCopies::allocate() {
   ARETE_CU(cuMemHostGetDevicePointer, &ended_address_, host, 0);
   CUipcMemHandle handle;
   ARETE_CU(cuIpcGetMemHandle, &handle, memory);
-  offer_ = std::string(handle.reserved, sizeof handle.reserved) + machine();
+  offer_ = std::string(handle.reserved, sizeof handle.reserved) + char(use()) + machine();
 }
 
 void PeerCopies::release() noexcept {
-  if (memory_) driver().cuMemFree(address(memory_));
+  gpu_.context().give_stream(beside_);
+  if (memory_ && !may_be_open_) driver().cuMemFree(address(memory_));
   if (ended_) driver().cuMemFreeHost(ended_);
 }
 
@@ -179,12 +195,13 @@ bool PeerCopies::open(int rank, std::span<const std::string> offers) {
   ranks_ = int(offers.size());
   opened_.assign(offers.size(), nullptr);
   opened_[size_t(rank)] = memory_;
+  const std::string_view own = std::string_view(offer_).substr(sizeof(CUipcMemHandle::reserved));
+  if (own.size() < 2) return false;  // no machine says which it is
   for (int r = 0; r < ranks_; ++r) {
     if (r == rank) continue;
     CUipcMemHandle handle;
     const std::string& text = offers[size_t(r)];
-    if (text.size() <= sizeof handle.reserved || text.substr(sizeof handle.reserved) != machine())
-      return false;
+    if (text.size() != offer_.size() || !text.ends_with(own)) return false;
     std::memcpy(handle.reserved, text.data(), sizeof handle.reserved);
     CUdeviceptr begin = 0;
     if (driver().cuIpcOpenMemHandle(&begin, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
@@ -202,33 +219,36 @@ void PeerCopies::start() {
     for (std::byte* const memory : opened_)
       rooms[size_t(room)].push_back(memory + words_at(room) + kWords);
   const size_t place = kRoom / size_t(ranks_) / kWords * kWords;
-  exchanges_.emplace_back(rank_, Rooms{rooms[0], rooms[1]}, place);
-  exchanges_.emplace_back(rank_, Rooms{rooms[2]}, place);
+  exchange_.emplace(rank_, std::move(rooms), place);
 }
 
-// Calls come one after the other, whichever streams they are put into.
-void PeerCopies::follow_last(CUstream stream, Way way) {
-  const Last& last = last_[way];
-  if (!last.event || last.stream == stream) return;
-  if (way == in_graphs && last.capture != capture_of(stream)) return;
-  ARETE_CU(cuStreamWaitEvent, stream, last.event, CU_EVENT_WAIT_DEFAULT);
-}
-
-void PeerCopies::mark_last(CUstream stream, Way way) {
-  Last& last = last_[way];
-  if (!last.event) last.event = gpu_.context().take_event();
-  last.stream = stream;
-  if (way == in_graphs) last.capture = capture_of(stream);
-  ARETE_CU(cuEventRecord, last.event, stream);
+void PeerCopies::close() noexcept {
+  for (size_t r = 0; r < opened_.size(); ++r)
+    if (opened_[r] && int(r) != rank_) driver().cuIpcCloseMemHandle(address(opened_[r]));
+  opened_.clear();
 }
 
 void PeerCopies::run(const prim::CollectiveArgs& call, CUstream stream) {
-  const Way way = gpu_.context().is_capturing(stream) ? in_graphs : in_streams;
-  follow_last(stream, way);
-  Steps steps(*this, way, stream);
-  exchanges_[way].run(call, steps);
+  if (gpu_.context().is_capturing(stream)) return capture(call, stream);
+  turns_->begin(stream);
+  Steps steps(*this, stream);
+  exchange_->run(call, steps);
   steps.join();
-  mark_last(stream, way);
+  turns_->end(stream);
+}
+
+// Within one graph calls follow each other as well.
+void PeerCopies::capture(const prim::CollectiveArgs& call, CUstream stream) {
+  if (!gpu_.take_in_turn(stream, turns_))
+    throw DeviceError(prim::name_of(call.kind),
+                      "GPUs exchange by copies in graphs that were captured by Arete only")
+        .hint("ARETE_PEER_COPIES=0 leaves all to NCCL");
+  const cuuint64_t id = capture_of(stream);
+  if (captured_.end && captured_.id == id && captured_.stream != stream)
+    follow(*captured_.end, stream);
+  Steps steps(*this, stream, true);
+  exchange_->run(call, steps);
+  captured_ = {stream, record_event(gpu_.context(), stream), id};
 }
 
 void PeerCopies::end() noexcept {
@@ -240,10 +260,11 @@ void PeerCopies::end() noexcept {
 void PeerCopies::leave() noexcept try {
   constexpr std::chrono::seconds kTime(2);
   gpu_.context().make_current();
-  if (!exchanges_.empty() && std::atomic_ref<uint32_t>(*ended_).load() == 0) {
+  if (exchange_) {
+    if (std::atomic_ref<uint32_t>(*ended_).load() != 0) return;
     gpu_.context().wait_for_all();
     const CUstream stream = gpu_.context().take_stream(0);
-    Steps(*this, in_streams, stream).meet();
+    Steps(*this, stream).meet();
     const auto met = record_event(gpu_.context(), stream);
     const auto until = std::chrono::steady_clock::now() + kTime;
     while (!met->is_done() && std::chrono::steady_clock::now() < until)
@@ -253,21 +274,14 @@ void PeerCopies::leave() noexcept try {
     ARETE_CU(cuStreamSynchronize, stream);
     gpu_.context().give_stream(stream);
     if (!all_came) return;
-    gpu_.context().give_stream(beside_);
-  } else if (!exchanges_.empty()) {
-    return;
+    others_have_closed();  // or will, and touch it no more
   }
-  for (size_t r = 0; r < opened_.size(); ++r)
-    if (opened_[r] && int(r) != rank_) driver().cuIpcCloseMemHandle(address(opened_[r]));
+  close();
   release();
 } catch (...) {
   // The driver is gone, or the device is broken.
 }
 
-PeerCopies::~PeerCopies() {
-  leave();
-  for (const Last& last : last_)
-    if (last.event) gpu_.context().give_event(last.event);
-}
+PeerCopies::~PeerCopies() { leave(); }
 
 }  // namespace arete::cuda

@@ -3,11 +3,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/peer_exchange.h"
+#include "arete/backend/cuda/runtime/event.h"
+#include "arete/backend/cuda/runtime/graph.h"
 
 namespace arete::cuda {
 
@@ -15,8 +18,13 @@ namespace arete::cuda {
 /// PeerExchange's rooms are and words for meetings.
 class PeerCopies {
  public:
-  /// Whether ARETE_PEER_COPIES wants them: 1.
-  static bool are_wanted();
+  /// What calls they make: none (ARETE_PEER_COPIES=0), those that computation goes on beside
+  /// (auto), of which NCCL's kernels would take multiprocessors, or all that they can (1).
+  enum class Use : char { none = '0', overlapping = 'a', all = '1' };
+  /// Unless it says another; alone most calls are faster by NCCL.
+  static constexpr bool kAutoByDefault = false;
+  /// ValueError for another value of ARETE_PEER_COPIES.
+  static Use use();
   /// OutOfMemoryError; DeviceError where the driver has no handles of memory.
   explicit PeerCopies(CudaBackend& gpu);
   /// Waits until the others have come, too, or for two seconds.
@@ -24,28 +32,32 @@ class PeerCopies {
   PeerCopies(const PeerCopies&) = delete;
   PeerCopies& operator=(const PeerCopies&) = delete;
 
-  /// What the others need to know: this machine and the memory's handle.
-  const std::string& offer() const { return offer_; }
+  /// What the others need to know: the use, this machine and the memory's handle. Who was told may
+  /// open the memory.
+  const std::string& offer() {
+    may_be_open_ = true;
+    return offer_;
+  }
   /// Opens the memory of the others (2 to kMostPeers in all) by their offers, in the order of
-  /// ranks. False if that cannot be: another machine, no offer, or no way between the GPUs.
+  /// ranks. False if that cannot be: another machine or use, or no way between the GPUs.
   bool open(int rank, std::span<const std::string> offers);
   /// Once all have opened all.
   void start();
+  /// Instead: closes what was opened.
+  void close() noexcept;
+  /// Once all have closed all, or nobody will open any: the memory goes with this object. Otherwise
+  /// it stays until the process ends.
+  void others_have_closed() { may_be_open_ = false; }
 
   bool takes(const prim::CollectiveArgs& call) const {
-    return PeerExchange::takes(call, ranks_, kLeast);
+    return (call.overlaps || use() == Use::all) && PeerExchange::takes(call, ranks_, kLeast);
   }
   void run(const prim::CollectiveArgs& call, CUstream stream);
   /// Ends all waiting, for good. From any thread.
   void end() noexcept;
 
  private:
-  // Calls in graphs have a room of their own: replays come in the order of their streams, which
-  // others are in no order with. It is one: branches of a graph may be put one after the other in
-  // another order by each process, and would wait for each other.
-  enum Way { in_streams, in_graphs, kWays };
-  static constexpr int kRooms = 3;  // two for streams
-  static constexpr std::array<int, kWays> kFirst{0, 2};
+  static constexpr int kRooms = 2;
   static constexpr size_t kLeast = size_t(1) << 20;  // a smaller one is faster by kernels
   static constexpr size_t kRoom = size_t(16) << 20;  // bytes of a room
   static constexpr size_t kWords = 4096;             // bytes of the words of a room
@@ -53,8 +65,7 @@ class PeerCopies {
   static size_t words_at(int room) { return size_t(room) * (kWords + kRoom); }
 
   class Steps;
-  void follow_last(CUstream stream, Way way);
-  void mark_last(CUstream stream, Way way);
+  void capture(const prim::CollectiveArgs& call, CUstream stream);
   void allocate();
   void leave() noexcept;
   void release() noexcept;
@@ -64,17 +75,20 @@ class PeerCopies {
   std::string offer_;
   std::vector<std::byte*> opened_;  // of each rank; its own at its place
   int rank_ = 0, ranks_ = 0;
-  std::vector<PeerExchange> exchanges_;  // of each way
-  uint32_t* ended_ = nullptr;            // on the host
+  bool may_be_open_ = false;
+  std::optional<PeerExchange> exchange_;  // once it is started
+  uint32_t* ended_ = nullptr;             // on the host
   CUdeviceptr ended_address_ = 0;
   CUstream beside_;  // of every second round
-  // The last call of each way: where it was put, the event of its end, and of graphs which one.
-  struct Last {
+  // Calls of streams and replays of graphs have the same rooms.
+  const std::shared_ptr<TakenInTurn> turns_;
+  // The last call in a graph: where it was put, its end, and in which capture.
+  struct Captured {
     CUstream stream = nullptr;
-    CUevent event = nullptr;
-    cuuint64_t capture = 0;
+    std::shared_ptr<RecordedEvent> end;
+    cuuint64_t id = 0;
   };
-  std::array<Last, kWays> last_{};
+  Captured captured_;
 };
 
 }  // namespace arete::cuda

@@ -60,6 +60,23 @@ void RandomState::write(std::array<uint64_t, 2> words, CUstream stream) {
   written_ = words;
 }
 
+TakenInTurn::~TakenInTurn() {
+  if (event_) device_.give_event(event_);
+}
+
+void TakenInTurn::begin(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (event_ && stream_ != stream)
+    ARETE_CU(cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
+}
+
+void TakenInTurn::end(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (!event_) event_ = device_.take_event();
+  ARETE_CU(cuEventRecord, event_, stream);
+  stream_ = stream;
+}
+
 void GraphCaptures::begin(CUstream stream, uint64_t pool) {
   device_.make_current();
   allocator_.begin_pool(pool, stream);  // which may refuse the pool
@@ -105,6 +122,14 @@ void GraphCaptures::note_use(const void* p, CUstream stream) {
   if (Capture* c = find(stream)) c->used.insert(p);
 }
 
+bool GraphCaptures::take_in_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns) {
+  const std::lock_guard lock(mutex_);
+  Capture* const c = find(stream);
+  if (c && std::find(c->in_turn.begin(), c->in_turn.end(), turns) == c->in_turn.end())
+    c->in_turn.push_back(turns);
+  return c != nullptr;
+}
+
 const uint64_t* GraphCaptures::random_state(CUstream stream, uint64_t seed, uint64_t offset) {
   if (!device_.has_captures() || !device_.is_capturing(stream)) [[likely]]
     return nullptr;
@@ -148,6 +173,7 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
   captured->used.assign(c.used.begin(), c.used.end());
+  captured->in_turn = std::move(c.in_turn);
   captured->others = std::move(c.others);
   if ((captured->random = c.random)) {
     c.random->close(default_generator().state());
@@ -176,9 +202,13 @@ void GraphCaptures::discard(CUstream stream) noexcept try {
 
 void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
   device_.make_current();
+  if (!graph.in_turn.empty())
+    device_.check_not_capturing(stream, "the launch of a graph in which GPUs exchange by copies");
   if (graph.random) graph.random->move_on(stream);
   for (const auto& other : graph.others) other->begin(stream);
+  for (const auto& turns : graph.in_turn) turns->begin(stream);
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
+  for (const auto& turns : graph.in_turn) turns->end(stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);

@@ -62,6 +62,25 @@ class RandomState {
   std::optional<std::array<uint64_t, 2>> written_;
 };
 
+/// Work that goes through the same memory and must not overlap, some of it in graphs: what is put
+/// between begin() and end(), a launch of such a graph with it, comes after what was before,
+/// whichever streams they are of.
+class TakenInTurn {
+ public:
+  explicit TakenInTurn(DeviceContext& device) : device_(device) {}
+  TakenInTurn(const TakenInTurn&) = delete;
+  TakenInTurn& operator=(const TakenInTurn&) = delete;
+  ~TakenInTurn();
+  void begin(CUstream stream);
+  void end(CUstream stream);
+
+ private:
+  DeviceContext& device_;
+  std::mutex mutex_;
+  CUstream stream_ = nullptr;  // of the last one, and its end
+  CUevent event_ = nullptr;
+};
+
 /// A graph that can be launched, and the host memory that its copies read.
 struct CapturedGraph {
   CUgraphExec executable = nullptr;
@@ -69,6 +88,7 @@ struct CapturedGraph {
   std::shared_ptr<RandomState> random;               // null: it draws no numbers
   std::vector<std::shared_ptr<RandomState>> others;  // of the graphs whose numbers it draws again
   std::vector<const void*> used;                     // memory that the capture was told of
+  std::vector<std::shared_ptr<TakenInTurn>> in_turn;
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -94,9 +114,14 @@ class GraphCaptures {
   /// the graph, of which the caller tells the allocators.
   void note_use(const void* p, CUstream stream);
 
+  /// Launches of the graph that `stream` is captured into are among what is taken in turn. False if
+  /// other code captures it.
+  bool take_in_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns);
+
   /// Where a random call on `stream` finds its state; null: it is not captured.
   const uint64_t* random_state(CUstream stream, uint64_t seed, uint64_t offset);
 
+  /// DeviceError for a graph that is taken in turn, where `stream` is captured into another one.
   void launch(CapturedGraph& graph, CUstream stream);
   /// Waits for launches that still run.
   void destroy(CapturedGraph* graph) noexcept;
@@ -110,6 +135,7 @@ class GraphCaptures {
     Generator::State random_begin;
     std::vector<StoragePtr> kept{};
     std::unordered_set<const void*> used{};
+    std::vector<std::shared_ptr<TakenInTurn>> in_turn{};
     std::shared_ptr<RandomState> random{};
     std::vector<std::shared_ptr<RandomState>> others{};
   };
