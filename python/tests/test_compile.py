@@ -524,7 +524,8 @@ def test_steps_between_two_graphs_use_the_memory_of_the_first():
         peaks = [peak(2.0) for _ in range(8)]
         assert ", one graph" in g.explain(), g.explain()
         most = max(p for p, _ in peaks)
-        # A number that changes: steps are made one by one again before it is captured again; on another stream the first memory is given up.
+        # A number that changes: steps are made one by one again before it is captured again; on another stream
+        # the first memory is given up.
         for k in range(10):
             assert peak(3.0 + k)[0] <= most + 1024, k
         assert ", one graph" in g.explain(), g.explain()
