@@ -98,7 +98,7 @@ class _Call:
     _function: Callable
     _qualname: str
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
