@@ -127,16 +127,16 @@ class ViewWrite final : public Node {
 };
 
 // set_history() for a tensor that had one: retain_grad() is about the values that it has last.
-void replace_history(Tensor& t, const IntrusivePtr<Node>& node) {
+void replace_history(Tensor& t, const IntrusivePtr<Node>& node, uint32_t slot) {
   const AutogradMeta* meta = t.impl()->autograd.get();
   const bool retains = meta && meta->retains_grad && meta->grad_fn;
   if (retains && meta->grad_fn.node->hooks)
     std::erase_if(meta->grad_fn.node->hooks->retained,
                   [meta](const auto& r) { return r.second == meta->accumulator; });
-  set_history(t, node, 0);
+  set_history(t, node, slot);
   if (!retains) return;
   if (!node->hooks) node->hooks = std::make_unique<Node::Hooks>();
-  node->hooks->retained.emplace_back(0, meta->accumulator);
+  node->hooks->retained.emplace_back(slot, meta->accumulator);
 }
 
 void regenerate(const Tensor& view) {
@@ -146,7 +146,7 @@ void regenerate(const Tensor& view) {
   node->edges.push_back(gradient_edge(base));
   node->outputs.push_back({Shape(view.sizes()), view.dtype(), view.device()});
   Tensor t = view;
-  replace_history(t, node);
+  replace_history(t, node, 0);
 }
 
 }  // namespace
@@ -241,16 +241,16 @@ void check_in_place(const Tensor& self, const char* op, bool record) {
                   .hint("do it under no_grad, or on a clone()"));
 }
 
-void rebase_history(Tensor& self, const IntrusivePtr<Node>& node) {
+void rebase_history(Tensor& self, const IntrusivePtr<Node>& node, uint32_t slot) {
   if (!self.impl()->base) {
-    replace_history(self, node);
+    replace_history(self, node, slot);
     return;
   }
   Tensor base = base_of(self);
   Edge old_base;
   if (has_own_history(base)) old_base = gradient_edge(base);
   IntrusivePtr<Node> write(new ViewWrite(base, std::move(old_base), self, node));
-  replace_history(base, write);
+  replace_history(base, write, 0);
   regenerate(self);
 }
 

@@ -16,8 +16,9 @@ void check_in_place(const Tensor& self, const char* op, bool record);
 /// those that have another shape than the target of an in-place call, too.
 void check_castable(DType from, DType to, const std::string& op);
 void check_result(const Tensor& self, IntList sizes, DType dtype, const std::string& op);
-/// Makes `node` the producer of `self` after an in-place write. node's input 0 stands for the old
-/// value of self. For a view the history of its base changes, too.
-void rebase_history(Tensor& self, const IntrusivePtr<Node>& node);
+/// Makes `node` the producer of `self`, its output `slot`, after an in-place write: retain_grad()
+/// is about the new values from then on. For a view the history of its base changes, too: then
+/// node's input 0 stands for the old value of self, and slot is 0.
+void rebase_history(Tensor& self, const IntrusivePtr<Node>& node, uint32_t slot = 0);
 
 }  // namespace arete::ops

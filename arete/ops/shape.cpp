@@ -308,6 +308,7 @@ Tensor& become(Tensor& self, const Tensor& view) {
                             "a leaf Variable that requires grad is being used in an in-place "
                             "operation.")
                   .hint("use the form without the underscore"));
+  self.bump_version();  // what was saved before had another shape
   if (const IntrusivePtr<Node> node = view.grad_fn()) {
     const uint32_t slot = gradient_edge(view).slot;
     set_history(self, node, slot);

@@ -3,6 +3,7 @@
 #include "arete/core/modes.h"
 #include "arete/device/shared_memory.h"
 #include "arete/ops/call.h"
+#include "arete/ops/in_place.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
@@ -230,6 +231,16 @@ PyObject* m_become(PyObject* o, PyObject* view) {
   return guarded([&]() -> PyObject* {
     if (!is_tensor(view)) type_error("_become(): a view of the tensor is wanted");
     ops::become(tensor_of(o), tensor_of(view));
+    return Py_NewRef(o);
+  });
+}
+// Of a tensor that a Function has written: its history is that of the result `from` from now on.
+PyObject* m_take_history(PyObject* o, PyObject* from) {
+  return guarded([&]() -> PyObject* {
+    if (!is_tensor(from)) type_error("_take_history(): a tensor is wanted");
+    const Edge edge = gradient_edge(tensor_of(from));
+    ops::check_in_place(tensor_of(o), "mark_dirty", bool(edge));
+    if (edge) ops::rebase_history(tensor_of(o), edge.node, edge.slot);
     return Py_NewRef(o);
   });
 }
@@ -497,6 +508,7 @@ False
      SIGNATURE("copy_", "other, non_blocking=False", "Takes over the values of another tensor.")},
     {"_put_at", m_put_at, METH_VARARGS, nullptr},
     {"_become", m_become, METH_O, nullptr},
+    {"_take_history", m_take_history, METH_O, nullptr},
     {"_in_class", m_in_class, METH_O, nullptr},
     {"_swap", m_swap, METH_O, nullptr},
     {"_use_count", m_use_count, METH_NOARGS, nullptr},

@@ -172,6 +172,42 @@ def test_in_place_rules():
     assert x.tolist() == [0, 0] and x.requires_grad
 
 
+def test_changes_of_the_layout_count_as_writes():
+    for change in (lambda x: x.resize_(3), lambda x: x.resize_(30), lambda x: x.resize_(3, 4).resize_(12), lambda x: x.resize_(2, 6),
+                   lambda x: x.resize_as_(torch.ones(4, 3)), lambda x: x.unsqueeze_(0)):
+        x, w = torch.arange(12.0), torch.ones(12, requires_grad=True)
+        y = x.view(12)  # what is changed
+        loss = (w * y).sum()
+        before = y._version
+        change(y)
+        assert y._version > before
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    x, w = torch.arange(12.0), torch.ones(12, requires_grad=True)
+    loss = (w * x).sum()
+    assert x.resize_(12)._version == 0  # is of that size already
+    loss.backward()
+    assert w.grad.tolist() == x.tolist()
+
+
+def test_retained_gradients_of_what_a_function_has_written():
+    a = torch.ones(2, requires_grad=True)
+    b = a * 2
+    b.retain_grad()
+    c = b * 1
+    WrittenTo.apply(b)
+    (b * 7 + c).sum().backward()
+    assert b.grad.tolist() == [7, 7] and a.grad.tolist() == [30, 30]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        WrittenTo.apply(a)
+    # In-place views give back the gradient of what it was about, in its shape, as in PyTorch.
+    b = torch.ones(2, 3, requires_grad=True) * 2
+    b.retain_grad()
+    b.t_()
+    (b * 7).sum().backward()
+    assert b.grad.shape == (2, 3)
+
+
 class WrittenTo(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, other=None):

@@ -291,7 +291,7 @@ class Function:
                 if r.requires_grad and o._base is not None:
                     raise NotImplementedError(f"{cls.__name__}: a view was marked as dirty: its base would not know of it. clone() it, or "
                                               "return the changed values as a new tensor")
-                r = o._become(r)
+                r = o._take_history(r)
             outputs.append(r.detach() if any(o is n for n in without) else r)
         return outputs[0] if box["single"] else tuple(outputs)
 

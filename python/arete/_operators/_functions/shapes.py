@@ -187,6 +187,9 @@ def resize_(self: Tensor, *sizes, memory_format=None):
     if self.shape == sizes and memory_format is None:
         return self
     strides = _ops.empty(sizes, dtype=self.dtype, device="meta", memory_format=memory_format or contiguous_format).stride()
+    if self.shape == sizes and self.stride() == strides:
+        return self
+    _C._count_write(self)  # what was saved before had another shape
     # The elements that lie in memory from the first one on, in the order in which they lie there, whatever the strides were.
     memory, offset = self.detach(), self.storage_offset()
     there, count = self.untyped_storage().nbytes() // self.element_size() - offset, math.prod(sizes)
