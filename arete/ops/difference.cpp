@@ -150,10 +150,6 @@ const OpRecord& gradient_coordinates_op =
         "edge_order=1) -> Tensor[]")
         .doc("Derivatives along dimensions, given their coordinates (1-d) or steps (0-d).")
         .compose([](const Call& c) -> Results {
-          const Tensor x =
-              floating(c.tensor(0), std::ranges::any_of(c.tensors(1), [](const Tensor& t) {
-                         return is_complex(t.dtype());
-                       }));
           const std::vector<int64_t> dims = gradient_dims(c, 2);
           check_gradient(c, dims, c.integer(3));
           ARETE_CHECK(c.tensors(1).size() == dims.size(),
@@ -165,6 +161,7 @@ const OpRecord& gradient_coordinates_op =
           Results out;
           for (size_t k = 0; k < dims.size(); ++k) {
             const Tensor& t = c.tensors(1)[k];
+            const Tensor x = floating(c.tensor(0), is_complex(t.dtype()));
             ARETE_CHECK(t.dim() == 0 || (t.dim() == 1 && t.numel() == x.size(dims[k])),
                         ValueError(c.name(),
                                    "torch.gradient expected each element of spacing to have one "

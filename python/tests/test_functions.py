@@ -27,6 +27,12 @@ def test_gradient_with_steps_and_coordinates():
         for a, b in zip(arete.gradient(t, spacing=spacing, dim=(-1, 0)),  # in the order in which they are named
                         np.gradient(values, *(spacing if isinstance(spacing, list) else [spacing]), axis=(-1, 0))):
             np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
+    of_two = arete.gradient(t, spacing=[2, 2j])
+    assert [g.dtype for g in of_two] == [arete.float32, arete.complex64]  # each dimension has the dtype of its steps
+    rows, columns = arete.gradient(t, spacing=2)
+    assert arete.equal(of_two[0], rows) and arete.equal(of_two[1], columns / 1j)
+    for a, b in zip(arete.gradient(t, spacing=arete.tensor(2.0)), (rows, columns)):  # one number for both
+        assert arete.equal(a, b)
     (along,) = arete.gradient(t, dim=1)
     np.testing.assert_allclose(along.numpy(), np.gradient(x, axis=1), rtol=1e-5, atol=1e-6)
 

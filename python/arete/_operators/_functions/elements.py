@@ -93,7 +93,7 @@ def fill_diagonal_(self, fill_value, wrap: bool = False):
 @also_method
 @numpy_names
 def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
-    """Derivatives along dimensions; `spacing` is a step, or for each dimension a step or its coordinates.
+    """Derivatives along dimensions; `spacing` is a step for all, or for each dimension a step or its coordinates.
 
     A tuple with a tensor like the input for each dimension. edge_order is 1 or 2.
 
@@ -108,7 +108,7 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
     if isinstance(dim, int):
         dim = [dim]
     if isinstance(spacing, Tensor):
-        spacing = [spacing]
+        spacing = spacing.item() if spacing.dim() == 0 else [spacing]  # one step for all dimensions, as a number
     if not isinstance(spacing, (list, tuple)):
         return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
     real = input.real.dtype if input.is_complex() else input.dtype if input.is_floating_point() else None
