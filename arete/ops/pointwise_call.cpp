@@ -297,25 +297,21 @@ bool has_sizes(const Tensor& t, IntList sizes) {
          std::equal(sizes.begin(), sizes.end(), t.sizes().begin());
 }
 
-// Whether the strides shrink from dimension to dimension: row-major, perhaps with gaps.
-bool is_in_row_order(const Layout& l) {
-  int64_t next = 1;
-  for (int d = l.rank() - 1; d >= 0; --d) {
-    if (l.sizes[d] == 1) continue;
-    if (l.strides[d] < next) return false;
-    next = l.strides[d];
-  }
-  return true;
-}
-
 }  // namespace
 
 Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,
                      Device device) {
   for (const Tensor& t : inputs) {
-    if (!has_sizes(t, space)) continue;
-    if (t.is_contiguous() || is_in_row_order(t.layout())) break;
-    return empty_tensor(OutputSpec{space, dtype, strides_like(t), device});
+    if (t.is_contiguous()) {
+      if (has_sizes(t, space)) break;
+      continue;
+    }
+    // All alike: its own strides, also of dimensions of size 1.
+    const bool alike = std::ranges::all_of(inputs, [&](const Tensor& other) {
+      return has_sizes(other, space) && std::ranges::equal(other.strides(), t.strides());
+    });
+    return empty_tensor(
+        OutputSpec{space, dtype, alike ? strides_like(t) : strides_like(inputs, space), device});
   }
   return empty_tensor(space, dtype, device);
 }

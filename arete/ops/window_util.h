@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "arete/ops/call.h"
@@ -86,25 +87,43 @@ inline Shape strides_in_order(IntList order, IntList sizes) {
   }
   return strides;
 }
-/// Strides for a result of t's own sizes that keeps the order of its dimensions: t's where it is
-/// dense, else without gaps. A stride of 0 (a broadcast dimension) stands for no place in that
-/// order: the dimension stays where it is among the others, as in PyTorch.
-inline Shape strides_like(const Tensor& t) {
-  const IntList sizes = t.sizes(), strides = t.strides();
-  if (t.layout().is_dense()) return Shape(strides);
-  if (prefers_channels_last(t)) return channels_last_strides(sizes);
+/// Dense strides for a result of `sizes`, to which the operands broadcast, that keeps the order of
+/// their dimensions. Of each two dimensions the first operand decides that has both: a stride of 0
+/// (a broadcast dimension) stands for no place in that order. What none decides stays where it is
+/// among the others. That is PyTorch's order, pair by pair.
+inline Shape strides_like(std::span<const Tensor> operands, IntList sizes) {
+  const auto stride = [&](const Tensor& t, size_t d) -> int64_t {
+    const size_t missing = sizes.size() - size_t(t.dim());
+    if (d < missing || t.sizes()[d - missing] != sizes[d]) return 0;
+    return t.strides()[d - missing];
+  };
+  // Above 0: `inner` belongs inside; below: outside; 0: nobody says.
+  const auto compared = [&](size_t outer, size_t inner) {
+    for (const Tensor& t : operands) {
+      const int64_t a = stride(t, outer), b = stride(t, inner);
+      if (a == 0 || b == 0) continue;
+      if (a != b) return b < a ? 1 : -1;
+      if (sizes[inner] > sizes[outer]) return -1;
+    }
+    return 0;
+  };
   Shape order;  // the outermost dimension first
-  for (int64_t d = 0; d < t.dim(); ++d) order.push_back(d);
+  for (size_t d = 0; d < sizes.size(); ++d) order.push_back(int64_t(d));
   for (size_t from = order.size(); from-- > 0;)
     for (size_t at = from, k = from + 1; k < order.size(); ++k) {
-      const size_t outer = size_t(order[at]), inner = size_t(order[k]);
-      if (strides[inner] == 0 || strides[outer] == 0) continue;
-      if (strides[inner] < strides[outer]) break;
-      if (strides[inner] == strides[outer] && sizes[inner] <= sizes[outer]) continue;
+      const int decision = compared(size_t(order[at]), size_t(order[k]));
+      if (decision > 0) break;
+      if (decision == 0) continue;
       std::swap(order[at], order[k]);
       at = k;
     }
   return strides_in_order(order, sizes);
+}
+/// The same for a result of t's own sizes: t's strides where it is dense.
+inline Shape strides_like(const Tensor& t) {
+  if (t.layout().is_dense()) return Shape(t.strides());
+  if (prefers_channels_last(t)) return channels_last_strides(t.sizes());
+  return strides_like(std::span(&t, 1), t.sizes());
 }
 /// `result` in channels-last order if `t` asks for it; itself if it is so or `t` does not.
 inline Tensor ordered_like(const Tensor& t, const Tensor& result) {

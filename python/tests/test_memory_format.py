@@ -116,6 +116,28 @@ def test_refusals():
             call("channels_last")
 
 
+OPERANDS = {
+    "broadcast, dense": lambda lib: (lib.ones(1, 3, 1, 5).expand(2, 3, 4, 5).transpose(1, 3), lib.ones(2, 5, 4, 3)),
+    "dense, broadcast": lambda lib: (lib.ones(2, 5, 4, 3), lib.ones(1, 3, 1, 5).expand(2, 3, 4, 5).transpose(1, 3)),
+    "both decide": lambda lib: (lib.ones(2, 3, 1).permute(2, 1, 0).expand(4, 3, 2), lib.ones(4, 3, 2)),
+    "smaller, dense": lambda lib: (lib.ones(5, 4).t().unsqueeze(1), lib.ones(2, 4, 3, 5)),
+    "smaller, smaller": lambda lib: (lib.ones(5, 3).t(), lib.ones(2, 1, 5)),
+    "vector, turned": lambda lib: (lib.ones(3), lib.ones(3, 4).t()),
+    "two turned": lambda lib: (lib.ones(3, 4, 5).permute(2, 0, 1), lib.ones(4, 5, 3).permute(1, 2, 0)),
+    "overlapping": lambda lib: (lib.arange(9.0).as_strided((3, 4), (1, 1)), lib.ones(())),
+    "channels": lambda lib: (lib.ones(2, 3, 4, 5).to(memory_format=lib.channels_last), lib.ones(3, 1, 1)),
+    "channels behind": lambda lib: (lib.ones(3, 1, 1), lib.ones(2, 3, 4, 5).to(memory_format=lib.channels_last)),
+    "of one channel": lambda lib: (lib.ones(2, 1, 4, 5).to(memory_format=lib.channels_last), lib.ones(2, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_decide_the_order_of_results_together(name):
+    for f in (lambda lib, x, y: x + y, lambda lib, x, y: x > y, lambda lib, x, y: lib.where(x > 0, x, y),
+              lambda lib, x, y: lib.addcmul(y, x, y) if y.dim() == x.dim() else x * y):
+        assert f(arete, *OPERANDS[name](arete)).stride() == f(torch, *OPERANDS[name](torch)).stride()
+
+
 FOUR, FIVE = (2, 4, 6, 8), (2, 4, 6, 4, 5)
 KEEPS = {
     **{f"cat {d}": lambda lib, F, x, d=d: lib.cat([x, x + 1, x], d) for d in range(4)},
