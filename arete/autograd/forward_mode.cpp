@@ -186,8 +186,8 @@ class DualLevel::Tangents final : public tracing::ThreadListener, public ops::He
     // A function that is no record cannot be called again: its parts are heard. So are those of a
     // composition with history, whose nodes save what it makes on its way: a backward pass that
     // reads that wants its tangents.
-    const bool has_parts = ops::is_function_record(op) ||
-                           (op.compose && is_grad_enabled() && is_recorded(args));
+    const bool has_parts =
+        ops::is_function_record(op) || (op.compose && is_grad_enabled() && is_recorded(args));
     if (!covering_ && !has_parts && !(in_place && op.compose_in_place) &&
         !(modes().word & Modes::kInference) && is_dual(args)) {
       frame.is_dual = true;
