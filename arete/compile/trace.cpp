@@ -100,7 +100,8 @@ TracePlan& Trace::plan_for(UsedBuffers memory, const std::vector<bool>& temporar
   }
   made->lacks_pins = lacks_pins && !its.exact;
   made->last_run = runs_;
-  if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+  if (plans_.size() == kMostPlans)
+    plans_.erase(std::ranges::min_element(plans_, {}, [](const auto& p) { return p->last_run; }));
   return *plans_.emplace_back(std::move(made));
 }
 

@@ -348,6 +348,7 @@ const OpRecord& nextafter_op =
         .binary([](Value a, Value b) { return nextafter(a, b); }, Result::floating)
         .rounded_numbers(0b11)
         .of_halves(next_half)
+        .dtypes({kFloat16, kBFloat16, kFloat32, kFloat64})
         .no_derivative(0b11, "nextafter");
 
 }  // namespace

@@ -82,12 +82,6 @@ uint32_t small_number_code(double v) {
 }
 double small_number(uint32_t code) { return (double(code) - 3) / 2; }
 
-// Whether input i of halves, or parameter i - n_inputs, is one of them even if it is a number or a
-// 0-d tensor of a wider dtype: x == 0.1 is True where x is 0.1.
-bool rounds_to_half(const PointwiseDef& def, const PointwiseTypes& types, int i) {
-  return (types.result == kBool || def.rounded_numbers >> i & 1) && is_reduced_float(types.compute);
-}
-
 // `numbers`: bit i: input i is a number. `folded`: see resolve().
 ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes& types,
                  uint32_t numbers, uint32_t folded) {
@@ -103,7 +97,8 @@ ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes
     else if (numbers >> i & 1)
       values[i] = b.param(compute);
     else if (def.compute_promoted)
-      values[i] = rounds_to_half(def, types, i) && call[i].tensor().dtype() != types.compute
+      values[i] = rounds_to_half(def, types.compute, types.result, i) &&
+                          call[i].tensor().dtype() != types.compute
                       ? b.round_to(b.cast(values[i], compute), types.compute)
                       : b.cast(values[i], compute);
   }
@@ -264,13 +259,14 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
     if (def.exact_numbers >> i & 1 && is_integer(compute) && call[i].kind() == Arg::Kind::scalar)
       check_holds(compute, call[i].scalar(), call.name());
     const Scalar s = number_at(call[i]);
-    r.params.push_back(
-        literal(rounds_to_half(def, r.types, i) ? among_halves(s, compute) : s, param_types[p++]));
+    r.params.push_back(literal(
+        rounds_to_half(def, r.types.compute, r.types.result, i) ? among_halves(s, compute) : s,
+        param_types[p++]));
   }
   for (int k = 0; k < def.n_params; ++k) {
     if (folded >> k & 1) continue;
     const Scalar s = call[def.n_inputs + k].scalar();
-    const bool rounds = rounds_to_half(def, r.types, def.n_inputs + k);
+    const bool rounds = rounds_to_half(def, r.types.compute, r.types.result, def.n_inputs + k);
     r.params.push_back(literal(rounds ? among_halves(s, compute) : s, param_types[p++]));
   }
   return r;

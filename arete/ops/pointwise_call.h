@@ -30,6 +30,12 @@ std::optional<PreparedCall> prepare_pointwise(const Call& call, const Tensor* se
 bool is_host_number(const Tensor& t);
 Device device_beside_numbers(const Call& call, int n);
 
+/// Whether input i of halves, or parameter i - n_inputs, is one of them even if it is a number or a
+/// 0-d tensor of a wider dtype: x == 0.1 is True where x is 0.1.
+inline bool rounds_to_half(const PointwiseDef& def, DType compute, DType result, int i) {
+  return (result == kBool || def.rounded_numbers >> i & 1) && is_reduced_float(compute);
+}
+
 /// Memory for a result: in the order of the first input of its shape that says one, which is dense,
 /// or has gaps in row-major or channels-last order.
 Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,

@@ -517,7 +517,7 @@ Tensor row_factors(const Tensor& target, const Tensor& weight, const Tensor& tot
     const Tensor safe = where(valid, target, Scalar(0));
     f = f.mul(weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes()));
   }
-  return f.div(total).to(dtype);
+  return f.div(total.detach()).to(dtype);  // which depends on targets and weights alone
 }
 
 // Gradient of softmax_nll_backward: with p = softmax(x), s = grad * factor by row,

@@ -510,7 +510,7 @@ std::vector<Tensor> aligned(std::span<const Operand> operands) {
 struct PointwiseArguments {
   std::vector<Tensor> tensors;
   std::vector<Arg> args;
-  PointwiseArguments(const Call& call, uint64_t level, DType compute)
+  PointwiseArguments(const Call& call, uint64_t level, DType compute, DType result)
       : args(call.args().begin(), call.args().end()) {
     std::vector<Operand> operands;
     std::vector<size_t> places;
@@ -531,12 +531,13 @@ struct PointwiseArguments {
     const bool differ = before.result() != after.result();
     // Programs compute half types in float32: a number loses no more than it does beside one.
     const DType work = is_reduced_float(compute) ? kFloat32 : compute;
+    const PointwiseDef& def = *call.op.pointwise;
     for (size_t k = 0; k < tensors.size(); ++k) {
       const bool is_condition =
-          call.op.pointwise->non_differentiable >> places[k] & 1 && tensors[k].dtype() == kBool;
-      if (differ && call.op.pointwise->compute_promoted && !is_condition &&
-          tensors[k].dtype() != compute)
-        tensors[k] = tensors[k].to(work);
+          def.non_differentiable >> places[k] & 1 && tensors[k].dtype() == kBool;
+      const bool is_half = rounds_to_half(def, compute, result, int(places[k]));
+      if (differ && def.compute_promoted && !is_condition && tensors[k].dtype() != compute)
+        tensors[k] = tensors[k].to(is_half ? compute : work);
     }
     for (size_t k = 0; k < tensors.size(); ++k) args[places[k]] = Arg(tensors[k]);
   }
@@ -567,7 +568,8 @@ Results run_program(const Application& a, uint64_t level) {
   for (const Tensor& t : a.inputs) is_mapped = is_mapped || operand_of(t, level).is_mapped;
   Results results;
   {
-    const PointwiseArguments given(*a.call, level, a.variant->compute);
+    const PointwiseArguments given(*a.call, level, a.variant->compute,
+                                   a.program->outputs()[0].dtype);
     results = call_all(a.call->op, given.args);
     // A result's dtype was chosen by the logical operands.
     for (size_t i = 0; i < results.size(); ++i)
@@ -586,7 +588,7 @@ void run_pointwise_in_place(Tensor& self, const Application& a, uint64_t level) 
   if (is_mapped && !operand_of(self, level).is_mapped && !add_batch(self, level))
     refuse_write(a.name);
   const Operand own = operand_of(self, level);
-  PointwiseArguments given(*a.call, level, a.variant->compute);
+  PointwiseArguments given(*a.call, level, a.variant->compute, a.program->outputs()[0].dtype);
   Tensor target = own.physical;
   given.args[0] = Arg(target);
   call_in_place(target, a.call->op, given.args);

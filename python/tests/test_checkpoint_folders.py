@@ -365,6 +365,12 @@ raises(failed, "number of a file", lambda: dcp.save({"x": arete.ones(1)}, storag
 raises(NotImplementedError, "files of parts", lambda: Writer(folder, save_distributed=True))
 order = {name: distribute_tensor(arete.ones(4), mesh, [Shard(0)]) for name in ("ab", "ba")[rank]}
 raises(failed, "other tensors", lambda: dcp.save(order, storage_writer=Writer("FOLDER/none")))
+# The first process alone says which file is whose.
+two = {name: distribute_tensor(arete.arange(4.) + 10 * k, mesh, [Shard(0)]) for k, name in enumerate(("a", "b"))}
+dcp.save(two, storage_writer=Writer("FOLDER/order", None if rank else {"a": 2, "b": 1}))
+back = {name: distribute_tensor(arete.zeros(4), mesh, [Shard(0)]) for name in two}
+dcp.load(back, storage_reader=Reader("FOLDER/order"))
+assert all(arete.equal(back[name].full_tensor(), two[name].full_tensor()) for name in two)
 bad = {"x": distribute_tensor(arete.ones(4), mesh, [Shard(0)]), **({"step": 1} if rank else {})}
 raises(failed, "rank 1: TypeError: step", lambda: dcp.save(bad, storage_writer=Writer("FOLDER/none")))
 # The first process cannot write: all hear of it, no collective is left open, and what was there stays.

@@ -421,11 +421,14 @@ def _save_whole(state: dict, writer: HuggingFaceStorageWriter, group: _Group) ->
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     group.agree(problem)  # before any gathers
-    spread = group.all([name for name, t in flat.items() if isinstance(t, DTensor)])
-    if any(names != spread[0] for names in spread):
-        raise CheckpointException("the processes have other tensors that are spread over them, or in another order")
+    order = writer._order(flat)  # of the files that the first process writes: all gather as it does
+    spread = group.all([(name, list(flat[name].shape), str(flat[name].dtype)) for name in order if isinstance(flat[name], DTensor)])
+    if group.rank:
+        order = [name for name, *_ in spread[0]]
+    if any(sorted(its) != sorted(spread[0]) for its in spread):
+        raise CheckpointException("the processes have other tensors that are spread over them")
     try:
-        writer._write(flat, group.rank == 0)
+        writer._write(flat, order, group.rank == 0)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     group.agree(problem)

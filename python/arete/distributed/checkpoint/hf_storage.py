@@ -99,9 +99,9 @@ class HuggingFaceStorageWriter:
     def _places(self, flat: dict) -> dict:
         return {name: 1 for name in flat} if self.mapping is None else self.mapping
 
-    def _write(self, flat: dict, is_first: bool) -> None:
+    def _write(self, flat: dict, order: list, is_first: bool) -> None:
         """All processes call it with what _check() has seen, and gather all tensors, whatever becomes of the files of the first one."""
-        wholes = self._wholes(flat)
+        wholes = self._wholes(flat, order)
         try:
             if is_first:
                 self._write_files(flat, wholes)
@@ -109,10 +109,14 @@ class HuggingFaceStorageWriter:
             for _ in wholes:
                 pass
 
-    def _wholes(self, flat: dict) -> Iterator[tuple]:
-        """File by file, tensors with their names."""
+    def _order(self, flat: dict) -> list:
+        """Names, file by file."""
         places = self._places(flat)
-        for name in sorted(flat, key=lambda name: places[name]):
+        return sorted(flat, key=lambda name: places[name])
+
+    def _wholes(self, flat: dict, order: list) -> Iterator[tuple]:
+        """In that order, tensors with their names."""
+        for name in order:
             yield name, (flat[name].full_tensor() if isinstance(flat[name], DTensor) else flat[name]).detach()
 
     def _write_files(self, flat: dict, wholes: Iterator[tuple]) -> None:

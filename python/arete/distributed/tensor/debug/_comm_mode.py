@@ -75,6 +75,9 @@ class CommDebugMode(TorchFunctionMode):
         super().__exit__(*error)
         try:
             self._look()
+        except RuntimeError:
+            if error[0] is None:  # else the program's own error is the one to see
+                raise
         finally:
             watching.remove(self)
             for handle in self._handles:
@@ -108,8 +111,10 @@ class CommDebugMode(TorchFunctionMode):
 
         def end(*_: Any) -> None:  # after the module's own hooks
             handle.remove()
-            self._look()
-            self._running.pop()
+            try:
+                self._look()
+            finally:
+                self._running.pop()
 
         handle = module.register_forward_hook(end, always_call=True)
 
