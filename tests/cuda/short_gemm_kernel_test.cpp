@@ -2,15 +2,41 @@
 // on a GPU is tested with the primitive.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "arete/backend/cuda/codegen/gemm.h"
 #include "tests/cuda/emulation.h"
 
 namespace arete::cuda {
+namespace {
+
+// Copies are made when their thread waits for their group: what is read before is not there.
+struct PendingCopies {
+  std::vector<std::function<void()>> open;
+  std::deque<std::vector<std::function<void()>>> groups;
+
+  void commit() { groups.push_back(std::exchange(open, {})); }
+  void wait(size_t pending) {
+    for (; groups.size() > pending; groups.pop_front())
+      for (const auto& copy : groups.front()) copy();
+  }
+  bool is_empty() const {
+    return open.empty() && std::ranges::all_of(groups, [](const auto& g) { return g.empty(); });
+  }
+};
+std::array<PendingCopies, arete::cuda::kShortGemmThreads> pending_copies;
+PendingCopies& mine() { return pending_copies[size_t(emulation::thread_index.x)]; }
+
+}  // namespace
+
 namespace short_gemm_device {
 
 // What the source finds on a GPU.
@@ -23,10 +49,15 @@ namespace short_gemm_device {
 inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
 inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
 inline float __fadd_rn(float a, float b) { return a + b; }
-using emulation::copy_async;
-inline void copy_commit() {}
+template <int kBytes>
+void copy_async(void* to, const void* from, int bytes = kBytes) {
+  mine().open.push_back([=] { emulation::copy_async<kBytes>(to, from, bytes); });
+}
+inline void copy_commit() { mine().commit(); }
 template <int kPending>
-void copy_wait() {}
+void copy_wait() {
+  mine().wait(kPending);
+}
 inline void __syncthreads() { emulation::Block::barrier(); }
 inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
 inline uint16_t f16_bits(float v) { return Half(v).bits; }
@@ -37,7 +68,9 @@ inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 
 namespace {
 
-static_assert(sizeof(short_gemm_device::ShortGemm) == sizeof(ShortGemm));
+static_assert(sizeof(short_gemm_device::ShortGemm) == sizeof(ShortGemm) &&
+              short_gemm_device::kShortGemmThreads == kShortGemmThreads &&
+              short_gemm_device::kShortGemmStages == kShortGemmStages);
 
 struct Case {
   int m, n, k;
@@ -106,6 +139,8 @@ void check(const Case& c) {
       block.run(
           [&] { short_gemm_device::short_gemm<a_along_k, b_along_k, tile>(given, shared.data()); });
       ASSERT_TRUE(shared.is_whole());
+      ASSERT_TRUE(std::ranges::all_of(pending_copies, &PendingCopies::is_empty));
+      pending_copies = {};
     }
   // Whole numbers: sums in any order are the same.
   for (int i = 0; i < c.m; ++i) {

@@ -43,17 +43,6 @@ std::string machine() {
   return id;
 }
 
-cuuint64_t capture_of(CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-#if CUDA_VERSION >= 13000
-  ARETE_CU(cuStreamGetCaptureInfo, stream, &status, &id, nullptr, nullptr, nullptr, nullptr);
-#else
-  ARETE_CU(cuStreamGetCaptureInfo, stream, &status, &id, nullptr, nullptr, nullptr);
-#endif
-  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
-}
-
 // What the stream is given from now on comes after.
 void follow(const RecordedEvent& event, CUstream stream) {
   ARETE_CU(cuStreamWaitEvent, stream, event.handle(), CU_EVENT_WAIT_DEFAULT);
@@ -65,9 +54,9 @@ PeerCopies::Use PeerCopies::use() {
   static const Use result = [] {
     const char* const text = std::getenv("ARETE_PEER_COPIES");
     const std::string_view choice = text ? text : "";
-    if (choice.empty()) return kAutoByDefault ? Use::overlapping : Use::none;
     if (choice == "auto") return Use::overlapping;
-    if (choice == "0" || choice == "1") return choice == "1" ? Use::all : Use::none;
+    if (choice == "1") return Use::all;
+    if (choice.empty() || choice == "0") return Use::none;
     throw ValueError("init_process_group", "ARETE_PEER_COPIES has another value")
         .expected("0, 1 or auto")
         .got(std::string(choice));
@@ -243,7 +232,7 @@ void PeerCopies::capture(const prim::CollectiveArgs& call, CUstream stream) {
     throw DeviceError(prim::name_of(call.kind),
                       "GPUs exchange by copies in graphs that were captured by Arete only")
         .hint("ARETE_PEER_COPIES=0 leaves all to NCCL");
-  const cuuint64_t id = capture_of(stream);
+  const cuuint64_t id = capture_id(stream);
   if (captured_.end && captured_.id == id && captured_.stream != stream)
     follow(*captured_.end, stream);
   Steps steps(*this, stream, true);

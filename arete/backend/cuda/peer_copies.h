@@ -21,9 +21,7 @@ class PeerCopies {
   /// What calls they make: none (ARETE_PEER_COPIES=0), those that computation goes on beside
   /// (auto), of which NCCL's kernels would take multiprocessors, or all that they can (1).
   enum class Use : char { none = '0', overlapping = 'a', all = '1' };
-  /// Unless it says another; alone most calls are faster by NCCL.
-  static constexpr bool kAutoByDefault = false;
-  /// ValueError for another value of ARETE_PEER_COPIES.
+  /// What ARETE_PEER_COPIES says, else none; ValueError for another value.
   static Use use();
   /// OutOfMemoryError; DeviceError where the driver has no handles of memory.
   explicit PeerCopies(CudaBackend& gpu);

@@ -40,7 +40,7 @@ KernelSource short_gemm_source(bool a_along_k, bool b_along_k, int tile) {
 
 int plan_short_gemm(ShortGemm& g, bool a_along_k, bool b_along_k, int tile, int most) {
   // Fewer terms than these are no stage: to begin one costs what the loads of some thirty do.
-  constexpr int kStages = 4, kFewestTerms = 64;
+  constexpr int kFewestTerms = 64;
   const int side = tile / 4, groups = kShortGemmThreads / (side * side), step = 4 * groups;
   const auto divide = [](int a, int b) { return (a + b - 1) / b; };
   // Lines along k are read by 8 lanes each another one, of a tile of 16 by 4 lanes for two groups.
@@ -54,7 +54,7 @@ int plan_short_gemm(ShortGemm& g, bool a_along_k, bool b_along_k, int tile, int 
   const int parts = groups * (tile * (tile + 4) + 16 + tile);
   for (int passes = 1;; ++passes) {
     const int steps = divide(divide(g.k, step), passes);
-    g.stage = std::max(divide(steps, kStages) * step, kFewestTerms);
+    g.stage = std::max(divide(steps, kShortGemmStages) * step, kFewestTerms);
     g.span = passes == 1 ? g.k : steps * step;
     const int bytes = 4 * std::max(elements(a_along_k) + elements(b_along_k), parts);
     if (bytes > most && steps > 1) continue;

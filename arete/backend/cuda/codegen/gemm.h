@@ -36,7 +36,7 @@ struct ShortGemm {
   int32_t a_lines, b_lines;
   int32_t stage, span, a_pitch, b_pitch, b_first;
 };
-inline constexpr int kShortGemmThreads = 256;
+inline constexpr int kShortGemmThreads = 256, kShortGemmStages = 4;
 
 /// The kernel of f32 for tiles of 16, 32 or 64 rows and columns; `a_along_k`, `b_along_k`: whether
 /// an operand's elements lie side by side along the inner dimension.

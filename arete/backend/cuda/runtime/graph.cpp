@@ -8,10 +8,8 @@
 #include "arete/base/error.h"
 
 namespace arete::cuda {
-namespace {
 
-// The capture that a stream takes part in; 0: none. The function's arguments depend on the version
-// of the headers, the first three do not.
+// The function's arguments depend on the version of the headers, the first three do not.
 cuuint64_t capture_id(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -22,8 +20,6 @@ cuuint64_t capture_id(CUstream stream) {
 #endif
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
-
-}  // namespace
 
 RandomState::RandomState(DeviceContext& device, Generator::State begin)
     : device_(device), begin_(begin) {

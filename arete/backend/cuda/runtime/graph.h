@@ -20,6 +20,9 @@ namespace arete::cuda {
 class CachingAllocator;
 class DeviceContext;
 
+/// The capture that a stream takes part in; 0: none.
+cuuint64_t capture_id(CUstream stream);
+
 // Note [Random numbers in graphs]
 // A kernel in a graph has its seed and counter fixed when it is captured; replays would draw the
 // same numbers again. The random kernels of a graph therefore have a state in memory (RandomArgs),
