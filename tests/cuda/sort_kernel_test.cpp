@@ -1,8 +1,10 @@
-// The radix sort's kernels, run on the host: what becomes of rows whose keys share digits. What
-// they do on a GPU is tested with the primitive.
+// The kernels of sorts, run on the host: what becomes of rows whose keys share digits, and of short
+// rows of any length. What they do on a GPU is tested with the primitive.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -28,6 +30,7 @@ inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
 inline long long __double_as_longlong(double v) { return __builtin_bit_cast(long long, v); }
 inline double __longlong_as_double(long long v) { return __builtin_bit_cast(double, v); }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
 inline int __popc(uint32_t v) { return __builtin_popcount(v); }
 inline void __syncthreads() { emulation::Block::barrier(); }
 inline void __syncwarp() { emulation::ballot(true); }
@@ -46,6 +49,11 @@ T __shfl_sync(unsigned, T v, int lane) {
   return emulation::broadcast(v, lane);
 }
 // Of what is not run here.
+inline void __threadfence_system() {}
+template <class T>
+T atomicCAS(T* p, T seen, T wanted) {
+  return std::exchange(*p, *p == seen ? wanted : *p);
+}
 template <class T>
 T __shfl_down_sync(unsigned, T v, int) {
   return v;
@@ -60,6 +68,7 @@ inline uint16_t f16_bits(float v) { return Half(v).bits; }
 inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 alignas(16) unsigned char shared[1 << 17];
 #include "arete/backend/cuda/device/radix_sort.cuh"
+#include "arete/backend/cuda/device/row_sort.cuh"
 
 }  // namespace sort_device
 
@@ -68,6 +77,7 @@ namespace {
 static_assert(sizeof(sort_device::SortHistogramArgs) == sizeof(sorting::SortHistogramArgs) &&
               sizeof(sort_device::SortBasesArgs) == sizeof(sorting::SortBasesArgs) &&
               sizeof(sort_device::SortPassArgs) == sizeof(sorting::SortPassArgs) &&
+              sizeof(sort_device::RowSortArgs) == sizeof(sorting::RowSortArgs) &&
               sort_device::kSortThreads == sorting::kSortThreads);
 
 template <class T>
@@ -180,6 +190,70 @@ TEST(SortKernels, LeaveOutDigitsThatAreTheSame) {
   check<u32, true>(1, 700, {256, 256, 2}, false, {0, 1, 2, 3});
   check<u32, true>(3, 700, {0, 17}, false, {0, 1});
   check<u32, true>(1, 500, {}, false, {0, 1});
+}
+
+// Rows of `length` elements with many equal ones, sorted by blocks as launch_row_sort makes them.
+template <class T>
+void check_short_rows(int64_t rows, int64_t length, bool descending) {
+  std::mt19937_64 random(7);
+  std::vector<T> in(size_t(rows * length)), values(in.size());
+  for (T& v : in) v = T(random() % 3 ? random() % 40 : random());
+  std::vector<int64_t> positions(in.size(), -1);
+  prim::LoopNest nest;
+  nest.rank = 1;
+  nest.sizes[0] = rows;
+  const size_t sizes[] = {sizeof(T), sizeof(T), 8};
+  void* const data[] = {in.data(), values.data(), positions.data()};
+  for (size_t k = 0; k < 3; ++k) {
+    prim::LoopNest::Operand o{};
+    o.data = static_cast<std::byte*>(data[k]);
+    o.strides[0] = length * int64_t(sizes[k]);
+    nest.operands.push_back(o);
+  }
+  sorting::RowSortArgs host{};
+  host.rows = indexing::make_walk(nest);
+  host.in = address_of(in), host.values = address_of(values), host.indices = address_of(positions);
+  for (size_t k = 0; k < 3; ++k) host.steps[k] = int64_t(sizes[k]);
+  host.length = host.keep = length;
+  host.flip = descending ? ~uint64_t(0) : 0;
+  host.log2_slots = std::bit_width(uint64_t(length - 1));
+  host.log2_rows = std::clamp(10 - host.log2_slots, 0, int(std::bit_width(uint64_t(rows - 1))));
+  const int items = 1 << (host.log2_slots + host.log2_rows), threads = std::max(items / 8, 32);
+  ASSERT_LE(sorting::row_sort_shared(size_t(items), sizeof(T), false), sizeof sort_device::shared);
+  sort_device::RowSortArgs a;
+  std::memcpy(&a, &host, sizeof a);
+  emulation::Block block(threads);
+  sort_device::blockDim.x = unsigned(threads);
+  for (int64_t b = 0; b <= (rows - 1) >> host.log2_rows; ++b) {
+    emulation::block_index = {unsigned(b), 0, 0};
+    block.run([&] { sort_device::row_sort<T, sort_device::i64, false>(a); });
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    std::vector<int64_t> order(static_cast<size_t>(length));
+    std::iota(order.begin(), order.end(), 0);
+    const T* const row = in.data() + r * length;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+      return descending ? row[j] < row[i] : row[i] < row[j];
+    });
+    for (int64_t i = 0; i < length; ++i) {
+      const size_t at = size_t(r * length + i);
+      ASSERT_EQ(positions[at], order[size_t(i)]) << rows << " of " << length << ", " << i;
+      ASSERT_EQ(values[at], row[order[size_t(i)]]);
+    }
+  }
+}
+
+TEST(SortKernels, SortShortRowsOfAnyLength) {
+  for (const bool descending : {false, true}) {
+    for (const int64_t length : {1, 2, 3, 5, 8, 31, 100, 257, 513}) {
+      check_short_rows<uint8_t>(9, length, descending);
+      check_short_rows<int16_t>(5, length, descending);
+      check_short_rows<sort_device::i64>(4, length, descending);
+    }
+    check_short_rows<int32_t>(700, 3, descending);
+    check_short_rows<int32_t>(2, 1025, descending);
+    check_short_rows<sort_device::i64>(1, 4096, descending);
+  }
 }
 
 }  // namespace

@@ -97,13 +97,14 @@ void launch_row_sort(CudaBackend& backend, CUstream stream, Element element, boo
   args.log2_slots = slots;
   args.log2_rows = std::clamp(10 - slots, 0, rows);
   const int64_t items = int64_t(1) << (slots + args.log2_rows);
-  const unsigned threads = unsigned(std::clamp<int64_t>(items / 2, 32, 1024));
+  const unsigned threads = unsigned(std::max<int64_t>(items / 8, 32));
   static KernelTable<2 * Element::kNumbers> kernels;
   const Kernel& k = kernels.get(backend, element.number() * 2 + candidates,
                                 [&] { return sorting::row_sort_source(element, candidates); });
   const int64_t blocks = ((args.rows.count - 1) >> args.log2_rows) + 1;
   backend.launch(k, {unsigned(blocks)}, {threads},
-                 size_t(items) * sorting::row_sort_item(element.bytes(), candidates), stream, args);
+                 sorting::row_sort_shared(size_t(items), element.bytes(), candidates), stream,
+                 args);
 }
 
 void row_sort(CudaBackend& backend, CUstream stream, const RowSort& sort) {

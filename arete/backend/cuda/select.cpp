@@ -268,7 +268,8 @@ void topk_at_once(CudaBackend& backend, CUstream stream, const View& in, const V
       kernels.get(backend, size_t(dtype) * sorting::SelectShape::kNumbers + shape.number(),
                   [&] { return sorting::topk_rows_source(dtype, shape); });
   backend.launch(kernel, {unsigned(s.rows.count)}, {unsigned(shape.threads())},
-                 sorting::row_sort_item(size_t(bytes), false) << s.log2_slots, stream, s);
+                 sorting::row_sort_shared(size_t(1) << s.log2_slots, size_t(bytes), false), stream,
+                 s);
 }
 
 void topk_of_long_rows(CudaBackend& backend, CUstream stream, const View& in, const View& values,

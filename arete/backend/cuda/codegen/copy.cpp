@@ -24,7 +24,7 @@ KernelSource transpose_source(int bytes, int vector) {
 
 KernelSource pieces_source() {
   return {"copy_pieces",
-          "#include \"copy.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) "
+          "#include \"copy_pieces.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) "
           "copy_pieces(const __grid_constant__ CopyPieces a) {\n  copy_by_blocks(a);\n}\n"};
 }
 

@@ -51,7 +51,7 @@ KernelSource sort_pass_source(const SortForm& form) {
 }
 
 KernelSource row_sort_source(Element element, bool candidates) {
-  return kernel("row_sort.cuh", 1024,
+  return kernel("row_sort.cuh", kRowSortLength / 8,
                 std::string(candidates ? "topk_sort_" : "row_sort_") + element.storage(),
                 "RowSortArgs",
                 std::string("row_sort<") + element.storage() + ", " +

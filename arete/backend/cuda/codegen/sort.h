@@ -108,10 +108,11 @@ inline size_t sort_shared(const SortForm& f) {
                counts = size_t(kSortThreads / 32 * kDigits) * 4;
   return (tile > counts ? tile : counts) + kDigits * (f.wide ? 12 : 8) + 64;
 }
-/// The longest rows that row_sort takes, and bytes of its items.
+/// The longest rows that row_sort takes, and the shared memory for so many items.
 inline constexpr int64_t kRowSortLength = 4096;
-constexpr size_t row_sort_item(size_t key_bytes, bool candidates) {
-  return key_bytes == 8 ? 16 : key_bytes == 4 || candidates ? 8 : 4;
+constexpr size_t row_sort_shared(size_t items, size_t key_bytes, bool candidates) {
+  const size_t item = key_bytes == 8 ? 16 : key_bytes == 4 || candidates ? 8 : 4;
+  return (items + items / (128 / item)) * item;
 }
 inline constexpr int kTopkThreads = 512, kTopkItems = 8, kTopkBins = 2048, kTopkDigitBits = 11,
                      kTopkSamples = 64;
@@ -145,8 +146,8 @@ KernelSource topk_collect_source(DType dtype, bool selects);
 KernelSource topk_bound_source(DType dtype);
 KernelSource topk_filter_source(DType dtype);
 KernelSource select_source(DType dtype, SelectShape shape, bool candidates);
-/// For rows longer than kSelectInWarp that select takes at once. Shared memory for the items of
-/// 2^log2_slots places.
+/// For rows longer than kSelectInWarp that select takes at once. Shared memory: row_sort_shared for
+/// 2^log2_slots items.
 KernelSource topk_rows_source(DType dtype, SelectShape shape);
 
 }  // namespace arete::cuda::sorting

@@ -1,4 +1,4 @@
-// Transposes through shared memory, and copies of many pieces at once.
+// Transposes through shared memory.
 #pragma once
 #include "pointwise.cuh"
 
@@ -103,65 +103,5 @@ DEVICE void transpose_elements(const TransposeArgs& a) {
     const u32 c = y + k * (256 / kTile);
     if (at.column + c < a.columns && at.row + x < a.rows)
       reinterpret_cast<T*>(at.out + i64(at.column + c) * a.out_stride)[at.row + x] = tile[x][c];
-  }
-}
-
-// One of the copies of a launch: `total` elements of `width` bytes in up to three dimensions, the
-// innermost first. Mirrors the struct in copy.cpp.
-struct CopyPiece {
-  const char* in;
-  char* out;
-  i64 in_stride[3], out_stride[3];  // in bytes
-  u32 size[2], magic[2], shift[2];  // see find_offsets
-  u32 total, width, first, unused;  // `first`: of its blocks
-};
-struct CopyPieces {
-  CopyPiece pieces[36];
-  u32 used;
-};
-
-template <class T>
-DEVICE void copy_piece(const CopyPiece& p, u32 first) {
-  T values[4];
-  i64 to[4];
-#pragma unroll
-  for (u32 u = 0; u < 4; ++u) {
-    const u32 at = first + u * 256;
-    if (at >= p.total) continue;
-    const u32 above = (__umulhi(at, p.magic[0]) + at) >> p.shift[0];
-    const u32 i2 = (__umulhi(above, p.magic[1]) + above) >> p.shift[1];
-    const u32 i0 = at - above * p.size[0], i1 = above - i2 * p.size[1];
-    to[u] = i0 * p.out_stride[0] + i1 * p.out_stride[1] + i2 * p.out_stride[2];
-    values[u] = *reinterpret_cast<const T*>(p.in + i0 * p.in_stride[0] + i1 * p.in_stride[1] +
-                                            i2 * p.in_stride[2]);
-  }
-#pragma unroll
-  for (u32 u = 0; u < 4; ++u)
-    if (first + u * 256 < p.total) *reinterpret_cast<T*>(p.out + to[u]) = values[u];
-}
-
-// Blocks have 256 threads and copy 1024 elements of a piece.
-DEVICE void copy_by_blocks(const CopyPieces& a) {
-  u32 t = 0, above = a.used;
-  while (above - t > 1) {
-    const u32 middle = (t + above) / 2;
-    if (a.pieces[middle].first <= blockIdx.x)
-      t = middle;
-    else
-      above = middle;
-  }
-  const CopyPiece& p = a.pieces[t];
-  const u32 first = (blockIdx.x - p.first) * 1024 + threadIdx.x;
-  switch (p.width) {
-    case 1:
-      return copy_piece<u8>(p, first);
-    case 2:
-      return copy_piece<u16>(p, first);
-    case 4:
-      return copy_piece<u32>(p, first);
-    case 8:
-      return copy_piece<uint2>(p, first);
-    default:
-      return copy_piece<uint4>(p, first);
   }
 }

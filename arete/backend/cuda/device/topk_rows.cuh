@@ -18,7 +18,7 @@ DEVICE void topk_rows(const RowSortArgs& a) {
   constexpr int kPositionBits = 15;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ u32 found;
-  Base* const items = reinterpret_cast<Base*>(shared);
+  const SortedItems<Base> items{reinterpret_cast<Base*>(shared)};
   const int thread = int(threadIdx.x), length = int(a.length);
   const u32 keep = u32(a.keep), places = 1u << a.log2_slots;
   const Offsets<u64> offsets = offsets_of(a.rows, u64(blockIdx.x));
@@ -96,7 +96,7 @@ DEVICE void topk_rows(const RowSortArgs& a) {
             slots = 1 << log2_slots;
   for (int i = count + thread; i < slots; i += kGroup) items[i] = Item::none();
   __syncthreads();
-  bitonic_sort(items, log2_slots, slots);
+  bitonic_sort(items, log2_slots, slots, count);
   for (int i = thread; i < int(keep); i += kGroup) {
     const i64 position = i64(Item::place(items[i]));
     *at_byte<T>(a.values, offsets.at[1] + i * a.steps[1]) =
