@@ -117,6 +117,24 @@ def test_few_scores_take_one_kernel_on_gpus(dtype):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_few_queries_of_many_keys(device):
+    """As when a model generates: one query for each head, heads that share keys, masks of what is padding."""
+    for dtype, dim, heads, shared, queries, keys in (("float32", 128, 16, 16, 1, 4097), ("bfloat16", 128, 32, 8, 1, 1500),
+                                                     ("float32", 64, 8, 2, 1, 999), ("float16", 80, 4, 4, 3, 2050),
+                                                     ("bfloat16", 64, 6, 3, 1, 40)):
+        q = random(2, heads, queries, dim, dtype=dtype, device=device)
+        k, v = (random(2, shared, keys, dim, seed=s, dtype=dtype, device=device) for s in (1, 2))
+        padding = arete.arange(keys, device=device) < arete.tensor([keys, keys // 3], device=device).reshape(2, 1, 1, 1)
+        each = random(2, heads, queries, keys, seed=3, dtype=dtype, device=device)
+        for mask in (None, padding, each):
+            with arete.no_grad(), sdpa_kernel(SDPBackend.MATH):
+                expected = attention(q, k, v, mask, enable_gqa=heads != shared)
+            with arete.no_grad():
+                found = attention(q, k, v, mask, enable_gqa=heads != shared)
+            assert_close([found.double().cpu().numpy()], [expected.double().cpu().numpy()], dtype)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_shapes(device):
     rows, keys = lengths(device)
 

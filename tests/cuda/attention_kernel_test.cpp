@@ -139,6 +139,7 @@ struct Case {
   bool by_rows = false;
   double scale = 0.3;
   double reach = 0;  // of errors, where it is not the dtype's
+  int parts = 1;     // of the keys in the forward pass
 };
 
 template <class T, int kDim, int kValueDim, int kWarps, int kRowTiles, int kColumns,
@@ -200,6 +201,7 @@ void check(const Case& c) {
   a.block = block, a.state = state;
   a.heads = c.heads, a.group = c.group, a.queries = c.queries, a.keys = c.keys;
   a.dim = c.dim, a.value_dim = c.value_dim;
+  a.parts = c.parts;
   a.scale = float(c.scale), a.kept_scale = c.dropout == 1 ? 0 : float(1 / (1 - c.dropout));
   const double bound = std::ceil((1 - c.dropout) * 0x1p32);
   a.any = bound >= 1 ? ~0u : 0, a.last = bound >= 0x1p32 ? ~0u : uint32_t(uint64_t(bound) - 1);
@@ -210,10 +212,10 @@ void check(const Case& c) {
 
   alignas(16) static char shared[200 << 10];
   emulation::Block threads(Kernel::kThreads);
-  const auto run = [&](int row_count, int heads, int bytes, auto&& kernel) {
+  const auto run = [&](int row_count, int heads, int bytes, auto&& kernel, int parts = 1) {
     ASSERT_LE(bytes, int(sizeof shared));
     const int tiles = (row_count + Kernel::kRows - 1) / Kernel::kRows;
-    for (int b = 0; b < tiles * c.batch * heads; ++b) {
+    for (int b = 0; b < tiles * c.batch * heads * parts; ++b) {
       // What a kernel reads without having written it shows; and what it writes beyond its part.
       std::memset(shared, 0xff, sizeof shared);
       emulation::block_index.x = unsigned(b);
@@ -222,7 +224,17 @@ void check(const Case& c) {
         ASSERT_EQ(uint8_t(shared[i]), 0xff) << "byte " << i << " of shared memory";
     }
   };
-  run(c.queries, c.heads, Kernel::kForwardShared, [&] { Kernel::forward(a, shared); });
+  if (c.parts > 1) {
+    std::vector<device::Vec<float, 2>> part_numbers(rows * size_t(c.parts), {NAN, NAN});
+    std::vector<float> part_sums(rows * size_t(c.parts) * kValueDim, NAN);
+    a.numbers = part_numbers.data(), a.sums = part_sums.data();
+    run(
+        c.queries, c.heads, Kernel::kForwardShared, [&] { Kernel::forward(a, shared); }, c.parts);
+    run(c.queries, c.heads, Kernel::kCombineShared, [&] { Kernel::combine(a, shared); });
+    a.numbers = numbers.data(), a.sums = nullptr;
+  } else {
+    run(c.queries, c.heads, Kernel::kForwardShared, [&] { Kernel::forward(a, shared); });
+  }
   const std::vector<T> out_bits = out.memory;
 
   // The definition.
@@ -409,6 +421,23 @@ TEST(AttentionKernels, MasksAndRowsWithoutKeys) {
 TEST(AttentionKernels, GroupedHeads) {
   check<float, 16, 16, 2, 1, 32, kBoolean, true, kWhole, true>(
       {.queries = 65, .keys = 50, .batch = 2, .heads = 6, .group = 3, .by_rows = true});
+}
+TEST(AttentionKernels, KeysInParts) {
+  // Some parts of the last have no step, some rows no key in a part or in any.
+  for (int parts : {2, 3, 7})
+    check<float, 16, 16, 2, 1, 32, kNone, true, kWhole, true>(
+        {.queries = 70, .keys = 230, .batch = 2, .heads = 2, .parts = parts});
+  check<bf16, 48, 80, 4, 1, 64, kBoolean, false, kWhole, true>(
+      {.queries = 4, .keys = 300, .dim = 40, .value_dim = 72, .heads = 3, .parts = 4});
+  check<f16, 64, 64, 4, 1, 64, kAdditive, false, kMoved, true>({.queries = 5,
+                                                                .keys = 260,
+                                                                .dim = 64,
+                                                                .value_dim = 64,
+                                                                .heads = 4,
+                                                                .group = 2,
+                                                                .dropout = 0.3,
+                                                                .by_rows = true,
+                                                                .parts = 3});
 }
 TEST(AttentionKernels, DropoutDrawsTheNumbersOfThePositions) {
   for (int keys : {64, 72, 65, 66, 67})

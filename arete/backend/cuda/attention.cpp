@@ -238,7 +238,7 @@ bool adds_in_any_order(const AttentionArgs& a, const DeviceLimits& limits) {
          !a.context.library_deterministic;
 }
 using Pass = AttentionKernel::Pass;
-constexpr Pass kForward[] = {Pass::forward},
+constexpr Pass kForward[] = {Pass::forward}, kForwardInParts[] = {Pass::forward, Pass::combine},
                kInOrder[] = {Pass::prepare, Pass::queries, Pass::keys},
                kInAnyOrder[] = {Pass::prepare, Pass::gradients, Pass::finish};
 std::span<const Pass> passes_of(const AttentionArgs& a, const DeviceLimits& limits) {
@@ -292,13 +292,17 @@ class OwnAttention {
     args.queries = int32_t(a_.q.sizes[2]), args.keys = int32_t(a_.k.sizes[2]);
     args.dim = int32_t(a_.q.sizes[3]), args.value_dim = int32_t(a_.v.sizes[3]);
     args.scale = float(a_.scale);
+    args.parts = 1;
 
     AttentionKernel kernel = kernel_of(a_, backend_.limits());
     if (a_.dropout != 0) set_dropout(args, kernel);
 
     if (!a_.backward) {
-      kernel.few = blocks_of(kernel) < backend_.limits().multiprocessors;
-      launch(kernel, args);
+      // Heads that share keys become the rows of one.
+      if (args.queries == 1 && args.group > 1 && !a_.causal && a_.dropout == 0) share_keys(args);
+      kernel.few = blocks_of(kernel, args) < backend_.limits().multiprocessors ||
+                   2 * args.queries <= kernel.rows();
+      run_in_parts(kernel, args);
       return out.operand.store();
     }
     const Arguments grad_out(*this, a_.grad_out, true), grad_q(*this, a_.grad_q, false),
@@ -314,11 +318,39 @@ class OwnAttention {
       sums.emplace(backend_, size_t(heads * padded * kernel.dim) * sizeof(float));
       args.sums = reinterpret_cast<float*>(sums->data());
     }
-    launch(kernel, args);
+    launch(kernel, args, passes_of(a_, backend_.limits()));
     for (const Arguments* g : {&grad_q, &grad_k, &grad_v}) g->operand.store();
   }
 
  private:
+  static void share_keys(AttentionArguments& args) {
+    const int64_t group = args.group;
+    for (AttentionMatrix* m : {&args.q, &args.out}) m->row = m->head, m->head *= group;
+    args.lse_row = args.lse_head, args.lse_head *= group;
+    args.mask_query = args.mask_head, args.mask_head *= group;
+    args.heads /= args.group;
+    args.queries = args.group;
+    args.group = 1;
+  }
+
+  // The forward pass, with the keys in parts where the rows are too few for all multiprocessors.
+  void run_in_parts(AttentionKernel& kernel, AttentionArguments& args) {
+    // Steps over the keys that pay for another block and for putting its sums to the others'.
+    constexpr int64_t kLeast = 4;
+    const AttentionKernel::Layout layout = kernel.layout();
+    const int64_t rows = a_.q.sizes[0] * a_.q.sizes[1] * a_.q.sizes[2],
+                  room = int64_t(backend_.limits().multiprocessors) * layout.blocks,
+                  steps = (args.keys + layout.columns - 1) / layout.columns,
+                  parts = std::min(room / blocks_of(kernel, args), steps / kLeast);
+    if (parts < 2) return launch(kernel, args, kForward);
+    args.parts = int32_t(parts);
+    const Scratch numbers(backend_, size_t(rows * parts) * 2 * sizeof(float)),
+        sums(backend_, size_t(rows * parts * kernel.value_dim) * sizeof(float));
+    args.numbers = reinterpret_cast<float*>(numbers.data());
+    args.sums = reinterpret_cast<float*>(sums.data());
+    launch(kernel, args, kForwardInParts);
+  }
+
   // A matrix of the call; a copy where its rows have gaps between elements.
   struct Arguments {
     Arguments(OwnAttention& self, const View& v, bool is_read)
@@ -360,20 +392,24 @@ class OwnAttention {
     kernel.dropout = args.state ? AttentionKernel::Dropout::moved : AttentionKernel::Dropout::fixed;
   }
 
-  int64_t blocks_of(const AttentionKernel& kernel) const {
-    const View& rows = kernel.has_key_rows() ? a_.k : a_.q;
-    return (rows.sizes[2] + kernel.rows() - 1) / kernel.rows() * rows.sizes[0] * rows.sizes[1];
+  int64_t blocks_of(const AttentionKernel& kernel, const AttentionArguments& args) const {
+    const bool by_keys = kernel.has_key_rows();
+    const int64_t rows = by_keys ? args.keys : args.queries,
+                  heads = by_keys ? args.heads / args.group : args.heads;
+    return (rows + kernel.rows() - 1) / kernel.rows() * a_.q.sizes[0] * heads;
   }
 
-  void launch(AttentionKernel& kernel, const AttentionArguments& args) {
+  void launch(AttentionKernel& kernel, const AttentionArguments& args,
+              std::span<const Pass> passes) {
     kernel.vector = are_vectors_;
-    for (Pass pass : passes_of(a_, backend_.limits())) {
+    for (Pass pass : passes) {
       kernel.pass = pass;
       static thread_local KernelMemo memo;
       const uint64_t words[] = {kernel.number(), uint64_t(backend_.context().ordinal())};
       const Kernel& k = memo.get(backend_, hash_bytes(words, sizeof words),
                                  [&] { return attention_source(kernel); });
-      backend_.launch(k, {unsigned(blocks_of(kernel))}, {unsigned(kernel.threads())},
+      const int64_t parts = pass == Pass::forward ? args.parts : 1;
+      backend_.launch(k, {unsigned(blocks_of(kernel, args) * parts)}, {unsigned(kernel.threads())},
                       size_t(kernel.shared_bytes()), stream_, args);
     }
   }

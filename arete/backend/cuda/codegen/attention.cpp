@@ -8,7 +8,7 @@
 namespace arete::cuda {
 
 static_assert(sizeof(AttentionMatrix) == 4 * 8 &&
-              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 13 * 8 + 32 * 4);
+              sizeof(AttentionArguments) == 8 * sizeof(AttentionMatrix) + 13 * 8 + 34 * 4);
 
 // The first one that fits: in the order of their times on an H100, heads of 64 and of 128 elements,
 // of those that leave registers for everything.
@@ -31,7 +31,7 @@ AttentionKernel::Layout AttentionKernel::layout() const {
       {false, true, Pass::keys, {4, 1, 32, 2}},      {false, false, Pass::gradients, {4, 2, 32, 2}},
       {false, true, Pass::gradients, {8, 1, 64, 1}}, {false, true, Pass::gradients, {4, 1, 32, 2}}};
   // These look at no columns.
-  if (pass == Pass::prepare || pass == Pass::finish) return {4, 1, 16, 4};
+  if (pass == Pass::prepare || pass == Pass::finish || pass == Pass::combine) return {4, 1, 16, 4};
   const bool f32 = dtype == kFloat32, wide = std::max(dim, value_dim) > 64;
   Layout last{};
   for (const Choice& c : kChoices) {
@@ -39,7 +39,10 @@ AttentionKernel::Layout AttentionKernel::layout() const {
     last = c.layout;
     if (shared_bytes(last) <= most_shared) break;
   }
-  if (few && pass == Pass::forward && last.row_tiles == 2) last.row_tiles = 1;
+  if (few && pass == Pass::forward) {
+    if (last.warps == 8) last = {4, 1, 32, 2};
+    if (last.row_tiles == 2) last = {last.warps, 1, last.columns, 2};
+  }
   return last;
 }
 
@@ -55,6 +58,7 @@ int AttentionKernel::shared_bytes(const Layout& l) const {
     case Pass::keys:
     case Pass::gradients:
       break;
+    case Pass::combine:
     case Pass::prepare:
     case Pass::finish:
       return 0;
@@ -76,7 +80,7 @@ KernelSource attention_source(const AttentionKernel& k) {
   ARETE_ASSERT(k.dtype == kFloat32 || k.dtype == kFloat16 || k.dtype == kBFloat16);
   ARETE_ASSERT(k.dim % 16 == 0 && k.value_dim % 16 == 0 &&
                std::max(k.dim, k.value_dim) <= AttentionKernel::kLargestDim);
-  static constexpr const char* kPasses[] = {"forward", "prepare",   "queries",
+  static constexpr const char* kPasses[] = {"forward", "combine",   "prepare", "queries",
                                             "keys",    "gradients", "finish"};
   static constexpr const char* kMasks[] = {"none", "boolean", "additive"};
   static constexpr const char* kDropouts[] = {"none", "fixed", "moved"};
@@ -89,7 +93,7 @@ KernelSource attention_source(const AttentionKernel& k) {
   type += std::string(", AttentionMask::") + kMasks[int(k.mask)] + flag(k.causal) +
           ", AttentionDropout::" + kDropouts[int(k.dropout)] + flag(k.vector) +
           flag(k.dtype == kFloat32 && !k.tf32) + ">>";
-  const char* header = k.pass == AttentionKernel::Pass::forward ? "forward" : "backward";
+  const char* header = k.pass <= AttentionKernel::Pass::combine ? "forward" : "backward";
   return {name, std::string("#include \"attention_") + header +
                     ".cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
                     std::to_string(k.threads()) + ", " + std::to_string(l.blocks) + ") " + name +
@@ -128,10 +132,14 @@ std::vector<KernelSource> attention_samples() {
     }
   for (K::Pass pass : {K::Pass::forward, K::Pass::queries, K::Pass::keys})
     sources.push_back(attention_source({.pass = pass, .dim = 64, .value_dim = 64, .tf32 = true}));
+  for (DType t : {kFloat32, kBFloat16})
+    for (int dim : {64, 128})
+      sources.push_back(attention_source(
+          {.dtype = t, .dim = dim, .value_dim = dim, .vector = true, .few = true}));
   for (DType t : {kFloat32, kFloat16, kBFloat16})
     for (int dim : {16, 48, 128})
-      for (K::Pass pass : {K::Pass::prepare, K::Pass::finish})
-        if (t != kFloat32 || pass == K::Pass::prepare)
+      for (K::Pass pass : {K::Pass::combine, K::Pass::prepare, K::Pass::finish})
+        if (t != kFloat32 || pass != K::Pass::finish)
           sources.push_back(attention_source({.pass = pass,
                                               .dtype = t,
                                               .dim = dim,

@@ -23,6 +23,7 @@ struct AttentionArguments {
   const uint64_t* state;
   int32_t heads, group;
   int32_t queries, keys, dim, value_dim;
+  int32_t parts, unused;
   float scale, kept_scale;
   uint32_t mask_vectors;
   uint32_t last, any;
@@ -31,7 +32,7 @@ struct AttentionArguments {
 
 /// What one kernel is made for.
 struct AttentionKernel {
-  enum class Pass : uint8_t { forward, prepare, queries, keys, gradients, finish };
+  enum class Pass : uint8_t { forward, combine, prepare, queries, keys, gradients, finish };
   enum class Mask : uint8_t { none, boolean, additive };
   enum class Dropout : uint8_t { none, fixed, moved };  // moved: its numbers have a state
 
@@ -46,7 +47,7 @@ struct AttentionKernel {
   Dropout dropout = Dropout::none;
   bool vector = false;          // rows begin at multiples of 16 bytes and are multiples of them
   bool tf32 = false;            // f32 operands are rounded to tf32
-  bool few = false;             // forward: half as many rows a block, for blocks that are few
+  bool few = false;             // forward: fewer rows a block, for blocks that are few
   int most_shared = 227 << 10;  // bytes of shared memory that a block may have
 
   /// How a block is laid out.

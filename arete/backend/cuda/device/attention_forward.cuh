@@ -4,7 +4,8 @@
 
 template <class K>
 __device__ __forceinline__ void Attention<K>::forward(const AttentionArgs& a, char* shared) {
-  const Place at = place_of(a, a.queries, a.heads, kCausal);
+  const i32 part = i32(blockIdx.x % u32(a.parts));
+  const Place at = place_of(a, a.queries, a.heads, kCausal, blockIdx.x / u32(a.parts));
   const i32 lane = i32(threadIdx.x) % 32, warp_row = i32(threadIdx.x) / 32 * kWarpRows,
             row = at.first + warp_row;
   load_lines<kRows, kDim>(shared, matrix(a.q, at.batch, at.head), a.q.row, at.first, a.queries,
@@ -22,11 +23,13 @@ __device__ __forceinline__ void Attention<K>::forward(const AttentionArgs& a, ch
 #pragma unroll
     for (int h = 0; h < 2; ++h) largest[m][h] = minus_infinity(), total[m][h] = 0;
 
+  const i32 all_steps = steps_of(seen_keys(a, at.first)),
+            part_steps = (all_steps + a.parts - 1) / a.parts, first_step = part * part_steps;
   stream(
-      steps_of(seen_keys(a, at.first)), shared + kKept, kStage,
-      [&](i32 step, char* stage) { load_keys(a, k, v, step * kColumns, stage); },
+      max(min(part_steps, all_steps - first_step), 0), shared + kKept, kStage,
+      [&](i32 step, char* stage) { load_keys(a, k, v, (first_step + step) * kColumns, stage); },
       [&](i32 step, const char* stage) {
-        const i32 column = step * kColumns;
+        const i32 column = (first_step + step) * kColumns;
         if (kCausal && column > row + kWarpRows - 1) return;
         MaskTile<false> hides;
         hides.load(a, mask, row, column, lane);
@@ -73,12 +76,55 @@ __device__ __forceinline__ void Attention<K>::forward(const AttentionArgs& a, ch
       const f32 all = quad_sum(total[m][h]);
       factor[m][h] = all == 0.0f ? 0.0f : kept_scale(a) / all;
       const i32 query = row + 16 * m + 8 * h + lane / 4;
-      if (a.lse && lane % 4 == 0 && query < a.queries) {
-        const f32 base = base_of(largest[m][h], exponents);
-        a.lse[at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row] =
-            (kAdds ? base : base * kLn2) + logf(all);
+      if (query >= a.queries) continue;
+      if (a.parts > 1) {
+        const i64 place = place_of_part(a, at.number, part, query);
+        if (lane % 4 == 0) a.numbers[place] = {largest[m][h], all};
+#pragma unroll
+        for (int n = 0; n < kValueDim / 8; ++n)
+          *reinterpret_cast<Vec<f32, 2>*>(a.sums + place * kValueDim + 8 * n + lane % 4 * 2) = {
+              sums[m][n][2 * h], sums[m][n][2 * h + 1]};
+      } else if (a.lse && lane % 4 == 0) {
+        *lse_of(a, at, query) = log_of(base_of(largest[m][h], exponents), all);
       }
     }
+  if (a.parts > 1) return;
   store_rows<kValueDim, false>(matrix(a.out, at.batch, at.head), a.out.row, row, a.queries,
                                a.value_dim, sums, factor, lane);
+}
+
+// A warp puts the parts of a query together.
+template <class K>
+__device__ __forceinline__ void Attention<K>::combine(const AttentionArgs& a, char*) {
+  constexpr int kOwn = (kValueDim + 31) / 32;  // elements that a lane has
+  const Place at = place_of(a, a.queries, a.heads, false);
+  const i32 lane = i32(threadIdx.x) % 32;
+  const f32 exponents = factor_of(a);
+  T* const out = matrix(a.out, at.batch, at.head);
+  for (i32 query = at.first + i32(threadIdx.x) / 32; query < min(at.first + kRows, a.queries);
+       query += kWarps) {
+    f32 most = minus_infinity();
+    for (i32 p = 0; p < a.parts; ++p)
+      most = fmaxf(most, a.numbers[place_of_part(a, at.number, p, query)].v[0]);
+    const f32 base = base_of(most, exponents);
+    f32 total = 0, sums[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) sums[i] = 0;
+    for (i32 p = 0; p < a.parts; ++p) {
+      const i64 place = place_of_part(a, at.number, p, query);
+      const Vec<f32, 2> numbers = a.numbers[place];
+      const f32 weight = weight_of(numbers.v[0], exponents, base);
+      total += weight * numbers.v[1];
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        if (32 * i + lane < kValueDim)
+          sums[i] += weight * a.sums[place * kValueDim + 32 * i + lane];
+    }
+    const f32 factor = total == 0.0f ? 0.0f : kept_scale(a) / total;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      if (32 * i + lane < a.value_dim)
+        out[query * a.out.row + 32 * i + lane] = from_compute<T>(sums[i] * factor);
+    if (a.lse && lane == 0) *lse_of(a, at, query) = log_of(base, total);
+  }
 }

@@ -27,9 +27,11 @@
 //
 // The order of keys within a tile is free, as long as k and v have the same. It is such that a lane
 // has neighbouring ones, whose part of a mask it reads at once and which one block of random
-// numbers serves: load_lines() puts them where they belong. Tensor cores round sums towards zero.
-// Those of f32 are made for a tile of columns each and added up outside, else they would become
-// smaller by 2^-24 with every step.
+// numbers serves: load_lines() puts them where they belong. Where queries are so few that their
+// blocks would leave multiprocessors idle, several blocks take parts of the keys for the same rows
+// and attention_combine puts their sums together (FlashDecoding: Dao and others, 2023). Tensor
+// cores round sums towards zero. Those of f32 are made for a tile of columns each and added up
+// outside, else they would become smaller by 2^-24 with every step.
 #pragma once
 #include "mma.cuh"
 #include "philox.cuh"
@@ -42,9 +44,12 @@ struct AttentionMatrix {
 struct AttentionArgs {
   AttentionMatrix q, k, v, out, grad_out, grad_q, grad_k, grad_v;
   f32* lse;
-  // (batch, head, query) without gaps: the exponent (of lse, as base_of() has it) and delta.
+  // (batch, head, query) without gaps: the exponent (of lse, as base_of() has it) and delta. Of
+  // parts of a forward pass (batch, head, part, query): the largest score and the total.
   Vec<f32, 2>* numbers;
-  f32* sums;  // of grad_q, as sums_of() has them
+  // Of grad_q, as sums_of() has them. Of parts (batch, head, part, query, kValueDim): of the
+  // values.
+  f32* sums;
   i64 lse_batch, lse_head, lse_row;
   const void* mask;
   i64 mask_batch, mask_head, mask_query, mask_key;
@@ -52,6 +57,7 @@ struct AttentionArgs {
   const u64* state;  // read by kernels with kMoved only
   i32 heads, group;  // of q; how many of them share one of k
   i32 queries, keys, dim, value_dim;
+  i32 parts, unused;  // forward: so many blocks share the keys of the same rows
   f32 scale, kept_scale;
   u32 mask_vectors;  // whether the mask may be read 16 bytes at a time, to its last key
   u32 last, any;     // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
@@ -110,7 +116,7 @@ struct Attention {
   // Gradients of scores, a line for each key.
   static const int kScorePitch = kColumns * int(sizeof(T)) + 16;
   static const int kGradientsShared = kKeysShared + kRows * kScorePitch;
-  static const int kPrepareShared = 0, kFinishShared = 0;
+  static const int kPrepareShared = 0, kFinishShared = 0, kCombineShared = 0;
 
   typedef f32 Scores[kRowTiles][kTiles][4];
   typedef f32 Sums[kRowTiles][kDim / 8][4];
@@ -123,8 +129,11 @@ struct Attention {
   };
   // Blocks of one head are neighbours, those with the most columns first.
   DEVICE Place place_of(const AttentionArgs& a, i32 rows, i32 heads, bool last_first) {
-    const u32 tiles = u32(rows + kRows - 1) / kRows, number = blockIdx.x / tiles;
-    u32 tile = blockIdx.x % tiles;
+    return place_of(a, rows, heads, last_first, blockIdx.x);
+  }
+  DEVICE Place place_of(const AttentionArgs& a, i32 rows, i32 heads, bool last_first, u32 block) {
+    const u32 tiles = u32(rows + kRows - 1) / kRows, number = block / tiles;
+    u32 tile = block % tiles;
     if (last_first) tile = tiles - 1 - tile;
     Place p;
     p.number = number;
@@ -562,6 +571,16 @@ struct Attention {
   }
 
   DEVICE void forward(const AttentionArgs& a, char* shared);
+  DEVICE void combine(const AttentionArgs& a, char*);
+  // Where a part's numbers and sums of a query are.
+  DEVICE i64 place_of_part(const AttentionArgs& a, i64 head, i32 part, i32 query) {
+    return (head * a.parts + part) * a.queries + query;
+  }
+  DEVICE f32* lse_of(const AttentionArgs& a, const Place& at, i32 query) {
+    return a.lse + at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row;
+  }
+  // The logarithm that is stored, from what weights are relative to and their sum.
+  DEVICE f32 log_of(f32 base, f32 total) { return (kAdds ? base : base * kLn2) + logf(total); }
 
   // What the other kernels of the backward pass read of each query, and zeros to add to.
   DEVICE void prepare(const AttentionArgs& a, char*);
