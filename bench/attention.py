@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attention on a GPU beside PyTorch in one process: f32 and half types, masks, dropout, sizes of heads.
+"""Attention on a GPU beside PyTorch in one process: f32 and half types, masks, dropout, sizes of heads, and few queries of many keys.
 
     python bench/attention.py [REGEX]
 
@@ -25,6 +25,9 @@ CASES = [
     ("bfloat16", (4, 16, 2048, 64), None, 0.1, True), ("bfloat16", (4, 16, 2048, 128), "boolean", 0.0, False),
     ("bfloat16", (4, 16, 2048, 80), "bias", 0.0, False), ("bfloat16", (64, 12, 197, 64), None, 0.1, False),
 ]
+#        batch, heads, those of keys, queries, keys, size of a head: as when a model generates. Without a mask and with one of padding.
+FEW = [(1, 32, 32, 1, 512, 128), (1, 32, 32, 1, 4096, 128), (1, 32, 8, 1, 4096, 128), (8, 32, 8, 1, 4096, 128), (32, 32, 8, 1, 2048, 128),
+       (16, 12, 12, 1, 1024, 64), (1, 32, 8, 1, 32768, 128), (1, 32, 32, 8, 4096, 128), (1, 16, 16, 77, 4096, 64)]
 
 
 def timed(lib, call):
@@ -66,6 +69,16 @@ def measure(lib, dtype, sizes, mask, dropout, causal):
     return forward, timed(lib, backward)
 
 
+def measure_few(lib, dtype, sizes, padding):
+    """Milliseconds of the forward pass."""
+    batch, heads, shared, queries, keys, width = sizes
+    q, k, v = (lib.randn(batch, n, length, width, device="cuda").to(getattr(lib, dtype))
+               for n, length in ((heads, queries), (shared, keys), (shared, keys)))
+    mask = (lib.arange(keys, device="cuda") < keys - 5).expand(batch, 1, queries, keys).contiguous() if padding else None
+    with lib.no_grad():
+        return timed(lib, lambda: lib.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=heads != shared))
+
+
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
     print(f"{'':58s}{'Arete ms':>16s}{'PyTorch ms':>16s}{'PyTorch / Arete':>18s}")
@@ -76,6 +89,14 @@ def main():
         ours, theirs = (measure(lib, dtype, sizes, mask, dropout, causal) for lib in (arete, torch))
         print(f"{name:58s}{ours[0]:8.3f}{ours[1]:8.3f}{theirs[0]:8.3f}{theirs[1]:8.3f}{theirs[0] / ours[0]:9.2f}{theirs[1] / ours[1]:9.2f}",
               flush=True)
+    for dtype in ("bfloat16", "float32"):
+        for sizes in FEW:
+            for padding in (False, True):
+                name = f"few {dtype} {sizes[0]} x {sizes[1]}/{sizes[2]}, {sizes[3]} of {sizes[4]} x {sizes[5]}" + " padding" * padding
+                if not re.search(pattern, name):
+                    continue
+                ours, theirs = (measure_few(lib, dtype, sizes, padding) for lib in (arete, torch))
+                print(f"{name:58s}{ours:8.4f}{'':8s}{theirs:8.4f}{'':8s}{theirs / ours:9.2f}", flush=True)
 
 
 if __name__ == "__main__":
