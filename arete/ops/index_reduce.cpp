@@ -1,5 +1,6 @@
 // scatter_reduce and index_reduce.
 #include <cmath>
+#include <optional>
 
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -81,9 +82,10 @@ const OpRecord& scatter_combine_op =
               return ScatterMode(g.integer(4)) == ScatterMode::mul ? product_grad(g)
                                                                    : extreme_grad(g);
             },
-            0b111, 1);
+            0b111, 1)
+        .in_place();
 
-// ---- scatter_reduce, index_reduce: (self, dim, index, src, reduce, include_self)
+// ---- scatter_reduce, index_reduce
 
 // What is no value of its own where self does not count.
 Scalar neutral(std::string_view reduce, DType t) {
@@ -96,28 +98,99 @@ Scalar neutral(std::string_view reduce, DType t) {
   return Scalar(low ? -INFINITY : INFINITY);
 }
 
-// index and src have one shape. slices: the same index for all elements of a slice, of size 1 along
-// the other dimensions; absent if there is none. It is what is counted.
-Tensor reduce_into(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                   std::string_view reduce, bool include_self, const Tensor& slices = {}) {
-  Tensor start = self;
-  if (!include_self) start = scatter(self, dim, index, neutral(reduce, self.dtype()));
-  if (reduce == "sum") return scatter_add(start, dim, index, src);
-  if (reduce == "mean") {
-    const Tensor& of = slices.defined() ? slices : index;
-    Shape sizes((slices.defined() ? slices : self).sizes());
-    sizes[size_t(dim)] = self.size(dim);
-    const Tensor one = ones(sizes, self.options());
-    const Tensor before = include_self ? one : scatter(one, dim, of, Scalar(0));
-    const Tensor count = scatter_add(before, dim, of, ones(of.sizes(), self.options()))
-                             .clamp(Scalar(1), std::nullopt);
-    const Tensor total = scatter_add(start, dim, index, src);
-    return is_floating(self.dtype()) ? total.div(count) : total.floor_divide(count);
+/// Where values meet: index and src have one shape. slices: the same index for all elements of a
+/// slice, of size 1 along the other dimensions; absent if there is none. It is what is counted.
+struct Meeting {
+  int64_t dim;
+  Tensor index, src, slices;
+};
+
+// The result; in place: self, which is changed step by step.
+Tensor reduce_into(Tensor self, const Meeting& at, std::string_view reduce, bool include_self,
+                   bool in_place) {
+  static const OpRecord &set = *find_record("scatter.value"), &add = *find_record("scatter_add"),
+                        &div = *find_record("div"), &floor_divide = *find_record("floor_divide");
+  const auto step = [&](const OpRecord& op, std::initializer_list<Arg> args) {
+    if (in_place)
+      call_in_place(self, op, args);
+    else
+      self = call(op, args);
+  };
+  if (!include_self)
+    step(set, {self, at.dim, at.index, neutral(reduce, self.dtype()), std::nullopt});
+  if (reduce == "sum" || reduce == "mean") {
+    step(add, {self, at.dim, at.index, at.src});
+    if (reduce == "sum") return self;
+    const Tensor& of = at.slices.defined() ? at.slices : at.index;
+    Shape sizes((at.slices.defined() ? at.slices : self).sizes());
+    sizes[size_t(at.dim)] = self.size(at.dim);
+    Tensor count = ones(sizes, self.options());
+    if (!include_self) count.scatter_(at.dim, of, Scalar(0));
+    count.scatter_add_(at.dim, of, ones(of.sizes(), self.options()));
+    if (!include_self) count.clamp_(Scalar(1), std::nullopt);
+    step(is_floating(self.dtype()) ? div : floor_divide, {self, count});
+    return self;
   }
   const ScatterMode mode = reduce == "prod"   ? ScatterMode::mul
                            : reduce == "amin" ? ScatterMode::min
                                               : ScatterMode::max;
-  return call(scatter_combine_op, {start, dim, index, src, int64_t(mode)});
+  step(scatter_combine_op, {self, at.dim, at.index, at.src, int64_t(mode)});
+  return self;
+}
+
+// What is changed in place is not read at the same time.
+Tensor apart(const Tensor& t, const Tensor& self) {
+  return t.storage() == self.storage() ? t.clone() : t;
+}
+
+// Absent: nothing meets.
+std::optional<Meeting> meeting_of_scatter(const Call& c) {
+  const std::string_view reduce = c[4].string();
+  ARETE_CHECK(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
+                  reduce == "amin",
+              ValueError(c.name(), "reduce argument must be either sum, prod, mean, amax or amin")
+                  .argument("reduce")
+                  .got(reduce));
+  common_device(c);
+  OutputSpecs checked;
+  scatter_infer(c, checked);
+  // 0-d tensors count as 1-d ones of one element.
+  const Tensor index = at_least_1d(c.tensor(2));
+  if (index.numel() == 0) return std::nullopt;
+  Tensor src = at_least_1d(c.tensor(3));  // the part that the index covers
+  for (int64_t d = 0; d < src.dim(); ++d)
+    if (index.size(d) < src.size(d)) src = src.narrow(d, 0, index.size(d));
+  return Meeting{dim_argument(c), index, src, {}};
+}
+
+Meeting meeting_of_slices(const Call& c) {
+  const std::string_view reduce = c[4].string();
+  ARETE_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
+              ValueError(c.name(),
+                         "index_reduce(): Expected reduce to be one of prod, mean, amax or amin "
+                         "but got " +
+                             std::string(reduce) + ".")
+                  .argument("reduce"));
+  const int64_t dim = dim_argument(c);
+  common_device(c);
+  OutputSpecs checked;
+  slices_infer(c, checked);
+  const Tensor src = at_least_1d(c.tensor(3));
+  Shape one(size_t(src.dim()), 1);
+  one[size_t(dim)] = c.tensor(2).numel();
+  const Tensor slices = c.tensor(2).reshape(one);
+  return {dim, slices.expand(src.sizes()), src, slices};
+}
+
+// (self, dim, index, src, reduce, include_self)
+Tensor combined(const Call& c, const Meeting& at) {
+  return reduce_into(at_least_1d(c.tensor(0)), at, c[4].string(), c.boolean(5), false)
+      .reshape(c.tensor(0).sizes());
+}
+void reduce_in_place(Tensor& self, const Call& c, Meeting at) {
+  at.index = apart(at.index, self), at.src = apart(at.src, self);
+  if (at.slices.defined()) at.slices = apart(at.slices, self);
+  reduce_into(at_least_1d(self), at, c[4].string(), c.boolean(5), true);
 }
 
 const OpRecord& scatter_reduce_op =
@@ -128,27 +201,15 @@ const OpRecord& scatter_reduce_op =
             "self with values met at given positions along a dimension reduced: sum, prod, mean, "
             "amax or amin, with self's own value if include_self.")
         .compose([](const Call& c) -> Results {
-          const std::string_view reduce = c[4].string();
-          ARETE_CHECK(
-              reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
-                  reduce == "amin",
-              ValueError(c.name(), "reduce argument must be either sum, prod, mean, amax or amin")
-                  .argument("reduce")
-                  .got(reduce));
-          common_device(c);
-          OutputSpecs checked;
-          scatter_infer(c, checked);
-          // 0-d tensors count as 1-d ones of one element.
-          const Tensor self = at_least_1d(c.tensor(0)), index = at_least_1d(c.tensor(2));
-          if (index.numel() == 0) return {c.tensor(0).clone()};
-          Tensor src = at_least_1d(c.tensor(3));  // the part that the index covers
-          for (int64_t d = 0; d < src.dim(); ++d)
-            if (index.size(d) < src.size(d)) src = src.narrow(d, 0, index.size(d));
-          const int64_t dim = dim_argument(c);
-          return {reduce_into(self, dim, index, src, reduce, c.boolean(5))
-                      .reshape(c.tensor(0).sizes())};
+          const std::optional<Meeting> at = meeting_of_scatter(c);
+          return {at ? combined(c, *at) : c.tensor(0).clone()};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          if (const std::optional<Meeting> at = meeting_of_scatter(c))
+            reduce_in_place(self, c, *at);
+          else
+            self.bump_version();
+        });
 
 const OpRecord& index_reduce_op =
     define(
@@ -157,27 +218,9 @@ const OpRecord& index_reduce_op =
         .doc(
             "self with slices met at given positions of a dimension reduced: prod, mean, amax or "
             "amin, with self's own slice if include_self.")
-        .compose([](const Call& c) -> Results {
-          const std::string_view reduce = c[4].string();
-          ARETE_CHECK(
-              reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
-              ValueError(c.name(),
-                         "index_reduce(): Expected reduce to be one of prod, mean, amax or amin "
-                         "but got " +
-                             std::string(reduce) + ".")
-                  .argument("reduce"));
-          const int64_t dim = dim_argument(c);
-          common_device(c);
-          OutputSpecs checked;
-          slices_infer(c, checked);
-          const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));
-          Shape one(size_t(self.dim()), 1);
-          one[size_t(dim)] = c.tensor(2).numel();
-          const Tensor slices = c.tensor(2).reshape(one), index = slices.expand(src.sizes());
-          return {reduce_into(self, dim, index, src, reduce, c.boolean(5), slices)
-                      .reshape(c.tensor(0).sizes())};
-        })
-        .in_place();
+        .compose([](const Call& c) -> Results { return {combined(c, meeting_of_slices(c))}; })
+        .in_place(
+            [](Tensor& self, const Call& c) { reduce_in_place(self, c, meeting_of_slices(c)); });
 
 }  // namespace
 }  // namespace ops

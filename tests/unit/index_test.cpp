@@ -224,10 +224,20 @@ TEST(Index, Errors) {
 
 TEST(ScatterReduce, Modes) {
   const Tensor x = tensor({1, 2, 3}), i = longs({0, 0, 2}), s = tensor({4, 5, 0});
-  const auto run = [&](const char* mode, bool self) {
-    return scatter_reduce(x, 0, i, s, mode, self).to_vector<int64_t>();
-  };
   using L = std::vector<int64_t>;
+  // In place too, also where x itself is what meets.
+  const ops::OpRecord& op = *ops::find_record("scatter_reduce");
+  const Tensor onto = longs({1, 2, 1});
+  const auto run = [&](const char* mode, bool self) {
+    const L r = scatter_reduce(x, 0, i, s, mode, self).to_vector<int64_t>();
+    Tensor y = x.clone(), z = x.clone();
+    ops::call_in_place(y, op, {y, int64_t(0), i, s, mode, self});
+    EXPECT_EQ(y.to_vector<int64_t>(), r);
+    ops::call_in_place(z, op, {z, int64_t(0), onto, z, mode, self});
+    EXPECT_EQ(z.to_vector<int64_t>(),
+              scatter_reduce(x, 0, onto, x, mode, self).to_vector<int64_t>());
+    return r;
+  };
   EXPECT_EQ(run("sum", true), (L{10, 2, 3}));
   EXPECT_EQ(run("sum", false), (L{9, 2, 0}));
   EXPECT_EQ(run("prod", true), (L{20, 2, 0}));
