@@ -85,5 +85,45 @@ TEST(FusedPlan, SumsOverManyOrFewRowsAreMadeWithTheRest) {
   }
 }
 
+// Rows less their means and times a weight that all share; they begin anywhere in a vector.
+TEST(FusedPlan, RowsOfAnyLengthTakeWholeVectors) {
+  FusedSpec spec;
+  spec.n_inputs = 2, spec.n_outputs = 1;
+  const auto variant_of = [&](DType dtype, int64_t length, int64_t out_stride) {
+    spec.stages = {{Kind::reduce,
+                    expr::trace([](auto v) { return Values{v[0] * 1.0}; },
+                                std::vector<DType>{dtype}, {}, std::vector{kFloat32}),
+                    {0}},
+                   {Kind::store,
+                    expr::trace([](auto v) { return Values{(v[0] - v[1]) * v[2]}; },
+                                std::vector<DType>{dtype, kFloat32, dtype}, {}, std::vector{dtype}),
+                    {0, ~0, 1}}};
+    const auto at = [](int memory) {
+      return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40);
+    };
+    const Shape sizes{10000, length}, strides{length, 1}, out_strides{out_stride, 1},
+        one{1, length};
+    const prim::View inputs[] = {{at(1), dtype, sizes, strides}, {at(2), dtype, one, strides}},
+                     out{at(3), dtype, sizes, out_strides};
+    return plan_fused({&spec, sizes, 1, inputs, {&out, 1}, {}}, kHopper).variant;
+  };
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (int64_t length = 32; length < 100000; length = length * 5 / 4 + 1) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length));
+      const int widest = int(16 / size_of(dtype));
+      const FusedVariant v = variant_of(dtype, length, length);
+      EXPECT_EQ(v.vector, widest);
+      EXPECT_EQ(v.shifted, length % widest != 0);
+      EXPECT_EQ(v.shared, v.shifted ? 2u : 0u);
+      if (v.resident) {
+        EXPECT_GE(v.threads * v.count * v.vector, length + (v.shifted ? widest - 1 : 0));
+      }
+      // What the output has elsewhere in its vectors is stored one by one.
+      EXPECT_FALSE(variant_of(dtype, length, length + 1).shifted);
+      EXPECT_EQ(variant_of(dtype, length, length + 1).shared, 0u);
+    }
+  EXPECT_FALSE(variant_of(kFloat64, 285, 285).shifted);
+}
+
 }  // namespace
 }  // namespace arete::cuda

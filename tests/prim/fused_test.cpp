@@ -347,6 +347,27 @@ TEST(Fused, layer_norm) {
     }
 }
 
+// Of odd lengths and distances, in all operands alike or not, with a weight that all rows share.
+TEST(Fused, rows_that_begin_anywhere) {
+  std::mt19937_64 rng(9);
+  Literal eps;
+  eps.f = 1e-3;
+  for (const int64_t length : {16, 17, 31, 63, 127, 195, 285, 511, 1025, 4097, 9001})
+    for (DType dtype : {kFloat32, kBFloat16})
+      for (const auto& [gap, out_gap] : {std::pair{0, 0}, {3, 3}, {1, 2}, {0, 16}}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length) + " " +
+                     std::to_string(gap));
+        const Shape space{std::max<int64_t>(3, 200 / length), length};
+        std::vector<GuardedBuffer> in, out;
+        fill_values(in.emplace_back(dtype, Layout(space, {length + gap, 1})), rng);
+        for (int k = 0; k < 2; ++k) fill_values(in.emplace_back(kFloat32, Shape{length}), rng);
+        out.emplace_back(dtype, Layout(space, {length + out_gap, 1}));
+        for (int k = 0; k < 2; ++k) out.emplace_back(kFloat32, row_sizes(space, 1));
+        check(layer_norm(dtype, length), space, 1, in, out, std::span<const Literal>(&eps, 1));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
 TEST(Fused, reductions_over_rows) {
   std::mt19937_64 rng(7);
   for (const auto& [space, outer] : std::vector<std::pair<Shape, int>>{{{50, 10}, 1},
@@ -429,7 +450,7 @@ TEST(Fused, rows_of_pairs) {
 
 TEST(Fused, in_place) {
   std::mt19937_64 rng(5);
-  for (const Shape& space : {Shape{100, 7}, Shape{9, 2000}}) {
+  for (const Shape& space : {Shape{100, 7}, Shape{9, 2000}, Shape{100, 63}, Shape{9, 1999}}) {
     const FusedSpec spec = softmax(kFloat32);
     std::vector<GuardedBuffer> t;
     fill_values(t.emplace_back(kFloat32, space), rng);

@@ -226,11 +226,12 @@ TEST(Reduce, random_spaces) {
   }
 }
 
-// Numbers of columns of which many threads of a block of 32 side by side would have none.
+// Numbers of columns of which many threads of a block of 32 side by side would have none, and odd
+// ones, whose rows begin anywhere in a vector.
 TEST(Reduce, columns_that_are_no_whole_block) {
   std::mt19937_64 rng(4);
   for (DType dtype : {kFloat32, kBFloat16, kFloat64})
-    for (int64_t columns : {40, 72, 136, 264, 280, 544})
+    for (int64_t columns : {5, 17, 31, 40, 72, 131, 136, 195, 264, 280, 285, 544})
       for (int64_t rows : {9, 300}) {
         SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(columns));
         if (test::too_large_for_reference(3 * rows * columns)) continue;
@@ -241,6 +242,23 @@ TEST(Reduce, columns_that_are_no_whole_block) {
         GuardedBuffer out(dtype == kBFloat16 ? kFloat32 : dtype, output_sizes(c));
         check(c, in, out);
       }
+}
+
+// Few results of many elements are made of parts.
+TEST(Reduce, few_columns_of_many_rows) {
+  std::mt19937_64 rng(5);
+  for (DType dtype : {kFloat32, kBFloat16, kInt16})
+    for (const auto& [rows, columns] : {std::pair{30011, 31}, {30011, 16}, {9001, 195}}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(columns));
+      if (test::too_large_for_reference(rows * columns)) continue;
+      Case c{Monoid::sum, Shape{rows, columns}, 1, nullptr, nullptr};
+      std::vector<GuardedBuffer> in;
+      in.emplace_back(dtype, c.space);
+      fill_values(in[0], rng);
+      GuardedBuffer out(dtype == kBFloat16 ? kFloat32 : default_output(c.monoid, dtype),
+                        output_sizes(c));
+      check(c, in, out);
+    }
 }
 
 TEST(Reduce, prologue_and_epilogue) {

@@ -111,6 +111,7 @@ KernelSource FusedWriter::write() {
 std::string FusedWriter::name() const {
   std::string n = v_.mapping == Mapping::rows ? "fused_rows" : "fused_columns";
   n += v_.resident ? "_resident" : "_streamed";
+  if (v_.shifted) n += "_shifted";
   if (v_.columns) n += "_columns";
   if (v_.phase >= 0) n += "_phase" + number(v_.phase);
   return n;
@@ -180,11 +181,32 @@ int64_t FusedWriter::chunk_step(int operand) const {
   if (i < 0) return v_.vector * int64_t(size_of(output_dtypes_[size_t(operand)]));
   return has(v_.single, i) ? 0 : chunk_bytes(i);
 }
+int FusedWriter::element_bytes(int operand) const {
+  const int i = operand - spec_.n_outputs;
+  return int(size_of(i < 0 ? output_dtypes_[size_t(operand)] : inputs_[size_t(i)].dtype));
+}
+// The bits of a chunk's elements that are the row's.
+std::string FusedWriter::inside() const {
+  return v_.resident ? "inside[k]" : "bits_within<kVector>(c * kVector - shift, length)";
+}
+// An operand with rows of its own.
+int FusedWriter::main_operand() const {
+  for (const FusedStage& stage : spec_.stages) {
+    if (stage.kind == Kind::store) return stage.first_output;
+    if (stage.kind != Kind::reduce) continue;
+    for (int i : element_inputs(stage))
+      if (!has(v_.shared, i)) return operand_of_input(i);
+  }
+  return 0;
+}
 std::string FusedWriter::load(int i, int elements, const std::string& address) const {
   return "load_elements<" + storage(i) + ", " + number(elements) + ", " +
          (has(v_.written, i) ? "true" : "false") + ">(" + address + ")";
 }
 std::string FusedWriter::load_chunk(int i) const {
+  if (has(v_.shared, i))
+    return "load_within<" + storage(i) + ", kVector, " + (has(v_.written, i) ? "true" : "false") +
+           ">(" + base(operand_of_input(i)) + ", c * kVector - shift, length)";
   return load(i, width(i), at(operand_of_input(i)));
 }
 std::string FusedWriter::slot(int i) const {
@@ -285,14 +307,33 @@ void FusedWriter::open_kernel() {
   line(2, "const bool live = first + r < a.rows;");
   line(2, "const i64 row = live ? first + r : a.rows - 1;");
   addresses(2);
+  const char* chunks = "a.chunks";
+  if (v_.shifted) {
+    const int main = main_operand();
+    line(2, "const Index length = Index(a.chunks);");
+    line(2, "const Index shift = Index(u64(" + base(main) + ") / " + number(element_bytes(main)) +
+                " % kVector);");
+    line(2, "const Index chunks = (shift + length + kVector - 1) / kVector;");
+    chunks = "chunks";
+  }
   if (v_.resident) {
-    if (!v_.exact) line(2, "const Index end = Index(a.chunks);");
+    if (!v_.exact) line(2, std::string("const Index end = Index(") + chunks + ");");
   } else if (v_.phase < 0) {
-    line(2, "const Index begin = 0, end = Index(a.chunks);");
+    line(2, std::string("const Index begin = 0, end = Index(") + chunks + ");");
   } else {
-    line(2, "const i64 from = i64(blockIdx.y) * a.span;");
-    line(2, "const Index begin = Index(from < a.chunks ? from : a.chunks);");
-    line(2, "const Index end = Index(a.chunks - begin < a.span ? a.chunks : begin + a.span);");
+    line(2, std::string("const i64 all = ") + chunks + ", from = i64(blockIdx.y) * a.span;");
+    line(2, "const Index begin = Index(from < all ? from : all);");
+    line(2, "const Index end = Index(all - begin < a.span ? all : begin + a.span);");
+  }
+  if (v_.shifted && v_.resident) {
+    // A row has two incomplete chunks, the first and the last, and may have one less than others;
+    // where the count is rounded up it has a few less.
+    const int whole = v_.count - (v_.count > 8 ? 5 : 2);
+    line(2, "u32 inside[kCount];");
+    line(2, "#pragma unroll");
+    line(2, "for (int k = 0; k < kCount; ++k)");
+    line(3, "inside[k] = k > 0 && k < " + number(whole) + " ? (1u << kVector) - 1");
+    line(3, "            : bits_within<kVector>((t + k * kThreads) * kVector - shift, length);");
   }
   if (v_.ahead) {
     declare_row_data(2, "next_");
@@ -520,11 +561,13 @@ Hash128 fused_key(const FusedSpec& spec, const FusedVariant& v, int device) {
                   uint64_t(v.wide) << 3 | uint64_t(v.inner_rank) << 4 |
                   uint64_t(v.outer_rank) << 10 | uint64_t(v.partial) << 16 |
                   uint64_t(v.phase + 1) << 17 | uint64_t(v.bundles) << 30 |
-                  uint64_t(v.columns) << 31 | uint64_t(v.ahead) << 29 | uint64_t(device) << 32);
+                  uint64_t(v.columns) << 31 | uint64_t(v.ahead) << 29 | uint64_t(v.shifted) << 28 |
+                  uint64_t(device) << 32);
   words.push_back(uint64_t(v.threads) | uint64_t(v.rows) << 16 | uint64_t(v.vector) << 32 |
                   uint64_t(v.count) << 48);
   words.push_back(uint64_t(v.uniform) | uint64_t(v.single) << 32);
   words.push_back(uint64_t(v.cached) | uint64_t(v.written) << 32);
+  words.push_back(v.shared);
   words.push_back(uint64_t(spec.n_inputs) | uint64_t(spec.n_outputs) << 32);
   for (const FusedStage& s : spec.stages) {
     words.push_back(s.program->hash().low);

@@ -20,7 +20,11 @@ namespace arete::cuda {
 //   row.
 //            With `bundles` a thread has `vector` neighbouring rows, whose elements at one place
 //            are its chunk; what there is one of for a row is an array then, one element for each.
-// How a row's data stay at hand between stages:
+// Where rows begin at any element of an aligned chunk (`shifted`: rows of an odd length, say),
+// chunks are what memory has as aligned ones: a row's first and last chunks have elements of its
+// neighbours, too, which count for nothing and are not stored. They lie in memory as the row's own:
+// an aligned access crosses no page. Inputs of `shared`, of which all rows read the same, are read
+// one by one. How a row's data stay at hand between stages:
 //   resident  in registers: each thread has at most `count` chunks. The inputs of `cached` are read
 //             once, and what two stages compute alike the compiler computes once.
 //   streamed  `count` chunks at a time; the inputs of `cached` stay in shared memory from the first
@@ -48,6 +52,7 @@ struct FusedVariant {
   bool columns = false;  ///< with the reduce_columns stages
   bool ahead = false;    ///< columns: a block loads its next row before it works on one
   bool bundles = false;  ///< columns, streamed: chunks lie across rows
+  bool shifted = false;  ///< rows: these begin anywhere in a chunk
   int phase = -1;        ///< -1: all stages in one launch
   int threads = 1, rows = 1, vector = 1, count = 1;
   int inner_rank = 1, outer_rank = 0;
@@ -56,6 +61,7 @@ struct FusedVariant {
   uint32_t single = 0;   ///< has one element for a chunk
   uint32_t cached = 0;   ///< is kept between stages
   uint32_t written = 0;  ///< is also an output
+  uint32_t shared = 0;   ///< shifted: has the same elements for all rows
 
   int block() const { return threads * rows; }
   /// With `columns`: blocks at work on one multiprocessor. Small ones leave a thread more than 64
@@ -84,10 +90,10 @@ bool phase_is_empty(const prim::FusedSpec& spec, int phase);
 size_t parameters_of(const prim::FusedSpec& spec);
 
 /// The kernel's one argument is a struct of 8-byte members in this order (see fused_plan.cpp):
-///   rows (with bundles: bundles); chunks; splits; span: chunks of one split; partials: address;
-///   for each input: its chunks in shared memory, and from which byte on; sizes of the dimensions,
-///   inner ones first, in chunks; for each output, then each input: address and byte strides per
-///   dimension; parameters.
+///   rows (with bundles: bundles); chunks (shifted: elements of a row); splits; span: chunks of one
+///   split; partials: address; for each input: its chunks in shared memory, and from which byte on;
+///   sizes of the dimensions, inner ones first, in chunks; for each output, then each input:
+///   address and byte strides per dimension; parameters.
 /// Partial result k of split s of row r (of all, with bundles too) is the 8-byte cell
 /// (k * splits + s) * rows + r.
 KernelSource fused_source(const prim::FusedSpec& spec, const FusedVariant& variant);

@@ -42,6 +42,7 @@ void FusedWriter::inner_offsets(const std::vector<int>& operands, int depth) {
     const std::string step = chunk > 0 ? number(chunk) : "Index(" + stride(k, 0) + ")";
     std::string sum = (rank == 1 ? "c * " : "i0 * ") + step;
     for (int d = 1; d < rank; ++d) sum += " + i" + number(d) + " * Index(" + stride(k, d) + ")";
+    if (v_.shifted) sum += " - shift * " + number(element_bytes(k));
     line(depth, "const Index at" + number(k) + " = " + sum + ";");
     line(depth, "constexpr int from" + number(k) + " = 0;");
   }
@@ -105,7 +106,7 @@ void FusedWriter::load_resident(int depth, const std::string& prefix) {
   if (operands.empty()) return;
   line(depth, "#pragma unroll");
   line(depth, "for (int k = 0; k < kCount; ++k) {");
-  if (!v_.exact) line(depth + 1, "const Index end = Index(a.chunks);");
+  if (!v_.exact && !v_.shifted) line(depth + 1, "const Index end = Index(a.chunks);");
   line(depth + 1, resident_chunk(v_.exact));
   inner_offsets(operands, depth + 1);
   for (int k : operands)
@@ -130,9 +131,10 @@ void FusedWriter::walk_resident(const FusedStage& stage, int depth, const Body& 
   for (int i : inputs)
     if (!is_register_cached(i))
       line(depth + 1, "const " + elements_type(i) + " y" + number(i) + " = " + load_chunk(i) + ";");
-  if (!v_.exact) line(depth + 1, "if (t + k * kThreads < end) {");
-  compute(stage, depth + (v_.exact ? 1 : 2), sources, body);
-  if (!v_.exact) line(depth + 1, "}");
+  const bool guarded = !v_.exact && !v_.shifted;
+  if (guarded) line(depth + 1, "if (t + k * kThreads < end) {");
+  compute(stage, depth + (guarded ? 2 : 1), sources, body);
+  if (guarded) line(depth + 1, "}");
   line(depth, "}");
 }
 
@@ -277,8 +279,15 @@ void FusedWriter::reduce(size_t s) {
   };
   Body body;
   body.inside = [&](const std::vector<std::string>& r, int depth) {
-    for (size_t k = 0; k < outputs.size(); ++k)
-      line(depth, acc(k) + "[j] = " + m[k] + "::combine(" + acc(k) + "[j], " + r[k] + ");");
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const std::string combined = m[k] + "::combine(" + acc(k) + "[j], " + r[k] + ")";
+      // Not a branch: stages that compute alike would not find it.
+      line(depth, acc(k) + "[j] = " +
+                      (v_.shifted ? "chosen(" + inside() + " >> j & 1, " + combined + ", " +
+                                        acc(k) + "[j])"
+                                  : combined) +
+                      ";");
+    }
   };
   const bool ends_phase = v_.phase >= 0;
   if (!ends_phase) declare_rows(s);
@@ -434,7 +443,10 @@ void FusedWriter::store(size_t s) {
   };
   body.after = [&](int depth) {
     for (size_t k = 0; k < outputs.size(); ++k)
-      line(depth, "if (live) store_elements(" + at(body.stored[k]) + ", " + z(k) + ");");
+      line(depth, "if (live) " +
+                      (v_.shifted ? "store_within(" + at(body.stored[k]) + ", " + z(k) + ", " +
+                                        inside() + ");"
+                                  : "store_elements(" + at(body.stored[k]) + ", " + z(k) + ");"));
   };
   line(2, "{");
   for (size_t k = 0; k < outputs.size(); ++k)

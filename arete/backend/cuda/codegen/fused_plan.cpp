@@ -157,11 +157,11 @@ class Planner {
   // Calls f with the operands that are read or stored element by element and not the same for all
   // of a row.
   template <class F>
-  void for_each_varying(F f) {
+  void for_each_varying(F f) const {
     for (int k = 0; k < outputs_; ++k)
-      if (stored_ >> k & 1) f(operand(size_t(k)));
+      if (stored_ >> k & 1) f(nest_.operands[size_t(k)]);
     for (size_t i = 0; i < args_.inputs.size(); ++i)
-      if ((read_ >> i & 1) && !is_uniform(input(i))) f(operand(size_t(outputs_) + i));
+      if ((read_ >> i & 1) && !is_uniform(input(i))) f(input(i));
   }
 
   // The widest access that all operands allow: a power of two.
@@ -188,9 +188,61 @@ class Planner {
       vector = int(std::max<int64_t>(1, std::min({most, 16 / smallest, int64_t(8)})));
   }
 
+  bool is_shared(const LoopNest::Operand& o) const {
+    for (int d = inner_; d < nest_.rank; ++d)
+      if (o.strides[size_t(d)] != 0) return false;
+    return rows_ > 1;
+  }
+
+  // The widest access where rows may begin anywhere in one, at the same element of it in all
+  // operands that have rows of their own; what is looked up takes no elements of other rows.
+  int shifted_vector() const {
+    if (plan_.variant.mapping != Mapping::rows || inner_ != 1 || !columns_.empty()) return 1;
+    for (const FusedStage& s : args_.spec->stages)
+      if ((s.kind == Kind::reduce || s.kind == Kind::store) && s.program->tables() != 0) return 1;
+    const LoopNest::Operand* main = nullptr;
+    bool possible = true;
+    int64_t width = 8;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      const int64_t size = int64_t(size_of(o.dtype));
+      possible &= o.strides[0] == size;
+      width = std::min(width, 16 / size);
+      if (is_shared(o)) return;
+      if (!main) main = &o;
+      const auto place = [](const LoopNest::Operand& of, int d) {
+        const int64_t bytes =
+            d == 0 ? int64_t(reinterpret_cast<uintptr_t>(of.data)) : of.strides[size_t(d)];
+        return bytes / int64_t(size_of(of.dtype));
+      };
+      for (int d = 0; d < nest_.rank; ++d)
+        while (width > 1 && (d == 0 || nest_.sizes[size_t(d)] > 1) &&
+               (place(o, d) - place(*main, d)) % width != 0)
+          width /= 2;
+    });
+    while (width > 1 && elements_ < 4 * width) width /= 2;
+    // Two doubles at once save less than it takes to tell which of them count.
+    return possible && main && width > 2 ? int(width) : 1;
+  }
+
+  // Takes wider chunks, of at most `most` elements, if rows may begin anywhere in them.
+  void shift(int most) {
+    FusedVariant& v = plan_.variant;
+    int wider = shifted_vector();
+    while (wider > most) wider /= 2;
+    if (wider <= v.vector) return;
+    v.vector = wider;
+    v.shifted = true;
+    v.shared = 0;
+    for (size_t i = 0; i < args_.inputs.size(); ++i)
+      if ((read_ >> i & 1) && !is_uniform(input(i)) && is_shared(input(i))) v.shared |= 1u << i;
+  }
+
   // Chunks of a row, and what rows come in.
   int64_t chunks() const {
-    return plan_.variant.bundles ? elements_ : elements_ / plan_.variant.vector;
+    const FusedVariant& v = plan_.variant;
+    // Where rows begin in the middle of a chunk, they take one more at most.
+    if (v.shifted) return ceil_div(elements_ + v.vector - 1, v.vector);
+    return v.bundles ? elements_ : elements_ / v.vector;
   }
   int64_t row_groups() const {
     return plan_.variant.bundles ? rows_ / plan_.variant.vector : rows_;
@@ -290,8 +342,10 @@ class Planner {
     return has_rows(kFew) || column_partials() <= (rows_ <= kVeryFew ? kLittle : kMuch);
   }
 
-  // Whether threads have the registers for the data of two rows: those of 16-bit elements.
+  // Whether threads have the registers for the data of two rows: those of 16-bit elements, of which
+  // one by itself takes a register, too.
   bool loads_ahead() const {
+    if (plan_.variant.vector == 1 && plan_.variant.count > 4) return false;
     for (size_t i = 0; i < args_.inputs.size(); ++i)
       if ((plan_.variant.cached >> i & 1) && size_of(args_.inputs[i].dtype) > 2) return false;
     return true;
@@ -313,32 +367,34 @@ class Planner {
     const int per_thread = limits_.data_registers / registers_per_element();
     if (per_thread == 0) return false;
     const int vector = v.vector;
+    const auto not_resident = [&] {
+      v.vector = vector;
+      v.shared = 0;
+      return v.shifted = false;
+    };
+    shift(per_thread);
     while (v.vector > per_thread) v.vector /= 2;
-    const int64_t chunks = elements_ / v.vector;
+    const int64_t chunks = this->chunks();
     const int most = per_thread / v.vector;
     const bool columns = v.mapping == Mapping::columns;
     // Two inputs, with what is computed from them, take more registers than large blocks have.
     const int limit = columns ? 32 : columns_.empty() && registers_per_element() > 1 ? 512 : 1024;
-    const int usual = std::min(most, v.vector >= 4 ? 4 : 8);
+    // Single elements take more registers for their places; with sums over rows eight do not fit.
+    const int usual = std::min(most, v.vector >= 4 ? 4 : columns_.empty() ? 8 : 6);
     int threads = 1;
     while (threads < limit &&
-           ceil_div(chunks, threads) > (!columns && threads < 32 ? std::min(usual, 2) : usual))
+           ceil_div(chunks, threads) >
+               (!columns && !v.shifted && threads < 32 ? std::min(usual, 2) : usual))
       threads *= 2;
     // Long columns that are read once need not be held, and 32 of them are whole cache lines.
-    if (columns && threads == limit && v.cached == 0) {
-      v.vector = vector;
-      return false;
-    }
+    if (columns && threads == limit && v.cached == 0) return not_resident();
     int64_t count = ceil_div(chunks, threads);
     if (count > 8) count = ceil_div(count, 4) * 4;
-    if (count > std::min(most, 16)) {
-      v.vector = vector;
-      return false;
-    }
+    if (count > std::min(most, 16)) return not_resident();
     v.resident = true;
     v.threads = threads;
     v.count = int(count);
-    v.exact = chunks == threads * count;
+    v.exact = !v.shifted && chunks == threads * count;
     if (columns) {
       // Several blocks on a multiprocessor, so that some load while others combine.
       v.rows = threads == 32 ? 16 : std::max(32, 128 / threads);
@@ -352,6 +408,7 @@ class Planner {
   void choose_streamed() {
     FusedVariant& v = plan_.variant;
     const bool columns = v.mapping == Mapping::columns;
+    shift(8);
     const int64_t chunks = this->chunks();
     v.rows = columns ? 32 : 1;
     // Bytes of a thread's chunk of all inputs, and of a block's chunk of those to be kept.
@@ -455,7 +512,7 @@ class Planner {
     auto& words = plan_.arguments;
     const auto put = [&](int64_t w) { words.push_back(uint64_t(w)); };
     put(row_groups());
-    put(chunks());
+    put(v.shifted ? elements_ : chunks());
     put(plan_.splits);
     put(span_);
     put(0);  // partial results

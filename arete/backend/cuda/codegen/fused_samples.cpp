@@ -212,6 +212,9 @@ std::vector<KernelSource> fused_samples() {
         v.exact = exact;
         v.cached = 1;
         samples.add(spec, v);
+        if (exact) continue;
+        v.shifted = true;
+        samples.add(spec, v);
       }
     FusedVariant scalar = variant(Mapping::rows, true, 1024, 1, 1, 16);
     scalar.cached = scalar.written = 1;
@@ -245,6 +248,9 @@ std::vector<KernelSource> fused_samples() {
       FusedVariant v = variant(Mapping::rows, true, threads, 1, vector, count);
       v.cached = 0b00011;
       v.uniform = 0b01100;
+      samples.add(spec, v);
+      v.shifted = true;
+      v.shared = 0b10000;
       samples.add(spec, v);
     }
     FusedVariant v = variant(Mapping::rows, false, 512, 1, vector, 2);

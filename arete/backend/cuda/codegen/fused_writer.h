@@ -103,6 +103,9 @@ class FusedWriter {
   int width(int i) const;
   int chunk_bytes(int i) const;
   int64_t chunk_step(int operand) const;
+  int element_bytes(int operand) const;
+  int main_operand() const;
+  std::string inside() const;
   bool is_register_cached(int i) const;
   bool is_shared_cached(int i) const;
   bool is_fresh(int i) const;  // cached in shared memory, but not there yet

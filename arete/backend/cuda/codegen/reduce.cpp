@@ -66,6 +66,7 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
        ", kReducedRank = " + number(plan.reduced_rank) + ";\n";
   t += "  static const int kMain = " + number(main) + ", kMainSize = int(sizeof(" +
        inputs[main - outputs] + "));\n";
+  t += std::string("  static const bool kShifted = ") + (plan.shifted ? "true" : "false") + ";\n";
   t += std::string("  typedef ") + (plan.wide_index ? "i64" : "i32") + " Index;\n";
   t += "  typedef ReduceArguments<kOperands, kRank, " + number(n_params) + "> Arguments;\n";
   std::string members, loads;
@@ -188,10 +189,11 @@ std::vector<std::byte> reduce_arguments(const ReducePlan& plan,
 }
 
 uint64_t plan_key(const ReducePlan& plan) {
-  const int main = plan.vector > 1 && !plan.columns ? plan.main : 0;
-  return uint64_t(plan.uniform) << 32 | uint64_t(main) << 24 | uint64_t(plan.vector) << 16 |
-         uint64_t(plan.tiles) << 63 | uint64_t(plan.reduced_rank) << 8 |
-         uint64_t(plan.nest.rank) << 2 | uint64_t(plan.wide_index) << 1 | uint64_t(plan.columns);
+  const int main = plan.vector > 1 && (!plan.columns || plan.shifted) ? plan.main : 0;
+  return uint64_t(plan.shifted) << 62 | uint64_t(plan.uniform) << 32 | uint64_t(main) << 24 |
+         uint64_t(plan.vector) << 16 | uint64_t(plan.tiles) << 63 |
+         uint64_t(plan.reduced_rank) << 8 | uint64_t(plan.nest.rank) << 2 |
+         uint64_t(plan.wide_index) << 1 | uint64_t(plan.columns);
 }
 
 namespace {

@@ -44,6 +44,12 @@ class Planner {
       shape_columns();
     else
       shape_rows();
+    // Columns write results side by side. The parts of one are neighbours where there are many:
+    // a warp or more combines them then, which a few threads would do one after the other.
+    constexpr int64_t kManyParts = 64;
+    const bool parts = !plan_.columns || h.splits >= kManyParts;
+    h.part_step = parts ? 1 : h.outputs;
+    h.result_step = parts ? h.splits : 1;
   }
 
  private:
@@ -120,7 +126,7 @@ class Planner {
   /// Whether rows may be taken `vector` elements at a time from the same element on in all operands
   /// that run along them: rows of one operand may begin anywhere and have any length.
   bool begins_alike(int64_t vector) const {
-    if (plan_.columns || plan_.reduced_rank != 1 || extent(0) < 4 * vector) return false;
+    if (plan_.reduced_rank != 1 || extent(0) < (plan_.columns ? 1 : 4) * vector) return false;
     const auto place = [&](int o, int d) {
       const int64_t bytes =
           d == 0 ? int64_t(reinterpret_cast<uintptr_t>(nest_.operands[size_t(o)].data))
@@ -170,13 +176,19 @@ class Planner {
     // A column needs registers for an accumulator of its own.
     const int64_t most = plan_.columns ? limits_.max_vector / 2 : limits_.max_vector;
     int64_t vector = std::min<int64_t>(most, 16 / largest);
-    while (vector > 1 && !begins_alike(vector) && !is_aligned(vector)) vector /= 2;
+    while (vector > 1 && (plan_.columns || !begins_alike(vector)) && !is_aligned(vector))
+      vector /= 2;
+    if (plan_.columns && vector * largest < 8) {
+      int64_t wide = std::min<int64_t>(most, 16 / largest);
+      while (wide > vector && (!begins_alike(wide) || plan_.header.reduced < 4 * wide)) wide /= 2;
+      if (wide > vector) plan_.shifted = true, vector = wide;
+    }
     // Half of that, of 8 bytes still, where many of a block's threads would have no column.
     const auto with_rest = [&](int64_t v) {
       const int64_t columns = extent(0) / v, side = int64_t(1) << log_side(columns);
       return divide_up(columns, side) * side * v;
     };
-    while (plan_.columns && vector * largest >= 16 &&
+    while (plan_.columns && !plan_.shifted && vector * largest >= 16 &&
            16 * with_rest(vector / 2) <= 15 * with_rest(vector))
       vector /= 2;
     if (vector == 1) return;
@@ -235,15 +247,19 @@ class Planner {
 
   void shape_columns() {
     ReduceHeader& h = plan_.header;
-    const int64_t columns = extent(0) / plan_.vector, others = h.outputs / extent(0);
+    const int64_t others = h.outputs / extent(0);
+    // Shifted vectors of a block are one more than those that its columns fill.
+    const int64_t columns = divide_up(extent(0), plan_.vector) + plan_.shifted;
     const int log_x = log_side(columns);
     // Rows: some eight for each thread, more threads if there is nothing else for them to do.
     int log_y = std::min(8 - log_x, log2_ceil(divide_up(h.reduced, 8)));
     while (log_x + log_y < 8 && log2_ceil(others) < 8 - log_x - log_y &&
            log_y < log2_ceil(h.reduced))
       ++log_y;
+    // The rows of a thread begin alike.
+    if (plan_.shifted) log_y = std::max(log_y, log2_ceil(plan_.vector));
     const int log_z = std::min(8 - log_x - log_y, log2_ceil(others));
-    h.column_blocks = divide_up(columns, int64_t(1) << log_x);
+    h.column_blocks = divide_up(columns - plan_.shifted, (int64_t(1) << log_x) - plan_.shifted);
     h.other_blocks = divide_up(others, int64_t(1) << log_z);
     const int64_t blocks = h.column_blocks * h.other_blocks;
     const int64_t target = 32 * int64_t(limits_.multiprocessors);
@@ -310,11 +326,10 @@ ReducePlan plan_combine(const ReducePlan& first, std::byte* partials, int64_t si
     nest.operands.push_back(first.nest.operands[size_t(o)]);
     nest.operands.back().strides[0] = 0;
   }
-  // Rows write the parts of a result side by side, columns one result after another.
   LoopNest::Operand in{};
   in.data = partials;
-  in.strides[0] = first.columns ? h.outputs * size : size;
-  int64_t step = first.columns ? size : h.splits * size;
+  in.strides[0] = h.part_step * size;
+  int64_t step = h.result_step * size;
   const auto keep = [&](int d) {
     const size_t to = size_t(nest.rank++);
     nest.sizes[to] = first.nest.sizes[size_t(d)];

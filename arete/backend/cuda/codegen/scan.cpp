@@ -139,7 +139,9 @@ class Planner {
     // Positions take most of the time: a warp for a lane stores them without waiting for others. Of
     // sums with factors few blocks fit, and half of each would have no elements.
     const bool in_warp = args_.factors && types_.local_bytes <= 24;
-    if (vectors <= 32 * (args_.indices ? 6 : in_warp ? std::max<int64_t>(most, 4) : most)) {
+    // One round more than usual costs less than half of a block without elements: rows of 511.
+    const int64_t rounds = args_.indices ? 6 : in_warp ? std::max<int64_t>(most, 4) : most + 1;
+    if (vectors <= 32 * rounds) {
       plan_.form = ScanPlan::Form::rows;
       plan_.rounds = int(divide_up(vectors, 32));
       h.log_group = vectors <= 32 ? log2_ceil(vectors) : 5;

@@ -74,7 +74,41 @@ DEVICE void store_elements(u8* p, const Elements<T, N>& e) {
   for (int i = 0; i < kBytes / kPiece; ++i) reinterpret_cast<P*>(p)[i] = pieces[i];
 }
 
-/// The same from global to shared memory while the thread goes on; sizeof(T) * N is at least 4.
+/// N neighbours from number `first` on of the `count` elements at p, one by one; beyond the ends
+/// those at the ends.
+template <class T, int N, bool kWritten, class Index>
+DEVICE Elements<T, N> load_within(const u8* p, Index first, Index count) {
+  Elements<T, N> e;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const Index last = count - 1, at = first + j < last ? first + j : last;
+    e.v[j] = load_elements<T, 1, kWritten>(p + i64(at < 0 ? 0 : at) * i64(sizeof(T))).v[0];
+  }
+  return e;
+}
+/// Bit j: number first + j is in [0, count).
+template <int N, class Index>
+DEVICE u32 bits_within(Index first, Index count) {
+  const u32 all = (1u << N) - 1;
+  const Index left = count - first, before = first < 0 ? -first : 0;
+  const u32 up_to = left >= N ? all : left > 0 ? (1u << left) - 1 : 0;
+  return before < N ? up_to & all << before : 0;
+}
+/// One of two values that are there both.
+template <class T>
+DEVICE T chosen(bool first, T a, T b) {
+  return first ? a : b;
+}
+/// Stores those of N neighbours whose bit is set.
+template <class T, int N>
+DEVICE void store_within(u8* p, const Elements<T, N>& e, u32 inside) {
+  if (inside == (1u << N) - 1) return store_elements(p, e);
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (inside >> j & 1) store_elements(p + j * i64(sizeof(T)), Elements<T, 1>{{e.v[j]}});
+}
+
+/// Elements from global to shared memory while the thread goes on; sizeof(T) * N is at least 4.
 template <class T, int N>
 DEVICE void copy_async(u8* shared, const u8* p) {
   constexpr int kBytes = int(sizeof(T)) * N, kPiece = kBytes < 16 ? kBytes : 16;

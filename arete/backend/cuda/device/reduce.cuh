@@ -31,6 +31,7 @@ struct ReduceArguments {
   i64 column_blocks;  // columns: blocks along the column dimension ...
   i64 other_blocks;   // ... and along the other kept ones
   void* partials;
+  i64 part_step, result_step;  // between partial results of one result, and of one part
   i32 log_x, log_y;  // rows: threads of one result; columns: threads along columns and rows
   char* data[kOperands];
   i64 sizes[kRank];
@@ -216,11 +217,17 @@ DEVICE void reduce_rows(const typename K::Arguments& a) {
     }
     if (active && lane == 0) {
       if (a.splits > 1)
-        static_cast<Partial*>(a.partials)[item] = total;
+        static_cast<Partial*>(a.partials)[output * a.result_step + split * a.part_step] = total;
       else
         K::store(total, p, a);
     }
   }
+}
+
+/// The element of a vector at which row number `row` of the main operand begins; p: that of row 0.
+template <class K>
+DEVICE u32 first_in_vector(const typename K::Arguments& a, const char* p, i64 row) {
+  return u32(u64(p + row * a.strides[K::kMain][1]) / K::kMainSize) % u32(K::kVector);
 }
 
 /// The data run fastest along a kept dimension (number 0; the reduced ones follow): each thread
@@ -232,61 +239,88 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
   typedef typename K::Index Index;
   const int V = K::kVector, kReduced = K::kReducedRank;
   __shared__ Partial shared[V][kThreads];
-  const u32 t = threadIdx.x, x = t & ((1u << a.log_x) - 1);
+  const u32 t = threadIdx.x, side = 1u << a.log_x, x = t & (side - 1);
   const u32 rows = 1u << a.log_y, y = (t >> a.log_x) & (rows - 1), z = t >> (a.log_x + a.log_y);
+  const u32 vectors = side - (K::kShifted ? 1 : 0);  // of columns that a block has
   const i64 width = a.sizes[0], others = quotient(a.outputs, width);
   for (i64 b = blockIdx.x; b < a.blocks; b += gridDim.x) {
     const i64 rest = quotient(b, a.column_blocks), split = quotient(rest, a.other_blocks);
-    const i64 column = (((b - rest * a.column_blocks) << a.log_x) + x) * V;
+    const i64 first = (b - rest * a.column_blocks) * vectors * V;
     const i64 other = (rest - split * a.other_blocks) * (blockDim.x >> (a.log_x + a.log_y)) + z;
-    const bool active = column < width && other < others;
+    Index begin = 0, end = Index(a.reduced);
+    if (a.splits > 1) {
+      begin = Index(a.reduced * split / a.splits);
+      end = Index(a.reduced * (split + 1) / a.splits);
+    }
     Partial total[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) total[v] = Fold::identity();
-    char* p[K::kOperands];
-    if (active) {
+    // Of column `first`, then of the thread's vector.
+    char *block[K::kOperands], *p[K::kOperands];
+    const auto move = [&](char* const* from, i64 columns) {
+#pragma unroll
+      for (int o = 0; o < K::kOperands; ++o) p[o] = from[o] + columns * a.strides[o][0];
+    };
+    i64 column = first + x * V;
+    if (other < others) {
       Index offsets[K::kOperands] = {};
       add_offsets<K, kReduced + 1, K::kRank>(a, Index(other), offsets);
 #pragma unroll
       for (int o = 0; o < K::kOperands; ++o)
-        p[o] = a.data[o] + (offsets[o] + Index(column) * Index(a.strides[o][0]));
-      Index begin = 0, end = Index(a.reduced);
-      if (a.splits > 1) {
-        begin = Index(a.reduced * split / a.splits);
-        end = Index(a.reduced * (split + 1) / a.splits);
+        block[o] = a.data[o] + (offsets[o] + Index(first) * Index(a.strides[o][0]));
+      if (K::kShifted) column -= first_in_vector<K>(a, block[K::kMain], begin + y);
+      if (column < width && column > first - V) {
+        move(block, column - first);
+        // Columns have registers for twice as many.
+        const int kLoads = (V > 1 ? 2 : 1) * AtOnce<K, V>::kLoads;
+        accumulate<K, V, false, 1, kReduced + 1, kLoads>(a, p, begin, Index(y), end, Index(rows), 0,
+                                                         total);
       }
-      // Columns have registers for twice as many.
-      const int kLoads = (V > 1 ? 2 : 1) * AtOnce<K, V>::kLoads;
-      accumulate<K, V, false, 1, kReduced + 1, kLoads>(a, p, begin, Index(y), end, Index(rows), 0,
-                                                       total);
     }
+    const auto finish = [&](i64 at, const Partial& result) {
+      if (a.splits > 1) {
+        static_cast<Partial*>(
+            a.partials)[split * a.part_step + (other * width + at) * a.result_step] = result;
+        return;
+      }
+      move(block, at - first);
+      K::store(result, p, a);
+    };
+    // Rows that begin alike are a multiple of V apart.
+    const u32 alike = K::kShifted ? V : 1;
     if (rows > 1) {
 #pragma unroll
       for (int v = 0; v < V; ++v) shared[v][t] = total[v];
       __syncthreads();
-      for (u32 apart = rows / 2; apart > 0; apart /= 2) {
+      for (u32 apart = rows / 2; apart >= alike; apart /= 2) {
         if (y < apart)
 #pragma unroll
           for (int v = 0; v < V; ++v)
             shared[v][t] = Fold::merge(shared[v][t], shared[v][t + (apart << a.log_x)]);
         __syncthreads();
       }
+    }
+    if (K::kShifted) {
+      const u32 own = t & ((side << a.log_y) - 1), before = t - own;
+      for (u32 c = own; other < others && c < vectors * V && first + c < width;
+           c += side << a.log_y) {
+        Partial result = Fold::identity();
+        for (u32 r = 0; r < alike; ++r) {
+          const u32 at = c + first_in_vector<K>(a, block[K::kMain], begin + r);
+          result = Fold::merge(result, shared[at % V][before + (r << a.log_x) + at / V]);
+        }
+        finish(first + c, result);
+      }
+      __syncthreads();
+      continue;
+    }
+    if (rows > 1) {
 #pragma unroll
       for (int v = 0; v < V; ++v) total[v] = shared[v][t];
     }
-    if (!active || y != 0) continue;
+    if (other >= others || column >= width || y != 0) continue;
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      if (a.splits > 1) {
-        static_cast<Partial*>(a.partials)[split * a.outputs + other * width + column + v] =
-            total[v];
-        continue;
-      }
-      char* to[K::kOperands];
-#pragma unroll
-      for (int o = 0; o < K::kOutputs; ++o) to[o] = p[o] + v * a.strides[o][0];
-      K::store(total[v], to, a);
-    }
+    for (int v = 0; v < V; ++v) finish(column + v, total[v]);
   }
 }
 
