@@ -134,6 +134,20 @@ def test_corners():
     assert all(float(r[2]) / float(r[3]) == pytest.approx(float(r[4]), abs=0.01, rel=0.05) for r in rows)
 
 
+def test_lengths():
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, str(BENCH / "lengths.py"), "--numbers", "60000", "--slow", "1e9", "--dtypes", "float32",
+                           "--only", "^(var|rms_norm|argmax)"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()[2:]
+    names = ["argmax", "var", "var backward", "rms_norm", "rms_norm backward", "var of columns", "argmax of columns"]
+    assert [re.match(r"float32 (\D+?)  ", line)[1] for line in lines[: len(names)]] == names
+    assert "!" not in "".join(lines[: len(names)])  # the results agree
+    slow = [re.fullmatch(r"float32 .+: ([\d.]+) ([\d.]+) us ([\d.]+)x", line) for line in lines[len(names) :]]
+    assert len(slow) == 5 * 14 + 2 * 8 and all(slow)
+    assert all(float(r[1]) / float(r[2]) == pytest.approx(float(r[3]), abs=0.01, rel=0.05) for r in slow)
+
+
 def test_goals():
     done = subprocess.run([sys.executable, str(BENCH / "gallery.py"), "--goals", "--scale", "0.0001"], capture_output=True, text=True,
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"}, timeout=300)
