@@ -125,5 +125,38 @@ TEST(FusedPlan, RowsOfAnyLengthTakeWholeVectors) {
   EXPECT_FALSE(variant_of(kFloat64, 285, 285).shifted);
 }
 
+// As forces between bodies: each row's number beside those that all rows share.
+TEST(FusedPlan, WholeRoundsNeedNoLookAtTheEndOfARow) {
+  FusedSpec spec;
+  spec.n_inputs = 2;
+  spec.n_outputs = 1;
+  const std::vector<DType> one{kFloat32}, two{kFloat32, kFloat32};
+  const auto distance = [](auto v) { return Values{v[0] - v[1]}; };
+  spec.stages.push_back({Kind::reduce, expr::trace(distance, two, {}, one), {0, 1}});
+  spec.stages.push_back({Kind::store_row,
+                         expr::trace([](auto v) { return Values{v[0] * 1.0}; }, one, {}, one),
+                         {~0}});
+  const auto plan = [&](int64_t length) {
+    const Shape space{32768, length}, shared{1, length}, rows{32768, 1};
+    const Shape along{0, 3}, across{3, 0};
+    std::byte* const memory = reinterpret_cast<std::byte*>(uintptr_t(1) << 40);
+    const prim::View inputs[] = {prim::View(memory, kFloat32, shared, along),
+                                 prim::View(memory, kFloat32, rows, across)},
+                     outputs[] = {prim::View(memory + 32768 * 12, kFloat32, rows, across)};
+    return plan_fused({&spec, space, 1, inputs, outputs, {}}, kHopper);
+  };
+  for (const auto& [length, exact] : {std::pair{16384, true}, {16383, false}, {16386, false}}) {
+    const FusedPlan p = plan(length);
+    ASSERT_TRUE(p.kind == FusedPlan::Kind::one_launch && !p.variant.resident);
+    EXPECT_EQ(p.variant.exact, exact) << length;
+    // What all rows share has one address for all of them.
+    EXPECT_EQ(p.variant.single, 1u);
+    const std::string text = fused_source(spec, p.variant).text;
+    EXPECT_EQ(text.find("p1 += i0"), std::string::npos) << text;
+    EXPECT_NE(text.find("p2 += i0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("if (place < stop)") == std::string::npos, exact) << text;
+  }
+}
+
 }  // namespace
 }  // namespace arete::cuda

@@ -265,6 +265,14 @@ TEST(Fused, softmax_of_many_shapes) {
       }
 }
 
+// Longer than registers hold, and whole rounds of all threads: a GPU then streams without a look
+// at where a row ends.
+TEST(Fused, softmax_of_long_rows_of_whole_rounds) {
+  std::mt19937_64 rng(10);
+  for (const Shape& space : {Shape{140, 40960}, Shape{140, 40964}})
+    check_softmax(rng, space, 1, kFloat32, Layout(space), Layout(space));
+}
+
 TEST(Fused, softmax_of_random_layouts) {
   std::mt19937_64 rng(2);
   for (int round = 0; round < 200; ++round) {
@@ -437,7 +445,7 @@ TEST(Fused, rows_of_pairs) {
     return std::vector<Value>{v[0], v[1]};
   }));
   for (const auto& [rows, length] :
-       {std::pair<int64_t, int64_t>{4500, 33}, {4301, 5}, {4224, 70}}) {
+       {std::pair<int64_t, int64_t>{4500, 33}, {4301, 5}, {4224, 70}, {4352, 512}}) {
     std::vector<GuardedBuffer> in, out;
     fill_values(in.emplace_back(f, Layout(Shape{1, length}, IntList{3 * length, 3})), rng);
     fill_values(in.emplace_back(f, Layout(Shape{rows, 1}, IntList{3, 1})), rng);

@@ -421,8 +421,12 @@ void FusedWriter::outer_offsets(int depth) {
     const std::string i = "i" + number(d), size = "Count(a.sizes[" + number(dim) + "])";
     line(depth + 1, "const i64 " + i + " = i64(rest" + (d + 1 < rank ? " % " + size : "") + ");");
     if (d + 1 < rank) line(depth + 1, "rest /= " + size + ";");
-    for (int k = 0; k < operands; ++k)
+    for (int k = 0; k < operands; ++k) {
+      // What all rows share has the same address in all threads of a warp.
+      if (d == 0 && v_.bundles && k >= spec_.n_outputs && has(v_.single, k - spec_.n_outputs))
+        continue;
       line(depth + 1, base(k) + " += " + i + " * " + stride(k, dim) + ";");
+    }
   }
   line(depth, "}");
 }

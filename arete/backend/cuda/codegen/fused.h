@@ -46,7 +46,7 @@ namespace arete::cuda {
 struct FusedVariant {
   enum class Mapping : uint8_t { rows, columns } mapping = Mapping::rows;
   bool resident = false;
-  bool exact = false;    ///< resident: every thread has exactly `count` chunks
+  bool exact = false;    ///< every thread has exactly `count` chunks, or streams in whole `count`s
   bool wide = false;     ///< 64-bit positions within a row and numbers of rows
   bool partial = false;  ///< streamed: shared memory holds some chunks of `cached` only
   bool columns = false;  ///< with the reduce_columns stages

@@ -222,7 +222,8 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
     line(d, "#pragma unroll");
     line(d, "for (int k = 0; k < kCount; ++k) {");
     line(d + 1, "const Index next = position + k * kThreads;");
-    line(d + 1, "const Index c = " + flip + "(next < stop ? next : stop - 1);");
+    line(d + 1,
+         "const Index c = " + flip + (v_.exact ? "next;" : "(next < stop ? next : stop - 1);"));
     inner_offsets(operands, d + 1);
     for (int i : inputs)
       if (direct(i)) line(d + 1, "x" + number(i) + "[k] = " + load_chunk(i) + ";");
@@ -232,7 +233,7 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
   line(d, "#pragma unroll");
   line(d, "for (int k = 0; k < kCount; ++k) {");
   line(d + 1, "const Index place = position + k * kThreads;");
-  line(d + 1, "if (place < stop) {");
+  line(d + 1, v_.exact ? "{" : "if (place < stop) {");
   line(d + 2, "const Index c = " + flip + "place;");
   std::vector<std::string> sources;
   for (int i : inputs) {

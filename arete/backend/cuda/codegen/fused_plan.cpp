@@ -66,6 +66,9 @@ class Planner {
     if (!resident) {
       choose_bundles();
       choose_streamed();
+      FusedVariant& v = p.variant;
+      v.exact = p.kind == FusedPlan::Kind::one_launch && !v.partial && !v.shifted &&
+                chunks() % (int64_t(v.threads) * v.count) == 0;
     }
     if (!columns_.empty() && !choose_column_blocks()) return std::move(p);
     p.variant.wide = !is_narrow();

@@ -239,6 +239,8 @@ std::vector<KernelSource> fused_samples() {
       v.count = 8;
       samples.add(spec, v);
       if (threads == 4) samples.add_phases(spec, v);
+      v.exact = true;
+      samples.add(spec, v);
     }
   }
   for (DType t : {kFloat32, kBFloat16}) {
