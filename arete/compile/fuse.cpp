@@ -78,6 +78,59 @@ Shape row_sizes(const StagedCall& rows) {
   return sizes;
 }
 
+/// The dimensions of a layout in the order in which they make up those of another one of the same
+/// elements, the outer ones first. Empty if they do not.
+std::optional<std::vector<int>> order_as(const Layout& of, const Layout& other) {
+  std::vector<int> order;
+  std::vector<bool> is_taken(of.sizes.size());
+  for (size_t d = other.sizes.size(); d-- > 0;) {
+    int64_t step = other.strides[d];
+    for (int64_t left = other.sizes[d]; left > 1;) {
+      size_t k = 0;
+      while (k < of.sizes.size() && (is_taken[k] || of.sizes[k] == 1 || of.strides[k] != step)) ++k;
+      if (step == 0 || k == of.sizes.size() || left % of.sizes[k] != 0) return std::nullopt;
+      is_taken[k] = true;
+      order.push_back(int(k));
+      step *= of.sizes[k];
+      left /= of.sizes[k];
+    }
+  }
+  for (size_t k = 0; k < of.sizes.size(); ++k) {
+    if (is_taken[k]) continue;
+    if (of.sizes[k] != 1) return std::nullopt;
+    order.push_back(int(k));
+  }
+  std::ranges::reverse(order);
+  return order;
+}
+
+/// What works element by element with its dimensions in the order of `rows`: that of an operand of
+/// both. A batch norm has the channels first.
+StagedCall turned_as(const StagedCall& elements, const StagedCall& rows) {
+  const auto order_of_both = [&]() -> std::optional<std::vector<int>> {
+    for (const StageOperand& p : operands_of(elements.stages))
+      for (const StageOperand& q : operands_of(rows.stages))
+        if (p.place->data == q.place->data && p.place->dtype == q.place->dtype &&
+            !p.place->is_table && !q.place->is_table)
+          if (auto order = order_as(p.place->layout, q.place->layout)) return order;
+    return std::nullopt;
+  };
+  StagedCall turned = elements;
+  const std::optional<std::vector<int>> order = order_of_both();
+  if (!order) return turned;
+  const auto turn = [&](Shape& list) {
+    Shape its;
+    for (const int d : *order) its.push_back(list[size_t(d)]);
+    list = its;
+  };
+  turn(turned.space);
+  for (Stage& s : turned.stages)
+    for (std::vector<Place>* places : {&s.inputs, &s.outputs})
+      for (Place& p : *places)
+        if (!p.is_table) turn(p.layout.sizes), turn(p.layout.strides);
+  return turned;
+}
+
 /// Stages that work element by element, as stages of `rows`: at each element, or once for each row.
 std::optional<Stages> seen_in_rows(const StagedCall& elements, const StagedCall& rows) {
   if (numel_of(elements.space) == numel_of(rows.space))
@@ -312,7 +365,7 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     first = mine.reduced ? mine.stages : seen_in_rows(mine, its);
     second = !mine.reduced || few >= 0 ? its.stages
              : its.reduced             ? rows_in_rows(its, mine)
-                                       : seen_in_rows(its, mine);
+                                       : seen_in_rows(turned_as(its, mine), mine);
     if (!first || !second) return "their shapes do not fit together";
   } else if (!see_as_elements()) {
     return "their shapes do not fit together";
@@ -359,26 +412,24 @@ const char* Group::take(Group& next, const std::function<bool(const Use&)>& is_r
     return "one of them writes a number that the other one computes with";
   if (instructions > kMostInstructions || params > kMostParams)
     return "the kernel would be too long";
-  // The operands that the kernel would have: what is made and used in it is none.
-  std::vector<const Place*> operands, made;
-  bool reads = false;
+  // The operands that the kernel would have: what is made and used in it is none, and what is read
+  // and written over are two.
+  std::vector<const Place*> read, written, made;
   const auto has = [](const std::vector<const Place*>& list, const Place* p) {
     return std::ranges::any_of(list, [p](const Place* q) { return *q == *p; });
   };
   for (const auto* list : {&earlier, &later})
     for (const StageOperand& o : *list) {
-      const bool written = o.place->use.access != Access::read;
-      const bool counts = written ? is_wanted(o.place->use) : !has(made, o.place);
-      if (counts && o.place->use.buffer >= 0) {
-        reads = reads || !written;
-        if (!has(operands, o.place)) operands.push_back(o.place);
-      }
-      if (written) made.push_back(o.place);
+      const bool writes_it = o.place->use.access != Access::read;
+      const bool counts = writes_it ? is_wanted(o.place->use) : !has(made, o.place);
+      std::vector<const Place*>& list_of = writes_it ? written : read;
+      if (counts && o.place->use.buffer >= 0 && !has(list_of, o.place)) list_of.push_back(o.place);
+      if (writes_it) made.push_back(o.place);
     }
-  if (operands.size() + 1 > prim::LoopNest::kMaxOperands)
+  if (read.size() + written.size() > size_t(prim::LoopNest::kMaxOperands))
     return "the kernel would have too many operands";
   // Reductions read something.
-  if ((mine.reduced || its.reduced) && !reads) return "nothing is read";
+  if ((mine.reduced || its.reduced) && read.empty()) return "nothing is read";
 
   seen_as_its = in_rows ? mine.reduced == 0 : seen_as_its;
   Stages all = *std::move(first);

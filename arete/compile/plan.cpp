@@ -61,6 +61,29 @@ bool may_swap(const Group& a, const Group& b, Buffers& buffers) {
          !(a.may_refuse() && writes_results(b)) && !(b.may_refuse() && writes_results(a));
 }
 
+/// Of the groups behind groups[k] those that are to go before it, so that `next` stands right
+/// behind it: what `next` needs, and what else has nothing to do with groups[k]. Empty if that
+/// cannot be.
+std::vector<const Group*> goes_before(const Groups& groups, size_t k, const Group& next,
+                                      Buffers& buffers) {
+  const auto may_swap_all = [&](const Group& group, const std::vector<const Group*>& list) {
+    return std::ranges::all_of(list, [&](const Group* g) { return may_swap(group, *g, buffers); });
+  };
+  std::vector<const Group*> before, behind{groups[k].get()};
+  for (size_t j = groups.size(); --j > k;) {
+    const Group& group = *groups[j];
+    if (may_swap(group, next, buffers) && may_swap_all(group, before)) continue;
+    if (!may_swap(group, *groups[k], buffers)) return {};
+    before.push_back(&group);
+  }
+  for (size_t j = k + 1; j < groups.size(); ++j) {
+    const Group& group = *groups[j];
+    if (std::ranges::find(before, &group) != before.end()) continue;
+    (may_swap_all(group, behind) ? before : behind).push_back(&group);
+  }
+  return before;
+}
+
 /// Puts a group into an earlier one that can take it, or at the end. Calls that have
 /// nothing to do with each other may change places. `readers`: of each buffer.
 void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
@@ -68,21 +91,30 @@ void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
   bool next_may_move = true;  // to right behind groups[k]
   for (size_t k = groups.size(); k-- > 0 && groups.size() - k <= kWindow;) {
     Group& group = *groups[k];
-    const auto behind = groups.begin() + std::ptrdiff_t(k) + 1;
-    const auto group_may_move = [&] {
-      return std::all_of(behind, groups.end(),
-                         [&](const auto& g) { return may_swap(*g, group, buffers); });
-    };
+    const auto from = groups.begin() + std::ptrdiff_t(k);
     const auto is_read_elsewhere = [&](const Use& u) {
       return !buffers[u.buffer].temporary ||
              readers[size_t(u.buffer)] > group.readers(u.buffer) + next->readers(u.buffer);
     };
     if (share_a_buffer(group, *next)) {
-      const char* const why = next_may_move || group_may_move()
+      std::vector<const Group*> before;
+      bool may_stand_together =
+          next_may_move || std::all_of(from + 1, groups.end(),
+                                       [&](const auto& g) { return may_swap(*g, group, buffers); });
+      if (!may_stand_together && group.staged() && next->staged()) {
+        before = goes_before(groups, k, *next, buffers);
+        may_stand_together = !before.empty();
+      }
+      const char* const why = may_stand_together
                                   ? group.take(*next, is_read_elsewhere)
                                   : "steps between them keep them from standing side by side";
       if (!why) {
-        if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
+        if (!before.empty())
+          std::stable_partition(from, groups.end(), [&](const auto& g) {
+            return std::ranges::find(before, g.get()) != before.end();
+          });
+        else if (!next_may_move)
+          std::rotate(from, from + 1, groups.end());
         return;
       }
       refusals.push_back({&group, next.get(), why});

@@ -130,6 +130,31 @@ TEST(PlanJoins, NormsTakeWhatIsAroundThem) {
   EXPECT_LE(joined.steps, 6) << joined.text;
 }
 
+TEST(PlanJoins, BatchNormsTakeResidualsAndActivations) {
+  // As many pictures as channels, too: which of them rows are says the memory, not the sizes.
+  for (const int64_t pictures : {4, 16})
+    for (const bool channels_last : {true, false}) {
+      const auto picture = [&] {
+        return channels_last ? input({pictures, 6, 5, 16}).permute({0, 3, 1, 2})
+                             : input({pictures, 16, 6, 5});
+      };
+      const Tensor inputs[] = {picture(), picture(), input({16}), input({16})};
+      const auto block = [](std::span<const Tensor> in) {
+        return std::vector{(batch_norm(in[0], {}, {}, in[2], in[3], true) + in[1]).relu()};
+      };
+      const Joined joined = run_both(inputs, block, 1e-5);
+      EXPECT_EQ(joined.steps, 1) << joined.text;
+      // Each has its own norm; what both read twice and write over are operands twice.
+      const auto two = [](std::span<const Tensor> in) {
+        const Tensor mean = in[2] * 1, variance = in[3].square() + 1;
+        const Tensor first = batch_norm(in[0], mean, variance, in[2], in[3], true),
+                     second = batch_norm(in[1], mean, variance, in[2], in[3], true);
+        return std::vector{(first + second).relu(), mean, variance};
+      };
+      EXPECT_LE(run_both(inputs, two, 1e-5).steps, 5);
+    }
+}
+
 TEST(PlanJoins, SumsOverAllRowsStayRight) {
   // What is written over, and sums that would need a value of their row.
   const Tensor inputs[] = {input({64, 48}), input({64, 48}), input({48})};
@@ -166,6 +191,22 @@ TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
     else
       EXPECT_GE(joined.arena, logits) << joined.text;
   }
+}
+
+// Rows and their gradient are one kernel also where something reads the rows' sums in between, and
+// something else that the gradient needs is made there: that goes first.
+TEST(PlanJoins, StepsInBetweenGoBeforeOrBehind) {
+  const Tensor inputs[] = {input({64, 16}), input({16, 500}), input({64, 8}), input({8, 1})};
+  const auto head = [](std::span<const Tensor> in) {
+    const Tensor scores = matmul(in[0], in[1]), lse = logsumexp(scores, {-1}, true);
+    const Tensor loss = matmul(lse.t(), in[2]);
+    const Tensor scale = matmul(in[2], in[3]);
+    const Tensor gradient = (scores - lse).exp() * scale;
+    return std::vector{loss, matmul(gradient, in[1].t())};
+  };
+  const Joined joined = run_both(inputs, head, 1e-4);
+  EXPECT_EQ(joined.steps, 5) << joined.text;
+  EXPECT_EQ(joined.text.find("fused"), joined.text.rfind("fused")) << joined.text;
 }
 
 TEST(PlanJoins, GradientsOfATableThatIsUsedTwiceAreAddedUpInPlace) {
