@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
@@ -84,11 +86,24 @@ Tensor causal_mask(int64_t rows, int64_t columns, Device device) {
 
 // ---- without storing the scores ----
 
-// The memory order of `like`, if it has the same sizes and no gaps.
+// The memory order of `like`: heads of queries that are parts of one tensor's rows give such rows
+// again, which what follows reads as a matrix.
 OutputSpec spec_like(const Tensor& like, Shape sizes) {
   OutputSpec spec{std::move(sizes), like.dtype()};
-  if (like.layout().sizes == spec.sizes && like.layout().is_dense())
-    spec.strides = Shape(like.strides());
+  const Layout& l = like.layout();
+  if (l.is_dense() && l.sizes == spec.sizes) spec.strides = l.strides;
+  if (spec.strides || l.strides.back() != 1) return spec;
+  for (size_t d = 0; d < l.sizes.size(); ++d)
+    if (l.sizes[d] > 1 && l.strides[d] == 0) return spec;  // one element for several
+  std::vector<size_t> order(l.sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t d) { return l.strides[d]; });
+  spec.strides = Shape(spec.sizes);
+  int64_t step = 1;
+  for (const size_t d : order) {
+    (*spec.strides)[d] = step;
+    step *= std::max<int64_t>(1, spec.sizes[d]);
+  }
   return spec;
 }
 

@@ -183,6 +183,23 @@ def test_bands_are_taken_where_scores_are_many():
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_heads_lie_as_those_of_the_queries(device):
+    rows, _ = lengths(device)
+    packed = random(2, rows, 3, 4, 16, device=device)  # heads beside each other, as a product of rows gives them
+    q, k, v = packed.permute(2, 0, 3, 1, 4)
+    out = attention(q, k, v, is_causal=True)
+    assert out.shape == q.shape and out.transpose(1, 2).is_contiguous()
+    gradients = arete.autograd.grad(out.cos().sum(), (q, k, v))
+    assert all(g.transpose(1, 2).is_contiguous() for g in gradients)
+    dense = [t.detach().contiguous().requires_grad_() for t in (q, k, v)]
+    other = attention(*dense, is_causal=True)
+    assert other.is_contiguous()
+    expected = [other, *arete.autograd.grad(other.cos().sum(), dense)]
+    assert_close(*([t.detach().double().cpu().numpy() for t in some] for some in ([out, *gradients], expected)))
+    assert attention(q[:, :1].expand(q.shape), k, v).is_contiguous()  # one head for several has no order
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_second_derivatives(device):
     rows, keys = lengths(device)
     inputs = [random(8, n, 4, seed=i, dtype="float64", device=device) for i, n in enumerate([rows, keys, keys])]
