@@ -349,13 +349,18 @@ void Plan::make(Calls calls, Buffers buffers, const PlanOptions& options,
   place_temporaries(buffers, several_streams, promise_arenas);
 }
 
-// Another way to compute a product may have other bits, so eager calls do not look for it.
+// Another way to compute a product or a convolution may have other bits, so eager calls do not look
+// for it.
 void Plan::note_repetition() {
   for (Step& step : steps_) {
-    if (step.call->primitive() != prim::Primitive::gemm) continue;
-    prim::GemmArgs product = *static_cast<const prim::GemmArgs*>(step.call->args());
-    product.context.repeated = true;
-    step.call = prim::as_recorded(step.call->device(), product);
+    const auto note = [&](auto args) {
+      args.context.repeated = true;
+      step.call = prim::as_recorded(step.call->device(), args);
+    };
+    if (step.call->primitive() == prim::Primitive::gemm)
+      note(*static_cast<const prim::GemmArgs*>(step.call->args()));
+    else if (step.call->primitive() == prim::Primitive::conv)
+      note(*static_cast<const prim::ConvArgs*>(step.call->args()));
   }
 }
 

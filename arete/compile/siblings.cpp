@@ -26,9 +26,9 @@ using prim::View;
 
 // Of steps behind the first product of a family.
 constexpr size_t kNear = 16;
-// Bytes of the results of a family, which have to be there at the same time: larger products fill a
-// device each on its own.
-constexpr int64_t kMostBytes = int64_t(16) << 20;
+// Bytes of the results of a family, which have to be there at the same time: of larger products
+// none leaves much of a device idle.
+constexpr int64_t kMostBytes = int64_t(128) << 20;
 // What libraries read at once.
 constexpr int64_t kAlignment = 16;
 

@@ -67,13 +67,14 @@ ConvolutionPass pass_of(Pass pass) {
 }
 
 // Several engines are compared when the work is met first if it takes some 20 us, well above what a
-// launch costs. Not in deterministic mode: which one is fastest may differ from run to run, and so
-// may their roundings.
+// launch costs: where users ask for it, and in plans that run often. Not in deterministic mode:
+// which one is fastest may differ from run to run, and so may their roundings.
 EngineChoice choice_for(const ConvolutionKey& key, const prim::Context& context) {
   if (context.library_deterministic) return EngineChoice::deterministic;
   const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
   const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
-  return worth_it && cudnn_benchmark() ? EngineChoice::fastest : EngineChoice::first;
+  return worth_it && (cudnn_benchmark() || context.repeated) ? EngineChoice::fastest
+                                                             : EngineChoice::first;
 }
 
 ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
@@ -129,10 +130,19 @@ class Event {
   CUevent event_ = nullptr;
 };
 
+// Who has not asked for it gets no engines that want more memory than the heuristics' choice does,
+// but for so much.
+constexpr size_t kLittleWorkspace = size_t{16} << 20;
+
 // Runs every plan on the operands of this call and keeps the fastest. The output holds garbage
 // of the last one afterwards.
 void keep_fastest(CudaBackend& backend, ConvolutionPlan& p, const ConvolutionKey& key,
                   std::span<const cudnn::Binding> bindings, cudnnHandle_t handle, CUstream stream) {
+  if (!cudnn_benchmark()) {
+    const size_t most = std::max(p.plans[0].workspace_bytes(), kLittleWorkspace);
+    std::erase_if(p.plans, [&](const cudnn::Plan& plan) { return plan.workspace_bytes() > most; });
+    if (p.plans.size() == 1) return;
+  }
   const int repeats = key.flops() > 1e12 ? 1 : 5;
   size_t best = 0;
   float best_time = std::numeric_limits<float>::infinity();
@@ -227,7 +237,8 @@ bool convolve(CudaBackend& backend, const ConvArgs& c, CUstream stream) {
     bindings[n_bindings++] = {cudnn::kConvBias, bias->data()};
   }
   const std::span<const cudnn::Binding> bound(bindings, n_bindings);
-  if (plan->plans.size() > 1 && !is_capturing(stream))
+  // Captures of other threads do not allow to wait either.
+  if (plan->plans.size() > 1 && !backend.context().has_captures())
     keep_fastest(backend, *plan, key, bound, handle, stream);
   {
     const cudnn::Plan& chosen = plan->plans.front();

@@ -435,7 +435,9 @@ class Planner {
     const int64_t one = limits_.shared_per_block - kOwn;
     const int64_t two = std::min<int64_t>(one, limits_.shared_per_multiprocessor / 2 - kOwn);
     const int64_t wanted = kept * chunks;
-    v.threads = columns ? (wanted > two ? 32 : 16) : (wanted > two ? 1024 : 512);
+    // Where a multiprocessor has one block only, it is a large one.
+    const bool alone = v.bundles && ceil_div(row_groups(), v.rows) <= limits_.multiprocessors;
+    v.threads = columns ? (wanted > two || alone ? 32 : 16) : (wanted > two ? 1024 : 512);
     if (kept == 0) return;
     held_ = chunks;
     if (wanted > one) {

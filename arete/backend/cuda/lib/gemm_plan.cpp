@@ -24,6 +24,7 @@ constexpr double kMeasureUpTo = 2e11;
 constexpr int kCandidates = 6;
 // Milliseconds that measuring one product may take; the candidate begun last is finished.
 constexpr float kMeasureBudget = 100;
+constexpr float kNever = std::numeric_limits<float>::max();
 
 cublasComputeType_t compute_type(const GemmKey& key) {
   if (key.d == kFloat64 || key.d == kComplex128) return CUBLAS_COMPUTE_64F;
@@ -267,32 +268,36 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
   void* const d = beta == 0 ? p.d : copy.data();
 
   Stopwatch stopwatch(stream);
-  const Candidate* best = nullptr;
-  float best_time = std::numeric_limits<float>::max(), spent = 0;
-  for (const Candidate& candidate : candidates_) {
+  float spent = 0;
+  const auto time = [&](const Candidate& candidate, int count) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    const auto time = [&](int times) {
-      const float ms = stopwatch.time([&] {
-        for (int i = 0; i < times && status == CUBLAS_STATUS_SUCCESS; ++i)
-          status = launch(backend, stream, candidate, p, scaled, kept, d);
-      });
-      spent += ms;
-      return ms / float(times);
-    };
-    time(1);  // loads the kernel
-    if (status != CUBLAS_STATUS_SUCCESS) continue;
-    float ms = time(1);
-    if (ms < 1.5f * best_time) {
-      const int repeats = std::clamp(int(0.3f / std::max(ms, 1e-3f)), 1, 20);
-      for (int round = 0; round < 2; ++round) ms = std::min(ms, time(repeats));
-    }
-    // The heuristic's order is kept unless the gain is more than noise.
-    if (status == CUBLAS_STATUS_SUCCESS && ms < 0.98f * best_time) {
-      best = &candidate;
-      best_time = ms;
-    }
-    if (spent > kMeasureBudget) break;
+    const float ms = stopwatch.time([&] {
+      for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; ++i)
+        status = launch(backend, stream, candidate, p, scaled, kept, d);
+    });
+    spent += ms;
+    return status == CUBLAS_STATUS_SUCCESS ? ms / float(count) : kNever;
+  };
+  std::vector<float> times;
+  float least = kNever;
+  for (const Candidate& candidate : candidates_) {
+    times.push_back(kNever);
+    if (spent > kMeasureBudget || time(candidate, 1) == kNever) continue;  // loads the kernel
+    times.back() = time(candidate, 1);
+    least = std::min(least, times.back());
   }
+  // The others take turns, so that the GPU's clock is the same for all.
+  constexpr int kRounds = 3;
+  const int repeats = std::clamp(int(0.3f / std::max(least, 1e-3f)), 1, 20);
+  for (int round = 0; round < kRounds && spent <= kMeasureBudget; ++round)
+    for (size_t k = 0; k < times.size(); ++k)
+      if (times[k] != kNever && times[k] < 1.5f * least)
+        times[k] = std::min(times[k], time(candidates_[k], repeats));
+  // The heuristic's order is kept unless the gain is more than noise.
+  const Candidate* best = nullptr;
+  float best_time = kNever;
+  for (size_t k = 0; k < times.size(); ++k)
+    if (times[k] < 0.98f * best_time) best = &candidates_[k], best_time = times[k];
   // If none ran, the first one's error is the caller's.
   best_.store(best ? best : candidates_.data(), std::memory_order_release);
 }
