@@ -67,14 +67,16 @@ ConvolutionPass pass_of(Pass pass) {
 }
 
 // Several engines are compared when the work is met first if it takes some 20 us, well above what a
-// launch costs: where users ask for it, and in plans that run often. Not in deterministic mode:
-// which one is fastest may differ from run to run, and so may their roundings.
+// launch costs: where users ask for it, and in plans where the heuristics are often wrong, as they
+// are for the three channels of pictures. Not in deterministic mode: which one is fastest may
+// differ from run to run, and so may their roundings.
 EngineChoice choice_for(const ConvolutionKey& key, const prim::Context& context) {
   if (context.library_deterministic) return EngineChoice::deterministic;
   const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
   const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
-  return worth_it && (cudnn_benchmark() || context.repeated) ? EngineChoice::fastest
-                                                             : EngineChoice::first;
+  const bool is_uneven = on_tensor_cores && (key.x[1] % 8 != 0 || key.y[1] % 8 != 0);
+  return worth_it && (cudnn_benchmark() || (context.repeated && is_uneven)) ? EngineChoice::fastest
+                                                                            : EngineChoice::first;
 }
 
 ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
