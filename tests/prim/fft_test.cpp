@@ -165,6 +165,50 @@ TEST(Fft, LargeArraysInPartsAreTransformedAsAWhole) {
       expect_as_single_dimensions(kind, {70, 48, 64}, dims);
 }
 
+// Real numbers to all of their spectrum, and the real part of a transform, by half of the work:
+// as if the numbers were complex.
+void expect_as_complex(const Shape& numbers, const std::vector<int64_t>& dims, bool forward) {
+  Shape of_pairs = numbers;
+  of_pairs.push_back(2);
+  const Layout real(numbers), complex(of_pairs);
+  const std::vector<double> x = noise(2 * numel_of(numbers));
+  std::vector<double> reals(x.size() / 2), padded(x.size(), 0.0), got(x.size()), want(x.size());
+  for (size_t i = 0; i < reals.size(); ++i) reals[i] = padded[2 * i] = x[2 * i];
+  std::vector<int64_t> points;
+  for (int64_t d : dims) points.push_back(numbers[size_t(d)]);
+  const auto run = [&](const std::vector<double>& from, const Layout& in, std::vector<double>& to,
+                       const Layout& out) {
+    const auto view = [](const std::vector<double>& v, const Layout& l) {
+      return prim::View(reinterpret_cast<std::byte*>(const_cast<double*>(v.data())), kFloat64,
+                        l.sizes, l.strides);
+    };
+    backend_under_test().fft(
+        {prim::FftArgs::Kind::complex, view(from, in), view(to, out), dims, points, forward, 0.5});
+  };
+  const std::string what = to_string(numbers) + " over " + std::to_string(dims.size()) + " from " +
+                           std::to_string(dims[0]);
+  const double most = 1e-14 * std::sqrt(double(numel_of(points))) * 20;
+  double worst = 0;
+  run(reals, real, got, complex);
+  run(padded, complex, want, complex);
+  for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::fabs(got[i] - want[i]));
+  EXPECT_LT(worst, most) << "from reals " << what;
+  worst = 0;
+  run(x, complex, got, real);
+  run(x, complex, want, complex);
+  for (size_t i = 0; i < reals.size(); ++i)
+    worst = std::max(worst, std::fabs(got[i] - want[2 * i]));
+  EXPECT_LT(worst, most) << "to reals " << what;
+}
+TEST(Fft, WholeSpectraOfRealNumbersAreThoseOfComplexNumbers) {
+  const std::vector<std::vector<int64_t>> all_dims{{0},    {1},    {2},       {1, 2},   {0, 1},
+                                                   {0, 2}, {2, 0}, {0, 1, 2}, {1, 2, 0}};
+  for (const Shape& numbers :
+       {Shape{70, 48, 64}, Shape{33, 35, 18}, Shape{21, 17, 15}, Shape{2, 1, 22}, Shape{3, 94, 2}})
+    for (const std::vector<int64_t>& dims : all_dims)
+      expect_as_complex(numbers, dims, (dims[0] + numbers[0]) % 2 == 0);
+}
+
 // Sixteen neighbours in memory are a part, also where they are more than is wanted of one.
 TEST(Fft, OneThreadDoesNotCutPartsForever) {
   ARETE_CPU_ONLY();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <numbers>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,10 @@
 // jk = (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
 // transforms of a length >= 2n - 1 of small factors. The inverse is the forward transform with real
 // and imaginary parts swapped before and after. 2 n real numbers are n complex ones, whose
-// transform tells the first half of theirs (pack_half), and back.
+// transform tells the first half of theirs (pack_half), and back. Where all of the spectrum of real
+// numbers is wanted, half of the work is done and mirrored; where the real part of a transform is
+// wanted, the spectrum is folded first, as only its symmetric part counts: within each line where
+// there is one dimension, by Mirror where there are several.
 // Each line of the data takes one element of the vectors (fft_lines): neighbours in memory are
 // loaded as they lie, lines without gaps by transposing squares. A long line of n = n1 n2 numbers
 // is a matrix: transforms of its n2 columns, factors exp(-2 pi i j2 k1 / n), transforms of its n1
@@ -303,7 +307,7 @@ void run_long_lines(const FftLines<T>& l) {
   int64_t lines = 1;
   for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
   const auto run = [&](int64_t first, int64_t last) {
-    Buffer<T> x(std::max(l.steps->work, l.steps->n + 1)), y(l.steps->work);
+    Buffer<T> x(l.numbers()), y(l.steps->work);
     for (int64_t line = first; line < last; ++line) {
       int64_t in = 0, out = 0, rest = line;
       for (int d = l.rank - 1; d >= 0; --d) {
@@ -412,15 +416,122 @@ LineDims lines_along(size_t dim, const Array<T>& from, const Array<T>& to) {
   return l;
 }
 
+// Real numbers on one side, all of their spectrum on the other.
+bool has_whole_spectrum(const prim::FftArgs& a) {
+  return a.kind == prim::FftArgs::Kind::complex && a.real_in() != a.real_out();
+}
+
+// Of the whole spectrum of several dimensions of real numbers one half mirrors the other: which
+// dimension is halved, as an index of a.dims; one with an even number of points where there is one.
+// None where not all of the spectrum is there.
+std::optional<size_t> halved_dim(const prim::FftArgs& a) {
+  if (!has_whole_spectrum(a) || a.dims.size() < 2) return {};
+  const prim::View& spectrum = a.real_in() ? a.out : a.in;
+  size_t best = a.dims.size() - 1;
+  for (size_t i = a.dims.size(); i-- > 0;) {
+    if (spectrum.sizes[size_t(a.dims[i])] != a.points[i]) return {};
+    if (a.points[best] % 2) best = i;
+  }
+  return best;
+}
+
+// The symmetry of the spectrum x of real numbers over `dims`: x[k] = conj(x[-k]). Dimension `half`
+// is the one that is halved.
+template <class T>
+class Mirror {
+ public:
+  Mirror(const Array<T>& x, IntList dims, size_t half) : x_(x), dims_(dims), half_(half) {
+    for (size_t d = 0; d < x.sizes.size(); ++d)
+      if (x.sizes[d] > 1 &&
+          (x.sizes[inner_] == 1 || std::abs(x.strides[d]) < std::abs(x.strides[inner_])))
+        inner_ = d;
+  }
+
+  // The second half from the first one.
+  void fill() const {
+    static const auto f = ARETE_SELECT(::arete::cpu, fft_mirror<T>);
+    const int64_t n = x_.sizes[half_], step = x_.strides[inner_];
+    visit(x_, n / 2 + 1, (n - 1) / 2,
+          [&](int64_t, int64_t to, int64_t from, int64_t sign, int64_t count) {
+            f(x_.data + to, step, x_.data + from, sign * step, count);
+          });
+  }
+  // The first half of the symmetric part to y.
+  void fold(const Array<T>& y) const {
+    static const auto f = ARETE_SELECT(::arete::cpu, fft_fold<T>);
+    const int64_t step = x_.strides[inner_];
+    visit(y, 0, x_.sizes[half_] / 2 + 1,
+          [&](int64_t a, int64_t to, int64_t b, int64_t sign, int64_t count) {
+            f(y.data + to, y.strides[inner_], x_.data + a, step, x_.data + b, sign * step, count);
+          });
+  }
+
+ private:
+  // Calls f for lines along the innermost dimension, of `count` numbers from `first` on along the
+  // halved one: where a line begins in x and in y, where what it mirrors begins in x, in which
+  // direction that goes, how long it is.
+  template <class F>
+  void visit(const Array<T>& y, int64_t first, int64_t count, F f) const {
+    Shape sizes = x_.sizes;
+    sizes[half_] = count;
+    const size_t rank = sizes.size();
+    int64_t lines = 1;
+    for (size_t d = 0; d < rank; ++d)
+      if (d != inner_) lines *= sizes[d];
+    Shape mirrored(rank, 0);
+    for (int64_t d : dims_) mirrored[size_t(d)] = 1;
+    const int64_t n = x_.sizes[inner_], step = x_.strides[inner_], inner = sizes[inner_];
+    const int64_t begin = inner_ == half_ ? first : 0;
+    if (inner == 0) return;
+    parallel_for(0, lines, grain_for(double(inner)), [&](int64_t from, int64_t to) {
+      Shape index(rank, 0);
+      for (size_t d = rank, rest = size_t(from); d-- > 0;)
+        if (d != inner_) index[d] = int64_t(rest) % sizes[d], rest /= size_t(sizes[d]);
+      for (int64_t line = from; line < to; ++line) {
+        int64_t a = begin * step, b = begin * y.strides[inner_], c = 0;
+        for (size_t d = 0; d < rank; ++d) {
+          if (d == inner_) continue;
+          const int64_t i = index[d] + (d == half_ ? first : 0);
+          a += i * x_.strides[d], b += i * y.strides[d];
+          c += (mirrored[d] && i ? x_.sizes[d] - i : i) * x_.strides[d];
+        }
+        for (size_t d = rank; d-- > 0;) {
+          if (d == inner_) continue;
+          if (++index[d] < sizes[d]) break;
+          index[d] = 0;
+        }
+        if (!mirrored[inner_]) {
+          f(a, b, c, 1, inner);
+          continue;
+        }
+        if (begin == 0) f(a, b, c, 1, 1);
+        const int64_t skip = begin == 0;
+        f(a + skip * step, b + skip * y.strides[inner_], c + (n - begin - skip) * step, -1,
+          inner - skip);
+      }
+    });
+  }
+
+  const Array<T>& x_;
+  const IntList dims_;
+  const size_t half_;
+  size_t inner_ = 0;
+};
+
 template <class T>
 class Transform {
  public:
-  explicit Transform(const prim::FftArgs& a, prim::Primitives& p)
-      : a_(a), now_(a.in, a.real_in()), out_(a.out, a.real_out()), primitives_(p) {}
+  /// `in_place`: the input, as large as what comes between, may be overwritten.
+  explicit Transform(const prim::FftArgs& a, prim::Primitives& p, bool in_place = false)
+      : a_(a),
+        now_(a.in, a.real_in()),
+        out_(a.out, a.real_out()),
+        primitives_(p),
+        in_place_(in_place) {}
 
   void run() {
     const size_t count = a_.dims.size();
-    bool fits = a_.kind != prim::FftArgs::Kind::from_half && !out_.real;
+    bool fits = a_.kind != prim::FftArgs::Kind::from_half && !out_.real && !is_sparse(out_);
     for (size_t i = 0; i < count; ++i) {
       const size_t d = size_t(a_.dims[i]);
       const bool half = i + 1 == count && a_.kind == prim::FftArgs::Kind::from_half;
@@ -443,9 +554,18 @@ class Transform {
   }
 
  private:
+  // Whether it is little of an array, say some columns of a matrix: they would share few sets of
+  // the caches and be gone from them before the next step.
+  static bool is_sparse(const Array<T>& x) {
+    int64_t numbers = 2, span = 2;
+    for (size_t d = 0; d < x.sizes.size(); ++d)
+      numbers *= x.sizes[d], span += (x.sizes[d] - 1) * std::abs(x.strides[d]);
+    return span > 4 * numbers;
+  }
+
   // The array for what comes between, with room for what it is now and what it becomes.
   Array<T> between() {
-    if (scratch_) return now_;
+    if (scratch_ || in_place_) return now_;
     Shape sizes = now_.sizes;
     for (size_t i = 0; i < a_.dims.size(); ++i) {
       const size_t d = size_t(a_.dims[i]);
@@ -462,7 +582,9 @@ class Transform {
     const size_t d = size_t(a_.dims[which]);
     const bool half = which + 1 == a_.dims.size() && a_.kind != Kind::complex;
     const int64_t points = a_.points[which];
-    const bool packed = half && points % 2 == 0;
+    // Of several dimensions the last step alone would know all of them.
+    const bool whole = has_whole_spectrum(a_) && a_.dims.size() == 1;
+    const bool packed = (half || whole) && points % 2 == 0;
     const LineDims dims = lines_along(d, now_, to);
     const auto side = [&](const Array<T>& x, const Shape& strides) {
       const int64_t stride = x.strides[d], rows = x.sizes[d];
@@ -478,13 +600,14 @@ class Transform {
                   int(dims.sizes.size())};
     l.in.swapped = l.out.swapped = !packed && !a_.forward;
     l.in.rows = std::min(l.in.rows, l.in.single || packed ? points : 2 * points);
-    if (half) {
-      const bool out = a_.kind == Kind::to_half;
+    if (half || (whole && packed)) {
+      const bool out = a_.kind == Kind::to_half || a_.real_in();
       (out ? l.after : l.before) = packed ? FftEdge::packed : FftEdge::mirrored;
       l.conjugate = packed && out != a_.forward;
       if (packed) {
         l.out.swapped = !out;
-        if (!out) l.in.rows = std::min(2 * now_.sizes[d], points + 2);
+        l.whole = whole;
+        if (!out) l.in.rows = std::min(2 * now_.sizes[d], whole ? 2 * points : points + 2);
       }
       if (a_.weighted) l.inner = out ? T(2) : T(0.5);
     }
@@ -514,8 +637,40 @@ class Transform {
   const prim::FftArgs& a_;
   Array<T> now_, out_;
   prim::Primitives& primitives_;
+  const bool in_place_;
   std::unique_ptr<prim::ScratchView> scratch_;
 };
+
+// A transform with a whole spectrum (halved_dim) by that with half of it, which is halved along
+// a.dims[which].
+template <class T>
+void run_halved(const prim::FftArgs& a, size_t which, CpuBackend& on) {
+  Shape dims(a.dims), points(a.points);
+  std::swap(dims[which], dims.back());
+  std::swap(points[which], points.back());
+  const size_t d = size_t(dims.back());
+  prim::FftArgs half = a;
+  half.dims = dims, half.points = points;
+  const Array<T> spectrum(a.real_in() ? a.out : a.in, false);
+  const Mirror<T> mirror(spectrum, a.dims, d);
+  Shape sizes((a.real_in() ? a.out : a.in).sizes);
+  sizes[d] = points.back() / 2 + 1;
+  if (a.real_in()) {
+    half.kind = prim::FftArgs::Kind::to_half;
+    half.out.sizes = sizes;
+    on.fft(half);
+    mirror.fill();
+  } else {
+    const prim::ScratchView folded(on, a.in.dtype, sizes);
+    mirror.fold(Array<T>(folded, false));
+    half.kind = prim::FftArgs::Kind::from_half;
+    half.in = folded;
+    bool has_room = true;
+    for (size_t i = 0; i + 1 < dims.size(); ++i)
+      has_room = has_room && a.out.sizes[size_t(dims[i])] <= points[i];
+    Transform<T>(half, on, has_room).run();
+  }
+}
 
 // Transforms of several dimensions in parts along another one, or all dimensions but the first
 // before that one, where that spares passes over memory; false: neither does.
@@ -530,8 +685,8 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
       along = d, n = a.out.sizes[d];
   if (n == 1) {
     const size_t d = size_t(a.dims[0]);
-    if (a.kind == prim::FftArgs::Kind::from_half || a.real_out() || a.in.sizes[d] != a.points[0] ||
-        a.out.sizes[d] != a.points[0])
+    if (halved_dim(a) || a.kind == prim::FftArgs::Kind::from_half || a.real_out() ||
+        a.in.sizes[d] != a.points[0] || a.out.sizes[d] != a.points[0])
       return false;
     prim::FftArgs rest = a;
     rest.dims = a.dims.subspan(1), rest.points = a.points.subspan(1), rest.scale = 1;
@@ -571,6 +726,9 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
 void CpuBackend::fft(const prim::FftArgs& a) {
   ARETE_ASSERT(a.in.dtype == a.out.dtype && (!a.window || a.dims.size() == 1));
   if (a.out.numel() == 0 || run_parts(a, *this)) return;
+  if (const std::optional<size_t> which = halved_dim(a))
+    return a.in.dtype == kFloat64 ? run_halved<double>(a, *which, *this)
+                                  : run_halved<float>(a, *which, *this);
   if (a.in.dtype == kFloat64)
     Transform<double>(a, *this).run();
   else

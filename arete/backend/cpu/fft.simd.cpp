@@ -195,39 +195,26 @@ struct Lanes {
   int count;
   int64_t distance;  // between neighbours, 0 if not the same for all
 
-  E get(int64_t offset) const {
-    if constexpr (std::is_same_v<T, E>) {
-      return at[0][offset];
-    } else {
-      E e{};
-      if (distance == 1) {
-        if (count == kWidth<T, E>)
-          std::memcpy(&e, at[0] + offset, sizeof(E));
-        else
-          copy_some<kWidth<T, E>>(reinterpret_cast<T*>(&e), at[0] + offset, count);
-        return e;
-      }
-      T v[kWidth<T, E>] = {};
-      for (int i = 0; i < count; ++i) v[i] = at[size_t(i)][offset];
-      std::memcpy(&e, v, sizeof(E));
-      return e;
+  // A slot is written in place, piece by piece: a vector put together elsewhere would be read
+  // before its pieces have left the store buffer.
+  void get(int64_t offset, E& slot) const {
+    constexpr int width = kWidth<T, E>;
+    if (distance == 1 && count == width) {
+      std::memcpy(&slot, at[0] + offset, sizeof(E));
+      return;
     }
+    T* const to = reinterpret_cast<T*>(&slot);
+    for (int i = 0; i < count; ++i) to[i] = at[size_t(i)][offset];
+    for (int i = count; i < width; ++i) to[i] = T{};
   }
-  void put(int64_t offset, E e) const {
-    if constexpr (std::is_same_v<T, E>) {
-      at[0][offset] = e;
-    } else {
-      if (distance == 1) {
-        if (count == kWidth<T, E>)
-          std::memcpy(at[0] + offset, &e, sizeof(E));
-        else
-          copy_some<kWidth<T, E>>(at[0] + offset, reinterpret_cast<const T*>(&e), count);
-        return;
-      }
-      T v[kWidth<T, E>];
-      std::memcpy(v, &e, sizeof(E));
-      for (int i = 0; i < count; ++i) at[size_t(i)][offset] = v[i];
+  void put(int64_t offset, const E& slot, T scale) const {
+    if (distance == 1 && count == kWidth<T, E>) {
+      const E scaled_slot = slot * scale;
+      std::memcpy(at[0] + offset, &scaled_slot, sizeof(E));
+      return;
     }
+    const T* const from = reinterpret_cast<const T*>(&slot);
+    for (int i = 0; i < count; ++i) at[size_t(i)][offset] = from[i] * scale;
   }
 };
 
@@ -261,6 +248,22 @@ template <int first, class V, int... lane>
   return __builtin_shufflevector(a, b, (first + lane / 2 + (lane & 1 ? width : 0))...);
 }
 
+// Calls f(j, n) for squares of rows j to j + n of a side whose lines lie without gaps; the last one
+// overlaps another rather than to be smaller. False where that does not pay or the side is another.
+template <class T, class E, class F>
+[[gnu::always_inline]] inline bool for_squares(const FftSide<T>& s, int64_t first, int64_t last,
+                                               F f) {
+  constexpr int64_t width = kWidth<T, E>;
+  // A square with few rows in it would be mostly exchanged for nothing.
+  if (width == 1 || s.part != 1 || s.step != 2 || 4 * (last - first) <= width) return false;
+  if (last - first < width) {
+    f(first, last - first);
+    return true;
+  }
+  for (int64_t j = first; j < last; j += width) f(std::min(j, last - width), width);
+  return true;
+}
+
 // Rows [first, last) of memory to slots. Whole pairs where the side is not single.
 template <class T, class E>
 void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first, int64_t last) {
@@ -268,50 +271,57 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
   const int64_t swap = s.swapped ? 1 : 0;
   if (s.single) {
     for (int64_t r = first; r < last; ++r) {
-      slots[2 * r + swap] = lanes.get(r * s.step);
+      lanes.get(r * s.step, slots[2 * r + swap]);
       slots[2 * r + 1 - swap] = E{};
     }
     return;
   }
   if constexpr (width > 1) {
-    // A square with few rows in it would be mostly exchanged for nothing.
-    if (s.part == 1 && s.step == 2 && 4 * (last - first) > width) {
+    // Missing lines are those of the last one again: without branches the rows stay in registers.
+    std::array<const T*, size_t(width)> at;
+    for (int v = 0; v < width; ++v) at[size_t(v)] = lanes.at[size_t(std::min(v, lanes.count - 1))];
+    const auto square = [&](int64_t j, int64_t have) {
       E rows[width];
-      for (int64_t j = first; j < last; j += width) {
-        const int64_t have = std::min<int64_t>(width, last - j);
-        for (int v = 0; v < width; ++v) {
-          rows[v] = E{};
-          if (v >= lanes.count) continue;
-          const T* const at = lanes.at[size_t(v)] + j;
-          if (have == width)
-            std::memcpy(&rows[v], at, sizeof(E));
-          else
-            copy_some<width>(reinterpret_cast<T*>(&rows[v]), at, have);
-        }
+      if (have == width) {
+#pragma GCC unroll 16
+        for (int v = 0; v < width; ++v) std::memcpy(&rows[v], at[size_t(v)] + j, sizeof(E));
         transpose<width>(rows);
-        for (int64_t i = 0; i < have; ++i) slots[(j + i) ^ swap] = rows[i];
+#pragma GCC unroll 16
+        for (int i = 0; i < width; ++i) slots[(j + i) ^ swap] = rows[i];
+        return;
       }
-      return;
-    }
+      for (int v = 0; v < width; ++v) {
+        rows[v] = E{};
+        copy_some<width>(reinterpret_cast<T*>(&rows[v]), at[size_t(v)] + j, have);
+      }
+      transpose<width>(rows);
+      for (int i = 0; i < have; ++i) slots[(j + i) ^ swap] = rows[i];
+    };
+    if (for_squares<T, E>(s, first, last, square)) return;
     if (s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
-      E half[2] = {};
-      int64_t j = first;
-      for (; j + 1 < last; j += 2) {
-        const T* const at = lanes.at[0] + j / 2 * s.step;
-        if (lanes.count == width)
-          std::memcpy(half, at, sizeof half);
-        else
-          copy_some<2 * width>(reinterpret_cast<T*>(half), at, 2 * lanes.count);
-        const FftComplex<E> c = split_pairs(half[0], half[1], all);
-        slots[j + swap] = c.re;
-        slots[j + 1 - swap] = c.im;
+      const T* const from = lanes.at[0];
+      const bool full = lanes.count == width;
+      // Pieces of vectors first, all of them: see Lanes::get.
+      for (int64_t r = first; !full && r + 1 < last; r += 2) {
+        slots[r] = slots[r + 1] = E{};
+        copy_some<2 * width>(reinterpret_cast<T*>(slots + r), from + r / 2 * s.step,
+                             2 * lanes.count);
       }
-      first = j;  // a row of real parts alone
+      for (; first + 1 < last; first += 2) {
+        E a = slots[first], b = slots[first + 1];
+        if (full) {
+          std::memcpy(&a, from + first / 2 * s.step, sizeof(E));
+          std::memcpy(&b, from + first / 2 * s.step + width, sizeof(E));
+        }
+        const FftComplex<E> c = split_pairs(a, b, all);
+        slots[first + swap] = c.re;
+        slots[first + 1 - swap] = c.im;
+      }
     }
   }
-  for (int64_t r = first; r < last; ++r)
-    slots[r ^ swap] = lanes.get((r >> 1) * s.step + (r & 1) * s.part);
+  for (int64_t r = first; r < last; ++r)  // of pairs a row of real parts alone
+    lanes.get((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap]);
 }
 
 // Slots times `scale` to rows [first, last) of memory.
@@ -321,42 +331,45 @@ void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scal
   constexpr int width = kWidth<T, E>;
   const int64_t swap = s.swapped ? 1 : 0;
   if (s.single) {
-    for (int64_t r = first; r < last; ++r) lanes.put(r * s.step, slots[2 * r + swap] * scale);
+    for (int64_t r = first; r < last; ++r) lanes.put(r * s.step, slots[2 * r + swap], scale);
     return;
   }
-  int64_t done = first;
   if constexpr (width > 1) {
-    if (s.part == 1 && s.step == 2 && 4 * (last - first) > width) {
+    const auto square = [&](int64_t j, int64_t have) {
       E rows[width];
-      for (int64_t j = first; j < last; j += width) {
-        const int64_t have = std::min<int64_t>(width, last - j);
-        for (int64_t i = 0; i < width; ++i)
-          rows[i] = i < have ? slots[(j + i) ^ swap] * scale : E{};
+      if (have == width) {
+#pragma GCC unroll 16
+        for (int i = 0; i < width; ++i) rows[i] = slots[(j + i) ^ swap] * scale;
         transpose<width>(rows);
-        for (int v = 0; v < lanes.count; ++v) {
-          T* const at = lanes.at[size_t(v)] + j;
-          if (have == width)
-            std::memcpy(at, &rows[v], sizeof(E));
-          else
-            copy_some<width>(at, reinterpret_cast<const T*>(&rows[v]), have);
-        }
+#pragma GCC unroll 16
+        for (int v = 0; v < width; ++v)
+          if (v < lanes.count) std::memcpy(lanes.at[size_t(v)] + j, &rows[v], sizeof(E));
+        return;
       }
-      return;
-    } else if (s.part == 1 && lanes.distance == 2) {
+      for (int64_t i = 0; i < width; ++i) rows[i] = i < have ? slots[(j + i) ^ swap] * scale : E{};
+      transpose<width>(rows);
+      for (int v = 0; v < lanes.count; ++v)
+        copy_some<width>(lanes.at[size_t(v)] + j, reinterpret_cast<const T*>(&rows[v]), have);
+    };
+    if (for_squares<T, E>(s, first, last, square)) return;
+    if (s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
-      for (; done + 1 < last; done += 2) {
-        const E re = slots[done + swap] * scale, im = slots[done + 1 - swap] * scale;
-        const E half[2] = {join_pairs<0>(re, im, all), join_pairs<width / 2>(re, im, all)};
-        T* const at = lanes.at[0] + done / 2 * s.step;
-        if (lanes.count == width)
-          std::memcpy(at, half, sizeof half);
-        else
-          copy_some<2 * width>(at, reinterpret_cast<const T*>(half), 2 * lanes.count);
+      T* to = lanes.at[0] + first / 2 * s.step;
+      for (; first + 1 < last; first += 2, to += s.step) {
+        const E re = slots[first + swap] * scale, im = slots[first + 1 - swap] * scale;
+        const E a = join_pairs<0>(re, im, all), b = join_pairs<width / 2>(re, im, all);
+        if (lanes.count == width) {
+          std::memcpy(to, &a, sizeof(E));
+          std::memcpy(to + width, &b, sizeof(E));
+        } else {
+          const E half[2] = {a, b};
+          copy_some<2 * width>(to, reinterpret_cast<const T*>(half), 2 * lanes.count);
+        }
       }
     }
   }
-  for (int64_t r = done; r < last; ++r)
-    lanes.put((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap] * scale);
+  for (int64_t r = first; r < last; ++r)
+    lanes.put((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap], scale);
 }
 
 // The factors of a window on rows [first, last).
@@ -376,6 +389,10 @@ template <class T, class E>
 void unpack_half(const FftLines<T>& l, FftComplex<E>* x, int64_t first, int64_t last) {
   const int64_t n = l.steps->n;
   for (int64_t k = first; k < last; ++k) {
+    if (l.whole && k) {  // the real parts of the results depend on the symmetric part
+      x[k] = scaled(x[k] + conj(x[2 * n - k]), T(0.5));
+      if (2 * k != n) x[n - k] = scaled(x[n - k] + conj(x[n + k]), T(0.5));
+    }
     FftComplex<E> a = x[k], b = conj(x[n - k]);
     if (l.conjugate) a = conj(a), b = conj(b);
     if (k == 0)
@@ -399,6 +416,10 @@ void pack_half(const FftLines<T>& l, const FftComplex<E>* z, FftComplex<E>* x, i
     const FftComplex<E> low = even + odd, high = even - odd;  // that of n - k is the conjugate
     x[k] = l.conjugate ? conj(low) : low;
     x[n - k] = l.conjugate ? high : conj(high);
+    if (l.whole) {
+      x[n + k] = conj(x[n - k]);
+      if (k) x[2 * n - k] = conj(x[k]);
+    }
   }
 }
 // The same for odd n, whose transform is that of complex numbers.
@@ -461,29 +482,39 @@ int64_t offset_of(int64_t line, const int64_t* sizes, int rank, const int64_t* s
   return offset;
 }
 
-// The lines of a block, from `line` on.
+// The lines of block `block`.
 template <class T>
-Lanes<T, Vector<T>> lanes_of(const FftLines<T>& l, const FftSide<T>& s, int64_t line, int count,
-                             bool one_row) {
+Lanes<T, Vector<T>> lanes_of(const FftLines<T>& l, const FftSide<T>& s, const FftBlocks& blocks,
+                             int64_t block) {
   Lanes<T, Vector<T>> lanes;
-  lanes.count = count;
   const int64_t stride = s.strides[l.rank - 1];
-  T* const first = s.data + offset_of(line, l.sizes, l.rank, s.strides);
-  lanes.distance = one_row ? stride : 0;
-  const int64_t size = l.sizes[l.rank - 1];
-  int64_t index = one_row ? 0 : line % size;
-  T* at = first;
-  for (int i = 0; i < count; ++i) {
+  const auto address = [&](int64_t row) {
+    return s.data + offset_of(row, l.sizes, l.rank - 1, s.strides);
+  };
+  if (block < blocks.in_rows()) {
+    const int64_t line = block % blocks.per_row * blocks.width;
+    lanes.count = int(std::min(blocks.width, blocks.inner - line));
+    lanes.distance = stride;
+    T* const first = address(block / blocks.per_row) + line * stride;
+    for (int i = 0; i < lanes.count; ++i) lanes.at[size_t(i)] = first + i * stride;
+    return lanes;
+  }
+  const int64_t line = (block - blocks.in_rows()) * blocks.width;
+  lanes.count = int(std::min(blocks.width, blocks.outer * blocks.rest - line));
+  lanes.distance = 0;
+  int64_t row = line / blocks.rest, index = line % blocks.rest;
+  T* at = address(row) + (blocks.inner - blocks.rest + index) * stride;
+  for (int i = 0; i < lanes.count; ++i) {
     lanes.at[size_t(i)] = at;
     at += stride;
-    if (!one_row && ++index == size) {
+    if (++index == blocks.rest && i + 1 < lanes.count) {
       index = 0;
-      at = s.data + offset_of(line + i + 1, l.sizes, l.rank, s.strides);
+      at = address(++row) + (blocks.inner - blocks.rest) * stride;
     }
   }
-  if (!one_row && count > 1) {
+  if (lanes.count > 1) {
     lanes.distance = lanes.at[1] - lanes.at[0];
-    for (int i = 2; i < count; ++i)
+    for (int i = 2; i < lanes.count; ++i)
       if (lanes.at[size_t(i)] - lanes.at[size_t(i - 1)] != lanes.distance) lanes.distance = 0;
   }
   return lanes;
@@ -514,17 +545,11 @@ void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
   using V = Vector<T>;
   const FftSteps<T>& steps = *l.steps;
   const FftBlocks blocks(l.sizes, l.rank, kWidth<T, V>);
-  const bool one_row = blocks.outer > 1 || l.rank == 1 || blocks.inner == l.sizes[l.rank - 1];
   ArenaScope scope;
-  const int64_t numbers = std::max(steps.work, steps.n + 1);
-  auto* const a = scope.take_array<FftComplex<V>>(numbers);
-  auto* const b = scope.take_array<FftComplex<V>>(numbers);
+  auto* const a = scope.take_array<FftComplex<V>>(l.numbers());
+  auto* const b = scope.take_array<FftComplex<V>>(l.numbers());
   for (int64_t block = first; block < last; ++block) {
-    const int64_t vector = block % blocks.per_row, line = vector * blocks.width,
-                  row = block / blocks.per_row * blocks.inner;
-    const int count = int(std::min(blocks.width, blocks.inner - line));
-    const auto in = lanes_of(l, l.in, row + line, count, one_row),
-               out = lanes_of(l, l.out, row + line, count, one_row);
+    const auto in = lanes_of(l, l.in, blocks, block), out = lanes_of(l, l.out, blocks, block);
     FftComplex<V>*x = a, *y = b;
     run_stage<FftStage::load>(l, in, x, 0, l.numbers_in());
     run_stage<FftStage::before>(l, in, x, 0, l.pairs());
@@ -539,7 +564,7 @@ void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
       transform();
       run_stage<FftStage::chirp_out>(l, in, x, 0, steps.n);
     }
-    if (l.turns) apply_turns(l, x, vector);
+    if (l.turns) apply_turns(l, x, block);  // of lines of one dimension
     run_stage<FftStage::after>(l, out, x, 0, l.pairs());
     run_stage<FftStage::store>(l, out, x, 0, l.out.single ? l.out.rows : (l.out.rows + 1) / 2);
   }
@@ -562,6 +587,69 @@ void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t fi
   }
 }
 
+// Complex numbers in memory: step 2 or -2 from one to the next as vectors of pairs.
+template <int step, class T>
+[[gnu::always_inline]] inline Vector<T> pairs_at(const T* p) {
+  constexpr int width = kWidth<T, Vector<T>>;
+  Vector<T> v;
+  std::memcpy(&v, step > 0 ? p : p - (width - 2), sizeof v);
+  if constexpr (step > 0) return v;
+  return [&]<int... lane>(std::integer_sequence<int, lane...>) {
+    return __builtin_shufflevector(v, v, ((width - 2 - (lane & ~1)) + (lane & 1))...);
+  }
+  (std::make_integer_sequence<int, width>{});
+}
+template <class T>
+Vector<T> conjugating() {
+  Vector<T> v;
+  for (int i = 0; i < kWidth<T, Vector<T>>; ++i) v[i] = i & 1 ? T(-1) : T(1);
+  return v;
+}
+
+template <class T>
+void fft_mirror(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n) {
+  constexpr int width = kWidth<T, Vector<T>>;
+  const Vector<T> sign = conjugating<T>();
+  int64_t i = 0;
+  const auto vectors = [&](auto step) {
+    for (; i + width / 2 <= n; i += width / 2) {
+      const Vector<T> v = pairs_at<step>(from + i * step) * sign;
+      std::memcpy(to + 2 * i, &v, sizeof v);
+    }
+  };
+  if (to_step == 2 && from_step == 2) vectors(std::integral_constant<int, 2>());
+  if (to_step == 2 && from_step == -2) vectors(std::integral_constant<int, -2>());
+  for (; i < n; ++i) {
+    to[i * to_step] = from[i * from_step];
+    to[i * to_step + 1] = -from[i * from_step + 1];
+  }
+}
+template <class T>
+void fft_fold(T* to, int64_t to_step, const T* a, int64_t a_step, const T* b, int64_t b_step,
+              int64_t n) {
+  constexpr int width = kWidth<T, Vector<T>>;
+  const Vector<T> sign = conjugating<T>();
+  int64_t i = 0;
+  const auto vectors = [&](auto step) {
+    for (; i + width / 2 <= n; i += width / 2) {
+      const Vector<T> v = (pairs_at<2>(a + 2 * i) + pairs_at<step>(b + i * step) * sign) * T(0.5);
+      std::memcpy(to + 2 * i, &v, sizeof v);
+    }
+  };
+  if (to_step == 2 && a_step == 2 && b_step == 2) vectors(std::integral_constant<int, 2>());
+  if (to_step == 2 && a_step == 2 && b_step == -2) vectors(std::integral_constant<int, -2>());
+  for (; i < n; ++i) {
+    to[i * to_step] = (a[i * a_step] + b[i * b_step]) * T(0.5);
+    to[i * to_step + 1] = (a[i * a_step + 1] - b[i * b_step + 1]) * T(0.5);
+  }
+}
+
+template void fft_mirror<float>(float*, int64_t, const float*, int64_t, int64_t);
+template void fft_mirror<double>(double*, int64_t, const double*, int64_t, int64_t);
+template void fft_fold<float>(float*, int64_t, const float*, int64_t, const float*, int64_t,
+                              int64_t);
+template void fft_fold<double>(double*, int64_t, const double*, int64_t, const double*, int64_t,
+                               int64_t);
 template void fft_lines<float>(const FftLines<float>&, int64_t, int64_t);
 template void fft_lines<double>(const FftLines<double>&, int64_t, int64_t);
 template void fft_stage<float>(const FftLines<float>&, FftStage, float*, float*, int64_t, int64_t);

@@ -64,7 +64,10 @@ struct FftLines {
   const int64_t* sizes;  // of the lines; at least one dimension, the innermost the last one
   int rank;
   FftEdge before = FftEdge::none, after = FftEdge::none;
-  bool conjugate = false;                 // of the half spectrum, where packed
+  bool conjugate = false;  // of the half spectrum, where packed
+  /// Packed, but the other side has all 2 n numbers of the spectrum: out, the second half mirrors
+  /// the first one; in, what the second half adds to the real results is folded into the first.
+  bool whole = false;
   T inner = 1;                            // weight of its numbers that stand for two
   T scale = 1;                            // of the results
   const FftComplex<T>* halves = nullptr;  // exp(-pi i k / n) for k <= n / 2, where packed
@@ -78,7 +81,12 @@ struct FftLines {
 
   /// How many complex numbers come from memory.
   [[gnu::always_inline]] int64_t numbers_in() const {
-    return steps->n + (before == FftEdge::packed);
+    return before != FftEdge::packed ? steps->n : whole ? 2 * steps->n : steps->n + 1;
+  }
+  /// How many the buffers hold.
+  [[gnu::always_inline]] int64_t numbers() const {
+    const int64_t needed = whole ? 2 * steps->n : steps->n + 1;
+    return steps->work > needed ? steps->work : needed;
   }
   /// Those that an edge works on, with their partners.
   [[gnu::always_inline]] int64_t pairs() const { return steps->n / 2 + 1; }
@@ -88,34 +96,46 @@ struct FftLines {
 enum class FftStage : uint8_t { load, before, chirp_in, filter, chirp_out, after, store };
 
 // Compiled once per instruction set (fft.simd.cpp).
-#define ARETE_FFT_KERNELS(target)                                                      \
-  namespace target {                                                                   \
-  /* How many lines a vector of 4 or 8 byte numbers has. */                            \
-  int fft_width(int bytes);                                                            \
-  /* Transforms blocks first to last of lines, as FftBlocks counts them. */            \
-  template <class T>                                                                   \
-  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                   \
-  /* A range of a stage of one line, at `memory` and in the buffer x. */               \
-  template <class T>                                                                   \
-  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, \
-                 int64_t last);                                                        \
+#define ARETE_FFT_KERNELS(target)                                                               \
+  namespace target {                                                                            \
+  /* How many lines a vector of 4 or 8 byte numbers has. */                                     \
+  int fft_width(int bytes);                                                                     \
+  /* Transforms blocks first to last of lines, as FftBlocks counts them. */                     \
+  template <class T>                                                                            \
+  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                            \
+  /* A range of a stage of one line, at `memory` and in the buffer x. */                        \
+  template <class T>                                                                            \
+  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first,          \
+                 int64_t last);                                                                 \
+  /* to[i] = conj(from[i]) of complex numbers, `to_step` and `from_step` reals apart. */        \
+  template <class T>                                                                            \
+  void fft_mirror(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n);         \
+  /* to[i] = (a[i] + conj(b[i])) / 2. */                                                        \
+  template <class T>                                                                            \
+  void fft_fold(T* to, int64_t to_step, const T* a, int64_t a_step, const T* b, int64_t b_step, \
+                int64_t n);                                                                     \
   }
 ARETE_FFT_KERNELS(base)
 ARETE_FFT_KERNELS(avx2)
 ARETE_FFT_KERNELS(avx512)
 #undef ARETE_FFT_KERNELS
 
-/// Blocks of at most `width` lines: within the innermost dimension where that has so many.
+/// Blocks of at most `width` lines: full ones within the innermost dimension, and what is left of
+/// its rows, in a block of its own for each row or, where that would be mostly empty, those of all
+/// rows together.
 struct FftBlocks {
-  int64_t width, inner, outer, per_row;
+  int64_t width, inner, outer = 1, per_row, rest;
   [[gnu::always_inline]] FftBlocks(const int64_t* sizes, int rank, int64_t w)
       : width(w), inner(sizes[rank - 1]) {
-    outer = 1;
     for (int d = 0; d + 1 < rank; ++d) outer *= sizes[d];
-    if (inner < width) inner *= outer, outer = 1;
-    per_row = (inner + width - 1) / width;
+    per_row = inner / width, rest = inner % width;
+    if (rest && (outer == 1 || (per_row && 2 * rest > width))) ++per_row, rest = 0;
   }
-  [[gnu::always_inline]] int64_t count() const { return outer * per_row; }
+  /// Those within a row come first.
+  [[gnu::always_inline]] int64_t in_rows() const { return outer * per_row; }
+  [[gnu::always_inline]] int64_t count() const {
+    return in_rows() + (outer * rest + width - 1) / width;
+  }
 };
 
 }  // namespace arete::cpu
