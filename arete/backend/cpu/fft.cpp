@@ -531,7 +531,7 @@ class Transform {
 
   void run() {
     const size_t count = a_.dims.size();
-    bool fits = a_.kind != prim::FftArgs::Kind::from_half && !out_.real && !is_sparse(out_);
+    bool fits = a_.kind != prim::FftArgs::Kind::from_half && !out_.real;
     for (size_t i = 0; i < count; ++i) {
       const size_t d = size_t(a_.dims[i]);
       const bool half = i + 1 == count && a_.kind == prim::FftArgs::Kind::from_half;
@@ -554,15 +554,6 @@ class Transform {
   }
 
  private:
-  // Whether it is little of an array, say some columns of a matrix: they would share few sets of
-  // the caches and be gone from them before the next step.
-  static bool is_sparse(const Array<T>& x) {
-    int64_t numbers = 2, span = 2;
-    for (size_t d = 0; d < x.sizes.size(); ++d)
-      numbers *= x.sizes[d], span += (x.sizes[d] - 1) * std::abs(x.strides[d]);
-    return span > 4 * numbers;
-  }
-
   // The array for what comes between, with room for what it is now and what it becomes.
   Array<T> between() {
     if (scratch_ || in_place_) return now_;
@@ -672,8 +663,9 @@ void run_halved(const prim::FftArgs& a, size_t which, CpuBackend& on) {
   }
 }
 
-// Transforms of several dimensions in parts along another one, or all dimensions but the first
-// before that one, where that spares passes over memory; false: neither does.
+// Transforms of several dimensions in parts along another one (not one of neighbours in memory,
+// where parts would be short pieces of rows), or all dimensions but the first before that one,
+// where that spares passes over memory; false: neither does.
 bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
   constexpr int64_t kInCaches = 512 << 10;  // bytes
   const int64_t bytes = std::max(a.in.numel(), a.out.numel()) * int64_t(size_of(a.out.dtype));
@@ -681,7 +673,8 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
   size_t along = 0;
   int64_t n = 1;
   for (size_t d = 0, rank = a.out.sizes.size() - !a.real_out(); d < rank; ++d)
-    if (std::ranges::find(a.dims, int64_t(d)) == a.dims.end() && a.out.sizes[d] > n)
+    if (std::ranges::find(a.dims, int64_t(d)) == a.dims.end() && a.out.sizes[d] > n &&
+        std::min(std::abs(a.in.strides[d]), std::abs(a.out.strides[d])) > 2)
       along = d, n = a.out.sizes[d];
   if (n == 1) {
     const size_t d = size_t(a.dims[0]);
@@ -701,10 +694,7 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
             .context = a.context});
     return true;
   }
-  // Neighbours in memory are elements of vectors.
-  const int64_t least = std::abs(a.in.strides[along]) <= 2 ? 16 : 1;
-  const int64_t step = std::max(least, kInCaches * n / bytes / least * least),
-                parts = (n + step - 1) / step;
+  const int64_t step = std::max<int64_t>(1, kInCaches * n / bytes), parts = (n + step - 1) / step;
   // A single part would be cut in parts again.
   if (step * bytes / n > 4 * kInCaches || parts < std::max(2, num_threads())) return false;
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {

@@ -545,28 +545,56 @@ void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
   using V = Vector<T>;
   const FftSteps<T>& steps = *l.steps;
   const FftBlocks blocks(l.sizes, l.rank, kWidth<T, V>);
+  // Blocks beside each other in rows are loaded and stored together, some numbers of each in turn:
+  // pieces of rows that one block has are too short for the processor to fetch what comes next.
+  constexpr int64_t kMost = 8, kBytes = 256 << 10, kTurn = 4;
+  const auto beside = [&](const FftSide<T>& s) {
+    return s.step > 2 && std::abs(s.strides[l.rank - 1]) <= 2;
+  };
+  const int64_t bytes = l.numbers() * int64_t(sizeof(FftComplex<V>)),
+                panel = beside(l.in) || beside(l.out)
+                            ? std::clamp<int64_t>(kBytes / bytes, 1, std::min(kMost, last - first))
+                            : 1;
   ArenaScope scope;
-  auto* const a = scope.take_array<FftComplex<V>>(l.numbers());
-  auto* const b = scope.take_array<FftComplex<V>>(l.numbers());
-  for (int64_t block = first; block < last; ++block) {
-    const auto in = lanes_of(l, l.in, blocks, block), out = lanes_of(l, l.out, blocks, block);
-    FftComplex<V>*x = a, *y = b;
-    run_stage<FftStage::load>(l, in, x, 0, l.numbers_in());
-    run_stage<FftStage::before>(l, in, x, 0, l.pairs());
-    if (steps.chirp) run_stage<FftStage::chirp_in>(l, in, x, 0, steps.work);
-    const auto transform = [&] {
-      FftComplex<V>* const done = run_passes(steps, x, y);
-      if (done == y) std::swap(x, y);
-    };
-    transform();
-    if (steps.chirp) {
-      run_stage<FftStage::filter>(l, in, x, 0, steps.work);
-      transform();
-      run_stage<FftStage::chirp_out>(l, in, x, 0, steps.n);
+  std::array<FftComplex<V>*, kMost + 1> buffers;
+  for (int64_t k = 0; k <= panel; ++k)
+    buffers[size_t(k)] = scope.take_array<FftComplex<V>>(l.numbers());
+  std::array<Lanes<T, V>, kMost> in, out;
+  const int64_t stored = l.out.single ? l.out.rows : (l.out.rows + 1) / 2;
+  for (int64_t block = first; block < last; block += panel) {
+    const int64_t count = std::min(panel, last - block);
+    for (int64_t k = 0; k < count; ++k) {
+      in[size_t(k)] = lanes_of(l, l.in, blocks, block + k);
+      out[size_t(k)] = lanes_of(l, l.out, blocks, block + k);
     }
-    if (l.turns) apply_turns(l, x, block);  // of lines of one dimension
-    run_stage<FftStage::after>(l, out, x, 0, l.pairs());
-    run_stage<FftStage::store>(l, out, x, 0, l.out.single ? l.out.rows : (l.out.rows + 1) / 2);
+    // f(block of the panel, first number, last number)
+    const auto in_turns = [&](const FftSide<T>& s, int64_t numbers, auto f) {
+      const int64_t turn = count > 1 && beside(s) ? kTurn : numbers;
+      for (int64_t i = 0; i < numbers; i += turn)
+        for (int64_t k = 0; k < count; ++k) f(size_t(k), i, std::min(i + turn, numbers));
+    };
+    in_turns(l.in, l.numbers_in(), [&](size_t k, int64_t from, int64_t to) {
+      run_stage<FftStage::load>(l, in[k], buffers[k], from, to);
+    });
+    for (size_t k = 0; k < size_t(count); ++k) {
+      FftComplex<V>*&x = buffers[k], *&y = buffers[size_t(panel)];
+      run_stage<FftStage::before>(l, in[k], x, 0, l.pairs());
+      if (steps.chirp) run_stage<FftStage::chirp_in>(l, in[k], x, 0, steps.work);
+      const auto transform = [&] {
+        if (run_passes(steps, x, y) == y) std::swap(x, y);
+      };
+      transform();
+      if (steps.chirp) {
+        run_stage<FftStage::filter>(l, in[k], x, 0, steps.work);
+        transform();
+        run_stage<FftStage::chirp_out>(l, in[k], x, 0, steps.n);
+      }
+      if (l.turns) apply_turns(l, x, block + int64_t(k));  // of lines of one dimension
+      run_stage<FftStage::after>(l, out[k], x, 0, l.pairs());
+    }
+    in_turns(l.out, stored, [&](size_t k, int64_t from, int64_t to) {
+      run_stage<FftStage::store>(l, out[k], buffers[k], from, to);
+    });
   }
 }
 
