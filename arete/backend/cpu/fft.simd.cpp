@@ -547,7 +547,7 @@ void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
   const FftBlocks blocks(l.sizes, l.rank, kWidth<T, V>);
   // Blocks beside each other in rows are loaded and stored together, some numbers of each in turn:
   // pieces of rows that one block has are too short for the processor to fetch what comes next.
-  constexpr int64_t kMost = 8, kBytes = 256 << 10, kTurn = 4;
+  constexpr int64_t kMost = 8, kBytes = 512 << 10, kTurn = 8;
   const auto beside = [&](const FftSide<T>& s) {
     return s.step > 2 && std::abs(s.strides[l.rank - 1]) <= 2;
   };
