@@ -25,18 +25,18 @@
 // jk = (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
 // transforms of a length >= 2n - 1 of small factors. The inverse is the forward transform with real
 // and imaginary parts swapped before and after. 2 n real numbers are n complex ones, whose
-// transform tells the first half of theirs (pack_half), and back. Where all of the spectrum of real
-// numbers is wanted, half of the work is done and mirrored; where the real part of a transform is
-// wanted, the spectrum is folded first, as only its symmetric part counts: within each line where
-// there is one dimension, by Mirror where there are several.
-// Each line of the data takes one element of the vectors (fft_lines): neighbours in memory are
-// loaded as they lie, lines without gaps by transposing squares. A long line of n = n1 n2 numbers
-// is a matrix: transforms of its n2 columns, factors exp(-2 pi i j2 k1 / n), transforms of its n1
-// rows whose results k2 go to k1 + n1 k2. Both are lines side by side, in parallel, and in the
-// caches. What else is to be done with a long line is done by the same stages as for a vector of
-// lines, one number at a time.
-// Several dimensions are transformed one after the other, in place in the output where the shapes
-// on the way fit there; of a large array all of them for a part that the caches hold (run_parts).
+// transform tells the first half of theirs (pack_half), and back; an odd number of them goes
+// through passes of half spectra (run_real_pass). Where all of the spectrum of real numbers is
+// wanted, half of the work is done and mirrored; where the real part of a transform is wanted, the
+// spectrum is folded first, as only its symmetric part counts: within each line where there is one
+// dimension, by Mirror where there are several. Each line of the data takes one element of the
+// vectors (fft_lines): neighbours in memory are loaded as they lie, lines without gaps by
+// transposing squares. A long line of n = n1 n2 numbers is a matrix: transforms of its n2 columns,
+// factors exp(-2 pi i j2 k1 / n), transforms of its n1 rows whose results k2 go to k1 + n1 k2. Both
+// are lines side by side, in parallel, and in the caches. What else is to be done with a long line
+// is done by the same stages as for a vector of lines, one number at a time. Several dimensions are
+// transformed one after the other, in place in the output where the shapes on the way fit there; of
+// a large array all of them for a part that the caches hold (run_parts).
 namespace arete::cpu {
 namespace {
 
@@ -357,6 +357,12 @@ void transform(FftLines<T>& l, int64_t n) {
     l.halves = halves->roots.data();
   }
   if (is_long(l)) return run_long_lines(l);
+  if (!steps.chirp && (l.before == FftEdge::mirrored || l.after == FftEdge::mirrored)) {
+    const bool out = l.after == FftEdge::mirrored, forward = !l.in.swapped;
+    steps.real = out ? FftReal::to_half : FftReal::from_half;
+    l.in.swapped = l.out.swapped = false;
+    l.conjugate = out != forward;
+  }
   const std::shared_ptr<const Passes<T>> passes = cached<Passes<T>>(steps.work);
   steps.passes = passes->passes.data();
   steps.pass_count = int64_t(passes->passes.size());

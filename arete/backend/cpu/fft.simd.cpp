@@ -102,42 +102,131 @@ void run_even_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
   }
 }
 
-// Odd r, as a constant where `fixed` is not 0: by the sums and differences of numbers k and r - k,
-// whose roots are conjugates.
+// The transform of an odd number of numbers, a constant where `fixed` is not 0: get(k) gives number
+// k, put(j, x) takes result j. By the sums and differences of numbers k and r - k, whose roots are
+// conjugates.
+template <class T, int fixed, class E, class Get, class Put>
+[[gnu::always_inline]] inline void odd_butterfly(const FftPass<T>& pass, Get get, Put put) {
+  constexpr int most = fixed ? fixed / 2 : int(kLargestFftFactor) / 2;
+  const int64_t r = fixed ? fixed : pass.r, half = r / 2;
+  std::array<FftComplex<E>, size_t(most)> sum, difference;
+  const FftComplex<E> first = get(0);
+  FftComplex<E> all = first;
+#pragma GCC unroll 8
+  for (int64_t k = 1; k <= half; ++k) {
+    const FftComplex<E> a = get(k), b = get(r - k);
+    sum[size_t(k - 1)] = a + b;
+    difference[size_t(k - 1)] = times_minus_i(a - b);
+    all = all + sum[size_t(k - 1)];
+  }
+  put(0, all);
+#pragma GCC unroll 8
+  for (int64_t j = 1; j <= half; ++j) {
+    FftComplex<E> even = first, odd{};
+    int64_t at = 0;
+#pragma GCC unroll 8
+    for (int64_t k = 1; k <= half; ++k) {
+      at = at + j >= r ? at + j - r : at + j;
+      even = even + scaled(sum[size_t(k - 1)], pass.roots[at].re);
+      odd = odd - scaled(difference[size_t(k - 1)], pass.roots[at].im);
+    }
+    put(j, even + odd);
+    put(r - j, even - odd);
+  }
+}
+
 template <class T, int fixed, class E>
 void run_odd_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
                   FftComplex<E>* __restrict y) {
-  constexpr int most = fixed ? fixed / 2 : int(kLargestFftFactor) / 2;
-  const int64_t r = fixed ? fixed : pass.r, m = pass.m, s = pass.s, half = r / 2;
-  std::array<FftComplex<E>, size_t(most)> sum, difference;
+  const int64_t r = fixed ? fixed : pass.r, m = pass.m, s = pass.s;
   for (int64_t p = 0; p < m; ++p) {
     const FftComplex<T>* w = pass.twiddles + p * (r - 1) - 1;
     for (int64_t q = 0; q < s; ++q) {
       const FftComplex<E>* from = x + q + s * p;
       FftComplex<E>* to = y + q + s * r * p;
-      const FftComplex<E> first = from[0];
-      FftComplex<E> all = first;
-#pragma GCC unroll 8
+      odd_butterfly<T, fixed, E>(
+          pass, [&](int64_t k) { return from[s * m * k]; },
+          [&](int64_t j, FftComplex<E> v) { to[s * j] = j ? v * w[j] : v; });
+    }
+  }
+}
+
+// Of real sequences the first (length + 1) / 2 numbers of their transforms, the others being
+// conjugates: s sequences of odd length r * m from r * s of length m, number k of sequence q at
+// q + k times the number of sequences. Numbers k > 0 are transformed as complex ones with those
+// that follow by m, half of whose results stand for their conjugates; numbers 0 are real.
+template <class T, int fixed, class E>
+void run_real_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+                   FftComplex<E>* __restrict y) {
+  const int64_t r = fixed ? fixed : pass.r, m = pass.m, s = pass.s, half = r / 2;
+  for (int64_t q = 0; q < s; ++q) {
+    const FftComplex<E>* from = x + q;
+    E all = from[0].re;
+    for (int64_t k = 1; k < r; ++k) all = all + from[s * k].re;
+    y[q] = {all, E{}};
+    for (int64_t j = 1; j <= half; ++j) {
+      FftComplex<E> v{from[0].re, E{}};
+      int64_t at = 0;
       for (int64_t k = 1; k <= half; ++k) {
-        const FftComplex<E> a = from[s * m * k], b = from[s * m * (r - k)];
-        sum[size_t(k - 1)] = a + b;
-        difference[size_t(k - 1)] = times_minus_i(a - b);
-        all = all + sum[size_t(k - 1)];
+        at = at + j >= r ? at + j - r : at + j;
+        const E a = from[s * k].re, b = from[s * (r - k)].re;
+        v.re += (a + b) * pass.roots[at].re;
+        v.im += (a - b) * pass.roots[at].im;
       }
-      to[0] = all;
-#pragma GCC unroll 8
-      for (int64_t j = 1; j <= half; ++j) {
-        FftComplex<E> even = first, odd{};
-        int64_t at = 0;
-#pragma GCC unroll 8
-        for (int64_t k = 1; k <= half; ++k) {
-          at = at + j >= r ? at + j - r : at + j;
-          even = even + scaled(sum[size_t(k - 1)], pass.roots[at].re);
-          odd = odd - scaled(difference[size_t(k - 1)], pass.roots[at].im);
-        }
-        to[s * j] = (even + odd) * w[j];
-        to[s * (r - j)] = (even - odd) * w[r - j];
+      y[q + s * m * j] = v;
+    }
+  }
+  for (int64_t k = 1; k <= m / 2; ++k) {
+    const FftComplex<T>* w = pass.twiddles + k * (r - 1) - 1;
+    for (int64_t q = 0; q < s; ++q) {
+      const FftComplex<E>* from = x + q + s * r * k;
+      FftComplex<E>* to = y + q;
+      odd_butterfly<T, fixed, E>(
+          pass, [&](int64_t j) { return j ? from[s * j] * w[j] : from[0]; },
+          [&](int64_t u, FftComplex<E> v) {
+            u <= half ? to[s * (k + m * u)] = v : to[s * (m * (r - u) - k)] = conj(v);
+          });
+    }
+  }
+}
+// And back, with the opposite sign of the exponent; results j and r - j of a butterfly change
+// places for that.
+template <class T, int fixed, class E>
+void run_reverse_real_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+                           FftComplex<E>* __restrict y) {
+  const int64_t r = fixed ? fixed : pass.r, m = pass.m, s = pass.s, half = r / 2;
+  for (int64_t q = 0; q < s; ++q) {
+    const FftComplex<E>* from = x + q;
+    FftComplex<E>* to = y + q;
+    E all{};
+    for (int64_t u = 1; u <= half; ++u) all = all + from[s * m * u].re;
+    to[0] = {from[0].re + all * T(2), E{}};
+    for (int64_t j = 1; j <= half; ++j) {
+      E even{}, odd{};
+      int64_t at = 0;
+      for (int64_t u = 1; u <= half; ++u) {
+        at = at + j >= r ? at + j - r : at + j;
+        even += from[s * m * u].re * pass.roots[at].re;
+        odd += from[s * m * u].im * pass.roots[at].im;
       }
+      even = from[0].re + even * T(2), odd = odd * T(2);
+      to[s * j] = {even + odd, E{}};
+      to[s * (r - j)] = {even - odd, E{}};
+    }
+  }
+  for (int64_t k = 1; k <= m / 2; ++k) {
+    const FftComplex<T>* w = pass.twiddles + k * (r - 1) - 1;
+    for (int64_t q = 0; q < s; ++q) {
+      const FftComplex<E>* from = x + q;
+      FftComplex<E>* to = y + q + s * r * k;
+      odd_butterfly<T, fixed, E>(
+          pass,
+          [&](int64_t u) {
+            return u <= half ? from[s * (k + m * u)] : conj(from[s * (m * (r - u) - k)]);
+          },
+          [&](int64_t j, FftComplex<E> v) {
+            j ? to[s * (r - j)] = v * conj(w[r - j]) : to[0] = v;
+          });
     }
   }
 }
@@ -146,27 +235,34 @@ void run_odd_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
 template <class T, class E>
 FftComplex<E>* run_passes(const FftSteps<T>& steps, FftComplex<E>* a, FftComplex<E>* b) {
   for (int64_t i = 0; i < steps.pass_count; ++i) {
-    const FftPass<T>& pass = steps.passes[i];
+    // To half spectra the last pass comes first: it has the shortest sequences.
+    const bool to_half = steps.real == FftReal::to_half;
+    const FftPass<T>& pass = steps.passes[to_half ? steps.pass_count - 1 - i : i];
     const bool last = pass.m == 1;
     switch (pass.r) {
 #define ARETE_EVEN(r)                                                                      \
   case r:                                                                                  \
     last ? run_even_pass<T, r, true>(pass, a, b) : run_even_pass<T, r, false>(pass, a, b); \
     break;
-#define ARETE_ODD(r)                \
-  case r:                           \
-    run_odd_pass<T, r>(pass, a, b); \
-    break;
+#define ARETE_ODD(r)                                                                     \
+  if (steps.real == FftReal::none)                                                       \
+    run_odd_pass<T, r>(pass, a, b);                                                      \
+  else                                                                                   \
+    to_half ? run_real_pass<T, r>(pass, a, b) : run_reverse_real_pass<T, r>(pass, a, b); \
+  break;
       ARETE_EVEN(2)
       ARETE_EVEN(4)
       ARETE_EVEN(8)
-      ARETE_ODD(3)
-      ARETE_ODD(5)
-      ARETE_ODD(7)
+      case 3:
+        ARETE_ODD(3)
+      case 5:
+        ARETE_ODD(5)
+      case 7:
+        ARETE_ODD(7)
+      default:
+        ARETE_ODD(0)
 #undef ARETE_EVEN
 #undef ARETE_ODD
-      default:
-        run_odd_pass<T, 0>(pass, a, b);
     }
     std::swap(a, b);
   }
@@ -255,7 +351,7 @@ template <class T, class E, class F>
                                                F f) {
   constexpr int64_t width = kWidth<T, E>;
   // A square with few rows in it would be mostly exchanged for nothing.
-  if (width == 1 || s.part != 1 || s.step != 2 || 4 * (last - first) <= width) return false;
+  if (width == 1 || !s.is_gapless() || 4 * (last - first) <= width) return false;
   if (last - first < width) {
     f(first, last - first);
     return true;
@@ -269,13 +365,7 @@ template <class T, class E>
 void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first, int64_t last) {
   constexpr int width = kWidth<T, E>;
   const int64_t swap = s.swapped ? 1 : 0;
-  if (s.single) {
-    for (int64_t r = first; r < last; ++r) {
-      lanes.get(r * s.step, slots[2 * r + swap]);
-      slots[2 * r + 1 - swap] = E{};
-    }
-    return;
-  }
+  for (int64_t r = first; s.single && r < last; ++r) slots[2 * r + 1 - swap] = E{};
   if constexpr (width > 1) {
     // Missing lines are those of the last one again: without branches the rows stay in registers.
     std::array<const T*, size_t(width)> at;
@@ -287,7 +377,7 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
         for (int v = 0; v < width; ++v) std::memcpy(&rows[v], at[size_t(v)] + j, sizeof(E));
         transpose<width>(rows);
 #pragma GCC unroll 16
-        for (int i = 0; i < width; ++i) slots[(j + i) ^ swap] = rows[i];
+        for (int i = 0; i < width; ++i) slots[s.slot(j + i)] = rows[i];
         return;
       }
       for (int v = 0; v < width; ++v) {
@@ -295,10 +385,10 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
         copy_some<width>(reinterpret_cast<T*>(&rows[v]), at[size_t(v)] + j, have);
       }
       transpose<width>(rows);
-      for (int i = 0; i < have; ++i) slots[(j + i) ^ swap] = rows[i];
+      for (int i = 0; i < have; ++i) slots[s.slot(j + i)] = rows[i];
     };
     if (for_squares<T, E>(s, first, last, square)) return;
-    if (s.part == 1 && lanes.distance == 2) {
+    if (!s.single && s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
       const T* const from = lanes.at[0];
       const bool full = lanes.count == width;
@@ -321,7 +411,7 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
     }
   }
   for (int64_t r = first; r < last; ++r)  // of pairs a row of real parts alone
-    lanes.get((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap]);
+    lanes.get(s.offset(r), slots[s.slot(r)]);
 }
 
 // Slots times `scale` to rows [first, last) of memory.
@@ -330,29 +420,25 @@ void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scal
            int64_t last) {
   constexpr int width = kWidth<T, E>;
   const int64_t swap = s.swapped ? 1 : 0;
-  if (s.single) {
-    for (int64_t r = first; r < last; ++r) lanes.put(r * s.step, slots[2 * r + swap], scale);
-    return;
-  }
   if constexpr (width > 1) {
     const auto square = [&](int64_t j, int64_t have) {
       E rows[width];
       if (have == width) {
 #pragma GCC unroll 16
-        for (int i = 0; i < width; ++i) rows[i] = slots[(j + i) ^ swap] * scale;
+        for (int i = 0; i < width; ++i) rows[i] = slots[s.slot(j + i)] * scale;
         transpose<width>(rows);
 #pragma GCC unroll 16
         for (int v = 0; v < width; ++v)
           if (v < lanes.count) std::memcpy(lanes.at[size_t(v)] + j, &rows[v], sizeof(E));
         return;
       }
-      for (int64_t i = 0; i < width; ++i) rows[i] = i < have ? slots[(j + i) ^ swap] * scale : E{};
+      for (int64_t i = 0; i < width; ++i) rows[i] = i < have ? slots[s.slot(j + i)] * scale : E{};
       transpose<width>(rows);
       for (int v = 0; v < lanes.count; ++v)
         copy_some<width>(lanes.at[size_t(v)] + j, reinterpret_cast<const T*>(&rows[v]), have);
     };
     if (for_squares<T, E>(s, first, last, square)) return;
-    if (s.part == 1 && lanes.distance == 2) {
+    if (!s.single && s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
       T* to = lanes.at[0] + first / 2 * s.step;
       for (; first + 1 < last; first += 2, to += s.step) {
@@ -368,17 +454,15 @@ void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scal
       }
     }
   }
-  for (int64_t r = first; r < last; ++r)
-    lanes.put((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap], scale);
+  for (int64_t r = first; r < last; ++r) lanes.put(s.offset(r), slots[s.slot(r)], scale);
 }
 
 // The factors of a window on rows [first, last).
 template <class T, class E>
 void apply_window(const T* window, const FftSide<T>& s, bool pairs, E* slots, int64_t first,
                   int64_t last) {
-  const int64_t swap = s.swapped ? 1 : 0;
   for (int64_t r = first; r < last; ++r) {
-    E& slot = slots[s.single ? 2 * r + swap : r ^ swap];
+    E& slot = slots[s.slot(r)];
     slot = slot * window[pairs ? r >> 1 : r];
   }
 }
@@ -425,8 +509,10 @@ void pack_half(const FftLines<T>& l, const FftComplex<E>* z, FftComplex<E>* x, i
 // The same for odd n, whose transform is that of complex numbers.
 template <class T, class E>
 void mirror(const FftLines<T>& l, FftComplex<E>* x, int64_t first, int64_t last) {
+  const bool half = l.steps->real != FftReal::none;  // is all that the passes need
   for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) {
-    x[k] = scaled(x[k], l.inner);
+    x[k] = scaled(l.conjugate ? conj(x[k]) : x[k], l.inner);
+    if (half) continue;
     // Where parts are swapped, conjugate numbers differ in the sign of the first one.
     x[l.steps->n - k] = l.in.swapped ? FftComplex<E>{-x[k].re, x[k].im} : conj(x[k]);
   }
@@ -463,8 +549,9 @@ void run_stage(const FftLines<T>& l, const Lanes<T, E>& lanes, FftComplex<E>* x,
     for (int64_t k = first; k < last; ++k) x[k] = swapped(x[k]) * steps.chirp[k];
   if constexpr (stage == FftStage::after) {
     if (l.after == FftEdge::packed) pack_half(l, x, x, first, last);
-    if (l.after == FftEdge::mirrored && l.inner != 1)
-      for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) x[k] = scaled(x[k], l.inner);
+    if (l.after == FftEdge::mirrored && (l.inner != 1 || l.conjugate))
+      for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k)
+        x[k] = scaled(l.conjugate ? conj(x[k]) : x[k], l.inner);
   }
   if constexpr (stage == FftStage::store) {
     const int64_t from = rows_of(l.out, first), to = rows_of(l.out, last);

@@ -23,6 +23,10 @@ struct FftPass {
 /// The largest prime factor that has a pass of its own.
 inline constexpr int64_t kLargestFftFactor = 61;
 
+/// Passes of real lines of odd length, for the first half of the spectrum or from it: half of the
+/// work.
+enum class FftReal : uint8_t { none, to_half, from_half };
+
 /// How to transform n numbers: by passes over `work` numbers. With a chirp (Bluestein's method) n
 /// of them hold the input, and the passes go there and back.
 template <class T>
@@ -31,6 +35,7 @@ struct FftSteps {
   const FftPass<T>* passes;
   int64_t pass_count;
   const FftComplex<T>*chirp, *filter;  // n and `work` numbers, or null
+  FftReal real = FftReal::none;
 };
 
 /// One side of the lines. Slots are the parts of the complex numbers of a line in turn; `rows` says
@@ -44,6 +49,17 @@ struct FftSide {
   int64_t rows;
   bool single;
   bool swapped;  // parts change places on their way: the inverse of a transform between two of them
+
+  /// Where row r is in the buffer, and in memory from the beginning of its line on.
+  [[gnu::always_inline]] int64_t slot(int64_t r) const {
+    return (single ? 2 * r : r) ^ int64_t(swapped);
+  }
+  [[gnu::always_inline]] int64_t offset(int64_t r) const {
+    return single ? r * step : (r >> 1) * step + (r & 1) * part;
+  }
+  [[gnu::always_inline]] bool is_gapless() const {
+    return single ? step == 1 : part == 1 && step == 2;
+  }
 };
 
 /// What comes between memory and the transform, on either side:
@@ -52,7 +68,7 @@ enum class FftEdge : uint8_t {
   /// Lines of 2 n real numbers are n complex ones, whose transform tells the first n + 1 of theirs.
   packed,
   /// Of real numbers whose length is odd: in, the second half of the spectrum is the mirrored first
-  /// one; out, only the first half counts.
+  /// one, if the passes need it (FftReal); out, only the first half counts.
   mirrored,
 };
 
