@@ -370,11 +370,16 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
     // Missing lines are those of the last one again: without branches the rows stay in registers.
     std::array<const T*, size_t(width)> at;
     for (int v = 0; v < width; ++v) at[size_t(v)] = lanes.at[size_t(std::min(v, lanes.count - 1))];
+    // So many short lines beside each other are no stream that the processor would see.
+    const int64_t ahead = width * lanes.distance;  // to the lines of the next block, as a rule
     const auto square = [&](int64_t j, int64_t have) {
       E rows[width];
       if (have == width) {
 #pragma GCC unroll 16
-        for (int v = 0; v < width; ++v) std::memcpy(&rows[v], at[size_t(v)] + j, sizeof(E));
+        for (int v = 0; v < width; ++v) {
+          std::memcpy(&rows[v], at[size_t(v)] + j, sizeof(E));
+          __builtin_prefetch(at[size_t(v)] + j + ahead);
+        }
         transpose<width>(rows);
 #pragma GCC unroll 16
         for (int i = 0; i < width; ++i) slots[s.slot(j + i)] = rows[i];
