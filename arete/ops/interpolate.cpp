@@ -653,15 +653,19 @@ const OpRecord& repeat_elements_op =
         });
 
 // How often each element is taken, if all are equally often.
-std::optional<Shape> whole_factors(const Tensor& x, const Resampling& r) {
+std::optional<Shape> whole_factors(const Tensor& x, IntList sizes) {
   Shape factors;
-  for (size_t d = 0; d < r.sizes.size(); ++d) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
     const int64_t n = x.sizes()[d + 2];
-    factors.push_back(r.sizes[d] / n);
-    if (r.sizes[d] % n != 0 || std::fabs(r.scales[d] * double(factors.back()) - 1) > 1e-12)
-      return std::nullopt;
+    if (n == 0 || sizes[d] < n || sizes[d] % n != 0) return std::nullopt;
+    factors.push_back(sizes[d] / n);
   }
   return factors;
+}
+bool are_scales(IntList factors, const std::vector<double>& scales) {
+  for (size_t d = 0; d < factors.size(); ++d)
+    if (std::fabs(scales[d] * double(factors[d]) - 1) > 1e-12) return false;
+  return true;
 }
 
 // A table of Note [Resampling by tables] on its device, and the axes' taps.
@@ -754,7 +758,7 @@ Results batched_resample(const vmaps::Rewriting& r) {
 
 Tensor resample(const Tensor& x, const Resampling& r) {
   if (chooses(r))
-    if (const std::optional<Shape> factors = whole_factors(x, r))
+    if (const auto factors = whole_factors(x, r.sizes); factors && are_scales(*factors, r.scales))
       return call(repeat_elements_op, {x, *factors});
   const Table table = table_for(x, r);
   return call(resample_op, {x, table.numbers, r.sizes, table.taps, r.scales, int64_t(r.mode),
@@ -763,6 +767,8 @@ Tensor resample(const Tensor& x, const Resampling& r) {
 
 Tensor run_plan(const Tensor& x, const Plan& p, bool align, bool antialias) {
   if (p.mode.mode == Mode::area) {
+    if (const auto factors = whole_factors(x, p.sizes); factors && is_floating(x.dtype()))
+      return call(repeat_elements_op, {x, *factors});  // means of one element each
     if (p.sizes.size() == 1) return adaptive_avg_pool1d(x, p.sizes);
     return p.sizes.size() == 2 ? adaptive_avg_pool2d(x, p.sizes) : adaptive_avg_pool3d(x, p.sizes);
   }

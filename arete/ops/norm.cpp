@@ -113,6 +113,17 @@ const expr::Program& scale_and_shift(DType mean, DType var, DType weight, DType 
       });
 }
 
+// x * scale + shift in x's dtype, whatever those of the others: a pass of its own that rounds would
+// read and write more than this one does.
+const expr::Program& scaled_and_shifted(DType x, DType numbers) {
+  static auto* const cache = new ProgramCache;
+  const expr::Type work = work_type(promote_types(x, numbers));
+  return cache->get(pack_key({int(x), int(numbers)}), {x, numbers, numbers}, {}, {x},
+                    [=](std::span<const expr::Value> v) {
+                      return std::vector{cast(v[0], work) * cast(v[1], work) + cast(v[2], work)};
+                    });
+}
+
 // x * (weight / deviation) + (bias - mean * weight / deviation): one multiplication and addition.
 Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                   const Tensor& bias, double eps) {
@@ -126,11 +137,11 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
                                     dtype_or_f32(bias), out, weight.defined(), bias.defined())
                         .shared_from_this(),
                     {inputs.data(), inputs.size()}, numbers, "batch_norm");
-  const Tensor &scale = r[0], &shift = r[1];
   Shape sizes(size_t(std::max<int64_t>(x.dim() - 1, 1)), 1);
-  sizes[0] = scale.numel();
-  const Tensor y = addcmul(shift.view(sizes), x, scale.view(sizes));
-  return y.dtype() == x.dtype() ? y : y.to(x.dtype());
+  sizes[0] = r[0].numel();
+  const Tensor operands[] = {x, r[0].view(sizes), r[1].view(sizes)};
+  return apply_program(scaled_and_shifted(x.dtype(), out).shared_from_this(), operands, {},
+                       "batch_norm")[0];
 }
 
 // Which element of a channel is which does not matter to norms: the order in which its dimensions

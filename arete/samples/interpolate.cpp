@@ -51,6 +51,7 @@ const Attached interpolate_op =
                   {{m.make({1, 1, 3, 3}), L{4, 2}, none, "bicubic", true, none, false}},
                   {{m.make({1, 1, 2, 2, 3}), L{3, 2, 4}, none, "trilinear", false, none, false}},
                   {{m.make({1, 1, 3, 4}), L{2, 2}, none, "area", none, none, false}},
+                  {{m.make({1, 2, 3, 2}), L{6, 2}, none, "area", none, none, false}},
                   {{m.make({1, 1, 7, 5}), L{3, 8}, none, "bilinear", none, none, true}},
                   {{m.make({1, 1, 5, 6}), L{2, 3}, none, "bilinear", true, none, true}},
                   {{m.make({1, 2, 9, 3}), none, by({0.4, 1.5}), "bicubic", none, none, true}}};

@@ -55,6 +55,9 @@ def test_results_have_no_temporaries_beside_them():
     images, kernel, bias = torch.rand(4, 16, 64, 64), torch.rand(16, 32, 3, 3), torch.rand(32)
     result = 4 * 4 * 32 * 66 * 66
     assert peak(lambda: torch.nn.functional.conv_transpose2d(images, kernel, bias)) <= 1.01 * result
+    halves, channels = torch.rand(4, 16, 64, 64).bfloat16(), torch.rand(16)  # statistics and weights stay float32
+    normed = lambda: torch.nn.functional.batch_norm(halves, channels, channels, channels, channels)
+    assert peak(normed) <= 1.01 * halves.nbytes
     for window in (torch.hann_window, torch.kaiser_window, torch.fft.fftfreq):
         assert peak(lambda: window(1 << 20)) <= 1.01 * (4 << 20)
     matrices = torch.rand(16, 48, 40)  # factors, their product, and what LAPACK overwrites
