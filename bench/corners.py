@@ -104,6 +104,7 @@ def cases(n):
            for c, s in ((4, 56), (8, 56), (16, 28))},
         "grid_sample 37448x6x8x8": samples(37448, 6, 8, False),
         "grid_sample 8x64x128x128": samples(8, 64, 128, False),
+        "grid_sample 8x8x256x256": samples(8, 8, 256, False),
         "grid_sample 8x64x128x128, turned": samples(8, 64, 128, True),
         "prod over the middle of 280x280x280": over_middle("prod", 280, 280, 280),
         "mean over the middle of 402x268x268": over_middle("mean", 402, 268, 268),

@@ -152,10 +152,60 @@ TEST(FusedPlan, WholeRoundsNeedNoLookAtTheEndOfARow) {
     // What all rows share has one address for all of them.
     EXPECT_EQ(p.variant.single, 1u);
     const std::string text = fused_source(spec, p.variant).text;
-    EXPECT_EQ(text.find("p1 += i0"), std::string::npos) << text;
-    EXPECT_NE(text.find("p2 += i0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("p1 += i64(i0)"), std::string::npos) << text;
+    EXPECT_NE(text.find("p2 += i64(i0)"), std::string::npos) << text;
     EXPECT_EQ(text.find("if (place < stop)") == std::string::npos, exact) << text;
   }
+}
+
+// As images at given places: elements that a row looks up in what all rows share, times a number of
+// the row.
+FusedSpec with_look_ups() {
+  FusedSpec spec;
+  spec.n_inputs = 3;  // the table, the numbers of elements, a number of each row
+  spec.n_outputs = 1;
+  const auto add = [&](Kind kind, std::vector<int> inputs, std::vector<DType> types,
+                       uint32_t tables, const auto& definition) {
+    spec.stages.push_back(FusedStage{
+        kind, expr::trace(definition, types, {}, std::vector{kFloat32}, tables), inputs});
+  };
+  add(Kind::row, {2}, {kFloat32}, 0, [](auto v) { return Values{v[0] * 2.0}; });
+  add(Kind::store, {0, 1, ~0}, {kFloat32, kInt32, kFloat32}, 1,
+      [](auto v) { return Values{load(v[0], v[1]) * v[2]}; });
+  return spec;
+}
+
+// Rows lie side by side in the result, as the places of an image do.
+FusedPlan plan_of_look_ups(int64_t rows, int64_t elements) {
+  const FusedSpec spec = with_look_ups();
+  const auto at = [](int memory) { return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40); };
+  const Shape sizes{rows, elements}, table{1 << 20}, by_element{0, 1}, by_row{1, 0},
+      beside{1, rows}, one{1};
+  const prim::View inputs[] = {{at(1), kFloat32, table, one},
+                               {at(2), kInt32, sizes, by_element},
+                               {at(3), kFloat32, sizes, by_row}},
+                   outputs[] = {{at(4), kFloat32, sizes, beside}};
+  return plan_fused({&spec, sizes, 1, inputs, outputs, {}}, kHopper);
+}
+
+TEST(FusedPlan, RowsThatLookUpShareLines) {
+  for (const int64_t elements : {3, 8, 64, 65, 1000})
+    for (const int64_t rows : {2, 8, 100, 1000, 30000, 131072, 1 << 22}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(elements));
+      const FusedPlan p = plan_of_look_ups(rows, elements);
+      // The threads of a block are at one element at a time.
+      EXPECT_EQ(p.variant.mapping, FusedVariant::Mapping::columns);
+      EXPECT_EQ(p.variant.threads, 1);
+      EXPECT_GE(int64_t(p.grid) * p.variant.rows * p.variant.vector, rows);
+      // All elements are somebody's, and every block has some.
+      const int64_t span = p.splits == 1 ? elements : int64_t(p.arguments[3]);
+      EXPECT_GE(int64_t(p.splits) * span, elements);
+      EXPECT_LT(int64_t(p.splits - 1) * span, elements);
+      // Few rows keep the multiprocessors busy, if there is enough to look up.
+      if (rows * elements >= 132 * 32 * 16) {
+        EXPECT_GE(p.grid * p.splits, 132u * 3 / 4);
+      }
+    }
 }
 
 }  // namespace

@@ -419,13 +419,14 @@ void FusedWriter::outer_offsets(int depth) {
   for (int d = 0; d < rank; ++d) {
     const int dim = v_.inner_rank + d;
     const std::string i = "i" + number(d), size = "Count(a.sizes[" + number(dim) + "])";
-    line(depth + 1, "const i64 " + i + " = i64(rest" + (d + 1 < rank ? " % " + size : "") + ");");
+    line(depth + 1,
+         "const Index " + i + " = Index(rest" + (d + 1 < rank ? " % " + size : "") + ");");
     if (d + 1 < rank) line(depth + 1, "rest /= " + size + ";");
     for (int k = 0; k < operands; ++k) {
       // What all rows share has the same address in all threads of a warp.
       if (d == 0 && v_.bundles && k >= spec_.n_outputs && has(v_.single, k - spec_.n_outputs))
         continue;
-      line(depth + 1, base(k) + " += " + i + " * " + stride(k, dim) + ";");
+      line(depth + 1, base(k) + " += i64(" + i + ") * i64(Index(" + stride(k, dim) + "));");
     }
   }
   line(depth, "}");

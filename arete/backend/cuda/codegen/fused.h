@@ -35,6 +35,8 @@ namespace arete::cuda {
 // the next launches combine these first, all in the same order, and compute the row values anew.
 // Every second launch walks its part of the rows backwards: what the launch before read last is
 // still in the device's cache.
+// Rows whose elements are looked up in what all rows share have one thread each, and many blocks
+// their elements where rows are few: one phase then.
 // Reductions over rows (reduce_columns) take part where rows are resident in the mapping `rows`: a
 // block works on one row after another and its threads combine what they meet in their columns in
 // registers; every block leaves its results in memory, and a second launch combines those of all
@@ -47,7 +49,7 @@ struct FusedVariant {
   enum class Mapping : uint8_t { rows, columns } mapping = Mapping::rows;
   bool resident = false;
   bool exact = false;    ///< every thread has exactly `count` chunks, or streams in whole `count`s
-  bool wide = false;     ///< 64-bit positions within a row and numbers of rows
+  bool wide = false;     ///< 64-bit positions within a row, strides and numbers of rows
   bool partial = false;  ///< streamed: shared memory holds some chunks of `cached` only
   bool columns = false;  ///< with the reduce_columns stages
   bool ahead = false;    ///< columns: a block loads its next row before it works on one

@@ -61,9 +61,10 @@ class Planner {
     choose_vector();
     classify_inputs();
     p.kind = FusedPlan::Kind::one_launch;
-    const bool resident = (columns_.empty() || takes_columns()) && choose_resident();
+    const bool looks_up = choose_look_ups();
+    const bool resident = !looks_up && (columns_.empty() || takes_columns()) && choose_resident();
     if (!resident && !columns_.empty()) return std::move(p);
-    if (!resident) {
+    if (!resident && !looks_up) {
       choose_bundles();
       choose_streamed();
       FusedVariant& v = p.variant;
@@ -125,11 +126,12 @@ class Planner {
     }
     if (!main) return Mapping::rows;
     const int64_t unit = int64_t(size_of(main->dtype));
+    const int64_t few = only_looks_up() ? 2 : 8;
     for (int d = 0; d < inner_; ++d)
       if (std::abs(main->strides[size_t(d)]) == unit && nest_.sizes[size_t(d)] > 1)
         return Mapping::rows;
     for (int d = inner_; d < nest_.rank; ++d) {
-      if (std::abs(main->strides[size_t(d)]) != unit || nest_.sizes[size_t(d)] < 8) continue;
+      if (std::abs(main->strides[size_t(d)]) != unit || nest_.sizes[size_t(d)] < few) continue;
       const auto rotate = [&](auto& list) {
         std::rotate(list.begin() + inner_, list.begin() + d, list.begin() + d + 1);
       };
@@ -364,6 +366,39 @@ class Planner {
     return std::max(1, n);
   }
 
+  // Rows whose neighbours run beside each other and whose elements are looked up in what all rows
+  // share, as the channels of places in images are. Threads that are at one element at a time share
+  // the lines that the nearest cache holds, and what a stage makes of a row pays for many elements:
+  // so a thread has whole rows, and a block as many as there can be, unless the elements are so few
+  // that the start of a large block would cost more. Where rows are few, elements are divided among
+  // blocks.
+  bool only_looks_up() const {
+    return tables_ != 0 && stored_ != 0 && !has_row_stores_ && columns_.empty() &&
+           reductions_of(*args_.spec).stages == 0;
+  }
+  bool choose_look_ups() {
+    FusedVariant& v = plan_.variant;
+    constexpr int64_t kAtOnce = 4;    // elements that are all under way together
+    constexpr int64_t kOfThread = 8;  // no thread has fewer if there are more
+    constexpr int64_t kMostThreads = 1024;
+    if (!only_looks_up() || v.mapping != Mapping::columns || v.cached != 0 || v.written != 0)
+      return false;
+    choose_bundles();
+    const int64_t most = ceil_div(elements_, kOfThread);  // parts of a row
+    const int64_t threads = std::bit_floor(uint64_t(row_groups() * most / limits_.multiprocessors));
+    v.threads = 1;
+    v.rows = int(std::clamp<int64_t>(threads, 32, most == 1 ? 128 : kMostThreads));
+    v.count = elements_ <= kAtOnce ? int(kAtOnce) : 2;
+    const int64_t at_work = limits_.multiprocessors * kMostThreads,
+                  parts = std::clamp<int64_t>(at_work / (ceil_div(row_groups(), v.rows) * v.rows),
+                                              1, most);
+    span_ = ceil_div(ceil_div(elements_, parts), v.count) * v.count;
+    if (span_ >= elements_) return true;
+    plan_.kind = FusedPlan::Kind::phases;
+    plan_.splits = unsigned(ceil_div(elements_, span_));
+    return true;
+  }
+
   bool choose_resident() {
     FusedVariant& v = plan_.variant;
     if (elements_ == 0) return false;
@@ -507,6 +542,8 @@ class Planner {
       int64_t reach = 0;
       for (int d = 0; d < inner_; ++d)
         reach += (nest_.sizes[size_t(d)] - 1) * std::abs(o.strides[size_t(d)]);
+      for (int d = inner_; d < nest_.rank; ++d)
+        reach = std::max(reach, std::abs(o.strides[size_t(d)]));
       if (reach > INT32_MAX) return false;
     }
     return true;

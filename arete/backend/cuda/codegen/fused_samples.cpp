@@ -302,6 +302,10 @@ std::vector<KernelSource> fused_samples() {
       v.mapping = Mapping::columns;
       v.rows = 32, v.threads = 4, v.vector = 1;
       samples.add(lookup(t), v);
+      if (resident) continue;
+      v.rows = 1024, v.threads = 1, v.vector = t == kFloat32 ? 2 : 4;
+      v.bundles = true;
+      samples.add(lookup(t), v);
     }
   for (DType t : {kFloat32, kBFloat16}) {
     FusedVariant v = variant(Mapping::rows, true, 32, 4, 1, 2);
