@@ -84,7 +84,11 @@ int team_of(const PoolArguments& k, const PoolArgs& p, const PoolKernel& kernel,
   const bool few = all >= kPoolWarp && double(outputs) / 256 <= all;
   const bool rows = apart && !kernel.channels_last && window[2] >= kPoolWarp && all >= kPoolThreads;
   if (!few && !rows) return 1;
-  const bool fills = outputs * kPoolWarp >= int64_t(1) << 17;  // a GPU
+  constexpr int64_t kFull = 1 << 17;  // threads that a GPU has at once
+  // Where rows are shorter than a warp, teams of few read them as well, and several windows share
+  // what a warp spends.
+  if (few && window[2] < kPoolWarp && outputs * kPoolFew >= kFull) return kPoolFew;
+  const bool fills = outputs * kPoolWarp >= kFull;
   return fills || kernel.channels_last || all < 2 * kPoolThreads ? kPoolWarp : kPoolThreads;
 }
 

@@ -82,7 +82,7 @@ std::vector<KernelSource> pool_samples() {
           continue;
         }
         if (placement == 2) add({kFloat32, max, backward, false, false, false, 2, placement});
-        for (int team : {kPoolWarp, kPoolThreads}) {
+        for (int team : {kPoolFew, kPoolWarp, kPoolThreads}) {
           add({kFloat32, max, backward, false, false, false, 0, placement, team});
           add({kFloat64, max, backward, false, false, true, 0, placement, team});
         }

@@ -24,7 +24,7 @@ struct PoolArguments {
   uint32_t size_magic[5], size_shift[5], x_magic[3], x_shift[3], stride_magic[3], stride_shift[3];
   int32_t count_include_pad, samples_f64;
 };
-inline constexpr int kPoolThreads = 256, kPoolWarp = 32;
+inline constexpr int kPoolThreads = 256, kPoolWarp = 32, kPoolFew = 8;
 
 /// What one kernel is made for.
 struct PoolKernel {
@@ -40,7 +40,8 @@ struct PoolKernel {
   int window = 0;
   /// prim::PoolArgs::Placement; without `vector` if random, without `window` if adaptive.
   int placement = 0;
-  /// 1, kPoolWarp or kPoolThreads: how many threads share a window. 1 if backward or `window`.
+  /// 1, kPoolFew, kPoolWarp or kPoolThreads: how many threads share a window. 1 if backward or
+  /// `window`.
   int team = 1;
   /// 1, 2 or 4: how many neighbours in a row of x a thread takes. 1 unless backward, and with
   /// channels_last.
@@ -48,13 +49,17 @@ struct PoolKernel {
   /// Whether all runs are whole, and aligned.
   bool aligned = true;
 
-  static constexpr size_t kNumbers = size_t(kNumDTypes) * 64 * 15;
+  static constexpr size_t kNumbers = size_t(kNumDTypes) * 64 * 18;
   /// Different for different kernels.
   size_t number() const {
     size_t n = size_t(dtype);
     for (bool b : {max, backward, channels_last, vector, wide, aligned}) n = 2 * n + size_t(b);
-    const int form = team > 1 ? (team == kPoolWarp ? 3 : 4) : window > 0 ? window - 1 : run / 2;
-    return 15 * n + size_t(5 * placement + form);
+    const int form = team == kPoolFew       ? 5
+                     : team == kPoolThreads ? 4
+                     : team == kPoolWarp    ? 3
+                     : window > 0           ? window - 1
+                                            : run / 2;
+    return 18 * n + size_t(6 * placement + form);
   }
 };
 /// As many elements as fit in 16 bytes, at most 8.

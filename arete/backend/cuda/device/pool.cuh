@@ -4,7 +4,7 @@
 // change from run to run. Neighbours in a row look together.
 // Mirrors PoolArguments in codegen/pool.h.
 #pragma once
-#include "dtype.cuh"
+#include "lanes.cuh"
 
 // Dimensions are n, c, d, h, w; spatial ones that a tensor has not are 1 long.
 struct PoolArguments {
@@ -257,6 +257,10 @@ struct PoolThread {
   }
 };
 
+/// Whether the members of a team are lanes of one warp that lie side by side.
+template <bool kLast, int kTeam>
+constexpr bool kPoolLanes = !kLast && kTeam <= 32;
+
 /// Joins what the members of a team found, until the first has it all: join(other) joins that of
 /// thread `other` to the caller's.
 template <bool kLast, int kTeam, class F>
@@ -296,20 +300,29 @@ DEVICE void max_pool_forward(const PoolArguments& p) {
   if constexpr (kTeam == 1) {
     pool_window<T, I, V, kH, kW>(p, at, range, take);
   } else {
-    __shared__ C bests[V][kPoolBlock];
-    __shared__ I places[V][kPoolBlock];
-    const int self = int(threadIdx.x);
     pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
+    if constexpr (kPoolLanes<kLast, kTeam>) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) bests[v][self] = best[v], places[v][self] = where[v];
-    pool_join<kLast, kTeam>(thread.member, [&](int other) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) {
-        if (!pool_beats(bests[v][other], places[v][other], best[v], where[v])) continue;
-        bests[v][self] = best[v] = bests[v][other];
-        places[v][self] = where[v] = places[v][other];
+      for (int half = kTeam / 2; half > 0; half /= 2) {
+        const C other = shuffle_down(best[0], half);
+        const I place = shuffle_down(where[0], half);
+        if (pool_beats(other, place, best[0], where[0])) best[0] = other, where[0] = place;
       }
-    });
+    } else {
+      __shared__ C bests[V][kPoolBlock];
+      __shared__ I places[V][kPoolBlock];
+      const int self = int(threadIdx.x);
+#pragma unroll
+      for (int v = 0; v < V; ++v) bests[v][self] = best[v], places[v][self] = where[v];
+      pool_join<kLast, kTeam>(thread.member, [&](int other) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          if (!pool_beats(bests[v][other], places[v][other], best[v], where[v])) continue;
+          bests[v][self] = best[v] = bests[v][other];
+          places[v][self] = where[v] = places[v][other];
+        }
+      });
+    }
     if (thread.member != 0 || !thread.exists) return;
   }
   Vec<T, V> result;
@@ -368,14 +381,19 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
   if constexpr (kTeam == 1) {
     pool_window<T, I, V, kH, kW>(p, at, range, take);
   } else {
-    __shared__ C sums[V][kPoolBlock];
     pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
+    if constexpr (kPoolLanes<kLast, kTeam>) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v];
-    pool_join<kLast, kTeam>(thread.member, [&](int other) {
+      for (int half = kTeam / 2; half > 0; half /= 2) sum[0] += shuffle_down(sum[0], half);
+    } else {
+      __shared__ C sums[V][kPoolBlock];
 #pragma unroll
-      for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v] += sums[v][other];
-    });
+      for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v];
+      pool_join<kLast, kTeam>(thread.member, [&](int other) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) sums[v][threadIdx.x] = sum[v] += sums[v][other];
+      });
+    }
     if (thread.member != 0 || !thread.exists) return;
   }
   const I out[3] = {at[2], at[3], at[4]};
