@@ -152,17 +152,20 @@ bool set_window(DirectConvKernel& k, const ConvArgs& c, const Planes& in, const 
     const int64_t size = w.size[d + 2], stride = c.window.stride[from];
     const int64_t dilation = size == 1 ? 1 : c.window.dilation[from];
     padding[d] = c.window.padding[from];
-    if (size > kLargestKernel || stride > (is_gradient ? 1 : 2) || dilation > 2) return false;
+    if (size > kLargestKernel || stride > 2 || dilation > 2) return false;
     if (is_gradient) padding[d] = dilation * (size - 1) - padding[d];
     if (std::max({std::abs(padding[d]), in.size[d + 2], out.size[d + 2]}) > kLargestExtent)
       return false;
     (d == 0 ? k.kernel_y : k.kernel_x) = int(size);
-    (d == 0 ? k.stride_y : k.stride_x) = int(stride);
+    if (is_gradient)
+      (d == 0 ? k.spread_y : k.spread_x) = int(stride);
+    else
+      (d == 0 ? k.stride_y : k.stride_x) = int(stride);
     (d == 0 ? k.dilation_y : k.dilation_x) = int(dilation);
   }
   if (is_grouped(c) ? k.products() > kMostGroupedProducts : k.taps() > kMostTaps) return false;
   k.rows = out.size[2] == 1 ? 1 : k.most_rows();
-  k.vector = in.has_vectors(k.strip(), size_of(k.dtype));
+  k.vector = k.spread_x == 1 && in.has_vectors(k.strip(), size_of(k.dtype));
   const int64_t into = padding[1] % k.strip();
   if (k.vector && into != 0) k.phase = int(into < 0 ? -into : k.strip() - into);
   return true;
@@ -241,9 +244,10 @@ bool weight_gradient(CudaBackend& backend, const ConvArgs& c, DirectConvKernel k
 bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   const bool is_gradient = c.pass == Pass::dgrad, is_forward = c.pass == Pass::forward;
   if (c.window.spatial > 2 || !is_supported(c.x.dtype)) return false;
-  // The gradient of the input at stride 1 is the convolution of that of the output with the
-  // mirrored kernel, the channels of which change places.
-  const Planes in(is_gradient ? c.y : c.x), out(is_gradient ? c.x : c.y), w(c.w);
+  // The gradient of the input is the convolution of that of the output, zeros between whose
+  // elements make up for strides, with the mirrored kernel, the channels of which change places.
+  const Planes out(is_gradient ? c.x : c.y), w(c.w);
+  Planes in(is_gradient ? c.y : c.x);
   const int64_t channels_in = in.size[1] / c.groups, channels_out = out.size[1] / c.groups;
   if (!has_few_channels(c, channels_in, channels_out, out.numel(), w.size[2] * w.size[3]) ||
       out.numel() < kFewestResults || in.numel() == 0 || w.numel() == 0)
@@ -254,6 +258,13 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   k.dtype = c.x.dtype;
   if (c.pass == Pass::wgrad) return weight_gradient(backend, c, k, in, out, w);
   k.in = channels_in <= kMostChannels ? int(channels_in) : 0, k.out = int(channels_out);
+  for (size_t d = 0; is_gradient && d < size_t(c.window.spatial); ++d) {
+    const int64_t stride = c.window.stride[d];
+    // Most products are with zeros then.
+    if (stride > 1 && std::max(channels_in, channels_out) > kMostChannels) return false;
+    int64_t& size = in.size[4 - size_t(c.window.spatial) + d];
+    size = (size - 1) * stride + 1;
+  }
   int64_t padding[2] = {0, 0};
   if (!set_window(k, c, in, out, w, padding)) return false;
   const int64_t planes = in.size[0] * c.groups;

@@ -36,14 +36,15 @@ bool DirectConvKernel::has_weight_gradient() const { return kernel_y * kernel_x 
 
 uint64_t DirectConvKernel::number() const {
   uint64_t n = uint64_t(dtype);
-  for (int v : {kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, in, out - 1, rows,
-                int(vector), phase, int(is_weight_gradient)})
+  for (int v : {kernel_y, kernel_x, 4 * spread_y + stride_y, 4 * spread_x + stride_x, dilation_y,
+                dilation_x, in, out - 1, rows, int(vector), phase, int(is_weight_gradient)})
     n = 16 * n + uint64_t(v);
   return n;
 }
 
 KernelSource direct_conv_source(const DirectConvKernel& k) {
   ARETE_ASSERT(k.dtype == kFloat64 || k.dtype == kFloat32 || is_reduced_float(k.dtype));
+  ARETE_ASSERT(k.spread_x == 1 || !k.vector);
   ARETE_ASSERT(k.phase >= 0 && k.phase < (k.vector ? k.strip() : 1));
   std::string name = std::string(k.is_weight_gradient ? "direct_conv_weights_" : "direct_conv_") +
                      storage_name(k.dtype);
@@ -58,7 +59,10 @@ KernelSource direct_conv_source(const DirectConvKernel& k) {
   add({k.kernel_y, k.kernel_x}, "_");
   add({k.stride_y, k.stride_x}, "_stride");
   add({k.dilation_y, k.dilation_x}, "_dilation");
-  if (!k.is_weight_gradient) add({k.in, k.out}, "_channels");
+  if (!k.is_weight_gradient) {
+    add({k.spread_y, k.spread_x}, "_spread");
+    add({k.in, k.out}, "_channels");
+  }
   add({k.rows}, "_rows");
   add({k.phase}, k.vector ? "_vector" : "_scalar");
   arguments += k.vector ? ", true" : ", false";
@@ -107,6 +111,15 @@ std::vector<KernelSource> direct_conv_samples() {
              .in = 1 + phase,
              .vector = true,
              .phase = phase});
+  for (int spread_x : {1, 2}) {
+    add({.kernel_y = 5,
+         .kernel_x = 5,
+         .spread_y = 2,
+         .spread_x = spread_x,
+         .vector = spread_x == 1,
+         .phase = 2 - spread_x});
+    add({.dtype = kFloat64, .kernel_x = 3, .dilation_x = 2, .spread_x = spread_x, .in = 2}, true);
+  }
   add({.kernel_y = 11,
        .kernel_x = 11,
        .stride_y = 2,

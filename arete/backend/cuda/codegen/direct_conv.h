@@ -43,11 +43,14 @@ struct DirectConvKernel {
   int kernel_y = 1, kernel_x = 1;      // 1 to 11
   int stride_y = 1, stride_x = 1;      // 1 or 2
   int dilation_y = 1, dilation_x = 1;  // 1 or 2
-  int in = 1, out = 1;                 // channels per group: 1 to 4, or 0 for any; 1 to 16
+  /// 1 or 2: how far elements of the input lie apart, with zeros between them, as those of a
+  /// strided convolution's result do for the gradient of its input.
+  int spread_y = 1, spread_x = 1;
+  int in = 1, out = 1;  // channels per group: 1 to 4, or 0 for any; 1 to 16
   /// Rows of the result per thread: 1, 2 or 4.
   int rows = 1;
-  /// Read several elements at once; the first window of a tile then starts `phase` elements into
-  /// its row, fewer than strip(). Else phase is 0.
+  /// Read several elements at once, with spread_x 1 only; the first window of a tile then starts
+  /// `phase` elements into its row, fewer than strip(). Else phase is 0.
   bool vector = false;
   int phase = 0;
   /// The gradient of the weights, of one channel in and out at a time.

@@ -27,8 +27,11 @@ DEVICE f64 direct_multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 /// kVector: the input is read 16 bytes of compute type at a time; the first window of a tile then
 /// starts kPhase elements into its row, so that rows start where a vector does. Otherwise kPhase is
 /// 0 and elements are read one by one. kIn: channels of the input in a group, or 0: p.channels.
+/// kSpreadY, kSpreadX: how far elements of the input lie apart, with zeros between them that count
+/// in its height and width.
 template <class T, int kKernelY, int kKernelX, int kStrideY, int kStrideX, int kDilationY,
-          int kDilationX, int kIn, int kOut, int kRows, int kPhase, bool kVector>
+          int kDilationX, int kSpreadY, int kSpreadX, int kIn, int kOut, int kRows, int kPhase,
+          bool kVector>
 struct DirectConv {
   typedef compute_of<T> C;
   static const int kStrip = 16 / sizeof(C);
@@ -71,8 +74,10 @@ struct DirectConv {
         const bool in_tile = row < p.tile_rows;
         at[b] = in_tile ? row * p.tile_row + unit * kUnit : -1;
         loaded[b] = Unit();
-        if (in_tile && u32(y) < u32(p.in_height) && u32(x) < u32(p.in_width))
-          loaded[b] = *reinterpret_cast<const Unit*>(from + (i64(y) * p.in_row + x));
+        if (in_tile && u32(y) < u32(p.in_height) && u32(x) < u32(p.in_width) &&
+            u32(y) % kSpreadY == 0 && u32(x) % kSpreadX == 0)
+          loaded[b] = *reinterpret_cast<const Unit*>(
+              from + (i64(u32(y) / kSpreadY) * p.in_row + u32(x) / kSpreadX));
         row += step_rows;
         unit += step_units;
         if (unit >= units) {
@@ -223,8 +228,8 @@ struct DirectConvWeightArguments {
 template <class T, int kKernelY, int kKernelX, int kStrideY, int kStrideX, int kDilationY,
           int kDilationX, int kRows, int kPhase, bool kVector>
 struct DirectConvWeights {
-  typedef DirectConv<T, kKernelY, kKernelX, kStrideY, kStrideX, kDilationY, kDilationX, 1, 1, kRows,
-                     kPhase, kVector>
+  typedef DirectConv<T, kKernelY, kKernelX, kStrideY, kStrideX, kDilationY, kDilationX, 1, 1, 1, 1,
+                     kRows, kPhase, kVector>
       Conv;
   typedef typename Conv::C C;
   typedef typename Conv::Strip Strip;
