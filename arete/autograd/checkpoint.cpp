@@ -62,6 +62,7 @@ class Uses final : public tracing::ThreadListener {
     return 0;
   }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  bool has(const Tensor& t) const { return seen_.contains(t.impl()); }
   /// Whether one, or a result, is_differentiated_around().
   bool has_around(const std::vector<Tensor>& results) const {
     return has_around_ || std::ranges::any_of(results, is_differentiated_around);
@@ -143,7 +144,16 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
     std::vector<Tensor> outputs;
     {
       const EnableGradGuard grad;
+      const Uses uses;
       outputs = f.again(again);
+      for (const Tensor& t : held)
+        ARETE_CHECK(uses.has(t),
+                    AutogradError("checkpoint",
+                                  "computed again during backward, a checkpointed function did not "
+                                  "use a tensor that it had used, whose gradient would be lost: " +
+                                      to_string(t.sizes()) + " " + std::string(name_of(t.dtype())))
+                        .hint("what puts other tensors into a module (functional_call) belongs "
+                              "into the function that is checkpointed"));
     }
     ARETE_CHECK(outputs.size() == gradients.size(),
                 AutogradError("checkpoint",

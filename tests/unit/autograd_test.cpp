@@ -553,6 +553,17 @@ TEST(Checkpoint, GradOfInputsAndOfWhatTheFunctionHolds) {
   EXPECT_FALSE(x.grad().defined() || w.grad().defined());
 }
 
+TEST(Checkpoint, AnotherTensorTheSecondTimeIsAnError) {
+  Tensor x = leaf({1, 2}), w = leaf({3, 4}), other = leaf({3, 4});
+  Tensor held = w * 1;
+  const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    return {in[0] * held};
+  };
+  const Tensor y = autograd::checkpoint(f, {x})[0].sum();
+  held = other * 1;
+  EXPECT_ERROR(y.backward(), "whose gradient would be lost: [2] float64");
+}
+
 TEST(Gradcheck, FindsAWrongGradient) {
   const autograd::FunctionDef wrong{"Wrong",
                                     [](autograd::Context& c, const std::vector<Tensor>& in) {
