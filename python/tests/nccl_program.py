@@ -507,6 +507,67 @@ def large(gpu, rank, size):
                 same(f"gradients by {wrap.__name__}", torch.equal(g, torch.full_like(g, 4 * mean)), True)
 
 
+def together(gpu, rank, size):
+    """Calls of several groups in one graph, in branches that know nothing of each other, and what the groups do beside it."""
+    if name == "torch":
+        return
+    other = dist.new_group(backend="nccl")
+    x, y = torch.empty((1 << 19) + 1, device=gpu), torch.empty((1 << 23) + 5, device=gpu)
+    dist.all_reduce(torch.zeros(1 << 19, device=gpu), group=other)
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        a = x * 2
+        for k in range(4):
+            with torch.cuda.stream(side):
+                b = (y if k == 0 else b) + 1
+                dist.all_reduce(b, dist.ReduceOp.AVG, other)
+            dist.all_reduce(a, dist.ReduceOp.AVG)
+            a += 1
+        torch.cuda.current_stream().wait_stream(side)
+        difference = b[:a.numel()] - a
+    torch.cuda.synchronize()
+    own, wrong = torch.cuda.Stream(), torch.zeros(3, device=gpu)
+    mean, beside = (size - 1) / 2, torch.empty((1 << 20) + 3, device=gpu)
+    for k in range(100):
+        x.fill_(float(size * (rank + k % 7)))
+        y.fill_(float(size * (rank + k % 5)))
+        graph.replay()
+        wrong[0] += (difference - size * (mean + k % 5 - 2 * (mean + k % 7))).abs().max()
+        for i, group in enumerate((dist.group.WORLD, other)):
+            with torch.cuda.stream(own):
+                beside.fill_(float(rank + k % 3))
+                dist.all_reduce(beside, group=group)
+                wrong[1 + i] += (beside - float(sum(r + k % 3 for r in range(size)))).abs().max()
+    torch.cuda.synchronize()
+    same("two groups in a graph, and beside it", wrong.tolist(), [0.0, 0.0, 0.0])
+    del graph
+    # A compiled step of layers that are spread: gathers and reductions have communicators of their own.
+    nets = []
+    for compiles in (False, True):
+        net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False, device=gpu) for _ in range(3)])
+        for i, p in enumerate(net.parameters()):
+            p.data.copy_((torch.arange(p.numel(), device=gpu) % (61 + i)).reshape(p.shape) / 4096)
+        for layer in net:
+            dist.fsdp.fully_shard(layer)
+        dist.fsdp.fully_shard(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+        def step(batch, net=net, optimizer=optimizer):
+            loss = net(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        step = torch.compile(step) if compiles else step
+        losses = [step(torch.full((64, 1024), (rank + 1 + k) / 64, device=gpu)).item() for k in range(12)]
+        nets.append((losses, [p.full_tensor() for p in net.parameters()]))
+    for p, q in zip(nets[0][1], nets[1][1]):
+        same("a compiled step", torch.allclose(p, q, rtol=1e-4, atol=1e-6), True)
+
+
 def late(gpu, rank, size):
     """A rank that does not come: the others hear of it in time, by name, and go on. Last, since the group is of no use then."""
     if size == 1 or name == "torch":
@@ -545,7 +606,7 @@ if __name__ == "__main__":
     ready = time.monotonic() - begun
     rank, size = dist.get_rank(), dist.get_world_size()
     alone_on_gpus = dist.new_group(backend="nccl")
-    parts = [reductions, exchanges, messages, streams, groups, graphs, compiled, large, late]
+    parts = [reductions, exchanges, messages, streams, groups, graphs, compiled, large, together, late]
     for part in parts:
         if len(sys.argv) < 3 or part.__name__ in sys.argv[2].split(","):
             part(gpu, rank, size)

@@ -125,9 +125,7 @@ class CudaBackend final : public prim::Backend {
   /// Of memory that other processes can open: made when some is asked for first.
   CachingAllocator& shared_allocator();
   bool has_recorded_graphs() const { return captures_.were_any(); }
-  bool take_in_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns) {
-    return captures_.take_in_turn(stream, turns);
-  }
+  GraphCaptures& captures() { return captures_; }
   const DeviceLimits& limits() const { return context_.limits(); }
 
   /// Every primitive begins with this: makes the device current and tells the allocator which

@@ -219,25 +219,21 @@ void PeerCopies::close() noexcept {
 
 void PeerCopies::run(const prim::CollectiveArgs& call, CUstream stream) {
   if (gpu_.context().is_capturing(stream)) return capture(call, stream);
-  turns_->begin(stream);
+  auto turn = turns_->begin(stream);
   Steps steps(*this, stream);
   exchange_->run(call, steps);
   steps.join();
-  turns_->end(stream);
+  turns_->end(std::move(turn), stream);
 }
 
-// Within one graph calls follow each other as well.
 void PeerCopies::capture(const prim::CollectiveArgs& call, CUstream stream) {
-  if (!gpu_.take_in_turn(stream, turns_))
+  if (!gpu_.captures().begin_turn(stream, turns_))
     throw DeviceError(prim::name_of(call.kind),
                       "GPUs exchange by copies in graphs that were captured by Arete only")
         .hint("ARETE_PEER_COPIES=0 leaves all to NCCL");
-  const cuuint64_t id = capture_id(stream);
-  if (captured_.end && captured_.id == id && captured_.stream != stream)
-    follow(*captured_.end, stream);
   Steps steps(*this, stream, true);
   exchange_->run(call, steps);
-  captured_ = {stream, record_event(gpu_.context(), stream), id};
+  gpu_.captures().end_turn(stream);
 }
 
 void PeerCopies::end() noexcept {

@@ -80,13 +80,6 @@ class PeerCopies {
   CUstream beside_;  // of every second round
   // Calls of streams and replays of graphs have the same rooms.
   const std::shared_ptr<TakenInTurn> turns_;
-  // The last call in a graph: where it was put, its end, and in which capture.
-  struct Captured {
-    CUstream stream = nullptr;
-    std::shared_ptr<RecordedEvent> end;
-    cuuint64_t id = 0;
-  };
-  Captured captured_;
 };
 
 }  // namespace arete::cuda

@@ -9,7 +9,10 @@
 
 namespace arete::cuda {
 
-// The function's arguments depend on the version of the headers, the first three do not.
+namespace {
+
+// The capture that a stream takes part in; 0: none. The function's arguments depend
+// on the version of the headers, the first three do not.
 cuuint64_t capture_id(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -20,6 +23,8 @@ cuuint64_t capture_id(CUstream stream) {
 #endif
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
+
+}  // namespace
 
 RandomState::RandomState(DeviceContext& device, Generator::State begin)
     : device_(device), begin_(begin) {
@@ -60,14 +65,15 @@ TakenInTurn::~TakenInTurn() {
   if (event_) device_.give_event(event_);
 }
 
-void TakenInTurn::begin(CUstream stream) {
-  const std::lock_guard lock(mutex_);
+std::unique_lock<std::mutex> TakenInTurn::begin(CUstream stream) {
+  std::unique_lock turn(mutex_);
   if (event_ && stream_ != stream)
     ARETE_CU(cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
+  return turn;
 }
 
-void TakenInTurn::end(CUstream stream) {
-  const std::lock_guard lock(mutex_);
+void TakenInTurn::end(std::unique_lock<std::mutex> turn, CUstream stream) {
+  ARETE_ASSERT(turn.mutex() == &mutex_ && turn.owns_lock());
   if (!event_) event_ = device_.take_event();
   ARETE_CU(cuEventRecord, event_, stream);
   stream_ = stream;
@@ -118,12 +124,20 @@ void GraphCaptures::note_use(const void* p, CUstream stream) {
   if (Capture* c = find(stream)) c->used.insert(p);
 }
 
-bool GraphCaptures::take_in_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns) {
+bool GraphCaptures::begin_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns) {
   const std::lock_guard lock(mutex_);
   Capture* const c = find(stream);
-  if (c && std::find(c->in_turn.begin(), c->in_turn.end(), turns) == c->in_turn.end())
-    c->in_turn.push_back(turns);
-  return c != nullptr;
+  if (!c) return false;
+  c->in_turn.insert(turns);
+  if (c->turn_end && c->turn_end->queue() != stream)
+    ARETE_CU(cuStreamWaitEvent, stream, c->turn_end->handle(), CU_EVENT_WAIT_DEFAULT);
+  return true;
+}
+
+void GraphCaptures::end_turn(CUstream stream) {
+  std::shared_ptr<RecordedEvent> end = record_event(device_, stream);
+  const std::lock_guard lock(mutex_);
+  if (Capture* const c = find(stream)) c->turn_end = std::move(end);
 }
 
 const uint64_t* GraphCaptures::random_state(CUstream stream, uint64_t seed, uint64_t offset) {
@@ -202,9 +216,10 @@ void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
     device_.check_not_capturing(stream, "the launch of a graph in which GPUs exchange by copies");
   if (graph.random) graph.random->move_on(stream);
   for (const auto& other : graph.others) other->begin(stream);
-  for (const auto& turns : graph.in_turn) turns->begin(stream);
+  std::vector<std::unique_lock<std::mutex>> taken;
+  for (const auto& turns : graph.in_turn) taken.push_back(turns->begin(stream));
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
-  for (const auto& turns : graph.in_turn) turns->end(stream);
+  for (size_t i = 0; const auto& turns : graph.in_turn) turns->end(std::move(taken[i++]), stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);

@@ -9,9 +9,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
+#include "arete/backend/cuda/runtime/event.h"
 #include "arete/core/generator.h"
 #include "arete/core/storage.h"
 
@@ -19,9 +21,6 @@ namespace arete::cuda {
 
 class CachingAllocator;
 class DeviceContext;
-
-/// The capture that a stream takes part in; 0: none.
-cuuint64_t capture_id(CUstream stream);
 
 // Note [Random numbers in graphs]
 // A kernel in a graph has its seed and counter fixed when it is captured; replays would draw the
@@ -65,17 +64,17 @@ class RandomState {
   std::optional<std::array<uint64_t, 2>> written_;
 };
 
-/// Work that goes through the same memory and must not overlap, some of it in graphs: what is put
-/// between begin() and end(), a launch of such a graph with it, comes after what was before,
-/// whichever streams they are of.
+/// Work that goes through the same memory and must not overlap, some of it in graphs: what a thread
+/// puts into a stream between begin() and end(), a launch of such a graph with it, comes after what
+/// was before, whichever streams they are of. Other threads wait meanwhile.
 class TakenInTurn {
  public:
   explicit TakenInTurn(DeviceContext& device) : device_(device) {}
   TakenInTurn(const TakenInTurn&) = delete;
   TakenInTurn& operator=(const TakenInTurn&) = delete;
   ~TakenInTurn();
-  void begin(CUstream stream);
-  void end(CUstream stream);
+  [[nodiscard]] std::unique_lock<std::mutex> begin(CUstream stream);
+  void end(std::unique_lock<std::mutex> turn, CUstream stream);
 
  private:
   DeviceContext& device_;
@@ -91,7 +90,7 @@ struct CapturedGraph {
   std::shared_ptr<RandomState> random;               // null: it draws no numbers
   std::vector<std::shared_ptr<RandomState>> others;  // of the graphs whose numbers it draws again
   std::vector<const void*> used;                     // memory that the capture was told of
-  std::vector<std::shared_ptr<TakenInTurn>> in_turn;
+  std::set<std::shared_ptr<TakenInTurn>> in_turn;  // in one order for all launches, which lock them
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -117,9 +116,12 @@ class GraphCaptures {
   /// the graph, of which the caller tells the allocators.
   void note_use(const void* p, CUstream stream);
 
-  /// Launches of the graph that `stream` is captured into are among what is taken in turn. False if
-  /// other code captures it.
-  bool take_in_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns);
+  /// Launches of the graph that `stream` is captured into are among what is taken in turn, and what
+  /// follows comes after all that was taken in turn in this capture before: branches of a graph may
+  /// be put one after the other, in another order by each process, and would wait for each other.
+  /// False if other code captures it.
+  bool begin_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns);
+  void end_turn(CUstream stream);
 
   /// Where a random call on `stream` finds its state; null: it is not captured.
   const uint64_t* random_state(CUstream stream, uint64_t seed, uint64_t offset);
@@ -138,7 +140,8 @@ class GraphCaptures {
     Generator::State random_begin;
     std::vector<StoragePtr> kept{};
     std::unordered_set<const void*> used{};
-    std::vector<std::shared_ptr<TakenInTurn>> in_turn{};
+    std::set<std::shared_ptr<TakenInTurn>> in_turn{};
+    std::shared_ptr<RecordedEvent> turn_end{};  // of the last one
     std::shared_ptr<RandomState> random{};
     std::vector<std::shared_ptr<RandomState>> others{};
   };
