@@ -248,6 +248,15 @@ ShardedParameters::ShardedParameters(std::vector<Tensor> parameters, std::vector
       network_(std::make_shared<ShardedNetwork>()) {
   const NoGradGuard no_grad;
   const int64_t n = group_->size(), rank = group_->rank();
+  if (options.kept_by) {
+    const std::vector<int>& all = group_->ranks();
+    const std::vector<int>& some = options.kept_by->ranks();
+    const int64_t m = options.kept_by->size();
+    ARETE_CHECK(n % m == 0 && std::equal(some.begin(), some.end(), all.begin() + rank / m * m),
+                ValueError(kName,
+                           "parameters are kept by ranks of their group that follow each "
+                           "other, as many as divide it"));
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
     ARETE_CHECK(p.dim() > 0, ValueError(kName,
@@ -372,6 +381,7 @@ void ShardedParameters::rebind(std::vector<Tensor> parameters) {
                     .expected(to_string(parts_[i].shard.sizes))
                     .got(to_string(parameters[i].sizes())));
   drop();
+  kept_.clear();
   for (const Tensor& p : parameters_) autograd::remove_grad_sink(p, this);
   parameters_ = std::move(parameters);
   lay_out();
@@ -416,7 +426,11 @@ void ShardedParameters::gather() {
     }
     present_ = true;
   }
-  const int64_t n = group_->size();
+  // A forward pass begins with what everybody has, whatever was kept for a pass backward that did
+  // not come.
+  const std::vector<Tensor> kept = std::exchange(kept_, {});
+  const bool takes_kept = !kept.empty() && !is_stale() && !autograd::passes_under_way().empty();
+  const ProcessGroupPtr& from = takes_kept ? options.kept_by : group_;
   std::vector<Tensor> slots, shards, wholes;
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
@@ -425,17 +439,38 @@ void ShardedParameters::gather() {
     if (part.writes != part.memory->writes()) parameters_[i].bump_version();
     part.writes = part.memory->writes();
     if (part.chunk == 0) continue;
-    const int64_t begin = part.whole.offset;
-    slots.push_back(
-        over(whole_, Layout({part.chunk}, {1}, begin + group_->rank() * part.chunk), part.dtype));
-    shards.push_back(over(part.memory, Layout({part.chunk}), part.shard_dtype));
-    wholes.push_back(over(whole_, Layout({part.chunk * n}, {1}, begin), part.dtype));
+    slots.push_back(piece(part, *from));
+    shards.push_back(takes_kept ? kept[i]
+                                : over(part.memory, Layout({part.chunk}), part.shard_dtype));
+    wholes.push_back(
+        over(whole_, Layout({part.chunk * group_->size()}, {1}, part.whole.offset), part.dtype));
   }
   if (!slots.empty()) {
     ops::foreach_copy(slots, shards, /*non_blocking=*/true);
     const CallLabel label(std::make_shared<const std::string>("FSDP: " + names_.front()));
-    if (n > 1) group_->all_gather_in_place(wholes, true);
+    if (from->size() > 1) from->all_gather_in_place(wholes, true);
   }
+}
+
+// What this process has of a parameter, in its place among all rows, where `who` have all of it.
+Tensor ShardedParameters::piece(const Part& part, const ProcessGroup& who) const {
+  const int64_t each = part.chunk * (group_->size() / who.size());
+  return over(whole_, Layout({each}, {1}, part.whole.offset + who.rank() * each), part.dtype);
+}
+
+// Before all rows are given back, for the pass backward.
+void ShardedParameters::keep() {
+  if (!present_) return;
+  const NoGradGuard no_grad;
+  std::vector<Tensor> pieces, copies;
+  kept_.assign(parts_.size(), Tensor());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].chunk == 0) continue;
+    pieces.push_back(piece(parts_[i], *options.kept_by));
+    kept_[i] = fresh(pieces.back().numel(), parts_[i].dtype, device_);
+    copies.push_back(kept_[i]);
+  }
+  ops::foreach_copy(copies, pieces, /*non_blocking=*/true);
 }
 
 void ShardedParameters::drop() {
@@ -577,7 +612,9 @@ void ShardedParameters::after_forward(std::span<const Tensor> outputs) {
   if (!calls_.empty() || !autograd::passes_under_way().empty()) return;
   network_->ended_.push_back(weak_from_this());
   show(false);
-  if (options.reshard_after_forward) drop();
+  if (!options.reshard_after_forward) return;
+  if (options.kept_by && !seen.empty()) keep();
+  drop();
 }
 
 // ---- backward

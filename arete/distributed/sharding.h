@@ -43,6 +43,9 @@ struct ShardingOptions {
   std::optional<DType> reduce_dtype = {};
   /// Whether the memory of all rows is given back between forward and backward pass.
   bool reshard_after_forward = true;
+  /// Who has all rows together meanwhile, a part each, and gathers them again: of each so many
+  /// ranks of the group that follow each other; none: all of the group, who have shards anyway.
+  ProcessGroupPtr kept_by = nullptr;
   /// Shards, their gradients and optimizer states are in host memory; pinned if asked for. Here
   /// parameters are computed with.
   std::optional<Device> offload_from = {};
@@ -94,8 +97,9 @@ class ShardedParameters final : public autograd::GradSink,
                                 public std::enable_shared_from_this<ShardedParameters> {
  public:
   /// Takes the shards out of `parameters`, each of which is a contiguous leaf with at least one
-  /// dimension. ValueError for others, and where `dims` are no dimensions of theirs;
-  /// NotImplementedError for gradients of different dtypes.
+  /// dimension. ValueError for others, where `dims` are no dimensions of theirs, and where
+  /// `kept_by` is no part of the group that others like it make whole; NotImplementedError for
+  /// gradients of different dtypes.
   static std::shared_ptr<ShardedParameters> make(std::vector<Tensor> parameters,
                                                  std::vector<std::string> names,
                                                  ProcessGroupPtr group,
@@ -161,7 +165,9 @@ class ShardedParameters final : public autograd::GradSink,
   void take_shard(size_t index, const Tensor& values);
   void take_over();
   void show(bool whole);
+  Tensor piece(const Part& part, const ProcessGroup& who) const;
   void gather();
+  void keep();
   void drop();
   bool is_stale() const;
   void prefetch(const std::vector<std::weak_ptr<ShardedParameters>>& list);
@@ -180,9 +186,10 @@ class ShardedParameters final : public autograd::GradSink,
   const ProcessGroupPtr group_;
   std::shared_ptr<ShardedNetwork> network_;
   std::vector<Part> parts_;
-  Device device_;        // where it is used
-  StoragePtr whole_;     // all rows of all parameters
-  StoragePtr borrowed_;  // the memory that it has now
+  Device device_;             // where it is used
+  StoragePtr whole_;          // all rows of all parameters
+  StoragePtr borrowed_;       // the memory that it has now
+  std::vector<Tensor> kept_;  // by this process for options.kept_by, of each parameter
   bool present_ = false, shows_whole_ = false;
   std::vector<char> has_sink_;
 

@@ -33,11 +33,12 @@ void bind_sharding(nb::module_& m) {
                        const d::ProcessGroupPtr& group, const d::ProcessGroupPtr& replicas,
                        std::optional<DType> param_dtype, std::optional<DType> reduce_dtype,
                        bool reshard_after_forward, std::optional<Device> offload_from,
-                       bool pin_memory, std::vector<int> dims) {
+                       bool pin_memory, std::vector<int> dims, const d::ProcessGroupPtr& kept_by) {
              return Group::make(parameters, names, group,
                                 {.param_dtype = param_dtype,
                                  .reduce_dtype = reduce_dtype,
                                  .reshard_after_forward = reshard_after_forward,
+                                 .kept_by = kept_by,
                                  .offload_from = offload_from,
                                  .pin_memory = pin_memory,
                                  .replicas = replicas,
@@ -45,7 +46,7 @@ void bind_sharding(nb::module_& m) {
            }),
            "parameters"_a, "names"_a, "group"_a, "replicas"_a.none(), "param_dtype"_a.none(),
            "reduce_dtype"_a.none(), "reshard_after_forward"_a, "offload_from"_a.none(),
-           "pin_memory"_a, "dims"_a)
+           "pin_memory"_a, "dims"_a, "kept_by"_a.none())
       .def("join", &Group::join)
       .def(
           "before_forward",
@@ -72,7 +73,10 @@ void bind_sharding(nb::module_& m) {
       .def_prop_ro("is_unsharded", &Group::is_unsharded)
       .def_prop_rw(
           "reshard_after_forward", [](const Group& g) { return g.options.reshard_after_forward; },
-          [](Group& g, bool on) { g.options.reshard_after_forward = on; })
+          [](Group& g, bool on) {
+            g.options.reshard_after_forward = on;
+            g.options.kept_by = nullptr;
+          })
       .def_rw("reshard_after_backward", &Group::reshard_after_backward)
       .def_rw("reduces", &Group::reduces)
       .def_rw("all_reduces", &Group::all_reduces)

@@ -131,6 +131,39 @@ for late in (False, True):
 
 
 @needs_gloo
+def test_neighbours_keep_parameters_between_the_passes(tmp_path):
+    """reshard_after_forward=2 on four processes: the pass backward gathers in pairs, and has the same bits."""
+    run(tmp_path, 4, """
+def gathered():
+    calls = [c for c in dist.flight_record()["entries"] if "all_gather" in c["profiling_name"]]
+    return {name: sum(c["process_group"][0] == name for c in calls) for name in {c["process_group"][0] for c in calls}}
+plain = train(shard(filled(Net())), 3)
+before, net = gathered(), shard(filled(Net(inner=True)), reshard_after_forward=2)
+now, each = gathered() if train(net, 3) else {}, 3 * len(list(net.parameters()))
+same(net, plain)
+pair = net._fsdp_state.kept_by
+assert dist.get_process_group_ranks(pair) == [rank // 2 * 2, rank // 2 * 2 + 1] and net.blocks[0]._fsdp_state.kept_by is pair
+assert now[pair.group_name] == each and now["default_pg_0"] - before["default_pg_0"] == each, (before, now, each)
+# Micro-batches, both passes of one after those of the other, and what is compiled.
+net = shard(filled(Net()), reshard_after_forward=2)
+f = arete.compile(net)
+same(train(net, 3, losses=lambda s: [loss(f, rank, s)]), plain)
+net, other = shard(filled(Net()), reshard_after_forward=2), shard(filled(Net()))
+for n in (net, other):
+    train(n, 2, losses=lambda s: [loss(n, rank, s) + loss(n, rank, s + 5)])
+same(net, other)
+net.set_reshard_after_forward(True)  # as if there had been no number
+train(net), train(other)
+same(net, other)
+mixed = {"mp_policy": MixedPrecisionPolicy(param_dtype=arete.bfloat16, reduce_dtype=arete.float32)}
+same(train(shard(filled(Net()), reshard_after_forward=2, **mixed)), train(shard(filled(Net()), **mixed)))
+for number in (0, 3, 8):
+    raises(ValueError, "should be a factor of 4", lambda: fully_shard(nn.Linear(4, 4), reshard_after_forward=number))
+assert [fully_shard(nn.Linear(4, 4), reshard_after_forward=n)._fsdp_state.reshard for n in (1, 4)] == [False, True]
+""")
+
+
+@needs_gloo
 @pytest.mark.parametrize("size", [2, 3])
 def test_other_dimensions_than_the_first(tmp_path, size):
     run(tmp_path, size, """

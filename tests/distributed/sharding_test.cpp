@@ -129,6 +129,46 @@ TEST(Sharding, RowsMemoryAndErrors) {
   });
 }
 
+// Some ranks keep all rows between the passes, a part each: the pass backward gathers among them,
+// in fewer messages to others, and has the same bits.
+TEST(Sharding, NeighboursKeepRowsForThePassBackward) {
+  with_ranks(4, [](const ProcessGroupPtr& g) {
+    const int first = g->rank() / 2 * 2;
+    const auto store = std::make_shared<PrefixStore>("pair" + std::to_string(first), g->store());
+    const auto pair = std::make_shared<ProcessGroup>(
+        "pair" + std::to_string(first), g->backend(), store, g->rank() - first,
+        std::vector{first, first + 1}, std::chrono::minutes(1));
+    Layers all, pairs;
+    all.shard(g);
+    pairs.shard(g, {.kept_by = pair});
+    for (int step = 0; step < 2; ++step) {
+      pairs(rows_of(g->rank(), 7));  // of which nothing goes backward
+      for (Layers* l : {&all, &pairs}) {
+        for (const Tensor& p : l->parameters()) p.set_grad(Tensor());
+        const Tensor loss = (*l)(rows_of(g->rank(), step)).square().mean();
+        EXPECT_FALSE(l->groups[0]->is_unsharded());
+        loss.backward();
+        const NoGradGuard no_grad;
+        for (const Tensor& p : l->parameters())
+          if (p.numel() > 0) Tensor(p).add_(p.grad(), -0.1);
+      }
+    }
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(floats(all.parameters()[i]), floats(pairs.parameters()[i]));
+    // Values that have changed meanwhile are those of all, and an error for who has saved others.
+    const Tensor loss = pairs(rows_of(g->rank(), 0)).sum();
+    {
+      const NoGradGuard no_grad;
+      for (Tensor p : pairs.parameters()) p.mul_(2);
+    }
+    EXPECT_THROW(loss.backward(), AutogradError);
+    const auto other = std::make_shared<ProcessGroup>(
+        "other", g->backend(), std::make_shared<PrefixStore>("o", g->store()), 3 - g->rank(),
+        std::vector{3, 2, 1, 0}, std::chrono::minutes(1));
+    EXPECT_THROW(ShardedParameters::make({weight(4, 3)}, {"a"}, g, {.kept_by = other}), ValueError);
+  });
+}
+
 TEST(Sharding, SumsInAnotherDtypeAndMicroBatches) {
   with_ranks(2, [](const ProcessGroupPtr& g) {
     Layers l, whole;

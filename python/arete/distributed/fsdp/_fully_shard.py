@@ -64,8 +64,11 @@ class UnshardHandle:
 class _State:
     """What fully_shard() knows of the modules that it was given together."""
 
-    def __init__(self, modules: list, mesh: DeviceMesh, reshard: Optional[bool], mp: MixedPrecisionPolicy, offload: OffloadPolicy) -> None:
-        self.modules, self.mesh, self.reshard, self.mp, self.offload = modules, mesh, reshard, mp, offload
+    def __init__(self, modules: list, mesh: DeviceMesh, reshard: Union[bool, int, None], mp: MixedPrecisionPolicy,
+                 offload: OffloadPolicy) -> None:
+        self.modules, self.mesh, self.mp, self.offload = modules, mesh, mp, offload
+        self.kept_by = None if reshard is None or isinstance(reshard, bool) else _kept_by(self.shard_group, reshard)
+        self.reshard = reshard if reshard is None else bool(reshard)
         self.network: Any = None  # of the root; made by the first forward pass
         self.is_root = False
         self.group: Any = None  # None: all parameters belong to others
@@ -112,7 +115,7 @@ class _State:
         offload = isinstance(self.offload, CPUOffloadPolicy)
         self.group = _C._distributed.ShardedParameters(
             parameters, names, self.shard_group, self.replicas, self.mp.param_dtype, self.mp.reduce_dtype, self.reshard is not False,
-            device if offload else None, offload and self.offload.pin_memory, self.dims)
+            device if offload else None, offload and self.offload.pin_memory, self.dims, self.kept_by)
         self.mark(parameters)
 
     def mark(self, parameters: list) -> None:
@@ -195,6 +198,19 @@ class _State:
         if self.group is not None:
             self.group.after_forward(list(_tensors(output)))
         return output
+
+
+_parts_of_groups: dict = {}  # by the group's name and how many they are
+
+
+def _kept_by(group: Any, size: int) -> Any:
+    """So many processes of a group that follow each other, this one among them, as a group. All call it."""
+    part = _parts_of_groups.get((group.group_name, size))
+    if part not in c10d._pg_map:  # there was none, or it has gone with the default group
+        ranks, first = c10d.get_process_group_ranks(group), group.rank() // size * size
+        part = c10d.new_group(ranks[first:first + size], use_local_synchronization=True)
+        _parts_of_groups[group.group_name, size] = part
+    return part
 
 
 def _dim_of(parameter: Any, placement: Any) -> int:
@@ -411,7 +427,8 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
 
     `mesh`: of one dimension, or of two: the rows are then spread along the second, and the same along the first. It is of all processes
     if it is not given. `reshard_after_forward`: whether all rows are given back between forward and backward pass; if not given, they are
-    but for the outermost module. `shard_placement_fn(parameter)` gives Shard(d), the dimension of which each process keeps a part, or None
+    but for the outermost module; a number: so many processes that follow each other, as those of one machine, keep all rows together
+    meanwhile, more of them each. `shard_placement_fn(parameter)` gives Shard(d), the dimension of which each process keeps a part, or None
     for the first; with another than the first a parameter's strides are those of a tensor that was transposed.
 
     >>> dist = arete.distributed
@@ -444,11 +461,12 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         raise TypeError("fully_shard: mp_policy must be a MixedPrecisionPolicy")
     if not isinstance(offload_policy, OffloadPolicy):
         raise TypeError("fully_shard: offload_policy must be an OffloadPolicy")
+    shards = mesh.size(mesh.ndim - 1)
     if not isinstance(reshard_after_forward, (bool, type(None))):
-        if reshard_after_forward != mesh.size(mesh.ndim - 1):
-            raise NotImplementedError("fully_shard: reshard_after_forward is True, False or the number of processes that have shards; "
-                                      "keeping them on fewer processes after the forward pass is not supported")
-        reshard_after_forward = True
+        if reshard_after_forward < 1 or shards % reshard_after_forward != 0:
+            raise ValueError(f"If passing reshard_after_forward as an int, it should be a factor of {shards}, not {reshard_after_forward}")
+        if reshard_after_forward in (1, shards):
+            reshard_after_forward = reshard_after_forward == shards and shards > 1
     ignored = {id(p) for p in ignored_params or ()}
     state = _State(modules, mesh, reshard_after_forward, mp_policy, offload_policy)
     state.make(ignored, shard_placement_fn)
