@@ -515,6 +515,110 @@ print("same")
 
 
 @needs_gloo
+def test_mixed_precision_computes_with_copies(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+start()
+import contextlib, pickle
+from arete.nn.parallel.distributed import _MixedPrecision
+from arete.utils.checkpoint import checkpoint
+DDP, half = nn.parallel.DistributedDataParallel, arete.bfloat16
+class Net(nn.Module):
+    # Tied layers, of which the second is used without being called, a frozen one, and a layer that is computed again.
+    def __init__(self, again=None):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6, bias=False)
+        self.c.weight, self.again = self.a.weight, again
+        self.b.weight.requires_grad_(False)
+        self.register_buffer("shift", arete.ones(6) / 3)
+        self.register_buffer("count", arete.tensor(7))
+    def forward(self, x):
+        seen.update(t.dtype for t in (x, self.shift, *self.parameters()))
+        h = self.a(x) if self.again is None else checkpoint(self.a, x, use_reentrant=self.again)
+        return nn.functional.linear(self.b(h.tanh()), self.c.weight) + self.shift
+def batch(k):
+    return arete.cos(arange(24) + 7 * rank + k).reshape(4, 6)
+def step(net, optimizer, micro=1, k=0):
+    optimizer.zero_grad()
+    losses = []
+    for i in range(micro):  # all forward passes before the first one backward
+        with net.no_sync() if i + 1 < micro else contextlib.nullcontext():
+            losses.append(net(batch(k + i).requires_grad_()).float().square().mean())
+    for l in losses:
+        l.backward()
+    optimizer.step()
+made = lambda again=None: make(Net(again))[0]
+def by_hand(reduced):
+    net = made()
+    optimizer = arete.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=0.05)
+    for k in range(3):
+        optimizer.zero_grad()
+        low = {name: (t.to(half) if t.is_floating_point() else t) for name, t in [*net.named_parameters(), *net.named_buffers()]}
+        arete.func.functional_call(net, low, (batch(k).to(half),)).float().square().mean().backward()
+        for p in optimizer.param_groups[0]["params"]:
+            g = p.grad.to(reduced) / 2
+            dist.all_reduce(g)
+            p.grad = g.float()
+        optimizer.step()
+    return [p.detach() for p in net.parameters()]
+seen = set()
+results = {reduced: by_hand(reduced) for reduced in (half, arete.float32)}
+assert not all(map(arete.equal, *results.values()))
+for again in (None, False, True):
+    for reduce_dtype in (None, half, arete.float32):
+        seen.clear()
+        net = DDP(made(again), mixed_precision=_MixedPrecision(half, reduce_dtype, half))
+        assert net.module.shift.dtype is half and net.module.count.dtype is arete.int64
+        optimizer = arete.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=0.05)
+        for k in range(3):
+            step(net, optimizer, k=k)
+        assert seen == {half} and {p.dtype for p in net.parameters()} == {arete.float32} == {t.dtype for t in (net.module.a.weight.grad,)}
+        assert all(map(arete.equal, net.parameters(), results[reduce_dtype or half])), (again, reduce_dtype)
+# Values in other memory, without gradients, and both after each other.
+net = DDP(made(False), mixed_precision=_MixedPrecision(half, None, half))
+mean = {name: p.detach() * 2 for name, p in net.module.named_parameters()}
+for no in (arete.no_grad, arete.enable_grad):
+    with no():
+        first = net(batch(0))
+        old = {name: p.data for name, p in net.module.named_parameters()}
+        for name, p in net.module.named_parameters():
+            p.data = mean[name]
+        second = net(batch(0))
+        for name, p in net.module.named_parameters():
+            p.data = old[name]
+        assert not arete.equal(first, second) and arete.equal(first, net(batch(0)))
+assert first.requires_grad and first.dtype is half
+# Micro-batches: the copies are the same until a step.
+nets = [DDP(made(again), mixed_precision=_MixedPrecision(half, arete.float32, half)) for again in (None, False)]
+for net in nets:
+    optimizer = arete.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+    for k in range(2):
+        step(net, optimizer, 2, k)
+assert all(map(arete.equal, *(net.parameters() for net in nets)))
+again = pickle.loads(pickle.dumps(nets[1]))
+assert arete.equal(again(batch(0)), nets[1](batch(0)))
+for wrong, options in ((TypeError, {"mixed_precision": half}),
+                       (ValueError, {"mixed_precision": _MixedPrecision(half), "deterministic": True})):
+    try:
+        DDP(made(), **options)
+    except wrong as e:
+        pass
+    else:
+        raise AssertionError(options)
+# Compiled.
+net = DDP(made(), mixed_precision=_MixedPrecision(half, half, half))
+f = arete.compile(net)
+optimizer = arete.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=0.05)
+for k in range(3):
+    optimizer.zero_grad()
+    f(batch(k)).float().square().mean().backward()
+    optimizer.step()
+assert all(map(arete.allclose, net.parameters(), results[half]))
+dist.destroy_process_group()
+""")
+    assert ranks == [("", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
 def test_states_spread_over_processes_and_parameters_averaged_now_and_then(tmp_path):
     ranks = run_ranks(tmp_path, 2, NET + """
 start()

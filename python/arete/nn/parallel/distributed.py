@@ -2,23 +2,75 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
 from ... import _C
 from ... import distributed as dist
+from ...distributed.algorithms.ddp_comm_hooks.default_hooks import _compress_hook
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
 from ..modules import Module
 from ..parameter import is_lazy
-from .scatter_gather import to_device
+from ..utils.stateless import _swapped
+from .scatter_gather import to_device, to_dtype
 
 __all__ = ["DistributedDataParallel"]
 
 _MB = 1024 * 1024
-_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "bucket_cap_mb_list")
+_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "bucket_cap_mb_list")
 # By the ids of parameters, the wrapper that exchanges their gradients, and keeps them.
 _exchanged_by: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+@dataclasses.dataclass
+class _MixedPrecision:
+    """`param_dtype`: what parameters and inputs are in passes forward and backward; `reduce_dtype`: in which gradients are summed (none:
+    in `param_dtype`); `buffer_dtype`: what buffers become. None leaves them. Parameters, their gradients and the optimizer's state stay as
+    they are. Of floating tensors only.
+    """
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
+
+
+class _Converted:
+    """Has modules compute with copies of their parameters in another dtype, whose gradients are the parameters' own: within `of(module)`,
+    and, by hooks, when a module is called again for a pass backward, then with the same copies. These are made when parameters have
+    changed."""
+
+    def __init__(self, dtype: Any, left: list) -> None:
+        self._dtype, self._left = dtype, left
+        self._copies: dict = {}  # by ids of parameters: the values, their version, whether there is a history, and the copy
+        self._entered: list = []
+
+    def __reduce__(self) -> tuple:
+        return _Converted, (self._dtype, self._left)
+
+    def of(self, module: Module) -> Any:
+        copies = {name: self._copy(p) for name, p in module.named_parameters()
+                  if p.is_floating_point() and p.dtype != self._dtype and not any(p is q for q in self._left)}
+        return _swapped(module, copies, True, False)
+
+    def _copy(self, p: Any) -> Any:
+        values, *state, copy = self._copies.get(id(p), (None, None))
+        now = [p._version, _C.is_grad_enabled()]
+        if values is None or state != now or values.data_ptr() != p.data_ptr():
+            copy = p.to(self._dtype)
+            self._copies[id(p)] = (p.detach(), *now, copy)
+        return copy
+
+    def before(self, module: Module, args: Any) -> None:
+        if _C._passes_under_way():
+            block = self.of(module)
+            block.__enter__()
+            self._entered.append((module, block))
+
+    def after(self, module: Module, args: Any, output: Any) -> None:
+        if self._entered and self._entered[-1][0] is module:
+            self._entered.pop()[1].__exit__(None, None, None)
 
 
 def _step_own(p: Any) -> None:
@@ -59,6 +111,7 @@ class DistributedDataParallel(Module, Joinable):
     addresses in each pass. `device_mesh`, of one dimension,
     says the group. `static_graph`: it is an error if a pass uses other parameters than the first one did. `deterministic`:
     gradients are added in one order, whichever processes have them, so 1, 2 and 4 processes with equal micro-batches make the same bits.
+    `mixed_precision`, a _MixedPrecision, computes with copies of parameters in another dtype.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -133,6 +186,9 @@ class DistributedDataParallel(Module, Joinable):
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._divides_by_all = True
+        self.mixed_precision = mixed_precision
+        if mixed_precision is not None:
+            self._take_dtypes(mixed_precision)
         if init_sync:
             _C._distributed.check_same_parameters(self.process_group, [p for p in parameters if p.requires_grad])
             _C._distributed.broadcast_coalesced(self.process_group, self._state(), 0)
@@ -150,6 +206,11 @@ class DistributedDataParallel(Module, Joinable):
         _exchanged_by.update({id(p): self for p in self._exchanged})
         if any(getattr(p, "_steps_in_backward", False) for p in self._exchanged):
             self._step_after_exchange()
+        mixed = self.mixed_precision
+        reduced = mixed and (mixed.reduce_dtype or mixed.param_dtype)
+        if reduced is not None and any(p.dtype != reduced for p in self._exchanged):
+            group = self.process_group
+            self.reducer.set_hook(lambda bucket: _compress_hook(reduced, group, bucket))
 
     def _step_after_exchange(self) -> None:
         """Of parameters that have optimizers for the backward pass (_apply_optimizer_in_backward): these wait for the exchange."""
@@ -161,6 +222,24 @@ class DistributedDataParallel(Module, Joinable):
                     _step_own(p)
 
         self.reducer.set_after(step)
+
+    # ---- other dtypes than those of parameters
+
+    _converted: Optional[_Converted] = None
+
+    def _take_dtypes(self, mixed: Any) -> None:
+        if not isinstance(mixed, _MixedPrecision):
+            raise TypeError(f"DistributedDataParallel: mixed_precision must be a _MixedPrecision, got {type(mixed).__name__}")
+        if mixed.buffer_dtype is not None:
+            for b in self._buffers_of_module():
+                if b.is_floating_point():
+                    b.data = b.to(mixed.buffer_dtype)
+        if mixed.param_dtype is not None:
+            left = [p for name, p in self.module.named_parameters() if name in self.parameters_to_ignore]
+            self._converted = _Converted(mixed.param_dtype, left)
+            for m in self.module.modules():
+                m.register_forward_pre_hook(self._converted.before, prepend=True)
+                m.register_forward_hook(self._converted.after, always_call=True)
 
     # ---- calls
 
@@ -181,7 +260,11 @@ class DistributedDataParallel(Module, Joinable):
         if self.device_ids:
             device = _C.device(self.device_type, self.device_ids[0])
             inputs, kwargs = to_device(inputs, device), to_device(kwargs, device)
-        return self.module(*inputs, **kwargs)
+        if self._converted is None:
+            return self.module(*inputs, **kwargs)
+        inputs, kwargs = to_dtype((inputs, kwargs), self.mixed_precision.param_dtype)
+        with self._converted.of(self.module):
+            return self.module(*inputs, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -37,6 +37,11 @@ def to_device(value: Any, device: Any) -> Any:
     return _map(value, lambda t: t.to(device, non_blocking=True))
 
 
+def to_dtype(value: Any, dtype: Any) -> Any:
+    """Containers of tensors, of which the floating ones have that dtype."""
+    return _map(value, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     """For each device its part of the tensors, cut along a dimension; what is no tensor goes to all of them.
 
