@@ -105,6 +105,16 @@ class _Native(Optimizer):
             self.param_groups.pop()
             raise
 
+    # Of parameters that are spread over processes the state is this process' part.
+
+    def _state_told(self, param: Any, values: Any) -> Any:
+        spread = getattr(param, "_spread_beside", None)
+        return values if spread is None else {name: spread(v) for name, v in values.items()}
+
+    def _state_taken(self, param: Tensor, value: Tensor) -> Tensor:
+        part = getattr(param, "_part_beside", None)
+        return value if part is None else part(value)
+
     def step(self, closure=None):
         """One update of every parameter that has a gradient."""
         loss = None if closure is None else self._call(closure)

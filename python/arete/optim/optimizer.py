@@ -265,7 +265,8 @@ class Optimizer:
     # ---- saving and loading
 
     def state_dict(self) -> dict:
-        """{"state": {number: {...}}, "param_groups": [{..., "params": [numbers]}]}; tensors share memory with the state."""
+        """{"state": {number: {...}}, "param_groups": [{..., "params": [numbers]}]}; tensors share memory with the state. Of parameters that
+        are spread over processes they are DTensors."""
         for pre_hook in list(self._optimizer_state_dict_pre_hooks.values()):
             pre_hook(self)
         numbers: dict[int, int] = {}
@@ -273,7 +274,7 @@ class Optimizer:
             numbers.setdefault(id(p), i)
         groups = [{**{k: v for k, v in g.items() if k != "params"}, "params": [numbers[id(p)] for p in g["params"]]}
                   for g in self.param_groups]
-        state = {(numbers[id(k)] if isinstance(k, Tensor) else k): v for k, v in self.state.items()}
+        state = {(numbers[id(k)] if isinstance(k, Tensor) else k): self._state_told(k, v) for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for post_hook in list(self._optimizer_state_dict_post_hooks.values()):
             changed = post_hook(self, result)
@@ -295,8 +296,17 @@ class Optimizer:
         half_with_masters = group.get("master_weights") and param.element_size() < 4
         return value.to(param.device, _C.float32 if half_with_masters else param.dtype)
 
+    def _state_told(self, param: Any, values: Any) -> Any:
+        """A parameter's state for others."""
+        return values
+
+    def _state_taken(self, param: Tensor, value: Tensor) -> Tensor:
+        """The inverse, of one tensor."""
+        return value
+
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes over state and settings; tensors are converted to dtype and device of their parameter."""
+        """Takes over state and settings; tensors are converted to dtype and device of their parameter. Of parameters that are spread over
+        processes they may be whole, DTensors or this process' parts."""
         state_dict = state_dict.copy()
         for pre_hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
             changed = pre_hook(self, state_dict)
@@ -311,6 +321,7 @@ class Optimizer:
 
         def fitting(param, value, number, key=None):
             if isinstance(value, Tensor):
+                value = self._state_taken(param, value)
                 return self._process_value_according_to_param_policy(param, value, number, state_dict["param_groups"], key)
             if isinstance(value, dict):
                 return {k: fitting(param, v, number, k) for k, v in value.items()}

@@ -208,15 +208,6 @@ def _fill_state(optimizer: Any) -> None:
 _init_optim_state = _fill_state  # by torch's name, which programs import
 
 
-def _spread_as(value: Any, parameter: Any) -> Any:
-    """What an optimizer keeps for each element of a parameter is spread as this is."""
-    if not isinstance(parameter, DTensor) or not isinstance(value, _C.Tensor) or value.dim() == 0:
-        return value
-    if tuple(value.shape) != tuple(parameter._spec.offsets()[0]):
-        return value
-    return DTensor(value, parameter._spec)
-
-
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, options: Optional[StateDictOptions] = None) -> dict:
     """The optimizers' states under the parameters' names. An optimizer that has made no step gets the state of its beginning.
 
@@ -238,7 +229,10 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
             out["params"] = [names[id(p)] for p in group["params"]]
             for p in group["params"]:
                 if p in optimizer.state:
-                    result["state"][names[id(p)]] = {k: _as_wanted(_spread_as(v, p), options) for k, v in optimizer.state[p].items()}
+                    values = optimizer.state[p]
+                    if isinstance(p, DTensor):
+                        values = {k: p._spread_beside(v) for k, v in values.items()}
+                    result["state"][names[id(p)]] = {k: _as_wanted(v, options) for k, v in values.items()}
     if _is_elsewhere(options):
         return {}
     return _flat(result) if options.flatten_optimizer_state_dict else result
@@ -273,21 +267,9 @@ def _nested(flat: dict, model: Any, optimizers: list) -> dict:
 
 def _part(value: Any, parameter: Any) -> Any:
     """This process' part, of a state that is whole or spread."""
-    if not isinstance(value, _C.Tensor):
-        return value
-    if not isinstance(parameter, DTensor):
-        return value.full_tensor() if isinstance(value, DTensor) else value
-    if isinstance(value, DTensor):
-        spec, own = value._spec, parameter._spec
-        if spec.mesh == own.mesh and spec.placements == own.placements and spec.offsets() == own.offsets():
-            return value.to_local()
-        value = value.full_tensor()
-    if value.dim() == 0 or tuple(value.shape) != tuple(parameter.shape):
-        return value
-    sizes, starts = parameter._spec.offsets()
-    for d, (n, start) in enumerate(zip(sizes, starts)):
-        value = value.narrow(d, start, n)
-    return value.clone()
+    if isinstance(parameter, DTensor):
+        return parameter._part_beside(value)
+    return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def local_optimizer_state(model: Any, optimizer: Any, state: dict) -> dict:

@@ -95,6 +95,27 @@ class _Face:
             return own_values(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _spread_beside(self, value: Any) -> Any:
+        """What an optimizer keeps for each element of this process' part, as one that is spread as this is; else the value."""
+        if isinstance(value, DTensor) or not isinstance(value, _Tensor) or value.dim() == 0:
+            return value
+        return DTensor(value, self._spec) if tuple(value.shape) == tuple(self._spec.offsets()[0]) else value
+
+    def _part_beside(self, value: Any) -> Any:
+        """This process' part of what belongs beside this, whole or spread; else the value."""
+        if not isinstance(value, _Tensor):
+            return value
+        if isinstance(value, DTensor):
+            spec, own = value._spec, self._spec
+            if spec.mesh == own.mesh and spec.placements == own.placements and spec.offsets() == own.offsets():
+                return value.to_local()
+            value = value.full_tensor()
+        if value.dim() == 0 or tuple(value.shape) != tuple(self.shape):
+            return value
+        for d, (n, start) in enumerate(zip(*self._spec.offsets())):
+            value = value.narrow(d, start, n)
+        return value.clone()
+
     def to_local(self, *, grad_placements: Optional[Sequence[Placement]] = None) -> Any:
         """This process' part, over the same memory. `grad_placements`: how the gradients of the parts are placed; else as this is, and
         whole where this is a sum's terms."""
