@@ -243,6 +243,101 @@ def planners(rank, size):
 
 
 @program
+def renamed(rank, size):
+    """Checkpoints under other names, by planners; what all have is written by the first one."""
+    import torch.distributed.checkpoint as dcp
+
+    class Save(dcp.DefaultSavePlanner):
+        def set_up_planner(self, state_dict, storage_meta=None, is_coordinator=False):
+            state = {"ema_" + name: value for name, value in state_dict.items()}
+            super().set_up_planner(state_dict=state, storage_meta=storage_meta, is_coordinator=is_coordinator)
+
+    class Load(dcp.DefaultLoadPlanner):
+        def set_up_planner(self, state_dict, metadata, is_coordinator):
+            assert sorted(metadata.state_dict_metadata) == ["ema_" + name for name in sorted(state_dict)]
+            super().set_up_planner({"ema_" + name: value for name, value in state_dict.items()}, metadata, is_coordinator)
+
+    path, net, other = os.path.join(FOLDER, "renamed"), sharded(filled(network())), network()
+    dcp.save(net.state_dict(), checkpoint_id=path, planner=Save(dedup_save_to_lowest_rank=True))
+    state = other.state_dict()
+    dcp.load(state, checkpoint_id=path, planner=Load())
+    return list(state.values())
+
+
+@program
+def asynchronous(rank, size):
+    """Checkpoints that are written while training goes on: there for all when result() returns, with the values of before; copies in one
+    place for all of them."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    net = sharded(filled(network()))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
+    writer, group, saved, out = dcp.FileSystemWriter(os.path.join(FOLDER, "live0")), dist.new_group(), None, []
+    for k in range(3):
+        optimizer.zero_grad()
+        net(batch(rank, k)).square().mean().backward()
+        if saved is not None:
+            saved.result()
+        optimizer.step()
+        model, optim = get_state_dict(net, optimizer)
+        saved = dcp.async_save({"model": model, "optim": optim}, storage_writer=writer, checkpoint_id=os.path.join(FOLDER, f"live{k}"),
+                               process_group=group)
+    saved.result()
+    for k in range(3):
+        model, optim = get_state_dict(net, optimizer)
+        state = {"model": model, "optim": optim}
+        dcp.load(state, checkpoint_id=os.path.join(FOLDER, f"live{k}"))
+        set_state_dict(net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"])
+        out += whole(net.parameters()) + [s["exp_avg"].full_tensor() for s in optimizer.state_dict()["state"].values()]
+    return out
+
+
+@program
+def whole_states(rank, size):
+    """States of optimizers by number, which rank 0 gathers and all take a part of again, as PyTorch's page on fully_shard has it."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import _init_optim_state
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    def trained(optimizer, net, step):
+        optimizer.zero_grad()
+        net(batch(rank, step)).square().mean().backward()
+        optimizer.step()
+
+    net = sharded(filled(network()))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
+    for step in range(2):
+        trained(optimizer, net, step)
+    gathered = {n: {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in values.items()}
+                for n, values in optimizer.state_dict()["state"].items()}
+    box = [gathered if rank == 0 else None]
+    dist.broadcast_object_list(box, src=0)
+    path = os.path.join(FOLDER, "by_number")
+    dcp.save({"optim": optimizer.state_dict()}, checkpoint_id=path)
+    others = []
+    for way in range(2):
+        other = sharded(filled(network()))
+        with torch.no_grad():
+            for p, q in zip(other.parameters(), net.parameters()):
+                p.copy_(q.detach())
+        new = torch.optim.AdamW(other.parameters(), lr=0.05)
+        _init_optim_state(new)
+        state = new.state_dict()
+        if way == 0:
+            for n, values in state["state"].items():
+                for k, v in values.items():
+                    values[k] = distribute_tensor(box[0][n][k], v.device_mesh, v.placements) if isinstance(v, DTensor) else box[0][n][k]
+            new.load_state_dict(state)
+        else:
+            dcp.load({"optim": state}, checkpoint_id=path)
+            new.load_state_dict(state)
+        others.append((other, new))
+    for n, o in [(net, optimizer), *others]:
+        trained(o, n, 2)
+    return [gathered[n]["exp_avg_sq"] for n in sorted(gathered)] + [whole(n.parameters()) for n, _ in [(net, optimizer), *others]]
+
+
+@program
 def files(rank, size):
     """One file by rank 0 of a sharded network, whole or of bfloat16, and of its optimizer; loaded by all."""
     from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict,
@@ -628,6 +723,30 @@ def localsgd(rank, size):
         dist.broadcast(b, src=size - 1)
     future = dist.all_reduce(torch.ones(3) * rank, async_op=True).get_future()
     return list(net.parameters()) + list(net.buffers()) + [future.wait()[0], future.then(lambda f: f.value()[0] * 2).wait()]
+
+
+@program
+def hierarchy(rank, size):
+    """Averages of parameters among few ranks often and among all of them now and then, and gradients that stay each rank's own."""
+    from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
+    from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
+    net, out = filled(nn.Linear(6, 3)), []
+    net = DDP(net)
+    net.register_comm_hook(None, noop_hook)
+    averager = HierarchicalModelAverager({2: 1, 3: size}, warmup_steps=2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(8):
+        optimizer.zero_grad()
+        net(batch(rank, step)).square().mean().backward()
+        optimizer.step()
+        averager.average_parameters(optimizer.param_groups if step % 2 else net.parameters())
+        out += [p.detach().clone() for p in net.parameters()]
+    for options in ({}, {"period_group_size_dict": {2: size + 1}}, {"period_group_size_dict": {0: size}}):
+        try:
+            HierarchicalModelAverager(**options)
+        except ValueError:
+            out.append("refused")
+    return out
 
 
 @program

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -75,9 +76,8 @@ net, optimizer = loaded(dist.init_device_mesh("cpu", (2, 2)), 3)
 assert bits(net, optimizer) == digests[3]
 work = dcp.async_save(state_of(net, optimizer), checkpoint_id="{tmp_path}/async")
 train(net, 1, optimizer=optimizer)
-work.result(60)
-dist.barrier()
-assert bits(net, optimizer) != digests[3]
+work.result(60)  # which is there then, whoever asks
+assert os.path.exists("{tmp_path}/async/index.json") and bits(net, optimizer) != digests[3]
 dcp.load(state_of(net, optimizer), checkpoint_id="{tmp_path}/async")
 assert bits(net, optimizer) == digests[3]
 files = [f for f in os.listdir("{tmp_path}/async") if not f.startswith(".")]
@@ -91,18 +91,32 @@ class NoNote(dcp._files._Save):
 whole, dcp._files._Save = dcp._files._Save, NoNote
 work = dcp.async_save({{"x": 1}}, checkpoint_id="{tmp_path}/noted")
 begin = time.monotonic()
-if rank in (0, 2):
-    raises(dcp.CheckpointException, "rank 2: FileNotFoundError", lambda: work.result(60))
-else:
-    work.result(60)
+raises(dcp.CheckpointException, "rank 2: FileNotFoundError", lambda: work.result(60))
 assert time.monotonic() - begin < 30
 dcp._files._Save = whole
 dist.barrier()
 bad = {{"x": object() if rank == 2 else 1}}
 write, dcp._files._d.write_checkpoint_index = dcp._files._d.write_checkpoint_index, lambda *a: 1 / 0
 raises(dcp.CheckpointException, "rank 0: ZeroDivisionError", lambda: dcp.save({{"x": 1}}, checkpoint_id="{tmp_path}/bad"))
+work = dcp.async_save({{"x": 1}}, checkpoint_id="{tmp_path}/bad")
+raises(ZeroDivisionError if rank == 0 else dcp.CheckpointException, "division" if rank == 0 else "rank 0: ZeroDivisionError",
+       lambda: work.result(60))
+dist.barrier()
 dcp._files._d.write_checkpoint_index = write
 raises(dcp.CheckpointException, "rank 2: TypeError: x: a object cannot be", lambda: dcp.save(bad, checkpoint_id="{tmp_path}/bad"))
+# Copies by a thread; what all have the first one writes if it is to.
+net, optimizer = loaded(dist.init_device_mesh("cpu", (4,)), 3)
+stager = dcp.staging.DefaultStager()
+work = dcp.async_save(state_of(net, optimizer), checkpoint_id="{tmp_path}/staged", async_stager=stager)
+work.staging_completion.result(60)
+train(net, 1, optimizer=optimizer)
+work.upload_completion.result(60)
+stager.close()
+assert bits(*loaded(dist.init_device_mesh("cpu", (4,)), "staged")) == digests[3] != bits(net, optimizer)
+for lowest, writers in ((False, 4), (True, 1)):
+    same_in_all = {{str(k): arete.full((5,), float(k)) for k in range(8)}}
+    dcp.save(same_in_all, checkpoint_id=f"{tmp_path}/{{lowest}}", planner=dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=lowest))
+    assert len([f for f in os.listdir(f"{tmp_path}/{{lowest}}") if f.endswith(".safetensors")]) == writers
 print("done")
 """)
     assert out == [("done\n", 0)] * 4, "\n".join(text for text, _ in out)
@@ -139,14 +153,11 @@ def test_what_is_in_a_folder(tmp_path):
     with pytest.raises(dcp.CheckpointException, match="overwrite=False"):
         dcp.save({}, storage_writer=dcp.FileSystemWriter(tmp_path / "t", overwrite=False))
     dcp.save({"x": 1}, storage_writer=dcp.FileSystemWriter(tmp_path / "new", overwrite=False))
-    class Own(dcp.DefaultSavePlanner):
-        """Would decide what is saved."""
-
-    for planner in (1, dcp.DefaultLoadPlanner(), Own()):
+    for planner in (1, dcp.DefaultLoadPlanner()):
         with pytest.raises(NotImplementedError, match="no planner but DefaultSavePlanner"):
             dcp.save({}, checkpoint_id=tmp_path / "p", planner=planner)
-    with pytest.raises(NotImplementedError, match="dedup_save_to_lowest_rank keeps its default"):
-        dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
+    with pytest.raises(NotImplementedError, match="enable_plan_caching keeps its default"):
+        dcp.DefaultSavePlanner(enable_plan_caching=True)
     with pytest.raises(NotImplementedError, match="one index"):
         dcp.save({}, checkpoint_id=tmp_path / "p", use_collectives=False)
 
@@ -278,6 +289,81 @@ for step in range(10 ** 6):
              checkpoint_id=sys.argv[1])
     print(step, flush=True)
 """
+
+
+def test_planners_choose_the_state(tmp_path):
+    class Renamed(dcp.DefaultSavePlanner):
+        def set_up_planner(self, state_dict, storage_meta=None, is_coordinator=False):
+            super().set_up_planner({"new." + k: v for k, v in state_dict.items()}, storage_meta, is_coordinator)
+
+    class Back(dcp.DefaultLoadPlanner):
+        def set_up_planner(self, state_dict, metadata, is_coordinator):
+            assert is_coordinator and "new.x" in metadata.state_dict_metadata
+            super().set_up_planner({"new." + k: v for k, v in state_dict.items()}, metadata, is_coordinator)
+
+    for save in (dcp.save, lambda *a, **k: dcp.async_save(*a, **k).result()):
+        save({"x": arete.arange(3), "n": 7}, checkpoint_id=tmp_path / "a", planner=Renamed())
+        state = {"x": arete.zeros(3, dtype=arete.int64), "n": 0}
+        planner = Back()
+        dcp.load(state, checkpoint_id=tmp_path / "a", planner=planner)
+        assert state["x"].tolist() == [0, 1, 2] and planner.state_dict["new.n"] == 7
+        shutil.rmtree(tmp_path / "a")
+
+    class Halved(dcp.DefaultSavePlanner):
+        def resolve_data(self, item):
+            return item
+
+    with pytest.raises(NotImplementedError, match="resolve_data is never called"):
+        dcp.save({}, checkpoint_id=tmp_path / "p", planner=Halved())
+
+
+def test_copies_for_what_is_saved_meanwhile(tmp_path, monkeypatch):
+    staging, x, begun, goes_on = dcp.staging, arete.arange(4), threading.Event(), threading.Event()
+    write = dcp._files._d.write_pieces
+
+    def slow(*args):
+        begun.set()
+        assert goes_on.wait(60)
+        return write(*args)
+
+    def stored(name):
+        state = {"x": arete.zeros(4, dtype=arete.int64)}
+        dcp.load(state, checkpoint_id=tmp_path / name)
+        return state["x"].tolist()
+
+    monkeypatch.setattr(dcp._files._d, "write_pieces", slow)
+    writer = dcp.FileSystemWriter(tmp_path / "a", cache_staged_state_dict=True)
+    first = dcp.async_save({"x": x}, storage_writer=writer)
+    assert begun.wait(60)
+    threading.Timer(0.2, goes_on.set).start()
+    x += 10
+    second = dcp.async_save({"x": x}, storage_writer=writer, checkpoint_id=tmp_path / "b")  # waits: the memory is the same
+    assert first.done() and len(writer._stager.state_dict_cache) == 1
+    x += 10
+    second.result(60)
+    assert stored("a") == [0, 1, 2, 3] and stored("b") == [10, 11, 12, 13]
+    options = staging.StagingOptions(use_async_staging=False)
+    dcp.async_save({"x": x}, checkpoint_id=tmp_path / "c", async_stager=staging.DefaultStager(options)).result(60)
+
+    class Own(staging.AsyncStager):
+        """As programs have their own: the values are twice as large."""
+
+        waited = False
+
+        def stage(self, state_dict):
+            return {k: v * 2 for k, v in state_dict.items()}
+
+        def synchronize_staging(self):
+            self.waited = True
+
+    own = Own()
+    dcp.async_save({"x": x}, checkpoint_id=tmp_path / "d", async_stager=own).result(60)
+    assert own.waited and isinstance(staging.DefaultStager(), staging.AsyncStager)
+    assert stored("c") == [20, 21, 22, 23] and stored("d") == [40, 42, 44, 46]
+    for stager in (staging.BlockingAsyncStager(), staging.BlockingAsyncStager(True)):
+        staged = stager.stage({"a": [x, (x, 1)], "b": "text"})
+        x += 1
+        assert staged["a"][0].tolist() == (x - 1).tolist() and staged["a"][1][1] == 1 and staged["b"] == "text"
 
 
 def test_who_is_killed_while_he_saves_loses_nothing(tmp_path):

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from ..._refused import refused as _refused
 from . import format_utils as format_utils
+from . import staging as staging
 from . import state_dict as state_dict
 from . import stateful as stateful
 from ._files import AsyncCheckpointerType as AsyncCheckpointerType
+from ._files import AsyncSaveResponse as AsyncSaveResponse
 from ._files import CheckpointException as CheckpointException
 from ._files import FileSystemReader as FileSystemReader
 from ._files import FileSystemWriter as FileSystemWriter

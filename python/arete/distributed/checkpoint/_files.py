@@ -1,6 +1,7 @@
 """Checkpoints that many processes write and read: each its pieces, in safetensors files of a folder, and one of them the index, last."""
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import os
@@ -8,17 +9,19 @@ import pathlib
 import re
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Optional
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Optional, Union
 
 from ... import _C
 from .. import distributed_c10d as c10d
 from ..tensor._dtensor import DTensor
-from .default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from .default_planner import HOOKS, DefaultLoadPlanner, DefaultSavePlanner
 from .hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from .metadata import Metadata, metadata_of
+from .staging import BlockingAsyncStager, DefaultStager, _Copies
 
-__all__ = ["AsyncCheckpointerType", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
+__all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save",
+           "load", "save"]
 
 _OF_SAVES = re.compile(r"\.?([0-9a-f]{12})-\d+\.(safetensors|json|tmp)")
 _SKELETON = ".skeleton"  # among objects: how what rank 0 has saved was nested
@@ -41,15 +44,25 @@ class AsyncCheckpointerType(enum.Enum):
     PROCESS = "process"
 
 
+@dataclasses.dataclass
+class AsyncSaveResponse:
+    """What async_save() gives where a thread copies: when the program may change its tensors, and when the checkpoint is there."""
+
+    staging_completion: Future
+    upload_completion: Future
+
+
 class FileSystemWriter:
     """Where a checkpoint is written: a folder, which all processes reach. Files are always durable before the index is written, and an
-    older checkpoint in the folder is replaced then, or with overwrite=False is an error."""
+    older checkpoint in the folder is replaced then, or with overwrite=False is an error. `cache_staged_state_dict`: async_save() copies
+    into the memory of the copies before, which have been written then."""
 
     def __init__(self, path: Any, single_file_per_rank: bool = True, sync_files: bool = True, thread_count: int = 1,
                  per_thread_copy_ahead: int = 10_000_000, cache_staged_state_dict: bool = False, overwrite: bool = True) -> None:
-        if not single_file_per_rank or not sync_files or cache_staged_state_dict:
-            raise NotImplementedError("FileSystemWriter: each process writes one file, which is durable, from copies of its own")
+        if not single_file_per_rank or not sync_files:
+            raise NotImplementedError("FileSystemWriter: each process writes one file, which is durable")
         self.path, self.overwrite = os.fspath(path), overwrite
+        self._stager = BlockingAsyncStager(cache_staged_state_dict)
 
 
 class FileSystemReader:
@@ -221,7 +234,7 @@ class _Group:
 class _Save:
     """A checkpoint that is being written. What needs the others is done when it is made; write() needs them only through files."""
 
-    def __init__(self, state: dict, folder: str, group: _Group, overwrite: bool = True) -> None:
+    def __init__(self, state: dict, folder: str, group: _Group, overwrite: bool = True, lowest: bool = False) -> None:
         self.folder, self.group = pathlib.Path(folder), group
         problem, flat = None, {}
         try:
@@ -254,7 +267,7 @@ class _Save:
         wrong = [f"rank {r}: {p}" for r, (_, p, _) in enumerate(names) if p]
         if wrong:
             raise CheckpointException("; ".join(wrong))
-        # Of pieces that several processes have, the one that has least to write writes it.
+        # Of pieces that several processes have, the one that has least to write writes it, or the first one.
         self.tensors: dict = {}
         holders: dict = {}
         for r, (_, _, list_) in enumerate(names):
@@ -267,7 +280,7 @@ class _Save:
         loads = [0] * group.size
         self.mine: list = []
         for (name, start), (sizes, nbytes, ranks) in holders.items():
-            owner = min(ranks, key=lambda r: loads[r])
+            owner = ranks[0] if lowest else min(ranks, key=lambda r: loads[r])
             loads[owner] += nbytes
             self.tensors[name][2].append([owner, list(start), sizes])
             if owner == group.rank:
@@ -275,9 +288,9 @@ class _Save:
         self.writers = [r for r in range(group.size) if any(p[0] == r for t in self.tensors.values() for p in t[2])]
         self.timeout = 3600.0
 
-    def stage(self) -> None:
+    def stage(self, copies: _Copies) -> None:
         """Copies to host memory, after which the program may change its tensors."""
-        self.mine = [(key, t.clone() if t.device.type == "cpu" else t.cpu()) for key, t in self.mine]
+        self.mine = copies(self.mine)
 
     def _file(self, rank: int) -> str:
         return f"{self.generation}-{rank}.safetensors"
@@ -286,14 +299,47 @@ class _Save:
         return self.folder / f".{self.generation}-{rank}.json"
 
     def write(self, together: bool = False) -> None:
-        """This process' pieces; in rank 0 the index, once all have written theirs. `together`: they tell each other so in a call that all
-        make, after which rank 0 alone fails."""
+        """This process' pieces; in rank 0 the index, once all have written theirs, of which all hear. `together`: they tell each other
+        that pieces are written in a call that all make, after which rank 0 alone fails."""
+        tells = not together and self.group.size > 1
         try:
             self._write(together)
+        except BaseException as error:
+            if tells and self.group.rank == 0:
+                self._store.set(self._key("end"), str(error) if isinstance(error, CheckpointException) else
+                                f"rank 0: {type(error).__name__}: {error}")
+            raise
         finally:
             _under_way.discard(self.generation)
         if self.group.rank == 0:
             self._clean()
+            if tells:
+                self._store.set(self._key("end"), "")
+        elif tells:
+            self._hear_of_the_end()
+
+    @property
+    def _store(self) -> Any:
+        return self.group.group._store  # type: ignore[union-attr]
+
+    def _hear_of_the_end(self) -> None:
+        key, until, pause = self._key("end"), time.monotonic() + self.timeout, 0.005
+        try:
+            while not self._store.check([key]):
+                if time.monotonic() > until:
+                    raise CheckpointException(f"rank 0 has not written the index within {self.timeout} s")
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.1)
+            problem = self._store.get(key).decode()
+            if self._store.add(key + "/heard", 1) == self.group.size - 1:
+                self._store.delete_key(key)
+                self._store.delete_key(key + "/heard")
+        except (c10d.DistStoreError, c10d.DistNetworkError):  # which rank 0 may have had that has come to its end
+            if not any(file.startswith(self.generation) for file in _d.Checkpoint(str(self.folder)).files):
+                raise
+            problem = ""
+        if problem:
+            raise CheckpointException(problem)
 
     def _write(self, together: bool) -> None:
         note: dict = {}
@@ -335,12 +381,12 @@ class _Save:
         files = {self._file(r): notes[r]["bytes"] for r in self.writers}
         _d.write_checkpoint_index(str(self.folder), index, files, json.dumps(self.objects))
 
-    def _key(self, rank: int) -> str:
-        return f"checkpoint/{self.generation}/{rank}"
+    def _key(self, what: Union[int, str]) -> str:
+        return f"checkpoint/{self.generation}/{what}"
 
     def _tell(self, problem: str) -> None:
         """Tells rank 0 through the group's store."""
-        self.group.group._store.set(self._key(self.group.rank), problem)  # type: ignore[union-attr]
+        self._store.set(self._key(self.group.rank), problem)
 
     def _notes_of_others(self) -> dict:
         notes, until, look = {}, time.monotonic() + self.timeout, 0.0
@@ -352,7 +398,7 @@ class _Save:
                 if time.monotonic() < look:
                     continue
                 look = time.monotonic() + 0.2
-                store = self.group.group._store  # type: ignore[union-attr]
+                store = self._store
                 if store.check([self._key(r)]):
                     problem = store.get(self._key(r)).decode()
                     store.delete_key(self._key(r))
@@ -380,9 +426,11 @@ def _is_stateful(value: Any) -> bool:
 
 
 def _check_plans(planner: Any, kind: type, use_collectives: bool = True) -> None:
-    if planner is not None and type(planner) is not kind:
-        raise NotImplementedError(f"distributed.checkpoint: there is no planner but {kind.__name__}; what is saved or loaded is the state "
-                                  "that is given")
+    if planner is not None and not isinstance(planner, kind):
+        raise NotImplementedError(f"distributed.checkpoint: there is no planner but {kind.__name__} and classes made of it")
+    others = sorted(name for name in HOOKS if hasattr(planner, name))
+    if others:
+        raise NotImplementedError(f"distributed.checkpoint: a planner chooses the state, by set_up_planner(); {others[0]} is never called")
     if not use_collectives:
         raise NotImplementedError("distributed.checkpoint: what the processes save goes into one index; no_dist=True saves one's own alone")
 
@@ -403,14 +451,28 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     _check_plans(planner, DefaultSavePlanner, use_collectives)
     group = _Group(process_group, no_dist)
     if isinstance(storage_writer, HuggingFaceStorageWriter):
-        return _save_whole(state_dict, storage_writer, group)
-    work = _Save(state_dict, _place(checkpoint_id, storage_writer, FileSystemWriter), group, _replaces(storage_writer))
+        return _save_whole(_chosen(state_dict, planner, group), storage_writer, group)
+    work = _planned(state_dict, checkpoint_id, storage_writer, planner, group)
     problem = None
     try:
         work.write(together=True)
     except Exception as error:  # whatever it is, the others wait to hear of it
         problem = str(error) if isinstance(error, CheckpointException) else f"{type(error).__name__}: {error}"
     group.agree(problem)
+
+
+def _chosen(state: dict, planner: Any, group: _Group) -> dict:
+    """What the planner makes of a state."""
+    if planner is None:
+        return state
+    planner.set_up_planner({k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}, None, group.rank == 0)
+    return planner.state_dict
+
+
+def _planned(state: dict, checkpoint_id: Any, writer: Any, planner: Any, group: _Group) -> _Save:
+    folder = _place(checkpoint_id, writer, FileSystemWriter)
+    lowest = planner is not None and planner.dedup_save_to_lowest_rank
+    return _Save(_chosen(state, planner, group), folder, group, _replaces(writer), lowest)
 
 
 def _save_whole(state: dict, writer: HuggingFaceStorageWriter, group: _Group) -> None:
@@ -439,15 +501,29 @@ _writers = ThreadPoolExecutor(1, "arete-checkpoint")
 
 def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None,
                process_group: Any = None, async_checkpointer_type: Any = None, async_stager: Any = None, no_dist: bool = False,
-               use_collectives: bool = True) -> Future:
-    """As save(), but once copies are in host memory it goes on at once; the future of rank 0 is done when the checkpoint is there, others'
-    when their pieces are. The folder is the meeting point meanwhile."""
+               use_collectives: bool = True) -> Union[Future, AsyncSaveResponse]:
+    """As save(), but once copies are in host memory it goes on at once; the future is done when the checkpoint is there. The folder is the
+    meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an AsyncSaveResponse has two futures."""
     _check_plans(planner, DefaultSavePlanner, use_collectives)
-    if async_stager is not None or getattr(async_checkpointer_type, "value", "thread") != "thread":
-        raise NotImplementedError("async_save: a thread writes copies in host memory; other stagers and checkpointers are not supported")
-    folder = _place(checkpoint_id, storage_writer, FileSystemWriter)
-    work = _Save(state_dict, folder, _Group(process_group, no_dist), _replaces(storage_writer))
-    work.stage()
+    if getattr(async_checkpointer_type, "value", "thread") != "thread":
+        raise NotImplementedError("async_save: a thread writes copies in host memory; other checkpointers are not supported")
+    stager = async_stager if async_stager is not None else getattr(storage_writer, "_stager", BlockingAsyncStager())
+    if not isinstance(stager, (DefaultStager, BlockingAsyncStager)):
+        staged = stager.stage({k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()})
+        state_dict = staged.result() if isinstance(staged, Future) else staged
+    work = _planned(state_dict, checkpoint_id, storage_writer, planner, _Group(process_group, no_dist))
+    if isinstance(stager, DefaultStager):
+        copied = stager._run(lambda: work.stage(stager._copies()))
+        if copied is not None:
+            return AsyncSaveResponse(copied, _writers.submit(lambda: (copied.result(), work.write())[1]))
+    elif isinstance(stager, BlockingAsyncStager):
+        wait(stager._reading)
+        work.stage(stager._copies())
+        written = _writers.submit(work.write)
+        stager._reading = [written] if stager.cache_staged_state_dict else []
+        return written
+    elif stager.should_synchronize_after_execute:
+        stager.synchronize_staging()
     return _writers.submit(work.write)
 
 
@@ -464,7 +540,12 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
     problem = None
     try:
         hugging_face = isinstance(storage_reader, HuggingFaceStorageReader)
-        checkpoint = storage_reader._open() if hugging_face else _d.Checkpoint(_place(checkpoint_id, storage_reader, FileSystemReader))
+        folder = None if hugging_face else _place(checkpoint_id, storage_reader, FileSystemReader)
+        checkpoint = storage_reader._open() if hugging_face else _d.Checkpoint(folder)
+        if planner is not None and type(planner) is not DefaultLoadPlanner:
+            whole = storage_reader.read_metadata() if hugging_face else metadata_of(folder)
+            planner.set_up_planner(dict(state_dict), whole, group.rank == 0)
+            state_dict = planner.state_dict
         _load(state_dict, checkpoint, getattr(planner, "allow_partial_load", False))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
 """Saving, by the name of torch's module."""
-from ._files import AsyncCheckpointerType, async_save, save
+from ._files import AsyncCheckpointerType, AsyncSaveResponse, async_save, save
 
-__all__ = ["AsyncCheckpointerType", "async_save", "save"]
+__all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save"]
