@@ -835,7 +835,8 @@ assert DTensor.from_local(arange(3), one, [Replicate()]).to_local().numel() == (
 
 # Of a tensor of (4, 6): arguments that say of a whole tensor what they would not say of a part, and dimensions in all places.
 OF_WHOLE_TENSORS = ["x.flip(0, 1)", "x.flip(1, 0)", "x.flip(1)", "torch.flip(x, (0, 1))", "x.flip(dims=[1])", "x.median()",
-                    "torch.median(x)", "x.median(1)[0]", "x.median(dim=0)[1]", "x.mode(0)[0]", "x.sort(dim=0, descending=True)[0]",
+                    "torch.median(x)", "x.median(1).values", "x.median(dim=0).indices", "x.mode(0).values", "x.topk(2).indices",
+                    "x.sort(dim=0, descending=True).values", "x.sort(1).indices",
                     "x.split([4], 0)[0]", "x.split([6], dim=1)[0]", "x.split([1, 3])[1]", "x.split(4)[0]", "x.split(4, 1)[1]",
                     "x.tensor_split([4], 0)[0]", "x.tensor_split(1, dim=1)[0]", "x.narrow(dim=0, start=0, length=4)",
                     "x.narrow(1, 0, length=6)", "x.narrow(-1, 1, 4)", "x.expand(size=(2, 4, 6))", "x.cumsum(0)",

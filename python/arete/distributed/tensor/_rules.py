@@ -401,7 +401,7 @@ def _along(name: str) -> Callable:
                     shape[k] = n
             return DTensor._of(y, Spec(x._spec.mesh, places, _C.Size(shape)))
 
-        return type(own)(*map(made, own)) if hasattr(own, "_fields") else tuple(map(made, own)) if isinstance(own, tuple) else made(own)
+        return type(own)(list(map(made, own))) if isinstance(own, tuple) else made(own)  # with its names
 
     return handler
 
