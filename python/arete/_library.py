@@ -88,6 +88,7 @@ class Definition:
         self.fake: Callable | None = None
         self.backward: Callable | None = None
         self.setup: Callable | None = None
+        self.sharded: Callable | None = None  # of arguments of which some are spread over processes
         text = schema[schema.index("(") + 1: schema.rindex("->")].strip().removesuffix(")")
         self.parameters: list[inspect.Parameter] = []
         self.changes: list[str] = []
@@ -133,6 +134,8 @@ class Definition:
         positional, named = list(bound.args), dict(bound.kwargs)
         tensors = [t for a in (*positional, *named.values()) for t in (a if isinstance(a, (tuple, list)) else (a,))
                    if isinstance(t, Tensor)]
+        if self.sharded is not None and any(hasattr(t, "_spec") for t in tensors):
+            return self.sharded(args, kwargs)
         kinds = [t.device.type for t in tensors if t.dim() or len(tensors) == 1] or [t.device.type for t in tensors]
         device = "meta" if "meta" in kinds else kinds[0] if kinds else "cpu"
         own = self.kernels.get(f"autograd {device}") or self.kernels.get("autograd")

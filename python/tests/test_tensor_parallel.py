@@ -888,6 +888,71 @@ for f in (lambda: arete.cumsum(x, 1, out=arete.zeros(4, 6)), lambda: arete.flip(
 
 
 @needs_gloo
+def test_rules_of_operators_that_programs_define(tmp_path):
+    run(tmp_path, 4, """
+from arete.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from arete.distributed.tensor.experimental import register_sharding
+shapes = []
+@arete.library.custom_op("own::scaled", mutates_args=())
+def scaled(x: arete.Tensor, w: arete.Tensor, by: float = 1.0) -> arete.Tensor:
+    shapes.append((tuple(x.shape), tuple(w.shape)))
+    return (x * x) @ w * by
+@scaled.register_fake
+def _(x, w, by=1.0):
+    return x.new_empty(x.shape[0], w.shape[1])
+def setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2])
+    ctx.by = inputs[2]
+def backward(ctx, g):
+    x, w = ctx.saved_tensors
+    return 2 * x * (g @ w.t()) * ctx.by, (x * x).t() @ g * ctx.by, None
+scaled.register_autograd(backward, setup_context=setup)
+@register_sharding(arete.ops.own.scaled.default)
+def rule(x, w, *rest):
+    assert x.ndim == 2 and tuple(w.shape) == (6, 5)
+    none = [None] * len(rest)
+    return [([Replicate()], [Replicate(), Replicate(), *none]), ([Shard(0)], [Shard(0), Replicate(), *none]),
+            ([Shard(1)], [Replicate(), Shard(1), *none]), ([Partial()], [Shard(1), Shard(0), *none])]
+mesh = dist.init_device_mesh("cpu", (2, 2))
+x, w, weight = arange(48).reshape(8, 6).sin(), arange(30).reshape(6, 5).cos(), arange(40).reshape(8, 5).sin()
+for given, wanted, part in (
+        ((Shard(0), Shard(0)), (Replicate(), Replicate()), (2, 5)),
+        ((Replicate(), Replicate()), (Shard(1), Replicate()), (8, 3 - rank // 2)),
+        ((Shard(1), Shard(0)), (Shard(0), Replicate()), (4, 5)), ((Replicate(), Shard(0)), (Shard(1), Replicate()), (4, 3 - rank // 2)),
+        ((Replicate(), Replicate()), (Replicate(), Replicate()), (8, 5))):
+    a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+    ((a * a) @ b * 0.5 * weight).sum().backward()
+    c, d = (distribute_tensor(t, mesh, p).requires_grad_() for t, p in ((x, given), (w, wanted)))
+    y = scaled(c, d, 0.5)
+    assert tuple(y.to_local().shape) == part and tuple(y.shape) == (8, 5), (given, y.to_local().shape, y.placements)
+    assert arete.allclose(y.full_tensor(), (a * a) @ b * 0.5, atol=1e-5)
+    (y.full_tensor() * weight).sum().backward()
+    assert arete.allclose(c.grad.full_tensor(), a.grad, atol=1e-5) and arete.allclose(d.grad.full_tensor(), b.grad, atol=1e-5), given
+assert scaled(c, w).placements == (Replicate(), Replicate())  # what is plain is the same in all
+y = scaled(distribute_tensor(x, mesh, [Shard(1), Replicate()]), distribute_tensor(w, mesh, [Shard(0), Replicate()]))
+assert y.placements == (Partial(), Replicate()) and shapes[-1] == ((8, 3), (3, 5))
+# The fewest bytes: three rows for all, or 48 numbers.
+line = dist.init_device_mesh("cpu", (4,))
+assert scaled(distribute_tensor(x, line, [Shard(0)]), distribute_tensor(w, line, [Shard(1)])).placements == (Shard(0),)
+assert tuple(scaled(x, w).shape) == (8, 5) and not isinstance(scaled(x, w), DTensor)
+@arete.library.custom_op("own::both", mutates_args=())
+def both(xs: list[arete.Tensor]) -> tuple[arete.Tensor, arete.Tensor]:
+    return xs[0] + xs[1], xs[0].sum(0)
+@register_sharding([arete.ops.own.both.default])
+def rule(xs):
+    return [([Shard(0), Partial()], [Shard(0), Shard(0)])]
+s, t = both([distribute_tensor(x, line, [Shard(0)]), distribute_tensor(x, line, [Shard(1)])])
+assert arete.equal(s.full_tensor(), 2 * x) and s.placements == (Shard(0),) and arete.allclose(t.full_tensor(), x.sum(0), atol=1e-5)
+raises(NotImplementedError, "register_fake() alone", lambda: both([distribute_tensor(w, line, [Shard(0)])] * 2))
+register_sharding(arete.ops.own.both.default)(lambda xs: [([Shard(0), Partial()], [Shard(0)])])
+raises(ValueError, "one for each tensor", lambda: both([s, s]))
+register_sharding(arete.ops.own.both.default)(lambda xs: [([Shard(0)], [Shard(0), Shard(0)])])
+raises(ValueError, "it has 2 results", lambda: both([s, s]))
+raises(NotImplementedError, "no operator that arete.library has defined", lambda: register_sharding(arete.ops.aten._softmax.default))
+""")
+
+
+@needs_gloo
 def test_a_mode_that_has_not_seen_all_calls_ends(tmp_path):
     """The flight recorder remembers 2048 calls."""
     run(tmp_path, 1, """
