@@ -167,13 +167,17 @@ def test_stores_of_launchers():
 
 def test_names_that_say_what_there_is_instead():
     from arete._subclasses import FakeTensor, fake_tensor
-    from arete.distributed import rpc
+    from arete.distributed import autograd, rpc
     from arete.distributed.elastic.agent.server.api import WorkerSpec
     from arete.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters, RendezvousTimeoutError
 
-    assert issubclass(RendezvousTimeoutError, RendezvousError) and not rpc.is_available()
+    from arete.distributed.rendezvous import rendezvous
+
+    assert issubclass(RendezvousTimeoutError, RendezvousError) and not rpc.is_available() and not autograd.is_available()
+    assert arete.distributed.rendezvous is rendezvous and next(rendezvous("tcp://localhost:0?rank=0&world_size=1"))[1:] == (0, 1)
     assert not isinstance(arete.ones(1), FakeTensor) and not fake_tensor.is_fake(arete.ones(1))
-    for name in (FakeTensor, WorkerSpec, RendezvousParameters, rpc.init_rpc, rpc.rpc_sync, rpc.RRef, rpc.api._require_initialized(print)):
+    for name in (FakeTensor, WorkerSpec, RendezvousParameters, rpc.init_rpc, rpc.rpc_sync, rpc.RRef, autograd.context,
+                 rpc.api._require_initialized(print)):
         with pytest.raises(NotImplementedError):
             name()
 

@@ -29,6 +29,8 @@ from . import _functional_collectives as _functional_collectives
 from . import device_mesh as device_mesh
 from . import nn as nn
 from . import rpc as rpc
+from . import autograd as autograd
+from .rendezvous import rendezvous as rendezvous  # the module of that name is loaded before
 from .device_mesh import DeviceMesh as DeviceMesh
 from .device_mesh import init_device_mesh as init_device_mesh
 
