@@ -3,6 +3,7 @@ wrappers of modules use."""
 import collections
 import copy
 import dataclasses
+import logging
 import os
 import pickle
 import sys
@@ -70,6 +71,26 @@ def test_what_a_launch_has_not(options, error):
         LaunchConfig(**{"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 1, **options})
     with pytest.raises(ValueError, match="expected a function"):
         elastic_launch(LaunchConfig(1, 1, 1), None)()
+
+
+def test_events_are_logged(capsys):
+    from arete.distributed.elastic.events import Event, EventSource, get_logging_handler, record
+
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda said: lines.append(said.getMessage())
+    logger = logging.getLogger("torchelastic-events-null")
+    logger.addHandler(handler)
+    try:
+        for step in range(2):
+            record(Event("saved", EventSource.WORKER, 5, {"step": step}))
+    finally:
+        logger.removeHandler(handler)
+    assert lines == ['{"name": "saved", "source": "WORKER", "timestamp": 5, "metadata": {"step": %d}}' % step for step in range(2)]
+    assert Event.deserialize(lines[1]) == Event("saved", EventSource.WORKER, 5, {"step": 1}) and not logger.propagate
+    assert capsys.readouterr() == ("", "") and isinstance(get_logging_handler("console"), logging.StreamHandler)
+    with pytest.raises(KeyError):
+        record(Event("lost", EventSource.AGENT), "nowhere")
 
 
 def test_optimizers_that_step_in_backward():
