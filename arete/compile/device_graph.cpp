@@ -201,7 +201,7 @@ bool DeviceGraph::run(UsedBuffers memory, std::span<const uint64_t> numbers) {
   for (size_t b = 0; b < uses_.size(); ++b) {
     Use& use = uses_[b];
     if (!use.is_used) continue;
-    const std::byte* const at = memory[b].base();
+    std::byte* const at = memory[b].base();
     // The first run had other memory around it: that of the calls that were written down.
     use.has_moved = runs_ > 1 && at != use.at && !use.moves;
     if (use.has_moved) {

@@ -18,7 +18,8 @@ class UnderWay;
 // Where a device takes less time for the steps of a plan than the host needs to launch them, they
 // are captured once, after a few runs, and launched as one graph. It works on the memory that they
 // had then. What has moved between runs (batches, results) has a place of its own, which is copied
-// to or from; the other addresses are compared before each launch. Numbers that have changed are
+// to or from; the other addresses are compared before each launch. Results are made where they
+// were, whatever else is free, unless somebody keeps the last ones. Numbers that have changed are
 // read from a page of memory, and so is what random calls begin with. What is not as the graph has
 // it is run step by step, and captured again, a few times. Short steps that have nothing to do with
 // each other run side by side (Note [Branches of a graph]).
@@ -62,6 +63,11 @@ class DeviceGraph {
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
+  /// Where a result was in the last run, and the steps shall have it again; null: anywhere.
+  std::byte* place_of(int buffer) const {
+    const size_t b = size_t(buffer);
+    return b < uses_.size() && !uses_[b].moves ? uses_[b].at : nullptr;
+  }
   /// To be called before each run, with the memory of all buffers. True: the graph has run.
   bool run(UsedBuffers memory, std::span<const uint64_t> numbers);
   /// Whether it may run one day.
@@ -85,7 +91,7 @@ class DeviceGraph {
  private:
   struct Use {
     bool is_used = false, is_written = false, has_moved = false, moves = false;
-    const std::byte* at = nullptr;  // in the last run
+    std::byte* at = nullptr;  // in the last run
     // Of one that moves: where it is for the graph, and which bytes of it are used.
     StoragePtr place;
     int64_t first = INT64_MAX, last = INT64_MIN;

@@ -9,6 +9,7 @@
 #include "arete/base/error.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/core/modes.h"
+#include "arete/prim/device_memory.h"
 
 namespace arete::compile {
 
@@ -361,11 +362,23 @@ int64_t Queue::run_now(Device device, const Args& args) {
 
 void Queue::provide(const Storage* storage) {
   if (!is_stand_in(storage->data())) return;
-  std::byte* const before = storage->data();
   prim::Backend& backend = prim::backend_for(storage->device());
-  const_cast<Storage*>(storage)->provide(backend.allocate(storage->bytes()), &backend);
+  provide(storage, backend.allocate(storage->bytes()));
+}
+
+void Queue::provide(const Storage* storage, void* memory) {
+  std::byte* const before = storage->data();
+  const_cast<Storage*>(storage)->provide(memory, &prim::backend_for(storage->device()));
   settled_.push_back({storage, before});
   if (known_.find(storage) == Numbers::kUnused) storage->forget_promise(this);
+}
+
+// If nobody has that memory.
+void Queue::provide_at(const Storage* storage, void* wish) {
+  prim::DeviceMemory* const memory = prim::find_device_memory();
+  if (!memory || !storage->device().is_cuda() || storage->bytes() == 0) return;
+  if (void* const its = memory->allocate_at(storage->device().index, wish, storage->bytes()))
+    provide(storage, its);
 }
 
 // Memory that only this object has (`mine`, of held_), and no call that is still to be made uses.
@@ -612,7 +625,11 @@ void Queue::run() {
     for (size_t h = 0; h < held_.size(); ++h)
       if (const int b = known_.find(held_[h].get()); b >= 0) places[size_t(b)] = h;
     plan.run(
-        used_, numbers_, [&](int b) { provide(used_[size_t(b)].storage); },
+        used_, numbers_,
+        [&](int b, void* wish) {
+          const Storage* const storage = used_[size_t(b)].storage;
+          wish ? provide_at(storage, wish) : provide(storage);
+        },
         [&](int b) { release(b, held_[places[size_t(b)]]); }, lost_);
     provide_wanted();
     const double launched = seconds_since(begun) - planned;

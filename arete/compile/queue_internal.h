@@ -181,6 +181,8 @@ class Queue final : public prim::Capture, public Promiser {
   Place place_of(const prim::View& view) const;
   int number_of(const Place& place);
   void provide(const Storage* storage);
+  void provide(const Storage* storage, void* memory);
+  void provide_at(const Storage* storage, void* wish);
   void release(int buffer, StoragePtr& mine);
   void hold_promise(StoragePtr memory);
   void part_temporaries();

@@ -406,9 +406,13 @@ void TracePlan::set_numbers(std::span<const uint64_t> numbers) {
 
 // Where it is not one yet it may become one.
 bool TracePlan::run_graph(UsedBuffers memory, std::span<const uint64_t> numbers,
-                          const std::function<void(int)>& provide) {
+                          const Provide& provide) {
+  // Before another result takes it.
+  const auto is_promise = [&](int b) { return is_stand_in(memory[size_t(b)].storage->data()); };
   for (const int b : used_)
-    if (is_stand_in(memory[size_t(b)].storage->data())) provide(b);
+    if (std::byte* const place = is_promise(b) ? graph_->place_of(b) : nullptr) provide(b, place);
+  for (const int b : used_)
+    if (is_promise(b)) provide(b, nullptr);
   if (graph_->run(memory, numbers)) return true;
   if (!graph_->is_due()) return false;
   set_numbers(numbers);
@@ -420,8 +424,8 @@ bool TracePlan::run_graph(UsedBuffers memory, std::span<const uint64_t> numbers,
 
 // The first time it is noted what is compiled for them.
 void TracePlan::run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
-                          const std::function<void(int)>& provide,
-                          const std::function<void(int)>& release, bool in_pieces, size_t& done) {
+                          const Provide& provide, const std::function<void(int)>& release,
+                          bool in_pieces, size_t& done) {
   set_numbers(numbers);
   const bool is_first = account.runs == 0;
   if (is_first) compile_ahead();
@@ -443,7 +447,7 @@ void TracePlan::run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
     for (size_t a = done == 0 ? 0 : address_ends_[done - 1]; a < address_ends_[done]; ++a) {
       const Address& its = addresses_[a];
       if (in_pieces && its.piece < 0 && is_stand_in(memory[size_t(its.buffer)].storage->data()))
-        provide(its.buffer);
+        provide(its.buffer, nullptr);
       set_address(its, memory, arenas, in_pieces);
     }
     under_way.make(done, call, steps_[done].is_awaited);
@@ -460,8 +464,7 @@ void TracePlan::run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
   under_way.finish();
 }
 
-void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers,
-                    const std::function<void(int)>& provide,
+void TracePlan::run(UsedBuffers memory, std::span<const uint64_t> numbers, const Provide& provide,
                     const std::function<void(int)>& release, std::vector<int>& lost) {
   size_t bytes = plan_->stats().arena;
   for (const UsedBuffer& b : memory)

@@ -64,14 +64,14 @@ class TracePlan {
   bool has_all_in_arena() const {
     return std::ranges::none_of(used_, [&](int b) { return temporary_[size_t(b)]; });
   }
-  /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide(buffer)`
-  /// is called for buffers that are still promises before they are used, and, where steps are made
-  /// one by one, `release(buffer)` for those that nobody wants after the run behind the last step
-  /// that uses them. Where a step fails `lost` gets the buffers that it and later ones were to
-  /// write.
-  void run(UsedBuffers memory, std::span<const uint64_t> numbers,
-           const std::function<void(int)>& provide, const std::function<void(int)>& release,
-           std::vector<int>& lost);
+  /// Gives a buffer that is still a promise memory; with an address only if it is free there.
+  using Provide = std::function<void(int buffer, void* at)>;
+  /// Runs it with the memory of each used buffer, and all numbers of the calls. `provide` is called
+  /// for buffers that are still promises before they are used, and, where steps are made one by
+  /// one, `release(buffer)` for those that nobody wants after the run behind the last step that
+  /// uses them. Where a step fails `lost` gets the buffers that it and later ones were to write.
+  void run(UsedBuffers memory, std::span<const uint64_t> numbers, const Provide& provide,
+           const std::function<void(int)>& release, std::vector<int>& lost);
   const Plan& plan() const { return *plan_; }
   /// Bytes of temporaries that no result has room for.
   size_t arena() const {
@@ -105,11 +105,9 @@ class TracePlan {
                    bool in_pieces);
   void compile_ahead();
   void set_numbers(std::span<const uint64_t> numbers);
-  bool run_graph(UsedBuffers memory, std::span<const uint64_t> numbers,
-                 const std::function<void(int)>& provide);
-  void run_steps(UsedBuffers memory, std::span<const uint64_t> numbers,
-                 const std::function<void(int)>& provide, const std::function<void(int)>& release,
-                 bool in_pieces, size_t& done);
+  bool run_graph(UsedBuffers memory, std::span<const uint64_t> numbers, const Provide& provide);
+  void run_steps(UsedBuffers memory, std::span<const uint64_t> numbers, const Provide& provide,
+                 const std::function<void(int)>& release, bool in_pieces, size_t& done);
   std::vector<bool> temporary_;
   bool is_exact_;
   std::vector<int> used_;

@@ -1,5 +1,6 @@
 // What the memory of a kind of device can do besides being allocated: pools that scopes take from,
-// and memory that other processes open, with the events that tell these when it may be read.
+// memory where it was before, and memory that other processes open, with the events that tell these
+// when it may be read.
 #pragma once
 
 #include <cstddef>
@@ -47,6 +48,9 @@ class DeviceMemory {
   /// Free memory of the pool serves others before they would be out of memory.
   virtual void lend_pool(int device, uint64_t pool) = 0;
   virtual std::vector<PoolSegment> pool_segments(int device, uint64_t pool) = 0;
+  /// `bytes` (not 0) at an address that was given out before, if they are free and what the calling
+  /// thread allocates may be there; null: they are not. Given back as other memory is.
+  virtual void* allocate_at(int device, void* address, size_t bytes) = 0;
 
   /// New memory with the bytes that are at `from` when all that the device was given is done. An
   /// error that says why where there is none: memory that a recorded graph may use must not move.

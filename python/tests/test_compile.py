@@ -435,6 +435,35 @@ def test_results_that_moved_at_first_are_made_in_their_places():
     """)
 
 
+def test_results_are_made_where_they_were_whatever_else_is_free():
+    fake_gpus.run("""
+        n = 64
+        w, x = (torch.randn(n, n) / 8).to("cuda"), torch.randn(n, n).to("cuda")
+        def f(x):
+            y = torch.cumsum(x @ w, 0) @ w
+            return y + 1, torch.cumsum(y, 0), torch.cumsum(y, 1)
+        others, expected = [torch.ones(n, n, device="cuda") for _ in range(16)], f(x)
+        g = torch.compile(f, options={"exact": True})
+        for _ in range(8):
+            g(x)
+        assert ", one graph" in g.explain(), g.explain()
+        places = [r.data_ptr() for r in g(x)]
+        del others[::2]  # what comes next could be there
+        before = torch.cuda.memory_allocated()
+        for k in range(12):
+            made = g(x)
+            assert all(torch.equal(a, b) for a, b in zip(made, expected)), k
+            assert [r.data_ptr() for r in made] == places, k
+            del made
+        assert torch.cuda.memory_allocated() == before  # the graph has no places for copies
+        kept = [g(x) for _ in range(12)]  # elsewhere, while these are there
+        assert len({r.data_ptr() for made in kept for r in made}) == 36
+        assert all(torch.equal(a, b) for made in kept for a, b in zip(made, expected))
+        assert all(torch.equal(o, torch.ones_like(o)) for o in others)
+        assert ", one graph" in g.explain(), g.explain()
+    """)
+
+
 def test_results_that_are_kept_stay_as_they_were():
     fake_gpus.run("""
         from arete import nn

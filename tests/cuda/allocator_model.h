@@ -345,7 +345,17 @@ class Checked {
   };
 
   Block allocate(size_t bytes, CUstream stream, uint64_t pool = 0) {
-    Block b{static_cast<char*>(allocator->allocate(bytes, stream)), bytes, stream, {}, pool};
+    return given(allocator->allocate(bytes, stream), bytes, stream, pool);
+  }
+  /// p is null where there is none.
+  Block allocate_at(char* p, size_t bytes, CUstream stream, uint64_t pool = 0) {
+    void* const at = allocator->allocate_at(p, bytes, stream);
+    if (!at) return {nullptr, bytes, stream, {}, pool};
+    EXPECT_EQ(at, p);
+    return given(at, bytes, stream, pool);
+  }
+  Block given(void* p, size_t bytes, CUstream stream, uint64_t pool) {
+    Block b{static_cast<char*>(p), bytes, stream, {}, pool};
     allocated += rounded(bytes);
     peak_allocated = std::max(peak_allocated, allocated);
     ++allocations;

@@ -31,6 +31,7 @@ class Soak {
     c.check_stats();
     EXPECT_EQ(c.allocator->stats().pending, 0u);
     EXPECT_GT(out_of_memory_, 0);
+    EXPECT_GT(found_again_, 1000);
     EXPECT_TRUE(plain_ || c.model.aliases > 100);
   }
 
@@ -46,6 +47,14 @@ class Soak {
     const int i = int(below(kStreams));
     const size_t bytes = random_size();
     const uint64_t pool = capturing_ == i ? pools_.back() : 0;
+    if (below(4) == 0 && last_freed_) {
+      if (auto b = c.allocate_at(last_freed_, below(2) ? last_bytes_ : bytes, streams_[i], pool);
+          b.p) {
+        ++found_again_;
+        live_.push_back(std::move(b));
+        return;
+      }
+    }
     try {
       live_.push_back(c.allocate(bytes, streams_[i], pool));
     } catch (const OutOfMemoryError&) {
@@ -61,6 +70,8 @@ class Soak {
   void free_one(size_t i) {
     std::swap(live_[i], live_.back());
     c.free(live_.back());
+    last_freed_ = live_.back().p;
+    last_bytes_ = live_.back().bytes;
     live_.pop_back();
   }
   void end_capture() {
@@ -128,7 +139,9 @@ class Soak {
   int capturing_ = -1;
   std::vector<uint64_t> pools_;
   std::vector<Checked::Block> live_;
-  int64_t out_of_memory_ = 0, ticks_ = 0;
+  char* last_freed_ = nullptr;
+  size_t last_bytes_ = 0;
+  int64_t out_of_memory_ = 0, found_again_ = 0, ticks_ = 0;
 };
 
 TEST(AllocatorSoak, a_million_operations_on_expandable_segments) { Soak(false, 1).run(1000000); }

@@ -35,6 +35,35 @@ TEST(Allocator, reuses_on_the_same_stream_without_waiting) {
   EXPECT_EQ(c.model.synchronizations, 0);
 }
 
+TEST(Allocator, gives_memory_where_it_was) {
+  Checked c(kGiB);
+  const auto a = c.allocate(3 * kKiB, kMain), b = c.allocate(10 * kKiB, kMain),
+             end = c.allocate(kKiB, kMain);
+  EXPECT_FALSE(c.allocate_at(a.p, 3 * kKiB, kMain).p) << "is live";
+  // They are one free block, in which the second has its place again, whatever the first's is.
+  c.free(b);
+  c.free(a);
+  EXPECT_FALSE(c.allocate_at(b.p, 10 * kKiB, kSide).p) << "of another stream";
+  EXPECT_FALSE(c.allocate_at(b.p, 10 * kKiB + 1, kMain).p) << "a neighbour is live";
+  EXPECT_FALSE(c.allocate_at(b.p + 1, 1, kMain).p) << "no place of a block";
+  EXPECT_FALSE(c.allocate_at(nullptr, 1, kMain).p);
+  EXPECT_FALSE(c.allocate_at(b.p, ~size_t(0), kMain).p);
+  const auto again = c.allocate_at(b.p, 10 * kKiB, kMain), first = c.allocate(3 * kKiB, kMain);
+  EXPECT_EQ(again.p, b.p);
+  EXPECT_EQ(first.p, a.p);
+  // Where a larger one was.
+  c.free(again);
+  const auto middle = c.allocate_at(b.p + kKiB, kKiB, kMain);
+  EXPECT_EQ(middle.p, b.p + kKiB);
+  for (const auto& x : {first, middle, end}) c.free(x);
+  // Others use it still.
+  auto used = c.allocate(3 * kKiB, kMain);
+  c.use(used, 0, kSide);
+  c.free(used);
+  EXPECT_FALSE(c.allocate_at(used.p, 3 * kKiB, kMain).p);
+  c.check_stats();
+}
+
 // What a history tells of the allocator is what the allocator holds.
 TEST(Allocator, history_replays_to_the_live_blocks) {
   memory::HistoryOptions options;
@@ -426,6 +455,28 @@ TEST(Allocator, knows_which_memory_is_its_own) {
   EXPECT_TRUE(c.allocator->note_use(a.p + 100, kMain));
   EXPECT_FALSE(c.allocator->note_use(&outside, kMain));
   c.free(a);
+}
+
+TEST(Allocator, notes_many_uses_at_once) {
+  Checked c(kGiB);
+  auto small = c.allocate(kKiB, kMain), other = c.allocate(kKiB, kMain),
+       side = c.allocate(kKiB, kSide), large = c.allocate(8 * kMiB, kMain);
+  char outside = 0;
+  std::vector<const void*> used = {small.p, small.p + 512, side.p, large.p + kMiB};
+  std::ranges::sort(used);
+  EXPECT_TRUE(c.allocator->note_uses(used, kSide));
+  EXPECT_TRUE(c.allocator->note_uses({}, kSide));
+  used.push_back(&outside);
+  std::ranges::sort(used);
+  EXPECT_FALSE(c.allocator->note_uses(used, kSide));
+  c.model.submit(kSide);
+  for (auto* b : {&small, &large}) b->uses.push_back(kSide);
+  for (const auto* b : {&small, &other, &side, &large}) c.free(*b);
+  // Those that the other stream has not come to the end of wait, and nothing else does.
+  EXPECT_EQ(c.allocator->stats().pending, 8 * kMiB + kKiB);
+  EXPECT_TRUE(c.allocate_at(other.p, kKiB, kMain).p);
+  EXPECT_TRUE(c.allocate_at(side.p, kKiB, kSide).p);
+  EXPECT_FALSE(c.allocate_at(large.p, kKiB, kMain).p);
 }
 
 TEST(Allocator, keeps_private_pools_apart) {

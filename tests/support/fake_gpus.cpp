@@ -266,6 +266,11 @@ class Freed {
     blocks_.erase(its);
     return address;
   }
+  /// What is there, if it was given back.
+  bool take_at(void* address, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return blocks_.erase({bytes, address}) > 0;
+  }
   void give(void* address, size_t bytes) {
     if (!kKeeps) return cpu().deallocate(address, bytes);
     const std::lock_guard lock(mutex_);
@@ -383,9 +388,12 @@ class FakeGpu final : public prim::Forwarding<prim::Backend, FakeGpu> {
     memory_.subtract(bytes);
     cpu().release_scratch(p, bytes);
   }
-  void* allocate(size_t bytes) override {
+  void* allocate(size_t bytes) override { return give_out(freed_.take(bytes), bytes); }
+  void* allocate_at(void* p, size_t bytes) {
+    return freed_.take_at(p, bytes) ? give_out(p, bytes) : nullptr;
+  }
+  void* give_out(void* p, size_t bytes) {
     memory_.add(bytes);
-    void* const p = freed_.take(bytes);
     const std::lock_guard lock(pools_mutex_);
     const auto& s = scopes();
     const auto mine = std::find_if(s.rbegin(), s.rend(), [&](auto& x) { return x.first == this; });
@@ -514,6 +522,9 @@ class FakeMemory final : public prim::DeviceMemory {
   void lend_pool(int device, uint64_t pool) override { gpu(device).lend_pool(pool); }
   std::vector<prim::PoolSegment> pool_segments(int device, uint64_t pool) override {
     return gpu(device).pool_segments(pool);
+  }
+  void* allocate_at(int device, void* p, size_t bytes) override {
+    return gpu(device).allocate_at(p, bytes);
   }
   prim::SharedBlock copy_to_shared(int device, const void* from, size_t bytes) override {
     if (gpu(device).has_recorded_graphs()) throw DeviceError("", "graphs were recorded");

@@ -41,6 +41,11 @@ class CudaMemory final : public prim::DeviceMemory {
   std::vector<prim::PoolSegment> pool_segments(int device, uint64_t pool) override {
     return cuda_backend(device).allocator().segments(pool);
   }
+  void* allocate_at(int device, void* p, size_t bytes) override {
+    CudaBackend& b = cuda_backend(device);
+    if (b.context().has_captures()) return nullptr;  // which have pools of their own
+    return b.allocator().allocate_at(p, bytes, b.enter());
+  }
 
   prim::SharedBlock copy_to_shared(int device, const void* from, size_t bytes) override {
     CudaBackend& b = cuda_backend(device);

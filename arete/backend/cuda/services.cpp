@@ -213,7 +213,8 @@ void CudaBackend::launch_graph(prim::GraphHandle graph, prim::StreamHandle strea
   CapturedGraph& its = *static_cast<CapturedGraph*>(graph);
   captures_.launch(its, as_stream(stream));
   // Each time: at an address may be another block than there was at the launch before.
-  for (const void* p : its.used) note_use(p, as_stream(stream));
+  if (context_.has_captures() || !allocator_.note_uses(its.used, as_stream(stream))) [[unlikely]]
+    for (const void* p : its.used) note_use(p, as_stream(stream));
 }
 void CudaBackend::destroy_graph(prim::GraphHandle graph) noexcept {
   captures_.destroy(static_cast<CapturedGraph*>(graph));

@@ -80,8 +80,11 @@ struct CachingAllocator::Impl {
   ~Impl();
 
   void* allocate(size_t bytes, CUstream stream);
+  void* allocate_at(void* p, size_t bytes, CUstream stream);
+  void* give_out(Block* b, size_t bytes, CUstream stream);
   void deallocate(void* p);
-  bool note_use(const void* p, CUstream stream);
+  bool note_uses(std::span<const void* const> sorted, CUstream stream);
+  bool is_known_to_use(const StreamPool& pool, CUstream stream) const;
   void forget_stream(CUstream stream);
   void empty_cache();
   void check_pool(uint64_t pool) const;
@@ -190,7 +193,6 @@ CachingAllocator::Impl::~Impl() {
 
 void* CachingAllocator::Impl::allocate(size_t bytes, CUstream stream) {
   if (bytes == 0) return nullptr;
-  const char* const operator_name = current_operator();
   const std::lock_guard lock(mutex);
   if (bytes > kMostBytes) {  // no arithmetic with it
     ++failures;
@@ -210,9 +212,27 @@ void* CachingAllocator::Impl::allocate(size_t bytes, CUstream stream) {
       throw out_of_memory_error(report(), bytes);
     }
   }
+  return give_out(b, bytes, stream);
+}
+
+void* CachingAllocator::Impl::allocate_at(void* p, size_t bytes, CUstream stream) {
+  const auto address = uintptr_t(p);
+  if (bytes == 0 || bytes > kMostBytes || address % kBlockUnit != 0) return nullptr;
+  const size_t size = round_up(bytes, kBlockUnit);
+  const std::lock_guard lock(mutex);
+  const Segment* const s = resources.find_segment(address);
+  if (!s || s->window || s->arena->pool() != &pool_of(stream)) return nullptr;
+  Block* const b = resources.find_free(s, address);
+  if (!b || address < b->address || address + size > b->end()) return nullptr;
+  return give_out(s->arena->lend(b, address, address + size), bytes, stream);
+}
+
+/// A block that is neither free nor live.
+void* CachingAllocator::Impl::give_out(Block* b, size_t bytes, CUstream stream) {
+  const size_t size = b->size;
   resources.live.insert(b);
   b->state = Block::State::live;
-  b->operator_name = operator_name;
+  b->operator_name = current_operator();
   Segment* s = b->segment;
   s->live.insert((b->address - s->base) / kBlockUnit);
   ++allocations;
@@ -479,18 +499,31 @@ void CachingAllocator::Impl::drop_empty_pools() {
 
 // Other streams ---------------------------------------------------------------------------------
 
-bool CachingAllocator::Impl::note_use(const void* p, CUstream stream) {
+/// Whether no block of the pool has to have a note of it.
+bool CachingAllocator::Impl::is_known_to_use(const StreamPool& pool, CUstream stream) const {
+  return (pool.stream == stream && !pool.ownerless) ||
+         std::any_of(routes.begin(), routes.end(),
+                     [&](const Route& r) { return r.stream == stream && r.pool != pool.id; });
+}
+
+bool CachingAllocator::Impl::note_uses(std::span<const void* const> sorted, CUstream stream) {
   const std::lock_guard lock(mutex);
-  const Segment* s = resources.find_segment(uintptr_t(p));
-  if (!s) return false;
-  const StreamPool* pool = s->arena->pool();
-  if (pool->stream == stream && !pool->ownerless) return true;
-  for (const Route& r : routes)
-    if (r.stream == stream && r.pool != pool->id) return true;
-  Block* b = resources.find_live(s, uintptr_t(p));
-  if (b && std::find(b->uses.begin(), b->uses.end(), stream) == b->uses.end())
-    b->uses.push_back(stream);
-  return true;
+  bool all = true;
+  const Segment* s = nullptr;
+  bool is_known = false;
+  for (const void* const p : sorted) {
+    const auto address = uintptr_t(p);
+    if (!s || address >= s->end()) {
+      s = resources.find_segment(address);
+      is_known = s && is_known_to_use(*s->arena->pool(), stream);
+      all &= s != nullptr;
+    }
+    if (!s || is_known) continue;
+    Block* b = resources.find_live(s, address);
+    if (b && std::find(b->uses.begin(), b->uses.end(), stream) == b->uses.end())
+      b->uses.push_back(stream);
+  }
+  return all;
 }
 
 /// Records an event on every stream that used a freed block. On failure the block is kept aside,
@@ -705,9 +738,15 @@ CachingAllocator::~CachingAllocator() = default;
 void* CachingAllocator::allocate(size_t bytes, CUstream stream) {
   return impl_->allocate(bytes, stream);
 }
+void* CachingAllocator::allocate_at(void* p, size_t bytes, CUstream stream) {
+  return impl_->allocate_at(p, bytes, stream);
+}
 void CachingAllocator::deallocate(void* p) noexcept { impl_->deallocate(p); }
 bool CachingAllocator::note_use(const void* p, CUstream stream) {
-  return impl_->note_use(p, stream);
+  return impl_->note_uses({&p, 1}, stream);
+}
+bool CachingAllocator::note_uses(std::span<const void* const> sorted, CUstream stream) {
+  return impl_->note_uses(sorted, stream);
 }
 void CachingAllocator::forget_stream(CUstream stream) { impl_->forget_stream(stream); }
 void CachingAllocator::empty_cache() { impl_->empty_cache(); }

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,12 +76,17 @@ class CachingAllocator {
   /// waiting for pending blocks did not help; its text says what was asked, what is free, the
   /// largest holders by operator, and the remedies.
   void* allocate(size_t bytes, CUstream stream);
+  /// The same at `p`, where memory was given out before; null if it is not free, or none of what
+  /// `stream` allocates from.
+  void* allocate_at(void* p, size_t bytes, CUstream stream);
   void deallocate(void* p) noexcept;
   /// The block that holds `p` (not necessarily its start) is used on `stream` from now on; on one
   /// that allocates from a private pool only blocks of that pool are, since a graph uses others on
   /// the streams that it is launched on. False: the address is not the allocator's, and nothing was
   /// noted.
   bool note_use(const void* p, CUstream stream);
+  /// The same of addresses in order, at once. False: at least one is not the allocator's.
+  bool note_uses(std::span<const void* const> sorted, CUstream stream);
   /// The stream is about to be destroyed: waits for it; its pool's memory serves others then.
   void forget_stream(CUstream stream);
 

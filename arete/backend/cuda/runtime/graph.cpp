@@ -182,7 +182,7 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   }
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
-  captured->used.assign(c.used.begin(), c.used.end());
+  captured->used.assign(c.used.begin(), c.used.end());  // in order
   captured->in_turn = std::move(c.in_turn);
   captured->others = std::move(c.others);
   if ((captured->random = c.random)) {

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <unordered_set>
 #include <vector>
 
 #include "arete/backend/cuda/runtime/event.h"
@@ -139,7 +138,7 @@ class GraphCaptures {
     std::vector<CUstream> streams;
     Generator::State random_begin;
     std::vector<StoragePtr> kept{};
-    std::unordered_set<const void*> used{};
+    std::set<const void*> used{};
     std::set<std::shared_ptr<TakenInTurn>> in_turn{};
     std::shared_ptr<RecordedEvent> turn_end{};  // of the last one
     std::shared_ptr<RandomState> random{};
