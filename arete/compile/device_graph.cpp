@@ -61,6 +61,11 @@ bool is_random(const prim::RecordedCall& call) {
   return call.primitive() == Primitive::random || call.primitive() == Primitive::dropout ||
          call.primitive() == Primitive::attention;
 }
+bool reads(prim::RecordedCall& call, const Storage& memory) {
+  bool found = false;
+  call.for_each_operand([&](View& v, Access) { found |= v.storage == &memory; });
+  return found;
+}
 // Copies of memory from place to place, all in one launch.
 class Copies {
  public:
@@ -405,9 +410,13 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
         continue;
       }
       std::vector<prim::RecordedCall*> part;
-      if (before) part.push_back(std::exchange(before, nullptr));
-      do part.push_back(calls_[k++].get());
-      while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty());
+      // Behind the first step if that needs no numbers: what begins a graph is begun first, and
+      // branches some microseconds later.
+      if (before && reads(*calls_[k], *page_)) part.push_back(std::exchange(before, nullptr));
+      do {
+        part.push_back(calls_[k++].get());
+        if (before) part.push_back(std::exchange(before, nullptr));
+      } while (k < calls_.size() && !is_effect(*calls_[k]) && steps_[k].waits.empty());
       capture_part(part);
     }
   } catch (const Error& e) {

@@ -435,7 +435,9 @@ def test_results_that_moved_at_first_are_made_in_their_places():
     """)
 
 
-def test_results_are_made_where_they_were_whatever_else_is_free():
+@pytest.mark.parametrize(
+    "gpus", [True, pytest.param("real", marks=pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU"))])
+def test_results_are_made_where_they_were_whatever_else_is_free(gpus):
     fake_gpus.run("""
         n = 64
         w, x = (torch.randn(n, n) / 8).to("cuda"), torch.randn(n, n).to("cuda")
@@ -461,7 +463,7 @@ def test_results_are_made_where_they_were_whatever_else_is_free():
         assert all(torch.equal(a, b) for made in kept for a, b in zip(made, expected))
         assert all(torch.equal(o, torch.ones_like(o)) for o in others)
         assert ", one graph" in g.explain(), g.explain()
-    """)
+    """, gpus=gpus)
 
 
 def test_results_that_are_kept_stay_as_they_were():

@@ -71,12 +71,13 @@ GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
 // Note [Choice of algorithms]
 // The library's heuristic orders its algorithms by the time it expects. For products worth it the
 // first few are run when the plan is first used (a few milliseconds) and the fastest one is kept
-// (of small ones too if the call is one of those that come again and again); the heuristic's first
-// choice is kept for the largest, which a short run says little about. Not while a graph is
-// captured: then the first one is used, and a later call measures. Nor in deterministic mode, where
-// two runs of a program must not choose differently. No algorithm adds parts of a sum in an order
-// that changes from run to run, and none rounds parts of a sum to less than the type that sums are
-// computed in.
+// (of small ones too if the call is one of those that come again and again: each trial finds
+// nothing in the cache, where a row of one product finds the weights that a program's other
+// products take out of it); the heuristic's first choice is kept for the largest, which a short run
+// says little about. Not while a graph is captured: then the first one is used, and a later call
+// measures. Nor in deterministic mode, where two runs of a program must not choose differently. No
+// algorithm adds parts of a sum in an order that changes from run to run, and none rounds parts of
+// a sum to less than the type that sums are computed in.
 
 /// The descriptors of a product and the algorithm chosen for it.
 class GemmPlan {

@@ -107,10 +107,13 @@ GraphCaptures::Capture* GraphCaptures::find(CUstream stream) {
 
 void GraphCaptures::join(CUstream stream) {
   const std::lock_guard lock(mutex_);
-  Capture* c = find(stream);
-  if (!c || std::find(c->streams.begin(), c->streams.end(), stream) != c->streams.end()) return;
-  allocator_.begin_pool(c->pool, stream);
-  c->streams.push_back(stream);
+  if (Capture* c = find(stream)) add(*c, stream);
+}
+
+void GraphCaptures::add(Capture& c, CUstream stream) {
+  if (std::find(c.streams.begin(), c.streams.end(), stream) != c.streams.end()) return;
+  allocator_.begin_pool(c.pool, stream);
+  c.streams.push_back(stream);
 }
 
 void GraphCaptures::keep(CUstream stream, StoragePtr memory) {
@@ -121,7 +124,11 @@ void GraphCaptures::keep(CUstream stream, StoragePtr memory) {
 void GraphCaptures::note_use(const void* p, CUstream stream) {
   if (!device_.has_captures() || !device_.is_capturing(stream)) return;
   const std::lock_guard lock(mutex_);
-  if (Capture* c = find(stream)) c->used.insert(p);
+  Capture* const c = find(stream);
+  if (!c) return;
+  // Nothing runs on the stream itself: what it uses need not wait for it.
+  add(*c, stream);
+  c->used.insert(p);
 }
 
 bool GraphCaptures::begin_turn(CUstream stream, const std::shared_ptr<TakenInTurn>& turns) {

@@ -145,6 +145,7 @@ class GraphCaptures {
     std::vector<std::shared_ptr<RandomState>> others{};
   };
   Capture* find(CUstream stream);
+  void add(Capture& capture, CUstream stream);
   Capture take(CUstream stream);
 
   DeviceContext& device_;

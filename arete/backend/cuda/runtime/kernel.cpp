@@ -7,6 +7,7 @@
 #include <cstring>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "arete/backend/cuda/runtime/context.h"
@@ -74,6 +75,8 @@ bool has_early_starts() {
   return result;
 }
 std::atomic<bool> early_starts_allowed{true};
+// The stream that the thread gave a product of a library last, and none of our kernels since.
+thread_local std::optional<CUstream> behind_library;
 
 // The module with a function, and what the function is called there.
 CUmodule load_module(DeviceContext& device, const KernelSource& source, const Hash128& key,
@@ -184,6 +187,8 @@ bool has_long_arguments() {
 
 void allow_early_starts(bool allowed) { early_starts_allowed = allowed; }
 
+void note_library_kernel(CUstream stream) { behind_library = stream; }
+
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
                 CUstream stream, void** arguments) {
   if (prim::is_rehearsing()) [[unlikely]]
@@ -202,7 +207,12 @@ void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 blo
   config.sharedMemBytes = unsigned(shared);
   config.hStream = stream;
   config.attrs = &early;
-  config.numAttrs = kernel.waits && early_starts_allowed.load(std::memory_order_relaxed) ? 1 : 0;
+  const bool is_behind_library = behind_library == stream;
+  if (is_behind_library) behind_library.reset();
+  config.numAttrs = kernel.waits && early_starts_allowed.load(std::memory_order_relaxed) &&
+                            !(is_behind_library && device.has_captures())
+                        ? 1
+                        : 0;
   CUresult result = d.cuLaunchKernelEx(&config, kernel.function, arguments, nullptr);
   const bool launched = result == CUDA_SUCCESS;
   if (launched && launch_blocking() && !device.is_capturing(stream)) {
