@@ -197,13 +197,18 @@ const OpRecord& randperm_op =
                          c.has(2) ? c[2].device() : kCPU});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          // The order that sorts random keys; 63 bits make equal ones rare and harmless.
-          const prim::ScratchView keys(p, kInt64, out[0].sizes()),
-              sorted(p, kInt64, out[0].sizes());
-          draw(p, {Distribution::integers, keys, 0, 0, 0, 1, 0, INT64_MAX}, c[3]);
-          if (out[0].dtype() == kInt64) return p.sort({keys, sorted, view_of(out[0]), 0});
+          // The order that sorts random keys. Equal ones keep their order, which of few elements
+          // 32 bits, of any number 63 bits make too rare to be noticed.
+          constexpr int64_t kFew = 1 << 16;
+          const bool few = out[0].numel() <= kFew;
+          const prim::ScratchView keys(p, few ? kInt32 : kInt64, out[0].sizes());
+          draw(p,
+               {Distribution::integers, keys, 0, 0, 0, 1, few ? INT32_MIN : 0,
+                few ? int64_t{INT32_MAX} + 1 : INT64_MAX},
+               c[3]);
+          if (out[0].dtype() == kInt64) return p.sort({keys, {}, view_of(out[0]), 0});
           const prim::ScratchView order(p, kInt64, out[0].sizes());
-          p.sort({keys, sorted, order, 0});
+          p.sort({keys, {}, order, 0});
           p.copy({view_of(out[0]), order});
         });
 

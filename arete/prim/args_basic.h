@@ -219,7 +219,8 @@ struct ScanArgs {
 };
 
 /// Sorted copy along `dim` and the original positions (i64). Stable; NaN is the largest.
-/// `indices` may be absent: equal values then come in any order, and NaN with any bits.
+/// `indices` may be absent: equal values then come in any order, and NaN with any bits. So may
+/// `values`, if there are indices.
 struct SortArgs {
   View in, values, indices;
   int dim;

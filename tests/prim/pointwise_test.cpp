@@ -869,6 +869,41 @@ TEST(Pointwise, loads_at_computed_positions) {
   }
 }
 
+// What sampling does for each element around a position: an element of a table, or 0 where a sum of
+// parts is negative. Each part may be one for all.
+TEST(Pointwise, loads_where_a_place_is_not_negative) {
+  std::mt19937_64 rng(8);
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const bool used_twice : {false, true}) {
+      SCOPED_TRACE(name_of(dtype));
+      expr::Builder b;
+      const Value table = b.table(dtype), begin = b.input(kInt32), x = b.input(kInt32),
+                  y = b.input(kInt32), place = x + y;
+      const Value element =
+          expr::load(table, begin + expr::max(place, expr::constant_like(place, 0)));
+      std::vector<Value> results{
+          expr::where(place >= 0.0, element, expr::constant_like(element, 0)) * 2.0};
+      std::vector<DType> dtypes{expr::storage_type(element.type())};
+      if (used_twice) {
+        results.push_back(place);
+        dtypes.push_back(kInt32);
+      }
+      const auto program = b.build(results, dtypes);
+      for (int scalars = 0; scalars < 8; ++scalars)
+        for (const int64_t n : {1, 63, 64, 200, 3000}) {
+          std::vector<GuardedBuffer> in, out;
+          fill_values(in.emplace_back(dtype, Shape{40}), rng);
+          for (int k = 0; k < 3; ++k)
+            in.emplace_back(kInt32, Layout(Shape{1, scalars >> k & 1 ? 1 : n}));
+          in[1].fill([&](IntList) { return double(rng() % 20); });
+          in[2].fill([&](IntList) { return double(rng() % 10); });
+          in[3].fill([&](IntList) { return rng() % 3 ? double(rng() % 10) : -double(1 << 29); });
+          for (DType o : dtypes) out.emplace_back(o, Shape{1, n});
+          check(*program, in, out);
+        }
+    }
+}
+
 TEST(MultiPointwise, many_tensors) {
   std::mt19937_64 rng(9);
   const auto program =

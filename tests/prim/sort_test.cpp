@@ -217,6 +217,29 @@ TEST(Sort, ValuesAloneOfManyLengths) {
         }
 }
 
+TEST(Sort, PositionsAlone) {
+  std::mt19937_64 rng(8);
+  for (DType dtype : {kInt32, kFloat32, kInt64, kFloat64, kUInt8})
+    for (const int64_t n : {1, 200, 5000, 70001})
+      for (const bool wide : {false, true}) {
+        GuardedBuffer in(dtype, Shape{2, n}), indices(kInt64, Shape{2, n});
+        in.fill([&](IntList) {
+          return wide && dtype != kUInt8 ? double(int32_t(rng())) : double(rng() % 100);
+        });
+        backend_under_test().sort(
+            {.in = in.view(), .values = View{}, .indices = indices.view(), .dim = 1});
+        for (int64_t r = 0; r < 2; ++r) {
+          std::vector<double> row;
+          for (int64_t i = 0; i < n; ++i) row.push_back(in.get(Shape{r, i}));
+          const std::vector<int64_t> order = sorted_positions(row, false);
+          for (int64_t i = 0; i < n; ++i)
+            ASSERT_EQ((indices.at<int64_t>(Shape{r, i})), order[size_t(i)])
+                << name_of(dtype) << " of " << n;
+        }
+        ASSERT_TRUE(in.guards_intact() && indices.guards_intact());
+      }
+}
+
 // All keys are the largest there is, or near it.
 TEST(Sort, ValuesAloneAtTheEnd) {
   for (const int64_t n : {300, 1000}) {

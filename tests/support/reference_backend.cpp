@@ -341,7 +341,7 @@ void ReferencePrimitives::sort(const prim::SortArgs& a) {
     });
     for (size_t i = 0; i < order.size(); ++i) {
       const Shape index = at(head, a.dim, int64_t(i));
-      store(a.values, index, lane[order[i]]);
+      if (a.values) store(a.values, index, lane[order[i]]);
       if (a.indices) store(a.indices, index, integer(int64_t(order[i])));
     }
   });

@@ -175,10 +175,17 @@ TEST(Random, Integers) {
 
 TEST(Random, Permutations) {
   Generator g(5);
-  auto p = randperm(1000, {}, &g).to_vector<int64_t>();
-  EXPECT_FALSE(std::is_sorted(p.begin(), p.end()));
-  std::sort(p.begin(), p.end());
-  for (int64_t i = 0; i < 1000; ++i) EXPECT_EQ(p[size_t(i)], i);
+  for (const int64_t n : {1000, 1 << 16, 70000}) {  // keys of 32 bits, and of more
+    auto p = randperm(n, {}, &g).to_vector<int64_t>();
+    double ascents = 0, in_place = 0;
+    for (int64_t i = 1; i < n; ++i) ascents += p[size_t(i)] > p[size_t(i) - 1];
+    for (int64_t i = 0; i < n; ++i) in_place += p[size_t(i)] == i;
+    // Of a random order half ascend, with a variance of n / 12, and one is where it was.
+    EXPECT_NEAR(ascents / double(n), 0.5, error_of_mean(std::sqrt(1.0 / 12), n));
+    EXPECT_LT(in_place, 10);
+    std::sort(p.begin(), p.end());
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(p[size_t(i)], i);
+  }
   // Every element is equally often first.
   std::vector<double> first(4, 0);
   for (int k = 0; k < 4000; ++k) ++first[size_t(randperm(4, {}, &g).to_vector<int64_t>()[0])];

@@ -226,6 +226,7 @@ class Compiler {
     }
     count_uses();
     find_arms();
+    find_guarded();
     translate();
     write_outputs();
     allocate_registers();
@@ -245,6 +246,10 @@ class Compiler {
     int value, factor;
     bool numbers_only = false;
     DType halves = DType::f32;
+  };
+  /// A selection of an element of a table, or 0 where a place is negative: instructions.
+  struct Guarded {
+    int selection, table, begin, place, other;  // `place` + `other`: what decides
   };
   using Operands = std::array<int, 4>;
   struct Step {
@@ -380,6 +385,65 @@ class Compiler {
     }
   }
 
+  // select(p >= 0, load(table, begin + max(p, 0)), 0), p = place + other: one step instead of
+  // seven, what sampling does for each element around a position.
+  void find_guarded() {
+    const auto code = program_.code();
+    absorbed_.assign(code.size(), false);
+    if (integers_ != kernels::t_i32) return;
+    const auto is_zero = [&](int i) {
+      const Instruction& in = code[size_t(i)];
+      return in.op == Op::constant && in.value.i == 0;  // and no negative zero
+    };
+    for (size_t i = 0; i < code.size(); ++i) {
+      const Instruction& select = code[i];
+      if (select.op != Op::select || !expr::is_float(select.type)) continue;
+      const auto [test_at, load_at, zero] = select.operand;
+      const Instruction &test = code[size_t(test_at)], &load = code[size_t(load_at)];
+      if (test.op != Op::ge || load.op != Op::load || load.type != select.type) continue;
+      const int p = test.operand[0], wide_at = load.operand[1];
+      const Instruction &place = code[size_t(p)], &wide = code[size_t(wide_at)];
+      if (!is_zero(zero) || !is_zero(test.operand[1])) continue;
+      if (place.op != Op::add || place.type != Type::i32) continue;
+      if (wide.op != Op::cast) continue;
+      const int sum_at = wide.operand[0];
+      const Instruction& sum = code[size_t(sum_at)];
+      if (sum.op != Op::add || sum.type != Type::i32) continue;
+      const bool turned = code[size_t(sum.operand[0])].op == Op::max;
+      const int limit_at = sum.operand[turned ? 0 : 1];
+      const Instruction& limit = code[size_t(limit_at)];
+      if (limit.op != Op::max || limit.operand[0] != p || !is_zero(limit.operand[1])) continue;
+      const int parts[] = {test_at, load_at, wide_at, sum_at, limit_at};
+      if (std::ranges::any_of(parts, [&](int k) { return uses_[size_t(k)] != 1; })) continue;
+      if (std::ranges::any_of(parts, [&](int k) { return arm_of_[size_t(k)] != arm_of_[i]; }))
+        continue;
+      guarded_.push_back({int(i), load.operand[0], sum.operand[turned ? 1 : 0], place.operand[0],
+                          place.operand[1]});
+      for (int k : parts) absorbed_[size_t(k)] = true;
+      absorbed_[size_t(p)] = uses_[size_t(p)] == 2 && arm_of_[size_t(p)] == arm_of_[i];
+    }
+  }
+  /// What find_guarded() found of a selection; -1 if nothing, or if it is one value.
+  int guarded(size_t position) {
+    const auto its = std::ranges::find(guarded_, int(position), &Guarded::selection);
+    if (its == guarded_.end()) return -1;
+    const auto value = [&](int i) {
+      if (value_of_[size_t(i)] < 0) value_of_[size_t(i)] = simple(program_.code()[size_t(i)]);
+      return value_of_[size_t(i)];
+    };
+    const Operands v{value(its->table), value(its->begin), value(its->place), value(its->other)};
+    int scalars = 0;
+    for (int k = 0; k < 3; ++k) scalars |= int(uniform(v[size_t(k) + 1])) << k;
+    const size_t input = size_t(program_.code()[size_t(its->table)].index);
+    const kernels::ChooseKernel kernel = table_.look_up_if[int(program_.inputs()[input])][scalars];
+    if (scalars == 7 || !kernel) return -1;
+    const int out = add_value(false, size_of_type(program_.code()[position].type));
+    values_[size_t(out)].defined = int(body_.size());
+    body_.push_back({nullptr, kernel, out, v, 0, Code::Step::choose});
+    code_.cost += 3;
+    return out;
+  }
+
   /// A selection with an arm of its own steps; -1 if it has none.
   int by_arms(const Instruction& in, size_t position) {
     std::array<int, 4> v{-1, -1, -1, -1};
@@ -459,6 +523,7 @@ class Compiler {
   }
 
   int translate(const Instruction& in, size_t position) {
+    if (absorbed_[position]) return delay(position);
     switch (in.op) {
       case Op::input: {
         const int raw = raw_[size_t(in.index)];
@@ -498,6 +563,7 @@ class Compiler {
       case Op::select:
         for (const auto& [condition, is_true] : known_)
           if (condition == in.operand[0]) return operand(in, is_true ? 1 : 2);
+        if (const int v = guarded(position); v >= 0) return v;
         if (const int v = by_arms(in, position); v >= 0) return v;
         if (const int v = choice(in); v >= 0) return v;
         break;
@@ -826,6 +892,8 @@ class Compiler {
   std::vector<int> raw_, value_of_, uses_;
   std::vector<Factors> results_;
   std::vector<bool> delayed_, in_register_;
+  std::vector<Guarded> guarded_;
+  std::vector<bool> absorbed_;  // instructions that only a guarded selection needs
   std::vector<Arm> arms_;
   std::vector<int> arm_of_;                  // per instruction; -1: of none
   std::vector<std::pair<int, bool>> known_;  // conditions of the arms around, and what they are

@@ -118,22 +118,12 @@ void random_integers(const RandomArgs& a) {
       return from_integer<T>(int64_t(start + (uint64_t(x) * range >> 32)));
     });
   } else {
-    // A block's lanes in memory are two little-endian numbers of 64 bits.
-    static_assert(std::endian::native == std::endian::little);
-    struct Pair {
-      uint32_t low, high;
-    };
-    fill_chunks<Pair, T>(
+    fill_chunks<int64_t, T>(
         a,
-        [&](Pair* to, uint64_t block, int64_t blocks) {
-          uint32_t l[kChunkBlocks * 4];
-          lanes(l, block, blocks);
-          std::memcpy(to, l, size_t(blocks) * 16);
+        [&](int64_t* to, uint64_t block, int64_t blocks) {
+          table().wide_integers(to, a.seed, block, blocks, start, range);
         },
-        [&](Pair x) {
-          return from_integer<T>(
-              int64_t(start + prim::random_mul_high(uint64_t(x.high) << 32 | x.low, range)));
-        });
+        [](int64_t v) { return from_integer<T>(v); });
   }
 }
 

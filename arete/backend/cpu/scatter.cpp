@@ -80,11 +80,16 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
 }
 
 // Products with factors, which lie as the index does; a factor of zero adds nothing, whatever it is
-// of. No branch: which factors are zero cannot be guessed.
+// of. No branch: which factors are zero cannot be guessed. Where many lie side by side products are
+// made by vectors, some of them ahead.
 template <class T>
 void scatter_products(const ScatterArgs& a, IndexCheck& check) {
   const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
                 ss = a.src.strides[a.dim];
+  constexpr int64_t kMany = 32;  // that calls of kernels pay for
+  constexpr int kType = sizeof(T) == 4 ? kernels::t_f32 : kernels::t_f64;
+  const kernels::Kernel multiply = kernels::table().binary[kernels::op_mul][kType][kernels::vv];
+  const kernels::ChooseKernel without = kernels::table().choose[kernels::compare_eq][kType][0b0110];
   const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
   parallel_for(0, walk.count(), grain_of_steps(n * 2), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
@@ -94,6 +99,20 @@ void scatter_products(const ScatterArgs& a, IndexCheck& check) {
         const int64_t* index = a.index.as<int64_t>() + at;
         const T* factors = a.factors.as<T>() + at;
         const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2) + l * w.stride(2));
+        if (n >= kMany && so == 1 && si == 1 && ss == 1) {
+          constexpr int64_t kAhead = 512;
+          constexpr T kZero = 0;
+          T products[kAhead];
+          for (int64_t from = 0; from < n; from += kAhead) {
+            const int64_t count = std::min(kAhead, n - from);
+            multiply(products, factors + from, src + from, nullptr, count);
+            without(products, factors + from, &kZero, &kZero, products, count);
+            for (int64_t i = 0; i < count; ++i)
+              if (const int64_t k = check.resolve(index[from + i]); k >= 0) [[likely]]
+                out[k] += products[i];
+          }
+          continue;
+        }
         const auto add = [&](int64_t of_out, int64_t of_index, int64_t of_src) {
           for (int64_t i = 0; i < n; ++i) {
             const T f = factors[i * of_index], product = f * src[i * of_src];

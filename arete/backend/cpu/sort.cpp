@@ -1,6 +1,7 @@
 // Sort along a dimension: stable with indices.
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
@@ -22,7 +23,7 @@ constexpr int kFewDigits = 16;              // keys of fewer bits: a radix sort 
 template <class T>
 struct Lane {
   const T* in;
-  T* values;
+  T* values;         // or null
   int64_t* indices;  // or null
   int64_t n, in_stride, value_stride, index_stride;
 };
@@ -39,7 +40,7 @@ template <class T, class Item>
 void write_out(const Lane<T>& l, const Item* sorted, int parts) {
   for_parts(l.n, parts, [&](int64_t i) {
     const int64_t from = sorted[i].position();
-    l.values[i * l.value_stride] = l.in[from * l.in_stride];
+    if (l.values) l.values[i * l.value_stride] = l.in[from * l.in_stride];
     if (l.indices) l.indices[i * l.index_stride] = from;
   });
 }
@@ -70,8 +71,17 @@ void settle_ties(PackedItem* items, PackedItem* other, int64_t n, int bits, int 
   std::vector<std::vector<Run>> long_runs(static_cast<size_t>(parts));
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
-      for (int64_t i = begins[size_t(p)], end = begins[size_t(p) + 1]; i < end;) {
-        const int64_t begin = i++;
+      // Ties are rare: eight places at once are looked at.
+      const int64_t end = begins[size_t(p) + 1];
+      for (int64_t i = begins[size_t(p)] + 1; i < end; ++i) {
+        for (; i + 8 <= end; i += 8) {
+          bool any = false;
+#pragma GCC unroll 8
+          for (int k = 0; k < 8; ++k) any |= tied(i + k);
+          if (any) break;
+        }
+        if (i == end || !tied(i)) continue;
+        const int64_t begin = i - 1;
         bool sorted = true;
         for (; i < end && tied(i); ++i) sorted &= before(items[i - 1], items[i]);
         if (sorted) continue;
@@ -160,9 +170,18 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
     OrderedKey<T> least = 0;
     if constexpr (sizeof(T) > 4) {
       OrderedKey<T> largest = least = key(0);
-      for (int64_t i = 1; i < l.n; ++i) {
-        least = std::min(least, key(i));
-        largest = std::max(largest, key(i));
+      if (std::is_same_v<T, int64_t> && l.in_stride == 1) {  // by vectors
+        T low = l.in[0], high = low;
+        const auto& reduce = kernels::table().reduce_rows;
+        reduce[kernels::m_min][kernels::t_i64](&low, l.in, 1, l.n, 0);
+        reduce[kernels::m_max][kernels::t_i64](&high, l.in, 1, l.n, 0);
+        std::tie(least, largest) =
+            std::minmax({sort_key(low, descending), sort_key(high, descending)});
+      } else {
+        for (int64_t i = 1; i < l.n; ++i) {
+          least = std::min(least, key(i));
+          largest = std::max(largest, key(i));
+        }
       }
       bits = std::bit_width(OrderedKey<T>(largest - least));
       shift = std::max(0, bits - 32);
@@ -177,7 +196,7 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
       kernels::table().rank(keys, ranks, l.n);
       if constexpr (sizeof(T) <= 4) {  // without ties to settle
         for (int64_t i = 0; i < l.n; ++i) {
-          l.values[ranks[i] * l.value_stride] = l.in[i * l.in_stride];
+          if (l.values) l.values[ranks[i] * l.value_stride] = l.in[i * l.in_stride];
           if (l.indices) l.indices[ranks[i] * l.index_stride] = i;
         }
         return;
@@ -207,8 +226,9 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
 template <class T, class Item>
 void sort_as(CpuBackend& backend, const SortArgs& s) {
   const bool scalar = s.in.rank() == 0;
-  const prim::View& indices = s.indices ? s.indices : s.values;
-  const Walk<3> walk(s.in.sizes, s.dim, {&s.in, &s.values, &indices});
+  const prim::View &indices = s.indices ? s.indices : s.values,
+                   &values = s.values ? s.values : s.indices;
+  const Walk<3> walk(s.in.sizes, s.dim, {&s.in, &values, &indices});
   const int64_t n = scalar ? 1 : s.in.sizes[s.dim];
   if (n == 0 || walk.count() == 0) return;
   const auto for_lanes = [&](int64_t begin, int64_t end, int parts, Item* a, Item* b) {
@@ -220,7 +240,7 @@ void sort_as(CpuBackend& backend, const SortArgs& s) {
         sort_lane<T, Item>(
             {reinterpret_cast<const T*>(at[0]), reinterpret_cast<T*>(at[1]),
              reinterpret_cast<int64_t*>(at[2]), n, scalar ? 0 : s.in.strides[s.dim],
-             scalar ? 0 : s.values.strides[s.dim], scalar ? 0 : indices.strides[s.dim]},
+             scalar ? 0 : values.strides[s.dim], scalar ? 0 : indices.strides[s.dim]},
             s.descending, parts, a, b);
       }
     });
@@ -244,7 +264,8 @@ void sort_as(CpuBackend& backend, const SortArgs& s) {
 }  // namespace
 
 void CpuBackend::sort(const SortArgs& args) {
-  ARETE_ASSERT(args.values.dtype == args.in.dtype);
+  ARETE_ASSERT(args.values || args.indices);
+  ARETE_ASSERT(!args.values || args.values.dtype == args.in.dtype);
   ARETE_ASSERT(!args.indices || args.indices.dtype == kInt64);
   visit_dtype(args.in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -203,6 +203,50 @@ void look_up_small(void* out, const void* a, const void* b, const void*, int64_t
   look_up_each<float>(out, b, n, [x](int64_t at) { return S::decode(x[at]); });
 }
 
+// Places, and whether there are any, are found by vectors; elements are read one by one, as fast as
+// by the processor's own look-ups in vectors.
+template <int kScalars, class To, class F>
+inline void look_up_if_each(void* out, const void* b, const void* c, const void* d, int64_t n,
+                            F&& element) {
+  constexpr int64_t kChunk = 64;
+  auto* o = static_cast<To*>(out);
+  auto *begin = static_cast<const int32_t*>(b), *x = static_cast<const int32_t*>(c),
+       *y = static_cast<const int32_t*>(d);
+  int32_t at[kChunk], there[kChunk];
+  To v[kChunk];
+  const auto run = [&](int64_t from, int64_t count) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t place = x[kScalars & 2 ? 0 : from + i] + y[kScalars & 4 ? 0 : from + i];
+      there[i] = place >= 0;
+      at[i] = begin[kScalars & 1 ? 0 : from + i] + (place >= 0 ? place : 0);
+    }
+    for (int64_t i = 0; i < count; ++i) v[i] = element(at[i]);
+    for (int64_t i = 0; i < count; ++i) o[from + i] = there[i] ? v[i] : To(0);
+  };
+  int64_t i = 0;
+  for (; i + kChunk <= n; i += kChunk) run(i, kChunk);  // a number that the compiler knows
+  run(i, n - i);
+}
+template <class To, class From, int kScalars>
+void look_up_if(void* out, const void* a, const void* b, const void* c, const void* d, int64_t n) {
+  auto* x = static_cast<const From*>(a);
+  look_up_if_each<kScalars, To>(out, b, c, d, n, [x](int32_t at) { return To(x[at]); });
+}
+template <class S, int kScalars>
+void look_up_small_if(void* out, const void* a, const void* b, const void* c, const void* d,
+                      int64_t n) {
+  auto* x = static_cast<const typename S::Storage*>(a);
+  look_up_if_each<kScalars, float>(out, b, c, d, n, [x](int32_t at) { return S::decode(x[at]); });
+}
+template <class T, int kScalars = 7>
+void put_look_up_if(ChooseKernel* kernels) {
+  if constexpr (kIsFloat<T>)
+    kernels[kScalars] = look_up_if<T, T, kScalars>;
+  else
+    kernels[kScalars] = look_up_small_if<T, kScalars>;
+  if constexpr (kScalars > 0) put_look_up_if<T, kScalars - 1>(kernels);
+}
+
 template <class T>
 void put_casts_from(KernelTable& t) {
   Kernel* to = t.cast[kTypeOf<T>];
@@ -231,6 +275,7 @@ void put_small(KernelTable& t, KDType d) {
   t.store[d] = store_small<S>;
   t.round_to[d] = round_small<S>;
   t.look_up[d] = look_up_small<S>;
+  put_look_up_if<S>(t.look_up_if[d]);
 }
 template <class I, class Wide = int32_t>
 void put_narrow(KernelTable& t, KDType d) {
@@ -265,6 +310,7 @@ void ARETE_FILL(convert)(KernelTable& t) {
   t.store[d_f16] = store_half;
   t.round_to[d_f16] = round_half;
   t.look_up[d_f16] = look_up_small<F16>;
+  put_look_up_if<F16>(t.look_up_if[d_f16]);
 #else
   put_small<F16>(t, d_f16);
 #endif
@@ -274,6 +320,8 @@ void ARETE_FILL(convert)(KernelTable& t) {
   t.look_up[d_u64] = look_up<uint64_t, uint64_t>;
   t.look_up[d_f32] = look_up<float, float>;
   t.look_up[d_f64] = look_up<double, double>;
+  put_look_up_if<float>(t.look_up_if[d_f32]);
+  put_look_up_if<double>(t.look_up_if[d_f64]);
 }
 
 }  // namespace arete::cpu::kernels

@@ -175,7 +175,10 @@ struct KernelTable {
   Kernel load[kNumKDTypes];             // storage to computation type
   Kernel store[kNumKDTypes];            // computation to storage type
   Kernel round_to[kNumKDTypes];
-  Kernel look_up[kNumKDTypes];   // out[i] = the element b[i] of a, as computation type
+  Kernel look_up[kNumKDTypes];  // out[i] = the element b[i] of a, as computation type
+  // Of floating types, with positions of i32: out[i] = the element b[i] + c[i] + d[i] of a, or 0
+  // where c[i] + d[i] is negative. Bit k: operand k + 1 is a scalar.
+  ChooseKernel look_up_if[kNumKDTypes][8];
   Kernel splat[17];              // by element size: out[i] = a[0]
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
   // Of f32 and f64, on complex numbers, whose parts lie side by side: a * b, which are x y - z w,

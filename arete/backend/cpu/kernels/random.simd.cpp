@@ -145,6 +145,19 @@ void normal_f64(double* out, uint64_t seed, uint64_t block, int64_t blocks, doub
   }
 }
 
+void wide_integers(int64_t* out, uint64_t seed, uint64_t block, int64_t blocks, uint64_t start,
+                   uint64_t range) {
+  Lanes x;
+  for (int64_t b = 0; b < blocks; b += kGroup, out += 2 * kGroup) {
+    generate(x, seed, block + uint64_t(b));
+    for (int j = 0; j < kGroup; ++j)
+      for (int k = 0; k < 2; ++k)
+        out[2 * j + k] =
+            int64_t(start + prim::random_mul_high(uint64_t(x.l[2 * k + 1][j]) << 32 | x.l[2 * k][j],
+                                                  range));
+  }
+}
+
 // The four elements of a block as one number, a byte each.
 [[gnu::always_inline]] inline void keep_bytes(uint32_t* out, const Lanes& x, uint32_t last) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && sizeof(bool) == 1);
@@ -189,7 +202,8 @@ void dropout_f32(float* out, const float* in, uint64_t seed, uint64_t block, int
 }  // namespace
 
 extern const RandomTable random_table;
-const RandomTable random_table = {lanes,      uniform_f32,   uniform_f64,    normal_f32,
-                                  normal_f64, bernoulli_f32, bernoulli_bool, dropout_f32};
+const RandomTable random_table = {lanes,         uniform_f32,    uniform_f64,
+                                  normal_f32,    normal_f64,     wide_integers,
+                                  bernoulli_f32, bernoulli_bool, dropout_f32};
 
 }  // namespace arete::cpu::kernels::ARETE_SIMD_TARGET

@@ -18,6 +18,9 @@ struct RandomTable {
                      float deviation);
   void (*normal_f64)(double* out, uint64_t seed, uint64_t block, int64_t blocks, double mean,
                      double deviation);
+  /// Of a range above 2^32.
+  void (*wide_integers)(int64_t* out, uint64_t seed, uint64_t block, int64_t blocks, uint64_t start,
+                        uint64_t range);
   /// 1 where the lane is at most `last`, else 0.
   void (*bernoulli_f32)(float* out, uint64_t seed, uint64_t block, int64_t blocks, uint32_t last);
   void (*bernoulli_bool)(bool* out, uint64_t seed, uint64_t block, int64_t blocks, uint32_t last);
