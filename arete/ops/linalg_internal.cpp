@@ -109,6 +109,62 @@ void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool of_trans
             .transposed = transposed != of_transposed});
 }
 
+namespace {
+// Numbers of the dimensions of a batch of matrices that are those of `own`, and of those along
+// which it is repeated.
+struct BatchDims {
+  Shape kept, shared;
+};
+BatchDims dims_of_batch(IntList sizes, IntList own) {
+  const int64_t batch = int64_t(sizes.size()) - 2, missing = batch - int64_t(own.size());
+  BatchDims dims;
+  for (int64_t d = 0; d < batch; ++d) {
+    const int64_t its = d < missing ? 1 : own[size_t(d - missing)];
+    (its == sizes[size_t(d)] ? dims.kept : dims.shared).push_back(d);
+  }
+  return dims;
+}
+}  // namespace
+
+Tensor sum_of_products(const Tensor& a, const Tensor& b, IntList sizes) {
+  const auto [kept, shared] = dims_of_batch(a.sizes(), batch_sizes(sizes));
+  if (shared.empty()) return sum_to_size(matmul(a, b), sizes);
+  const int64_t rows = a.dim() - 2, columns = rows + 1;
+  Shape of_a(kept), of_b(kept), batch;
+  of_a.push_back(rows);
+  of_a.append(shared.begin(), shared.end());
+  of_a.push_back(columns);
+  of_b.append(shared.begin(), shared.end());
+  of_b.push_back(rows);
+  of_b.push_back(columns);
+  for (int64_t d : kept) batch.push_back(a.size(d));
+  int64_t terms = a.size(-1);
+  for (int64_t d : shared) terms *= a.size(d);
+  return matmul(a.permute(of_a).reshape(with_sizes(batch, {a.size(-2), terms})),
+                b.permute(of_b).reshape(with_sizes(batch, {terms, b.size(-1)})))
+      .view(sizes);
+}
+
+SharedSides::SharedSides(IntList own, const Tensor& b, const Tensor& out, bool left,
+                         prim::Primitives& p)
+    : out_(out) {
+  const int64_t columns = out.dim() - 1, rows = columns - 1;
+  auto [dims, shared] = dims_of_batch(out.sizes(), own);
+  for (int64_t d : dims) batch_.push_back(out.size(d));
+  dims.append(shared.begin(), shared.end());
+  dims.push_back(left ? columns : rows);
+  dims.push_back(left ? rows : columns);
+  of_out_ = permute(out.layout(), dims);
+  memory_ = empty_tensor(of_out_.sizes, out.dtype(), out.device());
+  p.copy({view_of(memory_), view_of(b, permute(expand(b.layout(), out.sizes()), dims))});
+  const int64_t n = memory_.size(-1);
+  rows_ = memory_.view(with_sizes(batch_, {out.numel() / (numel_of(batch_) * n), n}));
+}
+
+void SharedSides::finish(prim::Primitives& p) const {
+  p.copy({view_of(out_, of_out_), view_of(memory_)});
+}
+
 void check_info(const std::string& name, const Tensor& batched, std::string (*text)(int64_t),
                 const char* not_finite) {
   const Tensor info = all_values(batched);

@@ -54,6 +54,32 @@ struct TriangularFactor {
              bool unit = false) const;
 };
 
+/// Right-hand sides of matrices A that several systems of a batch share, side by side: A is not
+/// repeated, and many sides of one matrix are solved faster than one after the other.
+class SharedSides {
+ public:
+  /// Whether some A, of which there is a batch `own`, is that of several matrices of `out`.
+  static bool are_in(const Tensor& out, IntList own) {
+    return numel_of(out.sizes().first(size_t(out.dim()) - 2)) > numel_of(own);
+  }
+  /// b as right-hand sides of A X = B, or of A^T X^T = B^T, which is X A = B; not empty.
+  SharedSides(IntList own, const Tensor& b, const Tensor& out, bool left, prim::Primitives& p);
+  /// The batch without the dimensions that share.
+  const Shape& batch() const { return batch_; }
+  /// (batch..., n, sides), column-major, to be solved in place; then finish() writes `out`.
+  Tensor columns() const { return rows_.mT(); }
+  void finish(prim::Primitives& p) const;
+
+ private:
+  Shape batch_;
+  Tensor out_, memory_, rows_;
+  Layout of_out_;  // in the order of memory_
+};
+
+/// a b (batches of matrices), summed over the batch to these sizes of matrices: one product of what
+/// is summed up side by side.
+Tensor sum_of_products(const Tensor& a, const Tensor& b, IntList sizes);
+
 /// What a lower() hands to p.linalg(): its input in column-major tensors, on the device of the
 /// call.
 using Factorization = prim::LinalgArgs::Op;

@@ -1,11 +1,13 @@
 // LU factors with partial pivoting.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "arete/core/host_access.h"
 #include "arete/expr/value.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
@@ -380,24 +382,28 @@ const OpRecord& lu_solve_op =
 void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
                       bool transposed, prim::Primitives& p) {
   if (out.numel() == 0) return;
-  const Shape batch = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
-  const bool whole = std::ranges::equal(own, batch);
-  if (!whole || !lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
-  if (!whole || !pivots.is_contiguous()) {
-    const Tensor dense = empty_tensor(with_sizes(batch, {lu.size(-1)}), kInt32, lu.device());
-    p.copy({view_of(dense), view_of(pivots, expand(pivots.layout(), dense.sizes()))});
-    pivots = dense;
+  const Shape whole = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
+  std::optional<SharedSides> shared;
+  if (SharedSides::are_in(out, own)) {
+    shared.emplace(own, b, out, left, p);
+  } else {
+    p.copy({view_of(out), view_of(b, expand(b.layout(), out.sizes()))});
   }
-  const Tensor info = empty_info(out);
-  p.copy({view_of(out), view_of(b, expand(b.layout(), out.sizes()))});
+  const Shape& batch = shared ? shared->batch() : whole;
+  lu = lu.view(with_sizes(batch, {lu.size(-2), lu.size(-1)}));
+  if (!lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
+  pivots = pivots.view(with_sizes(batch, {pivots.size(-1)}));
+  const DenseView dense(p, pivots, kInt32);
   // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
-  const Layout x = left ? out.layout() : transpose(out.layout(), -1, -2);
+  const Tensor x = shared ? shared->columns() : left ? out : out.mT();
+  const Tensor info = empty_info(x);
   p.linalg({.op = Factorization::lu_solve,
             .a = view_of(lu),
-            .b = view_of(pivots),
-            .c = view_of(out, x),
+            .b = dense.view(),
+            .c = view_of(x),
             .info = view_of(info),
             .transposed = transposed == left});
+  if (shared) shared->finish(p);
 }
 
 Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,

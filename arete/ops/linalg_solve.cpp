@@ -52,6 +52,15 @@ const OpRecord& linalg_solve_triangular_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Shape batch = batch_sizes(out[0].sizes());
+          if (out[0].numel() == 0) return;
+          if (const Tensor& a = c.tensor(0); SharedSides::are_in(out[0], batch_sizes(a.sizes()))) {
+            const bool left = c.boolean(3);
+            const SharedSides x(batch_sizes(a.sizes()), c.tensor(1), out[0], left, p);
+            const TriangularFactor factor(a.view(with_sizes(x.batch(), {a.size(-2), a.size(-1)})),
+                                          x.batch(), c.boolean(2), p);
+            factor.solve(x.columns(), p, !left, true, c.boolean(4));
+            return x.finish(p);
+          }
           p.copy({view_of(out[0]),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
           const TriangularFactor a(c.tensor(0), batch, c.boolean(2), p);
@@ -65,9 +74,9 @@ const OpRecord& linalg_solve_triangular_op =
                   linalg::solve_triangular(adjoint(g.input(0)), g.grad(), !upper, left, unit);
               TensorList all(2);
               if (g.needs(0)) {
-                Tensor ga =
-                    call_over(left ? matmul(gb, adjoint(x)) : matmul(adjoint(x), gb), "neg");
-                all[0] = sum_to_size(triangle(std::move(ga), upper, unit), g.input_sizes(0));
+                Tensor ga = sum_of_products(left ? gb : adjoint(x), left ? adjoint(x) : gb,
+                                            g.input_sizes(0));
+                all[0] = triangle(call_over(std::move(ga), "neg"), upper, unit);
               }
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
               return all;
@@ -139,8 +148,9 @@ const OpRecord& solve_matrices_op =
                       : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
               TensorList all(2);
               if (g.needs(0))
-                all[0] = sum_to_size((left ? matmul(gb, adjoint(x)) : matmul(adjoint(x), gb)).neg(),
-                                     g.input_sizes(0));
+                all[0] = sum_of_products(left ? gb : adjoint(x), left ? adjoint(x) : gb,
+                                         g.input_sizes(0))
+                             .neg();
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
               return all;
             },

@@ -45,6 +45,10 @@ const Attached linalg_solve_triangular_op =
               {{m.make({2, 2}, -1, 1), m.make({3, 2}), false, false, true}, "unit, right"},
               {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true, true, false},
                "broadcast batch"},
+              {{make_invertible(m, {2, 1, 2, 2}), m.make({2, 3, 4, 2}), false, false, false},
+               "shared, right"},
+              {{make_invertible(m, {3, 3}), m.make({2, 1, 3, 2}), false, true, true},
+               "shared by all"},
               {{make_invertible(m, {1, 2, 2}), m.make({2, 2}), false, true, false}, "batch of 1"},
               {{m.make({0, 3, 3}), m.make({3, 2}), false, true, false}, "empty batch"},
               {{m.make({0, 0}), m.make({0, 2}), false, true, false}, "empty matrices"}};
@@ -96,10 +100,12 @@ const Attached triangular_solve_op =
 const Attached solve_matrices_op =
     attach("_linalg_solve_ex")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{make_invertible(m, {3, 3}), m.make({3, 2}), true}},
-                  {{make_invertible(m, {3, 3}), m.make({2, 3}), false}, "right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true}, "broadcast batch"},
-                  {{m.make({0, 0}), m.make({0, 2}), true}, "empty"}};
+          return {
+              {{make_invertible(m, {3, 3}), m.make({3, 2}), true}},
+              {{make_invertible(m, {3, 3}), m.make({2, 3}), false}, "right"},
+              {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true}, "broadcast batch"},
+              {{make_invertible(m, {2, 1, 2, 2}), m.make({2, 3, 4, 2}), false}, "shared, right"},
+              {{m.make({0, 0}), m.make({0, 2}), true}, "empty"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor x = map_pairs(c.tensor(0), c.tensor(1), [&](const auto& a, const auto& b) {
