@@ -6,10 +6,10 @@ import re
 
 # (how the name of the device begins, regular expression that is found in the names of the rows, reason)
 REASONS = (
-    ("CPU", r"^torch\.randperm ", "sorts random keys of 63 bits, so that all devices give one permutation; PyTorch exchanges elements"),
-    ("CPU", r"grid_sample", "an interpreted program, whose look-ups take what PyTorch's whole kernel takes; gradients scatter tap by tap"),
+    ("CPU", r"^torch\.randperm ", "sorts random keys, so that all devices give one permutation; PyTorch exchanges elements"),
+    ("CPU", r"grid_sample", "an interpreted program, whose look-ups take most of what PyTorch's whole kernel takes; gradients scatter tap by tap"),
     ("CPU", r"\b[pc]dist ",
-     "rows are put side by side, subtracted, and squared and summed up: passes over blocks; PyTorch keeps a pair in registers"),
+     "rows are put side by side, and a sum goes through f64; PyTorch keeps a pair in registers"),
     ("CPU", r"^torch\.sgn .*backward", "a gradient of zeros is an array that is filled; PyTorch's has no memory"),
     ("CPU", r"\b(gelu|GELU) ", "an error function within one unit in the last place; PyTorch's is off by four"),
     ("CPU", r"\b(elu|celu|selu)_? ", "what needs no exponential is found and skipped in two further passes through the cache"),

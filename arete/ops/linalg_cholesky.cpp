@@ -128,9 +128,15 @@ const OpRecord& cholesky_solve_op =
               b.size(-2), b.size(-1), b));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor& b = c.tensor(0);
+          const Tensor &b = c.tensor(0), &f = c.tensor(1);
+          if (out[0].numel() > 0 && SharedSides::are_in(out[0], batch_sizes(f.sizes()))) {
+            const SharedSides x(batch_sizes(f.sizes()), b, out[0], true, p);
+            solve_with_factor(f.view(with_sizes(x.batch(), {f.size(-2), f.size(-1)})), c.boolean(2),
+                              x.columns(), p);
+            return x.finish(p);
+          }
           p.copy({view_of(out[0]), view_of(b, expand(b.layout(), out[0].sizes()))});
-          solve_with_factor(c.tensor(1), c.boolean(2), out[0], p);
+          solve_with_factor(f, c.boolean(2), out[0], p);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -140,8 +146,8 @@ const OpRecord& cholesky_solve_op =
               TensorList all(2);
               if (g.needs(0)) all[0] = sum_to_size(gb, g.input_sizes(0));
               if (g.needs(1))
-                all[1] = sum_to_size(through_product(f, upper, matmul(gb, adjoint(g.output()))),
-                                     g.input_sizes(1));
+                all[1] = through_product(
+                    f, upper, sum_of_products(gb, adjoint(g.output()), g.input_sizes(1)));
               return all;
             },
             2, 1)

@@ -107,6 +107,7 @@ const Attached cholesky_solve_op =
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 2}), make_invertible(m, {3, 3}), false}},
                   {{m.make_strided({3, 2}), make_invertible(m, {2, 3, 3}), true}, "upper, batch"},
+                  {{m.make({2, 3, 3, 2}), make_invertible(m, {2, 1, 3, 3}), false}, "shared"},
                   {{m.make({0, 2}), m.make({0, 0}), false}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -118,9 +119,8 @@ const Attached cholesky_solve_op =
                    "each A matrix is 4 by 4 but each b matrix is 3 by 2"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &b = c.tensor(0), &f = c.tensor(1);
-          return {map_matrices(f, b.size(-2), b.size(-1), [&](const Matrix& m) {
-            return solved(recomposed(m, c.boolean(2)), matrices_of(b)[0]);
+          return {map_pairs(c.tensor(1), c.tensor(0), [&](const Matrix& f, const Matrix& b) {
+            return solved(recomposed(f, c.boolean(2)), b);
           })};
         });
 const Attached cholesky_inverse_op =

@@ -190,4 +190,18 @@ inline std::vector<double> singular_values(Matrix a) {
   return values;
 }
 
+/// f(matrix of a, matrix of b) for all pairs of the broadcast batch.
+template <class F>
+Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
+  const std::vector<Matrix> of_a = matrices_of(a), of_b = matrices_of(b);
+  const Shape sizes_a(a.sizes().first(size_t(a.dim()) - 2)),
+      sizes_b(b.sizes().first(size_t(b.dim()) - 2)), batch = broadcast_shapes(sizes_a, sizes_b, "");
+  std::vector<Matrix> all;
+  for_each_index(batch, [&](const Shape& i) {
+    all.push_back(
+        f(of_a[size_t(flat_position(sizes_a, i))], of_b[size_t(flat_position(sizes_b, i))]));
+  });
+  return from_matrices(all, batch, b.size(-2), b.size(-1), a.dtype());
+}
+
 }  // namespace arete::ops

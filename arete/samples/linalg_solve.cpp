@@ -9,20 +9,6 @@
 namespace arete::ops {
 namespace {
 
-// f(matrix of a, matrix of b) for all pairs of the broadcast batch.
-template <class F>
-Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
-  const Shape batch = broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), "");
-  const std::vector<Matrix> of_a = matrices_of(a), of_b = matrices_of(b);
-  const Shape sizes_a = batch_sizes(a.sizes()), sizes_b = batch_sizes(b.sizes());
-  std::vector<Matrix> all;
-  for_each_index(batch, [&](const Shape& i) {
-    all.push_back(
-        f(of_a[size_t(flat_position(sizes_a, i))], of_b[size_t(flat_position(sizes_b, i))]));
-  });
-  return from_matrices(all, batch, b.size(-2), b.size(-1), a.dtype());
-}
-
 Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
   return left ? solved(a, b) : adjoint(solved(adjoint(a), adjoint(b)));
 }

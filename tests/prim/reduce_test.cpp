@@ -263,23 +263,24 @@ TEST(Reduce, few_columns_of_many_rows) {
 
 TEST(Reduce, prologue_and_epilogue) {
   std::mt19937_64 rng(3);
-  const auto prologue = expr::trace(
-      [](std::span<const Value> v) {
-        const Value d = expr::to_float(v[0]) - v[1];
-        return std::vector<Value>{d * d};
-      },
-      std::vector<DType>{kBFloat16, kFloat32}, {}, std::vector<DType>{kFloat32});
-  const auto epilogue = expr::trace(
-      [](std::span<const Value> v) { return std::vector<Value>{expr::sqrt(v[0]) + 1.0}; },
-      std::vector<DType>{kFloat32}, {}, std::vector<DType>{kFloat32});
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
+    const DType t = round % 3 ? kFloat32 : kFloat64;
+    const auto prologue = expr::trace(
+        [&](std::span<const Value> v) {
+          const Value d = expr::cast(v[0], expr::compute_type(t)) - v[1];
+          return std::vector<Value>{d * d};
+        },
+        std::vector<DType>{kBFloat16, t}, {}, std::vector<DType>{t});
+    const auto epilogue = expr::trace(
+        [](std::span<const Value> v) { return std::vector<Value>{expr::sqrt(v[0]) + 1.0}; },
+        std::vector<DType>{t}, {}, std::vector<DType>{t});
     Case c{Monoid::sum, random_shape(rng, 4, 8000), 0, prologue, epilogue};
     c.reduced = uint32_t(rng() % (1u << c.space.size()));
     std::vector<GuardedBuffer> in;
     fill_values(in.emplace_back(kBFloat16, random_input_layout(rng, c.space)), rng);
-    fill_values(in.emplace_back(kFloat32, random_input_layout(rng, c.space)), rng);
-    GuardedBuffer out(kFloat32, random_layout(rng, output_sizes(c)));
+    fill_values(in.emplace_back(t, random_input_layout(rng, c.space)), rng);
+    GuardedBuffer out(t, random_layout(rng, output_sizes(c)));
     check(c, in, out);
     if (testing::Test::HasFatalFailure()) return;
   }

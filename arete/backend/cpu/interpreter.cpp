@@ -244,7 +244,7 @@ class Compiler {
   };
   struct Factors {
     int value, factor;
-    bool numbers_only = false;
+    bool numbers_only = false, squares = false;
     DType halves = DType::f32;
   };
   /// A selection of an element of a table, or 0 where a place is negative: instructions.
@@ -727,8 +727,8 @@ class Compiler {
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
   }
 
-  /// Leaves products, selections of what is not NaN, and conversions of halves, that are results
-  /// only to who adds them up.
+  /// Leaves products, squares of differences, selections of what is not NaN, and conversions of
+  /// halves, that are results only to who adds them up.
   void split_sums() {
     for (Factors& r : results_) {
       const auto step = std::ranges::find(body_, r.value, &Step::out);
@@ -755,8 +755,26 @@ class Compiler {
       if (!is_product && !is_number) continue;
       r = {a, is_product ? b : -1, is_number};
       body_.erase(step);
-      values_[size_t(a)].result = values_[size_t(b)].result = true;
+      if (is_product && a == b) leave_difference(r);
+      values_[size_t(r.value)].result = true;
+      if (is_product) values_[size_t(r.factor)].result = true;
     }
+  }
+  /// Of a square: of a difference that nobody else reads.
+  void leave_difference(Factors& r) {
+    const auto step = std::ranges::find(body_, r.value, &Step::out);
+    if (step == body_.end() || step->kind != Code::Step::kernel) return;
+    const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
+    const bool is_difference = std::ranges::any_of(std::array{Type::f32, Type::f64}, [&](Type t) {
+      return step->kernel == table_.binary[int(Op::sub)][int(t)][kernels::vv];
+    });
+    if (!is_difference || std::ranges::any_of(body_, reads) ||
+        std::ranges::any_of(results_, [&](const Factors& other) {
+          return &other != &r && (other.value == r.value || other.factor == r.value);
+        }))
+      return;
+    r.value = step->in[0], r.factor = step->in[1], r.squares = true;
+    body_.erase(step);
   }
   bool is_zero(int value) const {
     return uniform(value) && std::ranges::any_of(code_.cells, [&](const Code::Cell& cell) {
@@ -879,7 +897,7 @@ class Compiler {
     for (size_t k = 0; k < results_.size(); ++k)
       code_.results.push_back({slot(results_[k].value),
                                results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
-                               results_[k].numbers_only, results_[k].halves,
+                               results_[k].squares, results_[k].numbers_only, results_[k].halves,
                                kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
   }
 

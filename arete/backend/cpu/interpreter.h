@@ -55,7 +55,8 @@ struct CodeKey {
   uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
-  /// With `values`: products may be left as their two factors, NaN to skip, f16 and bf16 as stored.
+  /// With `values`: products may be left as their two factors, squares of differences as what is
+  /// subtracted, NaN to skip, f16 and bf16 as stored.
   bool sums = false;
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   bool operator==(const CodeKey&) const = default;
@@ -100,6 +101,7 @@ struct Code {
   struct Result {
     uint16_t slot;
     uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
+    bool squares;       // instead, the square of their difference is meant
     bool numbers_only;  // what is NaN counts as 0
     DType halves;       // f16 or bf16: not converted yet; else f32
     kernels::KType type;
@@ -138,7 +140,7 @@ class Frame {
   void** input_slot(int k) { return &slots_[size_t(k)]; }
   void** output_slot(int k) { return &slots_[size_t(code_.n_inputs + k)]; }
   const void* result(int k) const { return slots_[code_.results[size_t(k)].slot]; }
-  /// What the result is still to be multiplied by, or null.
+  /// What the result is still to be multiplied by, or `squares` says how; or null.
   const void* factor(int k) const {
     const uint16_t slot = code_.results[size_t(k)].factor;
     return slot == Code::kNone ? nullptr : slots_[slot];

@@ -72,6 +72,8 @@ Accumulation::Accumulation(Monoid monoid, kernels::KType t) {
     number_cols = table.number_cols[t];
     product_rows = table.product_rows[t];
     product_cols = table.product_cols[t];
+    square_rows = table.square_rows[t];
+    square_cols = table.square_cols[t];
   }
   combine = table.reduce_cols[m][a];
   ARETE_ASSERT(rows && cols && combine);

@@ -15,12 +15,13 @@ struct Accumulation {
       : Accumulation(monoid, code_for(program, key(monoid)).results[result].type) {}
   Accumulation(prim::Monoid monoid, kernels::KType value_type);
 
-  kernels::ReduceKernel rows, cols;                                       ///< of values
-  kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;     ///< of those not NaN
-  kernels::ProductKernel product_rows = nullptr, product_cols = nullptr;  ///< of products
-  kernels::ReduceKernel combine;  ///< columns of accumulators
-  DType dtype;                    ///< of an accumulator
-  size_t size;                    ///< of an accumulator, in bytes
+  kernels::ReduceKernel rows, cols;                                    ///< of values
+  kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;  ///< of those not NaN
+  kernels::PairKernel product_rows = nullptr, product_cols = nullptr;  ///< of products
+  kernels::PairKernel square_rows = nullptr, square_cols = nullptr;    ///< of differences' squares
+  kernels::ReduceKernel combine;                                       ///< columns of accumulators
+  DType dtype;                                                         ///< of an accumulator
+  size_t size;  ///< of an accumulator, in bytes
   size_t value_size;
 
   /// What the key of a program must say for its results to be accumulated by add_rows(),
@@ -34,7 +35,8 @@ struct Accumulation {
   /// Rows and columns of the frame's result number k, from element `at` on.
   void add_rows(void* acc, const Frame& frame, int k, int64_t n_rows, int64_t n) const {
     if (const void* factors = frame.factor(k))
-      product_rows(acc, frame.result(k), factors, n_rows, n, n);
+      (frame.code().results[size_t(k)].squares ? square_rows : product_rows)(acc, frame.result(k),
+                                                                             factors, n_rows, n, n);
     else
       rows_of(frame, k)(acc, frame.result(k), n_rows, n, n);
   }
@@ -43,8 +45,9 @@ struct Accumulation {
     const size_t each = is_half(frame.code().results[size_t(k)].halves) ? 2 : value_size;
     const auto* values = static_cast<const std::byte*>(frame.result(k)) + size_t(at) * each;
     if (const void* factors = frame.factor(k))
-      product_cols(acc, values, static_cast<const std::byte*>(factors) + size_t(at) * value_size,
-                   n_rows, n, n);
+      (frame.code().results[size_t(k)].squares ? square_cols : product_cols)(
+          acc, values, static_cast<const std::byte*>(factors) + size_t(at) * value_size, n_rows, n,
+          n);
     else
       cols_of(frame.code(), k)(acc, values, n_rows, n, n);
   }

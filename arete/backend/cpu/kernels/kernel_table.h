@@ -121,9 +121,9 @@ enum Variant : int { vv, vs, sv, kNumVariants };
 using ReduceKernel = void (*)(void* acc, const void* in, int64_t rows, int64_t cols,
                               int64_t stride);
 
-/// Sums of products of two blocks' elements, which lie alike.
-using ProductKernel = void (*)(void* acc, const void* in, const void* factors, int64_t rows,
-                               int64_t cols, int64_t stride);
+/// Sums of what is made of two blocks' elements, which lie alike.
+using PairKernel = void (*)(void* acc, const void* in, const void* other, int64_t rows,
+                            int64_t cols, int64_t stride);
 
 /// dst[c * dst_stride + r] = src[r * src_stride + c]; strides in elements.
 using TransposeKernel = void (*)(void* dst, const void* src, int64_t rows, int64_t cols,
@@ -189,8 +189,10 @@ struct KernelTable {
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   ReduceKernel number_rows[kNumKTypes];  // sums, without NaN, of floating types
   ReduceKernel number_cols[kNumKTypes];
-  ProductKernel product_rows[kNumKTypes];  // of floating types
-  ProductKernel product_cols[kNumKTypes];
+  PairKernel product_rows[kNumKTypes];  // of floating types
+  PairKernel product_cols[kNumKTypes];
+  PairKernel square_rows[kNumKTypes];  // of differences, of floating types
+  PairKernel square_cols[kNumKTypes];
   ReduceKernel half_rows[kNumKDTypes];  // sums of f16 and bf16 as f32; null where there is none
   ReduceKernel half_cols[kNumKDTypes];
   TransposeKernel transpose[17];              // by element size

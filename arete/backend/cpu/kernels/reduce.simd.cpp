@@ -189,6 +189,17 @@ struct Products {
   }
 };
 
+template <class T>
+struct Squares {  // of differences
+  using Type = T;
+  const T *p, *q;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    const auto d = load<T, kLanes>(p + i) - load<T, kLanes>(q + i);
+    return d * d;
+  }
+};
+
 #if defined(__AVX2__) && defined(__F16C__)
 template <bool kBrain>  // bf16, else f16
 struct Halves {
@@ -256,6 +267,8 @@ A reduce_run(S in, int64_t begin, int64_t n, A acc) {
           part[k] = M::run(part[k], folded<M, A, kLanes, 4>(in, i + k * kLanes, kGroup));
       lanes = part[0];
       for (int k = 1; k < kParts; ++k) lanes = M::run(lanes, part[k]);
+      for (; i + 4 * kLanes <= end; i += 4 * kLanes)
+        lanes = M::run(lanes, folded<M, A, kLanes, 4>(in, i, kLanes));
     } else {
       lanes = at(i);
       if (n >= 4 * kLanes) {
@@ -294,12 +307,12 @@ void number_rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int6
   rows_of<Sum>(static_cast<double*>(acc), Numbers<T>{static_cast<const T*>(in)}, n_rows, n_cols,
                stride);
 }
-template <class T>
-void product_rows(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n_cols,
-                  int64_t stride) {
+template <template <class> class S, class T>
+void pair_rows(void* acc, const void* in, const void* other, int64_t n_rows, int64_t n_cols,
+               int64_t stride) {
   rows_of<Sum>(static_cast<double*>(acc),
-               Products<T>{static_cast<const T*>(in), static_cast<const T*>(factors)}, n_rows,
-               n_cols, stride);
+               S<T>{static_cast<const T*>(in), static_cast<const T*>(other)}, n_rows, n_cols,
+               stride);
 }
 
 #if defined(__AVX2__) && defined(__F16C__)
@@ -340,12 +353,18 @@ template <class T>
 void number_cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
   cols_of<Sum>(static_cast<double*>(acc), Numbers<T>{static_cast<const T*>(in)}, n_rows, n, stride);
 }
-template <class T>
-void product_cols(void* acc, const void* in, const void* factors, int64_t n_rows, int64_t n,
-                  int64_t stride) {
+template <template <class> class S, class T>
+void pair_cols(void* acc, const void* in, const void* other, int64_t n_rows, int64_t n,
+               int64_t stride) {
   cols_of<Sum>(static_cast<double*>(acc),
-               Products<T>{static_cast<const T*>(in), static_cast<const T*>(factors)}, n_rows, n,
-               stride);
+               S<T>{static_cast<const T*>(in), static_cast<const T*>(other)}, n_rows, n, stride);
+}
+template <class T>
+void put_pairs(KernelTable& t) {
+  t.product_rows[kTypeOf<T>] = pair_rows<Products, T>;
+  t.product_cols[kTypeOf<T>] = pair_cols<Products, T>;
+  t.square_rows[kTypeOf<T>] = pair_rows<Squares, T>;
+  t.square_cols[kTypeOf<T>] = pair_cols<Squares, T>;
 }
 #if defined(__AVX2__) && defined(__F16C__)
 template <bool kBrain>
@@ -429,10 +448,8 @@ void ARETE_FILL(reduce)(KernelTable& t) {
   t.half_rows[d_bf16] = half_rows<true>;
   t.half_cols[d_bf16] = half_cols<true>;
 #endif
-  t.product_rows[t_f32] = product_rows<float>;
-  t.product_cols[t_f32] = product_cols<float>;
-  t.product_rows[t_f64] = product_rows<double>;
-  t.product_cols[t_f64] = product_cols<double>;
+  put_pairs<float>(t);
+  put_pairs<double>(t);
   // Accumulators wrap; unsigned arithmetic says so to the compiler, min and max compare signed.
   put<Min, int32_t, int32_t>(t, m_min);
   put<Max, int32_t, int32_t>(t, m_max);
