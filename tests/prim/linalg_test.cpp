@@ -259,6 +259,39 @@ void QuotientsOutOfRangeAreNotTaken() {
 }
 FOR_BOTH_TYPES(QuotientsOutOfRangeAreNotTaken)
 
+template <class T>
+void FewRightSidesOverSubnormalNumbers() {
+  ARETE_CPU_ONLY();
+  const T least = std::numeric_limits<T>::min() / 64;
+  for (const int64_t n : {1, 5, 20, 300})
+    for (const int64_t columns : {1, 3, 7})
+      for (const bool left : {true, false})
+        for (const bool transposed : {false, true}) {
+          TRACE(n << ", " << columns << " right sides, left " << left << ", transposed "
+                  << transposed);
+          Matrices<T> a(1, n, n), b(1, n, columns, T(1));
+          for (int64_t i = 0; i < n; ++i) a(0, i, i) = T(1);
+          a(0, n / 2, n / 2) = least;
+          for (int64_t j = 0; j < columns; ++j) b(0, n / 2, j) = 3 * least;
+          const Matrices<T> x = solve_equal(a, true, b, left, transposed);
+          Vectors<int32_t> pivots(1, n);
+          for (int64_t i = 0; i < n; ++i) pivots(0, i) = int32_t(i + 1);
+          Info solved(1);
+          run({.op = Op::lu_solve,
+               .a = a.view(),
+               .b = pivots.view(),
+               .c = b.view(),
+               .info = solved.view(),
+               .transposed = transposed});
+          for (int64_t j = 0; j < columns; ++j)
+            for (int64_t i = 0; i < n; ++i) {
+              ASSERT_EQ(x(0, i, j), i == n / 2 ? T(3) : T(1)) << i;
+              ASSERT_EQ(b(0, i, j), i == n / 2 ? T(3) : T(1)) << i;
+            }
+        }
+}
+FOR_BOTH_TYPES(FewRightSidesOverSubnormalNumbers)
+
 // Rows before a pivot of zero, or a right side that is not finite, are as without it; so are other
 // right sides.
 template <class T>

@@ -313,6 +313,31 @@ TEST(AddRows, OfSourcesWithFactors) {
         }
 }
 
+// What a factor of 0 belongs to is left out: no infinity or NaN, and no 0 that takes a sign away.
+TEST(Scatter, FactorsOfZeroLeaveThePlaceAsItIs) {
+  ARETE_CPU_ONLY();
+  for (DType dtype : {kFloat32, kFloat64})
+    for (double value : {1.0, HUGE_VAL, std::nan("")}) {
+      GuardedBuffer out(dtype, Shape{4}), src(dtype, Shape{40}), index(kInt64, Shape{40}),
+          factors(dtype, Shape{40});
+      out.fill([](IntList at) { return at[0] == 3 ? 2.0 : -0.0; });
+      src.fill([&](IntList) { return value; });
+      index.fill([](IntList at) { return double(at[0] % 4); });
+      factors.fill([](IntList at) { return at[0] % 2 == 0 ? 0.0 : -0.0; });
+      backend_under_test().scatter({.out = out.view(),
+                                    .index = index.view(),
+                                    .src = src.view(),
+                                    .dim = 0,
+                                    .mode = ScatterMode::add,
+                                    .factors = factors.view()});
+      for (int64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(out.get(Shape{i}), 0) << value;
+        EXPECT_TRUE(std::signbit(out.get(Shape{i}))) << value;
+      }
+      EXPECT_EQ(out.get(Shape{3}), 2) << value;
+    }
+}
+
 // Positions and their factors serve all channels.
 TEST(Scatter, ProductsAtPositionsThatChannelsShare) {
   std::mt19937_64 rng(9);

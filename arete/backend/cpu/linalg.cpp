@@ -113,6 +113,15 @@ void solve_small(bool transposed, int64_t n, int64_t columns, const T* lu, const
   }
 }
 
+// Whether the diagonal has a number whose reciprocal is infinite, by which OpenBLAS would multiply.
+template <class T>
+bool reciprocals_overflow(int64_t n, const T* a) {
+  if constexpr (!lapack::kIsComplex<T>)
+    for (int64_t j = 0; j < n; ++j)
+      if (const T d = a[j * (n + 1)]; d != 0 && std::isinf(1 / d)) return true;
+  return false;
+}
+
 template <class T>
 void run(const LinalgArgs& l) {
   const int64_t count = l.info.numel(), m = rows_of(l.a), n = columns_of(l.a);
@@ -197,7 +206,7 @@ void run(const LinalgArgs& l) {
             solve_small<T>(l.transposed, n, columns, a[i], pivots[i], x);
             return;
           }
-        if (by_blocks)
+        if (by_blocks || reciprocals_overflow<T>(n, a[i]))
           own(sizeof(T) == 8, l.transposed, n, columns, a[i], pivots[i], x);
         else
           info[i] = lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], x);
@@ -208,7 +217,7 @@ void run(const LinalgArgs& l) {
       static const auto own = ARETE_SELECT(::arete::cpu, trsm);
       const int64_t rows = rows_of(l.b);
       return each_of_right_sides([&](int64_t i, int64_t first, int64_t some) {
-        if (by_blocks)
+        if (by_blocks || (!l.unit && reciprocals_overflow<T>(n, a[i])))
           own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, l.left ? rows : some,
               l.left ? some : columns_of(l.b), a[i], b[i] + first * (l.left ? rows : 1), rows);
         else

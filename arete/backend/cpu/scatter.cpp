@@ -80,8 +80,9 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
 }
 
 // Products with factors, which lie as the index does; a factor of zero adds nothing, whatever it is
-// of. No branch: which factors are zero cannot be guessed. Where many lie side by side products are
-// made by vectors, some of them ahead.
+// of: -0, which leaves -0 as it is, too. No branch: which factors are zero cannot be guessed. Nor
+// may an index beside one be out of range. Where many lie side by side products are made by vectors,
+// some of them ahead.
 template <class T>
 void scatter_products(const ScatterArgs& a, IndexCheck& check) {
   const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
@@ -101,12 +102,12 @@ void scatter_products(const ScatterArgs& a, IndexCheck& check) {
         const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2) + l * w.stride(2));
         if (n >= kMany && so == 1 && si == 1 && ss == 1) {
           constexpr int64_t kAhead = 512;
-          constexpr T kZero = 0;
+          constexpr T kZero = 0, kNothing = -0.0;
           T products[kAhead];
           for (int64_t from = 0; from < n; from += kAhead) {
             const int64_t count = std::min(kAhead, n - from);
             multiply(products, factors + from, src + from, nullptr, count);
-            without(products, factors + from, &kZero, &kZero, products, count);
+            without(products, factors + from, &kZero, &kNothing, products, count);
             for (int64_t i = 0; i < count; ++i)
               if (const int64_t k = check.resolve(index[from + i]); k >= 0) [[likely]]
                 out[k] += products[i];
@@ -117,7 +118,7 @@ void scatter_products(const ScatterArgs& a, IndexCheck& check) {
           for (int64_t i = 0; i < n; ++i) {
             const T f = factors[i * of_index], product = f * src[i * of_src];
             if (const int64_t k = check.resolve(index[i * of_index]); k >= 0) [[likely]]
-              out[k * of_out] += f == 0 ? T(0) : product;
+              out[k * of_out] += f == 0 ? T(-0.0) : product;
           }
         };
         so == 1 && si == 1 && ss == 1 ? add(1, 1, 1) : add(so, si, ss);
