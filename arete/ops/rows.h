@@ -98,6 +98,7 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
     bool has_gradient;
   };
   RowProgram() = default;
+  void drop_unneeded();
   std::vector<expr::Value> pull_back(Rows& rows, std::span<const expr::Value> values,
                                      uint32_t wanted) const;
   Derivative differentiate(uint32_t wanted) const;
@@ -107,7 +108,7 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
   expr::ProgramPtr program_;
   size_t n_inputs_ = 0;
   std::vector<Reduction> reductions_;
-  std::vector<char> is_needed_, is_row_;  // of reductions; of outputs
+  std::vector<char> is_row_;  // of outputs
   bool needs_elements_ = false;
   prim::FusedSpec spec_;
   mutable std::mutex mutex_;

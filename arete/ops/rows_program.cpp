@@ -39,19 +39,23 @@ Value Rows::mean(Value v) {
 // Arranges the parts of a program of rows as stages of a kernel.
 class RowProgram::Planner {
  public:
-  explicit Planner(RowProgram& p) : p_(p), code_(p.program_->code()) {
-    find_levels();
-    find_needed();
-  }
+  explicit Planner(RowProgram& p) : p_(p), code_(p.program_->code()) { find_levels(); }
 
   void plan() {
     const auto outputs = p_.program_->outputs();
     const size_t n_outputs = p_.n_outputs();
     p_.spec_.n_inputs = int(p_.n_inputs_);
     p_.spec_.n_outputs = int(n_outputs);
+    for (size_t k = 0; k < n_outputs; ++k) {
+      const size_t value = size_t(outputs[k].value);
+      p_.is_row_.push_back(!has_elements_[value] && level_[value] > 0);
+    }
     int deepest = -1;
-    for (size_t k = 0; k < n_rows(); ++k)
-      if (p_.is_needed_[k]) deepest = std::max(deepest, level_[body(k)]);
+    for (size_t k = 0; k < n_rows(); ++k) {
+      const Monoid m = p_.reductions_[k].monoid;
+      p_.needs_elements_ |= m == Monoid::min || m == Monoid::max;
+      deepest = std::max(deepest, level_[body(k)]);
+    }
     for (int level = 0; level <= deepest; ++level) {
       add_reductions(level);
       add_row_values(level + 1);
@@ -107,34 +111,6 @@ class RowProgram::Planner {
     }
   }
 
-  // Reductions that results depend on.
-  void find_needed() {
-    p_.is_needed_.assign(n_rows(), 0);
-    std::vector<size_t> todo;
-    const auto outputs = p_.program_->outputs();
-    for (size_t k = 0; k < p_.n_outputs(); ++k) {
-      todo.push_back(size_t(outputs[k].value));
-      const size_t value = todo.back();
-      p_.is_row_.push_back(!has_elements_[value] && level_[value] > 0);
-    }
-    std::vector<char> seen(code_.size());
-    while (!todo.empty()) {
-      const size_t i = todo.back();
-      todo.pop_back();
-      if (seen[i]++) continue;
-      for (const int32_t o : code_[i].operand)
-        if (o >= 0) todo.push_back(size_t(o));
-      if (!is_row_input(i)) continue;
-      const size_t row = size_t(code_[i].index) - p_.n_inputs_;
-      p_.is_needed_[row] = 1;
-      todo.push_back(body(row));
-    }
-    for (size_t k = 0; k < n_rows(); ++k)
-      p_.needs_elements_ |= p_.is_needed_[k] && (p_.reductions_[k].monoid == Monoid::min ||
-                                                 p_.reductions_[k].monoid == Monoid::max);
-    is_used_ = std::move(seen);
-  }
-
   // A stage that computes `values`, from elements and what rows have by now.
   FusedStage stage(Kind kind, const std::vector<size_t>& values, const std::vector<DType>& dtypes) {
     std::vector<char> live(code_.size());
@@ -184,8 +160,7 @@ class RowProgram::Planner {
       std::vector<size_t> bodies, values;
       std::vector<DType> dtypes;
       for (size_t k = 0; k < n_rows(); ++k) {
-        if (!p_.is_needed_[k] || p_.reductions_[k].monoid != m || level_[body(k)] != level)
-          continue;
+        if (p_.reductions_[k].monoid != m || level_[body(k)] != level) continue;
         for (size_t i = 0; i < code_.size(); ++i)
           if (is_row_input(i) && size_t(code_[i].index) == p_.n_inputs_ + k) {
             bodies.push_back(body(k));
@@ -206,16 +181,15 @@ class RowProgram::Planner {
     std::vector<size_t> values;
     std::vector<DType> dtypes;
     const auto is_row_value = [&](size_t i) {
-      return is_used_[i] && !has_elements_[i] && level_[i] == level &&
-             expr::arity_of(code_[i].op) > 0 && code_[i].type != Type::i32;
+      return !has_elements_[i] && level_[i] == level && expr::arity_of(code_[i].op) > 0 &&
+             code_[i].type != Type::i32;
     };
     std::vector<char> wanted(code_.size());
     for (size_t i = 0; i < code_.size(); ++i)
-      if (is_used_[i] && has_elements_[i])
+      if (has_elements_[i])
         for (const int32_t o : code_[i].operand)
           if (o >= 0) wanted[size_t(o)] = 1;
-    for (size_t k = 0; k < n_rows(); ++k)
-      if (p_.is_needed_[k]) wanted[body(k)] = 1;
+    for (size_t k = 0; k < n_rows(); ++k) wanted[body(k)] = 1;
     for (size_t i = 0; i < code_.size(); ++i)
       if (wanted[i] && is_row_value(i)) {
         values.push_back(i);
@@ -227,10 +201,49 @@ class RowProgram::Planner {
   RowProgram& p_;
   std::span<const Instruction> code_;
   std::vector<int> level_;
-  std::vector<char> has_elements_, is_used_;
+  std::vector<char> has_elements_;
   std::map<size_t, int> row_of_;  // instructions whose values rows have
   int rows_ = 0;
 };
+
+// Leaves out the reductions that no result depends on.
+void RowProgram::drop_unneeded() {
+  const auto code = program_->code();
+  const auto outputs = program_->outputs();
+  const size_t n_out = n_outputs(), n_rows = reductions_.size();
+  std::vector<char> needed(n_rows), seen(code.size());
+  std::vector<size_t> todo;
+  for (size_t k = 0; k < n_out; ++k) todo.push_back(size_t(outputs[k].value));
+  while (!todo.empty()) {
+    const size_t i = todo.back();
+    todo.pop_back();
+    if (seen[i]++) continue;
+    for (const int32_t o : code[i].operand)
+      if (o >= 0) todo.push_back(size_t(o));
+    if (code[i].op != Op::input || size_t(code[i].index) < n_inputs_) continue;
+    const size_t row = size_t(code[i].index) - n_inputs_;
+    needed[row] = 1;
+    todo.push_back(size_t(outputs[n_out + row].value));
+  }
+  if (std::ranges::find(needed, 0) == needed.end()) return;
+
+  Builder b;
+  std::vector<Value> inputs, results;
+  std::vector<DType> dtypes;
+  std::vector<Reduction> kept;
+  const auto types = program_->inputs();
+  for (size_t i = 0; i < types.size(); ++i)
+    inputs.push_back(i < n_inputs_ || needed[i - n_inputs_] ? b.input(types[i]) : Value());
+  const std::vector<Value> all = b.inline_code(*program_, inputs, b.params_of(*program_), seen);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (k >= n_out && !needed[k - n_out]) continue;
+    results.push_back(all[size_t(outputs[k].value)]);
+    dtypes.push_back(outputs[k].dtype);
+    if (k >= n_out) kept.push_back(reductions_[k - n_out]);
+  }
+  program_ = b.build(results, dtypes);
+  reductions_ = std::move(kept);
+}
 
 RowProgramPtr RowProgram::trace(const Definition& definition, std::span<const DType> inputs,
                                 std::span<const Type> params, const std::vector<DType>& outputs) {
@@ -254,6 +267,7 @@ RowProgramPtr RowProgram::trace(const Definition& definition, std::span<const DT
     dtypes.push_back(expr::storage_type(r.body.type()));
   }
   p->program_ = b.build(results, dtypes);
+  p->drop_unneeded();
 
   // Equal ones share what was made of them. Who runs programs of passing definitions keeps them.
   using Key = std::pair<const expr::Program*, std::vector<int>>;
@@ -293,7 +307,6 @@ std::vector<Value> RowProgram::pull_back(Rows& rows, std::span<const Value> valu
   for (size_t k = 0; k < n_rows; ++k) inputs.push_back(zero_of(n_out + k));
   std::vector<Value> forward;
   for (size_t k = 0; k < n_rows; ++k) {
-    if (!is_needed_[k]) continue;
     forward = b.inline_code(*program_, inputs, params);
     inputs[n_inputs_ + k] =
         rows.reduce(reductions_[k].monoid, forward[size_t(outputs[n_out + k].value)],
@@ -303,6 +316,9 @@ std::vector<Value> RowProgram::pull_back(Rows& rows, std::span<const Value> valu
 
   // The derivative of the ordinary program. What results that are rows' values pull is one value
   // for a row; all else is to be summed over the elements.
+  ARETE_CHECK(n_inputs_ + n_rows <= 32,
+              NotImplementedError("", "a derivative of such order reduces too many values of a row")
+                  .got(std::to_string(n_rows) + " reductions"));
   const uint32_t of_rows = ((uint32_t{1} << n_rows) - 1) << n_inputs_;
   const expr::Derivative& d = program_->derivative(wanted | of_rows);
   std::vector<Value> reduced(n_rows);  // gradients of what is reduced
@@ -324,8 +340,7 @@ std::vector<Value> RowProgram::pull_back(Rows& rows, std::span<const Value> valu
   };
   const size_t first_row = size_t(std::popcount(wanted));
   for (size_t k = n_rows; k-- > 0;) {
-    if (!is_needed_[k] || !reductions_[k].has_gradient || !is_floating(outputs[n_out + k].dtype))
-      continue;
+    if (!reductions_[k].has_gradient || !is_floating(outputs[n_out + k].dtype)) continue;
     const Value elements = pull(false)[first_row + k], row = pull(true)[first_row + k];
     const bool none_of_elements = b.is_number(elements, 0), none_of_row = b.is_number(row, 0);
     if (none_of_elements && none_of_row) continue;

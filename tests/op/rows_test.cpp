@@ -122,6 +122,41 @@ TEST(Rows, GradientsOfAnyOrder) {
   expect_checked(autograd::gradgradcheck(tempered, {x, row}));
 }
 
+// More of them than the CPU's code can take as numbers: one row, rows along the memory, and across.
+TEST(Rows, ManyValuesOfARow) {
+  constexpr int n = 40;
+  const RowProgramPtr p = RowProgram::trace(
+      [](Rows& rows, Values v) {
+        Value all = v[0] * 0;
+        for (int k = 1; k <= n; ++k) all = all + rows.sum(v[0] * k) * (v[0] - k);
+        return std::vector{all};
+      },
+      {{kFloat64}}, {}, {kFloat64});
+  for (const Shape& sizes : {Shape{5}, Shape{1, 5}, Shape{3, 5}, Shape{2, 3000}, Shape{40, 70}})
+    for (const int64_t dim : {int64_t{-1}, int64_t{0}}) {
+      const Tensor x = random(sizes);
+      Tensor want = zeros_like(x);
+      for (int k = 1; k <= n; ++k) want = want + x.mul(k).sum(dim, true) * (x - k);
+      expect_close(ops::apply_rows(p, {{x}}, {}, {{dim}}, "many")[0], want, 1e-9);
+    }
+}
+
+// Reductions that no result needs are not made, and are not there for derivatives.
+TEST(Rows, UnneededReductionsAreLeftOut) {
+  const RowProgramPtr p = RowProgram::trace(
+      [](Rows& rows, Values v) {
+        const Value unneeded = rows.max(v[0] * 3);
+        const Value mean = rows.mean(v[0]);
+        (void)rows.sum(unneeded - mean);
+        return std::vector{v[0] - mean};
+      },
+      {{kFloat64}}, {}, {kFloat64});
+  EXPECT_FALSE(p->needs_elements());
+  EXPECT_EQ(p->spec().stages.size(), 3u);  // the sum, the mean, the results
+  const Tensor x = random({3, 4});
+  expect_close(ops::apply_rows(p, {{x}}, {}, {{1}}, "centred")[0], x - x.mean(1, true));
+}
+
 TEST(Rows, EqualExtremaShareTheGradient) {
   const Tensor x = tensor({1.0, 3.0, 3.0, 2.0}).to(test_device()).requires_grad_();
   const RowProgramPtr p =

@@ -167,6 +167,8 @@ class Fusion {
     if (joins(row_dim_)) row_dims_ = 2;
   }
 
+  // Whether a stage by element has a row's value as one number, if that is its input i.
+  bool is_number(size_t i) const { return mode_ == Mode::single && i < CodeKey::kMaxUniform; }
   bool is_row(int d) const { return d >= row_dim_ && d < row_dim_ + row_dims_; }
   bool is_inner(int d) const {
     return mode_ == Mode::columns ? d >= row_dims_ && d < row_dims_ + inner_ : d < inner_;
@@ -222,8 +224,9 @@ class Fusion {
         if (s.by_element)
           for (size_t i = 0; i < s.inputs.size(); ++i) {
             const bool uniform =
-                s.inputs[i] < 0 ? mode_ == Mode::single
+                s.inputs[i] < 0 ? is_number(i)
                                 : tiling.access[size_t(s.inputs[i])] == Tiling::Access::uniform;
+            ARETE_ASSERT(!uniform || i < CodeKey::kMaxUniform);  // tensors come first
             if (uniform) s.key.uniform |= uint32_t(1) << i;
           }
         s.code = &code_for(*s.spec->program, s.key);
@@ -251,12 +254,14 @@ class Fusion {
   void run_groups(const Tiling& tiling, int64_t first, int64_t last) {
     ArenaScope arena;
     SmallVector<RowValue, 8> values;
+    const bool spreads = mode_ != Mode::single || std::ranges::any_of(stages_, [](const Stage& s) {
+                           return s.inputs.size() > CodeKey::kMaxUniform;
+                         });
     for (DType d : row_dtypes_) {
       const size_t size = size_of(d);
-      values.push_back(
-          {d, size, arena.take(size_t(group_) * size),
-           mode_ == Mode::single ? nullptr : arena.take(size_t(tiling.tile_numel()) * size), false,
-           nullptr});
+      values.push_back({d, size, arena.take(size_t(group_) * size),
+                        spreads ? arena.take(size_t(tiling.tile_numel()) * size) : nullptr, false,
+                        nullptr});
     }
     std::vector<Running> running(stages_.size());
     // Accumulators to row values: one frame for each pair of types met.
@@ -357,7 +362,7 @@ class Fusion {
     v.is_spread = true;
     v.in_tile = elements == 1 ? v.data : v.spread;
     if (elements == 1) return;
-    if (mode_ == Mode::batch) {
+    if (mode_ != Mode::columns) {
       const kernels::Kernel splat = kernels::table().splat[v.size];
       for (int64_t r = 0; r < n; ++r)
         splat(v.spread + size_t(r * elements) * v.size, v.data + size_t(r) * v.size, nullptr,
@@ -377,8 +382,8 @@ class Fusion {
     for (size_t i = 0; i < s.inputs.size(); ++i) {
       if (s.inputs[i] >= 0) continue;
       RowValue& v = values[size_t(~s.spec->inputs[i])];
-      if (mode_ != Mode::single) spread(v, n, per_tile);
-      frame.set_input(int(i), mode_ == Mode::single ? v.data : v.in_tile);
+      if (!is_number(i)) spread(v, n, per_tile);
+      frame.set_input(int(i), is_number(i) ? v.data : v.in_tile);
     }
     const bool reduces = s.spec->kind == Kind::reduce;
     const size_t stride = size_t(group_) * 8;

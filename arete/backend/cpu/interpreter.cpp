@@ -221,7 +221,8 @@ class Compiler {
   Code compile() {
     for (int k = 0; k < code_.n_inputs; ++k) {
       // A table is one address, whatever it is read at.
-      const bool uniform = program_.is_table(size_t(k)) || (k < 32 && (key_.uniform >> k) & 1);
+      const bool uniform = program_.is_table(size_t(k)) ||
+                           (size_t(k) < CodeKey::kMaxUniform && (key_.uniform >> k) & 1);
       raw_.push_back(add_value(uniform, int(size_of(program_.inputs()[k])), k));
     }
     count_uses();

@@ -61,7 +61,8 @@ struct CodeKey {
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   bool operator==(const CodeKey&) const = default;
 
-  static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
+  static constexpr size_t kMaxUniform = 32;  // inputs beyond have a value for each element
+  static constexpr int kMaxAliased = 12;     // outputs beyond are never in place
   void set_alias(int output, int input) { alias &= ~(uint64_t(31 ^ input) << (5 * output)); }
   int alias_of(int output) const {
     return output < kMaxAliased ? int((alias >> (5 * output)) & 31) : 31;
