@@ -202,21 +202,112 @@ def test_own_parametrization():
         utils.parametrize.register_parametrization(layer, "nothing", Symmetric())
 
 
-def test_orthogonal():
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4)])
+@pytest.mark.parametrize("map_", ["matrix_exp", "cayley", "householder", None])
+@pytest.mark.parametrize("trivial", [True, False])
+def test_orthogonal(shape, map_, trivial):
+    def is_orthogonal(w, tolerance):
+        small = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+        np.testing.assert_allclose(small, np.eye(len(small)), atol=tolerance)
+
+    layer = nn.Linear(*shape)
+    utils.parametrizations.orthogonal(layer, orthogonal_map=map_, use_trivialization=trivial)
+    is_orthogonal(layer.weight.detach().numpy(), 1e-5)
+    layer(arete.randn(2, shape[0])).sum().backward()
+    original = layer.parametrizations.weight.original
+    assert original.grad.abs().sum() > 0
+    with arete.no_grad():
+        original -= original.grad
+    is_orthogonal(layer.weight.detach().numpy(), 1e-4)
+    wanted = arete.empty_like(original)
+    nn.init.orthogonal_(wanted)
+    if trivial or map_ == "householder" or map_ is None and shape[0] != shape[1]:
+        layer.weight = wanted
+        assert_same(layer.weight, wanted)
+    else:
+        with pytest.raises(NotImplementedError, match="It is not possible to assign"):
+            layer.weight = wanted
+
+
+@pytest.mark.parametrize("map_", ["matrix_exp", "cayley", "householder", None])
+@pytest.mark.parametrize("trivial", [True, False])
+def test_orthogonal_beside_torch(map_, trivial):
+    """Of the same state, with the same gradients."""
     for shape in ((3, 5), (5, 3), (4, 4)):
-        for map_ in ("matrix_exp", "cayley"):
-            layer = nn.Linear(*shape)
-            utils.parametrizations.orthogonal(layer, orthogonal_map=map_)
-            w = layer.weight.detach().numpy()
-            small = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
-            np.testing.assert_allclose(small, np.eye(len(small)), atol=1e-5)
-            layer(arete.randn(2, shape[0])).sum().backward()
-            original = layer.parametrizations.weight.original
-            with arete.no_grad():
-                original -= original.grad
-            w = layer.weight.detach().numpy()
-            small = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
-            np.testing.assert_allclose(small, np.eye(len(small)), atol=1e-4)
+        mine, other = nn.Linear(*shape).double(), tnn.Linear(*shape).double()
+        for layer, u in ((mine, utils), (other, tutils)):
+            u.parametrizations.orthogonal(layer, orthogonal_map=map_, use_trivialization=trivial)
+        copy_state(other, mine)
+        with torch.no_grad():
+            for p, q in zip(mine.parameters(), other.parameters()):
+                p.data = ours(q.mul_(0.7).numpy())
+        if map_ == "householder" or map_ is None and shape[0] != shape[1]:
+            continue  # torch truncates the signs, which are 0.7 now
+        x = values((2, shape[0])).astype(np.float64)
+        for layer, convert in ((mine, ours), (other, theirs)):
+            layer(convert(x)).square().sum().backward()
+        assert_same(mine.weight, other.weight)
+        assert_same(mine.parametrizations.weight.original.grad, other.parametrizations.weight.original.grad)
+
+
+def test_householder_beside_torch():
+    for shape in ((3, 5), (5, 3), (4, 4)):
+        for trivial in (True, False):
+            mine, other = nn.Linear(*shape).double(), tnn.Linear(*shape).double()
+            for layer, u in ((mine, utils), (other, tutils)):
+                u.parametrizations.orthogonal(layer, orthogonal_map="householder", use_trivialization=trivial)
+            copy_state(other, mine)
+            x = values((2, shape[0])).astype(np.float64)
+            for layer, convert in ((mine, ours), (other, theirs)):
+                layer(convert(x)).sin().sum().backward()
+            assert_same(mine.weight, other.weight)
+            assert_same(mine.parametrizations.weight.original.grad, other.parametrizations.weight.original.grad)
+
+
+def test_orthogonal_complex():
+    for shape in ((3, 5), (5, 3), (4, 4)):
+        layer = nn.Linear(*shape, dtype=arete.complex128)
+        utils.parametrizations.orthogonal(layer)
+        w = layer.weight.detach()
+        small = w @ w.mH if w.shape[0] <= w.shape[1] else w.mH @ w
+        np.testing.assert_allclose(small.numpy(), np.eye(len(small)), atol=1e-10)
+        with pytest.raises(ValueError, match="complex"):
+            utils.parametrizations.orthogonal(nn.Linear(*shape, dtype=arete.complex64), orthogonal_map="householder")
+
+
+def test_parametrizations_after_the_first():
+    """They are of what the first gives; only assignments ask for their right_inverse."""
+    def chain(package, u):
+        class Twice(package.Module):
+            def forward(self, x):
+                return 2 * x
+
+            def right_inverse(self, x):
+                return x / 2
+
+        class Next(package.Module):
+            def forward(self, x):
+                return x + 1
+
+        class Refused(Next):
+            def right_inverse(self, x):
+                raise NotImplementedError
+
+        layer = package.Linear(2, 2)
+        with (torch if package is tnn else arete).no_grad():
+            layer.weight.fill_(3)
+        found = []
+        for module in (Twice(), Next(), Twice(), Refused()):
+            u.parametrize.register_parametrization(layer, "weight", module)
+            found.append(layer.weight[0, 0].item())
+        with pytest.raises(NotImplementedError):
+            layer.weight = layer.weight.detach()
+        other = package.Linear(2, 2, bias=False)
+        u.parametrize.register_parametrization(other, "weight", Refused())
+        found.append((other.weight - other.parametrizations.weight.original).sum().item())
+        return found
+
+    assert chain(nn, utils) == chain(tnn, tutils) == [3.0, 4.0, 8.0, 9.0, 4.0]
 
 
 def test_functional_call():

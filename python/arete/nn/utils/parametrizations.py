@@ -110,7 +110,7 @@ def spectral_norm(
 
 
 class _Orthogonal(Module):
-    """An orthogonal matrix from any square one, by the matrix exponential or the Cayley map."""
+    """An orthogonal matrix from any one, by the matrix exponential, the Cayley map or reflections."""
 
     base: Optional[Tensor]
 
@@ -125,39 +125,54 @@ class _Orthogonal(Module):
         if flipped:
             x = x.transpose(-2, -1)
             rows, columns = columns, rows
-        lower = x.tril(-1)
-        if rows != columns:
+        lower = x.tril(-1 if self.orthogonal_map == "householder" else 0)
+        if rows != columns and self.orthogonal_map != "householder":
             zeros = x.new_zeros((*x.shape[:-2], rows, rows - columns))
             lower = _operators.cat([lower, zeros], -1)
-        skew = lower - lower.transpose(-2, -1)
-        if self.orthogonal_map == "matrix_exp":
-            q = _operators.matrix_exp(skew)
+        if self.orthogonal_map == "householder":
+            # Reflections by vectors below a diagonal of ones; x has signs of the columns on its own.
+            tau = 2 / (1 + lower.square().sum(-2))
+            signs = _operators.diagonal(x, dim1=-2, dim2=-1).detach().sign()
+            q = linalg.householder_product(lower, tau) * signs.unsqueeze(-2)
+        elif self.orthogonal_map == "matrix_exp":
+            q = _operators.matrix_exp(lower - lower.mH)
         else:
             eye = _operators.eye(rows, dtype=x.dtype, device=x.device)
-            q = linalg.solve(eye + skew / 2, eye - skew / 2)
+            half = (lower - lower.mH) / 2
+            q = linalg.solve(eye - half, eye + half)
         if self.base is not None:
             q = self.base @ q
         q = q[..., :columns]
         return q.transpose(-2, -1) if flipped else q
 
     def right_inverse(self, q: Tensor) -> Tensor:
-        """Starts at the orthogonal matrix next to q; the free matrix is zero there."""
-        if self.base is None:
-            raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley "
-                "parametrizations when use_trivialization=False."
-            )
+        """Starts at the orthogonal matrix next to q. With a base that takes all of it, else x is of
+        the reflections that make q."""
         flipped = q.shape[-2] < q.shape[-1]
         tall = q.transpose(-2, -1) if flipped else q
+        if self.base is None:
+            if self.orthogonal_map != "householder":
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley "
+                    "parametrizations when use_trivialization=False."
+                )
+            vectors, tau = _operators.geqrf(tall)
+            signs = _operators.diagonal(vectors, dim1=-2, dim2=-1)
+            # Where there is none to make, tau is 0, and forward() reflects a sign away.
+            signs.copy_(signs.sign() * _operators.where(tau == 0, -1.0, 1.0))
+            return vectors.transpose(-2, -1) if flipped else vectors
         rows, columns = tall.shape[-2:]
         basis, r = linalg.qr(tall, mode="reduced")
-        basis = basis * _operators.diagonal(r, dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        basis = basis * _operators.diagonal(r, dim1=-2, dim2=-1).sgn().unsqueeze(-2)
         if rows != columns:
             noise = tall.new_empty((*tall.shape[:-2], rows, rows - columns)).normal_(0, 1)
-            noise = noise - basis @ (basis.transpose(-2, -1) @ noise)
+            noise = noise - basis @ (basis.mH @ noise)
             basis = _operators.cat([basis, linalg.qr(noise, mode="reduced")[0]], -1)
         self.base.copy_(basis)
-        return _operators.zeros_like(q)
+        start = _operators.zeros_like(q)
+        if self.orthogonal_map == "householder":
+            _operators.diagonal(start, dim1=-2, dim2=-1).fill_(-1)  # each reflection turns one sign
+        return start
 
 
 def orthogonal(
@@ -169,7 +184,10 @@ def orthogonal(
 ) -> Module:
     """Keeps a matrix orthogonal (its rows or columns, whichever are fewer).
 
-    orthogonal_map: "matrix_exp" (the default) or "cayley"; "householder" is not supported.
+    orthogonal_map: "matrix_exp" (of square and of complex matrices by default), "cayley" or
+    "householder" (of others; of real ones). With use_trivialization the map is around a matrix that
+    a buffer `base` holds, at first and after an assignment the one that is wanted; without it only
+    "householder" can be assigned to.
 
     >>> w = nn.utils.parametrizations.orthogonal(nn.Linear(3, 4)).weight
     >>> arete.allclose(w.T @ w, arete.eye(3), atol=1e-5)
@@ -182,11 +200,15 @@ def orthogonal(
         raise ValueError(
             f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions."
         )
-    orthogonal_map = orthogonal_map or "matrix_exp"
-    if orthogonal_map not in ("matrix_exp", "cayley"):
+    if orthogonal_map is None:
+        plain = weight.shape[-2] == weight.shape[-1] or weight.is_complex()
+        orthogonal_map = "matrix_exp" if plain else "householder"
+    if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
         raise ValueError(
-            f"orthogonal_map has to be 'matrix_exp' or 'cayley'. Got: {orthogonal_map}"
+            f"orthogonal_map has to be one of 'matrix_exp', 'cayley', 'householder'. Got: {orthogonal_map}"
         )
+    if orthogonal_map == "householder" and weight.is_complex():
+        raise ValueError("The householder parametrization does not support complex tensors.")
     base = None
     if use_trivialization:
         n = max(weight.shape[-2:])

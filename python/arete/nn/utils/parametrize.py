@@ -68,7 +68,10 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    value = module.right_inverse(value)
+                    try:
+                        value = module.right_inverse(value)
+                    except NotImplementedError:
+                        pass  # starts with what is there, as one without
         if not isinstance(value, Tensor) and not isinstance(value, Sequence):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
@@ -106,20 +109,7 @@ class ParametrizationList(ModuleList):
     def _check(self, original: Tensor) -> None:
         with no_grad():
             value = self()
-        if not isinstance(value, Tensor):
-            raise ValueError(
-                f"A parametrization must return a tensor. Got {type(value).__name__}."
-            )
-        if value.dtype != original.dtype:
-            raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless "
-                "`unsafe` flag is enabled."
-            )
-        if self.is_tensor is False and value.shape != original.shape:
-            raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless "
-                "`unsafe` flag is enabled."
-            )
+        _check_like("A parametrization", value, original)
 
     def _originals(self) -> Any:
         if self.is_tensor:
@@ -208,13 +198,25 @@ def is_parametrized(module: Module, tensor_name: Optional[str] = None) -> bool:
     return len(known) > 0 if tensor_name is None else tensor_name in known
 
 
+def _check_like(what: str, result: Any, tensor: Tensor) -> None:
+    if not isinstance(result, Tensor):
+        raise ValueError(f"{what} must return a tensor. Got {type(result).__name__}.")
+    for name in ("dtype", "shape"):
+        if getattr(result, name) != getattr(tensor, name):
+            raise ValueError(
+                f"Registering a parametrization may not change the {name} of the tensor, unless the "
+                f"`unsafe` flag is enabled. {what} gave {getattr(result, name)}, not {getattr(tensor, name)}."
+            )
+
+
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
     """Makes `module.<tensor_name>` the result of `parametrization`, of what it was before.
 
     The module's class changes to one with a property of that name; assigning to it calls the
-    parametrization's right_inverse.
+    parametrizations' right_inverse. A tensor's first parametrization starts where its right_inverse
+    says, if it has one; those that come later are of what the ones before give.
 
     >>> class Symmetric(nn.Module):
     ...     def forward(self, x):
@@ -230,23 +232,13 @@ def register_parametrization(
         if not unsafe:
             before = getattr(module, tensor_name)
             after = parametrization(before)
-            if not isinstance(after, Tensor) or after.shape != before.shape:
-                raise ValueError(
-                    "A parametrization must return a tensor of the shape of its input, unless "
-                    "`unsafe` flag is enabled."
-                )
-            if after.dtype != before.dtype:
-                raise ValueError(
-                    "Registering a parametrization may not change the dtype of the tensor, unless "
-                    "`unsafe` flag is enabled."
-                )
-        if hasattr(parametrization, "right_inverse"):
-            with no_grad():
-                value = getattr(module, tensor_name)
-                known.append(parametrization)
-                known.right_inverse(value)
-        else:
-            known.append(parametrization)
+            _check_like("A parametrization", after, before)
+            if hasattr(parametrization, "right_inverse"):
+                try:
+                    _check_like("right_inverse", parametrization.right_inverse(after), before)
+                except NotImplementedError:
+                    pass
+        known.append(parametrization)
         known.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
         original = getattr(module, tensor_name)
