@@ -94,7 +94,7 @@ const OpRecord& sub_op =
         }))
         .complex(of_complex([](Complex a, Complex b, Complex alpha) { return a - b * alpha; }, {},
                             by_parts))
-        .rounded_numbers(0b01)  // as rsub
+        .rounded_numbers(0b11)  // as rsub
         .in_place()
         .dtypes(kAllReal);
 
@@ -345,7 +345,14 @@ const OpRecord& hypot_op =
 const OpRecord& nextafter_op =
     define("nextafter(Tensor self, Tensor other) -> Tensor")
         .doc("The next number after self in the direction of other.")
-        .binary([](Value a, Value b) { return nextafter(a, b); }, Result::floating)
+        .binary(
+            [](Value a, Value b) {
+              ARETE_CHECK(
+                  a.is_floating(),
+                  NotImplementedError("nextafter", "\"nextafter\" not implemented for integers"));
+              return nextafter(a, b);
+            },
+            Result::promote)
         .rounded_numbers(0b11)
         .of_halves(next_half)
         .dtypes({kFloat16, kBFloat16, kFloat32, kFloat64})

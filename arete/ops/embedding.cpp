@@ -678,6 +678,14 @@ Results bag_maxima(const Tensor& weight, const Tensor& index, const Tensor& begi
   return call_all(embedding_bag_maxima_op, {weight, index, begins, bags, padding, rows});
 }
 
+// Whether entries lie behind the last of offsets that say where the last bag ends, or may do so.
+bool may_end_before(const Tensor& offsets, int64_t n) {
+  const int64_t given = offsets.numel();
+  if (!can_look(offsets)) return true;
+  const Tensor ends = all_values(offsets).reshape({-1, given}).select(1, given - 1);
+  return ends.ne(Scalar(n)).any().item<bool>();
+}
+
 Tensor bag_embeddings(const Call& c) {
   if (c.tensor(1).dtype() == kInt64 && c.tensor(0).is_floating_point()) {
     warn(
@@ -693,8 +701,15 @@ Tensor bag_embeddings(const Call& c) {
   const Tensor index = c.tensor(0).flatten();
   const int64_t n = index.numel(), width = weight.size(1);
   const int64_t padding = padding_row(c.name(), weight, optional_int(c, 10));
-  const int64_t bags =
-      rows_are_bags ? c.tensor(0).size(0) : c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
+  const bool has_end = !rows_are_bags && c.boolean(9);
+  if (has_end && c.tensor(2).numel() > 1 && may_end_before(c.tensor(2), n)) {
+    // What lies behind the last bag is one more, which nobody sees.
+    std::vector<Arg> args(c.args().begin(), c.args().end());
+    args[9] = false;
+    const Tensor all = bag_embeddings(Call(c.op, args));
+    return all.narrow(0, 0, all.size(0) - 1);
+  }
+  const int64_t bags = rows_are_bags ? c.tensor(0).size(0) : c.tensor(2).numel() - int(has_end);
   const Bags in_bags{
       rows_are_bags || bags <= 0 ? Tensor() : c.tensor(2).narrow(0, 0, bags).to(kInt64), bags, n};
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));

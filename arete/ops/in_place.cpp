@@ -197,13 +197,17 @@ void check_result(const Tensor& self, IntList sizes, DType dtype, const std::str
   if (dtype != self.dtype()) check_castable(dtype, self.dtype(), op);
 }
 
-void check_in_place(const Tensor& self, const char* op, bool record) {
-  const TensorImpl* impl = self.impl();
-  ARETE_CHECK(!impl->inference || is_inference_mode(),
+void check_inference(const Tensor& self, const char* op) {
+  ARETE_CHECK(!self.impl()->inference || is_inference_mode(),
               AutogradError(op,
                             "Inplace update to inference tensor outside InferenceMode is not "
                             "allowed.")
                   .hint("clone() it first"));
+}
+
+void check_in_place(const Tensor& self, const char* op, bool record) {
+  const TensorImpl* impl = self.impl();
+  check_inference(self, op);
   ARETE_CHECK(
       !impl->layout.may_overlap(),
       ValueError(op,

@@ -8,6 +8,8 @@
 
 namespace arete::ops {
 
+/// Inference tensors may be written, and given other shapes, in inference mode alone.
+void check_inference(const Tensor& self, const char* op);
 /// Errors for targets that may not be written: leaves that require grad (when history is
 /// recorded), multi-output views, views made under no_grad, inference tensors outside inference
 /// mode, tensors whose elements share memory.

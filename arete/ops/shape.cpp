@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/in_place.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/vmap_rules_internal.h"
 
@@ -168,7 +169,6 @@ const OpRecord& transpose_op =
 const OpRecord& squeeze_op =
     define("squeeze(Tensor self, int[]? dim=None) -> Tensor")
         .face("squeeze.dims(Tensor self, int[] dim)")
-        .face("squeeze_.dims(Tensor self, int[] dim)")
         .doc("Without dimensions of size 1.")
         .batched(vmaps::squeeze_rule)
         .view([](const Call& c) {
@@ -303,6 +303,7 @@ const OpRecord& as_strided_op =
 }  // namespace
 
 Tensor& become(Tensor& self, const Tensor& view) {
+  check_inference(self, "");
   ARETE_CHECK(!(self.requires_grad() && self.is_leaf()) || !is_grad_enabled(),
               AutogradError("",
                             "a leaf Variable that requires grad is being used in an in-place "

@@ -293,6 +293,8 @@ def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_
     result = F.embedding_bag(indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq, mode=("sum", "mean", "max")[mode],
                              sparse=sparse, per_sample_weights=per_sample_weights, include_last_offset=include_last_offset,
                              padding_idx=None if padding_idx < 0 else padding_idx)
+    if include_last_offset:
+        indices = indices[:offsets[-1]]
     bags, n = result.shape[0], indices.numel()
     sizes = offsets.new_zeros(bags)
     if mode == 0 and padding_idx < 0:

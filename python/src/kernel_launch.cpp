@@ -6,6 +6,7 @@
 #include "arete/device/cuda.h"
 #include "arete/device/cuda_kernel.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/in_place.h"
 #include "arete/ops/shape.h"
 #include "bindings.h"
 #include "caster.h"
@@ -521,6 +522,7 @@ class Launches {
 
 void bind_kernels(nb::module_& parent) {
   parent.def("_count_write", &count_write);
+  parent.def("_check_inference", &ops::check_inference);
   nb::module_ m = nb::cast<nb::module_>(parent.attr("_cuda"));
   nb::class_<cuda::RawKernel>(m, "RawKernel")
       .def(nb::init<std::string, std::string, std::vector<std::string>>(), "source"_a, "name"_a,

@@ -190,6 +190,37 @@ def test_changes_of_the_layout_count_as_writes():
     assert w.grad.tolist() == x.tolist()
 
 
+@pytest.mark.parametrize("which", ["x", "both"])
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (3, 4)])
+def test_high_derivatives_of_cosine_similarity(which, shape):
+    """Along a direction, each as the slope of the one before."""
+    g = torch.Generator().manual_seed(3)
+    x, y, along = (torch.randn(shape, generator=g, dtype=torch.float64) for _ in range(3))
+
+    def derivatives(at, order):
+        at = at.clone().requires_grad_()
+        other = y * at if which == "both" else y
+        value = torch.nn.functional.cosine_similarity(at, other, dim=-1).square().sum()
+        for _ in range(order - 1):
+            (slope,) = torch.autograd.grad(value, at, create_graph=True)
+            value = (slope * along).sum()
+        return torch.autograd.grad(value, at)[0]
+
+    step = 1e-5
+    for order in (2, 3, 4):
+        ahead, behind = (derivatives(x + sign * step * along, order - 1) for sign in (1, -1))
+        torch.testing.assert_close(derivatives(x, order), (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-5)
+
+
+def test_derivatives_of_too_high_an_order_are_refused():
+    x = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    value = torch.nn.functional.cosine_similarity(x, x * x, dim=0)
+    with pytest.raises(NotImplementedError, match="reduces too many values of a row"):
+        for _ in range(8):
+            (slope,) = torch.autograd.grad(value, x, create_graph=True)
+            value = slope.sum()
+
+
 def test_retained_gradients_of_what_a_function_has_written():
     a = torch.ones(2, requires_grad=True)
     b = a * 2
@@ -575,6 +606,24 @@ def test_a_dropout_of_nothing_in_place_writes_nothing():
     changed = torch.ones(2)
     torch.nn.functional.dropout(changed, 1.0, inplace=True)
     assert changed.tolist() == [0, 0] and changed._version == 1
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
+@pytest.mark.parametrize("change", [
+    "t.t_()", "t.transpose_(0, 1)", "t.swapaxes_(0, 1)", "t.swapdims_(0, 1)", "t.squeeze_()", "t.squeeze_(0)", "t.unsqueeze_(0)",
+    "t.as_strided_((2,), (1,))", "t.resize_(2)", "t.resize_as_(torch.ones(2))", "t.set_(torch.ones(3))", "t.add_(1)"])
+def test_inference_tensors_keep_their_shapes_elsewhere(torch, change):
+    with torch.inference_mode():
+        t, other, again = (torch.ones(1, 2) for _ in range(3))
+        exec(change, {"t": again, "torch": torch})
+        assert again.is_inference()
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        exec(change, {"t": t, "torch": torch})
+    with torch.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        exec(change, {"t": other, "torch": torch})
+    if torch.__name__ == "arete":  # the other finds out afterwards
+        assert t.tolist() == [[1.0, 1.0]]
+        assert t.resize_(1, 2) is t  # has that size
 
 
 @pytest.mark.parametrize("torch", LIBRARIES)

@@ -347,11 +347,22 @@ def test_numbers_are_halves_beside_halves(torch, half, third):
     shrunk = torch.nn.functional.hardshrink(x, 0.3)
     assert shrunk[[0, 2, 3]].tolist() == [0, 0, 0] and torch.equal(shrunk[4:], x[4:])
     for call in (lambda n: torch.fmod(x, n), lambda n: torch.remainder(x, n), lambda n: x.clone().remainder_(n), lambda n: n % x,
-                 lambda n: torch.rsub(x, n), lambda n: n - x, lambda n: x**n, lambda n: n**x, lambda n: (x == n).to(x.dtype)):
+                 lambda n: torch.rsub(x, n), lambda n: n - x, lambda n: torch.sub(x, n), lambda n: x - n, lambda n: x.clone().sub_(n),
+                 lambda n: x**n, lambda n: n**x, lambda n: (x == n).to(x.dtype)):
         assert torch.equal(call(0.3), call(third)) or torch.equal(call(0.3).nan_to_num(), call(third).nan_to_num())
     assert torch.fmod(x, 0.3)[:3].tolist() == [0, 0.5 - third if half == "float16" else 0.19921875, 0] and (0.3 - x)[0] == 0
     scalar = torch.tensor(0.3)
     assert (x == scalar).tolist() == [True] + [False] * 5 and torch.equal(torch.fmod(x, scalar), torch.fmod(x, 0.3))
+
+
+@both
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_integers_have_no_neighbours(torch, dtype):
+    whole = torch.ones(2, dtype=getattr(torch, dtype))
+    with pytest.raises(NotImplementedError, match="not implemented for"):
+        torch.nextafter(whole, whole)
+    assert torch.nextafter(torch.ones(2), whole * 0).dtype == torch.float32
+    assert torch.nextafter(whole, torch.zeros(2)).tolist() == [1 - 2.0**-24] * 2
 
 
 @both

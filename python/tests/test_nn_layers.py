@@ -11,6 +11,7 @@ from nn_helpers import assert_same, copy_state, ours, theirs, values
 from peer import peer
 
 import arete
+import arete.testing
 from arete import nn
 
 torch = peer()
@@ -288,6 +289,47 @@ def test_embedding_bag_with_offsets():
         mine(ours(rows), ours(starts), ours(shares)),
         other(theirs(rows), theirs(starts), theirs(shares)),
     )
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("ends", [[0, 2, 5], [0, 2, 2, 4], [0, 0], [0, 3, 7], [0]])
+@pytest.mark.parametrize("padding", [None, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_embedding_bag_with_a_last_offset(mode, ends, padding, weighted):
+    """The entries behind it are in no bag: the same as without them, and they have no gradient."""
+    if weighted and mode != "sum":
+        pytest.skip("weights are of sums")
+    index, shares = arete.tensor([0, 1, 2, 3, 4, 5, 1]), arete.arange(1.0, 8)
+    grads, results = [], []
+    for n, begins in ((7, ends), (ends[-1], ends[:-1])):
+        weight = arete.arange(18.0).reshape(6, 3).sin().requires_grad_()
+        share = shares.clone().requires_grad_()
+        out = nn.functional.embedding_bag(index[:n], weight, arete.tensor(begins, dtype=arete.int64), mode=mode, padding_idx=padding,
+                                          include_last_offset=begins is ends, per_sample_weights=share[:n] if weighted else None)
+        results.append(out)
+        loss = (out * arete.arange(1.0, out.numel() + 1).reshape(out.shape)).sum()
+        grads.append(arete.autograd.grad(loss, [weight, share], allow_unused=True, materialize_grads=True) if len(ends) > 1 else [])
+    assert results[0].shape == (len(ends) - 1, 3)
+    for a, b in zip([results[0], *grads[0]], [results[1], *grads[1]]):
+        arete.testing.assert_close(a, b)
+    if mode != "max" and not weighted:
+        by_frequency = [nn.functional.embedding_bag(index[:n], weight.detach(), arete.tensor(begins, dtype=arete.int64), mode=mode,
+                                                    scale_grad_by_freq=True, include_last_offset=begins is ends)
+                        for n, begins in ((7, ends), (ends[-1], ends[:-1]))]
+        arete.testing.assert_close(*by_frequency)
+
+
+def test_what_else_embedding_bags_with_a_last_offset_give():
+    weight, index, ends = values((6, 3), 1), values("i7:6", 2), np.array([0, 2, 2, 5])
+    assert_same(*(library.embedding_bag(convert(weight), convert(index), convert(ends), False, 0, False, None, True)[0]
+                  for library, convert in ((arete, ours), (torch, theirs))))  # torch's means and maxima are of entries behind it, too
+    for mode in (1, 2):
+        out, _, size, places = arete.embedding_bag(ours(weight), ours(index), ours(ends), False, mode, False, None, True)
+        less = arete.embedding_bag(ours(weight), ours(index[:5]), ours(ends[:-1]), False, mode)
+        assert_same(out, less[0])
+        assert size.tolist() == less[2].tolist() == [2, 0, 3] and places.tolist() == less[3].tolist()
+        found = arete._embedding_bag(ours(weight), ours(index), ours(ends), mode=mode, include_last_offset=True)
+        assert found[1].tolist() == [0, 0, 2, 2, 2] and found[2].tolist() == [2, 0, 3]
 
 
 def test_dropout_in_training():

@@ -674,6 +674,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
     if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    _C._check_inference(self, "set_")
     self.data = source
     _storage.count_write(self)
     return self

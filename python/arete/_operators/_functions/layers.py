@@ -116,32 +116,32 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
     out = _ops.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, words, sparse, per_sample_weights,
                              include_last_offset, padding_idx)
     with no_grad():
-        starts = offsets[:-1] if include_last_offset else offsets
-        unused = starts if weight.requires_grad else offsets  # as torch, whose two ways give different lengths
+        bags = out.shape[0]
+        unused = offsets[:bags] if weight.requires_grad else offsets  # as torch, whose two ways give different lengths
         plain = per_sample_weights is None or per_sample_weights.stride(0) == 1
         if words == "sum" and padding_idx is None and plain and weight.device.type == "cpu" and weight.dtype in _SUMMED and \
                 weight.stride(1) == 1:
             bag = offsets.new_empty(0)
         else:
-            # The first bag begins at 0: the number of the others that have begun is the bag.
-            bag = _ops.places_of_numbers(starts[1:], indices.numel(), starts.dtype == _C.int32)
+            # The first bag begins at 0: the number of the others that have begun is the bag. What lies behind a last offset is one more.
+            bag = _ops.places_of_numbers(offsets[1:], indices.numel(), offsets.dtype == _C.int32)
         if words == "sum" and weight.device.type == "cpu":
             return out, bag, *(_ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device) for _ in range(2))
         if padding_idx is None:
-            size = _ops.bag_sizes(starts, indices.numel())
+            size = _ops.bag_sizes(offsets, indices.numel())[:bags]
         else:
             counted = indices != padding_idx % weight.shape[0]
-            size = _ops.zeros_like(starts).index_add(0, bag, counted.to(bag.dtype))
+            size = _ops.zeros_like(offsets).index_add(0, bag, counted.to(bag.dtype))[:bags]
         if words != "max" and weight.device.type != "cpu":
             return out, bag, size, offsets.new_empty(0)
         if words == "sum":
             return out, bag, size, _ops.zeros(unused.numel(), dtype=unused.dtype, device=unused.device)
         if words == "mean":
             return out, bag, size, size.clone()
-        if out.shape[0] == 0:
+        if bags == 0:
             return out, bag, size, indices.new_zeros(out.shape)
         padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
-        rows = _ops.embedding_bag_maxima(weight, indices, starts.long(), out.shape[0], padding, True)[1]
+        rows = _ops.embedding_bag_maxima(weight, indices, offsets.long(), offsets.numel(), padding, True)[1][:bags]
         return out, bag, size, rows.clamp(min=0).to(indices.dtype)
 
 

@@ -189,6 +189,7 @@ def resize_(self: Tensor, *sizes, memory_format=None):
     strides = _ops.empty(sizes, dtype=self.dtype, device="meta", memory_format=memory_format or contiguous_format).stride()
     if self.shape == sizes and self.stride() == strides:
         return self
+    _C._check_inference(self, "resize_")
     _C._count_write(self)  # what was saved before had another shape
     # The elements that lie in memory from the first one on, in the order in which they lie there, whatever the strides were.
     memory, offset = self.detach(), self.storage_offset()
