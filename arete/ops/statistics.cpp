@@ -283,7 +283,13 @@ Results whole_median_compose(const Call& c) {
                 ValueError(c.name(), "median of an empty tensor of integers"));
     return {full({}, Scalar(NAN), TensorOptions(x.dtype(), x.device()))};
   }
-  return {call_all(kSkipNan ? nanmedian_dim_op : median_dim_op, {x.reshape({-1}), 0, false})[0]};
+  const Tensor all = x.reshape({-1});
+  const Tensor middle =
+      call_all(kSkipNan ? nanmedian_dim_op : median_dim_op, {all.detach(), 0, false})[0];
+  if (!will_record(x)) return {middle};
+  // As of the extremes of all elements, those that are equal share the gradient.
+  const Tensor hit = eq(all, middle) | (isnan(all) & isnan(middle));
+  return {amax(where(hit, all, Scalar(-HUGE_VAL)))};
 }
 const OpRecord& median_op = define("median(Tensor self) -> Tensor")
                                 .doc("The lower median of all elements; NaN wins.")

@@ -219,6 +219,11 @@ int set_data(PyObject* o, PyObject* value, void*) {
                  value ? Py_TYPE(value)->tp_name : "nothing");
     TensorImpl& self = *tensor_of(o).impl();
     const TensorImpl& from = *tensor_of(value).impl();
+    ARETE_CHECK(!tensor_of(o).requires_grad() || is_differentiable(from.dtype),
+                AutogradError("set_data",
+                              "data set to a tensor that requires gradients must be floating point "
+                              "or complex dtype")
+                    .got(std::string(name_of(from.dtype))));
     // The count of writes goes on: what was saved before stays good.
     if (!self.own_version)
       self.own_version = IntrusivePtr<VersionCounter>(new VersionCounter(self.version()));

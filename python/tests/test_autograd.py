@@ -609,6 +609,20 @@ def test_a_dropout_of_nothing_in_place_writes_nothing():
 
 
 @pytest.mark.parametrize("torch", LIBRARIES)
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_equal_elements_share_the_gradient_of_a_median(torch, name):
+    nan = float("nan")
+    cases = [([1.0, 0, 1, 0, 1, 0], [0, 1 / 3] * 3), ([[1.0, 2], [2, 5]], [[0, 0.5], [0.5, 0]]), (4.0, 1),
+             ([1.0, nan, 1, 3, 3], [0, 1, 0, 0, 0] if name == "median" else [0.5, 0, 0.5, 0, 0])]
+    for values, share in cases + [([nan, nan], [0.5, 0.5])] * (name == "median"):
+        x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+        middle = getattr(torch, name)(x * 1)
+        assert torch.equal(middle.nan_to_num(9), getattr(torch, name)(x.detach()).nan_to_num(9)) and middle.shape == ()
+        middle.backward()
+        assert torch.allclose(x.grad, torch.tensor(share, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
 @pytest.mark.parametrize("change", [
     "t.t_()", "t.transpose_(0, 1)", "t.swapaxes_(0, 1)", "t.swapdims_(0, 1)", "t.squeeze_()", "t.squeeze_(0)", "t.unsqueeze_(0)",
     "t.as_strided_((2,), (1,))", "t.resize_(2)", "t.resize_as_(torch.ones(2))", "t.set_(torch.ones(3))", "t.add_(1)"])

@@ -347,3 +347,11 @@ def test_signatures():
         a, b = inspect.signature(getattr(ours, name)).parameters.values(), inspect.signature(getattr(theirs, name)).parameters.values()
         assert [(p.name, p.kind, p.default) for p in a] == [(p.name, p.kind, p.default) for p in b], name
     assert set(ours.__all__) >= {n for n in theirs.__all__ if not any(s in n for s in ("Pipe", "datapipe", "Chunk", "valid", "determin"))}
+
+
+def test_loaders_have_a_type_of_what_they_give():
+    def train(loader: ours.DataLoader[int]) -> None:
+        pass
+
+    loader = ours.DataLoader[int]([1, 2, 3])
+    assert isinstance(loader, ours.DataLoader) and [int(x) for x in loader] == [1, 2, 3]

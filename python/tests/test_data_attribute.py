@@ -126,3 +126,13 @@ def test_set_keeps_dtypes_and_leaves(torch, device):
         x.requires_grad_().set_(torch.zeros(2, device=device))
     with torch.no_grad():
         assert x.set_(torch.ones(1, device=device)).requires_grad
+
+
+@anywhere
+def test_what_requires_a_gradient_has_floating_data(torch, device):
+    p = torch.ones(2, device=device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
+        p.data = torch.ones(2, device=device, dtype=torch.int64)
+    assert p.dtype == torch.float32
+    p.data = torch.ones(3, device=device, dtype=torch.float64)
+    assert p.dtype == torch.float64 and p.requires_grad

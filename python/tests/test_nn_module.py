@@ -619,3 +619,43 @@ def test_weights_from_torch():
                     p -= 0.01 * p.grad
     for (name, a), b in zip(nets[0].state_dict().items(), nets[1].state_dict().values()):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_lazy_layers_are_pickled_without_shapes(lib):
+    for make in (lambda: lib.nn.LazyLinear(3), lib.nn.LazyBatchNorm1d, lambda: lib.nn.LazyConv1d(2, 1)):
+        net = make()
+        again = pickle.loads(pickle.dumps(net))
+        assert type(again) is type(net) and lib.nn.parameter.is_lazy(again.weight) and again.weight.requires_grad
+        assert again(lib.ones(2, 4, 5)).shape[0] == 2 and not lib.nn.parameter.is_lazy(again.weight)
+        assert lib.nn.parameter.is_lazy(net.weight)
+    buffer = pickle.loads(pickle.dumps(lib.nn.UninitializedBuffer(dtype=lib.float16)))
+    buffer.materialize(10)
+    assert buffer.shape == (10,) and (lib is not arete or buffer.dtype == lib.float16)  # the other forgets it
+    parameter = lib.nn.UninitializedParameter(requires_grad=False)
+    parameter.materialize([2, 3])
+    assert parameter.shape == (2, 3) and not parameter.requires_grad
+
+
+def test_handles_know_where_their_hook_is(lib):
+    net = lib.nn.Linear(2, 2)
+    handle = net.register_forward_hook(_named_hook)
+    assert handle.hooks_dict_ref() is net._forward_hooks and list(net._forward_hooks) == [handle.id]
+
+
+def test_nothing_to_do(lib):
+    """Batches without elements, tables without rows."""
+    layer = lib.nn.TransformerDecoderLayer(4, 2, 8)
+    assert layer(lib.rand(10, 0, 4), lib.rand(3, 0, 4)).shape == (10, 0, 4)
+    attention = lib.nn.MultiheadAttention(4, 2, batch_first=True)
+    mask = lib.zeros(0, 5, dtype=lib.bool) if lib is arete else None  # the other has no form of masks for them
+    assert attention(*[lib.rand(0, 5, 4)] * 3, key_padding_mask=mask, need_weights=False)[0].shape == (0, 5, 4)
+    table = lib.nn.Embedding(0, 0, sparse=True)
+    table(lib.tensor([], dtype=lib.int64)).sum().backward()
+    assert table.weight.grad.shape == (0, 0)
+
+
+def test_groups_of_one_value_are_refused(lib):
+    for shape, groups in (((1, 10, 1), 10), ((1, 4), 4)):
+        with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+            lib.nn.GroupNorm(groups, shape[1])(lib.rand(shape))
+    assert lib.nn.GroupNorm(4, 4)(lib.rand(2, 4, 1)).abs().sum() < 1e-3

@@ -462,3 +462,18 @@ def test_products_added_to_nothing_of_a_matrix():
     for add in (arete.ops.aten._sparse_addmm, arete.sparse.addmm):
         assert add(nothing, s, arete.ones(2, 2), beta=0, alpha=2).tolist() == [[2, 2], [2, 2]]
         assert add(arete.ones(2, 2), s, arete.ones(2, 2), beta=3, alpha=2).tolist() == [[5, 5], [5, 5]]
+
+
+@both
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_products_into_tensors(torch, layout):
+    s = torch.tensor([[0.0, 2], [3, 0]]).to_sparse(layout=getattr(torch, layout))
+    d, v, out = torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([1.0, 2]), torch.empty(2, 2)
+    for product in (lambda: torch.mm(s, d, out=out), lambda: torch.addmm(torch.ones(2, 2), s, d, beta=0, out=out)):
+        assert product() is out and out.tolist() == [[6, 8], [3, 6]]
+        out.zero_()
+    assert torch.addmm(d, s, d, beta=2, alpha=3, out=out).tolist() == [[20, 28], [15, 26]] and out[0, 0] == 20
+    if torch is arete or layout == "sparse_csr":  # the others the other has not
+        assert torch.addmv(v, s, v, beta=2, alpha=3).tolist() == [14, 13]
+    with pytest.raises(RuntimeError):
+        torch.mm(s, d, out=torch.empty(2, 2, dtype=torch.int64))

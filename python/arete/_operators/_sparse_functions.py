@@ -546,10 +546,21 @@ def _sparse_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
     return product if x._crow_ is None else compress(product)
 
 
+def _into(out: Tensor | None, result: Tensor) -> Tensor:
+    """What a function with `out` gives: the result in a plain tensor."""
+    if out is None:
+        return result
+    if is_sparse(out) or is_sparse(result):
+        raise NotImplementedError("out= takes plain results of sparse tensors into plain tensors")
+    return _ops.mul(result, 1, out=out)
+
+
 @function("mm", "matmul", "spmm", "dsmm", "smm", "mv", "__matmul__", "_sparse_mm")
-def matmul(x: Tensor, y: Tensor) -> Tensor:
+def matmul(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Of matrices, at least one of them sparse: plain, or sparse if both are. The second may be a plain vector. Batches of compressed
     layouts are multiplied with plain tensors, of as many dimensions at most."""
+    if out is not None:
+        return _into(out, matmul(x, y))
     if is_sparse(x) and is_sparse(y):
         return _sparse_product(x, y)
     if is_sparse(x):
@@ -581,13 +592,13 @@ def bmm(x: SparseTensor, y: Tensor) -> Tensor:
 FUNCTIONS["__rmatmul__"] = lambda x, y: matmul(y, x)
 
 
-@function("addmm", "saddmm", "baddbmm")
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2), of matrices or batches of these."""
+@function("addmm", "addmv", "saddmm", "baddbmm")
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2), of matrices or batches of these; `mat2` may be a vector."""
     product = alpha * matmul(mat1, mat2)
-    if beta == 0:
-        return product
-    return add(mul(input, beta) if is_sparse(input) else beta * input, product)
+    if beta != 0:
+        product = add(mul(input, beta) if is_sparse(input) else beta * input, product)
+    return _into(out, product)
 
 
 @function("linear")

@@ -19,13 +19,13 @@ class RemovableHandle:
 
     def __init__(self, hooks: dict, *, extra: Iterable[dict] = (), after: Optional[Callable] = None):
         self.id = next(_ids)
-        self._hooks = weakref.ref(hooks)
-        self._extra = [weakref.ref(d) for d in extra]
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.extra_dict_ref = [weakref.ref(d) for d in extra]
         self._after = weakref.WeakMethod(after) if after is not None else None
 
     def remove(self) -> None:
         """Takes the hook away; a second call does nothing."""
-        for ref in (self._hooks, *self._extra):
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
                 hooks.pop(self.id, None)
@@ -40,12 +40,12 @@ class RemovableHandle:
         self.remove()
 
     def __getstate__(self) -> tuple:
-        return self._hooks(), self.id, tuple(ref() for ref in self._extra)
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
 
     def __setstate__(self, state: tuple) -> None:
         hooks, self.id, extra = state
-        self._hooks = weakref.ref(hooks if hooks is not None else HookDict())
-        self._extra = [weakref.ref(d) for d in extra if d is not None]
+        self.hooks_dict_ref = weakref.ref(hooks if hooks is not None else HookDict())
+        self.extra_dict_ref = [weakref.ref(d) for d in extra if d is not None]
         self._after = None
 
 

@@ -128,9 +128,17 @@ class UninitializedTensorMixin:
         """Gives the tensor memory of `shape` (values are not set) and its final class."""
         with no_grad():
             self.data = _operators.empty(
-                tuple(shape), device=device or self.data.device, dtype=dtype or self.data.dtype
+                shape, device=device or self.data.device, dtype=dtype or self.data.dtype
             )
         self.__class__ = self.cls_to_become
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(*self._arguments())
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return type(self), self._arguments()
 
     @property
     def shape(self) -> Any:
@@ -171,10 +179,8 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
         pass
 
-    def __deepcopy__(self, memo: dict) -> "UninitializedParameter":
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self.data.device, self.data.dtype)
-        return memo[id(self)]
+    def _arguments(self) -> tuple:
+        return self.requires_grad, self.data.device, self.data.dtype
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):
@@ -209,12 +215,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     ) -> None:
         pass
 
-    def __deepcopy__(self, memo: dict) -> "UninitializedBuffer":
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(
-                self.requires_grad, self.data.device, self.data.dtype, self.persistent
-            )
-        return memo[id(self)]
+    def _arguments(self) -> tuple:
+        return self.requires_grad, self.data.device, self.data.dtype, self.persistent
 
 
 def is_lazy(param: Any) -> bool:

@@ -225,11 +225,9 @@ def multi_head_attention_forward(
             if mask.shape[0] == 1:
                 mask = mask.unsqueeze(0)
             else:
-                mask = mask.reshape(batch, num_heads, -1, source)
-        shape = (batch, num_heads, -1, head)
-        out = _ops.scaled_dot_product_attention(
-            q.reshape(shape), k.reshape(shape), v.reshape(shape), mask, dropout_p, causal
-        ).reshape(batch * num_heads, length, head)
+                mask = mask.unflatten(0, (batch, num_heads))
+        heads = [x.unflatten(0, (batch, num_heads)) for x in (q, k, v)]
+        out = _ops.scaled_dot_product_attention(*heads, mask, dropout_p, causal).reshape(batch * num_heads, length, head)
     out = out.transpose(0, 1).reshape(length, batch, embed)
     out = _ops.linear(out, out_proj_weight, out_proj_bias)
     if weights is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 import itertools
 import operator
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Generic, Iterable, Iterator, List, NamedTuple, Optional
 
 from ... import _C
 from ._utils.collate import default_collate, default_convert
 from ._utils.iterators import DirectIterator, EpochIterator, WorkersIterator
 from ._utils.progress import Progress, Times, state_of, words_of
 from ._utils.worker import WorkerPool, get_worker_info
-from .dataset import Dataset, IterableDataset, maker_of
+from .dataset import Dataset, IterableDataset, T_co, maker_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "LoaderStats", "default_collate", "default_convert", "get_worker_info"]
@@ -59,7 +59,7 @@ class _EndlessSampler(Sampler):
         return itertools.repeat(None)
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch, in an order that depends on the sampler and its generator only.
 
     `num_workers` threads (0: the loop itself) load `prefetch_factor` batches each ahead of the loop; batch i is made by worker
