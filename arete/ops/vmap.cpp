@@ -457,7 +457,10 @@ void run_in_place(const Call& call, const OutputSpecs& specs, uint64_t level) {
   {
     const Rewriting r = rewriting_of(call, specs, level);
     Tensor self = call.tensor(0);
-    if (!r.at(0).is_mapped && any_mapped(r) && !add_batch(self, level)) refuse_write(call.name());
+    const bool differs = draws(call) && r.randomness == Randomness::different;
+    if (!r.at(0).is_mapped && (any_mapped(r) || differs) && !add_batch(self, level) &&
+        any_mapped(r))
+      refuse_write(call.name());
   }
   Rewriting r = rewriting_of(call, specs, level);
   const bool random = draws(call);

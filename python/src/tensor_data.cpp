@@ -339,14 +339,29 @@ Index index_entry(PyObject* o, const Tensor& x) {
   throw PythonError{};
 }
 
+// Whether a list stands for a tuple, as in PyTorch: one in which there is a tensor, a slice, None
+// or
+// `...`. One of lists is an index of several dimensions, as in NumPy and as PyTorch says it will
+// be.
+bool is_list_of_indices(PyObject* o) {
+  if (!PyList_Check(o)) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) {
+    PyObject* const item = PyList_GET_ITEM(o, i);
+    if (is_tensor(item) || PySlice_Check(item) || item == Py_Ellipsis || item == Py_None)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<Index> index_from(PyObject* o, const Tensor& x) {
   std::vector<Index> all;
-  if (PyTuple_Check(o)) {
-    all.reserve(size_t(PyTuple_GET_SIZE(o)));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
-      all.push_back(index_entry(PyTuple_GET_ITEM(o, i), x));
+  if (PyTuple_Check(o) || is_list_of_indices(o)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    all.reserve(size_t(n));
+    for (Py_ssize_t i = 0; i < n; ++i)
+      all.push_back(index_entry(PySequence_Fast_GET_ITEM(o, i), x));
   } else {
     all.push_back(index_entry(o, x));
   }

@@ -623,6 +623,15 @@ def test_equal_elements_share_the_gradient_of_a_median(torch, name):
 
 
 @pytest.mark.parametrize("torch", LIBRARIES)
+def test_gradients_made_of_zeros_can_be_differentiated(torch):
+    x, other = torch.tensor(0.5, requires_grad=True), torch.tensor(1.0, requires_grad=True)
+    slope, nothing = torch.autograd.grad(x * x, (x, other), create_graph=True, materialize_grads=True)
+    assert slope == 1 and nothing == 0 and nothing.requires_grad
+    assert torch.autograd.grad(nothing, x, materialize_grads=True)[0] == 0
+    assert not torch.autograd.grad(x * 3, (x, other), materialize_grads=True)[1].requires_grad
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
 @pytest.mark.parametrize("change", [
     "t.t_()", "t.transpose_(0, 1)", "t.swapaxes_(0, 1)", "t.swapdims_(0, 1)", "t.squeeze_()", "t.squeeze_(0)", "t.unsqueeze_(0)",
     "t.as_strided_((2,), (1,))", "t.resize_(2)", "t.resize_as_(torch.ones(2))", "t.set_(torch.ones(3))", "t.add_(1)"])

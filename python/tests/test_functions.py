@@ -355,6 +355,26 @@ def test_numbers_are_halves_beside_halves(torch, half, third):
     assert (x == scalar).tolist() == [True] + [False] * 5 and torch.equal(torch.fmod(x, scalar), torch.fmod(x, 0.3))
 
 
+LISTS = ["[slice(None), [0, 2]]", "[t([0, 1]), t([1, 2])]", "[None]", "[None, 0]", "[..., 0]", "[t(0), 1]", "[t([0, 1]), 1]",
+         "[[0, 1], slice(None), [1, 2]]", "[t([True, False])]", "[(0, 1), t([1, 2])]"]
+ELEMENTS = ["[0, 1]", "[True, False]", "[]", "[1]", "[i % 2 for i in range(40)]"]
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+@pytest.mark.parametrize("text", LISTS + ELEMENTS)
+def test_lists_of_indices(text):
+    """A list with a tensor, a slice, None or ... in it is a tuple of indices; one of numbers is an index."""
+    found = []
+    for torch in LIBRARIES:
+        x = torch.arange(24).reshape(2, 3, 4)
+        index = eval(text, {"t": torch.tensor})
+        y = x.clone()
+        y[index] = -1
+        assert torch.equal(x[index], x[tuple(index) if text in LISTS else torch.tensor(index, dtype=None if index else torch.int64)])
+        found.append((tuple(x[index].shape), x[index].tolist(), y.tolist()))
+    assert found[0] == found[-1]
+
+
 @both
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
 def test_integers_have_no_neighbours(torch, dtype):

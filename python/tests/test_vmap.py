@@ -403,6 +403,9 @@ def test_randomness(torch, draw):
         torch.vmap(f)(x)
     different = torch.vmap(f, randomness="different")(x)
     assert different.shape == (64, 8) and not torch.equal(different[0], different[1]) and different.std(0).min() > 0.1
+    if draw == "dropout":  # of channels, and of what has no batch
+        channels = torch.vmap(lambda a: torch.nn.functional.dropout2d(torch.ones(1, 40)) + 0 * a[0], randomness="different")(x)
+        assert channels.shape == (64, 1, 40) and not torch.equal(channels[0], channels[1])
     if draw in ("rand", "dropout"):  # torch draws the others for batched tensors with no randomness but "different"
         same = torch.vmap(f, randomness="same")(x)
         assert torch.equal(same[0], same[63]) and same[0].std() > 0.05

@@ -144,7 +144,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     else:
         result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
     if materialize_grads:
-        result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
+        result = [zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(result, inputs)]
     return tuple(x._of_gradient(g) if shared else g for g, x, shared in zip(result, given, spread))
 
 
