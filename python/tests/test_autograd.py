@@ -623,6 +623,23 @@ def test_equal_elements_share_the_gradient_of_a_median(torch, name):
 
 
 @pytest.mark.parametrize("torch", LIBRARIES)
+def test_gradcheck_calls_functions_as_they_are(torch):
+    x = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+
+    def recorded_ones(x):
+        with torch.no_grad():
+            rest = x + 1
+        return tuple(t for t in (x.sin(), x * 2, rest) if t.requires_grad)
+
+    assert torch.autograd.gradcheck(recorded_ones, (x,))
+    around = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(AssertionError, match="outputs with the same shape when inputs are perturbed"):
+        torch.autograd.gradcheck(lambda x: x.expand(10) if x > 0.5 else x.expand(5), (around,))
+    with pytest.raises(AssertionError, match="outputs with the same dtype when inputs are perturbed"):
+        torch.autograd.gradcheck(lambda x: x if x > 0.5 else x.to(torch.float32), (around,))
+
+
+@pytest.mark.parametrize("torch", LIBRARIES)
 def test_gradients_made_of_zeros_can_be_differentiated(torch):
     x, other = torch.tensor(0.5, requires_grad=True), torch.tensor(1.0, requires_grad=True)
     slope, nothing = torch.autograd.grad(x * x, (x, other), create_graph=True, materialize_grads=True)

@@ -636,6 +636,28 @@ def test_lazy_layers_are_pickled_without_shapes(lib):
     assert parameter.shape == (2, 3) and not parameter.requires_grad
 
 
+def _load_hook(module, *rest):
+    module.loads = getattr(module, "loads", 0) + 1
+
+
+def test_load_hooks_do_not_keep_their_module(lib):
+    import weakref
+
+    gc.disable()
+    try:
+        net = lib.nn.Linear(2, 2)
+        net.register_load_state_dict_pre_hook(_load_hook)
+        copies = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+        for module in copies:
+            module.load_state_dict(net.state_dict())
+            assert module.loads == 1 and not hasattr(net, "loads")
+        ref = weakref.ref(net)
+        del net
+        assert ref() is None
+    finally:
+        gc.enable()
+
+
 def test_handles_know_where_their_hook_is(lib):
     net = lib.nn.Linear(2, 2)
     handle = net.register_forward_hook(_named_hook)

@@ -135,11 +135,10 @@ class _Check:
                                    ".contiguous on the input before passing it to gradcheck.")
 
     def values(self) -> list[Tensor]:
-        """What func gives now, without history."""
-        with no_grad():
-            results = self.func(*self.inputs)
-            results = [results] if isinstance(results, Tensor) else results
-            return [_real(r).clone() for r in results if isinstance(r, Tensor)]
+        """What func gives now, called as it was at first: what it gives may depend on what requires a gradient."""
+        results = self.func(*self.inputs)
+        results = [results] if isinstance(results, Tensor) else results
+        return [_real(r.detach()).clone() for r in results if isinstance(r, Tensor)]
 
     def gradients(self, outputs, k, weight):
         """Of output k along `weight`, for all leaves."""
@@ -179,6 +178,10 @@ class _Check:
         move(-self.eps)
         below = self.values()
         move(0.0)
+        for what in ("shape", "dtype"):
+            if [getattr(a, what) for a in above] != [getattr(b, what) for b in below]:
+                raise AssertionError(f"Expected `func` to return outputs with the same {what} when inputs are perturbed on index by eps, "
+                                     "but got other ones")
         return [(a - b) / (2 * self.eps) for a, b in zip(above, below)]
 
     def check_zero(self, outputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from typing import Any, Callable, Mapping, Optional
 
@@ -133,14 +134,20 @@ def new_destination() -> Any:
 
 
 class _WithModule:
-    """A load hook that is given its module (the copy's own, after a copy)."""
+    """A load hook that is given its module (the copy's own, after a copy), which owns it."""
 
     def __init__(self, hook: Callable, module: Any) -> None:
-        self.hook = hook
-        self.module = module
+        self.__setstate__((hook, module))
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self) -> tuple:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple) -> None:
+        self.hook, module = state
+        self.module = weakref.ref(module)
 
 
 class State:
