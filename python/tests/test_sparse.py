@@ -477,3 +477,20 @@ def test_products_into_tensors(torch, layout):
         assert torch.addmv(v, s, v, beta=2, alpha=3).tolist() == [14, 13]
     with pytest.raises(RuntimeError):
         torch.mm(s, d, out=torch.empty(2, 2, dtype=torch.int64))
+
+
+@both
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_neighbours_of_sparse_tensors(torch, layout):
+    s = torch.tensor([[0.0, 2], [3, 4]]).to_sparse(layout=getattr(torch, layout))
+    for make, elements in ((torch.zeros_like, 0), (torch.empty_like, 0 if layout == "sparse_coo" else 3)):
+        for options in ({}, {"dtype": torch.float64, "requires_grad": True}, {"dtype": torch.int64, "device": "cpu"}):
+            near = make(s, **options)
+            assert near.layout == s.layout and near.shape == (2, 2) and near._nnz() == elements
+            assert near.dtype == options.get("dtype", torch.float32) and near.requires_grad == options.get("requires_grad", False)
+    if layout == "sparse_coo":
+        assert torch.ones_like(s, layout=torch.strided).tolist() == [[1, 1], [1, 1]]
+        with pytest.raises(NotImplementedError):
+            torch.ones_like(s)
+    else:
+        assert torch.ones_like(s, dtype=torch.int64).to_dense().tolist() == [[0, 1], [1, 1]]

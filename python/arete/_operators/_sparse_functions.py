@@ -326,16 +326,46 @@ FUNCTIONS["type"] = lambda x, dtype: to(x, dtype)
 
 
 @function("zeros_like")
-def zeros_like(x: SparseTensor, *, layout: Any = None) -> Tensor:
+def zeros_like(x: SparseTensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """No elements; of another layout, which may be that of dense tensors, if one is given."""
+    dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device
+    if layout is strided:
+        return _ops.zeros(x.shape, dtype=dtype, device=device, requires_grad=requires_grad)
     if layout is not None and layout is not x.layout:
-        if layout is strided:
-            return _ops.zeros(x.shape, dtype=x.dtype, device=x.device)
-        return without_elements(x, layout, x.device, False)
-    if x._crow_ is not None:
+        made = without_elements(x, layout, device, False)
+    elif x._crow_ is not None:
         n = x._crow_.dim() - 1
-        return make_csr(_ops.zeros_like(x._crow_), x._columns_[..., :0], x._values_.detach().narrow(n, 0, 0), x.shape, x._layout_)
-    return make(x._indices_[:, :0], x._values_.detach()[:0], x.shape, True)
+        made = make_csr(_ops.zeros_like(x._crow_), x._columns_[..., :0], x._values_.detach().narrow(n, 0, 0), x.shape, x._layout_)
+    else:
+        made = make(x._indices_[:, :0], x._values_.detach()[:0], x.shape, True)
+    return to(made, device, dtype).requires_grad_(requires_grad)
+
+
+@function("empty_like")
+def empty_like(x: SparseTensor, **options: Any) -> Tensor:
+    """No elements of coordinates; those of compressed layouts, with other values."""
+    if x._crow_ is None or options.get("layout", x.layout) is not x.layout:
+        return zeros_like(x, **options)
+    return _filled_like(x, 0, **options)
+
+
+@function("ones_like")
+def ones_like(x: SparseTensor, **options: Any) -> Tensor:
+    """Ones in the places of the elements, of compressed layouts; or a dense tensor of ones (layout=strided)."""
+    if options.get("layout") is strided:
+        return zeros_like(x, **options | {"requires_grad": False}).fill_(1).requires_grad_(options.get("requires_grad", False))
+    if x._crow_ is None:
+        raise NotImplementedError("ones_like() of coordinates is dense, in another layout: give layout=torch.strided")
+    return _filled_like(x, 1, **options)
+
+
+def _filled_like(x: SparseTensor, value: int, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                 requires_grad: bool = False) -> SparseTensor:
+    """In the layout of x, which is compressed: the same number in each of its places."""
+    if layout is not None and layout is not x.layout:
+        raise NotImplementedError(f"a tensor of layout {x.layout} has no neighbour of layout {layout} with the same places")
+    made = with_values(x, _ops.full_like(x._values_.detach(), value, dtype=x.dtype if dtype is None else dtype))
+    return to(made, x.device if device is None else device).requires_grad_(requires_grad)
 
 
 @function("__repr__", "__str__")
