@@ -230,7 +230,11 @@ void check(const Case& c) {
     a.numbers = part_numbers.data(), a.sums = part_sums.data();
     run(
         c.queries, c.heads, Kernel::kForwardShared, [&] { Kernel::forward(a, shared); }, c.parts);
-    run(c.queries, c.heads, Kernel::kCombineShared, [&] { Kernel::combine(a, shared); });
+    a.all_heads = c.batch * c.heads;
+    for (int b = 0; b * kWarps < a.all_heads * c.queries; ++b) {
+      emulation::block_index.x = unsigned(b);
+      threads.run([&] { Kernel::combine(a, shared); });
+    }
     a.numbers = numbers.data(), a.sums = nullptr;
   } else {
     run(c.queries, c.heads, Kernel::kForwardShared, [&] { Kernel::forward(a, shared); });

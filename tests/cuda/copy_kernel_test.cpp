@@ -52,7 +52,7 @@ void check_rows(uint32_t width, uint32_t row_bytes, int64_t rows, int64_t planes
   char *const in = reinterpret_cast<char*>(in_words.data()), *const out = reinterpret_cast<char*>(
                                                                  out_words.data());
   for (int64_t i = 0; i < n_in; ++i) in[i] = char(i * 7 + 3);
-  std::vector<char> expected(out, out + n_out);
+  std::vector<char> expected(out, out + 16 * out_words.size());
   copy_device::CopyPieces a{};
   copy_device::CopyPiece& p = a.pieces[0];
   a.used = 1;
@@ -76,7 +76,7 @@ void check_rows(uint32_t width, uint32_t row_bytes, int64_t rows, int64_t planes
     for (uint32_t thread = 0; thread < 256; ++thread) {
       emulation::block_index = {block, 0, 0};
       emulation::thread_index = {thread, 0, 0};
-      copy_device::copy_by_blocks(a);
+      copy_device::copy_by_blocks<true>(a);
     }
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out))
       << width << " wide, " << row_bytes << " bytes from " << from << " to " << to;

@@ -46,6 +46,32 @@ TEST(Copy, random_layouts_of_every_size) {
     }
 }
 
+// Parts of longer runs, and of rows of odd lengths, that begin at any element.
+TEST(Copy, runs_and_rows_at_odd_places) {
+  for (DType dtype : {kUInt8, kFloat16, kFloat32})
+    for (const auto& [rows, row, length] :
+         {std::tuple{int64_t(1), int64_t(1200000), int64_t(1100003)}, {301, 207, 197}}) {
+      GuardedBuffer in(dtype, Shape{rows * row}), out(dtype, Shape{rows * row});
+      in.fill([](IntList at) { return double(at[0] * 7 % 251); });
+      for (const auto& [from, to] : {std::pair{0, 0}, {1, 6}, {3, 3}, {8, 5}}) {
+        out.fill([](IntList) { return 77.0; });
+        const Shape sizes{rows, length}, strides{row, 1};
+        prim::View source = in.view(), target = out.view();
+        source.data += from * int64_t(size_of(dtype));
+        target.data += to * int64_t(size_of(dtype));
+        for (prim::View* v : {&source, &target}) v->sizes = sizes, v->strides = strides;
+        backend_under_test().copy({target, source});
+        EXPECT_TRUE(out.guards_intact());
+        for (int64_t i = 0; i < rows * row; ++i) {
+          const int64_t at = i - to, r = at / row, e = at % row;
+          const bool copied = at >= 0 && e < length;
+          ASSERT_EQ(out.get(Shape{i}), copied ? in.get(Shape{r * row + e + from}) : 77.0)
+              << i << " from " << from << " to " << to;
+        }
+      }
+    }
+}
+
 TEST(Copy, transposed) {
   for (int threads : {1, 3}) {
     set_num_threads(threads);

@@ -81,8 +81,8 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
 
 // Products with factors, which lie as the index does; a factor of zero adds nothing, whatever it is
 // of: -0, which leaves -0 as it is, too. No branch: which factors are zero cannot be guessed. Nor
-// may an index beside one be out of range. Where many lie side by side products are made by vectors,
-// some of them ahead.
+// may an index beside one be out of range. Where many lie side by side products are made by
+// vectors, some of them ahead.
 template <class T>
 void scatter_products(const ScatterArgs& a, IndexCheck& check) {
   const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],

@@ -344,6 +344,7 @@ class OwnAttention {
                   parts = std::min(room / blocks_of(kernel, args), steps / kLeast);
     if (parts < 2) return launch(kernel, args, kForward);
     args.parts = int32_t(parts);
+    args.all_heads = int32_t(a_.q.sizes[0] * args.heads);
     const Scratch numbers(backend_, size_t(rows * parts) * 2 * sizeof(float)),
         sums(backend_, size_t(rows * parts * kernel.value_dim) * sizeof(float));
     args.numbers = reinterpret_cast<float*>(numbers.data());
@@ -404,12 +405,17 @@ class OwnAttention {
     kernel.vector = are_vectors_;
     for (Pass pass : passes) {
       kernel.pass = pass;
+      if (pass == Pass::combine) kernel = kernel.for_combine();
       static thread_local KernelMemo memo;
       const uint64_t words[] = {kernel.number(), uint64_t(backend_.context().ordinal())};
       const Kernel& k = memo.get(backend_, hash_bytes(words, sizeof words),
                                  [&] { return attention_source(kernel); });
-      const int64_t parts = pass == Pass::forward ? args.parts : 1;
-      backend_.launch(k, {unsigned(blocks_of(kernel, args) * parts)}, {unsigned(kernel.threads())},
+      const int warps = kernel.layout().warps;
+      const int64_t blocks = pass == Pass::combine
+                                 ? (int64_t(args.all_heads) * args.queries + warps - 1) / warps
+                             : pass == Pass::forward ? blocks_of(kernel, args) * args.parts
+                                                     : blocks_of(kernel, args);
+      backend_.launch(k, {unsigned(blocks)}, {unsigned(kernel.threads())},
                       size_t(kernel.shared_bytes()), stream_, args);
     }
   }

@@ -118,41 +118,27 @@ int64_t bytes_of_odd_rows(const LoopNest& nest, int64_t width) {
   const int64_t bytes = nest.sizes[0] * width;
   const bool side_by_side =
       nest.operands[0].strides[0] == width && nest.operands[1].strides[0] == width;
-  return side_by_side && width < 16 && bytes >= 32 * width && bytes <= kLongestRow ? bytes : 0;
+  return side_by_side && width < 8 && bytes >= 32 * width && bytes <= kLongestRow ? bytes : 0;
 }
 
-}  // namespace
-
-void CudaBackend::copy_pieces(const prim::MultiPointwiseArgs& args) {
-  ARETE_ASSERT(args.inputs.size() <= kMostPieces);
-  const CUstream stream = enter(args);
-  CopyPieces a;
-  a.used = 0;
-  unsigned blocks = 0;
-  for (size_t k = 0; k < args.inputs.size(); ++k) {
-    const View &out = args.outputs[k], &in = args.inputs[k];
-    if (out.numel() == 0) continue;
-    const View views[] = {out, in};
-    LoopNest nest = LoopNest::plan(out.sizes, views);
-    const int64_t element = int64_t(size_of(out.dtype)), bytes = nest.numel() * element;
-    const bool turns = nest.operands[1].strides[0] != element && nest.rank > 1;
-    const int64_t width = widen_elements(nest), row_bytes = bytes_of_odd_rows(nest, width);
-    // What is large by itself, and has a better kernel.
-    if (nest.rank > 3 || nest.numel() > INT32_MAX ||
-        (bytes >= kSmallCopy && (turns || (width < 4 && row_bytes == 0)))) {
-      copy({out, in});
-      continue;
-    }
+/// Copies of one launch.
+class Pieces {
+ public:
+  /// Whether a piece can be of these sizes.
+  static bool fits(const LoopNest& nest) { return nest.rank <= 3 && nest.numel() <= INT32_MAX; }
+  /// `nest`: with elements of `width` bytes. `row_bytes`: see bytes_of_odd_rows().
+  void add(LoopNest nest, int64_t width, int64_t row_bytes) {
     // The words that a row may touch, wherever it begins.
     if (row_bytes > 0) nest.sizes[0] = (row_bytes + 30) / 16;
-    CopyPiece& p = a.pieces[a.used++];
+    has_rows_ |= row_bytes > 0;
+    CopyPiece& p = a_.pieces[a_.used++];
     p = {};
     p.in = nest.operands[1].data;
     p.out = nest.operands[0].data;
     p.total = uint32_t(nest.numel());
     p.width = uint32_t(width);
     p.row_bytes = uint32_t(row_bytes);
-    p.first = blocks;
+    p.first = blocks_;
     for (int d = 0; d < 3; ++d) {
       const auto e = size_t(d);
       const bool there = d < nest.rank;
@@ -164,11 +150,43 @@ void CudaBackend::copy_pieces(const prim::MultiPointwiseArgs& args) {
       p.magic[d] = divisor.magic;
       p.shift[d] = divisor.shift;
     }
-    blocks += (p.total + 1023) / 1024;
+    blocks_ += (p.total + 1023) / 1024;
   }
-  if (a.used == 0) return;
-  static KernelTable<1> kernels;
-  launch(kernels.get(*this, 0, pieces_source), Dim3{blocks}, Dim3{256}, 0, stream, a);
+  void launch(CudaBackend& backend, CUstream stream) const {
+    if (a_.used == 0) return;
+    static KernelTable<2> kernels;
+    backend.launch(kernels.get(backend, has_rows_, [&] { return pieces_source(has_rows_); }),
+                   Dim3{blocks_}, Dim3{256}, 0, stream, a_);
+  }
+
+ private:
+  CopyPieces a_{.used = 0};
+  unsigned blocks_ = 0;
+  bool has_rows_ = false;
+};
+
+}  // namespace
+
+void CudaBackend::copy_pieces(const prim::MultiPointwiseArgs& args) {
+  ARETE_ASSERT(args.inputs.size() <= kMostPieces);
+  const CUstream stream = enter(args);
+  Pieces pieces;
+  for (size_t k = 0; k < args.inputs.size(); ++k) {
+    const View &out = args.outputs[k], &in = args.inputs[k];
+    if (out.numel() == 0) continue;
+    const View views[] = {out, in};
+    LoopNest nest = LoopNest::plan(out.sizes, views);
+    const int64_t element = int64_t(size_of(out.dtype)), bytes = nest.numel() * element;
+    const bool turns = nest.operands[1].strides[0] != element && nest.rank > 1;
+    const int64_t width = widen_elements(nest), row_bytes = bytes_of_odd_rows(nest, width);
+    // What is large by itself, and has a better kernel.
+    if (!Pieces::fits(nest) || (bytes >= kSmallCopy && (turns || (width < 4 && row_bytes == 0)))) {
+      copy({out, in});
+      continue;
+    }
+    pieces.add(nest, width, row_bytes);
+  }
+  pieces.launch(*this, stream);
 }
 
 void CudaBackend::copy(const prim::CopyArgs& args) {
@@ -178,24 +196,25 @@ void CudaBackend::copy(const prim::CopyArgs& args) {
     const CUstream stream = enter(args);
     const View views[] = {out, in};
     LoopNest nest = LoopNest::plan(out.sizes, views);
-    const auto is_unaligned = [](const View& v) {
-      return reinterpret_cast<uintptr_t>(v.data) % 16 != 0;
-    };
     const int64_t run = nest.is_linear() && nest.operands[1].strides[0] != 0
                             ? nest.sizes[0] * int64_t(size_of(out.dtype))
                             : 0;
+    if (run == 0 && launch_transpose(*this, nest, stream)) return;
+    const int width = widen_elements(nest);
     // Large copies are faster by our own vectors (4.3 against 3.6 TB/s on an H200).
-    if (run > 0 && run < kSmallCopy) {
+    if (run > 0 && (run < kSmallCopy || (run > kLongestRow && width < 16))) {
       if (prim::is_rehearsing()) return;
       ARETE_CU(cuMemcpyDtoDAsync, CUdeviceptr(reinterpret_cast<uintptr_t>(out.data)),
                CUdeviceptr(reinterpret_cast<uintptr_t>(in.data)), size_t(run), stream);
       return;
     }
-    if (run > 0 && run <= kLongestRow && (is_unaligned(out) || is_unaligned(in)))
-      return copy_pieces({expr::conversion(in.dtype, in.dtype).get(), 1, {&in, 1}, {&out, 1}, {}});
-    if (launch_transpose(*this, nest, stream)) return;
-    const int bytes = widen_elements(nest);
-    launch_nest(*this, move_kernels(bytes), nest, {}, stream);
+    if (const int64_t row_bytes = bytes_of_odd_rows(nest, width);
+        row_bytes > 0 && Pieces::fits(nest)) {
+      Pieces piece;
+      piece.add(nest, width, row_bytes);
+      return piece.launch(*this, stream);
+    }
+    launch_nest(*this, move_kernels(width), nest, {}, stream);
     return;
   }
   if (prim::copy_by_parts(*this, args)) return;

@@ -23,7 +23,7 @@ struct AttentionArguments {
   const uint64_t* state;
   int32_t heads, group;
   int32_t queries, keys, dim, value_dim;
-  int32_t parts, unused;
+  int32_t parts, all_heads;
   float scale, kept_scale;
   uint32_t mask_vectors;
   uint32_t last, any;
@@ -66,6 +66,16 @@ struct AttentionKernel {
   int shared_bytes() const { return shared_bytes(layout()); }
   /// Different for different kernels.
   uint64_t number() const;
+  /// The pass that combines parts: it looks at nothing but these numbers.
+  AttentionKernel for_combine() const {
+    AttentionKernel k;
+    k.pass = Pass::combine;
+    k.dtype = dtype;
+    k.value_dim = value_dim;
+    k.mask = mask == Mask::additive ? mask : Mask::none;
+    k.dropout = dropout == Dropout::none ? dropout : Dropout::fixed;
+    return k;
+  }
 
  private:
   int shared_bytes(const Layout& layout) const;

@@ -22,14 +22,16 @@ KernelSource transpose_source(int bytes, int vector) {
                     name + "(const __grid_constant__ TransposeArgs a) {\n  " + call + ";\n}\n"};
 }
 
-KernelSource pieces_source() {
-  return {"copy_pieces",
-          "#include \"copy_pieces.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) "
-          "copy_pieces(const __grid_constant__ CopyPieces a) {\n  copy_by_blocks(a);\n}\n"};
+KernelSource pieces_source(bool rows) {
+  const std::string name = rows ? "copy_rows" : "copy_pieces", flag = rows ? "true" : "false";
+  return {name,
+          "#include \"copy_pieces.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) " +
+              name + "(const __grid_constant__ CopyPieces a) {\n  copy_by_blocks<" + flag +
+              ">(a);\n}\n"};
 }
 
 std::vector<KernelSource> copy_samples() {
-  std::vector<KernelSource> all{pieces_source()};
+  std::vector<KernelSource> all{pieces_source(false), pieces_source(true)};
   for (const int bytes : {1, 2, 4, 8, 16}) {
     for (int vector = 1; vector <= transpose_vector(bytes); vector *= 2)
       all.push_back(transpose_source(bytes, vector));

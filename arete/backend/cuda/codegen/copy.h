@@ -16,7 +16,8 @@ int transpose_tile(int bytes, int vector);
 /// The longest vector worth using: 16 bytes, for single bytes 8.
 constexpr int transpose_vector(int bytes) { return bytes == 1 ? 8 : 16 / bytes; }
 /// Copies up to kMostPieces pieces at once, in blocks of 256 threads. The argument is a CopyPieces.
-KernelSource pieces_source();
+/// `rows`: some have row_bytes.
+KernelSource pieces_source(bool rows);
 inline constexpr size_t kMostPieces = 36;
 
 }  // namespace arete::cuda

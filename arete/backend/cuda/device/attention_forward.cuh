@@ -85,7 +85,7 @@ __device__ __forceinline__ void Attention<K>::forward(const AttentionArgs& a, ch
           *reinterpret_cast<Vec<f32, 2>*>(a.sums + place * kValueDim + 8 * n + lane % 4 * 2) = {
               sums[m][n][2 * h], sums[m][n][2 * h + 1]};
       } else if (a.lse && lane % 4 == 0) {
-        *lse_of(a, at, query) = log_of(base_of(largest[m][h], exponents), all);
+        *lse_of(a, at.batch, at.head, query) = log_of(base_of(largest[m][h], exponents), all);
       }
     }
   if (a.parts > 1) return;
@@ -93,38 +93,38 @@ __device__ __forceinline__ void Attention<K>::forward(const AttentionArgs& a, ch
                                a.value_dim, sums, factor, lane);
 }
 
-// A warp puts the parts of a query together.
+// A warp puts the parts of a query together; blocks have kWarps of them, of all heads in order.
 template <class K>
 __device__ __forceinline__ void Attention<K>::combine(const AttentionArgs& a, char*) {
   constexpr int kOwn = (kValueDim + 31) / 32;  // elements that a lane has
-  const Place at = place_of(a, a.queries, a.heads, false);
   const i32 lane = i32(threadIdx.x) % 32;
+  const i64 row = i64(blockIdx.x) * kWarps + i32(threadIdx.x) / 32, head = row / a.queries;
+  if (head >= a.all_heads) return;
+  const i32 query = i32(row % a.queries), of_batch = i32(head % a.heads),
+            batch = i32(head / a.heads);
   const f32 exponents = factor_of(a);
-  T* const out = matrix(a.out, at.batch, at.head);
-  for (i32 query = at.first + i32(threadIdx.x) / 32; query < min(at.first + kRows, a.queries);
-       query += kWarps) {
-    f32 most = minus_infinity();
-    for (i32 p = 0; p < a.parts; ++p)
-      most = fmaxf(most, a.numbers[place_of_part(a, at.number, p, query)].v[0]);
-    const f32 base = base_of(most, exponents);
-    f32 total = 0, sums[kOwn];
+  f32 most = minus_infinity();
+#pragma unroll 4
+  for (i32 p = 0; p < a.parts; ++p)
+    most = fmaxf(most, a.numbers[place_of_part(a, head, p, query)].v[0]);
+  const f32 base = base_of(most, exponents);
+  f32 total = 0, sums[kOwn];
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) sums[i] = 0;
-    for (i32 p = 0; p < a.parts; ++p) {
-      const i64 place = place_of_part(a, at.number, p, query);
-      const Vec<f32, 2> numbers = a.numbers[place];
-      const f32 weight = weight_of(numbers.v[0], exponents, base);
-      total += weight * numbers.v[1];
-#pragma unroll
-      for (int i = 0; i < kOwn; ++i)
-        if (32 * i + lane < kValueDim)
-          sums[i] += weight * a.sums[place * kValueDim + 32 * i + lane];
-    }
-    const f32 factor = total == 0.0f ? 0.0f : kept_scale(a) / total;
+  for (int i = 0; i < kOwn; ++i) sums[i] = 0;
+#pragma unroll 4
+  for (i32 p = 0; p < a.parts; ++p) {
+    const i64 place = place_of_part(a, head, p, query);
+    const Vec<f32, 2> numbers = a.numbers[place];
+    const f32 weight = weight_of(numbers.v[0], exponents, base);
+    total += weight * numbers.v[1];
 #pragma unroll
     for (int i = 0; i < kOwn; ++i)
-      if (32 * i + lane < a.value_dim)
-        out[query * a.out.row + 32 * i + lane] = from_compute<T>(sums[i] * factor);
-    if (a.lse && lane == 0) *lse_of(a, at, query) = log_of(base, total);
+      if (32 * i + lane < kValueDim) sums[i] += weight * a.sums[place * kValueDim + 32 * i + lane];
   }
+  const f32 factor = total == 0.0f ? 0.0f : kept_scale(a) / total;
+  T* const out = matrix(a.out, batch, of_batch) + query * a.out.row;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i)
+    if (32 * i + lane < a.value_dim) out[32 * i + lane] = from_compute<T>(sums[i] * factor);
+  if (a.lse && lane == 0) *lse_of(a, batch, of_batch, query) = log_of(base, total);
 }

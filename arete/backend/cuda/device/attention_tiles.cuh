@@ -57,7 +57,8 @@ struct AttentionArgs {
   const u64* state;  // read by kernels with kMoved only
   i32 heads, group;  // of q; how many of them share one of k
   i32 queries, keys, dim, value_dim;
-  i32 parts, unused;  // forward: so many blocks share the keys of the same rows
+  i32 parts;      // forward: so many blocks share the keys of the same rows
+  i32 all_heads;  // of all batches
   f32 scale, kept_scale;
   u32 mask_vectors;  // whether the mask may be read 16 bytes at a time, to its last key
   u32 last, any;     // weights whose lanes are up to `last` are kept; any: 0 if none is, else ~0
@@ -576,8 +577,8 @@ struct Attention {
   DEVICE i64 place_of_part(const AttentionArgs& a, i64 head, i32 part, i32 query) {
     return (head * a.parts + part) * a.queries + query;
   }
-  DEVICE f32* lse_of(const AttentionArgs& a, const Place& at, i32 query) {
-    return a.lse + at.batch * a.lse_batch + at.head * a.lse_head + query * a.lse_row;
+  DEVICE f32* lse_of(const AttentionArgs& a, i32 batch, i32 head, i32 query) {
+    return a.lse + batch * a.lse_batch + head * a.lse_head + query * a.lse_row;
   }
   // The logarithm that is stored, from what weights are relative to and their sum.
   DEVICE f32 log_of(f32 base, f32 total) { return (kAdds ? base : base * kLn2) + logf(total); }

@@ -109,7 +109,8 @@ DEVICE void copy_rows(const CopyPiece& p, u32 first) {
   }
 }
 
-// Blocks have 256 threads and copy 1024 elements of a piece.
+// Blocks have 256 threads and copy 1024 elements of a piece. kRows: some have row_bytes.
+template <bool kRows>
 DEVICE void copy_by_blocks(const CopyPieces& a) {
   u32 t = 0, above = a.used;
   while (above - t > 1) {
@@ -121,7 +122,7 @@ DEVICE void copy_by_blocks(const CopyPieces& a) {
   }
   const CopyPiece& p = a.pieces[t];
   const u32 first = (blockIdx.x - p.first) * 1024 + threadIdx.x;
-  if (p.row_bytes)
+  if (kRows && p.row_bytes)
     return p.width == 1   ? copy_rows<u8>(p, first)
            : p.width == 2 ? copy_rows<u16>(p, first)
                           : copy_rows<u32>(p, first);

@@ -6,8 +6,6 @@
 #include "lanes.cuh"
 #include "ordered_key.cuh"
 
-constexpr int kRowSortLength = 4096;  // of the longest rows
-
 /// A key of kBytes bytes with a position; the largest possible one stands for places past the end.
 template <int kBytes>
 struct SortItem;
