@@ -61,6 +61,10 @@ TEST(Allocator, gives_memory_where_it_was) {
   c.use(used, 0, kSide);
   c.free(used);
   EXPECT_FALSE(c.allocate_at(used.p, 3 * kKiB, kMain).p);
+  c.model.finish(kSide);
+  const auto last = c.allocate_at(used.p, 3 * kKiB, kMain);
+  EXPECT_EQ(last.p, used.p);
+  c.free(last);
   c.check_stats();
 }
 
@@ -523,7 +527,7 @@ TEST(Allocator, keeps_private_pools_apart) {
 
 TEST(Allocator, captures_use_memory_of_their_own_pool_only) {
   Checked c(kGiB);
-  const auto outside = c.allocate(8 * kMiB, kMain);
+  const auto outside = c.allocate(8 * kMiB, kMain), dropped = c.allocate(8 * kMiB, kMain);
   const uint64_t pool = c.allocator->create_pool();
   c.allocator->begin_pool(pool, kMain);
   c.allocator->begin_pool(pool, kSide);
@@ -531,6 +535,9 @@ TEST(Allocator, captures_use_memory_of_their_own_pool_only) {
   const auto inside = c.allocate(8 * kMiB, kMain, pool);
   EXPECT_TRUE(c.allocator->note_use(outside.p, kSide));
   EXPECT_TRUE(c.allocator->note_use(inside.p, kSide));
+  EXPECT_TRUE(c.allocator->note_use(dropped.p, kSide));
+  c.free(dropped);
+  EXPECT_EQ(c.allocator->stats().pending, 0u);
   c.model.capturing = 0;
   c.allocator->end_pool(kMain);
   c.allocator->end_pool(kSide);

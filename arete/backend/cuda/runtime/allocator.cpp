@@ -220,11 +220,17 @@ void* CachingAllocator::Impl::allocate_at(void* p, size_t bytes, CUstream stream
   if (bytes == 0 || bytes > kMostBytes || address % kBlockUnit != 0) return nullptr;
   const size_t size = round_up(bytes, kBlockUnit);
   const std::lock_guard lock(mutex);
-  const Segment* const s = resources.find_segment(address);
-  if (!s || s->window || s->arena->pool() != &pool_of(stream)) return nullptr;
-  Block* const b = resources.find_free(s, address);
-  if (!b || address < b->address || address + size > b->end()) return nullptr;
-  return give_out(s->arena->lend(b, address, address + size), bytes, stream);
+  const auto find = [&]() -> Block* {
+    const Segment* const s = resources.find_segment(address);
+    if (!s || s->window || s->arena->pool() != &pool_of(stream)) return nullptr;
+    Block* const b = resources.find_free(s, address);
+    return b && address >= b->address && address + size <= b->end() ? b : nullptr;
+  };
+  Block* b = find();
+  // Other streams may have come to the end of what they used.
+  if (!b && waiting_events && poll()) b = find();
+  if (!b) return nullptr;
+  return give_out(b->segment->arena->lend(b, address, address + size), bytes, stream);
 }
 
 /// A block that is neither free nor live.
