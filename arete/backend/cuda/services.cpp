@@ -211,10 +211,17 @@ void CudaBackend::discard_capture(prim::StreamHandle stream) noexcept {
 }
 void CudaBackend::launch_graph(prim::GraphHandle graph, prim::StreamHandle stream) {
   CapturedGraph& its = *static_cast<CapturedGraph*>(graph);
-  captures_.launch(its, as_stream(stream));
-  // Each time: at an address may be another block than there was at the launch before.
-  if (context_.has_captures() || !allocator_.note_uses(its.used, as_stream(stream))) [[unlikely]]
-    for (const void* p : its.used) note_use(p, as_stream(stream));
+  const CUstream on = as_stream(stream);
+  captures_.launch(its, on);
+  // Each time: at an address may be another block than there was at the launch before. Some are no
+  // allocator's: a ring of numbers is the host's memory.
+  if (context_.has_captures()) [[unlikely]] {
+    for (const void* p : its.used) note_use(p, on);
+    return;
+  }
+  allocator_.note_uses(its.used, on);
+  if (CachingAllocator* const shared = shared_.load(std::memory_order_acquire)) [[unlikely]]
+    shared->note_uses(its.used, on);
 }
 void CudaBackend::destroy_graph(prim::GraphHandle graph) noexcept {
   captures_.destroy(static_cast<CapturedGraph*>(graph));
