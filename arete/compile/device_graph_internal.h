@@ -66,7 +66,7 @@ class DeviceGraph {
   /// Where a result was in the last run, and the steps shall have it again; null: anywhere.
   std::byte* place_of(int buffer) const {
     const size_t b = size_t(buffer);
-    return b < uses_.size() && !uses_[b].moves ? uses_[b].at : nullptr;
+    return may_ && b < uses_.size() && !uses_[b].moves ? uses_[b].at : nullptr;
   }
   /// To be called before each run, with the memory of all buffers. True: the graph has run.
   bool run(UsedBuffers memory, std::span<const uint64_t> numbers);

@@ -382,6 +382,21 @@ def test_each_launch_of_a_graph_has_its_own_numbers_however_far_ahead_the_host_i
     """, gpus)
 
 
+@pytest.mark.parametrize("reader", [0, 1])
+def test_numbers_are_there_for_the_first_steps_of_a_graph(reader):
+    fake_gpus.run("""
+        w = (torch.randn(16, 16) / 4).to("cuda")
+        def f(x, a):
+            for k in range(4):
+                x = (x + a if k == READER else x + 1).cumsum(0) @ w
+            return x
+        g, x = torch.compile(f, options={"exact": True}), torch.randn(16, 16).to("cuda")
+        for k in range(300):  # more than have a place for their numbers
+            assert torch.equal(g(x, 1 / (k + 1)), f(x, 1 / (k + 1))), k
+        assert ", one graph" in g.explain(), g.explain()
+    """.replace("READER", str(reader)))
+
+
 def test_targets_out_of_range_are_errors_of_gpus():
     fake_gpus.run("""
         F, x = torch.nn.functional, torch.randn(4, 10, device="cuda")
@@ -464,6 +479,24 @@ def test_results_are_made_where_they_were_whatever_else_is_free(gpus):
         assert all(torch.equal(o, torch.ones_like(o)) for o in others)
         assert ", one graph" in g.explain(), g.explain()
     """, gpus=gpus)
+
+
+def test_results_of_plans_that_are_no_graph_any_more_are_anywhere():
+    fake_gpus.run("""
+        n = 1536
+        inputs = [torch.randn(n, n).to("cuda") for _ in range(2)]  # too large to be copied
+        def f(x):
+            return torch.cumsum(torch.cumsum(torch.cumsum(x, 0), 1).amax(0), 0).exp()
+        others, g, kept = [torch.ones(n, device="cuda") for _ in range(16)], torch.compile(f, options={"exact": True}), []
+        for k in range(8):
+            g(inputs[k % 2])
+        assert "much memory lies elsewhere" in g.explain(), g.explain()
+        first = min(o.data_ptr() for o in others)
+        while not kept or kept[-1].data_ptr() < first:
+            kept.append(g(inputs[0]))
+        del others, kept[-1]  # the first is what comes next
+        assert g(inputs[0]).data_ptr() <= first
+    """)
 
 
 def test_results_that_are_kept_stay_as_they_were():
