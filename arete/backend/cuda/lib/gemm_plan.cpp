@@ -96,29 +96,27 @@ class Stopwatch {
   CUevent begin_ = nullptr, end_ = nullptr;
 };
 
-// Takes the place of all that is in the GPU's cache, as far as there is memory for it.
+// Takes the place of all that is in the GPU's cache.
 class CacheFlush {
  public:
-  CacheFlush(CudaBackend& backend, CUstream stream) : stream_(stream) {
-    int bytes = 0;
-    ARETE_CU(cuDeviceGetAttribute, &bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
-             backend.context().device());
-    words_ = size_t(bytes) / sizeof(uint32_t) * 5 / 4;
-    if (driver().cuMemAlloc(&memory_, words_ * sizeof(uint32_t)) != CUDA_SUCCESS) memory_ = 0;
-  }
-  ~CacheFlush() {
-    if (memory_) driver().cuMemFree(memory_);
-  }
-  CacheFlush(const CacheFlush&) = delete;
-  CacheFlush& operator=(const CacheFlush&) = delete;
+  CacheFlush(CudaBackend& backend, CUstream stream)
+      : stream_(stream),
+        words_(words_of(backend.context().device())),
+        memory_(backend, words_ * sizeof(uint32_t)) {}
   void run() {
-    if (memory_) ARETE_CU(cuMemsetD32Async, memory_, 0, words_, stream_);
+    if (words_ > 0) ARETE_CU(cuMemsetD32Async, memory_.address(), 0, words_, stream_);
   }
 
  private:
+  // Twice the size: nothing of before is left, however lines are replaced.
+  static size_t words_of(CUdevice device) {
+    int bytes = 0;
+    ARETE_CU(cuDeviceGetAttribute, &bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
+    return 2 * size_t(bytes) / sizeof(uint32_t);
+  }
   CUstream stream_;
-  CUdeviceptr memory_ = 0;
-  size_t words_ = 0;
+  size_t words_;
+  Scratch memory_;
 };
 
 prim::PlanCache<GemmKey, GemmPlan>& cache() {
@@ -251,7 +249,7 @@ cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Can
                                 const GemmPointers& p, const Scalar& alpha, const Scalar& beta,
                                 void* d) {
   const Scratch workspace(backend, candidate.workspace);
-  note_library_kernel(stream);
+  note_library_kernel(backend.context(), stream);
   const auto submit = [&] {
     return cublaslt().cublasLtMatmul(cublaslt_handle(backend.context()), operation_.get(), &alpha,
                                      p.a, a_.get(), p.b, b_.get(), &beta, p.d, d_.get(), d,
@@ -320,11 +318,18 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
       for (size_t k = 0; k < times.size(); ++k)
         if (times[k] != kNever && times[k] < 1.5f * least) trial(k);
   };
+  std::optional<CacheFlush> flush;
   if (key_.is_repeated) {
-    CacheFlush flush(backend, stream);
+    try {
+      flush.emplace(backend, stream);
+    } catch (const OutOfMemoryError&) {
+      // They are timed as others are.
+    }
+  }
+  if (flush) {
     std::vector<std::vector<float>> each(times.size());
     take_turns(21, [&](size_t k) {
-      flush.run();
+      flush->run();
       each[k].push_back(time(candidates_[k], 1));
     });
     for (size_t k = 0; k < times.size(); ++k) {
