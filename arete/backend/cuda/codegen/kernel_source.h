@@ -27,7 +27,7 @@ struct KernelSource {
 // are placed where there is room, several to a multiprocessor, and stay there while others have
 // nothing to do. (`bench/compiled.py "N-body 16384"` took 419 us instead of 293 on an H100.)
 // In graphs a kernel behind a product of a library begins as ever: the product lets nobody begin
-// early, so that there is nothing to hide, and many such edges make a long graph slower.
+// early, so that there is nothing to hide.
 // A profiler would show the waiting as work: while it records, kernels begin one after the other.
 
 /// The source with these two instructions at the beginning of its kernel.

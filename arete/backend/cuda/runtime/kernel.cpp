@@ -1,5 +1,6 @@
 #include "arete/backend/cuda/runtime/kernel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/driver.h"
@@ -75,8 +77,9 @@ bool has_early_starts() {
   return result;
 }
 std::atomic<bool> early_starts_allowed{true};
-// The stream that the thread gave a product of a library last, and none of our kernels since.
-thread_local std::optional<CUstream> behind_library;
+// Streams to which the thread gave a product of a library while they were captured (several are at
+// once where a graph has branches), and none of our kernels since.
+thread_local std::vector<CUstream> behind_library;
 
 // The module with a function, and what the function is called there.
 CUmodule load_module(DeviceContext& device, const KernelSource& source, const Hash128& key,
@@ -187,7 +190,11 @@ bool has_long_arguments() {
 
 void allow_early_starts(bool allowed) { early_starts_allowed = allowed; }
 
-void note_library_kernel(CUstream stream) { behind_library = stream; }
+void note_library_kernel(const DeviceContext& device, CUstream stream) {
+  if (device.is_capturing(stream) &&
+      std::ranges::find(behind_library, stream) == behind_library.end())
+    behind_library.push_back(stream);
+}
 
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
                 CUstream stream, void** arguments) {
@@ -207,12 +214,13 @@ void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 blo
   config.sharedMemBytes = unsigned(shared);
   config.hStream = stream;
   config.attrs = &early;
-  const bool is_behind_library = behind_library == stream;
-  if (is_behind_library) behind_library.reset();
-  config.numAttrs = kernel.waits && early_starts_allowed.load(std::memory_order_relaxed) &&
-                            !(is_behind_library && device.has_captures())
-                        ? 1
-                        : 0;
+  const bool is_behind_library = !behind_library.empty() &&
+                                 std::erase(behind_library, stream) > 0 &&
+                                 device.is_capturing(stream);
+  config.numAttrs =
+      kernel.waits && early_starts_allowed.load(std::memory_order_relaxed) && !is_behind_library
+          ? 1
+          : 0;
   CUresult result = d.cuLaunchKernelEx(&config, kernel.function, arguments, nullptr);
   const bool launched = result == CUDA_SUCCESS;
   if (launched && launch_blocking() && !device.is_capturing(stream)) {

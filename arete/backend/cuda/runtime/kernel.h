@@ -29,8 +29,8 @@ struct Kernel {
 /// 0 or a profiler records.
 void allow_early_starts(bool allowed);
 
-/// The calling thread gave the stream a product of a library: Note [Early starts].
-void note_library_kernel(CUstream stream);
+/// The calling thread gives the stream a product of a library: Note [Early starts].
+void note_library_kernel(const DeviceContext& device, CUstream stream);
 
 /// The kernel of a source on a device: from memory, from disk, or compiled now. Thread-safe; two
 /// threads that ask for different kernels compile at the same time.
