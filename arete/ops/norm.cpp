@@ -130,7 +130,8 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   SmallVector<Tensor, 4> inputs{mean, var};
   for (const Tensor* t : {&weight, &bias})
     if (t->defined()) inputs.push_back(*t);
-  const DType out = result_type({inputs.data(), inputs.size()});
+  // Not rounded to halves: of a mean far from 0 the product and what is added cancel.
+  const DType out = work_dtype(result_type({inputs.data(), inputs.size()}));
   const Scalar numbers[] = {Scalar(eps)};
   const Results r =
       apply_program(scale_and_shift(mean.dtype(), var.dtype(), dtype_or_f32(weight),
@@ -199,6 +200,8 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
                 ValueError(op,
                            "Expected running_mean and running_var to be defined when "
                            "training=False or track_running_stats"));
+    ARETE_CHECK(is_floating(x.dtype()), TypeError(op, "normalization is not implemented for '" +
+                                                          std::string(name_of(x.dtype())) + "'"));
     const Tensor y = by_running(x, running_mean, running_var, weight, bias, eps);
     if (!rectified) return y;
     return relu(residual.defined() ? y.add(residual) : y);

@@ -130,6 +130,27 @@ def test_training_batch_norm_copies_nothing(dtype):
 
 
 @on_devices
+@pytest.mark.parametrize("half, atol", [(arete.bfloat16, 8e-3), (arete.float16, 1e-3)])
+def test_running_statistics_of_halves_far_from_zero(device, half, atol):
+    x, *numbers = (arete.tensor(v, device=device).to(half) for v in ([9.9375, 10, 10.0625, 10.125], [10.03], [0.0101], [1.3], [0.2]))
+    mean, var, weight, bias = (t.double() for t in numbers)
+    want = (x.double() - mean) / (var + 1e-5).sqrt() * weight + bias
+    y = nn.functional.batch_norm(x.view(4, 1), *numbers)
+    assert y.dtype is half and arete.allclose(y.flatten().double(), want, rtol=0, atol=atol), y
+    relu = _ops.batch_norm_relu(x.view(4, 1), *numbers)
+    assert arete.allclose(relu.flatten().double(), want.relu(), rtol=0, atol=atol), relu
+
+
+@on_devices
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [arete.int32, arete.bool, arete.complex64])
+def test_batch_norm_is_of_floating_numbers(device, dtype, training):
+    x, one = arete.ones(2, 3, device=device).to(dtype), arete.ones(3, device=device)
+    with pytest.raises(arete.DTypeError, match="normalization is not implemented"):
+        nn.functional.batch_norm(x, one, one, training=training)
+
+
+@on_devices
 @pytest.mark.parametrize("dtype, running", [(arete.float32, arete.float32), (arete.float64, arete.float64), (arete.float16, arete.float32),
                                             (arete.float16, arete.float16), (arete.bfloat16, arete.float32),
                                             (arete.float32, arete.float64)])
