@@ -158,6 +158,27 @@ TEST(FusedPlan, WholeRoundsNeedNoLookAtTheEndOfARow) {
   }
 }
 
+// Positions of 32 bits hold the bytes from one bundle of rows to the next, too.
+TEST(FusedPlan, BundlesFarApartHaveWidePositions) {
+  FusedSpec spec;
+  spec.n_inputs = 2;  // elements of rows side by side, a number of each row
+  spec.n_outputs = 1;
+  spec.stages.push_back({Kind::store,
+                         expr::trace([](auto v) { return Values{v[0] * v[1]}; },
+                                     std::vector{kFloat32, kFloat32}, {}, std::vector{kFloat32}),
+                         {0, 1}});
+  const auto at = [](int memory) { return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40); };
+  const Shape sizes{64, 1000}, one{64, 1}, beside{1, 64};
+  for (const int64_t apart : {int64_t(1) << 27, int64_t(1) << 28}) {
+    const Shape by_row{apart, 0};
+    const prim::View inputs[] = {{at(1), kFloat32, sizes, beside}, {at(2), kFloat32, one, by_row}},
+                     outputs[] = {{at(3), kFloat32, sizes, beside}};
+    const FusedPlan p = plan_fused({&spec, sizes, 1, inputs, outputs, {}}, kHopper);
+    ASSERT_TRUE(p.variant.bundles && p.variant.vector == 2);
+    EXPECT_EQ(p.variant.wide, 4 * apart * p.variant.vector > INT32_MAX);
+  }
+}
+
 // As images at given places: elements that a row looks up in what all rows share, times a number of
 // the row.
 FusedSpec with_look_ups() {
@@ -189,7 +210,7 @@ FusedPlan plan_of_look_ups(int64_t rows, int64_t elements) {
 }
 
 TEST(FusedPlan, RowsThatLookUpShareLines) {
-  for (const int64_t elements : {3, 8, 64, 65, 1000})
+  for (const int64_t elements : {3, 8, 64, 65, 1000, 1000000})
     for (const int64_t rows : {2, 8, 100, 1000, 30000, 131072, 1 << 22}) {
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(elements));
       const FusedPlan p = plan_of_look_ups(rows, elements);
@@ -197,6 +218,8 @@ TEST(FusedPlan, RowsThatLookUpShareLines) {
       EXPECT_EQ(p.variant.mapping, FusedVariant::Mapping::columns);
       EXPECT_EQ(p.variant.threads, 1);
       EXPECT_GE(int64_t(p.grid) * p.variant.rows * p.variant.vector, rows);
+      // Half of a block's threads or more have a row, if it is more than a warp.
+      EXPECT_LT(p.variant.rows, std::max<int64_t>(33, 2 * rows / p.variant.vector));
       // All elements are somebody's, and every block has some.
       const int64_t span = p.splits == 1 ? elements : int64_t(p.arguments[3]);
       EXPECT_GE(int64_t(p.splits) * span, elements);

@@ -387,7 +387,10 @@ class Planner {
     const int64_t most = ceil_div(elements_, kOfThread);  // parts of a row
     const int64_t threads = std::bit_floor(uint64_t(row_groups() * most / limits_.multiprocessors));
     v.threads = 1;
-    v.rows = int(std::clamp<int64_t>(threads, 32, most == 1 ? 128 : kMostThreads));
+    // No more than have a row: others would do nothing.
+    const int64_t useful = std::max<int64_t>(32, std::bit_ceil(uint64_t(row_groups())));
+    v.rows =
+        int(std::clamp<int64_t>(threads, 32, std::min(most == 1 ? 128 : kMostThreads, useful)));
     v.count = elements_ <= kAtOnce ? int(kAtOnce) : 2;
     const int64_t at_work = limits_.multiprocessors * kMostThreads,
                   parts = std::clamp<int64_t>(at_work / (ceil_div(row_groups(), v.rows) * v.rows),
@@ -536,14 +539,18 @@ class Planner {
     return true;
   }
 
+  // The dimension that chunks lie along, whose strides are from one to the next.
+  int across() const { return plan_.variant.bundles ? inner_ : 0; }
+
   bool is_narrow() const {
+    const FusedVariant& v = plan_.variant;
     if (elements_ > kNarrow || rows_ > kNarrow) return false;
     for (const LoopNest::Operand& o : nest_.operands) {
       int64_t reach = 0;
       for (int d = 0; d < inner_; ++d)
         reach += (nest_.sizes[size_t(d)] - 1) * std::abs(o.strides[size_t(d)]);
       for (int d = inner_; d < nest_.rank; ++d)
-        reach = std::max(reach, std::abs(o.strides[size_t(d)]));
+        reach = std::max(reach, std::abs(o.strides[size_t(d)]) * (d == across() ? v.vector : 1));
       if (reach > INT32_MAX) return false;
     }
     return true;
@@ -560,11 +567,12 @@ class Planner {
     put(0);  // partial results
     put(held_);
     for (size_t i = 0; i < std::max<size_t>(1, args_.inputs.size()); ++i) put(cache_[i]);
-    const int across = v.bundles ? inner_ : 0;  // the dimension that chunks lie along
-    for (int d = 0; d < nest_.rank; ++d) put(nest_.sizes[size_t(d)] / (d == across ? v.vector : 1));
+    for (int d = 0; d < nest_.rank; ++d)
+      put(nest_.sizes[size_t(d)] / (d == across() ? v.vector : 1));
     for (const LoopNest::Operand& o : nest_.operands) {
       put(int64_t(reinterpret_cast<uintptr_t>(o.data)));
-      for (int d = 0; d < nest_.rank; ++d) put(o.strides[size_t(d)] * (d == across ? v.vector : 1));
+      for (int d = 0; d < nest_.rank; ++d)
+        put(o.strides[size_t(d)] * (d == across() ? v.vector : 1));
     }
     const size_t n = parameters_of(*args_.spec);
     for (size_t k = 0; k < n; ++k) put(args_.params[k].i);
