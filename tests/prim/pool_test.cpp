@@ -29,6 +29,7 @@ struct Case {
   int64_t divisor = 0, gap = 0;
   PoolArgs::Placement placement = PoolArgs::Placement::strided;
   bool values_only = false;       // maxima without their places
+  bool few_values = false;        // whole numbers of which many are equal, and NaNs
   std::vector<double> samples{};  // (N, C, spatial), as f32 numbers
 };
 
@@ -92,6 +93,9 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   std::optional<StridedBuffer> samples;
   if (!c.samples.empty()) samples.emplace(kFloat32, Shape{c.x[0], c.x[1], s}).set(c.samples);
   std::vector<double> vx = x.values();
+  if (c.few_values)
+    for (double& v : vx) v = rng() % 300 == 0 ? std::nan("") : double(rng() % 4);
+  if (c.few_values) x.set(vx);
   if (is_floating(c.dtype) && rng() % 4 == 0) vx[rng() % vx.size()] = std::nan(""), x.set(vx);
   const std::vector<double> vgy = gy.values();
   const bool max = c.kind == PoolArgs::Kind::max;
@@ -326,6 +330,26 @@ TEST(Pool, LargeWindowsFindTheFirst) {
     EXPECT_EQ(found(INFINITY, NAN, {n - 2, width + 7, 2 * width + 1}), width + 7);
     EXPECT_EQ(found(NAN, 1, {0, 1}), 2);
   }
+}
+
+// So many windows of short rows that GPUs have teams of few threads for them; the last block has
+// fewer windows than others. 16 bytes of channels at a time, too.
+TEST(Pool, ManyLargeWindowsOfShortRows) {
+  std::mt19937_64 rng(11);
+  for (const DType dtype : {kFloat32, kFloat64})
+    for (const PoolArgs::Kind kind : {PoolArgs::Kind::max, PoolArgs::Kind::avg})
+      for (const auto& [channels, last] : {std::pair{int64_t(513), false},
+                                           {int64_t(513), true},
+                                           {int64_t(8000 / size_of(dtype)), true}}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(channels));
+        Case c{};
+        c.kind = kind, c.dtype = dtype, c.channels_last = last, c.few_values = true;
+        c.placement = PoolArgs::Placement::adaptive;
+        c.window.spatial = 2, c.window.kernel = c.window.stride = {1, 1, 1};
+        c.x = {33, channels, 9, 9}, c.y = {33, channels, 1, 1};
+        run_case(c, rng);
+        if (HasFatalFailure()) return;
+      }
 }
 
 TEST_P(PoolOfType, TwoByTwoWindows) {

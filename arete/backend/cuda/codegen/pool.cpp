@@ -86,6 +86,7 @@ std::vector<KernelSource> pool_samples() {
           add({kFloat32, max, backward, false, false, false, 0, placement, team});
           add({kFloat64, max, backward, false, false, true, 0, placement, team});
         }
+        add({kFloat32, max, backward, true, placement == 1, false, 0, placement, kPoolFew});
         add({kFloat16, max, backward, true, placement == 1, false, 0, placement, kPoolWarp});
         add({kFloat64, max, backward, true, placement == 1, false, 0, placement, kPoolWarp});
       }

@@ -302,6 +302,7 @@ DEVICE void max_pool_forward(const PoolArguments& p) {
   } else {
     pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
     if constexpr (kPoolLanes<kLast, kTeam>) {
+      static_assert(V == 1, "vectors are of channels that lie side by side");
 #pragma unroll
       for (int half = kTeam / 2; half > 0; half /= 2) {
         const C other = shuffle_down(best[0], half);
@@ -383,6 +384,7 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
   } else {
     pool_share<T, I, V, kTeam>(p, at, range, thread.member, take);
     if constexpr (kPoolLanes<kLast, kTeam>) {
+      static_assert(V == 1, "vectors are of channels that lie side by side");
 #pragma unroll
       for (int half = kTeam / 2; half > 0; half /= 2) sum[0] += shuffle_down(sum[0], half);
     } else {
