@@ -468,3 +468,31 @@ def test_what_factorizations_say_of_complex_matrices():
         arete.linalg.solve(arete.eye(2, dtype=arete.complex64), arete.ones(2, 1))
     with pytest.raises(ValueError, match="non-finite"):
         arete.linalg.svd(arete.full((2, 2), complex(0, math.nan)))
+
+
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("columns", [1, 3, 12])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_triangles_with_subnormal_numbers(upper, columns, dtype):
+    """Their reciprocals are infinite, the quotients are not."""
+    least = np.finfo(dtype).tiny / 64
+    rng = np.random.default_rng(7)
+    for n in (1, 4, 20):
+        k, draw = n // 2, lambda *sizes: rng.uniform(-1, 1, sizes) + 1j * rng.uniform(-1, 1, sizes)
+        a = (np.triu if upper else np.tril)(draw(n, n) / n) + 2 * np.eye(n)
+        x = draw(n, columns)
+        a[k], x[k] = 0, 3 - 2j
+        b = a @ x
+        a[k, k], b[k] = least * (2 + 1j), least * (8 - 1j)
+        system, right, want = (arete.tensor(v.astype(dtype)) for v in (a, b, x))
+        close = {"rtol": 1e-4, "atol": 1e-4} if dtype == "complex64" else {"rtol": 1e-11, "atol": 1e-11}
+        pivots = arete.arange(1, n + 1, dtype=arete.int32)
+        solve, turned = arete.linalg.solve_triangular, system.mT.contiguous()
+        found = [solve(system, right, upper=upper), solve(turned.mT, right, upper=upper),
+                 solve(system.mT, right.mT, upper=not upper, left=False).mT, solve(turned, right.mT, upper=not upper, left=False).mT]
+        if upper:  # factors are 1 and it
+            found.append(arete.linalg.lu_solve(system, pivots, right))
+        else:
+            found.append(arete.linalg.lu_solve(turned, pivots, right.mT, left=False).mT)
+        for y in found:
+            np.testing.assert_allclose(y.numpy(), want.numpy(), **close)

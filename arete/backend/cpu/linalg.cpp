@@ -88,7 +88,7 @@ int factor_plainly(int64_t m, int64_t n, T* a, int32_t* pivots) {
   return info;
 }
 
-// As getrs, likewise.
+// As getrs, likewise and by quotients.
 template <class T>
 void solve_small(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
                  T* b) {
@@ -116,10 +116,31 @@ void solve_small(bool transposed, int64_t n, int64_t columns, const T* lu, const
 // Whether the diagonal has a number whose reciprocal is infinite, by which OpenBLAS would multiply.
 template <class T>
 bool reciprocals_overflow(int64_t n, const T* a) {
-  if constexpr (!lapack::kIsComplex<T>)
-    for (int64_t j = 0; j < n; ++j)
-      if (const T d = a[j * (n + 1)]; d != 0 && std::isinf(1 / d)) return true;
+  for (int64_t j = 0; j < n; ++j) {
+    const T d = a[j * (n + 1)];
+    const auto size = std::max(std::fabs(std::real(d)), std::fabs(std::imag(d)));
+    if (size != 0 && std::isinf(1 / size)) return true;
+  }
   return false;
+}
+
+// As trsm, by quotients: for complex triangles with such a diagonal.
+template <class T>
+void substitute(const LinalgArgs& l, int64_t rows, int64_t columns, const T* a, T* b) {
+  const int64_t n = l.left ? rows : columns, of_element = l.left ? 1 : rows;
+  // X A = B is A^T X^T = B^T.
+  const bool turned = l.transposed == l.left, upper = l.upper != turned;
+  const int64_t of_row = turned ? n : 1, of_column = turned ? 1 : n;
+  for (int64_t r = 0; r < (l.left ? columns : rows); ++r) {
+    T* const x = b + r * (l.left ? rows : 1);
+    for (int64_t done = 0; done < n; ++done) {
+      const int64_t k = upper ? n - 1 - done : done;
+      T& own = x[k * of_element];
+      own /= a[k * (n + 1)];
+      for (int64_t i = upper ? 0 : k + 1; i < (upper ? k : n); ++i)
+        x[i * of_element] -= a[i * of_row + k * of_column] * own;
+    }
+  }
 }
 
 template <class T>
@@ -201,12 +222,11 @@ void run(const LinalgArgs& l) {
                                      ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
         T* const x = c[i] + first * n;
-        if constexpr (!kComplex)
-          if (n <= kSmallSides) {
-            solve_small<T>(l.transposed, n, columns, a[i], pivots[i], x);
-            return;
-          }
-        if (by_blocks || reciprocals_overflow<T>(n, a[i]))
+        const bool small = !kComplex && n <= kSmallSides;
+        const bool overflows = !small && !by_blocks && reciprocals_overflow<T>(n, a[i]);
+        if (small || (kComplex && overflows))
+          solve_small<T>(l.transposed, n, columns, a[i], pivots[i], x);
+        else if (by_blocks || overflows)
           own(sizeof(T) == 8, l.transposed, n, columns, a[i], pivots[i], x);
         else
           info[i] = lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], x);
@@ -217,7 +237,10 @@ void run(const LinalgArgs& l) {
       static const auto own = ARETE_SELECT(::arete::cpu, trsm);
       const int64_t rows = rows_of(l.b);
       return each_of_right_sides([&](int64_t i, int64_t first, int64_t some) {
-        if (by_blocks || (!l.unit && reciprocals_overflow<T>(n, a[i])))
+        const bool overflows = !by_blocks && !l.unit && reciprocals_overflow<T>(n, a[i]);
+        if (kComplex && overflows)
+          substitute<T>(l, rows, columns_of(l.b), a[i], b[i]);
+        else if (by_blocks || overflows)
           own(sizeof(T) == 8, l.left, l.upper, l.transposed, l.unit, l.left ? rows : some,
               l.left ? some : columns_of(l.b), a[i], b[i] + first * (l.left ? rows : 1), rows);
         else
