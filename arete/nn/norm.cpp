@@ -127,6 +127,12 @@ GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOp
   bias = register_parameter("bias", options.affine ? zeros({num_channels}) : Tensor());
 }
 
-Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, groups_, weight, bias, eps_); }
+Tensor GroupNorm::forward(const Tensor& x) {
+  ARETE_CHECK(x.dim() < 2 || x.numel() != groups_,
+              ValueError("GroupNorm",
+                         "Expected more than 1 value per channel when training, got input size " +
+                             text_of(x.sizes())));
+  return group_norm(x, groups_, weight, bias, eps_);
+}
 
 }  // namespace arete::nn

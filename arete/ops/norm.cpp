@@ -308,11 +308,6 @@ const OpRecord& group_norm_op =
                   "Expected number of channels in input to be divisible by num_groups, but got "
                   "input of shape " +
                       to_string(x.sizes()) + " and num_groups=" + std::to_string(groups)));
-          ARETE_CHECK(x.numel() != groups,
-                      ValueError(c.name(),
-                                 "Expected more than 1 value per channel when training, got input "
-                                 "size " +
-                                     to_string(x.sizes())));
           check_channels(c.name(), channels, optional_tensor(c, 2), "weight");
           check_channels(c.name(), channels, optional_tensor(c, 3), "bias");
           NormSpec s;

@@ -11,6 +11,7 @@ from typing import Any
 from . import _C, fft
 from . import _operators as _o
 from ._C import Tensor
+from ._operators import _ops
 from .autograd import grad as _grad
 from ._grad_mode import enable_grad, inference_mode
 from .nn import functional as F
@@ -185,7 +186,7 @@ def _normalized_backward(grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, di
 def _native_group_norm(input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> tuple:  # noqa: A002
     parts = _wide(input.reshape(N, group, -1))
     mean, variance = parts.mean(-1), parts.var(-1, correction=0)
-    return F.group_norm(input, group, weight, bias, eps), mean, (variance + eps).rsqrt()
+    return _ops.group_norm(input, group, weight, bias, eps), mean, (variance + eps).rsqrt()
 
 
 def _native_group_norm_backward(grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int,  # noqa: A002

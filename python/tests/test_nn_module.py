@@ -681,3 +681,6 @@ def test_groups_of_one_value_are_refused(lib):
         with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
             lib.nn.GroupNorm(groups, shape[1])(lib.rand(shape))
     assert lib.nn.GroupNorm(4, 4)(lib.rand(2, 4, 1)).abs().sum() < 1e-3
+        with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+            lib.nn.functional.group_norm(lib.rand(shape), groups)
+        assert lib.group_norm(lib.rand(shape), groups).abs().sum() < 1e-3

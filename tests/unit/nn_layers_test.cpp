@@ -255,6 +255,10 @@ TEST(NnNorm, LayerGroupInstanceRms) {
   nn::GroupNorm group(2, 4);
   group.to(kFloat64);
   expect_tensors(group(x), normalized(x.reshape({4, 2, 3})).reshape({2, 4, 3}), 12);
+  const Tensor single = ones({1, 4, 1}, kFloat64);
+  EXPECT_TRUE(has(error_of([&] { nn::GroupNorm(4, 4, {.affine = false})(single); }),
+                  "Expected more than 1 value per channel"));
+  expect_tensors(group_norm(single, 4), zeros_like(single), 12);
   nn::InstanceNorm1d instance(4);
   expect_tensors(instance(x), normalized(x.reshape({8, 3})).reshape({2, 4, 3}), 12);
   expect_tensors(instance(x.select(0, 0)), normalized(x.select(0, 0)), 12);

@@ -4,7 +4,7 @@ from ... import _C as _C
 from ..._grouped import grouped_mm
 from ._activation import log_softmax, softmax, softmin
 from ._attention import _canonical_mask, multi_head_attention_forward
-from ._convolution import upsample
+from ._convolution import group_norm, upsample
 from ._loss import gaussian_nll_loss, triplet_margin_with_distance_loss
 from ._pooling import (
     adaptive_avg_pool1d,

@@ -127,7 +127,7 @@ class GroupNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         weight, bias = weight_and_bias(self)
-        return _ops.group_norm(input, self.num_groups, weight, bias, self.eps)
+        return F.group_norm(input, self.num_groups, weight, bias, self.eps)
 
 
 @layer
