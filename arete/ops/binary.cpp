@@ -80,6 +80,7 @@ const OpRecord& add_op =
             [](Value a, Value b) { return a.type() == expr::Type::boolean ? a | b : a + b; }))
         .complex(of_complex([](Complex a, Complex b, Complex alpha) { return a + b * alpha; }, {},
                             by_parts))
+        .rounded_numbers(0b11)  // as rsub
         .in_place()
         .dtypes(kAllReal);
 

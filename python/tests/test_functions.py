@@ -348,9 +348,12 @@ def test_numbers_are_halves_beside_halves(torch, half, third):
     assert shrunk[[0, 2, 3]].tolist() == [0, 0, 0] and torch.equal(shrunk[4:], x[4:])
     for call in (lambda n: torch.fmod(x, n), lambda n: torch.remainder(x, n), lambda n: x.clone().remainder_(n), lambda n: n % x,
                  lambda n: torch.rsub(x, n), lambda n: n - x, lambda n: torch.sub(x, n), lambda n: x - n, lambda n: x.clone().sub_(n),
+                 lambda n: x + n, lambda n: n + x, lambda n: torch.add(x, n), lambda n: x.clone().add_(n),
+                 lambda n: x + torch.tensor(n), lambda n: torch.tensor(n) - x,
                  lambda n: x**n, lambda n: n**x, lambda n: (x == n).to(x.dtype)):
         assert torch.equal(call(0.3), call(third)) or torch.equal(call(0.3).nan_to_num(), call(third).nan_to_num())
     assert torch.fmod(x, 0.3)[:3].tolist() == [0, 0.5 - third if half == "float16" else 0.19921875, 0] and (0.3 - x)[0] == 0
+    assert torch.equal(x + 0.3, (x.double() + third).to(x.dtype)) and not torch.equal(x + 0.3, (x.double() + 0.3).to(x.dtype))
     scalar = torch.tensor(0.3)
     assert (x == scalar).tolist() == [True] + [False] * 5 and torch.equal(torch.fmod(x, scalar), torch.fmod(x, 0.3))
 
