@@ -97,10 +97,11 @@ const OpRecord& embedding_rows_op =
               TensorList out(2);
               if (!g.needs(1)) return out;
               const IntList sizes = g.input_sizes(1);
-              out[1] =
-                  g.boolean(3)
-                      ? rows_gradient(g.input(0), g.grad().flatten(0, -2), sizes[0], g.integer(2))
-                      : embedding_backward(g.grad(), g.input(0), sizes[0], g.integer(2));
+              const Tensor index = g.input(0);
+              out[1] = g.boolean(3)
+                           ? rows_gradient(index, g.grad().reshape({index.numel(), sizes[1]}),
+                                           sizes[0], g.integer(2))
+                           : embedding_backward(g.grad(), index, sizes[0], g.integer(2));
               return out;
             },
             1);

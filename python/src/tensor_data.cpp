@@ -339,12 +339,11 @@ Index index_entry(PyObject* o, const Tensor& x) {
   throw PythonError{};
 }
 
-// Whether a list stands for a tuple, as in PyTorch: one in which there is a tensor, a slice, None
-// or
-// `...`. One of lists is an index of several dimensions, as in NumPy and as PyTorch says it will
-// be.
+// Whether a list stands for a tuple, as in PyTorch: one of fewer than 32 in which there is a
+// tensor, a slice, None or `...`. One of lists is an index of several dimensions, as in NumPy and
+// as PyTorch says it will be.
 bool is_list_of_indices(PyObject* o) {
-  if (!PyList_Check(o)) return false;
+  if (!PyList_Check(o) || PyList_GET_SIZE(o) >= 32) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) {
     PyObject* const item = PyList_GET_ITEM(o, i);
     if (is_tensor(item) || PySlice_Check(item) || item == Py_Ellipsis || item == Py_None)
@@ -356,12 +355,14 @@ bool is_list_of_indices(PyObject* o) {
 }  // namespace
 
 std::vector<Index> index_from(PyObject* o, const Tensor& x) {
+  // Of its own: what __index__ of an element does may shorten the list.
+  const Ref listed(is_list_of_indices(o) ? checked(PyList_AsTuple(o)) : nullptr);
+  PyObject* const tuple = listed ? listed.get() : PyTuple_Check(o) ? o : nullptr;
   std::vector<Index> all;
-  if (PyTuple_Check(o) || is_list_of_indices(o)) {
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  if (tuple) {
+    const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     all.reserve(size_t(n));
-    for (Py_ssize_t i = 0; i < n; ++i)
-      all.push_back(index_entry(PySequence_Fast_GET_ITEM(o, i), x));
+    for (Py_ssize_t i = 0; i < n; ++i) all.push_back(index_entry(PyTuple_GET_ITEM(tuple, i), x));
   } else {
     all.push_back(index_entry(o, x));
   }

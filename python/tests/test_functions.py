@@ -360,7 +360,7 @@ def test_numbers_are_halves_beside_halves(torch, half, third):
 
 LISTS = ["[slice(None), [0, 2]]", "[t([0, 1]), t([1, 2])]", "[None]", "[None, 0]", "[..., 0]", "[t(0), 1]", "[t([0, 1]), 1]",
          "[[0, 1], slice(None), [1, 2]]", "[t([True, False])]", "[(0, 1), t([1, 2])]"]
-ELEMENTS = ["[0, 1]", "[True, False]", "[]", "[1]", "[i % 2 for i in range(40)]"]
+ELEMENTS = ["[0, 1]", "[True, False]", "[]", "[1]", "[i % 2 for i in range(40)]", "[t(i % 2) for i in range(40)]"]
 
 
 @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
@@ -376,6 +376,20 @@ def test_lists_of_indices(text):
         assert torch.equal(x[index], x[tuple(index) if text in LISTS else torch.tensor(index, dtype=None if index else torch.int64)])
         found.append((tuple(x[index].shape), x[index].tolist(), y.tolist()))
     assert found[0] == found[-1]
+
+
+@both
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_lists_of_indices_that_change(torch):
+    class Last:
+        def __index__(self):
+            index[2] = 0
+            del index[3:]
+            return 1
+
+    x = torch.arange(24).reshape(2, 3, 4)
+    index = [1, Last(), 2, None]
+    assert x[index].tolist() == [18] and index[2:] == [0]
 
 
 @both

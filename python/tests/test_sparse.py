@@ -488,8 +488,13 @@ def test_neighbours_of_sparse_tensors(torch, layout):
             near = make(s, **options)
             assert near.layout == s.layout and near.shape == (2, 2) and near._nnz() == elements
             assert near.dtype == options.get("dtype", torch.float32) and near.requires_grad == options.get("requires_grad", False)
+        near = make(s, layout=None, memory_format=None)
+        assert near.layout == s.layout and near._nnz() == elements
+        if layout == "sparse_coo" or torch is arete:
+            with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
+                make(s, memory_format=torch.contiguous_format if layout == "sparse_coo" else torch.channels_last)
     if layout == "sparse_coo":
-        assert torch.ones_like(s, layout=torch.strided).tolist() == [[1, 1], [1, 1]]
+        assert torch.ones_like(s, layout=torch.strided, memory_format=torch.preserve_format).tolist() == [[1, 1], [1, 1]]
         with pytest.raises(NotImplementedError):
             torch.ones_like(s)
     else:

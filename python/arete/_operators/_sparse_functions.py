@@ -6,7 +6,9 @@ from typing import Any
 
 from .. import _C
 from . import _ops
-from ._layouts import BLOCKS, BY_COLUMNS, COMPRESSED, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ._layouts import (
+    BLOCKS, BY_COLUMNS, COMPRESSED, contiguous_format, preserve_format, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
+)
 from ._sparse_tensor import (
     FUNCTIONS, SparseTensor, Tensor, as_coo, as_one, become, block_of, clone_parts, from_keys, function, indices_of, is_sparse, keys_of,
     make, make_csr, places_of, unique, with_parts, with_values,
@@ -325,9 +327,17 @@ FUNCTIONS["cuda"] = lambda x, device=None, non_blocking=False: to(x, "cuda" if d
 FUNCTIONS["type"] = lambda x, dtype: to(x, dtype)
 
 
+def _refuse_order(memory_format: Any, layout: Any) -> None:
+    """Sparse tensors have no order in memory but their own; dense ones that are made of them are contiguous."""
+    if memory_format not in (None, preserve_format) and not (layout is strided and memory_format is contiguous_format):
+        raise RuntimeError("memory format option is only supported by strided tensors")
+
+
 @function("zeros_like")
-def zeros_like(x: SparseTensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(x: SparseTensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+               memory_format: Any = None) -> Tensor:
     """No elements; of another layout, which may be that of dense tensors, if one is given."""
+    _refuse_order(memory_format, layout)
     dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device
     if layout is strided:
         return _ops.zeros(x.shape, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -344,7 +354,7 @@ def zeros_like(x: SparseTensor, *, dtype: Any = None, layout: Any = None, device
 @function("empty_like")
 def empty_like(x: SparseTensor, **options: Any) -> Tensor:
     """No elements of coordinates; those of compressed layouts, with other values."""
-    if x._crow_ is None or options.get("layout", x.layout) is not x.layout:
+    if x._crow_ is None or options.get("layout") not in (None, x.layout):
         return zeros_like(x, **options)
     return _filled_like(x, 0, **options)
 
@@ -360,8 +370,9 @@ def ones_like(x: SparseTensor, **options: Any) -> Tensor:
 
 
 def _filled_like(x: SparseTensor, value: int, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                 requires_grad: bool = False) -> SparseTensor:
+                 requires_grad: bool = False, memory_format: Any = None) -> SparseTensor:
     """In the layout of x, which is compressed: the same number in each of its places."""
+    _refuse_order(memory_format, layout)
     if layout is not None and layout is not x.layout:
         raise NotImplementedError(f"a tensor of layout {x.layout} has no neighbour of layout {layout} with the same places")
     made = with_values(x, _ops.full_like(x._values_.detach(), value, dtype=x.dtype if dtype is None else dtype))

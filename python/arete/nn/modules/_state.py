@@ -140,13 +140,18 @@ class _WithModule:
         self.__setstate__((hook, module))
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module(), *args)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
 
     def __getstate__(self) -> tuple:
         return self.hook, self.module()
 
     def __setstate__(self, state: tuple) -> None:
         self.hook, module = state
+        if module is None:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
         self.module = weakref.ref(module)
 
 
