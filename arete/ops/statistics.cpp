@@ -289,7 +289,9 @@ Results whole_median_compose(const Call& c) {
   if (!will_record(x)) return {middle};
   // As of the extremes of all elements, those that are equal share the gradient.
   const Tensor hit = eq(all, middle) | (isnan(all) & isnan(middle));
-  return {amax(where(hit, all, Scalar(-HUGE_VAL)))};
+  // The maximum of their sizes, so that no other element is one of -inf.
+  const Tensor sign = where(middle.lt(Scalar(0)), Scalar(-1), ones_like(middle));
+  return {amax(where(hit, all * sign, Scalar(-HUGE_VAL))) * sign};
 }
 const OpRecord& median_op = define("median(Tensor self) -> Tensor")
                                 .doc("The lower median of all elements; NaN wins.")

@@ -611,9 +611,10 @@ def test_a_dropout_of_nothing_in_place_writes_nothing():
 @pytest.mark.parametrize("torch", LIBRARIES)
 @pytest.mark.parametrize("name", ["median", "nanmedian"])
 def test_equal_elements_share_the_gradient_of_a_median(torch, name):
-    nan = float("nan")
+    nan, inf = float("nan"), float("inf")
     cases = [([1.0, 0, 1, 0, 1, 0], [0, 1 / 3] * 3), ([[1.0, 2], [2, 5]], [[0, 0.5], [0.5, 0]]), (4.0, 1),
-             ([1.0, nan, 1, 3, 3], [0, 1, 0, 0, 0] if name == "median" else [0.5, 0, 0.5, 0, 0])]
+             ([1.0, nan, 1, 3, 3], [0, 1, 0, 0, 0] if name == "median" else [0.5, 0, 0.5, 0, 0]),
+             ([-inf, -inf, 1.0], [0.5, 0.5, 0]), ([inf, 1.0, inf], [0.5, 0, 0.5]), ([-2.0, 3, -2, 0, -2], [1 / 3, 0] * 2 + [1 / 3])]
     for values, share in cases + [([nan, nan], [0.5, 0.5])] * (name == "median"):
         x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
         middle = getattr(torch, name)(x * 1)
