@@ -7,7 +7,8 @@ import re
 # (how the name of the device begins, regular expression that is found in the names of the rows, reason)
 REASONS = (
     ("CPU", r"^torch\.randperm ", "sorts random keys, so that all devices give one permutation; PyTorch exchanges elements"),
-    ("CPU", r"grid_sample", "an interpreted program, whose look-ups take most of what PyTorch's whole kernel takes; gradients scatter tap by tap"),
+    ("CPU", r"grid_sample",
+     "an interpreted program, whose look-ups take most of what PyTorch's whole kernel takes; gradients scatter tap by tap"),
     ("CPU", r"\b[pc]dist ",
      "rows are put side by side, and a sum goes through f64; PyTorch keeps a pair in registers"),
     ("CPU", r"^torch\.sgn .*backward", "a gradient of zeros is an array that is filled; PyTorch's has no memory"),

@@ -56,7 +56,8 @@ OVER = {
 def inputs(dtype, device, numbers):
     """Tensors of PyTorch, from which those of a case are cut, and the same memory as Arete's."""
     longest = max(LENGTHS)
-    values = {name: torch.randn(size, device=device).to(dtype) for name, size in [("x", numbers), ("grad", numbers), ("weight", longest), ("bias", longest)]}
+    sizes = {"x": numbers, "grad": numbers, "weight": longest, "bias": longest}
+    values = {name: torch.randn(size, device=device).to(dtype) for name, size in sizes.items()}
     values["target"] = torch.randint(0, 1 << 30, (numbers // min(LENGTHS) + 1,), device=device)
     return values, {name: arete.from_dlpack(value) for name, value in values.items()}
 

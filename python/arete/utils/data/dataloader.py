@@ -85,7 +85,7 @@ class DataLoader(Generic[T_co]):
     ValueError: sampler option is mutually exclusive with shuffle
     """
 
-    def __init__(self, dataset: Dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None,
+    def __init__(self, dataset: Dataset[T_co], batch_size: Optional[int] = 1, shuffle: Optional[bool] = None,
                  sampler: Optional[Iterable] = None, batch_sampler: Optional[Iterable[List]] = None, num_workers: int = 0,
                  collate_fn: Optional[Callable[[List], Any]] = None, pin_memory: bool = False, drop_last: bool = False,
                  timeout: float = 0, worker_init_fn: Optional[Callable[[int], None]] = None, multiprocessing_context: Any = None,
