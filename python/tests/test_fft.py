@@ -56,12 +56,12 @@ def test_gradients_of_real_numbers_are_real_parts_of_the_adjoint(shape, change):
             assert np.abs(x.grad.numpy() - want).max() <= 1e-13 * np.abs(want).max(), (dims, points)
 
 
-@pytest.mark.parametrize("shape", [(64, 96, 100), (700, 65), (3, 400, 300), (20000,)])
+@pytest.mark.parametrize("shape", [(64, 96, 100), (700, 65), (3, 400, 300), (11, 3, 4096), (6, 16384, 3), (20000,)])
 def test_bits_do_not_depend_on_the_number_of_threads(shape):
     threads = torch.get_num_threads()
     results = []
     try:
-        for n in (1, 2, 3):
+        for n in (1, 2, 3, 4, 8):
             torch.set_num_threads(n)
             row = []
             for complex in (0, 1):

@@ -325,7 +325,10 @@ void run_long_lines(const FftLines<T>& l) {
     run(0, lines);
 }
 
-// Whether lines of `work` numbers are better done one after the other.
+bool are_neighbours(int64_t stride) { return std::abs(stride) == 1 || std::abs(stride) == 2; }
+
+// Whether lines of `work` numbers are better done one after the other, which rounds otherwise: in
+// parts (run_parts) as in the whole.
 template <class T>
 bool is_long(const FftLines<T>& l) {
   const int64_t work = l.steps->work, width = width_of<T>();
@@ -335,7 +338,8 @@ bool is_long(const FftLines<T>& l) {
   for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
   if (2 * lines < width) return true;
   // The buffers of lines in a vector leave the caches, but those side by side are read together.
-  const bool columns = l.in.step > 2 && l.in.strides[l.rank - 1] <= 2;
+  const bool columns =
+      l.in.step > 2 && std::any_of(l.in.strides, l.in.strides + l.rank, are_neighbours);
   return work > (columns ? kColumns : kMiddle);
 }
 
@@ -669,6 +673,24 @@ void run_halved(const prim::FftArgs& a, size_t which, CpuBackend& on) {
   }
 }
 
+// How many lines each dimension has at least, on the way too, with `size` numbers along `along`.
+int64_t fewest_lines(const prim::FftArgs& a, size_t along, int64_t size) {
+  const std::optional<size_t> halved =
+      a.kind == prim::FftArgs::Kind::complex ? halved_dim(a) : std::optional(a.dims.size() - 1);
+  int64_t numbers = size, longest = 1;
+  for (size_t d = 0, rank = a.out.sizes.size() - !a.real_out(); d < rank; ++d) {
+    if (d == along) continue;
+    int64_t least = std::min(a.in.sizes[d], a.out.sizes[d]);
+    if (const auto it = std::ranges::find(a.dims, int64_t(d)); it != a.dims.end()) {
+      const auto i = size_t(it - a.dims.begin());
+      least = std::min(least, halved == i ? a.points[i] / 2 + 1 : a.points[i]);
+      longest = std::max(longest, least);
+    }
+    numbers *= least;
+  }
+  return numbers / longest;
+}
+
 // Transforms of several dimensions in parts along another one (not one of neighbours in memory,
 // where parts would be short pieces of rows), or all dimensions but the first before that one,
 // where that spares passes over memory; false: neither does.
@@ -680,7 +702,7 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
   int64_t n = 1;
   for (size_t d = 0, rank = a.out.sizes.size() - !a.real_out(); d < rank; ++d)
     if (std::ranges::find(a.dims, int64_t(d)) == a.dims.end() && a.out.sizes[d] > n &&
-        std::min(std::abs(a.in.strides[d]), std::abs(a.out.strides[d])) > 2)
+        !are_neighbours(a.in.strides[d]) && !are_neighbours(a.out.strides[d]))
       along = d, n = a.out.sizes[d];
   if (n == 1) {
     const size_t d = size_t(a.dims[0]);
@@ -703,14 +725,19 @@ bool run_parts(const prim::FftArgs& a, CpuBackend& on) {
   const int64_t step = std::max<int64_t>(1, kInCaches * n / bytes), parts = (n + step - 1) / step;
   // A single part would be cut in parts again.
   if (step * bytes / n > 4 * kInCaches || parts < std::max(2, num_threads())) return false;
+  // Parts with so few lines that those are long ones (is_long) would round otherwise than the
+  // whole, which is not cut for more threads.
+  const int64_t width = a.out.dtype == kFloat64 ? width_of<double>() : width_of<float>();
+  if (2 * fewest_lines(a, along, n / parts) < width) return false;
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       prim::FftArgs part = a;
       Shape in(a.in.sizes), out(a.out.sizes);
-      in[along] = out[along] = std::min(step, n - i * step);
+      const int64_t begin = i * n / parts;
+      in[along] = out[along] = (i + 1) * n / parts - begin;
       part.in.sizes = in, part.out.sizes = out;
       for (prim::View* v : {&part.in, &part.out})
-        v->data += i * step * v->strides[along] * int64_t(size_of(v->dtype));
+        v->data += begin * v->strides[along] * int64_t(size_of(v->dtype));
       on.fft(part);
     }
   });
