@@ -204,7 +204,8 @@ TEST(Fft, WholeSpectraOfRealNumbersAreThoseOfComplexNumbers) {
   const std::vector<std::vector<int64_t>> all_dims{{0},    {1},    {2},       {1, 2},   {0, 1},
                                                    {0, 2}, {2, 0}, {0, 1, 2}, {1, 2, 0}};
   for (const Shape& numbers :
-       {Shape{70, 48, 64}, Shape{33, 35, 18}, Shape{21, 17, 15}, Shape{2, 1, 22}, Shape{3, 94, 2}})
+       {Shape{70, 48, 64}, Shape{33, 35, 18}, Shape{21, 17, 15}, Shape{2, 1, 22}, Shape{3, 94, 2},
+        Shape{40, 67, 3}, Shape{3, 2049, 2}, Shape{1, 2025, 1}, Shape{2, 1, 2}})
     for (const std::vector<int64_t>& dims : all_dims)
       expect_as_complex(numbers, dims, (dims[0] + numbers[0]) % 2 == 0);
 }

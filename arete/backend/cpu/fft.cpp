@@ -21,22 +21,23 @@
 // Note [FFT]
 // Lengths whose prime factors are small are transformed by Stockham's method: one pass for each
 // factor r splits every sequence of length n into r of length n / r, writing from one buffer to the
-// other so that the results come out in order. Other lengths n go through Bluestein's identity
-// jk = (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
+// other so that the results come out in order. Other lengths n go through Bluestein's identity jk =
+// (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
 // transforms of a length >= 2n - 1 of small factors. The inverse is the forward transform with real
 // and imaginary parts swapped before and after. 2 n real numbers are n complex ones, whose
 // transform tells the first half of theirs (pack_half), and back; an odd number of them goes
 // through passes of half spectra (run_real_pass). Where all of the spectrum of real numbers is
-// wanted, half of the work is done and mirrored; where the real part of a transform is wanted, the
-// spectrum is folded first, as only its symmetric part counts: within each line where there is one
-// dimension, by Mirror where there are several. Each line of the data takes one element of the
-// vectors (fft_lines): neighbours in memory are loaded as they lie, lines without gaps by
-// transposing squares. A long line of n = n1 n2 numbers is a matrix: transforms of its n2 columns,
-// factors exp(-2 pi i j2 k1 / n), transforms of its n1 rows whose results k2 go to k1 + n1 k2. Both
-// are lines side by side, in parallel, and in the caches. What else is to be done with a long line
-// is done by the same stages as for a vector of lines, one number at a time. Several dimensions are
-// transformed one after the other, in place in the output where the shapes on the way fit there; of
-// a large array all of them for a part that the caches hold (run_parts).
+// wanted, half of the work is done and mirrored (of odd lengths where these passes do the lines);
+// where the real part of a transform is wanted, the spectrum is folded first, as only its symmetric
+// part counts: within each line where there is one dimension, by Mirror where there are several.
+// Each line of the data takes one element of the vectors (fft_lines): neighbours in memory are
+// loaded as they lie, lines without gaps by transposing squares. A long line of n = n1 n2 numbers
+// is a matrix: transforms of its n2 columns, factors exp(-2 pi i j2 k1 / n), transforms of its n1
+// rows whose results k2 go to k1 + n1 k2. Both are lines side by side, in parallel, and in the
+// caches. What else is to be done with a long line is done by the same stages as for a vector of
+// lines, one number at a time. Several dimensions are transformed one after the other, in place in
+// the output where the shapes on the way fit there; of a large array all of them for a part that
+// the caches hold (run_parts).
 namespace arete::cpu {
 namespace {
 
@@ -360,9 +361,13 @@ void transform(FftLines<T>& l, int64_t n) {
     halves = cached<Halves<T>>(n);
     l.halves = halves->roots.data();
   }
-  if (is_long(l)) return run_long_lines(l);
-  if (!steps.chirp && (l.before == FftEdge::mirrored || l.after == FftEdge::mirrored)) {
-    const bool out = l.after == FftEdge::mirrored, forward = !l.in.swapped;
+  const bool out = l.after == FftEdge::mirrored, mirrored = out || l.before == FftEdge::mirrored,
+             long_lines = is_long(l);
+  // Transforms of complex numbers give and take whole spectra as they are.
+  if (mirrored && l.whole && (steps.chirp || long_lines)) l.before = l.after = FftEdge::none;
+  if (long_lines) return run_long_lines(l);
+  if (mirrored && !steps.chirp) {
+    const bool forward = !l.in.swapped;
     steps.real = out ? FftReal::to_half : FftReal::from_half;
     l.in.swapped = l.out.swapped = false;
     l.conjugate = out != forward;
@@ -601,13 +606,13 @@ class Transform {
                   int(dims.sizes.size())};
     l.in.swapped = l.out.swapped = !packed && !a_.forward;
     l.in.rows = std::min(l.in.rows, l.in.single || packed ? points : 2 * points);
-    if (half || (whole && packed)) {
+    if (half || whole) {
       const bool out = a_.kind == Kind::to_half || a_.real_in();
       (out ? l.after : l.before) = packed ? FftEdge::packed : FftEdge::mirrored;
       l.conjugate = packed && out != a_.forward;
+      l.whole = whole;
       if (packed) {
         l.out.swapped = !out;
-        l.whole = whole;
         if (!out) l.in.rows = std::min(2 * now_.sizes[d], whole ? 2 * points : points + 2);
       }
       if (a_.weighted) l.inner = out ? T(2) : T(0.5);

@@ -516,6 +516,7 @@ template <class T, class E>
 void mirror(const FftLines<T>& l, FftComplex<E>* x, int64_t first, int64_t last) {
   const bool half = l.steps->real != FftReal::none;  // is all that the passes need
   for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) {
+    if (l.whole) x[k] = scaled(x[k] + conj(x[l.steps->n - k]), T(0.5));  // as in unpack_half
     x[k] = scaled(l.conjugate ? conj(x[k]) : x[k], l.inner);
     if (half) continue;
     // Where parts are swapped, conjugate numbers differ in the sign of the first one.
@@ -554,9 +555,11 @@ void run_stage(const FftLines<T>& l, const Lanes<T, E>& lanes, FftComplex<E>* x,
     for (int64_t k = first; k < last; ++k) x[k] = swapped(x[k]) * steps.chirp[k];
   if constexpr (stage == FftStage::after) {
     if (l.after == FftEdge::packed) pack_half(l, x, x, first, last);
-    if (l.after == FftEdge::mirrored && (l.inner != 1 || l.conjugate))
-      for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k)
+    if (l.after == FftEdge::mirrored && (l.inner != 1 || l.conjugate || l.whole))
+      for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) {
         x[k] = scaled(l.conjugate ? conj(x[k]) : x[k], l.inner);
+        if (l.whole) x[steps.n - k] = conj(x[k]);
+      }
   }
   if constexpr (stage == FftStage::store) {
     const int64_t from = rows_of(l.out, first), to = rows_of(l.out, last);

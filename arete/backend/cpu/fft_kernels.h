@@ -81,7 +81,7 @@ struct FftLines {
   int rank;
   FftEdge before = FftEdge::none, after = FftEdge::none;
   bool conjugate = false;  // of the half spectrum, where packed
-  /// Packed, but the other side has all 2 n numbers of the spectrum: out, the second half mirrors
+  /// With an edge, but the other side has all numbers of the spectrum: out, the second half mirrors
   /// the first one; in, what the second half adds to the real results is folded into the first.
   bool whole = false;
   T inner = 1;                            // weight of its numbers that stand for two
@@ -101,7 +101,8 @@ struct FftLines {
   }
   /// How many the buffers hold.
   [[gnu::always_inline]] int64_t numbers() const {
-    const int64_t needed = whole ? 2 * steps->n : steps->n + 1;
+    const bool packed = before == FftEdge::packed || after == FftEdge::packed;
+    const int64_t needed = whole && packed ? 2 * steps->n : steps->n + 1;
     return steps->work > needed ? steps->work : needed;
   }
   /// Those that an edge works on, with their partners.
