@@ -378,7 +378,9 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
 #pragma GCC unroll 16
         for (int v = 0; v < width; ++v) {
           std::memcpy(&rows[v], at[size_t(v)] + j, sizeof(E));
-          __builtin_prefetch(at[size_t(v)] + j + ahead);
+          // May lie outside of the array: no pointer into it.
+          __builtin_prefetch(reinterpret_cast<const void*>(
+              reinterpret_cast<uintptr_t>(at[size_t(v)] + j) + uintptr_t(ahead) * sizeof(T)));
         }
         transpose<width>(rows);
 #pragma GCC unroll 16
