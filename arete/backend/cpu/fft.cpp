@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -437,15 +438,20 @@ bool has_whole_spectrum(const prim::FftArgs& a) {
 }
 
 // Of the whole spectrum of several dimensions of real numbers one half mirrors the other: which
-// dimension is halved, as an index of a.dims; one with an even number of points where there is one.
-// None where not all of the spectrum is there.
+// dimension is halved, as an index of a.dims: the one of whose points most are spared. None where
+// not all of the spectrum is there, or no dimension has more than 2 points.
 std::optional<size_t> halved_dim(const prim::FftArgs& a) {
   if (!has_whole_spectrum(a) || a.dims.size() < 2) return {};
   const prim::View& spectrum = a.real_in() ? a.out : a.in;
-  size_t best = a.dims.size() - 1;
+  std::optional<size_t> best;
+  double least = 0;
   for (size_t i = a.dims.size(); i-- > 0;) {
-    if (spectrum.sizes[size_t(a.dims[i])] != a.points[i]) return {};
-    if (a.points[best] % 2) best = i;
+    const int64_t n = a.points[i];
+    if (spectrum.sizes[size_t(a.dims[i])] != n) return {};
+    if (n <= 2) continue;
+    // An odd length with a large factor is transformed as complex numbers along itself.
+    const double cost = double(n / 2 + 1) / double(n) + (n % 2 && !has_small_factors(n) ? 1 : 0);
+    if (!best || cost < least) best = i, least = cost;
   }
   return best;
 }
@@ -455,82 +461,80 @@ std::optional<size_t> halved_dim(const prim::FftArgs& a) {
 template <class T>
 class Mirror {
  public:
-  Mirror(const Array<T>& x, IntList dims, size_t half) : x_(x), dims_(dims), half_(half) {
-    for (size_t d = 0; d < x.sizes.size(); ++d)
-      if (x.sizes[d] > 1 &&
-          (x.sizes[inner_] == 1 || std::abs(x.strides[d]) < std::abs(x.strides[inner_])))
-        inner_ = d;
+  Mirror(const Array<T>& x, IntList dims, size_t half)
+      : x_(x), half_(half), mirrored_(x.sizes.size(), 0), order_(x.sizes.size()) {
+    for (int64_t d : dims) mirrored_[size_t(d)] = 1;
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::ranges::stable_sort(
+        order_, {}, [&](size_t d) { return std::pair(x.sizes[d] == 1, std::abs(x.strides[d])); });
   }
 
   // The second half from the first one.
   void fill() const {
     static const auto f = ARETE_SELECT(::arete::cpu, fft_mirror<T>);
-    const int64_t n = x_.sizes[half_], step = x_.strides[inner_];
+    const int64_t n = x_.sizes[half_];
     visit(x_, n / 2 + 1, (n - 1) / 2,
-          [&](int64_t, int64_t to, int64_t from, int64_t sign, int64_t count) {
-            f(x_.data + to, step, x_.data + from, sign * step, count);
+          [](FftRows<T>, FftRows<T> to, FftRows<T> from, int64_t rows, int64_t count) {
+            f(to, from, rows, count);
           });
   }
   // The first half of the symmetric part to y.
   void fold(const Array<T>& y) const {
     static const auto f = ARETE_SELECT(::arete::cpu, fft_fold<T>);
-    const int64_t step = x_.strides[inner_];
     visit(y, 0, x_.sizes[half_] / 2 + 1,
-          [&](int64_t a, int64_t to, int64_t b, int64_t sign, int64_t count) {
-            f(y.data + to, y.strides[inner_], x_.data + a, step, x_.data + b, sign * step, count);
+          [](FftRows<T> a, FftRows<T> to, FftRows<T> b, int64_t rows, int64_t count) {
+            f(to, a, b, rows, count);
           });
   }
 
  private:
-  // Calls f for lines along the innermost dimension, of `count` numbers from `first` on along the
-  // halved one: where a line begins in x and in y, where what it mirrors begins in x, in which
-  // direction that goes, how long it is.
+  // Calls f for rows of `count` numbers from `first` on along the halved dimension: rows of x,
+  // those of y, those of x that mirror them, how many, how long. The two innermost dimensions of x
+  // make rows; a number that mirrors itself along one of them is the first one, and comes by
+  // itself.
   template <class F>
   void visit(const Array<T>& y, int64_t first, int64_t count, F f) const {
     Shape sizes = x_.sizes;
     sizes[half_] = count;
-    const size_t rank = sizes.size();
-    int64_t lines = 1;
-    for (size_t d = 0; d < rank; ++d)
-      if (d != inner_) lines *= sizes[d];
-    Shape mirrored(rank, 0);
-    for (int64_t d : dims_) mirrored[size_t(d)] = 1;
-    const int64_t n = x_.sizes[inner_], step = x_.strides[inner_], inner = sizes[inner_];
-    const int64_t begin = inner_ == half_ ? first : 0;
-    if (inner == 0) return;
-    parallel_for(0, lines, grain_for(double(inner)), [&](int64_t from, int64_t to) {
-      Shape index(rank, 0);
-      for (size_t d = rank, rest = size_t(from); d-- > 0;)
-        if (d != inner_) index[d] = int64_t(rest) % sizes[d], rest /= size_t(sizes[d]);
-      for (int64_t line = from; line < to; ++line) {
-        int64_t a = begin * step, b = begin * y.strides[inner_], c = 0;
-        for (size_t d = 0; d < rank; ++d) {
-          if (d == inner_) continue;
-          const int64_t i = index[d] + (d == half_ ? first : 0);
-          a += i * x_.strides[d], b += i * y.strides[d];
-          c += (mirrored[d] && i ? x_.sizes[d] - i : i) * x_.strides[d];
+    const size_t inner = order_[0], outer = order_[1];
+    const int64_t n = sizes[inner], rows = sizes[outer];
+    const auto first_of = [&](size_t d) { return d == half_ ? first : 0; };
+    const auto partner = [&](size_t d, int64_t i) {
+      return mirrored_[d] && i ? x_.sizes[d] - i : i;
+    };
+    // How many numbers along d from i on have partners one step after the other.
+    const auto run = [&](size_t d, int64_t i, int64_t left) {
+      return mirrored_[d] && i == 0 ? std::min<int64_t>(1, left) : left;
+    };
+    const auto step = [&](size_t d) { return mirrored_[d] ? -x_.strides[d] : x_.strides[d]; };
+    const int64_t lines = numel_of(sizes) / std::max<int64_t>(1, n);
+    parallel_for(0, lines, grain_for(double(n)), [&](int64_t from, int64_t to) {
+      for (int64_t line = from, many; line < to; line += many) {
+        int64_t a = 0, b = 0, c = 0, rest = line;
+        for (size_t k = 1; k < order_.size(); ++k) {
+          const size_t d = order_[k];
+          const int64_t i = first_of(d) + rest % sizes[d];
+          a += i * x_.strides[d], b += i * y.strides[d], c += partner(d, i) * x_.strides[d];
+          rest /= sizes[d];
         }
-        for (size_t d = rank; d-- > 0;) {
-          if (d == inner_) continue;
-          if (++index[d] < sizes[d]) break;
-          index[d] = 0;
+        const int64_t row = line % rows;
+        many = run(outer, first_of(outer) + row, std::min(rows - row, to - line));
+        for (int64_t at = 0, length; at < n; at += length) {
+          const int64_t i = first_of(inner) + at;
+          length = run(inner, i, n - at);
+          f({x_.data + a + i * x_.strides[inner], x_.strides[outer], x_.strides[inner]},
+            {y.data + b + i * y.strides[inner], y.strides[outer], y.strides[inner]},
+            {x_.data + c + partner(inner, i) * x_.strides[inner], step(outer), step(inner)}, many,
+            length);
         }
-        if (!mirrored[inner_]) {
-          f(a, b, c, 1, inner);
-          continue;
-        }
-        if (begin == 0) f(a, b, c, 1, 1);
-        const int64_t skip = begin == 0;
-        f(a + skip * step, b + skip * y.strides[inner_], c + (n - begin - skip) * step, -1,
-          inner - skip);
       }
     });
   }
 
   const Array<T>& x_;
-  const IntList dims_;
   const size_t half_;
-  size_t inner_ = 0;
+  Shape mirrored_;
+  std::vector<size_t> order_;  // of the dimensions, from the innermost on
 };
 
 template <class T>

@@ -732,49 +732,57 @@ Vector<T> conjugating() {
 }
 
 template <class T>
-void fft_mirror(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n) {
+void fft_mirror(FftRows<T> to, FftRows<T> from, int64_t rows, int64_t n) {
   constexpr int width = kWidth<T, Vector<T>>;
   const Vector<T> sign = conjugating<T>();
-  int64_t i = 0;
-  const auto vectors = [&](auto step) {
-    for (; i + width / 2 <= n; i += width / 2) {
-      const Vector<T> v = pairs_at<step>(from + i * step) * sign;
-      std::memcpy(to + 2 * i, &v, sizeof v);
+  for (int64_t row = 0; row < rows; ++row) {
+    T* const t = to.data + row * to.row;
+    const T* const f = from.data + row * from.row;
+    int64_t i = 0;
+    const auto vectors = [&](auto step) {
+      for (; i + width / 2 <= n; i += width / 2) {
+        const Vector<T> v = pairs_at<step>(f + i * step) * sign;
+        std::memcpy(t + 2 * i, &v, sizeof v);
+      }
+    };
+    if (to.step == 2 && from.step == 2) vectors(std::integral_constant<int, 2>());
+    if (to.step == 2 && from.step == -2) vectors(std::integral_constant<int, -2>());
+    for (; i < n; ++i) {
+      t[i * to.step] = f[i * from.step];
+      t[i * to.step + 1] = -f[i * from.step + 1];
     }
-  };
-  if (to_step == 2 && from_step == 2) vectors(std::integral_constant<int, 2>());
-  if (to_step == 2 && from_step == -2) vectors(std::integral_constant<int, -2>());
-  for (; i < n; ++i) {
-    to[i * to_step] = from[i * from_step];
-    to[i * to_step + 1] = -from[i * from_step + 1];
   }
 }
 template <class T>
-void fft_fold(T* to, int64_t to_step, const T* a, int64_t a_step, const T* b, int64_t b_step,
-              int64_t n) {
+void fft_fold(FftRows<T> to, FftRows<T> a, FftRows<T> b, int64_t rows, int64_t n) {
   constexpr int width = kWidth<T, Vector<T>>;
   const Vector<T> sign = conjugating<T>();
-  int64_t i = 0;
-  const auto vectors = [&](auto step) {
-    for (; i + width / 2 <= n; i += width / 2) {
-      const Vector<T> v = (pairs_at<2>(a + 2 * i) + pairs_at<step>(b + i * step) * sign) * T(0.5);
-      std::memcpy(to + 2 * i, &v, sizeof v);
+  for (int64_t row = 0; row < rows; ++row) {
+    T* const t = to.data + row * to.row;
+    const T *const x = a.data + row * a.row, *const y = b.data + row * b.row;
+    int64_t i = 0;
+    const auto vectors = [&](auto step) {
+      for (; i + width / 2 <= n; i += width / 2) {
+        const Vector<T> v = (pairs_at<2>(x + 2 * i) + pairs_at<step>(y + i * step) * sign) * T(0.5);
+        std::memcpy(t + 2 * i, &v, sizeof v);
+      }
+    };
+    const bool near = to.step == 2 && a.step == 2;
+    if (near && b.step == 2) vectors(std::integral_constant<int, 2>());
+    if (near && b.step == -2) vectors(std::integral_constant<int, -2>());
+    for (; i < n; ++i) {
+      t[i * to.step] = (x[i * a.step] + y[i * b.step]) * T(0.5);
+      t[i * to.step + 1] = (x[i * a.step + 1] - y[i * b.step + 1]) * T(0.5);
     }
-  };
-  if (to_step == 2 && a_step == 2 && b_step == 2) vectors(std::integral_constant<int, 2>());
-  if (to_step == 2 && a_step == 2 && b_step == -2) vectors(std::integral_constant<int, -2>());
-  for (; i < n; ++i) {
-    to[i * to_step] = (a[i * a_step] + b[i * b_step]) * T(0.5);
-    to[i * to_step + 1] = (a[i * a_step + 1] - b[i * b_step + 1]) * T(0.5);
   }
 }
 
-template void fft_mirror<float>(float*, int64_t, const float*, int64_t, int64_t);
-template void fft_mirror<double>(double*, int64_t, const double*, int64_t, int64_t);
-template void fft_fold<float>(float*, int64_t, const float*, int64_t, const float*, int64_t,
-                              int64_t);
-template void fft_fold<double>(double*, int64_t, const double*, int64_t, const double*, int64_t,
-                               int64_t);
+#define ARETE_FOR(T)                                                     \
+  template void fft_mirror<T>(FftRows<T>, FftRows<T>, int64_t, int64_t); \
+  template void fft_fold<T>(FftRows<T>, FftRows<T>, FftRows<T>, int64_t, int64_t);
+ARETE_FOR(float)
+ARETE_FOR(double)
+#undef ARETE_FOR
 template void fft_lines<float>(const FftLines<float>&, int64_t, int64_t);
 template void fft_lines<double>(const FftLines<double>&, int64_t, int64_t);
 template void fft_stage<float>(const FftLines<float>&, FftStage, float*, float*, int64_t, int64_t);

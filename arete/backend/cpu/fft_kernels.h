@@ -112,25 +112,31 @@ struct FftLines {
 /// The stages of a line other than its passes. Their ranges count complex numbers.
 enum class FftStage : uint8_t { load, before, chirp_in, filter, chirp_out, after, store };
 
+/// Rows of complex numbers, reals apart.
+template <class T>
+struct FftRows {
+  T* data;
+  int64_t row, step;  // from one row to the next, from one number to the next
+};
+
 // Compiled once per instruction set (fft.simd.cpp).
-#define ARETE_FFT_KERNELS(target)                                                               \
-  namespace target {                                                                            \
-  /* How many lines a vector of 4 or 8 byte numbers has. */                                     \
-  int fft_width(int bytes);                                                                     \
-  /* Transforms blocks first to last of lines, as FftBlocks counts them. */                     \
-  template <class T>                                                                            \
-  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                            \
-  /* A range of a stage of one line, at `memory` and in the buffer x. */                        \
-  template <class T>                                                                            \
-  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first,          \
-                 int64_t last);                                                                 \
-  /* to[i] = conj(from[i]) of complex numbers, `to_step` and `from_step` reals apart. */        \
-  template <class T>                                                                            \
-  void fft_mirror(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n);         \
-  /* to[i] = (a[i] + conj(b[i])) / 2. */                                                        \
-  template <class T>                                                                            \
-  void fft_fold(T* to, int64_t to_step, const T* a, int64_t a_step, const T* b, int64_t b_step, \
-                int64_t n);                                                                     \
+#define ARETE_FFT_KERNELS(target)                                                      \
+  namespace target {                                                                   \
+  /* How many lines a vector of 4 or 8 byte numbers has. */                            \
+  int fft_width(int bytes);                                                            \
+  /* Transforms blocks first to last of lines, as FftBlocks counts them. */            \
+  template <class T>                                                                   \
+  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                   \
+  /* A range of a stage of one line, at `memory` and in the buffer x. */               \
+  template <class T>                                                                   \
+  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, \
+                 int64_t last);                                                        \
+  /* to = conj(from), of numbers 0 to n of each of the rows. */                        \
+  template <class T>                                                                   \
+  void fft_mirror(FftRows<T> to, FftRows<T> from, int64_t rows, int64_t n);            \
+  /* to = (a + conj(b)) / 2. */                                                        \
+  template <class T>                                                                   \
+  void fft_fold(FftRows<T> to, FftRows<T> a, FftRows<T> b, int64_t rows, int64_t n);   \
   }
 ARETE_FFT_KERNELS(base)
 ARETE_FFT_KERNELS(avx2)
