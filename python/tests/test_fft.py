@@ -24,19 +24,39 @@ def orders_of(x):
     yield wide[..., ::2]
 
 
+def expect_numpy(x, dims, norm, orders=orders_of):
+    shape = x.shape
+    for name, complex in [("fftn", 0), ("ifftn", 0), ("fftn", 1), ("ifftn", 1), ("rfftn", 0), ("irfftn", 1)]:
+        if complex != np.iscomplexobj(x) or (name == "irfftn" and shape[dims[-1]] < 2):
+            continue
+        want = getattr(np.fft, name)(x.astype(np.complex128 if complex else np.float64), axes=dims, norm=norm)
+        error = 1e-14 if x.dtype in (np.float64, np.complex128) else 3e-6
+        for tensor in orders(x):
+            got = getattr(torch.fft, name)(tensor, dim=dims, norm=norm).numpy()
+            assert got.real.dtype == x.real.dtype
+            assert np.abs(got - want).max() <= error * max(1, np.abs(want).max()), (name, x.dtype, dims)
+
+
+DTYPES = [np.float64, np.float32, np.complex128, np.complex64]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
-def test_every_choice_of_dimensions_agrees_with_numpy(shape, norm):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_choice_of_dimensions_agrees_with_numpy(shape, norm, dtype):
+    x = numbers(shape, np.issubdtype(dtype, np.complexfloating)).astype(dtype)
     for count in range(1, len(shape) + 1):
         for dims in itertools.permutations(range(len(shape)), count):
-            for name, complex in [("fftn", 0), ("ifftn", 0), ("fftn", 1), ("ifftn", 1), ("rfftn", 0), ("irfftn", 1)]:
-                if name == "irfftn" and shape[dims[-1]] < 2:
-                    continue
-                x = numbers(shape, complex)
-                want = getattr(np.fft, name)(x, axes=dims, norm=norm)
-                for tensor in orders_of(x):
-                    got = getattr(torch.fft, name)(tensor, dim=dims, norm=norm).numpy()
-                    assert np.abs(got - want).max() <= 1e-14 * max(1, np.abs(want).max()), (name, complex, dims)
+            expect_numpy(x, dims, norm)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_arrays_and_expanded_ones_agree_with_numpy(dtype):
+    x = numbers((70, 48, 130), np.issubdtype(dtype, np.complexfloating)).astype(dtype)
+    same = np.repeat(x[:1], 70, axis=0)
+    for dims in [(1,), (0, 1), (2, 1), (2, 0), (0, 1, 2)]:
+        expect_numpy(x, dims, None)
+        expect_numpy(same, dims, None, lambda x: [torch.tensor(x[0].copy()).expand(*x.shape)])
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 9), (12, 18), (64, 50, 20), (8,), (7,)])
