@@ -89,21 +89,22 @@ TEST(FusedPlan, SumsOverManyOrFewRowsAreMadeWithTheRest) {
 TEST(FusedPlan, RowsOfAnyLengthTakeWholeVectors) {
   FusedSpec spec;
   spec.n_inputs = 2, spec.n_outputs = 1;
-  const auto variant_of = [&](DType dtype, int64_t length, int64_t out_stride) {
-    spec.stages = {{Kind::reduce,
-                    expr::trace([](auto v) { return Values{v[0] * 1.0}; },
-                                std::vector<DType>{dtype}, {}, std::vector{kFloat32}),
-                    {0}},
-                   {Kind::store,
-                    expr::trace([](auto v) { return Values{(v[0] - v[1]) * v[2]}; },
-                                std::vector<DType>{dtype, kFloat32, dtype}, {}, std::vector{dtype}),
-                    {0, ~0, 1}}};
+  const auto variant_of = [&](DType dtype, int64_t length, int64_t out_stride, DType weight) {
+    spec.stages = {
+        {Kind::reduce,
+         expr::trace([](auto v) { return Values{v[0] * 1.0}; }, std::vector<DType>{dtype}, {},
+                     std::vector{kFloat32}),
+         {0}},
+        {Kind::store,
+         expr::trace([](auto v) { return Values{(v[0] - v[1]) * to_float(v[2])}; },
+                     std::vector<DType>{dtype, kFloat32, weight}, {}, std::vector{dtype}),
+         {0, ~0, 1}}};
     const auto at = [](int memory) {
       return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40);
     };
     const Shape sizes{10000, length}, strides{length, 1}, out_strides{out_stride, 1},
         one{1, length};
-    const prim::View inputs[] = {{at(1), dtype, sizes, strides}, {at(2), dtype, one, strides}},
+    const prim::View inputs[] = {{at(1), dtype, sizes, strides}, {at(2), weight, one, strides}},
                      out{at(3), dtype, sizes, out_strides};
     return plan_fused({&spec, sizes, 1, inputs, {&out, 1}, {}}, kHopper).variant;
   };
@@ -111,7 +112,7 @@ TEST(FusedPlan, RowsOfAnyLengthTakeWholeVectors) {
     for (int64_t length = 32; length < 100000; length = length * 5 / 4 + 1) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length));
       const int widest = int(16 / size_of(dtype));
-      const FusedVariant v = variant_of(dtype, length, length);
+      const FusedVariant v = variant_of(dtype, length, length, dtype);
       EXPECT_EQ(v.vector, widest);
       EXPECT_EQ(v.shifted, length % widest != 0);
       EXPECT_EQ(v.shared, v.shifted ? 2u : 0u);
@@ -119,10 +120,59 @@ TEST(FusedPlan, RowsOfAnyLengthTakeWholeVectors) {
         EXPECT_GE(v.threads * v.count * v.vector, length + (v.shifted ? widest - 1 : 0));
       }
       // What the output has elsewhere in its vectors is stored one by one.
-      EXPECT_FALSE(variant_of(dtype, length, length + 1).shifted);
-      EXPECT_EQ(variant_of(dtype, length, length + 1).shared, 0u);
+      EXPECT_FALSE(variant_of(dtype, length, length + 1, dtype).shifted);
+      EXPECT_EQ(variant_of(dtype, length, length + 1, dtype).shared, 0u);
     }
-  EXPECT_FALSE(variant_of(kFloat64, 285, 285).shifted);
+  EXPECT_FALSE(variant_of(kFloat64, 285, 285, kFloat64).shifted);
+  // What rows share is read one by one, whatever its size.
+  EXPECT_EQ(variant_of(kBFloat16, 285, 285, kFloat32).vector, 8);
+  EXPECT_EQ(variant_of(kFloat32, 285, 285, kFloat64).vector, 4);
+}
+
+// Scores and a mask that some rows share, as those of a picture's heads do: it begins elsewhere in
+// a vector than they do.
+TEST(FusedPlan, RowsOfAnyLengthWithAMaskThatSomeShareTakeWholeVectors) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const std::vector<DType> both{dtype, dtype}, with_row{dtype, dtype, kFloat32};
+    FusedSpec spec;
+    spec.n_inputs = 2, spec.n_outputs = 1;
+    const auto plan_of = [&](int64_t length, bool mask_first) {
+      const int scores = mask_first, mask = !mask_first;
+      spec.stages = {
+          {Kind::reduce,
+           expr::trace([](auto v) { return Values{v[0] + v[1]}; }, both, {}, std::vector{kFloat32}),
+           {scores, mask},
+           prim::Monoid::max},
+          {Kind::store,
+           expr::trace([](auto v) { return Values{v[0] + v[1] - v[2]}; }, with_row, {},
+                       std::vector{dtype}),
+           {scores, mask, ~0}}};
+      const auto at = [](int memory) {
+        return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40);
+      };
+      const Shape space{8, 300, length}, strides{300 * length, length, 1}, masks{8, 1, length},
+          mask_strides{length, length, 1};
+      const prim::View of_scores{at(1), dtype, space, strides},
+          of_mask{at(2), dtype, masks, mask_strides}, out{at(3), dtype, space, strides};
+      const prim::View inputs[] = {mask_first ? of_mask : of_scores,
+                                   mask_first ? of_scores : of_mask};
+      return plan_fused({&spec, space, 2, inputs, {&out, 1}, {}}, kHopper);
+    };
+    for (const int64_t length : {33, 285, 1025, 9001, 70001})
+      for (const bool mask_first : {false, true}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length));
+        const FusedPlan p = plan_of(length, mask_first);
+        const uint32_t mask = mask_first ? 1u : 2u;
+        EXPECT_TRUE(p.variant.shifted);
+        EXPECT_EQ(p.variant.vector, int(16 / size_of(dtype)));
+        EXPECT_EQ(p.variant.shared, mask);
+        // Copies to shared memory are of aligned chunks.
+        if (!p.variant.resident) {
+          EXPECT_EQ(p.variant.cached & mask, 0u);
+        }
+      }
+    EXPECT_FALSE(plan_of(1024, false).variant.shifted);
+  }
 }
 
 // As forces between bodies: each row's number beside those that all rows share.

@@ -376,6 +376,36 @@ TEST(Fused, rows_that_begin_anywhere) {
       }
 }
 
+// With a mask that some of the rows share, read by every stage.
+TEST(Fused, rows_that_begin_anywhere_and_share_by_groups) {
+  std::mt19937_64 rng(10);
+  const DType f = kFloat32;
+  for (const int64_t length : {17, 31, 63, 285, 511, 1025, 9001, 70001})
+    for (DType dtype : {kFloat32, kBFloat16})
+      for (const bool plain : {true, false}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length));
+        FusedSpec spec;
+        spec.n_inputs = 2, spec.n_outputs = 1;
+        spec.stages.push_back(stage(
+            Kind::reduce, {0, 1}, {dtype, f}, {f},
+            [](auto v) { return std::vector<Value>{v[0] + v[1]}; }, Monoid::max));
+        spec.stages.push_back(stage(Kind::reduce, {0, 1, ~0}, {dtype, f, f}, {f}, [](auto v) {
+          return std::vector<Value>{expr::exp(v[0] + v[1] - v[2])};
+        }));
+        spec.stages.push_back(
+            stage(Kind::store, {0, 1, ~0, ~1}, {dtype, f, f, f}, {dtype},
+                  [](auto v) { return std::vector<Value>{expr::exp(v[0] + v[1] - v[2]) / v[3]}; }));
+        const Shape space{2, 3, length};
+        std::vector<GuardedBuffer> in, out;
+        fill_values(in.emplace_back(dtype, space), rng);
+        // Of each of the first dimension, or of each of the second.
+        fill_values(in.emplace_back(f, plain ? Shape{2, 1, length} : Shape{1, 3, length}), rng);
+        out.emplace_back(dtype, space);
+        check(spec, space, 2, in, out, {});
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
 TEST(Fused, reductions_over_rows) {
   std::mt19937_64 rng(7);
   for (const auto& [space, outer] : std::vector<std::pair<Shape, int>>{{{50, 10}, 1},

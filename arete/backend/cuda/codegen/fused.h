@@ -23,8 +23,9 @@ namespace arete::cuda {
 // Where rows begin at any element of an aligned chunk (`shifted`: rows of an odd length, say),
 // chunks are what memory has as aligned ones: a row's first and last chunks have elements of its
 // neighbours, too, which count for nothing and are not stored. They lie in memory as the row's own:
-// an aligned access crosses no page. Inputs of `shared`, of which all rows read the same, are read
-// one by one. How a row's data stay at hand between stages:
+// an aligned access crosses no page. Inputs of `shared`, of which several rows read the same, begin
+// elsewhere in a chunk than the rows: their elements are read one by one.
+// How a row's data stay at hand between stages:
 //   resident  in registers: each thread has at most `count` chunks. The inputs of `cached` are read
 //             once, and what two stages compute alike the compiler computes once.
 //   streamed  `count` chunks at a time; the inputs of `cached` stay in shared memory from the first
@@ -63,7 +64,7 @@ struct FusedVariant {
   uint32_t single = 0;   ///< has one element for a chunk
   uint32_t cached = 0;   ///< is kept between stages
   uint32_t written = 0;  ///< is also an output
-  uint32_t shared = 0;   ///< shifted: has the same elements for all rows
+  uint32_t shared = 0;   ///< shifted: has the same elements for several rows
 
   int block() const { return threads * rows; }
   /// With `columns`: blocks at work on one multiprocessor. Small ones leave a thread more than 64

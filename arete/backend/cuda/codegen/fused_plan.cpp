@@ -193,27 +193,39 @@ class Planner {
       vector = int(std::max<int64_t>(1, std::min({most, 16 / smallest, int64_t(8)})));
   }
 
-  bool is_shared(const LoopNest::Operand& o) const {
+  // The operand that varies along most rows: chunks lie as its rows do. Null if all rows share all.
+  const LoopNest::Operand* main_operand() const {
+    const LoopNest::Operand* main = nullptr;
+    int64_t most = rows_ > 1;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      int64_t n = 1;
+      for (int d = inner_; d < nest_.rank; ++d)
+        if (o.strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
+      if (n > most) most = n, main = &o;
+    });
+    return main;
+  }
+
+  // Whether rows of the main operand share one of this operand: they begin elsewhere in a chunk.
+  bool is_shared(const LoopNest::Operand& o, const LoopNest::Operand& main) const {
     for (int d = inner_; d < nest_.rank; ++d)
-      if (o.strides[size_t(d)] != 0) return false;
-    return rows_ > 1;
+      if (o.strides[size_t(d)] == 0 && main.strides[size_t(d)] != 0) return true;
+    return false;
   }
 
   // The widest access where rows may begin anywhere in one, at the same element of it in all
   // operands that have rows of their own; what is looked up takes no elements of other rows.
-  int shifted_vector() const {
+  int shifted_vector(const LoopNest::Operand& main) const {
     if (plan_.variant.mapping != Mapping::rows || inner_ != 1 || !columns_.empty()) return 1;
     for (const FusedStage& s : args_.spec->stages)
       if ((s.kind == Kind::reduce || s.kind == Kind::store) && s.program->tables() != 0) return 1;
-    const LoopNest::Operand* main = nullptr;
     bool possible = true;
     int64_t width = 8;
     for_each_varying([&](const LoopNest::Operand& o) {
       const int64_t size = int64_t(size_of(o.dtype));
       possible &= o.strides[0] == size;
+      if (is_shared(o, main)) return;
       width = std::min(width, 16 / size);
-      if (is_shared(o)) return;
-      if (!main) main = &o;
       const auto place = [](const LoopNest::Operand& of, int d) {
         const int64_t bytes =
             d == 0 ? int64_t(reinterpret_cast<uintptr_t>(of.data)) : of.strides[size_t(d)];
@@ -221,25 +233,27 @@ class Planner {
       };
       for (int d = 0; d < nest_.rank; ++d)
         while (width > 1 && (d == 0 || nest_.sizes[size_t(d)] > 1) &&
-               (place(o, d) - place(*main, d)) % width != 0)
+               (place(o, d) - place(main, d)) % width != 0)
           width /= 2;
     });
     while (width > 1 && elements_ < 4 * width) width /= 2;
     // Two doubles at once save less than it takes to tell which of them count.
-    return possible && main && width > 2 ? int(width) : 1;
+    return possible && width > 2 ? int(width) : 1;
   }
 
   // Takes wider chunks, of at most `most` elements, if rows may begin anywhere in them.
   void shift(int most) {
     FusedVariant& v = plan_.variant;
-    int wider = shifted_vector();
+    const LoopNest::Operand* const main = main_operand();
+    int wider = main ? shifted_vector(*main) : 1;
     while (wider > most) wider /= 2;
     if (wider <= v.vector) return;
     v.vector = wider;
     v.shifted = true;
     v.shared = 0;
     for (size_t i = 0; i < args_.inputs.size(); ++i)
-      if ((read_ >> i & 1) && !is_uniform(input(i)) && is_shared(input(i))) v.shared |= 1u << i;
+      if ((read_ >> i & 1) && !is_uniform(input(i)) && is_shared(input(i), *main))
+        v.shared |= 1u << i;
   }
 
   // Chunks of a row, and what rows come in.
@@ -450,6 +464,7 @@ class Planner {
     FusedVariant& v = plan_.variant;
     const bool columns = v.mapping == Mapping::columns;
     shift(8);
+    v.cached &= ~v.shared;  // copies to shared memory are of aligned chunks
     const int64_t chunks = this->chunks();
     v.rows = columns ? 32 : 1;
     // Bytes of a thread's chunk of all inputs, and of a block's chunk of those to be kept.

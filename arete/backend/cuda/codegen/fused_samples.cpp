@@ -254,6 +254,9 @@ std::vector<KernelSource> fused_samples() {
       v.shifted = true;
       v.shared = 0b10000;
       samples.add(spec, v);
+      v.cached |= v.shared;  // groups of rows share it
+      v.outer_rank = 2;
+      samples.add(spec, v);
     }
     FusedVariant v = variant(Mapping::rows, false, 512, 1, vector, 2);
     v.inner_rank = 2;
