@@ -139,6 +139,29 @@ TEST(Scan, LongLanesInChunks) {
         }
 }
 
+// Lanes begin anywhere in a vector.
+TEST(Scan, LanesALittleLongerThanAWarpHolds) {
+  std::mt19937_64 rng(6);
+  for (const auto& [dtype, n] : {std::pair{kFloat32, 511},
+                                 {kFloat32, 513},
+                                 {kBFloat16, 1023},
+                                 {kBFloat16, 1025},
+                                 {kBFloat16, 1279},
+                                 {kUInt8, 1531}})
+    for (bool reverse : {false, true}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(n));
+      GuardedBuffer in(dtype, Shape{6, n}), out(dtype, Shape{6, n});
+      in.fill([&](IntList) { return double(rng() % 20 == 0); });  // sums of halves stay exact
+      backend_under_test().scan({.monoid = Monoid::sum,
+                                 .in = in.view(),
+                                 .out = out.view(),
+                                 .dim = 1,
+                                 .reverse = reverse});
+      check(Monoid::sum, in, out, 1, reverse);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Of every form and layout against a plain loop: sums with factors (powers of two, so that they
 // are exact), logarithms of sums, and positions of extrema.
 // A test of each type, since a GPU compiles a kernel for each form and rank.

@@ -132,15 +132,17 @@ class Planner {
     if (vector > 1 && (h.n < vector || !lanes_alike(vector))) vector = 1;
     plan_.vector = int(vector);
     // What a thread holds stays within about 32 registers.
-    const int64_t most =
-        std::clamp<int64_t>(128 / (vector * std::max(4, types_.local_bytes)), 1, 4);
+    const int64_t held = 128 / (vector * std::max(4, types_.local_bytes));  // vectors
+    const int64_t most = std::clamp<int64_t>(held, 1, 4);
     plan_.rounds = int(most);
     const int64_t vectors = divide_up(h.n + (lanes_aligned(vector) ? 0 : vector - 1), vector);
     // Positions take most of the time: a warp for a lane stores them without waiting for others. Of
     // sums with factors few blocks fit, and half of each would have no elements.
     const bool in_warp = args_.factors && types_.local_bytes <= 24;
-    // One round more than usual costs less than half of a block without elements: rows of 511.
-    const int64_t rounds = args_.indices ? 6 : in_warp ? std::max<int64_t>(most, 4) : most + 1;
+    // One round more than usual costs less than half of a block without elements: rows of 511. Of
+    // 16-bit elements, and sums of two numbers, it would not fit the registers.
+    const int64_t usual = held > most ? most + 1 : most;
+    const int64_t rounds = args_.indices ? 6 : in_warp ? std::max<int64_t>(most, 4) : usual;
     if (vectors <= 32 * rounds) {
       plan_.form = ScanPlan::Form::rows;
       plan_.rounds = int(divide_up(vectors, 32));
@@ -409,6 +411,7 @@ std::vector<KernelSource> scan_samples() {
       for (int64_t step : {1, 2}) {
         add(Monoid::sum, t, t, Shape{100000, 20}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 255}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{100000, 511}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 512}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{100000, 1000}, 1, reverse, step);
         add(Monoid::sum, t, t, Shape{125, 15625}, 0, reverse, step);
