@@ -248,7 +248,8 @@ TEST(Reduce, columns_that_are_no_whole_block) {
 TEST(Reduce, few_columns_of_many_rows) {
   std::mt19937_64 rng(5);
   for (DType dtype : {kFloat32, kBFloat16, kInt16})
-    for (const auto& [rows, columns] : {std::pair{30011, 31}, {30011, 16}, {9001, 195}}) {
+    for (const auto& [rows, columns] :
+         {std::pair{30011, 31}, {30011, 16}, {9001, 195}, {70001, 31}}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(columns));
       if (test::too_large_for_reference(rows * columns)) continue;
       Case c{Monoid::sum, Shape{rows, columns}, 1, nullptr, nullptr};

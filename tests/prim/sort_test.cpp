@@ -272,6 +272,29 @@ TEST(Sort, ComplexIsRefused) {
                NotImplementedError);
 }
 
+void check_arg_reduce(const GuardedBuffer& in, int dim, bool largest) {
+  Shape out_sizes = in.layout().sizes;
+  if (!out_sizes.empty()) out_sizes[size_t(dim)] = 1;
+  GuardedBuffer out(kInt64, out_sizes), values(in.dtype(), out_sizes);
+  backend_under_test().arg_reduce({.in = in.view(),
+                                   .out = out.view(),
+                                   .values = values.view(),
+                                   .dim = dim,
+                                   .largest = largest});
+  ASSERT_TRUE(out.guards_intact() && values.guards_intact());
+  for (IndexWalk w(out_sizes); w; ++w) {
+    const std::vector<double> v = lane(in, *w, dim);
+    int64_t best = 0;
+    for (size_t i = 1; i < v.size(); ++i) {
+      const double b = v[size_t(best)];
+      if (std::isnan(b)) break;
+      if (std::isnan(v[i]) || (largest ? v[i] > b : v[i] < b)) best = int64_t(i);
+    }
+    ASSERT_EQ(out.at<int64_t>(*w), best) << name_of(in.dtype());
+    ASSERT_TRUE(same_value(values.get(*w), v[size_t(best)]));
+  }
+}
+
 TEST(ArgReduce, EveryDtypeLayoutAndDimension) {
   std::mt19937_64 rng(4);
   for (DType dtype : real_dtypes())
@@ -282,27 +305,23 @@ TEST(ArgReduce, EveryDtypeLayoutAndDimension) {
           for (const Layout& layout : input_layouts(sizes)) {
             GuardedBuffer in(dtype, layout);
             fill_ties(in, rng);
-            Shape out_sizes = sizes;
-            if (!sizes.empty()) out_sizes[size_t(dim)] = 1;
-            GuardedBuffer out(kInt64, out_sizes), values(dtype, out_sizes);
-            backend_under_test().arg_reduce({.in = in.view(),
-                                             .out = out.view(),
-                                             .values = values.view(),
-                                             .dim = dim,
-                                             .largest = largest});
-            ASSERT_TRUE(out.guards_intact() && values.guards_intact());
-            for (IndexWalk w(out_sizes); w; ++w) {
-              const std::vector<double> v = lane(in, *w, dim);
-              int64_t best = 0;
-              for (size_t i = 1; i < v.size(); ++i) {
-                const double b = v[size_t(best)];
-                if (std::isnan(b)) break;
-                if (std::isnan(v[i]) || (largest ? v[i] > b : v[i] < b)) best = int64_t(i);
-              }
-              ASSERT_EQ(out.at<int64_t>(*w), best) << name_of(dtype);
-              ASSERT_TRUE(same_value(values.get(*w), v[size_t(best)]));
-            }
+            check_arg_reduce(in, dim, largest);
+            if (HasFatalFailure()) return;
           }
+    }
+}
+
+// Rows begin anywhere in a vector; of each column there are parts.
+TEST(ArgReduce, FewColumnsOfManyRows) {
+  std::mt19937_64 rng(5);
+  for (DType dtype : {kFloat32, kBFloat16, kInt16})
+    for (const int64_t rows : {30011, 70001}) {
+      GuardedBuffer in(dtype, Shape{rows, 31});
+      in.fill([&](IntList) { return double(rng() % 20000 == 0); });
+      for (bool largest : {false, true}) {
+        check_arg_reduce(in, 0, largest);
+        if (HasFatalFailure()) return;
+      }
     }
 }
 

@@ -59,6 +59,7 @@ std::vector<KernelSource> arg_reduce_samples() {
     add(t, true, false, 1, 100'000'000, 1);
     add(t, false, true, 10000, 513, 1);
     add(t, true, true, 100000, 64, 0);
+    add(t, false, false, 4096, 1001, 0);
   }
   add(kFloat32, true, true, 1, 3'000'000'000, 1);
   add(kInt64, false, false, 3'000'000'000, 1, 0);

@@ -246,6 +246,7 @@ std::vector<KernelSource> reduce_samples() {
     add({Monoid::sum, {t}, sum}, Shape{4096, 4096}, 1);
     add({Monoid::prod, {t}, sum}, Shape{4096, 1000}, 2);
     add({Monoid::max, {t}, t}, Shape{4096, 1001}, 2);
+    add({Monoid::sum, {t}, sum}, Shape{4096, 1001}, 1);
     add({Monoid::min, {t}, t}, Shape{1001, 1001}, 1);
     add({Monoid::all, {t}, kBool}, Shape{64, 63, 7}, 5);
   }

@@ -269,7 +269,8 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
       for (int o = 0; o < K::kOperands; ++o)
         block[o] = a.data[o] + (offsets[o] + Index(first) * Index(a.strides[o][0]));
       if (K::kShifted) column -= first_in_vector<K>(a, block[K::kMain], begin + y);
-      if (column < width && column > first - V) {
+      // Where the row begins with a whole vector, the last one is the next block's.
+      if (column < width && (!K::kShifted || column < first + i64(vectors) * V)) {
         move(block, column - first);
         // Columns have registers for twice as many.
         const int kLoads = (V > 1 ? 2 : 1) * AtOnce<K, V>::kLoads;
