@@ -2,11 +2,13 @@
 #include <cmath>
 #include <optional>
 
+#include "arete/core/tracing.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "arete/ops/work.h"
 
 namespace arete {
@@ -105,7 +107,7 @@ struct Meeting {
   Tensor index, src, slices;
 };
 
-// The result; in place: self, which is changed step by step.
+// The result; in place: self, which is changed step by step and has no history.
 Tensor reduce_into(Tensor self, const Meeting& at, std::string_view reduce, bool include_self,
                    bool in_place) {
   static const OpRecord &set = *find_record("scatter.value"), &add = *find_record("scatter_add"),
@@ -127,7 +129,9 @@ Tensor reduce_into(Tensor self, const Meeting& at, std::string_view reduce, bool
     Tensor count = ones(sizes, self.options());
     if (!include_self) count.scatter_(at.dim, of, Scalar(0));
     count.scatter_add_(at.dim, of, ones(of.sizes(), self.options()));
-    if (!include_self) count.clamp_(Scalar(1), std::nullopt);
+    // Where nothing meets, and where whole numbers have wrapped around to 0.
+    if (!include_self || is_integral_or_bool(self.dtype()))
+      count.add_(count.eq(Scalar(0)).to(self.dtype()));
     step(is_floating(self.dtype()) ? div : floor_divide, {self, count});
     return self;
   }
@@ -188,9 +192,19 @@ Tensor combined(const Call& c, const Meeting& at) {
       .reshape(c.tensor(0).sizes());
 }
 void reduce_in_place(Tensor& self, const Call& c, Meeting at) {
+  const bool recorded = will_record(self) || will_record(at.src);
+  if (recorded || !tracing::is_plain()) {
+    // Gradients need what self was.
+    const Tensor before = recorded ? self.clone() : self, index = apart(c.tensor(2), self),
+                 src = apart(c.tensor(3), self);
+    self.copy_(call(c.op, {before, c[1], index, src, c[4], c[5]}));
+    return;
+  }
   at.index = apart(at.index, self), at.src = apart(at.src, self);
   if (at.slices.defined()) at.slices = apart(at.slices, self);
-  reduce_into(at_least_1d(self), at, c[4].string(), c.boolean(5), true);
+  // The steps are one write of self's.
+  reduce_into(at_least_1d(self.variable_data()), at, c[4].string(), c.boolean(5), true);
+  self.bump_version();
 }
 
 const OpRecord& scatter_reduce_op =

@@ -10,6 +10,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/vmap.h"
 #include "tests/support/errors.h"
 
 namespace arete {
@@ -250,6 +251,85 @@ TEST(ScatterReduce, Modes) {
   EXPECT_EQ(run("mean", false), (L{4, 2, 0}));
   expect_error(ErrorKind::value, {"reduce argument must be either sum, prod, mean, amax or amin"},
                [&] { run("max", true); });
+}
+
+// In place: one write, also where the tensor itself is what meets or says where.
+TEST(ScatterReduce, OneWriteInPlace) {
+  const Tensor x = longs({1, 2, 0}), i = longs({0, 0, 2}), s = longs({4, 5, 3});
+  for (const char* name : {"scatter_reduce", "index_reduce"})
+    for (const char* mode : {"prod", "mean", "amax", "amin"})
+      for (const bool self : {true, false}) {
+        SCOPED_TRACE(std::string(name) + " " + mode);
+        const ops::OpRecord& op = *ops::find_record(name);
+        const auto check = [&](const Tensor& index, const Tensor& src) {
+          Tensor y = x.clone();
+          const auto own = [&](const Tensor& t) { return t.impl() == x.impl() ? y : t; };
+          const Tensor expected = ops::call(op, {x, int64_t(0), index, src, mode, self});
+          const uint64_t before = y.version();
+          ops::call_in_place(y, op, {y, int64_t(0), own(index), own(src), mode, self});
+          EXPECT_EQ(y.version(), before + 1);
+          EXPECT_EQ(y.to_vector<int64_t>(), expected.to_vector<int64_t>());
+        };
+        check(i, s);
+        check(i, x);
+        check(x, s);
+        check(x, x);
+      }
+}
+
+TEST(ScatterReduce, InPlaceOnAViewWithHistory) {
+  const Tensor i = longs({1, 1, 0}), s = tensor({3.0, 5.0, -1.0}, kFloat64);
+  for (const char* name : {"scatter_reduce", "index_reduce"})
+    for (const char* mode : {"prod", "mean", "amax", "amin"})
+      for (const bool self : {true, false}) {
+        SCOPED_TRACE(std::string(name) + " " + mode);
+        const ops::OpRecord& op = *ops::find_record(name);
+        Tensor x = counted({4}).requires_grad_(), src = s.clone().requires_grad_();
+        const Tensor y = x.mul(Scalar(2));
+        Tensor part = y.narrow(0, 1, 2);
+        const uint64_t before = y.version();
+        ops::call_in_place(part, op, {part, int64_t(0), i, src, mode, self});
+        EXPECT_EQ(y.version(), before + 1);
+        y.mul(y).sum().backward();
+        // The same out of place.
+        Tensor x2 = counted({4}).requires_grad_(), src2 = s.clone().requires_grad_();
+        const Tensor y2 = x2.mul(Scalar(2));
+        const Tensor r = ops::call(op, {y2.narrow(0, 1, 2), int64_t(0), i, src2, mode, self});
+        const Tensor z = cat({y2.narrow(0, 0, 1), r, y2.narrow(0, 3, 1)}, 0);
+        z.mul(z).sum().backward();
+        EXPECT_EQ(y.to_vector<double>(), z.to_vector<double>());
+        EXPECT_EQ(x.grad().to_vector<double>(), x2.grad().to_vector<double>());
+        EXPECT_EQ(src.grad().to_vector<double>(), src2.grad().to_vector<double>());
+      }
+}
+
+TEST(ScatterReduce, InPlaceForEachElementOfABatch) {
+  const Tensor x = counted({2, 3}), i = longs({0, 0, 2, 1, 0, 1}).reshape({2, 3}), s = x.add(x);
+  for (const char* name : {"scatter_reduce", "index_reduce"}) {
+    const ops::OpRecord& op = *ops::find_record(name);
+    const auto one = [&](const std::vector<Tensor>& v) {
+      Tensor y = v[0].clone();
+      ops::call_in_place(y, op, {y, int64_t(0), v[1], v[2], "mean", false});
+      return std::vector{y};
+    };
+    const Tensor r = vmap(one, {x, i, s})[0];
+    for (int64_t k = 0; k < 2; ++k)
+      EXPECT_EQ(r.select(0, k).to_vector<double>(),
+                one({x.select(0, k), i.select(0, k), s.select(0, k)})[0].to_vector<double>());
+  }
+}
+
+// Sums and numbers of small integers wrap around alike.
+TEST(ScatterReduce, MeansOfMoreThanTheTypeHolds) {
+  for (const char* name : {"scatter_reduce", "index_reduce"})
+    for (const auto& [n, self, mean] :
+         {std::tuple{200, false, 1}, {200, true, 1}, {256, false, 0}, {255, true, 0}}) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(n));
+      const Tensor x = ones({2}, kInt8),
+                   r = ops::call(*ops::find_record(name), {x, int64_t(0), zeros({n}, kInt64),
+                                                           ones({n}, kInt8), "mean", self});
+      EXPECT_EQ(r.to_vector<int8_t>(), (std::vector<int8_t>{int8_t(mean), 1}));
+    }
 }
 
 TEST(Index, RecordsTakeMissingIndices) {
