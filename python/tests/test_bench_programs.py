@@ -148,6 +148,22 @@ def test_lengths():
     assert all(float(r[1]) / float(r[2]) == pytest.approx(float(r[3]), abs=0.01, rel=0.05) for r in slow)
 
 
+def test_lengths_see_what_differs():
+    pytest.importorskip("torch")
+    code = f"""
+import sys
+sys.path.insert(0, {str(BENCH)!r})
+from lengths import differ
+from torch import tensor
+x = tensor([1.0, 2.0])
+print(differ(x, x, 1e-4), differ((x, tensor([3])), (x, tensor([3])), 1e-4), differ(x * 1.00001, x, 1e-4))
+print(differ(x * 1.01, x, 1e-4), differ(x * float("nan"), x, 1e-4), differ(x.double(), x, 1e-4), differ(x[:1], x, 1e-4), differ(tensor([3]), tensor([4]), 1e-4))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False"] * 3 + ["True"] * 5
+
+
 def test_goals():
     done = subprocess.run([sys.executable, str(BENCH / "gallery.py"), "--goals", "--scale", "0.0001"], capture_output=True, text=True,
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"}, timeout=300)
