@@ -587,7 +587,38 @@ for no in (arete.no_grad, arete.enable_grad):
             p.data = old[name]
         assert not arete.equal(first, second) and arete.equal(first, net(batch(0)))
 assert first.requires_grad and first.dtype is half
-# Micro-batches: the copies are the same until a step.
+# Values that were written in whatever way between two passes, also where the network is compiled.
+for write in (lambda p: p.data.mul_(3), lambda p: p.detach().mul_(3), lambda p: p.detach().numpy().__imul__(3)):
+    net = DDP(made(), mixed_precision=_MixedPrecision(half, None, half))
+    f = arete.compile(net)
+    for _ in range(4):
+        first = net(batch(0)), f(batch(0))
+        assert arete.allclose(*first)
+        for p in net.parameters():
+            write(p)
+        second = net(batch(0)), f(batch(0))
+        assert arete.allclose(*second) and not arete.equal(first[0], second[0])
+        for p in net.parameters():
+            p.data.div_(3)
+# A pass without gradients, and one of other values, before that backward of layers which are computed again.
+gradients = []
+for again in (None, False):
+    net = DDP(made(again), mixed_precision=_MixedPrecision(half, None, half))
+    loss = net(batch(0).requires_grad_()).float().square().mean()
+    with arete.no_grad():
+        net(batch(1))
+    net(batch(2).requires_grad_())
+    loss.backward()
+    gradients.append([p.grad for p in net.parameters() if p.requires_grad])
+assert all(map(arete.equal, *gradients))
+# Another wrapper of the same network, without copies.
+plain = DDP(net.module)
+plain.zero_grad()
+plain.module.shift = plain.module.shift.float()
+out = plain(batch(0).requires_grad_())
+out.square().mean().backward()
+assert out.dtype is arete.float32 and all(p.grad.dtype is arete.float32 for p in plain.parameters() if p.requires_grad)
+# Micro-batches.
 nets = [DDP(made(again), mixed_precision=_MixedPrecision(half, arete.float32, half)) for again in (None, False)]
 for net in nets:
     optimizer = arete.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)

@@ -6,6 +6,7 @@ import pytest
 from idiom_helpers import LIBRARIES
 
 import arete
+from arete.utils.checkpoint import checkpoint
 
 both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
 
@@ -174,3 +175,27 @@ def test_what_vmap_maps(torch):
     ):
         with pytest.raises(ValueError, match=text):
             call()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_functional_call_around_checkpoints(reentrant):
+    """What the call has put into a module is there again when its layers are computed again, after the call."""
+
+    class Net(arete.nn.Module):
+        def __init__(self, run):
+            super().__init__()
+            self.a, self.b, self.run = arete.nn.Linear(3, 3), arete.nn.Linear(3, 3), run
+
+        def forward(self, x):
+            return self.run(lambda x: self.b(self.run(self.a, x).tanh()), x)
+
+    plain = Net(lambda f, x: f(x))
+    again = Net(lambda f, x: checkpoint(f, x, use_reentrant=reentrant))
+    again.load_state_dict(plain.state_dict())
+    x, found = arete.randn(2, 3, requires_grad=True), []
+    for net in (plain, again):
+        scales = [arete.tensor(k, requires_grad=True) for k in (2.0, 3.0)]
+        results = [arete.func.functional_call(net, {name: p * scale for name, p in net.named_parameters()}, (x,)) for scale in scales]
+        wanted = (x, *scales, *net.parameters())
+        found.append(arete.autograd.grad([y.square().sum() for y in results], wanted))
+    assert all(map(arete.equal, *found))

@@ -14,6 +14,7 @@ from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Opti
 from .. import _C, autograd, random
 from ..amp import autocast_mode
 from ..nn import Sequential
+from ..nn.utils.stateless import _in_places, _swaps
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointPolicy", "create_selective_checkpoint_contexts",
            "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states"]
@@ -160,6 +161,7 @@ class _Run:
         self.recompute_context = recompute_context
         self.rng = random.get_rng_state() if preserve_rng else None
         self.autocast = _autocast_states()
+        self.swaps = _swaps.under_way
         self.check = check
         self.debug = debug
         self.operators: List[str] = []
@@ -193,7 +195,7 @@ class _Run:
         if self.rng is not None:
             random.set_rng_state(self.rng)
         try:
-            with autograd.enable_grad(), _autocast(self.autocast), self.recompute_context:
+            with autograd.enable_grad(), _autocast(self.autocast), _in_places(*self.swaps), self.recompute_context:
                 if not _C.is_grad_enabled():
                     raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the "
                                           "original forward and recomputation: the second context of context_fn "

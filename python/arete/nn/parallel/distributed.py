@@ -36,43 +36,6 @@ class _MixedPrecision:
     buffer_dtype: Any = None
 
 
-class _Converted:
-    """Has modules compute with copies of their parameters in another dtype, whose gradients are the parameters' own: within `of(module)`,
-    and, by hooks, when a module is called again for a pass backward, then with the same copies. These are made when parameters have
-    changed."""
-
-    def __init__(self, dtype: Any, left: list) -> None:
-        self._dtype, self._left = dtype, left
-        self._copies: dict = {}  # by ids of parameters: the values, their version, whether there is a history, and the copy
-        self._entered: list = []
-
-    def __reduce__(self) -> tuple:
-        return _Converted, (self._dtype, self._left)
-
-    def of(self, module: Module) -> Any:
-        copies = {name: self._copy(p) for name, p in module.named_parameters()
-                  if p.is_floating_point() and p.dtype != self._dtype and not any(p is q for q in self._left)}
-        return _swapped(module, copies, True, False)
-
-    def _copy(self, p: Any) -> Any:
-        values, *state, copy = self._copies.get(id(p), (None, None))
-        now = [p._version, _C.is_grad_enabled()]
-        if values is None or state != now or values.data_ptr() != p.data_ptr():
-            copy = p.to(self._dtype)
-            self._copies[id(p)] = (p.detach(), *now, copy)
-        return copy
-
-    def before(self, module: Module, args: Any) -> None:
-        if _C._passes_under_way():
-            block = self.of(module)
-            block.__enter__()
-            self._entered.append((module, block))
-
-    def after(self, module: Module, args: Any, output: Any) -> None:
-        if self._entered and self._entered[-1][0] is module:
-            self._entered.pop()[1].__exit__(None, None, None)
-
-
 def _step_own(p: Any) -> None:
     """The optimizers that a parameter has for the backward pass step, and its gradient goes."""
     for optimizer in p._in_backward_optimizers:
@@ -225,8 +188,6 @@ class DistributedDataParallel(Module, Joinable):
 
     # ---- other dtypes than those of parameters
 
-    _converted: Optional[_Converted] = None
-
     def _take_dtypes(self, mixed: Any) -> None:
         if not isinstance(mixed, _MixedPrecision):
             raise TypeError(f"DistributedDataParallel: mixed_precision must be a _MixedPrecision, got {type(mixed).__name__}")
@@ -234,12 +195,6 @@ class DistributedDataParallel(Module, Joinable):
             for b in self._buffers_of_module():
                 if b.is_floating_point():
                     b.data = b.to(mixed.buffer_dtype)
-        if mixed.param_dtype is not None:
-            left = [p for name, p in self.module.named_parameters() if name in self.parameters_to_ignore]
-            self._converted = _Converted(mixed.param_dtype, left)
-            for m in self.module.modules():
-                m.register_forward_pre_hook(self._converted.before, prepend=True)
-                m.register_forward_hook(self._converted.after, always_call=True)
 
     # ---- calls
 
@@ -260,10 +215,14 @@ class DistributedDataParallel(Module, Joinable):
         if self.device_ids:
             device = _C.device(self.device_type, self.device_ids[0])
             inputs, kwargs = to_device(inputs, device), to_device(kwargs, device)
-        if self._converted is None:
+        dtype = self.mixed_precision and self.mixed_precision.param_dtype
+        if dtype is None:
             return self.module(*inputs, **kwargs)
-        inputs, kwargs = to_dtype((inputs, kwargs), self.mixed_precision.param_dtype)
-        with self._converted.of(self.module):
+        inputs, kwargs = to_dtype((inputs, kwargs), dtype)
+        # The gradients of copies are the parameters' own.
+        copies = {name: p.to(dtype) for name, p in self.module.named_parameters()
+                  if p.is_floating_point() and p.dtype != dtype and name not in self.parameters_to_ignore}
+        with _swapped(self.module, copies, True, False):
             return self.module(*inputs, **kwargs)
 
     @contextmanager

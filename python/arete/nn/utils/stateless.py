@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
@@ -25,8 +26,34 @@ def _slots(module: Any) -> Dict[str, list]:
     return by_path
 
 
+class _Swaps(threading.local):
+    """What is in places of modules on this thread, the outermost first."""
+
+    under_way: tuple = ()
+
+
+_swaps = _Swaps()
+
+
 @contextmanager
-def _swapped(module: Any, tensors: Mapping[str, Tensor], tie: bool, strict: bool) -> Iterator[None]:
+def _in_places(*swaps: list) -> Iterator[None]:
+    """Has values in places of modules, each a (registry, name, value). A checkpointed function that is called inside has them there when
+    it is computed again, too."""
+    outer, before = _swaps.under_way, []
+    _swaps.under_way = outer + swaps
+    try:
+        for swap in swaps:
+            for registry, name, value in swap:
+                before.append((registry, name, registry[name]))
+                registry[name] = value
+        yield
+    finally:
+        _swaps.under_way = outer
+        for registry, name, value in reversed(before):
+            registry[name] = value
+
+
+def _swapped(module: Any, tensors: Mapping[str, Tensor], tie: bool, strict: bool) -> Any:
     slots = _slots(module)
     unexpected = [k for k in tensors if k not in slots]
     missing = [k for k in slots if k not in tensors] if strict else []
@@ -35,18 +62,8 @@ def _swapped(module: Any, tensors: Mapping[str, Tensor], tie: bool, strict: bool
             f"Error(s) in loading state_dict for {type(module).__name__}:\n"
             f"Unexpected key(s): {unexpected}. Missing key(s): {missing}."
         )
-    before = []
-    try:
-        for key, value in tensors.items():
-            if key in slots:
-                places = slots[key] if tie else slots[key][:1]
-                for registry, name in places:
-                    before.append((registry, name, registry[name]))
-                    registry[name] = value
-        yield
-    finally:
-        for registry, name, value in reversed(before):
-            registry[name] = value
+    return _in_places([(registry, name, value) for key, value in tensors.items() if key in slots
+                       for registry, name in (slots[key] if tie else slots[key][:1])])
 
 
 def functional_call(
