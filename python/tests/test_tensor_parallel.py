@@ -949,6 +949,42 @@ raises(ValueError, "one for each tensor", lambda: both([s, s]))
 register_sharding(arete.ops.own.both.default)(lambda xs: [([Shard(0)], [Shard(0), Shard(0)])])
 raises(ValueError, "it has 2 results", lambda: both([s, s]))
 raises(NotImplementedError, "no operator that arete.library has defined", lambda: register_sharding(arete.ops.aten._softmax.default))
+# A result that is whole beside one that is in parts, or in terms.
+@arete.library.custom_op("own::two", mutates_args=())
+def two(x: arete.Tensor, w: arete.Tensor) -> tuple[arete.Tensor, arete.Tensor]:
+    return x * x, (x * x) @ w
+def setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+def backward(ctx, g, h):
+    x, w = ctx.saved_tensors
+    return 2 * x * (g + h @ w.t()), (x * x).t() @ h
+two.register_autograd(backward, setup_context=setup)
+register_sharding(arete.ops.own.two.default)(lambda x, w: [([Replicate(), Shard(1)], [Replicate(), Shard(1)]),
+                                                           ([Replicate(), Replicate()], [Replicate(), Replicate()])])
+x, w, weight = (f(arange(64).reshape(8, 8)) for f in (arete.sin, arete.cos, arete.tanh))
+a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+((a * a).sum() + ((a * a) @ b * weight).sum()).backward()
+for spread, placements in ((line, [Shard(1)]), (mesh, [Shard(1), Replicate()]), (mesh, [Replicate(), Replicate()])):
+    c = distribute_tensor(x, spread, [Replicate()] * spread.ndim).requires_grad_()
+    d = distribute_tensor(w, spread, placements).requires_grad_()
+    y, z = two(c, d)
+    y.register_hook(lambda g: seen.append(g.full_tensor() if isinstance(g, DTensor) else g))
+    seen = []
+    (y.full_tensor().sum() + (z.full_tensor() * weight).sum()).backward()
+    assert z.placements == tuple(placements) and arete.equal(seen[0], arete.ones(8, 8))
+    assert arete.allclose(c.grad.full_tensor(), a.grad, atol=1e-5) and arete.allclose(d.grad.full_tensor(), b.grad, atol=1e-5), placements
+# What is written in place has to lie as the rule says.
+@arete.library.custom_op("own::fill", mutates_args=("x",))
+def fill(x: arete.Tensor, y: arete.Tensor, k: float) -> None:
+    x.copy_(y * k)
+register_sharding(arete.ops.own.fill.default)(lambda x, y, k: [([], [p, p, None]) for p in (Replicate(), Shard(1))])
+for placement in (Replicate(), Shard(1)):
+    z = distribute_tensor(arete.zeros(8, 8), line, [placement])
+    fill(z, distribute_tensor(x, line, [Shard(0)]), k=2.0)
+    assert arete.equal(z.full_tensor(), 2 * x), placement
+z = distribute_tensor(arete.zeros(8, 8), line, [Shard(0)])
+raises(ValueError, "it writes to x, and its rule has no placements", lambda: fill(z, distribute_tensor(x, line, [Shard(0)]), k=2.0))
+assert arete.equal(z.full_tensor(), arete.zeros(8, 8))
 """)
 
 

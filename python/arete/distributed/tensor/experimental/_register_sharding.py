@@ -1,10 +1,12 @@
 """Operators that programs define (arete.library), computed part by part as a rule of the program says."""
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .... import _C, _operators
 from ...._library import DEFINITIONS
+from ....autograd import Function
 from ....utils import _pytree
 from ...device_mesh import DeviceMesh
 from .._dtensor import DTensor, Spec, _OfAllParts, _with_history, check_plain, spread_over
@@ -17,7 +19,8 @@ def register_sharding(op: Union[Any, list]) -> Callable:
     """A decorator for a rule of an operator that arete.library has defined, or of several: the rule is called with the operator's
     arguments, and gives pairs of placements along one dimension of a mesh, of the results and of the arguments that go with them (None for
     what is no tensor). Along each dimension of the mesh the pair is taken for which the fewest bytes lie otherwise, the first of equals;
-    tensors come to lie as it says, and the operator is called with the parts. NotImplementedError for others, whose rules are known.
+    tensors come to lie as it says, and the operator is called with the parts. What the operator writes to has to lie so already: ValueError
+    if no pair says so. NotImplementedError for other operators, whose rules are known.
 
     >>> from arete.distributed.tensor import Replicate, Shard, distribute_tensor
     >>> @arete.library.custom_op("doc::rowsum", mutates_args=())
@@ -66,12 +69,20 @@ def _by_rule(definition: Any, rule: Callable, args: tuple, kwargs: dict) -> Any:
                              "each tensor, and None for what is none")
     if not pairs:
         raise ValueError(f"{definition.name}: its rule allows no placements")
-    chosen = [min(pairs, key=lambda pair: _moved(leaves, pair[1], d)) for d in range(mesh.ndim)]
+    written = _written(definition, args, kwargs, leaves)
+    chosen = []
+    for d in range(mesh.ndim):
+        possible = [pair for pair in pairs if all(pair[1][k] == leaves[k].placements[d] for k in written)]
+        if not possible:
+            raise ValueError(f"{definition.name}: it writes to {', '.join(definition.changes)}, and its rule has no placements for tensors "
+                             f"that lie as {[leaves[k].placements for k in written]}: redistribute() them before")
+        chosen.append(min(possible, key=lambda pair: _moved(leaves, pair[1], d)))
     local = [_part(a, mesh, chosen, k) if isinstance(a, DTensor) else a for k, a in enumerate(leaves)]
     args, kwargs = _pytree.tree_unflatten(local, form)
     result = definition(*args, **kwargs)
     several = isinstance(result, (tuple, list))
-    results, whole = list(result) if several else [result], _whole_sizes(definition, leaves, form, mesh, chosen)
+    results = list(result) if several else [] if result is None else [result]
+    whole = _whole_sizes(definition, leaves, form, mesh, chosen) if results else None
     if any(len(outputs) != len(results) for outputs, _ in chosen):
         raise ValueError(f"{definition.name}: it has {len(results)} results, and its rule gives placements of others")
     made = []
@@ -82,8 +93,36 @@ def _by_rule(definition: Any, rule: Callable, args: tuple, kwargs: dict) -> Any:
             for d, p in enumerate(places):
                 if isinstance(p, Shard):
                     sizes[p.dim] *= mesh.size(d)
+        alike = [mesh.size(d) for d, (outputs, _) in enumerate(chosen) if isinstance(places[d], Replicate) and _sums(outputs)]
+        if alike and y.requires_grad:
+            y = _Alike.apply(y, math.prod(alike))
         made.append(DTensor._of(y, Spec(mesh, places, _C.Size(sizes))))
-    return type(result)(made) if several else made[0]
+    return type(result)(made) if several else made[0] if made else None
+
+
+class _Alike(Function):
+    """A result that all have alike, beside one that is in parts: each gives its share of the gradient, which is summed up."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Any, count: int) -> Any:
+        ctx.count = count
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
+        return g / ctx.count, None
+
+
+def _sums(outputs: Sequence) -> bool:
+    """Whether gradients of what is whole are sums over the processes."""
+    return not all(isinstance(p, Replicate) for p in outputs)
+
+
+def _written(definition: Any, args: tuple, kwargs: dict, leaves: Sequence) -> list:
+    """The places of the tensors to which the operator writes."""
+    given = definition.signature.bind(*args, **kwargs).arguments
+    tensors = {id(t) for name in definition.changes for t in _pytree.tree_leaves(given.get(name))}
+    return [k for k, a in enumerate(leaves) if isinstance(a, DTensor) and id(a) in tensors]
 
 
 def _moved(leaves: Sequence, inputs: Sequence, d: int) -> int:
@@ -95,8 +134,7 @@ def _part(x: DTensor, mesh: DeviceMesh, chosen: list, k: int) -> Any:
     wanted = [inputs[k] for _, inputs in chosen]
     own = x.redistribute(placements=wanted).to_local()
     # What is whole where results are not has the gradient of all of them.
-    sums = [mesh.get_group(d) for d, (outputs, _) in enumerate(chosen)
-            if isinstance(wanted[d], Replicate) and not all(isinstance(p, Replicate) for p in outputs)]
+    sums = [mesh.get_group(d) for d, (outputs, _) in enumerate(chosen) if isinstance(wanted[d], Replicate) and _sums(outputs)]
     return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
 
 
