@@ -12,6 +12,7 @@ import threading
 import time
 
 import pytest
+from fake_gpus import run as run_with_gpus
 from test_distributed import needs_gloo, run_ranks
 from test_sharding import COMMON
 
@@ -315,6 +316,101 @@ def test_planners_choose_the_state(tmp_path):
 
     with pytest.raises(NotImplementedError, match="resolve_data is never called"):
         dcp.save({}, checkpoint_id=tmp_path / "p", planner=Halved())
+
+    class Silent(dcp.DefaultSavePlanner):
+        def set_up_planner(self, state_dict, storage_meta=None, is_coordinator=False):
+            """What it would save is not said."""
+
+    class SilentLoad(dcp.DefaultLoadPlanner):
+        def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
+            """What it would load is not said."""
+
+    for save in (dcp.save, dcp.async_save):
+        with pytest.raises(dcp.CheckpointException, match="Silent.set_up_planner\\(\\) gives no state on"):
+            save({"x": arete.ones(2)}, checkpoint_id=tmp_path / "s", planner=Silent())
+    dcp.save({"x": arete.ones(2)}, checkpoint_id=tmp_path / "s")
+    with pytest.raises(dcp.CheckpointException, match="SilentLoad.set_up_planner\\(\\) gives no state on"):
+        dcp.load({"x": arete.zeros(2)}, checkpoint_id=tmp_path / "s", planner=SilentLoad())
+
+
+@pytest.mark.parametrize("made_of", ["DefaultStager", "BlockingAsyncStager"])
+def test_stagers_stage_as_they_say(tmp_path, made_of):
+    """stage() of a class made of a stager of the library, or of one object, is what is saved."""
+
+    class Doubled(getattr(dcp.staging, made_of)):
+        def stage(self, state_dict, **kwargs):
+            return super().stage({k: v * 2 for k, v in state_dict.items()}, **kwargs)
+
+    one = getattr(dcp.staging, made_of)()
+    plain = one.stage
+    one.stage = lambda state_dict: plain({k: v * 2 for k, v in state_dict.items()})
+    for stager in (Doubled(), one):
+        saved = dcp.async_save({"x": arete.ones(2)}, checkpoint_id=tmp_path / "s", async_stager=stager)
+        if made_of == "DefaultStager":
+            assert saved.staging_completion.result(60)["x"].tolist() == [2, 2]
+            saved = saved.upload_completion
+        saved.result(60)
+        state = {"x": arete.zeros(2)}
+        dcp.load(state, checkpoint_id=tmp_path / "s")
+        assert state["x"].tolist() == [2, 2]
+
+
+@needs_gloo
+def test_states_and_stagers_that_fail_fail_for_all(tmp_path):
+    ranks = run_ranks(tmp_path, 2, COMMON + f"""
+start()
+import arete.distributed.checkpoint as dcp
+class Bad:
+    def state_dict(self):
+        if rank == 1:
+            raise ValueError("no state")
+        return {{"x": arete.ones(1)}}
+    def load_state_dict(self, state):
+        pass
+class Choosy(dcp.DefaultSavePlanner):
+    def set_up_planner(self, *args):
+        super().set_up_planner(*args)
+        if rank == 1:
+            raise ValueError("no state")
+class Stager(dcp.staging.BlockingAsyncStager):
+    def stage(self, state):
+        if rank == 1:
+            raise ValueError("no state")
+        return super().stage(state)
+good, folder = {{"x": arete.ones(1)}}, "{tmp_path}/bad"
+calls = [lambda: dcp.save({{"s": Bad()}}, checkpoint_id=folder), lambda: dcp.save(good, checkpoint_id=folder, planner=Choosy()),
+         lambda: dcp.save({{"s": Bad()}}, checkpoint_id=folder, planner=dcp.DefaultSavePlanner()),
+         lambda: dcp.async_save(good, checkpoint_id=folder, planner=Choosy()),
+         lambda: dcp.async_save(good, checkpoint_id=folder, async_stager=Stager()),
+         lambda: dcp.save(good, storage_writer=dcp.HuggingFaceStorageWriter(folder), planner=Choosy())]
+for call in calls:
+    raises(dcp.CheckpointException, "rank 1: ValueError: no state", call)
+dcp.save(good, checkpoint_id=folder)
+dist.destroy_process_group()
+""")
+    assert ranks == [("", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+def test_copies_of_two_gpus_wait_for_both():
+    out = run_with_gpus("""
+    from arete.distributed.checkpoint import staging
+    streams = [torch.cuda.Stream(d) for d in (0, 1)]
+    state, waited = {"a": [torch.ones(2, device="cuda:0")], "b": torch.ones(2, device="cuda:1")}, set()
+    synchronize = torch.cuda.Stream.synchronize
+    torch.cuda.Stream.synchronize = lambda stream: (waited.add(stream), synchronize(stream))[1]
+    stagers = [staging.DefaultStager(), staging.DefaultStager(staging.StagingOptions(use_async_staging=False)),
+               staging.BlockingAsyncStager(True)]
+    for first in (0, 1):
+        with torch.cuda.stream(streams[first]), torch.cuda.stream(streams[1 - first]):
+            for stager in stagers:
+                waited.clear()
+                staged = stager.stage(state)
+                staged = staged if isinstance(staged, dict) else staged.result(60)
+                assert waited == set(streams), (first, waited)
+                assert staged["a"][0].tolist() == staged["b"].tolist() == [1.0, 1.0] and staged["b"].device.type == "cpu"
+    print("done")
+    """)
+    assert out == "done\n"
 
 
 def test_copies_for_what_is_saved_meanwhile(tmp_path, monkeypatch):

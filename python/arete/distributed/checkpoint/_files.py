@@ -9,8 +9,8 @@ import pathlib
 import re
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Optional, Union
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Optional, Union
 
 from ... import _C
 from .. import distributed_c10d as c10d
@@ -234,7 +234,7 @@ class _Group:
 class _Save:
     """A checkpoint that is being written. What needs the others is done when it is made; write() needs them only through files."""
 
-    def __init__(self, state: dict, folder: str, group: _Group, overwrite: bool = True, lowest: bool = False) -> None:
+    def __init__(self, chosen: Callable[[], dict], folder: str, group: _Group, overwrite: bool = True, lowest: bool = False) -> None:
         self.folder, self.group = pathlib.Path(folder), group
         problem, flat = None, {}
         try:
@@ -243,7 +243,7 @@ class _Save:
                 raise FileExistsError(f"{self.folder} has a checkpoint, which overwrite=False keeps")
             if group.rank == 0:
                 self._clean()
-            state = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
+            state = chosen()
             _flat(state, "", flat)
             self.objects = {name: _encoded(v, name) for name, v in flat.items() if not isinstance(v, _C.Tensor)}
             self.objects[_SKELETON] = _skeleton(state, "")
@@ -425,6 +425,10 @@ def _is_stateful(value: Any) -> bool:
         getattr(value, "load_state_dict", None))
 
 
+def _states(state: dict) -> dict:
+    return {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
+
+
 def _check_plans(planner: Any, kind: type, use_collectives: bool = True) -> None:
     if planner is not None and not isinstance(planner, kind):
         raise NotImplementedError(f"distributed.checkpoint: there is no planner but {kind.__name__} and classes made of it")
@@ -451,8 +455,8 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     _check_plans(planner, DefaultSavePlanner, use_collectives)
     group = _Group(process_group, no_dist)
     if isinstance(storage_writer, HuggingFaceStorageWriter):
-        return _save_whole(_chosen(state_dict, planner, group), storage_writer, group)
-    work = _planned(state_dict, checkpoint_id, storage_writer, planner, group)
+        return _save_whole(lambda: _chosen(state_dict, planner, group), storage_writer, group)
+    work = _planned(lambda: state_dict, checkpoint_id, storage_writer, planner, group)
     problem = None
     try:
         work.write(together=True)
@@ -463,22 +467,28 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
 
 def _chosen(state: dict, planner: Any, group: _Group) -> dict:
     """What the planner makes of a state."""
-    if planner is None:
-        return state
-    planner.set_up_planner({k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}, None, group.rank == 0)
+    state = _states(state)
+    return state if planner is None else _states(_given_on(planner, state, None, group))
+
+
+def _given_on(planner: Any, state: dict, metadata: Any, group: _Group) -> dict:
+    planner.state_dict = None
+    planner.set_up_planner(state, metadata, group.rank == 0)
+    if planner.state_dict is None:
+        raise ValueError(f"{type(planner).__name__}.set_up_planner() gives no state on: it calls that of the class that it is made of")
     return planner.state_dict
 
 
-def _planned(state: dict, checkpoint_id: Any, writer: Any, planner: Any, group: _Group) -> _Save:
+def _planned(state: Callable[[], dict], checkpoint_id: Any, writer: Any, planner: Any, group: _Group) -> _Save:
     folder = _place(checkpoint_id, writer, FileSystemWriter)
     lowest = planner is not None and planner.dedup_save_to_lowest_rank
-    return _Save(_chosen(state, planner, group), folder, group, _replaces(writer), lowest)
+    return _Save(lambda: _chosen(state(), planner, group), folder, group, _replaces(writer), lowest)
 
 
-def _save_whole(state: dict, writer: HuggingFaceStorageWriter, group: _Group) -> None:
+def _save_whole(chosen: Callable[[], dict], writer: HuggingFaceStorageWriter, group: _Group) -> None:
     problem, flat = None, {}
     try:
-        _flat({k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}, "", flat)
+        _flat(chosen(), "", flat)
         writer._check(flat)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
@@ -508,23 +518,29 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
     if getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other checkpointers are not supported")
     stager = async_stager if async_stager is not None else getattr(storage_writer, "_stager", BlockingAsyncStager())
-    if not isinstance(stager, (DefaultStager, BlockingAsyncStager)):
-        staged = stager.stage({k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()})
-        state_dict = staged.result() if isinstance(staged, Future) else staged
-    work = _planned(state_dict, checkpoint_id, storage_writer, planner, _Group(process_group, no_dist))
-    if isinstance(stager, DefaultStager):
-        copied = stager._run(lambda: work.stage(stager._copies()))
-        if copied is not None:
-            return AsyncSaveResponse(copied, _writers.submit(lambda: (copied.result(), work.write())[1]))
-    elif isinstance(stager, BlockingAsyncStager):
-        wait(stager._reading)
+    own = getattr(stager.stage, "__func__", None) not in (DefaultStager.stage, BlockingAsyncStager.stage)
+    staged: Any = None
+
+    def state() -> dict:
+        nonlocal staged
+        if not own:
+            return state_dict
+        staged = stager.stage(_states(state_dict))
+        return staged.result() if isinstance(staged, Future) else staged
+
+    work = _planned(state, checkpoint_id, storage_writer, planner, _Group(process_group, no_dist))
+    if own:
+        if stager.should_synchronize_after_execute:
+            stager.synchronize_staging()
+    elif isinstance(stager, DefaultStager):
+        staged = stager._run([t for _, t in work.mine], lambda: work.stage(stager._copies()))
+    else:
         work.stage(stager._copies())
-        written = _writers.submit(work.write)
-        stager._reading = [written] if stager.cache_staged_state_dict else []
-        return written
-    elif stager.should_synchronize_after_execute:
-        stager.synchronize_staging()
-    return _writers.submit(work.write)
+    in_thread = isinstance(staged, Future)
+    written = _writers.submit(lambda: (staged.result(), work.write())[1] if in_thread else work.write())
+    if getattr(stager, "cache_staged_state_dict", False):
+        stager._reading = [written]
+    return AsyncSaveResponse(staged, written) if in_thread else written
 
 
 # ---- loading
@@ -544,8 +560,7 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
         checkpoint = storage_reader._open() if hugging_face else _d.Checkpoint(folder)
         if planner is not None and type(planner) is not DefaultLoadPlanner:
             whole = storage_reader.read_metadata() if hugging_face else metadata_of(folder)
-            planner.set_up_planner(dict(state_dict), whole, group.rank == 0)
-            state_dict = planner.state_dict
+            state_dict = _given_on(planner, dict(state_dict), whole, group)
         _load(state_dict, checkpoint, getattr(planner, "allow_partial_load", False))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
@@ -593,7 +608,7 @@ def read_all(folder: Any) -> Any:
 
 def _load(state: dict, checkpoint: Any, partial: bool) -> None:
     objects = json.loads(checkpoint.objects)
-    own = {k: v.state_dict() if _is_stateful(v) else v for k, v in state.items()}
+    own = _states(state)
     flat: dict = {}
     _flat(own, "", flat)
     paths: dict = {}

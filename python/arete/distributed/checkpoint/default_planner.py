@@ -32,7 +32,7 @@ class DefaultSavePlanner:
         _refuse("DefaultSavePlanner", flatten_state_dict=flatten_state_dict, flatten_sharded_tensors=flatten_sharded_tensors,
                 dedup_replicated_tensors=dedup_replicated_tensors is None, enable_plan_caching=not enable_plan_caching)
         self.dedup_save_to_lowest_rank = dedup_save_to_lowest_rank
-        self.state_dict: dict = {}
+        self.state_dict: Optional[dict] = None
 
     def set_up_planner(self, state_dict: dict, storage_meta: Any = None, is_coordinator: bool = False) -> None:
         """Before anything is written: the state is this one."""
@@ -55,7 +55,7 @@ class DefaultLoadPlanner:
     def __init__(self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, allow_partial_load: bool = False) -> None:
         _refuse("DefaultLoadPlanner", flatten_state_dict=flatten_state_dict, flatten_sharded_tensors=flatten_sharded_tensors)
         self.allow_partial_load = allow_partial_load
-        self.state_dict: dict = {}
+        self.state_dict: Optional[dict] = None
 
     def set_up_planner(self, state_dict: dict, metadata: Any = None, is_coordinator: bool = False) -> None:
         """Before anything is read: the state is this one. `metadata`: of what there is."""

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import dataclasses
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, Optional, Protocol, Union, runtime_checkable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from typing import Any, Callable, Iterable, Optional, Protocol, Union, runtime_checkable
 
 from ... import _C, _operators, cuda
 from ..tensor._dtensor import DTensor
@@ -67,19 +67,17 @@ class _Copies:
                 to = _operators.empty(t.shape, dtype=t.dtype, pin_memory=pins)
             to.copy_(t, non_blocking=self._at_once)
             copies.append((name, to))
-        if self._at_once and any(t.device.type == "cuda" for _, t in named):
-            cuda.current_stream().synchronize()
+        if self._at_once:
+            for stream in _streams_of(t for _, t in named):
+                stream.synchronize()
         if self._kept is not None:
             self._kept.update(copies)
         return copies
 
 
-def _in_this_stream() -> Callable[[], AbstractContextManager]:
-    """For another thread: what it gives the GPU comes after what this thread has given it."""
-    if not cuda.is_available():
-        return nullcontext
-    stream = cuda.current_stream()
-    return lambda: cuda.stream(stream)
+def _streams_of(tensors: Iterable) -> list:
+    """The current streams of the GPUs that have them."""
+    return [cuda.current_stream(d) for d in {t.device for t in tensors if t.device.type == "cuda"}]
 
 
 def _mapped(value: Any, copy: Callable[[Any], Any]) -> Any:
@@ -88,6 +86,12 @@ def _mapped(value: Any, copy: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {k: _mapped(v, copy) for k, v in value.items()}
     return type(value)(_mapped(v, copy) for v in value) if type(value) in (list, tuple) else value
+
+
+def _tensors_of(state: Any) -> list:
+    tensors: list = []
+    _mapped(state, tensors.append)
+    return tensors
 
 
 class DefaultStager:
@@ -111,14 +115,16 @@ class DefaultStager:
     def _copies(self) -> _Copies:
         return _Copies(self._config.use_pinned_memory, self._config.use_non_blocking_copy)
 
-    def _run(self, copy: Callable[[], Any]) -> Any:
-        """What copy() gives, or where a thread does it a future of that."""
+    def _run(self, tensors: Iterable, copy: Callable[[], Any]) -> Any:
+        """What copy() of the tensors gives, or where a thread does it a future of that."""
         if self._thread is None:
             return copy()
-        block = _in_this_stream()
+        streams = _streams_of(tensors)
 
         def run() -> Any:
-            with block():
+            with ExitStack() as stack:  # what it gives the GPUs comes after what this thread has given them
+                for stream in streams:
+                    stack.enter_context(cuda.stream(stream))
                 return copy()
 
         self._last = self._thread.submit(run)
@@ -126,8 +132,8 @@ class DefaultStager:
 
     def stage(self, state_dict: dict, **kwargs: Any) -> Union[dict, Future]:
         """The state with tensors in host memory, or a future of it."""
-        copies = self._copies()
-        return self._run(lambda: _mapped(state_dict, lambda t: copies([("", t.detach())])[0][1]))
+        copies, tensors = self._copies(), _tensors_of(state_dict)
+        return self._run(tensors, lambda: _mapped(state_dict, lambda t: copies([("", t.detach())])[0][1]))
 
     def synchronize_staging(self) -> None:
         """Waits for the last copies."""
@@ -154,12 +160,11 @@ class BlockingAsyncStager:
 
     def stage(self, state_dict: dict) -> dict:
         """The state with tensors in host memory."""
-        named: list = []
-        _mapped(state_dict, lambda t: named.append((len(named), t.detach())))
-        copies = iter(self._copies()(named))
+        copies = iter(self._copies()([(k, t.detach()) for k, t in enumerate(_tensors_of(state_dict))]))
         return _mapped(state_dict, lambda t: next(copies)[1])
 
     def _copies(self) -> _Copies:
+        wait(self._reading)
         return _Copies(self.cache_staged_state_dict, self.cache_staged_state_dict, self.state_dict_cache)
 
     def synchronize_staging(self) -> None:
