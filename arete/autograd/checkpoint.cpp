@@ -153,7 +153,8 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
                                   "use a tensor that it had used, whose gradient would be lost: " +
                                       to_string(t.sizes()) + " " + std::string(name_of(t.dtype())))
                         .hint("what puts other tensors into a module (functional_call) belongs "
-                              "into the function that is checkpointed"));
+                              "into the function that is checkpointed; of a tensor that only its "
+                              "first run uses, also under no_grad(), take detach()"));
     }
     ARETE_CHECK(outputs.size() == gradients.size(),
                 AutogradError("checkpoint",
@@ -181,6 +182,12 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
 }  // namespace
 
 bool is_checkpoint(std::string_view name) { return name == kName || name == kFirstRun; }
+
+bool checkpoint_is_under_way() {
+  for (const tracing::ThreadListener* l = modes().listener; l; l = l->outer())
+    if (dynamic_cast<const Uses*>(l)) return true;
+  return false;
+}
 
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
   // Where something is differentiated around a level of vmap, the function keeps its graph.

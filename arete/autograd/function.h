@@ -81,5 +81,8 @@ std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>
 /// Whether a traced call of this name is checkpoint()'s or that of its first run, whose calls have
 /// their history from the second.
 bool is_checkpoint(std::string_view name);
+/// Whether this thread runs a checkpointed function that is computed again for a backward pass, or
+/// is now: no results have history the first time.
+bool checkpoint_is_under_way();
 
 }  // namespace arete::autograd

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
 #include "arete/distributed/call_internal.h"
@@ -613,7 +614,8 @@ void ShardedParameters::after_forward(std::span<const Tensor> outputs) {
   network_->ended_.push_back(weak_from_this());
   show(false);
   if (!options.reshard_after_forward) return;
-  if (options.kept_by && !seen.empty()) keep();
+  // A checkpoint's first run shows no history, but a pass backward computes it again.
+  if (options.kept_by && (!seen.empty() || autograd::checkpoint_is_under_way())) keep();
   drop();
 }
 

@@ -260,6 +260,7 @@ void bind_groups(nb::module_& m) {
       .def("_connect", &Group::connect, Released())
       .def("_recorded_calls", &Group::recorded_calls)
       .def_prop_ro("_store", &Group::store)
+      .def_prop_ro("_timeout", [](const Group& g) { return Time(g.timeout()); })
       .def("_set_timeout", [](Group& g, Time t) { g.set_timeout(milliseconds(t)); })
       .def("_all_reduce", &Group::all_reduce, Released())
       .def("_reduce", &Group::reduce, Released())

@@ -144,6 +144,16 @@ same(net, plain)
 pair = net._fsdp_state.kept_by
 assert dist.get_process_group_ranks(pair) == [rank // 2 * 2, rank // 2 * 2 + 1] and net.blocks[0]._fsdp_state.kept_by is pair
 assert now[pair.group_name] == each and now["default_pg_0"] - before["default_pg_0"] == each, (before, now, each)
+# Where a layer that is sharded is called by a checkpoint, whose first run shows no history.
+before, net = gathered(), shard(filled(Net(outer=True)), reshard_after_forward=2)
+now, each = gathered() if train(net, 3) else {}, 3 * len(list(net.parameters()))
+same(net, plain)
+assert now[pair.group_name] - before[pair.group_name] == now["default_pg_0"] - before["default_pg_0"] == each, (before, now, each)
+# Those of a group have its backend and its patience.
+from datetime import timedelta
+group = dist.new_group(timeout=timedelta(seconds=77), backend="cpu:gloo")
+part = fully_shard(nn.Linear(4, 4), mesh=dist.DeviceMesh.from_group(group, "cpu"), reshard_after_forward=2)._fsdp_state.kept_by
+assert part._timeout == timedelta(seconds=77) != pair._timeout and part._backend == group._backend != pair._backend
 # Micro-batches, both passes of one after those of the other, and what is compiled.
 net = shard(filled(Net()), reshard_after_forward=2)
 f = arete.compile(net)

@@ -564,6 +564,28 @@ TEST(Checkpoint, AnotherTensorTheSecondTimeIsAnError) {
   EXPECT_ERROR(y.backward(), "whose gradient would be lost: [2] float64");
 }
 
+TEST(Checkpoint, WhatIsKeptFromTheFirstRunIsMadeOfTensorsWithoutHistory) {
+  for (const bool detaches : {false, true}) {
+    Tensor x = leaf({1, 2}), w = leaf({3, 4}), kept;
+    const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      EXPECT_TRUE(autograd::checkpoint_is_under_way());
+      if (!kept.defined()) {
+        const NoGradGuard no_grad;
+        kept = (detaches ? w.detach() : w).sum();
+      }
+      return {in[0] * kept};
+    };
+    const Tensor y = autograd::checkpoint(f, {x})[0].sum();
+    EXPECT_FALSE(autograd::checkpoint_is_under_way());
+    if (!detaches) {
+      EXPECT_ERROR(y.backward(), "also under no_grad(), take detach()");
+      continue;
+    }
+    y.backward();
+    EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>({7, 7}));
+  }
+}
+
 TEST(Gradcheck, FindsAWrongGradient) {
   const autograd::FunctionDef wrong{"Wrong",
                                     [](autograd::Context& c, const std::vector<Tensor>& in) {

@@ -207,8 +207,8 @@ def _kept_by(group: Any, size: int) -> Any:
     """So many processes of a group that follow each other, this one among them, as a group. All call it."""
     part = _parts_of_groups.get((group.group_name, size))
     if part not in c10d._pg_map:  # there was none, or it has gone with the default group
-        ranks, first = c10d.get_process_group_ranks(group), group.rank() // size * size
-        part = c10d.new_group(ranks[first:first + size], use_local_synchronization=True)
+        first = group.rank() // size * size
+        part = c10d.split_group(group, [list(range(first, first + size))], group._timeout)
         _parts_of_groups[group.group_name, size] = part
     return part
 
