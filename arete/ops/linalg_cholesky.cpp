@@ -128,9 +128,13 @@ const OpRecord& cholesky_solve_op =
               b.size(-2), b.size(-1), b));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor &b = c.tensor(0), &f = c.tensor(1);
-          if (out[0].numel() > 0 && SharedSides::are_in(out[0], batch_sizes(f.sizes()))) {
-            const SharedSides x(batch_sizes(f.sizes()), b, out[0], true, p);
+          if (out[0].numel() == 0) return;
+          const Tensor& b = c.tensor(0);
+          Tensor f = c.tensor(1);
+          drop_repeats(f);
+          const Shape own = batch_sizes(f.sizes());
+          if (SharedSides::are_in(out[0], own, true)) {
+            const SharedSides x(own, b, out[0], true, p);
             solve_with_factor(f.view(with_sizes(x.batch(), {f.size(-2), f.size(-1)})), c.boolean(2),
                               x.columns(), p);
             return x.finish(p);

@@ -145,24 +145,60 @@ Tensor sum_of_products(const Tensor& a, const Tensor& b, IntList sizes) {
       .view(sizes);
 }
 
+namespace {
+// What `out` is where the sides of each A lie side by side, each in a row: (kept..., shared...,
+// sides, n), as numbers of its dimensions.
+struct SidesOrder {
+  Shape dims;
+  size_t kept;
+  bool shares;
+  SidesOrder(const Tensor& out, IntList own, bool left) {
+    auto [of_batch, shared] = dims_of_batch(out.sizes(), own);
+    kept = of_batch.size();
+    shares = !shared.empty();
+    dims = of_batch;
+    dims.append(shared.begin(), shared.end());
+    const int64_t columns = out.dim() - 1, rows = columns - 1;
+    dims.push_back(left ? columns : rows);
+    dims.push_back(left ? rows : columns);
+  }
+};
+}  // namespace
+
+bool SharedSides::are_in(const Tensor& out, IntList own, bool left) {
+  const SidesOrder order(out, own, left);
+  if (!order.shares) return false;
+  const Layout rows = permute(out.layout(), order.dims);
+  const int64_t n = rows.sizes[size_t(rows.rank()) - 1],
+                sides = rows.sizes[size_t(rows.rank()) - 2];
+  // Rows that lie elsewhere are copied twice more, which many of one matrix are not worth; those
+  // across are slow to solve where they lie.
+  return rows.is_contiguous() || rows.strides[size_t(rows.rank()) - 1] != 1 || sides <= 2 * n;
+}
+
 SharedSides::SharedSides(IntList own, const Tensor& b, const Tensor& out, bool left,
-                         prim::Primitives& p)
-    : out_(out) {
-  const int64_t columns = out.dim() - 1, rows = columns - 1;
-  auto [dims, shared] = dims_of_batch(out.sizes(), own);
-  for (int64_t d : dims) batch_.push_back(out.size(d));
-  dims.append(shared.begin(), shared.end());
-  dims.push_back(left ? columns : rows);
-  dims.push_back(left ? rows : columns);
-  of_out_ = permute(out.layout(), dims);
-  memory_ = empty_tensor(of_out_.sizes, out.dtype(), out.device());
-  p.copy({view_of(memory_), view_of(b, permute(expand(b.layout(), out.sizes()), dims))});
+                         prim::Primitives& p) {
+  const SidesOrder order(out, own, left);
+  out_ = out.permute(order.dims);
+  batch_ = Shape(out_.sizes().first(order.kept));
+  memory_ =
+      out_.is_contiguous() ? out_ : empty_tensor(Shape(out_.sizes()), out.dtype(), out.device());
+  p.copy({view_of(memory_), view_of(b, permute(expand(b.layout(), out.sizes()), order.dims))});
   const int64_t n = memory_.size(-1);
   rows_ = memory_.view(with_sizes(batch_, {out.numel() / (numel_of(batch_) * n), n}));
 }
 
 void SharedSides::finish(prim::Primitives& p) const {
-  p.copy({view_of(out_, of_out_), view_of(memory_)});
+  if (!out_.is_contiguous()) p.copy({view_of(out_), view_of(memory_)});
+}
+
+void drop_repeats(Tensor& matrices, Tensor* vectors) {
+  for (int64_t d = 0; d < matrices.dim() - 2; ++d) {
+    if (matrices.size(d) < 2 || matrices.stride(d) != 0 || (vectors && vectors->stride(d) != 0))
+      continue;
+    matrices = matrices.narrow(d, 0, 1);
+    if (vectors) *vectors = vectors->narrow(d, 0, 1);
+  }
 }
 
 void check_info(const std::string& name, const Tensor& batched, std::string (*text)(int64_t),

@@ -58,10 +58,9 @@ struct TriangularFactor {
 /// repeated, and many sides of one matrix are solved faster than one after the other.
 class SharedSides {
  public:
-  /// Whether some A, of which there is a batch `own`, is that of several matrices of `out`.
-  static bool are_in(const Tensor& out, IntList own) {
-    return numel_of(out.sizes().first(size_t(out.dim()) - 2)) > numel_of(own);
-  }
+  /// Whether some A, of which there is a batch `own`, is that of several matrices of `out`, and it
+  /// pays to put their sides together.
+  static bool are_in(const Tensor& out, IntList own, bool left);
   /// b as right-hand sides of A X = B, or of A^T X^T = B^T, which is X A = B; not empty.
   SharedSides(IntList own, const Tensor& b, const Tensor& out, bool left, prim::Primitives& p);
   /// The batch without the dimensions that share.
@@ -72,9 +71,12 @@ class SharedSides {
 
  private:
   Shape batch_;
-  Tensor out_, memory_, rows_;
-  Layout of_out_;  // in the order of memory_
+  Tensor out_, memory_, rows_;  // out_ in the order of memory_, which is out_ where that is dense
 };
+
+/// Leaves one matrix along the dimensions of a batch along which expand() repeats it, as if it were
+/// broadcast: `vectors`, which belong to the matrices, too, where both are repeated.
+void drop_repeats(Tensor& matrices, Tensor* vectors = nullptr);
 
 /// a b (batches of matrices), summed over the batch to these sizes of matrices: one product of what
 /// is summed up side by side.

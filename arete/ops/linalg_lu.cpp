@@ -348,8 +348,11 @@ Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, con
       std::ranges::equal(pivots.sizes(), lu.sizes().first(size_t(lu.dim() - 1))) &&
       lu.size(-1) == b.size(left ? -2 : -1)) {
     // Only the host looks at the pivots before it exchanges rows by them.
-    const Tensor within =
-        lu.device().is_cpu() ? pivots : pivots.clamp(Scalar(1), Scalar(lu.size(-1)));
+    Tensor factors = lu, within = pivots;
+    if (!lu.device().is_cpu()) {
+      drop_repeats(factors, &within);
+      within = within.clamp(Scalar(1), Scalar(lu.size(-1))).expand(pivots.sizes());
+    }
     return {lu_solution(lu, within, b, left, of_adjoint)};
   }
   if (left) return {solve_with_factors(lu, pivots, b, of_adjoint)};
@@ -382,17 +385,20 @@ const OpRecord& lu_solve_op =
 void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
                       bool transposed, prim::Primitives& p) {
   if (out.numel() == 0) return;
+  drop_repeats(lu, &pivots);
   const Shape whole = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
   std::optional<SharedSides> shared;
-  if (SharedSides::are_in(out, own)) {
+  if (SharedSides::are_in(out, own, left)) {
     shared.emplace(own, b, out, left, p);
   } else {
     p.copy({view_of(out), view_of(b, expand(b.layout(), out.sizes()))});
   }
   const Shape& batch = shared ? shared->batch() : whole;
-  lu = lu.view(with_sizes(batch, {lu.size(-2), lu.size(-1)}));
+  const Shape of_lu = with_sizes(batch, {lu.size(-2), lu.size(-1)});
+  const Shape of_pivots = with_sizes(batch, {pivots.size(-1)});
+  lu = shared ? lu.view(of_lu) : lu.expand(of_lu);
   if (!lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
-  pivots = pivots.view(with_sizes(batch, {pivots.size(-1)}));
+  pivots = shared ? pivots.view(of_pivots) : pivots.expand(of_pivots);
   const DenseView dense(p, pivots, kInt32);
   // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
   const Tensor x = shared ? shared->columns() : left ? out : out.mT();

@@ -51,11 +51,13 @@ const OpRecord& linalg_solve_triangular_op =
           out.push_back(matrix_spec(batch_sizes(sizes), b.size(-2), b.size(-1), b));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Shape batch = batch_sizes(out[0].sizes());
           if (out[0].numel() == 0) return;
-          if (const Tensor& a = c.tensor(0); SharedSides::are_in(out[0], batch_sizes(a.sizes()))) {
-            const bool left = c.boolean(3);
-            const SharedSides x(batch_sizes(a.sizes()), c.tensor(1), out[0], left, p);
+          Tensor a = c.tensor(0);
+          drop_repeats(a);
+          const Shape own = batch_sizes(a.sizes());
+          const bool left = c.boolean(3);
+          if (SharedSides::are_in(out[0], own, left)) {
+            const SharedSides x(own, c.tensor(1), out[0], left, p);
             const TriangularFactor factor(a.view(with_sizes(x.batch(), {a.size(-2), a.size(-1)})),
                                           x.batch(), c.boolean(2), p);
             factor.solve(x.columns(), p, !left, true, c.boolean(4));
@@ -63,8 +65,8 @@ const OpRecord& linalg_solve_triangular_op =
           }
           p.copy({view_of(out[0]),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
-          const TriangularFactor a(c.tensor(0), batch, c.boolean(2), p);
-          a.solve(out[0], p, false, c.boolean(3), c.boolean(4));
+          const TriangularFactor factor(a, batch_sizes(out[0].sizes()), c.boolean(2), p);
+          factor.solve(out[0], p, false, left, c.boolean(4));
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -130,12 +132,27 @@ const OpRecord& solve_matrices_op =
           out.push_back({own, kInt32});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          p.copy({view_of(out[1]), view_of(c.tensor(0))});
+          Tensor a = c.tensor(0), lu = out[1], pivots = out[2], info = out[3];
+          drop_repeats(a);
+          const Shape own = batch_sizes(a.sizes());
+          const bool repeated = !std::ranges::equal(own, info.sizes());
+          if (repeated) {
+            lu = empty_tensor(matrix_spec(own, a.size(-2), a.size(-1), a));
+            pivots = empty_tensor(with_sizes(own, {a.size(-1)}), kInt32, a.device());
+            info = empty_info(a);
+          }
+          p.copy({view_of(lu), view_of(a)});
           p.linalg({.op = Factorization::lu,
-                    .a = view_of(out[1]),
-                    .b = view_of(out[2]),
-                    .info = view_of(out[3])});
-          solve_by_factors(out[1], out[2], c.tensor(1), out[0], c.boolean(2), false, p);
+                    .a = view_of(lu),
+                    .b = view_of(pivots),
+                    .info = view_of(info)});
+          if (repeated) {
+            const Tensor* made[] = {&lu, &pivots, &info};
+            for (size_t i = 0; i < 3; ++i)
+              p.copy({view_of(out[i + 1]),
+                      view_of(*made[i], expand(made[i]->layout(), out[i + 1].sizes()))});
+          }
+          solve_by_factors(lu, pivots, c.tensor(1), out[0], c.boolean(2), false, p);
         })
         .grad(
             [](const GradCall& g) -> TensorList {

@@ -105,10 +105,14 @@ const Attached cholesky_solve_op =
     attach("cholesky_solve")
         .no_gradient_test()  // of triangular factors: tests/grad/linalg_grad_test.cpp
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 2}), make_invertible(m, {3, 3}), false}},
-                  {{m.make_strided({3, 2}), make_invertible(m, {2, 3, 3}), true}, "upper, batch"},
-                  {{m.make({2, 3, 3, 2}), make_invertible(m, {2, 1, 3, 3}), false}, "shared"},
-                  {{m.make({0, 2}), m.make({0, 0}), false}, "empty"}};
+          return {
+              {{m.make({3, 2}), make_invertible(m, {3, 3}), false}},
+              {{m.make_strided({3, 2}), make_invertible(m, {2, 3, 3}), true}, "upper, batch"},
+              {{m.make({2, 3, 3, 2}), make_invertible(m, {2, 1, 3, 3}), false}, "shared"},
+              {{m.make({3, 2, 2, 9}), make_invertible(m, {2, 2, 2}), true}, "shared, many sides"},
+              {{m.make({3, 2, 4}), make_invertible(m, {2, 2}).detach().expand({3, 2, 2}), true},
+               "repeated"},
+              {{m.make({0, 2}), m.make({0, 0}), false}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3}), make_invertible(m, {3, 3}), false},

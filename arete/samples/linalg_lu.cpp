@@ -209,18 +209,21 @@ std::vector<Tensor> lu_solve_reference(const Tensor& lu, const Tensor& pivots, c
                                        bool left, bool of_adjoint) {
   const int64_t n = lu.size(-1);
   const std::vector<double> v = values_of(pivots);
-  const std::vector<Matrix> rights = matrices_of(b);
-  size_t index = 0;
-  return {map_matrices(lu, b.size(-2), b.size(-1), [&](const Matrix& f) {
+  std::vector<Matrix> matrices;
+  for (const Matrix& f : matrices_of(lu)) {
     Matrix a = product(lower_of(f), upper_of(f));
     for (int64_t i = n; i-- > 0;)
       for (int64_t j = 0; j < n; ++j)
-        std::swap(a(i, j), a(int64_t(v[index * size_t(n) + size_t(i)]) - 1, j));
-    if (of_adjoint) a = adjoint(a);
-    const Matrix& right = rights[rights.size() == 1 ? 0 : index];
-    ++index;
-    return left ? solved(a, right) : adjoint(solved(adjoint(a), adjoint(right)));
-  })};
+        std::swap(a(i, j), a(int64_t(v[matrices.size() * size_t(n) + size_t(i)]) - 1, j));
+    matrices.push_back(of_adjoint ? adjoint(a) : a);
+  }
+  return {
+      map_pairs(matrices, batch_sizes(lu.sizes()), b,
+                [&](const Matrix& a, const Matrix& right) { return solved_side(a, right, left); })};
+}
+// Of two matrices, in columns of memory, with a dimension along which systems share them.
+Tensor shared_pivots(const TensorOptions& o) {
+  return tensor({{2, 1}, {2, 2}}, o).mT().unsqueeze(1);
 }
 
 const Attached lu_solution_op =
@@ -240,6 +243,33 @@ const Attached lu_solution_op =
                   {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
                     true, false},
                    "batch"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
+                    false},
+                   "shared"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
+                    true},
+                   "shared, adjoint"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
+                    false},
+                   "shared, right"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
+                    true},
+                   "shared, right, adjoint"},
+                  {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
+                    tensor({2, 2}, o).expand({3, 2}), m.make({3, 2, 4}), true, false},
+                   "repeated"},
+                  {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
+                    tensor({{2, 2}, {1, 2}, {2, 2}}, o), m.make({3, 2, 4}), true, false},
+                   "repeated, with pivots of their own"},
+                  {{make_invertible(m, {2, 2}).detach().expand({3, 2, 2, 2}),
+                    tensor({2, 2}, o).expand({3, 2, 2}), m.make({3, 2, 9, 2}), false, false},
+                   "repeated, right"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({3, 1, 2, 2, 9}),
+                    true, false},
+                   "shared by batches with many sides"},
+                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o),
+                    m.make({3, 2, 2, 9}), true, false},
+                   "shared from without, many sides"},
                   {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -262,6 +292,18 @@ const Attached linalg_lu_solve_op =
           return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
                   {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
                   {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
+                    false},
+                   "shared"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
+                    true},
+                   "shared, adjoint"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
+                    false},
+                   "shared, right"},
+                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
+                    true},
+                   "shared, right, adjoint"},
                   {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
                     true, false},
                    "batch"}};
@@ -283,8 +325,10 @@ const Attached linalg_lu_solve_op =
 const Attached lu_solve_op =
     attach("lu_solve")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 2}), make_invertible(m, {3, 3}),
-                    tensor({2, 3, 3}, TensorOptions(kInt32, m.device))}}};
+          const TensorOptions o(kInt32, m.device);
+          return {{{m.make({3, 2}), make_invertible(m, {3, 3}), tensor({2, 3, 3}, o)}},
+                  {{m.make({2, 3, 2, 4}), make_invertible(m, {2, 1, 2, 2}), shared_pivots(o)},
+                   "shared"}};
         })
         .reference([](const Call& c) {
           return lu_solve_reference(c.tensor(1), c.tensor(2), c.tensor(0), true, false);

@@ -190,18 +190,27 @@ inline std::vector<double> singular_values(Matrix a) {
   return values;
 }
 
-/// f(matrix of a, matrix of b) for all pairs of the broadcast batch.
+/// X with A X = B (left) or X A = B.
+inline Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
+  return left ? solved(a, b) : adjoint(solved(adjoint(a), adjoint(b)));
+}
+
+/// f(matrix of a, matrix of b) for all pairs of the broadcast batch; matrices `of_a` have batch_a.
 template <class F>
-Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
-  const std::vector<Matrix> of_a = matrices_of(a), of_b = matrices_of(b);
-  const Shape sizes_a(a.sizes().first(size_t(a.dim()) - 2)),
-      sizes_b(b.sizes().first(size_t(b.dim()) - 2)), batch = broadcast_shapes(sizes_a, sizes_b, "");
+Tensor map_pairs(const std::vector<Matrix>& of_a, const Shape& batch_a, const Tensor& b, F f) {
+  const std::vector<Matrix> of_b = matrices_of(b);
+  const Shape batch_b(b.sizes().first(size_t(b.dim()) - 2));
+  const Shape batch = broadcast_shapes(batch_a, batch_b, "");
   std::vector<Matrix> all;
   for_each_index(batch, [&](const Shape& i) {
     all.push_back(
-        f(of_a[size_t(flat_position(sizes_a, i))], of_b[size_t(flat_position(sizes_b, i))]));
+        f(of_a[size_t(flat_position(batch_a, i))], of_b[size_t(flat_position(batch_b, i))]));
   });
-  return from_matrices(all, batch, b.size(-2), b.size(-1), a.dtype());
+  return from_matrices(all, batch, b.size(-2), b.size(-1), b.dtype());
+}
+template <class F>
+Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
+  return map_pairs(matrices_of(a), Shape(a.sizes().first(size_t(a.dim()) - 2)), b, f);
 }
 
 }  // namespace arete::ops

@@ -9,10 +9,6 @@
 namespace arete::ops {
 namespace {
 
-Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
-  return left ? solved(a, b) : adjoint(solved(adjoint(a), adjoint(b)));
-}
-
 Matrix triangle_of(const Matrix& a, bool upper, bool unit) {
   Matrix t(a.rows, a.columns);
   for (int64_t i = 0; i < a.rows; ++i)
@@ -35,6 +31,16 @@ const Attached linalg_solve_triangular_op =
                "shared, right"},
               {{make_invertible(m, {3, 3}), m.make({2, 1, 3, 2}), false, true, true},
                "shared by all"},
+              {{make_invertible(m, {2, 2, 2}), m.make({3, 2, 2, 9}), false, true, false},
+               "shared, many sides"},
+              {{make_invertible(m, {2, 2, 2}), m.make({3, 2, 9, 2}), false, false, false},
+               "shared, many sides, right"},
+              {{make_invertible(m, {2, 2}).detach().expand({3, 2, 2}), m.make({3, 2, 2}), true,
+                true, false},
+               "repeated"},
+              {{make_invertible(m, {2, 1, 2, 2}).detach().expand({2, 3, 2, 2}), m.make({4, 2}),
+                true, false, false},
+               "repeated, right"},
               {{make_invertible(m, {1, 2, 2}), m.make({2, 2}), false, true, false}, "batch of 1"},
               {{m.make({0, 3, 3}), m.make({3, 2}), false, true, false}, "empty batch"},
               {{m.make({0, 0}), m.make({0, 2}), false, true, false}, "empty matrices"}};
@@ -91,6 +97,11 @@ const Attached solve_matrices_op =
               {{make_invertible(m, {3, 3}), m.make({2, 3}), false}, "right"},
               {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true}, "broadcast batch"},
               {{make_invertible(m, {2, 1, 2, 2}), m.make({2, 3, 4, 2}), false}, "shared, right"},
+              {{make_invertible(m, {2, 2}).detach().expand({3, 2, 2}), m.make({3, 2, 4}), true},
+               "repeated"},
+              {{make_invertible(m, {2, 1, 2, 2}).detach().expand({2, 3, 2, 2}), m.make({4, 2}),
+                false},
+               "repeated, right"},
               {{m.make({0, 0}), m.make({0, 2}), true}, "empty"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
