@@ -1,6 +1,8 @@
 // pointwise, multi_pointwise and fill of the CPU against the scalar evaluator.
 #include <deque>
+#include <limits>
 
+#include "arete/backend/cpu/interpreter.h"
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
@@ -870,38 +872,53 @@ TEST(Pointwise, loads_at_computed_positions) {
 }
 
 // What sampling does for each element around a position: an element of a table, or 0 where a sum of
-// parts is negative. Each part may be one for all.
+// parts is negative. Each part may be one for all; several tables share positions.
 TEST(Pointwise, loads_where_a_place_is_not_negative) {
   std::mt19937_64 rng(8);
   for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
-    for (const bool used_twice : {false, true}) {
-      SCOPED_TRACE(name_of(dtype));
-      expr::Builder b;
-      const Value table = b.table(dtype), begin = b.input(kInt32), x = b.input(kInt32),
-                  y = b.input(kInt32), place = x + y;
-      const Value element =
-          expr::load(table, begin + expr::max(place, expr::constant_like(place, 0)));
-      std::vector<Value> results{
-          expr::where(place >= 0.0, element, expr::constant_like(element, 0)) * 2.0};
-      std::vector<DType> dtypes{expr::storage_type(element.type())};
-      if (used_twice) {
-        results.push_back(place);
-        dtypes.push_back(kInt32);
-      }
-      const auto program = b.build(results, dtypes);
-      for (int scalars = 0; scalars < 8; ++scalars)
-        for (const int64_t n : {1, 63, 64, 200, 3000}) {
-          std::vector<GuardedBuffer> in, out;
-          fill_values(in.emplace_back(dtype, Shape{40}), rng);
-          for (int k = 0; k < 3; ++k)
-            in.emplace_back(kInt32, Layout(Shape{1, scalars >> k & 1 ? 1 : n}));
-          in[1].fill([&](IntList) { return double(rng() % 20); });
-          in[2].fill([&](IntList) { return double(rng() % 10); });
-          in[3].fill([&](IntList) { return rng() % 3 ? double(rng() % 10) : -double(1 << 29); });
-          for (DType o : dtypes) out.emplace_back(o, Shape{1, n});
-          check(*program, in, out);
+    for (const size_t tables : {1, 3})
+      for (const bool used_twice : {false, true}) {
+        SCOPED_TRACE(name_of(dtype));
+        expr::Builder b;
+        std::vector<Value> table;
+        for (size_t k = 0; k < tables; ++k) table.push_back(b.table(dtype));
+        const Value begin = b.input(kInt32), x = b.input(kInt32), y = b.input(kInt32),
+                    place = x + y;
+        std::vector<Value> results;
+        std::vector<DType> dtypes;
+        for (size_t k = 0; k < tables; ++k) {
+          const Value element = expr::load(
+              table[k], (k < 2 ? begin : x) + expr::max(place, expr::constant_like(place, 0)));
+          results.push_back(expr::where(place >= 0.0, element, expr::constant_like(element, 0)) *
+                            2.0);
+          dtypes.push_back(expr::storage_type(element.type()));
         }
-    }
+        if (used_twice) {
+          results.push_back(place);
+          dtypes.push_back(kInt32);
+        }
+        const auto program = b.build(results, dtypes);
+        // A look-up and a product for each table; the place only where it is a result.
+        EXPECT_EQ(cpu::code_for(*program, {}).body.size(), 2 * tables + used_twice);
+        for (int scalars = 0; scalars < 8; ++scalars)
+          for (const int64_t n : {1, 63, 64, 200, 3000}) {
+            std::vector<GuardedBuffer> in, out;
+            for (size_t k = 0; k < tables; ++k) fill_values(in.emplace_back(dtype, Shape{50}), rng);
+            for (int k = 0; k < 3; ++k)
+              in.emplace_back(kInt32, Layout(Shape{1, scalars >> k & 1 ? 1 : n}));
+            in[tables].fill([&](IntList) { return double(rng() % 20); });
+            in[tables + 1].fill([&](IntList) { return double(1 + rng() % 9); });
+            // Sums behind the largest number wrap: they are negative.
+            in[tables + 2].fill([&](IntList) {
+              const uint64_t kind = rng() % 4;
+              return kind > 1    ? double(rng() % 10)
+                     : kind == 1 ? double(std::numeric_limits<int32_t>::max())
+                                 : -double(1 << 29);
+            });
+            for (DType o : dtypes) out.emplace_back(o, Shape{1, n});
+            check(*program, in, out);
+          }
+      }
 }
 
 TEST(MultiPointwise, many_tensors) {

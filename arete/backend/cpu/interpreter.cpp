@@ -392,6 +392,8 @@ class Compiler {
     const auto code = program_.code();
     absorbed_.assign(code.size(), false);
     if (integers_ != kernels::t_i32) return;
+    std::vector<bool> parts(code.size(), false);
+    std::vector<int> taken(code.size(), 0);  // uses by what is one step
     const auto is_zero = [&](int i) {
       const Instruction& in = code[size_t(i)];
       return in.op == Op::constant && in.value.i == 0;  // and no negative zero
@@ -414,14 +416,21 @@ class Compiler {
       const int limit_at = sum.operand[turned ? 0 : 1];
       const Instruction& limit = code[size_t(limit_at)];
       if (limit.op != Op::max || limit.operand[0] != p || !is_zero(limit.operand[1])) continue;
-      const int parts[] = {test_at, load_at, wide_at, sum_at, limit_at};
-      if (std::ranges::any_of(parts, [&](int k) { return uses_[size_t(k)] != 1; })) continue;
-      if (std::ranges::any_of(parts, [&](int k) { return arm_of_[size_t(k)] != arm_of_[i]; }))
-        continue;
+      if (uses_[size_t(load_at)] != 1) continue;
       guarded_.push_back({int(i), load.operand[0], sum.operand[turned ? 1 : 0], place.operand[0],
                           place.operand[1]});
-      for (int k : parts) absorbed_[size_t(k)] = true;
-      absorbed_[size_t(p)] = uses_[size_t(p)] == 2 && arm_of_[size_t(p)] == arm_of_[i];
+      for (int k : {test_at, load_at, wide_at, sum_at, limit_at, p}) {
+        ARETE_ASSERT(arm_of_[size_t(k)] < 0);  // an arm of all uses has the load: it is none
+        parts[size_t(k)] = true;
+      }
+      for (int k : {test_at, load_at}) ++taken[size_t(k)];
+    }
+    // Several selections share parts: those stay that something else uses, too.
+    for (size_t i = code.size(); i-- > 0;) {
+      absorbed_[i] = parts[i] && taken[i] == uses_[i];
+      if (!absorbed_[i]) continue;
+      for (int o : code[i].operand)
+        if (o >= 0) ++taken[size_t(o)];
     }
   }
   /// What find_guarded() found of a selection; -1 if nothing, or if it is one value.

@@ -203,6 +203,8 @@ void look_up_small(void* out, const void* a, const void* b, const void*, int64_t
   look_up_each<float>(out, b, n, [x](int64_t at) { return S::decode(x[at]); });
 }
 
+inline int32_t wrapped_sum(int32_t a, int32_t b) { return int32_t(uint32_t(a) + uint32_t(b)); }
+
 // Places, and whether there are any, are found by vectors; elements are read one by one, as fast as
 // by the processor's own look-ups in vectors.
 template <int kScalars, class To, class F>
@@ -216,9 +218,10 @@ inline void look_up_if_each(void* out, const void* b, const void* c, const void*
   To v[kChunk];
   const auto run = [&](int64_t from, int64_t count) __attribute__((always_inline)) {
     for (int64_t i = 0; i < count; ++i) {
-      const int32_t place = x[kScalars & 2 ? 0 : from + i] + y[kScalars & 4 ? 0 : from + i];
+      const int32_t place =
+          wrapped_sum(x[kScalars & 2 ? 0 : from + i], y[kScalars & 4 ? 0 : from + i]);
       there[i] = place >= 0;
-      at[i] = begin[kScalars & 1 ? 0 : from + i] + (place >= 0 ? place : 0);
+      at[i] = wrapped_sum(begin[kScalars & 1 ? 0 : from + i], place >= 0 ? place : 0);
     }
     for (int64_t i = 0; i < count; ++i) v[i] = element(at[i]);
     for (int64_t i = 0; i < count; ++i) o[from + i] = there[i] ? v[i] : To(0);
