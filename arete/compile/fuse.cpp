@@ -104,15 +104,18 @@ std::optional<std::vector<int>> order_as(const Layout& of, const Layout& other) 
   return order;
 }
 
-/// What works element by element with its dimensions in the order of `rows`: that of an operand of
-/// both. A batch norm has the channels first.
+/// What works element by element with its dimensions in the order of `rows`, which may have another
+/// one of them first: that of memory that both use. Memory that one of them writes decides if there
+/// is any: it has to be used at the same positions, while what both only read may be read at any.
 StagedCall turned_as(const StagedCall& elements, const StagedCall& rows) {
   const auto order_of_both = [&]() -> std::optional<std::vector<int>> {
-    for (const StageOperand& p : operands_of(elements.stages))
-      for (const StageOperand& q : operands_of(rows.stages))
-        if (p.place->data == q.place->data && p.place->dtype == q.place->dtype &&
-            !p.place->is_table && !q.place->is_table)
-          if (auto order = order_as(p.place->layout, q.place->layout)) return order;
+    for (const bool is_written : {true, false})
+      for (const StageOperand& p : operands_of(elements.stages))
+        for (const StageOperand& q : operands_of(rows.stages))
+          if (p.place->data == q.place->data && p.place->dtype == q.place->dtype &&
+              !p.place->is_table && !q.place->is_table &&
+              collide(p.place->use, q.place->use) == is_written)
+            if (auto order = order_as(p.place->layout, q.place->layout)) return order;
     return std::nullopt;
   };
   StagedCall turned = elements;

@@ -144,7 +144,7 @@ TEST(PlanJoins, BatchNormsTakeResidualsAndActivations) {
       };
       const Joined joined = run_both(inputs, block, 1e-5);
       EXPECT_EQ(joined.steps, 1) << joined.text;
-      // Each has its own norm; what both read twice and write over are operands twice.
+      // Each has its own norm, and both write over the statistics.
       const auto two = [](std::span<const Tensor> in) {
         const Tensor mean = in[2] * 1, variance = in[3].square() + 1;
         const Tensor first = batch_norm(in[0], mean, variance, in[2], in[3], true),
@@ -152,6 +152,55 @@ TEST(PlanJoins, BatchNormsTakeResidualsAndActivations) {
         return std::vector{(first + second).relu(), mean, variance};
       };
       EXPECT_LE(run_both(inputs, two, 1e-5).steps, 5);
+    }
+}
+
+// Memory that is read at other positions, too, does not say how the dimensions lie.
+TEST(PlanJoins, RowsMeetTheirInputTransposedOnEitherSide) {
+  const Tensor inputs[] = {input({256, 256})};
+  const auto behind = [](std::span<const Tensor> in) {
+    return std::vector{softmax(in[0], -1) + in[0].t()};
+  };
+  const auto before = [](std::span<const Tensor> in) {
+    return std::vector{in[0].t() - softmax(in[0], -1)};
+  };
+  for (const Function& f : {Function(behind), Function(before)}) {
+    const Joined joined = run_both(inputs, f, 1e-5);
+    EXPECT_EQ(joined.steps, 1) << joined.text;
+  }
+}
+
+// What a kernel reads and writes over takes two of its operands: it has room for twelve such.
+TEST(PlanJoins, ManyTensorsAreWrittenOver) {
+  const NoGradGuard no_history;
+  for (const int count : {11, 12, 13, 24})
+    for (const char* behind : {"sum", "softmax", "nothing"}) {
+      SCOPED_TRACE(std::to_string(count) + " tensors, behind them " + behind);
+      const auto f = [&](const std::vector<Tensor>& tensors) {
+        Tensor all;
+        for (Tensor t : tensors) {
+          t.mul_(1.25).add_(0.5);
+          all = all.defined() ? all + t : t * 1;
+        }
+        if (*behind == 'n') return all;
+        return behind == std::string_view("sum") ? all.sum({-1}) : softmax(all, -1);
+      };
+      std::vector<Tensor> tensors, others;
+      for (int k = 0; k < count; ++k) tensors.push_back(input({64, 96}));
+      Tensor result;
+      const auto plan = compile::plan([&] { result = f(tensors); }, {.exact = false});
+      for (int round = 0; round < 2; ++round) {
+        others.clear();
+        for (const Tensor& t : tensors) others.push_back(t.clone());
+        plan->run();
+        const Tensor expected = f(others);
+        const auto far = [](const Tensor& a, const Tensor& b) {
+          return (a - b).abs().max().item<float>();
+        };
+        EXPECT_LE(far(result, expected), 1e-3) << plan->to_string();
+        for (size_t k = 0; k < tensors.size(); ++k)
+          EXPECT_LE(far(tensors[k], others[k]), 1e-6) << k << "\n" << plan->to_string();
+      }
     }
 }
 
