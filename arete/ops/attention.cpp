@@ -97,7 +97,10 @@ OutputSpec spec_like(const Tensor& like, Shape sizes) {
     if (l.sizes[d] > 1 && l.strides[d] == 0) return spec;  // one element for several
   std::vector<size_t> order(l.sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t d) { return l.strides[d]; });
+  // The last one stays the inner one, also where it has one element and another one its stride.
+  std::ranges::rotate(order, order.end() - 1);
+  std::ranges::stable_sort(order.begin() + 1, order.end(), {},
+                           [&](size_t d) { return l.strides[d]; });
   spec.strides = Shape(spec.sizes);
   int64_t step = 1;
   for (const size_t d : order) {
