@@ -186,13 +186,13 @@ TEST(FusedPlan, WholeRoundsNeedNoLookAtTheEndOfARow) {
   spec.stages.push_back({Kind::store_row,
                          expr::trace([](auto v) { return Values{v[0] * 1.0}; }, one, {}, one),
                          {~0}});
-  const auto plan = [&](int64_t length) {
-    const Shape space{32768, length}, shared{1, length}, rows{32768, 1};
+  const auto plan = [&](int64_t length, int64_t count = 32768) {
+    const Shape space{count, length}, shared{1, length}, rows{count, 1};
     const Shape along{0, 3}, across{3, 0};
     std::byte* const memory = reinterpret_cast<std::byte*>(uintptr_t(1) << 40);
     const prim::View inputs[] = {prim::View(memory, kFloat32, shared, along),
                                  prim::View(memory, kFloat32, rows, across)},
-                     outputs[] = {prim::View(memory + 32768 * 12, kFloat32, rows, across)};
+                     outputs[] = {prim::View(memory + count * 12, kFloat32, rows, across)};
     return plan_fused({&spec, space, 1, inputs, outputs, {}}, kHopper);
   };
   for (const auto& [length, exact] : {std::pair{16384, true}, {16383, false}, {16386, false}}) {
@@ -206,6 +206,37 @@ TEST(FusedPlan, WholeRoundsNeedNoLookAtTheEndOfARow) {
     EXPECT_NE(text.find("p2 += i64(i0)"), std::string::npos) << text;
     EXPECT_EQ(text.find("if (place < stop)") == std::string::npos, exact) << text;
   }
+  // Blocks are large where a multiprocessor has one of them: of 32 rows of `vector` neighbours.
+  const int64_t one_each = int64_t(kHopper.multiprocessors) * 32 * plan(16384).variant.vector;
+  EXPECT_EQ(plan(16384, one_each).variant.threads, 32);
+  EXPECT_EQ(plan(16384, one_each + 32).variant.threads, 16);
+}
+
+// Columns that are read twice and too long to be held, of a GPU that is full with one block each.
+TEST(FusedPlan, LargeBlocksStayWhereColumnsAreNotHeld) {
+  FusedSpec spec;
+  spec.n_inputs = 1;
+  spec.n_outputs = 1;
+  const std::vector<DType> one{kFloat32}, two{kFloat32, kFloat32};
+  spec.stages.push_back(
+      {Kind::reduce, expr::trace([](auto v) { return Values{v[0] * 1.0}; }, one, {}, one), {0}});
+  spec.stages.push_back({Kind::store,
+                         expr::trace([](auto v) { return Values{v[0] - v[1]}; }, two, {}, one),
+                         {0, ~0}});
+  const auto variant_of = [&](int64_t blocks) {
+    const int64_t rows = blocks * 32 * 2, length = 8192;
+    const Shape space{rows, length}, beside{1, rows};
+    const auto at = [](int memory) {
+      return reinterpret_cast<std::byte*>(uintptr_t(memory) << 40);
+    };
+    const prim::View input(at(1), kFloat32, space, beside), output(at(2), kFloat32, space, beside);
+    const FusedPlan p = plan_fused({&spec, space, 1, {&input, 1}, {&output, 1}, {}}, kHopper);
+    EXPECT_TRUE(p.kind == FusedPlan::Kind::one_launch && !p.variant.resident);
+    EXPECT_TRUE(p.variant.bundles && p.variant.vector == 2 && p.variant.cached == 0);
+    return p.variant;
+  };
+  EXPECT_EQ(variant_of(kHopper.multiprocessors).threads, 32);
+  EXPECT_EQ(variant_of(kHopper.multiprocessors + 1).threads, 16);
 }
 
 // Positions of 32 bits hold the bytes from one bundle of rows to the next, too.

@@ -490,7 +490,8 @@ class Planner {
     const int64_t wanted = kept * chunks;
     // Where a multiprocessor has one block only, it is a large one.
     const bool alone = v.bundles && ceil_div(row_groups(), v.rows) <= limits_.multiprocessors;
-    v.threads = columns ? (wanted > two || alone ? 32 : 16) : (wanted > two ? 1024 : 512);
+    const int usual = columns ? (alone ? 32 : 16) : 512, most = columns ? 32 : 1024;
+    v.threads = wanted > two ? most : usual;
     if (kept == 0) return;
     held_ = chunks;
     if (wanted > one) {
@@ -501,7 +502,7 @@ class Planner {
       held_ = 0;
       v.partial = false;
       v.cached = 0;
-      v.threads = columns ? 16 : 512;
+      v.threads = usual;
       return;
     }
     v.count = under_way(32);

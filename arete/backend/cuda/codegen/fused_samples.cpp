@@ -277,6 +277,10 @@ std::vector<KernelSource> fused_samples() {
     samples.add_phases(spec, bundles);
     bundles.uniform = 0b01100;
     bundles.single = 0b10000;
+    FusedVariant alone = bundles;
+    alone.threads = 32;
+    alone.exact = true;
+    samples.add(spec, alone);
     bundles.outer_rank = 2;
     samples.add_phases(spec, bundles);
   }
