@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/runtime/kernel.h"
@@ -24,7 +25,7 @@ constexpr double kMeasureRepeatedFrom = 1e8;
 // H200 the candidate that won at tf32 8192 (1.1e12) by bursts was 8 % slower in a row of products.
 constexpr double kMeasureUpTo = 2e11;
 constexpr int kCandidates = 6;
-// Milliseconds that measuring one product may take; the candidate begun last is finished.
+// Milliseconds that measuring one product may take; the round begun last is finished.
 constexpr float kMeasureBudget = 100;
 constexpr float kNever = std::numeric_limits<float>::max();
 
@@ -316,7 +317,7 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
   const auto take_turns = [&](int rounds, auto&& trial) {
     for (int round = 0; round < rounds && spent <= kMeasureBudget; ++round)
       for (size_t k = 0; k < times.size(); ++k)
-        if (times[k] != kNever && times[k] < 1.5f * least) trial(k);
+        if (times[k] != kNever && times[k] < 1.5f * least && trial(k) == kNever) times[k] = kNever;
   };
   std::optional<CacheFlush> flush;
   if (key_.is_repeated) {
@@ -330,18 +331,22 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
     std::vector<std::vector<float>> each(times.size());
     take_turns(21, [&](size_t k) {
       flush->run();
-      each[k].push_back(time(candidates_[k], 1));
+      return each[k].emplace_back(time(candidates_[k], 1));
     });
     for (size_t k = 0; k < times.size(); ++k) {
-      times[k] = kNever;  // of a full cache
-      if (each[k].empty()) continue;
+      const float first = std::exchange(times[k], kNever);  // of a full cache
+      if (first == kNever || each[k].empty()) continue;
       const auto middle = each[k].begin() + ptrdiff_t(each[k].size() / 2);
       std::ranges::nth_element(each[k], middle);
       times[k] = *middle;
     }
   } else {
     const int repeats = std::clamp(int(0.3f / std::max(least, 1e-3f)), 1, 20);
-    take_turns(3, [&](size_t k) { times[k] = std::min(times[k], time(candidates_[k], repeats)); });
+    take_turns(3, [&](size_t k) {
+      const float ms = time(candidates_[k], repeats);
+      times[k] = std::min(times[k], ms);
+      return ms;
+    });
   }
   // The heuristic's order is kept unless the gain is more than noise.
   const Candidate* best = nullptr;
