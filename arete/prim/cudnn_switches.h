@@ -20,9 +20,9 @@ inline void set_cudnn_enabled(bool enabled) noexcept {
 }
 
 /// Whether the engines that cuDNN offers for a convolution are timed when its sizes are met first,
-/// and the fastest is kept; at start false: the one is taken that cuDNN's heuristics put first.
-/// Small convolutions and deterministic mode always take that one: times differ from run to run.
-/// What was timed is remembered while the switch is off.
+/// and the fastest is kept; at start false: its heuristics choose, but in plans without `exact` big
+/// ones of uneven channels are timed, too, among engines of little memory. Small ones and those of
+/// deterministic mode never are: times differ. What was timed is remembered while it is off.
 inline bool cudnn_benchmark() noexcept {
   return detail::cudnn_benchmark.load(std::memory_order_relaxed);
 }

@@ -215,6 +215,26 @@ def test_parameters_of_joined_products_are_there_while_another_stream_reads_them
     """, gpus="real")
 
 
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+def test_convolutions_of_uneven_channels_are_timed_once():
+    program = """import arete
+for channels, size, filters in ((3, 224, 7), (64, 56, 3)):
+    x = arete.randn(64, channels, size, size, device="cuda", dtype=arete.float16)
+    w = arete.randn(64, channels, filters, filters, device="cuda", dtype=arete.float16) / 12
+    stride = 2 if channels == 3 else 1
+    f = arete.compile(lambda x, w: arete.nn.functional.conv2d(x, w, None, stride, filters // 2))
+    for _ in range(3):
+        got = f(x, w)
+    expected = arete.nn.functional.conv2d(x, w, None, stride, filters // 2)  # outside a plan nothing is timed
+    assert (got - expected).abs().max().item() < 0.05
+    arete.cuda.synchronize()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, "ARETE_LOG_CUDNN": "1"})
+    timed = [line[: line.index(" takes ")] for line in ran.stderr.splitlines() if " takes " in line]
+    assert len(timed) > 1 and len(set(timed)) == len(timed), ran.stderr
+    assert all("x [64, 3, 224, 224]" in line for line in timed), ran.stderr
+
+
 def test_steps_of_a_graph_that_run_side_by_side_wait_for_what_they_use():
     # These GPUs run the steps of a graph in the order that is least like the one they came in.
     fake_gpus.run("""

@@ -75,8 +75,9 @@ EngineChoice choice_for(const ConvolutionKey& key, const prim::Context& context)
   const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
   const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
   const bool is_uneven = on_tensor_cores && (key.x[1] % 8 != 0 || key.y[1] % 8 != 0);
-  return worth_it && (cudnn_benchmark() || (context.repeated && is_uneven)) ? EngineChoice::fastest
-                                                                            : EngineChoice::first;
+  if (worth_it && cudnn_benchmark()) return EngineChoice::fastest;
+  return worth_it && context.repeated && is_uneven ? EngineChoice::fastest_of_small
+                                                   : EngineChoice::first;
 }
 
 ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
@@ -109,7 +110,7 @@ ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
 
 // How many engines take part in the choice.
 size_t rivals(const ConvolutionKey& key) {
-  if (key.choice != EngineChoice::fastest) return 1;
+  if (key.choice != EngineChoice::fastest && key.choice != EngineChoice::fastest_of_small) return 1;
   const int limit = cudnn_benchmark_limit();
   return limit > 0 ? size_t(limit) : std::numeric_limits<size_t>::max();
 }
@@ -132,15 +133,15 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// Who has not asked for it gets no engines that want more memory than the heuristics' choice does,
-// but for so much.
+// EngineChoice::fastest_of_small, for who has not asked: no engines that want more memory than the
+// heuristics' choice does, but for so much.
 constexpr size_t kLittleWorkspace = size_t{16} << 20;
 
 // Runs every plan on the operands of this call and keeps the fastest. The output holds garbage
 // of the last one afterwards.
 void keep_fastest(CudaBackend& backend, ConvolutionPlan& p, const ConvolutionKey& key,
                   std::span<const cudnn::Binding> bindings, cudnnHandle_t handle, CUstream stream) {
-  if (!cudnn_benchmark()) {
+  if (key.choice == EngineChoice::fastest_of_small) {
     const size_t most = std::max(p.plans[0].workspace_bytes(), kLittleWorkspace);
     std::erase_if(p.plans, [&](const cudnn::Plan& plan) { return plan.workspace_bytes() > most; });
     if (p.plans.size() == 1) return;
@@ -239,8 +240,9 @@ bool convolve(CudaBackend& backend, const ConvArgs& c, CUstream stream) {
     bindings[n_bindings++] = {cudnn::kConvBias, bias->data()};
   }
   const std::span<const cudnn::Binding> bound(bindings, n_bindings);
-  // Captures of other threads do not allow to wait either.
-  if (plan->plans.size() > 1 && !backend.context().has_captures())
+  // Captures of other threads do not allow to wait either. What a graph runs stays the first, since
+  // it is unloaded when it is given up.
+  if (plan->plans.size() > 1 && !plan->is_kept && !backend.context().has_captures())
     keep_fastest(backend, *plan, key, bound, handle, stream);
   {
     const cudnn::Plan& chosen = plan->plans.front();

@@ -150,7 +150,8 @@ double ConvolutionKey::flops() const {
 std::string ConvolutionKey::to_string() const {
   constexpr const char* kPasses[] = {"convolution", "data gradient of a convolution",
                                      "weight gradient of a convolution"};
-  constexpr const char* kChoices[] = {"", ", measured", ", deterministic"};
+  constexpr const char* kChoices[] = {"", ", measured", ", measured with little memory",
+                                      ", deterministic"};
   const auto window = [&](const std::array<int64_t, 3>& a) {
     return arete::to_string(IntList(a.data(), spatial));
   };

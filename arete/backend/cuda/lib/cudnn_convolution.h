@@ -15,8 +15,9 @@ namespace arete::cuda::cudnn {
 /// How dense tensors (batch, channels, *space) and weights lie in memory.
 enum class Order : uint8_t { channels_first, channels_last };
 /// Which of the engines that cuDNN offers is used: the first in the opinion of its heuristics, the
-/// fastest of several that were timed, or the first that sums in the same order every time.
-enum class EngineChoice : uint8_t { first, fastest, deterministic };
+/// fastest of several that were timed, of all or of those that take little memory, or the first
+/// that sums in the same order every time.
+enum class EngineChoice : uint8_t { first, fastest, fastest_of_small, deterministic };
 /// Strides of a dense tensor.
 Shape dense_strides(IntList sizes, Order order);
 
