@@ -124,12 +124,12 @@ int64_t bytes_of_odd_rows(const LoopNest& nest, int64_t width) {
 /// Copies of one launch.
 class Pieces {
  public:
-  /// Whether a piece can be of these sizes.
-  static bool fits(const LoopNest& nest) { return nest.rank <= 3 && nest.numel() <= INT32_MAX; }
-  /// `nest`: with elements of `width` bytes. `row_bytes`: see bytes_of_odd_rows().
-  void add(LoopNest nest, int64_t width, int64_t row_bytes) {
+  /// Adds a copy, unless a piece cannot be of its sizes. `nest`: with elements of `width` bytes.
+  /// `row_bytes`: see bytes_of_odd_rows().
+  bool add(LoopNest nest, int64_t width, int64_t row_bytes) {
     // The words that a row may touch, wherever it begins.
     if (row_bytes > 0) nest.sizes[0] = (row_bytes + 30) / 16;
+    if (nest.rank > 3 || nest.numel() > INT32_MAX) return false;
     has_rows_ |= row_bytes > 0;
     CopyPiece& p = a_.pieces[a_.used++];
     p = {};
@@ -151,6 +151,7 @@ class Pieces {
       p.shift[d] = divisor.shift;
     }
     blocks_ += (p.total + 1023) / 1024;
+    return true;
   }
   void launch(CudaBackend& backend, CUstream stream) const {
     if (a_.used == 0) return;
@@ -208,12 +209,8 @@ void CudaBackend::copy(const prim::CopyArgs& args) {
                CUdeviceptr(reinterpret_cast<uintptr_t>(in.data)), size_t(run), stream);
       return;
     }
-    if (const int64_t row_bytes = bytes_of_odd_rows(nest, width);
-        row_bytes > 0 && Pieces::fits(nest)) {
-      Pieces piece;
-      piece.add(nest, width, row_bytes);
-      return piece.launch(*this, stream);
-    }
+    if (const int64_t row_bytes = bytes_of_odd_rows(nest, width); row_bytes > 0)
+      if (Pieces piece; piece.add(nest, width, row_bytes)) return piece.launch(*this, stream);
     launch_nest(*this, move_kernels(width), nest, {}, stream);
     return;
   }

@@ -97,27 +97,33 @@ class Stopwatch {
   CUevent begin_ = nullptr, end_ = nullptr;
 };
 
-// Takes the place of all that is in the GPU's cache.
+// Takes the place of all that is in the GPU's cache. Its memory is the driver's, not the
+// allocator's, whose cache it would empty where memory is short, and whose statistics are the
+// user's.
 class CacheFlush {
  public:
-  CacheFlush(CudaBackend& backend, CUstream stream)
-      : stream_(stream),
-        words_(words_of(backend.context().device())),
-        memory_(backend, words_ * sizeof(uint32_t)) {}
-  void run() {
-    if (words_ > 0) ARETE_CU(cuMemsetD32Async, memory_.address(), 0, words_, stream_);
+  CacheFlush(CudaBackend& backend, CUstream stream) : stream_(stream) {
+    int bytes = 0;
+    ARETE_CU(cuDeviceGetAttribute, &bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+             backend.context().device());
+    // Twice the size, however lines are replaced.
+    words_ = 2 * size_t(bytes) / sizeof(uint32_t);
+    if (words_ == 0 || driver().cuMemAlloc(&memory_, words_ * sizeof(uint32_t)) != CUDA_SUCCESS)
+      memory_ = 0;
   }
+  ~CacheFlush() {
+    if (memory_) driver().cuMemFree(memory_);
+  }
+  CacheFlush(const CacheFlush&) = delete;
+  CacheFlush& operator=(const CacheFlush&) = delete;
+  /// False without memory for it.
+  explicit operator bool() const { return memory_ != 0; }
+  void run() { ARETE_CU(cuMemsetD32Async, memory_, 0, words_, stream_); }
 
  private:
-  // Twice the size: nothing of before is left, however lines are replaced.
-  static size_t words_of(CUdevice device) {
-    int bytes = 0;
-    ARETE_CU(cuDeviceGetAttribute, &bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
-    return 2 * size_t(bytes) / sizeof(uint32_t);
-  }
   CUstream stream_;
-  size_t words_;
-  Scratch memory_;
+  CUdeviceptr memory_ = 0;
+  size_t words_ = 0;
 };
 
 prim::PlanCache<GemmKey, GemmPlan>& cache() {
@@ -309,7 +315,11 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
   float least = kNever;
   for (const Candidate& candidate : candidates_) {
     times.push_back(kNever);
-    if (spent > kMeasureBudget || time(candidate, 1) == kNever) continue;  // loads the kernel
+    if (spent > kMeasureBudget) continue;
+    const float before = spent;
+    const bool runs = time(candidate, 1) != kNever;  // loads the kernel, whatever that takes
+    spent = before;
+    if (!runs) continue;
     times.back() = time(candidate, 1);
     least = std::min(least, times.back());
   }
@@ -320,21 +330,17 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
         if (times[k] != kNever && times[k] < 1.5f * least && trial(k) == kNever) times[k] = kNever;
   };
   std::optional<CacheFlush> flush;
-  if (key_.is_repeated) {
-    try {
-      flush.emplace(backend, stream);
-    } catch (const OutOfMemoryError&) {
-      // They are timed as others are.
-    }
-  }
-  if (flush) {
+  if (key_.is_repeated) flush.emplace(backend, stream);
+  if (flush && *flush) {
     std::vector<std::vector<float>> each(times.size());
     take_turns(21, [&](size_t k) {
       flush->run();
       return each[k].emplace_back(time(candidates_[k], 1));
     });
-    for (size_t k = 0; k < times.size(); ++k) {
-      const float first = std::exchange(times[k], kNever);  // of a full cache
+    // First times are those of a full cache, for which there may have been time alone.
+    const bool any = !std::ranges::all_of(each, [](const auto& e) { return e.empty(); });
+    for (size_t k = 0; k < times.size() && any; ++k) {
+      const float first = std::exchange(times[k], kNever);
       if (first == kNever || each[k].empty()) continue;
       const auto middle = each[k].begin() + ptrdiff_t(each[k].size() / 2);
       std::ranges::nth_element(each[k], middle);
