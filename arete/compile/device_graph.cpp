@@ -36,13 +36,14 @@ constexpr size_t kLaunchesOfRing = 256;
 // Steps of so many bytes each on average, of which a device works on one for a microsecond, take
 // the time that kernels take to begin and to end, and leave most of it free.
 constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
-// Of ARETE_GRAPH_BRANCHES, if it is set: with 1 a graph is one step after the other. Each branch
-// has a stream, of which a device has few.
+// Of ARETE_GRAPH_BRANCHES: with 1 a graph is one step after the other. Each branch has a stream, of
+// which a device has few. Not more unless asked for: under load an H100 gave up such a graph (its
+// scheduler counted a dependence too often), and the steps they were made for gained nothing.
 size_t most_branches() {
   static const size_t most = [] {
     const char* const choice = std::getenv("ARETE_GRAPH_BRANCHES");
     const std::string_view text = choice ? choice : "";
-    if (text.empty()) return size_t{4};
+    if (text.empty()) return size_t{1};
     ARETE_CHECK(text.size() == 1 && text[0] >= '1' && text[0] <= '8',
                 ValueError("compile", "ARETE_GRAPH_BRANCHES is no number of branches")
                     .expected("1 to 8")

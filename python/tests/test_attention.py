@@ -200,7 +200,7 @@ def test_heads_lie_as_those_of_the_queries(device):
     expected = [other, *arete.autograd.grad(other.cos().sum(), dense)]
     assert_close(*([t.detach().double().cpu().numpy() for t in some] for some in ([out, *gradients], expected)))
     assert attention(q[:, :1].expand(q.shape), k, v).is_contiguous()  # one head for several has no order
-    q, k, v = (random(2, 3, rows, n, device=device) for n in (1, 1, 4))  # neighbouring rows of one element are a step apart, as elements are
+    q, k, v = (random(2, 3, rows, n, device=device) for n in (1, 1, 4))  # rows of one element are a step apart, as elements are
     assert attention(q, k, v).is_contiguous()
 
 

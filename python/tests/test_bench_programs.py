@@ -157,7 +157,8 @@ from lengths import differ
 from torch import tensor
 x = tensor([1.0, 2.0])
 print(differ(x, x, 1e-4), differ((x, tensor([3])), (x, tensor([3])), 1e-4), differ(x * 1.00001, x, 1e-4))
-print(differ(x * 1.01, x, 1e-4), differ(x * float("nan"), x, 1e-4), differ(x.double(), x, 1e-4), differ(x[:1], x, 1e-4), differ(tensor([3]), tensor([4]), 1e-4))
+print(differ(x * 1.01, x, 1e-4), differ(x * float("nan"), x, 1e-4), differ(x.double(), x, 1e-4), differ(x[:1], x, 1e-4),
+      differ(tensor([3]), tensor([4]), 1e-4))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

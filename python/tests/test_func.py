@@ -177,6 +177,24 @@ def test_what_vmap_maps(torch):
             call()
 
 
+def test_a_checkpointed_layer_that_lost_its_place_is_an_error():
+    net = arete.nn.Linear(3, 3)
+    scale = arete.tensor(2.0, requires_grad=True)
+    y = arete.func.functional_call(_Checkpointed(net), {f"inner.{name}": p * scale for name, p in net.named_parameters()}, (arete.randn(2, 3),))
+    del net.weight
+    with pytest.raises(RuntimeError, match="without 'weight'"):
+        y.sum().backward()
+
+
+class _Checkpointed(arete.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_functional_call_around_checkpoints(reentrant):
     """What the call has put into a module is there again when its layers are computed again, after the call."""

@@ -245,7 +245,7 @@ TEST(PlanJoins, FewLogitsAreOneKernelForwardAndBackward) {
 // Rows and their gradient are one kernel also where something reads the rows' sums in between, and
 // something else that the gradient needs is made there: that goes first.
 TEST(PlanJoins, StepsInBetweenGoBeforeOrBehind) {
-  const Tensor inputs[] = {input({64, 16}), input({16, 500}), input({64, 8}), input({8, 500})};
+  const Tensor inputs[] = {input({64, 16}), input({16, 500}), input({64, 16}), input({16, 500})};
   const auto head = [](std::span<const Tensor> in) {
     const Tensor scores = matmul(in[0], in[1]), lse = logsumexp(scores, {-1}, true);
     const Tensor loss = matmul(lse.t(), in[2]);

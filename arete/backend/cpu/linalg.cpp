@@ -238,6 +238,7 @@ void run(const LinalgArgs& l) {
       const int64_t rows = rows_of(l.b);
       return each_of_right_sides([&](int64_t i, int64_t first, int64_t some) {
         const bool overflows = !by_blocks && !l.unit && reciprocals_overflow<T>(n, a[i]);
+        ARETE_ASSERT(by_blocks || (first == 0 && some == right_sides));
         if (kComplex && overflows)
           substitute<T>(l, rows, columns_of(l.b), a[i], b[i]);
         else if (by_blocks || overflows)

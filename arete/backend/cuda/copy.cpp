@@ -181,11 +181,8 @@ void CudaBackend::copy_pieces(const prim::MultiPointwiseArgs& args) {
     const bool turns = nest.operands[1].strides[0] != element && nest.rank > 1;
     const int64_t width = widen_elements(nest), row_bytes = bytes_of_odd_rows(nest, width);
     // What is large by itself, and has a better kernel.
-    if (!Pieces::fits(nest) || (bytes >= kSmallCopy && (turns || (width < 4 && row_bytes == 0)))) {
-      copy({out, in});
-      continue;
-    }
-    pieces.add(nest, width, row_bytes);
+    const bool is_apart = bytes >= kSmallCopy && (turns || (width < 4 && row_bytes == 0));
+    if (is_apart || !pieces.add(nest, width, row_bytes)) copy({out, in});
   }
   pieces.launch(*this, stream);
 }

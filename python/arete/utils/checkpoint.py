@@ -194,6 +194,10 @@ class _Run:
         before = random.get_rng_state() if self.rng is not None else None
         if self.rng is not None:
             random.set_rng_state(self.rng)
+        for registry, name, _ in (place for swap in self.swaps for place in swap):
+            if name not in registry:
+                raise CheckpointError(f"computed again during backward, a checkpointed function meets a module without {name!r}, in whose "
+                                      "place functional_call() or DistributedDataParallel had another tensor the first time")
         try:
             with autograd.enable_grad(), _autocast(self.autocast), _in_places(*self.swaps), self.recompute_context:
                 if not _C.is_grad_enabled():
