@@ -180,7 +180,8 @@ def test_what_vmap_maps(torch):
 def test_a_checkpointed_layer_that_lost_its_place_is_an_error():
     net = arete.nn.Linear(3, 3)
     scale = arete.tensor(2.0, requires_grad=True)
-    y = arete.func.functional_call(_Checkpointed(net), {f"inner.{name}": p * scale for name, p in net.named_parameters()}, (arete.randn(2, 3),))
+    scaled = {f"inner.{name}": p * scale for name, p in net.named_parameters()}
+    y = arete.func.functional_call(_Checkpointed(net), scaled, (arete.randn(2, 3),))
     del net.weight
     with pytest.raises(RuntimeError, match="without 'weight'"):
         y.sum().backward()
