@@ -8,6 +8,7 @@ import runpy
 import sys
 import threading
 import traceback
+from concurrent.futures import thread as executors
 from typing import Any
 
 from . import _C, compiler
@@ -37,6 +38,7 @@ def _run(program: str, arguments: list[str]) -> int:
     """Runs the program as Python would, and gives its exit code."""
     sys.argv = [program, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(program))
+    before = threading.enumerate()
     try:
         runpy.run_path(program, run_name="__main__")
         status = 0
@@ -51,7 +53,8 @@ def _run(program: str, arguments: list[str]) -> int:
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     try:
         for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
+            # Those of executors wait for work until the interpreter ends.
+            if thread not in before and not thread.daemon and thread not in getattr(executors, "_threads_queues", ()):
                 thread.join()
     except KeyboardInterrupt:
         status = 130

@@ -288,6 +288,16 @@ def test_wrong_arguments_end_before_the_program_begins(tmp_path):
     assert ran.returncode == 2 and "nowhere.py" in ran.stderr
 
 
+def test_threads_of_executors_are_not_waited_for(tmp_path):
+    text = PROGRAM + """
+import concurrent.futures
+pool = concurrent.futures.ThreadPoolExecutor(1)
+print(pool.submit(lambda: "from a thread").result())
+"""
+    ran = explain_program(tmp_path, text)
+    assert ran.returncode == 0 and "from a thread" in ran.stdout and "what became" in ran.stdout
+
+
 def test_nothing_is_kept_afterwards(tmp_path, monkeypatch, capsys):
     program = tmp_path / "prog.py"
     program.write_text(PROGRAM)

@@ -56,10 +56,15 @@ bool share_an_element(const View& a, const View& b) {
   return false;
 }
 
-bool is_same_view(const View& a, const View& b) {
-  if (a.data != b.data || a.dtype != b.dtype || a.rank() != b.rank()) return false;
-  for (size_t d = 0; d < a.sizes.size(); ++d)
-    if (a.sizes[d] != b.sizes[d] || (a.sizes[d] != 1 && a.strides[d] != b.strides[d])) return false;
+bool is_same_view(const View& out, const View& in) {
+  if (out.data != in.data || out.dtype != in.dtype || out.rank() != in.rank()) return false;
+  for (size_t d = 0; d < out.sizes.size(); ++d) {
+    // Inputs of fused calls are broadcast to the space, of which such an output has a row's number.
+    const bool is_broadcast = out.sizes[d] == 1 && in.strides[d] == 0;
+    if (!is_broadcast &&
+        (out.sizes[d] != in.sizes[d] || (out.sizes[d] != 1 && out.strides[d] != in.strides[d])))
+      return false;
+  }
   return true;
 }
 
@@ -149,12 +154,17 @@ class ReferenceDevice final : public prim::Forwarding<ReferencePrimitives, Refer
         if (j == k || !share_an_element(out, operands[j].view)) continue;
         if (operands[j].access != Access::read) fail("two outputs overlap");
         if (!works_in_place(P) || !is_same_view(out, operands[j].view))
-          fail("an output overlaps an input");
+          fail("an output overlaps an input: " + layout_of(out) + " and " +
+               layout_of(operands[j].view));
         is_read = true;
       }
       if (!is_read)
         for_each_element(out, [&](std::byte* p) { std::memset(p, kPoison, size_of(out.dtype)); });
     }
+  }
+
+  static std::string layout_of(const View& v) {
+    return std::string(name_of(v.dtype)) + to_string(v.sizes) + " by " + to_string(v.strides);
   }
 
   bool lies_in_memory(const View& v) {
