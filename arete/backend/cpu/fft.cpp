@@ -224,8 +224,13 @@ void run_lines(const FftLines<T>& l) {
 template <class T>
 void run_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t count) {
   static const auto f = ARETE_SELECT(::arete::cpu, fft_stage<T>);
-  parallel_for(0, count, grain_for(8),
-               [&](int64_t first, int64_t last) { f(l, stage, memory, x, first, last); });
+  // Whole vectors for each thread: what is left of them rounds otherwise, and has to be the same
+  // numbers whatever the number of threads.
+  constexpr int64_t kTogether = 64;
+  parallel_for(0, (count + kTogether - 1) / kTogether, grain_for(8 * kTogether),
+               [&](int64_t first, int64_t last) {
+                 f(l, stage, memory, x, first * kTogether, std::min(last * kTogether, count));
+               });
 }
 
 // Numbers without gaps, from `in` through `between` to `out`, which may be `in`.
