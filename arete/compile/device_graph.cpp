@@ -37,8 +37,8 @@ constexpr size_t kLaunchesOfRing = 256;
 // the time that kernels take to begin and to end, and leave most of it free.
 constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
 // Of ARETE_GRAPH_BRANCHES: with 1 a graph is one step after the other. Each branch has a stream, of
-// which a device has few. Not more unless asked for: under load an H100 gave up such a graph (its
-// scheduler counted a dependence too often), and the steps they were made for gained nothing.
+// which a device has few. Not more unless asked for: under load an H100 gave up such graphs, why is
+// not known (docs/compile.md).
 size_t most_branches() {
   static const size_t most = [] {
     const char* const choice = std::getenv("ARETE_GRAPH_BRANCHES");

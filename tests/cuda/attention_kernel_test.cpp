@@ -14,24 +14,12 @@
 namespace arete::cuda {
 namespace device {
 
-// What the sources find on a GPU.
-#define ARETE_EMULATED
-#define __device__
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
+#include "tests/cuda/kernel_words.inl"
 template <class T>
 T __shfl_xor_sync(unsigned, T v, int mask) {
   return emulation::exchange(v, mask);
 }
-inline void __syncthreads() { emulation::Block::barrier(); }
-using std::max, std::min, std::memcpy;
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
+using std::memcpy;
 #include "arete/backend/cuda/device/dtype.cuh"
 using emulation::multiply;
 inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], float) {

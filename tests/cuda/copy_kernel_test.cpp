@@ -10,16 +10,7 @@
 namespace arete::cuda {
 namespace copy_device {
 
-// What the sources find on a GPU.
-#define ARETE_EMULATED
-#define __device__
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
+#include "tests/cuda/kernel_words.inl"
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
   return uint32_t((uint64_t(high) << 32 | low) >> (by & 31));
 }
@@ -30,10 +21,6 @@ struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
-using std::max, std::min;
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 #include "arete/backend/cuda/device/copy_pieces.cuh"
 
 }  // namespace copy_device

@@ -13,27 +13,14 @@
 namespace arete::cuda {
 namespace direct_conv_device {
 
-// What the source finds on a GPU.
-#define ARETE_EMULATED
-#define __device__
+#include "tests/cuda/kernel_words.inl"
 #define __shared__
 #define __align__(n)
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline emulation::Dim blockDim;
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline void __syncthreads() { emulation::Block::barrier(); }
 // Of what is not run here.
 template <class T>
 T __shfl_xor_sync(unsigned, T v, int) {
   return v;
 }
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 alignas(16) unsigned char shared[64 << 10];
 #include "arete/backend/cuda/device/direct_conv.cuh"
 

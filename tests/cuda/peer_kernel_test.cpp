@@ -13,27 +13,15 @@
 namespace arete::cuda {
 namespace peer_device {
 
-// What the sources find on a GPU.
-#define ARETE_EMULATED
-#define __device__
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline emulation::Dim blockDim, gridDim;
+#include "tests/cuda/kernel_words.inl"
+inline emulation::Dim gridDim;
 struct [[gnu::may_alias]] alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
 struct [[gnu::may_alias]] alignas(8) uint2 {
   uint32_t x, y;
 };
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 inline void __syncwarp() { emulation::ballot(true); }
-inline void __threadfence_system() {}
 // Threads of the emulation take turns: who looks again lets the others write first.
 inline void store_release(uint32_t* p, uint32_t v) { *p = v; }
 inline uint32_t load_acquire(const uint32_t* p) {

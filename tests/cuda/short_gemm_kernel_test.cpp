@@ -39,16 +39,7 @@ PendingCopies& mine() { return pending_copies[size_t(emulation::thread_index.x)]
 
 namespace short_gemm_device {
 
-// What the source finds on a GPU.
-#define ARETE_EMULATED
-#define __device__
-#define __noinline__
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
+#include "tests/cuda/kernel_words.inl"
 template <int kBytes>
 void copy_async(void* to, const void* from, int bytes = kBytes) {
   mine().open.push_back([=] { emulation::copy_async<kBytes>(to, from, bytes); });
@@ -58,10 +49,6 @@ template <int kPending>
 void copy_wait() {
   mine().wait(kPending);
 }
-inline void __syncthreads() { emulation::Block::barrier(); }
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 #include "arete/backend/cuda/device/short_gemm.cuh"
 
 }  // namespace short_gemm_device

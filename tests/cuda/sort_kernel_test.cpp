@@ -16,23 +16,11 @@
 namespace arete::cuda {
 namespace sort_device {
 
-// What the sources find on a GPU.
-#define ARETE_EMULATED
-#define __device__
+#include "tests/cuda/kernel_words.inl"
 #define __shared__ static
-#define __noinline__
-#define __forceinline__ inline
-#define threadIdx emulation::thread_index
-#define blockIdx emulation::block_index
-inline emulation::Dim blockDim;
-inline float __uint_as_float(uint32_t v) { return emulation::as_float(v); }
-inline uint32_t __float_as_uint(float v) { return emulation::as_word(v); }
 inline long long __double_as_longlong(double v) { return __builtin_bit_cast(long long, v); }
 inline double __longlong_as_double(long long v) { return __builtin_bit_cast(double, v); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
 inline int __popc(uint32_t v) { return __builtin_popcount(v); }
-inline void __syncthreads() { emulation::Block::barrier(); }
 inline void __syncwarp() { emulation::ballot(true); }
 inline uint32_t __ballot_sync(unsigned, bool v) { return emulation::ballot(v); }
 inline bool __all_sync(unsigned, bool v) { return emulation::ballot(v) == 0xffffffffu; }
@@ -49,7 +37,6 @@ T __shfl_sync(unsigned, T v, int lane) {
   return emulation::broadcast(v, lane);
 }
 // Of what is not run here.
-inline void __threadfence_system() {}
 template <class T>
 T atomicCAS(T* p, T seen, T wanted) {
   return std::exchange(*p, *p == seen ? wanted : *p);
@@ -62,10 +49,6 @@ template <class T>
 T __shfl_xor_sync(unsigned, T v, int) {
   return v;
 }
-using std::max, std::min;
-inline float f16_value(uint16_t bits) { return emulation::f16_value(bits, 0); }
-inline uint16_t f16_bits(float v) { return Half(v).bits; }
-inline uint16_t bf16_bits(float v) { return BFloat16(v).bits; }
 alignas(16) unsigned char shared[1 << 17];
 #include "arete/backend/cuda/device/radix_sort.cuh"
 #include "arete/backend/cuda/device/row_sort.cuh"
