@@ -226,51 +226,55 @@ Tensor shared_pivots(const TensorOptions& o) {
   return tensor({{2, 1}, {2, 2}}, o).mT().unsqueeze(1);
 }
 
+// Of both operators that have sides and adjoints.
+std::vector<Sample> lu_solve_samples(SampleMaker& m) {
+  const TensorOptions o(kInt32, m.device);
+  const auto pivots = [&] { return tensor({2, 3, 3}, o); };
+  std::vector<Sample> samples{
+      {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
+      {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
+      {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+      {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}), true, false},
+       "batch"}};
+  for (const bool left : {true, false})
+    for (const bool adjoint : {false, true})
+      samples.push_back(
+          {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o),
+            left ? m.make({2, 3, 2, 4}) : m.make({2, 3, 4, 2}), left, adjoint},
+           std::string("shared") + (left ? "" : ", right") + (adjoint ? ", adjoint" : "")});
+  return samples;
+}
+
 const Attached lu_solution_op =
     attach("lu_solution")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const TensorOptions o(kInt32, m.device);
-          const auto pivots = [&] { return tensor({2, 3, 3}, o); };
           const auto many = [&] { return arange(Scalar(1), Scalar(21), o); };
-          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
-                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
-                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
-                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, true},
-                   "right, adjoint"},
-                  {{make_invertible(m, {20, 20}), many(), m.make_strided({20, 2}), true, true},
-                   "large"},
-                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
-                    true, false},
-                   "batch"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
-                    false},
-                   "shared"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
-                    true},
-                   "shared, adjoint"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
-                    false},
-                   "shared, right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
-                    true},
-                   "shared, right, adjoint"},
-                  {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
-                    tensor({2, 2}, o).expand({3, 2}), m.make({3, 2, 4}), true, false},
-                   "repeated"},
-                  {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
-                    tensor({{2, 2}, {1, 2}, {2, 2}}, o), m.make({3, 2, 4}), true, false},
-                   "repeated, with pivots of their own"},
-                  {{make_invertible(m, {2, 2}).detach().expand({3, 2, 2, 2}),
-                    tensor({2, 2}, o).expand({3, 2, 2}), m.make({3, 2, 9, 2}), false, false},
-                   "repeated, right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({3, 1, 2, 2, 9}),
-                    true, false},
-                   "shared by batches with many sides"},
-                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o),
-                    m.make({3, 2, 2, 9}), true, false},
-                   "shared from without, many sides"},
-                  {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
+          std::vector<Sample> samples = lu_solve_samples(m);
+          const std::vector<Sample> more{
+              {{make_invertible(m, {3, 3}), tensor({2, 3, 3}, o), m.make({2, 3}), false, true},
+               "right, adjoint"},
+              {{make_invertible(m, {20, 20}), many(), m.make_strided({20, 2}), true, true},
+               "large"},
+              {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
+                tensor({2, 2}, o).expand({3, 2}), m.make({3, 2, 4}), true, false},
+               "repeated"},
+              {{make_invertible(m, {1, 2, 2}).detach().expand({3, 2, 2}),
+                tensor({{2, 2}, {1, 2}, {2, 2}}, o), m.make({3, 2, 4}), true, false},
+               "repeated, with pivots of their own"},
+              {{make_invertible(m, {2, 2}).detach().expand({3, 2, 2, 2}),
+                tensor({2, 2}, o).expand({3, 2, 2}), m.make({3, 2, 9, 2}), false, false},
+               "repeated, right"},
+              {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({3, 1, 2, 2, 9}), true,
+                false},
+               "shared by batches with many sides"},
+              {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({3, 2, 2, 9}),
+                true, false},
+               "shared from without, many sides"},
+              {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
+          samples.insert(samples.end(), more.begin(), more.end());
+          return samples;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           if (!m.device.is_cpu()) return {};  // others do not wait for what pivots are
@@ -286,28 +290,7 @@ const Attached lu_solution_op =
         });
 const Attached linalg_lu_solve_op =
     attach("linalg_lu_solve")
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const TensorOptions o(kInt32, m.device);
-          const auto pivots = [&] { return tensor({2, 3, 3}, o); };
-          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
-                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
-                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
-                    false},
-                   "shared"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 2, 4}), true,
-                    true},
-                   "shared, adjoint"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
-                    false},
-                   "shared, right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), shared_pivots(o), m.make({2, 3, 4, 2}), false,
-                    true},
-                   "shared, right, adjoint"},
-                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
-                    true, false},
-                   "batch"}};
-        })
+        .samples(lu_solve_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), tensor({1, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
                     true, false},
