@@ -1,5 +1,5 @@
-// What the plans and the order of the Fourier transforms (fft.cpp) and their kernels (fft.simd.cpp)
-// share.
+// What the plans and the order of the Fourier transforms (fft.cpp, fft_lines.cpp) and their kernels
+// (fft.simd.cpp) share.
 #pragma once
 
 #include <cstdint>

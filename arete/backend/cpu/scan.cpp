@@ -21,7 +21,7 @@ namespace {
 using prim::Monoid;
 using prim::ScanArgs;
 
-const kernels::ScanTable& table() {
+const kernels::ScanTable& scan_table() {
   static const kernels::ScanTable& t = ARETE_SELECT_TABLE(scan_table);
   return t;
 }
@@ -91,17 +91,17 @@ template <template <class> class M, class T>
 const auto& functions() {
   const auto& pair = [&]() -> const auto& {
     if constexpr (kSumOrProduct<M, T> && sizeof(T) == 4)
-      return table().sum_prod_f32;
+      return scan_table().sum_prod_f32;
     else if constexpr (kSumOrProduct<M, T> && std::is_same_v<T, int64_t>)
-      return table().sum_prod_i64;
+      return scan_table().sum_prod_i64;
     else if constexpr (kSumOrProduct<M, T>)
-      return table().sum_prod_f64;
+      return scan_table().sum_prod_f64;
     else if constexpr (std::is_same_v<T, int64_t>)
-      return table().min_max_i64;
+      return scan_table().min_max_i64;
     else if constexpr (sizeof(T) == 4)
-      return table().min_max_f32;
+      return scan_table().min_max_f32;
     else
-      return table().min_max_f64;
+      return scan_table().min_max_f64;
   }
   ();
   constexpr bool kFirst = std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Minimum<T>>;
