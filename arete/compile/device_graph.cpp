@@ -1,13 +1,10 @@
 #include "arete/compile/device_graph_internal.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "arete/base/error.h"
-#include "arete/compile/branches_internal.h"
 #include "arete/compile/graph_internal.h"
 #include "arete/compile/under_way_internal.h"
 #include "arete/expr/program_cache.h"
@@ -33,25 +30,6 @@ constexpr size_t kMostMovedBytes = size_t{8} << 20, kMostMovedPart = 128;
 constexpr size_t kWordsApart = 2;  // 16 bytes
 // Places of a ring: hosts are rarely so many launches ahead.
 constexpr size_t kLaunchesOfRing = 256;
-// Steps of so many bytes each on average, of which a device works on one for a microsecond, take
-// the time that kernels take to begin and to end, and leave most of it free.
-constexpr size_t kBytesOfShortSteps = size_t{4} << 20;
-// Of ARETE_GRAPH_BRANCHES: with 1 a graph is one step after the other. Each branch has a stream, of
-// which a device has few. Not more unless asked for: under load an H100 gave up such graphs, why is
-// not known (docs/compile.md).
-size_t most_branches() {
-  static const size_t most = [] {
-    const char* const choice = std::getenv("ARETE_GRAPH_BRANCHES");
-    const std::string_view text = choice ? choice : "";
-    if (text.empty()) return size_t{1};
-    ARETE_CHECK(text.size() == 1 && text[0] >= '1' && text[0] <= '8',
-                ValueError("compile", "ARETE_GRAPH_BRANCHES is no number of branches")
-                    .expected("1 to 8")
-                    .got(text));
-    return size_t(text[0] - '0');
-  }();
-  return most;
-}
 
 // Numbers of a call that are no parameters of programs come first.
 size_t count_fields(const prim::RecordedCall& call, size_t numbers) {
@@ -103,29 +81,9 @@ class Copies {
   }
   std::vector<Copy> words_, bytes_;
 };
-// Points in streams, for others to wait for.
-class Events {
- public:
-  explicit Events(prim::Backend& backend) : backend_(backend) {}
-  ~Events() {
-    for (const prim::EventHandle e : events_) backend_.destroy_event(e);
-  }
-  Events(const Events&) = delete;
-  Events& operator=(const Events&) = delete;
-  prim::EventHandle record(prim::StreamHandle stream) {
-    events_.push_back(backend_.create_event(false));
-    backend_.record_event(events_.back(), stream);
-    return events_.back();
-  }
 
- private:
-  prim::Backend& backend_;
-  std::vector<prim::EventHandle> events_;
-};
-
-}  // namespace
-
-const char* DeviceGraph::obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
+// Why steps that move so many bytes shall be no graph; null: they may be one.
+const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes) {
   if (steps.empty()) return "it has no steps";
   const Device device = steps[0].call->device();
   if (!device.is_cuda()) return "it does not run on a GPU";
@@ -139,6 +97,8 @@ const char* DeviceGraph::obstacle_to(std::span<const GraphStep> steps, size_t by
   }
   return nullptr;
 }
+
+}  // namespace
 
 DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes_(bytes) {
   if (const char* const why = obstacle_to(steps, bytes)) {
@@ -157,14 +117,13 @@ DeviceGraph::DeviceGraph(std::span<const GraphStep> steps, size_t bytes) : bytes
     });
   }
   backend_ = &prim::backend_for(steps[0].call->device());
-  most_branches_ = most_branches();
   may_ = true;
   why_not_ = "it has not run often enough yet";
 }
 
 DeviceGraph::~DeviceGraph() {
   drop();
-  for (const prim::StreamHandle stream : streams_) backend_->destroy_stream(stream);
+  if (stream_) backend_->destroy_stream(stream_);
   if (pool_) backend_->release_pool(pool_);
 }
 
@@ -403,7 +362,6 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
     if (!pool_) pool_ = backend_->create_pool();
     if (!words_.empty()) make_page();
     prim::RecordedCall* before = paging_.get();  // in the first part
-    branches_ = 1, longest_row_ = 0;
     for (size_t k = 0; k < calls_.size();) {
       parts_.push_back({.step = k, .waits = steps_[k].waits});
       if (is_effect(*calls_[k])) {
@@ -411,8 +369,7 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
         continue;
       }
       std::vector<prim::RecordedCall*> part;
-      // Behind the first step if that needs no numbers: what begins a graph is begun first, and
-      // branches some microseconds later.
+      // Behind the first step if that needs no numbers: what begins a graph is begun first.
       if (before && reads(*calls_[k], *page_)) part.push_back(std::exchange(before, nullptr));
       do {
         part.push_back(calls_[k++].get());
@@ -426,50 +383,16 @@ void DeviceGraph::capture(std::span<const GraphStep> steps, UsedBuffers memory,
 }
 
 void DeviceGraph::capture_part(std::span<prim::RecordedCall* const> calls) {
-  size_t bytes = 0;
-  for (const prim::RecordedCall* call : calls) bytes += bytes_of(*call);
-  const bool are_short = bytes <= calls.size() * kBytesOfShortSteps;
-  const std::vector<BranchStep> steps = branches_of(calls, are_short ? most_branches_ : 1);
-  std::vector<bool> is_waited_for(calls.size());
-  std::vector<size_t> rows, rows_of_branches(1);
-  for (const BranchStep& s : steps) {
-    if (s.branch == rows_of_branches.size()) rows_of_branches.push_back(0);
-    size_t& row = rows_of_branches[s.branch];
-    for (const size_t other : s.waits) {
-      is_waited_for[other] = true;
-      row = std::max(row, rows[other]);
-    }
-    rows.push_back(++row);
-  }
-  const size_t branches = rows_of_branches.size();
-  branches_ = std::max(branches_, branches);
-  longest_row_ += std::ranges::max(rows);
-  while (streams_.size() < branches) streams_.push_back(backend_->create_stream(0));
-  Events events(*backend_);
-  std::vector<prim::EventHandle> done(calls.size());
-  std::vector<bool> has_begun(branches);
-  backend_->begin_capture(streams_[0], pool_);
+  if (!stream_) stream_ = backend_->create_stream(0);
+  backend_->begin_capture(stream_, pool_);
   try {
-    // A stream takes part in a capture from when it waits for another one that does.
-    prim::EventHandle const begin = branches > 1 ? events.record(streams_[0]) : nullptr;
-    for (size_t k = 0; k < calls.size(); ++k) {
-      const auto& [branch, waits] = steps[k];
-      prim::StreamHandle const stream = streams_[branch];
-      if (branch > 0 && !has_begun[branch] && waits.empty())
-        backend_->stream_wait_event(stream, begin);
-      has_begun[branch] = true;
-      for (const size_t other : waits) backend_->stream_wait_event(stream, done[other]);
-      const prim::StreamScope scope(*backend_, stream);
-      calls[k]->run_once();
-      if (is_waited_for[k]) done[k] = events.record(stream);
-    }
-    for (size_t b = 1; b < branches; ++b)
-      backend_->stream_wait_event(streams_[0], events.record(streams_[b]));
+    const prim::StreamScope scope(*backend_, stream_);
+    for (prim::RecordedCall* const call : calls) call->run_once();
   } catch (...) {
-    backend_->discard_capture(streams_[0]);
+    backend_->discard_capture(stream_);
     throw;
   }
-  parts_.back().graph = backend_->end_capture(streams_[0]);
+  parts_.back().graph = backend_->end_capture(stream_);
 }
 
 }  // namespace arete::compile

@@ -21,9 +21,8 @@ class UnderWay;
 // to or from; the other addresses are compared before each launch. Results are made where they
 // were, whatever else is free, unless somebody keeps the last ones. Numbers that have changed are
 // read from a page of memory, and so is what random calls begin with. What is not as the graph has
-// it is run step by step, and captured again, a few times. Short steps that have nothing to do with
-// each other run side by side (Note [Branches of a graph]).
-//   The page is written by a step of the graph, beside the others: the host puts the numbers of
+// it is run step by step, and captured again, a few times. A graph is one step after the other.
+//   The page is written by a step of the graph: the host puts the numbers of
 // each launch into the next place of a ring, in memory that the device reads by itself, and that
 // step knows which one is next. So a launch is one launch. Half a ring is written again when the
 // launches that read it are done.
@@ -54,9 +53,6 @@ struct GraphStep {
 /// The graph of one plan; it does nothing where a graph would not help, or cannot be.
 class DeviceGraph {
  public:
-  /// Why steps that move so many bytes shall be no graph; null: they may be one. Asks only for
-  /// their calls.
-  static const char* obstacle_to(std::span<const GraphStep> steps, size_t bytes);
   /// `bytes`: that the steps move.
   DeviceGraph(std::span<const GraphStep> steps, size_t bytes);
   ~DeviceGraph();
@@ -73,10 +69,6 @@ class DeviceGraph {
   /// Whether it may run one day.
   bool may_run() const { return may_; }
   bool is_captured() const { return !parts_.empty(); }
-  /// How many of its steps may run side by side at most.
-  size_t branches() const { return branches_; }
-  /// How many steps run one after the other at least.
-  size_t longest_row() const { return longest_row_; }
   /// Why it is not, for people.
   const std::string& why_not() const { return why_not_; }
   /// Whether the steps, on the memory of that call, shall be captured now: capture() then.
@@ -128,9 +120,8 @@ class DeviceGraph {
     std::vector<size_t> waits{};        // before it
   };
   std::vector<Part> parts_;
-  std::vector<prim::StreamHandle> streams_;  // of branches
+  prim::StreamHandle stream_ = nullptr;  // captures
   prim::StreamHandle launched_on_ = nullptr;
-  size_t most_branches_ = 1, branches_ = 1, longest_row_ = 0;
   uint64_t pool_ = 0;
   std::vector<StoragePtr> arenas_;
   std::vector<GraphStep> steps_;

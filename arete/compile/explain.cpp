@@ -103,7 +103,6 @@ ExplainedPlan plan_of(const Trace& t, const TracePlan& from,
   p.planning = from.account.planning;
   p.launching = from.account.launching;
   p.is_graph = from.is_graph();
-  if (p.is_graph) p.branches = from.graph().branches(), p.longest_row = from.graph().longest_row();
   if (!p.is_graph) p.why_no_graph = from.why_no_graph();
   for (const StepKernel& k : from.account.kernels)
     p.kernels.push_back({int(k.step), k.name, k.seconds});

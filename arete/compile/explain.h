@@ -60,8 +60,6 @@ struct ExplainedPlan {
   std::vector<ExplainedBuffer> buffers;
   std::vector<ExplainedApart> apart;
   bool is_graph = false;
-  size_t branches = 1;     ///< of the graph: steps that may run side by side
-  size_t longest_row = 0;  ///< of its steps: those that wait for each other
   std::string why_no_graph;
   std::vector<ExplainedKernel> kernels;  ///< compiled in its first run, by this process
 };

@@ -138,7 +138,7 @@ function drawPlan(){
  $('plansub').textContent=p.recorded+' calls became '+count(S.length,'step')+(p.left_out?', '+p.left_out+' left out':'')+
   (p.recomputed?', '+count(p.recomputed,'step')+' run again to save memory':'')+'; '+
   bytes(p.bytes_recorded)+' → '+bytes(p.bytes_moved)+' moved; '+bytes(p.temporaries)+' of temporaries in an arena of '+bytes(p.arena)+'; '+
-  (p.is_graph?'launched as one graph'+(p.branches>1?' of '+p.branches+' branches, '+p.longest_row+' steps in a row':''):'no graph: '+p.why_no_graph)+'; the host takes '+time(p.launching/Math.max(1,p.runs))+' for a run.';
+  (p.is_graph?'launched as one graph':'no graph: '+p.why_no_graph)+'; the host takes '+time(p.launching/Math.max(1,p.runs))+' for a run.';
  const legend=NAMES.filter(([k])=>S.some(s=>kind(s)===k)).map(([k,n])=>['i',k,n]);
  legend.push(['l','temporary','temporary memory between steps'],['l','result','a result that is read again']);
  if(p.apart.length)legend.push(['l','apart','stayed apart, see below']);

@@ -170,11 +170,7 @@ void add_plan(std::string& text, const ExplainedTrace& t, const ExplainedPlan& p
           ", arena " + bytes_text(p.stats.arena) + " of " + bytes_text(p.stats.temporaries) +
           (p.stats.recomputed ? ", " + counted(p.stats.recomputed, "step") + " run again" : "") +
           ", at most " + bytes_text(most_live) + " at once, ran " + counted(p.runs, "time") +
-          (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) +
-          (p.branches > 1 ? " of " + std::to_string(p.branches) + " branches, " +
-                                std::to_string(p.longest_row) + " steps in a row"
-                          : "") +
-          "\n";
+          (p.is_graph ? ", one graph" : ", no graph: " + p.why_no_graph) + "\n";
   if (!with_steps) return;
   add_steps(text, p);
   if (p.left_out)
@@ -283,8 +279,6 @@ void add_plan_object(Json& j, const ExplainedPlan& p) {
   j.add("planning", p.planning);
   j.add("launching", p.launching);
   j.add("is_graph", p.is_graph);
-  j.add("branches", int64_t(p.branches));
-  j.add("longest_row", int64_t(p.longest_row));
   j.add("why_no_graph", p.why_no_graph);
   j.add_objects("steps", p.steps, [](Json& o, const ExplainedStep& s) {
     o.add("text", s.text);

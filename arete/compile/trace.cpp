@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <thread>
 #include <unordered_map>
 
 #include "arete/base/error.h"
 #include "arete/compile/arena_internal.h"
-#include "arete/compile/branches_internal.h"
 #include "arete/compile/stand_in_internal.h"
 #include "arete/compile/under_way_internal.h"
 #include "arete/core/modes.h"
@@ -19,8 +17,6 @@ namespace arete::compile {
 
 // Bytes.
 static constexpr size_t kLargeArena = size_t{64} << 20;
-// Of so few bytes that no step shall wait for their sake.
-static constexpr size_t kSmallTemporaries = size_t{512} << 10;
 
 using prim::Access;
 using prim::RecordedCall;
@@ -282,13 +278,6 @@ void TracePlan::share_results(UsedBuffers memory) {
   }
   if (results.empty()) return;
   const std::vector<Plan::Placement>& placements = plan_->placements();
-  std::vector<std::vector<size_t>> users(placements.size());  // steps
-  std::optional<Order> order;                                 // of steps that may run side by side
-  size_t bytes = 0;
-  for (const Plan::Placement& p : placements) bytes += p.bytes;
-  if (bytes <= kSmallTemporaries && steps_.size() <= Order::kMostSteps &&
-      !DeviceGraph::obstacle_to(steps_, plan_->stats().bytes_moved))
-    order.emplace(uses_in_pieces(users));
   std::vector<Arena::Spot> spots(placements.size());
   std::vector<int> rooms(placements.size(), Arena::kOwn);  // as buffers
   for (size_t arena = 0; arena < arena_bytes_.size(); ++arena) {
@@ -305,11 +294,7 @@ void TracePlan::share_results(UsedBuffers memory) {
         now.add(placements[p].bytes, placements[p].first, placements[p].last);
         pieces.push_back(p);
       }
-    const auto is_done = [&](size_t n, size_t step) {
-      return std::ranges::all_of(users[pieces[n]],
-                                 [&](size_t k) { return order->is_before(k, step); });
-    };
-    now.arrange(order ? is_done : Arena::IsDone());
+    now.arrange();
     arena_bytes_[arena] = now.bytes();
     for (size_t n = 0; n < pieces.size(); ++n) {
       spots[pieces[n]] = now.spot(n);
@@ -323,23 +308,6 @@ void TracePlan::share_results(UsedBuffers memory) {
   }
   for (const int b : rooms)
     if (b >= 0 && std::ranges::find(hosts_, b) == hosts_.end()) hosts_.push_back(b);
-}
-
-// Of each step, as if each temporary had a place of its own; `users`: steps, of temporaries.
-std::vector<std::vector<Use>> TracePlan::uses_in_pieces(
-    std::vector<std::vector<size_t>>& users) const {
-  std::vector<std::vector<Use>> uses(steps_.size());
-  for (size_t k = 0, a = 0; k < steps_.size(); ++k)
-    for (; a < address_ends_[k]; ++a) {
-      const Address& its = addresses_[a];
-      const auto [first, last] = extent_of(*its.view);
-      const int64_t at = reinterpret_cast<intptr_t>(its.view->data);
-      const int64_t to = its.piece < 0 ? at : its.in_piece;
-      uses[k].push_back(
-          {its.piece < 0 ? -1 : its.piece, first - at + to, last - at + to, its.access});
-      if (its.piece >= 0) users[size_t(its.piece)].push_back(k);
-    }
-  return uses;
 }
 
 bool TracePlan::fits(UsedBuffers memory) const {

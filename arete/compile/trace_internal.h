@@ -96,7 +96,6 @@ class TracePlan {
     size_t from;
   };
   void find_pieces();
-  std::vector<std::vector<Use>> uses_in_pieces(std::vector<std::vector<size_t>>& users) const;
   void share_results(UsedBuffers memory);
   void find_waits();
   void find_last_uses();
