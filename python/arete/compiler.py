@@ -8,6 +8,7 @@ unless functions that are shown to be closed shall be skipped.
 from __future__ import annotations
 
 import functools as _functools
+import os as _os
 import sys as _sys
 import types as _types
 import weakref as _weakref
@@ -78,7 +79,7 @@ class _Program:
 def _hand_out(text: str, file: Any) -> "str | None":
     if file is None:
         return text
-    with open(file, "w", encoding="utf-8") as out:
+    with open(_os.fspath(file), "w", encoding="utf-8") as out:
         out.write(text)
     return None
 

@@ -104,6 +104,10 @@ def test_files(torch, tmp_path):
     for missing, size in ((str(tmp_path / "missing"), 1), (name, 11)):
         with pytest.raises(RuntimeError):
             torch.from_file(missing, size=size, dtype=torch.float32)
+    with open(name, "rb") as other:  # the number of an open file is no name: the file would be closed
+        with pytest.raises(TypeError):
+            torch.from_file(other.fileno(), size=1, dtype=torch.float32)
+        assert len(other.read(1)) == 1
 
 
 @both

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from typing import Any, Callable
 
 from .. import _C
@@ -320,6 +321,7 @@ def mapped(filename: Any, shared: bool | None, nbytes: int) -> Tensor:
         raise RuntimeError(f"from_file(): {nbytes} bytes")
     if nbytes == 0:
         return _ops.empty(0, dtype=_C.uint8)
+    filename = os.fspath(filename)  # open() takes the number of an open file, too, and would close it
     try:
         file = open(filename, "a+b" if shared else "rb")  # noqa: SIM115 -- closed below
     except OSError as e:

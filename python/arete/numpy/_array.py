@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 import operator as _operator
+import os as _os
 import struct as _struct
 import sys as _sys
 
@@ -213,7 +214,7 @@ class ndarray(_C._ArrayBase):
     def dump(self, file):
         import pickle
 
-        with (open(file, "wb") if not hasattr(file, "write") else _Open(file)) as f:
+        with (open(_os.fspath(file), "wb") if not hasattr(file, "write") else _Open(file)) as f:
             pickle.dump(self, f)
 
     def dumps(self):

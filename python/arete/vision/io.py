@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from typing import Union
 
 from .. import _C
@@ -100,7 +101,7 @@ def read_file(path: str) -> Tensor:
     >>> arete.vision.io.read_file("/tmp/arete-example.bin")
     tensor([1, 2], dtype=arete.uint8)
     """
-    with open(path, "rb") as f:
+    with open(os.fspath(path), "rb") as f:
         return _frombuffer(f.read())
 
 
@@ -109,5 +110,5 @@ def write_file(filename: str, data: Tensor) -> None:
 
     >>> arete.vision.io.write_file("/tmp/arete-example.bin", arete.tensor([1, 2], dtype=arete.uint8))
     """
-    with open(filename, "wb") as f:
+    with open(os.fspath(filename), "wb") as f:
         f.write(data.tobytes())
