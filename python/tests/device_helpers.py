@@ -7,6 +7,12 @@ DEVICES = ["cpu"] + ["cuda"] * arete.cuda.is_available()
 on_devices = pytest.mark.parametrize("device", DEVICES)
 on_devices_of_arrays = pytest.mark.usefixtures("device")  # of a module that has the fixture below
 
+# For programs that tell how much memory they take, in KiB: not that of getrusage(), which a process has from its parent.
+PEAK = """
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
 
 @pytest.fixture(name="device", params=DEVICES)
 def device_of_arrays(request):

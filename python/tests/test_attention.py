@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from device_helpers import PEAK
 from peer import peer
 
 import arete
@@ -254,16 +255,15 @@ def test_beside_pytorch(case, dtype):
     assert_close(*found, dtype)
 
 
-LONG = """
-import resource
+LONG = PEAK + """
 import arete
 q, k, v = (arete.randn(1, 8, 2048, 32, dtype=arete.{dtype}).requires_grad_() for _ in range(3))
 mask = {mask}
 attend = arete.nn.functional.scaled_dot_product_attention
 attend(q[:, :1], k[:, :1], v[:, :1]).sum().backward()  # what is made at the first call
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 attend(q, k, v, mask, {more}).sum().backward()
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print((peak() - before) // 1024)
 """
 
 
