@@ -132,12 +132,15 @@ def test_timeit_counts_runs_and_warms_up():
 
 def test_blocked_autorange():
     told = []
-    m = benchmark.Timer("time.sleep(0.001)", globals={"time": time}).blocked_autorange(lambda n, t: told.append((n, t)), min_run_time=0.05)
-    assert 0.001 <= m.median < 0.01
+    timer = benchmark.Timer("time.sleep(0.001)", globals={"time": time})
+    m = timer.blocked_autorange(lambda n, t: told.append((n, t)), min_run_time=0.05)
+    assert 0.001 <= m.median
     assert sum(m.raw_times) >= 0.05
     assert told == list(zip([m.number_per_run] * len(m.raw_times), m.raw_times))
-    quick = benchmark.Timer("pass").blocked_autorange(min_run_time=0.02)
-    assert quick.number_per_run >= 1000 and quick.median < 1e-6
+    # A busy machine may hold up either, but not each time.
+    assert any(timer.blocked_autorange(min_run_time=0.05).median < 0.01 for _ in range(5))
+    quick = [benchmark.Timer("pass").blocked_autorange(min_run_time=0.02) for _ in range(5)]
+    assert any(m.number_per_run >= 1000 and m.median < 1e-6 for m in quick)
 
 
 def test_adaptive_autorange():

@@ -66,29 +66,40 @@ def test_order(workers):
     assert sorted(sum(unordered, [])) == list(range(24))
 
 
-def test_faster_than_one_thread():
-    begin = time.time()
-    values(DataLoader(Slow(16, 0.02), 1, num_workers=8))
-    assert time.time() - begin < 16 * 0.03 * 0.7
+class Items(Dataset):
+    """Those of a function."""
+
+    def __init__(self, n, get):
+        self.n, self.get = n, get
+
+    def __getitem__(self, i):
+        return self.get(i)
+
+    def __len__(self):
+        return self.n
+
+
+def test_all_workers_read_at_a_time():
+    together = threading.Barrier(8)
+    loader = DataLoader(Items(16, lambda i: (together.wait(60), i)[1]), 1, num_workers=8)
+    assert values(loader) == [[i] for i in range(16)]
 
 
 def test_prefetch_is_bounded():
     seen = []
 
-    class Noting(Dataset):
-        def __getitem__(self, i):
-            seen.append(i)
-            return i
+    def there(n):
+        """Comes to be, and stays."""
+        end = time.monotonic() + 60
+        while len(seen) < n and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return len(seen) == n
 
-        def __len__(self):
-            return 100
-
-    it = iter(DataLoader(Noting(), 1, num_workers=2, prefetch_factor=3))
-    time.sleep(0.1)
-    assert len(seen) == 6
+    it = iter(DataLoader(Items(100, lambda i: seen.append(i) or i), 1, num_workers=2, prefetch_factor=3))
+    assert there(6)
     next(it)
-    time.sleep(0.1)
-    assert len(seen) == 7
+    assert there(7)
 
 
 def test_stream_over_workers():
@@ -167,16 +178,11 @@ def test_init_fn_and_info():
 
 
 def test_timeout():
-    class Stuck(Dataset):
-        def __getitem__(self, i):
-            time.sleep(0.3)
-            return i
-
-        def __len__(self):
-            return 2
-
+    late = threading.Event()
+    it = iter(DataLoader(Items(2, lambda i: late.wait(60)), num_workers=1, timeout=0.05))
     with pytest.raises(RuntimeError, match="timed out after 0.05 seconds"):
-        list(DataLoader(Stuck(), num_workers=1, timeout=0.05))
+        next(it)
+    late.set()
 
 
 def test_dropped_iterator_ends_its_threads():
@@ -330,20 +336,26 @@ def test_resume_dataset_with_state():
 
 
 def test_stats_say_who_waited():
-    slow = DataLoader(Slow(12, 0.01), batch_size=2, num_workers=2, persistent_workers=True)
-    assert slow.stats() == (0, 0)
-    for _ in slow:
-        pass
-    assert 0.02 < slow.stats().consumer_wait and slow.stats().worker_wait < slow.stats().consumer_wait
-    time.sleep(0.3)  # between epochs nobody waits
-    for _ in slow:
-        pass
-    assert slow.stats().worker_wait < 0.4  # 0.6 if the pause counted
-    del slow
-    fast = DataLoader(list(range(12)), batch_size=1, num_workers=2, prefetch_factor=1)
-    for _ in fast:
-        time.sleep(0.02)
-    assert fast.stats().worker_wait > max(0.1, fast.stats().consumer_wait)
+    def slow():
+        loader = DataLoader(Slow(12, 0.01), batch_size=2, num_workers=2, persistent_workers=True)
+        assert loader.stats() == (0, 0)
+        for _ in loader:
+            pass
+        first = loader.stats()
+        time.sleep(0.3)  # between epochs nobody waits
+        for _ in loader:
+            pass
+        # 0.6 if the pause counted
+        return 0.02 < first.consumer_wait and first.worker_wait < first.consumer_wait and loader.stats().worker_wait < 0.4
+
+    def fast():
+        loader = DataLoader(list(range(12)), batch_size=1, num_workers=2, prefetch_factor=1)
+        for _ in loader:
+            time.sleep(0.02)
+        return loader.stats().worker_wait > max(0.1, loader.stats().consumer_wait)
+
+    for case in (slow, fast):  # a busy machine may hold up the wrong one, but not each time
+        assert any(case() for _ in range(5)), case
     alone = DataLoader(Slow(4, 0.01), batch_size=2)
     for _ in alone:
         pass

@@ -34,6 +34,13 @@ rank, size = int(sys.argv[1]), {size}
 arete.set_num_threads(1)
 def start(seconds=60, backend="gloo"):
     dist.init_process_group(backend, "file://{tmp_path}/store", timedelta(seconds=seconds), size, rank)
+def sign(name):
+    open("{tmp_path}/" + name, "w").close()
+def after(name, seconds=0):
+    "So long after another rank has given the sign."
+    while not os.path.exists("{tmp_path}/" + name):
+        time.sleep(0.01)
+    time.sleep(seconds)
 """ + body
     ranks = [subprocess.Popen([sys.executable, "-c", program, str(r)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               **more) for r in range(size)]
@@ -113,10 +120,12 @@ x, y = arete.ones(4, device="cuda" if {gpus} else "cpu"), arete.ones(3)
 dist.all_reduce(x)
 arete.cuda.set_sync_debug_mode("error")
 if rank == 1:
-    time.sleep(0.7)
+    after("waits", 0.5)
 for t in (x, y):
     dist.all_reduce(t, async_op=True)
 begun = time.monotonic()
+if rank == 0:
+    sign("waits")
 twice = x * 2
 print(y.tolist())
 assert rank == 1 or time.monotonic() - begun > 0.4
@@ -216,10 +225,12 @@ arete.cuda.set_device(rank)
 x, y = arete.ones(4, device="cuda"), arete.ones(3)
 dist.all_reduce(x)
 if rank == 1:
-    time.sleep(2.5)
+    after("waits", 2.3)
 for t in (x, y):
     dist.all_reduce(t, async_op=True)
 begun = time.monotonic()
+if rank == 0:
+    sign("waits")
 dist.destroy_process_group()
 assert rank == 1 or time.monotonic() - begun > 2.2
 print(x.tolist(), y.tolist())
@@ -605,7 +616,7 @@ def test_one_that_does_not_come(tmp_path):
 start(seconds=20)
 dist.barrier()
 if rank == 1:
-    time.sleep(1.5)
+    after("done")
 else:
     try:
         dist.monitored_barrier(timeout=timedelta(milliseconds=200))
@@ -617,6 +628,8 @@ else:
         work.wait()
     except dist.DistBackendError as e:
         print("second", work.is_completed(), work.is_success(), type(work.exception()).__name__)
+    sign("done")
+sys.stdout.flush()
 os._exit(0)
 """)
     assert "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 200 ms" in results[0][0]

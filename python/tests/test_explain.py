@@ -261,7 +261,7 @@ def test_other_threads_run_meanwhile():
         thread.join()
         return max(b - a for a, b in zip(ticks, ticks[1:])) / took
 
-    assert min(longest_stop() for _ in range(4)) < 0.5
+    assert any(longest_stop() < 0.5 for _ in range(8))
 
 
 def test_programs_without_compiled_functions_are_told_so(tmp_path):

@@ -30,6 +30,15 @@ def plain_and_profiled(step, rounds=5, steps=10):
     return best
 
 
+def check_overhead(step):
+    """What costs too much does so each time; a machine that turned to something else does not."""
+    for _ in range(4):
+        off, on = plain_and_profiled(step)
+        if on < 1.5 * off + 1e-4:
+            return
+    pytest.fail(f"a step takes {on} s under the profiler and {off} s without")
+
+
 def test_overhead_is_bounded():
     net = arete.nn.Sequential(arete.nn.Linear(784, 256), arete.nn.ReLU(), arete.nn.Linear(256, 10))
     optimizer = arete.optim.SGD(net.parameters(), lr=0.01)
@@ -41,8 +50,7 @@ def test_overhead_is_bounded():
         loss_function(net(x), y).backward()
         optimizer.step()
 
-    off, on = plain_and_profiled(step)
-    assert on < 1.5 * off + 1e-4, (on, off)
+    check_overhead(step)
 
 
 def test_a_program_on_the_cpu_never_waits():
@@ -171,5 +179,4 @@ def test_overhead_on_a_gpu_is_bounded():
         optimizer.step()
         arete.cuda.synchronize()
 
-    off, on = plain_and_profiled(step)
-    assert on < 1.5 * off + 1e-4, (on, off)
+    check_overhead(step)
