@@ -1,6 +1,7 @@
 """The modules of the package import what they need from below: no circles, and no arrow up in the order of its rooms. And the one
 width of lines of all Python files."""
 import ast
+import functools
 import pathlib
 import pickle
 import re
@@ -55,6 +56,12 @@ def modules_of(package):
     return found
 
 
+@functools.cache
+def imports_in(text):
+    """All import statements that run when `text` does or its functions do."""
+    return list(statements(ast.parse(text).body))
+
+
 def statements(body):
     """The import statements that run, in functions too; what only type checkers read does not."""
     for node in body:
@@ -71,7 +78,7 @@ def imports_of(name, file, files):
     takes a module from it)."""
     top = name.partition(".")[0]
     home = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
-    for node in statements(ast.parse(file.read_text()).body):
+    for node in imports_in(file.read_text()):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] == top:
