@@ -90,8 +90,7 @@ function(arete_test_folder dir)
 endfunction()
 
 # arete_fuzz_folder(dir): every tests/<dir>/*.cpp is one target fuzz_<name> (a "_fuzz" in the
-# file's name is dropped), run for
-# ARETE_FUZZ_SECONDS (10 unless the environment says otherwise) from the inputs in tests/<dir>/corpus/<name>/.
+# file's name is dropped), run by tests/<dir>/run.sh from the inputs in tests/<dir>/corpus/<name>/.
 #
 # With clang++ and its fuzzer runtime the targets and the parsers (all of arete/io, and the files that tests/<dir>/sources.txt
 # lists) are compiled with coverage and the address and undefined-behaviour sanitizers; what is not a parser comes from

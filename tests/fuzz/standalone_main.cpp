@@ -1,6 +1,6 @@
 // Drives a fuzz target where libFuzzer is not available (no clang++, or a sanitizer build of GCC):
 // runs it on every file of the given folders, then on random mutations of them until the time is
-// over. It takes libFuzzer's options of the same meaning and ignores the rest. A failing input is
+// over, or as many are done as it was told. It takes libFuzzer's options of the same meaning and ignores the rest. A failing input is
 // left in a file before the target sees it, so that a crash of any kind can be repeated with
 // PROGRAM FILE.
 
@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   double seconds = 30;
+  std::size_t runs = 0;  // if any are told, the time is none
   std::size_t max_length = 65536;
   std::string artifact_prefix = "./";
   std::uint64_t seed = std::random_device{}();
@@ -45,6 +46,8 @@ Options parse(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (take(argument, "-max_total_time=", value)) {
       options.seconds = std::stod(value);
+    } else if (take(argument, "-runs=", value)) {
+      options.runs = std::stoull(value);
     } else if (take(argument, "-max_len=", value)) {
       options.max_length = std::stoull(value);
     } else if (take(argument, "-artifact_prefix=", value)) {
@@ -188,7 +191,7 @@ int main(int argc, char** argv) {
     corpus.emplace_back(64, std::uint8_t{0});
     Mutator mutator(corpus, options.max_length, options.seed);
     const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
-    while (Clock::now() < end) {
+    while (options.runs > 0 ? runs < options.runs : Clock::now() < end) {
       run(mutator.next(), last_input);
       ++runs;
     }
