@@ -4,6 +4,7 @@
 // To be included by one file, which then includes .cuh files in a namespace of its own.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -37,8 +38,8 @@ class Block {
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = f.stack.data();
       f.context.uc_stack.ss_size = f.stack.size();
-      f.context.uc_link = &scheduler_;
-      f.ended = false;
+      f.context.uc_link = nullptr;
+      f.begun = f.ended = false;
       makecontext(&f.context, &Block::enter, 0);
     }
     for (size_t left = fibers_.size(); left > 0;)
@@ -46,7 +47,7 @@ class Block {
         if (fibers_[i].ended) continue;
         now_ = i;
         thread_index.x = unsigned(i);
-        swapcontext(&scheduler_, &fibers_[i].context);
+        resume(fibers_[i]);
         left -= fibers_[i].ended;
       }
   }
@@ -70,15 +71,16 @@ class Block {
   /// The others' turn, where the calling thread waits for what they write.
   static void pause() {
     Block& b = *current_block;
-    swapcontext(&b.fibers_[b.now_].context, &b.scheduler_);
+    b.yield(b.fibers_[b.now_]);
   }
 
  private:
   static constexpr size_t kStackBytes = 256 << 10;
   struct Fiber {
-    ucontext_t context;
+    ucontext_t context;  // in which it begins
+    jmp_buf place;       // where it goes on
     std::vector<char> stack;
-    bool ended = false;
+    bool begun = false, ended = false;
   };
   struct Meeting {
     size_t arrived = 0;
@@ -90,6 +92,18 @@ class Block {
     Block& b = *current_block;
     (*b.body_)();
     b.fibers_[b.now_].ended = true;
+    _longjmp(b.scheduler_, 1);
+  }
+  // swapcontext() would ask the kernel for the mask of signals each time, which takes longer than
+  // what most turns do.
+  void resume(Fiber& f) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (f.begun) _longjmp(f.place, 1);
+    f.begun = true;
+    setcontext(&f.context);
+  }
+  void yield(Fiber& f) {
+    if (_setjmp(f.place) == 0) _longjmp(scheduler_, 1);
   }
   template <class F>
   void meet(Meeting& m, size_t all, F&& act) {
@@ -100,15 +114,14 @@ class Block {
       return;
     }
     const size_t self = now_;
-    for (const uint64_t number = m.number; m.number == number;)
-      swapcontext(&fibers_[self].context, &scheduler_);
+    for (const uint64_t number = m.number; m.number == number;) yield(fibers_[self]);
   }
 
   static inline Block* current_block = nullptr;
   std::vector<Fiber> fibers_;
   std::vector<Meeting> warps_;
   Meeting barrier_;
-  ucontext_t scheduler_;
+  jmp_buf scheduler_;
   const std::function<void()>* body_ = nullptr;
   size_t now_ = 0;
 };
