@@ -7,6 +7,7 @@
 #include <cmath>
 #include <complex>
 #include <functional>
+#include <latch>
 #include <system_error>
 #include <thread>
 
@@ -259,23 +260,25 @@ class GroupFaults : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GroupFaults, one_does_not_come) {
-  as_ranks(
-      GetParam(), 2,
-      [&](ProcessGroup& g) {
-        if (g.rank() == 1) return std::this_thread::sleep_for(Milliseconds(400));
-        try {
-          g.all_reduce(ones({2}, kFloat32));
-          ADD_FAILURE();
-        } catch (const DistributedError& e) {
-          EXPECT_EQ(e.failure(), DistributedError::Failure::backend);
-        }
-      },
-      Milliseconds(200));
+  std::latch ended(1);
+  as_ranks(GetParam(), 2, [&](ProcessGroup& g) {
+    g.barrier();  // connections take their time
+    if (g.rank() == 1) return ended.wait();
+    g.set_timeout(Milliseconds(200));
+    try {
+      g.all_reduce(ones({2}, kFloat32));
+      ADD_FAILURE();
+    } catch (const DistributedError& e) {
+      EXPECT_EQ(e.failure(), DistributedError::Failure::backend);
+    }
+    ended.count_down();
+  });
 }
 
 TEST_P(GroupFaults, monitored_barrier_names_who_did_not_come) {
+  std::latch ended(2);
   as_ranks(GetParam(), 3, [&](ProcessGroup& g) {
-    if (g.rank() == 2) return std::this_thread::sleep_for(Milliseconds(300));
+    if (g.rank() == 2) return ended.wait();
     try {
       g.monitored_barrier(Milliseconds(100));
       ADD_FAILURE();
@@ -285,6 +288,7 @@ TEST_P(GroupFaults, monitored_barrier_names_who_did_not_come) {
                 std::string::npos)
           << e.what();
     }
+    ended.count_down();
   });
 }
 
