@@ -1,8 +1,8 @@
 // Drives a fuzz target where libFuzzer is not available (no clang++, or a sanitizer build of GCC):
 // runs it on every file of the given folders, then on random mutations of them until the time is
-// over, or as many are done as it was told. It takes libFuzzer's options of the same meaning and ignores the rest. A failing input is
-// left in a file before the target sees it, so that a crash of any kind can be repeated with
-// PROGRAM FILE.
+// over, or as many are done as it was told. It takes libFuzzer's options of the same meaning and
+// ignores the rest. A failing input is left in a file before the target sees it, so that a crash of
+// any kind can be repeated with PROGRAM FILE.
 
 #include <chrono>
 #include <cstdint>
