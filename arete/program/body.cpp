@@ -8,6 +8,70 @@
 
 namespace arete::program {
 
+namespace {
+
+// The innermost region in which a call lies, behind its first mark; without one, `end` is 0.
+struct Region {
+  size_t begin = 0, end = 0;
+};
+
+std::vector<Region> regions_of(std::vector<RecordedCall>& calls) {
+  std::vector<Region> of(calls.size());
+  std::vector<std::pair<size_t, size_t>> open;  // the first mark and the latest one
+  const auto leave = [&](size_t end) {
+    for (size_t k = end; k > open.back().first; --k)
+      if (!of[k].end) of[k] = {open.back().first, end};
+    open.pop_back();
+  };
+  for (size_t k = 0; k < calls.size(); ++k) {
+    const Form form = calls[k].form;
+    if (!is_mark(form)) continue;
+    if (form == Form::branch || form == Form::loop) {
+      open.emplace_back(k, k);
+      continue;
+    }
+    calls[open.back().second].next_mark = k;
+    open.back().second = k;
+    if (form == Form::join || form == Form::repeat) leave(k);
+  }
+  return of;
+}
+
+}  // namespace
+
+bool Scopes::mark(Form form, int next, size_t count) {
+  constexpr size_t kMaxDepth = 64;
+  if (form == Form::branch || form == Form::loop) {
+    if (open_.size() == kMaxDepth) return false;
+    open_.push_back({form, next, count});
+    return true;
+  }
+  // Each of the others follows the one before it.
+  if (open_.empty() || int(open_.back().last) + 1 != int(form)) return false;
+  Open& o = open_.back();
+  if ((form == Form::join || form == Form::repeat) && o.count != count) return false;
+  if (form == Form::otherwise) o.count = count;
+  o.last = form;
+  if (form == Form::test) return true;
+  gone_.emplace_back(o.first, next);
+  o.first = next;
+  if (form != Form::otherwise) open_.pop_back();
+  return true;
+}
+
+bool Scopes::holds(int value) const {
+  return std::ranges::none_of(gone_,
+                              [&](const auto& g) { return value >= g.first && value < g.second; });
+}
+
+std::string_view name_of(Form form) {
+  static constexpr std::string_view kNames[] = {
+      "call", "in_place", "out", "detach", "branch", "otherwise", "join", "loop", "test", "repeat"};
+  return kNames[int(form)];
+}
+
+std::string RecordedCall::name() const { return op ? op->full_name() : std::string(name_of(form)); }
+
 int64_t value_of(const Extent& e, std::span<const int64_t> sizes) {
   int64_t sum = e.constant;
   bool fits = true;
@@ -63,6 +127,11 @@ void Body::finish() {
     next += int(c.results.size());
     c.last_uses.clear();
   }
+  const std::vector<Region> regions = regions_of(calls);
+  std::vector<size_t> made_by(size_t(next), 0);
+  for (size_t k = 0; k < calls.size(); ++k)
+    for (size_t r = 0; r < calls[k].results.size(); ++r)
+      made_by[size_t(calls[k].first_result) + r] = k;
   std::vector<char> seen(size_t(next), 0);
   for (const int v : outputs) seen[size_t(v)] = 1;
   for (size_t k = calls.size(); k-- > 0;) {
@@ -70,7 +139,13 @@ void Body::finish() {
     const auto use = [&](int v) {
       if (v < first || seen[size_t(v)]) return;
       seen[size_t(v)] = 1;
-      c.last_uses.push_back(v);
+      // What was there before a loop or a branch is there until its end.
+      size_t last = k;
+      for (size_t r = k; regions[r].end && regions[r].begin >= made_by[size_t(v)];) {
+        last = regions[r].end;
+        r = regions[r].begin;
+      }
+      calls[last].last_uses.push_back(v);
     };
     for_each_value(std::as_const(c), use);
     for (size_t r = 0; r < c.results.size(); ++r) use(c.first_result + int(r));
@@ -88,7 +163,7 @@ std::string Body::name_of(int value) const {
 
 std::string call_text(const Body& body, size_t call) {
   const RecordedCall& c = body.calls[call];
-  return "call " + std::to_string(call + 1) + " (" + (c.op ? c.op->full_name() : "detach") +
+  return "call " + std::to_string(call + 1) + " (" + c.name() +
          (c.place.empty() ? "" : ", " + c.place) + ")";
 }
 

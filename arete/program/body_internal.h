@@ -68,7 +68,23 @@ enum class Form : uint8_t {
   in_place,
   out,     // into tensors that are there
   detach,  // no operator: the tensor without history
+  // Note [Control flow in programs]
+  // The calls of the functions that cond() and while_loop() take stand in the list, between marks,
+  // and see all values before them:
+  //   branch(pred) ... otherwise(results) ... results = join(results)
+  //   carried = loop(first) ... test(condition) ... repeat(next)
+  // After repeat() `carried` is what was carried last. What is made between marks is gone behind
+  // the part that made it (class Scopes).
+  branch,
+  otherwise,
+  join,
+  loop,
+  test,
+  repeat,
 };
+constexpr int kNumForms = int(Form::repeat) + 1;
+std::string_view name_of(Form form);
+constexpr bool is_mark(Form form) { return form >= Form::branch; }
 
 /// Where autocast is on inside a composition.
 struct AutocastOf {
@@ -78,7 +94,7 @@ struct AutocastOf {
 
 struct RecordedCall {
   Form form = Form::call;
-  const ops::OpRecord* op = nullptr;  // none: detach
+  const ops::OpRecord* op = nullptr;  // none: detach and marks
   std::vector<Argument> args{};
   std::vector<int> outs{};
   std::vector<TensorType> results{};
@@ -90,6 +106,29 @@ struct RecordedCall {
   std::optional<AutocastOf> autocast{};
   std::string place{};
   std::vector<int> last_uses{};  // values that are dropped after it
+  size_t next_mark = 0;          // of branch, otherwise, loop and test: where the next one is
+
+  /// "add", "detach", "branch".
+  std::string name() const;
+};
+
+/// Which values are there at a point of a list of calls.
+class Scopes {
+ public:
+  /// Sees a mark; `next` is the value that comes next, `count` how many values the mark takes.
+  /// False if the mark does not belong there.
+  bool mark(Form form, int next, size_t count);
+  bool holds(int value) const;
+  bool are_closed() const { return open_.empty(); }
+
+ private:
+  struct Open {
+    Form last;
+    int first;     // value of the part
+    size_t count;  // of results
+  };
+  std::vector<Open> open_;
+  std::vector<std::pair<int, int>> gone_;  // [first, last)
 };
 
 struct Input {
@@ -112,7 +151,7 @@ struct Body {
 
   int n_values() const;
   int n_results() const;
-  /// Sets first_result and last_uses.
+  /// Sets first_result, last_uses and next_mark.
   void finish();
   /// "%x", "%3".
   std::string name_of(int value) const;
@@ -146,6 +185,11 @@ bool takes_program(const ops::OpRecord& op);
 /// One run of `f` on `inputs`, which it may write into.
 Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
                  const RecordOptions& options);
+
+/// Whether the calls of this thread are written down just now.
+bool is_recording();
+/// Writes a mark down, and gives its results, or those of the loop that it ends.
+std::vector<Tensor> record_mark(Form form, const std::vector<Tensor>& args);
 
 /// Recordings with other sizes as one program. sizes[r][s]: size s in recording r; the first one is
 /// the base, then one for each size, one for each pair of them, and the rest are checks.

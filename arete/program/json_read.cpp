@@ -1,7 +1,7 @@
 // Note [Files of programs]
 // A saved program is a zip archive of two stored entries: program.json, and weights.safetensors,
 // which has the constants under their names. The text is an object:
-//   format      1; a file of a later format is refused
+//   format      1, or 2 with marks (Note [Control flow in programs]); later ones are refused
 //   device      on which it was recorded
 //   symbols     the dynamic sizes: name, min, max
 //   inputs      name, dtype, shape
@@ -47,10 +47,10 @@ class Reader {
   Body read(std::string_view text) {
     const json root = parse(text);
     const int64_t format = integer(member(root, "format"), "format");
-    ARETE_CHECK(format == 1,
+    ARETE_CHECK(format == 1 || format == 2,
                 IoError("load", file_ + ": this program has format " + std::to_string(format))
-                    .expected("format 1")
-                    .hint(format > 1 ? "it was saved by a newer Arete" : ""));
+                    .expected("format 1 or 2")
+                    .hint(format > 2 ? "it was saved by a newer Arete" : ""));
     Body b;
     b.device = device(member(root, "device"), "device");
     symbols(b, member(root, "symbols"));
@@ -72,6 +72,7 @@ class Reader {
     schemas(member(root, "schemas"));
     n_values_ = b.inputs.size() + b.constants.size();
     for (const json& j : array(member(root, "calls"), "calls")) b.calls.push_back(call(b, j));
+    check(scopes_.are_closed(), "calls");
     for (const json& j : array(member(root, "outputs"), "outputs"))
       b.outputs.push_back(value(j, "outputs"));
     const json& metadata = member(root, "metadata");
@@ -274,7 +275,7 @@ class Reader {
 
   int value(const json& j, const std::string& what) const {
     const int64_t v = integer(j, what);
-    check(v >= 0 && size_t(v) < n_values_, what);
+    check(v >= 0 && size_t(v) < n_values_ && scopes_.holds(int(v)), what);
     return int(v);
   }
 
@@ -283,16 +284,20 @@ class Reader {
     where_ = ", in call " + std::to_string(++call_);
     const json* const form = optional(j, "form");
     const std::string f = form ? string(*form, "form") : "call";
-    check(f == "call" || f == "in_place" || f == "out" || f == "detach", f);
-    c.form = f == "call"       ? Form::call
-             : f == "in_place" ? Form::in_place
-             : f == "out"      ? Form::out
-                               : Form::detach;
+    int number = 0;
+    while (number < kNumForms && f != name_of(Form(number))) ++number;
+    check(number < kNumForms, f);
+    c.form = Form(number);
     const json& args = array(member(j, "args"), "args");
-    if (c.form == Form::detach) {
+    if (c.form == Form::detach || c.form == Form::branch || c.form == Form::test) {
       check(args.size() == 1, "args");
       c.args.push_back(
           {.kind = Kind::tensor, .values = {value(member(args[0], "tensor"), "tensor")}});
+    } else if (is_mark(c.form)) {
+      check(args.size() == 1, "args");
+      Argument& list = c.args.emplace_back(Argument{.kind = Kind::tensors});
+      for (const json& v : array(member(args[0], "tensors"), "tensors"))
+        list.values.push_back(value(v, "tensors"));
     } else {
       const std::string op = string(member(j, "op"), "op");
       const auto found = operators_.find(op);
@@ -308,6 +313,13 @@ class Reader {
       for (const json& r : array(*results, "results")) c.results.push_back(type(r));
     check(c.form != Form::in_place && c.form != Form::out ? true : c.results.empty(), "results");
     check(c.form != Form::detach || c.results.size() == 1, "results");
+    if (is_mark(c.form)) {
+      const size_t n = c.args[0].values.size();
+      check(c.results.size() == (c.form == Form::join || c.form == Form::loop ? n : 0), "results");
+      // The values that a loop carries are there behind it, too.
+      const size_t next = n_values_ + (c.form == Form::loop ? n : 0);
+      check(scopes_.mark(c.form, int(next), n), f);
+    }
     c.first_result = int(n_values_);
     n_values_ += c.results.size();
     check(n_values_ < size_t(std::numeric_limits<int>::max()), "results");
@@ -542,6 +554,7 @@ class Reader {
   std::string where_;
   std::map<std::string, Operator> operators_;
   std::vector<std::string> places_;
+  Scopes scopes_;
   size_t n_values_ = 0, n_symbols_ = 0, call_ = 0;
 };
 

@@ -1,4 +1,5 @@
 // program.json: Note [Files of programs] in json_read.cpp.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -134,10 +135,9 @@ ordered_json argument(const Argument& a) {
 }
 
 ordered_json call(const RecordedCall& c, std::map<std::string, int>& places) {
-  static constexpr const char* kForms[] = {"call", "in_place", "out", "detach"};
   ordered_json j;
   if (c.op) j["op"] = c.op->full_name();
-  if (c.form != Form::call) j["form"] = kForms[int(c.form)];
+  if (c.form != Form::call) j["form"] = name_of(c.form);
   ordered_json args = ordered_json::array(), results = ordered_json::array();
   for (const Argument& a : c.args) args.push_back(argument(a));
   j["args"] = std::move(args);
@@ -167,7 +167,9 @@ std::vector<std::string> weight_names(const Body& body) {
 
 std::string write_json(const Body& body, bool for_file) {
   static constexpr const char* kKinds[] = {"parameter", "buffer", "constant"};
-  ordered_json j{{"format", 1}, {"device", body.device.to_string()}};
+  const bool has_marks =
+      std::ranges::any_of(body.calls, [](const RecordedCall& c) { return is_mark(c.form); });
+  ordered_json j{{"format", has_marks ? 2 : 1}, {"device", body.device.to_string()}};
   ordered_json symbols = ordered_json::array(), inputs = ordered_json::array(),
                constants = ordered_json::array(), names = ordered_json::array(),
                schemas = ordered_json::object(), calls = ordered_json::array(),

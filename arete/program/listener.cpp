@@ -98,6 +98,9 @@ class Listener final : public tracing::ThreadListener {
   }
 
   Body finish(const std::vector<Tensor>& outputs);
+  /// Whether calls are written down, and none is under way.
+  bool is_open() const { return !is_busy_ && opaque_ == 0; }
+  std::vector<Tensor> mark(Form form, const std::vector<Tensor>& args);
 
  private:
   // What a value was when it was last seen.
@@ -146,6 +149,9 @@ class Listener final : public tracing::ThreadListener {
   void know(const Tensor& t, int value);
   void set_modes(RecordedCall& call) const;
   bool depends(const Tensor& t) const { return depends_.contains(t.storage().get()); }
+  // The results of marks, which are any of what their functions give.
+  std::vector<Tensor> joined(Form form, const std::vector<Tensor>& some,
+                             const std::vector<Tensor>& others);
 
   const RecordOptions& options_;
   Body body_;
@@ -167,6 +173,10 @@ class Listener final : public tracing::ThreadListener {
   std::vector<std::pair<StoragePtr, uint64_t>> writes_before_;  // of what the arguments lie in
   std::vector<std::pair<size_t, Tensor>> detached_;             // by calls
   int n_results_ = 0;
+  Scopes scopes_;
+  // Of each open branch the results of its first part, of each loop what it carries.
+  std::vector<std::vector<Tensor>> open_;
+  std::vector<int> loops_;  // the first value that each carries
   bool is_busy_ = false;
   std::string failure_, looked_at_;
   std::unordered_set<std::string> taken_;  // names
@@ -298,7 +308,8 @@ int Listener::alias_of(const Tensor& t, const std::vector<const TensorImpl*>& ot
   const Known* root = nullptr;
   for (const TensorImpl* impl : others) {
     const Known& k = known_.at(impl);
-    if (k.tensor.dtype() != t.dtype() || k.storage != t.storage()) continue;
+    if (k.tensor.dtype() != t.dtype() || k.storage != t.storage() || !scopes_.holds(k.value))
+      continue;
     root = &k;
     if (!(k.layout == t.layout())) continue;
     same = &k;
@@ -341,6 +352,12 @@ int Listener::value_of(const Tensor& t) {
   if (exposed_.contains(t.storage().get()) && !depends(t)) take_from_host(t);
   if (const auto found = known_.find(t.impl()); found != known_.end()) {
     const Known k = found->second;
+    ARETE_CHECK(scopes_.holds(k.value),
+                NotImplementedError("program",
+                                    "a tensor that a function of cond() or while_loop() made is "
+                                    "used outside of it")
+                    .got(ops::describe(t))
+                    .hint("return it"));
     ARETE_CHECK(k.storage == t.storage(),
                 NotImplementedError("program",
                                     "a tensor was given other memory by no operator (.data, set_)")
@@ -596,6 +613,83 @@ void Listener::hooked(const Tensor& t) {
   throw error;
 }
 
+std::vector<Tensor> Listener::joined(Form form, const std::vector<Tensor>& some,
+                                     const std::vector<Tensor>& others) {
+  const std::string whose =
+      form == Form::join ? "cond(): both functions give" : "while_loop(): body gives as it gets";
+  ARETE_CHECK(some.size() == others.size(),
+              ValueError("program", whose + " one number of tensors while a program is recorded")
+                  .got(std::to_string(some.size()) + " and " + std::to_string(others.size())));
+  for (size_t k = 0; k < some.size(); ++k)
+    ARETE_CHECK(
+        some[k].dtype() == others[k].dtype() && some[k].device() == others[k].device() &&
+            std::ranges::equal(some[k].sizes(), others[k].sizes()),
+        ValueError("program", whose + " tensors of one dtype and shape while a program is recorded")
+            .got(ops::describe(some[k]) + " and " + ops::describe(others[k])));
+  // Who asks for a gradient while recording would get that of one way alone.
+  static const autograd::FunctionDef kJoined{
+      "joined",
+      [](autograd::Context&, const std::vector<Tensor>& all) {
+        std::vector<Tensor> copies;
+        for (size_t k = 0; k < all.size() / 2; ++k) copies.push_back(all[k].clone());
+        return copies;
+      },
+      [](autograd::Context&, const std::vector<Tensor>&) -> std::vector<Tensor> {
+        throw NotImplementedError("program",
+                                  "a gradient through cond() or while_loop() cannot be computed "
+                                  "while a program is recorded")
+            .hint("record the function without it: gradients flow through the program");
+      }};
+  std::vector<Tensor> all = some;
+  all.insert(all.end(), others.begin(), others.end());
+  return all.empty() ? all : autograd::apply(kJoined, all);
+}
+
+std::vector<Tensor> Listener::mark(Form form, const std::vector<Tensor>& args) {
+  struct Busy {
+    bool& is_busy;
+    explicit Busy(bool& b) : is_busy(b) { b = true; }
+    ~Busy() { is_busy = false; }
+  } const busy(is_busy_);
+  RecordedCall call;
+  call.form = form;
+  call.place = compile::current_place();
+  Argument given{.kind = form == Form::branch || form == Form::test ? Kind::tensor : Kind::tensors};
+  for (const Tensor& t : args) {
+    ARETE_CHECK(t.defined(), ValueError("program",
+                                        "a function of cond() or while_loop() gives an "
+                                        "undefined tensor"));
+    given.values.push_back(value_of(t));
+  }
+  call.args.push_back(std::move(given));
+  std::vector<Tensor> results;
+  if (form == Form::loop) results = joined(form, args, args);
+  if (form == Form::join || form == Form::repeat) {
+    ARETE_ASSERT(!open_.empty());
+    results = joined(form, open_.back(), args);
+    open_.pop_back();
+  }
+  if (form == Form::otherwise || form == Form::loop)
+    open_.push_back(form == Form::loop ? results : args);
+  const int next = int(body_.inputs.size()) + n_results_;
+  const bool fits =
+      scopes_.mark(form, next + (form == Form::loop ? int(args.size()) : 0), args.size());
+  ARETE_CHECK(fits, NotImplementedError("program",
+                                        "cond() and while_loop() are nested too deep, or "
+                                        "an error in one was caught"));
+  if (form == Form::loop) loops_.push_back(next);
+  for (size_t k = 0; k < results.size(); ++k) {
+    if (form == Form::repeat)
+      know(results[k], loops_.back() + int(k));
+    else
+      add_result(results[k], call);
+    depends_.insert(results[k].storage().get());
+  }
+  if (form == Form::repeat) loops_.pop_back();
+  body_.calls.push_back(std::move(call));
+  return results;
+}
+
 Body Listener::finish(const std::vector<Tensor>& outputs) {
   guarded([&] {
     for (const Tensor& t : outputs) {
@@ -606,6 +700,10 @@ Body Listener::finish(const std::vector<Tensor>& outputs) {
   // The function went on after the error.
   ARETE_CHECK(looked_at_.empty(), ValueError("", looked_at_));
   ARETE_CHECK(failure_.empty(), NotImplementedError("", failure_));
+  ARETE_CHECK(scopes_.are_closed(),
+              NotImplementedError("program",
+                                  "an error in a function of cond() or while_loop() "
+                                  "was caught while a program was recorded"));
   const int n_inputs = int(body_.inputs.size()), n_constants = int(body_.constants.size());
   const auto number = [&](int& v) {
     if (v == kUndefined) return;
@@ -625,7 +723,15 @@ Body Listener::finish(const std::vector<Tensor>& outputs) {
   return std::move(body_);
 }
 
+thread_local Listener* listening = nullptr;
+
 }  // namespace
+
+bool is_recording() { return listening && listening->is_open(); }
+
+std::vector<Tensor> record_mark(Form form, const std::vector<Tensor>& args) {
+  return listening->mark(form, args);
+}
 
 Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
                  const RecordOptions& options) {
@@ -642,6 +748,11 @@ Body record_once(const Program::Function& f, const std::vector<Tensor>& inputs,
   const ModesGuard guard;
   modes().grad_enabled = true;
   Listener listener(inputs, options);
+  struct Listening {
+    Listener* const before = listening;
+    explicit Listening(Listener* l) { listening = l; }
+    ~Listening() { listening = before; }
+  } const listening_now(&listener);
   return listener.finish(f(inputs));
 }
 

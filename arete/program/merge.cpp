@@ -136,8 +136,7 @@ class Merger {
   void check_call(size_t k, size_t r) const {
     ARETE_CHECK(k < all_[r].calls.size(), differ(k, r));
     const RecordedCall &a = all_[0].calls[k], &b = all_[r].calls[k];
-    const auto name = [](const RecordedCall& c) { return c.op ? c.op->full_name() : "detach"; };
-    ARETE_CHECK(a.op == b.op && a.form == b.form, differ(k, r).got(name(a) + " and " + name(b)));
+    ARETE_CHECK(a.op == b.op && a.form == b.form, differ(k, r).got(a.name() + " and " + b.name()));
     bool same = a.args.size() == b.args.size() && a.outs == b.outs &&
                 a.results.size() == b.results.size() && a.no_grad == b.no_grad &&
                 a.function == b.function && a.autocast == b.autocast &&

@@ -123,12 +123,16 @@ std::string Program::to_string() const {
     static constexpr const char* kKinds[] = {"parameter", "buffer", "constant"};
     s += "  %" + c.name + ": " + type_text(c.tensor) + " = " + kKinds[int(c.kind)] + "\n";
   }
+  std::string indent = "  ";
   for (const RecordedCall& c : b.calls) {
-    s += "  ";
+    if (c.form == Form::join || c.form == Form::repeat || c.form == Form::otherwise)
+      indent.resize(indent.size() - 2);
+    s += indent;
+    if (c.form == Form::branch || c.form == Form::otherwise || c.form == Form::loop) indent += "  ";
     for (size_t r = 0; r < c.results.size(); ++r)
       s += (r ? ", " : "") + b.name_of(c.first_result + int(r)) + ": " + type_text(c.results[r], b);
     if (!c.results.empty()) s += " = ";
-    s += c.op ? c.op->full_name() : "detach";
+    s += c.name();
     if (c.form == Form::in_place) s += "_";
     s += "(" + arguments_text(c, b);
     for (size_t k = 0; k < c.outs.size(); ++k)

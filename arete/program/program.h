@@ -145,4 +145,14 @@ class Program {
   std::shared_ptr<Body> body_;
 };
 
+/// if_true() if `pred`, a tensor of one bool, is true, else if_false(). While a program is recorded
+/// both run, and it chooses when it runs: what they give has to be of the same dtypes and sizes.
+std::vector<Tensor> cond(const Tensor& pred, const std::function<std::vector<Tensor>()>& if_true,
+                         const std::function<std::vector<Tensor>()>& if_false);
+
+/// carried = body(carried) as long as condition(carried), a tensor of one bool, is true. While a
+/// program is recorded both run once, and what is carried keeps its dtypes and sizes.
+std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
+                               const Program::Function& body, std::vector<Tensor> carried);
+
 }  // namespace arete::program

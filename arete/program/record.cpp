@@ -203,8 +203,8 @@ void drop_dead_calls(Body& body) {
   for (const int v : body.outputs) needed[size_t(v)] = 1;
   for (size_t k = body.calls.size(); k-- > 0;) {
     RecordedCall& c = body.calls[k];
-    bool keep =
-        c.form == Form::in_place || c.form == Form::out || c.writes || (c.op && c.op->random);
+    bool keep = is_mark(c.form) || c.form == Form::in_place || c.form == Form::out || c.writes ||
+                (c.op && c.op->random);
     for (size_t r = 0; r < c.results.size(); ++r) keep = keep || needed[size_t(c.first_result) + r];
     if (!keep) continue;
     kept[k] = 1;

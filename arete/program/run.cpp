@@ -200,35 +200,149 @@ std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& input
   return sizes;
 }
 
-std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
-  const std::vector<int64_t> sizes = sizes_of(body, inputs);
-  std::vector<Tensor> values(size_t(body.n_values()));
-  std::ranges::copy(inputs, values.begin());
-  for (size_t k = 0; k < body.constants.size(); ++k)
-    values[inputs.size() + k] = body.constants[k].tensor;
-  for (size_t k = 0; k < body.calls.size(); ++k) {
-    const RecordedCall& c = body.calls[k];
-    ops::Results results;
+namespace {
+
+class Run {
+ public:
+  Run(const Body& body, const std::vector<Tensor>& inputs)
+      : body_(body), sizes_(sizes_of(body, inputs)), values_(size_t(body.n_values())) {
+    std::ranges::copy(inputs, values_.begin());
+    for (size_t k = 0; k < body.constants.size(); ++k)
+      values_[inputs.size() + k] = body.constants[k].tensor;
+  }
+
+  // The calls from the first to before the last.
+  void make_calls(size_t first, size_t last) {
+    for (size_t k = first; k < last; ++k) {
+      const Form form = body_.calls[k].form;
+      if (form == Form::branch)
+        k = choose(k);
+      else if (form == Form::loop)
+        k = loop(k);
+      else
+        call(k);
+      drop(k);
+    }
+  }
+
+  std::vector<Tensor> outputs() const { return list(body_.outputs); }
+
+ private:
+  std::vector<Tensor> list(const std::vector<int>& of) const {
+    std::vector<Tensor> all;
+    for (const int v : of) all.push_back(values_[size_t(v)]);
+    return all;
+  }
+  std::vector<Tensor> arguments(size_t k) const { return list(body_.calls[k].args[0].values); }
+  void drop(size_t k) {
+    for (const int v : body_.calls[k].last_uses) values_[size_t(v)] = Tensor();
+  }
+  void give(size_t k, std::span<Tensor> results) {
+    for (size_t r = 0; r < results.size(); ++r)
+      values_[size_t(body_.calls[k].first_result) + r] = std::move(results[r]);
+  }
+
+  void call(size_t k) {
+    const RecordedCall& c = body_.calls[k];
     try {
-      results = make_call(c, values, sizes);
+      ops::Results results = make_call(c, values_, sizes_);
       ARETE_CHECK(results.size() == c.results.size(),
                   ValueError("program",
                              "a call gives another number of tensors than when it was "
                              "recorded")
                       .expected(std::to_string(c.results.size()))
                       .got(std::to_string(results.size())));
+      give(k, {results.data(), results.size()});
     } catch (const Error& e) {
-      throw_again(
-          e, e.message(),
-          (e.hint().empty() ? "" : e.hint() + "; ") + "in " + call_text(body, k) + " of a program");
+      throw_again(e, e.message(),
+                  (e.hint().empty() ? "" : e.hint() + "; ") + "in " + call_text(body_, k) +
+                      " of a program");
     }
-    for (size_t r = 0; r < results.size(); ++r)
-      values[size_t(c.first_result) + r] = std::move(results[r]);
-    for (const int v : c.last_uses) values[size_t(v)] = Tensor();
   }
-  std::vector<Tensor> outputs;
-  for (const int v : body.outputs) outputs.push_back(values[size_t(v)]);
-  return outputs;
+
+  // Through cond() and while_loop(), which are recorded where this run is. They give the last mark.
+  size_t choose(size_t branch) {
+    const size_t otherwise = body_.calls[branch].next_mark;
+    const size_t join = body_.calls[otherwise].next_mark;
+    const auto part = [&](size_t from, size_t to) {
+      return [this, from, to] {
+        make_calls(from + 1, to);
+        std::vector<Tensor> results = arguments(to);
+        drop(to);
+        return results;
+      };
+    };
+    const Tensor pred = arguments(branch)[0];
+    drop(branch);
+    std::vector<Tensor> results = cond(pred, part(branch, otherwise), part(otherwise, join));
+    give(join, results);
+    return join;
+  }
+
+  size_t loop(size_t loop) {
+    const size_t test = body_.calls[loop].next_mark, repeat = body_.calls[test].next_mark;
+    std::vector<Tensor> first = arguments(loop);
+    drop(loop);
+    std::vector<Tensor> results = while_loop(
+        [&](std::vector<Tensor> carried) {
+          give(loop, carried);
+          make_calls(loop + 1, test);
+          return arguments(test)[0];
+        },
+        [&](const std::vector<Tensor>&) {
+          drop(test);
+          make_calls(test + 1, repeat);
+          return arguments(repeat);
+        },
+        std::move(first));
+    give(loop, results);
+    return repeat;
+  }
+
+  const Body& body_;
+  const std::vector<int64_t> sizes_;
+  std::vector<Tensor> values_;
+};
+
+bool truth_of(const Tensor& t, const char* whose) {
+  ARETE_CHECK(
+      t.defined() && t.dtype() == kBool && t.numel() == 1,
+      ValueError("program", std::string(whose) + " a tensor of one bool").got(ops::describe(t)));
+  return t.item<bool>();
+}
+
+}  // namespace
+
+std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
+  Run run(body, inputs);
+  run.make_calls(0, body.calls.size());
+  return run.outputs();
+}
+
+std::vector<Tensor> cond(const Tensor& pred, const std::function<std::vector<Tensor>()>& if_true,
+                         const std::function<std::vector<Tensor>()>& if_false) {
+  if (!is_recording()) return truth_of(pred, "cond(): pred is") ? if_true() : if_false();
+  record_mark(Form::branch, {pred});
+  record_mark(Form::otherwise, if_true());
+  return record_mark(Form::join, if_false());
+}
+
+std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
+                               const Program::Function& body, std::vector<Tensor> carried) {
+  if (is_recording()) {
+    carried = record_mark(Form::loop, carried);
+    record_mark(Form::test, {condition(carried)});
+    return record_mark(Form::repeat, body(carried));
+  }
+  while (truth_of(condition(carried), "while_loop(): the condition is")) {
+    std::vector<Tensor> next = body(carried);
+    ARETE_CHECK(next.size() == carried.size(),
+                ValueError("while_loop", "body gives as many tensors as are carried")
+                    .expected(std::to_string(carried.size()))
+                    .got(std::to_string(next.size())));
+    carried = std::move(next);
+  }
+  return carried;
 }
 
 }  // namespace arete::program

@@ -64,6 +64,20 @@ def argument_of(j: Any, values: list) -> Any:
     return value
 
 
+def next_mark(calls: list, k: int) -> int:
+    """Of a saved program's calls, the mark of cond() or while_loop() that follows the mark k."""
+    depth = 0
+    for n in range(k + 1, len(calls)):
+        form = calls[n].get("form")
+        if form in ("branch", "loop"):
+            depth += 1
+        elif form in ("otherwise", "join", "test", "repeat"):
+            if depth == 0:
+                return n
+            depth -= form in ("join", "repeat")
+    raise ValueError("a mark of a program has none behind it")
+
+
 _DTYPES = {str(x).rpartition(".")[2]: x for x in vars(_C).values() if isinstance(x, _C.dtype)}
 
 
@@ -212,6 +226,8 @@ def _parameter_names(function: Callable, args: tuple, kwargs: dict) -> list[str]
         rest = [p.name for p in signature.parameters.values() if p.kind == p.VAR_POSITIONAL]
     except (TypeError, ValueError):
         names, rest = [], ["input"]
+    if isinstance(function, ProgramModule):
+        names = list(function._program.form["names"])
     for k in range(len(names), len(args)):
         names.append(f"{rest[0] if rest else 'input'}_{k}")
     return names

@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import enum as _enum
+import json as _json
 from collections import namedtuple as _namedtuple
 from typing import Any
 
-from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
+from . import _C
+from ._grad_mode import no_grad as _no_grad
+from ._operators import _ops
+from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, _close,
                        check_module as _check_module, state_of as _state_of)
 from .nn import Module as _Module
 
-__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save"]
+__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save", "unflatten"]
 
 _ValueRanges = _namedtuple("ValueRanges", "lower upper")
 
@@ -109,6 +113,10 @@ class InputSpec:
 _STATE = {"parameter": ("p", InputKind.PARAMETER), "buffer": ("b", InputKind.BUFFER), "constant": ("c", InputKind.CONSTANT_TENSOR)}
 
 
+def _placeholder(name: str, kind: str) -> str:
+    return f"{_STATE[kind][0]}_{name.replace('.', '_')}"
+
+
 class ExportGraphSignature:
     """What the inputs, outputs and state of a program are called; `input_specs` has the state before the inputs, as torch has.
 
@@ -126,13 +134,34 @@ class ExportGraphSignature:
         self.lifted_tensor_constants = tuple(name for name, _, kind, _ in state if kind == "constant")
         self.buffers_to_mutate = {name: name for name in program.written()}
         self.input_specs = [
-            InputSpec(_STATE[kind][1], TensorArgument(f"{_STATE[kind][0]}_{name.replace('.', '_')}"), name,
+            InputSpec(_STATE[kind][1], TensorArgument(_placeholder(name, kind)), name,
                       lasting if kind == "buffer" else None)
             for name, _, kind, lasting in state
         ] + [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in self.user_inputs]
 
     def __repr__(self) -> str:
         return f"ExportGraphSignature({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+class ExportGraph(_Graph):
+    """The calls of an exported program: as text, one a line, and else the graph of its graph_module.
+
+    >>> ep = arete.export.export(arete.nn.ReLU(), (arete.ones(2),))
+    >>> [node.op for node in ep.graph.nodes]
+    ['placeholder', 'call_function', 'output']
+    """
+
+    def __init__(self, exported: Any) -> None:
+        super().__init__(exported._recorded.program)
+        self._exported = exported
+        self._nodes: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._nodes is None:
+            self._nodes = self._exported.graph_module  # which the graph does not hold
+        return getattr(self._nodes.graph, name)
 
 
 class ExportedProgram:
@@ -155,9 +184,37 @@ class ExportedProgram:
         return _ProgramModule(self._recorded)
 
     @property
-    def graph(self) -> _Graph:
-        """The calls; print it."""
-        return _Graph(self._recorded.program)
+    def graph(self) -> ExportGraph:
+        """The calls: print it, or look at its nodes."""
+        return ExportGraph(self)
+
+    @property
+    def graph_module(self) -> Any:
+        """The calls as a new fx.GraphModule of operators, to be looked at: it takes the state and the inputs in the order of
+        graph_signature.input_specs, and gives a tuple. What is changed there is not changed in the program.
+
+        >>> print(arete.export.export(arete.nn.ReLU(), (arete.ones(2),)).graph_module.code.strip())
+        def forward(self, input):
+            relu = arete.ops.aten.relu.default(input);  input = None
+            return (relu,)
+        """
+        from .fx import Graph, GraphModule
+        from .fx._program_graph import Writer, show
+
+        j = _json.loads(self._recorded.program.text(for_file=False))
+        graph, attributes, values = Graph(), {}, {}
+        count, state = len(j["inputs"]), self._recorded.program.state()
+        for k, (name, t, kind, _) in enumerate(state):
+            node = graph.placeholder(_placeholder(name, kind))
+            node.meta["val"] = t
+            if k < len(j["constants"]):  # the rest are other names of these
+                values[count + k] = node
+        for k, x in enumerate(j["inputs"]):
+            values[k] = graph.placeholder(x["name"])
+            show(values[k], x)
+        Writer(j).write(graph, attributes, values)
+        graph.output(tuple(values[k] for k in j["outputs"]))
+        return GraphModule(attributes, graph)
 
     @property
     def graph_signature(self) -> ExportGraphSignature:
@@ -195,13 +252,96 @@ class ExportedProgram:
         """All buffers."""
         return (t for _, t in self.named_buffers())
 
-    def run_decompositions(self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False) -> Any:
-        """NotImplementedError: calls are those of operators, and are taken apart where they run."""
-        raise NotImplementedError("ExportedProgram.run_decompositions(): a program has the calls of operators that the function made; they "
-                                  "are taken apart where they run")
+    def run_decompositions(self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False) -> "ExportedProgram":
+        """This program with other operators, which shares its state: without a table those that operators are composed of, as far as
+        these do the same; with one, from operators of `ops.aten` to functions of their arguments, what those call. All overloads of an
+        operator are one.
+
+        >>> ep = arete.export.export(arete.nn.Linear(2, 2), (arete.ones(1, 2),))
+        >>> table = {arete.ops.aten.linear.default: lambda x, w, b=None: x @ w.t() + b}
+        >>> [str(node.target) for node in ep.run_decompositions(table).graph.nodes if node.op == "call_function"]
+        ['aten.t.default', 'aten.matmul.default', 'aten.add.default']
+        """
+        if decompose_custom_triton_ops:
+            raise NotImplementedError("ExportedProgram.run_decompositions(): programs have no kernels of Triton")
+        recorded = _composed(self) if decomp_table is None else _replaced(self, decomp_table)
+        return ExportedProgram(recorded, self.example_inputs)
 
     def __str__(self) -> str:
         return f"ExportedProgram:\n{self.graph}_Graph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
+
+
+def _examples(ep: ExportedProgram) -> list:
+    """Inputs of the program: those of the recording, or zeros."""
+    if ep.example_inputs is not None:
+        return ep._recorded.tensors_of(*ep.example_inputs)
+    ranges = {name: (low, high) for name, low, high in ep._recorded.program.sizes()}
+    shapes = [[int(n) if n.isdigit() else max(2, ranges[n][0]) for n in sizes] for _, _, sizes in ep._recorded.program.inputs()]
+    return [_ops.zeros(shape, dtype=dtype) for shape, (_, dtype, _) in zip(shapes, ep._recorded.program.inputs())]
+
+
+def _recorded_again(ep: ExportedProgram, run: Any, inputs: list, whole: list | None = None) -> _Recorded:
+    """What `run` calls, with the inputs, sizes and state of the program; its results are the program's."""
+    old = ep._recorded
+    info = old.program.inputs()
+    exact = [(name, k, d, low, high) for name, low, high in old.program.sizes()
+             for k, (_, _, sizes) in enumerate(info) for d, n in enumerate(sizes) if n == name]
+    state = [(name, t, kind == "parameter", lasting) for name, t, kind, lasting in old.program.state() if kind != "constant"]
+    program = _C._SavedProgram.record(run, inputs, [i[0] for i in info], exact, [], state, whole)
+    for key, text in old.program.metadata().items():
+        program.set_metadata(key, text)
+    return _Recorded(program, old.form, old.classes)
+
+
+def _composed(ep: ExportedProgram) -> _Recorded:
+    inputs = _examples(ep)
+    program = ep._recorded.program
+
+    def results(p: Any) -> list:
+        copy, random = p.clone(), _C.default_generator.get_state()
+        with _no_grad():
+            found = copy([t.detach().clone() for t in inputs])
+        _C.default_generator.set_state(random)
+        return found
+
+    wanted = results(program)
+
+    def taken_apart(whole: list) -> _Recorded | None:
+        """None where what an operator is composed of is not all that it does, or cannot be saved or looked at."""
+        try:
+            made = _recorded_again(ep, program, inputs, whole)
+            made.program.text(for_file=True)
+            _ = ExportedProgram(made).graph_module
+            same = all(a.shape == b.shape and a.dtype == b.dtype and _close(a, b, 1e-4) for a, b in zip(results(made.program), wanted))
+        except (ValueError, TypeError, RuntimeError, NotImplementedError):
+            return None
+        return made if same else None
+
+    names = program.operators()
+    made = taken_apart([])
+    return made or taken_apart([op for op in names if not taken_apart([n for n in names if n != op])]) or ep._recorded
+
+
+def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
+    from .fx import Interpreter
+
+    functions = {}
+    for op, function in table.items():
+        name = getattr(op, "_opname", None) or getattr(op, "__name__", None)
+        if name is None or not callable(function):
+            raise TypeError(f"run_decompositions(): a table is from operators of ops.aten to functions, not from {op!r} to {function!r}")
+        functions[name] = function
+    if not functions:
+        return ep._recorded
+
+    class Replacing(Interpreter):
+        def call_function(self, target: Any, args: tuple, kwargs: dict) -> Any:
+            name = getattr(target, "_opname", getattr(target, "__name__", ""))
+            return functions.get(name, target)(*args, **kwargs)
+
+    module = ep.graph_module
+    state = [t for _, t, _, _ in ep._recorded.program.state()]
+    return _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
 
 
 def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:
@@ -339,3 +479,15 @@ def load(f: Any, *, extra_files: dict | None = None) -> ExportedProgram:
     OSError: cannot open 'no such file': No such file or directory...
     """
     return ExportedProgram(_Recorded.load(f, extra=extra_files))
+
+
+def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> _ProgramModule:
+    """A module that runs the program, with its parameters and buffers in a tree of modules; those inside cannot be called or replaced.
+
+    >>> net = arete.nn.Sequential(arete.nn.Linear(2, 2), arete.nn.ReLU())
+    >>> arete.export.unflatten(arete.export.export(net, (arete.ones(1, 2),))).get_parameter("0.weight").shape
+    arete.Size([2, 2])
+    """
+    if flat_args_adapter is not None:
+        raise NotImplementedError("unflatten(): flat_args_adapter: arguments are those of the recording")
+    return module.module()

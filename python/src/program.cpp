@@ -50,6 +50,8 @@ Program record(const Function& f, const std::vector<Tensor>& inputs,
 
 void bind_program(nb::module_& m) {
   m.def("_is_recording_program", [] { return recording > 0; });
+  m.def("_cond", &program::cond, "pred"_a, "if_true"_a, "if_false"_a);
+  m.def("_while_loop", &program::while_loop, "condition"_a, "body"_a, "carried"_a);
   nb::class_<Program>(m, "_SavedProgram")
       .def_static("record", &record, "function"_a, "inputs"_a, "input_names"_a, "dynamic"_a,
                   "maybe_dynamic"_a, "state"_a, "whole"_a.none() = nb::none())

@@ -1,12 +1,14 @@
 """ONNX models of recorded programs, run by onnxruntime beside the modules they came from."""
 import io
 
+import numpy as np
 import pytest
 from peer import peer
 
 import arete
 import arete.nn.functional as F
 from arete import nn
+from arete._higher_order_ops import while_loop
 
 onnxruntime = peer("onnxruntime")
 onnx = peer("onnx")
@@ -215,3 +217,45 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match="pip install onnx"):
         arete.onnx.export(nn.Linear(2, 2), arete.ones(1, 2))
+
+
+class Choice(nn.Module):
+    """Branches and loops in each other, which take what is outside of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(arete.eye(3) * 1.5)
+
+    def forward(self, x):
+        scale = x.mean()
+
+        def loop(x):
+            return while_loop(lambda i, y: (i < 4) & (y.sum() < 40), lambda i, y: (i + 1, arete.cond(y.max() > 3, lambda: y + scale,
+                                                                                                     lambda: y @ self.w)),
+                              (arete.tensor(0), x))
+
+        return arete.cond(x.sum() > 0, loop, lambda x: (arete.tensor(7), x * scale), (x,))
+
+
+def test_branches_and_loops():
+    onnx.helper.make_opsetid("", 18)  # skips where it is missing
+    net = Choice()
+    file = io.BytesIO()
+    arete.onnx.export(net, (arete.ones(2, 3),), file, dynamic_axes={"x": {0: "n"}})
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    for x in (arete.ones(2, 3), arete.full((4, 3), 9.0), -arete.ones(3, 3), arete.eye(3)):
+        found = session.run(None, {"x": x.numpy()})
+        for got, wanted in zip(found, net(x)):
+            assert got.dtype == wanted.detach().numpy().dtype
+            np.testing.assert_allclose(got, wanted.detach().numpy(), rtol=1e-6)
+
+    def writes(x):
+        y = x + 1
+        return arete.cond(x.sum() > 0, lambda: y.mul_(2), lambda: y * 3)
+
+    class Writes(nn.Module):
+        def forward(self, x):
+            return writes(x)
+
+    with pytest.raises(NotImplementedError, match="into what it did not make"):
+        arete.onnx.export(Writes(), (arete.ones(2),), io.BytesIO())

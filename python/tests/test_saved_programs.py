@@ -2,11 +2,13 @@
 import collections
 import copy
 import io
+import json
 import os
 import pathlib
 import pickle
 import subprocess
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import pytest
 import arete
 import arete.nn.functional as F
 from arete import nn
+from arete._higher_order_ops import while_loop
+from arete.fx.experimental.proxy_tensor import make_fx
 
 PROGRAM = pathlib.Path(arete._C.__file__).resolve().parents[2] / "bin" / "arete"
 
@@ -395,6 +399,42 @@ def test_hostile_arguments(tmp_path):
             arete.jit.load(tmp_path / "p")
 
 
+def test_hostile_branches(tmp_path):
+    def f(x):
+        y = arete.cond(x.sum() > 0, lambda: x.sin(), lambda: x.cos() + 1)
+        return while_loop(lambda y: y.sum() < 9, lambda y: (y * 2,), (y,))[0]
+
+    arete.jit.trace(f, arete.ones(2)).save(tmp_path / "p")
+    with zipfile.ZipFile(tmp_path / "p") as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    program = json.loads(entries["program.json"])
+    calls = program["calls"]
+    assert program["format"] == 2
+    place = {c.get("form", c.get("op")): k for k, c in enumerate(calls)}
+    inner = program["calls"][place["otherwise"]]["args"][0]["tensors"][0]
+
+    def changed(change):
+        new = copy.deepcopy(program)
+        change(new["calls"])
+        with zipfile.ZipFile(tmp_path / "q", "w") as file:
+            for name, data in entries.items():
+                file.writestr(name, json.dumps(new) if name == "program.json" else data)
+        return arete.jit.load(tmp_path / "q")
+
+    x = arete.ones(2)
+    assert same(changed(lambda calls: None)(x), f(x))
+    for wrong in (lambda c: c.pop(place["branch"]), lambda c: c.pop(place["otherwise"]), lambda c: c.pop(place["repeat"]),
+                  lambda c: c.append({"form": "branch", "args": [{"tensor": 1}]}),
+                  lambda c: c.append({"form": "detach", "args": [{"tensor": inner}], "results": c[place["join"]]["results"]}),
+                  lambda c: c[place["join"]]["args"][0]["tensors"].append(0), lambda c: c[place["repeat"]]["args"][0]["tensors"].clear(),
+                  lambda c: c[place["branch"]].update(args=[{"tensors": [0]}]), lambda c: c[place["join"]].pop("results"),
+                  lambda c: c[place["test"]].update(form="jump")):
+        with pytest.raises(OSError):
+            changed(wrong)
+    with pytest.raises(ValueError, match="a tensor of one bool"):
+        changed(lambda c: c[place["branch"]].update(args=[{"tensor": 0}]))(x)
+
+
 @pytest.mark.skipif(not PROGRAM.exists(), reason="the program arete is not built")
 def test_the_command_line_runs_programs(tmp_path):
     net = Convolutions().eval()
@@ -492,8 +532,6 @@ def test_export_with_named_sizes(tmp_path):
     assert list(ep.state_dict) == list(net.state_dict()) and "float32[batch, time, 12]" in str(ep)
     with pytest.raises(RuntimeError, match="Unable to call"):
         ep(arete.randn(1, 1, 12))
-    with pytest.raises(NotImplementedError):
-        ep.run_decompositions()
 
 
 def test_export_says_what_does_not_fit():
@@ -547,6 +585,132 @@ def test_export_of_trees_and_buffers():
     assert signature.non_persistent_buffers == {"scale"} and list(ep.state_dict) == ["count"]
     with pytest.raises(ValueError, match="same size"):
         ep.module()({"x": arete.ones(5), "parts": [arete.ones(4)]}, flag=False)
+
+
+class Choice(nn.Module):
+    """A branch in a branch, and a loop, over parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(arete.randn(3, 3) / 2)
+        self.register_buffer("calls", arete.zeros(()))
+
+    def forward(self, x):
+        def large(x):
+            self.calls += 1
+            return {"y": arete.cond(x.max() > 2, lambda: x.tanh(), lambda: x @ self.w), "n": None}
+
+        def small(x):
+            return {"y": while_loop(lambda i, y: (i < 3) & (y.sum() < 9), lambda i, y: (i + 1, y @ self.w.exp()), (arete.tensor(0), x))[1],
+                    "n": None}
+
+        return arete.cond(x.sum() > 0, large, small, (x,))["y"] + x.detach()
+
+
+# A branch in a branch, the other one, no round of the loop, some, and all.
+CHOICES = [arete.ones(2, 3), arete.full((4, 3), 3.0), -arete.ones(5, 3), arete.eye(3) - 0.4, arete.zeros(1, 3)]
+
+
+def test_branches_and_loops(tmp_path):
+    net = Choice()
+    ep = arete.export.export(net, (CHOICES[0],), dynamic_shapes={"x": {0: arete.export.Dim("n")}})
+    assert net.calls.item() == 0
+    arete.export.save(ep, tmp_path / "net")
+    again = arete.export.export(ep.module(), (CHOICES[0],), dynamic_shapes={"x": {0: arete.export.Dim("n")}})
+    for program in (ep, arete.export.load(tmp_path / "net"), again):
+        module = program.module()
+        for x in CHOICES:
+            results = []
+            for f in (net, module):
+                leaf, w = x.clone().requires_grad_(), dict(f.named_parameters())["w"]
+                y = f(leaf)
+                results.append([y, *arete.autograd.grad(y.square().sum(), [leaf, w], allow_unused=True, materialize_grads=True)])
+            arete.testing.assert_close(*results)
+    traced = arete.jit.trace(net, CHOICES[0])
+    for f in (traced, arete.jit.script(net), arete.compile(traced)):
+        for x in CHOICES[:4]:
+            arete.testing.assert_close(f(x), net(x))
+    assert same(make_fx(lambda x: net(x), tracing_mode="symbolic")(CHOICES[0])(CHOICES[3]), net(CHOICES[3]))
+    text = str(ep.graph)
+    assert "  branch(%" in text and "    branch(%" in text and "loop([" in text
+    values = net.calls.item()
+    ep.module()(CHOICES[0])
+    assert net.calls.item() == values + 1  # by the branch that ran alone
+
+
+def test_branches_and_loops_say_what_they_cannot_do():
+    kept = []
+
+    def leaks(x):
+        kept.append(x.sin())
+        return kept[-1]
+
+    def branch(f, g=lambda x: x.cos()):
+        return lambda x: arete.cond(x.sum() > 0, f, g, (x,))
+
+    def loop(f):
+        return lambda x: while_loop(lambda x: x.sum() > 0, f, (x,))
+
+    x = arete.ones(3)
+    for f, error, text in (
+            (branch(lambda x: x[:1]), ValueError, "one dtype and shape"),
+            (branch(lambda x: x.double()), ValueError, "one dtype and shape"),
+            (branch(lambda x: (x, x)), RuntimeError, "one structure"),
+            (branch(lambda x: 1), RuntimeError, "one structure"),
+            (branch(lambda x: x * x.sum().item()), ValueError, "looked at on the host"),
+            (lambda x: branch(leaks)(x) + kept[-1], NotImplementedError, "outside of it"),
+            (branch(leaks, lambda x: x * kept[-1]), NotImplementedError, "outside of it"),
+            (loop(lambda x: x[:1]), ValueError, "one dtype and shape"),
+            (loop(lambda x: (x, x)), RuntimeError, "one structure"),
+            (lambda x: while_loop(lambda x: True, lambda x: x, (x,)), RuntimeError, "a tensor of one bool"),
+            (lambda x: arete.func.grad(lambda x: branch(lambda x: x.sin())(x).sum())(x), NotImplementedError, "a gradient through cond")):
+        with pytest.raises(error, match=text):
+            arete.jit.trace(f, x)
+
+
+def test_the_graph_of_an_exported_program():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.linear(x).view(x.shape[0] * 2)[: 2 * x.shape[0] - 1].relu()
+
+    net = Net()
+    ep = arete.export.export(net, (arete.ones(3, 4),), dynamic_shapes={"x": {0: arete.export.Dim("n")}})
+    nodes = list(ep.graph.nodes)
+    assert [n.name for n in nodes if n.op == "placeholder"] == [s.arg.name for s in ep.graph_signature.input_specs]
+    assert nodes[0].meta["val"].shape == (2, 4) and "val" not in nodes[2].meta
+    assert {arete.ops.aten.linear.default, arete.ops.aten.relu.default, arete.ops.aten.sym_size.int} <= {n.target for n in nodes}
+    x = arete.randn(5, 4)
+    assert same(ep.graph_module(net.linear.weight, net.linear.bias, x)[0], net(x))
+    plain = arete.export.export(nn.ReLU(), (arete.ones(2),))
+    assert [tuple(n.meta["val"].shape) for n in plain.graph.nodes if n.op != "output"] == [(2,), (2,)]
+
+
+def test_decompositions(tmp_path):
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.SiLU(), nn.Flatten(), nn.Linear(18, 6), nn.LayerNorm(6)).eval()
+    ep = arete.export.export(net, (arete.randn(2, 1, 5, 5),), dynamic_shapes=({0: arete.export.Dim("n", max=9)},))
+    x = arete.randn(4, 1, 5, 5)
+    apart = ep.run_decompositions()
+    arete.export.save(apart, tmp_path / "net")
+    for program in (apart, arete.export.load(tmp_path / "net").run_decompositions()):
+        arete.testing.assert_close(program.module()(x), net(x))
+        assert program.range_constraints == ep.range_constraints and list(program.state_dict) == list(ep.state_dict)
+    assert all(a is b for a, b in zip(apart.parameters(), ep.parameters()))
+    assert str(ep.run_decompositions({}).graph) == str(ep.graph)
+    table = {arete.ops.aten.linear.default: lambda x, w, b: x @ w.t() + b}
+    other = ep.run_decompositions(table)
+    targets = {n.target for n in other.graph.nodes}
+    assert arete.ops.aten.linear.default not in targets and arete.ops.aten.matmul.default in targets
+    arete.testing.assert_close(other.module()(x), net(x))
+    with pytest.raises(TypeError, match="a table is from operators"):
+        ep.run_decompositions({arete.ops.aten.linear.default: 3})
+    with pytest.raises(NotImplementedError):
+        ep.run_decompositions(decompose_custom_triton_ops=True)
+    module = arete.export.unflatten(ep)
+    assert same(module(x), net(x)) and module.state_dict().keys() == net.state_dict().keys()
 
 
 def test_packed_sequences_of_fixed_lengths():

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import ast
 import collections
+import itertools
 import json
 from typing import Any
 
 import onnx
 from onnx import helper
 
-from .._program import argument_of
+from .._program import argument_of, next_mark
 from . import _layers, _places, _shapes  # noqa: F401
 from ._graph import TYPES, Call, Graph, NoCounterpart, Value
 from ._operators import HANDLERS
@@ -90,18 +91,24 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
         v, d = next((v, d) for v in values[: len(names)] for d, e in enumerate(v.shape) if e == [[1, k]])
         graph.sizes.append(graph.op("Shape", v, start=d, end=d + 1))
     given = len(values)
+    first = list(itertools.accumulate((len(c.get("results", ())) for c in j["calls"]), initial=given))
+    values += [None] * (first[-1] - given)
     memory: dict[int, int] = {}  # of each value that shows another one's memory, which
     last_use = _last_use(j)
     schemas = {op: _arguments(s) for op, s in j["schemas"].items()}
-    for number, c in enumerate(j["calls"]):
-        op, form = c.get("op", "detach"), c.get("form", "call")
+
+    def write(number: int, own: int) -> None:
+        """The nodes of a call; what is made before the value `own` is not written."""
+        c = j["calls"][number]
+        form, at = c.get("form", "call"), first[number]
+        op = c.get("op", form)
         where = f"{op} ({j['places'][c['place']]})" if "place" in c else op
         results = [Value("", r["dtype"], r["shape"], op not in _VIEWS) for r in c.get("results", ())]
         if form == "detach":
             old = c["args"][0]["tensor"]
-            memory[len(values)] = memory.get(old, old)
-            values.append(values[old])
-            continue
+            memory[at] = memory.get(old, old)
+            values[at] = values[old]
+            return
         if op not in HANDLERS or form == "out":
             raise NoCounterpart(op, f"onnx.export(): there is no counterpart of the operator '{where}' (call {number + 1})")
         if "autocast" in c:  # it decides dtypes within the operator
@@ -118,9 +125,10 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             # A model writes nowhere: what is written is another value, in the place of this one alone.
             self = used[0]
             root = memory.get(self, self)
-            if root < given:
-                raise NotImplementedError(f"onnx.export(): '{where}' writes into an input or a constant (call {number + 1})")
-            if any(last_use[v] > number for v in range(len(values)) if v != self and memory.get(v, v) == root):
+            if root < own:
+                raise NotImplementedError(f"onnx.export(): '{where}' writes into an input or a constant, or in a function of cond() or "
+                                          f"while_loop() into what it did not make (call {number + 1})")
+            if any(last_use[v] > number for v in range(at) if v != self and memory.get(v, v) == root):
                 raise NotImplementedError(f"onnx.export(): '{where}' writes into memory that other values show (call {number + 1})")
             old = values[self]
             results = [Value("", old.dtype, old.shape, old.own)]
@@ -136,14 +144,16 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             r.name = m.name if isinstance(m, Value) else m
         if form == "in_place":
             values[self] = results[0]
-            continue
+            return
         if op in _VIEWS:
-            memory.update({len(values) + k: memory.get(used[0], used[0]) for k in range(len(results))})
-        values += results
+            memory.update({at + k: memory.get(used[0], used[0]) for k in range(len(results))})
+        values[at : at + len(results)] = results
+
+    _Parts(j, graph, values, memory, first, write).write(0, len(j["calls"]), given)
     final = [values[k] for k in j["outputs"]]
     for name, v in zip(outputs, final):
         graph.nodes.append(helper.make_node("Identity", [v.name], [name]))
-    used_names = {n for node in graph.nodes for n in node.input}
+    used_names = _names_taken(graph.nodes)
     for name, (_, t, _, _) in zip(constants, state):
         if name in used_names:
             graph.tensor(name, t)
@@ -162,6 +172,99 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
     for output, told in zip(model.graph.output, info[len(names) :]):
         output.CopyFrom(told)
     return model
+
+
+def _names_taken(nodes: Any) -> set[str]:
+    """What nodes take, and those of the graphs inside of them."""
+    names = {n for node in nodes for n in node.input}
+    return names.union(*(_names_taken(a.g.node) for node in nodes for a in node.attribute if a.HasField("g")))
+
+
+class _Parts:
+    """The calls in their order: those between the marks of cond() and while_loop() are graphs of If and Loop, which see all values before
+    them."""
+
+    def __init__(self, j: dict, graph: Graph, values: list, memory: dict, first: list[int], write: Any) -> None:
+        self._calls, self._graph, self._values, self._memory, self._first, self._write = j["calls"], graph, values, memory, first, write
+
+    def write(self, k: int, end: int, own: int) -> None:
+        while k < end:
+            form = self._calls[k].get("form")
+            if form in ("branch", "loop"):
+                k = self._branch(k) if form == "branch" else self._loop(k)
+            else:
+                self._write(k, own)
+                k += 1
+
+    def _given(self, k: int) -> list:
+        (value,) = self._calls[k]["args"][0].values()
+        return [self._values[v] for v in (value if isinstance(value, list) else [value])]
+
+    def _graph_of(self, write: Any, inputs: list) -> Any:
+        """A graph of what write() writes, and gives the values of."""
+        outer, self._graph.nodes = self._graph.nodes, []
+        results = [(self._graph.op("Identity", v), v.dtype) for v in write()]
+        made = helper.make_graph(self._graph.nodes, "part", inputs, [self._told(name, kind) for name, kind in results])
+        self._graph.nodes = outer
+        return made
+
+    def _told(self, name: str, kind: str, shape: Any = None) -> Any:
+        return helper.make_tensor_value_info(name, TYPES[kind], shape)
+
+    def _results(self, k: int, names: list) -> None:
+        """The values of a mark; whose memory they show is not known, so nothing is written into them."""
+        for n, (name, r) in enumerate(zip(names, self._calls[k]["results"]), self._first[k]):
+            self._values[n] = Value(name, r["dtype"], r["shape"])
+            self._memory[n] = -1
+
+    def _node(self, kind: str, *inputs: Any, k: int, **graphs: Any) -> None:
+        names = self._graph.op(kind, *inputs, outputs=len(self._calls[k]["results"]), **graphs)
+        self._results(k, names if isinstance(names, list) else [names])
+
+    def _branch(self, k: int) -> int:
+        middle = next_mark(self._calls, k)
+        end = next_mark(self._calls, middle)
+
+        def part(begin: int, last: int) -> Any:
+            def write() -> list:
+                self.write(begin + 1, last, self._first[begin])
+                return self._given(last)
+            return self._graph_of(write, [])
+
+        pred = self._given(k)[0]
+        if self._calls[end].get("results"):
+            self._node("If", pred, k=end, then_branch=part(k, middle), else_branch=part(middle, end))
+        return end + 1
+
+    def _loop(self, k: int) -> int:
+        middle = next_mark(self._calls, k)
+        end = next_mark(self._calls, middle)
+        own = self._first[k + 1]
+        initial = self._given(k)
+
+        def condition() -> Value:
+            self.write(k + 1, middle, own)
+            (test,) = self._given(middle)
+            return Value(self._graph.op("Reshape", test, self._graph.constant([])), "bool", [])
+
+        # Before the first round, and behind each.
+        self._results(k, [v.name for v in initial])
+        begin = condition()
+        names = [self._graph.name() for _ in initial]
+        self._results(k, names)
+        inputs = [self._told(self._graph.name(), "int64", []), self._told(self._graph.name(), "bool", []),
+                  *(self._told(name, v.dtype) for name, v in zip(names, initial))]
+
+        def write() -> list:
+            self._values[own : self._first[middle]] = [None] * (self._first[middle] - own)  # of another round
+            self.write(middle + 1, end, own)
+            carried = self._given(end)
+            self._results(k, [v.name for v in carried])
+            return [condition(), *carried]
+
+        if initial:
+            self._node("Loop", "", begin, *initial, k=k, body=self._graph_of(write, inputs))
+        return end + 1
 
 
 def _last_use(j: dict) -> dict:

@@ -1,0 +1,214 @@
+"""Recorded programs as graphs: the calls under the names of `arete.ops.aten`."""
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import ops
+from .._higher_order_ops import cond, while_loop
+from .._operators import _ops
+from .._program import _DTYPES, argument_of, next_mark
+from .graph import Graph
+from .graph_module import GraphModule
+from .node import Node
+
+__all__ = ["Writer"]
+
+
+def _declared(schema: str) -> tuple[list[str], int, dict]:
+    """Names of a schema's arguments, how many may be given by position, and the defaults that can be written down."""
+    names: list[str] = []
+    positional, depth, part = None, 0, ""
+    defaults: dict[str, Any] = {}
+    for c in schema[schema.index("(") + 1 : schema.rindex(") -> ")] + ",":
+        if c != "," or depth:
+            depth += (c in "[(") - (c in "])")
+            part += c
+            continue
+        declared, _, default = part.partition("=")
+        part = ""
+        if declared.strip() == "*":
+            positional = len(names)
+        elif declared.strip():
+            names.append(declared.split()[-1])
+            try:
+                defaults[names[-1]] = ast.literal_eval(default)
+            except (SyntaxError, ValueError):
+                pass  # none, or a name
+    return names, len(names) if positional is None else positional, defaults
+
+
+def _target(name: str, in_place: bool) -> Callable:
+    op, _, overload = name.partition(".")
+    if in_place:
+        op += "_"
+    # Where torch's name stands for a function with other arguments, the record itself.
+    if getattr(ops._aten(op), "_records", None) == getattr(_ops, op)._records:
+        return getattr(getattr(ops.aten, op), overload or "default")
+    return getattr(_ops, op)
+
+
+def _gives_several(schema: str) -> bool:
+    """Whether an operator gives a list or a tuple."""
+    return "[]" in schema.rpartition(") -> ")[2] or schema.rstrip().endswith(")")
+
+
+def _sums(j: Any) -> Iterator[list]:
+    """The integers of an argument that sizes decide."""
+    if not j:
+        return
+    (kind, value), = j.items()
+    if kind == "scalar":
+        yield from _sums(value)
+    elif kind in ("int", "float") and isinstance(value, list):
+        yield value
+    elif kind == "ints":
+        yield from (e for e in value if isinstance(e, list))
+
+
+def _values(j: Any) -> list:
+    """The values that an argument takes."""
+    if j and "tensor" in j:
+        return [j["tensor"]]
+    return list(j["tensors"]) if j and "tensors" in j else []
+
+
+class Writer:
+    """Writes the calls of a program, of its text as JSON, as nodes; each value is a node by its number, and each dynamic size by ("size",
+    number)."""
+
+    def __init__(self, j: dict) -> None:
+        self._calls = j["calls"]
+        self._schemas = j["schemas"]
+        self._declared = {op: _declared(schema) for op, schema in j["schemas"].items()}
+        self._places = {k: next((i, d) for i, x in enumerate(j["inputs"]) for d, e in enumerate(x["shape"]) if e == [[1, k]])
+                        for k in range(len(j["symbols"]))}
+        self._first = [len(j["inputs"]) + len(j["constants"])]
+        for call in self._calls:
+            self._first.append(self._first[-1] + len(call.get("results", ())))
+
+    def write(self, graph: Graph, attributes: dict, values: dict, first: int = 0, last: int | None = None) -> None:
+        """The calls from the first to before the last one; `attributes` gets the functions of cond() and while_loop()."""
+        k, last = first, len(self._calls) if last is None else last
+        while k < last:
+            form = self._calls[k].get("form", "call")
+            k = self._control(graph, attributes, values, k, form) if form in ("branch", "loop") else self._call(graph, values, k, form)
+
+    def _call(self, graph: Graph, values: dict, k: int, form: str) -> int:
+        call = self._calls[k]
+        results = range(self._first[k], self._first[k + 1])
+        if form == "detach":
+            values[results[0]] = graph.call_function(ops.aten.detach.default, (values[call["args"][0]["tensor"]],))
+            return k + 1
+        op = call.get("op")
+        if form == "out" or op not in self._declared or "autocast" in call:
+            under = " under autocast" if "autocast" in call else ""
+            raise NotImplementedError(f"a graph of operators cannot have the call of {op or form}{under}")
+        names, positional, defaults = self._declared[op]
+        given = [self._value(graph, values, a) for a in call["args"]]
+        kwargs = {n: v for n, v in zip(names[positional:], given[positional:]) if v is not None and defaults.get(n, ...) != v}
+        args = given[:positional]
+        while args and (args[-1] is None or not isinstance(args[-1], (Node, list)) and defaults.get(names[len(args) - 1], ...) == args[-1]):
+            args.pop()
+        target, name = _target(op, form == "in_place"), op.partition(".")[0].strip("_") + "_" * (form == "in_place")
+        node = graph.create_node("call_function", target, tuple(args), kwargs, name)
+        if form == "in_place":
+            return k + 1  # what it wrote into is the value that it was
+        several = len(results) != 1 or _gives_several(self._schemas[op])
+        self._give(graph, values, node, k, several)
+        return k + 1
+
+    def _give(self, graph: Graph, values: dict, node: Node, k: int, several: bool) -> None:
+        results = self._calls[k].get("results", ())
+        for r, result in enumerate(results):
+            value = values[self._first[k] + r] = graph.call_function(operator.getitem, (node, r)) if several else node
+            show(value, result)
+
+    def _value(self, graph: Graph, values: dict, j: Any) -> Any:
+        while j and "scalar" in j:
+            j = j["scalar"]
+        if j and "dtype" in j:
+            return _DTYPES[j["dtype"]]
+        if j and not {"complex", "program"}.isdisjoint(j):
+            raise NotImplementedError("a graph of operators cannot have the call of a kernel of expressions, as the gradients of "
+                                      "element-wise operators are" if "program" in j else
+                                      "a graph of operators cannot have complex numbers")
+        if any(True for _ in _sums(j)):
+            (kind, value), = j.items()
+            if kind == "ints":
+                return [self._integer(graph, values, e) for e in value]
+            return self._integer(graph, values, value)
+        return argument_of(j, values)
+
+    def _integer(self, graph: Graph, values: dict, e: Any) -> Any:
+        if not isinstance(e, list):
+            return e
+        total = None
+        for factor, *sizes in e:
+            term = factor
+            for s in sizes:
+                size = self._size(graph, values, s)
+                term = size if isinstance(term, int) and term == 1 else graph.call_function(operator.mul, (term, size))
+            total = term if total is None else graph.call_function(operator.add, (total, term))
+        return total
+
+    def _size(self, graph: Graph, values: dict, s: int) -> Node:
+        if ("size", s) not in values:
+            place, dim = self._places[s]
+            values["size", s] = graph.call_function(ops.aten.sym_size.int, (values[place], dim), name="sym_size_int")
+        return values["size", s]
+
+    # ---- cond and while_loop: Note [Control flow in programs]
+
+    def _captured(self, first: int, last: int, made: list) -> list:
+        """What the calls take, their last mark too, and neither they make nor is in `made`."""
+        own = {*range(self._first[first], self._first[last]), *made}
+        taken: dict = {}
+        for call in self._calls[first : last + 1]:
+            for a in call["args"]:
+                taken.update(dict.fromkeys(v for v in _values(a) if v is not None and v not in own))
+                taken.update(dict.fromkeys(("size", s) for e in _sums(a) for _, *sizes in e for s in sizes))
+        return list(taken)
+
+    def _function(self, graph: Graph, attributes: dict, name: str, first: int, last: int, takes: list, more: list | None) -> Node:
+        """The calls as a GraphModule of the graph's module. It gives what the last mark takes, in a tuple with `more`, or alone."""
+        inner, own = Graph(), {}
+        values = {v: inner.placeholder(f"arg{k}_1") for k, v in enumerate(takes)}
+        self.write(inner, own, values, first, last)
+        results = [values[v] for v in _values(self._calls[last]["args"][0])]
+        inner.output(results[0] if more is None else (*results, *(values[v] for v in more)))
+        count = sum(key.startswith(name) for key in attributes)
+        attributes[f"{name}_{count}"] = GraphModule(own, inner)
+        return graph.get_attr(f"{name}_{count}")
+
+    def _control(self, graph: Graph, attributes: dict, values: dict, k: int, form: str) -> int:
+        middle = next_mark(self._calls, k)
+        end = next_mark(self._calls, middle)
+        given = _values(self._calls[k]["args"][0])
+        carried = list(range(self._first[k], self._first[k + 1]))
+        captured = list(dict.fromkeys(self._captured(k + 1, middle, carried) + self._captured(middle + 1, end, carried)))
+        captured = [v for v in captured if not (isinstance(v, int) and self._first[k] <= v < self._first[end])]
+        for v in captured:
+            if isinstance(v, tuple):
+                self._size(graph, values, v[1])
+        taken = [values[v] for v in captured]
+        if form == "branch":
+            functions = [self._function(graph, attributes, name, first + 1, last, captured, [])
+                         for name, first, last in (("true_graph", k, middle), ("false_graph", middle, end))]
+            node = graph.call_function(cond, (values[given[0]], *functions, taken), name="cond")
+            self._give(graph, values, node, end, True)
+        else:
+            # What the functions see besides is carried, too, and stays as it is.
+            test = self._function(graph, attributes, "while_loop_cond_graph", k + 1, middle, carried + captured, None)
+            body = self._function(graph, attributes, "while_loop_body_graph", middle + 1, end, carried + captured, captured)
+            node = graph.call_function(while_loop, (test, body, [*(values[v] for v in given), *taken]), name="while_loop")
+            self._give(graph, values, node, k, True)
+        return end + 1
+
+
+def show(node: Node, type_of: dict) -> None:
+    """The dtype and sizes of a value, where numbers are all of them, as a tensor without memory: meta["val"]."""
+    if all(isinstance(n, int) for n in type_of["shape"]):
+        node.meta["val"] = _ops.empty(type_of["shape"], dtype=_DTYPES[type_of["dtype"]], device="meta")
