@@ -18,7 +18,8 @@ from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorde
                        check_module as _check_module, state_of as _state_of)
 from .nn import Module as _Module
 
-__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save", "unflatten"]
+__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save",
+           "unflatten"]
 
 _ValueRanges = _namedtuple("ValueRanges", "lower upper")
 
@@ -199,7 +200,7 @@ class ExportedProgram:
             return (relu,)
         """
         from .fx import Graph, GraphModule
-        from .fx._program_graph import Writer, show
+        from .fx.experimental._program_graph import Writer, show
 
         j = _json.loads(self._recorded.program.text(for_file=False))
         graph, attributes, values = Graph(), {}, {}

@@ -31,11 +31,11 @@ ORDER = """
     _aten _dynamo _formats _torchaudio _torchvision _utils nested cuda distributions library optim utils
     _functorch.make_functional _functorch.vmap
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops quasirandom serialization vision
-    distributed.tensor
+    distributed.tensor fx.experimental
     distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch
-    cupy export fx.experimental hub jit training distributed.pipelining
+    cupy export hub jit training distributed.pipelining
     cupyx onnx
     numba pycuda
     as_torch

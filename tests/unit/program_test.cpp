@@ -554,7 +554,7 @@ TEST(ProgramFiles, RefuseWhatIsNone) {
     EXPECT_THROW(program::read_json(replaced(text, what, by), "t"), IoError) << what << by;
   };
   program::read_json(text, "t");
-  refused("\"format\":1", "\"format\":2");
+  refused("\"format\":1", "\"format\":3");
   refused("\"format\":1", "\"format\":-1");
   refused("\"format\":1", "\"format\":\"1\"");
   refused("\"device\":\"cpu\"", "\"device\":\"gpu\"");

@@ -16,7 +16,8 @@ def _recorded(cond_fn: Callable, body_fn: Callable, first: list, results: Result
     def condition(tensors: list) -> Tensor:
         found = cond_fn(*results.tree_of(tensors))
         if not isinstance(found, Tensor):
-            raise RuntimeError(f"while_loop(): cond_fn gives a tensor of one bool while a program is recorded, not {type(found).__name__}")
+            raise RuntimeError("while_loop(): cond_fn gives a tensor of one bool while a program is recorded, not "
+                               f"{type(found).__name__}")
         return found
 
     def body(tensors: list) -> list:
@@ -29,7 +30,7 @@ def _recorded(cond_fn: Callable, body_fn: Callable, first: list, results: Result
 def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: "tuple | list") -> tuple:
     """carried_inputs = body_fn(*carried_inputs) as long as cond_fn(*carried_inputs), a tensor of one bool, is true: what is carried at the
     end. Gradients go through all rounds. While a program is recorded (arete.export, arete.jit, arete.onnx) both functions run once, and the
-    program loops: what is carried are tensors that keep their dtypes and shapes; a loop that carries numbers is written down round by round.
+    program loops: what is carried are tensors that keep their dtypes and shapes; a loop that carries numbers is written round by round.
 
     >>> arete._higher_order_ops.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (arete.tensor(0), arete.ones(2)))
     (tensor(3), tensor([8., 8.]))

@@ -9,7 +9,7 @@ from ... import _C
 from ..._C import Tensor
 from ..._program import Recorded, every_dimension, state_of
 from ...nn import Module, Parameter
-from .._program_graph import Writer
+from ._program_graph import Writer
 from ..graph import Graph
 from ..graph_module import GraphModule
 

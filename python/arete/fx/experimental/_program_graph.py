@@ -6,13 +6,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import ops
-from .._higher_order_ops import cond, while_loop
-from .._operators import _ops
-from .._program import _DTYPES, argument_of, next_mark
-from .graph import Graph
-from .graph_module import GraphModule
-from .node import Node
+from ... import ops
+from ..._higher_order_ops import cond, while_loop
+from ..._operators import _ops
+from ..._program import _DTYPES, argument_of, next_mark
+from ..graph import Graph
+from ..graph_module import GraphModule
+from ..node import Node
 
 __all__ = ["Writer"]
 
