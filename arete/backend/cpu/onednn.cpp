@@ -42,7 +42,7 @@ memory::data_type to_dnnl(DType dtype) {
   }
 }
 
-bool has_bf16() {
+bool has_avx512() {
   static const bool has = [] {
     const auto isa = dnnl::get_effective_cpu_isa();
     return (unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==

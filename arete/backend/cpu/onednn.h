@@ -25,8 +25,10 @@ std::string version();
 dnnl::stream& stream();
 /// f32 and bf16; anything else is a bug of the caller.
 dnnl::memory::data_type to_dnnl(DType dtype);
-/// bf16 runs natively: avx512_core or better (without avx512_bf16 oneDNN emulates it in registers).
-bool has_bf16();
+/// avx512_core or better.
+bool has_avx512();
+/// bf16 runs natively, or where there is no avx512_bf16 emulated in registers.
+inline bool has_bf16() { return has_avx512(); }
 
 /// While alive, oneDNN (and any OpenMP code) called from this thread uses num_threads() threads, or
 /// one inside parallel regions and where `work`, as of grain_for(), pays for no other. The setting
