@@ -12,6 +12,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/sparse.h"
+#include "arete/prim/recorder.h"
 
 namespace arete {
 
@@ -29,6 +30,14 @@ void accumulate_sparse(Tensor& grad, const Tensor& g) {
   } else {
     grad = ops::sum_of(grad, g);
   }
+}
+
+// The handles of the memory that calls have which were put off and are to write it. On GPUs a
+// copy's place is the plan's choice.
+int handles_put_off(const Storage& memory) {
+  const prim::Capture* const capture = prim::putting_off();
+  const Promiser* const owner = memory.promiser();
+  return owner && capture && owner == capture->promiser() && memory.device().is_cpu() ? 1 : 0;
 }
 
 // A hook may take the gradient away, remove itself or add others.
@@ -50,8 +59,9 @@ TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
   } else if (!grad.defined()) {
     // With history (create_graph) the gradient is kept as it is; else it must own its memory,
     // for the caller's tensor may be shared or a broadcast view.
-    const bool shared =
-        g.impl()->use_count() > 1 || g.storage()->use_count() > 1 || !g.layout().is_dense();
+    const bool shared = g.impl()->use_count() > 1 ||
+                        g.storage()->use_count() > 1 + handles_put_off(*g.storage()) ||
+                        !g.layout().is_dense();
     grad = modes().grad_enabled ? (g.is_leaf() && shared ? g.clone() : g)
                                 : (shared ? g.clone() : g.detach());
   } else if (modes().grad_enabled) {

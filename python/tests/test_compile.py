@@ -1216,3 +1216,38 @@ for bad, error in (({"nonsense": True}, ValueError), ({"modules": {"a": 10}}, No
     assert ran.stdout == "refused\n" * 2 and "break: " in ran.stderr and ran.stderr.count("call ran as") == 1
     assert run(text + "arete._logging.set_logs()\n").stderr == ""
     assert run(text.replace("graph_breaks=True, ", "")).stderr == ""
+
+
+def test_gradients_of_their_own_are_not_copied():
+    """Behind a call that may refuse values, as the one that adds up these rows, no plan leaves a copy out."""
+    bag, offsets = nn.EmbeddingBag(50, 8), arete.arange(0, 40, 4)
+
+    def step(index):
+        bag.zero_grad()
+        bag(index, offsets).square().sum().backward()
+
+    compiled = arete.compile(step)
+    for _ in range(3):
+        index = arete.randint(0, 50, (40,))
+        compiled(index)
+        grad = bag.weight.grad
+        step(index)
+        assert arete.allclose(grad, bag.weight.grad)
+    assert "add_rows(" in compiled.explain()
+    assert DEVICE == "cuda" or "copy(" not in compiled.explain()
+
+
+def test_gradients_that_others_hold_are_copied():
+    x, held = arete.ones(4, requires_grad=True), []
+
+    def step(scale):
+        x.grad = None
+        y = x * scale
+        x.register_hook(lambda g: held.append(g.view(2, 2)))
+        y.backward(scale)
+        held.pop().add_(1)
+        held.clear()
+
+    for f in (step, arete.compile(step)):
+        f(arete.full((4,), 2.0))
+        assert x.grad.tolist() == [4.0] * 4
