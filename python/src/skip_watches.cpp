@@ -14,34 +14,26 @@ namespace {
 
 // ---- what is written
 
-struct WatchedDict {
-  std::weak_ptr<Suspicion> suspicion;
-  std::shared_ptr<std::unordered_set<PyObject*>> names;  // interned; null: all keys
-  std::string text;
-};
-struct WatchedObject {
-  std::weak_ptr<Suspicion> suspicion;
-  std::string text;
+struct Watched {
+  std::weak_ptr<std::string> written;     // "": nothing was
+  std::string text;                       // what is written there then
+  std::shared_ptr<Watches::Names> names;  // of a dict; null: all keys
+
+  void note(const std::string& what) const {
+    if (const auto its = written.lock(); its && its->empty()) *its = what;
+  }
 };
 
-// By address. The GIL guards them.
-std::unordered_map<PyObject*, std::vector<WatchedDict>>& watched_dicts() {
-  static auto* const all = new std::unordered_map<PyObject*, std::vector<WatchedDict>>;
-  return *all;
-}
-std::unordered_map<PyObject*, std::vector<WatchedObject>>& watched_objects() {
-  static auto* const all = new std::unordered_map<PyObject*, std::vector<WatchedObject>>;
+// Dicts, classes and functions, by address. The GIL guards it.
+std::unordered_map<PyObject*, std::vector<Watched>>& watched() {
+  static auto* const all = new std::unordered_map<PyObject*, std::vector<Watched>>;
   return *all;
 }
 
-template <class Watched>
-void add_watched(std::vector<Watched>& list, Watched watched) {
-  std::erase_if(list, [](const Watched& w) { return w.suspicion.expired(); });
-  list.push_back(std::move(watched));
-}
-
-void suspect(const std::weak_ptr<Suspicion>& suspicion, const std::string& what) {
-  if (const auto its = suspicion.lock(); its && its->what.empty()) its->what = what;
+void add_watched(nb::handle o, Watched w) {
+  std::vector<Watched>& list = watched()[o.ptr()];
+  std::erase_if(list, [](const Watched& other) { return other.written.expired(); });
+  list.push_back(std::move(w));
 }
 
 }  // namespace
@@ -57,8 +49,8 @@ int dict_watcher = -1, type_watcher = -1, function_watcher = -1;
 
 // Called before the write.
 int on_dict(PyDict_WatchEvent event, PyObject* dict, PyObject* key, PyObject* value) {
-  const auto found = watched_dicts().find(dict);
-  if (found == watched_dicts().end()) return 0;
+  const auto found = watched().find(dict);
+  if (found == watched().end()) return 0;
   const bool has_key = event == PyDict_EVENT_ADDED || event == PyDict_EVENT_MODIFIED ||
                        event == PyDict_EVENT_DELETED;
   const bool is_text = has_key && PyUnicode_CheckExact(key);
@@ -71,7 +63,7 @@ int on_dict(PyDict_WatchEvent event, PyObject* dict, PyObject* key, PyObject* va
     return 0;
   const bool is_interned = is_text && PyUnicode_CHECK_INTERNED(key);
   const char* text = is_text ? PyUnicode_AsUTF8(key) : nullptr;
-  for (const WatchedDict& w : found->second) {
+  for (const Watched& w : found->second) {
     if (has_key && w.names) {
       if (is_interned ? !w.names->contains(key)
                       : is_text && std::ranges::none_of(*w.names, [&](PyObject* name) {
@@ -79,27 +71,27 @@ int on_dict(PyDict_WatchEvent event, PyObject* dict, PyObject* key, PyObject* va
                         }))
         continue;
     }
-    suspect(w.suspicion, w.text + (text ? "'" + std::string(text) + "'" : "something"));
+    w.note(w.text + (text ? "'" + std::string(text) + "'" : "something"));
   }
-  if (event == PyDict_EVENT_DEALLOCATED) watched_dicts().erase(found);
+  if (event == PyDict_EVENT_DEALLOCATED) watched().erase(found);
   return 0;
 }
 
-int on_type(PyTypeObject* type) {
-  const auto found = watched_objects().find(reinterpret_cast<PyObject*>(type));
-  if (found != watched_objects().end())
-    for (const WatchedObject& w : found->second) suspect(w.suspicion, w.text);
+int on_object(PyObject* o, bool is_freed) {
+  const auto found = watched().find(o);
+  if (found == watched().end()) return 0;
+  for (const Watched& w : found->second) w.note(w.text);
+  if (is_freed) watched().erase(found);
   return 0;
 }
+
+int on_type(PyTypeObject* type) { return on_object(reinterpret_cast<PyObject*>(type), false); }
 
 int on_function(PyFunction_WatchEvent event, PyFunctionObject* function, PyObject*) {
   if (event == PyFunction_EVENT_CREATE) return 0;
-  const auto found = watched_objects().find(reinterpret_cast<PyObject*>(function));
-  if (found == watched_objects().end()) return 0;
-  for (const WatchedObject& w : found->second) suspect(w.suspicion, w.text);
-  if (event == PyFunction_EVENT_DESTROY) watched_objects().erase(found);
-  return 0;
+  return on_object(reinterpret_cast<PyObject*>(function), event == PyFunction_EVENT_DESTROY);
 }
+
 }  // namespace
 
 bool start_watching() {
@@ -173,12 +165,12 @@ bool KnownTensor::is_same() const {
 // ---- Watches
 
 bool Watches::dict(nb::handle o, const nb::object& names, const std::string& text) {
-  WatchedDict its{suspicion_, nullptr, text};
+  Watched its{written_, text, nullptr};
   if (!names.is_none()) {
     auto& known = names_[names.ptr()];
     if (!known) {
       kept_.push_back(Ref::borrow(names.ptr()));  // its address stays its own
-      known = std::make_shared<std::unordered_set<PyObject*>>();
+      known = std::make_shared<Names>();
       for (nb::handle name : names) {
         PyObject* interned = Py_NewRef(name.ptr());
         PyUnicode_InternInPlace(&interned);
@@ -188,17 +180,17 @@ bool Watches::dict(nb::handle o, const nb::object& names, const std::string& tex
     }
     its.names = known;
   }
-  add_watched(watched_dicts()[o.ptr()], std::move(its));
+  add_watched(o, std::move(its));
   return watch_dict(o.ptr());
 }
 
 bool Watches::type(nb::handle o, const std::string& text) {
-  add_watched(watched_objects()[o.ptr()], {suspicion_, text});
+  add_watched(o, {written_, text, nullptr});
   return watch_type(o.ptr());
 }
 
 void Watches::function(nb::handle o, const std::string& text) {
-  add_watched(watched_objects()[o.ptr()], {suspicion_, text});
+  add_watched(o, {written_, text, nullptr});
 }
 
 nb::tuple Watches::cell(nb::handle o) {
@@ -241,7 +233,7 @@ bool Watches::are_apart(const std::vector<PyObject*>& tensors) const {
 }
 
 bool Watches::is_unchanged() const {
-  if (!suspicion_->what.empty()) return false;
+  if (!written_->empty()) return false;
   for (const Instance& i : instances_)
     if (Py_TYPE(i.object) != i.type || attributes_of(i.object) != i.attributes) return false;
   for (const auto& [cell, value] : cells_)

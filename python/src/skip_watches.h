@@ -32,10 +32,6 @@ bool is_plain(const TensorImpl& t);
 /// Null: it has none.
 const Tensor* grad_of(const Tensor& t);
 
-struct Suspicion {
-  std::string what;  // "": nothing was written
-};
-
 /// A tensor that Python reads, which stays what it is.
 struct KnownTensor {
   PyObject* object;
@@ -51,6 +47,7 @@ struct KnownTensor {
 /// objects alive.
 class Watches {
  public:
+  using Names = std::unordered_set<PyObject*>;  // interned
   Watches() = default;
   Watches(const Watches&) = delete;
   Watches& operator=(const Watches&) = delete;
@@ -67,7 +64,7 @@ class Watches {
   std::string tensor(nanobind::handle o);
 
   /// What was written; "": nothing.
-  const std::string& what() const { return suspicion_->what; }
+  const std::string& what() const { return *written_; }
   bool is_unchanged() const;
   const std::vector<KnownTensor>& tensors() const { return tensors_; }
   /// Whether these tensors share memory neither with known ones nor with each other.
@@ -83,8 +80,8 @@ class Watches {
     PyObject* object;
     std::vector<PyObject*> items;
   };
-  std::shared_ptr<Suspicion> suspicion_ = std::make_shared<Suspicion>();
-  std::unordered_map<PyObject*, std::shared_ptr<std::unordered_set<PyObject*>>> names_;
+  const std::shared_ptr<std::string> written_ = std::make_shared<std::string>();
+  std::unordered_map<PyObject*, std::shared_ptr<Names>> names_;
   std::vector<Ref> kept_;  // names, and sets of them
   std::vector<Instance> instances_;
   std::vector<std::pair<PyObject*, PyObject*>> cells_;
