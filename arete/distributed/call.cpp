@@ -46,6 +46,16 @@ bool may_be_put_off(Device home, std::initializer_list<std::span<const Tensor>> 
   return any && prim::putting_off() && !prim::backend_for(home).is_capturing();
 }
 
+void check_tensor(const char* op, const Tensor& t) {
+  ARETE_CHECK(t.defined(), TypeError(op, "a tensor is undefined"));
+}
+
+void check_no_capture(prim::Backend& gpu) {
+  ARETE_CHECK(!gpu.is_capturing(),
+              DeviceError("", "the host cannot wait for a call while a graph is captured")
+                  .hint("barrier() and wait(timeout) belong before or after the capture"));
+}
+
 // A tensor in order, in memory of `home`: itself, or a copy. Those on meta stay there.
 Tensor Call::form(const Tensor& t, bool writes) const {
   if (t.is_meta()) return t;

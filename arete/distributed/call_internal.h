@@ -13,6 +13,10 @@
 #include "arete/ops/record.h"
 #include "arete/prim/communicator.h"
 
+namespace arete::prim {
+class Backend;
+}
+
 namespace arete::distributed {
 
 /// While it lives calls are made at once. Where the thread puts calls off, those before come first,
@@ -25,6 +29,11 @@ class MadeNow : ModesGuard {
 
 /// Whether the thread puts calls off, and one of the memory of `home` with these tensors with them.
 bool may_be_put_off(Device home, std::initializer_list<std::span<const Tensor>> tensors);
+
+/// TypeError for an undefined one.
+void check_tensor(const char* op, const Tensor& t);
+/// DeviceError while a graph is captured: the host cannot wait for a call then.
+void check_no_capture(prim::Backend& gpu);
 
 /// What a call keeps until it is done.
 struct Call {

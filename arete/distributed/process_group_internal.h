@@ -1,0 +1,18 @@
+// The threads in which a group makes calls of host memory that nobody waits for.
+#pragma once
+
+#include <limits>
+#include <mutex>
+
+#include "arete/distributed/process_group.h"
+#include "arete/distributed/threads_internal.h"
+
+namespace arete::distributed {
+
+struct ProcessGroup::Threads {
+  std::mutex one_at_a_time;  // collective
+  TaskThreads collectives{1};
+  TaskThreads transfers{std::numeric_limits<size_t>::max()};
+};
+
+}  // namespace arete::distributed
