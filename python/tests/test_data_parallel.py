@@ -225,6 +225,39 @@ print("done")
 
 
 @needs_gloo
+def test_gradients_travel_as_bytes(tmp_path):
+    ranks = run_ranks(tmp_path, 2, NET + """
+from arete.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
+start()
+def gradients(hook):
+    ddp = nn.parallel.DistributedDataParallel(make(nn.Linear(24, 20)))
+    ddp.register_comm_hook(None, hook)
+    x = arete.cos(arange(24 * 16) * (rank + 1)).reshape(-1, 24)
+    (ddp(x) * arete.sin(arange(20) + rank) * arete.tensor([0.0] + [1.0] * 19)).sum().backward()
+    return ddp.module[0].weight.grad
+def within(rows, own):  # half a step of each process' scale from the mean
+    steps = arete.stack([(g.amax(1).clamp(min=0) - g.amin(1).clamp(max=0)) / 255 for g in (g.reshape(rows, -1) for g in own)])
+    return (steps.mean(0) / 2).reshape(-1, 1) * 1.001 + 1e-6
+own = [None] * 2
+def keeping(state, bucket):
+    dist.all_gather_object(own, bucket.buffer().clone())
+    return dist.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda f: f.value()[0])
+exact = gradients(keeping)
+for hook, rows in ((quantization.quantization_pertensor_hook, 1),
+                   (lambda state, bucket: quantization.quantization_perchannel_hook(state, bucket, 20), 25)):
+    got = []
+    def checked(state, bucket):
+        return hook(state, bucket).then(lambda f: got.append(f.value().clone()) or f.value())
+    given = gradients(checked)
+    wrong = (got[0] - sum(own) / 2).abs().reshape(rows, -1)
+    assert (wrong <= within(rows, own)).all() and wrong.max() > 0, wrong.max()
+    assert (given[0] == 0).all() and (given - exact).abs().max() <= wrong.max()
+print("done")
+""")
+    assert ranks == [("done\n", 0)] * 2, ranks
+
+
+@needs_gloo
 def test_four_ranks_and_errors(tmp_path):
     ranks = run_ranks(tmp_path, 4, NET + """
 start()
